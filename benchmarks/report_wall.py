@@ -84,16 +84,16 @@ def main() -> int:
     args = parser.parse_args()
     report = str(Path(sys.executable).with_name("probing-report"))
 
-    def say(name: str, command: list[str]) -> None:
+    def report_median(name: str, command: list[str]) -> None:
         median_s, least_s = measure(command, args.runs)
         print(f"{name:<28} median {median_s:.3f} s  least {least_s:.3f} s  ({args.runs} runs)")
 
     def all_of(config: Path) -> None:
-        say("python -I -S -c pass", [sys.executable, "-I", "-S", "-c", "pass"])
-        say("python -c 'import psycopg'", [sys.executable, "-c", "import psycopg"])
-        say("probing-report, database", [report, args.job, "--config", str(config)])
-        say("probing-report --json", [report, args.job, "--config", str(config), "--json"])
-        say("probing-report --html -", [report, args.job, "--config", str(config), "--html", "-"])
+        report_median("python -I -S -c pass", [sys.executable, "-I", "-S", "-c", "pass"])
+        report_median("python -c 'import psycopg'", [sys.executable, "-c", "import psycopg"])
+        report_median("probing-report, database", [report, args.job, "--config", str(config)])
+        report_median("probing-report --json", [report, args.job, "--config", str(config), "--json"])
+        report_median("probing-report --html -", [report, args.job, "--config", str(config), "--html", "-"])
 
     if args.config:
         all_of(args.config)
@@ -101,7 +101,7 @@ def main() -> int:
         with own_database() as config:
             all_of(config)
             with service(config):
-                say("probing-report, service", [report, args.job, "--config", str(config)])
+                report_median("probing-report, service", [report, args.job, "--config", str(config)])
     return 0
 
 

@@ -96,14 +96,14 @@ def measure(url: str, home: Path, rest_s: float) -> list[tuple[str, float, float
 
     with store_module.Store.open(url) as store, serving(url, home) as service:
 
-        def seen(ready: bool) -> bool:
+        def looked(ready: bool) -> bool:
             service.look()
             return ready
 
         note("at the start", service)
-        _wait("the backlog", lambda: seen(not store.unattributed(1)))
+        _wait("the backlog", lambda: looked(not store.unattributed(1)))
         note("after the backlog", service)
-        _wait("the lemon night", lambda: seen(store.recall(f"lemon.done {CLUSTER}") is not None))
+        _wait("the lemon night", lambda: looked(store.recall(f"lemon.done {CLUSTER}") is not None))
         note("after the lemon night", service)
         time.sleep(rest_s)
         note("at rest", service)

@@ -139,11 +139,11 @@ def _stalled(service: context.Context, n: int) -> None:
     service.store.upsert_attempts(
         [records.JobAttempt(cluster=CLUSTER, job_id=_JOB, submit_at=began, start_at=began, state="RUNNING", nodes=nodes, run_key=str(_JOB))]
     )  # fmt: skip
-    told = [_of_ranks(now, nodes[1], "rank_stall", {})]
+    events = [_of_ranks(now, nodes[1], "rank_stall", {})]
     for i, node in enumerate(nodes):
         ranks = [_rank(8 * i + k, 8 * n) for k in range(8)]
-        told.append(_of_ranks(now, node, "rank_snapshot", {"ranks": ranks, "world_size": 8 * n}))
-    bulk.load_events(service.store.connection_uri(), told)
+        events.append(_of_ranks(now, node, "rank_snapshot", {"ranks": ranks, "world_size": 8 * n}))
+    bulk.load_events(service.store.connection_uri(), events)
     service.stalls.clear()
 
 

@@ -58,6 +58,6 @@ def test_what_cannot_run_here_is_left_out_and_said(
 ) -> None:
     """A missing tool is no failure, and no silence."""
     monkeypatch.setitem(listed.NEEDS, "slurm", ("root and Debian's Slurm", lambda: False))
-    told = listed.run(next(b for b in listed.BENCHMARKS if b.module == "spine"), short=True)
-    assert (told.state, told.last_line) == ("left out", "needs root and Debian's Slurm")
-    assert "| spine | left out | 0 | needs root and Debian's Slurm |" in listed.table([told])
+    outcome = listed.run(next(b for b in listed.BENCHMARKS if b.module == "spine"), short=True)
+    assert (outcome.state, outcome.last_line) == ("left out", "needs root and Debian's Slurm")
+    assert "| spine | left out | 0 | needs root and Debian's Slurm |" in listed.table([outcome])

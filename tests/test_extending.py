@@ -91,13 +91,13 @@ class Copy:
         done = subprocess.run(
             ["bash", "-c", script], cwd=self.work, env=self.environment, capture_output=True, text=True, timeout=250, check=False
         )  # fmt: skip
-        said = done.stdout.split("\001")
-        for (command, expected), printed in zip(steps, said, strict=False):
+        outputs = done.stdout.split("\001")
+        for (command, expected), printed in zip(steps, outputs, strict=False):
             # Where a line is broken is no part of what it says.
             pattern = ".*".join(re.escape(" ".join(part.split())) for part in expected.split("..."))
-            seen = " ".join(printed.split())
-            assert re.fullmatch(pattern, seen), f"{command}\n{printed}\n{done.stderr}"
-        assert len(said) == len(steps) + 1, done.stderr
+            output = " ".join(printed.split())
+            assert re.fullmatch(pattern, output), f"{command}\n{printed}\n{done.stderr}"
+        assert len(outputs) == len(steps) + 1, done.stderr
 
     def passes(self, *tests: str) -> subprocess.CompletedProcess[str]:
         """Run tests of the copy, as the checkout's are run."""

@@ -1,4 +1,4 @@
-"""Names are the field's: words that name nothing are banned as identifiers in the product's code (CONTRIBUTING.md)."""
+"""Names are the field's: words that name nothing are banned as identifiers (CONTRIBUTING.md)."""
 
 import ast
 import re
@@ -13,8 +13,6 @@ BANNED = frozenset(
 )
 FIELD_TERMS = ("first_seen", "last_seen")
 """Compounds that the field itself uses."""
-ALLOWED = 0
-"""How many are left; lower it with every one that goes, never raise it."""
 
 
 def identifiers(source: str) -> Iterator[tuple[int, str]]:
@@ -42,20 +40,24 @@ def words(name: str) -> set[str]:
 
 
 def banned(source: str) -> list[tuple[int, str]]:
-    return [(line, name) for line, name in identifiers(source) if words(name) & BANNED]
+    """The banned names of a source text; the name of a test is a sentence and may have any word."""
+    return [
+        (line, name)
+        for line, name in identifiers(source)
+        if words(name) & BANNED and not name.startswith("test_")
+    ]
 
 
 def test_names_are_the_fields():
     """A reader from outside must find every idea by its field's name: rows, reply, reading, event, owner …"""
-    rooms = {p.parent for p in ROOT.glob("*/__init__.py")} - {ROOT / "tests", ROOT / "benchmarks"}
+    rooms = {p.parent for p in ROOT.glob("*/__init__.py")} | {ROOT / "tests"}
     places = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
         for room in sorted(rooms)
         for path in sorted(room.rglob("*.py"))
         for line, name in banned(path.read_text())
     ]
-    assert len(places) <= ALLOWED, "\n".join([f"{len(places)} banned names, {ALLOWED} are allowed:", *places])
-    assert len(places) == ALLOWED, f"only {len(places)} are left: set ALLOWED in this file to that"
+    assert not places, "\n".join(["banned names:", *places])
 
 
 @pytest.mark.parametrize(
@@ -80,3 +82,4 @@ def test_every_way_to_name_is_read(text):
 
 def test_words_in_texts_parts_of_words_and_terms_of_the_field_are_free():
     assert banned("unseen_count, whose, last_seen_at, essays = 'who told them'  # said") == []
+    assert banned("def test_a_death_is_told_once(): pass") == []

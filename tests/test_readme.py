@@ -43,9 +43,9 @@ def test_every_figure_of_the_report_follows_from_the_recording() -> None:
     ettr = productive_s / (wall_s - requeue_gap_s)
     assert f"ETTR {ettr:.2f} " in report
     fault_at = min(e.at for e in incident.events if e.kind == "xid")
-    told_s = re.search(r"\(Xid 79\) (\d+) s before the job ended", report)
-    assert told_s is not None
-    assert int(told_s[1]) == round((first.end_at - fault_at).total_seconds())
+    stated_s = re.search(r"\(Xid 79\) (\d+) s before the job ended", report)
+    assert stated_s is not None
+    assert int(stated_s[1]) == round((first.end_at - fault_at).total_seconds())
 
 
 def test_the_commands_of_the_readme_exist() -> None:
@@ -58,10 +58,10 @@ def test_the_commands_of_the_readme_exist() -> None:
 
 def test_ci_runs_the_readmes_command_and_nothing_of_its_own() -> None:
     """A fresh clone passes by what the README says: no variable set in .ci/run, none that `make test` needs."""
-    (said,) = re.findall(r"^    (make test)\b", TEXT, re.MULTILINE)
+    (command,) = re.findall(r"^    (make test)\b", TEXT, re.MULTILINE)
     lines = [line for line in (ROOT / ".ci/run").read_text().splitlines() if not line.startswith("#")]
-    assert [line for line in lines if "make test" in line] == [f"exec {said}"]
-    assert lines[-1] == f"exec {said}"
+    assert [line for line in lines if "make test" in line] == [f"exec {command}"]
+    assert lines[-1] == f"exec {command}"
     assert not any(re.match(r"(export\s+)?\w+=", line) for line in lines)
 
 

@@ -114,9 +114,9 @@ def read(path: Path, *, committed: bool) -> Case:
     missing = [k for k in ("by", "at", "why") if not label.get(k)]
     missing += [] if source.get("url") and source.get("licence") else ["source.url and source.licence"]
     wanted = _NEEDS[kind]
-    says = [k for k in wanted if k in label]
+    named = [k for k in wanted if k in label]
     missing += (
-        [" or ".join(wanted)] if (wanted and not says) or (kind == "incident" and len(says) < 2) else []
+        [" or ".join(wanted)] if (wanted and not named) or (kind == "incident" and len(named) < 2) else []
     )
     missing += [] if kind in ("incident", "flight_recorder") or {"text", "sha256"} & given.keys() else ["input.text or input.sha256"]  # fmt: skip
     if missing:

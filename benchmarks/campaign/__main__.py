@@ -32,7 +32,7 @@ def main() -> int:
         print(f"seed {args.seed}: the rules were tuned on it; its figures say nothing", flush=True)
     began, ran = time.monotonic(), _ran()
 
-    def say(line: str) -> None:
+    def announce(line: str) -> None:
         print(f"[{time.monotonic() - began:6.1f} s] {line}", flush=True)
 
     parts: dict[str, page.Part] = {}
@@ -41,13 +41,13 @@ def main() -> int:
         parts["replayed"] = page.Part(
             title="Replayed", how=_REPLAYED.format(seed=args.seed), cases=cases, ran=ran
         )
-        _tell(parts["replayed"], say)
+        _print_part(parts["replayed"], announce)
     if args.jobs:
         from benchmarks.campaign import real
 
-        done, failed = real.run(args.jobs, args.seed, args.minutes, say)
+        done, failed = real.run(args.jobs, args.seed, args.minutes, announce)
         parts["real"] = page.Part(title="Real jobs", how=_REAL, cases=done, failed=failed, ran=ran)
-        _tell(parts["real"], say)
+        _print_part(parts["real"], announce)
     parts = _kept(args.keep, parts)
     if args.write:
         page.write(
@@ -81,8 +81,8 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _tell(part: page.Part, say) -> None:  # type: ignore[no-untyped-def]
-    say(f"{part.title}: {len(part.cases)} cases")
+def _print_part(part: page.Part, announce) -> None:  # type: ignore[no-untyped-def]
+    announce(f"{part.title}: {len(part.cases)} cases")
     print(score.text(part.cases))
 
 
@@ -123,9 +123,9 @@ def _case(row: dict[str, object]) -> score.Judged:
     """The case that `_row` made."""
     row = {**row, "causes": tuple(row["causes"])}  # type: ignore[arg-type]
     row["verdict_cause"] = row.pop("said")
-    row["domain"], row["said_domain"] = (
+    row["domain"], row["verdict_domain"] = (
         records.Domain(str(row["domain"])),
-        records.Domain(str(row["said_domain"])),
+        records.Domain(str(row["verdict_domain"])),
     )
     row["confidence"] = records.Confidence(str(row["confidence"]))
     return score.Judged(**row)  # type: ignore[arg-type]

@@ -72,9 +72,9 @@ class Campaign:
     """Runs jobs until it has enough or the time is up."""
 
     def __init__(
-        self, box: cluster.Sandbox, jobs: int, seed: int, minutes: float, say: Callable[[str], None]
+        self, box: cluster.Sandbox, jobs: int, seed: int, minutes: float, announce: Callable[[str], None]
     ) -> None:
-        self._box, self._say = box, say
+        self._box, self._announce = box, announce
         self._todo = iter(_plan(jobs, seed))
         self._lock = threading.Lock()
         self._until = time.monotonic() + minutes * 60
@@ -102,11 +102,11 @@ class Campaign:
                 ran = self._one(number, rng, kind, nodes)
             except (commands.CommandFailed, OSError) as exc:
                 self.failed.append(f"{kind.name} on {nodes}: {exc}")
-                self._say(f"case {number}: {self.failed[-1]}")
+                self._announce(f"case {number}: {self.failed[-1]}")
             else:
                 self.ran.append(ran)
                 if len(self.ran) % 20 == 0:
-                    self._say(f"{len(self.ran)} jobs have run")
+                    self._announce(f"{len(self.ran)} jobs have run")
             self._repair(nodes, kind)
 
     def _one(self, number: int, rng: random.Random, kind: real_kinds.RealKind, nodes: tuple[str, ...]) -> Ran:
@@ -117,7 +117,7 @@ class Campaign:
         gpus = rng.choice([1, 8]) if len(nodes) == 1 and not kind.whole_nodes else 8
         jobs = self._box.layout.jobs
         go, tail = jobs / f"go-{number}", jobs / f"tail-{number}"
-        kind.tells(the_story)
+        kind.write_story(the_story)
         # Who waits for a node that is gone does so until Slurm gives it up.
         end = kind.end or ("sleep 600" if kind.crashes else f"exit {the_story.exit_code or 1}")
         tail.write_text("\n".join(the_story.log) + "\n" if the_story.log else "")
@@ -168,17 +168,17 @@ def _plan(jobs: int, seed: int) -> Iterator[tuple[int, random.Random]]:
 
 
 def run(
-    jobs: int, seed: int, minutes: float, say: Callable[[str], None]
+    jobs: int, seed: int, minutes: float, announce: Callable[[str], None]
 ) -> tuple[list[score.Judged], list[str]]:
     """Every judged case, and what could not be run."""
     with (
         scratch.directory("probing-campaign-") as where,
-        cluster.Sandbox.up(where / "s", nodes=sum(map(len, GROUPS)), gpus=8, announce=say) as box,
+        cluster.Sandbox.up(where / "s", nodes=sum(map(len, GROUPS)), gpus=8, announce=announce) as box,
     ):
         _observe_only(box)
-        campaign = Campaign(box, jobs, seed, minutes, say)
+        campaign = Campaign(box, jobs, seed, minutes, announce)
         campaign.run()
-        return _judged(box, campaign.ran, say), campaign.failed
+        return _judged(box, campaign.ran, announce), campaign.failed
 
 
 def _observe_only(box: cluster.Sandbox) -> None:
@@ -189,7 +189,7 @@ def _observe_only(box: cluster.Sandbox) -> None:
     box.fault("-", "service-start")
 
 
-def _judged(box: cluster.Sandbox, ran: Sequence[Ran], say: Callable[[str], None]) -> list[score.Judged]:
+def _judged(box: cluster.Sandbox, ran: Sequence[Ran], announce: Callable[[str], None]) -> list[score.Judged]:
     with store.Store.open(settings.load(box.layout.probing_toml)) as database:
         deadline = time.monotonic() + 90
         while time.monotonic() < deadline:
@@ -197,7 +197,7 @@ def _judged(box: cluster.Sandbox, ran: Sequence[Ran], say: Callable[[str], None]
             if len(verdicts) == len(ran):
                 break
             time.sleep(2)
-        say(f"{len(verdicts)} of {len(ran)} jobs have a verdict")
+        announce(f"{len(verdicts)} of {len(ran)} jobs have a verdict")
         time.sleep(10)  # late evidence re-opens
         verdicts = {v.job_id: v for v in database.verdicts(job_ids=[r.job_id for r in ran])}
     return [_score(r, verdicts.get(r.job_id)) for r in ran]
@@ -208,11 +208,11 @@ def _score(ran: Ran, verdict: records.Verdict | None) -> score.Judged:
     if verdict is None:
         return score.Judged(
             kind=ran.kind.name, group=ran.kind.group, shape=shape, noisy=bool(ran.noise), path="real", causes=ran.kind.causes, domain=ran.kind.domain,
-            verdict_cause="(no verdict)", said_domain=records.Domain.UNKNOWN, confidence=records.Confidence.UNKNOWN, note=f"job {ran.job_id}",
+            verdict_cause="(no verdict)", verdict_domain=records.Domain.UNKNOWN, confidence=records.Confidence.UNKNOWN, note=f"job {ran.job_id}",
         )  # fmt: skip
     named = verdict.node is not None and ran.broken is not None
     return score.Judged(
         kind=ran.kind.name, group=ran.kind.group, shape=shape, noisy=bool(ran.noise), path="real", causes=ran.kind.causes, domain=ran.kind.domain,
-        verdict_cause=verdict.cause, said_domain=verdict.domain, confidence=verdict.confidence, node_right=verdict.node == ran.broken if named else None,
+        verdict_cause=verdict.cause, verdict_domain=verdict.domain, confidence=verdict.confidence, node_right=verdict.node == ran.broken if named else None,
         note=f"job {ran.job_id} on {','.join(ran.nodes)} noise={','.join(ran.noise)}: {verdict.summary} | {'; '.join(verdict.ruled_out[:3])}",
     )  # fmt: skip

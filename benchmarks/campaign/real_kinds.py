@@ -47,7 +47,7 @@ class Place:
 
 
 Breaks = Callable[[Place], str | None]
-Tells = Callable[[Story], None]
+Teller = Callable[[Story], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class RealKind:
     causes: tuple[str, ...]
     domain: records.Domain
     breaks: Breaks
-    tells: Tells
+    write_story: Teller
     end: str = ""
     """Shell that ends the script; empty = the exit code of the story."""
     crashes: bool = False
@@ -72,22 +72,22 @@ def _nothing(_place: Place) -> None:
     return None
 
 
-def _cuda(*what: str) -> Tells:
-    def tell(s: Story) -> None:
+def _cuda(*what: str) -> Teller:
+    def write_story(s: Story) -> None:
         s.log += (
             words.cuda_error(s.rng, s.rng.choice(what), 3)
             + words.peers_gone(s.rng, [0, 1])
             + words.srun_end(s.rng, s, 1)
         )
 
-    return tell
+    return write_story
 
 
-def _python(*messages: str) -> Tells:
-    def tell(s: Story) -> None:
+def _python(*messages: str) -> Teller:
+    def write_story(s: Story) -> None:
         s.log += words.traceback(s.rng, s.rng.choice(messages)) + words.srun_end(s.rng, s, 1)
 
-    return tell
+    return write_story
 
 
 def _network(s: Story) -> None:
@@ -113,7 +113,7 @@ def _fault(
     cause: str,
     domain: records.Domain,
     breaks: Breaks,
-    tells: Tells,
+    write_story: Teller,
     **more: bool | int | tuple[str, ...],
 ) -> RealKind:
     also = more.pop("also", ())
@@ -124,7 +124,7 @@ def _fault(
         causes=(cause, *also),
         domain=domain,
         breaks=breaks,
-        tells=tells,
+        write_story=write_story,
         reboot=True,
         **more,
     )  # type: ignore[arg-type]
@@ -203,10 +203,21 @@ def _waited(p: Place, node: str) -> str:
 
 
 def _bug(
-    name: str, cause: str, tells: Tells, breaks: Breaks = _nothing, end: str = "", also: tuple[str, ...] = ()
+    name: str,
+    cause: str,
+    write_story: Teller,
+    breaks: Breaks = _nothing,
+    end: str = "",
+    also: tuple[str, ...] = (),
 ) -> RealKind:
     return RealKind(
-        name=name, group="bug", causes=(cause, *also), domain=USER, breaks=breaks, tells=tells, end=end
+        name=name,
+        group="bug",
+        causes=(cause, *also),
+        domain=USER,
+        breaks=breaks,
+        write_story=write_story,
+        end=end,
     )
 
 
@@ -250,8 +261,8 @@ def _cancel(p: Place) -> None:
 
 
 OTHERS = (
-    RealKind(name="cancelled", group="scheduler", causes=("user_cancelled",), domain=NOBODY, breaks=_cancel, tells=_quiet, end="sleep 60"),
-    RealKind(name="hang without a trace", group="silent", causes=("unknown",), domain=NOBODY, breaks=_nothing, tells=lambda s: s.log.extend(words.watchdog(s.rng, [0, 1, 2], 4)), end="exit 134"),
+    RealKind(name="cancelled", group="scheduler", causes=("user_cancelled",), domain=NOBODY, breaks=_cancel, write_story=_quiet, end="sleep 60"),
+    RealKind(name="hang without a trace", group="silent", causes=("unknown",), domain=NOBODY, breaks=_nothing, write_story=lambda s: s.log.extend(words.watchdog(s.rng, [0, 1, 2], 4)), end="exit 134"),
 )  # fmt: skip
 
 

@@ -63,7 +63,7 @@ def make(name: str, rng: random.Random, number: int, *, noisy: bool) -> story.St
         s for s in story.SHAPES if s.nodes >= wanted.least_nodes and (s.gpus == 8 or not wanted.whole_nodes)
     ]
     the_story = story.Story(rng=rng, shape=rng.choice(shapes), number=number, kind=name)
-    wanted.tell(the_story)
+    wanted.write(the_story)
     if noisy:
         noise.add(the_story)
     return the_story
@@ -108,7 +108,7 @@ def scored(the_story: story.Story, verdict: records.Verdict, path: str) -> score
         causes=the_story.causes,
         domain=the_story.domain,
         verdict_cause=verdict.cause,
-        said_domain=verdict.domain,
+        verdict_domain=verdict.domain,
         confidence=verdict.confidence,
         node_right=None if broken is None or verdict.node is None else verdict.node == broken,
         note=f"#{the_story.number} {the_story.state} {the_story.exit_code} noise={','.join(the_story.noise)}: {verdict.summary} | {'; '.join(verdict.ruled_out[:3])}",

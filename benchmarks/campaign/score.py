@@ -28,7 +28,7 @@ class Judged:
     causes: tuple[str, ...]
     domain: records.Domain
     verdict_cause: str
-    said_domain: records.Domain
+    verdict_domain: records.Domain
     confidence: records.Confidence
     node_right: bool | None = None
     """Whether the node named is the one that was broken; None where none was."""
@@ -42,12 +42,12 @@ class Judged:
     @property
     def domain_right(self) -> bool:
         """The domain is the true one."""
-        return self.said_domain is self.domain or self.right
+        return self.verdict_domain is self.domain or self.right
 
     @property
     def blames_infrastructure(self) -> bool:
         """A verdict against hardware or system software."""
-        return self.said_domain in INFRASTRUCTURE
+        return self.verdict_domain in INFRASTRUCTURE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -154,7 +154,7 @@ class Kind:
     """One sort of ending."""
 
     name: str
-    tell: Teller
+    write: Teller
     group: str
     """fault, bug, scheduler or silent."""
     least_nodes: int = 1
@@ -169,11 +169,11 @@ def kind(
 ) -> Callable[[Teller], Teller]:
     """Registers the teller of one kind of ending."""
 
-    def register(tell: Teller) -> Teller:
+    def register(write: Teller) -> Teller:
         KINDS[name] = Kind(
-            name=name, tell=tell, group=group, least_nodes=least_nodes, whole_nodes=whole_nodes
+            name=name, write=write, group=group, least_nodes=least_nodes, whole_nodes=whole_nodes
         )
-        return tell
+        return write
 
     return register
 

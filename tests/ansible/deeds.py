@@ -60,8 +60,8 @@ def kernel_log(_: Path) -> None:
 def look_into(where: Path) -> None:
     """What another user's process is doing, and what it has moved."""
     pid = int((where / "pid").read_text())
-    told = asyncio.run(pyspy.stacks(children.Children(), pid))
-    assert [frame["function"] for frame in told["stack"]] == ["waiting_for_godot", "<module>"], told
+    stacks = asyncio.run(pyspy.stacks(children.Children(), pid))
+    assert [frame["function"] for frame in stacks["stack"]] == ["waiting_for_godot", "<module>"], stacks
     facts = processes.facts(pid)
     assert facts is not None
     assert facts.moved_bytes is not None
@@ -70,8 +70,8 @@ def look_into(where: Path) -> None:
 def c_functions(where: Path) -> None:
     """What C function another user's process is in, with that user's rights over files."""
     pid = int((where / "pid").read_text())
-    told = asyncio.run(native.look(children.Children(), {pid: None}, (NOBODY, NOBODY)))[pid]
-    assert "libc" in told["native"][0]["file"], told
+    walk = asyncio.run(native.look(children.Children(), {pid: None}, (NOBODY, NOBODY)))[pid]
+    assert "libc" in walk["native"][0]["file"], walk
 
 
 def mounts(_: Path) -> None:

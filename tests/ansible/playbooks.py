@@ -32,10 +32,10 @@ class Site:
     def play(self, name: str, *arguments: str, **more: Any) -> int:
         """Run `site` or `uninstall`; how many tasks changed something. Raises AssertionError with the output when one failed."""
         inventory = self.directory / "inventory.json"
-        told = {"ansible_connection": "local", "ansible_python_interpreter": self.interpreter}
+        variables = {"ansible_connection": "local", "ansible_python_interpreter": self.interpreter}
         hosts = {
             self.host: {
-                **told,
+                **variables,
                 "ansible_remote_tmp": str(self.directory / "remote"),
                 **self.variables,
                 **more,
@@ -75,12 +75,12 @@ def picture(*places: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for place in places:
         for path in [place, *place.rglob("*")]:
-            told = path.lstat()
+            status = path.lstat()
             if path.is_symlink():
                 what = f"-> {path.readlink()}"
             elif path.is_file():
                 what = hashlib.sha256(path.read_bytes()).hexdigest()
             else:
                 what = "directory"
-            found[str(path)] = f"{told.st_uid}:{told.st_gid} {told.st_mode:o} {what}"
+            found[str(path)] = f"{status.st_uid}:{status.st_gid} {status.st_mode:o} {what}"
     return found

@@ -94,18 +94,20 @@ class Machine:
         assert done.returncode == 0 or not check, f"{argv}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
         return done
 
-    def said(self, *argv: str) -> str:
+    def output(self, *argv: str) -> str:
         return self.run(*argv).stdout.strip()
 
     def systemctl(self, *argv: str) -> str:
-        return self.said("systemctl", "--no-pager", *argv)
+        return self.output("systemctl", "--no-pager", *argv)
 
     def pid(self, unit: str) -> str:
         return self.systemctl("show", "--property=MainPID", "--value", unit)
 
     def ask(self, op: str, **fields: Any) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(self.said("python3", "-c", ASK, json.dumps({"op": op, **fields})))
-        return told
+        reply: dict[str, Any] = json.loads(
+            self.output("python3", "-c", ASK, json.dumps({"op": op, **fields}))
+        )
+        return reply
 
     def wait(self, until: Callable[[], Any]) -> Any:
         end = time.monotonic() + PATIENCE_S
@@ -208,13 +210,13 @@ def machine() -> Iterator[Machine]:
 def test_the_agent_sees_the_node_through_its_sandbox(machine: Machine) -> None:
     """Kernel log, mounts, services and pages are read as they are: nothing looks broken because of the unit."""
     machine.wait(lambda: machine.ask("status")["sources"].get("checks", {}).get("reads_total"))
-    told = machine.ask("status")
+    status = machine.ask("status")
     states = {
-        name: told["sources"][name]["state"] for name in ("kernel_log", "mounts", "pages", "disk", "spool")
+        name: status["sources"][name]["state"] for name in ("kernel_log", "mounts", "pages", "disk", "spool")
     }
     assert states == dict.fromkeys(states, "ok")
-    assert told["sources"]["pages"]["bound_bytes"] == 256 << 20
-    devices = {fault["code"] for fault in told["faults"].values()}
+    assert status["sources"]["pages"]["bound_bytes"] == 256 << 20
+    devices = {fault["code"] for fault in status["faults"].values()}
     assert not devices & {"mount_writable", "mount_present", "read_only", "missing"}
 
 
@@ -222,14 +224,16 @@ def test_the_agent_can_do_what_it_must_and_no_more(machine: Machine) -> None:
     """Its rights as the kernel shows them; a job's directory comes and goes; the system is read-only to it."""
     pid = machine.pid("probing-agent.service")
     status = dict(
-        line.split(":\t") for line in machine.said("cat", f"/proc/{pid}/status").splitlines() if ":\t" in line
+        line.split(":\t")
+        for line in machine.output("cat", f"/proc/{pid}/status").splitlines()
+        if ":\t" in line
     )
-    held = machine.said("capsh", f"--decode={status['CapBnd']}").partition("=")[2]
+    held = machine.output("capsh", f"--decode={status['CapBnd']}").partition("=")[2]
     assert {name.upper() for name in held.split(",")} == AGENT_CAPABILITIES
     assert (status["CapEff"], status["NoNewPrivs"], status["Seccomp"]) == (status["CapBnd"], "1", "2")
     job = {"job_id": 42, "uid": 65534, "gid": 65534, "restart_count": 0}
     directory = machine.ask("prolog", **job)["page_directory"]
-    assert machine.said("stat", "-c", "%u %a", directory) == "65534 700"
+    assert machine.output("stat", "-c", "%u %a", directory) == "65534 700"
     machine.ask("epilog", **job)
     machine.wait(lambda: machine.run("test", "-e", directory, check=False).returncode == 1)
     for path, wanted in (("/etc/x", 1), ("/usr/x", 1), ("/tmp/x", 0)):
@@ -249,11 +253,11 @@ def test_the_service_and_its_helper_need_no_root(machine: Machine) -> None:
         )
     )
     serve, helper = (machine.pid(f"probing-{name}.service") for name in ("serve", "node-helper"))
-    assert machine.said("stat", "-c", "%U", f"/proc/{serve}") == "probing"
-    assert machine.said("grep", "CapBnd", f"/proc/{serve}/status").split()[1].strip("0") == ""
-    assert machine.said("grep", "CapBnd", f"/proc/{helper}/status").split()[1].lstrip("0") == "1"
-    assert machine.said("stat", "-c", "%U %a", "/run/probing-cluster-helper/helper.sock") == "probing 600"
-    assert machine.said("stat", "-c", "%U %a", "/run/probing-cluster-serve/report.sock") == "probing 666"
+    assert machine.output("stat", "-c", "%U", f"/proc/{serve}") == "probing"
+    assert machine.output("grep", "CapBnd", f"/proc/{serve}/status").split()[1].strip("0") == ""
+    assert machine.output("grep", "CapBnd", f"/proc/{helper}/status").split()[1].lstrip("0") == "1"
+    assert machine.output("stat", "-c", "%U %a", "/run/probing-cluster-helper/helper.sock") == "probing 600"
+    assert machine.output("stat", "-c", "%U %a", "/run/probing-cluster-serve/report.sock") == "probing 666"
 
 
 def test_a_stopped_agent_leaves_nothing_behind(machine: Machine) -> None:
@@ -262,26 +266,26 @@ def test_a_stopped_agent_leaves_nothing_behind(machine: Machine) -> None:
     machine.ask("prolog", job_id=7, uid=65534, gid=65534, restart_count=0)
     machine.systemctl("stop", "probing-agent.service")
     assert machine.systemctl("show", "--property=Result", "--value", "probing-agent.service") == "success"
-    last = machine.said("journalctl", "-u", "probing-agent", "-o", "cat", "--no-pager")
+    last = machine.output("journalctl", "-u", "probing-agent", "-o", "cat", "--no-pager")
     assert "items still in the spool" not in last
-    assert machine.said("stat", "-c", "%u", "/run/probing-cluster/jobs/7") == "65534"
+    assert machine.output("stat", "-c", "%u", "/run/probing-cluster/jobs/7") == "65534"
     machine.systemctl("start", "probing-agent.service")
-    told = machine.wait(lambda: machine.ask("status"))
-    assert told["jobs"] == [7]
+    status = machine.wait(lambda: machine.ask("status"))
+    assert status["jobs"] == [7]
 
 
 def test_the_journal_holds_structured_lines_with_priorities(machine: Machine) -> None:
     """`journalctl -p warning` finds a warning, and what it finds is one JSON object a line."""
     machine.wait(
-        lambda: "serving" in machine.said("journalctl", "-u", "probing-serve", "-o", "cat", "--no-pager")
+        lambda: "serving" in machine.output("journalctl", "-u", "probing-serve", "-o", "cat", "--no-pager")
     )
-    for line in machine.said(
+    for line in machine.output(
         "journalctl", "-u", "probing-serve", "-t", "probing-serve", "-o", "json", "--no-pager"
     ).splitlines():
         entry = json.loads(line)
-        told = json.loads(entry["MESSAGE"])
-        assert (told["level"], entry["PRIORITY"]) in {("info", "6"), ("warning", "4"), ("error", "3")}
-    loud = machine.said(
+        record = json.loads(entry["MESSAGE"])
+        assert (record["level"], entry["PRIORITY"]) in {("info", "6"), ("warning", "4"), ("error", "3")}
+    loud = machine.output(
         "journalctl", "-u", "probing-serve", "-p", "warning", "-t", "probing-serve", "-o", "cat", "--no-pager"
     )
     # Slurm is not there: its tasks say once that they wait.

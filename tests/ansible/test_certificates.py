@@ -28,11 +28,11 @@ def run(directory: Path, *names: str, changed: dict[str, str] | None = None) -> 
 
 def believed(directory: Path, name: str) -> bool:
     """Whether a host with this ca.crt believes `name`'s certificate."""
-    told = subprocess.run(
+    done = subprocess.run(
         ["openssl", "verify", "-CAfile", directory / "ca.crt", directory / f"{name}.crt"],
         check=False, capture_output=True,
     )  # fmt: skip
-    return told.returncode == 0
+    return done.returncode == 0
 
 
 def test_made_once_and_kept(tmp_path: Path) -> None:
@@ -54,12 +54,12 @@ def test_made_once_and_kept(tmp_path: Path) -> None:
 def test_renewed_in_its_last_sixty_days(tmp_path: Path) -> None:
     """One with 59 days left is made anew, with a key of its own; one with 61 stays."""
     ca = tmp_path / "ca"
-    for days, said in (("59", "made\n"), ("61", "")):
+    for days, printed in (("59", "made\n"), ("61", "")):
         name = f"agent-{days}"
         run(ca, name, changed={"-days 730": f"-days {days}"})
         before = (ca / f"{name}.key").read_bytes()
-        assert run(ca, name) == said
-        assert ((ca / f"{name}.key").read_bytes() == before) == (not said)
+        assert run(ca, name) == printed
+        assert ((ca / f"{name}.key").read_bytes() == before) == (not printed)
         assert believed(ca, name)
 
 

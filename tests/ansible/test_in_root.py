@@ -66,8 +66,8 @@ def root(place: Path) -> Iterator[Path]:
     for name in ("up", "work", "root"):
         (layers / name).mkdir(mode=0o755)
     made = layers / "root"
-    told = f"lowerdir={lower},upperdir={layers}/up,workdir={layers}/work"
-    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", told, str(made)], check=True)
+    options = f"lowerdir={lower},upperdir={layers}/up,workdir={layers}/work"
+    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, str(made)], check=True)
     (made / place.relative_to("/")).mkdir(parents=True)
     binds = ("/proc", "/sys", "/dev", str(place))
     for path in binds:
@@ -127,31 +127,31 @@ def test_a_whole_site_on_one_debian(place: Path, root: Path) -> None:
     )
     assert site.play("site") > 0
 
-    def said(*argv: str) -> str:
+    def output(*argv: str) -> str:
         done = subprocess.run(["chroot", str(root), *argv], capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{argv}: {done.stdout[-2000:]}{done.stderr[-2000:]}"
         return done.stdout
 
     bin_directory = "/opt/probing-cluster/bin"
-    assert "ok" in said(
+    assert "ok" in output(
         f"{bin_directory}/probing-agent", "--once", "--config", "/etc/probing-cluster/agent.toml"
     )
     owner = ("runuser", "-u", "postgres", "--", f"{bin_directory}/probing-ctl")
-    heard = said(
+    heard = output(
         *owner, "query", "SELECT node FROM ops.agent_health", "--config", "/etc/probing-cluster/owner.toml"
     )
     assert "n1" in heard, "the agent came in by TLS with its own certificate"
-    assert "up to date" in said(
+    assert "up to date" in output(
         "runuser", "-u", "probing", "--", f"{bin_directory}/probing-ctl", "db", "status"
     )
     assert "probing.so" in (root / "etc/slurm/plugstack.conf").read_text()
     assert (root / "usr/lib/probing-cluster/probing.so").stat().st_size > 0
-    said("systemd-analyze", "verify", "--man=no", "probing-agent.service", "probing-serve.service")
+    output("systemd-analyze", "verify", "--man=no", "probing-agent.service", "probing-serve.service")
     assert (root / "etc/systemd/system/multi-user.target.wants/probing-agent.service").is_symlink()
-    assert said("/usr/lib/probing-cluster/slurm/epilog.d/50-probing") == ""
+    assert output("/usr/lib/probing-cluster/slurm/epilog.d/50-probing") == ""
     assert site.play("site") == 0, site.last()
     assert site.play("site", "--check") == 0, site.last()
-    assert "observe_only = True" in said(
+    assert "observe_only = True" in output(
         "runuser", "-u", "probing", "--", "/usr/local/bin/probing-ctl", "policy", "show"
     )
     site.play("uninstall", probing_purge=True)

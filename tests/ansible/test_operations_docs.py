@@ -24,10 +24,14 @@ def loud_words(room: str) -> Iterator[tuple[str, str]]:
                 continue
             if not (isinstance(node.func.value, ast.Name) and node.func.value.id in {"LOG", "_log"}):
                 continue
-            told = node.args[1:] if node.func.attr == "log" else node.args
-            if node.func.attr not in LOUD | {"log"} or not told or not isinstance(told[0], ast.Constant):
+            arguments = node.args[1:] if node.func.attr == "log" else node.args
+            if (
+                node.func.attr not in LOUD | {"log"}
+                or not arguments
+                or not isinstance(arguments[0], ast.Constant)
+            ):
                 continue
-            for part in re.split(r"%[a-z]", str(told[0].value)):
+            for part in re.split(r"%[a-z]", str(arguments[0].value)):
                 if words := part.strip(" :,;"):
                     yield f"{path.relative_to(conftest.ROOT)}:{node.lineno}", words
 
@@ -35,9 +39,9 @@ def loud_words(room: str) -> Iterator[tuple[str, str]]:
 def test_every_alarm_has_its_paragraph() -> None:
     """What a daemon says as a warning or worse stands in docs/operate.md, in its own words."""
     page = " ".join((DOCS / "operate.md").read_text(encoding="utf-8").split())
-    said = [pair for room in ("control_plane", "slurm_plugins", "probe_agent") for pair in loud_words(room)]
-    assert len(said) > 20
-    assert [pair for pair in said if pair[1] not in page] == []
+    alarms = [pair for room in ("control_plane", "slurm_plugins", "probe_agent") for pair in loud_words(room)]
+    assert len(alarms) > 20
+    assert [pair for pair in alarms if pair[1] not in page] == []
 
 
 def test_every_cause_has_its_runbook() -> None:

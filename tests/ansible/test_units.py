@@ -174,7 +174,7 @@ def test_the_mount_unit_is_named_after_its_path(analyze: str) -> None:
         ["systemd-escape", "--path", "--suffix=mount", path], capture_output=True, text=True, check=True
     ).stdout.strip()
     assert escaped in UNITS
-    told = subprocess.run(
+    done = subprocess.run(
         [
             conftest.program("ansible"),
             "localhost",
@@ -195,4 +195,4 @@ def test_the_mount_unit_is_named_after_its_path(analyze: str) -> None:
         text=True,
         check=True,
     ).stdout
-    assert json.loads(told.partition("=>")[2])["msg"] == escaped
+    assert json.loads(done.partition("=>")[2])["msg"] == escaped

@@ -83,14 +83,14 @@ class Maker:
     ) -> records.HealthEvent:
         """A kernel Xid line of one GPU, enriched as the agent does it."""
         node = over.get("node", "n2")
-        who: dict[str, Any] = {}
+        device: dict[str, Any] = {}
         if gpu is not None:
-            who = {
+            device = {
                 "device": f"gpu{gpu}",
                 "gpu_uuid": self.uuid(node, gpu),
                 "pci_bus_id": f"0000:{0x50 + gpu:02x}:00",
             }
-        return self.event(before_end_s, kind="xid", code=str(code), **{**who, **over})
+        return self.event(before_end_s, kind="xid", code=str(code), **{**device, **over})
 
     def finding(self, kind: str, before_end_s: float = 1.0, **over: Any) -> records.HealthEvent:
         """Something the job's own log says."""

@@ -16,19 +16,21 @@ from probing_cluster.core import records
 def test_each_kind_is_told_right_where_nothing_else_goes_on(name):
     """As the agents deliver it: GPUs known, no noise, three job shapes."""
     for seed in range(3):
-        told = replay.make(name, random.Random(f"test:{name}:{seed}"), seed, noisy=False)
-        said = replay.judged(told, "live")
-        assert said.right, said.note
-        assert said.node_right is not False, said.note
+        replayed = replay.make(name, random.Random(f"test:{name}:{seed}"), seed, noisy=False)
+        judged = replay.judged(replayed, "live")
+        assert judged.right, judged.note
+        assert judged.node_right is not False, judged.note
 
 
 def test_noise_makes_no_program_bug_a_fault_of_the_cluster():
     """Sixty bugs, each with noise of every sort that chance brings."""
     names = sorted(k for k, v in story.KINDS.items() if v.group == "bug")
     for number in range(60):
-        told = replay.make(names[number % len(names)], random.Random(f"noise:{number}"), number, noisy=True)
-        said = replay.judged(told, "live")
-        assert not said.blames_infrastructure, said.note
+        replayed = replay.make(
+            names[number % len(names)], random.Random(f"noise:{number}"), number, noisy=True
+        )
+        judged = replay.judged(replayed, "live")
+        assert not judged.blames_infrastructure, judged.note
 
 
 def test_the_same_seed_gives_the_same_cases():
@@ -53,7 +55,7 @@ def test_bounds_are_clopper_pearsons():
 def test_unknown_is_wrong_of_all_and_left_out_of_those_answered():
     """An honest unknown costs recall, not precision; against a silent case it is right."""
 
-    def case(said: str, group: str = "fault") -> score.Judged:
+    def case(cause: str, group: str = "fault") -> score.Judged:
         truth = "unknown" if group == "silent" else "gpu_lost"
         return score.Judged(
             kind="k",
@@ -63,8 +65,8 @@ def test_unknown_is_wrong_of_all_and_left_out_of_those_answered():
             path="live",
             causes=(truth,),
             domain=records.Domain.HARDWARE,
-            verdict_cause=said,
-            said_domain=records.Domain.UNKNOWN,
+            verdict_cause=cause,
+            verdict_domain=records.Domain.UNKNOWN,
             confidence=records.Confidence.LIKELY,
         )
 
@@ -76,27 +78,27 @@ def test_unknown_is_wrong_of_all_and_left_out_of_those_answered():
 
 def test_on_one_fleet_no_two_stories_have_a_node_at_once_and_every_label_stays_true():
     """Nodes are handed on only when what a story tells of them is over; faults that strike nobody lie on idle nodes."""
-    told = fleet.placed(60, 70, 5)
-    assert [t.number for t in told] == [t.number for t in fleet.placed(60, 70, 5)]
+    stories = fleet.placed(60, 70, 5)
+    assert [t.number for t in stories] == [t.number for t in fleet.placed(60, 70, 5)]
     busy: dict[str, list] = {}
-    for one in told:
+    for one in stories:
         for node in one.nodes:
             busy.setdefault(node, []).append(one)
     assert max(len(jobs) for jobs in busy.values()) > 3
     for node, jobs in busy.items():
         for before, after in itertools.pairwise(jobs):
             assert before.end_at + fleet.GAP <= after.end_at - timedelta(seconds=after.ran_s)
-            told_of = [e for e in fleet.events_of(after) if e.node == node]
-            assert all(e.at > before.end_at for e in told_of)
-    for one in told:
+            events = [e for e in fleet.events_of(after) if e.node == node]
+            assert all(e.at > before.end_at for e in events)
+    for one in stories:
         others = {e.node for e in fleet.events_of(one)} - set(one.nodes)
         assert all(node.startswith("idle") for node in others)
 
 
 def test_the_fleets_stories_are_judged_by_the_services_own_pass():
     """A few on a small fleet, through Postgres: each once, as its label says."""
-    told = fleet.placed(30, 60, 11)
-    found = fleet.run(told, 60, 500, 11)
-    assert {int(c.note.split()[0][1:]) for c in found} == {t.number for t in told}
+    stories = fleet.placed(30, 60, 11)
+    found = fleet.run(stories, 60, 500, 11)
+    assert {int(c.note.split()[0][1:]) for c in found} == {t.number for t in stories}
     assert sum(c.right for c in found if score.knowable(c)) >= 0.9 * len(found)
     assert f"{sum(c.right for c in found if score.knowable(c)):5d}" in score.text(found)

@@ -176,10 +176,10 @@ def both(store, fleet, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(attribute, "MANY", 2)
             sorted_out = attribute.attribute(store, at=At(), dry_run=True, **given)
-            told = {_key(v): v for v in one_by_one.verdicts}
-            assert [_key(v) for v in sorted_out.verdicts] == list(told)
+            verdicts = {_key(v): v for v in one_by_one.verdicts}
+            assert [_key(v) for v in sorted_out.verdicts] == list(verdicts)
             for verdict in sorted_out.verdicts:
-                assert verdict == told[_key(verdict)]
+                assert verdict == verdicts[_key(verdict)]
             assert {c.after.job_id for c in sorted_out.changed} == {
                 c.after.job_id for c in one_by_one.changed
             }
@@ -296,12 +296,12 @@ def test_slices_are_one_run(store, fleet, monkeypatch):
     jobs = [a.job_id for a in fleet.attempts]
     span = {"since": DAY - timedelta(days=3), "until": AFTER}
 
-    def told(runs) -> dict:
+    def verdicts(runs) -> dict:
         return {_key(v): v for done in runs for v in done.verdicts}
 
     for dry_run in (True, False):
         monkeypatch.setattr(attribute, "MANY", 1_000_000)
-        one_batch = told([attribute.attribute(store, job_ids=jobs, at=At(), dry_run=True)])
+        one_batch = verdicts([attribute.attribute(store, job_ids=jobs, at=At(), dry_run=True)])
         monkeypatch.setattr(attribute, "MANY", 5)
         monkeypatch.setattr(pending, "SLICE", 30)
         runs, most = [], 0
@@ -310,9 +310,9 @@ def test_slices_are_one_run(store, fleet, monkeypatch):
             most = max(most, len(done.verdicts))
         if not dry_run:
             # Why a preemptor had to start again is told by a verdict that is stored now.
-            one_batch = told([attribute.attribute(store, job_ids=jobs, at=At(), dry_run=True)])
+            one_batch = verdicts([attribute.attribute(store, job_ids=jobs, at=At(), dry_run=True)])
             assert {_key(v): v for v in store.verdicts()} == one_batch
-        assert told(runs) == one_batch
+        assert verdicts(runs) == one_batch
         assert sum(r.n_attempts for r in runs) == len(one_batch)
         assert len(runs) > len(one_batch) / 30
         # Preempted attempts wait for those that ended just after them.

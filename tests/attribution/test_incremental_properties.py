@@ -185,15 +185,15 @@ def drains(draw, number: int, around: records.JobAttempt) -> records.Drain:
 def clusters(draw) -> Cluster:
     """A few attempts on three nodes, what was seen of them and what was done."""
     ran = [draw(attempts(n)) for n in range(draw(st.integers(1, 6)))]
-    who = one_of(ran)
+    owner = one_of(ran)
     last = [None, NOON - timedelta(hours=1), AFTER, AFTER, AFTER, AFTER]
     beats = [(c, n, draw(one_of(last))) for c in ("c", "d") for n in NODES]
     begun = [None, None, NOON - timedelta(days=1), NOON + timedelta(minutes=1)]
-    told = [a for a in ran if draw(one_of([False, False, True]))]
+    notified = [a for a in ran if draw(one_of([False, False, True]))]
     return Cluster(
         attempts=ran,
-        events=[draw(events(n, draw(who))) for n in range(1, draw(st.integers(1, 9)))],
-        drains=[draw(drains(n, draw(who))) for n in range(1, draw(st.integers(1, 4)))],
+        events=[draw(events(n, draw(owner))) for n in range(1, draw(st.integers(1, 9)))],
+        drains=[draw(drains(n, draw(owner))) for n in range(1, draw(st.integers(1, 4)))],
         beats=[
             records.AgentHeartbeat(cluster=c, node=n, at=at, started_at=draw(one_of(begun)))
             for c, n, at in beats
@@ -226,7 +226,7 @@ def clusters(draw) -> Cluster:
                 rules_version="earlier",
                 made_at=NOON,
             )
-            for a in told
+            for a in notified
         ],
     )
 
@@ -249,7 +249,7 @@ def fill(store, made: Cluster) -> None:
         )
 
 
-def told(done: attribute.AttributionRun) -> dict[tuple[str, int, datetime], records.Verdict]:
+def verdicts_of(done: attribute.AttributionRun) -> dict[tuple[str, int, datetime], records.Verdict]:
     return {(v.cluster, v.job_id, v.submit_at): v for v in done.verdicts}
 
 
@@ -263,13 +263,13 @@ def test_however_many_are_judged_at_once(store, monkeypatch, made):
     fill(store, made)
     with monkeypatch.context() as patch:
         patch.setattr(attribute, "MANY", 1)
-        sorted_out = told(attribute.attribute(store, at=At(), dry_run=True))
+        sorted_out = verdicts_of(attribute.attribute(store, at=At(), dry_run=True))
         patch.setattr(attribute, "MANY", 1_000_000)
-        in_a_batch = told(attribute.attribute(store, at=At(), dry_run=True))
+        in_a_batch = verdicts_of(attribute.attribute(store, at=At(), dry_run=True))
         patch.setattr(pending, "SLICE", 2)
         parts = list(attribute.in_slices(store, at=At(), dry_run=True))
     assert sorted_out == in_a_batch
-    assert {k: v for part in parts for k, v in told(part).items()} == in_a_batch
+    assert {k: v for part in parts for k, v in verdicts_of(part).items()} == in_a_batch
     policy = cases.WindowPolicy()
     for attempt in made.attempts:
         alone = attribute.judge_batch(store, [attempt], policy, made_at=AFTER)
@@ -361,7 +361,7 @@ def differences(
     return found
 
 
-def told_in_place(made: Cluster, attempts: list[records.JobAttempt]) -> list[records.HealthEvent]:
+def events_in_place(made: Cluster, attempts: list[records.JobAttempt]) -> list[records.HealthEvent]:
     """Without what a job's own side says of it on nodes that it did not have: nobody is there to say it."""
     return [
         e
@@ -379,7 +379,7 @@ def told_in_place(made: Cluster, attempts: list[records.JobAttempt]) -> list[rec
 def test_in_whatever_order_the_evidence_arrives(store, monkeypatch, made, wave, struck, data):
     """All becomes known bit by bit, passes between: at last the verdicts of one batch over everything."""
     attempts = [a for a in (*made.attempts, *struck) if a.nodes]
-    events = told_in_place(made, attempts)
+    events = events_in_place(made, attempts)
     # A node's first heartbeat says since when somebody watches: all verdicts before it stay as they are.
     begun = [
         dataclasses.replace(b, at=NOON - timedelta(days=30), started_at=NOON - timedelta(days=31))
@@ -396,5 +396,6 @@ def test_in_whatever_order_the_evidence_arrives(store, monkeypatch, made, wave, 
     settle(store)
     stored = {(v.cluster, v.job_id, v.submit_at): v for v in store.verdicts()}
     assert (
-        differences(stored, told(attribute.attribute(store, job_ids=range(9), at=At(), dry_run=True))) == {}
+        differences(stored, verdicts_of(attribute.attribute(store, job_ids=range(9), at=At(), dry_run=True)))
+        == {}
     )

@@ -168,8 +168,8 @@ def test_more_evidence_is_never_less_specific_without_saying_why(found, data):
     vaguer = taxonomy.cause(after.cause).specificity < taxonomy.cause(before.cause).specificity
     doubt = claims.rank_of(after.confidence) < claims.rank_of(before.confidence)
     if vaguer or doubt:
-        told = " ".join([after.summary, *after.ruled_out])
-        named = extra.event_id in after.evidence or before.cause in told or phrases.what(extra) in told
+        text = " ".join([after.summary, *after.ruled_out])
+        named = extra.event_id in after.evidence or before.cause in text or phrases.what(extra) in text
         rival = any("(only " in s or "(as likely" in s for s in after.ruled_out)
         assert named or rival, (before, after, extra)
 

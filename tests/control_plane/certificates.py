@@ -23,8 +23,8 @@ def self_signed(directory: Path, name: str = "door", days: int = 90) -> tuple[Pa
 
 def end_of(crt: Path) -> datetime:
     """When it ends, as openssl reads it."""
-    told = openssl("x509", "-in", crt, "-noout", "-enddate").partition("=")[2].strip()
-    return datetime.strptime(told, "%b %d %H:%M:%S %Y GMT").replace(tzinfo=UTC)
+    end = openssl("x509", "-in", crt, "-noout", "-enddate").partition("=")[2].strip()
+    return datetime.strptime(end, "%b %d %H:%M:%S %Y GMT").replace(tzinfo=UTC)
 
 
 def openssl(*argv: str | Path) -> str:

@@ -57,7 +57,7 @@ class Hands:
         self.out: list[view.Outage] = []
         self.switches: list[tuple[str, str, str]] = []
         self.down = False
-        self.says: slurm_nodes.Outcome | None = None
+        self.outcome: slurm_nodes.Outcome | None = None
 
     def nodes(self) -> list[view.Node]:
         self._answer()
@@ -142,16 +142,16 @@ class Hands:
 
     def _change(self, job_id: int, verb: str, **changes: Any) -> slurm_nodes.Outcome:
         self._answer()
-        if self.says is not None:
-            return self.says
+        if self.outcome is not None:
+            return self.outcome
         self.acts.append((verb, str(job_id)))
         self.held[job_id] = dataclasses.replace(self.held[job_id], **changes)
         return slurm_nodes.Outcome(state="done")
 
     def _act(self, verb: str, name: str, reason: str, flags: set[str]) -> slurm_nodes.Outcome:
         self._answer()
-        if self.says is not None:
-            return self.says
+        if self.outcome is not None:
+            return self.outcome
         self.acts.append((verb, name, reason) if reason else (verb, name))
         node = self.state[name]
         states = (node.states - {"DRAIN"}) | flags

@@ -53,13 +53,13 @@ def beat(
 ) -> None:
     """The heartbeats of the gang's nodes n1, n2 …, each with its ranks."""
     nodes: dict[str, dict[str, Any]] = {}
-    for rank, told in rows.items():
-        nodes.setdefault(f"n{rank // per_node + 1}", {})[f"{job_id}:{rank}"] = dict(told)
+    for rank, row in rows.items():
+        nodes.setdefault(f"n{rank // per_node + 1}", {})[f"{job_id}:{rank}"] = dict(row)
     for node, ranks in nodes.items():
-        told = records.AgentHeartbeat(
+        row = records.AgentHeartbeat(
             cluster="c", node=node, at=fakes.NOW, boot_id="b", jobs=(job_id,), ranks=ranks
         )
-        delivery.Delivery(store.connection_uri(), "c", node).deliver(heartbeat=told)
+        delivery.Delivery(store.connection_uri(), "c", node).deliver(heartbeat=row)
 
 
 def attempt(job_id: int, *nodes: str, user: str = "alice", end: bool = False) -> records.JobAttempt:

@@ -16,7 +16,7 @@ from probing_cluster.control_plane.notices.kinds import alarm
 from probing_cluster.core import records
 
 
-def tell(service: context.Context, node: str, jobs: object) -> None:
+def deliver(service: context.Context, node: str, jobs: object) -> None:
     fakes.deliver(service.store, node)
     with psycopg.connect(service.store.connection_uri()) as connection:
         connection.execute(
@@ -37,16 +37,16 @@ def runs(service: context.Context, job_id: int = 7) -> None:
     )  # fmt: skip
 
 
-def said(minutes: float = 1.0, line: str = "CUDA error: @here \x1b[31m<b>") -> dict[str, Any]:
+def alarm_word(minutes: float = 1.0, line: str = "CUDA error: @here \x1b[31m<b>") -> dict[str, Any]:
     return {"at": (fakes.NOW - timedelta(minutes=minutes)).isoformat(), "line": line}
 
 
 def test_a_word_is_one_however_many_nodes_read_it(service: context.Context) -> None:
     """The earliest counts; a job that no longer runs, and a node that is none of its own, say nothing."""
     runs(service)
-    tell(service, "n1", {"7": {"CUDA error": said(1)}, "8": {"CUDA error": said()}})
-    tell(service, "n2", {"7": {"CUDA error": said(2, "from n2")}})
-    tell(service, "n3", {"7": {"loss is nan": said()}})
+    deliver(service, "n1", {"7": {"CUDA error": alarm_word(1)}, "8": {"CUDA error": alarm_word()}})
+    deliver(service, "n2", {"7": {"CUDA error": alarm_word(2, "from n2")}})
+    deliver(service, "n3", {"7": {"loss is nan": alarm_word()}})
     (job,) = alarmed_jobs.read(service.store, "c")
     assert (job.job_id, job.user, job.node, job.word, job.line) == (7, "alice", "n2", "CUDA error", "from n2")
     assert job.words.startswith("said 'CUDA error' at ")
@@ -57,7 +57,7 @@ def test_operators_are_told_once_a_job_and_word_and_foreign_words_stay_words(
 ) -> None:
     """A fact that no longer stands the moment it happened; a word of yesterday is no news."""
     runs(service)
-    tell(service, "n1", {"7": {"CUDA error": said(), "loss is nan": said(minutes=25 * 60)}})
+    deliver(service, "n1", {"7": {"CUDA error": alarm_word(), "loss is nan": alarm_word(minutes=25 * 60)}})
     now = picture.read(service)
     assert len(now.alarmed) == 2
     (fact,) = alarm.find(now)
@@ -68,18 +68,18 @@ def test_operators_are_told_once_a_job_and_word_and_foreign_words_stay_words(
 
 @pytest.mark.parametrize(
     "jobs",
-    ["x", [], {"7": "x"}, {"7": {"CUDA error": "x"}}, {"7": {"CUDA error": {"at": "never"}}}, {"²": {"CUDA error": said()}},
-     {"7": {"CUDA error": {"at": "2026-01-01T00:00:00"}}}, {"-7": {"CUDA error": said()}}],
+    ["x", [], {"7": "x"}, {"7": {"CUDA error": "x"}}, {"7": {"CUDA error": {"at": "never"}}}, {"²": {"CUDA error": alarm_word()}},
+     {"7": {"CUDA error": {"at": "2026-01-01T00:00:00"}}}, {"-7": {"CUDA error": alarm_word()}}],
 )  # fmt: skip
 def test_what_an_agent_says_wrongly_is_left_out(service: context.Context, jobs: object) -> None:
     """A hostile or broken row costs nobody's pass."""
     runs(service)
-    tell(service, "n1", jobs)
+    deliver(service, "n1", jobs)
     assert alarmed_jobs.read(service.store, "c") == []
 
 
 def test_an_agent_tells_so_many_words_of_a_job_and_no_more(service: context.Context) -> None:
     """A forged heartbeat floods nobody."""
     runs(service)
-    tell(service, "n1", {"7": {f"word {n}": said() for n in range(1000)}})
+    deliver(service, "n1", {"7": {f"word {n}": alarm_word() for n in range(1000)}})
     assert len(alarmed_jobs.read(service.store, "c")) == alarmed_jobs.MOST_WORDS

@@ -15,7 +15,7 @@ from probing_cluster.core import records
 HOUR = timedelta(hours=1)
 
 
-def tell(service: context.Context, node: str, jobs: object) -> None:
+def deliver(service: context.Context, node: str, jobs: object) -> None:
     fakes.deliver(service.store, node)
     with psycopg.connect(service.store.connection_uri()) as connection:
         connection.execute(
@@ -42,8 +42,8 @@ def ago(hours: float, why: str = "no_process") -> dict[str, str]:
 def test_idle_everywhere_and_for_long_enough(service: context.Context) -> None:
     """Since the last of its nodes became idle; what is true of all of them is said."""
     run(service)
-    tell(service, "n1", {"7": ago(2, "no_program")})
-    tell(service, "n2", {"7": ago(1)})
+    deliver(service, "n1", {"7": ago(2, "no_program")})
+    deliver(service, "n2", {"7": ago(1)})
     (held,) = held_jobs.read(service.store, "c", 1800.0, fakes.NOW)
     assert (held.job_id, held.user, held.partition, held.nodes) == (7, "alice", "gpu", ("n1", "n2"))
     assert held.since == fakes.NOW - HOUR
@@ -55,7 +55,7 @@ def test_idle_everywhere_and_for_long_enough(service: context.Context) -> None:
 def test_one_idle_node_of_two_is_said_to_be_that(service: context.Context) -> None:
     """The other node works."""
     run(service)
-    tell(service, "n1", {"7": ago(2, "no_load")})
+    deliver(service, "n1", {"7": ago(2, "no_load")})
     (held,) = held_jobs.read(service.store, "c", 1800.0, fakes.NOW)
     assert "on n1 (1 of its 2 nodes)" in held.words
 
@@ -68,5 +68,5 @@ def test_one_idle_node_of_two_is_said_to_be_that(service: context.Context) -> No
 def test_what_an_agent_says_wrongly_is_left_out(service: context.Context, jobs: object) -> None:
     """A hostile or broken row costs nobody's pass, and a job that does not run is held by nobody."""
     run(service)
-    tell(service, "n1", jobs)
+    deliver(service, "n1", jobs)
     assert held_jobs.read(service.store, "c", 1800.0, fakes.NOW) == []

@@ -227,7 +227,7 @@ def deliver(service: context.Context, **given: Any) -> None:
 @hypothesis.settings(max_examples=25, suppress_health_check=list(hypothesis.HealthCheck))
 @hypothesis.given(
     faults=FAULTS, ranks=RANKS, sources=ANY, beat_s=_WORDS, direct=st.booleans(),
-    told=st.lists(st.tuples(st.sampled_from(KINDS), st.sampled_from(SOURCES), ANY, st.sampled_from([7, 9]), st.sampled_from([None, *NUMBERS])), max_size=8),
+    events=st.lists(st.tuples(st.sampled_from(KINDS), st.sampled_from(SOURCES), ANY, st.sampled_from([7, 9]), st.sampled_from([None, *NUMBERS])), max_size=8),
 )  # fmt: skip
 def test_whatever_one_node_sends_the_others_passes_go_on(
     faults: Any,
@@ -235,7 +235,7 @@ def test_whatever_one_node_sends_the_others_passes_go_on(
     sources: Any,
     beat_s: Any,
     direct: bool,
-    told: list[Any],
+    events: list[Any],
     service: context.Context,
     hands: fakes.Hands,
 ) -> None:
@@ -248,10 +248,10 @@ def test_whatever_one_node_sends_the_others_passes_go_on(
         ),
     )
     deliver(service, p_heartbeat=json.dumps({"at": NOW, "ranks": ranks}))
-    for kind, source, detail, job_id, measured in told:
+    for kind, source, detail, job_id, measured in events:
         deliver(service, **event(kind, source, json.dumps(detail), job_id, measured))
     if direct:
-        put(service, json.dumps(faults), json.dumps(ranks), json.dumps(told[0][2] if told else 5))
+        put(service, json.dumps(faults), json.dumps(ranks), json.dumps(events[0][2] if events else 5))
     require_all_well(service, hands)
 
 
@@ -290,6 +290,6 @@ def test_what_was_stored_before_the_door_looked_stops_nobody(
     put(service, raw, raw, raw, at="infinity")
     require_all_well(service, hands)
     assert service.store.skipped.counts()["n4"] > 0
-    told = [r.fields["node"] for r in caplog.records if "cannot be read" in r.getMessage()]  # type: ignore[attr-defined]
-    assert set(told) == {"n4"}
-    assert len(told) <= 6  # once for each table and node, not for each pass
+    nodes = [r.fields["node"] for r in caplog.records if "cannot be read" in r.getMessage()]  # type: ignore[attr-defined]
+    assert set(nodes) == {"n4"}
+    assert len(nodes) <= 6  # once for each table and node, not for each pass

@@ -242,9 +242,9 @@ def test_an_output_that_attempts_appended_to_speaks_for_the_last_only() -> None:
         b'  File "t.py", line 3, in <module>\n',
         b"KeyError: 'lr'\n",
     ]
-    told = {e.message for e in joblog.read(lines, attempt, NOW, zone)}
-    assert len(told) == 1
-    assert "KeyError" in told.pop()
+    messages = {e.message for e in joblog.read(lines, attempt, NOW, zone)}
+    assert len(messages) == 1
+    assert "KeyError" in messages.pop()
 
 
 def test_what_is_kept_aside_can_be_read_again(tmp_path: Path) -> None:
@@ -271,9 +271,9 @@ def test_real_accounting_dumps_load_with_every_row_accounted_for(
     files = [shared_samples / "slurm" / name for name in names]
     done = load.load(store, order(sacct=files, timezone="America/Los_Angeles"))
     assert done.n_attempts >= len(store.attempts()) > 300
-    said = [line for line in done.lines if " attempts; " in line]
-    assert len(said) == 3
-    for path, line in zip(files, said, strict=True):
+    counts = [line for line in done.lines if " attempts; " in line]
+    assert len(counts) == 3
+    for path, line in zip(files, counts, strict=True):
         assert f"{sum(b.file == str(path) for b in done.bad)} kept aside" in line
     assert done.bad
 

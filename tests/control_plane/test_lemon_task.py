@@ -99,19 +99,19 @@ def test_a_night_that_breaks_off_is_done_again(night: context.Context, hands: fa
 
 def test_two_services_on_one_database_make_one_night(night: context.Context) -> None:
     """Both look in the same minute: one does it, the other finds it done."""
-    said: list[str] = []
+    announced: list[str] = []
     ready = threading.Barrier(2)
 
     def look() -> None:
         ready.wait()
-        said.append(lemon.run(night))
+        announced.append(lemon.run(night))
 
     threads = [threading.Thread(target=look) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(bool(s) for s in said) == [False, True]
+    assert sorted(bool(s) for s in announced) == [False, True]
     assert len(waiting(night)) == 1
 
 

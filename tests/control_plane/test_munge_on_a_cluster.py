@@ -26,7 +26,7 @@ pytestmark = [
 ]
 ALICE, MALLORY = "nobody", "daemon"
 """Accounts that every Debian has."""
-AS_THEM = """
+AS_USER = """
 import contextlib, os, sys
 from probing_cluster.reports import cli
 with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
@@ -76,7 +76,7 @@ class Site:
             [
                 sys.executable,
                 "-c",
-                AS_THEM,
+                AS_USER,
                 str(account.pw_gid),
                 str(account.pw_uid),
                 job,

@@ -163,8 +163,8 @@ def test_somebody_decided_of_every_command_who_may_run_it() -> None:
 def test_an_operator_may(name: str, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     """What a person says is taken from an operator's role, with the grants that a site has."""
     code = run(OPERATOR, name)
-    said = capsys.readouterr()
-    assert (code, said.err) == (0, ""), said.out
+    captured = capsys.readouterr()
+    assert (code, captured.err) == (0, ""), captured.out
 
 
 @pytest.mark.parametrize(("login", "may"), [(OPERATOR, True), (SERVICE, True), (READER, False)])
@@ -183,8 +183,8 @@ def test_a_dashboard_may_not(
 ) -> None:
     """A reader's role changes nothing by any of them, not even in Slurm."""
     assert run(READER, name) != 0
-    said = capsys.readouterr()
-    assert "permission denied" in said.out + said.err or "read-only" in said.out + said.err
+    captured = capsys.readouterr()
+    assert "permission denied" in captured.out + captured.err or "read-only" in captured.out + captured.err
     assert (site.notes(), hands.acts) == ([], [])
     assert [v.author for v in site.verdicts()] == ["rules"]
     assert [d.owner for d in site.drains()] == ["bob"]

@@ -105,12 +105,14 @@ def nodes(n: int) -> Iterator[str]:
 
 def beats(service: context.Context, n: int, **over: Any) -> None:
     """The last word of every node, from long ago."""
-    told = [
+    heartbeats = [
         records.AgentHeartbeat(cluster="c", node=node, at=AGO, started_at=AGO, boot_id="b", **over)
         for node in nodes(n)
     ]
     with service.store.engine.begin() as connection:
-        connection.execute(store_base.upsert(tables.agent_heartbeat), [rows.to_row(beat) for beat in told])
+        connection.execute(
+            store_base.upsert(tables.agent_heartbeat), [rows.to_row(beat) for beat in heartbeats]
+        )
         connection.execute(
             sa.text("UPDATE probing.agent_heartbeat SET received_at = now() - interval '1 hour'")
         )
@@ -125,8 +127,8 @@ def dead(service: context.Context, n: int) -> None:
     beats(service, n)
     service.store.upsert_attempts([attempt(i) for i in range(1, n + 1)])
     store_events(service, [event(i, "xid", code="79", device="gpu0") for i in range(1, n + 1)])
-    told = {"source": "probe", "severity": records.Severity.INFO}
-    store_events(service, [event(i, "first_step", job_id=i, **told) for i in range(1, n + 1)])
+    common = {"source": "probe", "severity": records.Severity.INFO}
+    store_events(service, [event(i, "first_step", job_id=i, **common) for i in range(1, n + 1)])
 
 
 def stalled(service: context.Context, n: int) -> None:
@@ -134,15 +136,15 @@ def stalled(service: context.Context, n: int) -> None:
     beats(service, n)
     running = {"end_at": None, "state": "RUNNING"}
     service.store.upsert_attempts([attempt(i, **running) for i in range(1, n + 1)])
-    told = []
+    events = []
     for i in range(1, n + 1):
-        told.append(stall(1000 + i, i, f"n{i}a"))
+        events.append(stall(1000 + i, i, f"n{i}a"))
         for number, node in enumerate((f"n{i}a", f"n{i}b")):
             one = snapshot(
                 2000 + 2 * i + number, node, *(rank(3 * number + r, arrived=r > 0) for r in range(3))
             )
-            told.append(rows.from_row(records.HealthEvent, rows.to_row(one) | {"job_id": i}))
-    store_events(service, told)
+            events.append(rows.from_row(records.HealthEvent, rows.to_row(one) | {"job_id": i}))
+    store_events(service, events)
 
 
 def training(service: context.Context, n: int) -> None:

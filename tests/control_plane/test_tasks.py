@@ -114,7 +114,7 @@ def test_a_drain_that_fails_keeps_the_jobs_of_the_node(service: context.Context,
     """No requeue onto a node that is still in service."""
     from probing_cluster.slurm_plugins.acts import nodes
 
-    hands.says = nodes.Outcome(state="failed", why="access denied")
+    hands.outcome = nodes.Outcome(state="failed", why="access denied")
     hands.running[7] = running(7)
     fakes.deliver(service.store, "n2", xid(), allocations=[holds(7)])
     actions.run(service)
@@ -638,11 +638,11 @@ def test_last_words_that_come_late_make_the_account_measured(service: context.Co
     accounting.run(service)
     assert (accounts.run(service), accounts.run(service)) == ("1 run accounts", "")
     before = service.store.run_account("7", user="alice")
-    told = [
+    progress = [
         xid(n, kind=kind, code=None, source="probe", severity=records.Severity.INFO, job_id=7, at=ago(at_s))
         for n, kind, at_s in ((11, "first_step", 1100), (12, "last_progress", 700))
     ]
-    fakes.deliver(service.store, "n2", *told, faults=False)
+    fakes.deliver(service.store, "n2", *progress, faults=False)
     service.clock.at = datetime.now(UTC) + timedelta(seconds=1)
     assert (accounts.run(service), accounts.run(service)) == ("1 run accounts", "")
     after = service.store.run_account("7", user="alice")

@@ -45,9 +45,9 @@ def test_a_line_is_one_object_with_its_fields() -> None:
 def test_lines_to_the_journal_carry_their_priority(tmp_path: Path) -> None:
     """Only where standard error is the stream that JOURNAL_STREAM names; elsewhere the mark would be noise."""
     with (tmp_path / "journal").open("w") as stream:
-        told = os.fstat(stream.fileno())
-        assert logs.to_journal(stream, {"JOURNAL_STREAM": f"{told.st_dev}:{told.st_ino}"})
-        assert not logs.to_journal(stream, {"JOURNAL_STREAM": f"{told.st_dev}:{told.st_ino + 1}"})
+        status = os.fstat(stream.fileno())
+        assert logs.to_journal(stream, {"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"})
+        assert not logs.to_journal(stream, {"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino + 1}"})
         assert not logs.to_journal(stream, {})
     assert not logs.to_journal(io.StringIO(), {"JOURNAL_STREAM": "1:2"})
     record = logging.LogRecord("probing", logging.ERROR, __file__, 1, "bad", None, None)

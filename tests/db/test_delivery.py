@@ -31,10 +31,10 @@ def _delivery(url: str, node: str = "n1", **options: Any) -> delivery.Delivery:
 def test_the_columns_of_a_delivery_are_those_of_the_record() -> None:
     """No field of an event is left behind on the way."""
     columns = {c.name: str(c.type.compile(postgresql.dialect())).lower() for c in tables.health_event.columns}
-    spoken = {"timestamptz": "timestamp with time zone", "text": "text"}
+    names = {"timestamptz": "timestamp with time zone", "text": "text"}
     assert [name for name, _ in delivery.EVENT_FIELDS] == list(columns)
     for name, kind in delivery.EVENT_FIELDS:
-        assert name == "detail" or columns[name] == spoken.get(kind, kind)
+        assert name == "detail" or columns[name] == names.get(kind, kind)
 
 
 def test_every_field_arrives(
@@ -111,7 +111,7 @@ def test_times_that_no_client_can_hold_stop_nobody(
                 ).fetchone()
                 assert row is not None
                 assert row[0]["rejected"] == 1
-        told = []
+        stored = []
         for wrong in range(3):
             at = [near, near, near]
             at[wrong] = far
@@ -119,8 +119,8 @@ def test_times_that_no_client_can_hold_stop_nobody(
                 f"SELECT probing.deliver('c', 'n1', {event}, {times}, {rest})", at
             ).fetchone()
             assert row is not None
-            told.append((row[0]["accepted"], row[0]["rejected"]))
-    assert told == [(0, 1), (1, 0), (1, 0)]
+            stored.append((row[0]["accepted"], row[0]["rejected"]))
+    assert stored == [(0, 1), (1, 0), (1, 0)]
     assert len(store.events()) == 2
     assert (store.heartbeats(), store.allocations(), store.checks()) == ([], [], [])
     assert store.unattributed() == []

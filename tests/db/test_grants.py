@@ -219,22 +219,22 @@ def test_somebody_decided_of_every_table_view_and_function(connect: Connect) -> 
 @pytest.mark.parametrize("what", MAY_READ)
 def test_reading(what: str, role: str, connect: Connect, filled: None) -> None:
     """A role that may read sees the row that is there; one that may not is refused, not shown nothing."""
-    seen = _ask(connect(role), what)
+    answer = _ask(connect(role), what)
     if role not in MAY_READ[what]:
-        assert seen == REFUSED
+        assert answer == REFUSED
     elif what not in {
         "ops.rejections",
         "probing.event_key",
         "probing.intake",
         "probing.rejection",
     }:
-        assert isinstance(seen, int)
-        assert seen > 0
+        assert isinstance(answer, int)
+        assert answer > 0
     else:
-        assert seen == 0, "only deliveries write there"
+        assert answer == 0, "only deliveries write there"
 
 
-@pytest.mark.parametrize("what", sorted(name for name, who in MAY_READ.items() if "reader" in who))
+@pytest.mark.parametrize("what", sorted(name for name, roles in MAY_READ.items() if "reader" in roles))
 def test_rows_of_others_are_hidden(what: str, connect: Connect, filled: None) -> None:
     """Another cluster's dashboard sees no row of anything, and one of a user or an account nothing but their jobs."""
     assert _ask(connect("elsewhere"), what) == 0

@@ -342,8 +342,8 @@ def test_row_security_cannot_be_talked_round(loaded: Site) -> None:
         with pytest.raises(psycopg.Error):
             connection.execute("SELECT * FROM probing.job_attempt")
         connection.execute("RESET row_security")
-        seen: list[str] = []
-        connection.add_notice_handler(lambda notice: seen.append(notice.message_primary or ""))
+        rows: list[str] = []
+        connection.add_notice_handler(lambda notice: rows.append(notice.message_primary or ""))
         leak = "SELECT * FROM probing.job_attempt WHERE (1 / (job_id - 1)) > -5"
         assert len(connection.execute(leak).fetchall()) == 1
 

@@ -17,7 +17,7 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 def unwatched(postgres_url):
     """Delivers heartbeats (minutes of at and start) and gives the spans without an agent, in minutes."""
 
-    def told(*beats: tuple[float, float | None]) -> list[tuple[float | None, float]]:
+    def spans_of(*beats: tuple[float, float | None]) -> list[tuple[float | None, float]]:
         door = delivery.Delivery(postgres_url, "c", "n1")
         for at, started in beats:
             begun = None if started is None else NOON + timedelta(minutes=started)
@@ -36,7 +36,7 @@ def unwatched(postgres_url):
 
         return [(minutes(s.lower), minutes(s.upper)) for s in spans]
 
-    return told
+    return spans_of
 
 
 def test_a_death_is_kept_and_a_silence_is_none(unwatched):

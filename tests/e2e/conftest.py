@@ -29,7 +29,7 @@ BUSY = 2.0
 """What is waited for may take this much longer than it does on a machine with nothing else to do."""
 
 
-_TOLD_OF = """
+_REPORTED = """
 SELECT job_id, submit_at, state, start_at, end_at, nodes, judged_at,
        (SELECT max(v.made_at) FROM probing.verdict v WHERE v.job_id = a.job_id),
        (SELECT max(g.made_at) FROM probing.gang_verdict g WHERE g.job_id = a.job_id),
@@ -137,7 +137,7 @@ class Cluster:
         asked: list[Any] = [None, 0.0]
 
         def ask() -> dict[str, Any] | None:
-            now = [self.rows(_TOLD_OF, number, number, number), time.monotonic()]
+            now = [self.rows(_REPORTED, number, number, number), time.monotonic()]
             if now[0] == asked[0] and now[1] < asked[1] + _ASK_ANEW_S:
                 return None
             asked[:] = now

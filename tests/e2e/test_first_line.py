@@ -54,11 +54,11 @@ def test_a_bad_config_push_keeps_what_was_in_force(calm: Any) -> None:
     for node in nodes:
         sweep(calm, node)
 
-    def told() -> bool:
+    def warned() -> bool:
         found = [check_now(calm, node, "agent_self") for node in nodes]
         return all(f and f["outcome"] == "warn" and "site file" in f["message"] for f in found)
 
-    calm.until("warning of every node", told, 60)
+    calm.until("warning of every node", warned, 60)
     for node in nodes:
         kept = check_now(calm, node, "ib_link")
         assert kept is not None
@@ -113,8 +113,8 @@ def test_a_link_that_stays_down_takes_its_node_and_frees_its_job(calm: Any) -> N
 
     def explained(report: dict[str, Any]) -> bool:
         # What the agent saw may come after the drain that its heartbeat asked for: then it is judged again.
-        said = report["attempts"][0]["verdict"]
-        return report["state"] == "COMPLETED" and said is not None and said["cause"] == "ib_link"
+        verdict = report["attempts"][0]["verdict"]
+        return report["state"] == "COMPLETED" and verdict is not None and verdict["cause"] == "ib_link"
 
     report = calm.reported(job, explained, 90)
     assert [a["state"] for a in report["attempts"]] == ["REQUEUED", "COMPLETED"]

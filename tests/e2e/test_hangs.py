@@ -37,7 +37,7 @@ def gang_verdicts(up: Any, job: int) -> list[dict[str, Any]]:
     return list(up.rows("SELECT * FROM probing.gang_verdict WHERE job_id = %s ORDER BY made_at", job))
 
 
-def told(up: Any, job: int, kind: str) -> list[dict[str, Any]]:
+def events(up: Any, job: int, kind: str) -> list[dict[str, Any]]:
     """Events of the job's ranks."""
     wanted = "SELECT * FROM probing.health_event WHERE job_id = %s AND kind = %s ORDER BY at"
     return list(up.rows(wanted, job, kind))
@@ -54,7 +54,7 @@ def measured(report: dict[str, Any]) -> bool:
     return judged(report) and report["ettr"]["assumed"] is False
 
 
-def who(case: str) -> str:
+def culprits(case: str) -> str:
     """The ranks at fault, as a person is told of them."""
     ranks = cases.culprits(case)
     return "rank 5" if len(ranks) == 1 else f"ranks {ranks[0]}-{ranks[-1]}"
@@ -92,18 +92,18 @@ def end(up: Any, case: str) -> Done:
     """Until the failure is explained."""
     job = cases.submit(up.sandbox, case)
     if case == "node_lost":
-        up.until("steps", lambda: told(up, job, "first_step"), PATIENCE_S)
+        up.until("steps", lambda: events(up, job, "first_step"), PATIENCE_S)
         up.sandbox.fault(cases.third_node(up.sandbox), "node-crash")
 
     def right(report: dict[str, Any]) -> bool:
         verdict = report["attempts"][-1]["verdict"]
         explained = judged(report) and verdict["cause"] == cases.ENDS[case][0]
-        return explained and (case == "node_lost" or who(case) in verdict["summary"])
+        return explained and (case == "node_lost" or culprits(case) in verdict["summary"])
 
     report = up.reported(job, right, PATIENCE_S)
     if case == "node_lost":
         cases.mend(up.sandbox, case)
-    return {"report": report, "dead": told(up, job, "rank_dead")}
+    return {"report": report, "dead": events(up, job, "rank_dead")}
 
 
 def complete(up: Any, case: str) -> Done:
@@ -116,9 +116,9 @@ def complete(up: Any, case: str) -> Done:
 def slow(up: Any, case: str) -> Done:
     """Until some rank is called slow."""
     job = cases.submit(up.sandbox, case)
-    up.until("a slow rank", lambda: told(up, job, "rank_slow"), PATIENCE_S)
+    up.until("a slow rank", lambda: events(up, job, "rank_slow"), PATIENCE_S)
     up.sandbox.run(["scancel", str(job)])
-    return {"slow": told(up, job, "rank_slow")}
+    return {"slow": events(up, job, "rank_slow")}
 
 
 Start = Callable[[Any, str], Done]
@@ -167,8 +167,8 @@ def test_a_hang_is_named_while_it_lasts(gangs: Any, outcome: Callable[[str], Don
     assert f"{function} (" in found["location"]
     assert cases.JOB.name in found["location"]
     assert found["confidence"] != "certain"
-    said = done["report"]["attempts"][-1]["gangs"]
-    assert [(g["kind"], g["ranks"]) for g in said] == [(kind, ranks)]
+    verdicts = done["report"]["attempts"][-1]["gangs"]
+    assert [(g["kind"], g["ranks"]) for g in verdicts] == [(kind, ranks)]
     if case == "gil_held" and platform.machine() == "x86_64":
         assert [line for line in found["proof"] if line.startswith("rank 5: in C, ") and "sleep" in line]
 
@@ -194,7 +194,7 @@ def test_a_gang_that_is_ended_is_explained(gangs: Any, outcome: Callable[[str], 
     node = None if domain == "user_program" else third
     assert (verdict["cause"], verdict["domain"], verdict["node"]) == (cause, domain, node)
     if case != "node_lost":
-        assert f"{who(case)} on {third}" in verdict["summary"]
+        assert f"{culprits(case)} on {third}" in verdict["summary"]
         # Told live unless its sibling died too near to it; never of anybody else.
         dead = {(e["node"], e["detail"]["rank"]) for e in done["dead"]}
         assert dead <= {(third, rank) for rank in cases.culprits(case)}
@@ -212,5 +212,5 @@ def test_what_takes_long_is_no_hang(outcome: Callable[[str], Done], case: str) -
 @pytest.mark.parametrize("case", [cases.SLOW])
 def test_a_slow_rank_is_named_and_nobody_else(gangs: Any, outcome: Callable[[str], Done], case: str) -> None:
     """1.2 times slower at 2 % noise."""
-    seen = {(e["detail"]["rank"], e["node"]) for e in outcome(case)["slow"]}
-    assert seen == {(5, cases.third_node(gangs.sandbox))}
+    slow = {(e["detail"]["rank"], e["node"]) for e in outcome(case)["slow"]}
+    assert slow == {(5, cases.third_node(gangs.sandbox))}

@@ -63,8 +63,8 @@ def test_an_arrays_task_with_a_file_for_its_errors(up: Any, home: Path) -> None:
     )
     assert (err["stream"], err["tail"]) == ("stderr", [ECC])
     assert Path(err["path"]).name == f"nobody-{plain:05d}-5.err"
-    told = up.sandbox.run(["probing-report", f"{plain}_5"]).stdout
-    assert f"| {ECC}" in told
+    report = up.sandbox.run(["probing-report", f"{plain}_5"]).stdout
+    assert f"| {ECC}" in report
     verdicts = [up.report(str(j))["attempts"][-1]["verdict"] for j in (alone, f"{plain}_5")]
     assert verdicts[0]["cause"] == verdicts[1]["cause"]
 

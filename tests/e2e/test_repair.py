@@ -58,13 +58,13 @@ def test_the_curable_return_tested_and_the_incurable_do_not(calm: Any) -> None:
     assert calm.drained(well) is None
 
     calm.sandbox.run(["probing-ctl", "drain", wrong, "--reason", "x"])
-    told = calm.sandbox.run(["probing-ctl", "diagnose", wrong], check=False)
-    assert told.returncode == 5, told.stderr
-    assert "repair" in told.stderr
+    done = calm.sandbox.run(["probing-ctl", "diagnose", wrong], check=False)
+    assert done.returncode == 5, done.stderr
+    assert "repair" in done.stderr
     calm.sandbox.run(["probing-ctl", "resume", wrong])
-    told = calm.sandbox.run(["probing-ctl", "diagnose", wrong, well, "--json"], check=False, timeout_s=240)
-    assert told.returncode == 1, told.stderr
-    answer = json.loads(told.stdout)
+    done = calm.sandbox.run(["probing-ctl", "diagnose", wrong, well, "--json"], check=False, timeout_s=240)
+    assert done.returncode == 1, done.stderr
+    answer = json.loads(done.stdout)
     # The nodes of a sandbox share its cores: another may be named beside it for its speed, never for its results.
     incorrect = {node for node, why in answer["at_fault"].items() if any("wrong" in words for words in why)}
     assert incorrect == {wrong}
@@ -241,7 +241,7 @@ def test_curable_nodes_are_back_within_their_tests_time_and_60_s(up: Any) -> Non
 
 def accounted_s(up: Any, name: str) -> float:
     """How long Slurm's accounting says that the jobs of this name ran."""
-    told = up.sandbox.run(
+    done = up.sandbox.run(
         ["sacct", "-X", "-n", "-P", "-S", "now-1hour", f"--name={name}", "-o", "ElapsedRaw"]
     )
-    return float(sum(int(word) for word in told.stdout.split()))
+    return float(sum(int(word) for word in done.stdout.split()))

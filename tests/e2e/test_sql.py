@@ -279,9 +279,9 @@ def test_34_a_collector_that_is_stopped_silences_its_own_node_alone(
     node = gangs.nodes_of(gang)[1]
     statement = "SELECT count(*) AS n FROM ranks"
     asked = argv(home, gang, statement, "--watch", "0.5", "--timeout", "4", "--via", "slurm", uid=NOBODY)
-    with (home / "watched").open("w+") as seen:
+    with (home / "watched").open("w+") as watched:
         watching = subprocess.Popen(
-            asked, env=environment(gangs, home), cwd="/", stdout=seen, stderr=subprocess.DEVNULL
+            asked, env=environment(gangs, home), cwd="/", stdout=watched, stderr=subprocess.DEVNULL
         )
         try:
             gangs.until("a whole answer", lambda: "8" in (home / "watched").read_text().split())

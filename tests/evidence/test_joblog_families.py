@@ -123,9 +123,9 @@ def test_heartbeat_timeouts_default_by_release() -> None:
     text = "Heartbeat monitor timed out! Process will be terminated after dumping debug info. workMetaList_.size()=103"
     old = f"[rank1]:[E ProcessGroupNCCL.cpp:1316] [PG 0 Rank 1] {text}"
     new = f"[rank1]:[E429 13:55:49.384372190 ProcessGroupNCCL.cpp:1316] [PG 0 Rank 1] {text}"
-    said = "[rank1]:[F ProcessGroupNCCL.cpp:1169] [PG 0 Rank 1] ProcessGroupNCCL's watchdog got stuck for 77 seconds without making progress"
+    line = "[rank1]:[F ProcessGroupNCCL.cpp:1169] [PG 0 Rank 1] ProcessGroupNCCL's watchdog got stuck for 77 seconds without making progress"
     assert (first(old).timeout_ms, first(new).timeout_ms) == (600_000, 480_000)
-    assert first(f"{old}\n{said}").timeout_ms == 77_000
+    assert first(f"{old}\n{line}").timeout_ms == 77_000
 
 
 def test_a_message_cut_by_the_terminal_is_joined() -> None:

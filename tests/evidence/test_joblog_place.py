@@ -193,7 +193,7 @@ def test_routine_events_of_a_fabric_are_no_cause(event: str, kinds: list[str]) -
 
 
 @pytest.mark.parametrize(
-    ("text", "spoken"),
+    ("text", "mentioned"),
     [
         ("RuntimeError: ERR", False),
         ("Caught RuntimeError('ERR", False),
@@ -205,6 +205,6 @@ def test_routine_events_of_a_fabric_are_no_cause(event: str, kinds: list[str]) -
         ("why? ERR", True),
     ],
 )
-def test_how_a_place_is_judged(text: str, spoken: bool) -> None:
+def test_how_a_place_is_judged(text: str, mentioned: bool) -> None:
     """Three words of a sentence or an open quotation; a label, an apostrophe or a represented exception is neither."""
-    assert place.is_mentioned(text, text.index("ERR")) is spoken
+    assert place.is_mentioned(text, text.index("ERR")) is mentioned

@@ -18,7 +18,7 @@ ERRORS = (
     "srun: error: Node failure on n17",
 )
 """What convicts where it is met."""
-TOLD = {
+MENTIONED = {
     "a shell's trace": "+ echo '{}'",
     "a trace of a deeper shell": "+++ grep -c '{}' old.log",
     "a trace that does nothing": "+ : {}",
@@ -58,7 +58,7 @@ def first(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("error", ERRORS)
-@pytest.mark.parametrize("form", TOLD.values(), ids=TOLD)
+@pytest.mark.parametrize("form", MENTIONED.values(), ids=MENTIONED)
 def test_what_is_repeated_is_no_cause(form: str, error: str) -> None:
     """Alone, and with the same log's own progress behind it."""
     text = form.format(error)

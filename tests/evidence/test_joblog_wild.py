@@ -387,12 +387,12 @@ FOUND = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("source", "kind", "says", "text"), FOUND)
-def test_forms_found_in_the_wild(source: str, kind: str | None, says: dict[str, object], text: str) -> None:
+@pytest.mark.parametrize(("source", "kind", "fields", "text"), FOUND)
+def test_forms_found_in_the_wild(source: str, kind: str | None, fields: dict[str, object], text: str) -> None:
     """The one first cause, and what it names, is what an expert would say of the log."""
     first = [f for f in reader.read(text.split("\n")) if f.first_cause]
     assert [f.kind for f in first] == ([kind] if kind else []), source
-    for name, value in says.items():
+    for name, value in fields.items():
         assert getattr(first[0], name) == value, (source, name)
 
 

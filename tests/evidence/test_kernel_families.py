@@ -456,7 +456,7 @@ def test_form(line: str, kind: str, code: str, severity: str, pci: str | None, d
     )
 
 
-SAYS_NOTHING = [
+NO_FINDING = [
     "dhclient[812]: DHCPREQUEST on eth0 to 255.255.255.255 port 67 (xid=0x7a3b2c1d)",
     "RPC: Registered tcp NFSv4.1 backchannel transport module.",
     "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.129.03",
@@ -485,7 +485,7 @@ SAYS_NOTHING = [
 ]
 
 
-@pytest.mark.parametrize("line", SAYS_NOTHING)
+@pytest.mark.parametrize("line", NO_FINDING)
 def test_harmless_lines_are_none(line: str) -> None:
     """A line that only looks like a fault is none."""
     assert read(line) is None
@@ -674,19 +674,19 @@ def test_a_refused_fork_names_its_job() -> None:
 def test_the_log_of_the_gpfs_daemon_is_read_and_says_gpfs_only() -> None:
     """It has no tag: its own form of a date and a level stand in front of what it says."""
     stamp = "2025-02-03_04:05:06.789+0100: "
-    said = [
+    kinds = [
         (f"{stamp}[E] Lost membership in cluster scratch.example. Unmounting file systems.", "expelled"),
         (f"{stamp}[X] Something that nobody knows", "error"),
     ]
-    for line, code in said:
+    for line, code in kinds:
         found = read(line)
         assert found is not None
         assert (found.kind, found.code) == ("gpfs", code)
     assert read(f"{stamp}[I] Lost membership in cluster scratch.example.") is None
     for quoted in (
         f"{stamp}[E] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
-        f"kernel: {said[0][0]}",
-        f"Jan 21 11:18:36 n1 bob: {said[0][0]}",
+        f"kernel: {kinds[0][0]}",
+        f"Jan 21 11:18:36 n1 bob: {kinds[0][0]}",
     ):
         found = read(quoted)
         assert found is None or (found.kind, found.severity) == ("gpfs", "low")

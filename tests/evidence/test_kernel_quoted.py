@@ -22,7 +22,7 @@ from tests.evidence import test_kernel_families, test_kernel_wild
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=a, GPU has fallen off the bus."
 FORMS = sorted(
     {line for line, *_ in test_kernel_families.FORMS if "mmfs" not in line}
-    | {line for said, *_, line in test_kernel_wild.FOUND if said != "none"}
+    | {line for kind, *_, line in test_kernel_wild.FOUND if kind != "none"}
     | {
         XID,
         "Kernel panic - not syncing: Fatal exception",

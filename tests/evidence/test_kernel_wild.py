@@ -227,8 +227,8 @@ FOUND = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("said", "pci", "pid", "line"), FOUND)
-def test_forms_found_in_the_wild(said: str, pci: str | None, pid: int | None, line: str) -> None:
+@pytest.mark.parametrize(("kind", "pci", "pid", "line"), FOUND)
+def test_forms_found_in_the_wild(kind: str, pci: str | None, pid: int | None, line: str) -> None:
     """Kind, code, PCI address and pid are what an operator would say of the line."""
     found = reader.KernelReader().read_line(f"[ 1843.308145] {line}")
     got = (
@@ -236,7 +236,7 @@ def test_forms_found_in_the_wild(said: str, pci: str | None, pid: int | None, li
         if found
         else ("none", None, None)
     )
-    assert got == (said, pci, pid)
+    assert got == (kind, pci, pid)
 
 
 @pytest.mark.parametrize(

@@ -217,9 +217,9 @@ class FakeNode:
             snapshot = nvml.NvmlSnapshot(driver_version="550.90.07", gpus=tuple(self.gpus))
             facts["nvml"] = nvml.to_json(snapshot if self.gpus else lack)
         kept = self.memory.get(name, {})
-        said = run_check.look(plan, self.spec, kept, facts)
-        self.memory[name] = said["memory"]
-        found = findings.Finding(**said["finding"])
+        look = run_check.look(plan, self.spec, kept, facts)
+        self.memory[name] = look["memory"]
+        found = findings.Finding(**look["finding"])
         self.shown.setdefault(name, set()).add(found.outcome)
         return found
 

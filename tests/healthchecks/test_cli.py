@@ -29,8 +29,8 @@ def call(node: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
             code = cli.main(args)
         except SystemExit as exc:
             code = int(exc.code or 0)
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
 
     return run
 
@@ -58,9 +58,9 @@ def test_json(node: Any, call: Call) -> None:
     """JSON holds every field of every result and the exit code."""
     node.put("proc/sys/kernel/tainted", "128")
     code, out, _ = call("run", "kernel_taint", "--json")
-    said = json.loads(out)
-    assert (code, said["exit_code"], said["node"]) == (2, 2, "n1")
-    row = said["results"][0]
+    captured = json.loads(out)
+    assert (code, captured["exit_code"], captured["node"]) == (2, 2, "n1")
+    row = captured["results"][0]
     assert (row["name"], row["outcome"], row["severity"], row["measured"]) == (
         "kernel_taint",
         "fail",

@@ -38,7 +38,7 @@ def test_explain_shows_what_is_in_force() -> None:
     """A changed limit is shown with its default, a changed severity with the check's own."""
     text = '[checks.disk_space]\nwarn_frac = 0.5\nseverity = "info"\nenabled = false'
     rows = manual.rows(site.parse(text).plan("n")["disk_space"])
-    said = " ".join(f"{label} {words}" for label, words in rows)
-    assert "warn_frac = 0.5 frac (default 0.9)" in said
-    assert "info when it fails: kept as evidence, nothing is done; default low" in said
-    assert "switched off" in said
+    shown = " ".join(f"{label} {words}" for label, words in rows)
+    assert "warn_frac = 0.5 frac (default 0.9)" in shown
+    assert "info when it fails: kept as evidence, nothing is done; default low" in shown
+    assert "switched off" in shown

@@ -95,7 +95,7 @@ def test_tools_get_a_clean_environment(node: Any, monkeypatch: pytest.MonkeyPatc
 
 def test_shared_readings_are_taken_once(node: Any) -> None:
     """What several checks read is read once per child."""
-    seen = view(node)
+    shared = view(node)
     calls: list[int] = []
     for _ in range(2):
-        assert seen.shared("x", lambda: calls.append(1) or len(calls)) == 1
+        assert shared.shared("x", lambda: calls.append(1) or len(calls)) == 1

@@ -19,20 +19,20 @@ MakeRunner = Callable[..., runner.CheckRunner]
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Two checks only: `quick` (every sweep) and `rare` (every hour); both say what `said` holds."""
-    said: dict[str, Any] = {"finding": findings.ok("fine")}
+    kept: dict[str, Any] = {"finding": findings.ok("fine")}
 
     def read(node: nodeview.NodeView) -> int:
         node.memory["runs"] = node.memory.get("runs", 0) + 1
         return int(node.memory["runs"])
 
     def judge(runs: int, _: registry.Limits) -> findings.Finding:
-        return dataclasses.replace(said["finding"], detail={"runs": runs})
+        return dataclasses.replace(kept["finding"], detail={"runs": runs})
 
     pattern = registry.get("uptime")
     quick = dataclasses.replace(pattern, name="quick", read=read, judge=judge, severity=records.Severity.HIGH)
     rare = dataclasses.replace(quick, name="rare", period_s=3600.0)
     monkeypatch.setattr(registry, "load", lambda: {"quick": quick, "rare": rare})
-    return said
+    return kept
 
 
 def runs(results: tuple[records.CheckResult, ...]) -> dict[str, int]:
@@ -247,17 +247,17 @@ def test_a_stuck_child_is_known_to_the_next_process(
     node.put("proc/sys/kernel/random/boot_id", "boot-1")
     state = node.root / "checks.json"
     engine = sweep_on(state_file=state)
-    who = processes.identify(os.getpid())  # a process that lives: ourselves
-    assert who is not None
+    child = processes.identify(os.getpid())  # a process that lives: ourselves
+    assert child is not None
     monkeypatch.setattr(processes.Edge, "waits_in", lambda *_: "nfs4_wait")
-    engine.lanes.stuck.hold("dns", who)
+    engine.lanes.stuck.hold("dns", child)
     engine.run(["uptime"])
     kept = json.loads(state.read_text())["runner"]["stuck"]["dns"]
-    assert (kept["who"]["pid"], kept["waits_in"]) == (who.pid, "nfs4_wait")  # an older version reads it so
+    assert (kept["who"]["pid"], kept["waits_in"]) == (child.pid, "nfs4_wait")  # an older version reads it so
     later = sweep_on(state_file=state)
     result = later.run(["dns"]).results[0]
     assert result.timed_out
-    assert f"pid {who.pid}) is stuck in the kernel (in nfs4_wait)" in result.message
+    assert f"pid {child.pid}) is stuck in the kernel (in nfs4_wait)" in result.message
 
 
 def test_an_unreadable_state_is_started_anew(node: Any, sweep_on: MakeRunner) -> None:

@@ -68,7 +68,7 @@ def fail(store: db_store.Store, job_id: int, days_ago: float, node: str, *others
     )  # fmt: skip
 
 
-def say(store: db_store.Store, action: str, node: str, when: datetime, **detail: object) -> None:
+def note(store: db_store.Store, action: str, node: str, when: datetime, **detail: object) -> None:
     """A person's word about a node."""
     store.add_note(
         records.OperatorNote(

@@ -51,8 +51,8 @@ def test_a_score_that_is_too_sure_is_taken_back() -> None:
 def test_a_score_that_is_right_stays() -> None:
     """Answers as the score says leave it nearly alone."""
     rng = np.random.default_rng(1)
-    told = rng.uniform(0.05, 0.95, 400)
-    given = [label(n, bool(rng.random() < p), float(p)) for n, p in enumerate(told)]
+    probabilities = rng.uniform(0.05, 0.95, 400)
+    given = [label(n, bool(rng.random() < p), float(p)) for n, p in enumerate(probabilities)]
     mapped = calibration.fit(given).apply(np.array([0.1, 0.5, 0.9]))
     assert mapped == pytest.approx([0.1, 0.5, 0.9], abs=0.06)
 
@@ -60,12 +60,12 @@ def test_a_score_that_is_right_stays() -> None:
 def test_an_answer_is_about_the_last_score_before_it() -> None:
     """The model's own probability of that day, not the one people saw after an earlier map; the later answer counts."""
     scores = {"n1": [score(DAY - timedelta(days=1), 0.3), score(DAY, 0.9, model=0.97), score(DAY + timedelta(days=1), 0.1)]}  # fmt: skip
-    told = [
+    notes = [
         note("deny"),
         note("confirm", at=AT + timedelta(hours=1)),
         note("ack"),
         note("confirm", node="n2"),
     ]
-    assert calibration.labels(told, scores) == [
+    assert calibration.labels(notes, scores) == [
         calibration.Label(node="n1", at=AT + timedelta(hours=1), confirmed=True, probability=0.97)
     ]

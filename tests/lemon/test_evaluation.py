@@ -71,8 +71,8 @@ def test_the_papers_signals_are_of_28_days(rsc1) -> None:
     multi = replay.signals_of(rsc1)["multi_node_node_fails"][:, node]
     mine = (rsc1.named == node) & (rsc1.size > 1)
     for morning in (day, day + 1, day + 28, day + 29):
-        seen = mine & (rsc1.day < morning) & (rsc1.day >= morning - 28)
-        assert multi[morning] == seen.sum()
+        window = mine & (rsc1.day < morning) & (rsc1.day >= morning - 28)
+        assert multi[morning] == window.sum()
 
 
 def test_the_papers_rule_names_a_node_on_the_first_morning_it_is_over() -> None:

@@ -112,9 +112,9 @@ def test_one_clusters_rows_of_the_window_and_no_others(store: db_store.Store) ->
             dataclasses.replace(fleet.attempt(5, 3, 2, "n1"), start_at=None, end_at=None, state="PENDING"),
         ]
     )
-    fleet.say(store, "ticket", "n1", fleet.at(40))
-    fleet.say(store, "deny", "n1", fleet.at(-1))
-    fleet.say(store, "ack", "n1", fleet.at(1))
+    fleet.note(store, "ticket", "n1", fleet.at(40))
+    fleet.note(store, "deny", "n1", fleet.at(-1))
+    fleet.note(store, "ack", "n1", fleet.at(1))
     store.save_exclusions(
         [records.JobExclusion(cluster=c, node="n1", job_id=1, at=fleet.at(1)) for c in ("c", "d")]
     )

@@ -23,7 +23,7 @@ def failures(*rows: tuple[int, float, int]) -> episodes.Failures:
     )
 
 
-def seen(named: episodes.Failures, days: float = 24.0) -> likelihood.FixedFacts:
+def facts(named: episodes.Failures, days: float = 24.0) -> likelihood.FixedFacts:
     """The same use for every node, even over 28 days."""
     use = likelihood.Use(days=np.full(NODES, days), span_days=28.0, daily_days=None)
     return likelihood.FixedFacts.of(use, named, Gangs.of([], None), None)
@@ -31,7 +31,7 @@ def seen(named: episodes.Failures, days: float = 24.0) -> likelihood.FixedFacts:
 
 def test_the_same_part_twice() -> None:
     """A part of share 1/32: 1/32 (0.7 x 32 + 0.3)² + 31/32 0.3² times as likely, if the lemon has a part of its own."""
-    got = seen(failures((7, 9.0, 3), (7, 3.5, 3), (20, 5.0, 3), (21, 5.0, 4), (22, 5.0, 5)))
+    got = facts(failures((7, 9.0, 3), (7, 3.5, 3), (20, 5.0, 3), (21, 5.0, 4), (22, 5.0, 5)))
     share = episodes.part_share(failures((7, 9.0, 3), (7, 3.5, 3), (20, 5.0, 3), (21, 5.0, 4), (22, 5.0, 5)))[
         0
     ]
@@ -45,7 +45,7 @@ def test_the_same_part_twice() -> None:
 
 def test_nodes_that_failed_nobody_share_rows() -> None:
     """Fifty nodes of one exposure, one with a failure: two rows, and each node knows its own."""
-    got = seen(failures((7, 9.0, 3)))
+    got = facts(failures((7, 9.0, 3)))
     assert got.of_row.size == 2
     assert got.row[7] == got.at[7] == 0
     assert (np.delete(got.row, 7) == -1).all()
@@ -64,7 +64,7 @@ def test_use_since_each_onset() -> None:
 def test_rates_are_those_of_ordinary_nodes() -> None:
     """Node 7's five failures do not count where node 7 is known to be a lemon."""
     named = failures(*((7, 3.0 + 4 * i, 3) for i in range(5)), (20, 5.0, 3))
-    got, gangs = seen(named), Gangs.of([], None)
+    got, gangs = facts(named), Gangs.of([], None)
     all_alike = likelihood.LemonRate.of(got, named, gangs, np.ones(NODES))
     without = likelihood.LemonRate.of(got, named, gangs, (np.arange(NODES) != 7).astype(float))
     assert all_alike.levels.sum() == pytest.approx(6 / (50 * 24))
@@ -74,5 +74,5 @@ def test_rates_are_those_of_ordinary_nodes() -> None:
 def test_a_fleet_that_hardly_fails_has_a_rate_nevertheless() -> None:
     """One failure in 28 days would be proof of anything."""
     none = episodes.Failures.none()
-    rate = likelihood.LemonRate.of(seen(none), none, Gangs.of([], None), np.ones(NODES))
+    rate = likelihood.LemonRate.of(facts(none), none, Gangs.of([], None), np.ones(NODES))
     assert rate.levels.sum() == pytest.approx(likelihood.MIN_RATE_PER_DAY)

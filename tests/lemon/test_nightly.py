@@ -87,7 +87,7 @@ def test_new_then_still_then_recovered_after_its_repair(store: db_store.Store) -
     assert ([s.node for s in second.new], [s.node for s in second.still]) == ([], [BAD])
     assert second.previous_day == DAY
     assert of(second, BAD).signals["since"] == "2026-11-20T00:00:00Z"
-    fleet.say(store, "repaired", BAD, DAY + 1.5 * NEXT, lemon=True)
+    fleet.note(store, "repaired", BAD, DAY + 1.5 * NEXT, lemon=True)
     third = nightly.score(store, CONFIG, DAY + 2 * NEXT)
     # The word fell on the second day's end already: the third night sees a node without a past.
     assert [s.node for s in third.gone] == [BAD]
@@ -100,7 +100,7 @@ def test_a_repair_that_did_not_help_is_named_again(store: db_store.Store) -> Non
     """New failures after the repair name it anew, and the reasons say that it came back."""
     fleet.story(store)
     nightly.score(store, CONFIG, DAY)
-    fleet.say(store, "repaired", BAD, fleet.END, lemon=True)
+    fleet.note(store, "repaired", BAD, fleet.END, lemon=True)
     for n, day in enumerate((1.5, 4.5, 7.5, 10.5)):
         fleet.fail(store, 200 + n, -day, BAD)
     store.upsert_attempts([fleet.attempt(300, 0, -12, BAD)])
@@ -113,7 +113,7 @@ def test_a_denied_lemon_is_none_until_new_evidence(store: db_store.Store) -> Non
     """A person's no stands against all that was known when they said it."""
     fleet.story(store)
     nightly.score(store, CONFIG, DAY)
-    fleet.say(store, "deny", BAD, fleet.END + NEXT / 2)
+    fleet.note(store, "deny", BAD, fleet.END + NEXT / 2)
     night = nightly.score(store, CONFIG, DAY + NEXT)
     assert (of(night, BAD).verdict, [s.node for s in night.gone]) == ("ok", [BAD])
     assert of(night, BAD).reasons[0] == "Denied by eve on 2026-11-21."
@@ -122,7 +122,7 @@ def test_a_denied_lemon_is_none_until_new_evidence(store: db_store.Store) -> Non
 def test_a_confirmed_node_is_a_lemon_until_it_is_repaired(store: db_store.Store) -> None:
     """Confirmed on one failure: named by the person's word, also on a day without any job on it."""
     fleet.story(store)
-    fleet.say(store, "confirm", "n20", DAY)
+    fleet.note(store, "confirm", "n20", DAY)
     night = nightly.score(store, CONFIG, DAY)
     assert {s.node for s in night.new} == {BAD, "n20"}
     assert of(night, "n20").reasons[0] == "Confirmed by eve on 2026-11-20: seen on site"

@@ -93,11 +93,11 @@ def test_a_job_alone_convicts_nobody() -> None:
 def test_what_jobs_tell_of_ranks_is_shown_and_never_counts() -> None:
     """Stalled ranks stand beside the node; the model sees nothing of them."""
     attempts = [f.attempt(1, 1, 9, "n1", "n2")]
-    told = [
+    events = [
         f.event("n1", 2, "rank_finding", code="slow", source="probe"),
         f.event("n1", 3, "ib_link", source="joblog"),
     ]
-    found, without = signals.compute(f.facts(attempts, told)), signals.compute(f.facts(attempts))
+    found, without = signals.compute(f.facts(attempts, events)), signals.compute(f.facts(attempts))
     assert of(found, "n1").rank_findings == 1
     assert of(found, "n1").minor_link == 0
     assert found.window.auxiliary is not None
@@ -190,14 +190,14 @@ def test_setting_a_node_healthy_is_no_acquittal() -> None:
 
 def test_a_card_that_takes_its_faults_along() -> None:
     """The same GPU UUID faulty in two nodes names both places and the order."""
-    told = [
+    events = [
         f.event("n1", 2, "xid", code="79", gpu_uuid="GPU-a"),
         f.event("n1", 3, "xid", code="79", gpu_uuid="GPU-a"),
         f.event("n2", 9, "xid", code="79", gpu_uuid="GPU-a"),
         f.event("n2", 9, "xid", code="79", gpu_uuid="GPU-b"),
         f.event("n1", 9, "ecc", code="corrected", gpu_uuid="GPU-b", severity="info"),
     ]
-    found = signals.compute(f.facts([f.attempt(1, 1, 9, "n1", "n2")], told))
+    found = signals.compute(f.facts([f.attempt(1, 1, 9, "n1", "n2")], events))
     assert of(found, "n1").cards == (
         signals.Card(gpu_uuid="GPU-a", other="n2", n_here=2, n_there=1, moved_here=False),
     )
@@ -208,11 +208,11 @@ def test_a_card_that_takes_its_faults_along() -> None:
 
 def test_minor_signs_by_part() -> None:
     """Corrected memory errors, link flaps and PCIe replays are counted each for itself."""
-    told = [f.event("n1", 2, "ecc", code="corrected"), f.event("n1", 2, "ecc", code="uncorrectable"),
+    events = [f.event("n1", 2, "ecc", code="corrected"), f.event("n1", 2, "ecc", code="uncorrectable"),
             f.event("n1", 2, "edac", code="CE"), f.event("n1", 2, "ib_link", code="flapping"),
             f.event("n1", 2, "pcie_replay", code="replays"), f.event("n1", 2, "gpu_test", code="gemm"),
             f.event("n1", 2, "link_test", code="pair")]  # fmt: skip
-    n1 = of(signals.compute(f.facts([f.attempt(1, 1, 9, "n1")], told)), "n1")
+    n1 = of(signals.compute(f.facts([f.attempt(1, 1, 9, "n1")], events)), "n1")
     assert (n1.minor_memory, n1.minor_link, n1.minor_pcie, n1.minor_test) == (2, 1, 1, 2)
 
 

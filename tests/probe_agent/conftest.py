@@ -64,7 +64,7 @@ def root(home: Path) -> Path:
 
 
 @pytest.fixture
-def who(root: Path) -> identity.Identity:
+def node_identity(root: Path) -> identity.Identity:
     return identity.Identity(cluster="c", node="n1", root=root)
 
 
@@ -112,9 +112,9 @@ def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def rig(tmp_path: Path, who: identity.Identity) -> Iterator[rank_rig.Rig]:
+def rig(tmp_path: Path, node_identity: identity.Identity) -> Iterator[rank_rig.Rig]:
     """A watcher of ranks over a job of this user, and no process left behind."""
-    made = rank_rig.Rig(tmp_path, who)
+    made = rank_rig.Rig(tmp_path, node_identity)
     yield made
     for process in made.started:
         children = processes.children_of(process.pid)

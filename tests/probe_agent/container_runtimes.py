@@ -39,7 +39,7 @@ os.execvp("runc", ["runc", f"--root={base}/state", "run", "--no-new-keyring", f"
 """
 
 
-def _seen(pages: Path) -> dict[str, str]:
+def _visible(pages: Path) -> dict[str, str]:
     """What is visible inside, and whether it may be written."""
     python = {str(Path(prefix).resolve()) for prefix in (sys.prefix, sys.base_prefix)} - {"/usr"}
     shown = [*(p for p in _SYSTEM if Path(p).exists()), *sorted(python), str(inject.SITE_DIRECTORY.resolve())]
@@ -53,7 +53,7 @@ def _unshare(_pages: Path, _scratch: Path) -> tuple[str, ...]:
 def _bubblewrap(pages: Path, _scratch: Path) -> tuple[str, ...]:
     binds = [
         word
-        for path, how in _seen(pages).items()
+        for path, how in _visible(pages).items()
         for word in ("--ro-bind" if how == "ro" else "--bind", path, path)
     ]
     apart = ("--unshare-all", "--as-pid-1", "--die-with-parent", "--proc", "/proc", "--dev", "/dev")
@@ -61,7 +61,7 @@ def _bubblewrap(pages: Path, _scratch: Path) -> tuple[str, ...]:
 
 
 def _runc(pages: Path, scratch: Path) -> tuple[str, ...]:
-    return (sys.executable, "-I", "-c", _OCI, str(scratch), json.dumps(_seen(pages)))
+    return (sys.executable, "-I", "-c", _OCI, str(scratch), json.dumps(_visible(pages)))
 
 
 RUNTIMES: dict[str, Callable[[Path, Path], tuple[str, ...]]] = {

@@ -114,8 +114,8 @@ def asleep_in(pid: int, call: int) -> bool:
 
 def in_state(pid: int, state: str) -> bool:
     """By its letter."""
-    seen = processes.facts(pid)
-    return seen is not None and seen.state == state
+    facts = processes.facts(pid)
+    return facts is not None and facts.state == state
 
 
 def processes_of_python() -> Iterator[Any]:

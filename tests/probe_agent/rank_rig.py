@@ -36,15 +36,15 @@ dataloader()
 class Rig:
     """One agent's watcher over one job of this user."""
 
-    def __init__(self, tmp_path: Path, who: identity.Identity) -> None:
+    def __init__(self, tmp_path: Path, node_identity: identity.Identity) -> None:
         self.taken: list[Sighting] = []
-        self.book = jobs.JobBook(who.boot_id())
+        self.book = jobs.JobBook(node_identity.boot_id())
         uid, gid = os.getuid(), os.getgid()
         self.book.start(jobs.NodeJob(job_id=7, started_at=datetime.now(UTC), uid=uid, gid=gid))
         self.directories = page_directories.PageDirectories(tmp_path / "pages")
         self.directory = self.directories.make(7, uid, gid)
         self.watch = rank_watch.RankWatch(
-            identity=who,
+            identity=node_identity,
             children=children.Children(),
             book=self.book,
             directories=self.directories,

@@ -40,16 +40,18 @@ def test_command_gives_status_and_both_outputs() -> None:
 
 def test_command_that_hangs_is_killed_with_everything_it_started(tmp_path: Path) -> None:
     """A grandchild does not outlive its deadline either."""
-    told = tmp_path / "pid"
+    pid_file = tmp_path / "pid"
 
     async def work() -> children.Children:
         started = children.Children()
         with pytest.raises(children.ChildHung, match="no answer within"):
-            await started.run("t", ["/bin/sh", "-c", f"sleep 600 & echo $! > {told}; wait"], deadline_s=0.5)
+            await started.run(
+                "t", ["/bin/sh", "-c", f"sleep 600 & echo $! > {pid_file}; wait"], deadline_s=0.5
+            )
         return started
 
     started = asyncio.run(work())
-    grandchild = int(told.read_text())
+    grandchild = int(pid_file.read_text())
     for _ in range(100):
         if not alive(grandchild):
             break

@@ -182,12 +182,12 @@ def test_prolog_and_epilog_leave_an_allocation_with_gpu_identities(node: Node) -
     node.start()
     node.wait(lambda: node.ask("status")["sources"].get("nvml", {}).get("state") == "ok")
     minor = node.hardware.gpus[5].minor
-    told = {"job_id": 42, "uid": os.getuid(), "gid": os.getgid(), "gpus": str(minor), "restart_count": 0}
-    answer = node.ask("prolog", **told)
+    request = {"job_id": 42, "uid": os.getuid(), "gid": os.getgid(), "gpus": str(minor), "restart_count": 0}
+    answer = node.ask("prolog", **request)
     assert answer["fit"] is True
     assert Path(answer["page_directory"]).is_dir()
     assert node.ask("status")["jobs"] == [42]
-    node.ask("epilog", **told)
+    node.ask("epilog", **request)
     query = "select gpu_uuids, released_at is not null from probing.job_allocation where job_id = 42"
     node.wait(lambda: node.rows(query) == [([node.hardware.gpus[5].uuid], True)])
     node.wait(lambda: not Path(answer["page_directory"]).exists())
@@ -202,20 +202,20 @@ def test_permitted_refusal_of_the_broken_gpu_and_of_nothing_else(node: Node) -> 
     nvml_state.set_gpu(node.state, 3, {"lost": 1})
     node.wait(lambda: "gpu_lost:gpu3" in node.ask("status")["faults"])
     broken, well = node.hardware.gpus[3].minor, node.hardware.gpus[4].minor
-    who = {"uid": os.getuid(), "gid": os.getgid()}
-    assert node.ask("prolog", job_id=1, gpus=str(broken), **who)["fit"] is True
+    account = {"uid": os.getuid(), "gid": os.getgid()}
+    assert node.ask("prolog", job_id=1, gpus=str(broken), **account)["fit"] is True
     with store.Store.open(node.url) as service:
         service.request("n1", "refusal_permission", ttl_s=300.0, cluster="c")
     scontrol = node.home / "scontrol"
     flags = "JobId=$3 JobName=x\n   Requeue=%d Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0\n"
     scontrol.write_text(f"#!/bin/sh\ncat <<END\n{flags % 0}END\n")
     scontrol.chmod(0o755)
-    spared = node.wait(lambda: (said := node.ask("prolog", job_id=5, gpus=str(broken), **who))["reason"].endswith("cancel the job") and said)  # fmt: skip
+    spared = node.wait(lambda: (reply := node.ask("prolog", job_id=5, gpus=str(broken), **account))["reason"].endswith("cancel the job") and reply)  # fmt: skip
     assert spared["fit"] is True
     scontrol.write_text(f"#!/bin/sh\ncat <<END\n{flags % 1}END\n")
-    node.wait(lambda: node.ask("prolog", job_id=2, gpus=str(broken), **who)["fit"] is False)
-    assert node.ask("prolog", job_id=3, gpus=str(well), **who)["fit"] is True
-    assert node.ask("prolog", job_id=4, gpus="", **who)["fit"] is True
+    node.wait(lambda: node.ask("prolog", job_id=2, gpus=str(broken), **account)["fit"] is False)
+    assert node.ask("prolog", job_id=3, gpus=str(well), **account)["fit"] is True
+    assert node.ask("prolog", job_id=4, gpus="", **account)["fit"] is True
     query = "select job_id from probing.health_event where code = 'prolog_refused'"
     assert node.wait(lambda: node.rows(query)) == [(2,)]
 
@@ -237,9 +237,9 @@ def test_once_reads_everything_delivers_and_says_what_it_saw(node: Node) -> None
     done = subprocess.run(
         argv, capture_output=True, text=True, check=True, timeout=PATIENCE_S, env=environment
     )
-    said = json.loads(done.stdout)
-    assert "xid:gpu0" in said["faults"]
-    assert said["sources"]["nvml"]["state"] == "ok"
+    printed = json.loads(done.stdout)
+    assert "xid:gpu0" in printed["faults"]
+    assert printed["sources"]["nvml"]["state"] == "ok"
     assert node.rows("select count(*) from probing.health_event where code = '79'") == [(1,)]
 
 

@@ -41,11 +41,15 @@ def page_bytes(pid: int, start_ticks: int, rank: int, word: str = "victim") -> b
     words = [0] * layout.WORDS
     words[layout.H_MAGIC], words[layout.H_VERSION] = layout.MAGIC, layout.VERSION
     words[layout.H_PID], words[layout.H_START_TICKS] = pid, start_ticks
-    told = [layout.NONE] * layout.IDENTITY_WORDS
-    told[layout.I_RANK], told[layout.I_WORLD] = rank, 2
-    told[layout.I_HOST : layout.I_HOST + layout.I_HOST_WORDS] = layout.words_of(word, layout.I_HOST_WORDS)
-    told[layout.I_CHECK] = layout.check_of([*told[: layout.I_CHECK], *told[layout.I_CHECK + 1 :]])
-    words[layout.IDENTITY_AT[0] : layout.IDENTITY_AT[0] + layout.IDENTITY_WORDS] = told
+    identity_words = [layout.NONE] * layout.IDENTITY_WORDS
+    identity_words[layout.I_RANK], identity_words[layout.I_WORLD] = rank, 2
+    identity_words[layout.I_HOST : layout.I_HOST + layout.I_HOST_WORDS] = layout.words_of(
+        word, layout.I_HOST_WORDS
+    )
+    identity_words[layout.I_CHECK] = layout.check_of(
+        [*identity_words[: layout.I_CHECK], *identity_words[layout.I_CHECK + 1 :]]
+    )
+    words[layout.IDENTITY_AT[0] : layout.IDENTITY_AT[0] + layout.IDENTITY_WORDS] = identity_words
     done = [layout.TRAINING, 1, 0, 0, 0]
     words[layout.PROGRESS_AT[0] : layout.PROGRESS_AT[0] + 6] = [*done, layout.check_of(done)]
     return b"".join(w.to_bytes(8, "little") for w in words)
@@ -54,16 +58,16 @@ def page_bytes(pid: int, start_ticks: int, rank: int, word: str = "victim") -> b
 class Rig:
     """One agent that watches a job of mallory's and one of the victim's."""
 
-    def __init__(self, base: Path, who: identity.Identity) -> None:
+    def __init__(self, base: Path, node_identity: identity.Identity) -> None:
         self.taken: list[Sighting] = []
-        self.book = jobs.JobBook(who.boot_id())
+        self.book = jobs.JobBook(node_identity.boot_id())
         self.directories = page_directories.PageDirectories(base)
         for job_id, uid in ((7, MALLORY), (8, VICTIM)):
             self.book.start(jobs.NodeJob(job_id=job_id, started_at=datetime.now(UTC), uid=uid, gid=uid))
             self.directories.make(job_id, uid, uid)
         self.mallorys, self.victims = self.directories.path(7), self.directories.path(8)
         self.watch = rank_watch.RankWatch(
-            identity=who,
+            identity=node_identity,
             children=children.Children(),
             book=self.book,
             directories=self.directories,
@@ -107,11 +111,11 @@ class Rig:
 
 
 @pytest.fixture
-def rig(who: identity.Identity) -> Iterator[Rig]:
+def rig(node_identity: identity.Identity) -> Iterator[Rig]:
     """Two users' directories where other uids can reach them, and no process left behind."""
     base = Path(tempfile.mkdtemp(prefix="probing-pages-"))
     base.chmod(0o711)
-    made = Rig(base, who)
+    made = Rig(base, node_identity)
     try:
         yield made
     finally:

@@ -41,7 +41,7 @@ class Browser:
         os.close(from_browser)
         self._numbers = itertools.count(1)
         self._buffer = b""
-        self.told: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
         self._session = ""
         target = self("Target.createTarget", url="about:blank")["targetId"]
         self._session = self("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -59,7 +59,7 @@ class Browser:
         self._home.cleanup()
 
     def __call__(self, method: str, **params: Any) -> dict[str, Any]:
-        """One command and its result; events that come meanwhile are kept in `told`."""
+        """One command and its result; events that come meanwhile are kept in `events`."""
         number = next(self._numbers)
         message = {"id": number, "method": method, "params": params}
         if self._session:
@@ -71,19 +71,19 @@ class Browser:
                 assert "error" not in got, (method, got["error"])
                 result: dict[str, Any] = got["result"]
                 return result
-            self.told.append(got)
+            self.events.append(got)
 
     def open(self, path: Path, *, width: int = 1100, dark: bool = False) -> None:
         """Show a file; returns when it is loaded."""
-        self.told.clear()
+        self.events.clear()
         self("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         self(
             "Emulation.setEmulatedMedia",
             features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
         )
         self("Page.navigate", url=path.as_uri())
-        while not any(event.get("method") == "Page.loadEventFired" for event in self.told):
-            self.told.append(self._next())
+        while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
+            self.events.append(self._next())
 
     def value(self, script: str) -> Any:
         """What an expression is, on the page."""

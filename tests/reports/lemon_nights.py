@@ -20,9 +20,9 @@ def score(
         status, "ok"
     )
     when = [clock.iso_z(DAY - timedelta(days=3 * (n - i)) + timedelta(hours=14)) for i in range(n)]
-    told: dict[str, Any] = {"model": probability, "usual": 0.2, "failed_at": when}
+    detail: dict[str, Any] = {"model": probability, "usual": 0.2, "failed_at": when}
     if status:
-        told |= {
+        detail |= {
             "status": status,
             "since": clock.iso_z(DAY - timedelta(days=4)),
             "cost": {"gpu_h": 56.5, "jobs": n, "users": 2, "unknown_gpus": 0},
@@ -35,7 +35,7 @@ def score(
     values: dict[str, Any] = {
         "cluster": "c", "node": node, "day": DAY, "multi_node_node_fails": n, "score": probability,
         "reasons": (f"{n} attempts failed because of it.", "It failed again after 1 repair.") if status else (),
-        "verdict": verdict, "signals": told, "made_at": NOW,
+        "verdict": verdict, "signals": detail, "made_at": NOW,
     }  # fmt: skip
     return records.LemonScore(**(values | changes))
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import conftest_story as told
+import conftest_story as example
 import pytest
 from test_query import fill
 
@@ -37,8 +37,8 @@ def run(config: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
     def one(*words: str) -> tuple[int, str, str]:
         code = cli.main([*words, "--config", str(config)])
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
 
     return one
 
@@ -91,9 +91,9 @@ def test_no_database_and_no_service_is_one_line(tmp_path: Path, capsys: pytest.C
     path = tmp_path / "p.toml"
     path.write_text(f'[database]\ndirectory = "{tmp_path}/pg"\n[service]\nsocket = "{tmp_path}/s"\n')
     assert cli.main(["1", "--config", str(path)]) == 4
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert f"{tmp_path}/pg" in said
+    captured = capsys.readouterr().err
+    assert captured.count("\n") == 1
+    assert f"{tmp_path}/pg" in captured
 
 
 def test_a_database_without_our_tables_says_how_to_make_them(
@@ -119,7 +119,7 @@ def test_a_wrong_setting_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 def test_an_array_by_its_number_is_an_overview(store: db_store.Store, run: Run) -> None:
     """Its tasks, in text and JSON; a page wants one task."""
-    first = told.attempt(1, start_at=told.at("14:03:00"), array_job_id=500)
+    first = example.attempt(1, start_at=example.at("14:03:00"), array_job_id=500)
     store.upsert_attempts(
         [
             dataclasses.replace(first, job_id=501, array_task_id=1),

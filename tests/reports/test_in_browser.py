@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import browser
-import conftest_story as told
+import conftest_story as example
 import pytest
 
 from probing_cluster.reports import job_ref, model, page, rows
@@ -30,7 +30,7 @@ def shown(request: pytest.FixtureRequest, story: rows.ReportRows, tmp_path: Path
     """Each kind of page as a file."""
     path = tmp_path / f"{request.param}.html"
     if request.param == "job":
-        text = page.render(model.build(job_ref.parse("4242"), story, now=told.at("15:00:00")))
+        text = page.render(model.build(job_ref.parse("4242"), story, now=example.at("15:00:00")))
     else:
         text = test_fleet_page.render()
     path.write_text(text, encoding="utf-8")
@@ -54,7 +54,7 @@ def test_everything_is_reached_by_keyboard_and_seen_to_be(chromium: browser.Brow
         visited.append(chromium.value(FOCUSED))
     assert all(tag != "body" for tag, _, _ in visited), visited
     assert len({(tag, name) for tag, name, _ in visited}) >= n_reachable - 2  # two folds may say the same
-    assert [name for _, name, seen in visited if not seen] == []
+    assert [name for _, name, visible in visited if not visible] == []
 
 
 def test_a_screen_reader_hears_names_for_all_of_it(chromium: browser.Browser, shown: Path) -> None:
@@ -86,11 +86,13 @@ def test_the_page_is_quiet(chromium: browser.Browser, shown: Path) -> None:
     """Nothing is fetched, nothing complains: the file is all there is."""
     chromium.open(shown)
     asked = [
-        e["params"]["request"]["url"] for e in chromium.told if e.get("method") == "Network.requestWillBeSent"
+        e["params"]["request"]["url"]
+        for e in chromium.events
+        if e.get("method") == "Network.requestWillBeSent"
     ]
     assert asked == [shown.as_uri()]
     assert [
-        e for e in chromium.told if e.get("method") in {"Log.entryAdded", "Runtime.exceptionThrown"}
+        e for e in chromium.events if e.get("method") in {"Log.entryAdded", "Runtime.exceptionThrown"}
     ] == []
 
 

@@ -3,12 +3,12 @@ from __future__ import annotations
 import dataclasses
 import json
 
-import conftest_story as told
+import conftest_story as example
 import pytest
 
 from probing_cluster.reports import job_ref, json_out, model, rows
 
-NOW = told.at("15:00:00")
+NOW = example.at("15:00:00")
 
 PROMISED = {"job_id", "run_key", "user", "name", "state", "attempts", "ettr"}
 ATTEMPT = {"attempt", "state", "exit_code", "submit_at", "start_at", "end_at", "nodes", "n_gpus", "verdict"}
@@ -64,7 +64,7 @@ def test_values_are_the_rows_own(story: rows.ReportRows) -> None:
 
 def test_what_is_not_known_is_null(story: rows.ReportRows) -> None:
     """A job without an account has every ETTR key, all null; never a zero that nobody measured."""
-    bare = rows.ReportRows(attempts=(told.attempt(1, n_gpus=None, start_at=told.at("14:03:00")),))
+    bare = rows.ReportRows(attempts=(example.attempt(1, n_gpus=None, start_at=example.at("14:03:00")),))
     found = document(bare)
     assert set(found["ettr"].values()) == {None}  # type: ignore[attr-defined]
     assert found["attempts"][0]["n_gpus"] is None  # type: ignore[index]

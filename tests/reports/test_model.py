@@ -4,13 +4,13 @@ import dataclasses
 import uuid
 from datetime import timedelta
 
-import conftest_story as told
+import conftest_story as example
 import pytest
 
 from probing_cluster.core import records
 from probing_cluster.reports import job_ref, model, rows
 
-NOW = told.at("15:00:00")
+NOW = example.at("15:00:00")
 
 
 def build(found: rows.ReportRows, ref: str = "4242") -> model.ReportModel:
@@ -30,32 +30,32 @@ def test_every_figure_of_the_report_follows_from_the_rows(story: rows.ReportRows
     assert report.cost.total_gpu_h == pytest.approx((450 + 75 + 64) * gpu_h)
     assert (report.headline, report.shape) == ("COMPLETED after 1 requeue", "2 nodes x 8 GPUs")
     assert (report.submit_at, report.start_at, report.end_at) == (
-        told.at("14:02:11"), told.at("14:02:14"), told.at("14:41:09"),
+        example.at("14:02:11"), example.at("14:02:14"), example.at("14:41:09"),
     )  # fmt: skip
     assert [v.lost_s for v in report.attempts] == [450.0, None]
 
 
 @pytest.mark.parametrize(
-    ("changes", "jobs", "told_of"),
+    ("changes", "jobs", "covered"),
     [
         ({}, (4242,), True),
         ({"n_attempts": 1}, (4242,), False),
-        ({"end_at": told.at("14:20:36")}, (4242,), False),
-        ({"end_at": told.at("14:41:12")}, (4242,), False),
-        ({"end_at": told.at("14:55:00"), "n_attempts": 3}, (4242, 4243), True),
+        ({"end_at": example.at("14:20:36")}, (4242,), False),
+        ({"end_at": example.at("14:41:12")}, (4242,), False),
+        ({"end_at": example.at("14:55:00"), "n_attempts": 3}, (4242, 4243), True),
     ],
     ids=["whole", "a start less", "an end ago", "made while it seemed to run", "with a later job of the run"],
 )
 def test_an_account_that_does_not_cover_the_attempts_is_none(
-    story: rows.ReportRows, changes: dict[str, object], jobs: tuple[int, ...], told_of: bool
+    story: rows.ReportRows, changes: dict[str, object], jobs: tuple[int, ...], covered: bool
 ) -> None:
     """Accounting tells of an end some seconds before the account is made: figures of the attempts before are not the run's."""
     assert story.account is not None
     report = build(
         dataclasses.replace(story, account=dataclasses.replace(story.account, **changes), run_jobs=jobs)
     )
-    assert (report.run is not None) is told_of
-    assert (report.cost is not None) is told_of
+    assert (report.run is not None) is covered
+    assert (report.cost is not None) is covered
 
 
 def test_the_account_of_a_run_that_goes_on_is_told(story: rows.ReportRows) -> None:
@@ -90,7 +90,7 @@ def test_the_shape_says_what_is_known_about_gpus(
 ) -> None:
     """Even, uneven, unknown and no GPUs each have their words; unknown is never shown as none of a number."""
     found = rows.ReportRows(
-        attempts=(told.attempt(1, n_gpus=n_gpus, nodes=nodes, start_at=told.at("14:03:00")),)
+        attempts=(example.attempt(1, n_gpus=n_gpus, nodes=nodes, start_at=example.at("14:03:00")),)
     )
     assert build(found).shape == shape
 
@@ -147,14 +147,14 @@ def test_what_now_gives_each_step_once_and_what_became_of_the_job(story: rows.Re
 
 def test_a_running_job_was_last_seen_by_the_latest_beat_that_lists_it() -> None:
     """Only a beat of one of its nodes that names the job says that it still runs."""
-    running = told.attempt(1, state="RUNNING", start_at=told.at("14:03:00"), nodes=("n1", "n2"))
+    running = example.attempt(1, state="RUNNING", start_at=example.at("14:03:00"), nodes=("n1", "n2"))
     beats = [
-        records.AgentHeartbeat(cluster="c", node="n1", at=told.at("14:50:00"), jobs=(4242,)),
-        records.AgentHeartbeat(cluster="c", node="n2", at=told.at("14:55:00"), jobs=(7,)),
-        records.AgentHeartbeat(cluster="c", node="n9", at=told.at("14:58:00"), jobs=(4242,)),
+        records.AgentHeartbeat(cluster="c", node="n1", at=example.at("14:50:00"), jobs=(4242,)),
+        records.AgentHeartbeat(cluster="c", node="n2", at=example.at("14:55:00"), jobs=(7,)),
+        records.AgentHeartbeat(cluster="c", node="n9", at=example.at("14:58:00"), jobs=(4242,)),
     ]
     report = build(rows.ReportRows(attempts=(running,), heartbeats=tuple(beats)))
-    assert report.attempts[0].last_seen_at == told.at("14:50:00")
+    assert report.attempts[0].last_seen_at == example.at("14:50:00")
     assert (report.end_at, report.drawn_until) == (None, NOW)
 
 
@@ -162,10 +162,10 @@ def test_other_events_belong_to_the_attempt_they_fell_into(story: rows.ReportRow
     """An event between two attempts, or on another node, is nobody's."""
     low = records.Severity.LOW
     others = (
-        told.event(uuid.UUID(int=1), told.at("14:10:00"), severity=low),
-        told.event(uuid.UUID(int=2), told.at("14:21:00"), severity=low),
-        told.event(uuid.UUID(int=3), told.at("14:30:00"), severity=low, node="n3"),
-        told.event(uuid.UUID(int=4), told.at("14:30:00"), severity=low, node="n2"),
+        example.event(uuid.UUID(int=1), example.at("14:10:00"), severity=low),
+        example.event(uuid.UUID(int=2), example.at("14:21:00"), severity=low),
+        example.event(uuid.UUID(int=3), example.at("14:30:00"), severity=low, node="n3"),
+        example.event(uuid.UUID(int=4), example.at("14:30:00"), severity=low, node="n2"),
     )
     first, second = build(dataclasses.replace(story, others=others)).attempts
     assert [e.event_id.int for e in first.others] == [1]
@@ -181,7 +181,7 @@ def test_with_several_deaths_the_lost_work_is_not_divided(story: rows.ReportRows
 
 def test_a_late_drain_of_the_same_node_is_another_story(story: rows.ReportRows) -> None:
     """What happened to the node long after the end is not the attempt's."""
-    late = told.drain("drain", told.at("14:20:36") + timedelta(minutes=11), event_ids=())
+    late = example.drain("drain", example.at("14:20:36") + timedelta(minutes=11), event_ids=())
     requeue = dataclasses.replace(story, drains=(late,))
     assert build(requeue).attempts[0].actions == ()
 

@@ -3,14 +3,14 @@ from __future__ import annotations
 import dataclasses
 from datetime import timedelta
 
-import conftest_story as told
+import conftest_story as example
 import pytest
 
 from probing_cluster.core import records
 from probing_cluster.reports import job_ref, model, node_state, rows, text
 
-NOW = told.at("15:00:00")
-RUNNING = told.attempt(1, start_at=told.at("14:02:14"), state="RUNNING", nodes=("n1", "n2"))
+NOW = example.at("15:00:00")
+RUNNING = example.attempt(1, start_at=example.at("14:02:14"), state="RUNNING", nodes=("n1", "n2"))
 
 
 def beat(node: str, ago_s: float = 1.0, **changes: object) -> records.AgentHeartbeat:
@@ -48,13 +48,13 @@ def test_a_late_beat_is_not_yet_silence(ago_s: float) -> None:
 def test_faults_and_our_drain_are_named() -> None:
     """What is broken under a job that still runs, and that no other starts there."""
     faults = {"xid:gpu3": {"severity": "high"}, "odd\x1b[31m": "boo", "x" * 500: {"severity": ["high"]}}
-    drained = told.drain("drain", told.at("14:30:00"))
+    drained = example.drain("drain", example.at("14:30:00"))
     lines = node_state.sentences(RUNNING, [beat("n1"), beat("n2", faults=faults)], [drained], NOW)
     assert "xid:gpu3 (high)" in lines[0]
     assert "\x1b" not in lines[0]
     assert len(lines[0]) < 300
     assert lines[1].startswith("n2 is drained since 2026-11-21 14:30:00Z (probing: xid 79 gpu3)")
-    lifted = dataclasses.replace(drained, state="resumed", ended_at=told.at("14:40:00"))
+    lifted = dataclasses.replace(drained, state="resumed", ended_at=example.at("14:40:00"))
     assert not any(
         "drained since" in line for line in node_state.sentences(RUNNING, [beat("n2")], [lifted], NOW)
     )

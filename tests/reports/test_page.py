@@ -5,14 +5,14 @@ import html.parser
 import re
 import xml.etree.ElementTree as ET
 
-import conftest_story as told
+import conftest_story as example
 import pytest
 
 from probing_cluster.core import records
 from probing_cluster.reports import job_ref, model, page, rows
 from probing_cluster.reports.charts import drawing, kept_figures, svg
 
-NOW = told.at("15:00:00")
+NOW = example.at("15:00:00")
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 
 
@@ -130,7 +130,7 @@ def test_the_drawing_is_to_scale(story: rows.ReportRows) -> None:
         for r in root.iter(f"{space}rect")
         if r.get("class") in {"ran", "lost", "waited"} and r.get("x")
     ]
-    whole = (told.at("14:41:09") - told.at("14:02:11")).total_seconds()
+    whole = (example.at("14:41:09") - example.at("14:02:11")).total_seconds()
     px = (960 - 148 - 28) / whole
     expected = [("waited", 3), ("ran", 1102 - 450), ("lost", 450), ("waited", 64), ("ran", 1169)]
     assert [kind for kind, _, _ in bars] == [kind for kind, _ in expected]
@@ -139,7 +139,7 @@ def test_the_drawing_is_to_scale(story: rows.ReportRows) -> None:
     diamond = next(p for p in root.iter(f"{space}polygon") if "event" in str(p.get("class")))
     x = float(str(diamond.get("points")).split(",")[0])
     assert x == pytest.approx(
-        148 + px * (told.at("14:20:32") - told.at("14:02:11")).total_seconds(), abs=0.02
+        148 + px * (example.at("14:20:32") - example.at("14:02:11")).total_seconds(), abs=0.02
     )
 
 
@@ -159,14 +159,14 @@ def test_the_drawing_tells_its_content_in_words(story: rows.ReportRows) -> None:
 @pytest.mark.parametrize("seconds", [1, 59, 3600, 86400 * 3, 86400 * 400])
 def test_the_axis_has_a_handful_of_ticks_at_any_length(seconds: int) -> None:
     """From a second to a year the axis is readable."""
-    scale = drawing.Scale(told.DAY, told.DAY + (told.at("00:00:01") - told.DAY) * seconds)
+    scale = drawing.Scale(example.DAY, example.DAY + (example.at("00:00:01") - example.DAY) * seconds)
     assert 1 <= len(list(scale.ticks())) <= 9
 
 
 @pytest.mark.parametrize(("seconds", "form"), [(90, r"\d\d:\d\d:\d\dZ"), (3600, r"\d\d:\d\dZ")])
 def test_an_axis_says_all_its_instants_alike(seconds: int, form: str) -> None:
     """Not `14:02Z` between `14:01:45Z` and `14:02:15Z`."""
-    scale = drawing.Scale(told.DAY, told.DAY + (told.at("00:00:01") - told.DAY) * seconds)
+    scale = drawing.Scale(example.DAY, example.DAY + (example.at("00:00:01") - example.DAY) * seconds)
     labels = re.findall(r">([^<]+)</text>", drawing._axis(scale, 0.0, days=False, late=False))
     assert len(labels) > 3
     assert all(re.fullmatch(form, label) for label in labels)
@@ -181,9 +181,9 @@ def test_svg_escapes_what_it_is_given() -> None:
 
 def test_a_running_job_has_a_page_too() -> None:
     """No end, no verdict, no account: the page still renders and says so."""
-    running = told.attempt(1, state="RUNNING", start_at=told.at("14:03:00"), nodes=("n2",))
-    seen = told.event(told.XID, told.at("14:30:00"), severity=records.Severity.LOW)
-    text = " ".join(Reader(page.render(build(rows.ReportRows(attempts=(running,), others=(seen,))))).words)
+    running = example.attempt(1, state="RUNNING", start_at=example.at("14:03:00"), nodes=("n2",))
+    xid = example.event(example.XID, example.at("14:30:00"), severity=records.Severity.LOW)
+    text = " ".join(Reader(page.render(build(rows.ReportRows(attempts=(running,), others=(xid,))))).words)
     assert "still running" in text
     assert "Seen on the nodes of attempt 1 so far" in text
 
@@ -196,7 +196,7 @@ def test_what_came_after_the_end_does_not_stretch_the_axis(story: rows.ReportRow
         root = ET.fromstring(drawing.timeline(build(found)))
         return [str(r.get("width")) for r in root.iter(f"{space}rect") if r.get("class") in {"ran", "lost"}]
 
-    late = told.drain("drain", told.at("14:50:00"), event_ids=(), node=story.attempts[1].nodes[0])
+    late = example.drain("drain", example.at("14:50:00"), event_ids=(), node=story.attempts[1].nodes[0])
     after = dataclasses.replace(story, drains=(*story.drains, late))
     assert bars(after) == bars(story)
     root = ET.fromstring(drawing.timeline(build(after)))

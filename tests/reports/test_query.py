@@ -4,7 +4,7 @@ import dataclasses
 import uuid
 from datetime import timedelta
 
-import conftest_story as told
+import conftest_story as example
 import psycopg
 import pytest
 
@@ -37,7 +37,7 @@ def test_the_report_from_the_database_equals_the_report_from_the_records(
 ) -> None:
     """One round trip through SQL and JSON loses and invents nothing."""
     fill(store, story)
-    now = told.at("15:00:00")
+    now = example.at("15:00:00")
     expected = model.build(job_ref.parse("4242"), story, now=now)
     got = model.build(job_ref.parse("4242"), read(store.connection_uri(), "4242"), now=now)
     assert got == expected
@@ -53,13 +53,15 @@ def test_array_tasks_and_het_components_are_found_by_how_people_name_them(store:
     """123_4 and 123+1 find exactly that task or component, whatever its raw id."""
     store.upsert_attempts(
         [
-            told.attempt(
-                1, job_id=500 + task, array_job_id=500, array_task_id=task, start_at=told.at("14:03:00")
+            example.attempt(
+                1, job_id=500 + task, array_job_id=500, array_task_id=task, start_at=example.at("14:03:00")
             )
             for task in (1, 2, 3)
         ]
         + [
-            told.attempt(1, job_id=600 + part, het_job_id=600, het_offset=part, start_at=told.at("14:03:00"))
+            example.attempt(
+                1, job_id=600 + part, het_job_id=600, het_offset=part, start_at=example.at("14:03:00")
+            )
             for part in (0, 1)
         ]
     )
@@ -78,9 +80,9 @@ def test_other_users_runs_of_the_same_name_stay_apart(store: db_store.Store) -> 
     """A run is scoped to its user: a namesake's jobs and account never enter the report."""
     store.upsert_attempts(
         [
-            told.attempt(1, job_id=1, run_key="sft", user="alice", start_at=told.at("14:03:00")),
-            told.attempt(1, job_id=2, run_key="sft", user="alice", start_at=told.at("14:03:00")),
-            told.attempt(1, job_id=3, run_key="sft", user="bob", start_at=told.at("14:03:00")),
+            example.attempt(1, job_id=1, run_key="sft", user="alice", start_at=example.at("14:03:00")),
+            example.attempt(1, job_id=2, run_key="sft", user="alice", start_at=example.at("14:03:00")),
+            example.attempt(1, job_id=3, run_key="sft", user="bob", start_at=example.at("14:03:00")),
         ]
     )
     assert read(store.connection_uri(), "1").run_jobs == (1, 2)
@@ -100,15 +102,15 @@ def test_other_faults_on_the_jobs_nodes_are_found_only_while_it_ran(
     store: db_store.Store, story: rows.ReportRows
 ) -> None:
     """Low and high events of the attempt's nodes and time are shown; info, other nodes and other times are not."""
-    noise = told.event
+    noise = example.event
     fill(store, story)
     import uuid
 
-    during, low = told.at("14:10:00"), records.Severity.LOW
+    during, low = example.at("14:10:00"), records.Severity.LOW
     events = {
         "shown": noise(uuid.UUID(int=1), during, severity=low),
         "info": noise(uuid.UUID(int=2), during, severity=records.Severity.INFO),
-        "late": noise(uuid.UUID(int=3), told.at("14:41:10") + timedelta(hours=1), severity=low),
+        "late": noise(uuid.UUID(int=3), example.at("14:41:10") + timedelta(hours=1), severity=low),
     }
     delivery.Delivery(store.connection_uri(), "c", "n2").deliver(events=list(events.values()))
     delivery.Delivery(store.connection_uri(), "c", "n7").deliver(
@@ -123,15 +125,15 @@ def test_what_concerns_another_jobs_processes_is_not_told(
 ) -> None:
     """Two jobs share n2: the kernel's words about the neighbour's processes leave the database with nobody else's report."""
     fill(store, story)
-    during, low = told.at("14:10:00"), records.Severity.LOW
+    during, low = example.at("14:10:00"), records.Severity.LOW
     events = [
-        told.event(
+        example.event(
             uuid.UUID(int=1), during, severity=low, kind="oom", job_id=4242, message="Killed process 7 (mine)"
         ),
-        told.event(
+        example.event(
             uuid.UUID(int=2), during, severity=low, kind="oom", job_id=99, message="Killed process 8 (secret)"
         ),
-        told.event(
+        example.event(
             uuid.UUID(int=3),
             during,
             severity=low,
@@ -139,7 +141,7 @@ def test_what_concerns_another_jobs_processes_is_not_told(
             job_id=None,
             message="Killed process 9 (whose?)",
         ),
-        told.event(
+        example.event(
             uuid.UUID(int=4), during, severity=low, kind="mount", job_id=None, message="/scratch hangs"
         ),
     ]
@@ -156,15 +158,15 @@ def test_what_concerns_another_jobs_processes_is_not_told(
 def test_the_pace_of_a_job_comes_with_its_report(store: db_store.Store, story: rows.ReportRows) -> None:
     """Slow ranks are found by the job, whatever their severity; the probe's other events stay out."""
     fill(store, story)
-    slow = told.event(
-        uuid.UUID(int=901), told.at("14:10:00"), kind="rank_slow", code="compute", source="probe",
+    slow = example.event(
+        uuid.UUID(int=901), example.at("14:10:00"), kind="rank_slow", code="compute", source="probe",
         severity=records.Severity.INFO, job_id=4242, detail={"rank": 5},
     )  # fmt: skip
     others = [
         dataclasses.replace(slow, event_id=uuid.UUID(int=902), kind="rank_snapshot"),
         dataclasses.replace(slow, event_id=uuid.UUID(int=903), source="joblog"),
         dataclasses.replace(slow, event_id=uuid.UUID(int=904), job_id=7),
-        dataclasses.replace(slow, event_id=uuid.UUID(int=905), at=told.at("01:00:00")),
+        dataclasses.replace(slow, event_id=uuid.UUID(int=905), at=example.at("01:00:00")),
     ]
     delivery.Delivery(store.connection_uri(), "c", slow.node).deliver(events=[slow, *others])
     found = read(store.connection_uri(), "4242").pace
@@ -175,10 +177,10 @@ def test_the_stalls_of_a_job_come_with_its_report(store: db_store.Store, story: 
     """Those of this job, with every field."""
     fill(store, story)
     stall = records.GangVerdict(
-        gang_id=uuid.UUID(int=1), cluster="c", job_id=4242, submit_at=told.at("14:00:00"), kind="python_loop",
+        gang_id=uuid.UUID(int=1), cluster="c", job_id=4242, submit_at=example.at("14:00:00"), kind="python_loop",
         ranks=(5,), nodes=("n2",), domain=records.Domain.USER_PROGRAM, confidence=records.Confidence.LIKELY,
         summary="rank 5", location="train.py:7", proof=("waits",), evidence=(uuid.UUID(int=2),),
-        onset_at=told.at("14:10:00"), made_at=told.at("14:10:12"), detail={"steps": 7},
+        onset_at=example.at("14:10:00"), made_at=example.at("14:10:12"), detail={"steps": 7},
     )  # fmt: skip
     other = dataclasses.replace(stall, gang_id=uuid.UUID(int=3), job_id=7)
     store.save_gang_verdicts([stall, other])

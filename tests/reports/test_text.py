@@ -3,14 +3,14 @@ from __future__ import annotations
 import dataclasses
 import re
 
-import conftest_story as told
+import conftest_story as example
 import pytest
 
 from probing_cluster.core import records
 from probing_cluster.reports import job_ref, model, rows, text
 from probing_cluster.reports.charts import timeline
 
-NOW = told.at("15:00:00")
+NOW = example.at("15:00:00")
 
 
 def render(found: rows.ReportRows, **options: object) -> str:
@@ -56,22 +56,22 @@ def test_colour_adds_nothing_but_colour(story: rows.ReportRows) -> None:
 def test_bars_are_to_scale(story: rows.ReportRows) -> None:
     """Each character stands for the same time: ran, lost, waited and died lie where the clock says."""
     report = model.build(job_ref.parse("4242"), story, now=NOW)
-    scale = timeline.Axis(start_at=told.at("14:02:11"), end_at=told.at("14:41:09"), cells=2338)
+    scale = timeline.Axis(start_at=example.at("14:02:11"), end_at=example.at("14:41:09"), cells=2338)
     first, second = report.attempts
-    one = timeline.bar(first, scale, told.at("14:02:11"))
+    one = timeline.bar(first, scale, example.at("14:02:11"))
     assert (one.count("."), one.count("#"), one.count("-"), one[-1]) == (3, 1102 - 450, 449, "x")
-    two = timeline.bar(second, scale, told.at("14:20:36"))
+    two = timeline.bar(second, scale, example.at("14:20:36"))
     assert (len(two) - len(two.lstrip()), two.count("."), two.count("#")) == (1105, 64, 1169)
 
 
 def test_a_long_first_wait_does_not_squeeze_the_run(story: rows.ReportRows) -> None:
     """After three days in the queue the bar begins at the first start."""
     early = tuple(
-        dataclasses.replace(a, submit_at=told.at("14:02:11") - 3 * (told.at("23:59:59") - told.DAY))
+        dataclasses.replace(a, submit_at=example.at("14:02:11") - 3 * (example.at("23:59:59") - example.DAY))
         for a in story.attempts[1:]
     )
     report = model.build(job_ref.parse("4242"), dataclasses.replace(story, attempts=early), now=NOW)
-    assert timeline.axis(report, 20).start_at == told.at("14:02:14")
+    assert timeline.axis(report, 20).start_at == example.at("14:02:14")
 
 
 def test_hostile_words_cannot_reach_the_terminal(story: rows.ReportRows) -> None:
@@ -89,10 +89,10 @@ def test_hostile_words_cannot_reach_the_terminal(story: rows.ReportRows) -> None
 
 def test_a_running_job_says_when_it_was_last_seen() -> None:
     """Still running: who saw it and when, and what its nodes reported so far."""
-    running = told.attempt(1, state="RUNNING", start_at=told.at("14:03:00"), nodes=("n2",))
-    beat = records.AgentHeartbeat(cluster="c", node="n2", at=told.at("14:50:00"), jobs=(4242,))
-    seen = told.event(told.XID, told.at("14:30:00"), severity=records.Severity.LOW, code="63")
-    page = render(rows.ReportRows(attempts=(running,), heartbeats=(beat,), others=(seen,)))
+    running = example.attempt(1, state="RUNNING", start_at=example.at("14:03:00"), nodes=("n2",))
+    beat = records.AgentHeartbeat(cluster="c", node="n2", at=example.at("14:50:00"), jobs=(4242,))
+    xid = example.event(example.XID, example.at("14:30:00"), severity=records.Severity.LOW, code="63")
+    page = render(rows.ReportRows(attempts=(running,), heartbeats=(beat,), others=(xid,)))
     assert "still running, last seen 14:50:00Z" in " ".join(page.split())
     assert "Seen on the nodes of attempt 1 so far" in page
     assert "Xid 63" in page
@@ -104,7 +104,9 @@ def test_a_clean_job_gets_no_verdict() -> None:
     page = render(
         rows.ReportRows(
             attempts=(
-                told.attempt(1, start_at=told.at("14:03:00"), end_at=told.at("14:30:00"), nodes=("n1",)),
+                example.attempt(
+                    1, start_at=example.at("14:03:00"), end_at=example.at("14:30:00"), nodes=("n1",)
+                ),
             )
         )
     )
@@ -114,12 +116,12 @@ def test_a_clean_job_gets_no_verdict() -> None:
 
 def test_an_unjudged_death_says_so() -> None:
     """Between the end and the verdict the report says what accounting knows."""
-    dead = told.attempt(
+    dead = example.attempt(
         1,
         state="FAILED",
         exit_code=1,
-        start_at=told.at("14:03:00"),
-        end_at=told.at("14:30:00"),
+        start_at=example.at("14:03:00"),
+        end_at=example.at("14:30:00"),
         nodes=("n1",),
     )
     page = render(rows.ReportRows(attempts=(dead,)))
@@ -143,13 +145,13 @@ def test_one_attempt_can_be_asked_for(story: rows.ReportRows) -> None:
 )
 def test_what_was_not_done_is_said_with_the_reason(story: rows.ReportRows, state: str, words: str) -> None:
     """Observe-only, a spent budget and another's drain each read differently."""
-    drains = (told.drain("drain", told.at("14:20:34"), state=state, why_state="budget: 5 of 5"),)
+    drains = (example.drain("drain", example.at("14:20:34"), state=state, why_state="budget: 5 of 5"),)
     assert words in " ".join(render(dataclasses.replace(story, drains=drains), width=110).split())
 
 
 def test_a_drained_node_is_not_said_to_be_not_drained(story: rows.ReportRows) -> None:
     """More of the same fault is skipped while the node is tested: it is drained all the same."""
-    tested = told.drain("drain", told.at("14:20:40"), state="skipped", why_state="it is being tested")
+    tested = example.drain("drain", example.at("14:20:40"), state="skipped", why_state="it is being tested")
     page = render(dataclasses.replace(story, drains=(*story.drains, tested)), width=110)
     assert "n2 drained 14:20:34Z" in page
     assert "not drained" not in page
@@ -175,13 +177,17 @@ def test_an_array_by_its_number_lists_what_did_not_complete() -> None:
 def test_a_slow_rank_is_told_of_a_job_that_completed() -> None:
     """Nothing died, and yet somebody waited: which rank, on which node, within 80 columns."""
     words = "rank 5 is slow: computing takes it 0.24 s a step, 1.20 times the median of 8 ranks (0.2 s)"
-    seen = told.event(
-        told.XID, told.at("14:10:00"), kind="rank_slow", code="compute", source="probe", message=words,
+    slow = example.event(
+        example.XID, example.at("14:10:00"), kind="rank_slow", code="compute", source="probe", message=words,
         severity=records.Severity.INFO,
     )  # fmt: skip
-    attempt = told.attempt(1, start_at=told.at("14:03:00"), end_at=told.at("14:30:00"), nodes=("n2",))
-    late = dataclasses.replace(seen, event_id=told.LOST, at=told.at("14:40:00"), message="of another attempt")
-    page = render(rows.ReportRows(attempts=(attempt,), pace=(seen, late)))
+    attempt = example.attempt(
+        1, start_at=example.at("14:03:00"), end_at=example.at("14:30:00"), nodes=("n2",)
+    )
+    late = dataclasses.replace(
+        slow, event_id=example.LOST, at=example.at("14:40:00"), message="of another attempt"
+    )
+    page = render(rows.ReportRows(attempts=(attempt,), pace=(slow, late)))
     assert "Pace of attempt 1" in page
     assert words in " ".join(page.split())
     assert "of another attempt" not in page
@@ -190,14 +196,14 @@ def test_a_slow_rank_is_told_of_a_job_that_completed() -> None:
 
 def test_a_stall_is_told_while_the_job_runs() -> None:
     """Which rank, on which node, in which line, since when; of another attempt nothing."""
-    running = told.attempt(1, start_at=told.at("14:03:00"), end_at=None, state="RUNNING", nodes=("n2",))
+    running = example.attempt(1, start_at=example.at("14:03:00"), end_at=None, state="RUNNING", nodes=("n2",))
     stall = records.GangVerdict(
-        gang_id=told.XID, cluster="c", job_id=running.job_id, submit_at=running.submit_at, kind="python_loop",
+        gang_id=example.XID, cluster="c", job_id=running.job_id, submit_at=running.submit_at, kind="python_loop",
         ranks=(5,), nodes=("n2",), domain=records.Domain.USER_PROGRAM, confidence=records.Confidence.LIKELY,
         summary="rank 5 on n2 did not arrive: it is elsewhere in the user's program",
-        location="endless (/home/alice/train.py:74)", onset_at=told.at("14:10:00"), made_at=told.at("14:10:12"),
+        location="endless (/home/alice/train.py:74)", onset_at=example.at("14:10:00"), made_at=example.at("14:10:12"),
     )  # fmt: skip
-    other = dataclasses.replace(stall, submit_at=told.at("01:00:00"), summary="of another attempt")
+    other = dataclasses.replace(stall, submit_at=example.at("01:00:00"), summary="of another attempt")
     page = render(rows.ReportRows(attempts=(running,), gangs=(other, stall)))
     assert "Stalls of attempt 1" in page
     assert re.search(r"14:10:00Z? still  python_loop, user program, likely", page)
@@ -208,7 +214,7 @@ def test_a_stall_is_told_while_the_job_runs() -> None:
     assert max(len(line) for line in page.splitlines()) <= 80
     over = render(
         rows.ReportRows(
-            attempts=(running,), gangs=(dataclasses.replace(stall, ended_at=told.at("14:11:00")),)
+            attempts=(running,), gangs=(dataclasses.replace(stall, ended_at=example.at("14:11:00")),)
         )
     )
     assert "until 14:11:00" in over
@@ -226,16 +232,16 @@ def test_a_short_failure_has_neither_a_ratio_nor_parts_of_nothing(story: rows.Re
     assert story.account is not None
     brief = dataclasses.replace(
         story.attempts[0],
-        submit_at=told.at("14:02:11"),
-        start_at=told.at("14:02:11"),
-        end_at=told.at("14:02:15"),
+        submit_at=example.at("14:02:11"),
+        start_at=example.at("14:02:11"),
+        end_at=example.at("14:02:15"),
         state="FAILED",
         nodes=("n2",),
         n_gpus=1,
     )
     account = dataclasses.replace(
         story.account, n_gpus=1, n_attempts=1, wall_s=4.0, lost_to_replay_s=3.0, restart_s=1.0, queued_s=0.0,
-        productive_s=0.0, checkpoint_s=0.0, end_at=told.at("14:02:15"), measured=False, ettr_measured=0.0,
+        productive_s=0.0, checkpoint_s=0.0, end_at=example.at("14:02:15"), measured=False, ettr_measured=0.0,
     )  # fmt: skip
     page = render(dataclasses.replace(story, attempts=(brief,), account=account))
     assert "ETTR" not in page
@@ -250,9 +256,9 @@ def test_starts_that_were_refused_are_one_story(story: rows.ReportRows) -> None:
     """Three refusals and a start: one section, a line for each with its node, and nothing 'died'."""
     attempts, verdicts = [], []
     for n in (1, 2, 3):
-        at = told.at(f"14:0{n}:00")
+        at = example.at(f"14:0{n}:00")
         attempts.append(
-            told.attempt(n, submit_at=at, start_at=at, end_at=at, state="REQUEUED", nodes=(f"n{n}",))
+            example.attempt(n, submit_at=at, start_at=at, end_at=at, state="REQUEUED", nodes=(f"n{n}",))
         )
         verdicts.append(
             dataclasses.replace(
@@ -269,7 +275,7 @@ def test_starts_that_were_refused_are_one_story(story: rows.ReportRows) -> None:
             )
         )
     attempts.append(
-        told.attempt(4, submit_at=told.at("14:05:00"), start_at=told.at("14:05:01"), state="RUNNING")
+        example.attempt(4, submit_at=example.at("14:05:00"), start_at=example.at("14:05:01"), state="RUNNING")
     )
     page = render(rows.ReportRows(attempts=tuple(attempts), verdicts=tuple(verdicts)))
     assert page.count("did not begin") == 1

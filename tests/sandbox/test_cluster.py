@@ -54,10 +54,10 @@ def test_a_job_gets_its_gpus_and_the_prolog_is_told_which(bare: cluster.Sandbox)
     assert bare.wait(job, ["COMPLETED", "FAILED"]) == "COMPLETED"
     script.unlink()
     for name in ("n1", "n2"):
-        seen = (bare.layout.node(name) / "run/prolog.env").read_text().splitlines()
-        assert "SLURM_JOB_GPUS=0,1,2" in seen
-        assert f"SLURM_JOB_ID={job}" in seen
-        assert f"SLURMD_NODENAME={name}" in seen
+        environment = (bare.layout.node(name) / "run/prolog.env").read_text().splitlines()
+        assert "SLURM_JOB_GPUS=0,1,2" in environment
+        assert f"SLURM_JOB_ID={job}" in environment
+        assert f"SLURMD_NODENAME={name}" in environment
         assert [bare.gpu_of_slurm(name, k).minor for k in range(3)] == [0, 1, 2]
     commands.wait_until(
         lambda: "gres/gpu=6," in (shown := _accounted(bare, job)) and shown.endswith(",node=2|n[1-2]"),

@@ -54,9 +54,9 @@ def test_tasks_get_the_probes_environment_and_their_users_identity(full: cluster
     script = "id -un; echo $PROBING; ls $(echo $PYTHONPATH | cut -d: -f1)"
     job = full.submit(f"srun sh -c '{script}'", uid="nobody", output=str(out), gres="gpu:1")
     assert full.wait(job, ["COMPLETED", "FAILED"]) == "COMPLETED"
-    said = [line for line in out.read_text().splitlines() if "error:" not in line]
-    assert said[:2] == ["nobody", "on"]
-    assert "sitecustomize.py" in said
+    lines = [line for line in out.read_text().splitlines() if "error:" not in line]
+    assert lines[:2] == ["nobody", "on"]
+    assert "sitecustomize.py" in lines
 
 
 @pytest.mark.soak

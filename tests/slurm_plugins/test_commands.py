@@ -33,17 +33,17 @@ def test_environment_is_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("SACCT_FORMAT", "jobid")
     monkeypatch.setenv("SLURM_TIME_FORMAT", "relative")
     _script(tmp_path, "sacct", "env\n")
-    seen = dict(
+    environment = dict(
         line.split("=", 1)
         for line in _runner(tmp_path)("sacct", environment={"EXTRA": "1"}).decode().splitlines()
     )
-    assert (seen["SLURM_CONF"], seen["TZ"], seen["LC_ALL"], seen["EXTRA"]) == (
+    assert (environment["SLURM_CONF"], environment["TZ"], environment["LC_ALL"], environment["EXTRA"]) == (
         "/etc/x/slurm.conf",
         "UTC",
         "C",
         "1",
     )
-    assert not {"SACCT_FORMAT", "SLURM_TIME_FORMAT"} & seen.keys()
+    assert not {"SACCT_FORMAT", "SLURM_TIME_FORMAT"} & environment.keys()
 
 
 def test_failure_carries_what_slurm_said(tmp_path: Path) -> None:

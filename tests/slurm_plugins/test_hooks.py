@@ -249,13 +249,13 @@ def test_task_prolog_on_overrides_the_sites_off(hook: Hook) -> None:
 
 
 @pytest.mark.parametrize(
-    ("site", "user", "said"), [("on", "live", "live"), ("live", None, "live"), ("live", "on", "on")]
+    ("site", "user", "exported"), [("on", "live", "live"), ("live", None, "live"), ("live", "on", "on")]
 )
-def test_a_live_job_says_so_to_its_processes(hook: Hook, site: str, user: str | None, said: str) -> None:
+def test_a_live_job_says_so_to_its_processes(hook: Hook, site: str, user: str | None, exported: str) -> None:
     """The user's word before the site's."""
     environment = {} if user is None else {"PROBING": user}
     done = hook("task_prolog", "--probe-dir", "/opt/p", "--default", site, environment=environment)
-    assert done.stdout.splitlines()[0] == f"export PROBING={said}"
+    assert done.stdout.splitlines()[0] == f"export PROBING={exported}"
 
 
 def test_task_prolog_cannot_be_made_to_write_other_lines(hook: Hook) -> None:

@@ -167,7 +167,7 @@ def test_a_requeue_is_two_attempts(
     assert result.rejected == ()
     assert [a.attempt for a in poll.history([job_id]).attempts] == [1, 2]
     as_json = sacct_json.parse_sacct_json(commands.SlurmCommands(settings=slurm)("sacct", "-aD", "--json"))
-    told = {a.submit_at: a for a in as_json.attempts if a.job_id == job_id}
+    attempts = {a.submit_at: a for a in as_json.attempts if a.job_id == job_id}
     for attempt in (first, second):
         # The JSON writer has no suspended or restart columns in every release, and its own word for who owns a job.
         for name in (
@@ -182,7 +182,7 @@ def test_a_requeue_is_two_attempts(
             "name",
             "user",
         ):
-            assert getattr(told[attempt.submit_at], name) == getattr(attempt, name), name
+            assert getattr(attempts[attempt.submit_at], name) == getattr(attempt, name), name
 
 
 def test_interactive_and_protected_jobs_run_on(
@@ -224,11 +224,11 @@ def test_the_helper_acts_for_an_unprivileged_service(
     with subprocess.Popen([sys.executable, "-I", "-m", module, *arguments], env=box.env) as helper:
         try:
             until(path.exists)
-            said = box.run(["/usr/bin/python3", "-c", ask, str(path), "1"]).stdout
+            printed = box.run(["/usr/bin/python3", "-c", ask, str(path), "1"]).stdout
             refused = box.run(["/usr/bin/python3", "-c", ask, str(path), "65534"], check=False)
         finally:
             helper.terminate()
-    assert '"state": "done"' in said
+    assert '"state": "done"' in printed
     assert refused.returncode != 0
     assert node_of(look, "n3").reason == "probing: by the helper"
 
@@ -261,8 +261,8 @@ def task_environment(box: cluster.Sandbox, *options: str, **variables: str) -> d
         timeout=60,
         check=True,
     )
-    told = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
-    return {name: told[name] for name in wanted if name in told}
+    environment = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    return {name: environment[name] for name in wanted if name in environment}
 
 
 def test_spank_puts_only_our_variables(box: cluster.Sandbox, spank: Path) -> None:
@@ -303,8 +303,8 @@ def test_spank_in_batch_jobs_and_their_steps(box: cluster.Sandbox, spank: Path) 
     script = "echo $PROBING; srun -n1 sh -c 'echo $PROBING'; srun -n1 --probing=on sh -c 'echo $PROBING $PYTHONPATH'; srun -n1 --probing=live sh -c 'echo $PROBING'"
     job_id = box.submit(script, probing="off", output=str(out))
     box.wait(job_id, ["COMPLETED"])
-    told = [line for line in until(out.read_text).splitlines() if not line.startswith("srun: ")]
-    assert told == ["off", "off", "on /opt/probe", "live"]  # srun itself may say that it waits for the node
+    lines = [line for line in until(out.read_text).splitlines() if not line.startswith("srun: ")]
+    assert lines == ["off", "off", "on /opt/probe", "live"]  # srun itself may say that it waits for the node
 
 
 def test_parts_of_a_het_job_find_their_own_directories(box: cluster.Sandbox, spank: Path) -> None:
@@ -325,15 +325,15 @@ def test_parts_of_a_het_job_find_their_own_directories(box: cluster.Sandbox, spa
 
 def test_the_run_key_reaches_tasks_and_prolog(box: cluster.Sandbox, spank: Path) -> None:
     """--probing-run is PROBING_RUN_KEY in the task, and SPANK_PROBING_RUN_KEY where the Prolog tells the agent."""
-    seen = box.directory / "prolog.env"
+    environment = box.directory / "prolog.env"
     site = box.layout.etc / "prolog.d" / "see"
-    site.write_text(f'#!/bin/sh\n[ "$SLURMD_NODENAME" = n1 ] && env > {seen}\nexit 0\n')
+    site.write_text(f'#!/bin/sh\n[ "$SLURMD_NODENAME" = n1 ] && env > {environment}\nexit 0\n')
     site.chmod(0o755)
     try:
         assert task_environment(box, "--probing-run=llama/7")["PROBING_RUN_KEY"] == "llama/7"
-        assert "SPANK_PROBING_RUN_KEY=llama/7\n" in seen.read_text()
+        assert "SPANK_PROBING_RUN_KEY=llama/7\n" in environment.read_text()
         assert task_environment(box, PROBING_RUN_KEY="from-env")["PROBING_RUN_KEY"] == "from-env"
-        assert "SPANK_PROBING_RUN_KEY=from-env\n" in seen.read_text()
+        assert "SPANK_PROBING_RUN_KEY=from-env\n" in environment.read_text()
     finally:
         site.unlink()
 
@@ -402,7 +402,7 @@ TORCH = {
     "version.py": "__version__ = '2.9.1'\n",
     "optim/__init__.py": "",
 }
-SEEN = ("PROBING", "PROBING_PAGE_DIR", "PYTHONPATH", "SITE_SAW", "SITE_REMOVES")
+PRINTED = ("PROBING", "PROBING_PAGE_DIR", "PYTHONPATH", "SITE_SAW", "SITE_REMOVES")
 
 
 def test_a_task_prolog_is_enough(box: cluster.Sandbox, task_prolog: Path, tmp_path: Path) -> None:
@@ -413,7 +413,7 @@ def test_a_task_prolog_is_enough(box: cluster.Sandbox, task_prolog: Path, tmp_pa
         path.write_text(text)
     program = tmp_path / "train.py"
     program.write_text(
-        f"import json, os, torch\nprint(json.dumps({{k: os.environ.get(k) for k in {SEEN}}}), flush=True)\n"
+        f"import json, os, torch\nprint(json.dumps({{k: os.environ.get(k) for k in {PRINTED}}}), flush=True)\n"
     )
     probe, user = box.layout.probe, f"/user:{tmp_path}"
     environment = {**box.env, "PYTHONPATH": user, "SITE_REMOVES": "1"}
@@ -427,10 +427,10 @@ def test_a_task_prolog_is_enough(box: cluster.Sandbox, task_prolog: Path, tmp_pa
             timeout=60,
             check=True,
         )
-        told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-        assert done.stdout.count("the site speaks\n") == len(told)
+        printed = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        assert done.stdout.count("the site speaks\n") == len(printed)
         assert not [line for line in done.stderr.splitlines() if not line.startswith("srun: ")]
-        return told
+        return printed
 
     both = tasks("-n2")
     directory = Path(both[0]["PROBING_PAGE_DIR"] or "")
@@ -453,8 +453,8 @@ def test_a_task_prolog_is_enough(box: cluster.Sandbox, task_prolog: Path, tmp_pa
         nodelist="n1",
     )
     box.wait(job_id, ["COMPLETED"])
-    told = [json.loads(line) for line in until(out.read_text).splitlines() if line.startswith("{")]  # type: ignore[attr-defined]
-    assert [t["PYTHONPATH"] for t in told] == [f"{probe}:/site:{user}"] * 2
+    printed = [json.loads(line) for line in until(out.read_text).splitlines() if line.startswith("{")]  # type: ignore[attr-defined]
+    assert [t["PYTHONPATH"] for t in printed] == [f"{probe}:/site:{user}"] * 2
     (off,) = tasks("-n1", PROBING="off")
     assert off == {
         "PROBING": "off",

@@ -24,8 +24,8 @@ PROXY = {"proxy_networks": ("10.0.0.0/24",)}
 
 def test_1_a_list_holds_what_its_reader_may_see(world: World) -> None:
     """Jobs, search and SQL: the owner, the coordinator and the operator see theirs, a stranger nothing, by application and policies."""
-    seen = {OWNER: {7}, COORDINATOR: {7}, STRANGER: set(), OPERATOR: {7, 8}}
-    for user, ids in seen.items():
+    visible = {OWNER: {7}, COORDINATOR: {7}, STRANGER: set(), OPERATOR: {7, 8}}
+    for user, ids in visible.items():
         browser = world.as_user(user)
         assert {j["job_id"] for j in browser.get("/api/v1/jobs").json()["items"]} == ids, user
         rows = browser.post("/api/v1/sql", json={"sql": "select job_id from attempt_verdicts"}).json()["rows"]

@@ -162,13 +162,13 @@ def stuck(world: World, job_id: int = 12) -> None:
     """OWNER's job on n1 and n2: rank 2 loops, the others wait for it, everybody has told."""
     store = world.store
     store.upsert_attempts([gang_rows.attempt(job_id, "n1", "n2", user=OWNER)])
-    told = {
+    row = {
         r: gang_rows.row(
             r, stalled=True, steps=40 - r, inside="" if r == 2 else "all_reduce 0#41", world_size=4
         )
         for r in range(4)
     }
-    gang_rows.beat(store, job_id, told)
+    gang_rows.beat(store, job_id, row)
     for node, ranks in (("n1", (0, 1)), ("n2", (2, 3))):
         entries: list[dict[str, Any]] = []
         for r in ranks:
@@ -191,11 +191,11 @@ def many_ranks(world: World, n_nodes: int = 2000, job_id: int = 12) -> None:
     """Eight ranks on each node of one job, in their heartbeats and in ten minutes of looks."""
     nodes = [f"gpu{n:04}" for n in range(n_nodes)]
     world.store.upsert_attempts([gang_rows.attempt(job_id, *nodes, user=OWNER)])
-    told = gang_rows.gang(10, ranks=8 * n_nodes)
+    row = gang_rows.gang(10, ranks=8 * n_nodes)
     beats = [
         records.AgentHeartbeat(
             cluster="c", node=node, at=fakes.NOW, jobs=(job_id,),
-            ranks={f"{job_id}:{r}": told[r] for r in range(8 * n, 8 * n + 8)},
+            ranks={f"{job_id}:{r}": row[r] for r in range(8 * n, 8 * n + 8)},
         )
         for n, node in enumerate(nodes)
     ]  # fmt: skip

@@ -14,7 +14,7 @@ from probing_cluster.sandbox import gangs
 NOTHING = "(nobody named)"
 HEALTHY_HOUR = "healthy"
 CASES = (*gangs.HANGS, *gangs.ENDS, *gangs.HEALTHY, gangs.SLOW, *gangs.BROKEN)
-TO_BE_SAID: dict[str, tuple[str, ...]] = {**gangs.HANGS, **gangs.BROKEN, **gangs.ENDS}
+EXPECTED: dict[str, tuple[str, ...]] = {**gangs.HANGS, **gangs.BROKEN, **gangs.ENDS}
 """Of each case that goes wrong: kind or cause, domain, and what else there is."""
 _NAMED = "said"
 """The key under which the file of runs has `Outcome.named`."""
@@ -65,7 +65,7 @@ class Outcome:
         third = f"n{gangs.CULPRITS_NODE + 1}"
         if self.case == gangs.SLOW:
             return (self.named, self.ranks, self.node) == (gangs.SLOW, (5,), third)
-        kind, domain = TO_BE_SAID[self.case][:2]
+        kind, domain = EXPECTED[self.case][:2]
         where = None if self.case in gangs.ENDS and domain == "user_program" else third
         ranks = self.case in gangs.ENDS or list(self.ranks) == gangs.culprits(self.case)
         return (self.named, self.domain, self.node) == (kind, domain, where) and ranks

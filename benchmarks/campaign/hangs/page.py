@@ -8,7 +8,7 @@ import statistics
 from collections import Counter
 from collections.abc import Sequence
 
-from benchmarks.campaign.hangs.outcome import HEALTHY_HOUR, TO_BE_SAID, Outcome
+from benchmarks.campaign.hangs.outcome import EXPECTED, HEALTHY_HOUR, Outcome
 
 MAX_WRONG = 30
 
@@ -113,7 +113,7 @@ def _wrong(outcomes: Sequence[Outcome]) -> list[str]:
         return ["## What was wrong", "", "Nothing."]
     rows = ({k: v for k, v in o.row().items() if v not in (None, "", (), {})} for o in wrong[:MAX_WRONG])
     more = [f"… and {len(wrong) - MAX_WRONG} more"] if len(wrong) > MAX_WRONG else []
-    expected = {c: TO_BE_SAID.get(c, ("nobody",))[0] for c in {o.case for o in wrong}}
+    expected = {c: EXPECTED.get(c, ("nobody",))[0] for c in {o.case for o in wrong}}
     return [
         "## What was wrong", "",
         *(f"* {o['case']} (to be named: {expected[o['case']]}): `{json.dumps(o)}`" for o in rows), *more,

@@ -152,8 +152,8 @@ def test_evidence_names_the_interpreters_functions_where_there_are_no_others() -
 def test_c_functions_change_no_verdict() -> None:
     """Which kind it is, is told from Python's frames and the counters alone."""
     for odd, faults, kind, _, _ in CASES:
-        seen = dataclasses.replace(odd, native=IN_C)
-        found = stall.judge(gang(seen), world_size=4, node_faults=faults)
+        with_native = dataclasses.replace(odd, native=IN_C)
+        found = stall.judge(gang(with_native), world_size=4, node_faults=faults)
         assert found.kind == kind
         if kind not in absent.NATIVE_KINDS:
             assert not any("in C," in line for line in found.proof)

@@ -13,7 +13,7 @@ SPINS = {"uuid": "GPU-1", "utilization_frac": 1.0, "power_w": 118.0, "power_limi
 IDLE, BUSY = 2_000, 40_000_000_000
 
 
-def told(make: Any, node: str, moved: Any, *, gpus: Any = (SPINS,), inside: bool = True) -> Any:
+def snapshot(make: Any, node: str, moved: Any, *, gpus: Any = (SPINS,), inside: bool = True) -> Any:
     """A node's snapshot whose two ranks are inside the same collective; its adapters moved that many bytes a second."""
     first = 2 * (int(node[1:]) - 1)
     call = {"group": "0", "seq": 8, "op": "all_reduce", "numel": 4, "group_size": 6, "left": False}
@@ -39,31 +39,31 @@ def judge(*nodes: Any) -> Any:
 
 def test_nothing_moves_anywhere_is_proof_of_a_stuck_collective(make: Any) -> None:
     """Everybody inside, GPUs busy on little power, no bytes: said with the figures, and nobody is suspected."""
-    said = judge(*(told(make, n, IDLE) for n in ("n1", "n2", "n3")))
-    assert (said.kind, said.nodes) == ("inside_collective", ())
-    assert "the network adapters of all 3 nodes moved at most 4.0 kB/s over 12 s" in said.proof
-    assert sum("their kernels wait" in p for p in said.proof) == 3
+    found = judge(*(snapshot(make, n, IDLE) for n in ("n1", "n2", "n3")))
+    assert (found.kind, found.nodes) == ("inside_collective", ())
+    assert "the network adapters of all 3 nodes moved at most 4.0 kB/s over 12 s" in found.proof
+    assert sum("their kernels wait" in p for p in found.proof) == 3
 
 
 def test_the_one_node_that_moves_nothing_is_suspected(make: Any) -> None:
     """The others retransmit or serve the rest of the ring; never more than possible, and no hardware verdict."""
-    said = judge(told(make, "n1", BUSY), told(make, "n2", IDLE), told(make, "n3", BUSY))
-    assert (said.kind, said.nodes, said.ranks) == ("inside_collective", ("n2",), (2, 3))
-    assert (str(said.domain), str(said.confidence)) == ("unknown", "possible")
+    found = judge(snapshot(make, "n1", BUSY), snapshot(make, "n2", IDLE), snapshot(make, "n3", BUSY))
+    assert (found.kind, found.nodes, found.ranks) == ("inside_collective", ("n2",), (2, 3))
+    assert (str(found.domain), str(found.confidence)) == ("unknown", "possible")
     assert (
         "n2: its network adapters moved 4.0 kB/s over 12 s, those of every other node at least 80.0 GB/s"
-        in said.proof
+        in found.proof
     )
 
 
 def test_kernels_that_wait_everywhere_are_a_collective_that_the_pages_do_not_show(make: Any) -> None:
     """Collectives made by C++ are on no page: then the load alone tells, where it is that of every node."""
-    nodes = [told(make, n, IDLE, inside=False) for n in ("n1", "n2", "n3")]
-    said = judge(*nodes)
-    assert (said.kind, said.nodes, str(said.confidence)) == ("inside_collective", (), "possible")
+    nodes = [snapshot(make, n, IDLE, inside=False) for n in ("n1", "n2", "n3")]
+    found = judge(*nodes)
+    assert (found.kind, found.nodes, str(found.confidence)) == ("inside_collective", (), "possible")
     trains = {**SPINS, "power_w": 650.0}
-    assert judge(*nodes[:2], told(make, "n3", IDLE, gpus=(trains,), inside=False)).kind == "unknown"
-    assert judge(*nodes[:2], told(make, "n3", BUSY, inside=False)).kind == "unknown"
+    assert judge(*nodes[:2], snapshot(make, "n3", IDLE, gpus=(trains,), inside=False)).kind == "unknown"
+    assert judge(*nodes[:2], snapshot(make, "n3", BUSY, inside=False)).kind == "unknown"
     assert judge(*nodes[:2]).kind == "unknown"
 
 
@@ -84,9 +84,9 @@ def test_a_node_is_silent_only_beside_others_that_are_not(
     make: Any, rates: tuple[Any, ...], silent: tuple[str, ...]
 ) -> None:
     """What is not told of one node could be its silence, too: then nobody is."""
-    seen = [told(make, f"n{i}", rate) for i, rate in enumerate(rates, 1)]
-    seen = [
+    shots = [snapshot(make, f"n{i}", rate) for i, rate in enumerate(rates, 1)]
+    shots = [
         dataclasses.replace(s, detail={**s.detail, "nics": {}}) if rate is None else s
-        for s, rate in zip(seen, rates, strict=True)
+        for s, rate in zip(shots, rates, strict=True)
     ]
-    assert load.silent(seen) == silent
+    assert load.silent(shots) == silent

@@ -32,13 +32,13 @@ def snapshot(make: Any, node: str, *entries: dict[str, Any], before_end_s: float
 def test_the_last_snapshot_of_each_node_counts(make: Any) -> None:
     """Of two pictures of one node the later; the gang stopped when its last rank had got on."""
     stall = make.finding("rank_stall", 70, node="n1", source="probe", measured=30.0)
-    told = [
+    findings = [
         snapshot(make, "n2", entry(2), entry(3), before_end_s=80),
         snapshot(make, "n1", entry(0), entry(1)),
         snapshot(make, "n2", lost(2), entry(3)),
         stall,
     ]
-    gang = snapshots.gang(told)
+    gang = snapshots.gang(findings)
     assert gang is not None
     assert (gang.world_size, gang.nodes) == (4, {"n1", "n2"})
     assert gang.onset_at == make.end - timedelta(seconds=100)
@@ -60,10 +60,10 @@ def test_the_teardown_of_a_job_is_no_evidence(make: Any) -> None:
 
 def test_the_first_to_die_is_dead_and_takes_others_with_it(make: Any) -> None:
     """Also in an older snapshot, or without one; who died soon after was ended because of it."""
-    told = [snapshot(make, "n1", entry(0), entry(1))]
+    findings = [snapshot(make, "n1", entry(0), entry(1))]
     for rank, before_end_s in ((3, 30.5), (1, 30)):
         detail = {"rank": rank, "steps": 7, "phase": "training", "step_id": 0}
-        told.append(
+        findings.append(
             make.finding(
                 "rank_dead",
                 before_end_s,
@@ -73,7 +73,7 @@ def test_the_first_to_die_is_dead_and_takes_others_with_it(make: Any) -> None:
                 detail=detail,
             )
         )
-    gang = snapshots.gang(told)
+    gang = snapshots.gang(findings)
     assert gang is not None
     assert {r.rank: r.alive for r in gang.ranks} == {0: True, 1: True, 3: False}
     found = snapshots.judge(gang, {})
@@ -125,24 +125,26 @@ def test_nothing_told_is_no_gang(make: Any) -> None:
 def test_gpus_that_spin_on_little_power_are_proof_of_waiting(make: Any) -> None:
     """100 % busy at idle watts: a collective that does not end, not training; forged or missing figures say nothing."""
 
-    def seen(*gpus: Any) -> tuple[str, ...]:
-        told = snapshot(make, "n1", entry(0), entry(1), entry(2), entry(3))
-        told = dataclasses.replace(told, detail={**told.detail, "gpus": list(gpus)})
-        gang = snapshots.gang([told])
+    def proof(*gpus: Any) -> tuple[str, ...]:
+        shot = snapshot(make, "n1", entry(0), entry(1), entry(2), entry(3))
+        shot = dataclasses.replace(shot, detail={**shot.detail, "gpus": list(gpus)})
+        gang = snapshots.gang([shot])
         assert gang is not None
         return tuple(p for p in snapshots.judge(gang, {}).proof if "GPUs" in p)
 
     spins = {"uuid": "GPU-1", "utilization_frac": 1.0, "power_w": 118.0, "power_limit_w": 700.0}
     trains = {**spins, "power_w": 640.0}
-    assert seen(spins, trains) == (
+    assert proof(spins, trains) == (
         "n1: 1 of 2 GPUs are fully busy on at most 118 of 700 W: their kernels wait",
     )
-    assert seen(trains, {**spins, "utilization_frac": 0.3}) == ()
+    assert proof(trains, {**spins, "utilization_frac": 0.3}) == ()
     assert (
-        seen({**spins, "power_w": None}, {**spins, "power_limit_w": "x"}, {**spins, "power_w": True}, 7, None)
+        proof(
+            {**spins, "power_w": None}, {**spins, "power_limit_w": "x"}, {**spins, "power_w": True}, 7, None
+        )
         == ()
     )
-    assert seen() == ()
+    assert proof() == ()
 
 
 def test_ranks_that_nobody_told_of_are_on_the_silent_nodes(make: Any) -> None:

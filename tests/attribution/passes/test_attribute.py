@@ -65,18 +65,18 @@ def test_a_pass_that_fails_leaves_nobody_who_still_writes(store, make, deliver, 
     """What was made before is stored, and stored when the error is told: the turn to write may be another's by then."""
     deliver(at=make.end + timedelta(seconds=20))
     store.upsert_attempts([make.attempt(), make.attempt(job_id=4243)])
-    judged, save, told = attribute.judge_batch, type(store).save_verdicts, []
+    judged, save, done = attribute.judge_batch, type(store).save_verdicts, []
 
     def judge_one(source, batch, *args, **kwargs):
-        if told:
+        if done:
             raise errors.DatabaseUnavailable("gone")
-        told.append("judged")
+        done.append("judged")
         return judged(source, batch, *args, **kwargs)
 
     def save_slowly(self, made):
         time.sleep(0.5)
         before = save(self, made)
-        told.append("stored")
+        done.append("stored")
         return before
 
     monkeypatch.setattr(attribute, "BATCH", 1)
@@ -84,7 +84,7 @@ def test_a_pass_that_fails_leaves_nobody_who_still_writes(store, make, deliver, 
     monkeypatch.setattr(type(store), "save_verdicts", save_slowly)
     with pytest.raises(errors.DatabaseUnavailable):
         attribute.attribute(store, at=later(make))
-    assert told == ["judged", "stored"]
+    assert done == ["judged", "stored"]
 
 
 def test_a_dry_run_shows_what_would_change_and_stores_nothing(store, make, deliver):
@@ -309,10 +309,10 @@ def test_the_preemptor_is_found_with_the_fault_behind_it(store, make, deliver):
     deliver(make.xid(79, 3, 60, node="n9"), nodes=("n1", "n2", "n9"), at=make.end + timedelta(seconds=20))
     store.upsert_attempts(preemption(make))
     run = attribute.attribute(store, at=later(make))
-    told = next(v for v in run.verdicts if v.job_id == 4242)
-    assert told.cause == "preempted"
-    assert "job 99" in told.summary
-    assert "gpu_lost on n9" in told.summary
+    verdict = next(v for v in run.verdicts if v.job_id == 4242)
+    assert verdict.cause == "preempted"
+    assert "job 99" in verdict.summary
+    assert "gpu_lost on n9" in verdict.summary
     assert [v.job_id for v in run.verdicts] == [99, 4242]
     assert attribute.attribute(store, job_ids=[4242], at=later(make)).changed == ()
 
@@ -322,22 +322,22 @@ def test_a_preemption_is_told_as_it_becomes_known(store, make, deliver):
     first, second, ours = preemption(make)
     deliver(nodes=("n1", "n2", "n9"), at=make.end + timedelta(seconds=20))
 
-    def told() -> str:
+    def summary() -> str:
         attribute.attribute(store, at=later(make))
         return store.verdicts(job_ids=[ours.job_id])[0].summary
 
     store.upsert_attempts([first, ours])
-    assert "job 99" not in told()
+    assert "job 99" not in summary()
     store.upsert_attempts([second])
-    alone = told()
+    alone = summary()
     assert "job 99" in alone
     deliver(make.xid(79, 3, 60, node="n9"))
-    assert told() == alone  # its first start is judged again now, and those it preempted next
-    assert "gpu_lost on n9" in told()
+    assert summary() == alone  # its first start is judged again now, and those it preempted next
+    assert "gpu_lost on n9" in summary()
     assert attribute.attribute(store, at=later(make)).n_attempts == 0
     found = store.verdicts(job_ids=[first.job_id])[0]
     store.save_verdicts([dataclasses.replace(found, cause="pcie", author="ops", made_at=later(make).now())])
-    assert "pcie on n9" in told()  # a person knew better
+    assert "pcie on n9" in summary()  # a person knew better
 
 
 def test_what_struck_the_next_job_is_not_the_last_ones(store, make, deliver):

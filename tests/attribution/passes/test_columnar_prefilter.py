@@ -73,8 +73,8 @@ def weight_of(event):
     )
 
 
-def judged(make, attempt, seen, **more):
-    return judge.judge(make.case(*seen, attempt=attempt, **more), made_at=make.end)
+def judged(make, attempt, drawn, **more):
+    return judge.judge(make.case(*drawn, attempt=attempt, **more), made_at=make.end)
 
 
 @settings(max_examples=250)
@@ -83,8 +83,8 @@ def test_what_is_taken_for_quiet_is(data):
     """Inert events, faint ones of one family, and the program's own GPU errors away from the end change no word."""
     make = Maker()
     attempt = data.draw(attempts(make))
-    seen = data.draw(st.lists(events(make), max_size=8))
-    families = {claims.family(e.source) for e in seen if weight_of(e) is event_weight.Weight.FAINT}
+    drawn = data.draw(st.lists(events(make), max_size=8))
+    families = {claims.family(e.source) for e in drawn if weight_of(e) is event_weight.Weight.FAINT}
 
     def may(event):
         weight = weight_of(event)
@@ -94,7 +94,7 @@ def test_what_is_taken_for_quiet_is(data):
             return not attempt.end_at - user_error.NEAR <= event.at <= attempt.end_at + evidence_view.SLACK
         return weight is event_weight.Weight.INERT
 
-    kept = [e for e in seen if may(e)]
+    kept = [e for e in drawn if may(e)]
     assume(kept)
     assert judged(make, attempt, kept) == judged(make, attempt, [])
 
@@ -123,10 +123,10 @@ def test_inert_events_matter_only_beside_others_of_their_node(data):
     """Of an attempt that is judged in full, nodes with nothing but inert events need not be read."""
     make = Maker()
     attempt = data.draw(attempts(make))
-    seen = data.draw(st.lists(events(make), min_size=1, max_size=8))
-    telling = {e.node for e in seen if weight_of(e) is not event_weight.Weight.INERT}
-    read = [e for e in seen if e.node in telling]
-    assert judged(make, attempt, read) == judged(make, attempt, seen)
+    drawn = data.draw(st.lists(events(make), min_size=1, max_size=8))
+    informative = {e.node for e in drawn if weight_of(e) is not event_weight.Weight.INERT}
+    read = [e for e in drawn if e.node in informative]
+    assert judged(make, attempt, read) == judged(make, attempt, drawn)
 
 
 @settings(max_examples=200)
@@ -149,8 +149,10 @@ def test_who_took_its_place_is_told_in_the_judges_words(new_maker):
         attempt = make.attempt(state="PREEMPTED", exit_code=0)
         by = make.attempt(job_id=99, name=name, user=user)
         row = tuple(getattr(attempt, n) for n in no_evidence_verdict.COLUMNS)
-        told = no_evidence_verdict.Quiet(cases.WindowPolicy(), make.end).verdict(row, dataclasses.asdict(by))
-        assert told == judged(make, attempt, [], preemptor=by)
+        verdict = no_evidence_verdict.Quiet(cases.WindowPolicy(), make.end).verdict(
+            row, dataclasses.asdict(by)
+        )
+        assert verdict == judged(make, attempt, [], preemptor=by)
 
 
 def test_a_name_that_begins_a_sentence_is_left_to_the_judge(make):

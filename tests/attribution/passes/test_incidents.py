@@ -50,8 +50,8 @@ def test_corrected_and_private_faults_make_none(make):
         for n in ("n1", "n2", "n3")
     ]
     assert ids(quiet) == {None}
-    said = downs(make, "n1", "n2", "n3")
-    assert ids([dataclasses.replace(e, source="joblog") for e in said]) == {None}
+    down = downs(make, "n1", "n2", "n3")
+    assert ids([dataclasses.replace(e, source="joblog") for e in down]) == {None}
 
 
 def test_attempts_that_died_of_one_event_share_an_incident_whoever_is_judged_with_them(make):
@@ -65,10 +65,10 @@ def test_attempts_that_died_of_one_event_share_an_incident_whoever_is_judged_wit
 
 def test_only_what_a_node_showed_can_have_other_victims(make):
     """A program's own failure, and what only a job's log says, are no incident."""
-    said = make.event(5, kind="nccl_timeout", source="joblog", node="n1")
-    for verdict in (make.judge(said), make.judge(attempt=make.attempt(exit_code=1))):
-        told = dataclasses.replace(verdict, domain=records.Domain.HARDWARE, evidence=(said.event_id,))
-        assert incidents.assign([verdict, told], {}, {said.event_id: said}) == [verdict, told]
+    timeout = make.event(5, kind="nccl_timeout", source="joblog", node="n1")
+    for verdict in (make.judge(timeout), make.judge(attempt=make.attempt(exit_code=1))):
+        blaming = dataclasses.replace(verdict, domain=records.Domain.HARDWARE, evidence=(timeout.event_id,))
+        assert incidents.assign([verdict, blaming], {}, {timeout.event_id: timeout}) == [verdict, blaming]
 
 
 def test_a_verdict_that_left_its_incident_loses_the_id(make):
@@ -161,15 +161,15 @@ def test_where_no_incident_can_be_is_known_without_reading(new_maker, events, si
 
 def test_a_lone_fault_far_from_the_borders_needs_no_reading(make):
     """Two nodes at once, and three one after another: no incident, whatever lies beyond."""
-    seen = [*downs(make, "n1", "n2", before=900), *downs(make, "n1", "n2", "n3", before=500, step=150)]
+    down = [*downs(make, "n1", "n2", before=900), *downs(make, "n1", "n2", "n3", before=500, step=150)]
     far = timedelta(hours=1)
-    shared = incidents.SharedIncidents(((e.at, e.node) for e in seen), make.end - far, make.end + far)
-    assert not any(shared.at(e.at) for e in seen)
+    shared = incidents.SharedIncidents(((e.at, e.node) for e in down), make.end - far, make.end + far)
+    assert not any(shared.at(e.at) for e in down)
     three = downs(make, "n1", "n2", "n3")
     shared = incidents.SharedIncidents(
-        ((e.at, e.node) for e in (*seen, *three)), make.end - far, make.end + far
+        ((e.at, e.node) for e in (*down, *three)), make.end - far, make.end + far
     )
-    assert [shared.at(e.at) for e in (*seen, *three)] == [False] * 5 + [True] * 3
+    assert [shared.at(e.at) for e in (*down, *three)] == [False] * 5 + [True] * 3
     assert shared.at(make.end - 2 * far)
     assert shared.at(make.end + 2 * far)
 
@@ -190,10 +190,10 @@ def test_what_the_nodes_of_an_incident_share(make):
     assert not asked
     five = downs(make, *(f"n{i}" for i in range(5)))
     chains = incidents.Chains(five, places)
-    told = chains.place([five[2].event_id])
-    assert told.startswith("5 of the 8 nodes of leaf l0 (all that failed; p = ")
+    placed = chains.place([five[2].event_id])
+    assert placed.startswith("5 of the 8 nodes of leaf l0 (all that failed; p = ")
     job = [f"n{i}" for i in range(5)]
-    assert chains.place([five[2].event_id], job) == f"{told}; {incidents.JOB_TOO}"
+    assert chains.place([five[2].event_id], job) == f"{placed}; {incidents.JOB_TOO}"
     assert len(asked) == 1
     served = [
         make.event(

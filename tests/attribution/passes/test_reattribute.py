@@ -153,8 +153,8 @@ def test_planted_faults_are_found(tmp_path):
         for r in ds.dataset(tmp_path / "attempts", partitioning="hive").to_table().to_pylist()
         if r["label"]
     }
-    told = {r["attempt_id"]: r["cause"] for r in found.to_pylist()}
-    assert sum(told[i] == label for i, label in labels.items()) >= 0.95 * len(labels)
+    causes = {r["attempt_id"]: r["cause"] for r in found.to_pylist()}
+    assert sum(causes[i] == label for i, label in labels.items()) >= 0.95 * len(labels)
 
 
 def test_month_slices_cover_a_span_once():

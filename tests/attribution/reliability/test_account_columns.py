@@ -43,7 +43,7 @@ def progresses(draw, start: datetime) -> run_account.RunProgress:
 @st.composite
 def runs(draw, number: int):
     """One run: attempts after one another as requeues make them, sometimes overlapping, set back, waiting or running."""
-    made, seen, submit = [], {}, T0 + draw(spans)
+    made, measured, submit = [], {}, T0 + draw(spans)
     for i in range(draw(st.integers(1, 5))):
         eligible = draw(st.none() | spans.map(lambda span, submit=submit: submit + span))
         start = submit + draw(spans) if draw(st.integers(0, 5)) else None
@@ -67,16 +67,16 @@ def runs(draw, number: int):
         )
         made.append(one)
         if start is not None and draw(st.booleans()):
-            seen[one.cluster, one.job_id, one.submit_at] = draw(progresses(start))
+            measured[one.cluster, one.job_id, one.submit_at] = draw(progresses(start))
         overlap = timedelta(minutes=10) if draw(st.integers(0, 9)) == 0 else timedelta()
         submit = max(submit, (end or NOW) - overlap) + draw(spans)
-    return sorted(made, key=lambda a: (a.submit_at, a.job_id)), seen
+    return sorted(made, key=lambda a: (a.submit_at, a.job_id)), measured
 
 
 @st.composite
 def fleets(draw):
     found = [draw(runs(number)) for number in range(draw(st.integers(1, 5)))]
-    return [made for made, _ in found], {key: p for _, seen in found for key, p in seen.items()}
+    return [made for made, _ in found], {key: p for _, measured in found for key, p in measured.items()}
 
 
 def table(fleet: list[list[records.JobAttempt]]) -> pa.Table:
@@ -107,7 +107,7 @@ def table(fleet: list[list[records.JobAttempt]]) -> pa.Table:
 @given(fleets(), st.sampled_from(ASSUMPTIONS))
 def test_by_columns_is_one_by_one(made, assume):
     """Every field of every run's account is equal; what overlaps is left to the one-run function."""
-    fleet, seen = made
+    fleet, measured = made
     columns = account_columns.attempts_of(table(fleet), NOW)
     simple = account_columns.in_sequence(columns)
     assert len(simple) == len(fleet)
@@ -115,8 +115,8 @@ def test_by_columns_is_one_by_one(made, assume):
     if not kept:
         return
     columns = account_columns.attempts_of(table(kept), NOW)
-    got = account_columns.accounts(columns, seen, assume, NOW).to_pylist()
-    want = [run_account.account(run, now=NOW, progress=seen, assume=assume) for run in kept]
+    got = account_columns.accounts(columns, measured, assume, NOW).to_pylist()
+    want = [run_account.account(run, now=NOW, progress=measured, assume=assume) for run in kept]
     assert [db_rows.from_row(records.RunAccount, row) for row in got] == want
 
 

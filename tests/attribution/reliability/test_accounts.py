@@ -77,7 +77,7 @@ def test_two_users_with_one_run_key_have_two_runs(store, make):
 def test_what_the_probe_saw_is_measured(store, make, postgres_url):
     """First step and checkpoints arrive as probe events of the job."""
 
-    def told(kind: str, after_s: float, **over) -> records.HealthEvent:
+    def event(kind: str, after_s: float, **over) -> records.HealthEvent:
         return make.event(
             at=make.start + timedelta(seconds=after_s),
             kind=kind,
@@ -90,9 +90,9 @@ def test_what_the_probe_saw_is_measured(store, make, postgres_url):
 
     delivery.Delivery(postgres_url, "c", "n1").deliver(
         events=[
-            told("first_step", 100),
-            told("checkpoint", 675, detail={"duration_s": 25.0}),
-            told("last_progress", 1000),
+            event("first_step", 100),
+            event("checkpoint", 675, detail={"duration_s": 25.0}),
+            event("last_progress", 1000),
         ]
     )
     store.upsert_attempts([make.attempt()])
@@ -152,10 +152,12 @@ def test_accounts_of_many_runs_are_those_of_each(store, make, postgres_url, monk
     n_runs = len({accounts.run_of(a) for a in attempts})
     assert accounts.update(store, ASSUMED, since=LONG_AGO, at=at) == n_runs
     stored = {(a.cluster, a.user, a.run_key): a for a in store.run_accounts()}
-    seen = accounts.progress(attempts, events)
+    measured = accounts.progress(attempts, events)
     for key in {accounts.run_of(a) for a in attempts}:
         mine = [a for a in attempts if accounts.run_of(a) == key]
-        want = run_account.account(mine, now=at.now(), progress=seen, assume=accounts.assumptions(ASSUMED))
+        want = run_account.account(
+            mine, now=at.now(), progress=measured, assume=accounts.assumptions(ASSUMED)
+        )
         assert stored[key] == want
     assert any(a.measured for a in stored.values())
     # Only those that go on, and they not before they are five minutes old.

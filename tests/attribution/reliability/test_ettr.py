@@ -77,9 +77,9 @@ def test_the_renewal_form_agrees_with_simulation(u0_min, interval_min, w_s):
     given = dataclasses.replace(
         model(8_000, interval_min, u0_min=u0_min, q_min=2, w_s=w_s), productive_s=14 * 86400.0
     )
-    seen = ettr.simulate(given, n_runs=3000, seed=1)
+    simulated = ettr.simulate(given, n_runs=3000, seed=1)
     assert ettr.renewal(given) == pytest.approx(
-        seen.ettr, abs=max(3.5 * seen.standard_error, 1e-3 * seen.ettr)
+        simulated.ettr, abs=max(3.5 * simulated.standard_error, 1e-3 * simulated.ettr)
     )
 
 

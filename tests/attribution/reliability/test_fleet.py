@@ -105,10 +105,10 @@ class Cluster:
 
     # Source
     def _table(self, since, until):
-        told = {(v.job_id, v.submit_at): v for v in self.verdicts}
+        verdicts = {(v.job_id, v.submit_at): v for v in self.verdicts}
         rows = []
         for a in self.attempts:
-            v = told.get((a.job_id, a.submit_at))
+            v = verdicts.get((a.job_id, a.submit_at))
             rows.append(
                 {
                     "cluster": a.cluster,

@@ -67,8 +67,8 @@ class Drawn:
             start, end = rng.randrange(10**6), 0
             end = start + rng.randrange(1, 10**5)
             bad = rng.random() < 0.3
-            seen_by = rng.sample(("check", "kernel", "joblog"), rng.randint(0, 3)) if bad else []
-            evidence = [self.event(rng.choice(nodes), end, source) for source in seen_by]
+            sources = rng.sample(("check", "kernel", "joblog"), rng.randint(0, 3)) if bad else []
+            evidence = [self.event(rng.choice(nodes), end, source) for source in sources]
             self.rows.append(
                 {
                     "cluster": "c", "job_id": job, "attempt": 1, "submit_us": self.us(start), "eligible_us": self.us(start),

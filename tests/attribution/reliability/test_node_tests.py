@@ -36,8 +36,8 @@ def test_the_map_and_the_drift(store: db_store.Store) -> None:
     assert by_node["n2"]["disk"] == "fail"
     (drift,) = found.drifts
     assert (drift.node, drift.worse, abs((drift.at - START).days - 12) <= 1) == ("n3", True, True)
-    said = " ".join(fleet_words.sentences("node-tests", found.to_json()))
-    assert "n3 changed most: gemm" in said
+    text = " ".join(fleet_words.sentences("node-tests", found.to_json()))
+    assert "n3 changed most: gemm" in text
     nothing = fleet.node_tests(store, START - timedelta(days=9), START).to_json()
     assert fleet_words.sentences("node-tests", nothing) == ["No node was tested."]
     page = fleet_page.render("c", {"node-tests": found.to_json()}, {"node-tests": "tests"}, made_at=START)

@@ -76,7 +76,7 @@ def test_a_failed_attempt_loses_half_an_interval_by_assumption():
 def test_measured_progress_replaces_the_assumptions():
     """First step after 3 min, last checkpoint 10 min before the end: marked as measured."""
     failed = attempt(0, 0, 60, "NODE_FAIL")
-    seen = accounts.RunProgress(
+    measured = accounts.RunProgress(
         first_step_at=at(3),
         last_step_at=at(59),
         checkpoints=(
@@ -84,16 +84,16 @@ def test_measured_progress_replaces_the_assumptions():
             accounts.Checkpoint(at=at(50), duration_s=40),
         ),
     )
-    a = accounts.account([failed], now=at(60), progress={("c", 1, at(0)): seen}, assume=ASSUME)
+    a = accounts.account([failed], now=at(60), progress={("c", 1, at(0)): measured}, assume=ASSUME)
     assert (a.restart_s, a.lost_to_replay_s, a.checkpoint_s, a.productive_s) == (180, 600, 60, 2760)
     assert a.measured is True
 
 
 def test_an_attempt_without_a_checkpoint_loses_all_its_training():
     """Nothing was saved, nothing is kept."""
-    seen = accounts.RunProgress(first_step_at=at(5), last_step_at=at(29))
+    measured = accounts.RunProgress(first_step_at=at(5), last_step_at=at(29))
     a = accounts.account(
-        [attempt(0, 0, 30, "FAILED")], now=at(30), progress={("c", 1, at(0)): seen}, assume=ASSUME
+        [attempt(0, 0, 30, "FAILED")], now=at(30), progress={("c", 1, at(0)): measured}, assume=ASSUME
     )
     assert (a.productive_s, a.lost_to_replay_s, a.restart_s) == (0, 1500, 300)
 
@@ -210,7 +210,7 @@ def runs(draw):
     begin = draw(st.sampled_from(NIGHTS)) + timedelta(minutes=draw(st.integers(-180, 60)))
     sort = draw(st.sampled_from(["requeued", "array", "het"]))
     ids = {"requeued": {}, "array": {"array_job_id": 7, "array_task_id": 3}, "het": {"het_job_id": 1}}[sort]
-    made, seen, submit = [], {}, begin
+    made, measured, submit = [], {}, begin
     for number in range(draw(st.integers(1, 5))):
         held = timedelta(seconds=draw(st.sampled_from([0, 5, 121, 2000])) if number else 0)
         start = submit + held + timedelta(seconds=draw(st.integers(0, 4000)))
@@ -243,17 +243,17 @@ def runs(draw):
                     accounts.Checkpoint(at=s, duration_s=draw(st.floats(0, 50))) for s in sorted(saved)
                 )
                 key = (one.cluster, one.job_id, one.submit_at)
-                seen[key] = accounts.RunProgress(first_step_at=first, checkpoints=written)
+                measured[key] = accounts.RunProgress(first_step_at=first, checkpoints=written)
         submit = end
-    return made, seen
+    return made, measured
 
 
 @given(runs(), st.sampled_from(ZONES))
 def test_requeues_arrays_and_het_jobs_add_up_in_every_zone_and_night(made, zone):
     """The identity holds to the microsecond, and an account does not depend on the zone its times are written in."""
-    attempts, seen = made
+    attempts, measured = made
     now = NIGHTS[1] + timedelta(days=30)
-    a = accounts.account(attempts, now=now, progress=seen, assume=ASSUME)
+    a = accounts.account(attempts, now=now, progress=measured, assume=ASSUME)
     assert round(parts(a) * 1e6) == round(a.wall_s * 1e6)
     assert min(a.queued_s, a.productive_s, a.lost_to_replay_s, a.restart_s, a.suspended_s, a.idle_s) >= 0
     names = ("submit_at", "eligible_at", "start_at", "end_at")
@@ -261,7 +261,7 @@ def test_requeues_arrays_and_het_jobs_add_up_in_every_zone_and_night(made, zone)
         dataclasses.replace(x, **{n: getattr(x, n).astimezone(ZoneInfo(zone)) for n in names})
         for x in attempts
     ]
-    assert accounts.account(there, now=now, progress=seen, assume=ASSUME) == a
+    assert accounts.account(there, now=now, progress=measured, assume=ASSUME) == a
 
 
 def test_a_start_nobody_saw_takes_at_most_a_tenth():

@@ -320,8 +320,8 @@ def test_a_job_side_ecc_error_is_never_certain(make):
     assert not [s for s in v.ruled_out if s.startswith("user program")]
     blind = make.judge(make.finding("cuda_ecc", node="n2"), watched={})
     assert (blind.cause, blind.confidence) == ("gpu_memory_uncorrectable", C.LIKELY)
-    seen = make.judge(make.finding("cuda_ecc", node="n2"), make.xid(48))
-    assert seen.confidence in (C.LIKELY, C.CERTAIN)
+    verdict = make.judge(make.finding("cuda_ecc", node="n2"), make.xid(48))
+    assert verdict.confidence in (C.LIKELY, C.CERTAIN)
 
 
 @pytest.mark.parametrize(
@@ -896,8 +896,8 @@ def test_what_a_look_of_before_the_start_found_was_there_before(make):
     values = {"device": "gpu3", "gpu_uuid": make.uuid("n2", 3), "before_end_s": 61}
     read = make.judge(make.event(kind="gpu_lost", code="GPU_IS_LOST", source="nvml", **values), attempt=short)
     assert (read.cause, read.confidence) == ("gpu_lost", records.Confidence.POSSIBLE)
-    said = make.judge(make.event(kind="xid", code="79", **values), attempt=short)
-    assert (said.cause, said.confidence) == ("gpu_lost", records.Confidence.CERTAIN)
+    verdict = make.judge(make.event(kind="xid", code="79", **values), attempt=short)
+    assert (verdict.cause, verdict.confidence) == ("gpu_lost", records.Confidence.CERTAIN)
 
 
 def test_an_uncorrected_machine_check_bank_convicts(make):
@@ -1056,8 +1056,8 @@ def test_a_cancellation_beside_a_fault_is_not_certain(make):
     beside = make.judge(hang, attempt=attempt)
     assert beside.confidence is not C.CERTAIN
     unkillable = make.finding("slurm_unkillable")
-    told = make.judge(unkillable, attempt=attempt)
-    assert (told.cause, told.confidence) == ("user_cancelled", C.LIKELY)
+    verdict = make.judge(unkillable, attempt=attempt)
+    assert (verdict.cause, verdict.confidence) == ("user_cancelled", C.LIKELY)
 
 
 def test_a_programs_own_error_beside_a_small_fault_is_likely(make):

@@ -55,10 +55,10 @@ def test_a_neighbours_gpu_proves_nothing(make: Any) -> None:
     assert live(make, lost(make), gpus=mine) == {}
     assert live(make, lost(make), gpus=theirs) == {"n2": {"xid"}}
     assert live(make, lost(make), gpus=None) == {}
-    told = records.JobAllocation(
+    allocation = records.JobAllocation(
         cluster="c", job_id=4242, node="n2", at=make.start, gpu_uuids=theirs["n2"], gpu_indices="2,3"
     )
-    assert live(make, lost(make), gpus=None, allocations=[told]) == {"n2": {"xid"}}
+    assert live(make, lost(make), gpus=None, allocations=[allocation]) == {"n2": {"xid"}}
 
 
 def test_what_the_job_says_of_itself_and_what_is_no_root_proves_nothing(make: Any) -> None:

@@ -16,17 +16,17 @@ def test_without_a_symptom_the_onset_is_the_end(make):
 
 def test_the_longest_wait_told_counts(make):
     """Timeout and elapsed time of several findings."""
-    told = [
+    findings = [
         make.finding("watchdog_timeout", detail={"timeout_ms": 600_000}),
         make.finding("watchdog_timeout", detail={"timeout_ms": 600_000, "elapsed_ms": 660_000}),
     ]
-    assert onset.onset(make.attempt(), told) == make.end - timedelta(seconds=660)
+    assert onset.onset(make.attempt(), findings) == make.end - timedelta(seconds=660)
 
 
 def test_the_onset_never_lies_before_the_start(make):
     """A claimed timeout longer than the job."""
-    told = [make.finding("watchdog_timeout", detail={"timeout_ms": 10**9})]
-    assert onset.onset(make.attempt(), told) == make.start
+    findings = [make.finding("watchdog_timeout", detail={"timeout_ms": 10**9})]
+    assert onset.onset(make.attempt(), findings) == make.start
 
 
 def test_nonsense_from_users_moves_nothing(make):

@@ -31,9 +31,9 @@ def snapshots(make, **of_the_second):
         }
 
     ranks = [("n1", entry(0, 4, False, "wait")), ("n2", entry(1, 3, True, "preprocess", **of_the_second))]
-    told = {"source": "probe"}
+    common = {"source": "probe"}
     return [
-        make.finding("rank_snapshot", 20, node=n, detail={"ranks": [e], "world_size": 2}, **told)
+        make.finding("rank_snapshot", 20, node=n, detail={"ranks": [e], "world_size": 2}, **common)
         for n, e in ranks
     ]
 
@@ -41,7 +41,7 @@ def snapshots(make, **of_the_second):
 def digests(make):
     """Flight-recorder digests of two nodes: rank 1 did not issue what rank 0 waits for."""
     call = {"group": "0", "seq": 4, "op": "all_reduce", "state": "scheduled", "created_ns": 9}
-    told = [(0, 4, [call]), (1, 3, [])]
+    entries = [(0, 4, [call]), (1, 3, [])]
     return [
         make.finding(
             "dump",
@@ -54,7 +54,7 @@ def digests(make):
                 "outstanding": waiting,
             },
         )
-        for rank, enqueued, waiting in told
+        for rank, enqueued, waiting in entries
     ]
 
 
@@ -170,29 +170,29 @@ def test_flat_evidence_of_the_jobs_side_is_never_certain_hardware(make):
 def test_the_rank_is_named_where_the_log_only_knows_what_happened(make):
     """The log tells of a mismatch, the pages of whose it was: one verdict that says both, on both as evidence."""
     call = {"group": "world", "seq": 4, "op": "broadcast", "numel": 8, "group_size": 2, "left": False}
-    told = snapshots(make, calls=[call])
-    third = make.finding("rank_snapshot", 20, node="n1", source="probe", detail={"ranks": [{**told[0].detail["ranks"][0], "rank": 2, "pid": 12}, *told[0].detail["ranks"]], "world_size": 3})  # fmt: skip
+    found = snapshots(make, calls=[call])
+    third = make.finding("rank_snapshot", 20, node="n1", source="probe", detail={"ranks": [{**found[0].detail["ranks"][0], "rank": 2, "pid": 12}, *found[0].detail["ranks"]], "world_size": 3})  # fmt: skip
     log = make.finding("collective_mismatch")
-    verdict = make.judge(third, told[1], log)
+    verdict = make.judge(third, found[1], log)
     assert verdict.cause == "collective_mismatch"
     assert "rank 1 on n2" in verdict.summary
-    assert {third.event_id, told[1].event_id, log.event_id} <= set(verdict.evidence)
+    assert {third.event_id, found[1].event_id, log.event_id} <= set(verdict.evidence)
     assert "n2" not in make.judge(log).summary
 
 
 def test_a_missing_rank_that_slurm_says_was_killed(make):
     """Its death was too near to the others' to be told apart by time; srun's line names its task."""
-    told = snapshots(make, stack=[])
-    assert make.judge(*told).cause != "rank_killed"
+    found = snapshots(make, stack=[])
+    assert make.judge(*found).cause != "rank_killed"
     srun = make.finding(
         "oom_kill_suspected", detail={"rank": 1, "tasks": "1", "host": "n2", "first_cause": False}
     )
     peer = make.finding("gloo_connection_closed", detail={"rank": 0, "first_cause": True})
-    verdict = make.judge(*told, srun, peer)
+    verdict = make.judge(*found, srun, peer)
     assert (verdict.cause, verdict.node) == ("rank_killed", "n2")
     assert "rank 1 on n2" in verdict.summary
     terminated = make.finding("process_terminated", detail={"rank": 1, "tasks": "1", "host": "n2"})
-    assert make.judge(*told, terminated).cause != "rank_killed"
+    assert make.judge(*found, terminated).cause != "rank_killed"
 
 
 @pytest.mark.parametrize(("code", "killed"), [(137, True), (139, True), (143, False), (1, False)])
@@ -206,7 +206,7 @@ def test_the_ranks_of_a_node_that_died_at_once(make):
     """srun has one line for them. With others in it, it says nothing: Slurm kills so what does not obey."""
     first, last = snapshots(make, stack=[])
     gone = [*last.detail["ranks"], {**last.detail["ranks"][0], "rank": 2, "pid": 12}]
-    told = [
+    deaths = [
         dataclasses.replace(e, detail={**e.detail, "ranks": ranks, "world_size": 3})
         for e, ranks in ((first, first.detail["ranks"]), (last, gone))
     ]
@@ -214,15 +214,15 @@ def test_the_ranks_of_a_node_that_died_at_once(make):
     def killed(tasks, host):
         return make.finding("oom_kill_suspected", detail={"rank": 0, "tasks": tasks, "host": host})
 
-    assert make.judge(*told).cause != "rank_killed"
-    verdict = make.judge(*told, killed("1-2", "n2"))
+    assert make.judge(*deaths).cause != "rank_killed"
+    verdict = make.judge(*deaths, killed("1-2", "n2"))
     assert (verdict.cause, verdict.domain, verdict.node) == ("rank_killed", "unknown", "n2")
     assert "ranks 1-2 on n2" in verdict.summary
     assert "they were killed" in verdict.summary
-    assert make.judge(*told, killed("1-2", "n2"), killed("0,3-4", "n1")).cause != "rank_killed"
-    assert make.judge(*told, killed("0-2", "n2")).cause != "rank_killed"
-    assert make.judge(*told, killed("1", "n2"), killed("2", "n2"), killed("0", "n1")).cause == "rank_killed"
-    assert make.judge(*told, killed("1-x", "n2")).cause != "rank_killed"
+    assert make.judge(*deaths, killed("1-2", "n2"), killed("0,3-4", "n1")).cause != "rank_killed"
+    assert make.judge(*deaths, killed("0-2", "n2")).cause != "rank_killed"
+    assert make.judge(*deaths, killed("1", "n2"), killed("2", "n2"), killed("0", "n1")).cause == "rank_killed"
+    assert make.judge(*deaths, killed("1-x", "n2")).cause != "rank_killed"
 
 
 def stalled(make, minutes=25.0):

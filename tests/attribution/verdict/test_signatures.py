@@ -122,8 +122,8 @@ def test_the_longest_beginning_wins(table):
     def role(code):
         return signatures.find("fabric", code, records.Severity.HIGH).role.value
 
-    said = {c: role(c) for c in ("sm_lost_quietly", "SM_trap_9", "sm_x", "sm", "portDOWN")}
-    assert said == {
+    roles = {c: role(c) for c in ("sm_lost_quietly", "SM_trap_9", "sm_x", "sm", "portDOWN")}
+    assert roles == {
         "sm_lost_quietly": "root",
         "SM_trap_9": "context",
         "sm_x": "root",

@@ -129,8 +129,8 @@ def test_unknown_findings_are_read_by_their_role(make):
 
 def test_a_timeout_whose_ranks_disagree_is_a_mismatch(make):
     """The reader saw different sizes at one sequence number: the program's own."""
-    told = make.finding("watchdog_timeout", detail={"domains": ["user_program"], "timeout_ms": 600000})
-    assert findings.find(told).cause == "collective_mismatch"
+    timeout = make.finding("watchdog_timeout", detail={"domains": ["user_program"], "timeout_ms": 600000})
+    assert findings.find(timeout).cause == "collective_mismatch"
 
 
 def test_a_health_check_convicts_only_by_a_row_of_its_own():

@@ -48,9 +48,9 @@ def test_bash_offers_the_commands(script: Path, line: str, words: set[str]) -> N
 def test_every_shell_gets_its_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     """One command, one script."""
     assert main.main(["completion", shell, "probing-report"]) == 0
-    said = capsys.readouterr().out
-    assert "probing-report" in said
-    assert "html" in said
+    printed = capsys.readouterr().out
+    assert "probing-report" in printed
+    assert "html" in printed
 
 
 def test_what_is_no_command_of_ours(capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,13 +43,13 @@ def test_here_it_is_the_engines_own_rows(
     assert (
         call(*SPAN, "--engine", "local", "--history", made, "--output", tmp_path / "a.parquet", "--json") == 0
     )
-    said = json.loads(capsys.readouterr().out)
+    printed = json.loads(capsys.readouterr().out)
     rows = pq.read_table(tmp_path / "a.parquet")
     assert rows.select(truth.column_names).sort_by("attempt_id").equals(truth.combine_chunks())
     assert rows["job_id"].null_count == 0
-    assert said["attempts"] == truth.num_rows > 100
-    assert sum(said["causes"].values()) == truth.num_rows
-    assert len(said["causes"]) > 3
+    assert printed["attempts"] == truth.num_rows > 100
+    assert sum(printed["causes"].values()) == truth.num_rows
+    assert len(printed["causes"]) > 3
     call(
         *SPAN, "--engine", "local", "--history", made, "--output", tmp_path / "b.parquet", "--slice-days", "7"
     )

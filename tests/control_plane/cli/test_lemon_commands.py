@@ -53,8 +53,8 @@ def run(config: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
     def one(*words: str) -> tuple[int, str, str]:
         code = main.main(["lemon", *words, "--config", str(config)])
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
 
     return one
 
@@ -156,8 +156,8 @@ def test_what_people_say_counts_from_the_next_night(run: Run, store: db_store.St
     """confirm, deny, repaired: a note with author and words, about the lemon and not about a fault."""
     run("report")
     assert "n20: noted" in run("confirm", "n20", "--note", "bad riser")[1]
-    (said,) = json.loads(run("deny", "n07", "--note", "was the switch", "--json")[1])
-    assert (said["node"], said["action"], said["note"]) == ("n07", "deny", "was the switch")
+    (note,) = json.loads(run("deny", "n07", "--note", "was the switch", "--json")[1])
+    assert (note["node"], note["action"], note["note"]) == ("n07", "deny", "was the switch")
     code, _, err = run("confirm", "n20,n99")
     assert (code, "n99 is not known" in err) == (3, True)
     notes = {n.subject: n for n in store.notes()}

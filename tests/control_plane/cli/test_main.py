@@ -41,8 +41,8 @@ def run(config: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
     def one(*words: str) -> tuple[int, str, str]:
         code = main.main([*words, "--config", str(config)])
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
 
     return one
 
@@ -136,12 +136,12 @@ def test_a_figure_within_a_figure_is_told_in_words_and_columns() -> None:
         "buckets": [{"at": "x", "failures": {"gpu": 3, "link": 1}}, {"at": "y", "failures": {}}],
         "rate": {"since": "a", "until": "b", "per_node_day": 0.00001},
     }  # fmt: skip
-    told = fleet_text.one("mttf-by-size", "meaning", figure)
-    assert "{" not in told
-    assert "A job of 16 GPUs ran 2 h 30 min on average until it failed." in told
-    assert "rate, per node day: 0.00001" in told
-    sizes, buckets = told.index("MEASURED MTTF H"), told.index("gpu 3, link 1")
-    assert next(line.split() for line in told[sizes:].splitlines() if line.strip().startswith("16")) == [
+    lines = fleet_text.one("mttf-by-size", "meaning", figure)
+    assert "{" not in lines
+    assert "A job of 16 GPUs ran 2 h 30 min on average until it failed." in lines
+    assert "rate, per node day: 0.00001" in lines
+    sizes, buckets = lines.index("MEASURED MTTF H"), lines.index("gpu 3, link 1")
+    assert next(line.split() for line in lines[sizes:].splitlines() if line.strip().startswith("16")) == [
         "16",
         "2.5",
         "3",
@@ -370,10 +370,10 @@ def test_a_command_that_reads_makes_no_database(
 ) -> None:
     """It says that there is none and what makes one, exit 4; nothing is created and no server is started."""
     assert main.main([*words, "--config", str(nowhere)]) == errors.DatabaseUnavailable.exit_code
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert f"{nowhere.parent}/db" in said.err
-    assert "probing-ctl db upgrade" in said.err
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert f"{nowhere.parent}/db" in captured.err
+    assert "probing-ctl db upgrade" in captured.err
     assert [p.name for p in nowhere.parent.iterdir()] == ["probing.toml"]
 
 
@@ -430,7 +430,7 @@ def test_bad_questions_are_sentences(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "says"),
+    ("sql", "hint"),
     [
         ("select * from ops.node_nwo", "did you mean ops.node_now? docs/sql.md has every view"),
         ("select * from verdicts", "did you mean verdict"),
@@ -438,10 +438,10 @@ def test_bad_questions_are_sentences(run: Run) -> None:
         ("select nod from drain", 'column "nod" does not exist; docs/sql.md'),
     ],
 )
-def test_a_slip_in_a_question_is_helped(run: Run, sql: str, says: str) -> None:
+def test_a_slip_in_a_question_is_helped(run: Run, sql: str, hint: str) -> None:
     """The views are in the manual, and a name that is nearly one of them is told."""
     code, _, err = run("query", sql)
-    assert (code, says in err) == (2, True), err
+    assert (code, hint in err) == (2, True), err
 
 
 def test_a_login_that_is_refused_is_no_database_that_is_away(

@@ -149,10 +149,10 @@ def test_a_node_that_nobody_knows_is_no_empty_table(
     config = str(tmp_path / "probing.toml")
     for words, code in ((["n99"], 3), (["n1", "n99"], 3), (["n[1-"], 7), ([""], 2)):
         assert main.main(["nodes", *words, "--config", config]) == code
-        said = capsys.readouterr()
-        assert said.out == ""
-        assert said.err.startswith("probing-ctl: ")
-        assert len(said.err.splitlines()) == 1
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.startswith("probing-ctl: ")
+        assert len(captured.err.splitlines()) == 1
 
 
 def test_no_trouble_is_a_sentence(store: db_store.Store, run: Run) -> None:

@@ -42,8 +42,8 @@ def test_ranks_as_text_and_json(config: Path, capsys: pytest.CaptureFixture[str]
     assert main.main(["ranks", "7", "--config", str(config)]) == 0
     assert "0-3" in capsys.readouterr().out
     assert main.main(["ranks", "7", "--json", "--config", str(config)]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [(r["rank"], r["node"]) for r in told["ranks"]] == [(0, "n1"), (1, "n1"), (2, "n2"), (3, "n2")]
+    printed = json.loads(capsys.readouterr().out)
+    assert [(r["rank"], r["node"]) for r in printed["ranks"]] == [(0, "n1"), (1, "n1"), (2, "n2"), (3, "n2")]
 
 
 def test_stacks_waits_for_every_node_that_is_asked(
@@ -64,9 +64,9 @@ def test_stacks_waits_for_every_node_that_is_asked(
         assert main.main(["stacks", "7", "--wait", "100000", "--config", str(config)]) == 0
     finally:
         later.join()
-    said = capsys.readouterr().out
-    assert "4 ranks" in said
-    assert "all_reduce  torch/distributed/distributed_c10d.py:2825" in said
+    printed = capsys.readouterr().out
+    assert "4 ranks" in printed
+    assert "all_reduce  torch/distributed/distributed_c10d.py:2825" in printed
 
 
 def test_stacks_last_asks_nobody(

@@ -43,8 +43,8 @@ def run(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
     def one(*words: str) -> tuple[int, str, str]:
         code = main.main([*words, "--config", str(path)])
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
 
     return one
 

@@ -105,7 +105,7 @@ def test_explain_is_readable(config: Path, capfdbinary: pytest.CaptureFixture[by
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "advice"),
     [
         (("SELECT nope FROM ranks",), 2, "no column nope in ranks; the nearest: node; "),
         (("SELECT nope FROM ranks",), 2, "DESCRIBE ranks lists all 27"),
@@ -116,11 +116,11 @@ def test_explain_is_readable(config: Path, capfdbinary: pytest.CaptureFixture[by
     ],
 )
 def test_wrong_usage_says_the_way_out(
-    config: Path, capfdbinary: pytest.CaptureFixture[bytes], words: tuple[str, ...], code: int, said: str
+    config: Path, capfdbinary: pytest.CaptureFixture[bytes], words: tuple[str, ...], code: int, advice: str
 ) -> None:
     found, _, err = run(config, capfdbinary, *words)
     assert found == code
-    assert said in err
+    assert advice in err
 
 
 def test_a_job_that_is_not_here(config: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -130,7 +130,7 @@ def test_agents_whose_own_check_warns_are_named(service: context.Context) -> Non
     def away(*_: str) -> bytes:
         raise errors.SlurmUnavailable("not asked here")
 
-    def say(node: str, outcome: records.Outcome) -> None:
+    def deliver_outcome(node: str, outcome: records.Outcome) -> None:
         check = records.CheckResult(
             cluster="c", node=node, name=site_certificates.AGENTS_CHECK, outcome=outcome, at=fakes.NOW,
             severity=records.Severity.LOW, message="agent.crt ends on 2026-12-01", measured=3.0,
@@ -138,7 +138,7 @@ def test_agents_whose_own_check_warns_are_named(service: context.Context) -> Non
         beat = records.AgentHeartbeat(cluster="c", node=node, at=fakes.NOW)
         delivery.Delivery(url, "c", node).deliver(checks=[check], heartbeat=beat)
 
-    def told() -> list[doctor.DoctorFinding]:
+    def findings() -> list[doctor.DoctorFinding]:
         made = settings.Settings(database=settings.DatabaseSettings(url=url))
         return [f for f in site_database.agents(made, away) if f.name == "agent_certificates"]
 
@@ -146,15 +146,15 @@ def test_agents_whose_own_check_warns_are_named(service: context.Context) -> Non
         found = {m.name: m for m in metrics.store_metrics(service)}["probing_agent_certificates_ending"]
         return float(found.samples[0].value)
 
-    assert told() == []
+    assert findings() == []
     for node, outcome in (("n1", records.Outcome.WARN), ("n2", records.Outcome.OK)):
-        say(node, outcome)
-    (finding,) = told()
+        deliver_outcome(node, outcome)
+    (finding,) = findings()
     assert finding.level == "warn"
     assert finding.found == "1 of 2 end soon: n1; n1: agent.crt ends on 2026-12-01"
     assert ending() == 1
-    say("n1", records.Outcome.OK)
-    assert levels(told()) == [("agent_certificates", "ok")]
+    deliver_outcome("n1", records.Outcome.OK)
+    assert levels(findings()) == [("agent_certificates", "ok")]
     assert ending() == 0
 
 

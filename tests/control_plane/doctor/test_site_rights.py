@@ -153,7 +153,7 @@ def test_the_services_account_in_slurm(place: Path) -> None:
     path = place / "report.sock"
     config = changed("service", socket=str(path))
 
-    def told(level: str) -> bytes:
+    def accounting(level: str) -> bytes:
         return f"nobody|{level}\n".encode()
 
     def silent(*_: str) -> bytes:
@@ -163,8 +163,8 @@ def test_the_services_account_in_slurm(place: Path) -> None:
     with listening(path):
         assert list(site_rights.account(config, silent)) == []
         os.chown(path, 65534, 65534)
-        assert one(site_rights.account(config, lambda *_: told("Operator"))) == ("admin_level", "ok")
-        assert one(site_rights.account(config, lambda *_: told("None"))) == ("admin_level", "warn")
+        assert one(site_rights.account(config, lambda *_: accounting("Operator"))) == ("admin_level", "ok")
+        assert one(site_rights.account(config, lambda *_: accounting("None"))) == ("admin_level", "warn")
         assert one(site_rights.account(config, silent)) == ("admin_level", "warn")
 
 

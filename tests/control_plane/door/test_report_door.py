@@ -35,7 +35,7 @@ def answer(service: context.Context, caller: callers.Caller, request: dict[str, 
 
 
 @pytest.fixture
-def told(service: context.Context) -> context.Context:
+def knowing(service: context.Context) -> context.Context:
     """A service that knows alice's job 7."""
     assert isinstance(service.run_slurm, fakes.Sacct)
     service.run_slurm.rows = [fakes.row(7)]
@@ -43,12 +43,12 @@ def told(service: context.Context) -> context.Context:
     return service
 
 
-def test_the_owner_is_answered_and_nobody_else(told: context.Context) -> None:
+def test_the_owner_is_answered_and_nobody_else(knowing: context.Context) -> None:
     """alice reads her job; bob is told that it is another's, and gets no row of it."""
-    mine = answer(told, ALICE, ASK)
+    mine = answer(knowing, ALICE, ASK)
     assert mine["ok"]
     assert mine["rows"]["attempts"][0]["job_id"] == 7
-    theirs = answer(told, BOB, ASK)
+    theirs = answer(knowing, BOB, ASK)
     assert (theirs["ok"], theirs["error"]) == (False, "not_permitted")
     assert "rows" not in theirs
 
@@ -75,9 +75,9 @@ def test_who_may_read_every_job(service: settings.ServiceSettings, caller: calle
     assert callers.may_read(caller, frozenset({"alice"}), service) is may
 
 
-def test_a_job_id_that_two_users_had_is_for_operators(told: context.Context) -> None:
+def test_a_job_id_that_two_users_had_is_for_operators(knowing: context.Context) -> None:
     """After a wrapped job id nobody sees the other's attempt through their own."""
-    assert not callers.may_read(ALICE, frozenset({"alice", "bob"}), told.config.service)
+    assert not callers.may_read(ALICE, frozenset({"alice", "bob"}), knowing.config.service)
 
 
 @pytest.mark.parametrize(
@@ -89,19 +89,23 @@ def test_a_job_id_that_two_users_had_is_for_operators(told: context.Context) -> 
         {},
     ],
 )
-def test_what_is_no_request_gets_a_plain_refusal(told: context.Context, request_: dict[str, object]) -> None:
+def test_what_is_no_request_gets_a_plain_refusal(
+    knowing: context.Context, request_: dict[str, object]
+) -> None:
     """Unknown versions, operations and forms are refused in words."""
-    assert answer(told, ALICE, request_)["error"] == "usage"
+    assert answer(knowing, ALICE, request_)["error"] == "usage"
 
 
 @pytest.fixture
-def opened(told: context.Context) -> Iterator[Path]:
+def opened(knowing: context.Context) -> Iterator[Path]:
     """The door on a real socket."""
     with tempfile.TemporaryDirectory(prefix="probing-door-") as directory:
         Path(directory).chmod(0o755)
         path = Path(directory) / "report.sock"
-        told.config = dataclasses.replace(told.config, service=settings.ServiceSettings(socket=str(path)))
-        with report_door.serving(told):
+        knowing.config = dataclasses.replace(
+            knowing.config, service=settings.ServiceSettings(socket=str(path))
+        )
+        with report_door.serving(knowing):
             yield path
 
 
@@ -158,12 +162,12 @@ def test_a_busy_caller_is_held_back_and_later_served_again(opened: Path) -> None
         assert list(pool.map(many, range(4))) == [60] * 4
 
 
-def test_the_service_never_answers_for_another_database(told: context.Context) -> None:
+def test_the_service_never_answers_for_another_database(knowing: context.Context) -> None:
     """Somebody whose settings name another database is sent there, and gets no row of this one."""
-    mine, other = door.database_id(told.config), door.database_id(settings.Settings())
+    mine, other = door.database_id(knowing.config), door.database_id(settings.Settings())
     root = callers.Caller(uid=0, name="root")
-    assert answer(told, root, ASK | {"database": mine})["ok"]
-    reply = answer(told, root, ASK | {"database": f"{other}x"})
+    assert answer(knowing, root, ASK | {"database": mine})["ok"]
+    reply = answer(knowing, root, ASK | {"database": f"{other}x"})
     assert (reply["ok"], reply["error"]) == (False, "other_database")
     assert "rows" not in reply
 
@@ -247,5 +251,5 @@ def test_who_asks_too_often_waits(service: context.Context, monkeypatch: pytest.
     fakes.deliver(service.store, "n1", jobs=(7,))
     ask = {"v": 1, "op": "ask", "job": "7", "given": QUESTION}
     assert [answer(service, ALICE, ask)["ok"] for _ in range(4)] == [True, True, True, False]
-    service.questions = [(s - 61.0, who) for s, who in service.questions]
+    service.questions = [(s - 61.0, caller) for s, caller in service.questions]
     assert answer(service, ALICE, ask)["ok"]

@@ -164,16 +164,16 @@ def test_forged_snapshots_break_nothing(stuck: context.Context) -> None:
 
 def test_what_the_service_has_said_is_what_is_shown(stuck: context.Context) -> None:
     """One answer to one question: the standing verdict, not a second judgement; once it has ended, none."""
-    said = records.GangVerdict(
+    verdict = records.GangVerdict(
         gang_id=uuid.uuid4(), cluster="c", job_id=7, submit_at=gang_rows.attempt(7).submit_at, kind="dataloader",
         ranks=(2,), nodes=("n2",), domain=records.Domain.USER_PROGRAM, confidence=records.Confidence.LIKELY,
         summary="rank 2 waits for its data loader", onset_at=fakes.NOW, made_at=fakes.NOW,
     )  # fmt: skip
-    stuck.store.save_gang_verdicts([said])
+    stuck.store.save_gang_verdicts([verdict])
     finding = board(stuck.store, "stacks")["finding"]
     assert isinstance(finding, dict)
-    assert (finding["kind"], finding["summary"]) == ("dataloader", said.summary)
+    assert (finding["kind"], finding["summary"]) == ("dataloader", verdict.summary)
     findings = board(stuck.store, "ranks")["findings"]
-    assert [f["words"] for f in findings] == [said.summary]  # type: ignore[attr-defined]
-    stuck.store.save_gang_verdicts([dataclasses.replace(said, ended_at=fakes.NOW)])
+    assert [f["words"] for f in findings] == [verdict.summary]  # type: ignore[attr-defined]
+    stuck.store.save_gang_verdicts([dataclasses.replace(verdict, ended_at=fakes.NOW)])
     assert board(stuck.store, "ranks")["findings"] == []

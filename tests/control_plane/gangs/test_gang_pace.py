@@ -125,8 +125,8 @@ def test_rows_that_are_none_are_left_out(key: str, row: object) -> None:
 
 def test_words_of_a_page_cannot_write_on_a_terminal() -> None:
     """Escapes and endless words of a user are cleaned and cut."""
-    told = gang_rows.row(1, inside="\x1b[2J" + "x" * 1000, phase="\x07train")
-    beat = records.AgentHeartbeat(cluster="c", node="n1", at=gang_rows.fakes.NOW, ranks={"7:1": told})
+    hostile = gang_rows.row(1, inside="\x1b[2J" + "x" * 1000, phase="\x07train")
+    beat = records.AgentHeartbeat(cluster="c", node="n1", at=gang_rows.fakes.NOW, ranks={"7:1": hostile})
     (found,) = rank_rows.of_heartbeats([beat])
     assert (found.phase, len(found.inside)) == ("train", rank_rows.MAX_WORDS)
     assert "\x1b" not in found.inside

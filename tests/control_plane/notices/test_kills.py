@@ -21,8 +21,8 @@ TELLER = Path(__file__).with_name("teller.py")
 @pytest.mark.parametrize("kills", [4, pytest.param(200, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
 def test_nothing_is_lost_and_a_double_bears_the_same_mark(tmp_path: Path, kills: int) -> None:
     """SIGKILL at any instant; each fact is one message (one mark), delivered at least once, on a real SMTP server."""
-    config, told = tmp_path / "probing.toml", tmp_path / "facts"
-    told.touch()
+    config, facts = tmp_path / "probing.toml", tmp_path / "facts"
+    facts.touch()
     box, dice, names = mail_server.Box(), random.Random(kills), []
     with mail_server.running(box) as port:
         config.write_text(
@@ -30,15 +30,15 @@ def test_nothing_is_lost_and_a_double_bears_the_same_mark(tmp_path: Path, kills:
             '[notices]\n[[notices.routes]]\nname = "ops"\nmail_to = ["ops@site"]\nper_hour = 1000000\n'
         )
         for n in range(kills):
-            teller = start(config, told)
+            teller = start(config, facts)
             for m in range(3):
                 names.append(f"fact-{n}-{m}")
-                with told.open("a") as stream:
+                with facts.open("a") as stream:
                     stream.write(json.dumps([names[-1], datetime.now(UTC).isoformat()]) + "\n")
                 time.sleep(dice.uniform(0, 0.05))
             teller.kill()
             teller.wait()
-        last = start(config, told, "once")
+        last = start(config, facts, "once")
         assert last.wait(timeout=60) == 0
     mails = [box.message(n) for n in range(len(box.mails))]
     marks = {str(m["Message-ID"]): str(m["Subject"]) for m in mails}

@@ -32,7 +32,7 @@ def sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[web_sink.S
 
 
 @pytest.fixture
-def told(service: context.Context, sink: web_sink.Sink, tmp_path: Path) -> context.Context:
+def noticing(service: context.Context, sink: web_sink.Sink, tmp_path: Path) -> context.Context:
     """The service with one route to the sink."""
     urls = tmp_path / "urls"
     urls.write_text(f"# the sink\njsons://localhost:{sink.port}/hook\n")
@@ -65,19 +65,19 @@ def later(service: context.Context, by: timedelta) -> None:
     service.clock.at += by  # type: ignore[attr-defined]
 
 
-def test_a_drain_is_one_message_updated_and_over(told: context.Context, sink: web_sink.Sink) -> None:
+def test_a_drain_is_one_message_updated_and_over(noticing: context.Context, sink: web_sink.Sink) -> None:
     """Two nodes of one fault are one message, with an update; resumed, it is over; a second pass says nothing again."""
-    notices.run(told)
-    first = drain(told, "n1")
-    assert notices.run(told) == "1 put on its way"
-    assert notices.run(told) == ""
-    later(told, MINUTE)
-    second = drain(told, "n2")
-    notices.run(told)
-    later(told, MINUTE)
+    notices.run(noticing)
+    first = drain(noticing, "n1")
+    assert notices.run(noticing) == "1 put on its way"
+    assert notices.run(noticing) == ""
+    later(noticing, MINUTE)
+    second = drain(noticing, "n2")
+    notices.run(noticing)
+    later(noticing, MINUTE)
     for one in (first, second):
-        told.store.update_drain(one.drain_id, state="resumed", ended_at=told.clock.now())
-    notices.run(told)
+        noticing.store.update_drain(one.drain_id, state="resumed", ended_at=noticing.clock.now())
+    notices.run(noticing)
     assert sink.titles == [
         "[c] Drained: n1 (xid)",
         "[c] Update: Drained: n[1-2] (xid)",
@@ -90,23 +90,23 @@ def test_a_drain_is_one_message_updated_and_over(told: context.Context, sink: we
     assert "n1 drained: xid 79 gpu3" in sink.posts[0]["message"]
 
 
-def test_a_partial_resume_is_an_update(told: context.Context, sink: web_sink.Sink) -> None:
+def test_a_partial_resume_is_an_update(noticing: context.Context, sink: web_sink.Sink) -> None:
     """The title names what still stands."""
-    first, _ = drain(told, "n1"), drain(told, "n2")
-    notices.run(told)
-    told.store.update_drain(first.drain_id, state="resumed", ended_at=told.clock.now())
-    notices.run(told)
+    first, _ = drain(noticing, "n1"), drain(noticing, "n2")
+    notices.run(noticing)
+    noticing.store.update_drain(first.drain_id, state="resumed", ended_at=noticing.clock.now())
+    notices.run(noticing)
     assert sink.titles == ["[c] Drained: n[1-2] (xid)", "[c] Update: Drained: n2 (xid)"]
     assert (
         "n1 drained: xid 79 gpu3 (over)" in sink.posts[1]["message"] or "(over)" in sink.posts[1]["message"]
     )
 
 
-def test_foreign_words_come_alive_nowhere(told: context.Context, sink: web_sink.Sink) -> None:
+def test_foreign_words_come_alive_nowhere(noticing: context.Context, sink: web_sink.Sink) -> None:
     """Mentions, links and markup of users reach a chat as dead letters."""
     evil = "probing: xid <!channel> @here [x](https://evil) `code` \x1b[31m\r\nBcc: a@b www.evil.com"
-    drain(told, "n1", evil, owner="@all")
-    notices.run(told)
+    drain(noticing, "n1", evil, owner="@all")
+    notices.run(noticing)
     (post,) = sink.posts
     text = post["title"] + post["message"]
     for alive in ("@here", "@all", "<!", "](", "://", "`", "\x1b", "www.e", "\nBcc"):
@@ -124,12 +124,12 @@ def test_severity_kind_and_partition_choose_the_route(
     kind = dataclasses.replace(base, name="kind", severity="info", kinds=("restart",))
     part = dataclasses.replace(base, name="part", severity="info", kinds=("drain",), partitions=("gp*",))
     other = dataclasses.replace(part, name="other", partitions=("cpu",))
-    told = routed(service, tmp_path, base, kind, part, other)
-    drain(told, "n1", severity=records.Severity.LOW)
-    drain(told, "n1", action="requeue", job_id=7, severity=records.Severity.HIGH)
-    drain(told, "n2", "probing: ecc gpu0")
-    notices.run(told)
-    keys = [x.key.rpartition(".")[2] for x in queue.of(told.config).letters()]
+    noticing = routed(service, tmp_path, base, kind, part, other)
+    drain(noticing, "n1", severity=records.Severity.LOW)
+    drain(noticing, "n1", action="requeue", job_id=7, severity=records.Severity.HIGH)
+    drain(noticing, "n2", "probing: ecc gpu0")
+    notices.run(noticing)
+    keys = [x.key.rpartition(".")[2] for x in queue.of(noticing.config).letters()]
     assert sorted(keys) == ["high", "kind", "part", "part"]
     assert len(sink.posts) == 4
 
@@ -143,46 +143,46 @@ def test_quiet_hours_and_the_rate_hold_and_nothing_is_lost(
     urls.write_text(f"jsons://localhost:{sink.port}/hook\n")
     urls.chmod(0o600)
     route = settings.NoticeRoute(name="ops", url_file=str(urls), quiet_hours="22:00-07:00", per_hour=3)
-    told = routed(service, tmp_path, route)
-    low = [drain(told, "n1", severity=records.Severity.LOW)]
-    notices.run(told)
+    noticing = routed(service, tmp_path, route)
+    low = [drain(noticing, "n1", severity=records.Severity.LOW)]
+    notices.run(noticing)
     assert sink.posts == []
-    (group,) = notices.book(told).groups()
+    (group,) = notices.book(noticing).groups()
     assert group.held == {"ops": "quiet hours until 07:00"}
-    low.append(drain(told, "n2", severity=records.Severity.LOW))
-    drain(told, "n3", "probing: mount /data")
-    notices.run(told)
+    low.append(drain(noticing, "n2", severity=records.Severity.LOW))
+    drain(noticing, "n3", "probing: mount /data")
+    notices.run(noticing)
     assert sink.titles == ["[c] Drained: n3 (mount)"]
-    told.clock.at = fakes.NOW.replace(hour=7) + timedelta(days=1)  # type: ignore[attr-defined]
-    notices.run(told)
+    noticing.clock.at = fakes.NOW.replace(hour=7) + timedelta(days=1)  # type: ignore[attr-defined]
+    notices.run(noticing)
     assert sink.titles[1:] == ["[c] Drained: n[1-2] (xid)"]
     for n in range(3):
-        drain(told, "n4", f"probing: kind{n} x")
-        notices.run(told)
-    held = [g.held for g in notices.book(told).groups() if g.held]
+        drain(noticing, "n4", f"probing: kind{n} x")
+        notices.run(noticing)
+    held = [g.held for g in notices.book(noticing).groups() if g.held]
     assert held == [{"ops": "3 messages within the hour already"}]
-    later(told, timedelta(hours=1))
-    notices.run(told)
+    later(noticing, timedelta(hours=1))
+    notices.run(noticing)
     assert len(sink.posts) == 5
-    assert [g.held for g in notices.book(told).groups() if g.held] == []
+    assert [g.held for g in notices.book(noticing).groups() if g.held] == []
 
 
-def test_a_server_that_refuses_gets_it_later_and_once(told: context.Context, sink: web_sink.Sink) -> None:
+def test_a_server_that_refuses_gets_it_later_and_once(noticing: context.Context, sink: web_sink.Sink) -> None:
     """A 500 keeps the letter, with its reason and without the address's secrets; another pass does not double it."""
     sink.statuses = [500]
-    drain(told, "n1")
-    notices.run(told)
-    (letter,) = queue.of(told.config).pending()
+    drain(noticing, "n1")
+    notices.run(noticing)
+    (letter,) = queue.of(noticing.config).pending()
     assert letter.state == "waiting"
     assert "500" in letter.why or "Server" in letter.why
     assert "hook" not in letter.why.replace("webhook", "")
-    later(told, MINUTE)
-    notices.run(told)
+    later(noticing, MINUTE)
+    notices.run(noticing)
     from probing_cluster.control_plane import delivery
 
-    delivery.flush(told.config, told.clock.now())
+    delivery.flush(noticing.config, noticing.clock.now())
     assert sink.titles == ["[c] Drained: n1 (xid)"]
-    assert queue.of(told.config).pending() == []
+    assert queue.of(noticing.config).pending() == []
 
 
 def test_mail_and_web_of_one_route_fail_alone(
@@ -198,14 +198,14 @@ def test_mail_and_web_of_one_route_fail_alone(
         mail = settings.MailSettings(host="localhost", port=port, security="none")
         service.config = dataclasses.replace(service.config, mail=mail)
         route = settings.NoticeRoute(name="ops", url_file=str(urls), mail_to=("ops@site",))
-        told = routed(service, tmp_path, route)
-        drain(told, "n1", "probing: xid\r\nBcc: all@site")
-        notices.run(told)
+        noticing = routed(service, tmp_path, route)
+        drain(noticing, "n1", "probing: xid\r\nBcc: all@site")
+        notices.run(noticing)
         assert (len(sink.posts), len(box.mails)) == (1, 0)
-        later(told, MINUTE)
+        later(noticing, MINUTE)
         from probing_cluster.control_plane import delivery
 
-        delivery.flush(told.config, told.clock.now())
+        delivery.flush(noticing.config, noticing.clock.now())
         assert (len(sink.posts), len(box.mails)) == (1, 1)
         mail_now = box.message()
         assert mail_now["Bcc"] is None
@@ -213,13 +213,13 @@ def test_mail_and_web_of_one_route_fail_alone(
         assert mail_now["Subject"] == "[c] Drained: n1 (xid)"
 
 
-def test_every_kind_has_facts_of_the_rows_it_is_about(told: context.Context, sink: web_sink.Sink) -> None:
+def test_every_kind_has_facts_of_the_rows_it_is_about(noticing: context.Context, sink: web_sink.Sink) -> None:
     """Denied by the budget, refused, requeued, hanging, silent, lemon: each is told by its own kind."""
-    now = told.clock.now()
-    drain(told, "n1", state="denied", why_state="budget: 5 of 5 nodes of the cluster taken within 3600 s")
-    drain(told, "n1", action="refuse")
-    drain(told, "n1", action="requeue", job_id=4242)
-    told.store.save_gang_verdicts(
+    now = noticing.clock.now()
+    drain(noticing, "n1", state="denied", why_state="budget: 5 of 5 nodes of the cluster taken within 3600 s")
+    drain(noticing, "n1", action="refuse")
+    drain(noticing, "n1", action="requeue", job_id=4242)
+    noticing.store.save_gang_verdicts(
         [
             records.GangVerdict(
                 gang_id=uuid.uuid4(), cluster="c", job_id=4242, submit_at=now, kind="rank_dead", domain=records.Domain.UNKNOWN,
@@ -227,7 +227,7 @@ def test_every_kind_has_facts_of_the_rows_it_is_about(told: context.Context, sin
             )
         ]
     )  # fmt: skip
-    told.store.save_lemon_scores(
+    noticing.store.save_lemon_scores(
         [
             records.LemonScore(
                 cluster="c",
@@ -240,36 +240,36 @@ def test_every_kind_has_facts_of_the_rows_it_is_about(told: context.Context, sin
             )
         ]
     )
-    fakes.deliver(told.store, "n4")
-    told.silent = {"n4"}
-    told.journal.note("silence", now, 0.0, "")
-    route = dataclasses.replace(told.config.notices.routes[0], severity="info")
-    told.config = dataclasses.replace(
-        told.config, notices=dataclasses.replace(told.config.notices, routes=(route,))
+    fakes.deliver(noticing.store, "n4")
+    noticing.silent = {"n4"}
+    noticing.journal.note("silence", now, 0.0, "")
+    route = dataclasses.replace(noticing.config.notices.routes[0], severity="info")
+    noticing.config = dataclasses.replace(
+        noticing.config, notices=dataclasses.replace(noticing.config.notices, routes=(route,))
     )
-    notices.run(told)
-    assert sorted(g.kind for g in notices.book(told).groups()) == [
+    notices.run(noticing)
+    assert sorted(g.kind for g in notices.book(noticing).groups()) == [
         "budget", "denied", "hang", "lemon", "refusal", "restart", "silent",
     ]  # fmt: skip
     assert len(sink.posts) == 7
-    assert {k.name for k in kinds.REGISTER} >= {g.kind for g in notices.book(told).groups()}
+    assert {k.name for k in kinds.REGISTER} >= {g.kind for g in notices.book(noticing).groups()}
 
 
-def test_a_service_without_its_database_says_so(told: context.Context, sink: web_sink.Sink) -> None:
+def test_a_service_without_its_database_says_so(noticing: context.Context, sink: web_sink.Sink) -> None:
     """Blind for long enough it is told, from the service's own disk, and over when the task works again."""
     away = errors.DatabaseUnavailable("the database is away")
-    told.journal.note("actions", told.clock.now(), 0.0, "", away)
-    notices.run(told)
-    later(told, 2 * MINUTE)
-    told.journal.note("actions", told.clock.now(), 0.0, "", away)
-    store, told.store = told.store, Away()  # type: ignore[assignment]
+    noticing.journal.note("actions", noticing.clock.now(), 0.0, "", away)
+    notices.run(noticing)
+    later(noticing, 2 * MINUTE)
+    noticing.journal.note("actions", noticing.clock.now(), 0.0, "", away)
+    store, noticing.store = noticing.store, Away()  # type: ignore[assignment]
     with pytest.raises(errors.DatabaseUnavailable):
-        notices.run(told)
+        notices.run(noticing)
     assert sink.titles == ["[c] Service blind"]
     assert "the database is away" in sink.posts[0]["message"]
-    told.store = store
-    told.journal.note("actions", told.clock.now(), 0.0, "")
-    notices.run(told)
+    noticing.store = store
+    noticing.journal.note("actions", noticing.clock.now(), 0.0, "")
+    notices.run(noticing)
     assert sink.titles[1:] == ["[c] Over: Service blind"]
 
 
@@ -280,12 +280,12 @@ class Away:
         raise errors.DatabaseUnavailable("the database is away")
 
 
-def test_an_old_story_is_no_news(told: context.Context, sink: web_sink.Sink) -> None:
+def test_an_old_story_is_no_news(noticing: context.Context, sink: web_sink.Sink) -> None:
     """What ended before the first pass is told to nobody; what still stands is."""
-    hour_ago = told.clock.now() - timedelta(hours=1)
-    drain(told, "n1", at=hour_ago, ended_at=hour_ago + MINUTE, state="done")
-    drain(told, "n2", "probing: ecc gpu1", at=hour_ago)
-    notices.run(told)
+    hour_ago = noticing.clock.now() - timedelta(hours=1)
+    drain(noticing, "n1", at=hour_ago, ended_at=hour_ago + MINUTE, state="done")
+    drain(noticing, "n2", "probing: ecc gpu1", at=hour_ago)
+    notices.run(noticing)
     assert sink.titles == ["[c] Drained: n2 (ecc)"]
 
 
@@ -301,15 +301,15 @@ def test_an_old_story_is_no_news(told: context.Context, sink: web_sink.Sink) -> 
     ],
 )
 def test_a_route_that_cannot_work_is_named(
-    told: context.Context, changes: dict[str, object], words: str
+    noticing: context.Context, changes: dict[str, object], words: str
 ) -> None:
     """A slip in the settings is said with its way out."""
-    route = dataclasses.replace(told.config.notices.routes[0], **changes)
-    told.config = dataclasses.replace(
-        told.config, notices=dataclasses.replace(told.config.notices, routes=(route,))
+    route = dataclasses.replace(noticing.config.notices.routes[0], **changes)
+    noticing.config = dataclasses.replace(
+        noticing.config, notices=dataclasses.replace(noticing.config.notices, routes=(route,))
     )
     with pytest.raises(errors.SettingsError, match=words.replace("[", r"\[")):
-        notices.run(told)
+        notices.run(noticing)
 
 
 def leaves(service: context.Context, n_leaves: int = 8, each: int = 8) -> None:
@@ -319,43 +319,43 @@ def leaves(service: context.Context, n_leaves: int = 8, each: int = 8) -> None:
 
 
 def test_nodes_that_share_a_place_are_one_message_with_its_name(
-    told: context.Context, sink: web_sink.Sink
+    noticing: context.Context, sink: web_sink.Sink
 ) -> None:
     """Five of eight nodes of one leaf; then one elsewhere, too; the message names the place as long as chance does not explain it."""
-    leaves(told)
-    drains = [drain(told, f"n{i}", "probing: ib_link mlx5_0") for i in range(2)]
-    notices.run(told)
-    drains += [drain(told, f"n{i}", "probing: ib_link mlx5_0") for i in range(2, 5)]
-    notices.run(told)
-    assert notices.run(told) == ""
+    leaves(noticing)
+    drains = [drain(noticing, f"n{i}", "probing: ib_link mlx5_0") for i in range(2)]
+    notices.run(noticing)
+    drains += [drain(noticing, f"n{i}", "probing: ib_link mlx5_0") for i in range(2, 5)]
+    notices.run(noticing)
+    assert notices.run(noticing) == ""
     assert sink.titles == [
         "[c] Drained: n[0-1] (ib_link)",
         "[c] Update: Drained: n[0-4] (ib_link) at leaf leaf0",
     ]
     assert "Shared: 5 of the 8 nodes of leaf leaf0 (all that failed; p = " in sink.posts[1]["message"]
     for one in drains[:4]:
-        told.store.update_drain(one.drain_id, state="resumed", ended_at=told.clock.now())
-    notices.run(told)
+        noticing.store.update_drain(one.drain_id, state="resumed", ended_at=noticing.clock.now())
+    notices.run(noticing)
     assert sink.titles[2] == "[c] Update: Drained: n4 (ib_link) at leaf leaf0"
 
 
-def test_nodes_of_many_places_are_told_without_one(told: context.Context, sink: web_sink.Sink) -> None:
+def test_nodes_of_many_places_are_told_without_one(noticing: context.Context, sink: web_sink.Sink) -> None:
     """One node of every leaf: no place is named."""
-    leaves(told)
+    leaves(noticing)
     for leaf in range(8):
-        drain(told, f"n{8 * leaf}", "probing: ib_link mlx5_0")
-    notices.run(told)
+        drain(noticing, f"n{8 * leaf}", "probing: ib_link mlx5_0")
+    notices.run(noticing)
     assert sink.titles == ["[c] Drained: n[0,8,16,24,32,40,48,56] (ib_link)"]
     assert "Shared" not in sink.posts[0]["message"]
 
 
-def test_two_incidents_at_one_place_are_one_story(told: context.Context, sink: web_sink.Sink) -> None:
+def test_two_incidents_at_one_place_are_one_story(noticing: context.Context, sink: web_sink.Sink) -> None:
     """A link and a mount that went with the same rack; a third incident, of no place, is another message."""
     place = "7 of the 8 nodes of rack r1 (all that failed; p = 2e-09)"
-    now = told.clock.now()
+    now = noticing.clock.now()
 
     def verdict(job_id: int, cause: str, incident: uuid.UUID, node: str, where: str | None) -> None:
-        told.store.save_verdicts(
+        noticing.store.save_verdicts(
             [
                 records.Verdict(
                     cluster="c", job_id=job_id, submit_at=now, attempt=1, cause=cause, domain=records.Domain.HARDWARE, node=node,
@@ -369,7 +369,7 @@ def test_two_incidents_at_one_place_are_one_story(told: context.Context, sink: w
     verdict(1, "ib_link", first, "n1", place)
     verdict(2, "filesystem_mount", second, "n2", place)
     verdict(3, "gpu_lost", third, "n40", None)
-    notices.run(told)
+    notices.run(noticing)
     assert sorted(sink.titles) == sorted(
         ["[c] Incident: n[1-2] (rack r1)", f"[c] Incident: n40 ({str(third)[:8]})"]
     )

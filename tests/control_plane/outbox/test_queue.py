@@ -72,7 +72,7 @@ def test_greylisting_waits_longer_each_time_and_asks_nobody_twice(box: queue.Out
     assert box.letters()[0].next_at == NOW + 15 * MINUTE
     box.flush(postman, NOW + 15 * MINUTE)
     assert states(box) == ["sent"]
-    assert [who for _, who, _ in postman.got] == [("a", "b"), ("b",), ("b",)]
+    assert [recipients for _, recipients, _ in postman.got] == [("a", "b"), ("b",), ("b",)]
 
 
 def test_it_survives_a_restart(box: queue.Outbox, tmp_path: Path) -> None:

@@ -376,11 +376,11 @@ def test_the_owner_of_an_idle_job_is_told_once(mailing: context.Context, box: ma
     for job_id in (7, 10):
         attempt(mailing, job_id=job_id, end_at=None, state="RUNNING", nodes=("n1",))
     fakes.deliver(mailing.store, "n1")
-    told = {"since": (fakes.NOW - timedelta(hours=2)).isoformat(), "why": "no_load"}
+    idle = {"since": (fakes.NOW - timedelta(hours=2)).isoformat(), "why": "no_load"}
     with psycopg.connect(mailing.store.connection_uri()) as connection:
         connection.execute(
             "update probing.agent_heartbeat set sources = %s",
-            (Jsonb({"held": {"jobs": {"7": told, "10": told}}}),),
+            (Jsonb({"held": {"jobs": {"7": idle, "10": idle}}}),),
         )
     for _ in range(3):
         owners.run(mailing)
@@ -402,9 +402,9 @@ def test_the_owner_is_told_of_a_word_of_alarm_once(mailing: context.Context, box
     fakes.deliver(mailing.store, "n1")
     words = {w: {"at": fakes.NOW.isoformat(), "line": f"rank 0: {w}"} for w in ("CUDA error", "loss is nan")}
 
-    def say(**told: object) -> None:
+    def alarm(**alarms: object) -> None:
         with psycopg.connect(mailing.store.connection_uri()) as connection:
-            jobs = {"7": told, "10": told}
+            jobs = {"7": alarms, "10": alarms}
             connection.execute(
                 "update probing.agent_heartbeat set sources = %s", (Jsonb({"alarm_words": {"jobs": jobs}}),)
             )
@@ -413,11 +413,11 @@ def test_the_owner_is_told_of_a_word_of_alarm_once(mailing: context.Context, box
             later(mailing, 61)
         delivery.flush(mailing.config, mailing.clock.now())
 
-    say(**words)
+    alarm(**words)
     assert [recipients for recipients, _ in box.mails] == [["alice@site"]]
     assert box.message()["Subject"] == "Job_id=7 says a word of alarm"
     for word in words:
         assert f"rank 0: {word}" in text_of(box)
-    say(**words, NaN={"at": fakes.NOW.isoformat(), "line": "NaN"})
+    alarm(**words, NaN={"at": fakes.NOW.isoformat(), "line": "NaN"})
     assert len(box.mails) == 2
     assert "CUDA error" not in text_of(box)

@@ -159,13 +159,13 @@ def test_a_run_is_requeued_so_often() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "wish"), [("requeue", "requeue"), ("tell", "tell"), ("kill", "tell"), (None, "tell")]
+    ("word", "wish"), [("requeue", "requeue"), ("tell", "tell"), ("kill", "tell"), (None, "tell")]
 )
-def test_the_owners_word_goes_first(said: str | None, wish: str) -> None:
+def test_the_owners_word_goes_first(word: str | None, wish: str) -> None:
     """What the Prolog passed on, if it is one of the two words."""
     attempt = case().attempt
     allocation = records.JobAllocation(
-        cluster="c", node="n1", job_id=7, at=START, detail={"on_hang": said} if said else {}
+        cluster="c", node="n1", job_id=7, at=START, detail={"on_hang": word} if word else {}
     )
     assert hang.asked_for([allocation], attempt, "tell") == wish
 

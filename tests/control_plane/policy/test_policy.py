@@ -101,17 +101,17 @@ def scene(**changes: object) -> view.View:
     return view.View(**(values | changes))
 
 
-def acts(seen: view.View, config: settings.PolicySettings = ENFORCE) -> list[tuple[str, str | int]]:
+def acts(state: view.View, config: settings.PolicySettings = ENFORCE) -> list[tuple[str, str | int]]:
     """What is to be done, permissions to refuse left out: (action, node or job)."""
     return [
         (d.action, d.job.job_id if d.job else d.node)
-        for d in policy.decide(seen, config)
+        for d in policy.decide(state, config)
         if not d.held and d.action != "refuse"
     ]
 
 
-def held(seen: view.View, config: settings.PolicySettings = ENFORCE) -> list[tuple[str, str, str]]:
-    return [(d.action, d.held, d.why) for d in policy.decide(seen, config) if d.held]
+def held(state: view.View, config: settings.PolicySettings = ENFORCE) -> list[tuple[str, str, str]]:
+    return [(d.action, d.held, d.why) for d in policy.decide(state, config) if d.held]
 
 
 BOTH = [("drain", "n2"), ("requeue", 4242)]
@@ -148,8 +148,8 @@ def test_an_event_that_is_not_fresh_is_evidence_only(age_s: float) -> None:
 def test_freshness_is_a_setting() -> None:
     """fresh_s moves the limit."""
     older = event(at=ago(400), observed_at=ago(400))
-    seen = scene(events=(older,), heartbeats={"n2": beat("n2", older)})
-    assert acts(seen, dataclasses.replace(ENFORCE, fresh_s=600)) == BOTH
+    state = scene(events=(older,), heartbeats={"n2": beat("n2", older)})
+    assert acts(state, dataclasses.replace(ENFORCE, fresh_s=600)) == BOTH
 
 
 @pytest.mark.parametrize("source", ["joblog", "probe", "dump", "import", "agent"])
@@ -256,10 +256,10 @@ def test_a_repeating_fault_is_confirmed_by_part_and_code() -> None:
 )
 def test_what_is_anothers_is_never_touched(states: set[str], reason: str) -> None:
     """A node drained, down, failed, in maintenance or noted by somebody else stays as it was, and so do its jobs."""
-    seen = scene(nodes={"n1": node("n1"), "n2": node("n2", states=frozenset(states), reason=reason)})
-    assert acts(seen) == []
-    assert [(a, h) for a, h, _ in held(seen)] == [("drain", "skipped")]
-    assert [d for d in policy.decide(seen, ENFORCE) if d.action == "refuse"] == []
+    state = scene(nodes={"n1": node("n1"), "n2": node("n2", states=frozenset(states), reason=reason)})
+    assert acts(state) == []
+    assert [(a, h) for a, h, _ in held(state)] == [("drain", "skipped")]
+    assert [d for d in policy.decide(state, ENFORCE) if d.action == "refuse"] == []
 
 
 def test_a_node_slurm_does_not_know_is_left_alone() -> None:
@@ -269,10 +269,10 @@ def test_a_node_slurm_does_not_know_is_left_alone() -> None:
 
 def test_a_node_already_drained_by_us_is_not_drained_again_but_its_job_is_requeued() -> None:
     """A hard fault on a node drained for a low one still frees the job."""
-    seen = scene(
+    state = scene(
         nodes={"n2": node("n2", states=frozenset({"ALLOCATED", "DRAIN"}), reason="probing: ib_link mlx5_0")}
     )
-    assert acts(seen) == [("requeue", 4242)]
+    assert acts(state) == [("requeue", 4242)]
 
 
 @pytest.mark.parametrize(
@@ -294,11 +294,11 @@ def test_jobs_that_must_not_be_requeued_are_spared_with_the_reason(running: view
 
 def test_of_two_jobs_on_a_node_only_the_holder_of_the_gpu_is_requeued() -> None:
     """One Xid, one victim: the neighbour's life goes on."""
-    seen = scene(
+    state = scene(
         jobs=(job(1, nodes=("n2",)), job(2, nodes=("n2",))), allocations=(holds(1, "GPU-0"), holds(2, GPU))
     )
-    assert acts(seen) == [("drain", "n2"), ("requeue", 2)]
-    assert held(seen) == [("requeue", "skipped", "it does not hold the GPU")]
+    assert acts(state) == [("drain", "n2"), ("requeue", 2)]
+    assert held(state) == [("requeue", "skipped", "it does not hold the GPU")]
 
 
 def test_a_fault_of_the_node_hits_every_job_on_it() -> None:
@@ -306,11 +306,11 @@ def test_a_fault_of_the_node_hits_every_job_on_it() -> None:
     mount = event(
         kind="mount", code=None, device="/scratch", gpu_uuid=None, source="mount", at=ago(40), observed_at=ago(40)
     )  # fmt: skip
-    seen = scene(
+    state = scene(
         events=(mount,), heartbeats={"n2": beat("n2", mount)}, allocations=(),
         jobs=(job(1, nodes=("n2",)), job(2, nodes=("n2", "n3")), job(3, nodes=("n3",))),
     )  # fmt: skip
-    assert acts(seen) == [("drain", "n2"), ("requeue", 1), ("requeue", 2)]
+    assert acts(state) == [("drain", "n2"), ("requeue", 1), ("requeue", 2)]
 
 
 @pytest.mark.parametrize(
@@ -329,8 +329,8 @@ def test_on_a_guess_no_job_is_requeued(
 ) -> None:
     """A GPU fault convicts only a job known to hold that GPU."""
     guess = event(**changes)
-    seen = scene(events=(guess,), heartbeats={"n2": beat("n2", guess)}, allocations=(allocation,))
-    assert acts(seen) == expected
+    state = scene(events=(guess,), heartbeats={"n2": beat("n2", guess)}, allocations=(allocation,))
+    assert acts(state) == expected
 
 
 def test_requeue_can_be_switched_off() -> None:
@@ -341,11 +341,11 @@ def test_requeue_can_be_switched_off() -> None:
 def test_a_job_on_two_broken_nodes_is_requeued_once() -> None:
     """Two faults, two drains, one requeue."""
     one, two = event(1, node="n1"), event(2, node="n2")
-    seen = scene(
+    state = scene(
         events=(one, two), heartbeats={"n1": beat("n1", one), "n2": beat("n2", two)},
         allocations=(holds(at_node="n1"), holds()),
     )  # fmt: skip
-    assert sorted(acts(seen), key=str) == [("drain", "n1"), ("drain", "n2"), ("requeue", 4242)]
+    assert sorted(acts(state), key=str) == [("drain", "n1"), ("drain", "n2"), ("requeue", 4242)]
 
 
 def failing(count: int, of: int, partition: str = "gpu") -> view.View:
@@ -382,9 +382,9 @@ def test_half_the_cluster_failing_stops_at_the_budget(
     config: settings.PolicySettings, expected: int, why: str
 ) -> None:
     """The budget takes the oldest faults first, then denies every further node and says so."""
-    seen = failing(20, 40)
-    assert acts(seen, config) == [("drain", f"n{i:02d}") for i in range(expected)]
-    denied = [d for d in policy.decide(seen, config) if d.held == "denied" and d.action == "drain"]
+    state = failing(20, 40)
+    assert acts(state, config) == [("drain", f"n{i:02d}") for i in range(expected)]
+    denied = [d for d in policy.decide(state, config) if d.held == "denied" and d.action == "drain"]
     assert len(denied) == 20 - expected
     assert all(why in d.why for d in denied)
 
@@ -393,8 +393,8 @@ def test_a_high_fault_is_served_before_an_older_low_one() -> None:
     """When the budget has one place left, the gravest fault gets it."""
     low = event(1, node="n1", severity=records.Severity.LOW, at=ago(100), observed_at=ago(100))
     high = event(2, node="n2")
-    seen = scene(events=(low, high), heartbeats={"n1": beat("n1", low), "n2": beat("n2", high)}, jobs=())
-    assert acts(seen, dataclasses.replace(ENFORCE, budget_nodes=1)) == [("drain", "n2")]
+    state = scene(events=(low, high), heartbeats={"n1": beat("n1", low), "n2": beat("n2", high)}, jobs=())
+    assert acts(state, dataclasses.replace(ENFORCE, budget_nodes=1)) == [("drain", "n2")]
 
 
 @pytest.mark.parametrize(
@@ -432,8 +432,8 @@ def test_what_counts_against_the_budget(past: list[records.Drain], left: int) ->
 def test_a_drain_that_stands_in_slurm_counts_even_without_its_row() -> None:
     """Rows lost with the database do not widen the budget."""
     ours = node("n3", states=frozenset({"IDLE", "DRAIN"}), reason="probing: ib_link", reason_at=ago(100))
-    seen = scene(nodes={"n2": node("n2"), "n3": ours}, jobs=())
-    assert acts(seen, dataclasses.replace(ENFORCE, budget_nodes=1)) == []
+    state = scene(nodes={"n2": node("n2"), "n3": ours}, jobs=())
+    assert acts(state, dataclasses.replace(ENFORCE, budget_nodes=1)) == []
 
 
 def test_without_a_partition_the_budget_fails_safe() -> None:
@@ -499,8 +499,8 @@ def test_a_node_that_breaks_again_after_its_repair_is_drained_again() -> None:
     assert acts(scene(events=(old, new), heartbeats={"n2": vague}, drains=(over,), jobs=())) == []
 
 
-def refusals(seen: view.View, config: settings.PolicySettings = ENFORCE) -> list[tuple[str, str]]:
-    return [(d.node, d.held) for d in policy.decide(seen, config) if d.action == "refuse"]
+def refusals(state: view.View, config: settings.PolicySettings = ENFORCE) -> list[tuple[str, str]]:
+    return [(d.node, d.held) for d in policy.decide(state, config) if d.action == "refuse"]
 
 
 def test_a_standing_hard_fault_lets_the_node_refuse_jobs_even_when_its_event_is_old() -> None:
@@ -542,8 +542,8 @@ def test_several_faults_of_a_node_make_one_drain_named_after_the_gravest() -> No
         at=ago(50),
         observed_at=ago(50),
     )
-    seen = scene(events=(low, event(1)), heartbeats={"n2": beat("n2", low, event(1))}, jobs=())
-    (made,) = [d for d in policy.decide(seen, ENFORCE) if d.action == "drain"]
+    state = scene(events=(low, event(1)), heartbeats={"n2": beat("n2", low, event(1))}, jobs=())
+    (made,) = [d for d in policy.decide(state, ENFORCE) if d.action == "drain"]
     assert made.reason == "probing: xid 79 gpu3 (+1 more)"
     assert made.event_ids == (uuid.UUID(int=1), uuid.UUID(int=2))
 
@@ -556,11 +556,11 @@ def test_a_reason_carries_no_control_characters() -> None:
 
 def test_the_order_of_the_input_changes_nothing() -> None:
     """Decisions depend on what is seen, not on the order it was read in."""
-    seen = failing(10, 12)
+    state = failing(10, 12)
     mirrored = dataclasses.replace(
-        seen, events=seen.events[::-1], heartbeats=dict(reversed(list(seen.heartbeats.items())))
+        state, events=state.events[::-1], heartbeats=dict(reversed(list(state.heartbeats.items())))
     )
-    assert policy.decide(mirrored, ENFORCE) == policy.decide(seen, ENFORCE)
+    assert policy.decide(mirrored, ENFORCE) == policy.decide(state, ENFORCE)
 
 
 def attempt(end_s: float) -> records.JobAttempt:
@@ -592,12 +592,12 @@ def test_a_simulation_holds_what_the_policy_holds(back_s: float | None, expected
 
 def test_a_simulation_requeues_an_attempt_once() -> None:
     """One fault is told in several events; in truth the job ran on, and each found it: it died once, and was cut once."""
-    told = [
+    events = [
         event(n, code=code, at=NOW + timedelta(seconds=n), observed_at=NOW + timedelta(seconds=n))
         for n, code in enumerate(("79", "48", "119"), 1)
     ]
-    held = dataclasses.replace(attempt(3600.0), gpus={"n2": (str(told[0].gpu_uuid),)})
-    found = simulate.replay(told, [held], {"n2": node("n2")}, ENFORCE)
+    held = dataclasses.replace(attempt(3600.0), gpus={"n2": (str(events[0].gpu_uuid),)})
+    found = simulate.replay(events, [held], {"n2": node("n2")}, ENFORCE)
     assert [(d.action, d.held) for _, d in found.decisions] == [("drain", ""), ("requeue", "")]
     assert (found.n_events, found.n_completed_anyway) == (3, 1)
     assert found.gpu_h_cut == pytest.approx(8 * ((NOW - START).total_seconds() + 1) / 3600)

@@ -53,8 +53,8 @@ def run(store: db_store.Store, hands: fakes.Hands, tmp_path: Path, capsys: pytes
 def test_a_node_that_is_well_comes_back(store: db_store.Store, run: Run, hands: fakes.Hands) -> None:
     """Its agent was told to forget and found nothing: the drain is lifted, and whose word it was is kept."""
     with fakes.answering(store.connection_uri(), "n1") as asked:
-        code, said = run("n1", "--note", "new riser")
-    assert (code, said) == (0, "n1: noted as repaired and resumed\n")
+        code, printed = run("n1", "--note", "new riser")
+    assert (code, printed) == (0, "n1: noted as repaired and resumed\n")
     assert [(r.verb, r.detail["clear"]) for r in asked] == [("recheck", True)]
     assert [act[:2] for act in hands.acts] == [("resume", "n1")]
     assert [(n.action, n.note) for n in store.notes("node:n1")] == [("repaired", "new riser")]
@@ -64,10 +64,10 @@ def test_a_node_that_is_well_comes_back(store: db_store.Store, run: Run, hands: 
 def test_a_node_that_is_broken_stays_out(store: db_store.Store, run: Run, hands: fakes.Hands) -> None:
     """What still fails is said with what to do; nothing is lifted and no repair is noted."""
     with fakes.answering(store.connection_uri(), "n1", LOST):
-        code, said = run("n1")
+        code, printed = run("n1")
     assert code == 1
-    assert "n1: not done: still failing: gpu_lost:gpu0 (gpu0 is lost: NVML says so); do: " in said
-    assert "replace gpu0 of n1" in said
+    assert "n1: not done: still failing: gpu_lost:gpu0 (gpu0 is lost: NVML says so); do: " in printed
+    assert "replace gpu0 of n1" in printed
     assert (hands.acts, store.notes()) == ([], [])
     assert [d.state for d in store.drains(node="n1")] == ["done"]
 
@@ -80,10 +80,10 @@ def test_an_information_holds_nobody_back(store: db_store.Store, run: Run) -> No
 
 def test_a_silent_node_is_not_believed(store: db_store.Store, run: Run, hands: fakes.Hands) -> None:
     """Nobody can look there: said at once, and the way past it is named."""
-    code, said = run("n1")
+    code, printed = run("n1")
     assert code == 1
-    assert "its agent has never been heard" in said
-    assert "probing-ctl resume n1" in said
+    assert "its agent has never been heard" in printed
+    assert "probing-ctl resume n1" in printed
     assert (hands.acts, store.notes()) == ([], [])
 
 
@@ -104,10 +104,10 @@ def test_each_node_of_several_has_its_own_answer(store: db_store.Store, run: Run
     hands.acts.clear()
     url = store.connection_uri()
     with fakes.answering(url, "n1", LOST), fakes.answering(url, "n2"):
-        code, said = run("n[1-2]")
+        code, printed = run("n[1-2]")
     assert code == 1
-    assert "n1: not done: still failing" in said
-    assert "n2: noted as repaired and resumed" in said
+    assert "n1: not done: still failing" in printed
+    assert "n2: noted as repaired and resumed" in printed
     assert [act[:2] for act in hands.acts] == [("resume", "n2")]
 
 
@@ -119,7 +119,7 @@ def test_whatever_a_node_claims_is_put_into_words(fault: Any) -> None:
 
 def test_a_failing_check_names_its_own_next_step() -> None:
     """The manual's words for that check."""
-    said = repaired.still_failing(
+    sentence = repaired.still_failing(
         "n1", {"check:gpu0": {"severity": "high", "code": "gpu_count", "message": "7 of 8"}}
     )
-    assert "power-cycle the node" in said
+    assert "power-cycle the node" in sentence

@@ -64,12 +64,12 @@ def queue(*others: Any, own: dict[str, Any] | None = None, **changes: Any) -> re
 
 def decide(
     of: restart.EndedAttempt | None = None,
-    seen: restart.Queue | None = None,
+    now: restart.Queue | None = None,
     policy: settings.PolicySettings = POLICY,
 ) -> restart.RestartDecision:
-    seen = seen or queue()
-    ledger = budget.Ledger(view.View(now=fakes.NOW, nodes=seen.nodes), policy)
-    return restart.decide(of or case(), seen, policy, ledger)
+    now = now or queue()
+    ledger = budget.Ledger(view.View(now=fakes.NOW, nodes=now.nodes), policy)
+    return restart.decide(of or case(), now, policy, ledger)
 
 
 def test_a_hardware_death_comes_back_without_its_culprit() -> None:
@@ -82,8 +82,8 @@ def test_a_hardware_death_comes_back_without_its_culprit() -> None:
 @pytest.mark.parametrize("states", [{"IDLE", "DRAIN"}, {"MIXED", "DRAIN", "DOWN"}])
 def test_a_drained_culprit_needs_no_exclusion(states: set[str]) -> None:
     """Nothing starts there, and the job's own list stays the user's."""
-    seen = queue(nodes={**queue().nodes, "n2": node("n2", *states)})
-    assert (decide(seen=seen).held, decide(seen=seen).exclude) == ("", ())
+    now = queue(nodes={**queue().nodes, "n2": node("n2", *states)})
+    assert (decide(now=now).held, decide(now=now).exclude) == ("", ())
 
 
 NEVER: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
@@ -112,13 +112,13 @@ def test_what_is_never_brought_back(of: dict[str, Any], own: dict[str, Any], wor
 
 def test_slurm_has_forgotten_it() -> None:
     """After MinJobAge there is nothing to requeue."""
-    assert "MinJobAge" in decide(seen=queue(jobs={})).why
+    assert "MinJobAge" in decide(now=queue(jobs={})).why
 
 
 @pytest.mark.parametrize("own", [{"flags": frozenset({"COMPLETING"})}, {"state": "COMPLETING"}])
 def test_its_nodes_are_waited_for(own: dict[str, Any]) -> None:
     """An Epilog still runs, or Slurm has not given up its crashed node: decided later, and nothing is recorded yet."""
-    assert decide(seen=queue(own=own)).held == restart.WAIT
+    assert decide(now=queue(own=own)).held == restart.WAIT
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_dependent_that_has_gone_on(dependent: dict[str, Any], words: str) -> 
     """Its results would be taken twice, or the pipeline was given up."""
     other = fakes.live_job(8, name="eval", **dependent)
     waiting = (records.JobDependency(cluster="c", job_id=8, on_job_id=7, at=START),)
-    made = decide(seen=queue(other, waiting=waiting))
+    made = decide(now=queue(other, waiting=waiting))
     assert made.held == "skipped"
     assert words in made.why
 
@@ -148,7 +148,7 @@ def test_a_dependent_that_has_gone_on(dependent: dict[str, Any], words: str) -> 
 def test_a_strangers_job_forbids_nothing() -> None:
     """Anyone may wait for anyone's job."""
     other = fakes.live_job(8, name="eval", user="eve", state="RUNNING", dependency="afterany:7")
-    assert decide(seen=queue(other)).held == ""
+    assert decide(now=queue(other)).held == ""
 
 
 def test_stuck_dependents_are_set_again() -> None:
@@ -162,7 +162,7 @@ def test_stuck_dependents_are_set_again() -> None:
         dependency="afterok:7(failed)",
     )
     waits = fakes.live_job(9, name="eval", state="PENDING", dependency="afterany:7(unfulfilled)")
-    made = decide(seen=queue(stuck, waits))
+    made = decide(now=queue(stuck, waits))
     assert (made.held, made.dependents) == ("", {8: 7})
 
 
@@ -174,13 +174,13 @@ def test_a_chain_of_one_name_goes_on_with_its_next(state: str) -> None:
         8, state=state, dependency="singleton" if state == "PENDING" else "", **started
     )
     waiting = (records.JobDependency(cluster="c", job_id=8, on_job_id=0, at=START),)
-    assert "takes its place" in decide(seen=queue(following, waiting=waiting)).why
+    assert "takes its place" in decide(now=queue(following, waiting=waiting)).why
 
 
 def test_its_owner_was_quicker() -> None:
     """The same name, script and directory, submitted after the end."""
     again = fakes.live_job(8, state="PENDING", submit_at=END + timedelta(seconds=9))
-    assert "again as job 8" in decide(seen=queue(again)).why
+    assert "again as job 8" in decide(now=queue(again)).why
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_its_owner_was_quicker() -> None:
 def test_another_job_is_no_resubmission(other: dict[str, Any]) -> None:
     """Another script, name or owner, one that was there before, one that was itself requeued."""
     again = fakes.live_job(8, **({"state": "PENDING", "submit_at": END + timedelta(seconds=9)} | other))
-    assert decide(seen=queue(again)).held == ""
+    assert decide(now=queue(again)).held == ""
 
 
 def test_a_run_is_restarted_so_often_and_no_more() -> None:
@@ -209,28 +209,28 @@ def test_a_run_is_restarted_so_often_and_no_more() -> None:
 def test_a_node_left_out_counts_against_the_drain_budget() -> None:
     """A storm of verdicts stops at the same number of nodes as a storm of drains."""
     tight = dataclasses.replace(POLICY, budget_nodes=1)
-    seen = queue()
-    ledger = budget.Ledger(view.View(now=fakes.NOW, nodes=seen.nodes), tight)
-    assert restart.decide(case(), seen, tight, ledger).exclude == ("n2",)
+    now = queue()
+    ledger = budget.Ledger(view.View(now=fakes.NOW, nodes=now.nodes), tight)
+    assert restart.decide(case(), now, tight, ledger).exclude == ("n2",)
     other = case(verdict=verdict(node="n1"))
-    made = restart.decide(other, seen, tight, ledger)
+    made = restart.decide(other, now, tight, ledger)
     assert (made.held, made.why.partition(":")[0]) == ("denied", "budget")
 
 
 def test_a_partition_without_another_node() -> None:
     """Left out of its only place it would wait for ever; a node that is down keeps it away by itself."""
     two = {n: node(n) for n in ("n1", "n2")}
-    assert "partition gpu has 1 without n2" in decide(seen=queue(nodes=two)).why
-    down = decide(seen=queue(nodes=two | {"n2": node("n2", "DOWN")}))
+    assert "partition gpu has 1 without n2" in decide(now=queue(nodes=two)).why
+    down = decide(now=queue(nodes=two | {"n2": node("n2", "DOWN")}))
     assert (down.held, down.exclude) == ("", ())
 
 
 def test_a_het_job_comes_back_by_its_leader() -> None:
     """Every component leaves the node out; a component that still ends is waited for."""
     parts = [fakes.live_job(n, het_job_id=7, het_offset=n - 7, start_at=START, end_at=END) for n in (7, 8)]
-    seen = queue(jobs={p.job_id: p for p in parts})
+    now = queue(jobs={p.job_id: p for p in parts})
     of = case(attempt=attempt(job_id=8, het_job_id=7, het_offset=1))
-    made = decide(of, seen)
+    made = decide(of, now)
     assert (made.held, made.leader, made.components) == ("", 7, (7, 8))
 
 

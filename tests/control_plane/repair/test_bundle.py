@@ -71,14 +71,14 @@ def test_the_ticket_names_serial_numbers_card_moves_the_kernel_s_last_lines_and_
             outcome=records.Outcome.OK, message=message, at=fakes.NOW, detail=detail,
         )  # fmt: skip
 
-    def seen(node: str, hours: float) -> records.HealthEvent:
+    def xid(node: str, hours: float) -> records.HealthEvent:
         at = fakes.NOW - timedelta(hours=hours)
         return records.HealthEvent(
             event_id=uuid.uuid4(), cluster="c", node=node, at=at, observed_at=at, kind="xid", code="79",
             severity=records.Severity.HIGH, device="gpu3", gpu_uuid="GPU-a", source="kernel", message="lost",
         )  # fmt: skip
 
-    bulk.load_events(store.connection_uri(), [seen("n9", 400), seen("n1", 2)])
+    bulk.load_events(store.connection_uri(), [xid("n9", 400), xid("n1", 2)])
     store.add_results(
         [
             kept("parts", "gpu3", "serial 165, GPU-a", {"serial": "165", "uuid": "GPU-a"}),

@@ -298,7 +298,7 @@ class Site:
             self.look()
         pytest.fail(f"n1 is still {self.now().state}: {self.now().why}")
 
-    def say(self, action: str) -> None:
+    def note(self, action: str) -> None:
         self.clock.at += timedelta(seconds=1)
         self.store.add_note(
             records.OperatorNote(
@@ -347,7 +347,7 @@ def test_a_standing_fault_of_the_agent_keeps_it_out(store: db_store.Store) -> No
     """Every test passes, and the agent still confirms a hard fault: that is a failing test."""
     site = Site(store)
     site.start()
-    site.say("release")
+    site.note("release")
     fault = {"xid:gpu3": {"severity": "high", "message": "fell off the bus"}}
     for _ in range(12):
         site.look(fault)
@@ -389,7 +389,7 @@ def test_a_person_holds_releases_and_ends(store: db_store.Store) -> None:
     site.running.answer = lambda _: None  # type: ignore[assignment,return-value]
     site.start()
     site.until("testing")
-    site.say("hold")
+    site.note("hold")
     site.look()
     assert (site.now().state, site.now().held_by) == ("queued", "eve")
     assert site.slurm.held == {}
@@ -397,7 +397,7 @@ def test_a_person_holds_releases_and_ends(store: db_store.Store) -> None:
     site.running.answer = None
     site.look()
     assert site.now().state == "queued"
-    site.say("release")
+    site.note("release")
     site.until("returned")
 
 
@@ -406,7 +406,7 @@ def test_done_in_the_middle_leaves_it_drained_and_over(store: db_store.Store) ->
     site.running.answer = lambda _: None  # type: ignore[assignment,return-value]
     site.start()
     site.until("testing")
-    site.say("done")
+    site.note("done")
     site.until("closed")
     assert site.slurm.held == {}
     assert "DRAIN" in site.slurm.nodes["n1"].states
@@ -506,21 +506,21 @@ def _fresh(store: db_store.Store, fate: str) -> Site:
 
 def _live(site: Site, fate: str) -> bool:
     """Passes until the end; a killed service is followed by another."""
-    died, said = False, False
+    died, noted = False, False
     site.start()
     end = {"incurable": "ticket", "ended": "closed"}.get(fate, "returned")
     for _ in range(40):
         try:
-            if fate in {"held", "ended"} and not said and site.now().state == "testing":
-                said = True
-                site.say("hold" if fate == "held" else "done")
+            if fate in {"held", "ended"} and not noted and site.now().state == "testing":
+                noted = True
+                site.note("hold" if fate == "held" else "done")
             site.running.answer = (lambda _: None) if fate in {"held", "ended"} else None  # type: ignore[assignment,return-value]
             site.look()
         except Killed:
             died = True
             site.start()
             continue
-        if site.now().state == end or (said and site.now().state == "queued" and site.now().held_by):
+        if site.now().state == end or (noted and site.now().state == "queued" and site.now().held_by):
             break
     return died
 

@@ -36,15 +36,15 @@ def test_it_replaces_half_of_the_doubt_and_names_the_node_in_the_end(running: db
     assert first.slow_s == 1.1
     assert len(first.plan.replace) == 2
     # n1 and n2 were replaced and it stayed slow; then n3, and it was quick.
-    seen = ["n[3-4],s[1-2]=1.1", "n4,s[1-3]=1.0"]
-    found = swap_search.search(running, "c", 7, spares=4, good_s=1.0, given=seen)
+    results = ["n[3-4],s[1-2]=1.1", "n4,s[1-3]=1.0"]
+    found = swap_search.search(running, "c", 7, spares=4, good_s=1.0, given=results)
     assert found.plan.suspect[0] == "n3"
     assert "it is n3" in found.text()
     assert found.plain()["probabilities"]["n3"] > 0.95
 
 
 @pytest.mark.parametrize(
-    ("job", "seen", "error", "words"),
+    ("job", "results", "error", "words"),
     [
         (9, (), errors.NotFound, "no attempt"),
         (7, ("n1",), errors.UsageError, "HOSTLIST=SECONDS"),
@@ -54,7 +54,7 @@ def test_it_replaces_half_of_the_doubt_and_names_the_node_in_the_end(running: db
     ],
 )
 def test_what_it_cannot_search_by(
-    running: db_store.Store, job: int, seen: tuple[str, ...], error: type[Exception], words: str
+    running: db_store.Store, job: int, results: tuple[str, ...], error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):
-        swap_search.search(running, "c", job, spares=1, given=seen)
+        swap_search.search(running, "c", job, spares=1, given=results)

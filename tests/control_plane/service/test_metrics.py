@@ -35,8 +35,8 @@ def test_the_manual_and_the_rules_say_the_same() -> None:
     page = MANUAL.read_text(encoding="utf-8")
     table = page.split("## What to alert on")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `(.*?)`(?: for (\d+) (min|h))? \| .*? \| (.*) \|$", table, re.MULTILINE)
-    told = [(r["expr"], r.get("for", "")) for r in rules()]
-    assert told == [(expr, f"{number}{unit[:1]}" if number else "") for expr, number, unit, _ in rows]
+    expressions = [(r["expr"], r.get("for", "")) for r in rules()]
+    assert expressions == [(expr, f"{number}{unit[:1]}" if number else "") for expr, number, unit, _ in rows]
     for rule, (*_, look) in zip(rules(), rows, strict=True):
         anchor = rule["annotations"]["runbook"].removeprefix("docs/operate.md")
         assert f"]({anchor})" in look, rule["alert"]
@@ -106,7 +106,7 @@ def test_they_ring_when_they_should_and_only_then(tmp_path: Path) -> None:
     """promtool plays a bad hour: each rule rings for its own fault; the daily task, a late decision that ages out do not."""
     summaries = {r["alert"]: r["annotations"] for r in rules()}
 
-    def told(name: str, labels: dict[str, str]) -> dict[str, Any]:
+    def alert(name: str, labels: dict[str, str]) -> dict[str, Any]:
         words = {
             key: re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda m: labels[m[1]], text)
             for key, text in summaries[name].items()
@@ -114,7 +114,7 @@ def test_they_ring_when_they_should_and_only_then(tmp_path: Path) -> None:
         return {"exp_labels": labels, "exp_annotations": words}
 
     expected = [
-        {"eval_time": f"{minute}m", "alertname": name, "exp_alerts": [told(name, labels)]}
+        {"eval_time": f"{minute}m", "alertname": name, "exp_alerts": [alert(name, labels)]}
         for minute, ringing in RINGING.items()
         for name, labels in ringing
     ]

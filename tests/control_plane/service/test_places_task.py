@@ -73,7 +73,7 @@ def test_the_picture_names_the_place_at_fault(service: context.Context, hands: f
     """From the agents' present faults of shared parts; lost GPUs of as many nodes share no place."""
     service.store.save_places("c", ["leaf"], [(f"n{i}", "leaf", f"l{i // 8}") for i in range(400)], AT)
 
-    def seen(fault: str) -> view.View:
+    def picture_of(fault: str) -> view.View:
         beats = {
             f"n{i}": records.AgentHeartbeat(
                 cluster="c",
@@ -90,7 +90,7 @@ def test_the_picture_names_the_place_at_fault(service: context.Context, hands: f
         }
         return picture.with_slurm(view.View(now=AT, heartbeats=bare), service)
 
-    found = seen("ib_link:mlx5_0:down")
+    found = picture_of("ib_link:mlx5_0:down")
     assert found.shared is not None
     assert (found.shared.name, len(found.shared_nodes)) == ("l0", 8)
-    assert seen("xid:gpu0:79").shared is None
+    assert picture_of("xid:gpu0:79").shared is None

@@ -90,9 +90,9 @@ def test_the_service_runs_and_ends_cleanly_on_sigterm(home: Path, store: db_stor
         process.send_signal(signal.SIGTERM)
         code = process.wait(60)
     assert code == 0
-    said = [line["message"] for line in lines(log)]
-    assert said[0] == "serving"
-    assert "stopping" in said  # a pass that was under way may still tell of itself
+    messages = [line["message"] for line in lines(log)]
+    assert messages[0] == "serving"
+    assert "stopping" in messages  # a pass that was under way may still tell of itself
     assert not (home / "report.sock").exists()
 
 

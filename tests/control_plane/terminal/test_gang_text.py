@@ -31,8 +31,8 @@ def ranks(rows: dict[int, dict[str, Any]], **changes: Any) -> dict[str, Any]:
 
 def tree(entries: dict[int, list[tuple[str, str, int]]], **changes: Any) -> dict[str, Any]:
     """The document of some stacks."""
-    seen = [views.from_snapshot("n1", gang_rows.entry(r, stack)) for r, stack in entries.items()]
-    merged = stacks.merge((v.rank, v.stack) for v in seen if v is not None)
+    ranks = [views.from_snapshot("n1", gang_rows.entry(r, stack)) for r, stack in entries.items()]
+    merged = stacks.merge((v.rank, v.stack) for v in ranks if v is not None)
     usual = {"at": "2026-11-21T11:00:00Z", "n_ranks": len(entries), "without": {}, "finding": None}
     return HEAD | usual | {"tree": stacks.fold(merged).to_json(), "world_size": len(entries)} | changes
 
@@ -132,13 +132,13 @@ def test_c_functions_are_the_leaves() -> None:
 def test_hostile_c_functions_are_clean_and_bounded() -> None:
     """A snapshot is what a user may have written."""
     raw: list[Any] = [{"function": "x\x1b[2J" + "y" * 900, "file": "l\n" * 300}, 3, None] * 100
-    seen = views.from_snapshot(
+    view = views.from_snapshot(
         "n1", gang_rows.entry(0, gang_rows.LOOP, native=raw, native_error="w\x07" * 900)
     )
-    assert seen is not None
-    assert 0 < len(seen.native) <= views.MAX_NATIVE
-    assert "\x1b" not in str(seen.native[0])
-    assert len(str(seen.native[0])) < 600
+    assert view is not None
+    assert 0 < len(view.native) <= views.MAX_NATIVE
+    assert "\x1b" not in str(view.native[0])
+    assert len(str(view.native[0])) < 600
     odd = views.from_snapshot("n1", gang_rows.entry(0, gang_rows.LOOP, native="none"))
     assert odd is not None
     assert odd.native == ()
@@ -149,11 +149,11 @@ def test_no_line_of_a_deep_and_hostile_tree_is_wider_than_asked(width: int) -> N
     """Deep recursion, endless names, escapes: cut, cleaned, counted."""
     deep = [(f"f{i}\x1b[2J" + "x" * 300, "/home/" + "d" * 500 + ".py", i) for i in range(100)]
     forks = {r: [(f"g{r}", "a.py", r)] * (r + 1) + deep[: 90 - r] for r in range(60)}
-    said = {
+    lines = {
         "kind": "deadlock", "ranks": "0-59", "nodes": ["n1"], "domain": "user_program", "confidence": "likely",
         "summary": "ranks " + "wait " * 60, "where": "f (" + "p" * 400 + ".py:3)", "proof": ["x " * 200] * 20,
     }  # fmt: skip
-    page = gang_text.tree(tree(forks, finding=said, without={"py-spy: " + "e" * 300: "1-9"}), width=width)
+    page = gang_text.tree(tree(forks, finding=lines, without={"py-spy: " + "e" * 300: "1-9"}), width=width)
     assert max(len(line) for line in page.splitlines()) <= width
     assert "\x1b" not in page
     assert len(page.splitlines()) < gang_text.MAX_LINES + 80

@@ -30,9 +30,9 @@ def test_a_line_now_and_then_where_no_terminal_is(capsys: pytest.CaptureFixture[
         done.step()
         time.s += progress.EVERY_S
         done.step()
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.splitlines() == [
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines() == [
         "probing-ctl: fleet: 1 of 3 figures in 10 s: mttf-by-size",
         "probing-ctl: fleet: 3 of 3 figures in 25 s: mttf-by-size",
     ]

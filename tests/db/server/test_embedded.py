@@ -83,8 +83,10 @@ def test_a_stale_pid_file_that_names_somebody_else(home: Path) -> None:
     dead = _postmaster(home)
     embedded.kill(home)
     psutil.wait_procs([dead], timeout=10)
-    who = postgres_programs.account()
-    options = {"user": who.uid, "group": who.gid, "extra_groups": []} if os.geteuid() != who.uid else {}
+    account = postgres_programs.account()
+    options = (
+        {"user": account.uid, "group": account.gid, "extra_groups": []} if os.geteuid() != account.uid else {}
+    )
     with subprocess.Popen(["sleep", "60"], cwd="/", **options) as stranger:
         for path in (home / "data/postmaster.pid", home / f"run/.s.PGSQL.{embedded.PORT}.lock"):
             lines = path.read_text().split("\n")

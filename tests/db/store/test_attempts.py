@@ -199,16 +199,16 @@ def test_gpus_told_late_reopen(
     attempt = judged()
     assert attempt.start_at is not None
     door = delivery.Delivery(postgres_url, "c", "n1")
-    told = records.JobAllocation(
+    allocation = records.JobAllocation(
         cluster="c", node="n1", job_id=attempt.job_id, at=attempt.start_at, gpu_uuids=("GPU-1",)
     )
-    other = dataclasses.replace(told, job_id=attempt.job_id + 1)
+    other = dataclasses.replace(allocation, job_id=attempt.job_id + 1)
     door.deliver(allocations=[other])
     assert store.unattributed() == []
-    door.deliver(allocations=[told])
+    door.deliver(allocations=[allocation])
     assert store.unattributed() == [attempt]
     judged()
-    door.deliver(allocations=[dataclasses.replace(told, released_at=attempt.end_at)])
+    door.deliver(allocations=[dataclasses.replace(allocation, released_at=attempt.end_at)])
     assert store.unattributed() == []
 
 

@@ -10,10 +10,10 @@ from probing_cluster.core.records import Outcome
 
 def disk(node: Any, passed: bool | None = True, status: int = 0) -> None:
     node.put("sys/block/sda/removable", "0")
-    said: dict[str, Any] = {"smartctl": {"exit_status": status}}
+    report: dict[str, Any] = {"smartctl": {"exit_status": status}}
     if passed is not None:
-        said["smart_status"] = {"passed": passed}
-    node.tool("smartctl", json.dumps(said), code=status)
+        report["smart_status"] = {"passed": passed}
+    node.tool("smartctl", json.dumps(report), code=status)
 
 
 def test_verdicts(node: Any) -> None:

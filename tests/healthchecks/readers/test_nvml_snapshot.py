@@ -41,9 +41,9 @@ def read(library: str) -> nvml.NvmlSnapshot:
 
 def test_a_healthy_node(library: str, state: Path) -> None:
     """Every value of every GPU arrives with its unit, in NVML's order."""
-    told = read(library)
-    assert (told.driver_version, len(told.gpus)) == ("550.90.07", 8)
-    gpu = told.gpus[3]
+    snapshot = read(library)
+    assert (snapshot.driver_version, len(snapshot.gpus)) == ("550.90.07", 8)
+    gpu = snapshot.gpus[3]
     values = nvml_state.read(state)
     assert gpu.uuid == values["gpu.3.uuid"]
     assert gpu.pci_bus_id is not None
@@ -92,10 +92,10 @@ def test_faults_arrive(library: str, state: Path) -> None:
 def test_a_lost_gpu_keeps_its_place(library: str, state: Path) -> None:
     """A lost GPU is listed as lost at its index; the others are whole."""
     nvml_state.set_gpu(state, 2, {"lost": 1})
-    told = read(library)
-    assert [g.index for g in told.gpus if g.lost] == [2]
-    assert told.gpus[2].lost == "GPU_IS_LOST"
-    assert told.gpus[3].temperature_c == 34
+    snapshot = read(library)
+    assert [g.index for g in snapshot.gpus if g.lost] == [2]
+    assert snapshot.gpus[2].lost == "GPU_IS_LOST"
+    assert snapshot.gpus[3].temperature_c == 34
 
 
 def test_what_a_gpu_does_not_have_is_unknown(library: str, state: Path) -> None:
@@ -161,10 +161,10 @@ def test_without_links(library: str, state: Path) -> None:
         "print(json.dumps(nvml.to_json(s.read_here(sys.argv[1], links=False))))"
     )
     done = subprocess.run([sys.executable, "-I", "-c", code, library], capture_output=True, check=True)
-    told, whole = nvml.from_json(json.loads(done.stdout)), read(library)
-    assert isinstance(told, nvml.NvmlSnapshot)
-    assert [g.links for g in told.gpus] == [()] * 8
-    assert [dataclasses.replace(g, links=()) for g in whole.gpus] == list(told.gpus)
+    snapshot, whole = nvml.from_json(json.loads(done.stdout)), read(library)
+    assert isinstance(snapshot, nvml.NvmlSnapshot)
+    assert [g.links for g in snapshot.gpus] == [()] * 8
+    assert [dataclasses.replace(g, links=()) for g in whole.gpus] == list(snapshot.gpus)
 
 
 def test_a_watcher_asks_less_and_sees_what_moves(library: str, state: Path) -> None:
@@ -186,27 +186,27 @@ def test_a_watcher_asks_less_and_sees_what_moves(library: str, state: Path) -> N
             assert child.stdout is not None
             child.stdin.write("\n")
             child.stdin.flush()
-            told = nvml.from_json(json.loads(child.stdout.readline()))
-            assert isinstance(told, nvml.NvmlSnapshot)
-            return told.gpus
+            snapshot = nvml.from_json(json.loads(child.stdout.readline()))
+            assert isinstance(snapshot, nvml.NvmlSnapshot)
+            return snapshot.gpus
 
         first = look()
         nvml_state.set_gpu(state, 2, {"name": "another", "temperature_c": 91})
         second = look()
         child.stdin.close()
     left_out = nvml_fields.NOT_WATCHED | {"memory_total_bytes", "memory_used_bytes", "links"}
-    for seen, gpu in zip(first, whole.gpus, strict=True):
+    for less, gpu in zip(first, whole.gpus, strict=True):
         for field in dataclasses.fields(nvml.NvmlGpu):
             if field.name not in left_out:
-                assert getattr(seen, field.name) == getattr(gpu, field.name), field.name
-        assert seen.power_w is seen.vbios is seen.processes is None
+                assert getattr(less, field.name) == getattr(gpu, field.name), field.name
+        assert less.power_w is less.vbios is less.processes is None
     assert (second[2].name, second[2].temperature_c) == (first[2].name, 91)
 
 
 def test_json_is_lossless(library: str, state: Path) -> None:
     """What crosses the pipe is what was read."""
-    told = read(library)
-    assert nvml.from_json(json.loads(json.dumps(nvml.to_json(told)))) == told
+    snapshot = read(library)
+    assert nvml.from_json(json.loads(json.dumps(nvml.to_json(snapshot)))) == snapshot
     lack = nvml.NvmlUnavailable(kind=nvml.Lack.HANG, message="m", code="TIMEOUT")
     assert nvml.from_json(json.loads(json.dumps(nvml.to_json(lack)))) == lack
 

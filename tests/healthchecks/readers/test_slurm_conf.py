@@ -29,9 +29,9 @@ nodename="big1" Gres=gpu:a100:4,gpu:t4:2,nvme:1
 )
 def test_nodes(name: str, gpus: int | None, cpus: int | None, mib: int | None) -> None:
     """DEFAULT lines, hostlists, several GPU types, comments and quotes."""
-    told = slurm_conf.parse(CONF, name)
-    assert (told.gpu_count, told.cpu_count) == (gpus, cpus)
-    assert told.memory_bytes == (None if mib is None else mib * 2**20)
+    conf = slurm_conf.parse(CONF, name)
+    assert (conf.gpu_count, conf.cpu_count) == (gpus, cpus)
+    assert conf.memory_bytes == (None if mib is None else mib * 2**20)
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,11 @@ def test_files(node: Any) -> None:
     """The configuration of the node is found, its includes followed, and what the caller knows stands."""
     node.put("etc/slurm/slurm.conf", "include nodes.conf\nNodeName=n2 \\\n  Gres=gpu:2")
     node.put("etc/slurm/nodes.conf", "NodeName=n1 Gres=gpu:4 CPUs=16")
-    told = slurm_conf.expecting(node.spec).expected
-    assert (told.gpu_count, told.cpu_count) == (4, 16)
+    expected = slurm_conf.expecting(node.spec).expected
+    assert (expected.gpu_count, expected.cpu_count) == (4, 16)
     node.expected = nodeview.Expectations(gpu_count=7, uids=frozenset({1000}))
-    told = slurm_conf.expecting(node.spec).expected
-    assert (told.gpu_count, told.cpu_count, told.uids) == (7, 16, frozenset({1000}))
+    expected = slurm_conf.expecting(node.spec).expected
+    assert (expected.gpu_count, expected.cpu_count, expected.uids) == (7, 16, frozenset({1000}))
 
 
 def test_changes_are_seen(node: Any) -> None:

@@ -13,14 +13,19 @@ NOW = datetime(2026, 1, 31, 14, 0, tzinfo=UTC)
 
 
 def condition(device: str = "/scratch", **fields: Any) -> conditions.Condition:
-    told = {"kind": "mount", "code": "missing", "severity": records.Severity.HIGH, "message": "gone"} | fields
-    return conditions.Condition(device=device, **told)
+    values = {
+        "kind": "mount",
+        "code": "missing",
+        "severity": records.Severity.HIGH,
+        "message": "gone",
+    } | fields
+    return conditions.Condition(device=device, **values)
 
 
 def look(tracker: conditions.Tracker, *present: conditions.Condition, after_s: float = 0, **more: Any) -> Any:
     judged = conditions.Judgement(present=present, **more)
-    seen, _ = tracker.observe(judged, at=NOW + timedelta(seconds=after_s), event_id=lambda p: f"id of {p}")
-    return seen
+    found, _ = tracker.observe(judged, at=NOW + timedelta(seconds=after_s), event_id=lambda p: f"id of {p}")
+    return found
 
 
 def test_standing_condition_is_one_event_and_its_end_another() -> None:

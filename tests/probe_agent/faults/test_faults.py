@@ -27,8 +27,8 @@ def keys(standing: faults.Faults) -> list[str]:
 
 
 def active(kind: str = "mount", device: str = "/scratch", **fields: Any) -> conditions.Active:
-    told = {"severity": records.Severity.HIGH, "message": "gone"} | fields
-    condition = conditions.Condition(kind=kind, device=device, **told)
+    usual = {"severity": records.Severity.HIGH, "message": "gone"} | fields
+    condition = conditions.Condition(kind=kind, device=device, **usual)
     return conditions.Active(condition=condition, since=NOW, event_id="e1", confirmed_at=NOW)
 
 
@@ -100,19 +100,19 @@ def test_link_that_is_up_again_contradicts_the_kernels_word(standing: faults.Fau
     assert keys(standing) == ["ib_link:mlx5_3"]
     (over,) = standing.observe("infiniband", same, [], LATER)
     assert keys(standing) == []
-    told = faults.recovery(over, "sysfs", "b", LATER)
-    assert (told.kind, told.code, told.device, told.severity) == (
+    recovered = faults.recovery(over, "sysfs", "b", LATER)
+    assert (recovered.kind, recovered.code, recovered.device, recovered.severity) == (
         "ib_link",
         "down",
         "mlx5_3",
         records.Severity.INFO,
     )
-    assert told.detail["recovered"] is True
-    assert told.detail["began"] == str(down.event_id)
-    assert not told.latches
+    assert recovered.detail["recovered"] is True
+    assert recovered.detail["began"] == str(down.event_id)
+    assert not recovered.latches
     standing.fold(dataclasses.replace(down, at=LATER), now=LATER)
     (again,) = standing.observe("infiniband", same, [], LATER + timedelta(minutes=1))
-    assert faults.recovery(again, "sysfs", "b", LATER).position != told.position
+    assert faults.recovery(again, "sysfs", "b", LATER).position != recovered.position
 
 
 def test_a_port_that_reads_as_up_is_no_word_on_its_adapters_firmware(

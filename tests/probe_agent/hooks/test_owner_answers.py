@@ -95,8 +95,8 @@ def test_stacks_are_of_the_pids_asked_and_not_read_again_at_once() -> None:
 def test_kernel_events_are_the_jobs_its_gpus_and_the_nodes() -> None:
     """Not those of other jobs, other GPUs, processes whose job is not known, other sources, or long ago."""
     rig = Rig()
-    told = [event("oom", job=7), event("xid", gpu="GPU-a"), event("mce")]
-    rig.events.extend([*told, event("oom", job=8), event("xid", gpu="GPU-b"), event("oom"), event("hung_task"),
+    events = [event("oom", job=7), event("xid", gpu="GPU-a"), event("mce")]
+    rig.events.extend([*events, event("oom", job=8), event("xid", gpu="GPU-b"), event("oom"), event("hung_task"),
                        event("mce", source="nvml"), event("mce", ago_s=3600)])  # fmt: skip
     assert [(e["kind"], e["job_id"], e["gpu_uuid"]) for e in rig.ask("kernel")["events"]] == [
         ("oom", 7, None), ("xid", None, "GPU-a"), ("mce", None, None),

@@ -82,11 +82,11 @@ class Agent:
     def __init__(self, directory: Path, url: str) -> None:
         self.spool = spool.Spool(directory / "spool", max_bytes=10_000_000)
         self.permissions = fitness.Permissions()
-        who = identity.Identity(cluster="c", node="n1", root=directory)
+        node_identity = identity.Identity(cluster="c", node="n1", root=directory)
         self.loop = delivery_loop.DeliveryLoop(
             door=lambda: delivery.Delivery(url, "c", "n1", keep_open=True),
             spool=self.spool,
-            intake=intake.Intake(identity=who, spool=self.spool, faults=faults.Faults("b")),
+            intake=intake.Intake(identity=node_identity, spool=self.spool, faults=faults.Faults("b")),
             heartbeat=lambda: records.AgentHeartbeat(cluster="c", node="n1", at=NOW),
             beat_s=lambda: 10.0,
             on_request=lambda request: self.requests.handle(request),

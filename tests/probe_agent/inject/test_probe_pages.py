@@ -200,8 +200,8 @@ def test_calls_inside_a_call_are_waited_for_once(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-S", "-c", NESTED], env=env, stdout=subprocess.PIPE)
     out, _ = process.communicate()
     page = pages.parse(read(tmp_path, process))
-    told = [(c.op, c.seq, c.group_size, c.raised, c.leave_ns is not None) for c in page.recent_collectives]
-    assert told == [
+    calls = [(c.op, c.seq, c.group_size, c.raised, c.leave_ns is not None) for c in page.recent_collectives]
+    assert calls == [
         ("all_gather_objec", 1, 4, False, True),
         ("all_gather", 2, 4, False, True),
         ("broadcast", 3, 4, True, True),
@@ -265,12 +265,12 @@ def test_a_call_reaches_what_it_calls_as_it_was_made(tmp_path: Path) -> None:
     out, _ = process.communicate()
     assert out == b"reduce() missing 1 required positional argument: 'tensor'\n"
     page = pages.parse(read(tmp_path, process))
-    told = [(c.op, c.group, c.seq, c.numel, c.is_async) for c in page.recent_collectives]
-    assert told[:5] == [
+    calls = [(c.op, c.group, c.seq, c.numel, c.is_async) for c in page.recent_collectives]
+    assert calls[:5] == [
         ("reduce", "0", 1, 8, False),
         ("reduce", "sub", 1, 8, False),
         ("reduce", "sub", 2, 8, True),
         ("gather", "sub", 3, 8, False),
         ("gather", "sub", 4, 8, False),
     ]
-    assert ("send", "0", 1, 0, False) in told
+    assert ("send", "0", 1, 0, False) in calls

@@ -132,10 +132,10 @@ def test_flight_recorder_switches_follow_the_torch_that_is_there(tmp_path: Path)
     """From 2.8 on the new names, set before torch loads, dumps going to the job's page directory."""
     fake_torch(tmp_path)
     done = run(tmp_path, "import torch, json; print(json.dumps(torch.seen))")
-    seen = json.loads(done.stdout)
-    assert seen["TORCH_FR_BUFFER_SIZE"] == "2000"
-    assert seen["TORCH_FR_DUMP_TEMP_FILE"] == str(tmp_path / "pages" / "fr_rank_")
-    assert "TORCH_NCCL_TRACE_BUFFER_SIZE" not in seen
+    printed = json.loads(done.stdout)
+    assert printed["TORCH_FR_BUFFER_SIZE"] == "2000"
+    assert printed["TORCH_FR_DUMP_TEMP_FILE"] == str(tmp_path / "pages" / "fr_rank_")
+    assert "TORCH_NCCL_TRACE_BUFFER_SIZE" not in printed
     assert done.stderr == ""
 
 
@@ -143,20 +143,20 @@ def test_old_torch_gets_old_names(tmp_path: Path) -> None:
     """Before 2.8 only the old names mean anything."""
     fake_torch(tmp_path)
     (tmp_path / "torch/version.py").write_text("__version__ = '2.5.1'\n")
-    seen = json.loads(run(tmp_path, "import torch, json; print(json.dumps(torch.seen))").stdout)
-    assert seen["TORCH_NCCL_TRACE_BUFFER_SIZE"] == "2000"
-    assert "TORCH_FR_BUFFER_SIZE" not in seen
+    printed = json.loads(run(tmp_path, "import torch, json; print(json.dumps(torch.seen))").stdout)
+    assert printed["TORCH_NCCL_TRACE_BUFFER_SIZE"] == "2000"
+    assert "TORCH_FR_BUFFER_SIZE" not in printed
 
 
 @pytest.mark.parametrize("name", ["TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"])
 def test_the_users_choice_stands(tmp_path: Path, name: str) -> None:
     """A switch the user set, under either name, is never touched or doubled."""
     fake_torch(tmp_path)
-    seen = json.loads(
+    printed = json.loads(
         run(tmp_path, "import torch, json; print(json.dumps(torch.seen))", **{name: "7"}).stdout
     )
     both = {"TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"}
-    assert {k: v for k, v in seen.items() if k in both} == {name: "7"}
+    assert {k: v for k, v in printed.items() if k in both} == {name: "7"}
 
 
 def test_the_module_keeps_its_own_loader(tmp_path: Path) -> None:

@@ -270,7 +270,7 @@ def killed(tmp_path: Path) -> Iterator[ring.RingTable]:
 @pytest.mark.parametrize("times", [6, pytest.param(200, marks=pytest.mark.soak)])
 def test_no_torn_row_is_shown_also_after_sigkill(tmp_path: Path, times: int) -> None:
     """Every row read is one that was appended, at any moment; of a killed process at most one is missing."""
-    seen = 0
+    n_read = 0
     for _ in range(times):
         for table in killed(tmp_path):
             for (a, b, c, d), at in zip(rows(table), table.times_ns, strict=True):
@@ -279,9 +279,9 @@ def test_no_torn_row_is_shown_also_after_sigkill(tmp_path: Path, times: int) -> 
                 assert at > 0
             numbers = [r[0] for r in rows(table)]
             assert numbers == sorted(set(numbers))
-            seen += len(numbers)
+            n_read += len(numbers)
         assert len(table.times_ns) >= min(table.appended, tables_rows(table)) - 1
-    assert seen > 1000 * times
+    assert n_read > 1000 * times
 
 
 def tables_rows(table: ring.RingTable) -> int:

@@ -107,9 +107,9 @@ dist.destroy_process_group()
     gang = [start(tmp_path, code, rank) for rank in (0, 1)]
     for process in gang:
         finish(process)
-    seen = [page_of(tmp_path, process) for process in gang]
-    assert [(p.rank, p.world_size, p.backend) for p in seen] == [(0, 2, "gloo"), (1, 2, "gloo")]
-    calls = [[(c.group, c.seq, c.op, c.numel, c.dtype_code) for c in p.recent_collectives] for p in seen]
+    read = [page_of(tmp_path, process) for process in gang]
+    assert [(p.rank, p.world_size, p.backend) for p in read] == [(0, 2, "gloo"), (1, 2, "gloo")]
+    calls = [[(c.group, c.seq, c.op, c.numel, c.dtype_code) for c in p.recent_collectives] for p in read]
     assert calls[0] == calls[1]
     assert [(c[2], c[3]) for c in calls[0]][:3] == [("all_reduce", 4), ("all_reduce", 8), ("barrier", 0)]
     broadcast = [c for c in calls[0] if c[2] == "broadcast" and c[3] == 3]
@@ -245,10 +245,10 @@ run.main(["--standalone", "--nproc-per-node=2", {str(tmp_path / "train.py")!r}])
     launcher = start(tmp_path, launch, rank=1)
     out, err = launcher.communicate(timeout=400)
     assert launcher.returncode == 0, out + err
-    seen = {p.pid: p for p in (pages.parse(f.read_bytes()) for f in (tmp_path / "pages").glob("*.page"))}
-    own = seen.pop(launcher.pid)
+    by_pid = {p.pid: p for p in (pages.parse(f.read_bytes()) for f in (tmp_path / "pages").glob("*.page"))}
+    own = by_pid.pop(launcher.pid)
     assert (own.rank, own.steps, list(own.recent_collectives)) == (1, 0, [])
-    assert sorted((p.rank, p.local_rank, p.world_size, p.steps, p.backend) for p in seen.values()) == [
+    assert sorted((p.rank, p.local_rank, p.world_size, p.steps, p.backend) for p in by_pid.values()) == [
         (0, 0, 2, 1, "gloo"),
         (1, 1, 2, 1, "gloo"),
     ]

@@ -36,12 +36,14 @@ def book() -> jobs.JobBook:
 
 @pytest.fixture
 def alarms(tmp_path: Path, book: jobs.JobBook) -> alarm_words.AlarmWords:
-    who = identity.Identity(cluster="c", node="n1", root=tmp_path)
+    node_identity = identity.Identity(cluster="c", node="n1", root=tmp_path)
     collector = collect.Collector(
-        identity=who,
+        identity=node_identity,
         children=children.Children(),
         intake=intake.Intake(
-            identity=who, spool=spool.Spool(tmp_path / "spool", max_bytes=1 << 20), faults=faults.Faults("b")
+            identity=node_identity,
+            spool=spool.Spool(tmp_path / "spool", max_bytes=1 << 20),
+            faults=faults.Faults("b"),
         ),
         book=book,
         pages=page_directories.PageDirectories(tmp_path / "pages"),

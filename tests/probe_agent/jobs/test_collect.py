@@ -29,8 +29,8 @@ TRACE = (
 
 
 def read(path: Path, uid: int = ME, most: int = 1000, *, tail: bool = True) -> tuple[bytes, int, int]:
-    data, start, told = collect_child.read_own(str(path), uid, most=most, tail=tail)
-    return data, start, told.st_size
+    data, start, status = collect_child.read_own(str(path), uid, most=most, tail=tail)
+    return data, start, status.st_size
 
 
 def test_tail_of_a_plain_file_is_read_with_its_place(tmp_path: Path) -> None:
@@ -183,15 +183,15 @@ def test_malicious_dump_is_refused_and_harms_nothing(tmp_path: Path) -> None:
 
 
 def job(**fields: Any) -> jobs.NodeJob:
-    told = {"job_id": 7, "started_at": NOW, "uid": ME, "gid": os.getgid(), "released_at": NOW} | fields
-    return jobs.NodeJob(**told)
+    values = {"job_id": 7, "started_at": NOW, "uid": ME, "gid": os.getgid(), "released_at": NOW} | fields
+    return jobs.NodeJob(**values)
 
 
 @pytest.fixture
-def collector(who: identity.Identity, queue: spool.Spool, tmp_path: Path) -> Any:
-    taken = intake.Intake(identity=who, spool=queue, faults=faults.Faults("b"))
+def collector(node_identity: identity.Identity, queue: spool.Spool, tmp_path: Path) -> Any:
+    taken = intake.Intake(identity=node_identity, spool=queue, faults=faults.Faults("b"))
     return collect.Collector(
-        identity=who,
+        identity=node_identity,
         children=children.Children(),
         intake=taken,
         book=jobs.JobBook("b"),
@@ -227,19 +227,19 @@ def test_a_line_that_two_nodes_report_is_one_event_where_both_see_the_same_file(
 ) -> None:
     """On a network file system the inode says so, whatever the path; two nodes' own files are two facts."""
 
-    async def told(self: collect.Collector, *_: object) -> dict[str, Any]:
+    async def answer(self: collect.Collector, *_: object) -> dict[str, Any]:
         found = {"offset": 8, "kind": "python", "message": "ValueError: bad shape", "detail": {}}
         return {"filesystem": filesystem, "inode": 4711, "findings": [found]}
 
-    monkeypatch.setattr(collect.Collector, "ask", told)
+    monkeypatch.setattr(collect.Collector, "ask", answer)
     ids = []
     for node, path in (("n1", "/home/a/out"), ("n2", "/export/home/a/out")):
         queue = spool.Spool(tmp_path / node, max_bytes=1 << 20)
-        who = identity.Identity(cluster="c", node=node, root=tmp_path)
+        node_identity = identity.Identity(cluster="c", node=node, root=tmp_path)
         collector = collect.Collector(
-            identity=who,
+            identity=node_identity,
             children=children.Children(),
-            intake=intake.Intake(identity=who, spool=queue, faults=faults.Faults("b")),
+            intake=intake.Intake(identity=node_identity, spool=queue, faults=faults.Faults("b")),
             book=jobs.JobBook("b"),
             pages=page_directories.PageDirectories(tmp_path / "pages"),
             watch=self_watch.SelfWatch(),

@@ -25,9 +25,9 @@ WORDS = ("CUDA error", "loss is nan", "NCCL WARN")
 )
 def test_what_a_program_says(line: str) -> None:
     """In any case, coloured, in the middle of a line, beside quotes and apostrophes that hold something else."""
-    said = find_words.matches(f"epoch 1\n{line}\nepoch 2\n", WORDS)
-    assert len(said) == 1
-    assert "\x1b" not in next(iter(said.values()))
+    found = find_words.matches(f"epoch 1\n{line}\nepoch 2\n", WORDS)
+    assert len(found) == 1
+    assert "\x1b" not in next(iter(found.values()))
 
 
 @pytest.mark.parametrize(
@@ -56,9 +56,9 @@ def test_what_is_only_mentioned(line: str) -> None:
 def test_each_word_once_with_its_first_line() -> None:
     """However often it is said; a long line is cut."""
     text = "first CUDA error\nsecond CUDA error\n" + "x" * 500 + " NCCL WARN\n"
-    said = find_words.matches(text, WORDS)
-    assert said["CUDA error"] == "first CUDA error"
-    assert len(said["NCCL WARN"]) == find_words.MAX_LINE_CHARS
+    found = find_words.matches(text, WORDS)
+    assert found["CUDA error"] == "first CUDA error"
+    assert len(found["NCCL WARN"]) == find_words.MAX_LINE_CHARS
 
 
 def test_words_that_can_be_looked_for() -> None:
@@ -73,6 +73,6 @@ def test_words_that_can_be_looked_for() -> None:
 def test_no_text_and_no_word_breaks_it(text: str, words: list[str]) -> None:
     """Whatever a user writes and a site sets: an answer, whose words are the site's and whose lines are short."""
     wanted = find_words.usable(words)
-    said = find_words.matches(text, wanted)
-    assert set(said) <= set(wanted)
-    assert all(len(line) <= find_words.MAX_LINE_CHARS for line in said.values())
+    found = find_words.matches(text, wanted)
+    assert set(found) <= set(wanted)
+    assert all(len(line) <= find_words.MAX_LINE_CHARS for line in found.values())

@@ -70,12 +70,14 @@ def test_book_survives_the_agent_and_not_the_boot() -> None:
     assert [j.job_id for j in other.uncollected()] == [2]
 
 
-def test_start_and_release_are_two_rows_with_identities_of_their_own(who: identity.Identity) -> None:
+def test_start_and_release_are_two_rows_with_identities_of_their_own(
+    node_identity: identity.Identity,
+) -> None:
     """Neither can overwrite the other in the spool, and a repeat is the same row."""
     start, end = job(uid=5), job(uid=5, released_at=NOW)
-    assert start.item(who).id != end.item(who).id
-    assert start.item(who).id == job(uid=5).item(who).id
-    row = codec.decode(end.item(who).body, codec.LANES["allocation"])
+    assert start.item(node_identity).id != end.item(node_identity).id
+    assert start.item(node_identity).id == job(uid=5).item(node_identity).id
+    row = codec.decode(end.item(node_identity).body, codec.LANES["allocation"])
     assert (row.job_id, row.released_at, row.uid) == (7, NOW, 5)
 
 
@@ -184,13 +186,13 @@ def codec_round(state: Any) -> Any:
     return json.loads(json.dumps(state))
 
 
-def test_a_job_is_known_by_its_sluid_after_its_end(who: identity.Identity) -> None:
+def test_a_job_is_known_by_its_sluid_after_its_end(node_identity: identity.Identity) -> None:
     """What the hooks say is kept through a restart; a hook that says none (Slurm below 25.11) is as good as ever."""
-    told = jobs.job_of({"job_id": 7, "sluid": "s5K1KKYAYG5D00"}, NOW)
+    job = jobs.job_of({"job_id": 7, "sluid": "s5K1KKYAYG5D00"}, NOW)
     book = jobs.JobBook("b")
-    book.start(told)
+    book.start(job)
     book.start(jobs.job_of({"job_id": 8}, NOW))
     assert book.sluids() == {"s5K1KKYAYG5D00": 7}
-    book.end(told, NOW)
+    book.end(job, NOW)
     assert jobs.JobBook("b", book.to_state()).sluids() == {"s5K1KKYAYG5D00": 7}
-    assert told.allocation(who).detail["sluid"] == "s5K1KKYAYG5D00"
+    assert job.allocation(node_identity).detail["sluid"] == "s5K1KKYAYG5D00"

@@ -22,7 +22,7 @@ def job(**fields: Any) -> jobs.NodeJob:
     return jobs.NodeJob(**{**given, "extra": PLAIN, **fields})
 
 
-SEEN = [
+EXPANDED = [
     ("A_%A_a_%a_J_%J_j_%j_n_%n_s_%s_t_%t", "A_8_a_4294967294_J_8_j_8_n_0_s_batch_t_0", {}),
     ("u_%u_x_%x_5j_%5j", "u_nobody_x_name x_5j_00008", {}),
     ("15j_%15j_0j_%0j_5N_%5N_3a_%3a", "15j_0000000008_0j_8_5N_n1_3a_4294967294", {}),
@@ -35,7 +35,7 @@ SEEN = [
 ]
 
 
-@pytest.mark.parametrize(("pattern", "name", "fields"), SEEN)
+@pytest.mark.parametrize(("pattern", "name", "fields"), EXPANDED)
 def test_as_slurmstepd_wrote_it(pattern: str, name: str, fields: dict[str, Any]) -> None:
     """The very names that Slurm gave to files."""
     assert log_names.names(pattern, job(**fields), "n1")[0] == f"/w/{name}"

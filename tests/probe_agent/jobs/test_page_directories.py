@@ -100,8 +100,8 @@ def test_what_lies_ready_is_a_small_part_of_it(base: Path) -> None:
     """An eighth of the file system at most, whatever its size."""
     pages = page_directories.PageDirectories(base)
     pages.tidy()
-    told = os.statvfs(base)
-    assert 0 < (told.f_blocks - told.f_bfree) * told.f_frsize <= 16 * 2**20 // 8 + 2**20
+    status = os.statvfs(base)
+    assert 0 < (status.f_blocks - status.f_bfree) * status.f_frsize <= 16 * 2**20 // 8 + 2**20
 
 
 def test_where_nothing_bounds_them_nothing_lies_ready(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def end(died_s: float, *, in_order: bool = False) -> deaths.End:
 
 
 @pytest.mark.parametrize(
-    ("one", "others", "said"),
+    ("one", "others", "expected"),
     [
         (end(100), [None, None], NEWS),
         (end(100), [], NEWS),
@@ -48,10 +48,10 @@ def end(died_s: float, *, in_order: bool = False) -> deaths.End:
     ],
 )
 def test_a_death_that_may_have_begun_a_failure(
-    one: deaths.End, others: list[deaths.End | None], said: deaths.Fate
+    one: deaths.End, others: list[deaths.End | None], expected: deaths.Fate
 ) -> None:
     """Slurm kills every task of a failed step: those deaths tell nothing, or only later."""
-    assert deaths.fate(one, others) is said
+    assert deaths.fate(one, others) is expected
 
 
 def process() -> subprocess.Popen[bytes]:
@@ -71,9 +71,9 @@ def test_the_kernel_tells_at_once() -> None:
         for one in (second, first):
             one.communicate(b"\n")
         await asyncio.wait_for(watcher.somebody.wait(), 30)
-        seen = watcher.died_s(first.pid), watcher.died_s(second.pid)
+        died = watcher.died_s(first.pid), watcher.died_s(second.pid)
         watcher.close()
-        return seen
+        return died
 
     died_s, forgotten = asyncio.run(watch())
     assert died_s is not None

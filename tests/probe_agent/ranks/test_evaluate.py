@@ -181,7 +181,7 @@ def _listener(path: Path, serve: Callable[[socket.socket], object]) -> Iterator[
 
 
 @pytest.mark.parametrize(
-    ("expression", "hold", "said"),
+    ("expression", "hold", "reason"),
     [
         pytest.param("1", "[x for x in [0] if sum(range(10**11))]", "program.py:14", id="gil"),
         pytest.param("sum(range(10**11))", "time.sleep(600)", "this expression, or one before it, has held the GIL", id="own-gil"),
@@ -189,7 +189,7 @@ def _listener(path: Path, serve: Callable[[socket.socket], object]) -> Iterator[
     ],
 )  # fmt: skip
 def test_who_does_not_answer_is_told_from_outside(
-    tmp_path: Path, expression: str, hold: str, said: str
+    tmp_path: Path, expression: str, hold: str, reason: str
 ) -> None:
     """Within the deadline and a look at the stack; the others have answered."""
 
@@ -200,8 +200,8 @@ def test_who_does_not_answer_is_told_from_outside(
             answer = ask(tmp_path, held.pid, expression, deadline_s=0.7)
         assert answer.missing is not None
         assert answer.missing.startswith("no answer")
-        assert said in answer.missing, answer.missing
-        if said == "program.py:14":
+        assert reason in answer.missing, answer.missing
+        if reason == "program.py:14":
             assert "GIL held for 0.7 s at" in answer.missing
         assert time.monotonic() - begun < 30
 

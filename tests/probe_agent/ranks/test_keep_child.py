@@ -155,15 +155,15 @@ def test_it_is_written_with_the_owners_rights(shared: Path) -> None:
 
 
 def test_the_agent_keeps_before_it_removes(
-    who: identity.Identity, queue: spool.Spool, left: Path, tmp_path: Path
+    node_identity: identity.Identity, queue: spool.Spool, left: Path, tmp_path: Path
 ) -> None:
     """At the end of the attempt, once; a job's share is divided among its nodes; without a directory nothing is kept."""
 
     def collector(directory: str) -> collect.Collector:
         return collect.Collector(
-            identity=who,
+            identity=node_identity,
             children=children.Children(),
-            intake=intake.Intake(identity=who, spool=queue, faults=faults.Faults("b")),
+            intake=intake.Intake(identity=node_identity, spool=queue, faults=faults.Faults("b")),
             book=jobs.JobBook("b"),
             pages=page_directories.PageDirectories(tmp_path / "jobs"),
             watch=self_watch.SelfWatch(),

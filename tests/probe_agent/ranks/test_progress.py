@@ -100,23 +100,27 @@ def later(seconds: float) -> progress.ProgressMoment:
 
 
 def test_pages_become_a_measured_account(
-    rank: Callable[..., Rank], job: jobs.NodeJob, who: identity.Identity
+    rank: Callable[..., Rank], job: jobs.NodeJob, node_identity: identity.Identity
 ) -> None:
     """First step, two checkpoints and the last step of a failed attempt: nothing of its account is assumed."""
-    told, seen = progress.ReportedProgress(), []
+    reported, sightings = progress.ReportedProgress(), []
     trainer, follower = rank(0), rank(1)
-    seen += progress.news(job, [trainer.do("steps(3)"), follower.do("steps(3)")], told, moment())
-    assert [s.kind for s in seen] == ["first_step"]
-    seen += progress.news(job, [trainer.do("save()"), follower.do("save()")], told, moment())
-    seen += progress.news(job, [trainer.do("steps(2); save()"), follower.do("steps(2)")], told, later(60))
+    sightings += progress.news(job, [trainer.do("steps(3)"), follower.do("steps(3)")], reported, moment())
+    assert [s.kind for s in sightings] == ["first_step"]
+    sightings += progress.news(job, [trainer.do("save()"), follower.do("save()")], reported, moment())
+    sightings += progress.news(
+        job, [trainer.do("steps(2); save()"), follower.do("steps(2)")], reported, later(60)
+    )
     page = trainer.do("steps(4)")
     ended = jobs.NodeJob(**{**vars(job), "released_at": datetime.now(UTC)})
-    seen += progress.news(ended, [page, follower.do("steps(3)")], told, moment(), last=True)
-    assert [s.kind for s in seen] == ["first_step", "checkpoint", "checkpoint", "last_progress"]
-    assert [s.detail["rank"] for s in seen if s.kind == "checkpoint"] == [0, 0]
+    sightings += progress.news(ended, [page, follower.do("steps(3)")], reported, moment(), last=True)
+    assert [s.kind for s in sightings] == ["first_step", "checkpoint", "checkpoint", "last_progress"]
+    assert [s.detail["rank"] for s in sightings if s.kind == "checkpoint"] == [0, 0]
     events = [
-        sighting.to_event(s, identity=who, inventory=gpus.Inventory(), observed_at=datetime.now(UTC))
-        for s in seen
+        sighting.to_event(
+            s, identity=node_identity, inventory=gpus.Inventory(), observed_at=datetime.now(UTC)
+        )
+        for s in sightings
     ]
     assert {e.source for e in events} == {"probe"}
     end_at = datetime.now(UTC)
@@ -151,24 +155,26 @@ def test_what_is_said_has_the_same_identity_for_whoever_says_it_again(
     ]
     assert again[0] == again[1]
     assert len(again[0]) == 2
-    told = progress.ReportedProgress()
-    assert progress.news(job, [page], told, moment())
-    assert progress.news(job, [page], told, later(100)) == []
+    reported = progress.ReportedProgress()
+    assert progress.news(job, [page], reported, moment())
+    assert progress.news(job, [page], reported, later(100)) == []
 
 
 def test_frequent_checkpoints_are_few_events_and_no_time_is_lost(
-    rank: Callable[..., Rank], job: jobs.NodeJob, who: identity.Identity
+    rank: Callable[..., Rank], job: jobs.NodeJob, node_identity: identity.Identity
 ) -> None:
     """Between two told ones the total tells of those that were not."""
-    trainer, told, seen = rank(), progress.ReportedProgress(), []
+    trainer, reported, sightings = rank(), progress.ReportedProgress(), []
     for second in range(10):
-        seen += progress.news(job, [trainer.do("steps(1); save()")], told, later(second))
-    assert [s.detail["number"] for s in seen if s.kind == "checkpoint"] == [2]
+        sightings += progress.news(job, [trainer.do("steps(1); save()")], reported, later(second))
+    assert [s.detail["number"] for s in sightings if s.kind == "checkpoint"] == [2]
     page = trainer.do("steps(1)")
-    seen += progress.news(job, [page], told, later(11), last=True)
+    sightings += progress.news(job, [page], reported, later(11), last=True)
     events = [
-        sighting.to_event(s, identity=who, inventory=gpus.Inventory(), observed_at=datetime.now(UTC))
-        for s in seen
+        sighting.to_event(
+            s, identity=node_identity, inventory=gpus.Inventory(), observed_at=datetime.now(UTC)
+        )
+        for s in sightings
     ]
     attempt = records.JobAttempt(
         cluster="c", job_id=7, submit_at=job.started_at, start_at=job.started_at,
@@ -176,8 +182,8 @@ def test_frequent_checkpoints_are_few_events_and_no_time_is_lost(
     )  # fmt: skip
     (found,) = accounts.progress([attempt], events).values()
     assert [c.duration_s for c in found.checkpoints] == pytest.approx(
-        [s.detail["total_s"] if i == 0 else page.checkpoint_total_ns / NS - seen[1].detail["total_s"]
-         for i, s in enumerate(s for s in seen if s.kind == "checkpoint")], abs=1e-5,
+        [s.detail["total_s"] if i == 0 else page.checkpoint_total_ns / NS - sightings[1].detail["total_s"]
+         for i, s in enumerate(s for s in sightings if s.kind == "checkpoint")], abs=1e-5,
     )  # fmt: skip
 
 

@@ -39,7 +39,7 @@ def kill_all(rig: rank_rig.Rig) -> None:
         process.wait()
 
 
-def told(rig: rank_rig.Rig) -> list[tuple[int, bool]]:
+def deaths_of(rig: rank_rig.Rig) -> list[tuple[int, bool]]:
     """Rank, and whether all died with it, of each death told."""
     return sorted((s.detail["rank"], s.detail["together"]) for s in rig.taken if s.kind == "rank_dead")
 
@@ -58,14 +58,14 @@ def test_a_node_that_loses_all_its_ranks_at_once_is_told(
         kill_all(rig)
         await rig.watch.wait(30)
         await rig.watch.beat()
-        assert told(rig) == []
+        assert deaths_of(rig) == []
         monkeypatch.setattr(deaths, "TEARDOWN_S", 0.0)
         await rig.watch.beat()
         await rig.watch.beat()
         await rig.watch.close()
 
     asyncio.run(lose())
-    assert told(rig) == [(0, True), (1, True)]
+    assert deaths_of(rig) == [(0, True), (1, True)]
 
 
 def test_ranks_that_died_with_their_job_are_not(rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ def test_ranks_that_died_with_their_job_are_not(rig: rank_rig.Rig, monkeypatch: 
         await rig.watch.close()
 
     asyncio.run(cancel())
-    assert told(rig) == []
+    assert deaths_of(rig) == []
     assert any(s.kind == "rank_snapshot" for s in rig.taken)
 
 
@@ -104,4 +104,4 @@ def test_ranks_that_are_started_anew_were_ended(rig: rank_rig.Rig, monkeypatch: 
         await rig.watch.close()
 
     asyncio.run(restart())
-    assert told(rig) == []
+    assert deaths_of(rig) == []

@@ -45,18 +45,18 @@ def test_the_last_words_of_an_attempt_that_failed(rig: rank_rig.Rig) -> None:
         await asyncio.sleep(deaths.AT_ONCE_S + 0.2)
         other.send_signal(signal.SIGTERM)
         other.wait()
-        said = await rig.watch.last_words(rig.book.end(job, datetime.now(UTC)))
+        words = await rig.watch.last_words(rig.book.end(job, datetime.now(UTC)))
         await rig.watch.close()
-        return said
+        return words
 
-    said = {s.kind: s for s in asyncio.run(fail())}
-    assert set(said) == {"rank_dead", "rank_snapshot", "last_progress"}
+    words = {s.kind: s for s in asyncio.run(fail())}
+    assert set(words) == {"rank_dead", "rank_snapshot", "last_progress"}
     assert [s.kind for s in rig.taken] == ["first_step"]
-    assert said["rank_dead"].detail["rank"] == 0
-    assert said["last_progress"].detail["steps"] == 21
-    seen = said["rank_snapshot"].detail
-    assert seen["last"] is True
-    assert [(r["rank"], r["alive"]) for r in seen["ranks"]] == [(0, False), (1, True)]
+    assert words["rank_dead"].detail["rank"] == 0
+    assert words["last_progress"].detail["steps"] == 21
+    snapshot = words["rank_snapshot"].detail
+    assert snapshot["last"] is True
+    assert [(r["rank"], r["alive"]) for r in snapshot["ranks"]] == [(0, False), (1, True)]
 
 
 def test_an_attempt_that_ended_in_order_leaves_no_snapshot(rig: rank_rig.Rig) -> None:
@@ -76,8 +76,8 @@ def test_an_attempt_that_ended_in_order_leaves_no_snapshot(rig: rank_rig.Rig) ->
     async def end() -> list[Sighting]:
         job = rig.book.get(7)
         assert job is not None
-        said = await rig.watch.last_words(rig.book.end(job, datetime.now(UTC)))
+        words = await rig.watch.last_words(rig.book.end(job, datetime.now(UTC)))
         await rig.watch.close()
-        return said
+        return words
 
     assert [s.kind for s in asyncio.run(end())] == ["first_step", "last_progress"]

@@ -37,9 +37,9 @@ def watch(looks: list[stall.Look]) -> list[stall.Stall]:
     """The stalls a sequence of looks shows."""
     found, kept = [], None
     for look in looks:
-        kept, seen = stall.follow(kept, look, LIMITS)
-        if seen is not None:
-            found.append(seen)
+        kept, stalled = stall.follow(kept, look, LIMITS)
+        if stalled is not None:
+            found.append(stalled)
     return found
 
 

@@ -54,19 +54,21 @@ class DirectReach:
     async def amdsmi(self) -> Mapping[str, Any]:
         raise processes.ChildFailed("no AMD SMI in this test")
 
-    def say(self, name: str, text: str, returncode: int = 0) -> None:
+    def answer(self, name: str, text: str, returncode: int = 0) -> None:
         self.commands[name] = children.Finished(returncode=returncode, stdout=text.encode(), stderr=b"")
 
 
 class Watched:
     """One source on one node: every `look` is one reading with the memory of the last."""
 
-    def __init__(self, source: polled.Polled, who: identity.Identity, clock: Any) -> None:
+    def __init__(self, source: polled.Polled, node_identity: identity.Identity, clock: Any) -> None:
         self.source = source
-        self.reach = DirectReach(who.root)
+        self.reach = DirectReach(node_identity.root)
         self.memory: Mapping[str, Any] = {}
         self.clock = clock
-        self.context = polled.PollContext(now=clock.now(), boot_id=who.boot_id(), uptime_s=100_000.0)
+        self.context = polled.PollContext(
+            now=clock.now(), boot_id=node_identity.boot_id(), uptime_s=100_000.0
+        )
 
     def look(self, times: int = 1, *, every_s: float = 10.0, **changed: Any) -> conditions.Judgement:
         judged = conditions.Judgement()
@@ -88,9 +90,9 @@ Watch = Callable[[polled.Polled], Watched]
 
 
 @pytest.fixture
-def watch(who: identity.Identity, clock: clocks.Clock) -> Watch:
+def watch(node_identity: identity.Identity, clock: clocks.Clock) -> Watch:
     """Watches one source on the healthy simulated node."""
-    return lambda source: Watched(source, who, clock)
+    return lambda source: Watched(source, node_identity, clock)
 
 
 @pytest.fixture
@@ -109,7 +111,7 @@ def edges(judged: conditions.Judgement) -> list[tuple[str, str | None, str, str]
 
 
 @pytest.fixture
-def seen() -> Callable[[conditions.Judgement], list[tuple[str, str | None, str, str]]]:
+def present() -> Callable[[conditions.Judgement], list[tuple[str, str | None, str, str]]]:
     """(kind, code, device, severity) of what stands."""
     return codes
 

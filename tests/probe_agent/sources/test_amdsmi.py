@@ -19,7 +19,7 @@ from probing_cluster.sandbox.c_libraries import amdsmi_build
 
 
 def gpu(index: int, **fields: Any) -> dict[str, Any]:
-    told = {
+    values = {
         "index": index,
         "pci_bus_id": f"0000:c{index}:00.0",
         "uuid": f"AMD-{index}",
@@ -28,7 +28,7 @@ def gpu(index: int, **fields: Any) -> dict[str, Any]:
         "critical_c": 100,
         "failed": {},
     }
-    return told | fields
+    return values | fields
 
 
 class Desk:
@@ -42,8 +42,8 @@ class Desk:
     def look(self, times: int = 1, raw: dict[str, Any] | None = None, **changed: Any) -> Any:
         judged = None
         for _ in range(times):
-            told = json.loads(json.dumps(raw or {"gpus": list(self.gpus.values())}))
-            judged = amdsmi.judge(told, self.memory, replace(self.context, **changed))
+            reading = json.loads(json.dumps(raw or {"gpus": list(self.gpus.values())}))
+            judged = amdsmi.judge(reading, self.memory, replace(self.context, **changed))
             self.memory = json.loads(json.dumps(judged.memory))
         return judged
 
@@ -213,16 +213,20 @@ def test_the_third_silence_is_a_fault(desk: Desk) -> None:
 class Live:
     """The real child with the stub library, on a node whose driver is loaded."""
 
-    def __init__(self, home: Path, who: identity.Identity, library: Path) -> None:
+    def __init__(self, home: Path, node_identity: identity.Identity, library: Path) -> None:
         self.state = home / "amdsmi.state"
-        self.driver = Path(who.root) / amdsmi.DRIVER
+        self.driver = Path(node_identity.root) / amdsmi.DRIVER
         self.driver.parent.mkdir(parents=True, exist_ok=True)
         self.driver.write_text("live\n")
         self.reach = node_reader.NodeReach(
-            who, children.Children(), amdsmi_library=str(library), nvml_library="/none.so", deadline_s=10.0
+            node_identity,
+            children.Children(),
+            amdsmi_library=str(library),
+            nvml_library="/none.so",
+            deadline_s=10.0,
         )
 
-    def say(self, *lines: str) -> None:
+    def write_state(self, *lines: str) -> None:
         self.state.write_text("".join(f"{line}\n" for line in lines))
 
 
@@ -234,9 +238,11 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def live(home: Path, who: identity.Identity, library: Path, monkeypatch: pytest.MonkeyPatch) -> Live:
+def live(
+    home: Path, node_identity: identity.Identity, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> Live:
     monkeypatch.setenv("PROBING_AMDSMI_STATE", str(home / "amdsmi.state"))
-    return Live(home, who, library)
+    return Live(home, node_identity, library)
 
 
 TWO = ("gpu.count=2", "gpu.0.bdf=0000:c1:00.0", "gpu.0.uuid=AMD-0", "gpu.1.bdf=0001:0b:1f.7")
@@ -247,24 +253,24 @@ def test_the_child_reads_the_library(live: Live, clock: Any) -> None:
     context = polled.PollContext(now=clock.now(), boot_id="b")
 
     async def run() -> list[Any]:
-        said = []
+        readings = []
         try:
-            said.append(await amdsmi.read(live.reach, {}, context))
-            live.say(
+            readings.append(await amdsmi.read(live.reach, {}, context))
+            live.write_state(
                 *TWO,
                 "gpu.0.correctable=3",
                 "gpu.0.uncorrectable=4294967297",
                 "gpu.0.temperature=71",
                 "gpu.0.temperature_critical=110",
             )
-            said.append(await amdsmi.read(live.reach, {}, context))
-            live.say(*TWO, "gpu.0.missing=1", "gpu.1.status=12")
-            said.append(await amdsmi.read(live.reach, {}, context))
+            readings.append(await amdsmi.read(live.reach, {}, context))
+            live.write_state(*TWO, "gpu.0.missing=1", "gpu.1.status=12")
+            readings.append(await amdsmi.read(live.reach, {}, context))
             live.driver.unlink()
-            said.append(await amdsmi.read(live.reach, {}, context))
+            readings.append(await amdsmi.read(live.reach, {}, context))
         finally:
             await live.reach.close()
-        return said
+        return readings
 
     unloaded, two, broken, gone = asyncio.run(run())
     assert unloaded["lack"] == "DRIVER_NOT_LOADED"
@@ -278,11 +284,13 @@ def test_the_child_reads_the_library(live: Live, clock: Any) -> None:
     assert gone["lack"] == "driver"
 
 
-def test_a_library_that_is_not_there_is_said(who: identity.Identity, live: Live) -> None:
+def test_a_library_that_is_not_there_is_said(node_identity: identity.Identity, live: Live) -> None:
     """Neither the child nor the agent fails over it."""
 
     async def run() -> Any:
-        made = node_reader.NodeReach(who, children.Children(), amdsmi_library="/none.so", deadline_s=10.0)
+        made = node_reader.NodeReach(
+            node_identity, children.Children(), amdsmi_library="/none.so", deadline_s=10.0
+        )
         try:
             return await made.amdsmi()
         finally:
@@ -294,7 +302,7 @@ def test_a_library_that_is_not_there_is_said(who: identity.Identity, live: Live)
 
 def test_a_call_that_never_returns_costs_the_child_and_not_the_agent(live: Live) -> None:
     """The child is killed at the deadline."""
-    live.say(*TWO, "gpu.0.hang=1")
+    live.write_state(*TWO, "gpu.0.hang=1")
 
     async def run() -> None:
         live.reach._deadline_s = 0.5

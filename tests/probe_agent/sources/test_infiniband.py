@@ -38,51 +38,51 @@ def test_healthy_ports_are_no_finding_and_are_named_as_healthy(ib: Any) -> None:
     assert any(":" in n and n.endswith(".0") for n in judged.healthy)
 
 
-def test_port_that_goes_down_is_grave_after_two_readings_and_well_after_one(ib: Any, seen: Any) -> None:
+def test_port_that_goes_down_is_grave_after_two_readings_and_well_after_one(ib: Any, present: Any) -> None:
     """One reading may be a retraining; the rate of a port that is down is not judged."""
     down(ib)
-    assert seen(ib.look()) == []
-    assert seen(ib.look()) == [("ib_link", "down", "mlx5_3", "high")]
+    assert present(ib.look()) == []
+    assert present(ib.look()) == [("ib_link", "down", "mlx5_3", "high")]
     put(ib, "state", "4: ACTIVE")
     put(ib, "phys_state", "5: LinkUp")
     put(ib, "rate", "400 Gb/sec (4X NDR)")
-    assert seen(ib.look()) == []
+    assert present(ib.look()) == []
 
 
-def test_port_that_was_never_up_is_not_missed(watch: Any, seen: Any) -> None:
+def test_port_that_was_never_up_is_not_missed(watch: Any, present: Any) -> None:
     """An unused port is no fault."""
     watched = watch(infiniband.SOURCE)
     down(watched)
-    assert seen(watched.look(5)) == []
+    assert present(watched.look(5)) == []
 
 
-def test_port_without_subnet_manager_is_looked_at_later(ib: Any, seen: Any) -> None:
+def test_port_without_subnet_manager_is_looked_at_later(ib: Any, present: Any) -> None:
     """INIT is a state one passes through; staying there is a fault of lower severity."""
     put(ib, "state", "2: INIT")
-    assert seen(ib.look(2)) == []
-    assert seen(ib.look()) == [("ib_link", "not_active", "mlx5_3", "low")]
+    assert present(ib.look(2)) == []
+    assert present(ib.look()) == [("ib_link", "not_active", "mlx5_3", "low")]
 
 
-def test_words_behind_the_numbers_are_not_believed(ib: Any, seen: Any) -> None:
+def test_words_behind_the_numbers_are_not_believed(ib: Any, present: Any) -> None:
     """Some drivers pair number and word wrongly; the number decides."""
     put(ib, "phys_state", "5: ACTIVE")
     put(ib, "state", "4: whatever")
-    assert seen(ib.look(3)) == []
+    assert present(ib.look(3)) == []
 
 
-def test_narrower_link_is_told_and_an_unknown_speed_is_not(ib: Any, seen: Any) -> None:
+def test_narrower_link_is_told_and_an_unknown_speed_is_not(ib: Any, present: Any) -> None:
     """HDR instead of NDR is a fault; the kernel's guess for a speed it does not know is not."""
     put(ib, "rate", "200 Gb/sec (4X HDR)")
-    assert seen(ib.look(3)) == [("ib_link", "rate", "mlx5_3", "low")]
+    assert present(ib.look(3)) == [("ib_link", "rate", "mlx5_3", "low")]
     put(ib, "rate", "10 Gb/sec (4X SDR)")
-    assert seen(ib.look(3)) == []
+    assert present(ib.look(3)) == []
 
 
-def test_device_that_disappears_is_grave_after_three_readings(ib: Any, seen: Any) -> None:
+def test_device_that_disappears_is_grave_after_three_readings(ib: Any, present: Any) -> None:
     """A card that is gone is found by its absence."""
     (ib.reach.root / "sys/class/infiniband/mlx5_3").rename(ib.reach.root / "gone")
-    assert seen(ib.look(2)) == []
-    assert seen(ib.look()) == [("ib_link", "missing", "mlx5_3", "high")]
+    assert present(ib.look(2)) == []
+    assert present(ib.look()) == [("ib_link", "missing", "mlx5_3", "high")]
 
 
 def test_counter_step_is_an_edge_with_its_value(ib: Any, moved: Any) -> None:
@@ -114,22 +114,22 @@ def test_counter_that_goes_down_was_reset_and_counts_anew(ib: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "ceiling"), [("link_downed", 255), ("local_link_integrity_errors", 15), ("symbol_error", 65535)]
 )
-def test_counter_at_its_ceiling_is_said_to_be_blind(ib: Any, seen: Any, name: str, ceiling: int) -> None:
+def test_counter_at_its_ceiling_is_said_to_be_blind(ib: Any, present: Any, name: str, ceiling: int) -> None:
     """16-, 8- and 4-bit counters stick at their maximum; from then on they show nothing."""
     put(ib, f"counters/{name}", str(ceiling))
-    assert ("ib_link", f"{name}_saturated", "mlx5_3", "info") in seen(ib.look())
+    assert ("ib_link", f"{name}_saturated", "mlx5_3", "info") in present(ib.look())
 
 
-def test_three_downs_in_hours_are_a_flapping_link(ib: Any, seen: Any) -> None:
+def test_three_downs_in_hours_are_a_flapping_link(ib: Any, present: Any) -> None:
     """Flaps shorter than the reading interval are counted by link_downed."""
     for n in range(1, 4):
         put(ib, "counters/link_downed", str(n))
         judged = ib.look(every_s=3600.0)
-    assert ("ib_link", "flapping", "mlx5_3", "low") in seen(judged)
-    assert ("ib_link", "flapping", "mlx5_3", "low") not in seen(ib.look(every_s=13 * 3600.0))
+    assert ("ib_link", "flapping", "mlx5_3", "low") in present(judged)
+    assert ("ib_link", "flapping", "mlx5_3", "low") not in present(ib.look(every_s=13 * 3600.0))
 
 
-def test_flaps_are_still_seen_when_the_counter_is_full(ib: Any, seen: Any) -> None:
+def test_flaps_are_still_seen_when_the_counter_is_full(ib: Any, present: Any) -> None:
     """With link_downed stuck at 255 what was seen itself takes its place."""
     put(ib, "counters/link_downed", "255")
     ib.look(every_s=13 * 3600.0)
@@ -139,7 +139,7 @@ def test_flaps_are_still_seen_when_the_counter_is_full(ib: Any, seen: Any) -> No
         ib.look()
         put(ib, "state", "4: ACTIVE")
         judged = ib.look()
-    assert ("ib_link", "flapping", "mlx5_3", "low") in seen(judged)
+    assert ("ib_link", "flapping", "mlx5_3", "low") in present(judged)
 
 
 def test_unreadable_counter_is_unknown_and_left_alone(ib: Any) -> None:
@@ -160,23 +160,23 @@ def test_text_instead_of_a_number_is_unknown(ib: Any) -> None:
     assert ib.look().edges == ()
 
 
-def test_unreadable_state_neither_confirms_nor_clears(ib: Any, seen: Any) -> None:
+def test_unreadable_state_neither_confirms_nor_clears(ib: Any, present: Any) -> None:
     """Not seeing is not health."""
     down(ib)
     ib.look(2)
     ib.reach.failing[f"/{PORT}/state"] = "EIO"
     judged = ib.look()
-    assert seen(judged) == []
+    assert present(judged) == []
     assert "mlx5_3" in judged.unknown
 
 
-def test_after_a_boot_ports_get_time_to_come_up(ib: Any, seen: Any) -> None:
+def test_after_a_boot_ports_get_time_to_come_up(ib: Any, present: Any) -> None:
     """The first minutes of a boot are no fault; later ones are."""
     down(ib)
     ib.reboot(uptime_s=60.0)
-    assert seen(ib.look(5)) == []
+    assert present(ib.look(5)) == []
     ib.reboot(uptime_s=700.0)
-    assert seen(ib.look(2)) == [("ib_link", "down", "mlx5_3", "high")]
+    assert present(ib.look(2)) == [("ib_link", "down", "mlx5_3", "high")]
 
 
 def test_excluded_devices_are_not_even_read(watch: Any) -> None:
@@ -201,9 +201,9 @@ def test_node_without_hca_is_absent(watch: Any, bare: Any, clock: Any) -> None:
     assert watched.look().state == "absent"
 
 
-def test_relearning_accepts_what_is_there_now(ib: Any, seen: Any) -> None:
+def test_relearning_accepts_what_is_there_now(ib: Any, present: Any) -> None:
     """When an operator says so, a port taken out for good is no longer missed."""
     down(ib)
-    assert seen(ib.look(2)) != []
-    assert seen(ib.look(relearn=True)) == []
-    assert seen(ib.look(3)) == []
+    assert present(ib.look(2)) != []
+    assert present(ib.look(relearn=True)) == []
+    assert present(ib.look(3)) == []

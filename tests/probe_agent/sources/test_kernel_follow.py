@@ -21,14 +21,16 @@ XID = "NVRM: Xid (PCI:0000:5e:00): 79, pid=1, name=python3, GPU has fallen off t
 
 
 @pytest.fixture
-def follow(who: identity.Identity, queue: spool.Spool) -> Any:
+def follow(node_identity: identity.Identity, queue: spool.Spool) -> Any:
     def make(setting: str, started: children.Children | None = None) -> kernel_follow.KernelFollower:
-        log = kernel_log.KernelLog(who, kernel_words.classifier(), state=queue.state(kernel_log.STATE))
+        log = kernel_log.KernelLog(
+            node_identity, kernel_words.classifier(), state=queue.state(kernel_log.STATE)
+        )
         return kernel_follow.KernelFollower(
             setting=setting,
-            identity=who,
+            identity=node_identity,
             log=log,
-            intake=intake.Intake(identity=who, spool=queue, faults=faults.Faults("b")),
+            intake=intake.Intake(identity=node_identity, spool=queue, faults=faults.Faults("b")),
             started=started or children.Children(),
             watch=self_watch.SelfWatch(),
             on_reboot=lambda _: None,
@@ -58,14 +60,14 @@ def until(work: Any, done: Any) -> None:
 
 
 def entry(number: int, text: str, **fields: str) -> str:
-    told = {
+    values = {
         "__CURSOR": f"s=1;i={number:x};b={BOOT}",
         "_BOOT_ID": BOOT,
         "_TRANSPORT": "kernel",
         "SYSLOG_FACILITY": "0",
         "_SOURCE_MONOTONIC_TIMESTAMP": str(number * 1000),
     } | fields
-    return "".join(f"{k}={v}\n" for k, v in told.items()) + f"MESSAGE={text}\n\n"
+    return "".join(f"{k}={v}\n" for k, v in values.items()) + f"MESSAGE={text}\n\n"
 
 
 def test_journald_lines_become_events_and_the_cursor_is_kept(

@@ -20,119 +20,119 @@ def line(seq: int, text: str = XID, facility: int = 0) -> kmsg.KmsgLine:
     return kmsg.KmsgLine(seq=seq, ts_us=seq * 1_000_000, facility=facility, text=text)
 
 
-def log_of(who: identity.Identity, state: Any = None) -> kernel_log.KernelLog:
-    return kernel_log.KernelLog(who, kernel_words.classifier(), state=state)
+def log_of(node_identity: identity.Identity, state: Any = None) -> kernel_log.KernelLog:
+    return kernel_log.KernelLog(node_identity, kernel_words.classifier(), state=state)
 
 
 def take(log: kernel_log.KernelLog, *lines: kmsg.KmsgLine) -> list[Any]:
     return log.take(lines, caught_up=False, place={})
 
 
-def test_xid_line_becomes_a_sighting_with_everything_it_says(who: identity.Identity) -> None:
+def test_xid_line_becomes_a_sighting_with_everything_it_says(node_identity: identity.Identity) -> None:
     """Kind, code, address, process and a position of boot and number."""
-    (seen,) = take(log_of(who), line(41))
-    assert (seen.kind, seen.code, seen.pci_bus_id, seen.pid, seen.process) == (
+    (found,) = take(log_of(node_identity), line(41))
+    assert (found.kind, found.code, found.pci_bus_id, found.pid, found.process) == (
         "xid",
         "79",
         "0000:5e:00",
         1234,
         "python",
     )
-    assert seen.position == f"{who.boot_id()}:41"
-    assert str(seen.severity) == "high"
-    assert seen.source == "kernel"
+    assert found.position == f"{node_identity.boot_id()}:41"
+    assert str(found.severity) == "high"
+    assert found.source == "kernel"
 
 
-def test_an_sluid_becomes_the_job_that_the_prolog_told(who: identity.Identity) -> None:
+def test_an_sluid_becomes_the_job_that_the_prolog_told(node_identity: identity.Identity) -> None:
     """An out-of-memory kill under Slurm 26.05 names a cgroup by SLUID; one that nobody told of stays without a job."""
     group = "/system.slice/slurmstepd.scope/s5K1KKYAYG5D00/step_0/user/task_0"
     text = f"Task in {group} killed as a result of limit of {group}"
-    told = {"s5K1KKYAYG5D00": 4242}
-    log = kernel_log.KernelLog(who, kernel_words.classifier(), state=None, sluids=lambda: told)
-    (seen,) = take(log, line(1, text))
-    told.clear()
+    jobs = {"s5K1KKYAYG5D00": 4242}
+    log = kernel_log.KernelLog(node_identity, kernel_words.classifier(), state=None, sluids=lambda: jobs)
+    (found,) = take(log, line(1, text))
+    jobs.clear()
     (later,) = take(log, line(2, text))
-    assert (seen.job_id, later.job_id) == (4242, None)
+    assert (found.job_id, later.job_id) == (4242, None)
 
 
-def test_time_is_boot_time_plus_the_kernels_clock(who: identity.Identity) -> None:
+def test_time_is_boot_time_plus_the_kernels_clock(node_identity: identity.Identity) -> None:
     """Not when it was read: when it was written."""
-    (seen,) = take(log_of(who), line(41))
-    assert seen.at.timestamp() == pytest.approx((who.boot_epoch_s() or 0) + 41)
+    (found,) = take(log_of(node_identity), line(41))
+    assert found.at.timestamp() == pytest.approx((node_identity.boot_epoch_s() or 0) + 41)
 
 
-def test_restart_goes_on_after_the_last_line(who: identity.Identity) -> None:
+def test_restart_goes_on_after_the_last_line(node_identity: identity.Identity) -> None:
     """Each line once, though the whole log is offered again."""
-    first = log_of(who)
+    first = log_of(node_identity)
     assert len(take(first, line(1), line(2))) == 2
     state = json.loads(json.dumps(first.to_state()))
-    again = log_of(who, state)
-    seen = take(again, line(1), line(2), line(3))
-    assert [s.position.rsplit(":", 1)[1] for s in seen] == ["3"]
+    again = log_of(node_identity, state)
+    found = take(again, line(1), line(2), line(3))
+    assert [s.position.rsplit(":", 1)[1] for s in found] == ["3"]
 
 
-def test_gap_in_the_numbers_is_counted_and_told(who: identity.Identity) -> None:
+def test_gap_in_the_numbers_is_counted_and_told(node_identity: identity.Identity) -> None:
     """Messages overwritten before they were read are an event of their own, with how many."""
-    log = log_of(who)
+    log = log_of(node_identity)
     take(log, line(10, "nothing"))
-    seen = take(log, line(31, "nothing"))
-    assert [(s.kind, s.measured) for s in seen] == [("agent_overrun", 20.0)]
-    assert seen[0].detail == {"first_seq": 11, "last_seq": 30}
+    found = take(log, line(31, "nothing"))
+    assert [(s.kind, s.measured) for s in found] == [("agent_overrun", 20.0)]
+    assert found[0].detail == {"first_seq": 11, "last_seq": 30}
     assert log.missed_total == 20
 
 
-def test_gap_across_a_restart_of_the_agent_is_told_too(who: identity.Identity) -> None:
+def test_gap_across_a_restart_of_the_agent_is_told_too(node_identity: identity.Identity) -> None:
     """What was overwritten while no agent ran is not silently skipped."""
-    first = log_of(who)
+    first = log_of(node_identity)
     take(first, line(10, "nothing"))
-    again = log_of(who, first.to_state())
+    again = log_of(node_identity, first.to_state())
     assert [s.kind for s in take(again, line(15, "nothing"))] == ["agent_overrun"]
 
 
-def test_first_start_does_not_call_old_lines_missed(who: identity.Identity) -> None:
+def test_first_start_does_not_call_old_lines_missed(node_identity: identity.Identity) -> None:
     """An agent installed today knows nothing of what was before, and does not pretend to."""
-    assert take(log_of(who), line(5000, "nothing")) == []
+    assert take(log_of(node_identity), line(5000, "nothing")) == []
 
 
-def test_reboot_starts_the_numbers_anew(who: identity.Identity) -> None:
+def test_reboot_starts_the_numbers_anew(node_identity: identity.Identity) -> None:
     """The same number in another boot is another line, with another identity."""
-    first = log_of(who)
+    first = log_of(node_identity)
     (before,) = take(first, line(7))
-    writing.put(who.root, "proc/sys/kernel/random/boot_id", "11111111-2222-3333-4444-555555555555")
-    again = log_of(who, first.to_state())
+    writing.put(node_identity.root, "proc/sys/kernel/random/boot_id", "11111111-2222-3333-4444-555555555555")
+    again = log_of(node_identity, first.to_state())
     (after,) = [s for s in take(again, line(0, "nothing"), line(7)) if s.kind == "xid"]
     assert again.rebooted
     assert before.position != after.position
 
 
-def test_reboot_under_a_living_agent_is_noticed(who: identity.Identity) -> None:
+def test_reboot_under_a_living_agent_is_noticed(node_identity: identity.Identity) -> None:
     """A directory that plays a node may reboot while its agent lives on."""
-    log = log_of(who)
+    log = log_of(node_identity)
     take(log, line(7))
-    writing.put(who.root, "proc/sys/kernel/random/boot_id", "11111111-2222-3333-4444-555555555555")
-    seen = take(log, line(0))
+    writing.put(node_identity.root, "proc/sys/kernel/random/boot_id", "11111111-2222-3333-4444-555555555555")
+    found = take(log, line(0))
     assert log.rebooted
-    assert seen[0].position.startswith("11111111")
+    assert found[0].position.startswith("11111111")
 
 
-def test_forged_line_changes_nothing(who: identity.Identity) -> None:
+def test_forged_line_changes_nothing(node_identity: identity.Identity) -> None:
     """What any program can write to /dev/kmsg is counted as read and otherwise ignored."""
-    log = log_of(who)
+    log = log_of(node_identity)
     assert take(log, line(1, facility=1), line(2, facility=3)) == []
     assert log.cursor.seq == 2
 
 
-def test_forged_line_is_no_evidence_through_journald_position(who: identity.Identity) -> None:
+def test_forged_line_is_no_evidence_through_journald_position(node_identity: identity.Identity) -> None:
     """Lines without a number keep the journal's own position."""
-    log = log_of(who)
-    told = kmsg.KmsgLine(seq=-1, ts_us=5, facility=0, text=XID, boot_id="b", position="journal:5:a1")
-    (seen,) = take(log, told)
-    assert seen.position == "b:journal:5:a1"
+    log = log_of(node_identity)
+    forged = kmsg.KmsgLine(seq=-1, ts_us=5, facility=0, text=XID, boot_id="b", position="journal:5:a1")
+    (found,) = take(log, forged)
+    assert found.position == "b:journal:5:a1"
 
 
-def test_storm_of_unknown_lines_is_nothing(who: identity.Identity) -> None:
+def test_storm_of_unknown_lines_is_nothing(node_identity: identity.Identity) -> None:
     """Lines that say nothing make no sightings."""
-    assert take(log_of(who), *(line(n, f"usb 1-1: new device {n}") for n in range(500))) == []
+    assert take(log_of(node_identity), *(line(n, f"usb 1-1: new device {n}") for n in range(500))) == []
 
 
 class Wall:
@@ -159,49 +159,51 @@ class Host:
             clock=self.wall, uptime_s=lambda: self.wall.uptime_s,
         )  # fmt: skip
 
-    def said(self, written_s: float, read_s: float) -> float:
+    def dated(self, written_s: float, read_s: float) -> float:
         """When a line written and read at these uptimes is said to have been written, seconds of uptime."""
         self.wall.uptime_s = read_s
         self.seq += 1
-        told = kmsg.KmsgLine(seq=self.seq, ts_us=round((written_s - self.lag_s) * 1e6), facility=0, text=XID)
-        (seen,) = self.log.take([told], caught_up=True, place={})
-        return (seen.at - datetime(2026, 3, 2, tzinfo=UTC)).total_seconds()
+        record = kmsg.KmsgLine(
+            seq=self.seq, ts_us=round((written_s - self.lag_s) * 1e6), facility=0, text=XID
+        )
+        (found,) = self.log.take([record], caught_up=True, place={})
+        return (found.at - datetime(2026, 3, 2, tzinfo=UTC)).total_seconds()
 
 
 def test_a_line_that_was_read_late_was_not_written_late() -> None:
     """On a busy node the first of two lines waits for us and the second does not: their order stays."""
     host = Host()
-    assert host.said(100.0, 100.001) == pytest.approx(100.0, abs=0.002)
-    assert host.said(200.0, 203.0) == pytest.approx(200.0, abs=0.05)
-    assert host.said(203.1, 203.1) == pytest.approx(203.1, abs=0.05)
+    assert host.dated(100.0, 100.001) == pytest.approx(100.0, abs=0.002)
+    assert host.dated(200.0, 203.0) == pytest.approx(200.0, abs=0.05)
+    assert host.dated(203.1, 203.1) == pytest.approx(203.1, abs=0.05)
 
 
 def test_lines_keep_their_order_when_the_clocks_are_read_unevenly() -> None:
     """The first reading of all was late; the wall clock is slewed back a little."""
     host = Host()
-    first = host.said(100.0, 103.0)
-    assert host.said(100.5, 100.5) >= first
+    first = host.dated(100.0, 103.0)
+    assert host.dated(100.5, 100.5) >= first
     host.wall.step_s = -0.5
-    assert host.said(103.2, 103.2) >= first
+    assert host.dated(103.2, 103.2) >= first
 
 
 def test_the_kernels_clock_is_followed_where_it_went() -> None:
     """It lags ever more by its crystal; a machine that stood still makes it lag at once; a step of the wall clock is followed."""
     host = Host()
-    host.said(100.0, 100.0)
+    host.dated(100.0, 100.0)
     host.lag_s = 5.0
-    assert host.said(100_000.0, 100_000.0) == pytest.approx(100_000.0)
+    assert host.dated(100_000.0, 100_000.0) == pytest.approx(100_000.0)
     host.lag_s = 725.0
-    assert host.said(100_100.0, 100_100.0) == pytest.approx(100_100.0)
+    assert host.dated(100_100.0, 100_100.0) == pytest.approx(100_100.0)
     host.wall.step_s = -3600.0
-    assert host.said(100_200.0, 100_200.0) == pytest.approx(96_600.0)
+    assert host.dated(100_200.0, 100_200.0) == pytest.approx(96_600.0)
 
 
 def test_the_lag_outlives_a_restart() -> None:
     """It is kept with the cursor."""
     host = Host()
     host.lag_s = 3.0
-    host.said(100.0, 100.0)
+    host.dated(100.0, 100.0)
     state = json.loads(json.dumps(host.log.to_state()))
     assert kernel_log.Cursor.from_state(state) == host.log.cursor
     assert host.log.cursor.drift_s == pytest.approx(3.0)

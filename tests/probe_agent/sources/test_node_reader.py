@@ -21,16 +21,16 @@ from probing_cluster.probe_agent.sources import node_reader
 MNT_DETACH = 2
 
 
-def test_files_links_errors_and_skipping(who: identity.Identity) -> None:
+def test_files_links_errors_and_skipping(node_identity: identity.Identity) -> None:
     """One question, one answer: what was read, what could not be, and where links lead."""
-    (who.root / "sys/x").mkdir(parents=True)
-    (who.root / "sys/x/a").write_text("1\n")
-    (who.root / "sys/x/b").write_text("2\n")
-    (who.root / "sys/x/l").symlink_to("../../0000:00:01.0")
-    (who.root / "sys/x/broken").symlink_to("nowhere")
+    (node_identity.root / "sys/x").mkdir(parents=True)
+    (node_identity.root / "sys/x/a").write_text("1\n")
+    (node_identity.root / "sys/x/b").write_text("2\n")
+    (node_identity.root / "sys/x/l").symlink_to("../../0000:00:01.0")
+    (node_identity.root / "sys/x/broken").symlink_to("nowhere")
 
     async def work() -> dict[str, dict[str, str]]:
-        made = node_reader.NodeReach(who, children.Children())
+        made = node_reader.NodeReach(node_identity, children.Children())
         found = await made.files(["/sys/x/[ab]", "/sys/x/broken"], ["/sys/x/l"], ["/sys/x/b"])
         await made.close()
         return dict(found)
@@ -41,28 +41,28 @@ def test_files_links_errors_and_skipping(who: identity.Identity) -> None:
     assert found["errors"] == {"/sys/x/broken": "ENOENT"}
 
 
-def test_tools_are_the_nodes_own_or_absent(who: identity.Identity) -> None:
+def test_tools_are_the_nodes_own_or_absent(node_identity: identity.Identity) -> None:
     """This machine's ipmitool says nothing about a directory that plays a node."""
-    tool = who.root / "usr/bin/ipmitool"
+    tool = node_identity.root / "usr/bin/ipmitool"
     tool.parent.mkdir(parents=True)
 
     async def ask() -> children.Finished | None:
-        return await node_reader.NodeReach(who, children.Children()).command("ipmitool", "sel")
+        return await node_reader.NodeReach(node_identity, children.Children()).command("ipmitool", "sel")
 
     assert asyncio.run(ask()) is None
     tool.write_text("#!/bin/sh\necho told $1\n")
     tool.chmod(0o755)
-    told = asyncio.run(ask())
-    assert told is not None
-    assert told.stdout == b"told sel\n"
+    answers = asyncio.run(ask())
+    assert answers is not None
+    assert answers.stdout == b"told sel\n"
 
 
 @pytest.fixture
-def hanging(who: identity.Identity) -> Iterator[subprocess.Popen[bytes]]:
+def hanging(node_identity: identity.Identity) -> Iterator[subprocess.Popen[bytes]]:
     """A file system below the node's root whose server answers nothing."""
     if os.geteuid() != 0 or not os.access("/dev/fuse", os.W_OK):
         pytest.skip("needs root and /dev/fuse")
-    where = who.root / "hung"
+    where = node_identity.root / "hung"
     where.mkdir()
     server = subprocess.Popen(
         [sys.executable, "-m", "probing_cluster.sandbox.machine.hanging_mount", str(where)]
@@ -82,13 +82,13 @@ def hanging(who: identity.Identity) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_mount_that_hangs_costs_one_child_and_is_known(
-    who: identity.Identity, hanging: subprocess.Popen[bytes]
+    node_identity: identity.Identity, hanging: subprocess.Popen[bytes]
 ) -> None:
     """A child in D state cannot be killed: it is counted, no other is started, and all else goes on."""
     started = children.Children()
 
     async def work() -> None:
-        made = node_reader.NodeReach(who, started, deadline_s=0.5)
+        made = node_reader.NodeReach(node_identity, started, deadline_s=0.5)
         with pytest.raises(children.ChildHung, match="no answer"):
             await made.touch("/hung", remote=True)
         with pytest.raises(children.ChildHung):
@@ -119,7 +119,7 @@ for line in sys.stdin:
 
 
 def test_healthy_remote_mounts_share_a_child_and_a_hang_parts_them(
-    who: identity.Identity, monkeypatch: pytest.MonkeyPatch
+    node_identity: identity.Identity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No process a minute and mount on a healthy node; after one hang the others wait for nobody."""
     monkeypatch.setattr(
@@ -140,7 +140,7 @@ def test_healthy_remote_mounts_share_a_child_and_a_hang_parts_them(
         return await asyncio.gather(*asked, return_exceptions=True)
 
     async def work() -> None:
-        made = node_reader.NodeReach(who, started, deadline_s=10.0)
+        made = node_reader.NodeReach(node_identity, started, deadline_s=10.0)
         for _ in range(3):
             assert await touched(made, "/home", "/scratch") == [{"bytes_total": 1}] * 2
         assert keys == ["mounts"]

@@ -23,7 +23,7 @@ from probing_cluster.sandbox.nodetree import build
 
 
 def gpu(index: int, **fields: Any) -> values.NvmlGpu:
-    told: dict[str, Any] = {
+    given: dict[str, Any] = {
         "uuid": f"GPU-{index}",
         "pci_bus_id": f"0000:{0x10 + index:02x}:00.0",
         "minor": index,
@@ -36,7 +36,7 @@ def gpu(index: int, **fields: Any) -> values.NvmlGpu:
         "throttle_reasons": 0,
         "links": tuple(values.NvLink(link=n, active=True, crc_errors_total=0) for n in range(4)),
     } | fields
-    return values.NvmlGpu(index=index, **told)
+    return values.NvmlGpu(index=index, **given)
 
 
 class Desk:
@@ -56,9 +56,9 @@ class Desk:
     ) -> Any:
         judged = None
         for _ in range(times):
-            told = self.unavailable or values.NvmlSnapshot(gpus=tuple(self.gpus.values()))
+            reading = self.unavailable or values.NvmlSnapshot(gpus=tuple(self.gpus.values()))
             raw = json.loads(
-                json.dumps({"snapshot": values.to_json(told), "xids": xids or [], "links": links})
+                json.dumps({"snapshot": values.to_json(reading), "xids": xids or [], "links": links})
             )
             judged = nvml.judge(raw, self.memory, replace(self.context, **changed))
             self.memory = json.loads(json.dumps(judged.memory))
@@ -74,18 +74,18 @@ def desk(clock: Any) -> Desk:
     return made
 
 
-def test_healthy_gpus_are_no_finding(desk: Desk, seen: Any, moved: Any) -> None:
+def test_healthy_gpus_are_no_finding(desk: Desk, present: Any, moved: Any) -> None:
     """And their names and addresses are known from then on."""
     judged = desk.look(5)
-    assert (seen(judged), moved(judged)) == ([], [])
+    assert (present(judged), moved(judged)) == ([], [])
     assert {"gpu0", "GPU-0", "0000:10:00"} <= judged.healthy
 
 
-def test_lost_gpu_is_grave_and_keeps_its_name(desk: Desk, seen: Any) -> None:
+def test_lost_gpu_is_grave_and_keeps_its_name(desk: Desk, present: Any) -> None:
     """NVML says it is lost, or does not list it any more and counts the others anew: the same GPU is named."""
     desk.gpus[1] = values.NvmlGpu(index=1, lost="GPU_IS_LOST")
     judged = desk.look()
-    assert seen(judged) == [("gpu_lost", "GPU_IS_LOST", "gpu1", "high")]
+    assert present(judged) == [("gpu_lost", "GPU_IS_LOST", "gpu1", "high")]
     assert judged.present[0].gpu_uuid == "GPU-1"
     desk.gpus = {
         0: gpu(0),
@@ -93,28 +93,28 @@ def test_lost_gpu_is_grave_and_keeps_its_name(desk: Desk, seen: Any) -> None:
         2: gpu(2, uuid="GPU-3", pci_bus_id="0000:13:00.0"),
     }
     judged = desk.look()
-    assert seen(judged) == [("gpu_lost", "MISSING", "gpu1", "high")]
+    assert present(judged) == [("gpu_lost", "MISSING", "gpu1", "high")]
     assert judged.present[0].gpu_uuid == "GPU-1"
 
 
-def test_gpu_that_comes_back_is_no_finding(desk: Desk, seen: Any) -> None:
+def test_gpu_that_comes_back_is_no_finding(desk: Desk, present: Any) -> None:
     """After a reset it is judged as before."""
     desk.gpus[1] = values.NvmlGpu(index=1, lost="GPU_IS_LOST")
     desk.look()
     desk.gpus[1] = gpu(1)
-    assert seen(desk.look()) == []
+    assert present(desk.look()) == []
 
 
-def test_configured_count_is_held_against_what_is_there(clock: Any, seen: Any) -> None:
+def test_configured_count_is_held_against_what_is_there(clock: Any, present: Any) -> None:
     """A node that never had its eighth GPU since we look is still short of one."""
-    assert seen(Desk(clock).look(expect_gpus=5)) == [("gpu_lost", "MISSING", "gpu", "high")]
+    assert present(Desk(clock).look(expect_gpus=5)) == [("gpu_lost", "MISSING", "gpu", "high")]
 
 
-def test_replaced_gpu_is_accepted_when_the_set_is_complete(desk: Desk, seen: Any) -> None:
+def test_replaced_gpu_is_accepted_when_the_set_is_complete(desk: Desk, present: Any) -> None:
     """Four were there, four are there: one has another UUID."""
     desk.set(2, uuid="GPU-new", pci_bus_id="0000:12:00.0")
     judged = desk.look()
-    assert seen(judged) == []
+    assert present(judged) == []
     assert judged.inventory.by_uuid("GPU-2") is None
 
 
@@ -122,22 +122,22 @@ def test_replaced_gpu_is_accepted_when_the_set_is_complete(desk: Desk, seen: Any
     ("code", "severity"), [("DRIVER_NOT_LOADED", "high"), ("LIB_RM_VERSION_MISMATCH", "low")]
 )
 def test_driver_that_does_not_answer_is_a_fault_of_a_gpu_node(
-    desk: Desk, seen: Any, code: str, severity: str
+    desk: Desk, present: Any, code: str, severity: str
 ) -> None:
     """A driver updated under running jobs stops only new ones: that is less than a driver that is gone."""
     desk.unavailable = values.NvmlUnavailable(kind=values.Lack.DRIVER, message="no", code=code)
-    assert seen(desk.look()) == [("driver", code, "nvml", severity)]
+    assert present(desk.look()) == [("driver", code, "nvml", severity)]
     desk.unavailable = None
-    assert seen(desk.look()) == []
+    assert present(desk.look()) == []
 
 
-def test_node_without_gpus_is_absent_whatever_nvml_says(clock: Any, seen: Any) -> None:
+def test_node_without_gpus_is_absent_whatever_nvml_says(clock: Any, present: Any) -> None:
     """A login node with the library installed has no fault."""
     for kind in (values.Lack.ABSENT, values.Lack.DRIVER):
         desk = Desk(clock)
         desk.unavailable = values.NvmlUnavailable(kind=kind, message="no")
         judged = desk.look(2)
-        assert (seen(judged), judged.state) == ([], "absent")
+        assert (present(judged), judged.state) == ([], "absent")
 
 
 def test_silent_driver_is_grave_only_when_it_stays_silent() -> None:
@@ -174,44 +174,44 @@ def test_uncorrectable_error_is_grave_once_and_its_reset_is_seen(desk: Desk, mov
 
 def test_corrected_errors_are_told_by_powers_of_ten(desk: Desk, moved: Any) -> None:
     """Information, now and then."""
-    told = []
+    counts = []
     for value in (1, 2, 9, 10, 11, 150):
         desk.set(0, ecc_corrected_volatile_total=value)
-        told += moved(desk.look())
-    assert told == [("ecc", "corrected", "gpu0", "info")] * 3
+        counts += moved(desk.look())
+    assert counts == [("ecc", "corrected", "gpu0", "info")] * 3
 
 
-def test_row_remapping_failed_pending_and_exhausted(desk: Desk, seen: Any) -> None:
+def test_row_remapping_failed_pending_and_exhausted(desk: Desk, present: Any) -> None:
     """Replace, reset, remember."""
     desk.set(0, remap_failed=True)
     desk.set(1, remap_pending=True)
     desk.set(2, remap_banks_exhausted=3)
-    assert seen(desk.look()) == [
+    assert present(desk.look()) == [
         ("row_remap", "failed", "gpu0", "high"),
         ("row_remap", "pending", "gpu1", "low"),
         ("row_remap", "banks_exhausted", "gpu2", "info"),
     ]
 
 
-def test_retired_pages_of_older_boards(desk: Desk, seen: Any) -> None:
+def test_retired_pages_of_older_boards(desk: Desk, present: Any) -> None:
     """The vendor's limit, and a retirement that waits."""
     desk.set(0, retired_sbe_total=40, retired_dbe_total=20, retired_pending=True)
-    assert seen(desk.look()) == [
+    assert present(desk.look()) == [
         ("retired_pages", "pending", "gpu0", "low"),
         ("retired_pages", "limit", "gpu0", "low"),
     ]
 
 
-def test_nvlink_that_was_up_and_is_down_is_grave(desk: Desk, seen: Any) -> None:
+def test_nvlink_that_was_up_and_is_down_is_grave(desk: Desk, present: Any) -> None:
     """A link that never was up is how the board is wired."""
     down = tuple(values.NvLink(link=n, active=n != 2) for n in range(4))
     desk.set(0, links=down)
-    assert seen(desk.look()) == [("nvlink", "inactive", "gpu0", "high")]
+    assert present(desk.look()) == [("nvlink", "inactive", "gpu0", "high")]
     desk.set(0, links=())
-    assert seen(desk.look(3, links=False)) == [("nvlink", "inactive", "gpu0", "high")]
+    assert present(desk.look(3, links=False)) == [("nvlink", "inactive", "gpu0", "high")]
     fresh = gpu(0, uuid="GPU-9", links=down)
     desk.gpus = {0: fresh, 1: gpu(1), 2: gpu(2), 3: gpu(3)}
-    assert seen(desk.look()) == []
+    assert present(desk.look()) == []
 
 
 @pytest.mark.parametrize(
@@ -230,12 +230,12 @@ def test_nvlink_that_was_up_and_is_down_is_grave(desk: Desk, seen: Any) -> None:
     ],
 )
 def test_passing_states_count_once_they_last(
-    desk: Desk, seen: Any, fields: dict[str, Any], expected: tuple[str, ...]
+    desk: Desk, present: Any, fields: dict[str, Any], expected: tuple[str, ...]
 ) -> None:
     """Three readings in a row; one is life."""
     desk.set(0, **fields)
-    assert seen(desk.look(2)) == []
-    assert seen(desk.look()) == [expected]
+    assert present(desk.look(2)) == []
+    assert present(desk.look()) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -249,12 +249,12 @@ def test_passing_states_count_once_they_last(
     ],
 )
 def test_normal_and_unknown_values_are_no_finding(
-    desk: Desk, seen: Any, moved: Any, fields: dict[str, Any]
+    desk: Desk, present: Any, moved: Any, fields: dict[str, Any]
 ) -> None:
     """Idle, power-capped, a limit the board does not have, a value it does not tell."""
     desk.set(0, **fields)
     judged = desk.look(4)
-    assert (seen(judged), moved(judged)) == ([], [])
+    assert (present(judged), moved(judged)) == ([], [])
 
 
 def test_gpu_that_cannot_be_read_keeps_what_stood(desk: Desk) -> None:
@@ -285,11 +285,13 @@ def test_unknown_xid_is_kept_and_never_grave(desk: Desk) -> None:
 
 
 @pytest.fixture
-def live(home: Path, who: identity.Identity, nvml_library: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def live(
+    home: Path, node_identity: identity.Identity, nvml_library: Path, monkeypatch: pytest.MonkeyPatch
+) -> Any:
     """The real child on the stub library."""
     monkeypatch.setenv("PROBING_NVML_STATE", str(home / build.NVML_STATE))
     started = children.Children()
-    made = node_reader.NodeReach(who, started, nvml_library=str(nvml_library), deadline_s=5.0)
+    made = node_reader.NodeReach(node_identity, started, nvml_library=str(nvml_library), deadline_s=5.0)
     return home / build.NVML_STATE, made, started
 
 

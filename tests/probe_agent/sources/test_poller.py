@@ -52,24 +52,28 @@ GONE = conditions.Condition(
 
 class Rig:
     def __init__(
-        self, who: identity.Identity, directory: Path, *sources: Scripted, at: clocks.Clock = clocks.SYSTEM
+        self,
+        node_identity: identity.Identity,
+        directory: Path,
+        *sources: Scripted,
+        at: clocks.Clock = clocks.SYSTEM,
     ) -> None:
         self.spool = spool.Spool(directory, max_bytes=10_000_000)
-        self.faults = faults.Faults(who.boot_id(), self.spool.state("faults"))
+        self.faults = faults.Faults(node_identity.boot_id(), self.spool.state("faults"))
         self.watch = self_watch.SelfWatch()
         self.changes = 0
         reach: Any = None
         self.poller = poller.Poller(
             sources=[s.source for s in sources],
             reach=reach,
-            identity=who,
-            intake=intake.Intake(identity=who, spool=self.spool, faults=self.faults),
+            identity=node_identity,
+            intake=intake.Intake(identity=node_identity, spool=self.spool, faults=self.faults),
             faults=self.faults,
             spool=self.spool,
             watch=self.watch,
             context=lambda closely, relearn, cleared: polled.PollContext(
                 now=datetime.now(UTC),
-                boot_id=who.boot_id(),
+                boot_id=node_identity.boot_id(),
                 closely=closely,
                 relearn=relearn,
             ),
@@ -94,10 +98,10 @@ def source() -> Scripted:
 
 
 def test_condition_becomes_an_event_and_a_standing_fault(
-    who: identity.Identity, source: Scripted, tmp_path: Path
+    node_identity: identity.Identity, source: Scripted, tmp_path: Path
 ) -> None:
     """One event however often it is read; the fault carries its id; its end is told and the fault is gone."""
-    rig = Rig(who, tmp_path / "s", source)
+    rig = Rig(node_identity, tmp_path / "s", source)
     source.present = [GONE]
     rig.poll(3)
     (came,) = rig.events()
@@ -113,14 +117,14 @@ def test_condition_becomes_an_event_and_a_standing_fault(
 
 
 def test_restart_of_the_agent_remembers_and_repeats_nothing(
-    who: identity.Identity, source: Scripted, tmp_path: Path
+    node_identity: identity.Identity, source: Scripted, tmp_path: Path
 ) -> None:
     """Memory, standing conditions and identities come back with the spool."""
-    first = Rig(who, tmp_path / "s", source)
+    first = Rig(node_identity, tmp_path / "s", source)
     source.present, source.memory = [GONE], {"learned": 7}
     first.poll()
     first.spool.close()
-    again = Rig(who, tmp_path / "s", source)
+    again = Rig(node_identity, tmp_path / "s", source)
     assert again.faults.rows() == {}
     again.poll()
     assert source.given[-1] == {"learned": 7}
@@ -138,11 +142,11 @@ def test_restart_of_the_agent_remembers_and_repeats_nothing(
     ],
 )
 def test_source_in_trouble_keeps_what_stood_and_stops_no_other(
-    who: identity.Identity, source: Scripted, tmp_path: Path, trouble: Exception, state: str
+    node_identity: identity.Identity, source: Scripted, tmp_path: Path, trouble: Exception, state: str
 ) -> None:
     """Not seeing is not health; the agent says which source cannot see."""
     other = Scripted(name="other")
-    rig = Rig(who, tmp_path / "s", source, other)
+    rig = Rig(node_identity, tmp_path / "s", source, other)
     source.present = [GONE]
     rig.poll()
     source.fails = trouble
@@ -156,34 +160,34 @@ def test_source_in_trouble_keeps_what_stood_and_stops_no_other(
 
 
 def test_the_end_of_what_the_kernel_said_is_an_event_of_the_reading_that_shows_it(
-    who: identity.Identity, tmp_path: Path, event: Any
+    node_identity: identity.Identity, tmp_path: Path, event: Any
 ) -> None:
     """The kernel need not say that a port is up again: the reading does, once, and the heartbeat goes out."""
     ports = Scripted("infiniband")
-    rig = Rig(who, tmp_path / "s", ports)
+    rig = Rig(node_identity, tmp_path / "s", ports)
     down = event(kind="ib_link", code="link_down", device="ib2", at=datetime.now(UTC) - timedelta(seconds=30))
     rig.faults.fold(down, now=datetime.now(UTC))
     ports.healthy = frozenset({"mlx5_2", "ib2"})
     rig.poll(3)
-    (told,) = rig.events()
-    assert (told.kind, told.code, told.device, told.severity) == (
+    (stored,) = rig.events()
+    assert (stored.kind, stored.code, stored.device, stored.severity) == (
         "ib_link",
         "link_down",
         "ib2",
         records.Severity.INFO,
     )
-    assert (told.detail["recovered"], told.detail["began"]) == (True, str(down.event_id))
+    assert (stored.detail["recovered"], stored.detail["began"]) == (True, str(down.event_id))
     assert rig.faults.rows() == {}
     assert rig.changes == 1
     rig.spool.close()
 
 
 def test_sources_have_their_own_pace_and_a_close_look_asks_all(
-    who: identity.Identity, tmp_path: Path
+    node_identity: identity.Identity, tmp_path: Path
 ) -> None:
     """Dear readings are rare; when something grave was said everything is read at once."""
     often, seldom = Scripted("often"), Scripted("seldom", every=5)
-    rig = Rig(who, tmp_path / "s", often, seldom)
+    rig = Rig(node_identity, tmp_path / "s", often, seldom)
     rig.poll(5)
     assert (often.reads, seldom.reads) == (5, 1)
     rig.poll(everything=True)
@@ -192,10 +196,10 @@ def test_sources_have_their_own_pace_and_a_close_look_asks_all(
 
 
 def test_quiet_node_writes_nothing_to_its_disk(
-    who: identity.Identity, source: Scripted, tmp_path: Path
+    node_identity: identity.Identity, source: Scripted, tmp_path: Path
 ) -> None:
     """Which turn it is, and how often in a row, are not worth a write for ever."""
-    rig = Rig(who, tmp_path / "s", source)
+    rig = Rig(node_identity, tmp_path / "s", source)
     source.memory = {"learned": 1, "round": 0}
     rig.poll()
     before = rig.spool._db.total_changes
@@ -208,10 +212,10 @@ def test_quiet_node_writes_nothing_to_its_disk(
 
 
 def test_quiet_reading_that_repeats_itself_is_not_judged_again(
-    who: identity.Identity, source: Scripted, tmp_path: Path, clock: Any
+    node_identity: identity.Identity, source: Scripted, tmp_path: Path, clock: Any
 ) -> None:
     """It is read all the same; whatever changes, and a minute, and whoever asks, have it judged."""
-    rig = Rig(who, tmp_path / "s", source, at=clock)
+    rig = Rig(node_identity, tmp_path / "s", source, at=clock)
     source.memory = {"learned": 1}
     rig.poll(2)  # the first one learns
     rig.poll(5)

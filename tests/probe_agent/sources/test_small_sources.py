@@ -62,11 +62,11 @@ def test_corrected_memory_errors_are_told_by_powers_of_ten(watch: Any, moved: An
     watched = watch(edac.SOURCE)
     watched.look()
     name = first(watched, "sys/devices/system/edac/mc/mc*/dimm*/dimm_ce_count")
-    told = 0
+    edges = 0
     for value in range(1, 40):
         put(watched, name, str(value))
-        told += len(watched.look().edges)
-    assert told == 2
+        edges += len(watched.look().edges)
+    assert edges == 2
 
 
 def _hca(watched: Any) -> str:
@@ -74,31 +74,31 @@ def _hca(watched: Any) -> str:
     return next(d.name for d in sorted(devices.iterdir()) if (d / "class").read_text().startswith("0x0207"))
 
 
-def test_narrower_pcie_link_is_told_once_it_lasts(watch: Any, seen: Any) -> None:
+def test_narrower_pcie_link_is_told_once_it_lasts(watch: Any, present: Any) -> None:
     """An adapter that trained with fewer lanes than before."""
     watched = watch(pcie.SOURCE)
     watched.look()
     address = _hca(watched)
     put(watched, f"sys/bus/pci/devices/{address}/current_link_width", "8")
-    assert seen(watched.look(2)) == []
-    assert seen(watched.look()) == [("pcie_width", "width", address, "low")]
+    assert present(watched.look(2)) == []
+    assert present(watched.look()) == [("pcie_width", "width", address, "low")]
 
 
-def test_device_that_answers_all_ones_has_no_width(watch: Any, seen: Any) -> None:
+def test_device_that_answers_all_ones_has_no_width(watch: Any, present: Any) -> None:
     """63 lanes is what a dead device reads as, not a link."""
     watched = watch(pcie.SOURCE)
     watched.look()
     put(watched, f"sys/bus/pci/devices/{_hca(watched)}/current_link_width", "63")
-    assert seen(watched.look(4)) == []
+    assert present(watched.look(4)) == []
 
 
-def test_device_gone_from_the_bus_is_grave(watch: Any, seen: Any) -> None:
+def test_device_gone_from_the_bus_is_grave(watch: Any, present: Any) -> None:
     """Its own counters cannot tell that it is gone; the bus can."""
     watched = watch(pcie.SOURCE)
     watched.look()
     address = _hca(watched)
     (watched.reach.root / "sys/bus/pci/devices" / address).rename(watched.reach.root / "gone")
-    assert seen(watched.look(3)) == [("pcie_link", "missing", address, "high")]
+    assert present(watched.look(3)) == [("pcie_link", "missing", address, "high")]
 
 
 def test_fatal_pcie_error_counted_by_the_device_is_grave(watch: Any, moved: Any) -> None:
@@ -122,36 +122,36 @@ def systemd(watched: Any) -> Any:
     return watched
 
 
-def test_service_that_ran_and_runs_no_more_is_told(watch: Any, seen: Any, moved: Any) -> None:
+def test_service_that_ran_and_runs_no_more_is_told(watch: Any, present: Any, moved: Any) -> None:
     """Units that were never there or never ran are nobody's fault; restarts are kept as information."""
     watched = systemd(watch(services.SOURCE))
     well = ("slurmd.service", "loaded", "active", "running", "0")
     never = ("munge.service", "loaded", "inactive", "dead", "0")
     absent = ("chrony.service", "not-found", "inactive", "dead", "")
-    watched.reach.say("systemctl", units(well, never, absent))
-    assert seen(watched.look(3)) == []
-    watched.reach.say(
+    watched.reach.answer("systemctl", units(well, never, absent))
+    assert present(watched.look(3)) == []
+    watched.reach.answer(
         "systemctl", units(("slurmd.service", "loaded", "failed", "failed", "3"), never, absent)
     )
     judged = watched.look()
     assert moved(judged) == [("service", "restarted", "slurmd.service", "info")]
-    assert seen(watched.look()) == [("service", "down", "slurmd.service", "low")]
-    watched.reach.say(
+    assert present(watched.look()) == [("service", "down", "slurmd.service", "low")]
+    watched.reach.answer(
         "systemctl", units(("slurmd.service", "loaded", "active", "running", "3"), never, absent)
     )
-    assert seen(watched.look()) == []
+    assert present(watched.look()) == []
 
 
-def test_without_systemd_the_sites_services_are_looked_for_by_name(watch: Any, seen: Any) -> None:
+def test_without_systemd_the_sites_services_are_looked_for_by_name(watch: Any, present: Any) -> None:
     """The kernel keeps fifteen characters of a name; that is enough."""
     watched = watch(services.SOURCE)
     put_process = {"proc/71/comm": "slurmd", "proc/72/comm": "nvidia-persiste"}
     writing.write(watched.reach.root, put_process)
     wanted = ("slurmd", "nvidia-persistenced", "munged")
-    assert seen(watched.look(2, expect_services=wanted)) == [("service", "down", "munged", "low")]
+    assert present(watched.look(2, expect_services=wanted)) == [("service", "down", "munged", "low")]
 
 
-def test_full_local_file_system_is_told(watch: Any, seen: Any) -> None:
+def test_full_local_file_system_is_told(watch: Any, present: Any) -> None:
     """Space and inodes are judged apart."""
     watched = watch(disk.SOURCE)
     gib = 2**30
@@ -161,19 +161,19 @@ def test_full_local_file_system_is_told(watch: Any, seen: Any) -> None:
         "/run": {"error": "EIO"},
     }
     judged = disk.judge(answers, {}, watched.context)
-    assert seen(judged) == [("disk", "space_full", "/", "low"), ("disk", "inodes_low", "/tmp", "info")]
+    assert present(judged) == [("disk", "space_full", "/", "low"), ("disk", "inodes_low", "/tmp", "info")]
     assert judged.unknown == {"/run"}
 
 
-def test_memory_that_shrank_is_told_until_relearned(watch: Any, seen: Any) -> None:
+def test_memory_that_shrank_is_told_until_relearned(watch: Any, present: Any) -> None:
     """A DIMM the firmware mapped out shows as less memory than before."""
     watched = watch(memory.SOURCE)
     watched.look()
     text = (watched.reach.root / "proc/meminfo").read_text()
     total = int(text.split("MemTotal:")[1].split()[0])
     put(watched, "proc/meminfo", text.replace(str(total), str(total * 15 // 16), 1).rstrip("\n"))
-    assert seen(watched.look()) == [("memory", "size", "memory", "low")]
-    assert seen(watched.look(relearn=True)) == []
+    assert present(watched.look()) == [("memory", "size", "memory", "low")]
+    assert present(watched.look(relearn=True)) == []
 
 
 def test_memory_that_cannot_be_read_is_unknown(watch: Any, bare: Any) -> None:
@@ -196,12 +196,12 @@ CHRONY = "C0248F97,192.36.143.151,{stratum},1706709600.123,{offset},0.00001,0.00
     ],
 )
 def test_clock_is_judged_by_what_chrony_says(
-    watch: Any, seen: Any, offset: str, stratum: int, leap: str, expected: list[Any]
+    watch: Any, present: Any, offset: str, stratum: int, leap: str, expected: list[Any]
 ) -> None:
     """Off by more than a second is a fault; an offset without a server is not believed."""
     watched = watch(clock_source.SOURCE)
-    watched.reach.say("chronyc", CHRONY.format(offset=offset, stratum=stratum, leap=leap))
-    assert seen(watched.look(3)) == expected
+    watched.reach.answer("chronyc", CHRONY.format(offset=offset, stratum=stratum, leap=leap))
+    assert present(watched.look(3)) == expected
 
 
 def test_other_time_daemons_are_read_too() -> None:
@@ -220,13 +220,13 @@ SEL = """1,01/30/2026,11:02:33,System Event #0x01,OEM System boot event,Asserted
 def test_new_entries_of_the_event_log_are_graded(watch: Any, moved: Any) -> None:
     """The first reading is history; what is added later is told, the grave as grave."""
     watched = watch(ipmi.SOURCE)
-    watched.reach.say("ipmitool", SEL)
+    watched.reach.answer("ipmitool", SEL)
     assert watched.look().edges == ()
     more = (
         "3,01/31/2026,14:00:00,Memory #0x53,Uncorrectable ECC,Asserted\n"
         "4,01/31/2026,14:00:05,Fan 3,Lower Critical going low ,Deasserted\n"
     )
-    watched.reach.say("ipmitool", SEL + more)
+    watched.reach.answer("ipmitool", SEL + more)
     assert moved(watched.look()) == [
         ("ipmi", "memory_uncorrectable", "Memory #0x53", "high"),
         ("ipmi", "entry", "Fan 3", "info"),
@@ -237,14 +237,14 @@ def test_new_entries_of_the_event_log_are_graded(watch: Any, moved: Any) -> None
 def test_cleared_event_log_counts_anew(watch: Any, moved: Any) -> None:
     """After a clear the numbers begin again; date and sensor keep entries apart."""
     watched = watch(ipmi.SOURCE)
-    watched.reach.say("ipmitool", SEL)
+    watched.reach.answer("ipmitool", SEL)
     watched.look()
-    watched.reach.say("ipmitool", "1,01/31/2026,15:00:00,Power Supply 1,Power Supply AC lost,Asserted\n")
+    watched.reach.answer("ipmitool", "1,01/31/2026,15:00:00,Power Supply 1,Power Supply AC lost,Asserted\n")
     assert moved(watched.look()) == [("ipmi", "power_supply", "Power Supply 1", "low")]
 
 
 def test_tool_without_a_bmc_is_absent(watch: Any) -> None:
     """ipmitool is installed everywhere; a BMC is not."""
     watched = watch(ipmi.SOURCE)
-    watched.reach.say("ipmitool", "", returncode=1)
+    watched.reach.answer("ipmitool", "", returncode=1)
     assert watched.look().state.startswith("absent")

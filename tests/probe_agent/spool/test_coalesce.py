@@ -16,20 +16,20 @@ from probing_cluster.probe_agent.spool import coalesce, codec, spool
 
 START = datetime(2026, 1, 31, 14, 0, tzinfo=UTC)
 HIGH, LOW = records.Severity.HIGH, records.Severity.LOW
-WHO = identity.Identity(cluster="c", node="n1", root=Path("/"))
+IDENTITY = identity.Identity(cluster="c", node="n1", root=Path("/"))
 
 
 def decoded(items: list[spool.Item]) -> list[records.HealthEvent]:
     return [codec.decode(i.body, records.HealthEvent) for i in items]
 
 
-def seen(position: str, *, stream_s: float = 0.0, at: datetime = START, **fields: Any) -> sighting.Sighting:
+def xid(position: str, *, stream_s: float = 0.0, at: datetime = START, **fields: Any) -> sighting.Sighting:
     values = {"source": "kernel", "kind": "xid", "code": "79", "severity": HIGH, "message": "Xid 79"} | fields
     return sighting.Sighting(position=position, stream_s=stream_s, at=at, **values)
 
 
 def make(one: sighting.Sighting) -> records.HealthEvent:
-    return sighting.to_event(one, identity=WHO, inventory=gpus.Inventory(), observed_at=START)
+    return sighting.to_event(one, identity=IDENTITY, inventory=gpus.Inventory(), observed_at=START)
 
 
 def add(folds: coalesce.Coalescer, one: sighting.Sighting, now_s: float = 0.0) -> list[spool.Item]:
@@ -43,7 +43,7 @@ def test_hundred_thousand_equal_lines_keep_their_count_and_times() -> None:
     for n in range(100_000):
         after_s = n * 60 / 100_000
         items += add(
-            folds, seen(f"b:{n}", at=START + timedelta(seconds=after_s), severity=LOW, stream_s=after_s)
+            folds, xid(f"b:{n}", at=START + timedelta(seconds=after_s), severity=LOW, stream_s=after_s)
         )
     items += folds.due(0.0, everything=True)
     found = decoded(items)
@@ -57,8 +57,8 @@ def test_hundred_thousand_equal_lines_keep_their_count_and_times() -> None:
 def test_first_of_a_kind_passes_at_once_and_the_rest_waits() -> None:
     """Nothing waits for a window before it is told for the first time."""
     folds = coalesce.Coalescer(window_s=10.0)
-    assert len(add(folds, seen("b:1"))) == 1
-    assert add(folds, seen("b:2", stream_s=1.0), 1.0) == []
+    assert len(add(folds, xid("b:1"))) == 1
+    assert add(folds, xid("b:2", stream_s=1.0), 1.0) == []
     assert [i.open for i in folds.open_items()] == [True]
     assert folds.open_items() == []
     assert folds.due(5.0) == []
@@ -69,19 +69,19 @@ def test_events_that_differ_in_anything_that_matters_are_not_folded() -> None:
     """Another device, process, code or severity is another event."""
     folds = coalesce.Coalescer()
     variants = [{}, {"device": "gpu1"}, {"pid": 7}, {"code": "48"}, {"severity": LOW}, {"gpu_uuid": "GPU-1"}]
-    passed = [add(folds, seen(f"b:{n}", **v)) for n, v in enumerate(variants)]
+    passed = [add(folds, xid(f"b:{n}", **v)) for n, v in enumerate(variants)]
     assert all(len(p) == 1 for p in passed)
 
 
 def test_a_jump_of_the_wall_clock_neither_splits_nor_merges_windows() -> None:
     """Windows follow the stream's own time."""
     folds = coalesce.Coalescer(window_s=10.0)
-    add(folds, seen("b:1"))
+    add(folds, xid("b:1"))
     for n in range(2, 6):
-        assert add(folds, seen(f"b:{n}", at=START - timedelta(days=n), stream_s=float(n)), float(n)) == []
+        assert add(folds, xid(f"b:{n}", at=START - timedelta(days=n), stream_s=float(n)), float(n)) == []
     (tail,) = decoded(folds.due(11.0))
     assert tail.count == 4
-    assert tail.event_id == make(seen("b:2")).event_id
+    assert tail.event_id == make(xid("b:2")).event_id
 
 
 def test_replay_of_the_same_stream_makes_the_same_rows() -> None:
@@ -91,7 +91,7 @@ def test_replay_of_the_same_stream_makes_the_same_rows() -> None:
         folds = coalesce.Coalescer(window_s=10.0)
         items: list[spool.Item] = []
         for n in range(500):
-            items += add(folds, seen(f"b:{n}", pid=n % 3, stream_s=n / 7))
+            items += add(folds, xid(f"b:{n}", pid=n % 3, stream_s=n / 7))
         return Counter((str(e.event_id), e.count) for e in decoded(items + folds.due(0.0, everything=True)))
 
     assert run() == run()
@@ -103,8 +103,8 @@ def test_more_keys_than_can_be_tracked_still_lose_nothing(monkeypatch: pytest.Mo
     folds = coalesce.Coalescer()
     items: list[spool.Item] = []
     for n in range(80):
-        items += add(folds, seen(f"b:{n}", pid=n))
-        items += add(folds, seen(f"c:{n}", pid=n))
+        items += add(folds, xid(f"b:{n}", pid=n))
+        items += add(folds, xid(f"c:{n}", pid=n))
     found = decoded(items + folds.due(0.0, everything=True))
     assert sum(e.count for e in found) == 160
     assert len(folds._folds) <= 50
@@ -114,7 +114,7 @@ def test_folded_count_is_told_once() -> None:
     """The heartbeat's coalesced_total counts sightings that have no row of their own."""
     folds = coalesce.Coalescer()
     for n in range(10):
-        add(folds, seen(f"b:{n}"))
+        add(folds, xid(f"b:{n}"))
     assert folds.drain_count() == 8
     assert folds.drain_count() == 0
 
@@ -122,5 +122,5 @@ def test_folded_count_is_told_once() -> None:
 def test_what_cannot_storm_is_never_folded() -> None:
     """Two findings of a job's log differ in more than their kind."""
     folds = coalesce.Coalescer()
-    items = [add(folds, seen(f"7:0:{n}", source="joblog", stream_s=None)) for n in range(3)]
+    items = [add(folds, xid(f"7:0:{n}", source="joblog", stream_s=None)) for n in range(3)]
     assert [len(i) for i in items] == [1, 1, 1]

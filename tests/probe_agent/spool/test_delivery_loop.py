@@ -26,9 +26,9 @@ class Rig:
     """A spool, an intake and a delivery loop, with a door the test chooses."""
 
     def __init__(self, tmp_path: Path, door: Callable[[], Any] | None) -> None:
-        self.who = identity.Identity(cluster="c", node="n1", root=tmp_path)
+        self.node_identity = identity.Identity(cluster="c", node="n1", root=tmp_path)
         self.spool = spool.Spool(tmp_path / "spool", max_bytes=10_000_000)
-        self.intake = intake.Intake(identity=self.who, spool=self.spool, faults=faults.Faults("b"))
+        self.intake = intake.Intake(identity=self.node_identity, spool=self.spool, faults=faults.Faults("b"))
         self.requests: list[delivery.Request] = []
         self.loop = delivery_loop.DeliveryLoop(
             door=door,
@@ -87,7 +87,9 @@ def rows(url: str, query: str) -> Sequence[Any]:
 def test_events_checks_allocations_and_heartbeat_arrive_once(rig: Any, postgres_url: str) -> None:
     """Everything in one call; delivered again after an unknown commit it makes no second row."""
     rig.see("b:1", "b:2")
-    rig.intake.store([jobs.NodeJob(job_id=7, started_at=NOW, uid=5, gpu_uuids=("GPU-1",)).item(rig.who)])
+    rig.intake.store(
+        [jobs.NodeJob(job_id=7, started_at=NOW, uid=5, gpu_uuids=("GPU-1",)).item(rig.node_identity)]
+    )
     before = rig.spool.batch(10)
     asyncio.run(rig.loop.once(beat=True))
     assert rig.spool.depth == 0
@@ -131,7 +133,7 @@ def test_a_job_that_starts_is_told_with_the_rest_and_shortens_the_beat(tmp_path:
     """A thousand short jobs are no thousand urgent calls; but from its start on the agent beats as often as it promised."""
     door = Broken(0)
     rig = Rig(tmp_path, lambda: door)
-    rig.intake.store([jobs.NodeJob(job_id=7, started_at=NOW, uid=5).item(rig.who)])
+    rig.intake.store([jobs.NodeJob(job_id=7, started_at=NOW, uid=5).item(rig.node_identity)])
     assert not rig.intake.urgent.is_set()
     assert rig.intake.arrived.is_set()
     beat_s = 10.0

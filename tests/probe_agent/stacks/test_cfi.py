@@ -69,9 +69,9 @@ def test_a_compilers_tables() -> None:
     image = elf.in_memory(deep_stack.library())
     found = {name: cfi.find(image, at + 1) for name, at in deep_stack.functions().items()}
     for name in deep_stack.CHAIN:
-        told = found[name]
-        assert told is not None
-        assert told.start < told.end
+        entry = found[name]
+        assert entry is not None
+        assert entry.start < entry.end
     grows = found["grows"]
     assert grows is not None
     in_its_body = cfi.row(grows, grows.end - 8).cfa

@@ -29,32 +29,34 @@ def look(
     monkeypatch.setattr(pyspy, "stacks", stack)
     monkeypatch.setattr(cpu_sampling, "_counted", count)
     first = {"stack": HERE, "holds_gil": True}
-    said = asyncio.run(cpu_sampling.look(children.Children(), 1, (0, 0), first))
-    return said, len(stacks) - len(left)
+    sample = asyncio.run(cpu_sampling.look(children.Children(), 1, (0, 0), first))
+    return sample, len(stacks) - len(left)
 
 
 def test_frames_that_move_are_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """One later stack is enough where the kernel counts."""
-    said, _ = look(monkeypatch, {"samples": 3}, {"stack": THERE, "holds_gil": True})
-    assert said == {"ran": {"samples": 3}, "moved": True, "holds_gil": True}
+    sample, _ = look(monkeypatch, {"samples": 3}, {"stack": THERE, "holds_gil": True})
+    assert sample == {"ran": {"samples": 3}, "moved": True, "holds_gil": True}
 
 
 def test_a_gil_that_was_let_go_of_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
     """Caught holding it once is nothing."""
-    said, _ = look(monkeypatch, {"samples": 3}, {"stack": HERE, "holds_gil": False})
-    assert (said["moved"], said["holds_gil"]) == (False, False)
+    sample, _ = look(monkeypatch, {"samples": 3}, {"stack": HERE, "holds_gil": False})
+    assert (sample["moved"], sample["holds_gil"]) == (False, False)
 
 
 def test_without_counters_it_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop of few lines may be caught twice on the same one."""
     still = {"stack": HERE, "holds_gil": True}
-    said, asked = look(monkeypatch, "not permitted", still, still, {"stack": THERE, "holds_gil": True}, still)
-    assert (said["ran_error"], said["moved"], asked) == ("not permitted", True, 3)
-    said, _ = look(monkeypatch, "not permitted", still)
-    assert said == {"ran_error": "not permitted", "moved": False, "holds_gil": True}
+    sample, asked = look(
+        monkeypatch, "not permitted", still, still, {"stack": THERE, "holds_gil": True}, still
+    )
+    assert (sample["ran_error"], sample["moved"], asked) == ("not permitted", True, 3)
+    sample, _ = look(monkeypatch, "not permitted", still)
+    assert sample == {"ran_error": "not permitted", "moved": False, "holds_gil": True}
 
 
 def test_a_stack_that_could_not_be_taken_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither that it moved nor that the GIL is held."""
-    said, _ = look(monkeypatch, {"samples": 3}, {"stack_error": "torn"})
-    assert (said["moved"], said["holds_gil"]) == (False, None)
+    sample, _ = look(monkeypatch, {"samples": 3}, {"stack_error": "torn"})
+    assert (sample["moved"], sample["holds_gil"]) == (False, None)

@@ -40,10 +40,10 @@ def test_long_names_keep_their_end() -> None:
 
 def test_cpp_names_are_spoken_where_the_library_is_there() -> None:
     """Or left as they are."""
-    spoken = demangle.demangler()
-    assert spoken("_ZN4gloo4waitEi") in {"gloo::wait(int)", "_ZN4gloo4waitEi"}
-    assert spoken("read") == "read"
-    assert spoken("_Z" + "x" * 5000) == "_Z" + "x" * 5000
+    demangled = demangle.demangler()
+    assert demangled("_ZN4gloo4waitEi") in {"gloo::wait(int)", "_ZN4gloo4waitEi"}
+    assert demangled("read") == "read"
+    assert demangled("_Z" + "x" * 5000) == "_Z" + "x" * 5000
 
 
 @given(st.text(max_size=300))

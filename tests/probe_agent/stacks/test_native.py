@@ -23,12 +23,12 @@ def answered(monkeypatch: pytest.MonkeyPatch, answer: str) -> dict[int, dict[str
 def test_an_answer_is_cleaned_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The names are those of users' files."""
     frame = '{"function": "ev\\u001bil' + "x" * 500 + '", "file": "libfoo.so", "scanned": true}'
-    told = answered(
+    read = answered(
         monkeypatch, f'{{"7": {{"native": [{", ".join([frame] * 100)}], "native_error": "w\\u0007hy"}}}}'
     )
-    assert len(told[7]["native"]) == unwind.MAX_FRAMES
-    assert told[7]["native_error"] == "why"
-    first = told[7]["native"][0]
+    assert len(read[7]["native"]) == unwind.MAX_FRAMES
+    assert read[7]["native_error"] == "why"
+    first = read[7]["native"][0]
     assert (len(first["function"]), first["file"], first["line"], first["scanned"]) == (
         200,
         "libfoo.so",
@@ -40,8 +40,8 @@ def test_an_answer_is_cleaned_and_bounded(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("answer", ["", "no", "[]", "{}", '{"7": {"native": [3]}}', '{"7": {"native": 3}}'])
 def test_what_is_no_answer_is_said(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
     """A child that died on a hostile file costs the C functions, nothing else."""
-    told = answered(monkeypatch, answer)
-    assert set(told[7]) == {"native_error"}
+    read = answered(monkeypatch, answer)
+    assert set(read[7]) == {"native_error"}
 
 
 def test_who_gets_on_is_asked_with_how_often_it_slept(monkeypatch: pytest.MonkeyPatch) -> None:

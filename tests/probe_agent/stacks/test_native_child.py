@@ -36,14 +36,14 @@ def look(pid: int, before: int | None = None, uid: int | None = None) -> dict[st
     return dict(json.loads(done.stdout)[str(pid)])
 
 
-def names(told: dict[str, Any], library: Path) -> list[str]:
+def names(reply: dict[str, Any], library: Path) -> list[str]:
     """The functions of one library."""
-    return [f["function"] for f in told["native"] if f["file"] == library.name]
+    return [f["function"] for f in reply["native"] if f["file"] == library.name]
 
 
-def scanned(told: dict[str, Any]) -> list[str]:
+def scanned(reply: dict[str, Any]) -> list[str]:
     """The functions whose place had to be searched for."""
-    return [f["function"] for f in told["native"] if f.get("scanned")]
+    return [f["function"] for f in reply["native"] if f.get("scanned")]
 
 
 @pytest.mark.parametrize(
@@ -56,12 +56,12 @@ def test_who_sleeps_in_c(start: Any, tmp_path: Path, options: tuple[str, ...], s
     library = deep_stack.compiled(tmp_path, *options)
     pid = start(f"ctypes.CDLL('{library}').enters(os.pipe()[0], 1000)")
     deep_stack.until(lambda: deep_stack.asleep_in(pid, deep_stack.READ))
-    told = look(pid)
-    assert names(told, library) == deep_stack.CHAIN
-    assert scanned(told) == searched
-    assert "libc" in told["native"][0]["file"]
-    assert "native_error" not in told
-    assert not any(f["function"].startswith("_PyEval_EvalFrame") for f in told["native"])
+    reply = look(pid)
+    assert names(reply, library) == deep_stack.CHAIN
+    assert scanned(reply) == searched
+    assert "libc" in reply["native"][0]["file"]
+    assert "native_error" not in reply
+    assert not any(f["function"].startswith("_PyEval_EvalFrame") for f in reply["native"])
 
 
 def test_what_an_earlier_call_left_on_the_stack_is_not_told(start: Any, tmp_path: Path) -> None:
@@ -69,9 +69,9 @@ def test_what_an_earlier_call_left_on_the_stack_is_not_told(start: Any, tmp_path
     library = deep_stack.compiled(tmp_path)
     pid = start(f"ctypes.CDLL('{library}').leaves(os.pipe()[0], 1000)")
     deep_stack.until(lambda: deep_stack.asleep_in(pid, deep_stack.READ))
-    told = look(pid)
-    assert names(told, library) == ["blocks", "covers", "leaves"]
-    assert scanned(told) == ["leaves"]
+    reply = look(pid)
+    assert names(reply, library) == ["blocks", "covers", "leaves"]
+    assert scanned(reply) == ["leaves"]
 
 
 def test_who_sleeps_in_a_signal_handler(start: Any, tmp_path: Path) -> None:
@@ -79,19 +79,19 @@ def test_who_sleeps_in_a_signal_handler(start: Any, tmp_path: Path) -> None:
     library = deep_stack.compiled(tmp_path)
     pid = start(f"ctypes.CDLL('{library}').raises(os.pipe()[0])")
     deep_stack.until(lambda: deep_stack.asleep_in(pid, deep_stack.READ))
-    told = look(pid)
-    assert names(told, library) == ["blocks", "handles", "raises"]
-    assert scanned(told) == []
+    reply = look(pid)
+    assert names(reply, library) == ["blocks", "handles", "raises"]
+    assert scanned(reply) == []
 
 
 def test_who_sleeps_in_python(start: Any) -> None:
     """What lies between the system call and the frame, and nothing above it."""
     pid = start("time.sleep(3600)")
     deep_stack.until(lambda: deep_stack.in_state(pid, "S"))
-    told = look(pid)
-    assert "libc" in told["native"][0]["file"]
-    assert "native_error" not in told
-    assert len(told["native"]) < 12
+    reply = look(pid)
+    assert "libc" in reply["native"][0]["file"]
+    assert "native_error" not in reply
+    assert len(reply["native"]) < 12
 
 
 @deep_stack.samples
@@ -99,15 +99,15 @@ def test_who_burns_cpu_in_c(start: Any, tmp_path: Path) -> None:
     """Registers and stack are known from the kernel's samples; nothing is searched for."""
     library = deep_stack.compiled(tmp_path)
     pid = start(f"ctypes.PyDLL('{library}').enters_burning(3)")
-    said: list[dict[str, Any]] = []
+    walks: list[dict[str, Any]] = []
 
     def burns() -> bool:
-        said.append(look(pid))
-        return names(said[-1], library) == ["burns", "enters_burning"] if "native" in said[-1] else False
+        walks.append(look(pid))
+        return names(walks[-1], library) == ["burns", "enters_burning"] if "native" in walks[-1] else False
 
     deep_stack.until(burns)
-    assert scanned(said[-1]) == []
-    assert "native_error" not in said[-1]
+    assert scanned(walks[-1]) == []
+    assert "native_error" not in walks[-1]
 
 
 @deep_stack.samples
@@ -121,20 +121,20 @@ def test_who_was_stopped(start: Any, tmp_path: Path) -> None:
     """Where it ran when SIGSTOP came."""
     library = deep_stack.compiled(tmp_path)
     pid = start(f"print('in', flush=True); ctypes.PyDLL('{library}').enters_burning(3)")
-    told: dict[str, Any] = {}
+    reply: dict[str, Any] = {}
 
     def stopped() -> bool:
         os.kill(pid, signal.SIGSTOP)
         deep_stack.until(lambda: deep_stack.in_state(pid, "T"))
-        told.clear()
-        told.update(look(pid))
-        if told.get("native") and told["native"][0]["function"] == "burns":
+        reply.clear()
+        reply.update(look(pid))
+        if reply.get("native") and reply["native"][0]["function"] == "burns":
             return True
         os.kill(pid, signal.SIGCONT)  # not there yet
         return False
 
     deep_stack.until(stopped)
-    assert names(told, library) == ["burns", "enters_burning"]
+    assert names(reply, library) == ["burns", "enters_burning"]
     assert deep_stack.in_state(pid, "T")  # as it was
 
 
@@ -157,8 +157,8 @@ def test_who_dies_meanwhile(start: Any, tmp_path: Path) -> None:
     os.kill(pid, signal.SIGKILL)
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     walk = native_child.followed(taken, native_child.MappedFiles())
-    told = native_child.to_reply({pid: walk})[str(pid)]
-    assert told.get("native_error") or names(told, library) == deep_stack.CHAIN
+    reply = native_child.to_reply({pid: walk})[str(pid)]
+    assert reply.get("native_error") or names(reply, library) == deep_stack.CHAIN
     os.close(taken.memory)
 
 
@@ -175,9 +175,9 @@ def test_a_file_that_was_replaced_is_not_believed(start: Any, tmp_path: Path) ->
     pid = start(f"ctypes.CDLL('{library}').enters(os.pipe()[0], 1000)")
     deep_stack.until(lambda: deep_stack.asleep_in(pid, deep_stack.READ))
     deep_stack.compiled(tmp_path, "-O0").rename(library)
-    told = look(pid)
-    assert names(told, library) == []
-    assert "cannot be read" in told["native_error"]
+    reply = look(pid)
+    assert names(reply, library) == []
+    assert "cannot be read" in reply["native_error"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -193,9 +193,9 @@ ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE, or the process stays 
 library.enters(os.pipe()[0], 1000)"""
     pid = start(code)
     deep_stack.until(lambda: deep_stack.asleep_in(pid, deep_stack.READ))
-    told = look(pid, uid=OTHER)
-    assert names(told, library) == []
-    assert "cannot be read" in told["native_error"]
+    reply = look(pid, uid=OTHER)
+    assert names(reply, library) == []
+    assert "cannot be read" in reply["native_error"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")

@@ -47,17 +47,17 @@ def ask(request: pytest.FixtureRequest) -> Iterator[Any]:
 @deep_stack.samples
 def test_python_code_is_seen_in_the_interpreters_loop(ask: Any) -> None:
     """However little CPU there is: all of it goes there."""
-    told = ask(LOOP)
-    assert told["evaluating"] > 0.5 * told["samples"]
-    assert told["elsewhere"] < 0.5 * told["samples"]
+    counted = ask(LOOP)
+    assert counted["evaluating"] > 0.5 * counted["samples"]
+    assert counted["elsewhere"] < 0.5 * counted["samples"]
 
 
 @deep_stack.samples
 def test_c_code_that_burns_cpu_is_seen_in_its_library(ask: Any) -> None:
     """Not one sample in the interpreter's loop, once it has come there."""
-    told = ask(BURN)
-    assert told["elsewhere"] > 0.5 * told["samples"] > 0
-    assert "libc" in told["where"]
+    counted = ask(BURN)
+    assert counted["elsewhere"] > 0.5 * counted["samples"] > 0
+    assert "libc" in counted["where"]
 
 
 @deep_stack.samples
@@ -86,7 +86,7 @@ def test_counters_are_sorted_by_what_is_mapped_there() -> None:
 """
     known = elf.mappings(maps)
     addresses = [0x55D000001010, 0x55D000002010, 0x7F0000000010, 0x7F0000000020, 0x7FFF00000010, 1]
-    told = perf_child.counted_where(addresses, known, {"/usr/bin/python3.11": [(0x2000, 0x3000)]})
-    assert told == {
+    counted = perf_child.counted_where(addresses, known, {"/usr/bin/python3.11": [(0x2000, 0x3000)]})
+    assert counted == {
         "samples": 6, "evaluating": 1, "interpreter": 1, "elsewhere": 2, "unknown": 2, "where": "libfoo.so",
     }  # fmt: skip

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import conftest_story as told
+import conftest_story as example
 import pytest
 from test_page import EVIL, Reader
 
 from probing_cluster.reports.fleet import fleet_page
 
-NOW = told.at("15:00:00")
+NOW = example.at("15:00:00")
 ABOUT = {
     "since": "2026-10-24T14:00:09.71Z",
     "until": "2026-11-21T14:00:09.71Z",

@@ -70,5 +70,5 @@ def test_heads_are_no_identifiers(key: str) -> None:
 )  # fmt: skip
 def test_a_figure_in_words(name: str, figure: dict[str, Any], words: str) -> None:
     """Each figure's main number, and what is said when there is none."""
-    said = fleet_words.sentences(name, figure)
-    assert " ".join(said) == words if name != "state-breakdown" else said[0] == words
+    text = fleet_words.sentences(name, figure)
+    assert " ".join(text) == words if name != "state-breakdown" else text[0] == words

@@ -20,9 +20,9 @@ def test_the_demo_tells_the_whole_story_and_leaves_a_report(
     monkeypatch.setattr(demo, "STEPS", 24)
     monkeypatch.setattr(demo, "CHECKPOINT_EVERY", 4)
     directory = box_directory / "demo"
-    said: list[str] = []
-    job = demo.run(directory, keep=False, announce=said.append)
-    story = "\n".join(said)
+    announced: list[str] = []
+    job = demo.run(directory, keep=False, announce=announced.append)
+    story = "\n".join(announced)
     order = ("booting", "probing-ctl serve", "runs on", "breaking GPU 3", "is drained: probing:", "is requeued", "runs again",
              "resuming at step", "is completed", "HTML report")  # fmt: skip
     found = [story.find(words) for words in order]
@@ -36,5 +36,5 @@ def test_the_demo_tells_the_whole_story_and_leaves_a_report(
     assert "COMPLETED after 1 requeue" in report
     assert "Xid 79" in demo.html_file(directory, job).read_text()
     assert processes.listing(directory) == []
-    demo.clear(directory, said.append)
+    demo.clear(directory, announced.append)
     assert not layout.exists(directory)

@@ -14,13 +14,13 @@ def test_a_replay_judges_and_reports(
 ) -> None:
     """Without any cluster the recorded incident ends in the same verdict, on the terminal and as HTML; nothing keeps running."""
     with scratch.directory("probing-replay-") as directory:
-        said: list[str] = []
-        job = replay.run(directory, recording.DEMO, announce=said.append)
+        announced: list[str] = []
+        job = replay.run(directory, recording.DEMO, announce=announced.append)
         printed = capfd.readouterr().out
         assert f"$ probing-report {job}" in printed
         assert "Xid 79" in printed
         assert "hardware, certain" in printed
         html = directory / f"report-{job}.html"
-        assert said[-1] == f"HTML report: {html}"
+        assert announced[-1] == f"HTML report: {html}"
         assert "Xid 79" in html.read_text()
         assert not embedded.running(directory / "postgres")

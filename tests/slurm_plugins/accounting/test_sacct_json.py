@@ -50,7 +50,7 @@ def old(**changes: Any) -> dict[str, Any]:
 
 def new(**changes: Any) -> dict[str, Any]:
     """The same job as 23.11 and later write it."""
-    told = old(
+    common = old(
         state={"current": ["FAILED"], "reason": "None"},
         array={"job_id": 0, "task_id": some(None)},
         het={"job_id": 0, "job_offset": some(None)},
@@ -61,11 +61,11 @@ def new(**changes: Any) -> dict[str, Any]:
         },
         comment={"job": ""},
     )
-    told["time"] = {**told["time"], "limit": some(60)}
-    told["tres"] = {
+    common["time"] = {**common["time"], "limit": some(60)}
+    common["tres"] = {
         "allocated": [{"type": "cpu", "name": "", "count": 8}, {"type": "gres", "name": "gpu", "count": 16}]
     }
-    return {**told, **changes}
+    return {**common, **changes}
 
 
 def test_old_and_new_shapes_are_one_attempt() -> None:
@@ -125,10 +125,10 @@ def test_what_never_ran_and_what_cannot_be() -> None:
 
 def test_slurms_own_errors_are_passed_on() -> None:
     """What stands under `errors` is a note beside an empty answer, and the reason where there is none."""
-    told = [{"error": "Unable to query", "description": "slurmdbd is away"}]
-    assert parse(errors=told).notes == ("Slurm said: Unable to query: slurmdbd is away",)
+    answers = [{"error": "Unable to query", "description": "slurmdbd is away"}]
+    assert parse(errors=answers).notes == ("Slurm said: Unable to query: slurmdbd is away",)
     with pytest.raises(errors.MalformedInput, match="slurmdbd is away"):
-        sacct_json.parse_sacct_json(json.dumps({"errors": told}).encode())
+        sacct_json.parse_sacct_json(json.dumps({"errors": answers}).encode())
 
 
 @pytest.mark.parametrize(
@@ -145,9 +145,9 @@ def test_slurms_own_errors_are_passed_on() -> None:
 def test_dumps_in_one_file_and_what_jq_makes_of_them(form: str) -> None:
     """No document of a file is left out: months appended to one file, `jq '.jobs'`, `jq -c '.jobs[]'`."""
     first, second = new(), new(job_id=8)
-    told = {"first": first, "second": second, "one": {"jobs": [first]}, "two": {"jobs": [second]}}
-    told["many"] = {"jobs": [first, second]}
-    text = form.format(**{name: json.dumps(value) for name, value in told.items()})
+    dumps = {"first": first, "second": second, "one": {"jobs": [first]}, "two": {"jobs": [second]}}
+    dumps["many"] = {"jobs": [first, second]}
+    text = form.format(**{name: json.dumps(value) for name, value in dumps.items()})
     assert [a.job_id for a in sacct_json.parse_sacct_json(text.encode()).attempts] == [7, 8]
 
 
@@ -210,13 +210,13 @@ def test_every_sample_parses_without_loss(shared_samples: Path) -> None:
 
 def test_real_jobs_of_five_releases(shared_samples: Path) -> None:
     """What a person reads in the files of 21.08 to 25.11 is what the records say."""
-    told = {}
+    read = {}
     for name in ("21_8_8", "22_5_9", "23_2_6", "23_11_5"):
         (row,) = sacct_json.parse_sacct_json(
             (shared_samples / f"slurm/sarc_sacct/slurm_{name}.json").read_bytes()
         ).attempts
-        told[name] = (row.state, row.n_gpus, len(row.nodes), row.exit_code)
-    assert told == {
+        read[name] = (row.state, row.n_gpus, len(row.nodes), row.exit_code)
+    assert read == {
         "21_8_8": ("REQUEUED", 1, 1, 0),
         "22_5_9": ("FAILED", 16, 4, 0),
         "23_2_6": ("RUNNING", 2, 1, None),

@@ -35,11 +35,11 @@ class Controller:
     writes: list[tuple[str, ...]] = field(default_factory=list)
     events: list[list[str]] = field(default_factory=list)
 
-    def person(self, reason: str, who: str = "bob(1001)") -> None:
+    def person(self, reason: str, author: str = "bob(1001)") -> None:
         """Somebody else drains the node."""
-        self._drain(reason, who)
+        self._drain(reason, author)
 
-    def _drain(self, reason: str, who: str) -> None:
+    def _drain(self, reason: str, author: str) -> None:
         self.flags.add("DRAIN")
         self.reason = reason
         if self.same_second and self.events:
@@ -47,7 +47,7 @@ class Controller:
             return
         for event in self.events:
             event[1] = event[1] or "9999999999"
-        self.events.append(["9999999999", "", who, reason])
+        self.events.append(["9999999999", "", author, reason])
 
     def __call__(self, program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
         if program == "sacctmgr":
@@ -59,18 +59,18 @@ class Controller:
             raise errors.SlurmUnavailable(self.refuses)
         act, self.meanwhile = self.meanwhile, lambda _controller: None
         act(self)
-        told = dict(word.split("=", 1) for word in arguments if "=" in word)
+        given = dict(word.split("=", 1) for word in arguments if "=" in word)
         if self.deaf:
             return b""
         if arguments[0] == "requeue" and self.job is not None:
             self.job = None
-        elif told.get("State") == "RESUME":
+        elif given.get("State") == "RESUME":
             self.flags.discard("DRAIN")
             self.reason = ""
             for event in self.events:
                 event[1] = event[1] or "9999999999"
         else:
-            self._drain(told["Reason"], US)
+            self._drain(given["Reason"], US)
         return b""
 
     def node(self, name: str) -> live_records.LiveNode | None:
@@ -250,7 +250,7 @@ def test_slurms_refusal_and_deafness_are_failures() -> None:
 
 
 def running(**changes: object) -> live_records.LiveJob:
-    told: dict[str, object] = {
+    fields: dict[str, object] = {
         "job_id": 7,
         "state": "RUNNING",
         "start_at": START,
@@ -259,7 +259,7 @@ def running(**changes: object) -> live_records.LiveJob:
         "requeue": True,
         "batch": True,
     }
-    return live_records.LiveJob(**{**told, **changes})  # type: ignore[arg-type]
+    return live_records.LiveJob(**{**fields, **changes})  # type: ignore[arg-type]
 
 
 def test_the_very_attempt_is_requeued() -> None:

@@ -126,11 +126,11 @@ class PyslurmTwin:
         """As the library's."""
 
     class Thing:
-        def __init__(self, told: dict[str, Any], layout: dict[str, Any] | None = None) -> None:
-            self.told, self.layout = told, layout or {}
+        def __init__(self, values: dict[str, Any], layout: dict[str, Any] | None = None) -> None:
+            self.values, self.layout = values, layout or {}
 
         def to_dict(self) -> dict[str, Any]:
-            return self.told
+            return self.values
 
         def get_resource_layout_per_node(self) -> dict[str, Any]:
             return self.layout
@@ -283,9 +283,11 @@ def test_one_node_from_four_ways_in() -> None:
 def test_pyslurm_nodes_in_part_use_are_mixed() -> None:
     """A node with busy and idle CPUs is MIXED, as the commands say, whatever this pyslurm calls it."""
     for state in ("ALLOCATED", "IDLE", "MIXED"):
-        told = {**PyslurmTwin.node.told, "state": f"{state}+DRAIN", "allocated_cpus": 1, "idle_cpus": 63}
-        assert live_pyslurm.node(told).state == "MIXED"
-    assert live_pyslurm.node({**PyslurmTwin.node.told, "allocated_cpus": 64, "idle_cpus": 0}).state == "IDLE"
+        values = {**PyslurmTwin.node.values, "state": f"{state}+DRAIN", "allocated_cpus": 1, "idle_cpus": 63}
+        assert live_pyslurm.node(values).state == "MIXED"
+    assert (
+        live_pyslurm.node({**PyslurmTwin.node.values, "allocated_cpus": 64, "idle_cpus": 0}).state == "IDLE"
+    )
 
 
 def test_a_pending_jobs_start_is_a_forecast() -> None:

@@ -78,10 +78,10 @@ while True:
 @contextlib.contextmanager
 def server(mode: str = "ras", uid: int | None = None) -> Iterator[int]:
     """The port of a RAS server that runs as a user."""
-    who = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
+    account = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
     process = subprocess.Popen(
         [PYTHON, "-I", "-S", "-c", textwrap.dedent(SERVER), mode, DEAD],
-        stdout=subprocess.PIPE, **who,  # type: ignore[call-overload]
+        stdout=subprocess.PIPE, **account,  # type: ignore[call-overload]
     )  # fmt: skip
     try:
         yield int(process.stdout.readline())
@@ -106,13 +106,13 @@ def test_the_status_of_the_jobs_own_processes(uid: int) -> None:
     if uid == 0:
         pytest.skip("a job of root's is never read")
     with server(uid=uid if os.geteuid() == 0 else None) as port:
-        told = ask(uid, port)
-    assert isinstance(told, status_text.RasStatus)
-    assert nccl_ras.words(told) == (
+        reply = ask(uid, port)
+    assert isinstance(reply, status_text.RasStatus)
+    assert nccl_ras.words(reply) == (
         "NCCL RAS: 1 job process is considered dead (unreachable via the RAS network) "
         "(process 3487984 on 172.16.64.213)"
     )
-    assert nccl_ras.detail(told)["problems"][0]["processes"] == [{"node": "172.16.64.213", "pid": 3487984}]
+    assert nccl_ras.detail(reply)["problems"][0]["processes"] == [{"node": "172.16.64.213", "pid": 3487984}]
 
 
 @pytest.mark.parametrize("uid", [pytest.param(MALLORY, marks=AS_ROOT)])
@@ -127,9 +127,9 @@ def test_another_users_listener_is_not_asked(uid: int) -> None:
 def test_whatever_answers_is_bounded_and_told(mode: str, why: str, uid: int) -> None:
     """Another protocol, an endless answer: refused in words."""
     with server(mode, uid) as port:
-        told = ask(uid, port)
-    assert isinstance(told, str)
-    assert why in told
+        reply = ask(uid, port)
+    assert isinstance(reply, str)
+    assert why in reply
 
 
 def test_a_listener_that_says_nothing_costs_its_deadline_only() -> None:
