@@ -100,7 +100,7 @@ class Sandbox:
         """`sbatch` of `script` (see jobs.submit); returns the job id."""
         return jobs.submit(self.layout, self.env, script, options)
 
-    def wait(self, job_id: int, states: Iterable[str], timeout_s: float = 60) -> str:
+    def wait(self, job_id: int, states: Iterable[str], timeout_s: float = 120) -> str:
         """Returns the job's state as soon as it is one of `states`; raises when that takes too long."""
         return jobs.wait(self.env, job_id, set(states), timeout_s)
 

@@ -19,7 +19,7 @@ def shell(script: str, deadline_s: float = 10.0) -> processes.Output:
 
 
 def gone(pid: int) -> bool:
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while processes.identify(pid) is not None and time.monotonic() < until:
         time.sleep(0.01)
     return processes.identify(pid) is None
@@ -38,7 +38,10 @@ def test_a_signal_is_negative() -> None:
 
 def test_the_deadline_ends_the_whole_group(tmp_path: Path) -> None:
     """At the deadline the tool and everything it started die, and what it had said is kept."""
-    answer = shell(f"echo before; sleep 60 & echo $! > {tmp_path}/pid; wait", deadline_s=0.5)
+    for deadline_s in (0.5, 2.0, 8.0, 32.0):  # until it has come so far in time: a machine may be busy
+        answer = shell(f"echo before; sleep 600 & echo $! > {tmp_path}/pid; wait", deadline_s=deadline_s)
+        if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text():
+            break
     assert answer.timed_out
     assert answer.out == "before\n"
     assert answer.stuck is None

@@ -440,8 +440,9 @@ def test_no_server_is_unavailable(tmp_path: Any) -> None:
 
 def test_a_server_that_hangs_is_given_up(postgres_url: str, make_event: Make) -> None:
     """A server that accepts the call and never answers does not hold the agent."""
-    door = _delivery(postgres_url, call_timeout_s=0.3, keep_open=True)
+    door = _delivery(postgres_url, keep_open=True)
     door.deliver()
+    door._call_timeout_s = 0.3
     with psycopg.connect(postgres_url) as other:
         other.execute("LOCK TABLE probing.event_key IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(errors.DatabaseUnavailable, match="does not answer"):

@@ -149,7 +149,7 @@ WRONG: dict[str, list[Any]] = {
     "e_last_at": [None, [], ["infinity"] * 3],
     "e_cluster": [None, [], [None, "c", "d"]], "e_node": [None, [], ["n2", None, "n1"]], "e_kind": [None, [], [None, "x" * 5000, "x"]],
     "e_severity": [None, [], ["boo", None, "low"]], "e_source": [None, [], [None, "", "x" * 5000]],
-    "e_message": [None, [], [None, "x" * 10**6, ""], ["x" * (45 * 2**20)] * 3],
+    "e_message": [None, [], [None, "x" * 10**6, ""]],
     "e_detail": [None, [], [None, "", "boo"], ['{"x": "%s"}' % ("y" * 10**6)] * 3],
     "e_count": [None, [], [None, -5, 2**62]], "e_job_id": [None, [], [None, -(2**63), 2**63 - 1]], "e_pid": [None, [], [2**62] * 3],
     "e_measured": [None, [], [None, float("nan"), float("inf")]], "e_threshold": [None, [], [-float("inf")] * 3],
@@ -180,6 +180,18 @@ def test_no_argument_gets_round_anything(
         except psycopg.Error:
             assert stored(postgres_url) == before
     require_sound(postgres_url)
+
+
+def test_more_words_than_a_delivery_holds_are_refused_whole(postgres_url: str, agent_url: str) -> None:
+    """128 MiB in all: nothing of it is stored. Made by the server itself, since sending them costs seconds of processor."""
+    given = events(3)
+    columns = ", ".join(f"{name} => %s::{kind(name)}" for name in given)
+    words = "e_message => ARRAY(SELECT repeat('x', 45 * 1024 * 1024) FROM generate_series(1, 3))"
+    with psycopg.connect(agent_url, autocommit=True) as connection:
+        connection.execute("SET statement_timeout = 0")  # the role's own is for machines that are not busy
+        with pytest.raises(psycopg.errors.ProgramLimitExceeded, match="128 MiB"):
+            connection.execute(f"SELECT probing.deliver('c', 'n1', {columns}, {words})", list(given.values()))
+    assert set(stored(postgres_url).values()) == {0}
 
 
 def stored(url: str) -> dict[str, int]:

@@ -97,7 +97,9 @@ def test_the_owner_gets_the_verdict_in_slurms_mail(site: Any) -> None:
     assert "died" in subject
     (subject,) = site.mails_about(only_end)
     assert "Ended" in subject
-    begun = [a for a in site.site_mails() if f"Job_id={asked} " in a[1]]
+    begun = site.until(
+        "mail of the begin", lambda: [a for a in site.site_mails() if f"Job_id={asked} " in a[1]]
+    )
     assert [(a[0], a[2]) for a in begun] == [("-s", "alice@site")]
     assert "Began" in begun[0][1]
     line = site.until("line in accounting", lambda: written(site, asked), 60)

@@ -43,7 +43,7 @@ def test_what_the_hardware_killed_comes_back_and_a_bug_does_not(calm: Any) -> No
     for bug in bugs:
         assert up.state(bug) in {"FAILED", "UNKNOWN"}
         assert deaths.restarts(up, bug) == []
-    assert up.state(stays) == "FAILED"
+    assert up.state(stays) in {"FAILED", "UNKNOWN"}
     assert all(r["state"] != "done" for r in deaths.restarts(up, stays))
 
 

@@ -133,13 +133,11 @@ def test_a_large_answer_arrives() -> None:
 def test_the_watchdog_ends_everything(fifo: Path) -> None:
     """Whatever the steps' own deadlines, the whole run ends at the watchdog, every step with an answer."""
     run = lanes.Lanes()
-    began = time.monotonic()
     answers, _ = run.run(
-        [[step("a", hang_on(fifo), 60.0), fine("b")], [step("c", hang_on(fifo), 60.0)]], watchdog_s=0.4
+        [[step("a", hang_on(fifo), 600.0), fine("b")], [step("c", hang_on(fifo), 600.0)]], watchdog_s=0.4
     )
     assert {k: a.timed_out for k, a in answers.items()} == {"a": True, "b": True, "c": True}
     assert "watchdog" in str(answers["b"].error)
-    assert time.monotonic() - began < 30
 
 
 def test_the_whole_process_group_dies(tmp_path: Path) -> None:
@@ -155,9 +153,12 @@ def test_the_whole_process_group_dies(tmp_path: Path) -> None:
         time.sleep(60)
         return {}
 
-    lanes.Lanes().run([[step("a", work, 1.0)]], watchdog_s=10)
+    for deadline_s in (0.5, 2.0, 8.0, 32.0):  # until it has started something in time: a machine may be busy
+        lanes.Lanes().run([[step("a", work, deadline_s)]], watchdog_s=60)
+        if note.exists() and note.read_text():
+            break
     grandchild = int(note.read_text())
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while processes.identify(grandchild) is not None and time.monotonic() < until:
         time.sleep(0.01)
     assert processes.identify(grandchild) is None

@@ -41,10 +41,9 @@ for step in range(STEPS):
     page.step_done()
     time.sleep(0.001)
 enter(STEPS + 1, "broadcast", 8)
-print("ready", flush=True)
 def waits_here(secret=rank * 10):
-    while True:
-        time.sleep(0.05)
+    print("ready", flush=True)  # not before: a rank that is stopped at once would stand in <module>
+    time.sleep(600)  # one long sleep: whoever wakes now and then is runnable for as long as a busy machine lets it wait
 waits_here()
 """.replace("STEPS", str(STEPS))
 
@@ -78,6 +77,17 @@ class Job:
         for process in self.ranks:
             assert process.stdout is not None
             assert process.stdout.readline() == b"ready\n"
+        if code == TRAIN:
+            for rank in range(n):
+                self.comes_to(rank, "S")
+
+    def comes_to(self, rank: int, state: str) -> None:
+        """Waits until a rank's process is in a state, by its letter."""
+        deadline = time.monotonic() + 60
+        stat = Path(f"/proc/{self.ranks[rank].pid}/stat")
+        while stat.read_text().rpartition(") ")[2].split()[0] != state:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
     def view(self, *, seconds: float = 5.0) -> node_view.NodeView:
         """What a collector sees."""

@@ -76,12 +76,16 @@ class Rig:
         """Python in a job step, to its end."""
         subprocess.run([sys.executable, "-S", "-c", code], env=self._environment(), check=True)
 
-    def beats(self, seconds: float) -> list[str]:
-        """Watches for a while; the kinds that were told."""
+    def beats_until(self, kind: str, more: int = 5) -> list[str]:
+        """Watches until something of a kind is told, and some beats more; all kinds that were told."""
 
         async def live() -> None:
-            end = time.monotonic() + seconds
-            while time.monotonic() < end:
+            end = time.monotonic() + 120
+            while kind not in {s.kind for s in self.taken}:
+                assert time.monotonic() < end, self.taken
+                await self.watch.beat()
+                await asyncio.sleep(0.1)
+            for _ in range(more):
                 await self.watch.beat()
                 await asyncio.sleep(0.1)
             await self.watch.close()

@@ -19,11 +19,11 @@ PYTHON = [sys.executable, "-I", "-S", "-c"]
 
 
 def alive(pid: int) -> bool:
+    """It is there and no zombie."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
         return False
-    return True
 
 
 def test_command_gives_status_and_both_outputs() -> None:
@@ -44,20 +44,21 @@ def test_command_that_hangs_is_killed_with_everything_it_started(tmp_path: Path)
 
     async def work() -> children.Children:
         started = children.Children()
-        with pytest.raises(children.ChildHung, match="no answer within"):
-            await started.run(
-                "t", ["/bin/sh", "-c", f"sleep 600 & echo $! > {pid_file}; wait"], deadline_s=0.5
-            )
+        argv = ["/bin/sh", "-c", f"sleep 600 & echo $! > {pid_file}; wait"]
+        for deadline_s in (0.5, 2.0, 8.0, 32.0):  # until it has come so far in time: a machine may be busy
+            with pytest.raises(children.ChildHung, match="no answer within"):
+                await started.run("t", argv, deadline_s=deadline_s)
+            if pid_file.exists() and pid_file.read_text():
+                break
         return started
 
     started = asyncio.run(work())
     grandchild = int(pid_file.read_text())
-    for _ in range(100):
-        if not alive(grandchild):
-            break
-        time.sleep(0.02)
     # Killed; whoever adopts orphans on this machine may leave it as a zombie.
-    assert not alive(grandchild) or Path(f"/proc/{grandchild}/stat").read_text().split()[2] == "Z"
+    until = time.monotonic() + 60
+    while alive(grandchild):
+        assert time.monotonic() < until
+        time.sleep(0.02)
     assert started.hung == ()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ import pytest
 from probing_cluster.core import settings
 from probing_cluster.probe_agent.jobs import processes
 from probing_cluster.sandbox import cluster
+from probing_cluster.sandbox.machine import layout
 from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.accounting import accounting, sacct_json
 from probing_cluster.slurm_plugins.acts import helper_client, node_events, nodes
@@ -486,33 +488,48 @@ def test_accounting_knows_every_outage(slurm: settings.SlurmSettings) -> None:
 
 
 @contextlib.contextmanager
-def answering(directory: Path, reply: bytes) -> Iterator[None]:
-    """An agent of node n1 that always gives one answer."""
+def unfit_where_first_asked(lay: layout.Layout) -> Iterator[list[str]]:
+    """Agents of every node: the node whose Prolog asks first, whichever Slurm chooses, is unfit. The names of those that asked."""
     from tests.slurm_plugins.conftest import FakeAgent
 
-    path = directory / "nodes" / "n1" / "run" / "agent.sock"
-    agent = FakeAgent(path, lambda connection, _line: connection.sendall(reply))
-    path.chmod(0o666)
+    asked: list[str] = []
+
+    def agent_of(node: str) -> FakeAgent:
+        def answer(connection: socket.socket, line: bytes) -> None:
+            if json.loads(line)["op"] == "prolog":
+                asked.append(node)
+            fit = asked[:1] != [node]
+            connection.sendall(
+                json.dumps({"v": 1, "ok": True, "fit": fit, "reason": "xid 79"}).encode() + b"\n"
+            )
+
+        path = lay.node(node) / "run/agent.sock"
+        made = FakeAgent(path, answer)
+        path.chmod(0o666)
+        return made
+
+    agents = [agent_of(node) for node in lay.node_names]
     try:
-        yield
+        yield asked
     finally:
-        agent.close()
-        path.unlink()
+        for agent in agents:
+            agent.close()
+            agent.path.unlink()
 
 
 @pytest.mark.usefixtures("clean")
 def test_an_unfit_node_is_adopted_and_the_job_runs_elsewhere(
     box: cluster.Sandbox, slurm: settings.SlurmSettings, look: live.Live
 ) -> None:
-    """The Prolog's no drains n1 as Slurm does, the job completes on another node, and the drain becomes ours."""
-    unfit = b'{"v":1,"ok":true,"fit":false,"reason":"xid 79"}\n'
-    with answering(box.directory, unfit):
+    """The Prolog's no drains its node as Slurm does, the job completes on another one, and the drain becomes ours."""
+    with unfit_where_first_asked(box.layout) as asked:
         job_id = box.submit("hostname")
         box.wait(job_id, ["COMPLETED"], timeout_s=90)
+    unfit = asked[0]
     job = look.job(job_id)
     assert job is not None
-    assert job.nodes != ("n1",)
-    assert node_of(look, "n1").reason.lower().startswith("prolog error")
-    assert helper_client.connect(slurm).adopt("n1", REASON).state == "done"
-    assert node_of(look, "n1").reason == REASON
-    assert helper_client.connect(slurm).resume_own("n1").state == "done"
+    assert job.nodes != (unfit,)
+    assert node_of(look, unfit).reason.lower().startswith("prolog error")
+    assert helper_client.connect(slurm).adopt(unfit, REASON).state == "done"
+    assert node_of(look, unfit).reason == REASON
+    assert helper_client.connect(slurm).resume_own(unfit).state == "done"

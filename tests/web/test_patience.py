@@ -38,6 +38,15 @@ def status(port: int, path: str = "/login", **headers: str) -> int:
         return answer.status
 
 
+def answers(port: int) -> bool:
+    """Whether it does, once the server has noticed who has left."""
+    for _ in range(600):
+        with contextlib.suppress(ConnectionError):
+            return status(port) == 200
+        time.sleep(0.1)
+    return False
+
+
 def ended(peer: socket.socket) -> bool:
     """Whether the server ends the connection."""
     peer.settimeout(10)
@@ -55,11 +64,17 @@ def test_who_never_asks_keeps_nobody_out(port: int) -> None:
         b"GET /login HTTP/1.1\r\nHo",
         f"GET /login HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\nGET /l".encode(),
     ]
-    peers = [socket.create_connection(("127.0.0.1", port)) for _ in range(12)]
-    for n, peer in enumerate(peers):
-        peer.sendall(starts[n % 4])
-    assert status(port) == 503  # no place is left
-    assert all(ended(peer) for peer in peers)
+    found = 0
+    for _ in range(50):  # on a busy machine the first are gone before the last have come
+        peers = [socket.create_connection(("127.0.0.1", port)) for _ in range(12)]
+        for n, peer in enumerate(peers):
+            with contextlib.suppress(ConnectionError):
+                peer.sendall(starts[n % 4])
+        found = status(port)
+        assert all(ended(peer) for peer in peers)
+        if found == 503:
+            break
+    assert found == 503  # no place was left
     assert status(port) == 200
 
 
@@ -97,11 +112,9 @@ def test_one_address_has_not_all_places(world: World, monkeypatch: pytest.Monkey
     world.site.__dict__["hosts"] = frozenset({f"127.0.0.1:{free}"})
     with test_pages_in_browser.served(world, free):
         held = [socket.create_connection(("127.0.0.1", free)) for _ in range(2)]
-        time.sleep(0.2)
         assert ended(socket.create_connection(("127.0.0.1", free)))
         held.pop().close()
-        time.sleep(0.2)
-        assert status(free) == 200
+        assert answers(free)
         held.pop().close()
 
 

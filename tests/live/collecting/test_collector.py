@@ -85,8 +85,13 @@ def test_a_plugin_that_fails_is_a_row_of_missing(
 def test_a_plugin_that_hangs_is_ended_and_the_other_tables_of_the_statement_answer(
     job: Any, open_session: Callable[..., Any], bad_plugins: None
 ) -> None:
-    asking = open_session(job, 2.0)
-    found = asking.sql("SELECT count(r.rank) AS n FROM ranks r LEFT JOIN bad.hangs h ON r.node = h.node")
+    asking = open_session(job)
+    asking.sql("SELECT rank FROM ranks")  # its collector has started
+    for timeout_s in (2.0, 4.0, 8.0, 16.0, 32.0):  # a busy machine may need more than the first
+        asking.timeout_s = timeout_s
+        found = asking.sql("SELECT count(r.rank) AS n FROM ranks r LEFT JOIN bad.hangs h ON r.node = h.node")
+        if found.rows.to_pylist() == [{"n": 4}]:
+            break
     assert found.rows.to_pylist() == [{"n": 4}]
     assert [(m.node, m.table, m.reason) for m in found.missing] == [
         ("n1", "bad.hangs", "no answer before the deadline")
@@ -107,7 +112,7 @@ def test_dead_stopped_and_absent_ranks(empty_job: Any, open_session: Callable[..
     empty_job.ranks[0].kill()
     empty_job.ranks[0].wait()
     os.kill(empty_job.ranks[1].pid, signal.SIGSTOP)
-    time.sleep(0.1)
+    empty_job.comes_to(1, "T")
     found = asking.sql(
         "SELECT rank, alive, state, step, inside, seconds_inside IS NULL AS over FROM ranks ORDER BY rank"
     )
@@ -195,7 +200,10 @@ def test_the_collector_is_small_and_the_first_to_go(job: Any, open_session: Call
     rss_kib = int(home.joinpath("statm").read_text().split()[1]) * 4
     assert rss_kib < 40_000
     asking._nodes.close()
-    assert not home.exists()
+    deadline = time.monotonic() + 60
+    while home.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def _cmdline(home: Path) -> bytes:

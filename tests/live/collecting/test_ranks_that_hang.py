@@ -106,16 +106,22 @@ def test_everybody_is_read_whatever_they_hang_in(
         assert found.missing == (), table
     if pyspy_program.program() is not None:
         sql = "SELECT rank, function FROM python.backtrace WHERE main AND kind = 'python' AND depth = 0 ORDER BY rank"
-        found = asking.sql(sql)
-        functions = {r["rank"]: r["function"] for r in found.rows.to_pylist()}
+        for _ in range(20):  # a look at a process has seconds: on a busy machine one may come too late
+            found = asking.sql(sql)
+            functions = {r["rank"]: r["function"] for r in found.rows.to_pylist()}
+            if functions.keys() == {0, 1, 2, 3}:
+                break
         assert functions[0] == functions[2] == "trains"
         assert functions[1] == "holds_the_gil"
         assert functions[3] == ("waits_for_a_file_server" if hung_mount else "trains")
-    asking.timeout_s = 4.0
-    found = asking.sql("SELECT rank, value FROM python.`6 * 7`")
-    answered = {r["rank"]: r["value"] for r in found.rows.to_pylist()}
+    for timeout_s in (4.0, 8.0, 16.0, 32.0):
+        asking.timeout_s = timeout_s
+        found = asking.sql("SELECT rank, value FROM python.`6 * 7`")
+        answered = {r["rank"]: r["value"] for r in found.rows.to_pylist()}
+        by_rank = {m.rank: m.reason for m in found.missing}
+        if 0 in answered and "GIL" in by_rank.get(1, ""):
+            break
     assert answered == ({0: 42} if hung_mount else {0: 42, 3: 42})
     assert {m.rank for m in found.missing} == ({1, 2, 3} if hung_mount else {1, 2})
-    by_rank = {m.rank: m.reason for m in found.missing}
     assert "GIL" in by_rank[1]
     assert "stopped" in by_rank[2] or "T" in by_rank[2]

@@ -18,7 +18,7 @@ def test_a_stopped_rank_is_told_once_with_everybodys_stacks(rig: rank_rig.Rig) -
     """The stall, then one snapshot of all ranks: who, where, how far."""
     rig.rank(0)
     rig.rank(1, steps=21)
-    kinds = rig.beats(2.5)
+    kinds = rig.beats_until("rank_snapshot")
     assert kinds.count("rank_stall") == 2
     assert kinds.count("rank_snapshot") == 1
     snapshot = next(s for s in rig.taken if s.kind == "rank_snapshot")

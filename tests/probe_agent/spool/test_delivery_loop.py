@@ -196,7 +196,7 @@ def test_call_that_never_returns_is_given_up(tmp_path: Path, monkeypatch: pytest
 
     class Stuck(Broken):
         def deliver(self, **load: Any) -> delivery.Ack:
-            release.wait(5)
+            release.wait(60)
             return super().deliver(**load)
 
     doors: list[Broken] = [Stuck(0), Broken(0)]
@@ -207,6 +207,7 @@ def test_call_that_never_returns_is_given_up(tmp_path: Path, monkeypatch: pytest
     async def work() -> None:
         assert await rig.loop.once() is False
         release.set()
+        monkeypatch.setattr(delivery_loop, "CALL_S", 60.0)
         await rig.loop.once()
 
     asyncio.run(work())

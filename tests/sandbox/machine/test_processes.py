@@ -28,7 +28,7 @@ def test_a_started_process_is_found_by_its_mark_with_its_role(run: Path) -> None
     """The mark in the environment finds it, children included, and names what it was started as."""
     pid = _start("a", "sleep 100 & wait", run)
     other = _start("b", "exec sleep 100", run)
-    commands.wait_until(lambda: len(processes.listing(run)) == 3, "no children", timeout_s=5)
+    commands.wait_until(lambda: len(processes.listing(run)) == 3, "no children", timeout_s=60)
     assert {p.role for p in processes.listing(run)} == {"a", "b"}
     assert processes.pids_of(run, "b") == [other]
     assert pid in processes.pids_of(run, "a")
@@ -37,7 +37,7 @@ def test_a_started_process_is_found_by_its_mark_with_its_role(run: Path) -> None
 def test_descendants_that_hide_the_mark_are_found_by_ancestry(run: Path) -> None:
     """A child with an emptied environment still belongs to its parent's role."""
     _start("a", "env -i sleep 100 & wait", run)
-    commands.wait_until(lambda: len(processes.pids_of(run, "a")) == 2, "the child is not found", timeout_s=5)
+    commands.wait_until(lambda: len(processes.pids_of(run, "a")) == 2, "the child is not found", timeout_s=60)
 
 
 def test_a_process_that_ignores_sigterm_is_killed(run: Path) -> None:
