@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from probing_cluster.core import clock, digits, errors, records, sanitize
+from probing_cluster.control_plane import agent_reports
+from probing_cluster.core import records, sanitize
 from probing_cluster.reports import phrase
 
 if TYPE_CHECKING:
@@ -15,13 +16,6 @@ if TYPE_CHECKING:
 MOST_WORDS = 32
 """Words told of one job; an agent looks for no more."""
 _WORD_CHARS, _LINE_CHARS = 80, 200
-_ROWS = """
-select node, sources -> 'alarm_words' -> 'jobs' as jobs
-from probing.agent_heartbeat
-where cluster = :cluster and sources -> 'alarm_words' -> 'jobs' <> '{}'
-  and received_at > now() - interval '10 minutes'
-order by node
-"""
 
 
 @records.record
@@ -46,13 +40,11 @@ class AlarmedJob:
 def read(store: db_store.Store, cluster: str) -> list[AlarmedJob]:
     """Every word of every job that runs, each once, however many of its nodes report it."""
     first: dict[tuple[int, str], tuple[datetime, str, str]] = {}
-    for job_id, word, at, line, node in _rows_of_words(store.rows(_ROWS, {"cluster": cluster})):
+    for job_id, word, at, line, node in _words(store, cluster):
         key = (job_id, word)
         if key not in first or at < first[key][0]:
             first[key] = (at, line, node)
-    jobs = sorted({job_id for job_id, _ in first})
-    running = store.attempts(job_ids=jobs, ended=False, cluster=cluster) if jobs else []
-    attempts = {a.job_id: a for a in running}  # of a requeued job the last one runs
+    attempts = agent_reports.running(store, cluster, (job_id for job_id, _ in first))
     return [
         AlarmedJob(
             job_id=job_id,
@@ -69,19 +61,11 @@ def read(store: db_store.Store, cluster: str) -> list[AlarmedJob]:
     ]
 
 
-def _rows_of_words(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, str, datetime, str, str]]:
+def _words(store: db_store.Store, cluster: str) -> Iterator[tuple[int, str, datetime, str, str]]:
     """(job, word, at, line, node); what an agent says is checked like a user's."""
-    for row in rows:
-        jobs = row["jobs"] if isinstance(row["jobs"], Mapping) else {}
-        for job_id, words in jobs.items():
-            if not isinstance(words, Mapping) or not digits.is_number(str(job_id)):
-                continue
-            for word, found in list(words.items())[:MOST_WORDS]:
-                if not isinstance(found, Mapping):
-                    continue
-                try:
-                    at = clock.require_utc("at", datetime.fromisoformat(str(found.get("at"))))
-                except (ValueError, errors.MalformedInput):
-                    continue
+    for job_id, node, words in agent_reports.of_jobs(store, cluster, "alarm_words"):
+        for word, found in list(words.items())[:MOST_WORDS]:
+            at = agent_reports.instant(found.get("at")) if isinstance(found, Mapping) else None
+            if at is not None:
                 line = sanitize.clean(str(found.get("line", "")), _LINE_CHARS)
-                yield int(job_id), sanitize.clean(str(word), _WORD_CHARS), at, line, str(row["node"])
+                yield job_id, sanitize.clean(str(word), _WORD_CHARS), at, line, node

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from probing_cluster.core import clock, digits, errors, hostlist, records
+from probing_cluster.control_plane import agent_reports
+from probing_cluster.core import hostlist, records
 from probing_cluster.reports import phrase
 
 if TYPE_CHECKING:
@@ -18,13 +19,6 @@ WHY = {
     "no_load": "puts no load on its GPUs",
 }
 """The agent's word to what it means; the first is the surest."""
-_ROWS = """
-select node, sources -> 'held' -> 'jobs' as jobs
-from probing.agent_heartbeat
-where cluster = :cluster and sources -> 'held' -> 'jobs' <> '{}'
-  and received_at > now() - interval '10 minutes'
-order by node
-"""
 
 
 @records.record
@@ -43,34 +37,21 @@ def read(store: db_store.Store, cluster: str, idle_s: float, now: datetime) -> l
     """Every job that has been idle for `idle_s` on some node of it; none when that is 0."""
     if idle_s <= 0:
         return []
-    found = list(_idle(store.rows(_ROWS, {"cluster": cluster}), idle_s, now))
     by_job: dict[int, list[tuple[str, datetime, str]]] = {}
-    for job_id, node, since, why in found:
+    for job_id, node, since, why in _idle(store, cluster, idle_s, now):
         by_job.setdefault(job_id, []).append((node, since, why))
-    running = store.attempts(job_ids=sorted(by_job), ended=False, cluster=cluster) if by_job else []
-    attempts = {a.job_id: a for a in running if a.job_id in by_job}  # of a requeued job the last one runs
+    attempts = agent_reports.running(store, cluster, by_job)
     return [_held(attempts[j], rows) for j, rows in sorted(by_job.items()) if j in attempts]
 
 
 def _idle(
-    rows: Iterable[Mapping[str, Any]], idle_s: float, now: datetime
+    store: db_store.Store, cluster: str, idle_s: float, now: datetime
 ) -> Iterator[tuple[int, str, datetime, str]]:
     """(job, node, since, why) of what has been idle for long enough; what an agent says is checked like a user's."""
-    for row in rows:
-        jobs = row["jobs"] if isinstance(row["jobs"], Mapping) else {}
-        for job_id, idle in jobs.items():
-            if (
-                not isinstance(idle, Mapping)
-                or idle.get("why") not in WHY
-                or not digits.is_number(str(job_id))
-            ):
-                continue
-            try:
-                since = clock.require_utc("since", datetime.fromisoformat(str(idle.get("since"))))
-            except (ValueError, errors.MalformedInput):
-                continue
-            if (now - since).total_seconds() >= idle_s:
-                yield int(job_id), str(row["node"]), since, str(idle["why"])
+    for job_id, node, idle in agent_reports.of_jobs(store, cluster, "held"):
+        since, why = agent_reports.instant(idle.get("since")), str(idle.get("why"))
+        if why in WHY and since is not None and (now - since).total_seconds() >= idle_s:
+            yield job_id, node, since, why
 
 
 def _held(attempt: records.JobAttempt, rows: list[tuple[str, datetime, str]]) -> HeldJob:

@@ -14,7 +14,6 @@ from probing_cluster.core import errors, settings
 from probing_cluster.db import binary_arrays, network, plain, unreadable
 from probing_cluster.db.server import embedded
 
-_PERMISSION = "42501"
 _REFUSED = re.compile(
     r'authentication failed|no pg_hba\.conf entry|permission denied for database|role "[^"]*" (?:does not exist|is not permitted)'
 )

@@ -48,7 +48,6 @@ class Maintained:
     postponed: tuple[str, ...] = ()
     """Months that somebody's open transaction kept us from; the next run tries again."""
     keys_deleted: int = 0
-    rows_deleted: int = 0
 
 
 def maintain(
@@ -75,12 +74,11 @@ def maintain(
             made, late = _change(engine, "SELECT probing.make_month(:month)", wanted)
             dropped, kept = _change(engine, "SELECT probing.drop_month(:month)", old)
             # A key outlives its event, so that nothing kept can come in a second time.
-            rows = sum(_delete(engine, statement, keep_from) for statement in _AGED)
+            for statement in _AGED:
+                _delete(engine, statement, keep_from)
             key_age = min([keep_from, today - dt.timedelta(days=KEY_RETENTION_DAYS), *months(engine)])
             keys = _delete(engine, _AGED_KEYS, key_age)
-            return Maintained(
-                made=made, dropped=dropped, postponed=(*late, *kept), keys_deleted=keys, rows_deleted=rows
-            )
+            return Maintained(made=made, dropped=dropped, postponed=(*late, *kept), keys_deleted=keys)
     finally:
         engine.dispose()
 

@@ -90,8 +90,6 @@ class Scores:
     """What a node of this fleet with this exposure usually has."""
     shared: Floats
     """Its share of the failures that named nobody."""
-    share_of_lemons: float
-    fleet_rate_per_day: float
     named: Floats
     """Named failure episodes, each weighted by its verdict's confidence."""
     episodes: Ints
@@ -140,8 +138,6 @@ def score(window: LemonWindow) -> Scores:
         expected_failures=count + shared,
         usual_failures=facts.exposure * (rate.hardware + rate.unnamed),
         shared=shared,
-        share_of_lemons=share,
-        fleet_rate_per_day=rate.hardware + rate.unnamed,
         named=count,
         episodes=facts.episodes.astype(np.int64),
         repeats=repeats,

@@ -139,8 +139,6 @@ class Signals:
     nodes: tuple[LemonNode, ...]
     window: model.LemonWindow
     outages_by_slurm: bool
-    n_unnamed: int
-    """Failures that name nobody."""
 
     def arrays(self) -> dict[str, Floats]:
         """The paper's seven, node by node, as lemon.baseline wants them; an unknown rate is NaN."""
@@ -176,7 +174,6 @@ def compute(facts: gather.LemonFacts, *, recent: datetime | None = None, cap_s: 
         nodes=nodes,
         window=_window(context, facts, nodes, gangs),
         outages_by_slurm=facts.outages_by_slurm,
-        n_unnamed=len(gangs),
     )
 
 

@@ -59,12 +59,6 @@ class AttributionRun:
     until: datetime | None = None
     """Of a slice of time: what ended before this is judged."""
 
-    @property
-    def unknown_rate(self) -> float | None:
-        """Share of verdicts that are an honest unknown; None without any."""
-        total = sum(self.counts.values())
-        return self.counts.get("unknown", 0) / total if total else None
-
 
 def attribute(
     source: store.Store,

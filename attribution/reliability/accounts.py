@@ -186,7 +186,6 @@ def progress(
 def _progress(mine: Sequence[records.HealthEvent]) -> run_account.RunProgress:
     return run_account.RunProgress(
         first_step_at=min((e.at for e in mine if e.kind == FIRST_STEP), default=None),
-        last_step_at=max((e.at for e in mine if e.kind == LAST_STEP), default=None),
         checkpoints=_checkpoints([e for e in mine if e.kind == CHECKPOINT]),
     )
 

@@ -96,16 +96,10 @@ def renewals(model: Model, n_nodes: Floats, queue_s: Floats, productive_s: Float
     return found
 
 
-def best_interval_young_s(model: Model) -> float:
-    """sqrt(2 w / λ), the published optimum, seconds; infinite without failures."""
-    rate = model.rate_per_s
-    return math.sqrt(2.0 * model.write_s / rate) if rate else math.inf
-
-
 def best_interval_s(model: Model) -> float | None:
     """The interval that maximises the renewal form exactly, seconds (Lambert W); infinite without failures.
 
-    None where writing a checkpoint is said to cost nothing: no interval is too short then, and no real one costs nothing.
+    None where a checkpoint costs nothing: then no interval is too short.
     """
     rate = model.rate_per_s
     if rate == 0:
@@ -165,17 +159,3 @@ def simulate(model: Model, *, n_runs: int = 2000, seed: int = 0) -> Simulated:
         n_runs=n_runs,
         n_failures=failures,
     )
-
-
-def failures_per_node_day_for(model: Model, target: float) -> float | None:
-    """The failure rate at which the renewal form meets `target`; None when no rate does."""
-    low, high = 0.0, 1.0
-    if renewal(replace(model, failures_per_node_day=0.0)) < target:
-        return None
-    for _ in range(200):
-        middle = (low + high) / 2
-        if renewal(replace(model, failures_per_node_day=middle)) >= target:
-            low = middle
-        else:
-            high = middle
-    return low

@@ -32,7 +32,6 @@ class RunProgress:
     """What the probe saw of one attempt's training."""
 
     first_step_at: datetime | None = records.doc("end of the first training step", default=None)
-    last_step_at: datetime | None = records.doc("end of the last training step", default=None)
     checkpoints: tuple[Checkpoint, ...] = records.doc("checkpoints completed", default=())
 
 

@@ -14,9 +14,6 @@ CEILING = {
 }  # fmt: skip
 """The counters read, and the value at which each sticks (Linux drivers/infiniband/core/sysfs.c)."""
 
-HARDWARE_COUNTERS = ("local_ack_timeout_err", "rnr_nak_retry_err", "roce_slow_restart")
-"""32-bit, they wrap. Kept as evidence only: they rise when the other end dies."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:

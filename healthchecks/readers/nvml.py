@@ -142,7 +142,6 @@ class NvmlSnapshot:
     """Every GPU at one moment, in NVML's index order (not the order of minor numbers, nor always of PCI)."""
 
     driver_version: str | None = None
-    nvml_version: str | None = None
     gpus: tuple[NvmlGpu, ...] = ()
     cpu_s: float = 0.0
     """CPU seconds that taking it cost."""

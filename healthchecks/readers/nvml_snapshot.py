@@ -79,7 +79,6 @@ def read_here(
         gpus = tuple(_gpu(pynvml, i, links=links, known=known) for i in range(count))
         return nvml.NvmlSnapshot(
             driver_version=_try(pynvml, {}, "driver", pynvml.nvmlSystemGetDriverVersion),
-            nvml_version=_try(pynvml, {}, "nvml", pynvml.nvmlSystemGetNVMLVersion),
             gpus=gpus,
             cpu_s=_cpu_s() - began,
         )

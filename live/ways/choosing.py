@@ -10,7 +10,6 @@ from probing_cluster.core import digits, errors, settings
 from probing_cluster.live.table import Scan
 from probing_cluster.live.ways import agents, jobs, local, slurm, step_count, streams
 
-WAYS = ("auto", "local", "slurm", "agents")
 Mailbox = Callable[[], agents.Mailbox]
 """Makes the mailbox of the job; it reaches nobody before it is used."""
 

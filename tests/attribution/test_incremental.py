@@ -14,21 +14,13 @@ from probing_cluster.attribution.passes import attribute, columnar_prefilter, pe
 from probing_cluster.attribution.verdict import judge, signatures
 from probing_cluster.core import records, settings
 from probing_cluster.db import bulk
+from tests.set_clock import SetClock
 
 DAY = datetime(2026, 3, 2, 1, 0, tzinfo=UTC)
 NODES = [f"n{i:02d}" for i in range(24)]
 AFTER = DAY + timedelta(days=3)
+SETTLED = SetClock(AFTER)
 SORTS = sorted({*signatures.exact_sorts(), *((kind, "") for kind in signatures.kinds())})
-
-
-class At:
-    """A clock that stands when everything has settled."""
-
-    def now(self) -> datetime:
-        return AFTER
-
-    def monotonic_s(self) -> float:
-        return 0.0
 
 
 class Fleet:
@@ -172,10 +164,10 @@ def both(store, fleet, monkeypatch):
     def run(**given) -> attribute.AttributionRun:
         with monkeypatch.context() as patch:
             patch.setattr(attribute, "MANY", 1_000_000)
-            one_by_one = attribute.attribute(store, at=At(), dry_run=True, **given)
+            one_by_one = attribute.attribute(store, at=SETTLED, dry_run=True, **given)
         with monkeypatch.context() as patch:
             patch.setattr(attribute, "MANY", 2)
-            sorted_out = attribute.attribute(store, at=At(), dry_run=True, **given)
+            sorted_out = attribute.attribute(store, at=SETTLED, dry_run=True, **given)
             verdicts = {_key(v): v for v in one_by_one.verdicts}
             assert [_key(v) for v in sorted_out.verdicts] == list(verdicts)
             for verdict in sorted_out.verdicts:
@@ -183,7 +175,7 @@ def both(store, fleet, monkeypatch):
             assert {c.after.job_id for c in sorted_out.changed} == {
                 c.after.job_id for c in one_by_one.changed
             }
-            return attribute.attribute(store, at=At(), **given)
+            return attribute.attribute(store, at=SETTLED, **given)
 
     return run
 
@@ -301,16 +293,16 @@ def test_slices_are_one_run(store, fleet, monkeypatch):
 
     for dry_run in (True, False):
         monkeypatch.setattr(attribute, "MANY", 1_000_000)
-        one_batch = verdicts([attribute.attribute(store, job_ids=jobs, at=At(), dry_run=True)])
+        one_batch = verdicts([attribute.attribute(store, job_ids=jobs, at=SETTLED, dry_run=True)])
         monkeypatch.setattr(attribute, "MANY", 5)
         monkeypatch.setattr(pending, "SLICE", 30)
         runs, most = [], 0
-        for done in attribute.in_slices(store, at=At(), dry_run=dry_run, **span):
+        for done in attribute.in_slices(store, at=SETTLED, dry_run=dry_run, **span):
             runs.append(done)
             most = max(most, len(done.verdicts))
         if not dry_run:
             # Why a preemptor had to start again is told by a verdict that is stored now.
-            one_batch = verdicts([attribute.attribute(store, job_ids=jobs, at=At(), dry_run=True)])
+            one_batch = verdicts([attribute.attribute(store, job_ids=jobs, at=SETTLED, dry_run=True)])
             assert {_key(v): v for v in store.verdicts()} == one_batch
         assert verdicts(runs) == one_batch
         assert sum(r.n_attempts for r in runs) == len(one_batch)
@@ -319,7 +311,7 @@ def test_slices_are_one_run(store, fleet, monkeypatch):
         assert most <= 3 * 30
     ids = {v.incident_id for v in one_batch.values() if v.job_id >= 900 and v.cause == "ib_link"}
     assert len(ids) == 1
-    sliced = list(attribute.in_slices(store, at=At(), **span))
+    sliced = list(attribute.in_slices(store, at=SETTLED, **span))
     assert [c for done in sliced for c in done.changed] == []
 
 
@@ -334,7 +326,7 @@ def test_a_run_in_slices_keeps_nothing_of_the_slices_before(store, fleet, monkey
         )  # isinstance asks foreign objects for more
 
     before, n, peak = held(), 0, 0
-    for done in attribute.in_slices(store, at=At(), since=DAY - timedelta(days=3), until=AFTER):
+    for done in attribute.in_slices(store, at=SETTLED, since=DAY - timedelta(days=3), until=AFTER):
         n += done.n_attempts
         del done
         peak = max(peak, held() - before)
@@ -345,11 +337,11 @@ def test_a_run_in_slices_keeps_nothing_of_the_slices_before(store, fleet, monkey
 def test_what_is_open_is_judged_in_slices_too(store, fleet, monkeypatch):
     """Those without a verdict and those that late events re-opened, and no others."""
     monkeypatch.setattr(pending, "SLICE", 10)
-    first = list(attribute.in_slices(store, at=At()))
+    first = list(attribute.in_slices(store, at=SETTLED))
     assert len(first) > 10
     assert sum(done.n_attempts for done in first) == len(store.verdicts())
-    assert list(attribute.in_slices(store, at=At())) == []
+    assert list(attribute.in_slices(store, at=SETTLED)) == []
     judged = next(a for a in fleet.attempts if a.state == "FAILED" and a.start_at)
     store.upsert_attempts([dataclasses.replace(judged, exit_signal=11)])
-    (again,) = attribute.in_slices(store, at=At())
+    (again,) = attribute.in_slices(store, at=SETTLED)
     assert [_key(v) for v in again.verdicts] == [(judged.cluster, judged.job_id, judged.submit_at)]

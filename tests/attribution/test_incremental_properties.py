@@ -24,9 +24,11 @@ from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import findings, judge, signatures
 from probing_cluster.core import records, vocabulary
 from probing_cluster.db import delivery, rows, tables
+from tests.set_clock import SetClock
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 AFTER = NOON + timedelta(days=1)
+SETTLED = SetClock(AFTER)
 NODES = ("n1", "n2", "n3")
 SORTS = sorted({*signatures.exact_sorts(), *((kind, "") for kind in signatures.kinds()), ("odd", "x")})
 FINDINGS = sorted(findings.kinds())
@@ -40,16 +42,6 @@ RECORDS = (
 )
 EXAMPLES = int(os.environ.get("PROBING_EXAMPLES", "10"))
 one_of = st.sampled_from
-
-
-class At:
-    """A clock that stands when everything has settled."""
-
-    def now(self) -> datetime:
-        return AFTER
-
-    def monotonic_s(self) -> float:
-        return 0.0
 
 
 @dataclasses.dataclass
@@ -263,11 +255,11 @@ def test_however_many_are_judged_at_once(store, monkeypatch, made):
     fill(store, made)
     with monkeypatch.context() as patch:
         patch.setattr(attribute, "MANY", 1)
-        sorted_out = verdicts_of(attribute.attribute(store, at=At(), dry_run=True))
+        sorted_out = verdicts_of(attribute.attribute(store, at=SETTLED, dry_run=True))
         patch.setattr(attribute, "MANY", 1_000_000)
-        in_a_batch = verdicts_of(attribute.attribute(store, at=At(), dry_run=True))
+        in_a_batch = verdicts_of(attribute.attribute(store, at=SETTLED, dry_run=True))
         patch.setattr(pending, "SLICE", 2)
-        parts = list(attribute.in_slices(store, at=At(), dry_run=True))
+        parts = list(attribute.in_slices(store, at=SETTLED, dry_run=True))
     assert sorted_out == in_a_batch
     assert {k: v for part in parts for k, v in verdicts_of(part).items()} == in_a_batch
     policy = cases.WindowPolicy()
@@ -319,7 +311,7 @@ def arrive(door, store, what) -> None:
 def settle(store) -> None:
     """Passes until nothing is left to judge."""
     for _ in range(9):
-        if not attribute.attribute(store, at=At()).verdicts:
+        if not attribute.attribute(store, at=SETTLED).verdicts:
             return
     pytest.fail("judged again and again")
 
@@ -392,10 +384,12 @@ def test_in_whatever_order_the_evidence_arrives(store, monkeypatch, made, wave, 
     for what in data.draw(st.permutations(waiting)):
         arrive(lambda w: doors[w.cluster, w.node], store, what)
         if data.draw(one_of([False, False, True])):
-            attribute.attribute(store, at=At())
+            attribute.attribute(store, at=SETTLED)
     settle(store)
     stored = {(v.cluster, v.job_id, v.submit_at): v for v in store.verdicts()}
     assert (
-        differences(stored, verdicts_of(attribute.attribute(store, job_ids=range(9), at=At(), dry_run=True)))
+        differences(
+            stored, verdicts_of(attribute.attribute(store, job_ids=range(9), at=SETTLED, dry_run=True))
+        )
         == {}
     )

@@ -16,6 +16,7 @@ import fakes
 from probing_cluster.control_plane import context
 from probing_cluster.core import settings
 from probing_cluster.db import store as db_store
+from tests.set_clock import SetClock
 
 
 @pytest.fixture
@@ -30,5 +31,5 @@ def service(store: db_store.Store, hands: fakes.Hands) -> context.Context:
     policy = settings.PolicySettings(observe_only=False, budget_frac=1.0, budget_partition_frac=1.0)
     config = settings.Settings(cluster=settings.ClusterSettings(name="c"), policy=policy)
     return context.Context(
-        config=config, store=store, run_slurm=fakes.Sacct(), hands=hands, clock=fakes.Clock()
+        config=config, store=store, run_slurm=fakes.Sacct(), hands=hands, clock=SetClock(fakes.NOW)
     )

@@ -1,14 +1,17 @@
-"""Twins of what lies outside: Slurm's hands, sacct's output, the clock."""
+"""Twins of what lies outside: Slurm's hands, sacct's output; and a service that is killed."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
+from probing_cluster.control_plane import context
 from probing_cluster.control_plane.policy import view
 from probing_cluster.core import errors, records
 from probing_cluster.db import delivery, load
@@ -27,19 +30,6 @@ def live_job(job_id: int, **changes: Any) -> live_records.LiveJob:
         "submit_at": NOW - timedelta(minutes=11), "start_at": NOW - timedelta(minutes=10), "priority": 100,
     }  # fmt: skip
     return live_records.LiveJob(**(values | changes))
-
-
-class Clock:
-    """A clock that only tests move."""
-
-    def __init__(self) -> None:
-        self.at = NOW
-
-    def now(self) -> datetime:
-        return self.at
-
-    def monotonic_s(self) -> float:
-        return self.at.timestamp()
 
 
 class Hands:
@@ -297,3 +287,21 @@ def answering(
     finally:
         stopped.set()
         agent.join()
+
+
+class Killed(BaseException):
+    """The process is gone: no handler of ours runs."""
+
+
+def killed_at(step: str, service: context.Context, hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the service die just before or just after one step."""
+    when, _, name = step.partition(" ")
+    owner: Any = hands if hasattr(hands, name) else service.store
+    work: Callable[..., Any] = getattr(owner, name)
+
+    def dying(*given: Any, **named: Any) -> Any:
+        if when == "after":
+            work(*given, **named)
+        raise Killed
+
+    monkeypatch.setattr(owner, name, dying)

@@ -197,42 +197,29 @@ def test_a_bad_event_line_is_kept_aside_with_the_reason(line: str, why: str) -> 
     assert (found.bad[0].line_no, found.bad[0].text) == (1, line)
 
 
+ATTEMPT = records.JobAttempt(
+    cluster="c", job_id=7, submit_at=NOW, start_at=NOW, end_at=NOW + timedelta(hours=1), nodes=("n1",), state="FAILED"
+)  # fmt: skip
+
+
 def test_a_jobs_output_is_evidence_of_the_job_and_nothing_more() -> None:
     """Source joblog, severity info, placed at the attempt's end: it can never drain or convict."""
-    attempt = records.JobAttempt(
-        cluster="c",
-        job_id=7,
-        submit_at=NOW,
-        start_at=NOW,
-        end_at=NOW + timedelta(hours=1),
-        nodes=("n1",),
-        state="FAILED",
-    )
     lines = [
         "Traceback (most recent call last):",
         '  File "t.py", line 3, in <module>',
         "    x = 1 / 0",
         "ZeroDivisionError: division by zero",
     ]
-    events = joblog.read([f"{line}\n".encode() for line in lines], attempt, NOW)
+    events = joblog.read([f"{line}\n".encode() for line in lines], ATTEMPT, NOW)
     assert events
     assert {(e.source, e.severity, e.job_id, e.at, e.node) for e in events} == {
-        ("joblog", "info", 7, attempt.end_at, "n1")
+        ("joblog", "info", 7, ATTEMPT.end_at, "n1")
     }
     assert all(e.source in vocabulary.JOB_SIDE_SOURCES for e in events)
 
 
 def test_an_output_that_attempts_appended_to_speaks_for_the_last_only() -> None:
     """Slurm dates the end of the former attempt in the cluster's zone."""
-    attempt = records.JobAttempt(
-        cluster="c",
-        job_id=7,
-        submit_at=NOW,
-        start_at=NOW,
-        end_at=NOW + timedelta(hours=1),
-        nodes=("n1",),
-        state="FAILED",
-    )
     zone = zoneinfo.ZoneInfo("Asia/Tokyo")
     ended = f"{(NOW - timedelta(minutes=2)).astimezone(zone):%Y-%m-%dT%H:%M:%S}"
     lines = [
@@ -242,7 +229,7 @@ def test_an_output_that_attempts_appended_to_speaks_for_the_last_only() -> None:
         b'  File "t.py", line 3, in <module>\n',
         b"KeyError: 'lr'\n",
     ]
-    messages = {e.message for e in joblog.read(lines, attempt, NOW, zone)}
+    messages = {e.message for e in joblog.read(lines, ATTEMPT, NOW, zone)}
     assert len(messages) == 1
     assert "KeyError" in messages.pop()
 

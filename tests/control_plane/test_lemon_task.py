@@ -19,6 +19,7 @@ from probing_cluster.control_plane.service import lemon_action
 from probing_cluster.control_plane.service.tasks import exclusions, lemon, mail, places
 from probing_cluster.core import errors, records, settings, vocabulary
 from probing_cluster.lemon import nightly
+from tests.set_clock import SetClock
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -44,7 +45,7 @@ def night(service: context.Context, hands: fakes.Hands, tmp_path: Path) -> conte
 
 
 def set_clock(service: context.Context, at: datetime) -> None:
-    assert isinstance(service.clock, fakes.Clock)
+    assert isinstance(service.clock, SetClock)
     service.clock.at = at
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -20,10 +19,6 @@ from probing_cluster.db import bulk
 
 START, END = fakes.NOW - timedelta(minutes=10), fakes.NOW - timedelta(seconds=20)
 SUBMIT = START - timedelta(minutes=1)
-
-
-class Killed(BaseException):
-    """The process is gone: no handler of ours runs."""
 
 
 def died(
@@ -170,8 +165,8 @@ def test_killed_at_any_line_it_ends_in_the_same_state(
         9, name="eval", state="PENDING", reason="DependencyNeverSatisfied", dependency="afterok:7(failed)"
     )
     with monkeypatch.context() as dying:
-        killed_at(step, service, hands, dying)
-        with pytest.raises(Killed):
+        fakes.killed_at(step, service, hands, dying)
+        with pytest.raises(fakes.Killed):
             restarts.run(service)
     for _ in range(3):
         service.clock.at += timedelta(seconds=31)  # type: ignore[attr-defined]
@@ -184,22 +179,6 @@ def test_killed_at_any_line_it_ends_in_the_same_state(
     assert [r.state for r in rows(service)].count("done") == 1
     assert not any(restart_acts.is_begun(r) for r in rows(service))
     assert [m.state for m in rows(service, "exclude")] == ["done"]
-
-
-def killed_at(
-    step: str, service: context.Context, hands: fakes.Hands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Have the service die just before or just after the first time it does one thing."""
-    when, _, name = step.partition(" ")
-    owner: Any = hands if hasattr(hands, name) else service.store
-    work: Callable[..., Any] = getattr(owner, name)
-
-    def dying(*given: Any, **named: Any) -> Any:
-        if when == "after":
-            work(*given, **named)
-        raise Killed
-
-    monkeypatch.setattr(owner, name, dying)
 
 
 def test_slurm_goes_away_while_the_job_is_held(

@@ -29,6 +29,7 @@ from probing_cluster.control_plane.service.tasks import (
 )
 from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.db.server import embedded
+from tests.set_clock import SetClock
 
 NOW = fakes.NOW
 
@@ -219,7 +220,7 @@ def test_a_healed_node_is_resumed_only_after_its_time_and_its_reboot(
     fakes.deliver(service.store, "n2", xid())
     actions.run(service)
     clock = service.clock
-    assert isinstance(clock, fakes.Clock)
+    assert isinstance(clock, SetClock)
     for step in range(32):
         clock.at = NOW + timedelta(seconds=60 + 30 * step)
         fakes.deliver(service.store, "n2", at=clock.at)
@@ -370,7 +371,7 @@ def test_a_silent_node_that_slurm_does_not_reach_is_written_once(
     assert (event.node, event.at, event.detail["jobs"]) == ("n1", quiet.at, [7])
 
 
-class _SetClock:
+class _MovableClock:
     """A clock whose hands a test moves."""
 
     def __init__(self) -> None:
@@ -398,7 +399,7 @@ def test_slurm_is_asked_often_about_a_fresh_silence_and_seldom_about_an_old_one(
     service: context.Context, hands: fakes.Hands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Slurm's picture of 10,000 nodes is large: an agent that is dead on a living node must not fetch it every 5 s."""
-    steady = _SetClock()
+    steady = _MovableClock()
     service = dataclasses.replace(service, clock=steady)
     fakes.deliver(service.store, "n0", beat_s=1.0)
     silence.run(service)
@@ -419,7 +420,7 @@ def test_nobody_is_silent_while_nobody_listened(
     service: context.Context, stopped: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The machine stood still for 12 minutes, its steady clock with it, or its clock was set: every agent gets its two beats."""
-    hands = _SetClock()
+    hands = _MovableClock()
     service = dataclasses.replace(service, clock=hands)
     for n in range(2):
         fakes.deliver(service.store, f"n{n}", beat_s=10.0)
@@ -443,7 +444,7 @@ def test_nobody_is_silent_while_nobody_listened(
 
 def test_most_agents_silent_together_are_looked_at_twice(service: context.Context) -> None:
     """The way to us broke, not forty nodes; those that stay silent are told two beats later."""
-    hands = _SetClock()
+    hands = _MovableClock()
     service = dataclasses.replace(service, clock=hands)
     for n in range(6):
         fakes.deliver(service.store, f"n{n}", beat_s=10.0)

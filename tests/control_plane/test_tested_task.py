@@ -14,6 +14,7 @@ from probing_cluster.control_plane.service.tasks import tested
 from probing_cluster.core import records
 from probing_cluster.db import store as db_store
 from probing_cluster.reports import job_ref, model, query, rows, text
+from tests.set_clock import SetClock
 
 
 def result(at_s: float, **more: object) -> records.DiagnosticResult:
@@ -31,7 +32,7 @@ def result(at_s: float, **more: object) -> records.DiagnosticResult:
 
 
 def service(store: db_store.Store) -> SimpleNamespace:
-    clock = fakes.Clock()
+    clock = SetClock(fakes.NOW)
     clock.at = fakes.NOW + timedelta(hours=1)
     return SimpleNamespace(store=store, clock=clock, tests_read=False, tests_reported=set())
 

@@ -17,6 +17,7 @@ import pytest
 from probing_cluster.core import certificates, records
 from probing_cluster.healthchecks import findings, nodeview, run_check, runner, site
 from probing_cluster.healthchecks.readers import nvml
+from tests.set_clock import SetClock
 
 GPU = nvml.NvmlGpu(
     index=0,
@@ -67,26 +68,13 @@ SHOWN: pytest.StashKey[dict[str, set[records.Outcome]]] = pytest.StashKey()
 """Check to the outcomes that this session's tests have brought about in it."""
 
 
-class FakeClock:
-    """A clock that moves when told."""
-
-    def __init__(self) -> None:
-        self.at = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-
-    def now(self) -> datetime:
-        return self.at
-
-    def monotonic_s(self) -> float:
-        return self.at.timestamp()
-
-
 class FakeNode:
     """A node that is a directory."""
 
     def __init__(self, root: Path, shown: dict[str, set[records.Outcome]]) -> None:
         self.root = root
         self.shown = shown
-        self.clock = FakeClock()
+        self.clock = SetClock(datetime(2026, 3, 1, 12, 0, tzinfo=UTC))
         self.expected = nodeview.Expectations()
         self.gpus: list[nvml.NvmlGpu] = []
         self.facts: dict[str, Any] = {}

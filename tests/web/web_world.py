@@ -30,6 +30,7 @@ from probing_cluster.web import site as web_site
 from probing_cluster.web.access import cross_site, viewers
 from probing_cluster.web.api import openapi, register
 from probing_cluster.web.live import rank_history
+from tests.set_clock import SetClock
 
 OWNER, STRANGER, COORDINATOR, OPERATOR, ACTOR = "nobody", "daemon", "games", "backup", "root"
 """Accounts that every Debian has; job 7 is OWNER's on account lab, which COORDINATOR coordinates."""
@@ -146,7 +147,9 @@ def service_on(store: db_store.Store, hands: Any, **web: Any) -> context.Context
         cluster=settings.ClusterSettings(name="c"),
         web=settings.WebSettings(**{"requests_per_s": 1e6} | web),
     )
-    return context.Context(config=config, store=store, run_slurm=sacct, hands=hands, clock=fakes.Clock())
+    return context.Context(
+        config=config, store=store, run_slurm=sacct, hands=hands, clock=SetClock(fakes.NOW)
+    )
 
 
 def world_on(store: db_store.Store, **web: Any) -> World:

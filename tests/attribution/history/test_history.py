@@ -14,21 +14,9 @@ from probing_cluster.attribution.passes import attribute, bulk, reattribute
 from probing_cluster.attribution.reliability import fleet
 from probing_cluster.core import records
 from probing_cluster.db import delivery
+from tests.set_clock import SetClock
 
 SINCE, UNTIL = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 5, 1, tzinfo=UTC)
-
-
-@dataclasses.dataclass
-class FixedClock:
-    """A clock that stands."""
-
-    at: datetime
-
-    def now(self) -> datetime:
-        return self.at
-
-    def monotonic_s(self) -> float:
-        return 0.0
 
 
 @pytest.fixture
@@ -107,7 +95,7 @@ def test_late_events_and_new_verdicts_are_not_lost(year, make, tmp_path, postgre
         tmp_path,
         before=datetime(2026, 4, 1, tzinfo=UTC),
         since=SINCE,
-        at=FixedClock(datetime.now(UTC) + timedelta(hours=2)),
+        at=SetClock(datetime.now(UTC) + timedelta(hours=2)),
     )
     late = make.xid(48, 2, at=datetime(2026, 2, 20, tzinfo=UTC) - timedelta(seconds=60))
     delivery.Delivery(postgres_url, "c", "n2").deliver(events=[late])

@@ -10,21 +10,14 @@ import pytest
 from probing_cluster.attribution.passes import attribute, incidents
 from probing_cluster.core import records
 from probing_cluster.db import bulk
+from tests.set_clock import SetClock
 
 NODES = ("n1", "n2", "n3", "n4", "n5")
 
 
-class At:
+def hour_later(make):
     """A clock that stands an hour after the usual end."""
-
-    def __init__(self, make):
-        self.at = make.end + timedelta(hours=1)
-
-    def now(self):
-        return self.at
-
-    def monotonic_s(self):
-        return 0.0
+    return SetClock(make.end + timedelta(hours=1))
 
 
 @pytest.fixture
@@ -46,7 +39,7 @@ def judged(make, store):
     """One pass; the jobs it judged."""
 
     def run():
-        return sorted({v.job_id for v in attribute.attribute(store, at=At(make)).verdicts})
+        return sorted({v.job_id for v in attribute.attribute(store, at=hour_later(make)).verdicts})
 
     return run
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from datetime import UTC, datetime, timedelta
 
@@ -11,26 +10,13 @@ import pytest
 from probing_cluster.attribution.reliability import accounts, run_account
 from probing_cluster.core import records, settings
 from probing_cluster.db import bulk, delivery
-
-
-@dataclasses.dataclass
-class FixedClock:
-    """A clock that stands."""
-
-    at: datetime
-
-    def now(self) -> datetime:
-        return self.at
-
-    def monotonic_s(self) -> float:
-        return 0.0
-
+from tests.set_clock import SetClock
 
 ASSUMED = settings.AttributionSettings(checkpoint_interval_s=1800, checkpoint_write_s=20)
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-def account(store, at: FixedClock) -> records.RunAccount:
+def account(store, at: SetClock) -> records.RunAccount:
     """The only run's account, made and read back."""
     assert accounts.update(store, ASSUMED, since=LONG_AGO, at=at) == 1
     (made,) = store.run_accounts()
@@ -48,7 +34,7 @@ def test_a_requeued_job_is_one_run_with_one_account(store, make):
         state="COMPLETED",
     )
     store.upsert_attempts([first, second])
-    made = account(store, FixedClock(make.end + timedelta(hours=1)))
+    made = account(store, SetClock(make.end + timedelta(hours=1)))
     assert made.n_attempts == 2
     assert made.measured is False
     total = (
@@ -70,7 +56,7 @@ def test_two_users_with_one_run_key_have_two_runs(store, make):
         make.attempt(run_key="k", job_id=2, user="eve", submit_at=make.start - timedelta(hours=9)),
     )
     store.upsert_attempts([mine, hers])
-    assert accounts.update(store, ASSUMED, since=make.start, at=FixedClock(make.end)) == 2
+    assert accounts.update(store, ASSUMED, since=make.start, at=SetClock(make.end)) == 2
     assert {(a.user, a.n_attempts) for a in store.run_accounts()} == {("alice", 1), ("eve", 1)}
 
 
@@ -96,7 +82,7 @@ def test_what_the_probe_saw_is_measured(store, make, postgres_url):
         ]
     )
     store.upsert_attempts([make.attempt()])
-    made = account(store, FixedClock(make.end))
+    made = account(store, SetClock(make.end))
     assert made.measured is True
     assert (made.restart_s, made.checkpoint_s, made.lost_to_replay_s) == (100, 25, 1102 - 700)
 
@@ -148,7 +134,7 @@ def test_accounts_of_many_runs_are_those_of_each(store, make, postgres_url, monk
     bulk.load_attempts(postgres_url, attempts)
     bulk.load_events(postgres_url, events)
     monkeypatch.setattr(accounts, "SLICE_ROWS", slice_rows)
-    at = FixedClock(make.start + timedelta(days=20))
+    at = SetClock(make.start + timedelta(days=20))
     n_runs = len({accounts.run_of(a) for a in attempts})
     assert accounts.update(store, ASSUMED, since=LONG_AGO, at=at) == n_runs
     stored = {(a.cluster, a.user, a.run_key): a for a in store.run_accounts()}
@@ -162,7 +148,7 @@ def test_accounts_of_many_runs_are_those_of_each(store, make, postgres_url, monk
     assert any(a.measured for a in stored.values())
     # Only those that go on, and they not before they are five minutes old.
     assert accounts.update(store, ASSUMED, since=LONG_AGO, at=at) == 0
-    later = FixedClock(at.now() + timedelta(minutes=6))
+    later = SetClock(at.now() + timedelta(minutes=6))
     going_on = len({accounts.run_of(a) for a in attempts if a.end_at is None})
     assert 0 < accounts.update(store, ASSUMED, since=LONG_AGO, at=later) == going_on < n_runs
 
@@ -172,7 +158,7 @@ def test_a_pass_that_is_told_to_stop_ends_after_its_slice(store, make, postgres_
     attempts, _ = history(make, 60, seed=8)
     bulk.load_attempts(postgres_url, attempts)
     monkeypatch.setattr(accounts, "SLICE_ROWS", 10)
-    at, counts = FixedClock(make.start + timedelta(days=20)), []
+    at, counts = SetClock(make.start + timedelta(days=20)), []
     first = accounts.update(
         store, ASSUMED, since=LONG_AGO, at=at, between=lambda n: counts.append(n) or len(counts) < 2
     )

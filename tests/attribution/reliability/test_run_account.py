@@ -78,7 +78,6 @@ def test_measured_progress_replaces_the_assumptions():
     failed = attempt(0, 0, 60, "NODE_FAIL")
     measured = accounts.RunProgress(
         first_step_at=at(3),
-        last_step_at=at(59),
         checkpoints=(
             accounts.Checkpoint(at=at(25), duration_s=20),
             accounts.Checkpoint(at=at(50), duration_s=40),
@@ -91,7 +90,7 @@ def test_measured_progress_replaces_the_assumptions():
 
 def test_an_attempt_without_a_checkpoint_loses_all_its_training():
     """Nothing was saved, nothing is kept."""
-    measured = accounts.RunProgress(first_step_at=at(5), last_step_at=at(29))
+    measured = accounts.RunProgress(first_step_at=at(5))
     a = accounts.account(
         [attempt(0, 0, 30, "FAILED")], now=at(30), progress={("c", 1, at(0)): measured}, assume=ASSUME
     )

@@ -707,17 +707,22 @@ def test_an_exit_code_gives_way_to_a_fault_that_may_have_been_its_own(make):
     assert v.cause == "user_error"
 
 
-def test_a_flap_minutes_before_the_end_convicts_nobody(make):
-    """The kernel saw the port go, the agent counted it and did not find it down: it came back."""
-    down = make.event(300, kind="ib_link", code="port_down", device="mlx5_0")
-    counted = make.event(
-        295,
+def counted_down(make, before_end_s: float, device: str) -> records.HealthEvent:
+    """The agent's counter of a port that went down and came back."""
+    return make.event(
+        before_end_s,
         kind="ib_link",
         code="link_downed",
-        device="mlx5_0",
+        device=device,
         source="sysfs",
         severity=records.Severity.LOW,
     )
+
+
+def test_a_flap_minutes_before_the_end_convicts_nobody(make):
+    """The kernel saw the port go, the agent counted it and did not find it down: it came back."""
+    down = make.event(300, kind="ib_link", code="port_down", device="mlx5_0")
+    counted = counted_down(make, 295, "mlx5_0")
     assert make.judge(down, counted).cause == "user_error"
     stays = make.event(285, kind="ib_link", code="down", device="mlx5_0", source="sysfs")
     hung = make.finding("watchdog_timeout", detail={"timeout_ms": 290_000})
@@ -934,14 +939,7 @@ def test_slurm_tells_an_exit_by_sigkill_without_its_128(make):
 def test_an_adapter_whose_firmware_died_is_no_flap(make):
     """Another port of the node was counted down and came back; the adapter did not."""
     dead = make.event(300, kind="ib_link", code="health_compromised", device="mlx5_0")
-    counted = make.event(
-        280,
-        kind="ib_link",
-        code="link_downed",
-        device="mlx5_4",
-        source="sysfs",
-        severity=records.Severity.LOW,
-    )
+    counted = counted_down(make, 280, "mlx5_4")
     hung = make.finding("watchdog_timeout", detail={"timeout_ms": 290_000})
     v = make.judge(dead, counted, hung)
     assert (v.cause, v.confidence) == ("ib_link", C.LIKELY)

@@ -14,26 +14,17 @@ from probing_cluster.control_plane.policy import exclude_list
 from probing_cluster.core import clock
 from probing_cluster.db import store as db_store
 from probing_cluster.slurm_plugins.live import live_records
+from tests.set_clock import SetClock
 
 Run = Callable[..., tuple[int, str, str]]
 LATER = fleet.END + timedelta(hours=9)
-
-
-class Now:
-    """The clock of the day after the story."""
-
-    def now(self) -> datetime:
-        return LATER
-
-    def monotonic_s(self) -> float:
-        return LATER.timestamp()
 
 
 @pytest.fixture
 def config(tmp_path: Path, store: db_store.Store, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Settings on the story's database; Slurm's commands are not there."""
     fleet.story(store)
-    monkeypatch.setattr(clock, "SYSTEM", Now())
+    monkeypatch.setattr(clock, "SYSTEM", SetClock(LATER))
     path = tmp_path / "probing.toml"
     write(path, store)
     return path

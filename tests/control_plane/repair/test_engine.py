@@ -22,6 +22,7 @@ from probing_cluster.core import errors, records, settings, vocabulary
 from probing_cluster.db import store as db_store
 from probing_cluster.slurm_plugins.acts import nodes as slurm_nodes
 from probing_cluster.slurm_plugins.acts import reservations
+from tests.set_clock import SetClock
 
 NOW = fakes.NOW
 REASON = "probing: mount /scratch"
@@ -30,10 +31,6 @@ REASON = "probing: mount /scratch"
 FATES = ["well", "cured by reset", "cured by reboot", "incurable", "held", "ended"]
 STRIDE = 1 if "PROBING_KILL_ROUNDS" in os.environ else 9
 """The gate kills at every ninth step, each fate from another one on; the soak at every single one."""
-
-
-class Killed(BaseException):
-    """The service is killed here."""
 
 
 class Slurm:
@@ -57,7 +54,7 @@ class Slurm:
         """Half of the kills come before an act, half after it: each act calls this twice."""
         self.calls += 1
         if self.calls == self.kill_at:
-            raise Killed
+            raise fakes.Killed
 
     def judge(self) -> None:
         """No user's job may reach a node that is neither drained, reserved nor tested."""
@@ -74,7 +71,7 @@ class Slurm:
 class Hands(fakes.Hands):
     """The acts of the workflow on that Slurm."""
 
-    def __init__(self, slurm: Slurm, clock: fakes.Clock) -> None:
+    def __init__(self, slurm: Slurm, clock: SetClock) -> None:
         super().__init__()
         self.slurm, self.clock = slurm, clock
 
@@ -195,7 +192,7 @@ class Site:
     """One cluster with n1 drained by us, and services that come and go."""
 
     def __init__(self, store: db_store.Store, **repair: Any) -> None:
-        self.store, self.slurm, self.clock = store, Slurm(), fakes.Clock()
+        self.store, self.slurm, self.clock = store, Slurm(), SetClock(fakes.NOW)
         self.tickets: list[str] = []
         self.clean = {"n1", "n2", "n3"}
         policy = settings.PolicySettings(observe_only=False, budget_frac=1.0, budget_partition_frac=1.0)
@@ -516,7 +513,7 @@ def _live(site: Site, fate: str) -> bool:
                 site.note("hold" if fate == "held" else "done")
             site.running.answer = (lambda _: None) if fate in {"held", "ended"} else None  # type: ignore[assignment,return-value]
             site.look()
-        except Killed:
+        except fakes.Killed:
             died = True
             site.start()
             continue

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -18,27 +17,6 @@ from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.service import reconcile
 from probing_cluster.control_plane.service.tasks import actions, resume
 from probing_cluster.core import records
-
-
-class Killed(BaseException):
-    """The process is gone: no handler of ours runs."""
-
-
-def killed_at(
-    step: str, service: context.Context, hands: fakes.Hands, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Have the service die just before or just after one step."""
-    when, _, name = step.partition(" ")
-    owner: Any = hands if hasattr(hands, name) else service.store
-    work: Callable[..., Any] = getattr(owner, name)
-
-    def dying(*given: Any, **named: Any) -> Any:
-        if when == "after":
-            work(*given, **named)
-        raise Killed
-
-    monkeypatch.setattr(owner, name, dying)
-
 
 STEPS = [
     "before save_drain",
@@ -57,8 +35,8 @@ def test_a_drain_killed_anywhere_is_recorded_as_it_is(
     """After the next passes the node is drained once, and one row says so: it can be resumed."""
     fakes.deliver(service.store, "n2", test_tasks.xid())
     with monkeypatch.context() as dying:
-        killed_at(step, service, hands, dying)
-        with pytest.raises(Killed):
+        fakes.killed_at(step, service, hands, dying)
+        with pytest.raises(fakes.Killed):
             actions.run(service)
     again(service)
     service.clock.at += timedelta(seconds=60)  # type: ignore[attr-defined]
@@ -87,8 +65,8 @@ def test_a_requeue_killed_is_recorded_as_it_is(
     hands.running[7] = test_tasks.running(7)
     fakes.deliver(service.store, "n2", test_tasks.xid(), allocations=[test_tasks.holds(7)])
     with monkeypatch.context() as dying:
-        killed_at(step, service, hands, dying)
-        with pytest.raises(Killed):
+        fakes.killed_at(step, service, hands, dying)
+        with pytest.raises(fakes.Killed):
             actions.run(service)
     if step == "after requeue":
         hands.running[7] = test_tasks.running(7, "n3", start_at=service.clock.now() + timedelta(seconds=5))
@@ -163,8 +141,8 @@ def test_a_resume_killed_is_ours(
     row = begun(state="done", why_state="", at=fakes.NOW - timedelta(hours=1))
     service.store.save_drain(row)
     with monkeypatch.context() as dying:
-        killed_at(step, service, hands, dying)
-        with pytest.raises(Killed):
+        fakes.killed_at(step, service, hands, dying)
+        with pytest.raises(fakes.Killed):
             resume._resume(service, row, "healthy", fakes.NOW)
     resume.run(service)
     (found,) = service.store.drains()

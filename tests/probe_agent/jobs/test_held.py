@@ -12,18 +12,9 @@ from typing import Any
 import pytest
 
 from probing_cluster.probe_agent.jobs import held, jobs, processes
+from tests.set_clock import SetClock
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
-
-
-class Clock:
-    at = NOW
-
-    def now(self) -> datetime:
-        return self.at
-
-    def monotonic_s(self) -> float:
-        return self.at.timestamp()
 
 
 def reading(*gpus: dict[str, Any]) -> dict[str, Any]:
@@ -36,7 +27,7 @@ def watch() -> held.HeldJobs:
     """A node with job 7 of an owner unknown, on two GPUs."""
     book = jobs.JobBook("b")
     book.start(jobs.NodeJob(job_id=7, started_at=NOW, gpu_uuids=("GPU-0", "GPU-1")))
-    return held.HeldJobs(book, clock=Clock())
+    return held.HeldJobs(book, clock=SetClock(NOW))
 
 
 def test_idle_since_the_first_look_and_over_with_load(watch: held.HeldJobs) -> None:
@@ -105,7 +96,7 @@ def test_slurmstepds_own_sleep_is_no_program(tmp_path: Path, monkeypatch: pytest
         (tmp_path / str(pid) / "cmdline").write_bytes(words)
     book = jobs.JobBook("b")
     book.start(jobs.NodeJob(job_id=9, started_at=NOW, uid=os.getuid(), gpu_uuids=("GPU-0",)))
-    watch = held.HeldJobs(book, clock=Clock(), proc=tmp_path)
+    watch = held.HeldJobs(book, clock=SetClock(NOW), proc=tmp_path)
     watch.look(reading({}))
     assert watch.rows()["9"]["why"] == "no_process"
     (tmp_path / "12" / "cmdline").unlink()

@@ -14,7 +14,7 @@ import pytest
 from probing_cluster.core import clock as clocks
 from probing_cluster.core import processes
 from probing_cluster.probe_agent import children, identity
-from probing_cluster.probe_agent.faults import conditions, gpus
+from probing_cluster.probe_agent.faults import conditions
 from probing_cluster.probe_agent.sources import file_child, polled
 
 
@@ -120,8 +120,3 @@ def present() -> Callable[[conditions.Judgement], list[tuple[str, str | None, st
 def moved() -> Callable[[conditions.Judgement], list[tuple[str, str | None, str, str]]]:
     """(kind, code, device, severity) of what happened."""
     return edges
-
-
-@pytest.fixture
-def inventory() -> gpus.Inventory:
-    return gpus.Inventory()

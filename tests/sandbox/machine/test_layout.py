@@ -28,10 +28,9 @@ def test_impossible_sandboxes_are_refused_before_anything_is_made(
         layout.check(Path(directory), nodes, gpus)
 
 
-def test_a_layout_comes_back_from_its_file(tmp_path: Path) -> None:
-    """Saving and loading give the same sandbox; a directory without one says how to make it."""
-    lay = layout.Layout(
-        directory=tmp_path,
+def of_two_nodes(directory: Path) -> layout.Layout:
+    return layout.Layout(
+        directory=directory,
         nodes=2,
         gpus=8,
         bare=False,
@@ -39,6 +38,11 @@ def test_a_layout_comes_back_from_its_file(tmp_path: Path) -> None:
         slurmdbd_port=2,
         slurmd_ports=(3, 4),
     )
+
+
+def test_a_layout_comes_back_from_its_file(tmp_path: Path) -> None:
+    """Saving and loading give the same sandbox; a directory without one says how to make it."""
+    lay = of_two_nodes(tmp_path)
     with pytest.raises(errors.NotFound, match="probing-sandbox up"):
         layout.Layout.load(tmp_path)
     lay.save()
@@ -47,15 +51,7 @@ def test_a_layout_comes_back_from_its_file(tmp_path: Path) -> None:
 
 def test_an_unknown_node_is_named_with_the_known_ones(tmp_path: Path) -> None:
     """Asking for a node that is not there says which are."""
-    lay = layout.Layout(
-        directory=tmp_path,
-        nodes=2,
-        gpus=8,
-        bare=False,
-        slurmctld_port=1,
-        slurmdbd_port=2,
-        slurmd_ports=(3, 4),
-    )
+    lay = of_two_nodes(tmp_path)
     with pytest.raises(errors.NotFound, match="n1 to n2"):
         lay.node("n3")
 
