@@ -195,7 +195,7 @@ def test_who_does_not_answer_is_told_from_outside(
     with program(tmp_path, hold) as held:
         for _ in range(40):
             answer = ask(tmp_path, held.pid, expression, deadline_s=0.7)
-            if said in (answer.missing or ""):
+            if reason in (answer.missing or ""):
                 break
         assert answer.missing is not None
         assert answer.missing.startswith("no answer")
