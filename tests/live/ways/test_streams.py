@@ -89,17 +89,17 @@ def test_who_hangs_is_missing_and_the_others_are_there_in_time(start: Start) -> 
         "import sys; sys.exit('srun: error: Unable to create step: Access/permission denied')",
     ]
     opened = start((lines(LABELLED, "n1"), ("n1",)), (hangs, ("n2", "n3")), (ends, ("n4",)))
-    told = "Unable to create step: Access/permission denied"
+    reason = "Unable to create step: Access/permission denied"
     for _ in range(20):  # the first one in time: a busy machine may need more than the first
         reply = opened.ask(SCAN, 3.0)
-        if reply.answered and told in {m.reason for m in reply.missing}:
+        if reply.answered and reason in {m.reason for m in reply.missing}:
             break
     assert [child.process.poll() for child in opened._children if child.nodes == ("n2", "n3")] == [None]
     assert [unpacking.unpack(f).node for f in reply.frames] == ["n1"]
     assert {m.node: m.reason for m in reply.missing} == {
         "n2": "no answer in 3 s: its collector has not started",
         "n3": "no answer in 3 s: its collector has not started",
-        "n4": told,
+        "n4": reason,
     }
 
 
