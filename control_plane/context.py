@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, kw_only=True)
 class Listening:
-    """Since when the service has been able to hear agents."""
+    """The instant since which the service has been able to hear agents."""
 
     since_s: float = float("-inf")
     """By the monotonic clock; before it nobody is called silent."""

@@ -1,4 +1,4 @@
-"""When X.509 certificates end: the one fact of them that operators need in time, read from PEM files.
+"""Reads from PEM files when X.509 certificates end: operators must know it in time.
 
 Compute nodes have neither OpenSSL's program nor a library for certificates, and Python's own `ssl` shows a peer's only.
 So the two DER fields are read here (RFC 5280, 4.1); nothing is verified, which is TLS's business.
@@ -59,7 +59,7 @@ def _in_url(key: str, url: str) -> Iterator[tuple[str, str, bool]]:
 
 
 def ends(path: Path, *, authority: bool = False) -> datetime:
-    """When the file's certificates cease to hold, UTC.
+    """The earliest end of the file's certificates, UTC.
 
     A chain holds as long as the first to end. A file of authorities serves as long as one of them does: a new one is
     put beside the old before the old one ends. Raises MalformedInput where the file holds no certificate, OSError

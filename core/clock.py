@@ -10,7 +10,7 @@ from probing_cluster.core.errors import MalformedInput
 
 
 class Clock(Protocol):
-    """Where the time comes from; tests pass their own."""
+    """The source of time; tests pass their own."""
 
     def now(self) -> datetime:
         """The present instant, UTC."""

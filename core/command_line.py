@@ -19,13 +19,13 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **kwargs)
 
     def add_argument(self, *names: Any, **kwargs: Any) -> argparse.Action:
-        """As everywhere; options are remembered."""
+        """Adds an argument as argparse does, and remembers its options."""
         action = super().add_argument(*names, **kwargs)
         self.options.update(dict.fromkeys(action.option_strings, action))
         return action
 
     def add_subparsers(self, **kwargs: Any) -> Any:
-        """As everywhere; the subcommands are remembered."""
+        """Adds subcommands as argparse does, and remembers them."""
         self.subcommands = super().add_subparsers(**kwargs)
         return self.subcommands
 

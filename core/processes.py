@@ -109,7 +109,7 @@ class Output:
 
 
 def identify(pid: int) -> ProcessIdentity | None:
-    """Who `pid` is now; None when it is gone or only a zombie is left."""
+    """The identity of the process `pid`; None when it is gone or only a zombie is left."""
     stat = stat_fields(f"/proc/{pid}/stat")
     if stat is None or stat[0] in "ZX":
         return None
@@ -199,7 +199,7 @@ class StuckChild:
 
     @property
     def where(self) -> str:
-        """Where it waits, as far as the kernel shows it."""
+        """Where it waits, in words, as far as the kernel shows it."""
         return "stuck in the kernel" + (f" (in {self.waits_in})" if self.waits_in else "")
 
 

@@ -201,7 +201,7 @@ def _login(
 def _bound_temp_files(
     connection: psycopg.Connection[tuple[Any, ...]], role: sql.Identifier, most: str
 ) -> None:
-    """Where the owner may not set it, the server's own temp_file_limit has to do (docs/security.md)."""
+    """Bounds temporary files; where the owner may not set it, the server's own temp_file_limit must do (docs/security.md)."""
     with contextlib.suppress(psycopg.errors.InsufficientPrivilege), connection.transaction():
         connection.execute(sql.SQL("ALTER ROLE {} SET temp_file_limit = {}").format(role, sql.Literal(most)))
 

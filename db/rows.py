@@ -70,7 +70,7 @@ def _converters(cls: type[Any]) -> _Converters:
 
 
 def _converter(kind: Any, optional: bool = True) -> Callable[[Any], Any]:
-    """From what the driver gives to what the field's type says."""
+    """A function that makes the field's type of what the driver gives."""
     origin = typing.get_origin(kind)
     if origin is tuple:
         return lambda value: None if value is None else tuple(value)

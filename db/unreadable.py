@@ -23,7 +23,7 @@ _DIGITS_MAX = 300
 
 
 class Value:
-    """In the place of a value that has no Python form."""
+    """Stands in the place of a value that has no Python form."""
 
     def __repr__(self) -> str:
         return "unreadable"

@@ -84,7 +84,7 @@ class AllreduceRing:
             link.close()
 
     def partners(self) -> str:
-        """Who this member talks with."""
+        """The members that this member talks with."""
         return " and ".join(dict.fromkeys((self._before, self._next)))
 
     def join(self) -> None:

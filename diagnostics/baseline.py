@@ -97,7 +97,7 @@ def drift(series: Sequence[tuple[datetime, float]]) -> Drift | None:
 
 
 def _split(values: Sequence[float]) -> tuple[int, float]:
-    """Where least squares cut a series in two, and how sure that is, in standard deviations of the normal distribution."""
+    """The place at which least squares cut a series in two, and how sure that is, in standard deviations of the normal distribution."""
     n = len(values)
     middle = sum(values) / max(n, 1)
     total = sum((v - middle) * (v - middle) for v in values)

@@ -1,4 +1,4 @@
-"""Who is at fault, by which pairs of nodes pass and fail a test together.
+"""Finds the node at fault from the pairs of nodes that pass and fail a test together.
 
 A pair that passes proves both nodes and their link. A node is bad when it passes with nobody and fails with two partners
 that are proven. A failing pair whose two nodes are both proven is a bad link. Whoever cannot be told apart is named as open. Results of one round only: another round's are refused, never mixed in.

@@ -36,7 +36,7 @@ TOO_NOISY = 0.20
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """Where slow begins."""
+    """The bound at which a node counts as slow."""
 
     middle: float
     slow_from: float

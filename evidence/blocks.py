@@ -138,7 +138,7 @@ class Sieve:
         self._quiet_words: set[bytes] = set()
 
     def _wanted(self, templates: set[bytes]) -> set[bytes]:
-        """Those of `templates` that contain a trigger."""
+        """The `templates` that contain a trigger."""
         words = set(b" ".join(templates).split()) - self._quiet_words
         loud = {w for w in words if self._fragment.search(w)}
         if len(self._quiet_words) > _MAX_TEMPLATES:

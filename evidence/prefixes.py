@@ -392,7 +392,7 @@ def parse(text: str, reference: datetime | None = None) -> PrefixedLine:
 
 
 def boot_time(line: PrefixedLine, boot_at: datetime) -> datetime | None:
-    """When the line was logged, from its uptime and the node's boot instant."""
+    """The time of the line, from its uptime and the node's boot instant."""
     if line.uptime_s is None:
         return None
     return (boot_at + timedelta(seconds=line.uptime_s)).astimezone(UTC)

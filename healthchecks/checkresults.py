@@ -35,7 +35,7 @@ def by_name(results: Iterable[records.CheckResult]) -> dict[str, records.CheckRe
 def changed(
     previous: Mapping[str, records.CheckResult], results: Iterable[records.CheckResult]
 ) -> list[records.CheckResult]:
-    """Those that differ from `previous` in what matters; a value that moved within its limits does not."""
+    """The results that differ from `previous` in what matters; a value that moved within its limits does not."""
     return [r for r in results if r.name not in previous or _essence(previous[r.name]) != _essence(r)]
 
 

@@ -130,7 +130,7 @@ class JsonChild:
 
 
 def _become(serve: Callable[[], int], stdin: int, stdout: int) -> NoReturn:
-    """In the fork: only the two pipes and standard error are left of what the parent had open."""
+    """Runs in the fork: closes all that the parent had open but the two pipes and standard error."""
     status = 1
     try:
         os.setsid()

@@ -109,7 +109,7 @@ class NodeView:
         return float(text.split()[0]) if text else None
 
     def path(self, absolute: str) -> str:
-        """Where the node's `absolute` path is on this machine."""
+        """The path on this machine of the node's `absolute` path."""
         root = str(self.spec.root)
         return absolute if root == "/" else root + absolute
 

@@ -98,7 +98,7 @@ class CheckRunner:
         return Sweeped(results=standing, heartbeat=beat, wall_s=wall_s, cpu_s=cpu_s, ran=len(due))
 
     def _follow_boot(self) -> None:
-        """Nothing of another boot stands; on a real node a reboot ends this process, a directory can play one."""
+        """Forgets what was kept of another boot. On a real node a reboot ends this process; a directory can play one."""
         boot_id = _boot_id(self.spec)
         if boot_id and boot_id != self.memory.boot_id:
             self.memory = memory.Memory(self.memory.path, boot_id)

@@ -42,7 +42,7 @@ class Gangs:
 
     @classmethod
     def of(cls, gangs: Sequence[tuple[Ints, float]], age_days: Floats | None) -> Gangs:
-        """From (node indices, probability that hardware did it); without ages all are taken for fresh.
+        """Built from (node indices, probability that hardware did it); without ages all failures count as fresh.
 
         A set of nodes counts once, however often its nodes die together; a single node counts once per episode.
         """

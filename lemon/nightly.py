@@ -71,7 +71,7 @@ class Night:
 
     @property
     def quiet(self) -> bool:
-        """Nothing changed and no lemon stands."""
+        """Whether nothing changed and no node is a lemon."""
         return not (self.new or self.still or self.gone)
 
 

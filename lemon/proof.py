@@ -1,4 +1,4 @@
-"""When a probability may name a node: what no number can make up for."""
+"""Decides when a probability may name a node, and caps it where proof is missing."""
 
 from __future__ import annotations
 

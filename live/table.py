@@ -49,7 +49,7 @@ class Scan:
     """Only the columns are wanted, of a table whose columns are known to the node alone."""
 
     def to_json(self) -> dict[str, Any]:
-        """As it travels to a node."""
+        """The scan as it travels to a node."""
         return {
             "table": self.table,
             "columns": list(self.columns) if self.columns is not None else None,

@@ -176,7 +176,7 @@ class Lane:
 
 
 async def _ended(child: processes.Child) -> None:
-    """Until the child is reaped: its pipes are closed, so this is a matter of microseconds."""
+    """Waits until the child is reaped: its pipes are closed, so this takes microseconds."""
     while child.poll() is None:  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0.002)
 
@@ -198,7 +198,7 @@ def _feed(pipe: Any, data: bytes) -> None:
 
 
 async def readable(fd: int) -> None:
-    """Until the descriptor has something to read, or its other end is closed."""
+    """Waits until the descriptor has something to read or its other end is closed."""
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
 

@@ -26,7 +26,7 @@ class Identity:
         return self.root == HOST_ROOT
 
     def path(self, absolute: str) -> Path:
-        """Where the node's `absolute` path lies on this machine."""
+        """The path on this machine of the node's `absolute` path."""
         return self.root / absolute.lstrip("/")
 
     def boot_id(self) -> str:
@@ -37,7 +37,7 @@ class Identity:
             return "unknown"
 
     def boot_epoch_s(self) -> float | None:
-        """When the node booted, epoch seconds (`btime` of /proc/stat); None when unreadable."""
+        """The node's boot time in epoch seconds (`btime` of /proc/stat); None when unreadable."""
         try:
             lines = self.path("/proc/stat").read_text("ascii", "replace").splitlines()
         except OSError:

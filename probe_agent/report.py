@@ -55,7 +55,7 @@ def status(
     ranks: rank_watch.RankWatch,
     alarms: alarm_words.AlarmWords,
 ) -> dict[str, Any]:
-    """For `probing-agent --once` and the socket's `status`."""
+    """The state that `probing-agent --once` and the socket's `status` show."""
     beat = heartbeat(node, sent, ranks, alarms)
     return {
         "node": beat.node,

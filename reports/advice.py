@@ -37,7 +37,7 @@ def _outcome(attempts: Sequence[records.JobAttempt]) -> str:
 
 
 def _submit_again(judged: Sequence[records.Verdict], last: records.JobAttempt) -> str:
-    """For a job that hardware ended for good, as far as its verdict is sure of that."""
+    """Advice for a job that hardware ended for good, as far as its verdict is sure of that."""
     for verdict in judged:
         ours = verdict.domain is records.Domain.HARDWARE and verdict.confidence in _SURE
         if ours and verdict.submit_at == last.submit_at and last.end_at is not None:

@@ -1,4 +1,4 @@
-"""What is true now of the nodes of a job that still runs: who answers, what is broken, what is drained; and what tests found since it ended."""
+"""The present state of a running job's nodes: which answer, what is broken, what is drained; and what tests found since it ended."""
 
 from __future__ import annotations
 

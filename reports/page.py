@@ -65,7 +65,7 @@ def _explained(view: model.AttemptView) -> bool:
 
 
 def _parts(report: model.ReportModel) -> list[tuple[str, str, float, float]]:
-    """Where the run's wall time went: class, words, seconds, share of the wall."""
+    """The parts of the run's wall time: class, words, seconds, share of the wall."""
     run = report.run
     if run is None or run.wall_s <= 0:
         return []

@@ -112,7 +112,7 @@ _CONVERTERS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
 
 
 def _logs(found: Iterable[Mapping[str, Any]]) -> Iterator[JobLog]:
-    """Of every node's row the logs that have the shape they should; an agent's word is checked like a user's."""
+    """The logs in every node's row that are well formed; what an agent reports is checked like a user's words."""
     for row in found:
         for log in row["logs"]:
             if not isinstance(log, Mapping):

@@ -1,4 +1,4 @@
-"""Where a report's rows come from: the database when the caller may open it, else the service."""
+"""Reads a report's rows: from the database when the caller may open it, else from the service."""
 
 from __future__ import annotations
 

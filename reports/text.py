@@ -166,7 +166,7 @@ def _refused(views: Sequence[model.AttemptView], width: int, days: bool, brush: 
 
 
 def _stalls(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) -> Iterator[str]:
-    """Where its ranks stood still while it ran; the pages are the user's own word."""
+    """The stalls of its ranks while it ran; the pages they come from are the user's own words."""
     if not view.gangs:
         return
     yield ""
@@ -195,7 +195,7 @@ def _pace(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) -
 
 
 def _logs(view: model.AttemptView, width: int, brush: paint.Brush) -> Iterator[str]:
-    """Where an attempt that died wrote, and its last words; or why they were not read."""
+    """The output files of an attempt that died and their last lines, or why they were not read."""
     if not view.died or not view.logs:
         return
     yield ""
@@ -285,7 +285,7 @@ def _action(drain: records.Drain, days: bool, reason: str) -> str:
 
 
 def _given_back(drain: records.Drain, days: bool) -> str:
-    """When a node that was left out of the job was given back to it."""
+    """The end of the sentence about a node that was left out of the job and given back to it; else empty."""
     if drain.action != "exclude" or drain.ended_at is None:
         return ""
     return f" until {phrase.clock_z(drain.ended_at, with_day=days)}"

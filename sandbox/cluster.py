@@ -110,7 +110,7 @@ class Sandbox:
         registry.inject(target, kind, **options)
 
     def hardware(self, node: str) -> identity.TreeIdentity:
-        """Who a node and its GPUs are."""
+        """The identities of a node and its GPUs."""
         return identity.identity(node, self.layout.node_names.index(node) + 1, self.layout.gpus)
 
     def gpu_of_slurm(self, node: str, position: int) -> identity.TreeGpu:

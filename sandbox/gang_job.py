@@ -194,12 +194,12 @@ def burn() -> None:
 
 
 def wait_for_gpu() -> None:
-    """As a stream is waited for whose GPU has gone: in C, without the GIL."""
+    """Waits like a program whose GPU has gone waits for its stream: in C, without the GIL."""
     ctypes.CDLL(None).sleep(FOR_EVER_S)
 
 
 def fall_silent() -> None:
-    """As without a link: gloo's threads stop, so that nothing is sent or taken any more, while the program waits as ever."""
+    """Acts like a node without a link: gloo's threads stop, so that nothing is sent or received, while the program waits."""
     c = ctypes.CDLL(None)
     c.signal(signal.SIGUSR1, c.pause)
     for thread in Path("/proc/self/task").iterdir():

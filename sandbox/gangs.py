@@ -126,7 +126,7 @@ def mend(sandbox: cluster.Sandbox, case: str) -> None:
 
 
 def third_node(sandbox: cluster.Sandbox) -> str:
-    """Where the culprit runs."""
+    """The node on which the rank at fault runs."""
     return sandbox.layout.node_names[CULPRITS_NODE]
 
 

@@ -1,4 +1,4 @@
-"""Who is more than a user in Slurm's accounting: administrators, operators and accounts' coordinators.
+"""The administrators, operators and account coordinators of Slurm's accounting.
 
 Two questions to sacctmgr answer for everybody, so the answer is kept for a while and shared.
 """

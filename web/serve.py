@@ -64,7 +64,7 @@ def options(web: settings.WebSettings, made: object, host: str, port: int) -> uv
 
 
 def address(web: settings.WebSettings) -> tuple[str, int]:
-    """Where to listen; raises SettingsError for an address off loopback without TLS."""
+    """The address to listen at; raises SettingsError for one off loopback without TLS."""
     host, port = network_address.parse(web.listen, "[web] listen")
     if not _is_loopback(host) and not (web.tls_certificate and web.tls_key):
         raise errors.SettingsError(

@@ -95,7 +95,7 @@ def _runs_native(rank: views.RankView) -> bool:
 
 
 def _native_words(found: finding.Ranks) -> list[str]:
-    """As "rank 5: in C, clock_nanosleep (libc.so.6), called by sleep"."""
+    """A rank's C functions, written as "rank 5: in C, clock_nanosleep (libc.so.6), called by sleep"."""
     words = []
     for rank in found:
         shown = [f for f in rank.native if not _GLUE.match(f.file)] or rank.native

@@ -81,7 +81,7 @@ def make(
 
 
 def names(culprits: Ranks) -> str:
-    """As "ranks 4-5 on n2"."""
+    """The ranks and their nodes, written as "ranks 4-5 on n2"."""
     word = "rank" if len(culprits) == 1 else "ranks"
     nodes = ", ".join(dict.fromkeys(r.node for r in culprits))
     return f"{word} {stacks.ranges(r.rank for r in culprits)} on {nodes}"

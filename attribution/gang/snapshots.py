@@ -1,4 +1,4 @@
-"""From what agents delivered of a gang to what stopped it: events in, a finding out."""
+"""Finds what stopped a gang from the events that its nodes' agents delivered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEARDOWN = timedelta(seconds=3)
 
 @dataclass(frozen=True, kw_only=True)
 class Gang:
-    """All that was told of a gang's ranks at one time."""
+    """Everything that agents reported of a gang's ranks at one time."""
 
     ranks: tuple[views.RankView, ...]
     world_size: int | None

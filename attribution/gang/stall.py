@@ -1,4 +1,4 @@
-"""Who is at fault when a gang has stopped: ranks in, one finding out, with its proof."""
+"""Finds the rank at fault when a gang has stopped: ranks in, one finding with its proof out."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def _missing(ranks: finding.Ranks, world: int | None, faults: finding.Faults) ->
 
 
 def _each_inside(found: finding.Ranks, ranks: finding.Ranks) -> finding.GangFinding:
-    """Those that the others wait for wait themselves, in collectives of smaller groups."""
+    """The finding when the ranks waited for are themselves inside collectives of smaller groups."""
     inside = [c for r in found if (c := r.inside()) is not None]
     came = Counter((c.group, c.seq) for r in ranks for c in r.calls if not c.is_p2p)
     if all(came[c.group, c.seq] >= c.group_size for c in inside):

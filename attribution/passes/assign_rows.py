@@ -1,4 +1,4 @@
-"""What was read, fitted to attempts: which rows are whose."""
+"""Assigns the rows that a pass has read to the attempts they belong to."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Standing = Mapping[str, Sequence[tuple[records.HealthEvent, datetime | None]]]
 
 
 def span(attempts: Sequence[records.JobAttempt]) -> tuple[datetime, datetime]:
-    """From a little before the first start to a little after the last end."""
+    """The time of these attempts: from a little before the first start to a little after the last end."""
     starts = [a.start_at for a in attempts if a.start_at is not None]
     ends = [a.end_at for a in attempts if a.end_at is not None]
     return min(starts) - crowds.NEAR, max(ends) + crowds.NEAR
@@ -47,7 +47,7 @@ def span(attempts: Sequence[records.JobAttempt]) -> tuple[datetime, datetime]:
 def in_life(
     attempt: records.JobAttempt, found: Iterable[records.JobAllocation]
 ) -> tuple[records.JobAllocation, ...]:
-    """Of a requeued job's allocations, those of this start: the last on each node before its end."""
+    """The allocations of this start of a job: the last one on each node before its end."""
     assert attempt.end_at is not None
     assert attempt.start_at is not None
     last: dict[str, records.JobAllocation] = {}
@@ -70,7 +70,7 @@ def by_job_and_node(found: Iterable[records.Drain]) -> dict[object, list[records
 def actions_for(
     attempt: records.JobAttempt, actions: Mapping[object, Sequence[records.Drain]]
 ) -> tuple[records.Drain, ...]:
-    """Of those, the attempt's: on its nodes, or for its job; each once."""
+    """The actions on the attempt's nodes or for its job, each once."""
     if not actions:
         return ()
     mine = {a.drain_id: a for k in (attempt.job_id, *attempt.nodes) for a in actions.get(k, ())}
@@ -78,7 +78,7 @@ def actions_for(
 
 
 class Watch(NamedTuple):
-    """When somebody watched a node."""
+    """The times at which an agent watched a node."""
 
     last: datetime
     """The last sign of life there."""
@@ -88,7 +88,7 @@ class Watch(NamedTuple):
     """False for a node without an agent: its last log line is all that is known."""
 
     def until(self, at: datetime) -> datetime | None:
-        """Until when it was watched, for one who ended at `at`; None: nobody had watched it yet."""
+        """Last instant at which the node was watched, for an attempt that ended at `at`; None before its first agent."""
         for since, until in self.gaps:
             if at < until and (since is None or since < at):
                 return since
@@ -96,7 +96,7 @@ class Watch(NamedTuple):
 
 
 def watched(attempt: records.JobAttempt, by_node: Mapping[str, Watch]) -> dict[str, datetime]:
-    """Until when the attempt's nodes were watched; without those where the first agent came after its end.
+    """Last instant at which each of the attempt's nodes was watched; nodes whose first agent came after its end are missing.
 
     What ended before a site had agents, its imported history above all, nobody saw as healthy.
     """
@@ -139,7 +139,7 @@ def shared(
     stretch: window.Window,
     mine: Iterable[records.HealthEvent],
 ) -> dict[str, tuple[cases.Span, ...]]:
-    """When others ran on the nodes of events that may be a neighbour's."""
+    """When other jobs ran on the nodes whose events may be a neighbour's."""
     asked = [e for e in mine if needs_neighbours(e, attempt)]
     if crowd is None or not asked:
         return {}
@@ -214,7 +214,7 @@ def stalled(
 def neighbours_from(
     event: records.HealthEvent, attempt: records.JobAttempt, window_start_at: datetime
 ) -> datetime:
-    """From when it has to be known who else ran on the event's node."""
+    """The instant from which the other jobs on the event's node must be known."""
     assert attempt.start_at is not None
     lasting = signatures.is_until_reset(event)
     return max(event.at, min(window_start_at, attempt.start_at) if lasting else window_start_at)

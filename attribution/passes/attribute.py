@@ -159,7 +159,7 @@ class _Pass:
         self, source: store.Store, policy: cases.WindowPolicy, now: datetime, *, dry_run: bool
     ) -> None:
         self._source, self._policy, self._now, self.dry_run = source, policy, now, dry_run
-        self._quiet = no_evidence_verdict.Quiet(policy, now)
+        self._quiet = no_evidence_verdict.NoEvidenceVerdicts(policy, now)
         self._later: list[_Later] = []
         self._saver = futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="verdicts")
         self._saving: list[tuple[Sequence[records.Verdict], futures.Future[_Before]]] = []
@@ -252,7 +252,7 @@ class _Pass:
         rest = part.filter(pa.array(~answered))
         return self._source.attempts_of(pending.keys(rest)), found.known
 
-    def _answer(self, part: pa.Table, found: columnar_prefilter.Triage) -> npt.NDArray[np.bool_]:
+    def _answer(self, part: pa.Table, found: columnar_prefilter.Prefiltered) -> npt.NDArray[np.bool_]:
         """Answer those nothing was seen about; who was answered."""
         answered = found.quiet.copy()
         chosen = np.flatnonzero(found.quiet)

@@ -1,4 +1,4 @@
-"""Attribution of millions: every failed attempt joined with the events in its window, by an equality.
+"""Judges millions of failed attempts: each is joined with the events in its window by equality of keys.
 
 A range join on (node, time) never ends. One integer key made of node and a time bucket as long as the window turns it
 into an equality: an attempt's window touches exactly two buckets, an event lies in one. Months are judged one by one,

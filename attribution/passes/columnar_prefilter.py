@@ -1,7 +1,7 @@
-"""A day's ended attempts in one go, column by column: about whom was anything seen that may change the verdict?
+"""Sorts a day's ended attempts column by column: which have an event that may change their verdict, and which have none.
 
-What may, and where, is said once for each sort of event (`event_weight.Weight`); a property test holds it against the judge. Everybody
-else's verdict follows from how the attempt ended (`quiet`).
+What may change a verdict, and where, is written once for each sort of event (`event_weight.Weight`); a property test
+holds it against the judge. The verdict of an attempt without such an event follows from how it ended (`no_evidence_verdict`).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _BY_NODE = frozenset({"NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Triage:
-    """Who of some attempts of one cluster needs what."""
+class Prefiltered:
+    """Which of some attempts of one cluster need the judge, and what has been read for it."""
 
     quiet: Flags
     """Per attempt: nothing was seen that may change its verdict."""
@@ -49,13 +49,13 @@ class Triage:
     known: fetch.Known
 
 
-def sort_out(source: store.Store, ended: pa.Table, policy: cases.WindowPolicy) -> Triage:
+def sort_out(source: store.Store, ended: pa.Table, policy: cases.WindowPolicy) -> Prefiltered:
     """Sorts attempts of one cluster that started and ended (the columns of `sql/open_attempts.sql`)."""
-    found = _Sorter(source, ended, policy)
+    found = _Prefilter(source, ended, policy)
     return found.sorted()
 
 
-class _Sorter:
+class _Prefilter:
     """One cluster's attempts whose ends lie close together."""
 
     def __init__(self, source: store.Store, ended: pa.Table, policy: cases.WindowPolicy) -> None:
@@ -77,7 +77,7 @@ class _Sorter:
         """Per place (an attempt on a node): which attempt."""
         self._node = co_residency.ints(pc.index_in(flat, value_set=self._names))
 
-    def sorted(self) -> Triage:
+    def sorted(self) -> Prefiltered:
         names = self._names.to_pylist()
         ends = _at(self._end.min()), _at(self._end.max())
         watched = self._fetcher.watched(self._cluster, names, *ends)
@@ -90,7 +90,7 @@ class _Sorter:
         ran = self._ran(earliest)
         preemptors, again = self._preempted(ran)
         loud |= job_side | arguing | self._any(stood | stalled) | acted | again
-        return Triage(
+        return Prefiltered(
             quiet=~loud,
             preemptors=preemptors,
             known=fetch.Known(
@@ -218,7 +218,7 @@ class _Sorter:
         return stalls, flags
 
     def _acted(self, names: Sequence[str]) -> Flags:
-        """Whose nodes, or who itself, something was done to."""
+        """Attempts that we acted on, or on whose nodes we acted."""
         given = {
             "cluster": self._cluster,
             "job_ids": self._ended["job_id"].to_pylist(),
@@ -276,7 +276,7 @@ def _shared(
     since: datetime,
     until: datetime,
 ) -> incidents.SharedIncidents:
-    """Where wide incidents may be; between the two instants `events` are all that tell something."""
+    """The times at which wide incidents may lie; between the two instants `events` holds every event that counts."""
     wide = np.array([s.wide for s in sorts], np.bool_)[of]
     mine = events.filter(pa.array(wide))
     instants = zip(co_residency.instants(mine["at"]), mine["node"].to_pylist(), strict=True)

@@ -1,4 +1,4 @@
-"""What one sort of event can do to a verdict, said once per sort; a property test holds it against the judge."""
+"""What one sort of event can do to a verdict, written once per sort; a property test holds it against the judge."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Fetcher:
         return self._rows("victims", given)
 
     def places(self, cluster: str) -> layout.Places:
-        """Where every node of a cluster is and was."""
+        """The places of every node of a cluster, now and before."""
         return layout.Places(self._records(records.NodePlace, "node_places", {"cluster": cluster}))
 
     def _cluster(self, cluster: str, attempts: Attempts) -> Iterable[cases.Case]:
@@ -178,7 +178,7 @@ class Fetcher:
     def watched(
         self, cluster: str, nodes: Sequence[str], since: datetime, until: datetime
     ) -> dict[str, assign_rows.Watch]:
-        """When each node was watched, for those who ended in a span of time; a node that never was is missing."""
+        """When each node was watched, for attempts that ended in a span of time; a node that never was is missing."""
         given = {"cluster": cluster, "nodes": list(nodes), "since": since, "until": until}
         return {
             r["node"]: assign_rows.Watch(
@@ -269,7 +269,7 @@ class Fetcher:
         windows: Sequence[window.Window],
         met: Mapping[int, Sequence[records.HealthEvent]],
     ) -> crowds.Crowd | None:
-        """Who else ran when it matters: at events that may be a neighbour's, and after preemptions."""
+        """The other jobs that ran when it matters: at events that may be a neighbour's, and after preemptions."""
         if self._known is not None:
             return self._known.crowd
         # What began before the window counts from there.
@@ -285,7 +285,7 @@ class Fetcher:
         return self.crowd(cluster, min(instants) - NEAR, max(instants) + NEAR)
 
     def crowd(self, cluster: str, since: datetime, until: datetime) -> crowds.Crowd:
-        """Who ran in a span."""
+        """The attempts that ran in a span."""
         return crowds.Crowd(self._store.arrow((_SQL / "ran.sql").read_text("utf-8"), cluster, since, until))
 
     def _past(

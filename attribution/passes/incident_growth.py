@@ -1,4 +1,4 @@
-"""Late events that make a chain grow: whose verdicts, given before, now belong to another incident."""
+"""Finds the verdicts that late events move to another incident, because a chain of events has grown."""
 
 from __future__ import annotations
 

@@ -121,10 +121,10 @@ class _Chain:
 
 
 class SharedIncidents:
-    """Where in a stretch of time wide incidents may be, told without knowing which events they are.
+    """The times in a span at which wide incidents may lie, found from nodes and times of events alone.
 
-    `events` are when and where of all events of one cluster that count, between `since` and `until`; causes are not told
-    apart, so that it says "may be" too often and never too seldom. Of a time at which it knows no event it says so, too.
+    `events` are time and node of every event of one cluster that counts, between `since` and `until`. Causes are not
+    distinguished, so it answers "may be" too often and never too seldom, also for a time outside the span.
     """
 
     def __init__(self, events: Iterable[tuple[datetime, str]], since: datetime, until: datetime) -> None:

@@ -53,7 +53,7 @@ def read_slice(
 
 
 def last_end(attempts: pa.Table) -> datetime:
-    """When the last of them ended."""
+    """The latest end among the attempts."""
     return clock.from_us(int(co_residency.microseconds(attempts["end_at"]).max()))
 
 

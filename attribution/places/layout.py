@@ -15,7 +15,7 @@ Place = tuple[str, str]
 
 
 class NodeLayout:
-    """Where every node is at one instant."""
+    """The places of every node at one instant."""
 
     def __init__(self, places: Iterable[tuple[str, Place]]) -> None:
         """`places`: node and place, once for each place a node belongs to."""

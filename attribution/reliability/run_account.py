@@ -208,7 +208,7 @@ def _edges(attempt: records.JobAttempt, now: datetime) -> Iterable[datetime]:
 
 
 def _waits(attempt: records.JobAttempt, now: datetime) -> Iterable[tuple[datetime, int]]:
-    """When it begins (+1) and ends (-1) to wait, eligible."""
+    """The instants at which the eligible attempt begins (+1) and ends (-1) to wait."""
     until = attempt.start_at if attempt.start_at is not None else _end(attempt, now)
     since = _eligible(attempt)
     if since < until:

@@ -1,4 +1,4 @@
-"""Who ran when and where: who shared a node with an attempt, and who took a preempted one's place."""
+"""Which attempts shared a node with an attempt, and which one took a preempted attempt's place."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Crowd:
     def spans(
         self, attempt: records.JobAttempt, nodes: Iterable[str], since: datetime, until: datetime
     ) -> dict[str, tuple[cases.Span, ...]]:
-        """When others than `attempt` ran on these nodes, as far as that touches a stretch of time."""
+        """The times at which attempts other than `attempt` ran on these nodes, within a stretch of time."""
         mine = (attempt.job_id, clock.to_us(attempt.submit_at))
         low, high = clock.to_us(since), clock.to_us(until)
         found = {node: self._over(node, mine, low, high) for node in nodes}
@@ -99,7 +99,7 @@ class Crowd:
         return tuple((_at(a), None if b == _NULL else _at(b)) for a, b in times)
 
     def _on(self, node: str) -> tuple[Numbers, ...]:
-        """Who ran on a node, and when: job ids, submit times, starts and ends (microseconds)."""
+        """The attempts that ran on a node: job ids, submit times, starts and ends (microseconds)."""
         if node not in self._known:
             number = self._number.get(node, -1)
             low, high = np.searchsorted(self._node, [number, number + 1])

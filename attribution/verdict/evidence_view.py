@@ -20,7 +20,7 @@ CRASHES = frozenset({4, 8, 11})
 
 
 class When(StrEnum):
-    """Where an event lies beside the attempt's life."""
+    """Whether an event lies before, in or after the attempt's run."""
 
     BEFORE_START = "before_start"
     RUNNING = "running"
@@ -50,7 +50,7 @@ class CaseSighting:
 
     @property
     def last_at(self) -> datetime:
-        """When it was last seen: equal lines are one event, and of those between nothing is known."""
+        """Time of the last of the equal lines that are this event; the times of those between are not known."""
         return max(self.at, self.event.last_at or self.at)
 
     @property
@@ -119,7 +119,7 @@ class EvidenceView:
 
     @functools.cached_property
     def disturbances(self) -> tuple[CaseSighting, ...]:
-        """Whatever was not as it should be on its nodes up to its end, oldest first, but for what a program does itself."""
+        """Every fault on its nodes up to its end, oldest first, without what a program does itself."""
         silent = (signatures.Role.USER, signatures.Role.CONSEQUENCE)
         return tuple(
             s
@@ -198,7 +198,7 @@ class EvidenceView:
 
     @functools.cached_property
     def hung_since(self) -> datetime | None:
-        """Since when the job had not got on when it ended; None when it did, or when nothing says that it hung."""
+        """The instant since which the job had made no progress when it ended; None when it did, or when no evidence shows a hang."""
         stalls = [f.event for f in self.findings if f.event.kind == "rank_stall"]
         if not stalls:
             return self.onset_at if self.hung else None

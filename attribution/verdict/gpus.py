@@ -69,7 +69,7 @@ class GpuMap:
 
     @property
     def uuids(self) -> frozenset[str]:
-        """Of all GPUs whose UUID was named."""
+        """The GPUs whose UUID an event named."""
         return frozenset((*self.uuid_by_pci.values(), *self.device_by_uuid))
 
     def device_of(self, event: records.HealthEvent) -> str | None:

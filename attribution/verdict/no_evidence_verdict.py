@@ -1,7 +1,7 @@
-"""Verdicts on attempts about which nothing was seen that argues: how they ended is all there is to go by.
+"""Verdicts on attempts without evidence: they follow from how the attempt ended alone.
 
-Of a day's ended attempts most are such. One attempt of each way to end is judged; its sentences become templates with
-parameters (nodes, user, durations), filled in for the others; who is such an attempt, `triage` says.
+Most of a day's ended attempts are such; `columnar_prefilter` finds them. One attempt of each way to end is judged; its sentences
+become templates with parameters (nodes, user, durations), which are filled in for the others.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Answer:
     """The summary, what is ruled out, and the next step."""
 
 
-class Quiet:
+class NoEvidenceVerdicts:
     """Answers for one pass: one policy, one time of making."""
 
     def __init__(self, policy: cases.WindowPolicy, made_at: datetime) -> None:
@@ -166,7 +166,7 @@ class Quiet:
 
 
 def rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table that has COLUMNS, as `Quiet.verdict` takes them."""
+    """The rows of a table that has COLUMNS, as `NoEvidenceVerdicts.verdict` takes them."""
     columns = (
         co_residency.instants(table[n])
         if pa.types.is_timestamp(table.schema.field(n).type)

@@ -1,4 +1,4 @@
-"""When the trouble began: a watchdog ends a hung job long after the fault that hung it."""
+"""The time at which a failure began: a watchdog ends a hung job long after the fault that hung it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def collective_wait_s(finding: records.HealthEvent) -> float:
 
 
 def _still_outstanding(finding: records.HealthEvent) -> Iterable[datetime]:
-    """When the collectives a rank's dump shows as outstanding were issued."""
+    """The times at which a rank issued the collectives that its dump shows as outstanding."""
     if finding.source != "dump" or finding.kind != "dump":
         return
     waiting = finding.detail.get("outstanding")

@@ -1,4 +1,4 @@
-"""From claims to one answer: consequences are folded into their causes, the rest is ordered."""
+"""Ranks the claims: consequences are folded into their causes, the rest is ordered."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _has_node_evidence(claim: claims.Claim) -> bool:
 
 
 def _before(root: claims.Claim, claim: claims.Claim) -> bool:
-    """Of two causes that can lead to each other, the more specific one is the root."""
+    """Whether the first of two causes that can lead to each other is the root: the more specific one is."""
     return root.info.specificity > claim.info.specificity
 
 

@@ -1,4 +1,4 @@
-"""From a case to its evidence view: each event placed in the attempt's life and tied (or not) to what it held."""
+"""Builds a case's evidence view: places each event in the attempt's run and decides whether it concerns what the attempt held."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def build(case: cases.Case) -> EvidenceView | None:
     handled = _own_handling(case)
     answered = _answered(case, handled)
     known = gpus.learn(events, case.allocations)
-    looker = _Looker(case, began, stretch, known, handled, answered)
-    sightings = [s for e in events if not findings.is_finding(e) and (s := looker.sighting(e)) is not None]
+    builder = _SightingBuilder(case, began, stretch, known, handled, answered)
+    sightings = [s for e in events if not findings.is_finding(e) and (s := builder.sighting(e)) is not None]
     return EvidenceView(
         case=case,
         start_at=attempt.start_at,
@@ -51,8 +51,8 @@ def build(case: cases.Case) -> EvidenceView | None:
         findings=_findings([e for e in job_side if stretch.instant(e) is not None]),
         handled=handled,
         answered=answered,
-        not_held=tuple(looker.not_held),
-        outside=tuple(looker.outside),
+        not_held=tuple(builder.not_held),
+        outside=tuple(builder.outside),
     )
 
 
@@ -112,7 +112,7 @@ def _answered(case: cases.Case, handled: tuple[records.Drain, ...]) -> frozenset
     return frozenset(i for a in mine for i in a.event_ids)
 
 
-class _Looker:
+class _SightingBuilder:
     """Turns one event into a sighting, knowing the case."""
 
     def __init__(

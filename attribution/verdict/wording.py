@@ -179,7 +179,7 @@ def _preempted(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) 
 
 
 def preempted_by(job_id: int, name: str, user: str, behind: records.Verdict | None = None) -> str:
-    """Who took its place, and because of what, when that had to start again."""
+    """The job that took its place, and why, when that job had to start again."""
     text = f"Preempted by job {job_id}" + (f" ({name}, {user})" if name and user else "")
     if behind is not None:
         text += f", which had to start again because of {behind.cause}"

@@ -221,7 +221,7 @@ def _acknowledged(
     drain: records.Drain | None,
     faults: Sequence[fault_names.NamedFault],
 ) -> str:
-    """Who said that they deal with what stands now; empty when it began after that, or nothing stands."""
+    """The person who acknowledged the node's present fault; empty when the fault began after that, or when there is none."""
     if ack is None or not (drain or faults):
         return ""
     began = drain.at if drain else min((f.since for f in faults if f.since), default=None)

@@ -65,7 +65,7 @@ def database(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
 
 
 def _beside_the_socket(url: str) -> list[tuple[str, int]]:
-    """Where a server that we reach by its socket has its port, when others come there by TLS."""
+    """The port of a server that we reach by its socket and others by TLS."""
     import psycopg
 
     from probing_cluster.db import engines
@@ -76,7 +76,7 @@ def _beside_the_socket(url: str) -> list[tuple[str, int]]:
 
 
 def _shown_by(host: str, port: int) -> float:
-    """When the certificate that this Postgres (or PgBouncer) shows ends, Unix time. It is read, not believed."""
+    """The end of the certificate that this Postgres (or PgBouncer) shows, Unix time. It is read, not verified."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with socket.create_connection((host, port), timeout=_CONNECT_S) as plain:

@@ -179,7 +179,7 @@ def agents(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.D
 
 
 def _url(config: settings.Settings) -> str:
-    """Where the rows are; never starts a server."""
+    """The address of the database; never starts a server."""
     return config.database.url or embedded.url(config.database.directory)
 
 

@@ -202,7 +202,7 @@ def _operator(name: str) -> str:
 
 
 def agent_socket(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
-    """On a compute node: the agent listens, where only root can stand in for it."""
+    """Checks on a compute node that the agent listens, where only root can stand in for it."""
     path = Path(config.agent.socket)
     if not path.is_socket():
         why = "hooks go on without an answer: no job is recorded, no GPU known, nothing refused"
@@ -226,7 +226,7 @@ def agent_socket(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
 
 
 def pages(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
-    """On a compute node: what jobs may write is bounded by a file system of its own."""
+    """Checks on a compute node that a file system of its own bounds what jobs may write."""
     path = Path(config.agent.job_directory)
     if path.is_mount():
         yield doctor.DoctorFinding(name="pages", level="ok", found=f"{path} is a file system of its own")

@@ -1,4 +1,4 @@
-"""Who asks the service, and what they may read.
+"""The callers of the service and what they may read.
 
 A caller is known by the kernel (peer credentials of the Unix socket) or by MUNGE (a credential
 bound to the request, taken once, younger than a minute). A credential that is there must hold:
@@ -29,7 +29,7 @@ SKEW_S = 5.0
 
 @records.record
 class Caller:
-    """Who asks."""
+    """The person or program that asks the service."""
 
     uid: int = records.doc("user id, as the kernel or MUNGE vouches for it")
     name: str = records.doc("user name, empty when the uid has none")

@@ -28,7 +28,7 @@ MOST_TOKENS = 50
 
 @records.record
 class Viewer:
-    """Who looks at the web, and what they may see and do there."""
+    """A person at the web, and what they may see and do there."""
 
     user: str = records.doc("account name")
     operator: bool = records.doc("whether they read every job and node", default=False)
@@ -84,7 +84,7 @@ class Keys:
         return key
 
     def redeem(self, link: str) -> Viewer | None:
-        """Whose link this is; it is spent with that, and None for one that is spent, old or none."""
+        """The owner of a link, which is spent by this; None for one that is spent, too old or unknown."""
         k = tables.web_key.c
         good = sa.and_(k.key_hash == _hash(proof_of(link)), k.kind == "link", k.expires_at > sa.func.now())
         query = sa.delete(tables.web_key).where(good).returning(k.user_name, k.operator, k.accounts)
@@ -97,7 +97,7 @@ class Keys:
         )
 
     def find(self, proof: str) -> Viewer | None:
-        """Whose session or token this is the proof of; None where it is none that is good."""
+        """The owner of the session or token that this proves; None where it is not valid."""
         k = tables.web_key.c
         query = sa.select(k.user_name, k.operator, k.accounts, k.kind, k.acts).where(
             k.key_hash == _hash(proof), k.kind.in_(("session", "token")), k.expires_at > sa.func.now()
@@ -190,7 +190,7 @@ def _token(keys: Keys, viewer: Viewer, request: Mapping[str, Any]) -> dict[str, 
 
 
 def base_url(config: settings.Settings) -> str:
-    """Where browsers reach the web, without a slash at the end."""
+    """The URL at which browsers reach the web, without a slash at the end."""
     if config.web.url:
         return config.web.url.rstrip("/")
     host, port = network_address.parse(config.web.listen, "[web] listen")

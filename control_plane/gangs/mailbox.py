@@ -12,7 +12,7 @@ from probing_cluster.live.ways import agents
 
 
 class JobMailbox:
-    """Of one job; see live.ways.agents.Mailbox."""
+    """The mailbox of one job; see live.ways.agents.Mailbox."""
 
     def __init__(self, config: settings.Settings, job: str) -> None:
         from probing_cluster.reports import job_ref

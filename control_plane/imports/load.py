@@ -177,7 +177,7 @@ _Span = tuple[datetime, datetime]
 
 
 def _span_of(attempts: Sequence[records.JobAttempt]) -> _Span | None:
-    """When the first of `attempts` began and the last ended; None when none did."""
+    """First start and last end of `attempts`; None when none has one."""
     ends = [a.end_at for a in attempts if a.end_at]
     return (min(a.start_at or a.submit_at for a in attempts), max(ends)) if ends else None
 

@@ -49,7 +49,7 @@ class AgentConnection:
 
     @property
     def bytes_held(self) -> int:
-        """Of a frame that has not come in wholly."""
+        """The bytes held of a frame that is not complete."""
         return len(self._buffer)
 
     def answer(self, body: bytes) -> None:

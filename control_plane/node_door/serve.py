@@ -219,7 +219,7 @@ def tls_context(door: settings.DoorSettings) -> ssl.SSLContext:
 
 
 def _times_of(door: settings.DoorSettings) -> tuple[int, ...]:
-    """When the files last changed; 0 for one that is not there now."""
+    """The times at which the files last changed; 0 for one that is missing."""
     paths = map(Path, (door.tls_certificate, door.tls_key, door.tls_ca))
     return tuple(path.stat().st_mtime_ns if path.exists() else 0 for path in paths)
 

@@ -100,7 +100,7 @@ class Outbox:
         return _sorted([*self._read_all(self._directory), *sent])
 
     def pending(self) -> list[Letter]:
-        """Those that wait or failed, oldest first; the sent ones cost nothing here."""
+        """The messages that wait or failed, oldest first; sent ones are not read."""
         return _sorted(x for x in self._read_all(self._directory) if x.state != "sent")
 
     def known(self, key: str) -> bool:

@@ -48,7 +48,7 @@ class Owed:
 
 
 def box(config: settings.Settings) -> queue.Outbox:
-    """Where owed mails wait for their verdicts."""
+    """The directory in which owed mails wait for their verdicts."""
     return queue.Outbox(
         Path(config.mail.spool_directory) / "owed", retry=timedelta(seconds=1), keep_trying=timedelta(days=1)
     )

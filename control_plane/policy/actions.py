@@ -23,7 +23,7 @@ BEGUN = "begun; its outcome was not recorded"
 
 
 class Hands(Protocol):
-    """What can be asked of and done to Slurm; slurm_hands.py is the real one."""
+    """What can be asked of and done to Slurm; slurm_actions.py is the real one."""
 
     def nodes(self) -> Iterable[view.Node]:
         """Every node."""

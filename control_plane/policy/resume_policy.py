@@ -1,4 +1,4 @@
-"""When a node we drained may come back: healthy for long enough, rebooted where that is the cure.
+"""Decides when a node we drained may come back: healthy for long enough, rebooted where that is the cure.
 
 A fault that returns after it was cured often enough is no longer ours to judge: the node stays
 out until a person has looked at the hardware.
@@ -27,7 +27,7 @@ class Next(StrEnum):
 
 @records.record
 class Green:
-    """For how long a node has shown no fault."""
+    """How long a node has shown no fault."""
 
     since: datetime = records.doc("first beat without a fault")
     beats: int = records.doc("distinct beats without a fault since then")

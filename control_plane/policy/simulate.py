@@ -90,7 +90,7 @@ def _as_live(event: records.HealthEvent) -> records.HealthEvent:
 
 
 def _acts_at(event: records.HealthEvent, config: settings.PolicySettings) -> datetime:
-    """When the fault has stood for long enough to act."""
+    """The instant at which the fault has stood for long enough to act."""
     held_s = config.hold_s if event.kind in config.hold_kinds else 0.0
     return event.at + timedelta(seconds=held_s)
 
@@ -100,7 +100,7 @@ def _part(event: records.HealthEvent) -> tuple[str, str, str]:
 
 
 def _recoveries(events: Iterable[records.HealthEvent]) -> dict[tuple[str, str, str], list[datetime]]:
-    """When each part was told to be well again."""
+    """The times at which each part was reported well again."""
     found: dict[tuple[str, str, str], list[datetime]] = {}
     for event in events:
         if event.detail.get("recovered"):

@@ -25,7 +25,7 @@ class Answer:
     slow_s: float
 
     def plain(self) -> dict[str, Any]:
-        """As JSON."""
+        """The search as JSON."""
         ranked = sorted(self.plan.probabilities.items(), key=lambda item: -item[1])
         return {
             "job_id": self.job_id,
@@ -39,7 +39,7 @@ class Answer:
         }
 
     def text(self) -> str:
-        """For people."""
+        """The search in words, for people."""
         name, likely = self.plan.suspect
         ranked = sorted(self.plan.probabilities.items(), key=lambda item: -item[1])
         lines = [

@@ -1,4 +1,4 @@
-"""Before a restart truncates a job's log: its node copies it, as the job's owner, and stores its tail."""
+"""Keeps a job's log before a restart truncates it: its node copies it, as the job's owner, and stores its tail."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def decide(
 
 
 def reason(lemon: records.LemonScore) -> str:
-    """As it will stand in Slurm."""
+    """The drain reason as it will stand in Slurm."""
     n = lemon.multi_node_node_fails + lemon.single_node_node_fails
     return f"{vocabulary.LEMON_PREFIX}, {lemon_view.chance(lemon.score)}, {n} failures; probing-ctl lemon list {lemon.node}"
 

@@ -58,7 +58,7 @@ class ServiceCollector(Collector):
         self._lock = threading.Lock()
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing is promised before a scrape: the database may be away."""
+        """Names no metric before a scrape: the database may be away."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
@@ -123,7 +123,7 @@ def task_metrics(service: context.Context) -> Iterator[Metric]:
 
 
 def certificate_metric(service: context.Context) -> Metric:
-    """When the service's own certificates end; also while the database is away, perhaps because of one."""
+    """The end of the service's own certificates; shown also while the database is away, perhaps because of one."""
     found = GaugeMetricFamily(
         "probing_certificate_end_timestamp_seconds",
         "when a certificate the service uses ends; 0 = unreadable",

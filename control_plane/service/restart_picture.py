@@ -190,7 +190,7 @@ def queue(service: context.Context, cases: Iterable[restart.EndedAttempt], now: 
 
 
 def green_nodes(service: context.Context, names: set[str], queue: restart.Queue, now: datetime) -> set[str]:
-    """Of these nodes those in service whose agents see no fault now and reported none for `policy.resume_green_s`."""
+    """The nodes among these in service whose agents see no fault now and reported none for `policy.resume_green_s`."""
     since = now - timedelta(seconds=service.config.policy.resume_green_s)
     ages = service.store.heartbeat_ages_s()
     beats = {b.node: b for b in service.store.heartbeats(sorted(names))}

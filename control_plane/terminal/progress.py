@@ -56,7 +56,7 @@ class ProgressBar:
         self._show()
 
     def step(self, n: int = 1) -> None:
-        """So much more is done."""
+        """Advances the bar by this much."""
         self._n += n
         self._show()
 

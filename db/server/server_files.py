@@ -36,7 +36,7 @@ _SETTINGS = {
 
 
 def socket_directory(home: Path) -> Path:
-    """Where the socket of the server in `home` lies."""
+    """The directory of the socket of the server in `home`."""
     inside = home / "run"
     if len(os.fsencode(inside / f".s.PGSQL.{PORT}")) <= _SOCKET_PATH_MAX:
         return inside
@@ -113,7 +113,7 @@ def running_pid(data: Path) -> int | None:
 
 
 def disown_stale_pid(home: Path, account: postgres_programs.OsAccount) -> bool:
-    """After a crash, make the pid in the lock files one that nobody can have; True when there was one.
+    """Replaces the pid that a crash left in the lock files by one that no process can have; True when there was one.
 
     A reused (or never reaped) pid would make Postgres refuse to start. The files stay: their other
     lines are how Postgres finds children of the dead server that still use the data.

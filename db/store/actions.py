@@ -208,7 +208,7 @@ class ActionRows(base.StoreBase):
         return new
 
     def dependencies(self, on_job_ids: Iterable[int], cluster: str) -> list[records.JobDependency]:
-        """Who waited for these jobs."""
+        """The jobs that waited for these jobs."""
         t = tables.job_dependency
         query = sa.select(t).where(base.some(t.c.on_job_id, on_job_ids), t.c.cluster == cluster)
         return self._select(records.JobDependency, query)
@@ -239,7 +239,7 @@ class ActionRows(base.StoreBase):
             return ended + connection.execute(sa.text(_BEGIN_PLACES), values).rowcount
 
     def places(self, cluster: str) -> list[records.NodePlace]:
-        """Where the nodes of a cluster are and were."""
+        """The places of a cluster's nodes, now and before."""
         p = tables.node_place.c
         return self._select(records.NodePlace, sa.select(tables.node_place).where(p.cluster == cluster))
 
@@ -306,7 +306,7 @@ class ActionRows(base.StoreBase):
         )
 
     def beats_after(self, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, records.AgentHeartbeat]:
-        """Of each request that is acknowledged, the node's heartbeat when it came no earlier (by the server's clock)."""
+        """The node's heartbeat for each acknowledged request, when it came no earlier than that (by the server's clock)."""
         q, h = tables.node_request.c, tables.agent_heartbeat.c
         columns = [c for c in h if c.name != "ranks"]
         query = (

@@ -1,4 +1,4 @@
-"""Where a kernel message begins: behind the names that drivers and subsystems put in front of it.
+"""Finds where a kernel message begins: behind the names that drivers and subsystems put in front of it.
 
 The kernel quotes users: file names, process names, mount options, USB strings. A form of the grammar therefore
 counts only where the message itself starts, which is at its first character or behind a chain of the names

@@ -12,7 +12,7 @@ from probing_cluster.healthchecks import findings, nodeview, registry
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reading:
-    """When one file's certificates end, in days from now (negative: ago)."""
+    """Days until one file's certificates end; negative when they have ended."""
 
     path: str
     ends_at: datetime

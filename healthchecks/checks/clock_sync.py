@@ -12,7 +12,7 @@ SYNCHRONISED_FILE = "/run/systemd/timesync/synchronized"
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """Who keeps the clock, whether it is locked to a source, and how far off it is (None: not told)."""
+    """The program that keeps the clock, whether it is locked to a source, and how far off it is (None: not reported)."""
 
     keeper: str
     locked: bool

@@ -32,7 +32,7 @@ def read(node: nodeview.NodeView) -> Reading:
 
 
 def _paths(node: nodeview.NodeView) -> Iterator[str]:
-    """Of every file that may be there: one that is not is a count that could not be read."""
+    """The paths of every file that may be there; one that is missing is a count that could not be read."""
     for controller in (f"{edac.ROOT}/{name}" for name in node.names(edac.ROOT) if name.startswith("mc")):
         yield from (f"{controller}/{name}" for name in edac.OF_CONTROLLER)
         for place in (name for name in node.names(controller) if name.startswith(edac.PLACES)):

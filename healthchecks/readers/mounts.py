@@ -70,7 +70,7 @@ class Usage:
 
     @property
     def used_frac(self) -> float | None:
-        """As df shows it; None for a filesystem without a size."""
+        """The used share as df shows it; None for a filesystem without a size."""
         return (
             None if not self.size_bytes or self.free_bytes is None else 1 - self.free_bytes / self.size_bytes
         )

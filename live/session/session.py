@@ -80,7 +80,7 @@ class _Statement:
 
 
 class Session:
-    """For one job; not for several threads."""
+    """A session of questions to one job; not for several threads."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ def factor(op: str, group_size: int) -> float | None:
 
 
 def rows(view: node_view.NodeView, _: Scan) -> Iterator[Row]:
-    """Of the flight recorder where the job is traced; of blocking calls under gloo and MPI from the page."""
+    """Transfers of a traced job, from the flight recorder; blocking calls under gloo and MPI, from the page."""
     for process in view.ranks:
         for call in process.page.recent_collectives:
             dtype, size = dtypes.of_code(call.dtype_code)

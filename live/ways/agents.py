@@ -110,7 +110,7 @@ class AgentNodes:
         return reply
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Closes nothing: no connection is kept."""
 
 
 def written(scans: Sequence[Scan]) -> str:

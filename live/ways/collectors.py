@@ -98,7 +98,7 @@ class Collectors:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Whose collectors they are."""
+        """The nodes of these collectors."""
         return self.command.nodes
 
     @property
@@ -179,7 +179,7 @@ class Collectors:
         self.close_outputs()
 
     def close_input(self) -> None:
-        """Nothing more will be asked: collectors end by this."""
+        """Closes the collectors' input, which ends them."""
         self._forget(self._in)
         with contextlib.suppress(OSError):
             self._in.close()
@@ -191,7 +191,7 @@ class Collectors:
             pipe.close()
 
     def signal(self, number: int) -> None:
-        """To its whole group."""
+        """Sends a signal to the collector's whole process group."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
 
@@ -201,7 +201,7 @@ class Collectors:
         return self.command.ends_itself and not self.flows and not self.hello.issuperset(self.nodes)
 
     def leave(self) -> None:
-        """Nobody waits for it any more; the next start of any collector reaps it."""
+        """Stops waiting for the collector; the next start of any collector reaps it."""
         _left.append(self.process)
 
     def _send_more(self) -> Iterator[tuple[str, list[bytes]]]:

@@ -1,4 +1,4 @@
-"""On the node itself: a collector as a child, without Slurm, service, database or agent."""
+"""The way on the node itself: a collector as a child, without Slurm, service, database or agent."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def collector(config: settings.Settings) -> list[str]:
 
 
 def environment(config: settings.Settings) -> dict[str, str]:
-    """Nothing of the caller's: SLURM_LABELIO, SLURM_EXCLUSIVE and the like would change what srun does."""
+    """The environment of srun without the caller's: SLURM_LABELIO, SLURM_EXCLUSIVE and the like would change what it does."""
     kept = {
         n: os.environ[n]
         for n in ("PATH", "SLURM_CONF", "KRB5CCNAME", plugins.PATH_VARIABLE)
@@ -104,7 +104,7 @@ def environment(config: settings.Settings) -> dict[str, str]:
 
 
 def _account(job: jobs.RunningJob) -> processes.Account | None:
-    """Whom to become: root may, others may not, and Slurm would refuse them with fewer words."""
+    """The account to become. Only root may become another; Slurm would refuse others with less explanation."""
     if job.uid == os.geteuid():
         return None
     if os.geteuid() != 0:

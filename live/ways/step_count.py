@@ -14,7 +14,7 @@ SHARE = 0.25
 
 
 def state_directory() -> Path:
-    """Where this user's own state lies (history of the console, counts of steps)."""
+    """The directory of this user's own state (history of the console, counts of steps)."""
     base = os.environ.get("XDG_STATE_HOME")
     home = (
         Path(base)

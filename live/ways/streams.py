@@ -161,7 +161,7 @@ class Streams:
                 child.ask(self._number, line)
 
     def _retire(self) -> None:
-        """Of a step and the smaller ones beside it only one kind is asked again: the whole one, if it has come to itself."""
+        """Retires a step that hung, or the smaller steps in its place once it answers again: no node is asked twice."""
         for child in [c for c in self._children if c.narrowed]:
             over = list(_below(child)) if child.flows else [child]
             for one in over:

@@ -71,7 +71,7 @@ class Fault:
         return self.gpu_uuid is not None or self.device.startswith("gpu")
 
     def row(self) -> dict[str, Any]:
-        """For the heartbeat; `event_id` is the first event of the fault, `event_ids` its last few too."""
+        """The fault as the heartbeat carries it; `event_id` is its first event, `event_ids` has its last few too."""
         return {
             "kind": self.kind,
             "code": self.code,
@@ -166,7 +166,7 @@ class Faults:
         return sorted(found, key=lambda f: (f.severity is not records.Severity.HIGH, f.since))
 
     def rows(self) -> dict[str, dict[str, Any]]:
-        """For the heartbeat: `kind:device` to the worst fault of that key, with the event ids of all of them."""
+        """The heartbeat's faults: `kind:device` to the worst fault of that key, with the event ids of all of them."""
         rows: dict[str, dict[str, Any]] = {}
         for fault in self.standing():
             row = rows.setdefault(fault.key, fault.row())

@@ -113,7 +113,7 @@ class Answers:
         return answer | self._page_directory(job)
 
     async def _refusal(self, job: jobs.NodeJob) -> fitness.Refusal | None:
-        """Nothing is read again unless a refusal is possible: a permission is held for a fault of this job."""
+        """The refusal of a job, if any. Sources are read again only when a permission is held for a fault of this job."""
         now = self._clock.now()
         found = fitness.suspects(job, self._faults, self._intake.inventory)
         allowed = [f for f in found if self._permissions.for_fault(f, now)]

@@ -38,7 +38,7 @@ _SAMPLED = (
 
 @dataclass(kw_only=True)
 class OwnerAnswers:
-    """For one agent; each operation is one method named `_<op>`."""
+    """Answers the owners of an agent's jobs; each operation is one method named `_<op>`."""
 
     book: jobs.JobBook
     stacks: Stacks

@@ -38,7 +38,7 @@ Answer = Callable[[uuid.UUID, bytes], None]
 
 @dataclass(kw_only=True)
 class Questions:
-    """Those that are under way on one node."""
+    """The questions under way on one node."""
 
     children: children.Children
     book: jobs.JobBook

@@ -51,7 +51,7 @@ class AlarmWords:
             await self._look_at(job, self._outputs[job.job_id])
 
     def rows(self) -> dict[str, Any]:
-        """For the heartbeat: job to word to when it was first read, and its line."""
+        """The heartbeat's alarm words: job to word to when it was first read, and its line."""
         running = set(self._book.running)
         return {str(j): dict(o.words) for j, o in self._outputs.items() if o.words and j in running}
 

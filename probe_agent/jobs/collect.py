@@ -290,7 +290,7 @@ def writing_node(job: jobs.NodeJob) -> str | None:
 
 
 def _kept(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Where the copy of a log is, or why there is none."""
+    """The path of a log's copy, or why there is none."""
     if isinstance(answer.get("copy"), str):
         return {"copy": sanitize.clean(answer["copy"], 1024)}
     return {"no_copy": sanitize.clean(str(answer.get("refused", "its reader did not answer")), 200)}

@@ -254,7 +254,7 @@ def nothing_there(request: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def find_logs(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Where the processes of a job on this node write, and the numbers its array gave it, from /proc.
+    """The files that a job's processes on this node write to, and its array numbers, from /proc.
 
     The Prolog is told of arrays by no release before 23.11, and of a step's own `--output` by none. The batch
     script's files come first. Read with the user's rights like everything else; it is the user's word.

@@ -1,4 +1,4 @@
-"""For how long each job has held its GPUs here and done nothing with them: for its owner's eyes, never a reason to act.
+"""How long each job has held its GPUs here without using them: shown to its owner, never a reason to act.
 
 Told in the heartbeat; what is not known (no NVML, a GPU that does not answer) is no idleness.
 """
@@ -48,7 +48,7 @@ class HeldJobs:
         self._since = found
 
     def rows(self) -> dict[str, Any]:
-        """For the heartbeat: job to since when, and how."""
+        """The heartbeat's idle jobs: job to since when, and how."""
         running = set(self._book.running)
         return {
             str(job_id): {"since": clock.iso_z(since), "why": why}

@@ -146,7 +146,7 @@ class JobBook:
         return job
 
     def writes_to(self, job: NodeJob, logs: Collection[str], ids: Mapping[str, Any]) -> None:
-        """Where a running job's output goes and what its array calls it, found out after its start."""
+        """Records a running job's output files and array numbers, found after its start."""
         known = self._jobs.get(job.job_id)
         if known is not None and known.restart_count == job.restart_count:
             listed = tuple(dict.fromkeys((*known.logs, *logs)))[:MAX_LOGS]

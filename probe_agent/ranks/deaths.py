@@ -1,4 +1,4 @@
-"""When a training process ends, and which ends are worth telling.
+"""Watches training processes for their end, and decides which ends are reported.
 
 The kernel says through a pidfd that a process has ended, within milliseconds; nothing is ever sent to
 the process. A process that leaves Python in order writes `ended` on its page. One that does not was
@@ -49,7 +49,7 @@ class DeathWatch:
         asyncio.get_running_loop().add_reader(fd, self._ended, pid)
 
     def died_s(self, pid: int) -> float | None:
-        """When a watched process ended, by the monotonic clock; None when it has not, or was never watched."""
+        """The end of a watched process by the monotonic clock; None when it runs, or was never watched."""
         return self._died_s.get(pid)
 
     def forget(self, pid: int) -> None:

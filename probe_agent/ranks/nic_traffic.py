@@ -70,7 +70,7 @@ class NicTraffic:
 
     @property
     def readings(self) -> Sequence[TrafficReading]:
-        """Those remembered, oldest first."""
+        """The remembered readings, oldest first."""
         return tuple(self._readings)
 
     def since(self, at_s: float) -> dict[str, Any]:

@@ -20,7 +20,7 @@ STACKS_AT_ONCE = 2
 
 
 class SnapshotTaker:
-    """For one agent: `live` asks the processes, `last` goes by what an ended attempt has left."""
+    """Takes snapshots of a job's ranks: `live` asks the processes, `last` reads what an ended attempt has left."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class SnapshotTaker:
         return self._detail(watched, list(entries), last=False)
 
     async def stacks(self, watched: Watched, pids: Collection[int]) -> dict[int, dict[str, Any]]:
-        """Of those of a job's ranks that run: states, Python stacks and C functions, by pid."""
+        """States, Python stacks and C functions of a job's running ranks, by pid."""
         ranks, owner = [r for r in watched.chosen() if r.page.pid in pids and r.alive], _owner(watched.job)
         slept = {r.page.pid: sleeps.read(r.page.pid, self._proc) for r in ranks if not r.stalled}
         entries = await asyncio.gather(*(self._entry(r, owner) for r in ranks))
@@ -126,7 +126,7 @@ class SnapshotTaker:
 
 
 def _stood_since_s(watched: Watched) -> float:
-    """When the last rank here got on, by the monotonic clock."""
+    """The latest progress of any rank here, by the monotonic clock."""
     alive = [r for r in watched.ranks.values() if r.alive and r.progress is not None]
     return max((r.progress.since_s for r in alive if r.progress is not None), default=0.0)
 

@@ -40,7 +40,7 @@ Take = Callable[[list[Sighting]], object]
 
 
 class RankWatch:
-    """For one agent."""
+    """Watches the ranks of every job on one agent's node."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class RankWatch:
                 await self.snapshot(job_id)
 
     async def wait(self, seconds: float) -> None:
-        """Until it is time to look again: after `seconds`, or when the death of a rank has settled."""
+        """Waits for the next look: `seconds`, or until the death of a rank has settled."""
         with contextlib.suppress(TimeoutError):  # nobody died
             async with asyncio.timeout(seconds):
                 await self._deaths.somebody.wait()
@@ -146,7 +146,7 @@ class RankWatch:
         return {} if watched is None else await self._snapshots.stacks(watched, pids)
 
     def rows(self) -> dict[str, Any]:
-        """For the heartbeat; see rank_rows."""
+        """The heartbeat's ranks; see rank_rows."""
         return rank_rows.rows(self._pages.jobs, self._now_ns())
 
     async def close(self) -> None:

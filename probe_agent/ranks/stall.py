@@ -1,4 +1,4 @@
-"""When has a training rank stopped? A bound learnt from the job itself, aware of what it is doing.
+"""Decides when a training rank has stopped, by a bound learnt from the job itself and from what the rank is doing.
 
 Progress is a step, a phase change, a further collective; in phases that legitimately take long
 (importing, loading, compiling, checkpointing, validating) also bytes moved or CPU used. A rank is
@@ -140,7 +140,7 @@ def _mark(page: pages.ProbePage) -> tuple[object, ...]:
 
 
 def _last_sign(page: pages.ProbePage, now_s: float) -> float:
-    """When a rank met for the first time last got on, by its own page; never in the future."""
+    """The last progress of a rank met for the first time, by its own page; never in the future."""
     signs = [page.phase_since_ns, page.step_ns or 0]
     signs += [max(c.enter_ns, c.leave_ns or 0) for c in page.recent_collectives[-1:]]
     return min(now_s, max(signs) / 1e9) if max(signs) else now_s
@@ -152,7 +152,7 @@ def _checkpoint_s(page: pages.ProbePage) -> float:
 
 
 def _busy(before: RankProgress, look: Look) -> bool:
-    """In a phase that takes as long as it takes: does the process still move bytes or use the CPU?
+    """Whether the process still moves bytes or uses the CPU, in a phase without a usual length.
 
     Measured since the last look that was busy, so that a trickle does not count for ever.
     """

@@ -119,7 +119,7 @@ class JournalReader:
         return {"cursor": self._cursor} if self._cursor else {}
 
     def close(self) -> None:
-        """Nothing of its own: the child's pipe belongs to whoever started it."""
+        """Closes nothing: the child's pipe belongs to its starter."""
 
 
 def _dashed(boot: str) -> str | None:

@@ -95,7 +95,7 @@ class KernelLog:
 
     @property
     def hint(self) -> dict[str, int | str]:
-        """Where the reader was when the cursor was stored."""
+        """The reader's place when the cursor was stored."""
         return dict(self.cursor.place)
 
     def take(
@@ -184,7 +184,7 @@ class KernelLog:
         )
 
     def _job(self, found: grammar.KernelFinding) -> int | None:
-        """From Slurm 26.05 on a cgroup names its job by SLUID, which the Prolog was told."""
+        """The job of a cgroup's name: from Slurm 26.05 on that is a SLUID, which the Prolog reports."""
         if found.job_id is None and "sluid" in found.detail:
             return self._sluids().get(found.detail["sluid"])
         return found.job_id

@@ -41,7 +41,7 @@ class KmsgLine:
 
 
 class LogReader(Protocol):
-    """Where kernel lines come from."""
+    """A source of kernel lines."""
 
     def read(self) -> list[KmsgLine]:
         """What has arrived since the last call; an empty list when there is nothing."""
@@ -52,7 +52,7 @@ class LogReader(Protocol):
         ...
 
     def place(self) -> dict[str, int | str]:
-        """Where it has got to, for a quicker start next time; a hint, never trusted."""
+        """The reader's place, for a quicker start next time; a hint, never trusted."""
         ...
 
     def close(self) -> None: ...

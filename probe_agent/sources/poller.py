@@ -174,5 +174,5 @@ def _lasting(memory: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unseen(memory: Mapping[str, Any]) -> conditions.Judgement:
-    """Nothing was read: what stood is neither confirmed nor cleared."""
+    """Records that nothing was read: active conditions are neither confirmed nor cleared."""
     return conditions.Judgement(unknown=frozenset({"*"}), memory=memory)

@@ -234,13 +234,13 @@ class DeliveryLoop:
             _log.exception("request %s (%s) failed", request.request_id, request.verb)
 
     def _beat_left_s(self) -> float:
-        """Until the next heartbeat; asked anew each time, since a job that starts makes the interval shorter."""
+        """Seconds until the next heartbeat; computed each time, since a job that starts shortens the interval."""
         now_s = self._clock.monotonic_s()
         beat_s = min(self._beat_s(), _ASKED_BEAT_S) if now_s - self._asked_s < _ASKED_S else self._beat_s()
         return max(0.0, self._beaten_s + beat_s - now_s)
 
     async def _wait(self) -> None:
-        """Until there is reason to deliver: the beat, something urgent, something at all; or the back-off has passed."""
+        """Waits for a reason to deliver: the heartbeat, an urgent item, any item; or until the back-off has passed."""
         if self._failures:
             most_s = min(BACKOFF_MOST_S, BACKOFF_FIRST_S * 2 ** min(self._failures, 10))
             # Full jitter: after an outage two thousand agents must not return in the same second.

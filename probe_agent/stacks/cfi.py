@@ -27,7 +27,7 @@ class UnknownRule(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class RegisterRule:
-    """Where a register of the caller (or the frame's address itself) is."""
+    """The rule that finds a register of the caller, or the frame's address itself."""
 
     kind: str
     """`offset` and `value` from the frame's address, `register`, `expression` (an address), `computed`, `undefined`."""

@@ -264,7 +264,7 @@ def extent(image: Image, pc: int) -> tuple[int, int] | None:
 def _weigh(
     image: Image, head: int, names: ElfSection, key: int, best: dict[int, tuple[int, int, int, str]]
 ) -> None:
-    """Of several names of one place the one meant for people is kept: few underscores, not local, short."""
+    """Keeps in `best` the name meant for people of several for one address: few underscores, not local, short."""
     kind, binding, section = head >> 32 & 15, head >> 36 & 15, head >> 48
     if kind not in _CODE or not section:
         return

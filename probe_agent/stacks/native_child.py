@@ -81,7 +81,7 @@ def _text(home: int, name: str, most: int = 4096) -> str:
 
 
 def take(pid: int, uid: int, before: int | None) -> Taken:
-    """Where the main thread is; raises Refused, OSError."""
+    """Registers and stack of the main thread; raises Refused, OSError."""
     with _process(pid) as home:
         memory = os.open("mem", os.O_RDONLY | os.O_CLOEXEC, dir_fd=home)
         try:

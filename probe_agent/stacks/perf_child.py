@@ -1,4 +1,4 @@
-"""Where a thread spends its CPU, without stopping it: the kernel notes its program counter some hundred times a second.
+"""Samples where a thread spends its CPU without stopping it: the kernel records its program counter some hundred times a second.
 
 One JSON request on standard input (`tid`, `uid`, `gid`), one JSON answer: `{"samples", "evaluating", "interpreter",
 "elsewhere", "unknown", "where"}`, or `{"refused": why}`. No ptrace, no signal: perf_event_open(2) on one thread, user

@@ -76,7 +76,7 @@ def counters(ring: mmap.mmap) -> list[int]:
 
 
 def stacks(ring: mmap.mmap) -> Iterator[tuple[dict[int, int], bytes]]:
-    """Of a ring of REGISTERS and STACK: registers by DWARF's numbers, and the stack from its pointer on."""
+    """The samples of a ring of REGISTERS and STACK: registers by DWARF's numbers, and the stack from its pointer on."""
     for sample in samples(ring):
         at = 8 + 8 * len(_ORDER)
         if len(sample) < at + 8 or not struct.unpack_from("@Q", sample)[0]:

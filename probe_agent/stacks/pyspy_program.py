@@ -1,4 +1,4 @@
-"""Where py-spy is."""
+"""Finds py-spy."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from pathlib import Path
 
 
 def program() -> str | None:
-    """Beside our own interpreter, else on the system's path; None when it is not installed."""
+    """The path of py-spy beside our own interpreter, else on the system's path; None when it is not installed."""
     beside = Path(sys.executable).with_name("py-spy")
     return str(beside) if beside.exists() else shutil.which("py-spy", path="/usr/local/bin:/usr/bin:/bin")

@@ -11,13 +11,13 @@ _SLEEPS = re.compile(r"^voluntary_ctxt_switches:\s*(\d+)", re.MULTILINE)
 
 
 def parse(status: str) -> int | None:
-    """By a thread's `status` in /proc; None where that is not told."""
+    """The number of sleeps in a thread's `status` of /proc; None where it is not there."""
     found = _SLEEPS.search(status)
     return int(found[1]) if found is not None else None
 
 
 def read(pid: int, proc: Path = processes.PROC) -> int | None:
-    """Of a process's main thread; None when it is gone."""
+    """The number of sleeps of a process's main thread; None when it is gone."""
     try:
         status = (proc / str(int(pid)) / "task" / str(int(pid)) / "status").read_text("ascii", "replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""From a program counter and a copy of the stack to the functions that called each other (x86-64).
+"""Unwinds a stack: from a program counter and a copy of the stack to the functions that called each other (x86-64).
 
 A thread that sleeps tells its program counter and stack pointer only. Most functions' frames are found from these alone,
 and exactly. One that keeps its frame in a register which is not known is left by a search: upward for a word that is a
@@ -90,7 +90,7 @@ class Space:
         return self.regions[i] if i >= 0 and address < self.regions[i].end else None
 
     def link(self, address: int) -> tuple[elf.Region, elf.Image, int]:
-        """Where an address of code lies: mapping, file, link-time address; raises Lost."""
+        """The mapping, file and link-time address of an address of code; raises Lost."""
         region = self.region(address)
         if region is None:
             raise Lost("an address without code")
@@ -150,14 +150,14 @@ class Unwinder:
         return MachineFrame(pc=state.pc, region=region, image=image, at=at, extent=extent), function
 
     def _extent(self, image: elf.Image, at: int) -> tuple[int, int] | None:
-        """Of a function without unwind information, by its symbol; a table of symbols is read for each, so of few."""
+        """Start and end of a function without unwind information, by its symbol; a few only, since each reads a table of symbols."""
         key = (id(image), at)
         if key not in self._extents and len(self._extents) < _MAX_EXTENTS:
             self._extents[key] = elf.extent(image, at)
         return self._extents.get(key)
 
     def _evaluates(self, frame: MachineFrame, state: State) -> bool:
-        """In the interpreter's loop; in an interpreter that does not tell where it is, anywhere in it."""
+        """Whether the address is in the interpreter's loop; in an interpreter without a symbol for it, anywhere in the interpreter."""
         loops = self.space.loops(frame.region)
         if loops is None:
             return False
@@ -273,7 +273,7 @@ class Unwinder:
         return Walk(frames=tuple(frames), reached=False, why=f"its caller is not told: {why}")
 
     def _better(self, best: Sequence[MachineFrame], way: Sequence[MachineFrame]) -> Sequence[MachineFrame]:
-        """Of two ways from the same function, innermost first, the one that the call where they meet has made.
+        """The better of two ways from the same function (innermost first): the one that the call where they meet has made.
 
         Where neither can be shown, it is the one that begins with a call of this very function; else what both share is
         left. A way that is part of the other is no doubt about it: a function that is called through a pointer has such ways.
@@ -297,7 +297,7 @@ class Unwinder:
     def _way(
         self, state: State, frame: MachineFrame, function: cfi.CodeFunction | None, cfa: int, searches: int
     ) -> Walk:
-        """Where the stack leads if the function's frame ends there; each state is followed once."""
+        """The way that the stack leads if the function's frame ends there; each state is followed once."""
         try:
             caller = self._caller(state, frame, function, cfa)
         except (Lost, cfi.UnknownRule, OSError, *elf.PARSE_ERRORS) as exc:
@@ -345,7 +345,7 @@ class Unwinder:
         return None
 
     def _through(self, target: int) -> int:
-        """Where a call ends up that may go through a stub of the procedure linkage table."""
+        """The target of a call that may go through a stub of the procedure linkage table."""
         try:
             _, image, at = self.space.link(target)
             code = image.at(at, 16)

@@ -25,11 +25,11 @@ class Scale:
         self._px_per_s = (_WIDTH - _LEFT - _RIGHT) / (self.end - self.start).total_seconds()
 
     def x(self, at: datetime) -> float:
-        """Where `at` is drawn, kept within the axis."""
+        """The x position of `at`, kept within the axis."""
         return _LEFT + self._px_per_s * (min(max(at, self.start), self.end) - self.start).total_seconds()
 
     def mark_x(self, at: datetime) -> float:
-        """Where the mark of an event or action is drawn: right of the axis when it came after the end."""
+        """The x position of an event's or action's mark: right of the axis when it came after the end."""
         return _WIDTH - _RIGHT / 2 if at > self.end else self.x(at)
 
     def ticks(self) -> Iterator[datetime]:

@@ -108,7 +108,7 @@ def _fleet(night: nightly.Night, since: datetime, until: datetime, paint: Paint)
 
 
 def _legend(axes: Any, handles: Sequence[Any], paint: Paint) -> None:
-    """In the line of the title, at the right."""
+    """Draws the legend in the line of the title, at the right."""
     made = axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, frameon=False, fontsize=9,
                        handlelength=1.0, columnspacing=1.0, handletextpad=0.4, borderaxespad=0.2)  # fmt: skip
     for text in made.get_texts():

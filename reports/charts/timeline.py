@@ -24,12 +24,12 @@ class Axis:
         return max((self.end_at - self.start_at).total_seconds(), 1.0) / self.cells
 
     def position(self, at: datetime) -> float:
-        """Where `at` lies, in characters from the left edge; may be outside."""
+        """The place of `at` in characters from the left edge; it may lie outside."""
         return (at - self.start_at).total_seconds() / self.cell_s
 
 
 def axis(report: model.ReportModel, cells: int) -> Axis:
-    """From submission (or the first start, when the first wait would take over half) to the end."""
+    """The axis from submission (or the first start, when the first wait would take over half) to the end."""
     start, end = report.submit_at, report.drawn_until
     if report.start_at and (report.start_at - start) * 2 > end - start:
         start = report.start_at

@@ -53,5 +53,5 @@ def score(lemon_score: records.LemonScore) -> dict[str, Any]:
 
 
 def dumps(value: Any) -> str:
-    """As printed and as sent."""
+    """The document as JSON text, as it is printed and sent."""
     return json.dumps(value, indent=2, ensure_ascii=True) + "\n"

@@ -272,7 +272,7 @@ def _cost(scores: Iterable[records.LemonScore], window_days: int) -> str:
 
 
 def _total(scores: list[records.LemonScore], window_days: int) -> str:
-    """Of several nodes; their users may be the same people, so users are left out."""
+    """The sum over several nodes; users are left out, since those of two nodes may be the same people."""
     costs = [s.signals["cost"] for s in scores if "cost" in s.signals]
     if len(costs) < 2:
         return ""

@@ -24,7 +24,7 @@ _SUBJECT_CHARS = 240
 
 @records.record
 class About:
-    """Which mail this is."""
+    """The job and attempt that a mail is about."""
 
     job_id: int = records.doc("Slurm's raw job id; the master's for an array")
     restart_count: int = records.doc("Slurm's, of the attempt the mail is about")

@@ -51,7 +51,7 @@ def clear(directory: Path, announce: Announce) -> None:
 
 
 def html_file(directory: Path, job: int) -> Path:
-    """Where the HTML report of `job` is written."""
+    """The path of the HTML report of `job`."""
     return directory.resolve() / f"report-{job}.html"
 
 

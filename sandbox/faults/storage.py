@@ -47,7 +47,7 @@ def directory_hang(target: registry.Target, path: str) -> None:
 
 @registry.fault("directory-free")
 def directory_free(target: registry.Target) -> None:
-    """Nothing of the node hangs any more; whoever waited gets an error."""
+    """Ends every hang of the node; a process that waited gets an error."""
     hanging_mount.stop(target.layout, target.node)
 
 

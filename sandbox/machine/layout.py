@@ -1,4 +1,4 @@
-"""Where everything of one sandbox lies; nothing is ever outside its directory."""
+"""The paths of one sandbox; nothing ever lies outside its directory."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ class Layout:
 
     @property
     def kept(self) -> Path:
-        """Where nodes keep what ended jobs left, each user's in a directory of their own."""
+        """The directory in which nodes keep what ended jobs left, each user's in one of their own."""
         return self.directory / "kept"
 
     @property
     def jobs(self) -> Path:
-        """Where submitted scripts run and write their output unless told otherwise."""
+        """The directory in which submitted scripts run and write their output by default."""
         return self.directory / "jobs"
 
     @property

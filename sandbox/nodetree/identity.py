@@ -1,4 +1,4 @@
-"""Who a simulated node and its parts are; the same name always gives the same hardware."""
+"""The identity of a simulated node and its parts; the same name always gives the same hardware."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From accounting's rows to attempts: never-started rows apart, resizes merged, doubles dropped, starts counted."""
+"""Makes attempts of accounting's rows: sets never-started rows apart, merges resizes, drops doubles, counts starts."""
 
 from __future__ import annotations
 

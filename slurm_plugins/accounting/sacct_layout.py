@@ -75,7 +75,7 @@ class SacctLayout:
         return self._cut(parts, bounds)
 
     def _bounds(self, parts: Sequence[str], extra: int) -> list[int] | None:
-        """For each column, and the end, how many extra parts can lie before it in a whole cut; as bits of a number."""
+        """The numbers of extra parts that can lie before each column, and before the end, in a whole cut; each as bits of a number."""
         reach = [1]
         for column in range(len(self.columns)):
             reach.append(self._step(parts, column, reach[-1], extra))
@@ -105,7 +105,7 @@ class SacctLayout:
         return after
 
     def _step_back(self, parts: Sequence[str], column: int, before: int, after: int, extra: int) -> int:
-        """Of what can lie before this column, what leads to `after`."""
+        """Those of the possible parts before this column that lead to `after`."""
         if self.checks[column] is None:
             return before & ((1 << after.bit_length()) - 1)
         if not self.lists[column]:

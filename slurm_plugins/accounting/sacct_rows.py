@@ -139,7 +139,7 @@ def _settle(
 def _record_end(
     layout: sacct_layout.SacctLayout, lines: Sequence[tuple[int, str]], start: int, tries: int
 ) -> tuple[int, int]:
-    """Where the record that begins at `start` ends (`start` itself: none does), and the tries left."""
+    """The end of the record that begins at `start` (`start` itself: there is none), and the tries left."""
     if not layout.can_begin(layout.split(lines[start][1])):
         return start, tries
     n_parts = 1

@@ -18,7 +18,7 @@ MOST_BYTES = 1 << 20
 
 
 class OfEachTask:
-    """Of labelled lines as they come, the first MOST_BYTES of each task."""
+    """Keeps the first MOST_BYTES of each task's labelled lines as they come."""
 
     def __init__(self) -> None:
         self._left: dict[bytes, int] = {}

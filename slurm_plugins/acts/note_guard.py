@@ -1,4 +1,4 @@
-"""After each write to a node: did a person's note lie between our reading and our writing? It is put back.
+"""Checks after each write to a node whether it overwrote a person's note, and puts that note back.
 
 Accounting is the only witness, and it can be seconds late. What it has not said by then is asked again at later acts.
 """

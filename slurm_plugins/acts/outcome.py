@@ -15,7 +15,7 @@ class ActOutcome:
 
 
 def skipped(why: str) -> ActOutcome:
-    """Nothing was done, and nothing had to be."""
+    """Whether nothing was done because nothing had to be."""
     return ActOutcome(state="skipped", why=why)
 
 

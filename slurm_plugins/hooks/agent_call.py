@@ -126,7 +126,7 @@ def _ask(request: bytes, socket_path: str, deadline_s: float) -> bytes:
 
 
 def _require_trusted_peer(sock: "_socket.socket") -> None:
-    """Whoever answers must be root or ourselves: a user's socket cannot speak for the node."""
+    """Raises unless the peer is root or ourselves: a user's socket cannot speak for the node."""
     credentials = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
     uid = int.from_bytes(credentials[4:8], sys.byteorder)
     if uid not in (0, posix.geteuid()):

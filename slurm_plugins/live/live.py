@@ -134,7 +134,7 @@ class CommandLive:
         return live_text.job(lines[0]) if lines else None
 
     def _untangled(self, found: list[live_records.LiveJob]) -> list[live_records.LiveJob]:
-        """Of jobs told twice in a listing, which anyone's job name can bring about, what Slurm says one by one."""
+        """When a listing holds a job twice, which any job's name can cause, Slurm is asked for that job alone."""
         counts = collections.Counter(job.job_id for job in found)
         alone = [job for job in found if counts[job.job_id] == 1]
         again = (self.job(job_id) for job_id, count in counts.items() if count > 1)

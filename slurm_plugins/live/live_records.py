@@ -178,5 +178,5 @@ def _node_words(word: str) -> list[str]:
 
 
 def started(state: str, nodes: tuple[str, ...], start_at: datetime | None) -> datetime | None:
-    """When a job started: before it has nodes a start time is a forecast, or the moment it was cancelled."""
+    """The start of a job that has nodes; before that Slurm's start time is a forecast, or the moment of its cancellation."""
     return start_at if nodes and state != "PENDING" else None

@@ -1,1 +1,1 @@
-"""Who asks, and whether they may: keys, proxies, OpenID Connect, rates, cross-site requests."""
+"""Authentication and permission: keys, proxies, OpenID Connect, rates, cross-site requests."""

@@ -47,7 +47,7 @@ class Login:
         self._provider = registry.provider
 
     async def begin(self, request: Request) -> Response:
-        """To the provider, remembering where the visitor wanted to go."""
+        """Redirects to the provider and remembers where the visitor wanted to go."""
         target = cross_site.own_path(request.query_params.get("next", "/"))
         session: dict[str, Any] = {"next": target}
         request.scope["session"] = session
@@ -65,7 +65,7 @@ class Login:
         return made
 
     async def back(self, request: Request) -> Response:
-        """From the provider: the user it names, if its word holds."""
+        """The user whom the provider names when the browser comes back, if its token is valid."""
         until_s, session = self._pending.pop(request.cookies.get(COOKIE, ""), (0.0, {}))
         if time.monotonic() > until_s:
             return problems.response(403, "this login was not begun here", "begin again at /login")

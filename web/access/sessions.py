@@ -10,7 +10,7 @@ from probing_cluster.web.access import viewers
 
 
 def let_in(request: Request, key: str, target: str) -> Response:
-    """To `target`, a path of ours, with the session's cookie."""
+    """Redirects to `target`, a path of ours, with the session's cookie."""
     site: web_site.Site = request.state.site
     made = RedirectResponse(site.prefix + target, 303)
     lasts_s = int(site.service.config.web.session_s)
@@ -21,7 +21,7 @@ def let_in(request: Request, key: str, target: str) -> Response:
 
 
 def let_out(request: Request) -> Response:
-    """To the login page, without the cookie."""
+    """Redirects to the login page without the cookie."""
     site: web_site.Site = request.state.site
     made = RedirectResponse(f"{site.prefix}/login", 303)
     made.delete_cookie(viewers.COOKIE, path="/", secure=True, httponly=True, samesite="lax")

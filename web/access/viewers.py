@@ -1,4 +1,4 @@
-"""Who asks: a machine's token, a browser's session, or a proxy that is trusted to know."""
+"""Identifies the viewer: by a machine's token, a browser's session, or a trusted proxy's header."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From HTTP to a handler and back: parameters, ETags, idempotency, problem documents."""
+"""Translates HTTP to a handler's call and back: parameters, ETags, idempotency, problem documents."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class Operation:
 
 
 def cursor_of(values: list[Any]) -> str:
-    """Where a page ends, as an opaque word."""
+    """The end of a page of results, as an opaque word."""
     text = json.dumps([v.isoformat() if isinstance(v, datetime) else v for v in values])
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 

@@ -94,7 +94,7 @@ def _key(gang: gang_board.BoardGang) -> Key:
 
 
 class Histories:
-    """Those of the jobs looked at lately."""
+    """The rank histories of the jobs looked at lately."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[Key, History] = OrderedDict()

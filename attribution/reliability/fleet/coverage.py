@@ -37,7 +37,7 @@ class CheckYield:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckCoverage(base.Figure):
-    """Who saw the failures that infrastructure caused, and how often a check fails beside a job that ends well."""
+    """Which sources saw the failures that infrastructure caused, and how often a check fails beside a job that ends well."""
 
     causes: tuple[CauseCoverage, ...]
     checks: tuple[CheckYield, ...]

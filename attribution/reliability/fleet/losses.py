@@ -119,7 +119,7 @@ def requeue_storms(
 
 @dataclass(frozen=True, kw_only=True)
 class Together:
-    """Of the failures attributed to `cause`, how many also showed `other`."""
+    """How many failures attributed to `cause` also showed `other`."""
 
     cause: str
     other: str

@@ -146,7 +146,7 @@ def failures_over_time(
 
 
 def _checks_began(span: base.FleetSpan) -> Iterator[CheckBegan]:
-    """Those of the site's first day are left out: before it nobody looked at all, and a rate from there on is no rise."""
+    """Checks that began after the site's first day: before that day nothing was checked, so a rate from there on is no rise."""
     known = span.checks()
     begin_us = max(min((c["first_us"] for c in known), default=0) + base.DAY_US, span.bounds["since_us"])
     for check in sorted(known, key=lambda c: (c["first_us"], c["name"], c["version"])):

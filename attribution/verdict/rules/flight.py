@@ -1,4 +1,4 @@
-"""Flight-recorder dumps of several nodes: each node sends digests of its ranks', and here they meet."""
+"""Flight-recorder dumps of several nodes: joins the digests that each node sends of its ranks' dumps."""
 
 from __future__ import annotations
 

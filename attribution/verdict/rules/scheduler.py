@@ -115,7 +115,7 @@ def _cancelled(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 
 def _beside_a_stall(view: evidence_view.EvidenceView) -> float:
-    """Who ends a job that waits for a file server or in the kernel may do so because of it, however long ago that began."""
+    """How sure it can be that only the limit or the person ended a job: less where it waited for a file server or in the kernel, however long."""
     return _BESIDE_A_FAULT if view.case.stalls else 1.0
 
 

@@ -91,7 +91,7 @@ def _own_name() -> str:
 
 
 def _since(service: context.Context, now: datetime) -> tuple[datetime, bool]:
-    """From when on to ask, and whether that is the whole history."""
+    """The instant from which accounting is asked, and whether that is the whole history."""
     oldest = now - timedelta(days=service.config.slurm.history_days)
     cursor, deep = (service.store.recall(key) for key in (CURSOR, DEEP))
     if cursor is None or deep is None or now - datetime.fromisoformat(deep) > DEEP_EVERY:

@@ -1,4 +1,4 @@
-"""Where each run's time went, kept up to date as its attempts end."""
+"""Keeps each run's account up to date as its attempts end."""
 
 from __future__ import annotations
 

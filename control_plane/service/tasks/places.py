@@ -1,4 +1,4 @@
-"""Where nodes are, kept: Slurm's topology and the site's table, with since when."""
+"""Keeps the places of nodes from Slurm's topology and the site's table, with since when."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class _History:
 
     @classmethod
     def read(cls, service: context.Context, standing: Sequence[records.Drain]) -> _History:
-        """In four reads, however many nodes are drained."""
+        """Reads what resuming needs, in four queries however many nodes are drained."""
         store, first = service.store, min(d.at for d in standing)
         since = first - timedelta(days=service.config.policy.escalate_days)
         nodes = {d.node for d in standing}

@@ -71,7 +71,7 @@ def _is_asked_about(age_s: float) -> bool:
 
 
 def _unreached(service: context.Context, beats: Mapping[str, records.AgentHeartbeat]) -> list[str]:
-    """Those silent nodes that slurmctld does not reach either, and for which no event is written yet; Slurm is asked at most once."""
+    """The silent nodes that slurmctld does not reach either and for which no event is written yet; Slurm is asked at most once."""
     # Also one whose last beat names no job: it may have begun one since.
     asked = beats.keys() - service.down
     if not asked:
@@ -92,7 +92,7 @@ def _down(service: context.Context, beat: records.AgentHeartbeat, age_s: float) 
 
 
 def _listened_s(service: context.Context) -> float:
-    """For how long the service has looked without a gap, seconds; a clock that was set is a gap, too."""
+    """Seconds for which the service has looked without a gap; a clock that was set is a gap, too."""
     before, now_s, now = service.listening, service.clock.monotonic_s(), service.clock.now()
     gap_s = 0.0 if before.looked_at is None else abs((now - before.looked_at).total_seconds())
     stood_still = before.looked_at is not None and max(gap_s, now_s - before.looked_s) > STOPPED_S

@@ -137,7 +137,7 @@ def test_a_quiet_verdict_is_the_judges_own_word_for_word(data):
     attempt = data.draw(attempts(make))
     policy = cases.WindowPolicy(before_s=data.draw(st.sampled_from([600.0, 60.0])), after_s=300.0)
     row = tuple(getattr(attempt, name) for name in no_evidence_verdict.COLUMNS)
-    assert no_evidence_verdict.Quiet(policy, make.end).verdict(row) == judged(
+    assert no_evidence_verdict.NoEvidenceVerdicts(policy, make.end).verdict(row) == judged(
         make, attempt, [], policy=policy
     )
 
@@ -149,7 +149,7 @@ def test_who_took_its_place_is_told_in_the_judges_words(new_maker):
         attempt = make.attempt(state="PREEMPTED", exit_code=0)
         by = make.attempt(job_id=99, name=name, user=user)
         row = tuple(getattr(attempt, n) for n in no_evidence_verdict.COLUMNS)
-        verdict = no_evidence_verdict.Quiet(cases.WindowPolicy(), make.end).verdict(
+        verdict = no_evidence_verdict.NoEvidenceVerdicts(cases.WindowPolicy(), make.end).verdict(
             row, dataclasses.asdict(by)
         )
         assert verdict == judged(make, attempt, [], preemptor=by)
@@ -157,7 +157,7 @@ def test_who_took_its_place_is_told_in_the_judges_words(new_maker):
 
 def test_a_name_that_begins_a_sentence_is_left_to_the_judge(make):
     """How such a sentence is written depends on what the name looks like: nobody stands in for it."""
-    answers = no_evidence_verdict.Quiet(cases.WindowPolicy(), make.end)
+    answers = no_evidence_verdict.NoEvidenceVerdicts(cases.WindowPolicy(), make.end)
     lost = make.attempt(state="NODE_FAIL", nodes=("n1",))
     assert answers.verdict(tuple(getattr(lost, n) for n in no_evidence_verdict.COLUMNS)) is None
 
