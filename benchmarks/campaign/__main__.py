@@ -24,6 +24,9 @@ TUNED_ON = frozenset({*range(1, 100), 20261121, 20261122, 20261123, 20261201, 20
 """Seeds the rules were looked at with; the figures are made with others."""
 SEED = 20261206
 
+_IN_FILE = {"verdict_cause": "said", "verdict_domain": "said_domain"}
+"""Field to its key in the file of cases, which earlier runs have written, too."""
+
 
 def main() -> int:
     """Both campaigns."""
@@ -115,20 +118,20 @@ def _kept(path: Path | None, parts: dict[str, page.Part]) -> dict[str, page.Part
 
 
 def _row(case: score.Judged) -> dict[str, object]:
-    """A case as it stands in the file, where the verdict's cause is `said`."""
-    return {"said" if k == "verdict_cause" else k: v for k, v in dataclasses.asdict(case).items()}
+    """A case under the keys of the file of cases."""
+    return {_IN_FILE.get(k, k): v for k, v in dataclasses.asdict(case).items()}
 
 
 def _case(row: dict[str, object]) -> score.Judged:
     """The case that `_row` made."""
-    row = {**row, "causes": tuple(row["causes"])}  # type: ignore[arg-type]
-    row["verdict_cause"] = row.pop("said")
-    row["domain"], row["verdict_domain"] = (
-        records.Domain(str(row["domain"])),
-        records.Domain(str(row["verdict_domain"])),
-    )
-    row["confidence"] = records.Confidence(str(row["confidence"]))
-    return score.Judged(**row)  # type: ignore[arg-type]
+    found = {
+        field.name: row[_IN_FILE.get(field.name, field.name)] for field in dataclasses.fields(score.Judged)
+    }
+    for name in ("domain", "verdict_domain"):
+        found[name] = records.Domain(str(found[name]))
+    found["causes"] = tuple(found["causes"])  # type: ignore[arg-type]
+    found["confidence"] = records.Confidence(str(found["confidence"]))
+    return score.Judged(**found)  # type: ignore[arg-type]
 
 
 def _ran() -> str:
