@@ -1,4 +1,4 @@
-"""Words of alarm that running jobs have said, as the agents of their nodes read them: shown and told, never acted on."""
+"""Words of alarm in the output of running jobs, as the agents of their nodes read them: shown and mailed, never acted on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from probing_cluster.db import store as db_store
 
 MOST_WORDS = 32
-"""Words told of one job; an agent looks for no more."""
+"""Words kept of one job; an agent looks for no more."""
 _WORD_CHARS, _LINE_CHARS = 80, 200
 
 

@@ -1,4 +1,4 @@
-"""Jobs that hold GPUs and do nothing with them, as the agents of their nodes see it: shown and told, never acted on."""
+"""Jobs that hold GPUs and do nothing with them, as the agents of their nodes see it: shown and mailed, never acted on."""
 
 from __future__ import annotations
 

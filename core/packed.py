@@ -1,4 +1,4 @@
-"""Files as log rotation leaves them: plain, or packed with gzip, xz or bzip2, in UTF-8 or UTF-16; told by their first bytes."""
+"""Files as log rotation leaves them: plain, or packed with gzip, xz or bzip2, in UTF-8 or UTF-16; their first bytes say which."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def transaction(connection: Any) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        with contextlib.suppress(adbc.Error):  # what went wrong first is told
+        with contextlib.suppress(adbc.Error):  # the first error is the one reported
             handle.rollback()
             handle.set_autocommit(True)
         raise

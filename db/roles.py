@@ -142,7 +142,7 @@ def agent_role_of(url: str, cluster: str, node: str) -> str:
 
 
 def forget_node(url: str, cluster: str, node: str) -> None:
-    """Drop a node's present state, when it has left: nobody is to be told for ever that it is silent. Its history stays."""
+    """Drop the present state of a node that has left: it must not be reported silent for ever. Its history stays."""
     with _connection(url) as connection, connection.transaction():
         for table in ("agent_heartbeat", "check_now"):
             connection.execute(

@@ -55,7 +55,7 @@ class SwapPlan:
 def probabilities(
     stretches: Sequence[Stretch], good_s: float, slow_s: float, noise_s: float = 0.0
 ) -> dict[str, float]:
-    """How likely each node is the slow one, by the step times seen; raises UsageError where nothing can be told.
+    """How likely each node is the slow one, by the step times seen; raises UsageError where they allow no answer.
 
     `good_s` is the step time before the job slowed, `slow_s` since then.
     """

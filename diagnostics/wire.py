@@ -24,7 +24,7 @@ _SPAN = 4000
 
 @dataclass(frozen=True, kw_only=True)
 class WireStep:
-    """One step of a round, as every node of it is told."""
+    """One step of a round, as every node of it gets it."""
 
     round_id: uuid.UUID
     token: str

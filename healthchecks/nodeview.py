@@ -33,7 +33,7 @@ _NUMBERS = re.compile(r"([0-9]+)")
 
 @dataclass(frozen=True, kw_only=True)
 class Expectations:
-    """What Slurm says this node should have and who is on it; None = nobody told us."""
+    """What Slurm says this node should have and who is on it; None = not known."""
 
     gpu_count: int | None = None
     """GPUs configured for the node in Slurm."""

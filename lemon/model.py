@@ -3,7 +3,7 @@
 An ordinary node's hardware failures are Poisson with a rate that scatters (log-normally) around the
 fleet's. A lemon was such a node until some day, and has failed 20 to 1,000 times as often since. Neither
 the day nor the factor is known, so both are summed over: a node that broke last week is not excused by
-three good weeks before it. A third kind was bad for a while and has been mended, told or not. The share of
+three good weeks before it. A third kind was bad for a while and has been mended, reported or not. The share of
 lemons is learnt from the fleet, so that one without any names none.
 
 Evidence, each as a likelihood ratio:

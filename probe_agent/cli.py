@@ -13,7 +13,7 @@ from probing_cluster.core import command_line
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the agent until it is told to stop; `--once` reads everything once, delivers and prints what it saw."""
+    """Run the agent until it is stopped; `--once` reads everything once, delivers and prints what it saw."""
     parser = argparse.ArgumentParser(prog="probing-agent", description="The node daemon of Probing Cluster.")
     parser.add_argument(
         "--config", type=Path, help="the TOML file; default $PROBING_CONFIG or /etc/probing-cluster"

@@ -199,7 +199,7 @@ def stories(views: Sequence[AttemptView]) -> list[tuple[AttemptView, ...]]:
 def _covers(
     account: records.RunAccount | None, attempts: Sequence[records.JobAttempt], run_jobs: Sequence[int]
 ) -> bool:
-    """False for an account made before accounting told of the last attempt's start or end: its figures are not the run's."""
+    """False for an account made before accounting had the last attempt's start or end: its figures are not the run's."""
     if account is None or account.n_attempts < sum(a.start_at is not None for a in attempts):
         return False
     ends = [a.end_at for a in attempts if a.end_at is not None]

@@ -71,7 +71,7 @@ def choose(
     """One instant per name of ORDER, and whether another reading of the clock was as good.
 
     Where the hour was repeated, the order submit, start, end and the elapsed seconds (suspension included)
-    decide; where they cannot, the earlier reading stands and the caller is told.
+    decide; where they cannot, the earlier reading is taken and the caller learns of it.
     """
     if all(len(possible.get(name, ())) < 2 for name in ORDER):
         return {name: next(iter(possible.get(name, ())), None) for name in ORDER}, False

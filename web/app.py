@@ -70,6 +70,6 @@ async def _http_error(request: Request, exc: Exception) -> Response:
 
 
 async def _broken(request: Request, exc: Exception) -> Response:
-    """An error of ours: logged whole, told without its inside."""
+    """An error of ours: logged whole, answered without its details."""
     LOG.error("a request broke", exc_info=exc, extra={"fields": {"path": request.scope["path"][:200]}})
     return problems.response(500, "the server broke on this request", "its log says where")

@@ -22,7 +22,7 @@ _MOST_CONNECTIONS = 2000
 
 
 def main(config: settings.Settings) -> int:
-    """Serves until it is told to stop; its exit code. Raises SettingsError and DatabaseUnavailable."""
+    """Serves until it is stopped; its exit code. Raises SettingsError and DatabaseUnavailable."""
     logs.configure()
     host, port = address(config.web)
     owner_url = engines.url_of(config)

@@ -19,7 +19,7 @@ SLEEPING = frozenset({"S", "D", "I"})
 NATIVE_KINDS = frozenset({"gil_held", "user_code"})
 """Kinds of which the C function it is in says more than the line of Python."""
 _GLUE = re.compile(r"(lib)?python\d|libffi\.|_ctypes\.|ld-linux|\[vdso\]")
-"""Libraries by which Python code calls others; told only where nothing else is on the stack."""
+"""Libraries by which Python code calls others; named only where nothing else is on the stack."""
 _SHOWN_FUNCTIONS, _SHOWN_CHARS = 4, 80
 
 

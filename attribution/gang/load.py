@@ -65,7 +65,7 @@ def is_stuck(snapshots: Snapshots) -> bool:
 
 
 def busiest(snapshot: records.HealthEvent) -> float | None:
-    """Bytes a second, both ways, of the node's busiest adapter during the stall; None where that was not told."""
+    """Bytes a second, both ways, of the node's busiest adapter during the stall; None where that was not measured."""
     nics = snapshot.detail.get("nics")
     ports = nics.get("ports") if isinstance(nics, Mapping) else None
     rows = [p for p in ports if isinstance(p, Mapping)] if isinstance(ports, list) else []

@@ -131,7 +131,7 @@ def slow_in(gang: Mapping[int, PaceWindow]) -> list[SlowRank]:
     for component in COMPONENTS:
         for found in _outliers(component, gang, step_s):
             known = worst.get(found.rank)
-            # Compute holds host: where both stand out the visible collectives have told already.
+            # Compute includes host: where both stand out, the visible collectives have decided already.
             if known is None or (component != "host" and _excess_s(found) > _excess_s(known)):
                 worst[found.rank] = found
     return sorted(worst.values(), key=lambda s: (-_excess_s(s), s.rank))

@@ -69,7 +69,7 @@ def _stopped(ranks: finding.Ranks, _world: int | None, _faults: finding.Faults) 
 
 def _dead(ranks: finding.Ranks, world: int | None, faults: finding.Faults) -> finding.GangFinding | None:
     found = [r for r in ranks if not r.alive and r.phase != "ended"]
-    # Deaths are told where others lived on: of a gang whose every rank died, none is told from the others.
+    # A rank's death is reported only if another rank outlived it: where every rank died, none is told apart from the others.
     if not found or len(found) >= max(len(ranks), world or 0):
         return None
     proof = [f"rank {r.rank}: pid {r.pid} is gone after step {r.steps} {r.exit_note}".rstrip() for r in found]

@@ -90,7 +90,7 @@ class RankView:
     """Process state letter of /proc: R, S, D, T, t, Z; empty when not read."""
     wchan: str = ""
     step_id: int | None = None
-    """The job step it runs in; None when not told."""
+    """The job step it runs in; None when not reported."""
     phase: str = "none"
     phase_age_s: float = 0.0
     steps: int = 0
@@ -114,9 +114,9 @@ class RankView:
     workers: str = ""
     """State letters of its child processes (data-loader workers)."""
     loader_ends: int | None = None
-    """How often a data loader has come to its end; None when not told."""
+    """How often a data loader has come to its end; None when not reported."""
     stalled: bool | None = None
-    """It has not got on for longer than its own history allows; None when not told."""
+    """It has made no progress for longer than its own history allows; None when not reported."""
     exit_note: str = ""
     """What is known of how it died: 'signal 9', 'exit 1' …"""
 

@@ -179,7 +179,7 @@ class _Pass:
         self, attempts: Sequence[records.JobAttempt], known: fetch.Known | None = None
     ) -> list[cases.Key]:
         """Judge attempts one by one, a batch at a time; which they are."""
-        # Why the preemptor had to start again is told by its own verdict: that comes first.
+        # The preemptor's own verdict says why it had to start again: that comes first.
         for batch in _batches(sorted(attempts, key=lambda a: a.state == "PREEMPTED")):
             if batch[0].state == "PREEMPTED":
                 self._settle()
@@ -229,7 +229,7 @@ class _Pass:
         for part in pending.by_day(attempts_ended):
             attempts, known = self._one_by_one(part)
             self.judge([a for a in attempts if a.state != "PREEMPTED"], known)
-            # Why a preemptor had to start again is told by its own verdict: that comes first, maybe a day later.
+            # The preemptor's own verdict says why it had to start again: that comes first, maybe a day later.
             cluster, last = part["cluster"][0].as_py(), pending.last_end(part)
             self._judge_later(cluster, last)
             waiting = [a for a in attempts if a.state == "PREEMPTED"]

@@ -252,7 +252,7 @@ class _Prefilter:
     def _places(
         self, names: Sequence[str], mentionable: Flags, wanted: Flags
     ) -> dict[cases.Key, Sequence[str]]:
-        """The nodes of those attempts on which anything but inert events may be spoken of; all of them where none has any."""
+        """The nodes of those attempts whose events a verdict may mention (any but inert ones); all of them where none has any."""
         numbers = np.flatnonzero(wanted & self._any(mentionable))
         jobs = self._ended["job_id"].take(pa.array(numbers)).to_pylist()
         submits = co_residency.instants(self._ended["submit_at"].take(pa.array(numbers)))

@@ -14,7 +14,7 @@ from probing_cluster.attribution.verdict import claims, co_residency, eliminate,
 from probing_cluster.core import records
 
 _NAMED_ALONE = frozenset({"node_lost", "node_reboot", "node_refused", "oom_host"})
-"""Causes of which any event at all is spoken of."""
+"""Causes whose verdicts mention any event at all."""
 
 
 class Weight(IntEnum):
@@ -59,7 +59,7 @@ class EventSort:
 
     weight: Weight
     root: bool
-    """True for a high root fault: it is spoken of even where it lies outside the window."""
+    """True for a high root fault: a verdict mentions it even where it lies outside the window."""
     family: str
     wide: bool
     """True when it can be part of an incident of many nodes."""

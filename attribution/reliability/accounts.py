@@ -193,7 +193,7 @@ def _progress(mine: Sequence[records.HealthEvent]) -> run_account.RunProgress:
 def _checkpoints(events: Iterable[records.HealthEvent]) -> tuple[run_account.Checkpoint, ...]:
     """Checkpoints as completed: an event tells of a begin and a duration, and of its process's total so far.
 
-    Not every checkpoint is told: what lies between two told ones is in the difference of their totals.
+    Not every checkpoint is reported: what lies between two reported ones is in the difference of their totals.
     """
     blocked_s: dict[str, float] = defaultdict(float)
     found = []

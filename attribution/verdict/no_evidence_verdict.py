@@ -77,7 +77,7 @@ class NoEvidenceVerdicts:
     def verdict(
         self, row: Sequence[Any], preemptor: Mapping[str, Any] | None = None
     ) -> records.Verdict | None:
-        """The verdict on an attempt (its fields as in COLUMNS); None where it cannot be told without its names.
+        """The verdict on an attempt (its fields as in COLUMNS); None where it depends on the attempt's names.
 
         `preemptor` is who took its place, when that is known: job_id, name, user.
         """

@@ -63,7 +63,7 @@ def _still_outstanding(finding: records.HealthEvent) -> Iterable[datetime]:
 def last_progress(attempt: records.JobAttempt, job_side: Iterable[records.HealthEvent]) -> datetime | None:
     """The last training step (or other sign of life) the probe saw in this attempt; None when it saw none.
 
-    A `rank_stall` says how long the rank had not got on when it was told. The last step of a gang that was
+    A `rank_stall` says how long the rank had made no progress when it was reported. The last step of a gang that was
     validating or writing a checkpoint at its end says nothing of when its trouble began.
     """
     assert attempt.start_at is not None

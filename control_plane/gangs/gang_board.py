@@ -23,7 +23,7 @@ from probing_cluster.reports import job_ref
 ONE_MOMENT = timedelta(seconds=60)
 """Snapshots further apart than this show different moments and are not merged."""
 STOPPED_BEFORE = timedelta(seconds=120)
-"""A snapshot belongs to a stall told at most this long before it."""
+"""A snapshot belongs to a stall reported at most this long before it."""
 ASK_TTL_S = 30.0
 FINDINGS = ("rank_slow", "gang_drift", "rank_dead", "nccl_ras")
 MAX_FINDINGS = 20

@@ -17,7 +17,7 @@ CONFIRM = 2
 KEEP = 4
 """Windows of a rank remembered: nodes tell at different moments, and the same window must come from all."""
 COVER_FRAC = 0.9
-"""Of its ranks must have told before a gang is judged."""
+"""Share of its ranks that must have reported before a gang is judged."""
 SPREAD_S = 15.0
 """Where a window is shorter than the time between heartbeats, windows this near to each other count as the same."""
 SETTLED = 1

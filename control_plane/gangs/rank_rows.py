@@ -22,7 +22,7 @@ class RankNow:
 
     job_id: int
     rank: int | None
-    """None before its process group is up and nothing else has told."""
+    """None before its process group is up and no other source has named it."""
     node: str
     pid: int
     alive: bool

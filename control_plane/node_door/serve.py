@@ -26,7 +26,7 @@ _WORDS_S = 60.0
 
 
 def main(config: settings.Settings) -> int:
-    """Serves until it is told to stop; its exit code. Raises SettingsError, NotPermitted and DatabaseUnavailable."""
+    """Serves until it is stopped; its exit code. Raises SettingsError, NotPermitted and DatabaseUnavailable."""
     logs.configure()
     url = config.door.database_url or engines.url_of(config)
     context = tls_context(config.door)

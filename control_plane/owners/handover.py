@@ -1,4 +1,4 @@
-"""Mails about the ends of jobs, handed over by Slurm's MailProg: kept on disk before it is told that we have them."""
+"""Mails about the ends of jobs, handed over by Slurm's MailProg: kept on disk before it learns that we have them."""
 
 from __future__ import annotations
 

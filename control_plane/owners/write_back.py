@@ -107,7 +107,7 @@ def appended(text: str, verdicts: Sequence[records.Verdict]) -> str | None:
 
 
 def _read(service: context.Context, field: str, jobs: Sequence[int]) -> Mapping[int, str]:
-    """The field of each job's latest submission, in one listing; of a job told twice the row cannot be trusted."""
+    """The field of each job's latest submission, in one listing; the row of a job that is listed twice cannot be trusted."""
     output = service.run_slurm(
         "sacct",
         "-a",

@@ -85,7 +85,7 @@ def _by_node(attempts: Iterable[records.JobAttempt]) -> dict[str, list[records.J
 
 
 def _as_live(event: records.HealthEvent) -> records.HealthEvent:
-    """An imported event as its source would have told it live."""
+    """An imported event as its source would have reported it live."""
     return dataclasses.replace(event, source="kernel") if event.source == "import" else event
 
 

@@ -31,7 +31,7 @@ _M_ARENA_MAX, _ARENAS = -8, 2
 
 
 def main(config: settings.Settings) -> int:
-    """Run the service until it is told to stop; its exit code."""
+    """Run the service until it is stopped; its exit code."""
     logs.configure()
     few_arenas()
     stopping = threading.Event()

@@ -1,4 +1,4 @@
-"""Two nodes all-reduce with each other: the results from which bad nodes and bad links are told."""
+"""Two nodes all-reduce with each other: their results show bad nodes and bad links."""
 
 from __future__ import annotations
 

@@ -263,7 +263,7 @@ def is_reported(kind: str, text: str, found: re.Match[str], *, quoted: bool = Fa
 
 
 def read(record: Record, _context: JoblogContext) -> JobFinding | None:
-    """An error line; the advice PyTorch prints under it is none, and one that is only spoken of is none."""
+    """An error line; the advice that PyTorch prints under it is none, and an error that is only mentioned is none."""
     text = record.text
     if advice := _ADVICE.search(text):
         text = text[: advice.start()]
@@ -281,7 +281,7 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
 _WARNED = re.compile(
     r"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,9}: )?W(?:\d{4} [\d:.]{8,18}\s{1,8}\d{1,10})? ?[\w./-]{1,200}\.(?:cc|cpp|cu|cuh|h):\d{1,6}\] "
 )
-"""A source file warns: the error itself, where the program did not live with it, is told after it."""
+"""A source file warns: the error itself, where the program did not survive it, comes after it."""
 
 
 FAMILY = grammar.LogFamily(

@@ -24,7 +24,7 @@ class LineRole(IntEnum):
     OBSERVATION = 0
     """Says something, is never the cause: advice, clean-up, reports about another line."""
     EXIT = 1
-    """A process ended badly, for a reason told elsewhere."""
+    """A process ended badly, for a reason that another line gives."""
     REMOTE = 2
     """A peer went away: its own failure lies elsewhere."""
     SYMPTOM = 3
@@ -98,7 +98,7 @@ class JoblogContext:
     """Where an MPI launcher named the process whose end it tells a line later; 0 when it did not."""
 
     nccl_line: int = -1_000
-    """Where an NCCL error was last told: its result's name, on a line of its own, stands behind it."""
+    """Line of the last NCCL error: its result's name, on a line of its own, stands behind it."""
     in_use_line: int = 0
     """Where PyTorch warned that a port is taken; 0 when it did not."""
 

@@ -1,4 +1,4 @@
-"""Whether an error stands in a line where errors stand, or is spoken of: prose, quotes, data, chat, code.
+"""Whether an error stands in a line where errors stand, or is only mentioned: prose, quotes, data, chat, code.
 
 Whoever trains on text prints text, and text tells of errors. What only hardware can say is believed least.
 """
@@ -162,7 +162,7 @@ _EXCEPTION = re.compile(r"(?:[\w.]{1,80}(?:Error|Exception)): $")
 
 
 def is_mentioned(text: str, start: int) -> bool:
-    """Whether the error that begins at `start` is told of rather than reported: in quotes, in data, in a sentence."""
+    """Whether the error that begins at `start` is mentioned rather than reported: in quotes, in data, in a sentence."""
     before = text[:start]
     if key := _KEY.search(before):
         return key["key"].lower() not in _LOG_KEYS

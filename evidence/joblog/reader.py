@@ -301,7 +301,7 @@ class JobLogReader:
             self._story.add(last)
 
     def _settle(self) -> list[JobFinding]:
-        """The findings held, in line order: a message that was followed over several lines is told late."""
+        """The findings held, in line order: a message that was followed over several lines comes late."""
         return sorted(self._story.settle(), key=lambda finding: finding.line)
 
     def following(self, line: int) -> bool:

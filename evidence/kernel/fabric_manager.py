@@ -55,7 +55,7 @@ _DAEMON = re.compile(r"nvidia-persistenced: .{0,200}?(?:[Ff]ailed|[Uu]nable)")
 
 
 def read(message: str, _context: KernelContext) -> KernelFinding | None:
-    """A line of one of these services, told by its tag in front or by the form of the fabric manager's own log."""
+    """A line of one of these services, known by its tag in front or by the form of the fabric manager's own log."""
     if _DAEMON.match(message):
         return make(FACTS, "fabric_manager", "persistence", message)
     front = _LOG.match(message)

@@ -44,7 +44,7 @@ def read(node: nodeview.NodeView) -> Reading:
         for top in ("", *(u for u in node.names(scope) if u.startswith("uid_")))
         for n in node.names(f"{scope}/{top}")
     }
-    # An SLUID that nobody told us of is some job's; which, and whether it ended, is unknown.
+    # An SLUID that the Prolog did not report is some job's; which, and whether it ended, is unknown.
     known = node.expected.sluids or {}
     jobs = {
         n: known.get(n) if is_sluid(n) else job_of(n) for n in names if is_sluid(n) or job_of(n) is not None

@@ -12,7 +12,7 @@ BASE = "/sys/devices/system/cpu"
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """CPUs online and present, and what Slurm was told."""
+    """CPUs online and present, and what slurm.conf says."""
 
     online: int
     present: int | None

@@ -10,7 +10,7 @@ from probing_cluster.healthchecks import findings, nodeview, registry
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """MemTotal, what Slurm was told (RealMemory), and the DIMMs that EDAC knows."""
+    """MemTotal, what slurm.conf says (RealMemory), and the DIMMs that EDAC knows."""
 
     total_bytes: int
     configured_bytes: int | None

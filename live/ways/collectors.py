@@ -152,7 +152,7 @@ class Collectors:
             yield self._names.get(label), frames
 
     def is_stuck(self, now_s: float, hello_s: float, start_s: float) -> bool:
-        """Its nodes wait for a silent one among them, as far as can be told: smaller steps may reach the others.
+        """Whether its nodes seem to wait for a silent one among them: smaller steps may reach the others.
 
         So it is where a collector has started and the question has not reached it for `hello_s`, or where none started in `start_s`.
         """

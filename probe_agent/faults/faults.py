@@ -174,7 +174,7 @@ class Faults:
         return rows
 
     def against(self, wanted: Collection[str] | None, *, whole_node: bool) -> list[Fault]:
-        """Hard faults that concern a job with these GPU UUIDs (None = they could not be told).
+        """Hard faults that concern a job with these GPU UUIDs (None = they are not known).
 
         A fault of one GPU concerns the job that holds that GPU, or one that holds the whole node. When
         neither can be known the job is not concerned: refusing on a guess is worse.

@@ -88,7 +88,7 @@ class Inventory:
         return Inventory(gpus=tuple(sorted((*self.gpus, *fresh), key=lambda g: (g.index, g.uuid))))
 
     def of_job(self, numbers: str, numbering: gres_conf.Numbering | None) -> tuple[str, ...] | None:
-        """UUIDs behind SLURM_JOB_GPUS; None when they cannot be told for certain.
+        """UUIDs behind SLURM_JOB_GPUS; None when they are not certain.
 
         Without a `numbering` a number counts only where the order of PCI addresses and the minor number
         agree on the GPU. UUIDs pass through when the node has them, and AMD's GPUs by their chip's number, as

@@ -28,7 +28,7 @@ MAX_PIDS = 64
 BEFORE = timedelta(minutes=10)
 """A kernel event of the node so long before the job still concerns it."""
 ABOUT_PROCESSES = frozenset({"oom", "hung_task", "segfault"})
-"""Kinds of kernel events that name a process: told only to whose job it was."""
+"""Kinds of kernel events that name a process: shown only to the owner of its job."""
 
 Stacks = Callable[[int, Collection[int]], Awaitable[Mapping[int, Mapping[str, Any]]]]
 _SAMPLED = (

@@ -1,4 +1,4 @@
-"""Words of alarm in the output of jobs that run: each told once a job, for its owner's eyes, never a reason to act.
+"""Words of alarm in the output of jobs that run: each reported once a job, for its owner's eyes, never a reason to act.
 
 Read like everything of a job's, by a child that has become its owner, and only what was written since the last look.
 """

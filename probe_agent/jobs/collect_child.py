@@ -256,7 +256,7 @@ def nothing_there(request: Mapping[str, Any]) -> dict[str, Any] | None:
 def find_logs(request: Mapping[str, Any]) -> dict[str, Any]:
     """The files that a job's processes on this node write to, and its array numbers, from /proc.
 
-    The Prolog is told of arrays by no release before 23.11, and of a step's own `--output` by none. The batch
+    No release before 23.11 tells the Prolog an array's numbers, and none a step's own `--output`. The batch
     script's files come first. Read with the user's rights like everything else; it is the user's word.
     """
     wanted = f"SLURM_JOB_ID={int(request['job_id'])}".encode()

@@ -64,7 +64,7 @@ class HeldJobs:
 
     @staticmethod
     def _gpus_idle(reading: Mapping[str, Any] | None, uuids: Sequence[str]) -> str:
-        """How these GPUs are idle; empty when one of them is not, or cannot be told."""
+        """How these GPUs are idle; empty when one of them is not, or is not known to be."""
         rows = ((reading or {}).get("snapshot") or {}).get("gpus") or ()
         mine = [row for row in rows if row.get("uuid") in set(uuids) and row.get("lost") is None]
         if len(mine) < len(set(uuids)):

@@ -1,4 +1,4 @@
-"""The jobs on this node right now and lately, as Prolog and Epilog told."""
+"""The jobs on this node now and lately, as Prolog and Epilog reported them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class NodeJob:
     gpus: str = ""
     gpu_uuids: tuple[str, ...] | None = None
     stdout: str = ""
-    """As Slurm told: a filename pattern, or a path."""
+    """As Slurm gives it: a filename pattern, or a path."""
     stderr: str = ""
     """Empty where both go to one file."""
     logs: tuple[str, ...] = ()

@@ -19,7 +19,7 @@ _NEWER = "br"
 
 
 class NotKnown(errors.ProbingError):
-    """A file's name cannot be told."""
+    """A file's name cannot be known."""
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -61,7 +61,7 @@ def names(pattern: str, job: jobs.NodeJob, node: str) -> tuple[str, ...]:
 def _default(job: jobs.NodeJob) -> str:
     if not job.work_dir:
         return ""
-    # Where the Prolog is not told of arrays, a plain job's name may be an array task's: the one that is there is read.
+    # Where the Prolog does not know arrays, a plain job's name may be an array task's: the file that exists is read.
     return "slurm-%A_%a.out" if "array_task_id" in job.extra else "slurm-%j.out"
 
 

@@ -2,7 +2,7 @@
 
 The job comes from the cgroup that Slurm made: `job_4242` on cgroup v1 and on v2 up to 25.11, an SLUID such as
 `s5K1KKYAYG5D00` on v2 from 26.05 (cgroup.conf's CgroupJobIdPaths=yes brings the number back). Which job an SLUID is, its
-Prolog was told (SLURM_JOB_SLUID, 25.11 and later). Else it comes from the root-owned `slurmstepd: [4242.0]` that the
+Prolog got (SLURM_JOB_SLUID, 25.11 and later). Else it comes from the root-owned `slurmstepd: [4242.0]` that the
 process descends from. Checked in src/plugins/cgroup/{v1,v2} and slurmd/slurmstepd of Slurm 22.05 to 26.05.
 """
 

@@ -1,7 +1,7 @@
 """Asks the processes of a live job for the value of an expression, on their own node and as their owner.
 
 Nobody but the owner may: root, operators and other users are refused here, and by the process itself, which asks the kernel
-who is at the other end. A process that does not answer within the deadline is told with what keeps it, as seen from outside.
+who is at the other end. A process that does not answer within the deadline is reported with what keeps it, as seen from outside.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class ProbePage:
     pid_inside: int
     """Its number in its own PID namespace."""
     pid_namespace: int | None
-    """The inode of that namespace; None when not told."""
+    """The inode of that namespace; None when the page does not have it."""
     start_ticks: int | None
     realtime_ns: int
     monotonic_ns: int

@@ -1,4 +1,4 @@
-"""Which deaths among a job's ranks on this node are told, and when."""
+"""Decides which deaths among a job's ranks on this node are reported, and when."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from probing_cluster.probe_agent.ranks import deaths, rank_events
 from probing_cluster.probe_agent.ranks.ranks import Rank, Watched
 
 MAX_DEATH_EVENTS = 1024
-"""Deaths told of one attempt on one node: a user may start and kill processes for ever."""
+"""Deaths reported of one attempt on one node: a user may start and kill processes for ever."""
 
 
 def judge(

@@ -134,7 +134,7 @@ class RankPages:
         return found
 
     def _forget(self, watched: Watched, read: set[str]) -> None:
-        """Lets go of ranks whose page is gone, so that ever new pages fill no memory; a death is told first."""
+        """Forgets ranks whose page is gone, so that ever new pages fill no memory; a death is reported first."""
         for name in [n for n in watched.ranks if n not in read]:
             rank = watched.ranks[name]
             rank.facts = self._facts(watched, rank.page)

@@ -10,7 +10,7 @@ from probing_cluster.probe_agent.jobs import jobs, processes
 from probing_cluster.probe_agent.ranks import deaths, pages, progress, stall
 
 MAX_RANKS = 64
-"""Ranks of one job on one node that are told of; more are counted."""
+"""Ranks of one job on one node that are reported; more are counted."""
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Rank:
     facts: processes.ProcessFacts | None
     progress: stall.RankProgress | None = None
     death_reported: bool = False
-    """Its death has been judged, and told if it was worth it."""
+    """Its death has been judged, and reported if it may have begun a failure."""
     was_alive: bool = False
     died_s: float | None = None
     """When it was found to have ended, by the monotonic clock."""

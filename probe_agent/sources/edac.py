@@ -17,7 +17,7 @@ async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.PollContext
 
 
 def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.PollContext) -> Judgement:
-    """A new uncorrected error is grave; corrected ones are told at 1, 10, 100 …"""
+    """A new uncorrected error is grave; corrected ones are reported at 1, 10, 100 …"""
     counters = baseline.Baseline.of(memory, context.boot_id)
     edges: list[ConditionEdge] = []
     # A file that failed is a count that could not be read, and its DIMM is there.

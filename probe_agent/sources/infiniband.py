@@ -17,14 +17,14 @@ from probing_cluster.probe_agent.sources.ib_ports import WatchedPort
 
 HIGH, LOW, INFO = records.Severity.HIGH, records.Severity.LOW, records.Severity.INFO
 DOWN_LASTING = 2
-"""Readings in a row a port must be down: a retraining of a second is told by link_downed, not by a drain."""
+"""Readings in a row a port must be down: a retraining of a second shows in link_downed and drains nothing."""
 UNSETTLED_LASTING = 3
 """The same for a port that is neither up nor down (INIT, ARMED, polling), and for one that is gone."""
 BOOT_GRACE_S = 600.0
 """After a boot ports come up late: until first seen up in this boot they are not missed."""
 FLAPS, FLAP_WINDOW_S = 3, 12 * 3600.0
 SYMBOL_ERRORS_PER_HOUR = 120
-"""IBTA's 1e-12 at link speed; told as information only, since sources disagree whether it is before or after FEC."""
+"""IBTA's 1e-12 at link speed; reported as information only, since sources disagree whether it is before or after FEC."""
 
 
 async def read(

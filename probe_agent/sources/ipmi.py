@@ -12,7 +12,7 @@ from probing_cluster.probe_agent.sources import polled
 
 HIGH, LOW, INFO = records.Severity.HIGH, records.Severity.LOW, records.Severity.INFO
 MOST = 200
-"""Newest entries told at once; a log that grew by more is told as its newest."""
+"""Entries reported at once; of a log that grew by more the newest are."""
 
 _WORDS: tuple[tuple[str, str, records.Severity], ...] = (
     ("uncorrectable ecc", "memory_uncorrectable", HIGH),
@@ -75,7 +75,7 @@ def _edge(entry: sel.SelEntry) -> ConditionEdge:
         device=entry.sensor,
         severity=severity,
         message=f"system event log: {entry.sensor}: {entry.event}",
-        # The BMC keeps its own clock, often wrong: its time is told, and our own is used.
+        # The BMC keeps its own clock, often wrong: its time is shown, and our own is used.
         detail={"sel_number": entry.number, "sel_time": entry.written_at, "asserted": entry.asserted},
     )
     return ConditionEdge(what=what, value=entry.identity)

@@ -146,7 +146,7 @@ def _expected(
     """
     known: dict[str, dict[str, Any]] = {} if context.relearn else dict(memory.get("expected", {}))
     if context.expect_mounts:
-        # Read-only from the start is how the site wants it; later turns are told.
+        # Read-only from the start is how the site wants it; a later turn is reported.
         return {p: known.get(p) or _entry(table.get(p)) for p in context.expect_mounts}
     automounted = [m.path for m in table.values() if m.type == "autofs"]
     listed = _fstab(raw["files"].get(FSTAB, ""))

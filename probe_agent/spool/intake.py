@@ -14,7 +14,7 @@ from probing_cluster.probe_agent.spool import coalesce, spool
 
 RECENT = 512
 DROP_REPORT_S = 10.0
-"""Drops are counted at once and told as an event at most this often."""
+"""Drops are counted at once and reported as an event at most this often."""
 
 
 class Intake:

@@ -6,7 +6,7 @@ thread that does not run sleeps (or was stopped), and perf_event_open(2) copies 
 
 All that is opened as root; then this process becomes the job's owner, and only as that user reads the files behind the
 addresses. `sleeps` is how often the thread had gone to sleep when its Python stack was taken: of a rank that gets on,
-its C functions belong to another Python frame, and are not told.
+its C functions belong to another Python frame, and are not reported.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SAMPLES = 3
 """As many as the ring holds."""
 SAMPLED_S = 1.5
 BUDGET_S = 4.0
-"""For all ranks; who is left then is not told."""
+"""For all ranks; those that are left then are not reported."""
 _RING_PAGES = 64
 _MAX_MAPS_BYTES = 8 << 20
 _MAX_IMAGES = 512

@@ -251,7 +251,7 @@ class Unwinder:
         return 1 if within else -1
 
     def _search(self, frames: list[MachineFrame], state: State, searches: int, why: str) -> Walk:
-        """Goes on from a word further up that leads to the interpreter's loop; see the module. From none, no guess is told."""
+        """Goes on from a word further up that leads to the interpreter's loop; see the module. Without such a word no guess is returned."""
         frame, function = self._frame(state)
         found = list(self._candidates(state, frame)) if searches < _MAX_SEARCHES else []
         for likely in (

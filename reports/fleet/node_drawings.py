@@ -13,7 +13,7 @@ from probing_cluster.reports.fleet import fleet_words
 Figure = Mapping[str, Any]
 Drawn = tuple[str, Sequence[str]]
 MOST_NAMES = 12
-"""More marks than this are told by how many there are, not by their names."""
+"""More marks than this are counted, not named."""
 
 
 def marks(

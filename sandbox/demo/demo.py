@@ -127,7 +127,7 @@ def _report(box: cluster.Sandbox, job: int) -> None:
 
 
 class _Output:
-    """What the job prints, told once and in time."""
+    """Announces each line that the job prints, once and in time."""
 
     def __init__(self, box: cluster.Sandbox, job: int, announce: Announce) -> None:
         self._path = box.layout.jobs / f"slurm-{job}.out"

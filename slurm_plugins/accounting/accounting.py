@@ -45,7 +45,7 @@ class Accounting:
         starts = [since]
         while starts[-1] + WINDOW < end:
             starts.append(starts[-1] + WINDOW)
-        # A week of a large site in one question would outlast its deadline; rows told twice count once.
+        # A week of a large site in one question would outlast its deadline; a row that is listed twice counts once.
         return self._ask(*(["-S", _local(at), "-E", _local(min(at + WINDOW, end))] for at in starts))
 
     def history(self, job_ids: Iterable[int]) -> attempt_rows.ParseResult:

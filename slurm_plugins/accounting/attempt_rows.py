@@ -37,7 +37,7 @@ class ParseResult:
     not_started: tuple[NotStarted, ...] = ()
     steps: int = 0
     duplicates: int = 0
-    """Rows of an attempt that another row already told, as where two daily dumps overlap."""
+    """Rows of an attempt that another row already gave, as where two daily dumps overlap."""
     merged: int = 0
     """RESIZING rows folded into the attempt they were part of."""
     notes: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from probing_cluster.core import records
 from probing_cluster.evidence.flight_recorder import digest, verdict
 
 _ARGUES = frozenset({"missing_rank", "mismatch_op", "mismatch_shape", "all_inside"})
-"""A device that stands still is told by its node's own events, a dump that is missing by nothing."""
+"""A device that stands still is shown by its node's own events; nothing shows why a dump is missing."""
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:

@@ -11,7 +11,7 @@ CAUSES = ("main_memory", "cpu_mce", "thermal_power", "kernel_panic", SERVICES)
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """One claim per part; a machine check that is a memory error is told by the memory's own rows."""
+    """One claim per part; a machine check that is a memory error is claimed by the memory's own rows."""
     for cause in CAUSES:
         yield from claims.collect(view, cause, "host", view.of(cause))
     if not any(claims.weigh(s) > 0 for s in view.of(SERVICES)):

@@ -49,7 +49,7 @@ def _in_time(sightings: list[evidence_view.CaseSighting]) -> list[evidence_view.
 def _killed(view: evidence_view.EvidenceView) -> claims.Adjust:
     """A job of which a process died by SIGKILL just when the kernel killed one for memory."""
     attempt = view.attempt
-    # Slurm itself takes 128 off a script's exit code: 137 is told as 9:0.
+    # Slurm itself takes 128 off a script's exit code: 137 is recorded as 9:0.
     sigkill = attempt.exit_signal == _KILLED or attempt.exit_code in (_KILLED, 128 + _KILLED)
     reported = any(f.signature.cause == HOST for f in view.findings)
 

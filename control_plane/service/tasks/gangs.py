@@ -13,13 +13,13 @@ from probing_cluster.core import records
 from probing_cluster.db.store import actions as store_actions
 
 LOOK_BACK = timedelta(seconds=120)
-"""A stall told longer ago is history: its job has been looked at, or has ended."""
+"""A stall reported longer ago is history: its job has been looked at, or has ended."""
 REQUEST_TTL_S = 60.0
 KINDS = (snapshots.STALL, snapshots.DEAD)
 PATIENCE = timedelta(seconds=20)
 """How long all nodes' snapshots are waited for before those that came are judged."""
 SETTLE = timedelta(seconds=5)
-"""How long after a death the gang is looked at again before it is told: a job that ends kills all its ranks."""
+"""How long after a death the gang is looked at again before it is reported: a job that ends kills all its ranks."""
 SECOND_THOUGHTS = timedelta(seconds=10)
 """How old what is said next of an attempt's gang must be: who ends a job wakes its stopped ranks first, and then ends them all."""
 STANDS = timedelta(days=30)

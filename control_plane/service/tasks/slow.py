@@ -1,7 +1,7 @@
 """Slow ranks of running jobs, and gangs that have slowed down, as events of source `probe`.
 
 What the pages say is the users' word: these events inform, and are by themselves no reason to touch a node.
-Each is told once per attempt, rank and component; told again after a restart of the service it is the same event.
+Each is reported once per attempt, rank and component; reported again after a restart of the service it is the same event.
 """
 
 from __future__ import annotations
