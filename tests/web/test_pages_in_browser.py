@@ -31,6 +31,8 @@ QUIET = [
 PAGES = (
     "/", "/jobs", "/jobs/7", "/jobs/12", "/nodes", "/nodes/n1", "/repairs", "/fleet", "/lemons", "/search?q=zz", "/sql",
 )  # fmt: skip
+PATIENCE_MS = 120_000
+"""For whatever a page is to come to."""
 BUSY = 3
 """A machine that others use may take so many times as long."""
 PHONE = {"width": 390, "height": 844}
@@ -105,6 +107,7 @@ def logged_in(
 ) -> sync_api.BrowserContext:
     """A browser's window in which somebody is logged in."""
     context = browser.new_context(**options)
+    context.set_default_timeout(PATIENCE_MS)
     cookie = {
         "name": viewers.COOKIE,
         "value": made.key(user),
@@ -122,7 +125,7 @@ def _by_keyboard(page: sync_api.Page, url: str) -> None:
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
     page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "main"
+    page.wait_for_function("document.activeElement.id === 'main'")
     for _ in range(20):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.dataset.layer") == "behind":
@@ -145,6 +148,7 @@ def test_pages_in_a_browser(store: db_store.Store, world: World) -> None:
     with served(made, port) as url, browsing() as (browser, recorder):
         wrong: list[str] = []
         context = browser.new_context(timezone_id="Pacific/Auckland", color_scheme="dark")
+        context.set_default_timeout(PATIENCE_MS)
         page = context.new_page()
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
@@ -176,7 +180,7 @@ def test_pages_in_a_browser(store: db_store.Store, world: World) -> None:
         fresh = web_world.attempt(99, name="a fresh death")
         store.upsert_attempts([fresh])
         store.save_verdicts([web_world.verdict(fresh, summary="Its GPU has just been lost.")])
-        page.wait_for_selector("text=Its GPU has just been lost.", timeout=30_000)
+        page.wait_for_selector("text=Its GPU has just been lost.")
         # Without the source it stops looking alive.
         made.site.reader.close()
         assert wrong == []

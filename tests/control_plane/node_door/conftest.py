@@ -103,7 +103,7 @@ class Site:
         ]
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(argv, stderr=log)
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while time.monotonic() < end:
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
@@ -118,7 +118,7 @@ class Site:
         if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.process.pid, number)
-            self.process.wait(timeout=30)
+            self.process.wait(timeout=120)
             self.process = None
 
     def rows(self, query: str) -> list[tuple[object, ...]]:
