@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import socketserver
 import threading
 import time
@@ -17,6 +16,7 @@ from playwright import sync_api
 from web_world import OPERATOR, World
 
 from probing_cluster.db import store as db_store
+from probing_cluster.sandbox.machine import ports
 from probing_cluster.web import serve
 from probing_cluster.web.access import viewers
 
@@ -78,12 +78,6 @@ def served(made: World, port: int) -> Iterator[str]:
         assert not thread.is_alive(), "a stream kept the server from ending"
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextlib.contextmanager
 def browsing() -> Iterator[tuple[sync_api.Browser, Recorder]]:
     """Chromium behind the recorder."""
@@ -142,7 +136,7 @@ def _by_keyboard(page: sync_api.Page, url: str) -> None:
 
 def test_pages_in_a_browser(store: db_store.Store, world: World) -> None:
     """Login by a link; no accessibility fault, no script error, no request elsewhere; the live page follows; a server that ends."""
-    port = free_port()
+    port = ports.choose(1)[0]
     made = web_world.world_on(store, listen=f"127.0.0.1:{port}")
     web_world.stuck(made)
     with served(made, port) as url, browsing() as (browser, recorder):
@@ -191,7 +185,7 @@ def test_pages_in_a_browser(store: db_store.Store, world: World) -> None:
 @pytest.mark.soak
 def test_sixteen_thousand_ranks_are_drawn_in_a_second(store: db_store.Store, world: World) -> None:
     """2,000 nodes with eight ranks each and ten minutes behind them: from navigation to picture, server and all."""
-    port = free_port()
+    port = ports.choose(1)[0]
     made = web_world.world_on(store, listen=f"127.0.0.1:{port}")
     web_world.many_ranks(made)
     with served(made, port) as url, browsing() as (browser, _):
