@@ -218,7 +218,7 @@ def test_the_log_was_kept(service: context.Context, hands: fakes.Hands) -> None:
     """An agent that answers is believed."""
     died(service, hands)
     with fakes.answering(service.store.connection_uri(), "n1") as asked:
-        for _ in range(100):
+        for _ in range(600):
             if restarts.run(service):
                 break
             service.stopping.wait(0.1)
@@ -233,12 +233,12 @@ def test_the_log_is_copied_while_its_nodes_are_waited_for(
     died(service, hands)
     hands.held[7] = dataclasses.replace(hands.held[7], flags=frozenset({"COMPLETING"}))
     with fakes.answering(service.store.connection_uri(), "n1") as asked:
-        for _ in range(100):
+        for _ in range(600):
             assert restarts.run(service) == ""
-            if asked:
+            states = service.store.request_states([r.request_id for r in asked])
+            if set(states.values()) == {"acknowledged"}:
                 break
             service.stopping.wait(0.1)
-        service.stopping.wait(0.5)  # its word is written
     assert [r.verb for r in asked] == ["keep_log"]
     hands.held[7] = dataclasses.replace(hands.held[7], flags=frozenset())
     assert restarts.run(service) == "restart of job 7 done"

@@ -26,6 +26,7 @@ import pytest
 
 from probing_cluster.core import records
 from probing_cluster.db import migrate, tables
+from probing_cluster.sandbox.machine import ports
 
 NOW = datetime.now(UTC).replace(microsecond=123456)
 
@@ -203,7 +204,7 @@ def debian_server() -> Iterator[Server]:
             "peer",
         )
         _certificates(directory, postgres)
-        port = _free_port()
+        port = ports.choose(1)[0]
         _configure(data, directory, port)
         run(DEBIAN_BIN / "pg_ctl", "start", "-D", data, "-l", directory / "log", "-w")
         url = f"postgresql://probing_owner@/probing?host={directory}&port={port}"
@@ -232,12 +233,6 @@ def _as_postgres(entry: pwd.struct_passwd) -> Callable[..., None]:
         )
 
     return run
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _configure(data: Path, directory: Path, port: int) -> None:
@@ -318,7 +313,7 @@ def pgbouncer() -> Iterator[Callable[..., str]]:
 
     def start(url: str, users: str, **settings: Any) -> str:
         target = psycopg.conninfo.conninfo_to_dict(url)
-        port = _free_port()
+        port = ports.choose(1)[0]
         values = {
             "listen_addr": "127.0.0.1",
             "listen_port": port,

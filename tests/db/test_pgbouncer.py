@@ -201,7 +201,7 @@ def test_turns_hold_through_it(store: store_module.Store, pgbouncer: Callable[..
             turns = context.Context(
                 config=settings.Settings(), store=mine, run_slurm=_no_slurm, hands=cast("Any", None)
             )
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 240
             while min(taken.values()) < 10 and time.monotonic() < deadline:
                 with lease.taken(turns, "actions") as held:
                     if not held:

@@ -11,31 +11,25 @@ import pytest
 from probing_cluster.core import records
 from probing_cluster.diagnostics import allreduce, machine
 from probing_cluster.healthchecks import findings
+from probing_cluster.sandbox.machine import ports
 
 OPTIONS = machine.Options(bytes_moved=1 << 14, repeats=2, connect_s=1.5)
 
 
-def free_ports(n: int) -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
-
-
-def together(n: int, **kinds: type[machine.Machine]) -> dict[str, findings.Finding]:
+def together(n: int, connect_s: float = 60.0, **kinds: type[machine.Machine]) -> dict[str, findings.Finding]:
     """Every member's finding; `kinds` are members with hardware of another sort."""
+    options = dataclasses.replace(OPTIONS, connect_s=connect_s)
     names = tuple(f"n{i}" for i in range(n))
-    ports = free_ports(n)
+    chosen = ports.choose(n)
     group = machine.Group(
         members=names,
-        addresses={name: ("127.0.0.1", port) for name, port in zip(names, ports, strict=True)},
+        addresses={name: ("127.0.0.1", port) for name, port in zip(names, chosen, strict=True)},
         token=b"t" * 32,
     )
     found: dict[str, findings.Finding] = {}
 
     def one(name: str) -> None:
-        node = kinds.get(name, machine.Machine)(node=name, options=OPTIONS, group=group)
+        node = kinds.get(name, machine.Machine)(node=name, options=options, group=group)
         found[name] = allreduce.test(node)[0]
 
     threads = [threading.Thread(target=one, args=(name,)) for name in names]
@@ -76,7 +70,7 @@ def test_a_flipped_bit_on_the_way_makes_the_sum_wrong() -> None:
 
 
 def test_a_dead_peer_fails_the_pair_and_is_named() -> None:
-    found = together(2, n1=Dead)
+    found = together(2, OPTIONS.connect_s, n1=Dead)
     assert found["n0"].outcome is records.Outcome.FAIL
     assert "n1" in found["n0"].message
 
@@ -95,7 +89,7 @@ def test_a_port_that_is_taken_is_nobodys_fault() -> None:
 
 def test_a_member_of_another_round_is_let_in_nowhere() -> None:
     """The proof of the round is asked of whoever connects."""
-    (a, b) = free_ports(2)
+    (a, b) = ports.choose(2)
     group = machine.Group(
         members=("a", "b"), addresses={"a": ("127.0.0.1", a), "b": ("127.0.0.1", b)}, token=b"t" * 32
     )

@@ -14,7 +14,7 @@ import test_pages_in_browser
 from playwright import sync_api
 
 from probing_cluster.sandbox import cluster
-from probing_cluster.sandbox.machine import scratch
+from probing_cluster.sandbox.machine import ports, scratch
 
 pytestmark = [pytest.mark.cluster, pytest.mark.soak, pytest.mark.timeout(600)]
 TIMES = 3
@@ -26,7 +26,7 @@ def test_a_broken_gpu_shows_on_the_open_page() -> None:
     if os.geteuid() != 0 or shutil.which("slurmctld") is None:
         pytest.skip("needs root and Debian's slurm packages")
     with scratch.directory("pcweb-") as home, cluster.Sandbox.up(home / "s", nodes=2) as sandbox:
-        port = test_pages_in_browser.free_port()
+        port = ports.choose(1)[0]
         toml = sandbox.layout.probing_toml
         toml.write_text(f'{toml.read_text()}\n[web]\nlisten = "127.0.0.1:{port}"\n')
         command = str(Path(sys.executable).with_name("probing-ctl"))

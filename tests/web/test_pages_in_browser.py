@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import socketserver
 import threading
 import time
@@ -17,6 +16,7 @@ from playwright import sync_api
 from web_world import OPERATOR, World
 
 from probing_cluster.db import store as db_store
+from probing_cluster.sandbox.machine import ports
 from probing_cluster.web import serve
 from probing_cluster.web.access import viewers
 
@@ -31,6 +31,8 @@ QUIET = [
 PAGES = (
     "/", "/jobs", "/jobs/7", "/jobs/12", "/nodes", "/nodes/n1", "/repairs", "/fleet", "/lemons", "/search?q=zz", "/sql",
 )  # fmt: skip
+PATIENCE_MS = 120_000
+"""For whatever a page is to come to."""
 BUSY = 3
 """A machine that others use may take so many times as long."""
 PHONE = {"width": 390, "height": 844}
@@ -76,12 +78,6 @@ def served(made: World, port: int) -> Iterator[str]:
         assert not thread.is_alive(), "a stream kept the server from ending"
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextlib.contextmanager
 def browsing() -> Iterator[tuple[sync_api.Browser, Recorder]]:
     """Chromium behind the recorder."""
@@ -105,6 +101,7 @@ def logged_in(
 ) -> sync_api.BrowserContext:
     """A browser's window in which somebody is logged in."""
     context = browser.new_context(**options)
+    context.set_default_timeout(PATIENCE_MS)
     cookie = {
         "name": viewers.COOKIE,
         "value": made.key(user),
@@ -122,7 +119,7 @@ def _by_keyboard(page: sync_api.Page, url: str) -> None:
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
     page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "main"
+    page.wait_for_function("document.activeElement.id === 'main'")
     for _ in range(20):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.dataset.layer") == "behind":
@@ -139,12 +136,13 @@ def _by_keyboard(page: sync_api.Page, url: str) -> None:
 
 def test_pages_in_a_browser(store: db_store.Store, world: World) -> None:
     """Login by a link; no accessibility fault, no script error, no request elsewhere; the live page follows; a server that ends."""
-    port = free_port()
+    port = ports.choose(1)[0]
     made = web_world.world_on(store, listen=f"127.0.0.1:{port}")
     web_world.stuck(made)
     with served(made, port) as url, browsing() as (browser, recorder):
         wrong: list[str] = []
         context = browser.new_context(timezone_id="Pacific/Auckland", color_scheme="dark")
+        context.set_default_timeout(PATIENCE_MS)
         page = context.new_page()
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
@@ -176,7 +174,7 @@ def test_pages_in_a_browser(store: db_store.Store, world: World) -> None:
         fresh = web_world.attempt(99, name="a fresh death")
         store.upsert_attempts([fresh])
         store.save_verdicts([web_world.verdict(fresh, summary="Its GPU has just been lost.")])
-        page.wait_for_selector("text=Its GPU has just been lost.", timeout=30_000)
+        page.wait_for_selector("text=Its GPU has just been lost.")
         # Without the source it stops looking alive.
         made.site.reader.close()
         assert wrong == []
@@ -187,7 +185,7 @@ def test_pages_in_a_browser(store: db_store.Store, world: World) -> None:
 @pytest.mark.soak
 def test_sixteen_thousand_ranks_are_drawn_in_a_second(store: db_store.Store, world: World) -> None:
     """2,000 nodes with eight ranks each and ten minutes behind them: from navigation to picture, server and all."""
-    port = free_port()
+    port = ports.choose(1)[0]
     made = web_world.world_on(store, listen=f"127.0.0.1:{port}")
     web_world.many_ranks(made)
     with served(made, port) as url, browsing() as (browser, _):

@@ -12,6 +12,7 @@ import pytest
 import test_pages_in_browser
 from web_world import OWNER, World
 
+from probing_cluster.sandbox.machine import ports
 from probing_cluster.web import patience, serve
 from probing_cluster.web.access import gate, viewers
 
@@ -22,7 +23,7 @@ def port(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     monkeypatch.setattr(patience, "LOOK_S", 0.2)
     monkeypatch.setattr(serve, "_MOST_CONNECTIONS", 10)
     monkeypatch.setattr(gate, "BODY_S", 0.5)
-    free = test_pages_in_browser.free_port()
+    free = ports.choose(1)[0]
     world.site.__dict__["hosts"] = frozenset({f"127.0.0.1:{free}"})
     with test_pages_in_browser.served(world, free):
         yield free
@@ -108,7 +109,7 @@ def test_one_address_has_not_all_places(world: World, monkeypatch: pytest.Monkey
     """Beyond its share an address is let go at once, unless a proxy of ours speaks there for many."""
     monkeypatch.setattr(patience, "MOST_OF_ONE", 2)
     monkeypatch.setattr(patience.PatientProtocol, "_is_proxy", lambda self: False)
-    free = test_pages_in_browser.free_port()
+    free = ports.choose(1)[0]
     world.site.__dict__["hosts"] = frozenset({f"127.0.0.1:{free}"})
     with test_pages_in_browser.served(world, free):
         held = [socket.create_connection(("127.0.0.1", free)) for _ in range(2)]

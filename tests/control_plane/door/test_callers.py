@@ -27,7 +27,7 @@ from probing_cluster.control_plane.service.tasks import accounting
 from probing_cluster.core import errors, settings
 from probing_cluster.reports import cli, job_ref
 from probing_cluster.reports.asking import door, munge
-from probing_cluster.sandbox.machine import daemons, layout, processes
+from probing_cluster.sandbox.machine import daemons, layout, ports, processes
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become other users")
 OWNER, OTHER, COORDINATOR, OPERATOR = "nobody", "daemon", "games", "backup"
@@ -123,12 +123,6 @@ def openssl(*arguments: str) -> None:
     subprocess.run(["openssl", *arguments], check=True, capture_output=True)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture
 def site(service: context.Context, munged: layout.Layout, pki: Path) -> Iterator[Site]:
     """OWNER's job 7 of account lab, another's job 8, and both doors open."""
@@ -137,7 +131,7 @@ def site(service: context.Context, munged: layout.Layout, pki: Path) -> Iterator
     sacct.rows = [fakes.row(7, User=OWNER), fakes.row(8, User="root", Account="secret")]
     sacct.users, sacct.accounts = f"{OPERATOR}|Operator\n{OTHER}|None\n", f"lab|{COORDINATOR}\nsecret|\n"
     accounting.run(service)
-    port = free_port()
+    port = ports.choose(1)[0]
     with tempfile.TemporaryDirectory(prefix="probing-door-") as text:
         Path(text).chmod(0o755)
         doors = settings.ServiceSettings(

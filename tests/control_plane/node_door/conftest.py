@@ -21,6 +21,7 @@ import pytest
 from probing_cluster.core import clock, records
 from probing_cluster.db import door_delivery, roles
 from probing_cluster.db.server import embedded
+from probing_cluster.sandbox.machine import ports
 from tests.control_plane import certificates
 
 DOOR = "t_node_door"
@@ -103,7 +104,7 @@ class Site:
         ]
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(argv, stderr=log)
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while time.monotonic() < end:
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
@@ -118,7 +119,7 @@ class Site:
         if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.process.pid, number)
-            self.process.wait(timeout=30)
+            self.process.wait(timeout=120)
             self.process = None
 
     def rows(self, query: str) -> list[tuple[object, ...]]:
@@ -136,10 +137,8 @@ def site(postgres_url: str, tmp_path: Path) -> Iterator[Site]:
     """The site; its door is not started yet."""
     made = [roles.add_agent(postgres_url, "c", node) for node in NODES]
     roles.add_login(postgres_url, DOOR, "probing_door")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    found = Site(url=postgres_url, directory=tmp_path, port=port)
+    # Below the ports of outgoing connections: while the door is away none of its callers may take it.
+    found = Site(url=postgres_url, directory=tmp_path, port=ports.choose(1)[0])
     try:
         yield found
     finally:

@@ -41,6 +41,13 @@ def send(gathered: batches.DeliveryBatches, *roles: str) -> list[Any]:
     return answers
 
 
+async def all_answered(answers: list[Any], n: int) -> None:
+    """Waits for the answers to so many deliveries."""
+    async with asyncio.timeout(60):
+        while len(answers) < n:  # noqa: ASYNC110 - the batches call back, they set no event
+            await asyncio.sleep(0.01)
+
+
 def test_a_refused_node_is_kept_apart_and_the_others_stay_together(database: PlayedDatabase) -> None:
     """Whichever field of the refusal comes first: the sender is told, counted, and goes alone for a while."""
 
@@ -51,7 +58,7 @@ def test_a_refused_node_is_kept_apart_and_the_others_stay_together(database: Pla
             "n2": '{"error": "too many", "sqlstate": "53400"}',
         }
         answers = send(gathered, "n1", "n2", "n3")
-        await asyncio.sleep(0.1)
+        await all_answered(answers, 3)
         database.answers = {}
         send(gathered, "n3", "n1", "n4", "n2")
         await gathered.finish()
@@ -70,8 +77,7 @@ def test_an_event_that_quotes_a_refusal_keeps_nobody_apart(database: PlayedDatab
         gathered = batches.DeliveryBatches("", connections=1, gather_s=0.01)
         quoting = {"accepted": 1, "requests": [{"detail": {"note": 'see "sqlstate" 53400'}}]}
         database.answers = {"n1": json.dumps(quoting)}
-        send(gathered, "n1", "n2")
-        await asyncio.sleep(0.1)
+        await all_answered(send(gathered, "n1", "n2"), 2)
         send(gathered, "n1", "n2")
         await gathered.finish()
         return gathered.failed_total

@@ -21,6 +21,7 @@ from probing_cluster.control_plane import context, journal
 from probing_cluster.control_plane.service import metrics, serve, tasks
 from probing_cluster.core import records, settings
 from probing_cluster.db import store as db_store
+from probing_cluster.sandbox.machine import ports
 
 SLURM = """#!/bin/sh
 case "$(basename "$0") $*" in
@@ -169,14 +170,15 @@ def test_metrics_tell_of_tasks_nodes_and_decisions(service: context.Context) -> 
         [records.LemonScore(cluster="c", node="n2", day=day, score=0.95, verdict="lemon", made_at=fakes.NOW)]
     )
     journal.one_pass(service.journal, "actions", lambda: actions.run(service), service.clock)
+    port = ports.choose(1)[0]
     service.config = settings.Settings(
         cluster=service.config.cluster,
         policy=service.config.policy,
-        service=settings.ServiceSettings(metrics_listen="127.0.0.1:19471"),
+        service=settings.ServiceSettings(metrics_listen=f"127.0.0.1:{port}"),
     )
     with (
         metrics.serving(service),
-        urllib.request.urlopen("http://127.0.0.1:19471/metrics", timeout=30) as reply,
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as reply,
     ):
         text = reply.read().decode()
     assert value(text, "probing_task_passes_total", task="actions", outcome="ok") == 1
