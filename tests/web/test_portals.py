@@ -50,19 +50,19 @@ def portal_app(monkeypatch: pytest.MonkeyPatch) -> tuple[str, dict[str, str], st
     made: dict[str, Any] = {}
     exec(block("python", "environ"), made)
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    said: list[Any] = []
+    started: list[Any] = []
     environ: dict[str, Any] = {"QUERY_STRING": ""}
     util.setup_testing_defaults(environ)
 
     def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
         del exc_info
-        said.extend((status, dict(headers)))
+        started.extend((status, dict(headers)))
         return lambda _data: None
 
     answer = validate.validator(made["application"])(environ, start)
     body = b"".join(answer)
     answer.close()
-    return said[0], said[1], body.decode()
+    return started[0], started[1], body.decode()
 
 
 def test_the_portals_app_leads_its_user_in(
@@ -198,11 +198,11 @@ def test_a_portals_apache_names_its_user(store: db_store.Store, world: World, tm
         ):
             assert httpx2.post(f"{portal}/sql", data=data, headers=headers, timeout=60).status_code == 403
         # Another program on the proxy's host has its address, but not its secret.
-        for told in ({}, {"x-probing-secret": ""}, {"x-probing-secret": "guessed"}):
+        for sent in ({}, {"x-probing-secret": ""}, {"x-probing-secret": "guessed"}):
             beside = httpx2.get(
-                f"{direct}/api/v1/me", headers=host | {"x-remote-user": OWNER} | told, timeout=60
+                f"{direct}/api/v1/me", headers=host | {"x-remote-user": OWNER} | sent, timeout=60
             )
-            assert beside.status_code == 403, told
+            assert beside.status_code == 403, sent
     made.site.reader.close()
 
 

@@ -87,10 +87,10 @@ class Viewers:
             raise errors.NotPermitted(
                 f"{address} may not say who asks; [web] proxy_networks does not name it"
             )
-        told = [value for name, value in headers if name == PROXY_HEADER]
+        sent = [value for name, value in headers if name == PROXY_HEADER]
         # As bytes: what is compared may be no ASCII.
         if self._secret and not (
-            len(told) == 1 and hmac.compare_digest(told[0].encode(), self._secret.encode())
+            len(sent) == 1 and hmac.compare_digest(sent[0].encode(), self._secret.encode())
         ):
             raise errors.NotPermitted(f"{address} may not say who asks; it does not send the proxy's secret")
 

@@ -9,11 +9,11 @@ if (box) {
   // still or are behind are strong by themselves, from these on.
   const strong = { still: 10, behind: 3 };
   const scaled = (cells, most) => {
-    const told = new Uint32Array(256);
-    for (const c of cells) told[c]++;
-    told[0] = 0;
-    let half = told.reduce((a, b) => a + b, 0) / 2, middle = 1;
-    while (middle < 255 && (half -= told[middle]) > 0) middle++;
+    const counts = new Uint32Array(256);
+    for (const c of cells) counts[c]++;
+    counts[0] = 0;
+    let half = counts.reduce((a, b) => a + b, 0) / 2, middle = 1;
+    while (middle < 255 && (half -= counts[middle]) > 0) middle++;
     const top = layer in strong ? 255 * Math.max(1, strong[layer] / Math.max(most, 1e-9)) : Math.max(255, 1.5 * middle);
     const share = v => layer in strong ? v / top : v <= middle ? v / middle / 3 : 1 / 3 + 2 / 3 * (v - middle) / (top - middle);
     return { top: most * top / 255, shade: Uint8Array.from({ length: 256 }, (_, v) => v && Math.max(1, Math.round(255 * share(v)))) };
