@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 import uuid
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,12 +37,19 @@ from probing_cluster.web.live import broadcast, rank_history
 from probing_cluster.web.pages import routes
 
 N_NODES, N_RANKS, N_CLIENTS = 2000, 16_000, 200
-PAGES = ("/", "/jobs", "/jobs/1000", "/nodes", "/nodes/gpu0001", "/search?q=gpu0001", "/api/v1/jobs?limit=50")
+PAGES = (
+    "/", "/jobs", "/jobs/1000", "/nodes", "/nodes/gpu0001", "/repairs", "/lemons", "/sql", "/search?q=gpu000", "/search?q=user7", "/search?q=79",
+    "/jobs?user=user7", "/jobs?user=games", "/jobs?cause=link_down", "/jobs?state=NODE_FAIL", "/jobs?node=gpu0001", "/jobs?running=true",
+    "/jobs?account=acct7", "/jobs?partition=none", "/api/v1/jobs?limit=50", "/api/v1/events?code=79", "/api/v1/events?kind=none", "/fleet",
+)  # fmt: skip
+USERS_PAGES = ("/", "/jobs", "/jobs?state=FAILED", "/jobs?cause=gpu_lost", "/search?q=1000", "/sql")
+SEVERAL, NONE = "games", "nobody"
+"""Accounts that every Debian has: one with a job in five thousand, and one that never had any."""
 FILL = """
 INSERT INTO probing.job_attempt (cluster, job_id, submit_at, attempt, eligible_at, start_at, end_at, suspended_s, state, nodes, n_gpus, "user", account,
     partition, qos, name, reason, run_key, judged_at)
 SELECT 'c', n, at - interval '10 minutes', 1, at - interval '10 minutes', at, at + interval '3 hours', 0,
-    CASE WHEN n % 5 = 0 THEN 'FAILED' ELSE 'COMPLETED' END, ARRAY['gpu' || lpad((n % 2000)::text, 4, '0')], 8, 'user' || n % 400, 'acct' || n % 40,
+    CASE WHEN n % 5 = 0 THEN 'FAILED' ELSE 'COMPLETED' END, ARRAY['gpu' || lpad((n % 2000)::text, 4, '0')], 8, CASE WHEN n % 5000 = 1 THEN 'games' ELSE 'user' || n % 400 END, 'acct' || n % 40,
     'gpu', '', 'train', '', n::text, at
 FROM (SELECT n, now() - interval '3 hours' - interval '365 days' * (n::float / :n) AS at FROM generate_series(1, :n) n) x
 """
@@ -51,6 +59,14 @@ SELECT a.cluster, a.job_id, a.submit_at, 1, 'gpu_lost', 'hardware', a.nodes[1], 
     'Resubmit; the node is drained.', 'rules', '1', a.end_at
 FROM probing.job_attempt a WHERE a.state = 'FAILED'
 """
+EVENTS = """
+INSERT INTO probing.health_event (event_id, cluster, node, at, observed_at, kind, severity, source, message, code, device, job_id, count, detail)
+SELECT gen_random_uuid(), 'c', 'gpu' || lpad((n % 2000)::text, 4, '0'), x.at, x.at,
+    CASE WHEN n % 3 = 0 THEN 'xid' ELSE 'link_flap' END, CASE WHEN n % 30 = 0 THEN 'high' ELSE 'low' END, 'kernel', 'NVRM: Xid', '79', 'gpu3',
+    NULL, 1, '{}'
+FROM (SELECT n, now() - interval '365 days' * (n::float / :n) AS at FROM generate_series(1, :n) n) x
+"""
+MONTHS = "SELECT probing.make_month(m::date) FROM generate_series(now() - interval '365 days', now() + interval '1 month', '1 month') m"
 
 
 class NoSlurm:
@@ -91,25 +107,27 @@ def fill(store: db_store.Store, n_attempts: int) -> None:
     with store.engine.begin() as connection:
         connection.execute(sa.text(FILL), {"n": n_attempts})
         connection.execute(sa.text(JUDGE))
+        connection.execute(sa.text(MONTHS))
+        connection.execute(sa.text(EVENTS), {"n": n_attempts})
         connection.execute(pg.insert(tables.agent_heartbeat), beats)
     with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(sa.text("ANALYZE"))
     store.remember("accounting.until", now.isoformat())
 
 
-def pages(made: Any, cookie: str) -> dict[str, Any]:
-    """Median time of ten of each page at the server, ms, the slowest of them, and its bytes."""
+def pages(made: Any, key: str, paths: Sequence[str]) -> dict[str, Any]:
+    """Median time of five of each page at the server, ms, the slowest of them, and its bytes."""
 
     async def measure() -> dict[str, Any]:
         found = {}
-        headers = {"host": "127.0.0.1:8780", "cookie": cookie, "accept": "text/html"}
+        headers = {"host": "127.0.0.1:8780", "cookie": f"{viewers.COOKIE}={key}", "accept": "text/html"}
         transport = httpx2.ASGITransport(made)
         async with httpx2.AsyncClient(
             transport=transport, base_url="http://127.0.0.1:8780", headers=headers
         ) as client:
-            for path in PAGES:
+            for path in paths:
                 took = []
-                for _ in range(10):
+                for _ in range(5):
                     began = time.perf_counter()
                     answer = await client.get(path)
                     took.append(1000 * (time.perf_counter() - began))
@@ -212,9 +230,16 @@ def main() -> None:
                 site = app.make_site(service, scoped_rows.login_url(config, url))
                 viewer = web_keys.Viewer(user="root", operator=True, acts=True)
                 key = site.keys.issue(viewer, "session", 3600.0)
+                made = app.make(site)
+                of_users = {
+                    user: pages(
+                        made, site.keys.issue(web_keys.Viewer(user=user), "session", 3600.0), USERS_PAGES
+                    )
+                    for user in (SEVERAL, NONE)
+                }
                 found = {
                     "attempts": args.attempts, "nodes": N_NODES,
-                    "pages": pages(app.make(site), f"{viewers.COOKIE}={key}"), "heat": heat(),
+                    "pages": pages(made, key, PAGES), "of_users": of_users, "heat": heat(),
                     "live": streams(site, site.keys.find(web_keys.proof_of(key)), args.seconds, args.changes_per_s),
                 }  # fmt: skip
                 site.reader.close()

@@ -5,7 +5,7 @@ set -eu
 
 packages="slurm-wlm slurmdbd slurm-client mariadb-server munge libmunge-dev libslurm-dev
 gcc libc6-dev python3-dev python3-venv make openssl procps iproute2 util-linux"
-only_tests="postgresql postgresql-client pgbouncer chromium shellcheck systemd jq bubblewrap runc"
+only_tests="postgresql postgresql-client pgbouncer chromium apache2-bin shellcheck systemd jq bubblewrap runc"
 case $1 in
 demo) ;;
 tests) packages="$packages $only_tests" ;;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -52,6 +53,7 @@ class Reader:
         self, proof: str, text: str, *, most: int, deadline_s: float
     ) -> tuple[list[str], list[Sequence[Any]], bool]:
         """Heads, rows and whether there are more, of one read-only statement as somebody wrote it; raises UsageError for too much."""
+        end_s = time.monotonic() + deadline_s
         with engines.translated(), self._engine.connect() as connection:
             raw = _as(connection, proof, deadline_s)
             raw.execute("select set_config('search_path', 'ops,probing,public', true)")
@@ -65,7 +67,7 @@ class Reader:
                 )
                 with raw.cursor(name="probing_web") as cursor:
                     cursor.execute(bounded)
-                    rows = _fetched(cursor, most + 1)
+                    rows = _fetched(cursor, most + 1, end_s)
                     heads = [column.name for column in cursor.description or ()]
             except psycopg.errors.InvalidTextRepresentation as exc:
                 wide = _TOO_WIDE in str(exc)
@@ -89,11 +91,16 @@ class Reader:
         self._engine.dispose()
 
 
-def _fetched(cursor: Any, most: int) -> list[Sequence[Any]]:
-    """Rows in parts that fit the memory; raises UsageError when they are too much together."""
+def _fetched(cursor: Any, most: int, end_s: float) -> list[Sequence[Any]]:
+    """Rows in parts that fit the memory; raises UsageError when they are too much together, QueryCanceled when they take too long."""
     rows: list[Sequence[Any]] = []
     held = 0
     while len(rows) < most:
+        # Each part is a statement with a deadline of its own, and the question may have set another one.
+        left_ms = int(1000 * (end_s - time.monotonic()))
+        if left_ms <= 0:
+            raise psycopg.errors.QueryCanceled
+        cursor.connection.execute(f"set local statement_timeout = {left_ms}")
         part = cursor.fetchmany(min(_AT_ONCE, most - len(rows)))
         if not part:
             break

@@ -119,6 +119,10 @@ class WebSettings:
         default=(),
     )
     proxy_header: str = doc("the header in which such a proxy names the user", default="X-Remote-User")
+    proxy_secret_file: str = doc(
+        "file (mode 0600) with a secret that such a proxy sends in X-Probing-Secret; needed where users run programs on its host",
+        default="",
+    )
     oidc_issuer: str = doc("OpenID Connect provider that logs users in; empty = none", default="")
     oidc_client_id: str = doc("our client id there", default="")
     oidc_secret_file: str = doc("file (mode 0600) with the client's secret", default="")

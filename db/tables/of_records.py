@@ -69,7 +69,7 @@ job_attempt = of_record(
     sa.Index("job_attempt_run_key", "run_key"),
     sa.Index("job_attempt_end_at", "end_at"),
     sa.Index("job_attempt_start_at", "start_at"),
-    sa.Index("job_attempt_user", "user", "end_at"),
+    sa.Index("job_attempt_user", "user", "start_at"),
     sa.Index("job_attempt_nodes", "nodes", postgresql_using="gin"),
     sa.Index("job_attempt_array", "array_job_id", postgresql_where=sa.text("array_job_id IS NOT NULL")),
     sa.Index("job_attempt_het", "het_job_id", postgresql_where=sa.text("het_job_id IS NOT NULL")),

@@ -79,9 +79,14 @@ with named as (
     select distinct on (a.cluster, a.job_id)
         a.job_id, a.array_job_id, a.array_task_id, a.het_job_id, a.het_offset, a.state, a.submit_at, a.cluster,
         count(*) over (partition by a.cluster, a.job_id) as n_attempts
-    from probing.job_attempt a
-    where a.array_job_id in (select array_job_id from attempts) and %(task)s::bigint is null
-       or a.het_job_id in (select het_job_id from attempts)
+    -- Two questions, and arrays: as one with OR, or as a join, it reads every attempt there is.
+    from (
+        select job_id, array_job_id, array_task_id, het_job_id, het_offset, state, submit_at, cluster from probing.job_attempt
+        where array_job_id = any (array(select array_job_id from attempts)) and %(task)s::bigint is null
+        union
+        select job_id, array_job_id, array_task_id, het_job_id, het_offset, state, submit_at, cluster from probing.job_attempt
+        where het_job_id = any (array(select het_job_id from attempts))
+    ) a
     order by a.cluster, a.job_id, a.submit_at desc
 ), siblings as (
     select f.*, v.cause from family f

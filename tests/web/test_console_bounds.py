@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 
 import pytest
+import web_world
 from web_world import COORDINATOR, OPERATOR, OWNER, World
 
+from probing_cluster.db import store as db_store
 from probing_cluster.web import scoped_rows
 from probing_cluster.web.api import console
 
@@ -68,6 +70,18 @@ def test_nobody_reads_or_ends_what_another_asks(world: World, sql: str) -> None:
     for user in (OWNER, OPERATOR):
         status, body = asked(world, sql, user)
         assert (status, "permission denied" in body) == (403, True), sql
+
+
+@pytest.mark.parametrize("first", ["pg_sleep(0)::text", "set_config('statement_timeout', '0', true)"])
+def test_a_question_has_one_deadline_however_many_parts(
+    store: db_store.Store, world: World, first: str
+) -> None:
+    """Not one for each part of its rows, nor one that the question itself takes away: eleven seconds of sleep end after two."""
+    made = web_world.world_on(store, sql_timeout_s=2.0)
+    sql = f"select case when n = 1 then {first} when n > 64 then pg_sleep(0.02)::text end from generate_series(1, 600) n"
+    status, body = asked(made, sql)
+    made.site.reader.close()
+    assert (status, "no answer within 2 s" in body) == (400, True), body
 
 
 def test_one_person_asks_one_thing_at_a_time(world: World) -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+import httpx2
 import hypothesis
 import pytest
+import requests
 import schemathesis
 from hypothesis import HealthCheck
-from web_world import ACTOR, World
+from schemathesis.core.transport import Response
+from schemathesis.generation import GenerationMode
+from web_world import ACTOR, Browser, World
 
 from probing_cluster.web.api import openapi, register
 
@@ -15,8 +21,34 @@ SLOW = {"set_healthy"}
 """Waits for a node's agent; its parameters are those of `ack`."""
 
 
-def fuzz(world: World, n_examples: int) -> set[tuple[str, int]]:
-    """Send so many requests to every operation; which answers came."""
+def ask(machine: Browser, case: schemathesis.Case) -> httpx2.Response:
+    """Send one; fails where the answer is none that the document promises."""
+    given = case.as_transport_kwargs(base_url=f"http://127.0.0.1:8780{openapi.BASE}")
+    headers = {k: v for k, v in (given.get("headers") or {}).items() if k.lower() != "user-agent"}
+    options = {k: given[k] for k in ("params", "json", "data") if given.get(k) is not None}
+    if isinstance(options.get("data"), bytes | str):
+        options["content"] = options.pop("data")
+    answer = machine(given["method"], given["url"], headers=headers, **options)
+    promised = {int(code) for code in case.operation.definition.raw["responses"]}
+    assert answer.status_code in promised, (given, answer.status_code, answer.text[:500])
+    return answer
+
+
+def bounds(n_examples: int) -> hypothesis.settings:
+    """So many examples, however long each takes."""
+    return hypothesis.settings(
+        max_examples=n_examples,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
+    )
+
+
+def fuzz(
+    world: World, n_examples: int, mode: GenerationMode = GenerationMode.POSITIVE
+) -> set[tuple[str, int]]:
+    """Send so many requests to every operation, such as the document describes or such as it does not; which answers came."""
     schema = schemathesis.openapi.from_dict(DOCUMENT)
     machine = world.machine(ACTOR, acts=True)
     came: set[tuple[str, int]] = set()
@@ -25,25 +57,10 @@ def fuzz(world: World, n_examples: int) -> set[tuple[str, int]]:
         if operation.definition.raw["operationId"] in SLOW:
             continue
 
-        @hypothesis.given(case=operation.as_strategy())
-        @hypothesis.settings(
-            max_examples=n_examples,
-            deadline=None,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-            phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
-        )
+        @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
+        @bounds(n_examples)
         def send(case: schemathesis.Case) -> None:
-            given = case.as_transport_kwargs(base_url=f"http://127.0.0.1:8780{openapi.BASE}")
-            headers = {k: v for k, v in (given.get("headers") or {}).items() if k.lower() != "user-agent"}
-            options = {k: given[k] for k in ("params", "json", "data", "cookies") if given.get(k) is not None}
-            if isinstance(options.get("data"), bytes | str):
-                options["content"] = options.pop("data")
-            options.pop("cookies", None)
-            answer = machine(given["method"], given["url"], headers=headers, **options)
-            promised = {int(code) for code in case.operation.definition.raw["responses"]}
-            assert answer.status_code in promised, (given, answer.status_code, answer.text[:500])
-            came.add((case.operation.label, answer.status_code))
+            came.add((case.operation.label, ask(machine, case).status_code))
 
         send()
     return came
@@ -56,10 +73,44 @@ def test_no_request_breaks_the_api(world: World) -> None:
     assert {200, 400} <= {status for _, status in came}
 
 
+def test_no_request_that_the_document_forbids_breaks_the_api(world: World) -> None:
+    """Wrong types, wrong parameters, no body at all."""
+    assert 400 in {status for _, status in fuzz(world, 2, GenerationMode.NEGATIVE)}
+
+
+@pytest.mark.soak
+def test_no_sequence_of_requests_breaks_the_api(world: World) -> None:
+    """Requests made of what others answered: a node that was named is drained, a round that was begun is asked for."""
+    machine = world.machine(ACTOR, acts=True)
+    came: Counter[int] = Counter()
+    schema = schemathesis.openapi.from_dict(DOCUMENT).exclude(operation_id=list(SLOW))
+
+    class Sequence(schema.as_state_machine()):  # type: ignore[misc]  # made from the document
+        def call(self, case: schemathesis.Case, **_: object) -> Response:
+            answer = ask(machine, case)
+            came[answer.status_code] += 1
+            sent = requests.Request(case.method, f"http://127.0.0.1:8780{case.formatted_path}").prepare()
+            return Response(
+                answer.status_code,
+                {k: [v] for k, v in answer.headers.items()},
+                answer.content,
+                sent,
+                0.0,
+                False,
+            )
+
+        def validate_response(self, response: Response, case: schemathesis.Case, **_: object) -> None:
+            """`call` has judged it."""
+
+    Sequence.run(settings=hypothesis.settings(bounds(100), stateful_step_count=8))
+    assert came[200] > came.total() / 10
+
+
 @pytest.mark.soak
 def test_no_request_of_very_many_breaks_the_api(world: World) -> None:
-    """The same, sixty of every operation."""
+    """The same, sixty of every operation, as described and not."""
     assert fuzz(world, 60)
+    assert fuzz(world, 60, GenerationMode.NEGATIVE)
 
 
 def test_a_planted_fault_would_be_found(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 from urllib.parse import parse_qs, quote
@@ -131,7 +132,9 @@ class Gate:
         given = headers.get(cross_site.HEADER)
         if given is None and headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
             given = next(iter(parse_qs(body.decode("utf-8", "replace")).get(cross_site.FIELD, ())), None)
-        return given == cross_site.token(viewer.proof)
+        return given is not None and hmac.compare_digest(
+            given.encode(), cross_site.token(viewer.proof).encode()
+        )
 
     def _strip_prefix(self, scope: Scope) -> None:
         """Behind a proxy the path may still begin with ours; a proxy that took it off is as welcome."""

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import hmac
 import ipaddress
 import os
 import pwd
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from probing_cluster.control_plane.door import callers, web_keys
-from probing_cluster.core import errors
+from probing_cluster.core import errors, secret_file
 from probing_cluster.web import site as web_site
 
 COOKIE = "__Host-probing"
+PROXY_HEADER = "x-probing-secret"
 STANDING_S = 15.0
 """How long what a user may see stands before it is asked for again."""
 PROXIED_S = 3600.0
@@ -35,12 +38,14 @@ class Viewers:
         web = site.service.config.web
         self._networks = [ipaddress.ip_network(text, strict=False) for text in web.proxy_networks]
         self._header = web.proxy_header.lower()
+        self._secret = secret_file.read(Path(web.proxy_secret_file)) if web.proxy_secret_file else ""
 
     def identify(self, headers: Headers, address: str) -> web_keys.Viewer | None:
         """The viewer behind one request that came from `address`."""
         named = [value for name, value in headers if name == self._header]
         if named and self._networks:
-            return self.current(web_keys.proof_of(self._proxy_key(named, address)))
+            self._require_proxy(headers, address)
+            return self.current(web_keys.proof_of(self._proxy_key(named)))
         bearer = [value for name, value in headers if name == "authorization"]
         if bearer:
             word, _, key = bearer[0].partition(" ")
@@ -76,11 +81,20 @@ class Viewers:
             raise errors.NotPermitted(f"{user} does not come in over the network; use probing-ctl web login")
         return self._site.keys.issue(may, "session", self._site.service.config.web.session_s)
 
-    def _proxy_key(self, named: Sequence[str], address: str) -> str:
+    def _require_proxy(self, headers: Headers, address: str) -> None:
+        """Raises NotPermitted unless a proxy of ours speaks: by its socket's address, and by its secret where there is one."""
         if not _within(address, self._networks):
             raise errors.NotPermitted(
                 f"{address} may not say who asks; [web] proxy_networks does not name it"
             )
+        sent = [value for name, value in headers if name == PROXY_HEADER]
+        # As bytes: what is compared may be no ASCII.
+        if self._secret and not (
+            len(sent) == 1 and hmac.compare_digest(sent[0].encode(), self._secret.encode())
+        ):
+            raise errors.NotPermitted(f"{address} may not say who asks; it does not send the proxy's secret")
+
+    def _proxy_key(self, named: Sequence[str]) -> str:
         if len(named) != 1 or not named[0].strip():
             raise errors.NotPermitted(f"{self._header} must name one user, once")
         user = named[0].strip()

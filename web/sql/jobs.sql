@@ -1,5 +1,6 @@
 -- Attempts, latest start first: those the row policies show, and of these what the viewer's own words ask for.
--- Inputs   everything, viewer, accounts: what the viewer may see, said once more than the policies do;
+-- Inputs   everything, viewer, accounts: what the viewer may see, said once more than the policies do (with no accounts, a user's
+--          attempts are found by the user's index alone);
 --          filters, null where not asked for; after_*: the last row of the page before; n: rows wanted.
 SELECT
     a.cluster, a.job_id, a.attempt, a.submit_at, a.user_name AS user, a.state, a.account, a.partition, a.qos, a.name,
@@ -8,7 +9,7 @@ SELECT
     a.incident_id, a.author, a.place
 FROM ops.attempt_verdicts a
 WHERE a.start_at IS NOT NULL
-  AND (%(everything)s OR a.user_name = %(viewer)s OR a.account = ANY (%(accounts)s::text[]))
+  AND (%(everything)s OR a.user_name = %(viewer)s OR cardinality(%(accounts)s::text[]) > 0 AND a.account = ANY (%(accounts)s::text[]))
   AND (%(job_id)s::bigint IS NULL OR a.job_id = %(job_id)s)
   AND (%(user)s::text IS NULL OR a.user_name = %(user)s)
   AND (%(account)s::text IS NULL OR a.account = %(account)s)

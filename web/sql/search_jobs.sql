@@ -6,7 +6,7 @@ FROM (
      WHERE a.job_id = %(job_id)s::bigint ORDER BY a.submit_at DESC LIMIT 5)
     UNION ALL
     (SELECT a.job_id, a.user_name, a.name, a.state, a.cause, a.account, a.start_at FROM ops.attempt_verdicts a
-     WHERE a.user_name = %(word)s AND a.end_at IS NOT NULL ORDER BY a.end_at DESC LIMIT 10)
+     WHERE a.user_name = %(word)s AND a.start_at IS NOT NULL ORDER BY a.start_at DESC LIMIT 10)
     UNION ALL
     (SELECT a.job_id, a.user_name, a.name, a.state, a.cause, a.account, a.start_at FROM ops.attempt_verdicts a
      WHERE a.run_key = %(word)s LIMIT 10)

@@ -1,0 +1,66 @@
+"""What a list of jobs costs the database does not grow with the jobs of others."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from web_world import OWNER, STRANGER, World
+
+from probing_cluster.control_plane.door import web_keys
+from probing_cluster.reports import job_ref, query
+from probing_cluster.web import site as web_site
+
+MANY = """
+INSERT INTO probing.job_attempt (cluster, job_id, submit_at, attempt, eligible_at, start_at, end_at, suspended_s, state, nodes, n_gpus, "user", account,
+    partition, qos, name, reason, run_key, judged_at)
+SELECT 'c', 1000 + n, at, 1, at, at, at + interval '1 hour', 0, 'COMPLETED', ARRAY['n1'], 8, 'user' || n % 20, 'acct', 'gpu', '', 'train', '',
+    (1000 + n)::text, at
+FROM (SELECT n, now() - interval '1 minute' * n AS at FROM generate_series(1, 20000) n) x
+"""
+FILTERS = (
+    "job_id", "user", "account", "partition", "state", "cause", "domain", "on_node", "since", "until", "running", "after_at", "after_job",
+    "after_submit",
+)  # fmt: skip
+
+
+def read(node: dict[str, Any]) -> float:
+    """The rows that a plan took from tables, kept or not."""
+    own = 0.0
+    if node["Node Type"].endswith("Scan") and "Relation Name" in node:
+        own = node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0))
+    return own + sum(read(below) for below in node.get("Plans", ()))
+
+
+FEW_KNOWN = 'ALTER TABLE probing.job_attempt ALTER COLUMN "user" SET STATISTICS 1'
+"""As of a real cluster's hundreds of users, of most the planner knows no more than that they are users."""
+
+
+@pytest.mark.parametrize("user", ["user7", OWNER, STRANGER])
+def test_the_list_of_one_user_does_not_read_everybodys(world: World, user: str) -> None:
+    """Of one of many, of somebody with a job before twenty thousand of others, of somebody without any."""
+    with world.store.engine.begin() as connection:
+        connection.execute(sa.text(MANY))
+        connection.execute(sa.text(FEW_KNOWN))
+        connection.execute(sa.text("ANALYZE probing.job_attempt"))
+    proof = web_keys.proof_of(world.site.keys.issue(web_keys.Viewer(user=user), "session", 600.0))
+    given = dict.fromkeys(FILTERS) | {"everything": False, "viewer": user, "accounts": [], "n": 51}
+    text = f"explain (analyze, format json) {web_site.statement('jobs')}"
+    (row,) = world.site.reader.rows(proof, text, given)
+    plan = row["QUERY PLAN"][0]["Plan"]
+    assert read(plan) < 1000, json.dumps(plan)
+
+
+def test_a_report_does_not_read_every_attempt(world: World) -> None:
+    """Of a job that is no array: nobody is looked for who might be its sibling."""
+    with world.store.engine.begin() as connection:
+        connection.execute(sa.text(MANY))
+        connection.execute(sa.text("ANALYZE probing.job_attempt"))
+        raw = connection.connection.driver_connection
+        assert raw is not None
+        given = query.parameters("c", job_ref.parse("7"))
+        (found,) = raw.execute(f"explain (analyze, format json) {query.SQL}", given).fetchone()
+    plan = found[0]["Plan"]
+    assert read(plan) < 1000, json.dumps(plan)
