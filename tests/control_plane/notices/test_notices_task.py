@@ -18,6 +18,7 @@ from probing_cluster.control_plane.notices import kinds
 from probing_cluster.control_plane.outbox import queue
 from probing_cluster.control_plane.service.tasks import notices
 from probing_cluster.core import errors, records, settings
+from probing_cluster.db.store import actions
 
 MINUTE = timedelta(minutes=1)
 
@@ -266,6 +267,36 @@ def test_every_kind_has_facts_of_the_rows_it_is_about(noticing: context.Context,
     ]  # fmt: skip
     assert len(sink.posts) == 7
     assert {k.name for k in kinds.REGISTER} >= {g.kind for g in notices.book(noticing).groups()}
+
+
+def test_slurms_own_drains_are_told_with_what_the_agent_sees(
+    noticing: context.Context, sink: web_sink.Sink
+) -> None:
+    """After machines stood still Slurm keeps nodes drained and tells nobody; a reboot that somebody asked for is no news, nor our own drain."""
+    reasons = {
+        "n1": "Kill task failed",
+        "n2": "Kill task failed",
+        "n3": "reboot requested",
+        "n4": "Epilog error",
+        "n5": "fan noise",
+    }
+    found = [
+        actions.SlurmDrain(node=node, states="DRAIN+IDLE", reason=reason, since_at=noticing.clock.now())
+        for node, reason in reasons.items()
+    ]
+    noticing.store.save_slurm_drains("c", found, [])
+    fakes.deliver(noticing.store, "n1")
+    drain(noticing, "n4")
+    notices.run(noticing)
+    (text,) = [
+        p["message"] for p in sink.posts if "Drained by Slurm: n[1-2] (Kill task failed)" in p["title"]
+    ]
+    assert "n1 drained by Slurm itself: Kill task failed; its agent sees no fault: scontrol update" in text
+    assert "n2 drained by Slurm itself: Kill task failed; its agent is not heard" in text
+    assert len(sink.posts) == 2  # the other is our own drain
+    noticing.store.save_slurm_drains("c", [], ["n1", "n2"])
+    notices.run(noticing)
+    assert sink.titles[-1] == "[c] Over: Drained by Slurm: n[1-2] (Kill task failed)"
 
 
 def test_a_service_without_its_database_says_so(noticing: context.Context, sink: web_sink.Sink) -> None:
