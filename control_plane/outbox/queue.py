@@ -150,13 +150,13 @@ class Outbox:
 
     def _deliver_lane(self, deliver: Deliver, lane: str, now: datetime, *, all_now: bool) -> Iterator[Letter]:
         """Deliver what is due of one lane, and what is put there meanwhile; it is locked."""
-        seen: set[str] = set()
+        tried: set[str] = set()
         in_vain = 0
-        while letters := [x for x in self._due(lane, now, all_now=all_now) if x.key not in seen]:
+        while letters := [x for x in self._due(lane, now, all_now=all_now) if x.key not in tried]:
             for letter in letters:
                 if in_vain >= _IN_A_ROW:
                     return
-                seen.add(letter.key)
+                tried.add(letter.key)
                 after = self._after(letter, _tried(deliver, letter), now)
                 self._write(after)
                 untouched = (after.state, after.recipients) == ("waiting", letter.recipients)
