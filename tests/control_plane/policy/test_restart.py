@@ -88,7 +88,7 @@ def test_a_drained_culprit_needs_no_exclusion(states: set[str]) -> None:
 
 def test_a_job_that_names_another_node_comes_back() -> None:
     """It can start where it asked to, without the culprit."""
-    assert decide(seen=queue(own={"required_nodes": ("n1",)})).held == ""
+    assert decide(now=queue(own={"required_nodes": ("n1",)})).held == ""
 
 
 NEVER: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
