@@ -73,6 +73,8 @@ class Context:
     """Whether reservations of ours without a repair were looked for since the service began."""
     apart: bool = False
     """Whether passes that take much memory run in a process of their own."""
+    aside: Callable[[Callable[[], object]], None] = field(default=lambda work: _at_once(work))
+    """Begins work that no pass waits for; outside the service it is done at once."""
     stopping: threading.Event = field(default_factory=threading.Event)
     _seldom: dict[str, tuple[float, Any]] = field(default_factory=dict)
 
@@ -84,6 +86,10 @@ class Context:
             kept = self._seldom[name] = (now_s, read())
         found: _T = kept[1]
         return found
+
+
+def _at_once(work: Callable[[], object]) -> None:
+    work()
 
 
 Run = Callable[[Context], str]

@@ -11,9 +11,13 @@ from probing_cluster.core import secret_file, settings
 from probing_cluster.reports.sending import smtp
 
 
-def flush(config: settings.Settings, now: datetime, *, all_now: bool = False) -> list[queue.Letter]:
-    """Deliver what is due; the letters tried, as they are afterwards."""
-    return queue.of(config).flush(lambda letter: deliver(config, letter, now), now, all_now=all_now)
+def flush(
+    config: settings.Settings, now: datetime, *, all_now: bool = False, wait: bool = True
+) -> list[queue.Letter]:
+    """Deliver what is due; the letters tried, as they are afterwards (`wait`: for lanes that another round delivers)."""
+    return queue.of(config).flush(
+        lambda letter: deliver(config, letter, now), now, all_now=all_now, wait=wait
+    )
 
 
 def deliver(config: settings.Settings, letter: queue.Letter, now: datetime) -> smtp.SendOutcome:

@@ -11,16 +11,24 @@ _SURE = (records.Confidence.CERTAIN, records.Confidence.LIKELY)
 
 
 def what_now(
-    judged: Sequence[records.Verdict], attempts: Sequence[records.JobAttempt], *, died: int
+    judged: Sequence[records.Verdict],
+    attempts: Sequence[records.JobAttempt],
+    *,
+    died: int,
+    done: Sequence[records.Drain] = (),
 ) -> tuple[str, ...]:
-    """Distinct next steps, newest first, then the state of the job; nothing when nothing `died`."""
+    """Distinct next steps, newest first, then the state of the job; nothing when nothing `died`.
+
+    `done`: what was done because of the last attempt.
+    """
     steps: list[str] = []
     for verdict in sorted(judged, key=lambda v: v.submit_at, reverse=True):
         step = verdict.next_step.strip()
         if step and step not in steps:
             steps.append(step if step.endswith((".", "!", "?")) else f"{step}.")
-    outcome = (_outcome(attempts) or _submit_again(judged, attempts[-1])) if died else ""
-    return tuple(dict.fromkeys([*steps[:_MOST_STEPS], *([outcome] if outcome else [])]))
+    fate = _outcome(attempts)
+    last = (fate,) if fate else (_stays(done), _submit_again(judged, attempts[-1], done))
+    return tuple(dict.fromkeys([*steps[:_MOST_STEPS], *(words for words in last if words and died)]))
 
 
 def _outcome(attempts: Sequence[records.JobAttempt]) -> str:
@@ -36,8 +44,12 @@ def _outcome(attempts: Sequence[records.JobAttempt]) -> str:
     return ""
 
 
-def _submit_again(judged: Sequence[records.Verdict], last: records.JobAttempt) -> str:
+def _submit_again(
+    judged: Sequence[records.Verdict], last: records.JobAttempt, done: Sequence[records.Drain]
+) -> str:
     """Advice for a job that hardware ended for good, as far as its verdict is sure of that."""
+    if "submitted it again" in _stays(done):
+        return ""
     for verdict in judged:
         ours = verdict.domain is records.Domain.HARDWARE and verdict.confidence in _SURE
         if ours and verdict.submit_at == last.submit_at and last.end_at is not None:
@@ -47,3 +59,11 @@ def _submit_again(judged: Sequence[records.Verdict], last: records.JobAttempt) -
                 f"(squeue -j {verdict.job_id} shows it), submit it again{away}."
             )
     return ""
+
+
+def _stays(done: Sequence[records.Drain]) -> str:
+    """Why the job was not brought back by itself, as its owner must know to submit it another way."""
+    decided = [d for d in done if d.action == "restart"]
+    if not decided or decided[-1].state not in {"skipped", "denied"}:
+        return ""
+    return f"The job was not brought back by itself: {decided[-1].why_state}."

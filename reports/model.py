@@ -175,7 +175,9 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
         attempts=views,
         run=found.account,
         cost=cost.of_failures(found.account, attempts) if n_died else None,
-        advice=advice.what_now([v.verdict for v in views if v.verdict], attempts, died=n_died),
+        advice=advice.what_now(
+            [v.verdict for v in views if v.verdict], attempts, died=n_died, done=views[-1].actions
+        ),
         nodes_now=(
             *node_state.sentences(last, found.heartbeats, found.drains, now),
             *node_state.tested(last, found.tested),

@@ -11,6 +11,8 @@ from typing import Any
 from probing_cluster.attribution.places import layout
 from probing_cluster.control_plane import alarmed_jobs, context, held_jobs
 from probing_cluster.core import errors, records
+from probing_cluster.db.store import actions
+from probing_cluster.slurm_plugins.acts import node_events
 
 LOOK_BACK = timedelta(hours=24)
 """What happened longer ago, and no longer stands, is told to nobody."""
@@ -35,6 +37,10 @@ class NoticePicture:
     """The jobs that hang."""
     silent_s: Mapping[str, float] | None = None
     """Node to how long its agent has been silent; None before that was looked at."""
+    by_slurm: Sequence[actions.SlurmDrain] = ()
+    """Nodes that Slurm drained by itself for what went wrong there."""
+    faults_by_node: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    """Of these nodes what their agents saw last."""
     lemons: Sequence[records.LemonScore] = ()
     """The lemons of the last scored day."""
     held: Sequence[held_jobs.HeldJob] = ()
@@ -58,6 +64,8 @@ def read(service: context.Context) -> NoticePicture:
     gangs = store.gang_verdicts(standing_only=True, since=now - timedelta(days=30))
     jobs = sorted({g.job_id for g in gangs})
     running = store.attempts(job_ids=jobs, ended=False) if jobs else []
+    by_slurm = [d for d in store.slurm_drains(cluster) if node_events.is_mishap(d.reason)]
+    beats = store.heartbeats(sorted(d.node for d in by_slurm)) if by_slurm else []
     return NoticePicture(
         now=now,
         cluster=cluster,
@@ -67,6 +75,8 @@ def read(service: context.Context) -> NoticePicture:
         gangs=gangs,
         attempts={a.job_id: a for a in running},
         silent_s=_silent_s(service),
+        by_slurm=by_slurm,
+        faults_by_node={b.node: tuple(sorted(b.faults)) for b in beats},
         lemons=service.seldom("lemons", _SELDOM_S, lambda: _lemons(service)),
         held=held(service),
         alarmed=service.seldom("alarmed", _SELDOM_S, lambda: alarmed_jobs.read(store, cluster)),

@@ -16,7 +16,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -30,7 +30,7 @@ KEPT = timedelta(days=30)
 """How long the name of a sent letter is remembered."""
 _SUFFIX = ".letter"
 _LANES = 8
-"""Lanes delivered at once: one slow server must not keep the others' letters."""
+"""Lanes delivered at once, each by one round at a time: one slow server must not keep the others' letters, of this round or a later one."""
 _IN_A_ROW = 3
 """After so many letters of one lane that nobody took, the rest of it waits for the next round."""
 _HALF_S = 3600.0
@@ -76,7 +76,7 @@ class Outbox:
         Waits for no delivery in progress, unless `again`.
         """
         if again:
-            with self._locked():
+            with self._locked(_lane(letter), wait=True):
                 self._sent(letter.key).unlink(missing_ok=True)
                 self._write(letter)
             return True
@@ -116,25 +116,26 @@ class Outbox:
         self._make()
         self._write(dataclasses.replace(letter, recipients=(), state="sent", body=b""))
 
-    def flush(self, deliver: Deliver, now: datetime, *, all_now: bool = False) -> list[Letter]:
-        """Try what is due (with `all_now` also what waits or failed); the letters tried, as they are afterwards."""
-        # Without a lock first: the common case is an empty box, every few seconds.
-        if not any(True for _ in self._directory.glob(f"*{_SUFFIX}")):
-            return []
-        with self._locked():
-            lanes: dict[str, list[Letter]] = {}
-            for letter in _sorted(self._read_all(self._directory)):
-                if letter.state == "sent" or self._sent(letter.key).exists():
-                    self.done(letter)
-                elif _due(letter, now, all_now=all_now):
-                    lanes.setdefault(letter.lane or letter.kind, []).append(letter)
-            if len(lanes) < 2:
-                tried = [x for lane in lanes.values() for x in self._deliver_lane(deliver, lane, now)]
-            else:
-                with futures.ThreadPoolExecutor(_LANES, "outbox") as pool:
-                    rounds = pool.map(lambda lane: self._deliver_lane(deliver, lane, now), lanes.values())
-                    tried = [x for lane in rounds for x in lane]
-            return _sorted(tried)
+    def flush(
+        self, deliver: Deliver, now: datetime, *, all_now: bool = False, wait: bool = True
+    ) -> list[Letter]:
+        """Try what is due (with `all_now` also what waits or failed); the letters tried, as they are afterwards.
+
+        A lane that another round is delivering is waited for, or with `wait` False left to that round, which also
+        takes what comes meanwhile.
+        """
+        lanes = sorted({_lane(x) for x in self._read_all(self._directory)})
+
+        def one(lane: str) -> list[Letter]:
+            with self._locked(lane, wait=wait) as mine:
+                return list(self._deliver_lane(deliver, lane, now, all_now=all_now)) if mine else []
+
+        if len(lanes) < 2:
+            tried = [x for lane in lanes for x in one(lane)]
+        else:
+            with futures.ThreadPoolExecutor(_LANES, "outbox") as pool:
+                tried = [x for found in pool.map(one, lanes) for x in found]
+        return _sorted(tried)
 
     def forget(self, now: datetime) -> int:
         """Remove the names of letters that were sent longer ago than KEPT; how many."""
@@ -147,18 +148,28 @@ class Outbox:
                     half.unlink()
         return len(old)
 
-    def _deliver_lane(self, deliver: Deliver, lane: Sequence[Letter], now: datetime) -> list[Letter]:
-        tried: list[Letter] = []
-        for letter in lane:
-            if len(tried) >= _IN_A_ROW and all(
-                x.state == "waiting" and x.recipients == before.recipients
-                for x, before in zip(tried[-_IN_A_ROW:], lane[len(tried) - _IN_A_ROW :], strict=False)
-            ):
-                break
-            after = self._after(letter, _tried(deliver, letter), now)
-            self._write(after)
-            tried.append(after)
-        return tried
+    def _deliver_lane(self, deliver: Deliver, lane: str, now: datetime, *, all_now: bool) -> Iterator[Letter]:
+        """Deliver what is due of one lane, and what is put there meanwhile; it is locked."""
+        tried: set[str] = set()
+        in_vain = 0
+        while letters := [x for x in self._due(lane, now, all_now=all_now) if x.key not in tried]:
+            for letter in letters:
+                if in_vain >= _IN_A_ROW:
+                    return
+                tried.add(letter.key)
+                after = self._after(letter, _tried(deliver, letter), now)
+                self._write(after)
+                untouched = (after.state, after.recipients) == ("waiting", letter.recipients)
+                in_vain = in_vain + 1 if untouched else 0
+                yield after
+
+    def _due(self, lane: str, now: datetime, *, all_now: bool) -> Iterator[Letter]:
+        """The letters of a lane that are to be tried now, oldest first; what a killed round delivered is struck off."""
+        for letter in _sorted(x for x in self._read_all(self._directory) if _lane(x) == lane):
+            if letter.state == "sent" or self._sent(letter.key).exists():
+                self.done(letter)
+            elif _due(letter, now, all_now=all_now):
+                yield letter
 
     def _after(self, letter: Letter, outcome: smtp.SendOutcome, now: datetime) -> Letter:
         """The letter after one attempt."""
@@ -188,13 +199,18 @@ class Outbox:
         )
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """One process at a time; two services on one machine, or a person at the keyboard, take turns."""
+    def _locked(self, lane: str, *, wait: bool) -> Iterator[bool]:
+        """Whether a lane is ours: rounds of this process, of two services on one machine and of people take turns."""
         self._make()
-        handle = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        path = self._directory / f"{_name(lane)}.lock"
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
         finally:
             os.close(handle)
 
@@ -258,6 +274,10 @@ def _name(key: str) -> str:
 
 def _sorted(found: Iterable[Letter]) -> list[Letter]:
     return sorted(found, key=lambda x: (x.made_at, x.key))
+
+
+def _lane(letter: Letter) -> str:
+    return letter.lane or letter.kind
 
 
 def _due(letter: Letter, now: datetime, *, all_now: bool) -> bool:

@@ -87,6 +87,8 @@ def decide(
     # Where the program hangs its node is as good as any other.
     for name in hang.verdict.nodes if hang.verdict.domain is records.Domain.HARDWARE else ():
         node: view.Node | None = queue.nodes.get(name)
+        if live is not None and (why := restart.named(live, queue, name)):
+            return "skipped", why, live, ()
         if node is None or node.states & vocabulary.DRAINED_STATES:
             continue
         denied = ledger.refuses(name)

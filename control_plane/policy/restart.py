@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
-from probing_cluster.control_plane.policy import budget, restart_loop, view
+from probing_cluster.control_plane.policy import budget, restart_loop, victims, view
 from probing_cluster.core import records, sanitize, settings, vocabulary
 from probing_cluster.slurm_plugins.acts import restarts
 from probing_cluster.slurm_plugins.live import live_records
@@ -228,6 +228,8 @@ def _left_out(
     node = queue.nodes.get(name)
     if node is None:
         return (), "skipped", f"Slurm knows no node {name}"
+    if why := named(live, queue, name):
+        return (), "skipped", why
     if node.states & vocabulary.DRAINED_STATES or name in live.excluded_nodes:
         return (), "", ""
     away = {name, *live.excluded_nodes}
@@ -243,6 +245,12 @@ def _left_out(
         return (), "denied", denied
     ledger.take(name)
     return (name,), "", ""
+
+
+def named(live: live_records.LiveJob, queue: Queue, node: str) -> str:
+    """Words about a part of the job that names the node, which it would wait for instead of starting elsewhere."""
+    words = (victims.asks_for(j.required_nodes, node) for j in _components(live.job_id, queue))
+    return next(filter(None, words), "")
 
 
 def reason_for(verdict: records.Verdict) -> str:

@@ -127,4 +127,5 @@ def job_of(live_job: live_records.LiveJob) -> view.ActiveJob:
         nodes=live_job.nodes,
         requeue=live_job.requeue,
         batch=live_job.batch,
+        required_nodes=live_job.required_nodes,
     )

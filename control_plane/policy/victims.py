@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from probing_cluster.control_plane.policy import view
 from probing_cluster.core import records
@@ -27,14 +28,24 @@ def hit(job: view.ActiveJob, event: records.HealthEvent, fleet_view: view.View) 
     if job.start_at is None or job.start_at > event.at:
         return "it started after the fault"
     if concerns_one_gpu(event):
-        return _holds(job, event, fleet_view) or _spared(job)
-    return _spared(job)
+        return _holds(job, event, fleet_view) or _spared(job, event.node)
+    return _spared(job, event.node)
 
 
-def _spared(job: view.ActiveJob) -> str | None:
+def _spared(job: view.ActiveJob, node: str) -> str | None:
     if not job.batch:
         return "it is interactive"
-    return None if job.requeue else "it was submitted with --no-requeue"
+    if not job.requeue:
+        return "it was submitted with --no-requeue"
+    return asks_for(job.required_nodes, node) or None
+
+
+def asks_for(required: Sequence[str], node: str) -> str:
+    """Words about a job that names the node it would have to leave; empty for any other.
+
+    Back in the queue it would wait for that node alone, and its owner's dependents and next submission with it.
+    """
+    return f"it asks for {node} by name (--nodelist) and would wait for it" if node in required else ""
 
 
 def _holds(job: view.ActiveJob, event: records.HealthEvent, fleet_view: view.View) -> str | None:

@@ -91,6 +91,7 @@ class ActiveJob:
     nodes: tuple[str, ...] = records.doc("its nodes", default=())
     requeue: bool = records.doc("false with --no-requeue", default=True)
     batch: bool = records.doc("false for salloc and srun", default=True)
+    required_nodes: tuple[str, ...] = records.doc("nodes it asks for by name (--nodelist)", default=())
 
 
 @records.record

@@ -42,8 +42,10 @@ class Answer:
         """The search in words, for people."""
         name, likely = self.plan.suspect
         ranked = sorted(self.plan.probabilities.items(), key=lambda item: -item[1])
+        now_s = self.stretches[-1].step_s
+        times = f"{now_s:.4g} s a step at last, {self.slow_s:.4g} s while slow, {self.good_s:.4g} s before"
         lines = [
-            f"job {self.job_id}: {self.slow_s:.4g} s a step, {self.good_s:.4g} s before it slowed; {len(self.stretches)} stretches known",
+            f"job {self.job_id}: {times}; {len(self.stretches)} stretches known",
             "likeliest: " + ", ".join(f"{node or 'none of the nodes'} {p:.0%}" for node, p in ranked[:5]),
         ]
         if self.plan.settled and name:

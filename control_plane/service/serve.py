@@ -7,7 +7,7 @@ import ctypes
 import logging
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 from apscheduler.schedulers.background import BackgroundScheduler
@@ -44,7 +44,13 @@ def main(config: settings.Settings) -> int:
         run_slurm = commands.SlurmCommands(settings=config.slurm)
         hands = slurm_actions.SlurmHands(config, run_slurm)
         service = context.Context(
-            config=config, store=store, run_slurm=run_slurm, hands=hands, stopping=stopping, apart=True
+            config=config,
+            store=store,
+            run_slurm=run_slurm,
+            hands=hands,
+            stopping=stopping,
+            apart=True,
+            aside=aside,
         )
         with report_door.serving(service), metrics.serving(service), _scheduled(service):
             LOG.info(
@@ -56,6 +62,18 @@ def main(config: settings.Settings) -> int:
             stopping.wait()
             LOG.info("stopping")
     return 0
+
+
+def aside(work: Callable[[], object]) -> None:
+    """Begin work that no pass waits for, on a thread of its own."""
+
+    def one() -> None:
+        try:
+            work()
+        except Exception:
+            LOG.exception("work beside the passes failed")
+
+    threading.Thread(target=one, name="aside").start()
 
 
 def few_arenas() -> None:

@@ -9,6 +9,7 @@ from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.terminal import fault_names, table
 from probing_cluster.core import records, vocabulary
 from probing_cluster.reports import phrase
+from probing_cluster.slurm_plugins.acts import node_events
 
 WIDTH = 100
 HEADS = ("NODE", "SLURM", "AGENT", "FAULT", "DRAINED, OR WHY NOT")
@@ -48,7 +49,7 @@ def drained(
     if node is not None and node.states & vocabulary.DRAINED_STATES:
         return _by_whom(node, drain)
     if node is not None and node.states & _GONE:
-        return f"not by us: {node.reason}" if node.reason else ""
+        return _not_by_us(node) if node.reason else ""
     if drain is not None and drain.state == "done":
         return f"{_reason(drain)}, by {_owner(drain)}{'' if node is None else '; Slurm shows it lifted'}"
     return _why_not(faults, latest)
@@ -59,6 +60,12 @@ def _by_whom(node: view.Node, drain: records.Drain | None) -> str:
         return f"{_reason(drain)}, by {_owner(drain)} {phrase.clock_z(drain.at, with_day=True)[:11]}Z"
     if node.ours:
         return f"{node.reason.removeprefix(vocabulary.OWN_PREFIX).strip()}, by us"
+    return _not_by_us(node)
+
+
+def _not_by_us(node: view.Node) -> str:
+    if node_events.is_mishap(node.reason):
+        return f"by Slurm itself: {node.reason}"
     return f"not by us: {node.reason or 'no reason given'}"
 
 

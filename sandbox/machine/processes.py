@@ -4,7 +4,8 @@ Every process started here carries the sandbox's directory in its environment, a
 children. That mark, not a pid file, is what finds them again: it survives a crash of ours and
 cannot name a stranger after a pid is reused. slurmstepd writes its title over its environment and
 is known by the log that it holds open instead; the jobs' processes descend from it, and the
-TaskProlog marks them as well.
+TaskProlog marks them as well. Slurm's commands that our service starts have a clean environment: once
+the service is gone they are known by the configuration that they were given.
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ ROLE = "PROBING_SANDBOX_ROLE"
 
 STARTED_BY = "PROBING_SANDBOX_BY"
 """Environment variable: the Python installation (sys.prefix) that started the sandbox."""
+
+
+CLIENTS = frozenset(
+    {"salloc", "sbatch", "srun", "scancel", "scontrol", "squeue", "sinfo", "sacct", "sacctmgr"}
+)
+"""Slurm's commands: one that waits for a controller that has gone waits for ever."""
 
 
 class StillRunning(errors.ProbingError):
@@ -86,7 +93,8 @@ def _role(pid: int, name: str, directory: Path) -> str | None:
         return _role_by_log(pid, directory)
     environ = _environ(pid)
     if os.fsencode(f"{MARK}={directory}") not in environ:
-        return None
+        conf = os.fsencode(f"SLURM_CONF={directory}/")
+        return "" if name in CLIENTS and any(word.startswith(conf) for word in environ) else None
     prefix = os.fsencode(f"{ROLE}=")
     return next((os.fsdecode(v[len(prefix) :]) for v in environ if v.startswith(prefix)), "")
 

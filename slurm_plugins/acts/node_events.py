@@ -36,6 +36,8 @@ SLURMS_OWN = (
 )
 """How the reasons begin that slurmctld writes by itself (its source, 22.05 to 26.05); all others are a person's."""
 
+_PLANNED = ("reboot complete", "reboot issued", "reboot requested", "Set in slurm.conf", "POWER_DOWN_ASAP")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Overwritten:
@@ -159,6 +161,11 @@ def judge(events: list[NodeEvent], since_s: int, ours: str | None, us: str) -> O
 def is_a_persons(reason: str) -> bool:
     """Whether a person wrote this reason, and not slurmctld or we."""
     return bool(reason) and not reason.startswith((*SLURMS_OWN, vocabulary.OWN_PREFIX))
+
+
+def is_mishap(reason: str) -> bool:
+    """Whether slurmctld drained a node with this reason for what went wrong there, not for what somebody planned."""
+    return reason.startswith(SLURMS_OWN) and not reason.startswith(_PLANNED)
 
 
 def _name_of(uid: int) -> str:

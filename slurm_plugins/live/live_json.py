@@ -69,6 +69,7 @@ def job(item: Any) -> live_records.LiveJob:
         expedite="EXPEDITED_REQUEUE" in slurm_json.words(fields.get("flags")),
         end_at=slurm_json.instant(fields.get("end_time")),
         excluded_nodes=tuple(hostlist.expand(slurm_json.text(fields.get("excluded_nodes")))),
+        required_nodes=tuple(hostlist.expand(slurm_json.text(fields.get("required_nodes")))),
         **_family(fields),
         **_places(fields),
         **slurm_json.job_words(fields),

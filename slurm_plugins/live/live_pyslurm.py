@@ -70,6 +70,7 @@ def job(fields: Mapping[str, Any], layout: Mapping[str, Any]) -> live_records.Li
         command=slurm_json.text(fields.get("command")),
         end_at=slurm_json.instant(fields.get("end_time")),
         excluded_nodes=tuple(hostlist.expand(slurm_json.text(fields.get("excluded_nodes")))),
+        required_nodes=tuple(hostlist.expand(slurm_json.text(fields.get("required_nodes")))),
         work_dir=slurm_json.text(fields.get("working_directory")) or None,
         stdout_path=slurm_json.text(fields.get("standard_output")) or None,
         **_family(fields),

@@ -91,6 +91,7 @@ class LiveJob:
     end_at: datetime | None = records.doc("when it ended, or would at its limit", default=None)
     failed_node: str | None = records.doc("node Slurm names as failed", default=None)
     excluded_nodes: tuple[str, ...] = records.doc("nodes its user excluded", default=())
+    required_nodes: tuple[str, ...] = records.doc("nodes it asks for by name (--nodelist)", default=())
     work_dir: str | None = records.doc("working directory", default=None)
     stdout_path: str | None = records.doc("standard output, expanded", default=None)
 

@@ -23,7 +23,7 @@ _ONE_EACH = (
 )
 _JOB_KEYS = (
     "EndTime ArrayJobId ArrayTaskId ArrayTaskThrottle HetJobId HetJobOffset HetJobIdSet SLUID OriginalSLUID JobName Account QOS Reason EligibleTime TimeLimit Partition "
-    "ExcNodeList TRES FailedNode WorkDir StdOut GroupId Command Comment AdminComment SystemComment "
+    "ReqNodeList ExcNodeList TRES FailedNode WorkDir StdOut GroupId Command Comment AdminComment SystemComment "
     "StdErr StdIn JOB_GRES Power TresPerJob TresPerNode TresPerSocket TresPerTask TresBind TresFreq MailUser MailType "
     "CpusPerTres MemPerTres NtasksPerTRES SubmitLine Container Extra Licenses Network"
 )
@@ -123,6 +123,7 @@ def job(line: str) -> live_records.LiveJob:
         expedite="expedite" in fields["Requeue"].lower(),
         end_at=_instant(fields.get("EndTime", "")),
         excluded_nodes=tuple(hostlist.expand(_text(fields.get("ExcNodeList", "")))),
+        required_nodes=tuple(hostlist.expand(_text(fields.get("ReqNodeList", "")))),
         **_words(fields),
     )
 

@@ -12,7 +12,7 @@ import pytest
 
 from probing_cluster.sandbox import cluster
 from probing_cluster.sandbox.machine import requirements, scratch
-from tests.ansible import playbooks
+from tests.ansible import conftest, playbooks
 from tests.ansible.test_roles import variables
 from tests.slurm_plugins.conftest import FakeAgent
 
@@ -127,6 +127,7 @@ def test_our_mail_program_stands_before_the_sites_and_goes_again(box: cluster.Sa
             environment={"PATH": box.env["PATH"]},
             variables={
                 **variables(place),
+                "probing_source": str(conftest.ROOT),  # this playbook lies elsewhere
                 "probing_slurm_etc": str(lay.etc),
                 "probing_inside_jobs": "none",
                 "probing_mail_program": True,

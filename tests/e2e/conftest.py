@@ -215,6 +215,17 @@ def gangs() -> Iterator[Cluster]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def wide(gangs: Cluster) -> Cluster:
+    """The same with a budget that lets every node be left out: each test takes another one."""
+    config = gangs.sandbox.layout.probing_toml
+    text = config.read_text().replace("budget_nodes = 2", "budget_nodes = 9")
+    config.write_text(text.replace("frac = 0.5", "frac = 1.0"))
+    gangs.sandbox.fault("-", "service-crash")
+    gangs.sandbox.fault("-", "service-start")
+    return gangs
+
+
 @pytest.fixture
 def calm(clusters: Clusters) -> Cluster:
     """The same for tests that agree on its nodes, one after another: each module says which and how."""

@@ -27,17 +27,6 @@ def broken(wide: Any) -> Iterator[list[str]]:
         deaths.mend(wide, node)
 
 
-@pytest.fixture(scope="module")
-def wide(gangs: Any) -> Any:
-    """The cluster with a budget that lets every node be left out: each test takes another one."""
-    config = gangs.sandbox.layout.probing_toml
-    text = config.read_text().replace("budget_nodes = 2", "budget_nodes = 9")
-    config.write_text(text.replace("frac = 0.5", "frac = 1.0"))
-    gangs.sandbox.fault("-", "service-crash")
-    gangs.sandbox.fault("-", "service-start")
-    return gangs
-
-
 class Crowd:
     """Jobs on one node of which the mount goes, and then each of them."""
 
@@ -67,7 +56,8 @@ def decided(up: Any, job: int) -> dict[str, Any]:
 
 def test_who_comes_back_of_a_node_that_lost_its_mount(wide: Any, broken: list[str]) -> None:
     """Side by side on one node: a job with its afterok dependant comes back and both complete; one whose dependant has begun,
-    one with --no-requeue, one that its owner has submitted again and one that its owner cancels stay, each with its reason."""
+    one with --no-requeue, one that its owner has submitted again, one that asks for its node by name and one that its owner cancels stay, each with
+    its reason."""
     up = wide
     # It comes back elsewhere: only the others ask for its node by name.
     crowd = Crowd(up, "", "crowd")
@@ -79,8 +69,9 @@ def test_who_comes_back_of_a_node_that_lost_its_mount(wide: Any, broken: list[st
     after_any = up.sandbox.submit("sleep 60", dependency=f"afterany:{gone_on}", **ONE)
     stays = crowd.submit(job_name="stays", no_requeue=True)
     again = crowd.submit(job_name="again")
+    named = crowd.submit(job_name="named")
     cancelled = crowd.submit(job_name="cancelled")
-    for job in (plain, gone_on, stays, again, cancelled):
+    for job in (plain, gone_on, stays, again, named, cancelled):
         up.running(job)
     up.until("their dependencies known", lambda: len(up.rows("SELECT 1 FROM probing.job_dependency")) >= 2)
     crowd.die()
@@ -94,6 +85,7 @@ def test_who_comes_back_of_a_node_that_lost_its_mount(wide: Any, broken: list[st
         (gone_on, f"job {after_any}, which waited for it, has started"),
         (stays, "--no-requeue"),
         (again, f"submitted it again as job {second}"),
+        (named, f"it asks for {crowd.node} by name"),
     ):
         row = decided(up, job)
         assert (row["state"], words in row["why_state"]) == ("skipped", True), row["why_state"]

@@ -49,9 +49,9 @@ def test_what_the_hardware_killed_comes_back_and_a_bug_does_not(calm: Any) -> No
 
 @pytest.mark.soak
 @pytest.mark.parametrize("fault", sorted(deaths.FAULTS))
-def test_every_death_by_hardware_comes_back(gangs: Any, fault: str) -> None:
+def test_every_death_by_hardware_comes_back(wide: Any, fault: str) -> None:
     """A lost GPU, a lost link, a memory error, a vanished mount, a crashed node: each within a minute of the job's end."""
-    up = gangs
+    up = wide
     job, gate = deaths.train(up, f"train-{fault}")
     nodes = up.running(job)
     deaths.FAULTS[fault](up, nodes[1])

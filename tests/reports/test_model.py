@@ -145,6 +145,25 @@ def test_what_now_gives_each_step_once_and_what_became_of_the_job(story: rows.Re
     )
 
 
+def test_what_now_says_why_the_job_was_left_where_it_is(story: rows.ReportRows) -> None:
+    """Its owner can do what we must not: submit it without the node that it names."""
+    _, first = story.attempts
+    dead = dataclasses.replace(first, state="FAILED")
+    why = "it asks for n2 by name (--nodelist) and would wait for it"
+    stays = example.drain(
+        "restart", example.at("14:20:40"), state="skipped", why_state=why, job_id=dead.job_id
+    )
+    report = build(dataclasses.replace(story, attempts=(dead,), drains=(*story.drains, stays)))
+    assert f"The job was not brought back by itself: {why}." in report.advice
+    assert "submit it again" in report.advice[-1]
+    again = dataclasses.replace(stays, why_state="its owner has submitted it again as job 4300")
+    report = build(dataclasses.replace(story, attempts=(dead,), drains=(*story.drains, again)))
+    assert (
+        report.advice[-1]
+        == "The job was not brought back by itself: its owner has submitted it again as job 4300."
+    )
+
+
 def test_a_running_job_was_last_seen_by_the_latest_beat_that_lists_it() -> None:
     """Only a beat of one of its nodes that names the job says that it still runs."""
     running = example.attempt(1, state="RUNNING", start_at=example.at("14:03:00"), nodes=("n1", "n2"))

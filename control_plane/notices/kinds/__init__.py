@@ -15,6 +15,7 @@ from probing_cluster.control_plane.notices.kinds import (
     refusal,
     restart,
     silent,
+    slurm,
 )
 
 REGISTER: tuple[fact.Kind, ...] = (
@@ -26,6 +27,7 @@ REGISTER: tuple[fact.Kind, ...] = (
     hang.KIND,
     restart.KIND,
     silent.KIND,
+    slurm.KIND,
     lemon.KIND,
     held.KIND,
     alarm.KIND,

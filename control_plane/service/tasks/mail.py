@@ -17,7 +17,7 @@ def run(service: context.Context) -> str:
         return ""
     from probing_cluster.control_plane import delivery
 
-    tried = delivery.flush(service.config, service.clock.now())
+    tried = delivery.flush(service.config, service.clock.now(), wait=False)
     service.seldom("outbox", _FORGET_S, lambda: queue.of(service.config).forget(service.clock.now()))
     return ", ".join(f"{n} {state}" for state, n in sorted(Counter(x.state for x in tried).items()))
 

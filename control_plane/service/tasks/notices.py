@@ -28,7 +28,8 @@ def run(service: context.Context) -> str:
         put += _due(service, now)
     finally:
         if put:
-            delivery.flush(config, now)
+            # Its own look must not wait for a server that does not answer.
+            service.aside(lambda: delivery.flush(config, now, wait=False))
     return ", ".join(f"{n} put on its way" for n in [len(put)] if n)
 
 

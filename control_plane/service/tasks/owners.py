@@ -32,7 +32,7 @@ def _answers(service: context.Context) -> list[str]:
     now = service.clock.now()
     put = answers.run(service, now)
     if put:
-        delivery.flush(service.config, now)
+        service.aside(lambda: delivery.flush(service.config, now, wait=False))
     return [f"{len(put)} mails"] if put else []
 
 

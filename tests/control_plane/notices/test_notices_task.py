@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from probing_cluster.control_plane.notices import kinds
 from probing_cluster.control_plane.outbox import queue
 from probing_cluster.control_plane.service.tasks import notices
 from probing_cluster.core import errors, records, settings
+from probing_cluster.db.store import actions
 
 MINUTE = timedelta(minutes=1)
 
@@ -63,6 +64,19 @@ def drain(
 
 def later(service: context.Context, by: timedelta) -> None:
     service.clock.at += by  # type: ignore[attr-defined]
+
+
+def test_a_look_waits_for_no_delivery(noticing: context.Context, sink: web_sink.Sink) -> None:
+    """Letters go beside the pass: a server that does not answer must not keep the next look."""
+    notices.run(noticing)
+    begun: list[Callable[[], object]] = []
+    noticing.aside = begun.append
+    for node in ("n2", "n3"):
+        drain(noticing, node, f"probing: fault-of-{node}")
+        assert notices.run(noticing) == "1 put on its way"
+    assert sink.posts == []
+    begun[0]()
+    assert len(sink.posts) == 2
 
 
 def test_a_drain_is_one_message_updated_and_over(noticing: context.Context, sink: web_sink.Sink) -> None:
@@ -188,7 +202,7 @@ def test_a_server_that_refuses_gets_it_later_and_once(noticing: context.Context,
 def test_mail_and_web_of_one_route_fail_alone(
     service: context.Context, sink: web_sink.Sink, tmp_path: Path
 ) -> None:
-    """Who has it is not told again because another has not; headers take no lines from strangers."""
+    """Who has it is not noticing again because another has not; headers take no lines from strangers."""
     urls = tmp_path / "urls"
     urls.write_text(f"jsons://localhost:{sink.port}/hook\n")
     urls.chmod(0o600)
@@ -214,7 +228,7 @@ def test_mail_and_web_of_one_route_fail_alone(
 
 
 def test_every_kind_has_facts_of_the_rows_it_is_about(noticing: context.Context, sink: web_sink.Sink) -> None:
-    """Denied by the budget, refused, requeued, hanging, silent, lemon: each is told by its own kind."""
+    """Denied by the budget, refused, requeued, hanging, silent, lemon: each is noticing by its own kind."""
     now = noticing.clock.now()
     drain(noticing, "n1", state="denied", why_state="budget: 5 of 5 nodes of the cluster taken within 3600 s")
     drain(noticing, "n1", action="refuse")
@@ -255,8 +269,38 @@ def test_every_kind_has_facts_of_the_rows_it_is_about(noticing: context.Context,
     assert {k.name for k in kinds.REGISTER} >= {g.kind for g in notices.book(noticing).groups()}
 
 
+def test_slurms_own_drains_are_told_with_what_the_agent_sees(
+    noticing: context.Context, sink: web_sink.Sink
+) -> None:
+    """After machines stood still Slurm keeps nodes drained and tells nobody; a reboot that somebody asked for is no news, nor our own drain."""
+    reasons = {
+        "n1": "Kill task failed",
+        "n2": "Kill task failed",
+        "n3": "reboot requested",
+        "n4": "Epilog error",
+        "n5": "fan noise",
+    }
+    found = [
+        actions.SlurmDrain(node=node, states="DRAIN+IDLE", reason=reason, since_at=noticing.clock.now())
+        for node, reason in reasons.items()
+    ]
+    noticing.store.save_slurm_drains("c", found, [])
+    fakes.deliver(noticing.store, "n1")
+    drain(noticing, "n4")
+    notices.run(noticing)
+    (text,) = [
+        p["message"] for p in sink.posts if "Drained by Slurm: n[1-2] (Kill task failed)" in p["title"]
+    ]
+    assert "n1 drained by Slurm itself: Kill task failed; its agent sees no fault: scontrol update" in text
+    assert "n2 drained by Slurm itself: Kill task failed; its agent is not heard" in text
+    assert len(sink.posts) == 2  # the other is our own drain
+    noticing.store.save_slurm_drains("c", [], ["n1", "n2"])
+    notices.run(noticing)
+    assert sink.titles[-1] == "[c] Over: Drained by Slurm: n[1-2] (Kill task failed)"
+
+
 def test_a_service_without_its_database_says_so(noticing: context.Context, sink: web_sink.Sink) -> None:
-    """Blind for long enough it is told, from the service's own disk, and over when the task works again."""
+    """Blind for long enough it is noticing, from the service's own disk, and over when the task works again."""
     away = errors.DatabaseUnavailable("the database is away")
     noticing.journal.note("actions", noticing.clock.now(), 0.0, "", away)
     notices.run(noticing)
@@ -281,7 +325,7 @@ class Away:
 
 
 def test_an_old_story_is_no_news(noticing: context.Context, sink: web_sink.Sink) -> None:
-    """What ended before the first pass is told to nobody; what still stands is."""
+    """What ended before the first pass is noticing to nobody; what still stands is."""
     hour_ago = noticing.clock.now() - timedelta(hours=1)
     drain(noticing, "n1", at=hour_ago, ended_at=hour_ago + MINUTE, state="done")
     drain(noticing, "n2", "probing: ecc gpu1", at=hour_ago)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import threading
+from concurrent import futures
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -129,6 +131,30 @@ def test_settings_that_cannot_work_hold_it_until_they_are_mended(
     assert [r.message for r in caplog.records] == ["letter held up"]
     box.flush(postman, NOW + 5 * MINUTE)
     assert states(box) == ["sent"]
+
+
+def test_a_server_that_does_not_answer_keeps_its_own_lane_only(box: queue.Outbox) -> None:
+    """While one lane is stuck, a later round delivers the other's; what is put into the stuck one goes with its own round."""
+    slow, quick = (dataclasses.replace(letter(name), lane=name) for name in ("slow", "quick"))
+    asked, answers = threading.Event(), threading.Event()
+    box.put(slow)
+
+    def stuck(found: queue.Letter) -> smtp.SendOutcome:
+        asked.set()
+        assert answers.wait(60)
+        return smtp.SendOutcome(sent=found.recipients)
+
+    with futures.ThreadPoolExecutor(1) as pool:
+        first = pool.submit(box.flush, stuck, NOW)
+        assert asked.wait(60)
+        box.put(quick)
+        box.put(dataclasses.replace(slow, key="another"))
+        postman = Postman()
+        second = box.flush(postman, NOW, wait=False)
+        answers.set()
+        assert {x.key for x in first.result(60)} == {"slow", "another"}
+    assert [(x.key, x.state) for x in second] == [("quick", "sent")]
+    assert [key for key, _, _ in postman.got] == ["quick"]
 
 
 def test_names_of_sent_letters_go_in_the_end(box: queue.Outbox) -> None:

@@ -88,6 +88,9 @@ def test_a_broken_node_is_left_out() -> None:
     """Where the fault is the node's."""
     broken = case(verdict=verdict(kind="gpu_lost", domain=records.Domain.HARDWARE))
     assert decide(broken) == ("", "", ("n2",))
+    state, why, _ = decide(broken, required_nodes=("n2",))
+    assert (state, "by name" in why) == ("skipped", True)
+    assert decide(required_nodes=("n2",))[0] == ""  # the program hangs, and may begin on its node again
     tight = dataclasses.replace(POLICY, budget_nodes=0)
     assert decide(broken, policy=tight)[0] == "denied"
 

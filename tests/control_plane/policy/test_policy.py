@@ -280,6 +280,7 @@ def test_a_node_already_drained_by_us_is_not_drained_again_but_its_job_is_requeu
     [
         (job(batch=False), "it is interactive"),
         (job(requeue=False), "it was submitted with --no-requeue"),
+        (job(required_nodes=("n2",)), "it asks for n2 by name (--nodelist) and would wait for it"),
         (job(start_at=ago(3)), "it started after the fault"),
         (job(start_at=None), "it started after the fault"),
         (job(restart_count=1), "which GPUs it holds is not known"),
@@ -287,7 +288,7 @@ def test_a_node_already_drained_by_us_is_not_drained_again_but_its_job_is_requeu
     ],
 )
 def test_jobs_that_must_not_be_requeued_are_spared_with_the_reason(running: view.ActiveJob, why: str) -> None:
-    """--no-requeue, interactive, later attempts and other attempts' allocations: the drain stands, the job lives."""
+    """--no-requeue, interactive, bound to the node by name, later attempts and other attempts' allocations: the drain stands, the job lives."""
     assert acts(scene(jobs=(running,))) == [("drain", "n2")]
     assert held(scene(jobs=(running,))) == [("requeue", "skipped", why)]
 

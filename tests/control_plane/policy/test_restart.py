@@ -86,6 +86,11 @@ def test_a_drained_culprit_needs_no_exclusion(states: set[str]) -> None:
     assert (decide(now=now).held, decide(now=now).exclude) == ("", ())
 
 
+def test_a_job_that_names_another_node_comes_back() -> None:
+    """It can start where it asked to, without the culprit."""
+    assert decide(now=queue(own={"required_nodes": ("n1",)})).held == ""
+
+
 NEVER: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("no requeue", {}, {"requeue": False}, "--no-requeue"),
     ("interactive", {}, {"batch": False}, "interactive"),
@@ -93,6 +98,7 @@ NEVER: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("back already", {}, {"state": "PENDING", "restart_count": 1, "nodes": ()}, "has not ended"),
     ("runs already", {}, {"state": "RUNNING", "start_at": END}, "has not ended"),
     ("another start", {}, {"start_at": END}, "another start"),
+    ("by name", {}, {"required_nodes": ("n1", "n2")}, "asks for n2 by name"),
     ("cancelled", {"attempt": attempt(state="CANCELLED", cancelled_by="alice")}, {"state": "CANCELLED"}, "by alice"),
     ("job side", {"evidence": (event("joblog"), event("probe"), event("dump"))}, {}, "own words"),
     ("imported", {"evidence": (event("import"),)}, {}, "own words"),

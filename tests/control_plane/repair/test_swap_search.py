@@ -40,6 +40,7 @@ def test_it_replaces_half_of_the_doubt_and_names_the_node_in_the_end(running: db
     found = swap_search.search(running, "c", 7, spares=4, good_s=1.0, given=results)
     assert found.plan.suspect[0] == "n3"
     assert "it is n3" in found.text()
+    assert "job 7: 1 s a step at last, 1.1 s while slow, 1 s before; 3 stretches known" in found.text()
     assert found.plain()["probabilities"]["n3"] > 0.95
 
 

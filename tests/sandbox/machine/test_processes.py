@@ -48,6 +48,22 @@ def test_a_process_that_ignores_sigterm_is_killed(run: Path) -> None:
     assert {p.role for p in processes.listing(run)} == {"bystander"}
 
 
+def test_an_orphaned_command_of_slurms_is_found_by_its_configuration(run: Path) -> None:
+    """A killed service leaves its salloc without mark or parent; a person's shell with the same configuration is not ours."""
+    salloc = run / "salloc"
+    salloc.symlink_to("/bin/sleep")
+    plain = {"PATH": os.environ["PATH"], "SLURM_CONF": f"{run}/etc/slurm.conf"}
+    with (
+        subprocess.Popen([salloc, "100"], env=plain) as orphan,
+        subprocess.Popen(["/bin/sleep", "100"], env=plain) as shell,
+    ):
+        commands.wait_until(lambda: bool(processes.listing(run)), "not found", timeout_s=5)
+        processes.end_all(run)
+        assert orphan.wait(60) != 0
+        assert shell.poll() is None
+        shell.kill()
+
+
 def test_our_own_shell_is_never_among_the_found(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command typed inside `probing-sandbox shell` does not end that shell."""
     found = {p.pid for p in processes.listing(run)}

@@ -27,7 +27,7 @@ JOB_TEXT = (
     "Account=lab QOS=normal JobState=RUNNING Reason=None Dependency=afterok:12(failed) Requeue=1 Restarts=2 BatchFlag=1 Reboot=0 "
     "ExitCode=0:0 RunTime=00:00:04 TimeLimit=1-00:00:00 TimeMin=N/A SubmitTime=100 EligibleTime=101 AccrueTime=101 "
     "StartTime=110 EndTime=86510 Deadline=N/A SuspendTime=None SecsPreSuspend=0 LastSchedEval=110 Partition=gpu "
-    "AllocNode:Sid=l:1 ReqNodeList=(null) ExcNodeList=n[8-9] NodeList=n[1-2] BatchHost=n1 NumNodes=2 NumCPUs=2 NumTasks=2 "
+    "AllocNode:Sid=l:1 ReqNodeList=n1 ExcNodeList=n[8-9] NodeList=n[1-2] BatchHost=n1 NumNodes=2 NumCPUs=2 NumTasks=2 "
     "CPUs/Task=1 ReqB:S:C:T=0:0:*:* TRES=cpu=2,node=2,billing=2,gres/gpu=4 Socks/Node=* NtasksPerN:B:S:C=0:0:*:* "
     "CoreSpec=* JOB_GRES=gpu:h100:4   Nodes=n[1-2] CPU_IDs=0 Mem=0 GRES=gpu:h100:2(IDX:0,3) MinCPUsNode=1 "
     "MinMemoryNode=0 Features=(null) OverSubscribe=OK Licenses=(null) Network=(null) Command=/a b/run.sh x=1 "
@@ -55,6 +55,7 @@ JOB = live_records.LiveJob(
     requeue=True,
     batch=True,
     excluded_nodes=("n8", "n9"),
+    required_nodes=("n1",),
     work_dir="/home/a b",
     stdout_path="/home/a b/out",
     priority=1,
@@ -91,6 +92,7 @@ JOB_PLAIN: dict[str, Any] = {
     "requeue": True,
     "batch_flag": True,
     "excluded_nodes": "n[8-9]",
+    "required_nodes": "n1",
     "current_working_directory": "/home/a b",
     "standard_output": "/home/a b/out",
     "het_job_id": 0,
@@ -158,6 +160,7 @@ class PyslurmTwin:
             "is_requeueable": True,
             "is_batch_job": True,
             "excluded_nodes": "n[8-9]",
+            "required_nodes": "n1",
             "working_directory": "/home/a b",
             "standard_output": "/home/a b/out",
             "priority": 1,

@@ -1,0 +1,43 @@
+"""Nodes that Slurm itself drained, until they are back: we touch no drain of its, and it tells nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from probing_cluster.control_plane.notices import fact, picture
+from probing_cluster.core import records
+
+
+def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
+    """A fact per node, with what its agent sees there: after a machine stood still it is often nothing."""
+    ours = {d.node for d in now.drains if (d.action, d.state, d.ended_at) == ("drain", "done", None)}
+    for drain in now.by_slurm:
+        if drain.node not in ours:
+            yield fact.Fact(
+                fact_id=drain.node,
+                cause=drain.reason[:40],
+                at=drain.since_at or now.now,
+                severity=records.Severity.LOW,
+                line=f"{drain.node} drained by Slurm itself: {drain.reason}; {_next(now, drain.node)}",
+                nodes=(drain.node,),
+                partitions=now.partitions_of([drain.node]),
+                stands=True,
+            )
+
+
+def _next(now: picture.NoticePicture, node: str) -> str:
+    faults = now.faults_by_node.get(node)
+    if faults is None or node in (now.silent_s or {}):
+        return "its agent is not heard"
+    if faults:
+        return f"its agent sees {', '.join(faults[:3])}"
+    return f"its agent sees no fault: scontrol update NodeName={node} State=RESUME once you are content"
+
+
+KIND = fact.Kind(
+    name="slurm",
+    meaning="nodes that Slurm drained by itself (`Kill task failed`, `Epilog error` …), until they are back",
+    title="Drained by Slurm",
+    find=find,
+    command="probing-ctl nodes --faulty",
+)
