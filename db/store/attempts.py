@@ -60,7 +60,7 @@ FROM unnest(CAST(:clusters AS text[]), CAST(:jobs AS bigint[]), CAST(:submits AS
 JOIN probing.job_attempt a USING (cluster, job_id, submit_at)
 WHERE a.start_at = g.start_at AND a.nodes <> '{}'
 """)
-_LATE_STARTS = sa.text((Path(__file__).parent / "late_starts.sql").read_text(encoding="utf-8"))
+LATE_STARTS = sa.text((Path(__file__).parent / "late_starts.sql").read_text(encoding="utf-8"))
 _ARRIVAL = tables.arrival.c
 _WAITING = (
     sa.select(_ARRIVAL.arrival_id, _ARRIVAL.cluster, _ARRIVAL.node, _ARRIVAL.first_at, _ARRIVAL.last_at)
@@ -89,7 +89,7 @@ class AttemptRows(base.StoreBase):
             # In order of the key: two writers of the same attempts then wait instead of deadlocking.
             connection.execute(merge_attempts(), [rows.to_row(latest[key]) for key in sorted(latest)])
             if new:
-                connection.execute(_LATE_STARTS, _key_columns(new))
+                connection.execute(LATE_STARTS, _key_columns(new))
 
     def attempts(
         self,
