@@ -206,11 +206,11 @@ class _Sorter:
         if not ended.any():
             return {}, flags
         # A hang that the job's side tells of moves the window back: a day more is read.
-        since = np.maximum(self._start, self._from - 2 * clock.span_us(assign_rows.STALLED))[self._attempt]
+        begin = np.maximum(self._start, self._from - 2 * clock.span_us(assign_rows.STALLED))[self._attempt]
         until = self._from[self._attempt]
         lives = [
-            (names[self._node[i]], _at(since[i]), _at(until[i]))
-            for i in np.flatnonzero(ended & (since < until))
+            (names[self._node[i]], _at(begin[i]), _at(until[i]))
+            for i in np.flatnonzero(ended & (begin < until))
         ]
         stalls = self._fetcher.stalls(self._cluster, lives, _at(self._end.max()))
         faulty = np.isin(self._node, [i for i, name in enumerate(names) if name in stalls])

@@ -16,6 +16,7 @@ from test_gangs_task import rank, snapshot, stall
 
 from probing_cluster.attribution.reliability import accounts as run_accounts
 from probing_cluster.control_plane import context
+from probing_cluster.control_plane.cli import fleet_commands
 from probing_cluster.control_plane.gangs import gang_board
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.service import metrics
@@ -325,6 +326,27 @@ def test_a_pass_does_not_ask_once_for_each(
         sent.append(statements.of(lambda: work(service)))
     _, few, many = sent
     assert 0 < many <= few
+
+
+def test_a_page_of_figures_reads_the_attempts_once(
+    service: context.Context, statements: Statements, store: Any
+) -> None:
+    """Many figures of one span cost hardly more statements than one of them, and are the same."""
+    dead(service, FEW)
+    about = {"since": AGO - timedelta(days=1), "until": fakes.NOW, "partition": None, "users": None}
+    names = ("state-breakdown", "job-sizes", "mttf-by-size", "goodput-loss", "failure-rates")
+
+    def figures(source: Any = None) -> dict[str, Any]:
+        return {
+            name: fleet_commands.compute(name, store, service.config, about, {}, source).to_json()
+            for name in names
+        }
+
+    alone = figures()
+    shared = statements.of(lambda: figures(fleet_commands.read_once(store)))
+    one = statements.of(lambda: fleet_commands.compute(names[0], store, service.config, about, {}))
+    assert shared == one
+    assert figures(fleet_commands.read_once(store)) == alone
 
 
 def test_every_task_is_counted_or_says_why_not() -> None:
