@@ -68,7 +68,7 @@ _WAITING = (
     .limit(_BATCH)
 )
 _LIVED_ON = sa.text((Path(__file__).parent / "lived_on.sql").read_text(encoding="utf-8"))
-_REOPEN = sa.text((Path(__file__).parent / "reopen.sql").read_text(encoding="utf-8"))
+REOPEN = sa.text((Path(__file__).parent / "reopen.sql").read_text(encoding="utf-8"))
 
 
 class AttemptRows(base.StoreBase):
@@ -176,7 +176,7 @@ class AttemptRows(base.StoreBase):
             more = _bound(grown([Arrived(*row[1:]) for row in waiting])) if grown is not None else []
             with engines.translated(), self.engine.begin() as connection:
                 given = {"arrivals": [arrival_id for arrival_id, *_ in waiting]}
-                reopened += connection.execute(_REOPEN, given).scalar_one() + len(more)
+                reopened += connection.execute(REOPEN, given).scalar_one() + len(more)
                 if more:
                     connection.execute(_judged(None), more)
             if len(waiting) < _BATCH:

@@ -1,4 +1,4 @@
-"""What a poll of accounting with many new starts costs the database: it grows with the starts, not with their square."""
+"""What late evidence costs the database, many new starts or many nodes with events: it grows with what came, not with its square."""
 
 from __future__ import annotations
 
@@ -63,4 +63,38 @@ def test_a_late_day_of_accounting_costs_what_its_starts_cost(
     """Eight times the starts on eight times the nodes: about eight times the rows, not sixty-four times."""
     few = rows_for(store, FEW, make_attempt)
     many = rows_for(store, MANY, make_attempt)
+    assert many <= 2 * MANY / FEW * few
+
+
+def arrivals_visited(
+    store: db_store.Store, n: int, make_attempt: Callable[..., records.JobAttempt], make_verdict: Any
+) -> float:
+    """Rows visited when events of `n` nodes arrive, each with a judged attempt that ended on it then."""
+    ended = [make_attempt(job_id=i, run_key=str(i), nodes=(f"n{i}",)) for i in range(1, n + 1)]
+    with store.engine.begin() as connection:
+        connection.execute(sa.text("TRUNCATE probing.job_attempt, probing.arrival, probing.verdict"))
+    store.upsert_attempts(ended)
+    store.save_verdicts([make_verdict(a, node=a.nodes[0]) for a in ended])
+    with store.engine.begin() as connection:
+        connection.execute(
+            sa.text(
+                "INSERT INTO probing.arrival (cluster, node, first_at, last_at, n_events)"
+                " SELECT cluster, nodes[1], end_at, end_at, 1 FROM probing.job_attempt"
+            )
+        )
+        connection.execute(sa.text("ANALYZE probing.job_attempt, probing.verdict, probing.arrival"))
+        ids = connection.execute(sa.text("SELECT array_agg(arrival_id) FROM probing.arrival")).scalar_one()
+        query = f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {store_attempts.REOPEN.text}"
+        found = connection.execute(sa.text(query), {"arrivals": ids}).scalar_one()
+        left = "SELECT count(*) FROM probing.job_attempt WHERE judged_at IS NOT NULL"
+        assert connection.execute(sa.text(left)).scalar_one() == 0, "every attempt is to be judged again"
+    return visited((json.loads(found) if isinstance(found, str) else found)[0]["Plan"])
+
+
+def test_arrivals_of_many_nodes_cost_what_they_are(
+    store: db_store.Store, make_attempt: Callable[..., records.JobAttempt], make_verdict: Any
+) -> None:
+    """Eight times the nodes with an event: about eight times the rows, not sixty-four times."""
+    few = arrivals_visited(store, FEW, make_attempt, make_verdict)
+    many = arrivals_visited(store, MANY, make_attempt, make_verdict)
     assert many <= 2 * MANY / FEW * few
