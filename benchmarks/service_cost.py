@@ -197,8 +197,9 @@ def _night(service: context.Context, _n: int) -> object:
 def _page(service: context.Context, _n: int) -> object:
     now = service.clock.now()
     about = {"since": now - timedelta(days=DAYS), "until": now, "partition": None, "users": None}
+    source = fleet_commands.read_once(service.store)
     found = {
-        name: fleet_commands.compute(name, service.store, service.config, about, {}).to_json()
+        name: fleet_commands.compute(name, service.store, service.config, about, {}, source).to_json()
         for name in fleet_commands.FIGURES
     }
     return fleet_page.render(CLUSTER, found, fleet_commands.FIGURES, made_at=now)

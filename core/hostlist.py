@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 
 from probing_cluster.core import digits
@@ -97,16 +98,25 @@ def compress(hosts: Iterable[str]) -> str:
     groups: dict[tuple[str, int], list[int]] = {}
     plain: list[str] = []
     for host in dict.fromkeys(hosts):
-        prefix = host.rstrip("0123456789")
-        number = host[len(prefix) :]
-        if not number or "[" in host or len(number) > 9:
+        place = _place(host)
+        if place is None:
             plain.append(host)
-            continue
-        # A leading zero fixes the width; without one, 9 and 10 fold together.
-        width = len(number) if number.startswith("0") and len(number) > 1 else 0
-        groups.setdefault((prefix, width), []).append(int(number))
+        else:
+            groups.setdefault(place[0], []).append(place[1])
     parts = [_fold(prefix, width, sorted(ns)) for (prefix, width), ns in groups.items()]
     return ",".join(sorted(parts + plain))
+
+
+@functools.lru_cache(maxsize=1 << 15)
+def _place(host: str) -> tuple[tuple[str, int], int] | None:
+    """(prefix, fixed width or 0) and the number a name ends in; None for a name that cannot be folded."""
+    prefix = host.rstrip("0123456789")
+    number = host[len(prefix) :]
+    if not number or "[" in host or len(number) > 9:
+        return None
+    # A leading zero fixes the width; without one, 9 and 10 fold together.
+    width = len(number) if number.startswith("0") and len(number) > 1 else 0
+    return (prefix, width), int(number)
 
 
 def _fold(prefix: str, width: int, numbers: list[int]) -> str:

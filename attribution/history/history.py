@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -186,7 +187,37 @@ class HistoryAndPostgres:
         return pa.concat_tables([older.take(fresh["n"]), newer])
 
 
-def of(given: store.Store) -> sources.HistorySource:
+class ReadOnce:
+    """Everything a store knows, each span read once and kept as long as this is: for many figures of one span."""
+
+    def __init__(self, given: store.Store) -> None:
+        self._source = of(given)
+        self._lock = threading.Lock()
+        self._known: dict[tuple[str, datetime, datetime], pa.Table] = {}
+
+    def attempts(self, since: datetime, until: datetime) -> pa.Table:
+        """See source.HistorySource."""
+        return self._once("attempts", self._source.attempts, since, until)
+
+    def events(self, since: datetime, until: datetime) -> pa.Table:
+        """See source.HistorySource."""
+        return self._once("events", self._source.events, since, until)
+
+    def checks(self, since: datetime, until: datetime) -> pa.Table:
+        """See source.CheckHistory."""
+        return self._source.checks(since, until)
+
+    def _once(
+        self, kind: str, read: Callable[[datetime, datetime], pa.Table], since: datetime, until: datetime
+    ) -> pa.Table:
+        with self._lock:
+            key = (kind, since, until)
+            if key not in self._known:
+                self._known[key] = read(since, until)
+            return self._known[key]
+
+
+def of(given: store.Store) -> HistoryAndPostgres | sources.PostgresSource:
     """Everything a store knows: Postgres, and the history it remembers."""
     where: Any = given.recall(REMEMBERED)
     if where and Path(where["directory"]).is_dir():

@@ -101,13 +101,15 @@ def watched(attempt: records.JobAttempt, by_node: Mapping[str, Watch]) -> dict[s
     What ended before a site had agents, its imported history above all, nobody saw as healthy.
     """
     assert attempt.end_at is not None
-    until = {n: by_node[n].until(attempt.end_at) for n in attempt.nodes if n in by_node}
-    return {n: at for n, at in until.items() if at is not None}
+    end_at = attempt.end_at
+    known = [(n, watch) for n in attempt.nodes if (watch := by_node.get(n)) is not None]
+    until = ((n, watch.until(end_at) if watch.gaps else watch.last) for n, watch in known)
+    return {n: at for n, at in until if at is not None}
 
 
-def by_log(attempt: records.JobAttempt, by_node: Mapping[str, Watch]) -> frozenset[str]:
-    """The attempt's nodes that had no agent, only a log."""
-    return frozenset(n for n in attempt.nodes if n in by_node and not by_node[n].beats)
+def by_log(by_node: Mapping[str, Watch]) -> frozenset[str]:
+    """The nodes that had no agent, only a log."""
+    return frozenset(n for n, watch in by_node.items() if not watch.beats)
 
 
 def behind(

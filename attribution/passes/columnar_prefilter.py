@@ -87,7 +87,7 @@ class _Prefilter:
         standing, stood, earliest = self._standing(names)
         stalls, stalled = self._stalls(names)
         acted = self._acted(names)
-        ran = self._ran(earliest)
+        ran = self._ran([names[i] for i in np.unique(self._node[stood])], earliest)
         preemptors, again = self._preempted(ran)
         loud |= job_side | arguing | self._any(stood | stalled) | acted | again
         return Prefiltered(
@@ -205,9 +205,14 @@ class _Prefilter:
         ended = self._states(assign_rows.ENDED_FROM_OUTSIDE)[self._attempt]
         if not ended.any():
             return {}, flags
-        first, end = _at(self._from.min()), _at(self._end.max())
-        asked = sorted({names[i] for i in self._node[ended]})
-        stalls = self._fetcher.stalls(self._cluster, asked, first - assign_rows.STALLED, end, end)
+        # A hang that the job's side tells of moves the window back: a day more is read.
+        begin = np.maximum(self._start, self._from - 2 * clock.span_us(assign_rows.STALLED))[self._attempt]
+        until = self._from[self._attempt]
+        lives = [
+            (names[self._node[i]], _at(begin[i]), _at(until[i]))
+            for i in np.flatnonzero(ended & (begin < until))
+        ]
+        stalls = self._fetcher.stalls(self._cluster, lives, _at(self._end.max()))
         faulty = np.isin(self._node, [i for i, name in enumerate(names) if name in stalls])
         for place in np.flatnonzero(faulty & ended):
             attempt, name = self._attempt[place], names[self._node[place]]
@@ -234,8 +239,10 @@ class _Prefilter:
         on = np.isin(self._node, [i for i, n in enumerate(names) if n in {r["node"] for r in done}])
         return own | self._any(on)
 
-    def _ran(self, since: datetime) -> co_residency.Crowd:
-        return self._fetcher.crowd(self._cluster, since - fetch.NEAR, _at(self._to.max()) + fetch.NEAR)
+    def _ran(self, stood: Sequence[str], earliest: datetime) -> co_residency.Crowd:
+        """Who ran at the time of these ends; from `earliest` on on the nodes where a condition stood."""
+        since, until = _at(self._from.min()) - fetch.NEAR, _at(self._to.max()) + fetch.NEAR
+        return self._fetcher.crowd(self._cluster, since, until, (stood, earliest - fetch.NEAR))
 
     def _preempted(self, ran: co_residency.Crowd) -> tuple[dict[int, Mapping[str, Any]], Flags]:
         """The row of each preempted attempt's preemptor, and the attempts whose preemptor had itself been requeued."""

@@ -106,6 +106,7 @@ class Fetcher:
         known = self._known
         ends = [a.end_at for a in attempts if a.end_at is not None]
         watched = known.watched if known else self.watched(cluster, nodes, min(ends), max(ends))
+        by_log = assign_rows.by_log(watched)
         standing = known.standing if known else self._standing(cluster, nodes, attempts, windows)
         stalls = known.stalls if known else self._stalls(cluster, attempts, windows)
         actions = assign_rows.by_job_and_node(self._actions(cluster, attempts, nodes))
@@ -126,7 +127,7 @@ class Fetcher:
                 allocations=assign_rows.in_life(attempt, allocations.get(attempt.job_id, ())),
                 actions=assign_rows.actions_for(attempt, actions),
                 watched=assign_rows.watched(attempt, watched),
-                by_log=assign_rows.by_log(attempt, watched),
+                by_log=by_log.intersection(attempt.nodes) if by_log else by_log,
                 past=past.get(i, ()),
                 last_progress_at=onset.last_progress(attempt, job_side[i]),
                 policy=self._policy,
@@ -205,14 +206,19 @@ class Fetcher:
         return self._with_ends("standing", given)
 
     def stalls(
-        self, cluster: str, nodes: Sequence[str], since: datetime, until: datetime, last: datetime
+        self, cluster: str, lives: Sequence[tuple[str, datetime, datetime]], last: datetime
     ) -> assign_rows.Standing:
-        """Stalls that began since `since` and before `until`, and whether they were over before `last`."""
+        """Stalls that began in an attempt's life on a node (node, from, before when), and whether they were over before `last`."""
+        if not lives:
+            return {}
+        nodes, froms, tos = (list(column) for column in zip(*lives, strict=True))
         given = {
             "cluster": cluster,
-            "nodes": list(nodes),
-            "since": since,
-            "until": until,
+            "nodes": nodes,
+            "froms": froms,
+            "tos": tos,
+            "since": min(froms),
+            "until": max(tos),
             "last": last,
             "kinds": [kind for kind, _ in assign_rows.STALLS],
             "codes": [code for _, code in assign_rows.STALLS],
@@ -229,9 +235,14 @@ class Fetcher:
         ]
         if not ended:
             return {}
-        since = min(w.start_at for _, w in ended) - assign_rows.STALLED
         last = max(a.end_at for a, _ in ended if a.end_at is not None)
-        return self.stalls(cluster, sorted({n for a, _ in ended for n in a.nodes}), since, last, last)
+        lives = [
+            (n, max(a.start_at, w.start_at - assign_rows.STALLED), w.start_at)
+            for a, w in ended
+            if a.start_at is not None and a.start_at < w.start_at
+            for n in a.nodes
+        ]
+        return self.stalls(cluster, lives, last)
 
     def _with_ends(self, name: str, given: Mapping[str, Any]) -> assign_rows.Standing:
         """Node to events and their `gone_at`, of a query that gives both."""
@@ -284,9 +295,18 @@ class Fetcher:
             return None
         return self.crowd(cluster, min(instants) - NEAR, max(instants) + NEAR)
 
-    def crowd(self, cluster: str, since: datetime, until: datetime) -> crowds.Crowd:
-        """The attempts that ran in a span."""
-        return crowds.Crowd(self._store.arrow((_SQL / "ran.sql").read_text("utf-8"), cluster, since, until))
+    def crowd(
+        self,
+        cluster: str,
+        since: datetime,
+        until: datetime,
+        lasting: tuple[Sequence[str], datetime] | None = None,
+    ) -> crowds.Crowd:
+        """The attempts that ran in a span; `lasting`: nodes of which they are known from an earlier instant on."""
+        nodes, from_at = lasting or ((), since)
+        query = (_SQL / "ran.sql").read_text("utf-8")
+        # The driver takes no list without an element; no node has an empty name.
+        return crowds.Crowd(self._store.arrow(query, cluster, since, until, list(nodes) or [""], from_at))
 
     def _past(
         self, cluster: str, attempts: Attempts, events: Mapping[int, Sequence[records.HealthEvent]]

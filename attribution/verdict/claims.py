@@ -218,7 +218,7 @@ def collect(
     made = [_claim(view, cause, rule, node, group, adjust) for (node, _), group in sorted(groups.items())]
     made = [c for c in made if c.weight > 0]
     nodes = frozenset(c.node for c in made if c.node)
-    return [replace(c, nodes=nodes) for c in made]
+    return [c if c.nodes == nodes else replace(c, nodes=nodes) for c in made]
 
 
 def _claim(
@@ -273,6 +273,7 @@ def _claim(
         device=device,
         gpu=next((s.gpu for s in ordered if s.gpu), None),
         evidence=tuple(s.event for s in ordered),
+        nodes=frozenset((node,)),
         n_sources=len(by_family),
     )
 

@@ -39,7 +39,7 @@ class Crowd:
         self._by_rank = np.lexsort((self._job, importance, self._start))
         rank = np.empty_like(self._by_rank)
         rank[self._by_rank] = np.arange(len(rank))
-        order = np.lexsort((rank[row], node))
+        order = np.argsort(node * (len(rank) + 1) + rank[row])
         self._node, self._rank = node[order], rank[row][order]
         self._submit, self._end = microseconds(ran["submit_at"]), microseconds(ran["end_at"])
         self._number = {name: i for i, name in enumerate(self._names.to_pylist())}

@@ -105,9 +105,11 @@ class EvidenceView:
 
     def of(self, *causes: str) -> tuple[CaseSighting, ...]:
         """The sightings that point at one of these causes, oldest first."""
-        if len(causes) == 1:
-            return self._by_cause.get(causes[0], ())
-        return tuple(s for s in self.sightings if s.cause in causes)
+        # Rules ask forty times a case, nearly always for causes that nothing points at.
+        there = [c for c in causes if c in self._by_cause]
+        if len(there) < 2:
+            return self._by_cause[there[0]] if there else ()
+        return tuple(s for s in self.sightings if s.cause in there)
 
     @functools.cached_property
     def lost_gpus(self) -> tuple[CaseSighting, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -33,6 +34,7 @@ def pci_key(address: str | None) -> str | None:
     return f"{parts[0][-4:]:0>4}:{parts[1]:0>2}:{parts[2]:0>2}"
 
 
+@functools.lru_cache(maxsize=4096)
 def index_of(device: str | None) -> int | None:
     """3 of `gpu3`; None of anything else."""
     if device and device.startswith("gpu") and digits.is_number(device[3:]):

@@ -41,6 +41,9 @@ PAPER_STATES = frozenset({"FAILED", "NODE_FAIL", "REQUEUED"})
 
 MAX_EVIDENCE = 20
 
+_ONLY = {"PREEMPTED": frozenset({"scheduler"})}
+"""The rules that are asked about attempts of a state; about all others every rule."""
+
 
 @functools.cache
 def rules_version() -> str:
@@ -79,9 +82,7 @@ def judge(case: cases.Case, *, made_at: datetime) -> records.Verdict | None:
     found = view_builder.build(case)
     if found is None:
         return None
-    made = rules.claims_of(found)
-    if attempt.state == "PREEMPTED":
-        made = [c for c in made if c.rule == "scheduler"]
+    made = rules.claims_of(found, _ONLY.get(attempt.state))
     ranking = rank_claims.rank(found, made) or _nothing(found)
     winner = ranking.winner
     info = winner.info
@@ -111,6 +112,8 @@ def judge(case: cases.Case, *, made_at: datetime) -> records.Verdict | None:
 
 def _standing_since(found: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> list[datetime]:
     """A standing condition widens the window back to its beginning."""
+    if not ranking.winner.evidence:
+        return []
     standing = {s.event.event_id for s in found.sightings if s.standing}
     return [e.at for e in ranking.winner.evidence if e.event_id in standing]
 

@@ -47,7 +47,8 @@ def rank(view: evidence_view.EvidenceView, made: Iterable[claims.Claim]) -> Rank
     standing = [c for c in (_in_context(view, c) for c in made) if c.weight >= claims.POSSIBLE]
     if not standing:
         return None
-    ordered = sorted(standing, key=lambda c: (not c.explains, *_key(view, c)))
+    keys = {id(c): _key(view, c) for c in standing}
+    ordered = sorted(standing, key=lambda c: (not c.explains, *keys[id(c)]))
     roots: list[claims.Claim] = []
     folded: list[tuple[claims.Claim, claims.Claim]] = []
     for claim in ordered:
@@ -56,7 +57,7 @@ def rank(view: evidence_view.EvidenceView, made: Iterable[claims.Claim]) -> Rank
             folded.append((claim, parent))
         else:
             roots.append(claim)
-    roots.sort(key=lambda c: _key(view, c))
+    roots.sort(key=lambda c: keys[id(c)])
     winner, rivals = roots[0], tuple(roots[1:])
     absorbed = tuple(c for c, _ in folded if _explains(winner, c))
     return Ranking(winner=winner, absorbed=absorbed, rivals=rivals, confidence=_confidence(winner, rivals))
@@ -134,7 +135,7 @@ def _in_context(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims
         # A part that is gone beside a hang is seldom chance: often it is only found out when the job is ended.
         gone = claim.cause in _DOES_NOT_COME_BACK and weight >= claims.LIKELY
         weight = claims.POSSIBLE if gone else weight * 0.5
-    return dataclasses.replace(claim, weight=weight)
+    return claim if weight == claim.weight else dataclasses.replace(claim, weight=weight)
 
 
 _DOES_NOT_COME_BACK = frozenset(

@@ -42,6 +42,7 @@ class _Settled:
 
 def measure(directory: Path, rounds: int) -> dict[str, Any]:
     """Load DAYS days from the middle of the year, then judge the last of them, `rounds` times over."""
+    attribute.seldom_collected()  # as the service does
     home = Path(tempfile.mkdtemp(prefix="probing-bench-pg-"))
     home.chmod(0o755)
     try:

@@ -15,6 +15,7 @@ from probing_cluster.control_plane.terminal import fleet_text, progress
 from probing_cluster.core import clock, errors, settings
 
 if TYPE_CHECKING:
+    from probing_cluster.attribution.history import history
     from probing_cluster.db import store as db_store
 
 FIGURES = {
@@ -88,10 +89,10 @@ def _fleet(args: argparse.Namespace) -> int:
     given = _given(args.set)
     with db_store.Store.open(config) as store, progress.ProgressBar("fleet", len(names), "figures") as done:
         _require_attempts(store, config, args, since, until)
-        found = {}
+        found, source = {}, read_once(store)
         for name in names:
             done.at(name)
-            found[name] = compute(name, store, config, about, given)
+            found[name] = compute(name, store, config, about, given, source)
             done.step()
     if args.html:
         return _page(args.html, config, found, now)
@@ -146,10 +147,22 @@ def _page(target: Path, config: settings.Settings, found: Mapping[str, Any], mad
     return 0
 
 
+def read_once(store: db_store.Store) -> history.ReadOnce:
+    """What many figures of one span are computed from: attempts and events are read for the first that needs them."""
+    from probing_cluster.attribution.history import history
+
+    return history.ReadOnce(store)
+
+
 def compute(
-    name: str, store: Any, config: settings.Settings, about: Mapping[str, Any], given: Mapping[str, str]
+    name: str,
+    store: Any,
+    config: settings.Settings,
+    about: Mapping[str, Any],
+    given: Mapping[str, str],
+    source: history.ReadOnce | None = None,
 ) -> Any:
-    """One figure; parameters of other figures are left out, unknown ones raise UsageError."""
+    """One figure; parameters of other figures are left out, unknown ones raise UsageError. `source`: of several figures, see read_once."""
     import inspect
 
     from probing_cluster.attribution.history import history
@@ -168,8 +181,8 @@ def compute(
     if "assume" in known:
         options["assume"] = accounts.assumptions(config.attribution)
     # Exported months and Postgres as one, for figures that read attempts rather than stored accounts.
-    source = history.of(store) if "Given" in str(known["source"].annotation) else store
-    return work(source, **about, **options)
+    attempts = "Given" in str(known["source"].annotation)
+    return work((source or history.of(store)) if attempts else store, **about, **options)
 
 
 def _given(texts: Sequence[str]) -> dict[str, str]:

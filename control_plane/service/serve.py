@@ -12,6 +12,7 @@ from datetime import timedelta
 
 from apscheduler.schedulers.background import BackgroundScheduler
 
+from probing_cluster.attribution.passes import attribute
 from probing_cluster.control_plane import context, journal
 from probing_cluster.control_plane.door import report_door
 from probing_cluster.control_plane.policy import slurm_actions
@@ -34,6 +35,7 @@ def main(config: settings.Settings) -> int:
     """Run the service until it is stopped; its exit code."""
     logs.configure()
     few_arenas()
+    attribute.seldom_collected()
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())

@@ -60,7 +60,7 @@ FROM unnest(CAST(:clusters AS text[]), CAST(:jobs AS bigint[]), CAST(:submits AS
 JOIN probing.job_attempt a USING (cluster, job_id, submit_at)
 WHERE a.start_at = g.start_at AND a.nodes <> '{}'
 """)
-_LATE_STARTS = sa.text((Path(__file__).parent / "late_starts.sql").read_text(encoding="utf-8"))
+LATE_STARTS = sa.text((Path(__file__).parent / "late_starts.sql").read_text(encoding="utf-8"))
 _ARRIVAL = tables.arrival.c
 _WAITING = (
     sa.select(_ARRIVAL.arrival_id, _ARRIVAL.cluster, _ARRIVAL.node, _ARRIVAL.first_at, _ARRIVAL.last_at)
@@ -68,7 +68,7 @@ _WAITING = (
     .limit(_BATCH)
 )
 _LIVED_ON = sa.text((Path(__file__).parent / "lived_on.sql").read_text(encoding="utf-8"))
-_REOPEN = sa.text((Path(__file__).parent / "reopen.sql").read_text(encoding="utf-8"))
+REOPEN = sa.text((Path(__file__).parent / "reopen.sql").read_text(encoding="utf-8"))
 
 
 class AttemptRows(base.StoreBase):
@@ -89,7 +89,7 @@ class AttemptRows(base.StoreBase):
             # In order of the key: two writers of the same attempts then wait instead of deadlocking.
             connection.execute(merge_attempts(), [rows.to_row(latest[key]) for key in sorted(latest)])
             if new:
-                connection.execute(_LATE_STARTS, _key_columns(new))
+                connection.execute(LATE_STARTS, _key_columns(new))
 
     def attempts(
         self,
@@ -176,7 +176,7 @@ class AttemptRows(base.StoreBase):
             more = _bound(grown([Arrived(*row[1:]) for row in waiting])) if grown is not None else []
             with engines.translated(), self.engine.begin() as connection:
                 given = {"arrivals": [arrival_id for arrival_id, *_ in waiting]}
-                reopened += connection.execute(_REOPEN, given).scalar_one() + len(more)
+                reopened += connection.execute(REOPEN, given).scalar_one() + len(more)
                 if more:
                     connection.execute(_judged(None), more)
             if len(waiting) < _BATCH:

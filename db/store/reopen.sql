@@ -4,6 +4,7 @@
 -- The delivery's span stands for its events: a verdict judged again for nothing comes out the same and is not stored.
 -- What stood for up to a week before a window, went on into it, or showed on the same GPU before is evidence, too: of events
 -- that came in time this concerns nobody, since what ended after them was judged after them.
+-- By time first, then node by node: all deliveries with all verdicts would grow with the square of the cluster.
 -- Where no agent beats, a node's last line is its sign of life: a later one says that it lived all the time before.
 WITH taken AS (
     DELETE FROM probing.arrival
@@ -12,7 +13,7 @@ WITH taken AS (
                          ORDER BY arrival_id
                          FOR UPDATE SKIP LOCKED)
     RETURNING cluster, node, first_at, last_at
-), alive AS (
+), alive AS MATERIALIZED (
     SELECT t.cluster, t.node, t.last_at,
            CASE WHEN EXISTS (SELECT FROM probing.agent_heartbeat b WHERE b.cluster = t.cluster AND b.node = t.node)
                 THEN t.first_at
@@ -24,14 +25,21 @@ WITH taken AS (
                                LIMIT 1), '-infinity')
            END AS first_at
     FROM taken t
+), near AS MATERIALIZED (
+    SELECT a.cluster, a.job_id, a.submit_at, a.end_at, n.node
+    FROM probing.job_attempt a
+    CROSS JOIN LATERAL unnest(a.nodes) AS n(node)
+    WHERE a.end_at >= (SELECT min(first_at) FROM alive) - interval '1 day'
+      AND a.end_at <= (SELECT max(last_at) FROM alive) + interval '8 days'
+      AND a.judged_at IS NOT NULL
+      AND n.node IN (SELECT node FROM alive)
 ), hit AS (
     SELECT DISTINCT a.cluster, a.job_id, a.submit_at
     FROM alive t
-    JOIN probing.job_attempt a
-      ON a.cluster = t.cluster
+    JOIN near a
+      ON a.node = t.node
+     AND a.cluster = t.cluster
      AND a.end_at BETWEEN t.first_at - interval '1 day' AND t.last_at + interval '8 days'
-     AND a.nodes @> ARRAY[t.node]
-     AND a.judged_at IS NOT NULL
     JOIN probing.verdict v
       ON v.cluster = a.cluster AND v.job_id = a.job_id AND v.submit_at = a.submit_at AND v.superseded_at IS NULL
     WHERE coalesce(v.window_start_at, a.end_at - interval '10 minutes') - interval '7 days' <= t.last_at

@@ -16,20 +16,25 @@ from test_gangs_task import rank, snapshot, stall
 
 from probing_cluster.attribution.reliability import accounts as run_accounts
 from probing_cluster.control_plane import context
+from probing_cluster.control_plane.cli import fleet_commands
 from probing_cluster.control_plane.gangs import gang_board
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.service import metrics
 from probing_cluster.control_plane.service.tasks import (
+    REGISTER,
     accounting,
     accounts,
     actions,
     attribution,
+    drained,
     exclusions,
     gangs,
     notices,
+    places,
     resume,
     silence,
     slow,
+    tested,
 )
 from probing_cluster.core import records
 from probing_cluster.db import bulk, delivery, rows, tables
@@ -43,7 +48,7 @@ AGO = fakes.NOW - timedelta(hours=1)
 FILLED = (
     "job_attempt", "health_event", "event_key", "agent_heartbeat", "drain", "verdict", "run_account", "arrival", "state",
     "gang_verdict", "node_request", "lemon_score", "operator_note", "job_exclusion",
-    "job_dependency",
+    "job_dependency", "diagnostic_result", "node_place", "slurm_drain",
 )  # fmt: skip
 
 
@@ -161,7 +166,7 @@ def training(service: context.Context, n: int) -> None:
             )
 
 
-def drained(service: context.Context, n: int) -> None:
+def drained_by_us(service: context.Context, n: int) -> None:
     """Nodes of ours that are drained, each for an event of its own; none is well yet."""
     assert isinstance(service.hands, fakes.Hands)
     beats(service, n)
@@ -198,6 +203,34 @@ def excluding(service: context.Context, n: int) -> None:
         i: fakes.live_job(i, excluded_nodes=(f"n{i}a",), dependency=f"afterok:{i + 1000}")
         for i in range(1, n + 1)
     }
+
+
+def drained_by_slurm(service: context.Context, n: int) -> None:
+    """Nodes that Slurm shows drained."""
+    assert isinstance(service.hands, fakes.Hands)
+    service.hands.state = {
+        node: view.Node(name=node, states=frozenset({"DRAIN"}), reason="by hand") for node in nodes(n)
+    }
+
+
+def switched(service: context.Context, n: int) -> None:
+    """Nodes under a switch each."""
+    assert isinstance(service.hands, fakes.Hands)
+    service.hands.switches = [(node, "switch", f"leaf-{node}") for node in nodes(n)]
+
+
+def failed_tests(service: context.Context, n: int) -> None:
+    service.tests_read = False
+    service.tests_reported = set()
+    service.store.add_results(
+        [
+            records.DiagnosticResult(
+                result_id=uuid.uuid4(), cluster="c", round_id=uuid.uuid4(), node=node, test="gemm",
+                outcome=records.Outcome.FAIL, message="3 wrong results", device="gpu2", at=AGO,
+            )
+            for node in nodes(n)
+        ]
+    )  # fmt: skip
 
 
 def judged_by_people(service: context.Context, n: int) -> None:
@@ -253,15 +286,30 @@ PASSES: dict[str, tuple[Callable[[context.Context, int], None], Callable[[contex
     "actions": (dead, actions.run),
     "ask for stacks": (one_big_job, _asks),
     "attribution": (dead, attribution.run),
+    "drained": (drained_by_slurm, drained.run),
     "exclusions": (excluding, exclusions.run),
     "gangs": (stalled, gangs.run),
     "lemon night": (judged_by_people, _night),
-    "notices": (drained, lambda service: notices._due(service, service.clock.now())),
+    "notices": (drained_by_us, lambda service: notices._due(service, service.clock.now())),
     "metrics": (dead, lambda service: list(metrics.store_metrics(service))),
-    "resume": (drained, resume.run),
+    "places": (switched, places.run),
+    "resume": (drained_by_us, resume.run),
     "silence": (dead, silence.run),
     "slow": (training, slow.run),
+    "tested": (failed_tests, tested.run),
 }
+UNCOUNTED = {
+    "export": "a query a month of history",
+    "hangs": "asks a node at a time, of jobs that hang and are to be requeued",
+    "lemon": "its night is counted above",
+    "mail": "no query: a spool of files",
+    "maintenance": "a statement a partition",
+    "owners": "mails of owners, one by one",
+    "repair": "acts on a node at a time, as many as the budget allows",
+    "restarts": "writes each decision down before it acts, at most fifty a pass",
+    "sessions": "one statement, whatever there is",
+}
+"""Tasks whose statements do not follow nodes, jobs or runs, or must be one each, and why."""
 
 
 @pytest.mark.parametrize("name", PASSES)
@@ -280,6 +328,33 @@ def test_a_pass_does_not_ask_once_for_each(
         sent.append(statements.of(lambda: work(service)))
     _, few, many = sent
     assert 0 < many <= few
+
+
+def test_a_page_of_figures_reads_the_attempts_once(
+    service: context.Context, statements: Statements, store: Any
+) -> None:
+    """Many figures of one span cost hardly more statements than one of them, and are the same."""
+    dead(service, FEW)
+    about = {"since": AGO - timedelta(days=1), "until": fakes.NOW, "partition": None, "users": None}
+    names = ("state-breakdown", "job-sizes", "mttf-by-size", "goodput-loss", "failure-rates")
+
+    def figures(source: Any = None) -> dict[str, Any]:
+        return {
+            name: fleet_commands.compute(name, store, service.config, about, {}, source).to_json()
+            for name in names
+        }
+
+    alone = figures()
+    shared = statements.of(lambda: figures(fleet_commands.read_once(store)))
+    one = statements.of(lambda: fleet_commands.compute(names[0], store, service.config, about, {}))
+    assert shared == one
+    assert figures(fleet_commands.read_once(store)) == alone
+
+
+def test_every_task_is_counted_or_says_why_not() -> None:
+    names = {task.name for task in REGISTER}
+    assert names <= PASSES.keys() | UNCOUNTED.keys()
+    assert names >= UNCOUNTED.keys()
 
 
 def test_a_query_in_a_loop_is_found(service: context.Context, statements: Statements) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -17,6 +17,9 @@ from probing_cluster.web import documents
 from probing_cluster.web import site as web_site
 from probing_cluster.web.api import operation
 from probing_cluster.web.live import now
+
+if TYPE_CHECKING:
+    from probing_cluster.attribution.history import history
 
 KEPT_S = 60.0
 """A figure is computed once a minute at most, however many look at it."""
@@ -64,12 +67,24 @@ def figure(ask: operation.Ask) -> dict[str, Any]:
     return computed(ask.site, ask.path["figure"], ask.query)
 
 
-def computed(site: web_site.Site, name: str, span: Span) -> dict[str, Any]:
-    """The same for pages; raises NotFound."""
+def page(site: web_site.Site, names: Iterable[str], span: Span) -> dict[str, dict[str, Any]]:
+    """Several figures of one span, for which attempts and events are read once."""
+    until, source = site.service.clock.now(), fleet_commands.read_once(site.service.store)
+    return {name: computed(site, name, span, until, source) for name in names}
+
+
+def computed(
+    site: web_site.Site,
+    name: str,
+    span: Span,
+    until: datetime | None = None,
+    source: history.ReadOnce | None = None,
+) -> dict[str, Any]:
+    """One figure of the span that ends at `until` (now); raises NotFound."""
     if name not in fleet_commands.FIGURES:
         raise errors.NotFound(f"there is no figure {name[:40]!r}; /fleet lists them")
     service = site.service
-    until: datetime = service.clock.now()
+    until = until or service.clock.now()
     about = {
         "since": until - timedelta(days=SPANS[span.span]),
         "until": until,
@@ -79,7 +94,7 @@ def computed(site: web_site.Site, name: str, span: Span) -> dict[str, Any]:
 
     def make() -> dict[str, Any]:
         made: dict[str, Any] = fleet_commands.compute(
-            name, service.store, service.config, about, {}
+            name, service.store, service.config, about, {}, source
         ).to_json()
         return made
 

@@ -160,7 +160,7 @@ def fleet(request: Request) -> Response:
     """The fleet's figures, as the page that `probing-ctl fleet --html` writes."""
     q = query_of(request, read_fleet.Span)
     names = list(fleet_commands.FIGURES) if request.query_params.get("all") else list(FIGURES_SHOWN)
-    figures = {name: read_fleet.computed(request.state.site, name, q) for name in names}
+    figures = read_fleet.page(request.state.site, names, q)
     parts = fleet_page.parts_of(figures, fleet_commands.FIGURES)
     partitions = sorted({p for n in now.SLURM.now(request.state.site.service).values() for p in n.partitions})
     return render.html(

@@ -1,6 +1,7 @@
 -- Stalls that began in a span, and when the log said that they were over: a file server that does not answer, a task that waits.
 -- The kernel grades them low because most pass; they end no job, but a person may end one because of them.
--- Inputs   :cluster; :nodes; :since, :until  bounds of their beginning; :last  when whoever asks had ended: what ended later was
+-- Inputs   :cluster; :nodes, :froms, :tos  parallel arrays: on which node they began, and in which stretch (half open) there;
+--          :since, :until  bounds of all stretches; :last  when whoever asks had ended: what ended later was
 --          active; :kinds, :codes  parallel arrays, the sorts of stalls (code: lower case, null = any of the kind).
 -- Output   every column of probing.health_event, and gone_at (null = nothing says that it was over).
 SELECT h.*, gone.gone_at
@@ -16,7 +17,8 @@ LEFT JOIN LATERAL (
                AND (r.device = h.device OR r.device IS NULL OR h.device IS NULL)))
 ) gone ON true
 WHERE h.cluster = :cluster
-  AND h.node = ANY(:nodes)
+  AND EXISTS (SELECT FROM unnest(CAST(:nodes AS text[]), CAST(:froms AS timestamptz[]), CAST(:tos AS timestamptz[])) AS w(node, from_at, to_at)
+              WHERE w.node = h.node AND h.at >= w.from_at AND h.at < w.to_at)
   AND h.at >= :since AND h.at < :until
   AND h.source IN ('kernel', 'import')
   AND EXISTS (SELECT FROM unnest(CAST(:kinds AS text[]), CAST(:codes AS text[])) AS s(kind, code)

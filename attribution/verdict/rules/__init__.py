@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 from probing_cluster.attribution.verdict import claims, evidence_view
 from probing_cluster.core import errors
@@ -26,6 +26,6 @@ def registered() -> Mapping[str, Rule]:
     return found
 
 
-def claims_of(view: evidence_view.EvidenceView) -> list[claims.Claim]:
-    """What every rule says about the evidence, in no particular order."""
-    return [claim for rule in registered().values() for claim in rule(view)]
+def claims_of(view: evidence_view.EvidenceView, only: Container[str] | None = None) -> list[claims.Claim]:
+    """What every rule, or only those named, says about the evidence, in no particular order."""
+    return [c for name, rule in registered().items() if only is None or name in only for c in rule(view)]

@@ -118,7 +118,10 @@ def _crashed(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     Slurm tells of the node later, when the job has long failed. Of a node whose agent was heard after the end, a reboot says
     nothing: somebody may have rebooted it for an Epilog that hung.
     """
-    for node in view.attempt.nodes:
+    there = {s.event.node for s in view.of(LOST, REBOOT)}
+    for node in view.attempt.nodes if there else ():
+        if node not in there:
+            continue
         down = [s for s in view.of(LOST) if s.event.node == node and s.event.kind == "node_down"]
         down = [s for s in down if s.at <= view.end_at + evidence_view.SLACK]
         booted = [s for s in view.of(REBOOT) if s.event.node == node and not s.ours and not s.taken]
