@@ -43,8 +43,13 @@ def test_no_bug_of_a_programs_own_is_restarted(gangs: Any, tmp_path: Path) -> No
         up.until("their ends", lambda ids=submitted: up.rows(ended, ids)[0]["n"] == len(ids), 240)
     judged = "SELECT count(DISTINCT job_id) AS n FROM probing.verdict"
     up.until("their verdicts", lambda: up.rows(judged)[0]["n"] >= COUNT, 240)
-    restarted = up.rows("SELECT job_id, state, why_state FROM probing.drain WHERE action = 'restart'")
-    twice = up.rows("SELECT job_id FROM probing.job_attempt GROUP BY job_id HAVING count(*) > 1")
+    restarted = up.rows(
+        "SELECT job_id, action, state, why_state FROM probing.drain WHERE action IN ('restart', 'requeue')"
+    )
+    # On a busy machine Slurm may not hear a node in time, and starts its jobs anew by itself.
+    twice = up.rows(
+        "SELECT job_id FROM probing.job_attempt GROUP BY job_id HAVING count(*) > 1 AND NOT bool_or(state = 'NODE_FAIL')"
+    )
     causes = up.rows("SELECT cause, count(*) AS n FROM probing.verdict GROUP BY cause ORDER BY 2 DESC")
     print(
         f"{COUNT} bugs: {len(twice)} restarted; {', '.join(str(c['n']) + ' ' + c['cause'] for c in causes)}"
