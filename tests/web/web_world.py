@@ -145,7 +145,7 @@ def service_on(store: db_store.Store, hands: Any, **web: Any) -> context.Context
     sacct.users, sacct.accounts = f"{OPERATOR}|Operator\n{STRANGER}|None\n", f"lab|{COORDINATOR}\nsecret|\n"
     config = settings.Settings(
         cluster=settings.ClusterSettings(name="c"),
-        web=settings.WebSettings(**{"requests_per_s": 1e6} | web),
+        web=settings.WebSettings(**{"requests_per_s": 1e6, "sql_timeout_s": 120.0} | web),
     )
     return context.Context(
         config=config, store=store, run_slurm=sacct, hands=hands, clock=SetClock(fakes.NOW)
