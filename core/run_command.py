@@ -36,6 +36,9 @@ def run(
         except errors.ProbingError as exc:
             _print_error(f"{program}: {exc}")
             return code_of(exc)
+        except UnicodeEncodeError as exc:
+            _print_error(f"{program}: {exc.object[:80]!r} is not written in UTF-8")
+            return errors.UsageError.exit_code
         except ModuleNotFoundError as exc:
             # A host has the libraries of its role only (docs/install.md).
             _print_error(extras.missing(program, exc))

@@ -83,6 +83,7 @@ def _raising(exc: BaseException) -> int:
         (errors.NotFound("no job 7"), 3, "x: no job 7\n"),
         (PermissionError(13, "Permission denied", "/f"), 1, "x: Permission denied: /f\n"),
         (OSError("nothing"), 1, "x: nothing\n"),
+        (UnicodeEncodeError("utf-8", "n\udcff", 1, 2, "no"), 2, "x: 'n\\udcff' is not written in UTF-8\n"),
         (BrokenPipeError(), 0, ""),
         (KeyboardInterrupt(), 128 + signal.SIGINT, ""),
     ],
