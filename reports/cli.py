@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import sys
@@ -104,11 +105,13 @@ def _write_html(target: str, report: model.ReportModel, config: settings.Setting
         _write(markup)
         return
     path = Path(target)
+    fresh = path.parent / f".probing-report.{os.getpid()}"  # longer names may be too long for the file system
     try:
-        fresh = path.with_name(f".{path.name}.{os.getpid()}")
-        fresh.write_text(markup, encoding="utf-8")
+        fresh.write_text(markup, encoding="utf-8", errors="replace")
         fresh.replace(path)
     except OSError as exc:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
         msg = f"{path} cannot be written: {exc.strerror}"
         raise errors.UsageError(msg) from exc
     print(f"probing-report: wrote {path}", file=sys.stderr)
