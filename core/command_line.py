@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from probing_cluster.core import errors
+
 DISTRIBUTION = "probing-cluster"
 
 
@@ -80,6 +82,31 @@ class Parser(argparse.ArgumentParser):
                 if name == word or (word.startswith("--") and name.startswith(word))
             )
         return any(parser.takes_value(word) for parser in self.subcommands.choices.values())
+
+
+MOST_S = 86400.0
+
+
+def seconds(text: str) -> float:
+    """An argument's or a person's number of seconds, of a day at most; raises UsageError, for nan and inf, too."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= MOST_S:
+        raise errors.UsageError(f"{text!r} is no number of seconds above 0 and at most {MOST_S:,.0f}")
+    return found
+
+
+def whole(text: str) -> int:
+    """An argument's whole number, of 64 bits as the database has them; raises UsageError."""
+    try:
+        found = int(text)
+    except ValueError as exc:
+        raise errors.UsageError(f"{text[:40]!r} is no whole number") from exc
+    if not -(1 << 63) <= found < 1 << 63:
+        raise errors.UsageError(f"{text[:40]!r} is too large for a number of a job, a rank or rows")
+    return found
 
 
 class _Version(argparse.Action):

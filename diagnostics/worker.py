@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from probing_cluster.core import command_line, errors, records
+from probing_cluster.core import command_line, errors, records, run_command
 from probing_cluster.diagnostics import machine, registry, wire
 from probing_cluster.healthchecks import findings, lanes, runner
 
@@ -22,6 +22,10 @@ MakeMachine = Callable[..., machine.Machine]
 
 def main(argv: Sequence[str] | None = None, make: MakeMachine = machine.Machine) -> int:
     """Runs the step on standard input; the exit status of the process."""
+    return run_command.run("probing-diagnose", lambda: _main(argv, make))
+
+
+def _main(argv: Sequence[str] | None, make: MakeMachine) -> int:
     parser = argparse.ArgumentParser(prog="probing-diagnose", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--list", action="store_true", help="list the tests and end")
     parser.add_argument(
@@ -36,14 +40,10 @@ def main(argv: Sequence[str] | None = None, make: MakeMachine = machine.Machine)
         for test in registry.load().values():
             print(f"{test.name:<12} {test.scope:<6} {test.proves}")  # noqa: T201 - it is the answer
         return 0
-    try:
-        if options.here is not None:
-            return here(options.here, machine.Options(torch_python=options.torch_python), make)
-        step = wire.WireStep.decode(sys.stdin.buffer.readline())
-        run(step, runner.local_node(), make, _write_line)
-    except errors.ProbingError as exc:
-        sys.stderr.write(f"probing-diagnose: {exc}\n")
-        return exc.exit_code
+    if options.here is not None:
+        return here(options.here, machine.Options(torch_python=options.torch_python), make)
+    step = wire.WireStep.decode(sys.stdin.buffer.readline())
+    run(step, runner.local_node(), make, _write_line)
     return 0
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from probing_cluster.core import certificates, command_line, errors, settings
+from probing_cluster.core import certificates, command_line, errors, run_command, settings
 from probing_cluster.healthchecks import (
     checkresults,
     exit_codes,
@@ -75,22 +74,16 @@ def _add_common(listing: _Parser, running: _Parser, explaining: _Parser, making:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; the exit code is documented in docs/checks.md."""
-    args = parser().read(argv)
-    command = {"list": _list, "run": _run, "explain": _explain, "genconf": _genconf}[args.command]
-    try:
-        code = command(args)
-        sys.stdout.flush()
-        return code
-    except errors.SettingsError as exc:
-        print(f"probing-check: {exc}", file=sys.stderr)
-        return exit_codes.CONFIG
-    except errors.ProbingError as exc:
-        print(f"probing-check: {exc}", file=sys.stderr)
-        return exit_codes.USAGE
-    except BrokenPipeError:
-        # The reader (head, less) has what it wanted; Python's own flush at exit must not complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return exit_codes.OK
+    return run_command.run(
+        "probing-check",
+        lambda: _command(parser().read(argv)),
+        code_of=lambda exc: exit_codes.CONFIG if isinstance(exc, errors.SettingsError) else exit_codes.USAGE,
+        failed=exit_codes.ERROR,
+    )
+
+
+def _command(args: argparse.Namespace) -> int:
+    return {"list": _list, "run": _run, "explain": _explain, "genconf": _genconf}[args.command](args)
 
 
 def _settings() -> settings.Settings:

@@ -9,11 +9,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.core import command_line
+from probing_cluster.core import command_line, run_command
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the agent until it is stopped; `--once` reads everything once, delivers and prints what it saw."""
+    return run_command.run("probing-agent", lambda: _run(argv))
+
+
+def _run(argv: list[str] | None) -> int:
     parser = argparse.ArgumentParser(prog="probing-agent", description="The node daemon of Probing Cluster.")
     parser.add_argument(
         "--config", type=Path, help="the TOML file; default $PROBING_CONFIG or /etc/probing-cluster"
@@ -25,20 +29,15 @@ def main(argv: list[str] | None = None) -> int:
     command_line.add_version(parser)
     asked = parser.parse_args(argv)
 
-    from probing_cluster.core import errors, logs, settings
+    from probing_cluster.core import logs, settings
+    from probing_cluster.probe_agent import daemon
 
     level = logging.INFO if asked.verbose else logging.WARNING
     if asked.once:
         logging.basicConfig(level=level, format="probing-agent %(levelname)s %(name)s: %(message)s")
     else:
         logs.configure(level=level)
-    try:
-        from probing_cluster.probe_agent import daemon
-
-        daemon.run(settings.load(asked.config), once=asked.once, emit=_print)
-    except errors.ProbingError as exc:
-        print(f"probing-agent: {exc}", file=sys.stderr)
-        return exc.exit_code
+    daemon.run(settings.load(asked.config), once=asked.once, emit=_print)
     return 0
 
 

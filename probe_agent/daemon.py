@@ -233,6 +233,10 @@ def run(config: settings.Settings, *, once: bool, emit: Callable[[dict[str, Any]
         held = spool.lock(directory)
     except BlockingIOError as exc:
         raise errors.UsageError(f"another agent runs with spool directory {directory}") from exc
+    except OSError as exc:
+        raise errors.SettingsError(
+            f"[agent] spool_directory {directory} cannot be used: {exc.strerror}"
+        ) from exc
     try:
         if once:
             emit(asyncio.run(_once(config)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -54,6 +55,8 @@ class Textfile:
             if not self._failed:
                 _log.warning("the textfile cannot be written: %s", exc)
             self._failed = True
+            with contextlib.suppress(OSError):
+                fresh.unlink(missing_ok=True)  # another agent has another number: halves would pile up
             return False
         self._failed = False
         return True

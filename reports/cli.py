@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from probing_cluster.core import clock, command_line, errors, extras, settings
+from probing_cluster.core import clock, command_line, errors, run_command, settings
 from probing_cluster.reports import job_ref, json_out, model, rows, source, text
 from probing_cluster.reports.charts import paint
 
@@ -45,21 +45,11 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; its exit code."""
-    args = parser().parse_args(argv)
-    try:
-        _print(args)
-    except errors.ProbingError as exc:
-        print(f"probing-report: {exc}", file=sys.stderr)
-        return exc.exit_code
-    except ModuleNotFoundError as exc:
-        print(extras.missing("probing-report", exc), file=sys.stderr)
-        return errors.UsageError.exit_code
-    except BrokenPipeError:
-        # A pager that was left: what could be read was read.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
+    return run_command.run("probing-report", lambda: _run(argv))
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    _print(parser().parse_args(argv))
     return 0
 
 
@@ -115,11 +105,13 @@ def _write_html(target: str, report: model.ReportModel, config: settings.Setting
         _write(markup)
         return
     path = Path(target)
+    fresh = path.parent / f".probing-report.{os.getpid()}"  # longer names may be too long for the file system
     try:
-        fresh = path.with_name(f".{path.name}.{os.getpid()}")
-        fresh.write_text(markup, encoding="utf-8")
+        fresh.write_text(markup, encoding="utf-8", errors="replace")
         fresh.replace(path)
     except OSError as exc:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
         msg = f"{path} cannot be written: {exc.strerror}"
         raise errors.UsageError(msg) from exc
     print(f"probing-report: wrote {path}", file=sys.stderr)
@@ -131,7 +123,6 @@ def _width() -> int:
 
 
 def _write(output: str) -> None:
-    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     sys.stdout.write(output)
     sys.stdout.flush()
 

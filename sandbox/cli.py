@@ -6,14 +6,13 @@ import argparse
 import inspect
 import os
 import shutil
-import sys
 import time
 import typing
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.core import command_line, errors, extras
+from probing_cluster.core import command_line, errors, run_command
 from probing_cluster.sandbox import cluster
 from probing_cluster.sandbox.demo import cli_demo
 from probing_cluster.sandbox.faults import registry
@@ -22,15 +21,12 @@ from probing_cluster.sandbox.machine import commands, layout, mounts, processes,
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
+    return run_command.run("probing-sandbox", lambda: _run(argv))
+
+
+def _run(argv: Sequence[str] | None) -> int:
     args = _parser().read(argv)
-    try:
-        return int(args.run(args))
-    except errors.ProbingError as exc:
-        print(f"probing-sandbox: {exc}", file=sys.stderr)
-        return exc.exit_code
-    except ModuleNotFoundError as exc:
-        print(extras.missing("probing-sandbox", exc), file=sys.stderr)
-        return errors.UsageError.exit_code
+    return int(args.run(args))
 
 
 Register = Callable[..., argparse.ArgumentParser]

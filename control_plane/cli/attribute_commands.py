@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from probing_cluster.control_plane.cli import commands, span
 from probing_cluster.control_plane.terminal import progress
-from probing_cluster.core import clock, errors, hostlist, records, sanitize, settings
+from probing_cluster.core import clock, command_line, errors, hostlist, records, sanitize, settings
 
 if TYPE_CHECKING:
     from probing_cluster.attribution.passes import attribute
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _EPOCH = datetime(1970, 1, 2, tzinfo=UTC)
 
+_MOST_SLICE_DAYS = 36500
+
 
 def register(register: commands.Commands) -> None:
     """Adds both."""
@@ -30,7 +32,11 @@ def register(register: commands.Commands) -> None:
     made.add_argument("--since", metavar="WHEN", help="judge again what ended since: 7d (ago), 2026-01-31 …")
     made.add_argument("--until", metavar="WHEN", help="and before")
     made.add_argument(
-        "--job", metavar="JOBID", type=int, action="append", help="judge again this job's attempts"
+        "--job",
+        metavar="JOBID",
+        type=command_line.whole,
+        action="append",
+        help="judge again this job's attempts",
     )
     made.add_argument("--dry-run", action="store_true", help="store nothing; show what would change")
     made.add_argument("--json", action="store_true", help="one JSON object")
@@ -56,7 +62,9 @@ def register(register: commands.Commands) -> None:
     )
     made = register.add("verdict", _verdict, "set a job's verdict by hand; the rules never replace it")
     made.add_argument("job", metavar="JOBID", help="123, 123_4 or 123+1")
-    made.add_argument("--attempt", type=int, metavar="N", help="which attempt (default the last that ended)")
+    made.add_argument(
+        "--attempt", type=command_line.whole, metavar="N", help="which attempt (default the last that ended)"
+    )
     made.add_argument("--cause", required=True, help="a word of docs/causes.md")
     made.add_argument("--note", default="", help="why; becomes the summary")
     made.add_argument("--node", help="the node at fault")
@@ -104,8 +112,8 @@ def _require_jobs(store: db_store.Store, job_ids: Sequence[int]) -> None:
 def _by_engine(args: argparse.Namespace) -> int:
     if args.since is None or args.job is not None:
         raise errors.UsageError("--engine judges a span of the history: give --since, and no --job")
-    if args.slice_days is not None and not args.slice_days > 0:
-        raise errors.UsageError("--slice-days is a number above 0")
+    if args.slice_days is not None and not 0 < args.slice_days <= _MOST_SLICE_DAYS:
+        raise errors.UsageError(f"--slice-days is a number above 0 and at most {_MOST_SLICE_DAYS}")
     from probing_cluster.control_plane.cli import history_pass
 
     now = clock.SYSTEM.now()

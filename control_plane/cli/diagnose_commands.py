@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from probing_cluster.control_plane.cli import commands, nodes_commands
-from probing_cluster.core import clock, errors, hostlist, records, settings
+from probing_cluster.core import clock, command_line, errors, hostlist, records, settings
 
 if TYPE_CHECKING:
     from probing_cluster.control_plane.policy import view
@@ -29,7 +29,9 @@ def register(register: commands.Commands) -> None:
         "diagnose", _diagnose, "test nodes now, and say which node or link is at fault", epilog=_EPILOG
     )
     made.add_argument("node", nargs="*", metavar="NODE", help="hostlists")
-    made.add_argument("--job", type=int, metavar="JOBID", help="the nodes of this job's latest attempt")
+    made.add_argument(
+        "--job", type=command_line.whole, metavar="JOBID", help="the nodes of this job's latest attempt"
+    )
     made.add_argument(
         "--suspects",
         action="store_true",
@@ -52,7 +54,7 @@ def register(register: commands.Commands) -> None:
     )
     made.add_argument(
         "--wait",
-        type=float,
+        type=command_line.seconds,
         default=60.0,
         metavar="SECONDS",
         help="how long to wait for the nodes (default 60)",
@@ -66,9 +68,13 @@ def register(register: commands.Commands) -> None:
         _swap_search,
         "which node makes a job slow, by replacing some at a time (every test passes alone)",
     )
-    made.add_argument("job_id", type=int, metavar="JOBID", help="the job that became slow")
+    made.add_argument("job_id", type=command_line.whole, metavar="JOBID", help="the job that became slow")
     made.add_argument(
-        "--spares", type=int, default=1, metavar="N", help="nodes that can be replaced at once (default 1)"
+        "--spares",
+        type=command_line.whole,
+        default=1,
+        metavar="N",
+        help="nodes that can be replaced at once (default 1)",
     )
     made.add_argument(
         "--stretch",
@@ -79,12 +85,15 @@ def register(register: commands.Commands) -> None:
     )
     made.add_argument(
         "--good",
-        type=float,
+        type=command_line.seconds,
         metavar="SECONDS",
         help="step time before it slowed (default: from the run's earlier attempts)",
     )
     made.add_argument(
-        "--slow", type=float, metavar="SECONDS", help="step time since (default: the present one)"
+        "--slow",
+        type=command_line.seconds,
+        metavar="SECONDS",
+        help="step time since (default: the present one)",
     )
     made.add_argument("--json", action="store_true", help="one JSON object")
 

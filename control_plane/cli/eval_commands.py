@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from probing_cluster.control_plane.cli import commands
-from probing_cluster.core import errors, settings
+from probing_cluster.core import command_line, errors, settings
 
 if TYPE_CHECKING:
     from probing_cluster.live.ways import streams
@@ -35,7 +35,7 @@ def register(register: commands.Commands) -> None:
     )
     made.add_argument("job", metavar="JOBID")
     made.add_argument("expression", metavar="EXPR")
-    made.add_argument("--rank", type=int, metavar="R", help="this rank (default: all)")
+    made.add_argument("--rank", type=command_line.whole, metavar="R", help="this rank (default: all)")
     made.add_argument(
         "--timeout", type=float, default=3.0, metavar="S", help="wait for an answer S seconds (default 3)"
     )

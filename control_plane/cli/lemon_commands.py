@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from probing_cluster.control_plane.cli import commands, lemon_people_commands
+from probing_cluster.control_plane.cli import commands, lemon_people_commands, span
 from probing_cluster.control_plane.terminal import progress, table
-from probing_cluster.core import clock, errors, hostlist, records, settings
+from probing_cluster.core import clock, command_line, errors, hostlist, records, settings
 
 if TYPE_CHECKING:
     from probing_cluster.control_plane.outbox import queue
@@ -56,7 +56,11 @@ def _register_reading(group: commands.Commands) -> None:
         "--percentile", type=float, default=99.0, metavar="P", help="of the site's nodes (default 99)"
     )
     made.add_argument(
-        "--votes", type=int, default=2, metavar="N", help="signals that must reach theirs (default 2)"
+        "--votes",
+        type=command_line.whole,
+        default=2,
+        metavar="N",
+        help="signals that must reach theirs (default 2)",
     )
     made.add_argument("--json", action="store_true", help="one JSON object")
     made = group.add(
@@ -86,7 +90,7 @@ def _day(text: str | None) -> datetime:
     if text is None:
         return today - nightly.DAY
     try:
-        day = datetime.fromisoformat(text).replace(tzinfo=UTC)
+        day = span.possible(datetime.fromisoformat(text).replace(tzinfo=UTC), text)
     except ValueError as exc:
         raise errors.UsageError(f"{text!r} is no day; write 2026-11-20") from exc
     if day != nightly.day_of(day) or day >= today:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
-import os
 import signal
 import sys
 from collections.abc import Sequence
 
 from probing_cluster.control_plane.cli import commands
-from probing_cluster.core import command_line, errors, extras
+from probing_cluster.core import command_line, run_command
 
 GROUPS = (
     "db",
@@ -68,24 +67,14 @@ def parser(first: str = "") -> command_line.Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; its exit code."""
+    return run_command.run("probing-ctl", lambda: _run(argv), broken_pipe=128 + signal.SIGPIPE)
+
+
+def _run(argv: Sequence[str] | None) -> int:
     given = sys.argv[1:] if argv is None else argv
     args = parser(given[0] if given else "").read(argv)
     args.own_process = argv is None
-    try:
-        code: int = args.run(args)
-        sys.stdout.flush()
-    except errors.ProbingError as exc:
-        print(f"probing-ctl: {exc}", file=sys.stderr)
-        return exc.exit_code
-    except ModuleNotFoundError as exc:
-        # A host has the libraries of its role only (docs/install.md).
-        print(extras.missing("probing-ctl", exc), file=sys.stderr)
-        return errors.UsageError.exit_code
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
+    code: int = args.run(args)
     return code
 
 

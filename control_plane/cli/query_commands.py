@@ -13,7 +13,7 @@ from typing import Any
 
 from probing_cluster.control_plane.cli import commands
 from probing_cluster.control_plane.terminal import table
-from probing_cluster.core import errors, settings
+from probing_cluster.core import command_line, errors, settings
 
 _EPILOG = """The tables are in schema probing, the documented views in schema ops; both are searched.
 example: probing-ctl query "select cause, count(*) from verdict group by 1 order by 2 desc\""""
@@ -29,7 +29,11 @@ def register(register: commands.Commands) -> None:
         "--format", choices=("table", "csv", "json"), default="table", help="how to print the rows"
     )
     made.add_argument(
-        "--limit", type=int, default=1000, metavar="N", help="print at most N rows (default 1000, 0 = all)"
+        "--limit",
+        type=command_line.whole,
+        default=1000,
+        metavar="N",
+        help="print at most N rows (default 1000, 0 = all)",
     )
     made.add_argument(
         "--timeout", type=float, default=60.0, metavar="S", help="give up after S seconds (default 60)"

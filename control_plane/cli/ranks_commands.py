@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from probing_cluster.control_plane.cli import commands
-from probing_cluster.core import clock, errors, settings
+from probing_cluster.core import clock, command_line, errors, settings
 
 _EPILOG = """The job's owner, coordinators of its account and Slurm operators may look; the service knows who asks.
 JOBID is 123, 123_4 (array task) or 123+1 (het component)."""
@@ -42,10 +42,18 @@ def register(register: commands.Commands) -> None:
     made = register.add("watch", _watch, "follow the ranks of a job until it ends", epilog=_EPILOG)
     made.add_argument("job", metavar="JOBID")
     made.add_argument(
-        "--interval", type=float, default=2.0, metavar="S", help="seconds between looks (default 2)"
+        "--interval",
+        type=command_line.seconds,
+        default=2.0,
+        metavar="S",
+        help="seconds between looks (default 2)",
     )
     made.add_argument(
-        "--count", type=int, default=0, metavar="N", help="look N times, then stop (default: no end)"
+        "--count",
+        type=command_line.whole,
+        default=0,
+        metavar="N",
+        help="look N times, then stop (default: no end)",
     )
     made.add_argument("--all", action="store_true", help="a line for every rank, not one for those alike")
     made.add_argument("--json", action="store_true", help="one JSON object a line for every look")
@@ -95,8 +103,8 @@ def _complete(document: Mapping[str, Any], asked_at: datetime) -> bool:
 def _watch(args: argparse.Namespace) -> int:
     from probing_cluster.control_plane.terminal import gang_text
 
-    if args.interval <= 0 or args.count < 0:
-        raise errors.UsageError("--interval must be above 0, --count not below")
+    if args.count < 0:
+        raise errors.UsageError("--count must not be below 0")
     ask = _asker(args)
     screen = sys.stdout.isatty() and not args.json
     if screen:

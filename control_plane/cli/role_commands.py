@@ -8,7 +8,7 @@ from pathlib import Path
 
 from probing_cluster.control_plane.cli import commands
 from probing_cluster.control_plane.terminal import table
-from probing_cluster.core import errors, hostlist, secret_file, settings
+from probing_cluster.core import command_line, errors, hostlist, secret_file, settings
 
 _AGENT_EPILOG = """NODE is a name or a hostlist such as gpu[001-128]. Printed: node and role. Issue each node a client
 certificate whose CN is its role; a role comes in by certificate (or peer) only. Doing it again changes nothing."""
@@ -26,7 +26,10 @@ def register(group: commands.Commands) -> None:
     )
     made.add_argument("node", metavar="NODE", nargs="+", help="name or hostlist")
     made.add_argument(
-        "--rows-per-hour", type=int, metavar="N", help="most new rows taken in an hour (default 100000)"
+        "--rows-per-hour",
+        type=command_line.whole,
+        metavar="N",
+        help="most new rows taken in an hour (default 100000)",
     )
     made = group.add(
         "remove-agent", _remove_agent, "take nodes' login roles away: what their certificates open"

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from probing_cluster.core import errors
 
+YEARS = (1970, 2199)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 
@@ -35,4 +36,11 @@ def instant(text: str, now: datetime) -> datetime:
     except ValueError as exc:
         msg = f"{text!r} is no time; write 7d (ago), 2026-01-31 or 2026-01-31T14:02Z"
         raise errors.UsageError(msg) from exc
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
+    return possible(at if at.tzinfo else at.replace(tzinfo=UTC), text)
+
+
+def possible(at: datetime, text: str) -> datetime:
+    """`at`, with room for a window around it; raises UsageError outside of the years that anything here can be of."""
+    if not YEARS[0] <= at.year <= YEARS[1]:
+        raise errors.UsageError(f"{text[:40]!r} lies outside of the years {YEARS[0]} to {YEARS[1]}")
+    return at

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from probing_cluster.control_plane.cli import commands
-from probing_cluster.core import digits, errors, settings
+from probing_cluster.core import command_line, digits, errors, settings
 
 if TYPE_CHECKING:
     from probing_cluster.live.session import session
@@ -38,12 +38,15 @@ def register(register: commands.Commands) -> None:
     )
     made.add_argument(
         "--timeout",
-        type=float,
+        type=command_line.seconds,
         metavar="S",
         help="what has not answered after S seconds is missing (default 5; through the agents 20)",
     )
     made.add_argument(
-        "--watch", type=float, metavar="S", help="ask again every S seconds, through one open step"
+        "--watch",
+        type=command_line.seconds,
+        metavar="S",
+        help="ask again every S seconds, through one open step",
     )
     made.add_argument(
         "--via",
@@ -58,8 +61,6 @@ def _sql(args: argparse.Namespace) -> int:
     from probing_cluster.live.ways import choosing
 
     config = settings.load(args.config)
-    if (args.timeout is not None and args.timeout <= 0) or (args.watch is not None and args.watch <= 0):
-        raise errors.UsageError("--timeout and --watch must be above 0")
     query = sys.stdin.read() if args.query == "-" else args.query
     # The collectors start while our own libraries load.
     try:

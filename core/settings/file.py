@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tomllib
 import types
@@ -99,6 +100,13 @@ def _section(cls: type[_Section], table: Mapping[str, Any], where: str) -> _Sect
     return cls(**values)
 
 
+def _float(value: int, where: str) -> float:
+    try:
+        return float(value)
+    except OverflowError as exc:
+        raise SettingsError(f"{where} is too large") from exc
+
+
 def _convert(kind: Any, value: Any, where: str) -> Any:
     origin = typing.get_origin(kind)
     if origin is tuple:
@@ -112,8 +120,11 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
             return tuple(value)
         msg = f"{where} must be a list of strings"
         raise SettingsError(msg)
+    if kind in (int, float) and isinstance(value, (int, float)) and not 0 <= value < math.inf:
+        msg = f"{where} must not be below 0, infinite or no number: {value!r}"
+        raise SettingsError(msg)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        return _float(value, where)
     plain = kind if isinstance(kind, type) and not isinstance(kind, types.GenericAlias) else object
     if isinstance(value, plain) and not (plain is int and isinstance(value, bool)):
         return value

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from probing_cluster.core import errors
+from probing_cluster.core import command_line, errors
 from probing_cluster.live.session import session
 from probing_cluster.live.tables import registry
 from probing_cluster.live.ways import step_count
@@ -115,10 +115,7 @@ def _one(asking: Asking, line: str, show: Show, print_status: PrintStatus) -> in
     if line in ("help", "\\?", "\\h"):
         print_status(HELP)
     elif word == "\\timeout":
-        try:
-            asking.timeout_s = max(0.1, float(rest))
-        except ValueError as exc:
-            raise errors.UsageError(f"{rest!r} is no number of seconds") from exc
+        asking.timeout_s = max(0.1, command_line.seconds(rest))
     elif word == "\\d":
         return show(asking.sql(_describe(rest)))
     elif word.startswith("\\"):

@@ -61,9 +61,13 @@ class Collectors:
     """When the first of them had started, monotonic."""
     hello: set[str] = field(default_factory=set)
     """Nodes whose collector has started."""
+    heard: set[str] = field(default_factory=set)
+    """Nodes whose collector has started or has answered any question since the last one was asked."""
     steps: set[str] = field(default_factory=set)
     frames: dict[str, list[bytes]] = field(default_factory=dict)
     """By label, what has come of the question that was asked last."""
+    too_many_steps: bool = False
+    """The job has made so many steps that none was added for its silent nodes."""
     narrowed: list[Collectors] = field(default_factory=list)
     """Those that were started for the same nodes because these did not answer."""
 
@@ -106,10 +110,15 @@ class Collectors:
         """More can come from it."""
         return not self._out.closed and self._out in self.selector.get_map()
 
+    def expect(self, number: int) -> None:
+        """From now on only an answer to that question is one."""
+        self._number, self.frames = number, {}
+        self.heard.clear()
+
     def ask(self, number: int, line: bytes) -> None:
         """Gives it a question; it takes it when it can."""
-        self._number, self._asked_s = number, time.monotonic()
-        self.frames = {}
+        self.expect(number)
+        self._asked_s = time.monotonic()
         if not self._in.closed and len(self._unsent) + len(line) <= MAX_UNSENT_BYTES:
             self._unsent += line
             self.send()
@@ -170,7 +179,11 @@ class Collectors:
             of_node = [line for line in lines if re.search(rf"\b{re.escape(node)}\b", line)]
             return sanitize.clean((of_node or lines or ["its collector ended"])[0], 200)
         late = f"no answer in {timeout_s:g} s"
-        return late if self.flows or node in self.hello else f"{late}: its collector has not started"
+        if self.flows or node in self.hello:
+            return late
+        if self.too_many_steps:
+            return f"{late}: its step hangs, and the job has made too many steps to ask the node by one of its own"
+        return f"{late}: its collector has not started"
 
     def retire(self) -> None:
         """Asks it to end and does not listen any more."""
@@ -256,6 +269,7 @@ class Collectors:
             return None
         self._names[label] = node
         self.hello.add(node)
+        self.heard.add(node)
         self.hello_s = self.hello_s or time.monotonic()
         if not is_answer:
             return None

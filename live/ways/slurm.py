@@ -43,7 +43,11 @@ def open_streams(
         )
 
     found = [command(part, nodes) for part in job.parts for nodes in groups(part.nodes, limits.tree_width)]
-    return streams.Streams(found, on_close=lambda steps: _cancel(config, job, steps))
+    return streams.Streams(
+        found,
+        on_close=lambda steps: _cancel(config, job, steps),
+        may_add=lambda steps, more: counter.allows(steps, more, limits.max_steps),
+    )
 
 
 def groups(nodes: tuple[str, ...], width: int) -> Iterable[tuple[str, ...]]:

@@ -47,6 +47,11 @@ class StepCount:
                 self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._path.write_text(str(max(numbers)), "ascii")
 
+    def allows(self, steps: Iterable[str], more: int, max_steps: int) -> bool:
+        """Whether so many more steps than these stay within the share of Slurm's MaxStepCount."""
+        known = max([int(s) for s in steps if digits.is_number(s)], default=-1)
+        return max(known, self.last()) + more <= int(max_steps * SHARE)
+
     def require(self, max_steps: int) -> None:
         """Raises NotPermitted where one more question could cost the job its own steps."""
         most = int(max_steps * SHARE)

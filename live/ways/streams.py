@@ -54,14 +54,21 @@ class Streams:
     """The collectors of one job, open for questions until `close`."""
 
     def __init__(
-        self, commands: Iterable[collectors.Command], *, on_close: Callable[[set[str]], None] | None = None
+        self,
+        commands: Iterable[collectors.Command],
+        *,
+        on_close: Callable[[set[str]], None] | None = None,
+        may_add: Callable[[set[str], int], bool] | None = None,
     ) -> None:
+        """`may_add`: whether, after the steps that have answered, the job may have so many more."""
         self._selector = selectors.DefaultSelector()
         self._number = self._added = 0
-        self._on_close = on_close
+        self._on_close, self._may_add = on_close, may_add
         self._children = [self._start(command) for command in commands]
         self._nodes = tuple(dict.fromkeys(n for c in self._children for n in c.nodes))
         self._retired: list[collectors.Collectors] = []
+        self._given_up: dict[str, float] = {}
+        """Nodes that did not answer an earlier question, and how long they were waited for."""
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -81,6 +88,7 @@ class Streams:
     def ask(self, scans: Sequence[Scan], timeout_s: float, *, node_s: float | None = None) -> Reply:
         """Asks every node; returns when all have answered, ended, or the time is over.
 
+        A node that did not answer an earlier question is waited for again once it has, for longer, or where no other is left.
         `node_s`: how long a node may take, from when it gets the question; None for its usual share.
         """
         self._number += 1
@@ -91,18 +99,21 @@ class Streams:
             "scans": [s.to_json() for s in scans],
         }
         line = json.dumps(question, separators=(",", ":")).encode() + b"\n"
+        left_out = self._not_waited_for(timeout_s)
         for child in self._children:
-            child.ask(self._number, line)
-        while (left_s := end_s - time.monotonic()) > 0 and self._is_waiting(reply):
-            for key, _ in self._selector.select(min(left_s, self._look_s)):
-                _, work = key.data
-                for node, frames in work():
-                    if node not in reply.answered:
-                        reply.answered.add(node)
-                        reply.frames += frames
+            if left_out.issuperset(child.nodes):
+                child.expect(self._number)  # it has a question that it has not answered
+            else:
+                child.ask(self._number, line)
+        while (left_s := end_s - time.monotonic()) > 0 and self._is_waiting(reply.answered | left_out):
+            for node, frames in self._come(min(left_s, self._look_s)):
+                if node not in reply.answered:
+                    reply.answered.add(node)
+                    reply.frames += frames
             self._narrow(line, timeout_s)
         reply.frames += self._partial(reply.answered)
-        reply.missing += self._silent(reply.answered, timeout_s)
+        reply.missing += self._silent(reply.answered, left_out, timeout_s)
+        self._remember(reply.answered, left_out, timeout_s)
         self._retire()
         return reply
 
@@ -134,8 +145,31 @@ class Streams:
     def _start(self, command: collectors.Command) -> collectors.Collectors:
         return collectors.Collectors(command=command, selector=self._selector)
 
-    def _is_waiting(self, reply: Reply) -> bool:
-        return any(c.reads and not reply.answered.issuperset(c.nodes) for c in self._children)
+    def _is_waiting(self, over: set[str]) -> bool:
+        return any(c.reads and not over.issuperset(c.nodes) for c in self._children)
+
+    def _come(self, wait_s: float) -> Iterator[tuple[str, list[bytes]]]:
+        """Every node that has answered whole, with its frames; after `wait_s` without any output, nothing."""
+        for key, _ in self._selector.select(wait_s):
+            _, work = key.data
+            yield from work()
+
+    def _not_waited_for(self, timeout_s: float) -> set[str]:
+        """Nodes that have not answered an earlier question for so long, nor since; none where only such are left."""
+        if not self._given_up:
+            return set()
+        back = {node for node, _ in self._come(0)}
+        back.update(*(child.heard for child in self._children))
+        silent = {n for n, waited_s in self._given_up.items() if n not in back and waited_s >= timeout_s}
+        return silent if self._is_waiting(silent) else set()
+
+    def _remember(self, answered: set[str], left_out: set[str], timeout_s: float) -> None:
+        heard = set().union(*(child.heard for child in self._children))
+        silent = {n for c in self._children if c.reads for n in c.nodes} - answered - heard
+        self._given_up = {
+            n: self._given_up[n] if n in left_out else max(timeout_s, self._given_up.get(n, 0.0))
+            for n in silent
+        }
 
     @property
     def _look_s(self) -> float:
@@ -153,6 +187,9 @@ class Streams:
             parts = list(smaller(stuck.nodes, stuck.hello))
             make = stuck.command.narrower
             if make is None or self._added + len(parts) > MORE_STEPS:
+                continue
+            if self._may_add is not None and not self._may_add(self.steps, self._added + len(parts)):
+                stuck.too_many_steps = True
                 continue
             self._added += len(parts)
             stuck.narrowed = [self._start(make(nodes)) for nodes in parts]
@@ -183,13 +220,19 @@ class Streams:
                     taken.add(node)
         return found
 
-    def _silent(self, answered: set[str], timeout_s: float) -> list[Missing]:
+    def _silent(self, answered: set[str], left_out: set[str], timeout_s: float) -> list[Missing]:
         smallest = {node: child for child in self._children for node in child.nodes}
         return [
-            Missing(node=node, reason=smallest[node].reason(node, timeout_s))
+            Missing(node=node, reason=self._reason(smallest[node], node, left_out, timeout_s))
             for node in self._nodes
             if node not in answered
         ]
+
+    def _reason(self, child: collectors.Collectors, node: str, left_out: set[str], timeout_s: float) -> str:
+        if node not in left_out or not child.reads:
+            return child.reason(node, timeout_s)
+        waited_s = self._given_up[node]
+        return f"{child.reason(node, waited_s)}; not waited for again before it answers"
 
 
 def _below(child: collectors.Collectors) -> Iterator[collectors.Collectors]:

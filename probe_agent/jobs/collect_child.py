@@ -223,8 +223,8 @@ def keep_log(request: Mapping[str, Any]) -> dict[str, Any]:
 def _copy(source: int, target: int, start: int, most: int) -> None:
     left = most
     while left > 0 and (chunk := os.pread(source, min(1 << 20, left), start)):
-        os.write(target, chunk)
-        start, left = start + len(chunk), left - len(chunk)
+        written = os.write(target, chunk)  # less than all of it where the disk is full: the next one raises
+        start, left = start + written, left - written
 
 
 def nothing_there(request: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -9,6 +9,8 @@ far longer than we could. Measured at about 0.2 ms a commit on a disk that syncs
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import importlib.resources
 import itertools
@@ -31,6 +33,7 @@ _ROW_OVERHEAD_BYTES = 96
 """What SQLite keeps beside a body: row header, identity, two index entries."""
 _RETRY_S = 5.0
 """How long a disk that refused a write is left alone."""
+_NOT_WRITABLE = (errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO)
 _MEMORY_BYTES = 16 * 1024 * 1024
 """Most that is held in memory while the disk refuses writes."""
 
@@ -79,7 +82,7 @@ class Spool:
 
     def __init__(self, directory: Path, *, max_bytes: int, max_pages: int | None = None) -> None:
         """`max_pages` stands for a disk of that many 4-KiB pages, so that tests can fill one."""
-        self._path = directory / "spool.db"
+        self._path = directory.absolute() / "spool.db"
         self._max_bytes = max_bytes
         self._max_pages = max_pages
         self._waiting: deque[SpoolWrite] = deque()
@@ -167,17 +170,41 @@ class Spool:
         """The file; a corrupt one is set aside; where the disk takes no file at all, an empty stand-in to read from."""
         try:
             return self._connect()
-        except sqlite3.OperationalError as exc:
-            self.error = str(exc)
-            self._retry_at_s = self._monotonic_s() + _RETRY_S
-            return self._prepare(sqlite3.connect(":memory:", isolation_level=None))
+        except (sqlite3.OperationalError, OSError) as exc:
+            return self._stand_in(exc)
         except sqlite3.DatabaseError as exc:
-            aside = self._path.with_suffix(f".corrupt-{time.time_ns()}")
-            self._path.rename(aside)
-            for suffix in ("-wal", "-shm"):
-                self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
-            self.replaced_corrupt = f"{aside.name}: {exc}"
-            return self._connect()
+            try:
+                self._set_aside(exc)
+                return self._connect()
+            except (sqlite3.Error, OSError) as refused:
+                return self._stand_in(refused)
+
+    def _stand_in(self, exc: Exception) -> sqlite3.Connection:
+        self.error = str(exc)
+        self._retry_at_s = self._monotonic_s() + _RETRY_S
+        made = self._prepare(sqlite3.connect(":memory:", isolation_level=None))
+        made.executemany("INSERT INTO state (name, value) VALUES (?, ?)", self._readable_states())
+        return made
+
+    def _readable_states(self) -> list[tuple[str, str]]:
+        """The states on a disk that can still be read: a fault of this boot stands, though its disk has become read-only.
+
+        Beside a log that only a writer may read, those of the file itself, as the last agent that ended in order left them.
+        """
+        for mode in ("mode=ro", "immutable=1"):
+            try:
+                with contextlib.closing(sqlite3.connect(f"{self._path.as_uri()}?{mode}", uri=True)) as db:
+                    return db.execute("SELECT name, value FROM state").fetchall()
+            except (sqlite3.Error, OSError):
+                continue
+        return []
+
+    def _set_aside(self, exc: sqlite3.DatabaseError) -> None:
+        aside = self._path.with_suffix(f".corrupt-{time.time_ns()}")
+        self._path.rename(aside)
+        for suffix in ("-wal", "-shm"):
+            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+        self.replaced_corrupt = f"{aside.name}: {exc}"
 
     def _connect(self) -> sqlite3.Connection:
         db = sqlite3.connect(self._path, isolation_level=None, timeout=1.0)
@@ -230,7 +257,7 @@ class Spool:
             if vars(self.totals) != self._stored_totals:
                 self._put_state("totals", vars(self.totals))
             self._db.execute("COMMIT")
-        except sqlite3.Error as exc:
+        except (sqlite3.Error, OSError) as exc:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             self._depth, self._bytes, self.totals.dropped, self.dropped_unreported = before
@@ -310,12 +337,28 @@ class Spool:
 
 
 def lock(directory: Path) -> int:
-    """A descriptor that holds the spool's single-instance lock; raises BlockingIOError when another agent has it."""
+    """A descriptor that holds the spool's single-instance lock.
+
+    Raises BlockingIOError when another agent has it, OSError where the directory is not there and cannot be made.
+    """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fd = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = _open_lock(directory)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(fd)
         raise
     return fd
+
+
+def _open_lock(directory: Path) -> int:
+    try:
+        return os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as exc:
+        if exc.errno not in _NOT_WRITABLE:
+            raise
+    # A disk that broke is what the agent is there to report: it runs, and what it sees stays in memory.
+    try:
+        return os.open(directory / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

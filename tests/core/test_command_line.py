@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from probing_cluster.core import command_line
+from probing_cluster.core import command_line, errors
 
 
 def parser() -> command_line.Parser:
@@ -114,3 +114,19 @@ def test_options_of_several_values_stay_where_they_are() -> None:
     leaf.add_argument("--many", nargs="+")
     args = made.read(["x", "a", "--many", "b", "c"])
     assert (args.name, args.many) == ("a", ["b", "c"])
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "1e999", "", "soon", "86401"])
+def test_what_is_no_time_to_wait_is_refused(text: str) -> None:
+    """`nan` is neither above 0 nor below: a check for the one let it through to a sleep that raised."""
+    with pytest.raises(errors.UsageError, match="is no number of seconds above 0 and at most 86,400"):
+        command_line.seconds(text)
+    assert command_line.seconds("0.5") == 0.5
+
+
+@pytest.mark.parametrize("text", ["9" * 23, "-" + "9" * 23, "1.5", "x", ""])
+def test_what_is_no_number_the_database_takes_is_refused(text: str) -> None:
+    """Not first by the database, in its own words."""
+    with pytest.raises(errors.UsageError):
+        command_line.whole(text)
+    assert command_line.whole("42") == 42

@@ -43,3 +43,13 @@ def test_values_arrive() -> None:
     parsed = settings.parse("[policy]\nfresh_s = 7\n[mail]\nrecipients = ['a@b', 'c@d']\n")
     assert parsed.policy.fresh_s == 7.0
     assert parsed.mail.recipients == ("a@b", "c@d")
+
+
+@pytest.mark.parametrize(
+    "line", ["poll_s = -1", "beat_s = nan", "sweep_s = inf", "spool_max_bytes = -1", f"beat_s = {'9' * 400}"]
+)
+def test_a_number_that_can_be_meant_by_nobody_is_named(line: str) -> None:
+    """`nan` compares as neither too small nor too large: an interval of it was waited for never or for ever."""
+    key = line.partition(" ")[0]
+    with pytest.raises(errors.SettingsError, match=rf"\[agent\] {key} (must not be below 0|is too large)"):
+        settings.parse(f"[agent]\n{line}")

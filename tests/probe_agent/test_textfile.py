@@ -73,6 +73,14 @@ def test_a_disk_that_refuses_is_said_once(tmp_path: Path, caplog: pytest.LogCapt
     assert written.write(beat())
 
 
+def test_nothing_half_is_left_where_the_disk_refuses(tmp_path: Path) -> None:
+    """Every agent has another number: its halves would pile up on the full disk."""
+    target = tmp_path / "probing.prom"
+    target.mkdir()
+    assert not textfile.Textfile(target).write(beat())
+    assert list(tmp_path.iterdir()) == [target]
+
+
 def test_the_real_node_exporter_takes_it(tmp_path: Path) -> None:
     """Debian's prometheus-node-exporter shows every metric with its type and finds no error in the file."""
     one = beat(

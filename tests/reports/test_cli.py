@@ -73,7 +73,9 @@ def test_a_mistake_is_one_line_and_its_code(run: Run, job: str, code: int, words
     assert words in err
 
 
-def test_the_page_is_written_beside_the_report(run: Run, tmp_path: Path) -> None:
+def test_the_page_is_written_beside_the_report(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """--html FILE writes the page whole; a directory that is not there is one clear line."""
     target = tmp_path / "job.html"
     code, out, err = run("4242", "--html", str(target))
@@ -83,6 +85,12 @@ def test_the_page_is_written_beside_the_report(run: Run, tmp_path: Path) -> None
     assert [p.name for p in tmp_path.iterdir() if p.suffix != ".toml"] == ["job.html"]
     code, _, err = run("4242", "--html", str(tmp_path / "no" / "x.html"))
     assert (code, "cannot be written" in err) == (2, True)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "directory").mkdir()
+    for place in (".", "directory"):
+        code, _, err = run("4242", "--html", place)
+        assert (code, "cannot be written" in err) == (2, True)
+    assert not list(tmp_path.glob(".probing-report*")), "no half page is left"
     assert run("4242", "--html", "-")[1].startswith("<!DOCTYPE html>")
 
 

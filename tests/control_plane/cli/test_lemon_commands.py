@@ -65,7 +65,7 @@ def test_report_scores_the_last_whole_day_once(run: Run, store: db_store.Store, 
     assert out.startswith("<!DOCTYPE html>")
 
 
-@pytest.mark.parametrize("day", ["2026-11-21", "2027-01-01", "yesterday", "2026-11-20T10:00"])
+@pytest.mark.parametrize("day", ["2026-11-21", "2027-01-01", "yesterday", "0001-01-01", "2026-11-20T10:00"])
 def test_only_whole_days_that_have_passed(run: Run, day: str) -> None:
     """Half a day would be scored again under the same name."""
     assert run("report", "--day", day)[0] == 2

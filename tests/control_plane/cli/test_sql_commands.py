@@ -113,6 +113,8 @@ def test_explain_is_readable(config: Path, capfdbinary: pytest.CaptureFixture[by
         (("SELEC 1",), 2, "no SQL that is understood: Expected: an SQL statement, found: SELEC"),
         (("SELECT 1", "--timeout", "0"), 2, "above 0"),
         (("SELECT 1", "--watch", "-1"), 2, "above 0"),
+        (("SELECT 1", "--timeout", "inf"), 2, "'inf' is no number of seconds above 0 and at most 86,400"),
+        (("SELECT 1", "--watch", "nan"), 2, "'nan' is no number of seconds"),
     ],
 )
 def test_wrong_usage_says_the_way_out(

@@ -148,5 +148,8 @@ def test_a_job_of_many_steps_is_asked_no_more(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(errors.NotPermitted, match="made 26 steps"):
         step_count.StepCount("c", 7).require(100)
     step_count.StepCount("c", 8).require(100)
+    assert not step_count.StepCount("c", 7).allows(set(), 1, 100)
+    assert step_count.StepCount("c", 8).allows({"20"}, 5, 100)
+    assert not step_count.StepCount("c", 8).allows({"20"}, 6, 100)
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
     step_count.StepCount("c", 7).note({"5"})

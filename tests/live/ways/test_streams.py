@@ -227,9 +227,64 @@ def test_at_the_deadline_the_others_rows_are_there(tmp_path: Path) -> None:
             if reply.answered:
                 break
         assert [unpacking.unpack(f).node for f in reply.frames] == ["n1"]
-        assert [(m.node, m.reason) for m in reply.missing] == [
-            ("n3", "no answer in 3 s: its collector has not started")
-        ]
+        assert [m.node for m in reply.missing] == ["n3"]
+        assert reply.missing[0].reason.startswith("no answer in 3 s: its collector has not started")
+    finally:
+        opened.close()
+
+
+def test_a_silent_node_is_waited_for_once_and_again_when_it_has_answered(
+    tmp_path: Path, start: Start
+) -> None:
+    """A console and `--watch` go on at the speed of those that answer; the silent one is named each time."""
+    wakes = f"import os\nwhile not os.path.exists({str(tmp_path / 'wakes')!r}): time.sleep(0.02)\n"
+    opened = start((lines(LABELLED, "n1"), ("n1",)), (lines(wakes + LABELLED, "n2"), ("n2",)))
+    while opened.ask(SCAN, 1.0).answered != {"n1"}:
+        pass  # the first one in time: a busy machine may need more than the first
+    opened._given_up = {"n2": 3600.0}
+    for _ in range(3):
+        reply = opened.ask(SCAN, 3600.0)  # with the node waited for, it would take the hour
+        assert reply.answered == {"n1"}
+        assert [m.node for m in reply.missing] == ["n2"]
+        assert reply.missing[0].reason.endswith("not waited for again before it answers")
+    (tmp_path / "wakes").touch()
+    while opened.ask(SCAN, 3600.0).answered != {"n1", "n2"}:
+        time.sleep(0.05)
+    assert opened.ask(SCAN, 3600.0).missing == []
+
+
+def test_a_silent_node_is_waited_for_where_more_time_is_given_or_nobody_else_is_left(
+    tmp_path: Path, start: Start
+) -> None:
+    """More time is what a person gives who wants its answer."""
+    wakes = f"import os\nwhile not os.path.exists({str(tmp_path / 'wakes')!r}): time.sleep(0.02)\n"
+    opened = start((lines(LABELLED, "n1"), ("n1",)), (lines(wakes + LABELLED, "n2"), ("n2",)))
+    while opened.ask(SCAN, 1.0).answered != {"n1"}:
+        pass
+    assert opened._not_waited_for(1.0) == {"n2"}
+    assert opened._not_waited_for(2.0) == set()
+    opened._given_up["n1"] = 1.0
+    opened._children[0].heard.clear()
+    assert opened._not_waited_for(1.0) == set()
+
+
+def test_no_smaller_step_beyond_the_share_of_steps(tmp_path: Path) -> None:
+    """The job has made many steps of its own since the question's own was allowed: its srun is not to fail for an answer."""
+    asked: list[int] = []
+
+    def may_add(steps: set[str], more: int) -> bool:
+        asked.append(more)
+        return False
+
+    opened = streams.Streams([srun(tmp_path, ("n1", "n3"), "n3", fate="pass")], may_add=may_add)
+    try:
+        while not asked:
+            reply = opened.ask(SCAN, 3.0)
+        assert set(asked) == {2}
+        assert len(opened._children) == 1
+        assert reply.missing[1].reason.startswith(
+            "no answer in 3 s: its step hangs, and the job has made too many steps"
+        )
     finally:
         opened.close()
 

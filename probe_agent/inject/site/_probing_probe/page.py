@@ -58,6 +58,32 @@ its entry begins, bytes, which words are its times of entering and leaving, and 
 are cheaper than globals."""
 
 
+_kept = []
+"""Maps that must not go. Until Python 3.13 a map keeps a descriptor, which it closes at its end, whosever it is by then: a
+program that has closed all descriptors may have a file of its own under that number."""
+if sys.version_info < (3, 13):
+    os.register_at_fork(
+        after_in_child=_kept.copy
+    )  # held until the interpreter is gone, after all files of the program
+
+
+def _mapped(fd):
+    if sys.version_info >= (3, 13):
+        return mmap.mmap(fd, layout.SIZE_BYTES, trackfd=False)
+    made = mmap.mmap(fd, layout.SIZE_BYTES)
+    _kept.append(made)
+    return made
+
+
+def _let_go(made):
+    """Gives up a map, unless its descriptor's number is another file's."""
+    try:
+        if made is not None and made.size() == len(made):
+            _kept[:] = [one for one in _kept if one is not made]
+    except (OSError, ValueError):
+        pass
+
+
 def open_page():
     """Makes this process's page; quietly nothing where the directory is missing or full."""
     global _words, _map, _pid
@@ -72,7 +98,7 @@ def open_page():
         path = usual if _is_ours(usual, namespace) else beside  # ours: of an earlier process with this pid
         fd = _new_for(path)
     try:
-        _map = mmap.mmap(fd, layout.SIZE_BYTES)
+        _map = _mapped(fd)
     except BaseException:
         os.unlink(path)
         raise
@@ -178,6 +204,7 @@ def _forget():
     global _progress_version, _identity_version
     global _input_ns, _backward_ns, _checkpoint_ns
     global _ckpt_depth, _ckpt_total_ns, _step_thread
+    _let_go(_map)
     _words = _map = _step_thread = None
     _ckpt_depth = _ckpt_total_ns = 0
     _steps = _phase = _phase_since = _ckpt_begin = _ckpt_end = _ckpts = 0

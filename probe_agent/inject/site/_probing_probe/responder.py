@@ -22,13 +22,14 @@ PEER_S = 2.0
 _MAX_CHARS_OF_ROWS = 1 << 20
 _peer = struct.Struct("iII")
 _listening = None
+_inode = None
 _path = ""
 _main = 0
 
 
 def start():
     """Listen; once per process."""
-    global _listening, _path, _main
+    global _listening, _inode, _path, _main
     if _listening is not None:
         return
     path = os.path.join(os.environ["PROBING_PAGE_DIR"], name_of(os.getpid(), _namespace()))
@@ -44,7 +45,7 @@ def start():
     except BaseException:
         listening.close()
         raise
-    _listening, _path, _main = listening, path, _thread.get_ident()
+    _listening, _inode, _path, _main = listening, _identity(listening), path, _thread.get_ident()
     os.register_at_fork(after_in_child=_close_in_child)
     atexit.register(_end, os.getpid())
     _thread.start_new_thread(_serve, (listening,))
@@ -62,11 +63,23 @@ def _namespace():
         return 0
 
 
+def _identity(listening):
+    found = os.fstat(listening.fileno())
+    return found.st_dev, found.st_ino
+
+
+def _is_ours(listening):
+    """Whether its descriptor is still its own: a program that has closed all may have a socket of its own of that number."""
+    try:
+        return _identity(listening) == _inode
+    except OSError:
+        return False
+
+
 def _close_in_child():
     # The parent answers; a child that imports torch anew is no fork.
-    global _listening
     if _listening is not None:
-        _listening.close()
+        _listening.close() if _is_ours(_listening) else _listening.detach()
 
 
 def _end(pid):
@@ -78,7 +91,7 @@ def _end(pid):
 
 
 def _serve(listening):
-    while True:
+    while _is_ours(listening):
         try:
             fd, _ = listening._accept()
         except OSError:

@@ -10,6 +10,7 @@ import mmap
 import os
 import re
 import struct
+import sys
 import time
 from _thread import allocate_lock
 
@@ -100,6 +101,28 @@ def _stored(kind, value):
     return _NULLS[kind], False
 
 
+_kept = []
+"""Maps that must not go: as those of pages (page.py), which this package, being a wheel of its own, cannot import."""
+if sys.version_info < (3, 13):
+    os.register_at_fork(after_in_child=_kept.copy)
+
+
+def _mapped(fd, size):
+    if sys.version_info >= (3, 13):
+        return mmap.mmap(fd, size, trackfd=False)
+    ring = mmap.mmap(fd, size)
+    _kept.append(ring)
+    return ring
+
+
+def _let_go(ring):
+    try:
+        if ring is not None and ring.size() == len(ring):
+            _kept[:] = [one for one in _kept if one is not ring]
+    except (OSError, ValueError):
+        pass
+
+
 made = {}
 _lock = allocate_lock()
 _hooked = False
@@ -172,6 +195,7 @@ class Ring:
 
     def let_go(self):
         """After a fork: the file is the parent's. An appender without one comes back by `put`."""
+        _let_go(self.map)
         self.map, self.pid = None, 0
         for bind in self.binds:
             bind(None, None, int)
@@ -204,7 +228,7 @@ class Ring:
             # Written, not truncated to size: a hole in a full tmpfs would be SIGBUS on first touch.
             if os.write(fd, bytes(size)) != size:
                 raise OSError("no room")
-            ring = mmap.mmap(fd, size)
+            ring = _mapped(fd, size)
         except BaseException:
             os.unlink(self.path)
             raise
@@ -264,6 +288,7 @@ class Ring:
                     self.map, HEAD_BYTES + n % self.rows * self.row.size, n, time_ns, *again, n
                 )
             self.bind()
+            _let_go(ring)
             os.unlink(path)
 
     def taken(self, limit=None):
@@ -275,6 +300,7 @@ class Ring:
         """Remove the file; further rows go nowhere."""
         if self.map is not None and self.pid == os.getpid():
             os.unlink(self.path)
+        _let_go(self.map)
         self.dropped, self.map = True, None
         self.bind()
         made.pop(self.name, None)

@@ -1,0 +1,33 @@
+"""What makes a class a record: frozen, keyword-only, with a comment to each field and UTC times only.
+
+Beside the records, so that who has records of its own need not load all of those the product stores: `probing-ctl sql` waits for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TypeVar, dataclass_transform
+
+from probing_cluster.core.clock import require_utc
+
+_T = TypeVar("_T")
+
+
+def doc(text: str, **kwargs: Any) -> Any:
+    """A dataclass field whose meaning becomes the column's comment."""
+    return field(metadata={"doc": text}, **kwargs)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(doc, field))
+def record(cls: type[_T]) -> type[_T]:
+    """A frozen, keyword-only dataclass that refuses naive datetimes."""
+
+    def __post_init__(self: Any) -> None:
+        # Millions are made: the instance's own dictionary instead of `fields`, and nothing for what is UTC already.
+        for name, value in self.__dict__.items():
+            if isinstance(value, datetime) and value.tzinfo is not UTC:
+                object.__setattr__(self, name, require_utc(f"{cls.__name__}.{name}", value))
+
+    cls.__post_init__ = __post_init__  # type: ignore[attr-defined]
+    return dataclass(frozen=True, kw_only=True)(cls)

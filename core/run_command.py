@@ -1,0 +1,91 @@
+"""How each of our commands ends: what it says instead of a traceback, whatever its output is connected to."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from probing_cluster.core import errors, extras
+
+FAILED = 1
+INTERRUPTED = 128 + signal.SIGINT
+
+
+def run(
+    program: str,
+    work: Callable[[], int],
+    *,
+    code_of: Callable[[errors.ProbingError], int] = lambda exc: exc.exit_code,
+    broken_pipe: int = 0,
+    failed: int = FAILED,
+) -> int:
+    """The exit code of `work`; errors are one sentence on standard error.
+
+    `broken_pipe` is the code where a reader such as `head` has left, `failed` the one where the system refuses, such as a
+    full disk behind standard output.
+    """
+    _open_standard_streams()
+    try:
+        try:
+            return work()
+        except errors.ProbingError as exc:
+            _print_error(f"{program}: {exc}")
+            return code_of(exc)
+        except UnicodeEncodeError as exc:
+            _print_error(f"{program}: {exc.object[:80]!r} is not written in UTF-8")
+            return errors.UsageError.exit_code
+        except ModuleNotFoundError as exc:
+            # A host has the libraries of its role only (docs/install.md).
+            _print_error(extras.missing(program, exc))
+            return errors.UsageError.exit_code
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_output()
+        return broken_pipe
+    except OSError as exc:
+        _discard_output()
+        _print_error(f"{program}: {_words(exc)}")
+        return failed
+    except KeyboardInterrupt:
+        _discard_output()
+        return INTERRUPTED
+
+
+def _open_standard_streams() -> None:
+    """Standard streams that a caller closed lead nowhere; letters that the terminal's encoding lacks become question marks."""
+    with contextlib.suppress(OSError):
+        while (fd := os.open(os.devnull, os.O_RDWR)) < 3:
+            pass  # the lowest free number: one of a stream that was closed
+        os.close(fd)
+    nowhere = Path(os.devnull)
+    sys.stdin = sys.stdin or nowhere.open()
+    sys.stdout = sys.stdout or nowhere.open("w")
+    sys.stderr = sys.stderr or nowhere.open("w")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        with contextlib.suppress(OSError):
+            sys.stdout.reconfigure(errors="replace")
+
+
+def _discard_output() -> None:
+    """What is left in the buffer goes nowhere, so that Python's own flush at exit does not complain."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _print_error(line: str) -> None:
+    # Standard error may lie on the same full disk.
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+
+def _words(exc: OSError) -> str:
+    """The system's word and what it was said about."""
+    what = exc.strerror or str(exc) or type(exc).__name__
+    return f"{what}: {exc.filename}" if exc.filename else what

@@ -1,0 +1,96 @@
+"""What each command says and with which code it ends, whatever its streams are connected to."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from probing_cluster.core import errors, run_command
+
+BIN = Path(sys.executable).parent
+COMMANDS = ("ctl", "report", "agent", "check", "sandbox", "diagnose")
+
+
+def ended(command: str, redirections: str) -> subprocess.CompletedProcess[str]:
+    """One command in a shell of its own."""
+    return subprocess.run(
+        ["bash", "-c", f"{command} {redirections}"], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_full_disk_behind_the_output_is_an_error_and_no_traceback(name: str) -> None:
+    """Not everything was written: the code says so."""
+    done = ended(f"{BIN}/probing-{name} --version", ">/dev/full")
+    assert done.returncode not in (0, 120)
+    assert done.stderr == f"probing-{name}: No space left on device\n"
+
+
+PRINTS = "from probing_cluster.core import run_command as r; exit(r.run('x', lambda: print('row') or 0))"
+
+
+@pytest.mark.parametrize(
+    ("redirections", "code", "words"),
+    [
+        (">/dev/full 2>&1", 1, ""),
+        (">&-", 0, ""),
+        ("2>&-", 0, "row\n"),
+        ("<&-", 0, "row\n"),
+        (">&- 2>&- <&-", 0, ""),
+    ],
+)
+def test_a_stream_that_the_caller_closed_is_no_error(redirections: str, code: int, words: str) -> None:
+    """As for any other program."""
+    done = ended(f'{sys.executable} -c "{PRINTS}"', redirections)
+    assert (done.returncode, done.stdout, done.stderr) == (code, words, "")
+
+
+def test_what_a_closed_stream_left_free_is_no_file_of_ours(tmp_path: Path) -> None:
+    """A file opened by the command would otherwise be its standard output, and its children's."""
+    code = (
+        "import os, sys; from probing_cluster.core import run_command\n"
+        f"run_command.run('x', lambda: os.open({str(tmp_path / 'f')!r}, os.O_RDWR | os.O_CREAT) < 3)"
+    )
+    done = ended(f"{sys.executable} -c \"{code}; os.write(1, b'lost')\"", ">&- 2>&- <&-")
+    assert done.returncode == 0
+    assert (tmp_path / "f").read_bytes() == b""
+
+
+def test_letters_that_the_encoding_lacks_are_replaced() -> None:
+    """A name of a job in a terminal of another age."""
+    code = "from probing_cluster.core import run_command as r; r.run('x', lambda: print('é\\udcff') or 0)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"??\n", b"")
+
+
+def _raising(exc: BaseException) -> int:
+    raise exc
+
+
+@pytest.mark.parametrize(
+    ("exc", "code", "words"),
+    [
+        (errors.NotFound("no job 7"), 3, "x: no job 7\n"),
+        (PermissionError(13, "Permission denied", "/f"), 1, "x: Permission denied: /f\n"),
+        (OSError("nothing"), 1, "x: nothing\n"),
+        (UnicodeEncodeError("utf-8", "n\udcff", 1, 2, "no"), 2, "x: 'n\\udcff' is not written in UTF-8\n"),
+        (BrokenPipeError(), 0, ""),
+        (KeyboardInterrupt(), 128 + signal.SIGINT, ""),
+    ],
+)
+def test_every_error_is_a_sentence_and_a_code(
+    exc: BaseException, code: int, words: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Never a traceback of what the user or the system did."""
+    assert run_command.run("x", lambda: _raising(exc)) == code
+    assert capfd.readouterr().err == words
