@@ -58,6 +58,8 @@ _NO_ENTRY = re.compile(
     re.IGNORECASE,
 )
 """What is numbered without being worked off one after another; further steps have rules of their own."""
+_COLUMNS = "|"
+"""The words of a table's row: whatever it tells of, it is data."""
 _NEXT = 3
 """An entry whose number is so much greater follows: some may have been left out."""
 _WENT_WRONG = re.compile(r"error|exception|fail|abort|kill|fatal|traceback", re.IGNORECASE)
@@ -110,7 +112,7 @@ def entry(text: str) -> Entry | None:
         )
     if found["k"] is not None:
         return f"{found['bracket']}{found['total']}", int(found["k"])
-    return "|", int(found["row"])
+    return _COLUMNS, int(found["row"])
 
 
 def follows(text: str, error: Entry) -> bool:
@@ -120,7 +122,7 @@ def follows(text: str, error: Entry) -> bool:
         later is not None
         and later[0] == error[0]
         and 0 < later[1] - error[1] <= _NEXT
-        and not _WENT_WRONG.search(text)
+        and (error[0] == _COLUMNS or not _WENT_WRONG.search(text))
     )
 
 
