@@ -205,6 +205,8 @@ class Story:
         self.settled = False
         self.recent: deque[str] = deque(maxlen=progress.LOOK_BACK_LINES)
         """The lines read last, with their prefixes."""
+        self._test: int | None = None
+        """How many findings were held when the running test began."""
         self._forget()
 
     def _forget(self) -> None:
@@ -221,6 +223,8 @@ class Story:
             self._survived()
         if finding.kind in _UNEXPLAINED and finding.role in (LineRole.EXIT, LineRole.REMOTE):
             self._not_survived()
+        if _announces_recovery(finding.message) and _can_be_survived(finding):
+            finding = replace(finding, detail={**finding.detail, "handled": True})
         self.held.append(finding)
         if self.settled:
             return
@@ -297,6 +301,18 @@ class Story:
         detail = {k: v for k, v in doubted.detail.items() if k != "survived"}
         self.held[index] = replace(doubted, detail=detail)
         self.best = index
+
+    def tested(self, *, passed: bool) -> None:
+        """A test begins, or it passed: then whatever was printed since it began is its own doing."""
+        if not passed or self._test is None or self.settled:
+            self._test = len(self.held)
+            return
+        began, self._test = self._test, None
+        for i in range(began, len(self.held)):
+            self.held[i] = replace(self.held[i], detail={**self.held[i].detail, "survived": True})
+        if self.best is not None and self.best >= began:
+            self.best = None
+            self._forget()
 
     def fill_rank(self, line: int, rank: int) -> None:
         """A launcher named the rank of the failure printed just before `line`."""

@@ -92,12 +92,25 @@ def is_speech(text: str) -> bool:
 
 
 _DELIBERATE = re.compile(
-    r"\((?:\w+ ){0,2}(?:injected|simulated|deliberate|intentional)\)|\binjecting (?:an? )?(?:\w+ )?\w*(?:fault|error|failure)\b",
+    r"\((?:\w+ ){0,2}(?:injected|simulated|deliberate|intentional|expected)\)|\binjecting (?:an? )?(?:\w+ )?\w*(?:fault|error|failure)\b",
     re.IGNORECASE,
 )
 """Somebody makes the error happen and says so in the same line."""
 _TEST = re.compile(r"^test\w{0,120} \([\w.]{1,200}\)(?: \.\.\.|$)|^\S{1,300}\.py::\S{1,300} ")
 """How unittest and pytest begin the line of a test: what it prints stands behind it, how it ended below."""
+
+
+_TEST_BEGINS, _TEST_PASSED = re.compile(r"\[ RUN +\] \S"), re.compile(r"\[ +OK +\] \S")
+"""How GoogleTest prints the beginning of a test, and that it passed."""
+
+
+def test_mark(text: str) -> bool | None:
+    """False where a test begins, True where it passed, None for any other line."""
+    if not text.startswith("[ "):
+        return None
+    if _TEST_BEGINS.match(text):
+        return False
+    return True if _TEST_PASSED.match(text) else None
 
 
 _PRINTS = re.compile(r"^\s*\+{1,8} (?:echo|printf|print|cat|logger|grep|sed|awk|git)\b")

@@ -117,3 +117,36 @@ def test_a_tool_that_complains_early_ended_nothing() -> None:
         f"step {n} loss 0.{n}" for n in range(9)
     )
     assert first_cause(log) is None
+
+
+@pytest.mark.parametrize("error", ERRORS[:4])
+@pytest.mark.parametrize(
+    "words", ["halving the batch", "falling back", "skipping", "retrying with a smaller batch"]
+)
+def test_an_error_that_says_itself_that_it_goes_on_was_survived(error: str, words: str) -> None:
+    """Two steps behind it prove it; without any it stands."""
+    log = f"[warn] batch 64: {error}; {words}"
+    steps = "\n".join(f"Epoch [{n}/200] - loss: 3.{n}" for n in range(1, 4))
+    assert first_cause(f"{log}\n{steps}") is None
+    limit = "slurmstepd: error: *** JOB 77 ON n13 CANCELLED AT 2026-02-11T22:00:20 DUE TO TIME LIMIT ***"
+    assert first_cause(f"{log}\n{steps}\n{limit}") == limit
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_what_a_test_prints_that_passed_is_its_own_doing(error: str) -> None:
+    """GoogleTest tells of each test whether it passed; of one that did not, the error stands."""
+    log = f"[ RUN      ] A.Dies\n{error}\n"
+    assert first_cause(f"{log}[       OK ] A.Dies (3 ms)\n[  PASSED  ] 1 test.") is None
+    assert first_cause(f"{log}[  FAILED  ] A.Dies (3 ms)") == error
+    assert first_cause(f"[ RUN      ] A.Lives\n[       OK ] A.Lives (1 ms)\n{error}") == error
+
+
+def test_conda_that_was_not_set_up_gives_way_to_what_ended_the_script() -> None:
+    """A script goes on behind it; alone it is the last word."""
+    conda, missing = (
+        "CondaError: Run 'conda init' before 'conda activate'",
+        "ModuleNotFoundError: No module named 'torch'",
+    )
+    trace = 'Traceback (most recent call last):\n  File "a.py", line 5, in <module>\n    import torch'
+    assert first_cause(f"{conda}\n{trace}\n{missing}") == missing
+    assert first_cause(conda) == conda
