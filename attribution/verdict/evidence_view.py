@@ -189,6 +189,14 @@ class EvidenceView:
         return tuple(n for n in self.attempt.nodes if n not in unwatched)
 
     @functools.cached_property
+    def logged_nodes(self) -> frozenset[str]:
+        """Nodes without an agent whose kernel log was being written while the attempt ran: what the kernel tells would stand in it."""
+        last = self.case.watched
+        return frozenset(
+            n for n in self.case.by_log if (at := last.get(n)) is not None and at >= self.start_at
+        )
+
+    @functools.cached_property
     def hung(self) -> bool:
         """True when the job's own side tells of ranks that waited in vain."""
         outstanding = [
