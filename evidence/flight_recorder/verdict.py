@@ -123,6 +123,7 @@ def _missing(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
     """Ranks that did not issue what their peers wait for, and wait for nothing themselves."""
     behind = gang_dumps.behind(gang)
     at_fault = sorted(r for r in behind if not gang_dumps.waits_for_others(gang, r))
+    at_fault = [r for r in at_fault if not gang_dumps.met_nobody(gang, r)] or at_fault
     if not at_fault:
         return None
     group, seq = behind[at_fault[0]]

@@ -64,12 +64,13 @@ _CODES = re.compile(
     r"|Error in routine \S{1,80}"
     r"|\[\d{1,8}\]PETSC ERROR: (?!-)"
     r"|--> FOAM FATAL (?:IO )?ERROR"
+    r"|(?:Environment(?:Name|Location)NotFound|CondaError|ResolvePackageNotFound|PackagesNotFoundError): (?!Run 'conda init')"
 )
-"""Of widely used codes: LAMMPS, GROMACS, Quantum ESPRESSO, PETSc, OpenFOAM."""
+"""Of widely used codes and tools: LAMMPS, GROMACS, Quantum ESPRESSO, PETSc, OpenFOAM, Conda."""
 _WORKFLOWS = re.compile(
-    r"(?:Environment(?:Name|Location)NotFound|CondaError|ResolvePackageNotFound|PackagesNotFoundError): |Error in rule \S{1,80}:$|ERROR ~ \S|size mismatch for [\w.]{1,200}: copying a param with shape |make(?:\[\d{1,3}\])?: \*\*\* \["
+    r"CondaError: Run 'conda init'|Error in rule \S{1,80}:$|ERROR ~ \S|size mismatch for [\w.]{1,200}: copying a param with shape |make(?:\[\d{1,3}\])?: \*\*\* \["
 )
-"""Of Conda, behind which a script goes on, of what runs other programs, and details of an error: another line says more, where there is one."""
+"""Of a Conda that was not set up, of what runs other programs, and details of an error: another line says more, where there is one."""
 _THROWN = re.compile(
     r"terminate called (?:without an active exception|after throwing an instance of '(?!c10)\S)"
 )

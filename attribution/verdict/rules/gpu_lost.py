@@ -43,14 +43,14 @@ def _ran_beside_it(view: evidence_view.EvidenceView) -> claims.Adjust:
         if sighting.at < view.start_at and view.attempt.n_gpus is None:
             return weight * 0.5  # nobody knows that it wanted any GPU
         long_before = sighting.at < view.start_at and view.end_at - view.start_at > _SHORT
-        if _need_not_hold(view, sighting):
+        if need_not_hold(view, sighting):
             return min(weight, 0.7)
         return min(weight, 0.6) if long_before else weight
 
     return adjust
 
 
-def _need_not_hold(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
+def need_not_hold(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
     """Whether it was ended from outside and has so few GPUs of the node that the lost one may be none of them."""
     per_node = (view.attempt.n_gpus or 0) / max(len(view.attempt.nodes), 1)
     return (
