@@ -52,15 +52,16 @@ def _took_the_daemon(
     for s in sightings:
         if s.event.process in _DAEMONS and s.when is evidence_view.When.RUNNING:
             yield claims.Claim(
-                cause=HOST,
+                cause="system_services",
                 weight=0.9,
                 at=s.at,
                 rule="memory_limit",
                 node=s.event.node,
+                device=s.event.process,
                 evidence=(s.event,),
                 nodes=frozenset({s.event.node}),
                 n_sources=1,
-                words=f"lost {s.event.node}: it ran out of main memory, and the kernel killed {s.event.process} there",
+                words="was killed by the kernel: the node ran out of main memory",
                 explains=frozenset({"node_lost", "node_reboot"}),
             )
 
