@@ -190,11 +190,11 @@ class EvidenceView:
 
     @functools.cached_property
     def logged_nodes(self) -> frozenset[str]:
-        """Nodes without an agent whose kernel log was being written while the attempt ran: what the kernel tells would stand in it."""
-        last = self.case.watched
-        return frozenset(
-            n for n in self.case.by_log if (at := last.get(n)) is not None and at >= self.start_at
-        )
+        """Nodes without an agent whose kernel log had begun before the end: what the kernel tells would stand in it.
+
+        How long it has said nothing proves little: a kernel that meets nothing writes nothing.
+        """
+        return frozenset(n for n in self.case.by_log if self.case.watched.get(n) is not None)
 
     @functools.cached_property
     def hung(self) -> bool:
