@@ -144,6 +144,7 @@ EVENT_KINDS: tuple[EventKind, ...] = (
     EventKind(name="clock_skew", meaning="the node's clock is off"),
     EventKind(name="driver_load", meaning="a GPU driver was loaded anew"),
     EventKind(name="node_boot", meaning="the node booted"),
+    EventKind(name="kernel_log", meaning="a kernel log from a file: from when to when it was written"),
     EventKind(name="agent_silent", meaning="the agent fell silent"),
     EventKind(name="node_down", meaning="the agent fell silent and Slurm does not reach the node either"),
     EventKind(name="agent_overrun", meaning="the agent could not keep up with a log"),

@@ -39,55 +39,13 @@ _FACILITIES = (
 _LEVELS = ("emerg", "alert", "crit", "err", "warn", "notice", "info", "debug")
 KERNEL_TAGS = frozenset({"kernel", "kern"})
 KERNEL_FACILITY, _USER_FACILITY = 0, 1
-_PROGRAMS = frozenset(
-    [
-        "sudo",
-        "su",
-        "logger",
-        "cron",
-        "crond",
-        "CRON",
-        "CROND",
-        "anacron",
-        "sshd",
-        "login",
-        "bash",
-        "sh",
-        "python",
-        "python3",
-        "dockerd",
-        "docker",
-        "containerd",
-        "podman",
-        "crio",
-        "kubelet",
-        "slurmd",
-        "slurmctld",
-        "slurmdbd",
-        "slurmstepd",
-        "srun",
-        "nv-hostengine",
-        "dcgm",
-        "dcgmi",
-        "nvidia-smi",
-        "audit",
-        "auditd",
-        "audispd",
-        "systemd",
-        "journald",
-        "init",
-        "systemd-journald",
-        "systemd-logind",
-        "rsyslogd",
-        "syslogd",
-        "polkitd",
-        "dbus-daemon",
-        "probing-agent",
-        "probing-ctl",
-        "ansible",
-        "nhc",
-    ]
-)
+_PROGRAMS = frozenset({
+    "sudo", "su", "logger", "cron", "crond", "CRON", "CROND", "anacron", "sshd", "login", "bash", "sh", "python",
+    "python3", "dockerd", "docker", "containerd", "podman", "crio", "kubelet", "slurmd", "slurmctld", "slurmdbd",
+    "slurmstepd", "srun", "nv-hostengine", "dcgm", "dcgmi", "nvidia-smi", "audit", "auditd", "audispd", "systemd",
+    "journald", "init", "systemd-journald", "systemd-logind", "rsyslogd", "syslogd", "polkitd", "dbus-daemon",
+    "probing-agent", "probing-ctl", "ansible", "nhc",
+})  # fmt: skip
 """Programs that log: in front of a colon they are the writer, not a host that pdsh asked."""
 
 
@@ -111,6 +69,8 @@ class PrefixedLine:
     """The program that logged it; "program" where only the form tells that one did (klog, logfmt)."""
     stamped: bool = False
     """True once a date or the kernel's own time has come off: no host, file or pod stands behind that."""
+    contained: bool = False
+    """True once a container's runtime or a bare JSON record has come off: that alone is a program's output."""
     indented: bool = False
     """True for a line that begins with blanks and nothing else: dmesg and journalctl print the rest of a message so."""
     repeat: int = 1
@@ -126,7 +86,9 @@ class PrefixedLine:
             return False
         if self.tag is not None:
             return self.tag in KERNEL_TAGS
-        return True if self.facility is not None or self.uptime_s is not None else None
+        if self.facility is not None or self.uptime_s is not None:
+            return True
+        return False if self.contained else None
 
 
 def plain(text: str) -> str:
@@ -164,6 +126,10 @@ _KERNEL = _pattern(r"\s*(?:(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+)?(?P<tag>kerne
 _PEER = _pattern(
     r"(?:(?!mmfs\w*:)(?P<host>[A-Za-z0-9_][\w.-]{0,253}):\s+|(?P<pipe>[A-Za-z0-9_][\w.-]{0,253})\s*\|\s*|\[(?:pod|container)/[^\]\s]{1,300}\]\s)(?=\[\s*[\dA-Z]|<\d|\{\"|\d{4}-\d\d-\d\d|kern(?:el)?\s*:|NVRM:|nvidia-nvswitch|mlx5_core\s|ERROR:\ nhc:|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s)"
 )
+_HEADER = re.compile(
+    r"(?:X-)?[A-Z][a-z]+(?:-[A-Za-z]+){0,4}|(?i:subject|title|re|fwd?|note|message|comment|description|summary|text|body|example|quote|stdout|stderr|output|log|reason|cause|error|warning|info)"
+)
+"""A mail's header or another word that announces a text: no host that pdsh asked is called so."""
 _FILE = _pattern(r"(?:/[\w./+-]{1,200}|(?:messages|syslog|kern\.log|dmesg)[\w.-]{0,60}):(?:\d{1,12}[:-])?")
 _REPEATED = _pattern(r"message\ repeated\ (?P<n>\d{1,9})\ times?:\s*\[\s?(?P<inner>.*?)\]?\s*$")
 _FIELD = _pattern(r"MESSAGE=")
@@ -222,7 +188,7 @@ def _dmesg(line: PrefixedLine, text: str) -> PrefixedLine | None:
         return replace(line, uptime_s=float(found["up"]), message=text[found.end() :], stamped=True)
     if (found := _STAMP.match(text)) and dates.looks_like(found["when"]):
         at = dates.parse(found["when"], None) or line.at
-        return replace(line, at=at, message=text[found.end() :], stamped=True)
+        return replace(line, at=at, message=text[found.end() :], stamped=True, contained=False)
     if found := _HUMAN.match(text) or _ELIDED.match(text):
         return replace(line, message=text[found.end() :], stamped=True)
     return None
@@ -244,7 +210,8 @@ def _graded(line: PrefixedLine, found: re.Match[str]) -> PrefixedLine:
 def _dated(line: PrefixedLine, text: str, reference: datetime | None) -> PrefixedLine | None:
     """A date, then (syslog) perhaps a host and a tag."""
     if found := _CRI.match(text):
-        return replace(line, at=dates.iso(found["iso"]) or line.at, message=text[found.end() :], stamped=True)
+        at = dates.iso(found["iso"]) or line.at
+        return replace(line, at=at, message=text[found.end() :], stamped=True, contained=True)
     if not line.stamped and line.tag is None and (found := _GPFS.match(text)):
         at = dates.iso(found[0]) or line.at
         return replace(line, at=at, tag="mmfs", message=text[found.end() :], stamped=True)
@@ -290,7 +257,7 @@ def _wrapped(line: PrefixedLine, text: str) -> PrefixedLine | None:
     if found := _KLOG.match(text):
         return replace(line, tag="program", message=text[found.end() :])
     if not line.stamped and (found := _PEER.match(text)):
-        if found["host"] in _PROGRAMS:
+        if found["host"] in _PROGRAMS or _HEADER.fullmatch(found["host"] or ""):
             return replace(line, tag=found["host"], message=text[found.end() :])
         return replace(line, host=found["host"] or found["pipe"] or line.host, message=text[found.end() :])
     for pattern in () if line.stamped else (_FIELD, _FILE, _RELAY, _DROPPED):
@@ -348,6 +315,7 @@ def _json(line: PrefixedLine, text: str) -> PrefixedLine | None:
         line,
         message=message.rstrip("\n"),
         at=at,
+        contained=True,
         uptime_s=uptime / 1e6 if uptime is not None else line.uptime_s,
         host=host if isinstance(host, str) else line.host,
         tag=tag.rstrip(":") if isinstance(tag, str) else line.tag,

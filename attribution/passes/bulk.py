@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +106,11 @@ class Bulk:
             own_us=clock.span_us(user_error.NEAR),
         )
 
-    def candidates(self, part: Slice, attempt_ids: Iterable[int]) -> pa.Table:
-        """Every event in the windows of these attempts, by attempt and time."""
-        return self._chosen("bulk_candidates", part, attempt_ids)
+    def candidates(
+        self, part: Slice, attempt_ids: Iterable[int], earlier: timedelta = timedelta()
+    ) -> pa.Table:
+        """Every event in the windows of these attempts, by attempt and time; the windows begin so much `earlier`."""
+        return self._chosen("bulk_candidates", part, attempt_ids, earlier)
 
     def around(self, attempt_id: int, end_us: int, since_us: int, until_us: int) -> pa.Table:
         """Every event on one attempt's nodes in a window of its own."""
@@ -120,17 +122,20 @@ class Bulk:
         """attempt_id and node_idx of these attempts."""
         return self._chosen("bulk_places", part, attempt_ids)
 
-    def _chosen(self, name: str, part: Slice, attempt_ids: Iterable[int]) -> pa.Table:
+    def _chosen(
+        self, name: str, part: Slice, attempt_ids: Iterable[int], earlier: timedelta = timedelta()
+    ) -> pa.Table:
         chosen = pa.table({"attempt_id": pa.array(attempt_ids, pa.int64())})
         self._context.register_record_batches("chosen", [chosen.to_batches()])
         try:
-            return self._run(name, part)
+            return self._run(name, part, earlier)
         finally:
             self._context.deregister_table("chosen")
 
-    def _run(self, name: str, part: Slice, **more: Any) -> pa.Table:
+    def _run(self, name: str, part: Slice, earlier: timedelta = timedelta(), **more: Any) -> pa.Table:
         text = (_SQL / f"{name}.sql").read_text("utf-8")
         before, after = round(self.policy.before_s * 1e6), round(self.policy.after_s * 1e6)
+        before += clock.span_us(earlier)
         values: dict[str, Any] = {
             "before_us": before,
             "after_us": after,

@@ -64,6 +64,7 @@ def judge_slice(source: bulk.Bulk, part: bulk.Slice) -> pa.Table:
     summary = source.summary(part)
     joined = attempts.join(summary, "attempt_id", join_type="left outer")
     faulty = pc.or_(pc.greater(pc.fill_null(joined["n_root"], 0), 0), _whose_gpu_matters(joined))
+    faulty = pc.or_(faulty, _given_up(joined, source))
     quiet = _quiet(joined.filter(pc.invert(faulty)), source)
     loud = list(_loud(joined.filter(faulty), source, part))
     table = pa.concat_tables([quiet, pa.Table.from_pylist(loud, schema=VERDICT_SCHEMA)])
@@ -77,6 +78,12 @@ def _whose_gpu_matters(joined: pa.Table) -> pa.ChunkedArray:
     if "gpus" in joined.column_names:
         known = pc.or_(known, pc.is_valid(joined["gpus"]))
     return pc.and_(own, known)
+
+
+def _given_up(attempts: pa.Table, source: bulk.Bulk) -> pa.ChunkedArray:
+    """Attempts that ended with their node: their windows begin before those that the summary looked into."""
+    states = sorted(window.GIVEN_UP) if not source.policy.paper else []
+    return pc.is_in(attempts["state"], value_set=pa.array(states, pa.string()))
 
 
 def _quiet(attempts: pa.Table, source: bulk.Bulk) -> pa.Table:
@@ -189,7 +196,10 @@ def _loud(attempts: pa.Table, source: bulk.Bulk, part: bulk.Slice) -> Iterator[d
     for at in range(0, len(rows), CHUNK):
         chunk = rows[at : at + CHUNK]
         ids = [r["attempt_id"] for r in chunk]
-        events = _grouped(source.candidates(part, ids))
+        wide = [r["attempt_id"] for r in chunk if r["state"] in window.GIVEN_UP and not source.policy.paper]
+        events = _grouped(source.candidates(part, sorted(set(ids) - set(wide))))
+        if wide:
+            events |= _grouped(source.candidates(part, wide, window.SLURMD_TIMEOUT))
         nodes = _nodes(source, part, ids)
         for row in chunk:
             case = make_case(row, nodes[row["attempt_id"]], events.get(row["attempt_id"], []), source)

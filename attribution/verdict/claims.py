@@ -337,7 +337,7 @@ def _hint_cap(view: evidence_view.EvidenceView, cause: str, node: str | None) ->
     domain = taxonomy.cause(cause).domain
     if domain is records.Domain.USER_PROGRAM:
         return records.Confidence.CERTAIN
-    unseen = frozenset(view.unwatched_nodes) - view.case.by_log
+    unseen = frozenset(view.unwatched_nodes) - view.logged_nodes
     blind = node in unseen if node else bool(unseen)
     if domain is records.Domain.HARDWARE and not blind:
         return records.Confidence.POSSIBLE

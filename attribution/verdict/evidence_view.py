@@ -191,6 +191,14 @@ class EvidenceView:
         return tuple(n for n in self.attempt.nodes if n not in unwatched)
 
     @functools.cached_property
+    def logged_nodes(self) -> frozenset[str]:
+        """Nodes without an agent whose kernel log had begun before the end: what the kernel tells would stand in it.
+
+        How long it has said nothing proves little: a kernel that meets nothing writes nothing.
+        """
+        return frozenset(n for n in self.case.by_log if self.case.watched.get(n) is not None)
+
+    @functools.cached_property
     def hung(self) -> bool:
         """True when the job's own side tells of ranks that waited in vain."""
         outstanding = [

@@ -21,6 +21,7 @@ _KINDS = {
     "mount": "mount",
     "node_boot": "reboot",
     "driver_load": "driver load",
+    "kernel_log": "kernel log",
     "ecc": "ECC error",
     "row_remap": "row remap",
     "block_io": "disk error",

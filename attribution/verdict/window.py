@@ -9,8 +9,9 @@ from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import signatures
 from probing_cluster.core import records
 
-_GIVEN_UP = frozenset({"NODE_FAIL", "BOOT_FAIL"})
-_SLURMD_TIMEOUT = timedelta(seconds=300)
+GIVEN_UP = frozenset({"NODE_FAIL", "BOOT_FAIL"})
+"""States of attempts that end when Slurm gives a node up, some time after it went away."""
+SLURMD_TIMEOUT = timedelta(seconds=300)
 """So long slurmctld waits for a node by default."""
 
 
@@ -41,8 +42,8 @@ def window(attempt: records.JobAttempt, onset_at: datetime, policy: cases.Window
     """
     assert attempt.end_at is not None
     start = attempt.end_at if policy.paper else onset_at
-    if attempt.state in _GIVEN_UP and not policy.paper:
-        start -= _SLURMD_TIMEOUT
+    if attempt.state in GIVEN_UP and not policy.paper:
+        start -= SLURMD_TIMEOUT
     return Window(
         start_at=start - timedelta(seconds=policy.before_s),
         end_at=attempt.end_at + timedelta(seconds=policy.after_s),

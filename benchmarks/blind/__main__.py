@@ -56,7 +56,7 @@ def run(chosen: Sequence[cases.Case]) -> tuple[list[ask.Answer], list[str]]:
     """The answers, and the names of the cases whose text is not here."""
     found: list[ask.Answer] = []
     missing: list[str] = []
-    with _databases(any(c.kind == "incident" for c in chosen)) as fresh:
+    with databases(any(c.kind == "incident" for c in chosen)) as fresh:
         for one in chosen:
             try:
                 found.append(ask.answer(one, next(fresh) if one.kind == "incident" else ""))
@@ -66,7 +66,7 @@ def run(chosen: Sequence[cases.Case]) -> tuple[list[ask.Answer], list[str]]:
 
 
 @contextmanager
-def _databases(wanted: bool) -> Iterator[Iterator[str]]:
+def databases(wanted: bool) -> Iterator[Iterator[str]]:
     """An empty database per incident, of one server that ends with them."""
     if not wanted:
         yield iter(())

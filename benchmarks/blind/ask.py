@@ -157,7 +157,7 @@ def _verdict(
         load.load(store, order)
     attempts = store.attempts()
     ends = [a.end_at for a in attempts if a.end_at]
-    attribute.attribute(store, at=_At(max(ends) + timedelta(hours=1)) if ends else clock.SYSTEM)
+    attribute.attribute(store, at=At(max(ends) + timedelta(hours=1)) if ends else clock.SYSTEM)
     job = str(case.label["job"])
     try:
         attempt = load.attempt_of(store, job)
@@ -170,7 +170,7 @@ def _verdict(
 
 
 @dataclass(frozen=True)
-class _At(clock.SystemClock):
+class At(clock.SystemClock):
     """The hour after the last job's end."""
 
     at: datetime

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 
-from probing_cluster.control_plane.imports import kept_aside, when
+from probing_cluster.control_plane.imports import coverage, kept_aside, when
 from probing_cluster.core import records, sanitize, storable
 from probing_cluster.evidence import prefixes
 from probing_cluster.evidence.kernel import boot, grammar, reader
@@ -36,6 +36,8 @@ class Read:
     events: list[records.HealthEvent] = field(default_factory=list)
     bad: list[kept_aside.Bad] = field(default_factory=list)
     n_lines: int = 0
+    covers: records.HealthEvent | None = None
+    """From the log's first date to its last; None where nothing of it could be dated."""
     is_log: bool = False
     """Some line has a date or a time since boot, or a finding; of other lists of events always false."""
 
@@ -44,9 +46,11 @@ def read(lines: Iterable[bytes], place: FilePlace) -> Read:
     """Every finding of a kernel log; a finding without an instant is kept aside."""
     engine, found, occurrences = reader.KernelReader(), Read(), Counter[tuple[datetime, str]]()
     clock = when.LogClock(place.zone, place.boot_at, place.reference)
+    span = coverage.LogSpan(place.zone, place.boot_at, place.reference)
     for number, raw in enumerate(lines, 1):
         found.n_lines = number
         text = raw.decode("utf-8", "replace").rstrip("\r\n")
+        span.note(text)
         parsed = engine.read_line(text, place.reference) or _boot(text, place.reference)
         found.is_log = found.is_log or parsed is not None or prefixes.parse(text, place.reference).stamped
         if parsed is None:
@@ -65,6 +69,8 @@ def read(lines: Iterable[bytes], place: FilePlace) -> Read:
             found.bad.append(kept_aside.Bad(file=place.file, line_no=number, text=text, why=why_not))
             continue
         found.events.append(event)
+    if (covered := span.span()) is not None:
+        found.covers = coverage.event_of(covered, place.cluster, place.node, place.read_at)
     return found
 
 

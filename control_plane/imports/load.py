@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from probing_cluster.control_plane.imports import accounting_file, event_lines, joblog, kept_aside, kernel
-from probing_cluster.core import errors, packed, records, sanitize
+from probing_cluster.core import errors, packed, records, sanitize, storable
 from probing_cluster.db import bulk
 from probing_cluster.db import store as db_store
 from probing_cluster.reports import job_ref
@@ -219,6 +219,8 @@ def _place(path: Path, node: str, order: LoadOrder, loaded: Loaded, about: _Span
 
 def _store_events(store: db_store.Store, loaded: Loaded, path: Path, found: kernel.Read, what: str) -> None:
     new = bulk.load_events(store.connection_uri(), found.events) if found.events else 0
+    if found.covers is not None and storable.why_not(found.covers) is None:
+        bulk.load_events(store.connection_uri(), [found.covers])
     loaded.n_events += new
     loaded.bad += found.bad
     known = len(found.events) - new

@@ -66,7 +66,9 @@ def gather(
         found.setdefault(name, everyone if whole else frozenset(observed))
     found.update({name: frozenset(ranks) for name, ranks in members.items()})
     if any(e.backend == "gloo" for d in dumps.values() for e in d.entries[-1:]):
-        everyone |= frozenset(range(min(dumps), max(dumps)))  # Gloo names no members; ranks leave no gaps.
+        # Gloo names no members, but ranks leave no gaps: from 0 where most dumps are at hand, else (one node's dumps) from the first.
+        first = 0 if min(dumps) < len(dumps) else min(dumps)
+        everyone |= frozenset(range(first, max(dumps)))
     for ranks in found.values():
         everyone |= ranks
     p2p = frozenset(e.group for d in dumps.values() for e in d.entries if e.is_p2p)
@@ -93,6 +95,15 @@ def waits_for_others(gang: GangDumps, rank: int) -> bool:
         return False
     peers = [r for r in present(gang, last.group) if r != rank]
     return any(0 <= gang.enqueued(r, last.group) < last.seq for r in peers)
+
+
+def met_nobody(gang: GangDumps, rank: int) -> bool:
+    """Whether the rank's last collective is in a group of Gloo's that no other rank recorded in: it may have waited there in vain.
+
+    Gloo names no members, so a peer that never came is not known to belong to the group.
+    """
+    last = gang.last(rank)
+    return last is not None and gang.is_gloo(last.group) and gang.members[last.group] == {rank}
 
 
 def behind(gang: GangDumps) -> dict[int, tuple[str, int]]:

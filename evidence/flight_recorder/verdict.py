@@ -123,6 +123,7 @@ def _missing(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
     """Ranks that did not issue what their peers wait for, and wait for nothing themselves."""
     behind = gang_dumps.behind(gang)
     at_fault = sorted(r for r in behind if not gang_dumps.waits_for_others(gang, r))
+    at_fault = [r for r in at_fault if not gang_dumps.met_nobody(gang, r)] or at_fault
     if not at_fault:
         return None
     group, seq = behind[at_fault[0]]
@@ -263,6 +264,38 @@ def _inside(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
     )
 
 
+def _idle(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
+    """Of a group that sends point to point, the few ranks that wait for nothing while all the others wait.
+
+    How much each rank issued says nothing there; but who waits for nothing is not held up by the others.
+    """
+    for group in sorted(g for g in gang.p2p if not gang.is_gloo(g)):
+        here = gang_dumps.present(gang, group)
+        waiting = tuple(sorted(r for r in here if gang.outstanding(r)))
+        idle = tuple(sorted(set(here) - set(waiting)))
+        if not idle or len(idle) >= len(waiting):
+            continue
+        held_up = [e for r in waiting for e in gang.outstanding(r) if e.group == group]
+        if not held_up:
+            continue
+        first = min(held_up, key=lambda e: (e.created_ns or 1 << 62, e.seq))
+        last = gang.last(idle[0])
+        names = ", ".join(map(str, idle))
+        return FlightVerdict(
+            kind="missing_rank",
+            ranks=idle,
+            domains=(USER, SOFTWARE, HARDWARE),
+            group=group,
+            seq=first.seq,
+            op=first.op,
+            timeout_ms=first.timeout_ms,
+            waiting=waiting,
+            doing=last.frames if last else (),
+            meaning=f"Rank {names} waits for nothing, and every other rank of group {group} that left a dump waits: its host side is stuck, slow or gone.",
+        )
+    return None
+
+
 def _no_dump(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
     gone = tuple(sorted(gang.expected - set(gang.dumps)))
     if not gone:
@@ -296,7 +329,7 @@ def judge(
     if found and gone and found.kind == "missing_rank" and gang.is_gloo(found.group or ""):
         found = gone  # Whoever waited for a rank that died fails at once, wherever it stood.
     # Whose device finished least is nobody's fault where a process is gone: the others may have stopped at different places.
-    found = found or gone or _stuck(gang) or _late(gang) or _inside(gang)
+    found = found or gone or _stuck(gang) or _late(gang) or _idle(gang) or _inside(gang)
     if found is None:
         return FlightVerdict(
             kind="healthy", ranks=(), domains=("unknown",), meaning="No rank waits for anything."

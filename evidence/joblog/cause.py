@@ -205,9 +205,13 @@ class Story:
         self.settled = False
         self.recent: deque[str] = deque(maxlen=progress.LOOK_BACK_LINES)
         """The lines read last, with their prefixes."""
+        self._test: int | None = None
+        """How many findings were held when the running test began."""
         self._forget()
 
     def _forget(self) -> None:
+        self._entry: progress.Entry | None = None
+        """Of the numbered list that the best candidate stands in."""
         self._progress = progress.LogProgress()
         self._chars = 0
         self._late_steps = 0
@@ -219,6 +223,8 @@ class Story:
             self._survived()
         if finding.kind in _UNEXPLAINED and finding.role in (LineRole.EXIT, LineRole.REMOTE):
             self._not_survived()
+        if _announces_recovery(finding.message) and _can_be_survived(finding):
+            finding = replace(finding, detail={**finding.detail, "handled": True})
         self.held.append(finding)
         if self.settled:
             return
@@ -227,6 +233,7 @@ class Story:
             self.best = len(self.held) - 1
             self._forget()
             self._progress = progress.LogProgress(self.recent)
+            self._entry = progress.entry(finding.message)
             for earlier in self.held[:-1]:
                 self.held[self.best] = enrich(self.held[self.best], earlier)
         elif self.best is not None:
@@ -239,7 +246,7 @@ class Story:
             return False
         if self.best is None:
             return self._doubted is not None and self._chars <= _BUFFERED_CHARS
-        return _can_be_survived(self.held[self.best])
+        return self._entry is not None or _can_be_survived(self.held[self.best])
 
     def passed(self, record: Record, *, overwritten: bool = False) -> None:
         """A line behind a failure `in_doubt`: does the program go on?"""
@@ -255,6 +262,11 @@ class Story:
             and self._chars <= _BUFFERED_CHARS
         ):
             return
+        if self._entry is not None and progress.follows(record.text, self._entry):
+            self._survived(listed=True)
+            return
+        if not _can_be_survived(best):
+            return
         if self._progress.passed(record.text, overwritten=overwritten):
             self._late_steps += self._chars > _BUFFERED_CHARS
         handled = best.detail.get("handled") is True and self._progress.steps >= _HANDLED_STEPS
@@ -263,10 +275,15 @@ class Story:
         elif self._progress.live >= _STEPS:
             self._survived(doubted=self.best)
 
-    def _survived(self, doubted: int | None = None) -> None:
-        """The program lived on: every failure so far caused nothing; one followed by few lines stays `doubted`."""
+    def _survived(self, doubted: int | None = None, *, listed: bool = False) -> None:
+        """The program lived on: every failure so far caused nothing; one followed by few lines stays `doubted`.
+
+        `listed`: the best candidate stands in a list that goes on, whoever is said to have printed it.
+        """
+        over = self.best if listed else None
         self.held = [
-            replace(f, detail={**f.detail, "survived": True}) if _can_be_survived(f) else f for f in self.held
+            replace(f, detail={**f.detail, "survived": True}) if i == over or _can_be_survived(f) else f
+            for i, f in enumerate(self.held)
         ]
         chars = self._chars
         self.best = None
@@ -284,6 +301,18 @@ class Story:
         detail = {k: v for k, v in doubted.detail.items() if k != "survived"}
         self.held[index] = replace(doubted, detail=detail)
         self.best = index
+
+    def tested(self, *, passed: bool) -> None:
+        """A test begins, or it passed: then whatever was printed since it began is its own doing."""
+        if not passed or self._test is None or self.settled:
+            self._test = len(self.held)
+            return
+        began, self._test = self._test, None
+        for i in range(began, len(self.held)):
+            self.held[i] = replace(self.held[i], detail={**self.held[i].detail, "survived": True})
+        if self.best is not None and self.best >= began:
+            self.best = None
+            self._forget()
 
     def fill_rank(self, line: int, rank: int) -> None:
         """A launcher named the rank of the failure printed just before `line`."""

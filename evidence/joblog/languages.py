@@ -40,6 +40,8 @@ _RUNTIMES = re.compile(
     r"|Error in [\w.:$`]{1,80}\(.{0,200}\) ?: ?"
     r"|\{?Error using \S"
     r"|\S{0,200}lua\w{0,8}: \S{1,200}\.lua:\d{1,6}: "
+    r"|(?:/\S{0,80}/)?[gmn]?awk: (?:cmd\. line:\d{1,6}: |fatal: |line \d{1,6}: |\S{1,200}:\d{1,6}: |syntax error)"
+    r"|(?:/\S{0,80}/)?(?:sed: -e expression #\d|jq: error|(?:\(standard_in\) \d{1,6}: (?:syntax error|parse error)))"
     r"|\S.{0,300} at \S{1,200}\.p[lm] line \d{1,6}\.$"
 )
 """Of runtimes and interpreters."""
@@ -62,13 +64,13 @@ _CODES = re.compile(
     r"|Error in routine \S{1,80}"
     r"|\[\d{1,8}\]PETSC ERROR: (?!-)"
     r"|--> FOAM FATAL (?:IO )?ERROR"
-    r"|(?:Environment(?:Name|Location)NotFound|CondaError|ResolvePackageNotFound|PackagesNotFoundError): "
+    r"|(?:Environment(?:Name|Location)NotFound|CondaError|ResolvePackageNotFound|PackagesNotFoundError): (?!Run 'conda init')"
 )
 """Of widely used codes and tools: LAMMPS, GROMACS, Quantum ESPRESSO, PETSc, OpenFOAM, Conda."""
 _WORKFLOWS = re.compile(
-    r"Error in rule \S{1,80}:$|ERROR ~ \S|size mismatch for [\w.]{1,200}: copying a param with shape |make(?:\[\d{1,3}\])?: \*\*\* \["
+    r"CondaError: Run 'conda init'|Error in rule \S{1,80}:$|ERROR ~ \S|size mismatch for [\w.]{1,200}: copying a param with shape |make(?:\[\d{1,3}\])?: \*\*\* \["
 )
-"""Of what runs other programs, and details of an error: another line says more, where there is one."""
+"""Of a Conda that was not set up, of what runs other programs, and details of an error: another line says more, where there is one."""
 _THROWN = re.compile(
     r"terminate called (?:without an active exception|after throwing an instance of '(?!c10)\S)"
 )
@@ -87,6 +89,8 @@ _LAST = re.compile(
     r"|An error occurred \(\w{1,80}\) when calling the \w{1,80} operation"
     r"|(?:\S{1,100}: )?Permission denied \((?:publickey|password|keyboard|gssapi|hostbased)[\w,-]{0,120}\)\.?$|Host key verification failed\.?$|(?:ssh|scp|sftp|kex_exchange_identification): \S"
     r"|curl: \(\d{1,3}\) |wget: \S|rsync(?: error)?: \S|tar: (?:Error|Exiting|.{1,200}: Cannot )"
+    r"|(?:/\S{0,80}/)?(?:cp|mv|rm|ln|ls|cat|mkdir|rmdir|chmod|chown|touch|head|tail|sort|cut|wc|stat|install|split|dd|du|df|find|grep|zgrep|unzip|gzip|zcat): "
+    r"(?:cannot |can't |unable |failed |missing |unrecognized |invalid |illegal |extra operand|unexpected |.{1,200}: (?:No such file or directory|Permission denied|Not a directory|Is a directory)$)"
 )
 """A line that says of itself that it is an error: believed as the log's last word only."""
 _NO_LAST = re.compile(
@@ -149,10 +153,37 @@ LAST_TRIGGERS = (
     "wget: ",
     "rsync",
     "tar: ",
+    *(
+        f"{tool}: "
+        for tool in (
+            "cp",
+            "mv",
+            "rm",
+            "ln",
+            "ls",
+            "cat",
+            "dir",
+            "chmod",
+            "chown",
+            "touch",
+            "head",
+            "tail",
+            "sort",
+            "cut",
+        )
+    ),
+    *(
+        f"{tool}: "
+        for tool in ("wc", "stat", "install", "split", "dd", "du", "df", "find", "grep", "zip", "zcat")
+    ),
 )
 FAMILY = grammar.LogFamily(
     name="languages",
     triggers=(
+        "awk: ",
+        "sed: -e",
+        "jq: error",
+        "(standard_in)",
         "forrtl: ",
         "Fortran runtime",
         "PGFIO",

@@ -27,7 +27,7 @@ _LISTED = re.compile(
 )
 """What searches print of other files (`run-17.out:88:…`), and names of tests, whose parameters may be errors."""
 _PIECE = re.compile(
-    r"^\W*(?:(?:prompt|question|query|user|human|assistant|chosen|rejected|instruction|completion|reference|prediction|hypothesis|generated)s?"
+    r"^\W*(?:\d{1,7}(?:/\d{1,7})?\W{1,3}(?=[a-z]))?(?:[qa](?=: \S)|(?:prompt|question|query|user|human|assistant|chosen|rejected|instruction|completion|reference|prediction|hypothesis|generated)s?"
     r"(?:\s?\d{1,6})?|(?:doc(?:ument)?|passage|chunk|hit|candidate|snippet|sample|example|result)s?\s?[#:]?\d{1,6}(?:\W{1,3}(?:score|sim(?:ilarity)?|dist(?:ance)?|rank|prob|p)\W{0,3}[\d.e+-]{1,20}\)?)?)\s?[:=>]\s",
     re.IGNORECASE,
 )
@@ -79,7 +79,9 @@ _REPORT = frozenset({
 
 def is_speech(text: str) -> bool:
     """Whether the whole line is data, chat or code, whatever it speaks of."""
-    if any(p.match(text) for p in (_CODE, _TRACE, _LISTED, _PIECE)) or _TABLE_ROW.search(text):
+    if any(p.match(text) for p in (_CODE, _TRACE, _LISTED, _PIECE, _TEST)) or _TABLE_ROW.search(text):
+        return True
+    if _DELIBERATE.search(text):
         return True
     opening = text.lstrip()[:1]
     if opening in ("{", "[") and (
@@ -87,6 +89,28 @@ def is_speech(text: str) -> bool:
     ):
         return found["key"].lower() not in _LOG_KEYS and _SPEAKER.search(text) is not None
     return False
+
+
+_DELIBERATE = re.compile(
+    r"\((?:\w+ ){0,2}(?:injected|simulated|deliberate|intentional|expected)\)|\binjecting (?:an? )?(?:\w+ )?\w*(?:fault|error|failure)\b",
+    re.IGNORECASE,
+)
+"""Somebody makes the error happen and says so in the same line."""
+_TEST = re.compile(r"^test\w{0,120} \([\w.]{1,200}\)(?: \.\.\.|$)|^\S{1,300}\.py::\S{1,300} ")
+"""How unittest and pytest begin the line of a test: what it prints stands behind it, how it ended below."""
+
+
+_TEST_BEGINS, _TEST_PASSED = re.compile(r"\[ RUN +\] \S"), re.compile(r"\[ +OK +\] \S")
+"""How GoogleTest prints the beginning of a test, and that it passed."""
+
+
+def test_mark(text: str) -> bool | None:
+    """False where a test begins, True where it passed, None for any other line."""
+    if not text.startswith("[ "):
+        return None
+    if _TEST_BEGINS.match(text):
+        return False
+    return True if _TEST_PASSED.match(text) else None
 
 
 _PRINTS = re.compile(r"^\s*\+{1,8} (?:echo|printf|print|cat|logger|grep|sed|awk|git)\b")

@@ -46,6 +46,23 @@ _GREW = 2
 """So often the first number of a line must have grown before the error for its words to mean progress."""
 _WORDS = re.compile(r"[^A-Za-z_]+")
 _HEAD = "Traceback (most recent call last)"
+_ENTRY = re.compile(
+    r"(?P<words>\W{0,3}[A-Za-z][^\d\n]{0,48}?[# \[(]|[A-Z]-)(?P<n>\d{1,7})(?P<of>/\d{1,7})?(?=[\s\])\t:.,|]|$)"
+    r"|(?P<bracket>\s{0,8}[\[(]?)(?P<k>\d{1,7})(?P<total>/\d{1,7}[\])]?)\s"
+    r"|\s{0,12}(?P<row>\d{1,7})(?:\s{2,12}|\s?[|│]\s)\S+(?:\s{2,12}|\s?[|│]\s)\S"
+)
+"""The beginning of an entry of a numbered list: words and a number, `k/n`, or the first columns of a table."""
+_NO_ENTRY = re.compile(
+    r"\b(?:ranks?|pid|proc(?:ess)?|workers?|nodes?|tasks?|attempt|retry|try|gpus?|device|cuda|thread|host|port|line|steps?|iter(?:ation)?|epoch|batch|update|"
+    r"signal|error|code|exit|job|id|version|pod|replica|actor|stage|group|member|peer|instance|slot|env|child|server|client|frame|shard|core|local|[dtpe]p)\W{0,3}$",
+    re.IGNORECASE,
+)
+"""What is numbered without being worked off one after another; further steps have rules of their own."""
+_COLUMNS = "|"
+"""The words of a table's row: whatever it tells of, it is data."""
+_NEXT = 3
+"""An entry whose number is so much greater follows: some may have been left out."""
+_WENT_WRONG = re.compile(r"error|exception|fail|abort|kill|fatal|traceback", re.IGNORECASE)
 
 Place = tuple[float, ...]
 
@@ -78,6 +95,35 @@ def shape(text: str) -> tuple[str, float] | None:
 def is_progress(text: str) -> bool:
     """Whether the line tells how far the program is."""
     return place(text) is not None
+
+
+Entry = tuple[str, int]
+
+
+def entry(text: str) -> Entry | None:
+    """What the line begins with and its number, if it is an entry of a numbered list; else None."""
+    if not (found := _ENTRY.match(text)) or _DATE.match(text):
+        return None
+    if found["words"] is not None:
+        return (
+            None
+            if _NO_ENTRY.search(found["words"])
+            else (found["words"] + (found["of"] or ""), int(found["n"]))
+        )
+    if found["k"] is not None:
+        return f"{found['bracket']}{found['total']}", int(found["k"])
+    return _COLUMNS, int(found["row"])
+
+
+def follows(text: str, error: Entry) -> bool:
+    """Whether the line is a later entry of the list that the error stands in, and no failure itself."""
+    later = entry(text)
+    return (
+        later is not None
+        and later[0] == error[0]
+        and 0 < later[1] - error[1] <= _NEXT
+        and (error[0] == _COLUMNS or not _WENT_WRONG.search(text))
+    )
 
 
 class LogProgress:

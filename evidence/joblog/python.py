@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from probing_cluster.evidence.joblog import grammar
 from probing_cluster.evidence.joblog.grammar import (
@@ -134,6 +135,8 @@ _REMOTE_TEXT = re.compile(
     r"|StatusCode\.UNAVAILABLE|failed to connect to all addresses",
     re.IGNORECASE,
 )
+_PYTEST = re.compile(r"^E {3,12}(?=(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception)\b(?::|$))")
+"""How pytest marks the lines of the exception that made a test fail."""
 _RAISED = re.compile(r"\braised:\s*$")
 """A wrapper whose reason stands on the next line."""
 _HANDLED = re.compile(r"warn|ignored|skipp|retry|fallback|continuing", re.IGNORECASE)
@@ -189,6 +192,8 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
         error = found["error"] or ("ModuleNotFoundError" if found["module"] else "FileNotFoundError")
         kind = "import_error" if error in _IMPORTS else "python_exception"
         return make(FACTS, kind, record, detail={"exception": error})
+    if marked := _PYTEST.match(record.text):
+        return exception(replace(record, text=record.text[marked.end() :]))
     if is_handled(record.text):
         return None
     return _loader(record) or _files(record)
@@ -246,6 +251,7 @@ def exception(record: Record) -> JobFinding | None:
 FAMILY = grammar.LogFamily(
     name="python",
     triggers=(
+        "E   ",
         "[Errno ",
         "No space left",
         "quota",

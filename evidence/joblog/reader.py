@@ -90,6 +90,8 @@ TRIGGERS = (
     *_COLLECTIVES,
     *_FRAMES,
     *bare.TRIGGERS,
+    "[ RUN ",
+    " OK ] ",
     "Traceback",
     "Exception ignored",
     "Logging error",
@@ -332,6 +334,8 @@ class JobLogReader:
         if place.is_repeated(text, self._story.recent):
             self._story.recent.append(text)
             return
+        if (passed := place.test_mark(text)) is not None:
+            self._story.tested(passed=passed)
         interesting = _ANY.search(text) is not None
         record = self._record(line, text)
         cut = _CUT.search(text) is not None and not _CHATTER.search(text) and not place.is_speech(record.text)

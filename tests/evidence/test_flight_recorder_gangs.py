@@ -165,3 +165,32 @@ def test_gloo_never_accuses_a_device(found) -> None:
     assert verdict.judge(others(gang, as_json=as_json)).kind != "device_stuck"
     gone = verdict.judge(others(gang, culprit, as_json=as_json), world_size=gang.world)
     assert (gone.kind, gone.ranks) == ("no_dump", (culprit,)), gone.meaning
+
+
+@given(stages=st.integers(3, 9), culprit=st.integers(0, 8), steps=st.integers(1, 5), binary=st.booleans())
+def test_the_stage_of_a_pipeline_that_waits_for_nothing_is_named(
+    stages: int, culprit: int, steps: int, binary: bool
+) -> None:
+    """All stages of a pipeline but one wait for a neighbour or for the reduction, whatever each has issued."""
+    culprit %= stages
+
+    def entry(seq: int, op: str, *, p2p: bool, waits: bool) -> dict[str, Any]:
+        state = {"state": "scheduled", "retired": False} if waits else {"state": "completed", "retired": True}
+        at = {"collective_seq_id": seq, "time_created_ns": 1_000 + seq, "is_p2p": p2p, "timeout_ms": 600_000}
+        return {"process_group": ("0", "default_pg"), "pg_id": 0, "profiling_name": op, **at, **state}
+
+    dumps = []
+    for rank in range(stages):
+        done = [entry(n, "nccl:all_reduce", p2p=False, waits=False) for n in range(1, steps + 1)]
+        last = []
+        if rank == 0 and culprit != 0:
+            last = [entry(steps + 1, "nccl:all_reduce", p2p=False, waits=True)]
+        elif rank != culprit:
+            last = [entry(steps, f"nccl:recv {rank}<-{rank - 1}", p2p=True, waits=True)]
+        sent = [entry(steps, f"nccl:send {rank}->{rank + 1}", p2p=True, waits=False)]
+        ranks = str(list(range(stages)))
+        config = {"0": {"name": "0", "desc": "default_pg", "ranks": ranks}}
+        raw = {"version": "2.10", "pg_config": config, "entries": [*done, *sent, *last]}
+        dumps.append(model.parse(rank, pickle.dumps(raw) if binary else json.dumps(raw).encode()))
+    found = verdict.judge(dumps)
+    assert (found.kind, found.ranks) == ("missing_rank", (culprit,))

@@ -301,3 +301,34 @@ def test_a_process_name_hides_no_message() -> None:
         found = reader.KernelReader().read_message(XID.replace("name=a", f"name={name}"))
         assert found is not None
         assert (found.kind, found.code) == ("xid", "79")
+
+
+HANDED_ON = {
+    "docker's JSON": '{{"log":"{}\\n","stream":"stdout","time":"2024-05-01T10:00:00.1Z"}}',
+    "a program's JSON": '{{"level":"error","ts":"2024-05-01T10:00:00.1Z","msg":"{}"}}',
+    "CRI": "2024-05-01T10:00:00.123456789Z stdout F {}",
+    "CRI, cut": "2024-05-01T10:00:00.123456789Z stderr P {}",
+    "a mail's subject": "Subject: [12.3] {}",
+    "another header": "X-Probing-Reason: [12.3] {}",
+    "a note": "note: [   12.345678] {}",
+    "a reply": "Re: [12.3] {}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("carrier", HANDED_ON)
+@given(form=st.sampled_from(SORTS))
+def test_what_a_container_prints_or_a_mail_quotes_is_nothing(carrier: str, form: str) -> None:
+    """A runtime's record alone is a program's output; the same record around a line with the kernel's own time is the kernel's."""
+    text = json.dumps(form)[1:-1] if "{{" in HANDED_ON[carrier] else form
+    line = HANDED_ON[carrier].replace("{{", "{").replace("}}", "}").replace("{}", text)
+    assert kind(line) == ""
+    if "[12" in HANDED_ON[carrier] or "[ " in HANDED_ON[carrier]:
+        return
+    for inner in ("[   12.345678] ", "Jan 21 11:18:36 n1 kernel: ", "[Tue Jan 21 11:18:36 2025] "):
+        assert kind(line.replace(text, inner + text)) == kind(form), inner
+
+
+@given(form=st.sampled_from(SORTS), host=st.sampled_from(["n1", "gpu-a-12", "headnode", "dgx", "login.example.org", "DGX01"]))  # fmt: skip
+def test_a_host_that_pdsh_asked_is_no_header(form: str, host: str) -> None:
+    """Of a list of hosts every line is the kernel's."""
+    assert kind(f"{host}: [   12.345678] {form}") == kind(form)

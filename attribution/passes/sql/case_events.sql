@@ -2,6 +2,7 @@
 -- Inputs   :cluster; :keys, :nodes, :froms, :tos  parallel arrays, one entry per attempt and node: the attempt's number in this
 --          batch, the node, both ends of its window.
 -- Output   key (the attempt's number) and every column of probing.health_event.
+-- What a file of a kernel log covers is no event of the node: `watched` reads it.
 -- A coalesced event that began up to a day before the window counts when its last sighting lies inside.
 SELECT w.key, e.*
 FROM unnest(CAST(:keys AS int[]), CAST(:nodes AS text[]), CAST(:froms AS timestamptz[]), CAST(:tos AS timestamptz[]))
@@ -14,5 +15,6 @@ CROSS JOIN LATERAL (
       AND (h.at >= w.from_at OR h.last_at >= w.from_at OR h.severity = 'high')
       AND h.cluster = :cluster
       AND h.source NOT IN ('joblog', 'probe', 'dump')
+      AND h.kind <> 'kernel_log'
 ) e
 ORDER BY w.key, e.at, e.event_id

@@ -14,6 +14,9 @@ _LATE_STEP = timedelta(minutes=5)
 _SHORT = timedelta(minutes=15)
 """A job given a node without one of its GPUs mostly fails within this; one that ran longer may not have needed it."""
 
+_WHOLE_NODE = 4
+"""A node with a GPU that falls off its bus mostly has at least this many."""
+
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """One claim per GPU that was lost; sightings of one GPU by several sources are one fault.
@@ -37,10 +40,24 @@ def _ran_beside_it(view: evidence_view.EvidenceView) -> claims.Adjust:
             return weight
         if step_at is not None and step_at > max(sighting.at, view.start_at) + _LATE_STEP:
             return weight * 0.5
+        if sighting.at < view.start_at and view.attempt.n_gpus is None:
+            return weight * 0.5  # nobody knows that it wanted any GPU
         long_before = sighting.at < view.start_at and view.end_at - view.start_at > _SHORT
+        if need_not_hold(view, sighting):
+            return min(weight, 0.7)
         return min(weight, 0.6) if long_before else weight
 
     return adjust
+
+
+def need_not_hold(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
+    """Whether it was ended from outside and has so few GPUs of the node that the lost one may be none of them."""
+    per_node = (view.attempt.n_gpus or 0) / max(len(view.attempt.nodes), 1)
+    return (
+        sighting.hold is gpus.Hold.WHOLE
+        and 0 < per_node < _WHOLE_NODE
+        and view.state in ("TIMEOUT", "DEADLINE", "CANCELLED")
+    )
 
 
 def _same_bus(sighting: evidence_view.CaseSighting, claim: claims.Claim) -> bool:

@@ -9,6 +9,8 @@ from probing_cluster.core import records
 
 HOST, GPU = "oom_host", "oom_gpu"
 _KILLED = 9
+_DAEMONS = frozenset({"slurmd", "munged"})
+"""Without these a node does not answer Slurm."""
 _USAGE = 2
 """The exit code of a command line that a program refused: nothing was killed."""
 
@@ -35,9 +37,33 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             n_sources=1 + bool(mine),
         )
     else:
+        yield from _took_the_daemon(view, sightings)
         yield from claims.collect(view, HOST, "memory_limit", sightings, _killed(view))
         yield from claims.hints(view, HOST, "memory_limit", findings.FindingRole.OWN)
     yield from claims.hints(view, GPU, "memory_limit", findings.FindingRole.OWN)
+
+
+def _took_the_daemon(
+    view: evidence_view.EvidenceView, sightings: list[evidence_view.CaseSighting]
+) -> Iterable[claims.Claim]:
+    """The kernel killed Slurm's own daemon for want of memory: that is why Slurm gave the node up."""
+    if view.state not in ("NODE_FAIL", "BOOT_FAIL"):
+        return
+    for s in sightings:
+        if s.event.process in _DAEMONS and s.when is evidence_view.When.RUNNING:
+            yield claims.Claim(
+                cause="system_services",
+                weight=0.9,
+                at=s.at,
+                rule="memory_limit",
+                node=s.event.node,
+                device=s.event.process,
+                evidence=(s.event,),
+                nodes=frozenset({s.event.node}),
+                n_sources=1,
+                words="was killed by the kernel: the node ran out of main memory",
+                explains=frozenset({"node_lost", "node_reboot"}),
+            )
 
 
 def _in_time(sightings: list[evidence_view.CaseSighting]) -> list[evidence_view.CaseSighting]:

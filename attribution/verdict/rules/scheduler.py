@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from probing_cluster.attribution.verdict import claims, evidence_view, findings
+from probing_cluster.attribution.verdict.rules import gpu_lost
 from probing_cluster.core import records
 
 _REFUSAL = timedelta(seconds=120)
@@ -121,9 +122,9 @@ def _beside_a_stall(view: evidence_view.EvidenceView) -> float:
 
 def _beside_lost_gpu(view: evidence_view.EvidenceView) -> float:
     """How sure it can be that only the limit or the person ended a job: less beside a GPU that was lost before."""
-    weights = [claims.weigh(s) for s in view.lost_gpus]
-    if not weights:
+    if not view.lost_gpus:
         return 1.0
+    weights = [0.0 if gpu_lost.need_not_hold(view, s) else claims.weigh(s) for s in view.lost_gpus]
     return 0.75 if max(weights) >= claims.LIKELY else 0.9
 
 

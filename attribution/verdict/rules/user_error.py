@@ -118,7 +118,7 @@ def _by_exit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         return
     weight = _DOUBTFUL_SIGNALS.get(signal, 0.85)
     left = any(f.signature.role is findings.FindingRole.PROXIMAL for f in view.findings)
-    if view.unwatched_nodes or (left and not view.crashed):
+    if view.unwatched_nodes or view.case.by_log or (left and not view.crashed):
         weight = min(weight, 0.7)
     hints = [f.event for f in view.findings if f.signature.role is findings.FindingRole.HINT]
     if hints:

@@ -8,6 +8,7 @@ import types
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
@@ -41,6 +42,9 @@ def history(tmp_path_factory) -> Path:
     busy = [(k, c, s, o, 0.053, p) for k, c, s, o, _, p in generate.SORTS]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(generate, "SORTS", busy)
+        patch.setattr(
+            generate, "STATE_P", generate.STATE_P + 0.05 * (np.array(generate.STATES) == "NODE_FAIL")
+        )
         generate.generate(
             where, generate.Scale(n_nodes=24, days=40, n_attempts=1500, n_events=30_000, seed=7)
         )
@@ -77,9 +81,9 @@ def test_bulk_equals_judge_on_every_attempt(history, bulked):
         by_node.setdefault(row["node_idx"], []).append(row)
 
     def around(attempt_id: int) -> list[dict]:
-        """A minute more than the window on either side: what lies in it is for the judge to say."""
+        """A minute more than the widest window on either side: what lies in it is for the judge to say."""
         end = attempts[attempt_id]["end_us"]
-        low, high = end - 660_000_000, end + 360_000_000
+        low, high = end - 960_000_000, end + 360_000_000
         return [e for n in on[attempt_id] for e in by_node.get(n, ()) if low <= e["at_us"] <= high]
 
     causes = set()
