@@ -114,9 +114,9 @@ class Bulk:
 
     def around(self, attempt_id: int, end_us: int, since_us: int, until_us: int) -> pa.Table:
         """Every event on one attempt's nodes in a window of its own."""
-        months = {"first_month": _month(end_us), "last_month": _month(end_us)}
+        month = _month(end_us)
         part = Slice(since_us=since_us, until_us=until_us)
-        return self._run("bulk_around", part, attempt_id=attempt_id, **months)
+        return self._run("bulk_around", part, attempt_id=attempt_id, first_month=month, last_month=month)
 
     def places(self, part: Slice, attempt_ids: Iterable[int]) -> pa.Table:
         """attempt_id and node_idx of these attempts."""
