@@ -13,7 +13,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from probing_cluster.core import command_line, errors, records, run_command
+from probing_cluster.core import command_line, errors, records
+from probing_cluster.core.ending import run_command
 from probing_cluster.diagnostics import machine, registry, wire
 from probing_cluster.healthchecks import findings, lanes, runner
 

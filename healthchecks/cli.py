@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from probing_cluster.core import certificates, command_line, errors, run_command, settings
+from probing_cluster.core import certificates, command_line, errors, settings
+from probing_cluster.core.ending import run_command
 from probing_cluster.healthchecks import (
     checkresults,
     exit_codes,

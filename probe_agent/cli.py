@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.core import command_line, run_command
+from probing_cluster.core import command_line
+from probing_cluster.core.ending import run_command
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from probing_cluster.core import clock, command_line, errors, run_command, settings
+from probing_cluster.core import clock, command_line, errors, settings
+from probing_cluster.core.ending import run_command
 from probing_cluster.reports import job_ref, json_out, model, rows, source, text
 from probing_cluster.reports.charts import paint
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.core import command_line, errors, run_command
+from probing_cluster.core import command_line, errors
+from probing_cluster.core.ending import run_command
 from probing_cluster.sandbox import cluster
 from probing_cluster.sandbox.demo import cli_demo
 from probing_cluster.sandbox.faults import registry

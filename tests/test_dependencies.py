@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from probing_cluster.control_plane.cli import main
-from probing_cluster.core import extras
+from probing_cluster.core.ending import extras
 
 ROOT = Path(__file__).resolve().parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

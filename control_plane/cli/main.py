@@ -10,7 +10,8 @@ import sys
 from collections.abc import Sequence
 
 from probing_cluster.control_plane.cli import commands
-from probing_cluster.core import command_line, run_command
+from probing_cluster.core import command_line
+from probing_cluster.core.ending import run_command
 
 GROUPS = (
     "db",

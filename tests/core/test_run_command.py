@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from probing_cluster.core import errors, run_command
+from probing_cluster.core import errors
+from probing_cluster.core.ending import run_command
 
 BIN = Path(sys.executable).parent
 COMMANDS = ("ctl", "report", "agent", "check", "sandbox", "diagnose")
@@ -31,7 +32,9 @@ def test_a_full_disk_behind_the_output_is_an_error_and_no_traceback(name: str) -
     assert done.stderr == f"probing-{name}: No space left on device\n"
 
 
-PRINTS = "from probing_cluster.core import run_command as r; exit(r.run('x', lambda: print('row') or 0))"
+PRINTS = (
+    "from probing_cluster.core.ending import run_command as r; exit(r.run('x', lambda: print('row') or 0))"
+)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +56,7 @@ def test_a_stream_that_the_caller_closed_is_no_error(redirections: str, code: in
 def test_what_a_closed_stream_left_free_is_no_file_of_ours(tmp_path: Path) -> None:
     """A file opened by the command would otherwise be its standard output, and its children's."""
     code = (
-        "import os, sys; from probing_cluster.core import run_command\n"
+        "import os, sys; from probing_cluster.core.ending import run_command\n"
         f"run_command.run('x', lambda: os.open({str(tmp_path / 'f')!r}, os.O_RDWR | os.O_CREAT) < 3)"
     )
     done = ended(f"{sys.executable} -c \"{code}; os.write(1, b'lost')\"", ">&- 2>&- <&-")
@@ -63,7 +66,9 @@ def test_what_a_closed_stream_left_free_is_no_file_of_ours(tmp_path: Path) -> No
 
 def test_letters_that_the_encoding_lacks_are_replaced() -> None:
     """A name of a job in a terminal of another age."""
-    code = "from probing_cluster.core import run_command as r; r.run('x', lambda: print('é\\udcff') or 0)"
+    code = (
+        "from probing_cluster.core.ending import run_command as r; r.run('x', lambda: print('é\\udcff') or 0)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

@@ -50,16 +50,3 @@ def test_the_same_rows_with_and_without() -> None:
     rows = "[{'rank': 0, 'host': 'a', 'step': 3}, {'rank': None, 'host': None, 'step': None}]"
     assert run("") == f"{rows} True True\n"
     assert run("import numpy").startswith(f"{rows} False")
-
-
-def test_an_asker_loads_no_record_of_the_database() -> None:
-    """Their classes cost a tenth of the start of a command whose answer is waited for."""
-    code = (
-        "import sys; from probing_cluster.control_plane.cli import main; main.parser('sql')\n"
-        "from probing_cluster.control_plane.gangs import mailbox\n"
-        "from probing_cluster.live.ways import choosing\n"
-        "from probing_cluster.live.session import postgres, session\n"
-        "print([name for name in sys.modules if name.startswith('probing_cluster.core.records')])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"

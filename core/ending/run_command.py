@@ -10,7 +10,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from probing_cluster.core import errors, extras
+from probing_cluster.core import errors
+from probing_cluster.core.ending import extras
 
 FAILED = 1
 INTERRUPTED = 128 + signal.SIGINT
