@@ -96,13 +96,12 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
     # A silence that ended by itself was the way to us, or a machine that stood still as a whole: no node was lost by it.
     sightings = [s for s in sightings if s.event.kind != "agent_silent" or _fell_silent(view, s.event.node)]
     events = [s.event for s in sightings if s.event.node == node]
-    silent = node is not None and node not in view.case.by_log and _fell_silent(view, node)
-    named = view.attempt.failed_node is not None or len(view.attempt.nodes) == 1
     return claims.Claim(
         cause=LOST,
-        weight=0.97 if events or (named and silent) else 0.9,
-        # Slurm says so of a node whose daemon or network failed, too: alone it proves no broken part.
-        domain=None if events or silent else records.Domain.UNKNOWN,
+        weight=0.97 if events else 0.9,
+        # Slurm says so of a node whose daemon or network failed, too: alone it proves no broken part. That the agent has
+        # not been heard since proves none either: the service may have stood still with it. An event of silence says that it did not.
+        domain=None if events else records.Domain.UNKNOWN,
         at=min((e.at for e in events), default=view.end_at),
         rule="node_lost",
         node=node,

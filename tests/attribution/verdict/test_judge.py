@@ -63,9 +63,17 @@ def test_serial_number_reaches_the_next_step(make):
 
 
 def test_node_crash_is_told_as_lost(make):
-    """End-to-end case 3: NODE_FAIL with nothing seen before."""
-    v = make.judge(attempt=make.attempt(state="NODE_FAIL", exit_code=0, failed_node="n2"))
+    """End-to-end case 3: NODE_FAIL with nothing seen before, and the service's word that it listened and did not hear the node."""
+    silent = make.event(0, kind="agent_silent", source="agent", node="n2", severity=records.Severity.INFO)
+    v = make.judge(silent, attempt=make.attempt(state="NODE_FAIL", exit_code=0, failed_node="n2"))
     assert (v.cause, v.domain, v.node, v.confidence) == ("node_lost", D.HARDWARE, "n2", C.CERTAIN)
+
+
+def test_slurms_word_for_a_lost_node_proves_no_broken_part(make):
+    """No event of silence: the service had not heard the node yet, or had stood still with it."""
+    v = make.judge(attempt=make.attempt(state="NODE_FAIL", exit_code=0, failed_node="n2"))
+    assert (v.cause, v.domain, v.node) == ("node_lost", D.UNKNOWN, "n2")
+    assert v.confidence is not C.CERTAIN
 
 
 def test_node_crash_with_memory_error_before_names_the_memory(make):

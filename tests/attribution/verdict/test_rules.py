@@ -88,7 +88,11 @@ def build(make, name):
         "cpu_mce": ([make.event(kind="mce", code="uncorrected")], failed, {}),
         "thermal_power": ([make.event(kind="thermal", code="critical")], failed, {}),
         "kernel_panic": ([make.event(kind="panic", code="panic")], failed, {}),
-        "node_lost": ([], make.attempt(state="NODE_FAIL", failed_node="n2"), {}),
+        "node_lost": (
+            [make.event(0, kind="agent_silent", source="agent", node="n2")],
+            make.attempt(state="NODE_FAIL", failed_node="n2"),
+            {},
+        ),
         "node_reboot": ([make.event(kind="node_boot", source="agent")], failed, {}),
         "node_refused": (
             [],
