@@ -94,6 +94,19 @@ def events_of(
     yield from kernel_events(the_story, path)
     yield from readings(the_story, the_story.readings)
     yield from log_events(the_story, attempt, path)
+    if path == "live":
+        yield from silences(the_story)
+
+
+def silences(the_story: story.Story) -> Iterator[records.HealthEvent]:
+    """What the service writes of agents that it no longer hears."""
+    for node, before_s in the_story.silent.items():
+        at = the_story.end_at - timedelta(seconds=before_s)
+        yield records.HealthEvent(
+            event_id=records.make_event_id(CLUSTER, node, "agent", f"silent:{at.timestamp():.6f}"),
+            cluster=CLUSTER, node=node, at=at, observed_at=the_story.end_at, kind="agent_silent",
+            severity=records.Severity.INFO, source="agent", message="the agent has not been heard",
+        )  # fmt: skip
 
 
 def scored(the_story: story.Story, verdict: records.Verdict, path: str) -> score.Judged:
