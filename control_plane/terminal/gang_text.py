@@ -27,7 +27,9 @@ def ranks(document: Mapping[str, Any], *, width: int = 80, everyone: bool = Fals
     rows = [rank_rows.from_json(document["job_id"], row) for row in document["ranks"]]
     lines = [_title(document, _of(len(rows), document["world_size"]))]
     lines += _findings(document["findings"], width)
-    if not rows:
+    if not rows and document["ended"]:
+        lines.append("the job has ended and kept no pages of its ranks")
+    elif not rows:
         lines.append("no probe page has been seen: its ranks are not (yet) training with torch, or")
         lines.append("the probe is off (--probing=off, PYTHONPATH replaced, python -I; docs/probe.md)")
     else:
@@ -40,7 +42,8 @@ def tree(document: Mapping[str, Any], *, width: int = 80) -> str:
     """The merged stacks of a job's ranks, outermost frame first; where ranks part, the larger group comes first."""
     width = max(width, LEAST_WIDTH)
     if document["at"] is None:
-        why = "no stacks have been taken of it" + ("" if document["ended"] else " yet")
+        ended = "the job has ended and kept no stacks of its ranks"
+        why = ended if document["ended"] else "no stacks have been taken of it yet"
         return "\n".join((_title(document, ""), why, *_silent(document))) + "\n"
     taken = datetime.fromisoformat(document["at"])
     age_s = max(0.0, (datetime.fromisoformat(document["made_at"]) - taken).total_seconds())
@@ -72,7 +75,8 @@ def _of(n_ranks: int, world: int | None) -> str:
 
 
 def _silent(document: Mapping[str, Any]) -> list[str]:
-    nodes = document["silent_nodes"]
+    # Of an ended job no node has anything to report.
+    nodes = [] if document["ended"] else document["silent_nodes"]
     return ["", f"nothing about this job came from {hostlist.compress(nodes)}"] if nodes else []
 
 

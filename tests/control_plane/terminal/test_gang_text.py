@@ -93,6 +93,18 @@ def test_no_page_is_said_with_the_reasons() -> None:
     assert "nothing about this job came from n[1-2]" in page
 
 
+def test_an_ended_job_is_said_to_have_ended() -> None:
+    """Nothing of it is to come: neither pages nor a word of its nodes is waited for."""
+    over = {"state": "FAILED", "ended": True, "silent_nodes": ["n3", "n4"], "world_size": None}
+    assert gang_text.ranks(ranks({}, **over)).splitlines() == [
+        "Job 7  llama-70b  FAILED  0 ranks",
+        "the job has ended and kept no pages of its ranks",
+    ]
+    assert gang_text.tree(tree({}, **over, at=None)).splitlines()[1:] == [
+        "the job has ended and kept no stacks of its ranks"
+    ]
+
+
 def test_the_tree_shows_where_ranks_part() -> None:
     """What all share once, then each group under its ranks; library paths from their package on."""
     page = gang_text.tree(tree({r: gang_rows.LOOP if r == 2 else gang_rows.REDUCE for r in range(4)}))
