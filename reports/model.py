@@ -137,9 +137,11 @@ class ReportModel:
 
     @property
     def shape(self) -> str:
-        """`2 nodes x 8 GPUs`, `1 node, 12 GPUs` when uneven, `2 nodes` when GPUs are not accounted."""
+        """`2 nodes x 8 GPUs`, `1 node, 12 GPUs` when uneven, `2 nodes` when GPUs are not accounted, words when no nodes are."""
+        if not self.n_nodes:
+            return "nodes not in the accounting" if self.attempts[-1].attempt.start_at else "not started"
         nodes = f"{self.n_nodes} node{'' if self.n_nodes == 1 else 's'}"
-        if not self.n_gpus or not self.n_nodes:
+        if not self.n_gpus:
             return nodes
         each, rest = divmod(self.n_gpus, self.n_nodes)
         plural = "" if (each if not rest else self.n_gpus) == 1 else "s"

@@ -60,7 +60,7 @@ def _head(report: model.ReportModel, width: int, brush: paint.Brush) -> Iterator
     first = _sides(f"Job {report.title}  {name}".rstrip(), report.headline, width)
     yield from [brush.state(line, report.state) for line in first]
     where = f"{report.user}  partition {report.partition}" if report.partition else report.user
-    yield f"{sanitize.clean(where)}  {report.shape}"
+    yield f"{sanitize.clean(where)}  {report.shape}".lstrip()
     parts = [f"submitted {phrase.stamp_z(report.submit_at)}"]
     days = _days(report)
     if report.start_at:

@@ -112,6 +112,19 @@ def by_log(by_node: Mapping[str, Watch]) -> frozenset[str]:
     return frozenset(n for n, watch in by_node.items() if not watch.beats)
 
 
+def by_whole_log(attempt: records.JobAttempt, by_node: Mapping[str, Watch]) -> frozenset[str]:
+    """The attempt's nodes without an agent whose log reaches from before its start to after its end."""
+    assert attempt.end_at is not None
+    start_at, end_at = attempt.start_at or attempt.submit_at, attempt.end_at
+
+    def is_whole(watch: Watch) -> bool:
+        # Before the first gap's end there is no log: without gaps nobody knows where it began.
+        outside = all(to <= start_at or (since is not None and since >= end_at) for since, to in watch.gaps)
+        return not watch.beats and bool(watch.gaps) and outside and watch.last >= end_at
+
+    return frozenset(n for n in attempt.nodes if n in by_node and is_whole(by_node[n]))
+
+
 def behind(
     by: records.JobAttempt, starts: Iterable[records.JobAttempt], verdicts: Iterable[records.Verdict]
 ) -> records.Verdict | None:

@@ -127,7 +127,8 @@ class _Prefilter:
         never = np.iinfo(np.int64).min
         last = np.array([clock.to_us(watched[n].last) if n in watched else never for n in names], np.int64)
         end = self._end[self._attempt]
-        unseen = last[self._node] < end - 60_000_000
+        by_log = np.array([n in watched and not watched[n].beats for n in names], np.bool_)
+        unseen = (last[self._node] < end - 60_000_000) | by_log[self._node]
         gaps = [(i, *gap) for i, n in enumerate(names) if n in watched for gap in watched[n].gaps]
         if gaps:
             nodes, froms, tos = zip(*gaps, strict=True)

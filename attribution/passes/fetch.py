@@ -128,6 +128,7 @@ class Fetcher:
                 actions=assign_rows.actions_for(attempt, actions),
                 watched=assign_rows.watched(attempt, watched),
                 by_log=by_log.intersection(attempt.nodes) if by_log else by_log,
+                by_whole_log=assign_rows.by_whole_log(attempt, watched) if by_log else by_log,
                 past=past.get(i, ()),
                 last_progress_at=onset.last_progress(attempt, job_side[i]),
                 policy=self._policy,

@@ -67,6 +67,10 @@ class Case:
         "nodes in `watched` of which only a log is known: that it says nothing more proves no silence",
         default=frozenset(),
     )
+    by_whole_log: frozenset[str] = records.doc(
+        "nodes in `by_log` whose log reaches from before the start to after the end",
+        default=frozenset(),
+    )
     preemptor: records.JobAttempt | None = records.doc("the attempt that took its place", default=None)
     behind: records.Verdict | None = records.doc(
         "why the preemptor itself had to start again, when it had", default=None

@@ -199,6 +199,23 @@ class EvidenceView:
         return frozenset(n for n in self.case.by_log if self.case.watched.get(n) is not None)
 
     @functools.cached_property
+    def all_seen(self) -> bool:
+        """True when all its nodes were watched at its end, those without an agent by a log that covers its whole run."""
+        by_part = self.case.by_log.intersection(self.attempt.nodes) - self.case.by_whole_log
+        return bool(self.attempt.nodes) and not self.unwatched_nodes and not by_part
+
+    @functools.cached_property
+    def log_was_read(self) -> bool:
+        """True when the job's own side was seen: something was found in it, or an agent, which reads job logs, ran on a node."""
+        last = self.case.watched
+        agents = (n for n in self.attempt.nodes if n not in self.case.by_log)
+        at_work = (
+            n in self.watched_nodes or ((at := last.get(n)) is not None and at >= self.start_at)
+            for n in agents
+        )
+        return bool(self.findings) or any(at_work)
+
+    @functools.cached_property
     def hung(self) -> bool:
         """True when the job's own side tells of ranks that waited in vain."""
         outstanding = [

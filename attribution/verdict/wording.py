@@ -86,6 +86,8 @@ def _unknown(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> 
     felt = f"The job's own view: {_clean(winner.words)}; " if winner.evidence and winner.words else ""
     if winner.rule == "scheduler" and winner.words:
         felt = f"The job {winner.words}; "
+    if not view.attempt.nodes:
+        return _sentence(f"{felt}its nodes are not in the accounting")
     watched = hostlist.compress(view.watched_nodes)
     parts = [f"nothing seen on {watched} explains the end"] if watched else []
     parts += [f"{unwatched} was not watched"] if unwatched else []

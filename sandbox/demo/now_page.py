@@ -21,7 +21,7 @@ FAULT = {
 }
 _JOBS = (
     ("llama-70b-sft", "ann", 3, "gpu_lost", "hardware", "n003", "gpu3", "GPU 3 of n003 fell off the bus (Xid 79) 6 s before the job ended.",
-     "Reseat or replace GPU 3 of n003; keep the node drained until it passes a GPU check.", 14),
+     "Reseat or replace GPU 3 of n003; keep the node out of service until it passes a GPU check.", 14),
     ("diffusion-xl", "bob", 2, "link_down", "hardware", "n012", "mlx5_0", "The link mlx5_0 of n012 went down 20 s before the job ended.",
      "Look at the cable and the switch port of mlx5_0.", 41),
     ("eval-suite", "eve", 1, "out_of_memory", "user_program", "n005", None, "The job asked for more GPU memory than the GPU has.",

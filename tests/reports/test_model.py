@@ -83,6 +83,7 @@ def test_attempts_evidence_and_actions_are_told_in_order_of_time(story: rows.Rep
         (3, ("n1", "n2"), "2 nodes, 3 GPUs"),
         (None, ("n1", "n2"), "2 nodes"),
         (0, ("n1",), "1 node"),
+        (None, (), "nodes not in the accounting"),
     ],
 )
 def test_the_shape_says_what_is_known_about_gpus(

@@ -118,7 +118,7 @@ def _by_exit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         return
     weight = _DOUBTFUL_SIGNALS.get(signal, 0.85)
     left = any(f.signature.role is findings.FindingRole.PROXIMAL for f in view.findings)
-    if view.unwatched_nodes or view.case.by_log or (left and not view.crashed):
+    if not view.attempt.nodes or view.unwatched_nodes or view.case.by_log or (left and not view.crashed):
         weight = min(weight, 0.7)
     hints = [f.event for f in view.findings if f.signature.role is findings.FindingRole.HINT]
     if hints:
@@ -146,6 +146,8 @@ def _by_exit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 def _beside(view: evidence_view.EvidenceView) -> str:
     """What was found beside the exit; where nobody watched, that nobody did."""
+    if not view.attempt.nodes:
+        return "and its nodes are not in the accounting"
     if not view.unwatched_nodes:
         return "with no fault beside it"
     return f"and nobody watched {hostlist.compress(view.unwatched_nodes)} then"

@@ -8,7 +8,7 @@ from datetime import timedelta
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from probing_cluster.attribution.passes import event_weight
+from probing_cluster.attribution.passes import assign_rows, event_weight
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import (
     claims,
@@ -167,3 +167,22 @@ def test_a_sort_with_a_row_of_its_own_that_never_argues_is_not_even_read():
     inert = event_weight.inert_sorts()
     assert {("xid", "43"), ("xid", "63")} <= set(inert)
     assert not {("xid", "79"), ("xid", "31"), ("xid", "94")} & set(inert)
+
+
+def test_only_a_log_around_the_whole_run_is_whole(make):
+    """One that begins in it, ends in it, or has a gap in it is not; an agent's node has no log of its own."""
+    attempt, minute = make.attempt(nodes=("n1",)), timedelta(minutes=1)
+    before, after = make.start - minute, make.end + minute
+    logs = {
+        "whole": assign_rows.Watch(after, ((None, before),), beats=False),
+        "begins in it": assign_rows.Watch(after, ((None, make.start + minute),), beats=False),
+        "ends in it": assign_rows.Watch(make.end - minute, ((None, before),), beats=False),
+        "a gap in it": assign_rows.Watch(after, ((None, before), (before, make.end - minute)), beats=False),
+        "another file later": assign_rows.Watch(
+            after + 9 * minute, ((None, before), (after, after + minute)), beats=False
+        ),
+        "begin unknown": assign_rows.Watch(after, beats=False),
+        "an agent": assign_rows.Watch(after, ((None, before),)),
+    }
+    whole = [name for name, log in logs.items() if assign_rows.by_whole_log(attempt, {"n1": log})]
+    assert whole == ["whole", "another file later"]

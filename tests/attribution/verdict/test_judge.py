@@ -1097,3 +1097,50 @@ def test_a_log_that_names_a_lost_gpu_beats_its_generic_error(make):
     """Nobody watched the node: the machine is possible, the program is not blamed for what followed."""
     texts = (make.finding("cuda_device_lost", 2, detail={"first_cause": True}), make.finding("cuda_error", 1))
     assert make.judge(*texts, watched={}).cause == "gpu_lost"
+
+
+def test_an_attempt_without_nodes_says_so_and_rules_nothing_out(make):
+    """Accounting imported without NodeList: nobody looked anywhere."""
+    bare = {"nodes": (), "n_gpus": 0, "gpus": None, "exit_code": None, "exit_signal": None}
+    v = make.judge(attempt=make.attempt(**bare, time_limit_s=None))
+    assert (v.cause, v.summary, v.ruled_out) == ("unknown", "Its nodes are not in the accounting.", ())
+    exited = make.judge(attempt=make.attempt(**bare | {"exit_code": 1}, time_limit_s=None))
+    assert (exited.cause, exited.confidence, exited.ruled_out) == ("user_error", C.POSSIBLE, ())
+    assert exited.summary == "The program exited with code 1, and its nodes are not in the accounting."
+
+
+def test_the_program_is_ruled_out_only_where_its_log_was_read(make):
+    """NODE_FAIL known from accounting alone: no output was read; an agent, or a line found in it, changes that."""
+    lost = make.attempt(state="NODE_FAIL", exit_code=0, failed_node="n2")
+    cleared = "user program (no error of its own before the fault)"
+    log_only = {"by_log": frozenset({"n1", "n2"})}
+    assert cleared not in make.judge(attempt=lost, watched={}).ruled_out
+    assert cleared not in make.judge(attempt=lost, **log_only).ruled_out
+    assert cleared in make.judge(attempt=lost, watched={"n1": make.end}).ruled_out
+
+
+def test_gpus_it_may_not_have_held_are_not_ruled_out_beside_an_error_of_one(make):
+    """Xid 13 is the evidence and nobody knows whose GPU it was: `the ones it held` cannot be named."""
+    clean = "GPUs (no fault on the ones it held)"
+    unknown = make.attempt(gpus=None)
+    assert clean not in make.judge(make.xid(13), attempt=unknown).ruled_out
+    assert clean in make.judge(make.xid(13)).ruled_out
+    assert clean in make.judge(attempt=unknown).ruled_out
+
+
+def test_a_log_that_does_not_cover_the_run_rules_nothing_out(make):
+    """Four lines of a kernel log say nothing of the hours around them; a log of the whole run does."""
+    names = frozenset({"n1", "n2"})
+    part = make.judge(by_log=names)
+    whole = make.judge(by_log=names, by_whole_log=names)
+    assert part.cause == whole.cause == "user_error"
+    assert [s for s in part.ruled_out if not s.startswith("time limit")] == []
+    assert {"loss of a node (n[1-2] kept answering)", "out of memory (no process was killed for it)"} <= set(
+        whole.ruled_out
+    )
+
+
+def test_a_next_step_does_not_say_that_a_node_is_drained(make):
+    """Of an imported failure nobody drained anything."""
+    step = make.judge(make.xid(79)).next_step
+    assert "keep the node out of service until it passes a GPU check" in step
