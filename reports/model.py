@@ -204,7 +204,9 @@ def _covers(
     account: records.RunAccount | None, attempts: Sequence[records.JobAttempt], run_jobs: Sequence[int]
 ) -> bool:
     """False for an account made before accounting had the last attempt's start or end: its figures are not the run's."""
-    if account is None or account.n_attempts < sum(a.start_at is not None for a in attempts):
+    # Components of a heterogeneous job that start together are one start.
+    starts = {(a.het_job_id or a.job_id, a.submit_at) for a in attempts if a.start_at is not None}
+    if account is None or account.n_attempts < len(starts):
         return False
     ends = [a.end_at for a in attempts if a.end_at is not None]
     if len(ends) < len(attempts):

@@ -15,6 +15,12 @@ def number(text: str) -> int | None:
     return None if match is None else round(float(match[1]) * _UNITS[match[2].upper()])
 
 
+def count(name: str, tres: str) -> int | None:
+    """What TRES text says of `name`, such as 80 of `cpu=80,node=2`; None when it does not name it."""
+    items = (item.strip().partition("=") for item in tres.split(","))
+    return next((number(value) for key, _, value in items if key == name), None)
+
+
 def gpus(tres: str) -> int | None:
     """GPUs named in TRES text; None when it names none. The untyped total wins over the sum of the types."""
     total: int | None = None

@@ -100,7 +100,8 @@ def account(
         start_at=begin,
         end_at=end,
         n_gpus=max((a.n_gpus for a in ordered if a.n_gpus is not None), default=None),
-        n_attempts=len(started),
+        # The components of a heterogeneous job that start together are one start.
+        n_attempts=len({(a.cluster, a.het_job_id or a.job_id, a.submit_at) for a in started}),
         wall_s=wall_us / 1e6,
         queued_s=queued_us / 1e6,
         productive_s=parts["productive"] / 1e6,

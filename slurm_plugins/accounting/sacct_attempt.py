@@ -112,7 +112,7 @@ def _resources(fields: Mapping[str, str]) -> dict[str, Any]:
     return {
         "nodes": nodes,
         "n_gpus": _gpus(fields, len(nodes)),
-        "n_cpus": tres.number(fields.get("alloccpus") or fields.get("ncpus", "")),
+        "n_cpus": _cpus(fields),
     }
 
 
@@ -220,6 +220,12 @@ def _gpus(fields: Mapping[str, str], n_nodes: int) -> int | None:
         lambda: tres.gpus_of_gres(fields.get("reqgres", ""), nodes),
     )
     return next((count for count in (read() for read in tries) if count is not None), None)
+
+
+def _cpus(fields: Mapping[str, str]) -> int | None:
+    """CPUs allocated, from a column of their own or else from AllocTRES."""
+    own = tres.number(fields.get("alloccpus") or fields.get("ncpus", ""))
+    return own if own is not None else tres.count("cpu", fields.get("alloctres", ""))
 
 
 def _time_limit_s(fields: Mapping[str, str]) -> float | None:

@@ -32,7 +32,7 @@ class UsageBucket:
 
 @dataclass(frozen=True, kw_only=True)
 class Utilisation(base.Figure):
-    """GPU time against the cluster's capacity: nodes in use in the span (or as many as are given) x GPUs per node."""
+    """GPU time against the cluster's capacity: nodes that GPU jobs ran on in the span (or as many as are given) x GPUs per node."""
 
     buckets: tuple[UsageBucket, ...]
     bucket_h: float
@@ -57,7 +57,7 @@ def utilisation(
     bucket_h: float = BUCKET_H,
     cap_s: float = losses.CAP_S,
 ) -> Utilisation:
-    """Utilisation, normalised goodput and fragmentation; `n_nodes` = 0: the nodes that attempts of the span ran on."""
+    """Utilisation, normalised goodput and fragmentation; `n_nodes` = 0: the nodes that attempts with GPUs ran on."""
     span = base.FleetSpan(source, since, until, partition, users)
     span.with_losses(cap_s)
     bucket_us = round(bucket_h * 3.6e9)

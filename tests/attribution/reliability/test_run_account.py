@@ -128,6 +128,14 @@ def test_heterogeneous_components_count_once():
     assert accounts.account(both, now=at(80), assume=ASSUME).productive_s == 3150
 
 
+def test_components_that_start_together_are_one_start():
+    """A heterogeneous job started once has not started again; its second start is one more."""
+    both = [attempt(0, 5, 60, job_id=4400 + i, het_job_id=4400, het_offset=i) for i in (0, 1)]
+    again = [attempt(60, 65, 70, job_id=4400 + i, het_job_id=4400, het_offset=i) for i in (0, 1)]
+    assert accounts.account(both, now=at(80), assume=ASSUME).n_attempts == 1
+    assert accounts.account([*both, *again], now=at(80), assume=ASSUME).n_attempts == 2
+
+
 def test_a_pending_attempt_waits_until_now():
     """The run is still queued."""
     a = accounts.account(

@@ -108,3 +108,13 @@ def test_nothing_ran_and_a_given_size():
     assert (empty.buckets, empty.utilisation_frac, empty.n_nodes) == ((), None, 0)
     once, twice = (fleet.utilisation(drawn, SINCE, UNTIL, n_nodes=n) for n in (NODES, 2 * NODES))
     assert twice.utilisation_frac == pytest.approx(once.utilisation_frac / 2)
+
+
+def test_a_node_of_cpus_alone_is_no_node_of_gpus():
+    """A job that held no GPU makes no capacity of its node; one whose GPUs nobody knows may have held some."""
+    drawn = DrawnUse(1)
+    names = fleet.utilisation(drawn, SINCE, UNTIL).n_nodes
+    drawn._add(9001, 300, 400, ["cpu1", "cpu2"], 0, False)
+    assert fleet.utilisation(drawn, SINCE, UNTIL).n_nodes == names
+    drawn.rows[-1]["n_gpus"] = None
+    assert fleet.utilisation(drawn, SINCE, UNTIL).n_nodes == names + 2

@@ -406,6 +406,9 @@ def test_no_gpus_is_zero_only_where_gpus_are_accounted() -> None:
     rows = ["1|FAILED|100|2|3|4|cpu=4", "2|FAILED|200|2|3|4|gres/gpu=4", "3|FAILED|300|2|3|4|cpu=4"]
     rows = [row.replace("|2|3|", "|400|500|") for row in rows]
     assert [a.n_gpus for a in parse(head, *rows).attempts] == [None, 4, 0]
+    narrow = [row.replace("|4|cpu=4", "|cpu=4,node=2").replace("|4|gres", "|gres") for row in rows]
+    read = parse(head.replace("|AllocCPUS", ""), *narrow).attempts
+    assert [(a.n_gpus, a.n_cpus) for a in read] == [(None, 4), (4, None), (0, 4)]
     assert [a.n_gpus for a in parse(head, rows[0], gpus_accounted=True).attempts] == [0]
     assert [a.n_gpus for a in parse(head, *rows, gpus_accounted=False).attempts] == [None, 4, None]
 
