@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import zoneinfo
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -98,6 +99,7 @@ def save(store: db_store.Store, order: LoadOrder, files: ImportFiles) -> Loaded:
     """Store what the files say, and what the jobs' output says about their attempts; raises NotFound for an unknown job."""
     done = files.done
     if files.attempts:
+        files.attempts = _under_known_submits(store, files.attempts, order, done)
         bulk.load_attempts(store.connection_uri(), files.attempts)
     done.n_attempts = len(files.attempts)
     for one in files.events:
@@ -105,6 +107,30 @@ def save(store: db_store.Store, order: LoadOrder, files: ImportFiles) -> Loaded:
     for job, path in order.joblog:
         _job_output(store, order, done, job, path)
     return done
+
+
+def _under_known_submits(
+    store: db_store.Store, attempts: Sequence[records.JobAttempt], order: LoadOrder, done: Loaded
+) -> list[records.JobAttempt]:
+    """The attempts; a start that one export gives with Submit and another without has the submit time that came first."""
+    made = list(attempts)
+    known: dict[int, datetime] = {}
+    for first in range(0, len(made), bulk.BATCH_ROWS):
+        part = store.known_submits(made[first : first + bulk.BATCH_ROWS])
+        known |= {first + n: submit_at for n, submit_at in part.items()}
+    if len(order.sacct) > 1:
+        first_of = {(a.cluster, a.job_id, a.start_at): a.submit_at for a in reversed(made)}
+        for n, one in enumerate(made):
+            submit_at = first_of[one.cluster, one.job_id, one.start_at]
+            if submit_at != one.submit_at and one.start_at in (submit_at, one.submit_at):
+                known.setdefault(n, submit_at)
+    for n, submit_at in known.items():
+        made[n] = dataclasses.replace(made[n], submit_at=submit_at)
+    if known:
+        done.lines.append(
+            f"  note: starts that another export gives with another submit time, or without: {len(known)}; each is kept once"
+        )
+    return made
 
 
 def _require_some(order: LoadOrder, files: ImportFiles) -> None:

@@ -60,6 +60,13 @@ FROM unnest(CAST(:clusters AS text[]), CAST(:jobs AS bigint[]), CAST(:submits AS
 JOIN probing.job_attempt a USING (cluster, job_id, submit_at)
 WHERE a.start_at = g.start_at AND a.nodes <> '{}'
 """)
+_SAME_START = sa.text("""
+SELECT g.n, a.submit_at
+FROM unnest(CAST(:clusters AS text[]), CAST(:jobs AS bigint[]), CAST(:submits AS timestamptz[]), CAST(:starts AS timestamptz[]))
+     WITH ORDINALITY AS g(cluster, job_id, submit_at, start_at, n)
+JOIN probing.job_attempt a ON (a.cluster, a.job_id, a.start_at) = (g.cluster, g.job_id, g.start_at)
+WHERE a.submit_at <> g.submit_at AND (a.submit_at = a.start_at OR g.submit_at = g.start_at)
+""")
 LATE_STARTS = sa.text((Path(__file__).parent / "late_starts.sql").read_text(encoding="utf-8"))
 _ARRIVAL = tables.arrival.c
 _WAITING = (
@@ -90,6 +97,15 @@ class AttemptRows(base.StoreBase):
             connection.execute(merge_attempts(), [rows.to_row(latest[key]) for key in sorted(latest)])
             if new:
                 connection.execute(LATE_STARTS, _key_columns(new))
+
+    def known_submits(self, attempts: Sequence[records.JobAttempt]) -> dict[int, datetime]:
+        """The submit time, by place in `attempts`, under which a start is stored already that either side lacks the submit time of.
+
+        Where accounting gives no submit time, the start time stands in for it.
+        """
+        with engines.translated(), self.engine.connect() as connection:
+            found = connection.execute(_SAME_START, _key_columns(attempts))
+            return {n - 1: submit_at for n, submit_at in found}
 
     def attempts(
         self,

@@ -103,6 +103,29 @@ def test_a_persons_verdict_stands_against_the_rules(
     assert (code, "gpu_lost" in err) == (3, True)
 
 
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("first", ["with", "without"])
+def test_a_start_of_two_exports_is_one_attempt(
+    run: Run, tmp_path: Path, store: db_store.Store, first: str, together: bool
+) -> None:
+    """One export has Submit and the other has not: the same start is no requeue."""
+    rows = {
+        "with": "JobID|State|Submit|Start|End|NodeList\n"
+        "7|FAILED|2026-11-20T10:00:00|2026-11-20T10:01:00|2026-11-20T11:00:00|n2\n",
+        "without": "JobID|State|Start|End|NodeList\n7|FAILED|2026-11-20T10:01:00|2026-11-20T11:00:00|n2\n",
+    }
+    orders = []
+    for name in sorted(rows, key=lambda name: name != first):
+        (tmp_path / name).write_text(rows[name])
+        orders.append(("--sacct", f"{tmp_path}/{name}"))
+    for words in [(*orders[0], *orders[1])] if together else orders:
+        code, out, _ = run("import", *words)
+        assert code == 0
+    assert "with another submit time, or without: 1; each is kept once" in out
+    (attempt,) = store.attempts(job_ids=[7])
+    assert (attempt.attempt, attempt.nodes) == (1, ("n2",))
+
+
 def test_a_dry_run_stores_nothing(run: Run, history: list[str], store: db_store.Store) -> None:
     """--dry-run shows what would change."""
     run(*history)
