@@ -50,7 +50,7 @@ def _program(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> 
 
 
 def _network(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
-    if ranking.winner.cause in _LINKS or len(view.attempt.nodes) < 2 or not view.all_seen:
+    if ranking.winner.cause in _LINKS or len(view.attempt.nodes) < 2 or not view.fully_watched:
         return
     sightings = [s for s in view.of(*_LINKS) if s.signature.role is not signatures.Role.CONTEXT]
     if not sightings:
@@ -61,7 +61,7 @@ def _gpus(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Ite
     for event in view.not_held:
         what = phrases.what(event)
         yield f"{phrases.device_of_node(event.device or event.gpu_uuid, event.node)} ({what}, but the job did not hold it)"
-    if ranking.winner.cause in _GPU or not view.attempt.n_gpus or not view.all_seen:
+    if ranking.winner.cause in _GPU or not view.attempt.n_gpus or not view.fully_watched:
         return
     named = {e.event_id for c in (ranking.winner, *ranking.absorbed) for e in c.evidence}
     if any(s.gpu and s.hold is not gpus.Hold.HELD and s.event.event_id in named for s in view.sightings):
@@ -74,7 +74,7 @@ def _gpus(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Ite
 
 
 def _files(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
-    if ranking.winner.cause in _FILES or not view.all_seen:
+    if ranking.winner.cause in _FILES or not view.fully_watched:
         return
     if not [s for s in view.of(*_FILES) if s.signature.role is not signatures.Role.CONTEXT]:
         yield f"file systems (no fault on {view.node_list})"
@@ -85,12 +85,12 @@ def _node(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Ite
         return
     # A silence of watched nodes began after the end.
     lost = [s for s in view.of("node_lost", "node_reboot") if s.event.kind != "agent_silent"]
-    if view.all_seen and not lost:
+    if view.fully_watched and not lost:
         yield f"loss of a node ({view.node_list} kept answering)"
 
 
 def _memory(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
-    if ranking.winner.cause == "oom_host" or view.state == "OUT_OF_MEMORY" or not view.all_seen:
+    if ranking.winner.cause == "oom_host" or view.state == "OUT_OF_MEMORY" or not view.fully_watched:
         return
     if ranking.winner.cause in ("user_error", "unknown") and not view.of("oom_host"):
         yield "out of memory (no process was killed for it)"

@@ -199,7 +199,7 @@ class EvidenceView:
         return frozenset(n for n in self.case.by_log if self.case.watched.get(n) is not None)
 
     @functools.cached_property
-    def all_seen(self) -> bool:
+    def fully_watched(self) -> bool:
         """True when all its nodes were watched at its end, those without an agent by a log that covers its whole run."""
         by_part = self.case.by_log.intersection(self.attempt.nodes) - self.case.by_whole_log
         return bool(self.attempt.nodes) and not self.unwatched_nodes and not by_part
