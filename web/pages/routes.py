@@ -99,7 +99,11 @@ async def login(request: Request) -> Response:
     """The door: looking at it consumes nothing, its button spends the link."""
     if request.method != "POST":
         target = cross_site.own_path(request.query_params.get("next", "/"))
-        return await run_in_threadpool(_door, request, target, "", 200)
+        made = await run_in_threadpool(_door, request, target, "", 200)
+        if proof := request.headers.get(gate.LINK_HEADER):
+            known = await run_in_threadpool(request.state.site.keys.has_link, proof)
+            made.headers[gate.LINK_HEADER] = "known" if known else "unknown"
+        return made
     form = await forms.read(request)
     target = cross_site.own_path(str(form.get("next", "/")))
     return await run_in_threadpool(_redeemed, request, str(form.get("key", "")), target)
