@@ -37,6 +37,7 @@ setup:
 demo:
 	@sh sandbox/install_debian.sh demo
 	@$(MAKE) --no-print-directory $(READY)
+	@sh sandbox/make_venv.sh "$(PYTHON)" "$(VENV)" check
 	@$(BIN)/probing-sandbox demo
 
 lint: setup

@@ -18,12 +18,14 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.options: dict[str, argparse.Action] = {}
         self.subcommands: argparse._SubParsersAction[Parser] | None = None
+        self.runs_command = False
         super().__init__(*args, **kwargs)
 
     def add_argument(self, *names: Any, **kwargs: Any) -> argparse.Action:
         """Adds an argument as argparse does, and remembers its options."""
         action = super().add_argument(*names, **kwargs)
         self.options.update(dict.fromkeys(action.option_strings, action))
+        self.runs_command = self.runs_command or action.nargs == argparse.REMAINDER
         return action
 
     def add_subparsers(self, **kwargs: Any) -> Any:
@@ -48,7 +50,8 @@ class Parser(argparse.ArgumentParser):
     def _positionals_first(self, words: list[str]) -> list[str]:
         """`JOBID --format csv QUERY` as `JOBID QUERY --format csv`: argparse gives an optional QUERY up at the first option."""
         several = any(a.nargs is not None and a.nargs not in (0, "?") for a in self.options.values())
-        if several or "--" in words:
+        # The words of a command that is run are its own: their order is part of what it means.
+        if several or self.runs_command or "--" in words:
             return words
         left, positionals, options = list(words), [], []
         while left:

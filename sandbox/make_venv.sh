@@ -1,9 +1,16 @@
 #!/bin/sh
-# Makes the virtual environment: make_venv.sh PYTHON DIRECTORY product|tests.
+# Makes the virtual environment: make_venv.sh PYTHON DIRECTORY product|tests; "check" only says why one that is there does not run.
 # "product" is what the commands and the demo need; "tests" is that and what only the gates and tests do, torch among it.
 set -eu
 python=$1 venv=$2 what=$3
 log=$venv/install.log
+
+# Its Python may lie where this account may not go, as below another's home. One of ours that is only old is made again below.
+if [ -L "$venv/bin/python" ] && ! "$venv/bin/python" -c "" 2>/dev/null && { [ "$what" = check ] || [ ! -O "$venv" ]; }; then
+    echo "setup: $venv, made by $(stat -c %U "$venv"), does not run for $(id -un): its Python, $(readlink -m "$venv/bin/python"), is gone or not yours to run; make a clone of your own, or remove $venv and run make again" >&2
+    exit 1
+fi
+[ "$what" != check ] || exit 0
 
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
     echo "setup: $python is older than 3.11; run make PYTHON=/path/to/python3.11" >&2

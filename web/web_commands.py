@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import http.client
 import socket
 import sys
 import urllib.parse
 
 from probing_cluster.control_plane.cli import commands
-from probing_cluster.core import settings
+from probing_cluster.core import errors, settings
+
+_PATIENCE_S = 2.0
+"""For a server on this host: one that says nothing for so long is busy."""
 
 
 def register(register: commands.Commands) -> None:
@@ -44,29 +48,59 @@ def _login(args: argparse.Namespace) -> int:
     from probing_cluster.reports import web_link
 
     found = web_link.ask(settings.load(args.config), args.page)
-    if warning := _unserved(found.url):
+    _require_known(found.url)
+    warning = _unserved(found.url)
+    if warning:
         print(f"probing-ctl: {warning}", file=sys.stderr)
     print(
         found.url
         if args.url_only
         else f"{found.url}\n\nOpen it in a browser within {found.lasts_s:.0f} s; it works once, for {found.user}."
     )
-    return 0
+    return 1 if warning else 0
+
+
+def _on_this_host(parts: urllib.parse.SplitResult) -> bool:
+    return (parts.hostname or "") in {"127.0.0.1", "::1", "localhost"}
 
 
 def _unserved(url: str) -> str:
     """Why the link leads nowhere, where that can be told from here: only of this host's own loopback."""
     parts = urllib.parse.urlsplit(url)
     address = (parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
-    if address[0] not in {"127.0.0.1", "::1", "localhost"}:
+    if not _on_this_host(parts):
         return ""
     try:
-        socket.create_connection(address, timeout=2).close()
+        socket.create_connection(address, timeout=_PATIENCE_S).close()
     except OSError:
         return (
             f"nothing listens at {parts.netloc} on this host: `probing-ctl web serve` serves the pages there"
         )
     return ""
+
+
+def _require_known(url: str) -> None:
+    """Raises NotFound where what answers on this host's own loopback does not know the link: it serves another database."""
+    from probing_cluster.control_plane.door import web_keys
+    from probing_cluster.web.access import gate
+
+    parts = urllib.parse.urlsplit(url)
+    if not _on_this_host(parts) or parts.scheme != "http":
+        return
+    asked = {gate.LINK_HEADER: web_keys.proof_of(parts.fragment)}
+    link = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=_PATIENCE_S)
+    try:
+        link.request("GET", parts.path, headers=asked)
+        known = link.getresponse().getheader(gate.LINK_HEADER, "")
+    except (OSError, http.client.HTTPException):
+        return  # it is busy, or nothing listens: of that `_unserved` tells
+    finally:
+        link.close()
+    if known != "known":
+        raise errors.NotFound(
+            f"what answers at {parts.netloc} does not know this link: it serves another cluster's database, or is no server of ours; "
+            "set [web] listen to a free port in this configuration and run `probing-ctl web serve` with it"
+        )
 
 
 def _token(args: argparse.Namespace) -> int:
@@ -91,7 +125,6 @@ def _tokens(args: argparse.Namespace) -> int:
 
 
 def _revoke(args: argparse.Namespace) -> int:
-    from probing_cluster.core import errors
     from probing_cluster.reports.asking import door
 
     if bool(args.label) == args.everything:

@@ -6,10 +6,14 @@ import argparse
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from probing_cluster.control_plane.cli import commands, span
 from probing_cluster.control_plane.terminal import progress
 from probing_cluster.core import clock, errors, settings
+
+if TYPE_CHECKING:
+    from probing_cluster.control_plane.imports import load
 
 _EPILOG = """example:
   probing-ctl import --sacct sacct.txt --kernel n2=n2-kern.log --joblog 4242=slurm-4242.out --database ./history
@@ -60,13 +64,13 @@ def register(register: commands.Commands) -> None:
 
 
 def _import(args: argparse.Namespace) -> int:
-    with progress.ProgressBar("import", None, "files"):
-        config, done = _loaded(args)
+    with progress.ProgressBar("import", None, None) as shown:
+        config, done = _loaded(args, shown.at)
     _print(args, config, done)
     return 0
 
 
-def _loaded(args: argparse.Namespace) -> tuple[settings.Settings, object]:
+def _loaded(args: argparse.Namespace, announce: load.Announce) -> tuple[settings.Settings, object]:
     if not (args.sacct or args.kernel or args.joblog or args.events):
         msg = "nothing to import; give --sacct, --kernel, --joblog or --events"
         raise errors.UsageError(msg)
@@ -90,14 +94,14 @@ def _loaded(args: argparse.Namespace) -> tuple[settings.Settings, object]:
         cluster=args.cluster or base.cluster.name,
         now=now,
     )
-    files = load.read(order)
+    files = load.read(order, announce)
     # Only what was read makes a database: job output alone is about attempts that one has already.
     fruitful = bool(files.attempts or any(one.found.events for one in files.events) or config.database.url)
     if not fruitful and not args.joblog and not embedded.exists(config.database.directory):
         msg = "these files hold no attempt and no event, so no database was made of them; give --sacct or --kernel files that do"
         raise errors.MalformedInput(msg)
     with db_store.Store.open(config, upgrade=fruitful) as store:
-        done = load.save(store, order, files)
+        done = load.save(store, order, files, announce)
     return config, done
 
 

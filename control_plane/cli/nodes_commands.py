@@ -100,6 +100,10 @@ def _nodes(args: argparse.Namespace) -> int:
     with store:
         rows = _node_rows(config, store)
     known = {row["node"] for row in rows}
+    if not known:
+        raise errors.SlurmUnavailable(
+            "no node is known: Slurm does not answer, and no agent was ever heard (probing-ctl doctor says why; an imported history is read with probing-report and probing-ctl fleet)"
+        )
     require_known(wanted, known)
     rows = [r for r in rows if (not wanted or r["node"] in wanted) and (not args.faulty or _faulty(r))]
     if args.json:
@@ -110,11 +114,9 @@ def _nodes(args: argparse.Namespace) -> int:
             print(f"GPUs held idle: {words}")
         for words in dict.fromkeys(line for row in rows for line in row["alarms"]):
             print(f"Word of alarm: {words}")
-    elif known:
+    else:
         asked = len(wanted or known)
         print(f"no fault, drain or silent agent on {asked} node{'s' if asked > 1 else ''}")
-    else:
-        print("no node is known: Slurm does not answer, and no agent was ever heard (probing-ctl doctor)")
     return 0
 
 

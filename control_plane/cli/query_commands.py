@@ -16,6 +16,7 @@ from probing_cluster.control_plane.terminal import table
 from probing_cluster.core import command_line, errors, settings
 
 _EPILOG = """The tables are in schema probing, the documented views in schema ops; both are searched.
+A table cuts json values; --format json and csv have them whole.
 example: probing-ctl query "select cause, count(*) from verdict group by 1 order by 2 desc\""""
 
 _MOST_TIMEOUT_S = 86_400
@@ -107,12 +108,30 @@ def _alike(url: str, exc: BaseException) -> str:
     return f"did you mean {' or '.join(plain[name] for name in near)}? " if near else ""
 
 
+_MOST_JSON_CHARS = 60
+"""Of a json value in a table: its whole text would push every column behind it off the screen."""
+
+
 def _print(form: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     if form == "csv":
         writer = csv.writer(sys.stdout)
         writer.writerow(heads)
-        writer.writerows(rows)
+        writer.writerows([_json_text(value) for value in row] for row in rows)
     elif form == "json":
         print(json.dumps([dict(zip(heads, row, strict=True)) for row in rows], indent=2, default=str))
     else:
-        print(table.render(heads, rows))
+        print(table.render(heads, [[_shortened(value) for value in row] for row in rows]))
+
+
+def _json_text(value: Any) -> Any:
+    """A json value or an array as JSON on one line; anything else as it is."""
+    if not isinstance(value, dict | list):
+        return value
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
+
+
+def _shortened(value: Any) -> Any:
+    text = _json_text(value)
+    if text is value or len(text) <= _MOST_JSON_CHARS:
+        return text
+    return text[: _MOST_JSON_CHARS - 1] + "…"

@@ -96,6 +96,15 @@ class Keys:
             user=row.user_name, operator=row.operator, accounts=frozenset(row.accounts), kind="link"
         )
 
+    def has_link(self, proof: str) -> bool:
+        """Whether the link that this proves would log somebody in here; it is not spent."""
+        k = tables.web_key.c
+        query = sa.select(k.kind).where(
+            k.key_hash == _hash(proof), k.kind == "link", k.expires_at > sa.func.now()
+        )
+        with engines.translated(), self._engine.connect() as connection:
+            return connection.execute(query).first() is not None
+
     def find(self, proof: str) -> Viewer | None:
         """The owner of the session or token that this proves; None where it is not valid."""
         k = tables.web_key.c

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,6 +12,12 @@ from probing_cluster.control_plane.imports import coverage, kept_aside, when
 from probing_cluster.core import records, sanitize, storable
 from probing_cluster.evidence import prefixes
 from probing_cluster.evidence.kernel import boot, grammar, reader
+
+_DMESG_T = re.compile(r"\s*\[[^\[\]]{1,40}\s\d\d:\d\d:\d\d\s\d{4}\]", re.ASCII)
+"""The shape of `dmesg -T` in any language: weekday and month are words of the locale."""
+UNREAD_LANGUAGE = (
+    "dates in a language that is not read; use `dmesg --time-format=iso`, or `LC_ALL=C dmesg -T`"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +47,8 @@ class Read:
     """From the log's first date to its last; None where nothing of it could be dated."""
     is_log: bool = False
     """Some line has a date or a time since boot, or a finding; of other lists of events always false."""
+    foreign_dates: bool = False
+    """Some line has a date of `dmesg -T` whose words are not known."""
 
 
 def read(lines: Iterable[bytes], place: FilePlace) -> Read:
@@ -52,6 +61,8 @@ def read(lines: Iterable[bytes], place: FilePlace) -> Read:
         text = raw.decode("utf-8", "replace").rstrip("\r\n")
         span.note(text)
         parsed = engine.read_line(text, place.reference) or _boot(text, place.reference)
+        foreign = _foreign_date(text, place.reference)
+        found.foreign_dates = found.foreign_dates or foreign
         found.is_log = found.is_log or parsed is not None or prefixes.parse(text, place.reference).stamped
         if parsed is None:
             clock.skip(text)
@@ -59,7 +70,8 @@ def read(lines: Iterable[bytes], place: FilePlace) -> Read:
         line, finding = parsed
         at = clock.instant(line, text)
         if at is None:
-            why = "no date in the line; for uptime-only logs give --boot NODE=WHEN"
+            boot_hint = f"no date in the line; say when the node booted: --boot {place.node}=WHEN"
+            why = UNREAD_LANGUAGE if foreign else boot_hint
             found.bad.append(kept_aside.Bad(file=place.file, line_no=number, text=text, why=why))
             continue
         occurrences[at, finding.message] += 1
@@ -72,6 +84,10 @@ def read(lines: Iterable[bytes], place: FilePlace) -> Read:
     if (covered := span.span()) is not None:
         found.covers = coverage.event_of(covered, place.cluster, place.node, place.read_at)
     return found
+
+
+def _foreign_date(text: str, reference: datetime) -> bool:
+    return _DMESG_T.match(text) is not None and prefixes.parse(text, reference).at is None
 
 
 def _boot(text: str, reference: datetime) -> tuple[prefixes.PrefixedLine, grammar.KernelFinding] | None:

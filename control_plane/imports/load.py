@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import zoneinfo
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -66,27 +66,38 @@ class ImportFiles:
     done: Loaded
 
 
+Announce = Callable[[str], None]
+"""Takes what is being done now, for a person who waits."""
+
+
+def _silent(_: str) -> None:
+    """For callers nobody waits behind."""
+
+
 def load(store: db_store.Store, order: LoadOrder) -> Loaded:
     """Read every file, store what they say; a file that cannot be read at all raises before anything is stored."""
     return save(store, order, read(order))
 
 
-def read(order: LoadOrder) -> ImportFiles:
+def read(order: LoadOrder, announce: Announce = _silent) -> ImportFiles:
     """Every file but the jobs' output, which only the database may tell the attempts of; raises MalformedInput, UsageError."""
     files = ImportFiles(done=Loaded(cluster=order.cluster))
     done = files.done
-    files.attempts = list(_accounting(order, files))
+    files.attempts = list(_accounting(order, files, announce))
     if files.attempts:
         clusters = Counter(a.cluster for a in files.attempts)
         done.cluster = max(clusters, key=lambda name: clusters[name])
     about = _span_of(files.attempts)
     for node, path in order.kernel:
+        announce(f"reading {path.name}")
         files.events.append(
             _Events(path=path, what=f"node {node}", found=_kernel(path, node, order, done, about))
         )
     for path in order.events:
+        announce(f"reading {path.name}")
         with _opened(path) as stream:
             found = event_lines.read(packed.lines(stream), _place(path, "", order, done, about))
+        _require_rows(found.bad, good=bool(found.events))
         files.events.append(_Events(path=path, what="events", found=found))
     for _, path in order.joblog:
         with _opened(path) as stream:
@@ -95,16 +106,19 @@ def read(order: LoadOrder) -> ImportFiles:
     return files
 
 
-def save(store: db_store.Store, order: LoadOrder, files: ImportFiles) -> Loaded:
+def save(store: db_store.Store, order: LoadOrder, files: ImportFiles, announce: Announce = _silent) -> Loaded:
     """Store what the files say, and what the jobs' output says about their attempts; raises NotFound for an unknown job."""
     done = files.done
     if files.attempts:
         files.attempts = _under_known_submits(store, files.attempts, order, done)
+        announce(f"storing {len(files.attempts):,} attempts")
         bulk.load_attempts(store.connection_uri(), files.attempts)
     done.n_attempts = len(files.attempts)
     for one in files.events:
+        announce(f"storing the events of {one.path.name}")
         _store_events(store, done, one.path, one.found, one.what)
     for job, path in order.joblog:
+        announce(f"reading {path.name}")
         _job_output(store, order, done, job, path)
     return done
 
@@ -134,16 +148,17 @@ def _under_known_submits(
 
 
 def _require_some(order: LoadOrder, files: ImportFiles) -> None:
-    """Raises MalformedInput where nothing at all could be read; the first bad line tells why."""
-    good = files.attempts or files.n_not_started or any(one.found.events for one in files.events)
-    bad = [*files.done.bad, *(bad for one in files.events for bad in one.found.bad)]
-    if good or order.joblog:
-        return
-    if files.events and not any(one.found.n_lines for one in files.events):
+    """Raises MalformedInput where the logs and lists are empty and nothing else was given."""
+    good = files.attempts or files.n_not_started or any(one.found.n_lines for one in files.events)
+    if files.events and not good and not order.joblog:
         raise errors.MalformedInput(f"{files.events[0].path} is empty; there is nothing to import")
-    if bad:
+
+
+def _require_rows(bad: Sequence[kept_aside.Bad], *, good: bool) -> None:
+    """Raises MalformedInput for a file of which no row could be read; the first bad row tells why, and what helps."""
+    if bad and not good:
         raise errors.MalformedInput(
-            f"none of {len(bad)} rows could be read; {bad[0].file}, line {bad[0].line_no}: {sanitize.clean(bad[0].why, 200)}"
+            f"none of {len(bad)} rows could be read, so nothing was imported; {bad[0].file}, line {bad[0].line_no}: {sanitize.clean(bad[0].why, 200)}"
         )
 
 
@@ -168,9 +183,10 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         raise errors.UsageError(msg) from exc
 
 
-def _accounting(order: LoadOrder, files: ImportFiles) -> Iterator[records.JobAttempt]:
+def _accounting(order: LoadOrder, files: ImportFiles, announce: Announce) -> Iterator[records.JobAttempt]:
     done = files.done
     for path in order.sacct:
+        announce(f"reading {path.name}")
         try:
             found, bad = accounting_file.read(
                 path,
@@ -182,6 +198,7 @@ def _accounting(order: LoadOrder, files: ImportFiles) -> Iterator[records.JobAtt
         except OSError as exc:
             msg = f"{path}: {exc.strerror}"
             raise errors.UsageError(msg) from exc
+        _require_rows(bad, good=bool(found.attempts or found.not_started or found.steps))
         files.n_not_started += len(found.not_started)
         done.bad += bad
         left_out = [
@@ -223,10 +240,15 @@ def year_less_before(about: _Span | None, written: datetime) -> datetime:
 def _kernel(path: Path, node: str, order: LoadOrder, loaded: Loaded, about: _Span | None) -> kernel.Read:
     with _opened(path) as stream:
         found = kernel.read(packed.lines(stream), _place(path, node, order, loaded, about))
+    if found.foreign_dates and not found.is_log:
+        raise errors.MalformedInput(f"{path}: {kernel.UNREAD_LANGUAGE}")
     if found.n_lines and not found.is_log:
         raise errors.MalformedInput(
             f"{path} is no kernel log: no line of it begins with a date or the seconds since boot; give what `dmesg` or `journalctl -k` printed"
         )
+    _require_rows(
+        found.bad, good=bool(found.events or found.covers)
+    )  # a dated log was read, whatever it says
     return found
 
 

@@ -31,6 +31,8 @@ AWAY = frozenset(
     }
 )
 """States of a node that is not there, or is about to go."""
+_REPAIR = "repair: "
+"""What stands before a drain's reason once tests have failed: a repair is under way, or a person's turn has come."""
 _LOOK_S = 120.0
 """How long an agent may take to look again."""
 
@@ -179,9 +181,13 @@ class Pass:
         return self.close(incident, "lifted", why)
 
     def drain_reason(self, incident: records.RepairIncident) -> str:
-        """What Slurm shows as the reason while it waits for a repair step or a person."""
+        """What Slurm shows as the reason while it waits for a repair step or a person: why it was drained, as before.
+
+        What fails now, in the tests' words, is the incident's (`probing-ctl repair show`); sinfo is read by everybody.
+        """
+        why = incident.reason.removeprefix(vocabulary.OWN_PREFIX).removeprefix(_REPAIR).strip()
         failing = incident.detail.get("failing") or ["untested"]
-        return sanitize.clean(f"{vocabulary.OWN_PREFIX}repair: {failing[0]}", 160).strip()
+        return sanitize.clean(f"{vocabulary.OWN_PREFIX}{_REPAIR}{why or failing[0]}", 160).strip()
 
     def faults_of_agent(self, node: str) -> list[str]:
         """What the node's agent still says against it, in words; empty when it is current and clean."""

@@ -21,7 +21,10 @@ EVERY_S = 15.0
 class ProgressBar:
     """`with Progress("fleet", 12, "figures") as done: … done.step()`; nothing of it reaches standard output."""
 
-    def __init__(self, what: str, total: int | None, unit: str, *, time: clock.Clock = clock.SYSTEM) -> None:
+    def __init__(
+        self, what: str, total: int | None, unit: str | None, *, time: clock.Clock = clock.SYSTEM
+    ) -> None:
+        """`unit` None: work that is not counted, only named by `at`."""
         self._what, self._total, self._unit, self._time = what, total, unit, time
         self._n, self._now = 0, ""
         self._printed_s = time.monotonic_s() + QUIET_S - EVERY_S
@@ -69,10 +72,14 @@ class ProgressBar:
             if now_s - self._printed_s < EVERY_S:
                 return
             self._printed_s = now_s
-        of = f" of {self._total:,}" if self._total is not None else ""
-        at = f": {self._now}" if self._now else ""
-        line = f"probing-ctl: {self._what}: {self._n:,}{of} {self._unit} in {now_s - self._began_s:.0f} s{at}"
-        sys.stderr.write(line + "\n")
+        took = f"{now_s - self._began_s:.0f} s"
+        if self._unit is None:
+            line = f"{self._now or 'working'} … ({took})"
+        else:
+            of = f" of {self._total:,}" if self._total is not None else ""
+            at = f": {self._now}" if self._now else ""
+            line = f"{self._n:,}{of} {self._unit} in {took}{at}"
+        sys.stderr.write(f"probing-ctl: {self._what}: {line}\n")
         sys.stderr.flush()
 
     def _started(self) -> rich_progress.Progress:
@@ -81,8 +88,9 @@ class ProgressBar:
 
         columns: list[progress.ProgressColumn] = [progress.TextColumn(self._what, markup=False)]
         columns += [progress.BarColumn()] if self._total is not None else [progress.SpinnerColumn()]
+        if self._unit is not None:
+            columns += [progress.TextColumn("{task.completed:,.0f} " + self._unit, markup=False)]
         columns += [
-            progress.TextColumn("{task.completed:,.0f} " + self._unit, markup=False),
             progress.TimeElapsedColumn(),
             progress.TextColumn("{task.fields[now]}", markup=False),
         ]

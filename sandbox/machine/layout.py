@@ -15,6 +15,8 @@ from probing_cluster.core import errors
 CLUSTER_NAME = "sandbox"
 MAX_NODES = 64
 MAX_GPUS = 16
+SHARED = Path("/var/tmp")  # noqa: S108  # below it root's own directory, made with mkdir
+"""Where root's sandboxes lie whose clone other accounts may not enter."""
 
 _LONGEST_SOCKET_CHARS = 107
 """What a Unix socket address holds (sun_path less its NUL)."""
@@ -138,7 +140,7 @@ def default_directory(name: str = ".sandbox") -> Path:
     if os.geteuid() != 0 or all(parent.stat().st_mode & stat.S_IXOTH for parent in here.parents):
         return here
     digest = hashlib.blake2b(str(here).encode(), digest_size=4).hexdigest()
-    return Path("/var/tmp") / f"probing{name}-{digest}"  # noqa: S108  # root's own directory, made with mkdir
+    return SHARED / f"probing{name}-{digest}"
 
 
 def exists(directory: Path) -> bool:

@@ -537,9 +537,33 @@ def test_a_file_of_which_nothing_can_be_read_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "events"
     path.write_text("hello\nworld\n")
     with pytest.raises(
-        errors.MalformedInput, match=r"none of 2 rows could be read; .*events, line 1: not JSON"
+        errors.MalformedInput, match=r"none of 2 rows could be read, .*events, line 1: not JSON"
     ):
         load.read(order(events=[path]))
+
+
+def test_a_file_of_which_nothing_can_be_read_ends_the_import_of_the_others_too(tmp_path: Path) -> None:
+    """A rotated dmesg says no date: the import stops before anything is stored, and ends with what helps."""
+    sacct = tmp_path / "sacct"
+    sacct.write_text(
+        "JobID|State|Submit|Start|End|NodeList\n"
+        "7|FAILED|2026-11-21T08:00:00|2026-11-21T09:00:00|2026-11-21T10:00:00|gpu08\n"
+    )
+    log = tmp_path / "dmesg.0"
+    log.write_text(f"[  12.000000] {XID.removeprefix('kernel: ')}\n" * 2)
+    with pytest.raises(errors.MalformedInput, match=r"none of 2 .*dmesg\.0, line 1: .*--boot gpu08=WHEN$"):
+        load.read(order(sacct=[sacct], kernel=[("gpu08", log)]))
+    booted = load.read(order(sacct=[sacct], kernel=[("gpu08", log)], boots={"gpu08": NOW}))
+    assert (len(booted.attempts), len(booted.events[0].found.events)) == (1, 2)
+
+
+@pytest.mark.parametrize("when", ["五 11月 20 13:59:58 2026", "Fri Nowemburg 20 13:59:58 2026"])
+def test_a_log_in_a_language_that_is_not_read_says_so(tmp_path: Path, when: str) -> None:
+    """It is a kernel log; what is wrong is the words of its dates."""
+    log = tmp_path / "dmesg"
+    log.write_text(f"[{when}] {XID.removeprefix('kernel: ')}\n", encoding="utf-8")
+    with pytest.raises(errors.MalformedInput, match=r"in a language that is not read; .*--time-format=iso"):
+        load.read(order(kernel=[("gpu08", log)]))
 
 
 numbers = st.one_of(st.integers(), st.integers(-(10**30), 10**30), st.floats(), st.just(10**4000))

@@ -130,3 +130,29 @@ def test_what_is_no_number_the_database_takes_is_refused(text: str) -> None:
     with pytest.raises(errors.UsageError):
         command_line.whole(text)
     assert command_line.whole("42") == 42
+
+
+@pytest.mark.parametrize(
+    "line", ["shell --dir D echo fleet --html /tmp/x", "--dir D shell echo fleet --html /tmp/x"]
+)
+def test_the_words_of_a_command_that_is_run_keep_their_order(line: str) -> None:
+    """`shell COMMAND --option VALUE` hands the words on as they stand, also such as are options here."""
+    made = command_line.Parser(prog="probing-x")
+    commands = made.add_subparsers(dest="command", required=True)
+    shell = commands.add_parser("shell")
+    shell.add_argument("--dir")
+    shell.add_argument("argv", nargs=argparse.REMAINDER)
+    commands.add_parser("fleet").add_argument("--html")
+    args = made.read(line.split())
+    assert (args.dir, args.argv) == ("D", ["echo", "fleet", "--html", "/tmp/x"])
+
+
+def test_an_option_of_the_command_that_is_also_ours_stays_with_it() -> None:
+    """`shell sbatch -N1 --parsable --wrap 'echo hi'` reaches sbatch word for word."""
+    made = command_line.Parser(prog="probing-x")
+    shell = made.add_subparsers(dest="command", required=True).add_parser("shell")
+    shell.add_argument("--dir")
+    shell.add_argument("argv", nargs=argparse.REMAINDER)
+    words = ["sbatch", "-N1", "--parsable", "--dir", "D", "--wrap", "echo hi"]
+    args = made.read(["shell", *words])
+    assert (args.dir, args.argv) == (None, words)

@@ -13,6 +13,8 @@ import pytest
 import test_pages_in_browser
 from playwright import sync_api
 
+from probing_cluster.core import settings
+from probing_cluster.reports import web_link
 from probing_cluster.sandbox import cluster
 from probing_cluster.sandbox.machine import ports, scratch
 
@@ -33,8 +35,7 @@ def test_a_broken_gpu_shows_on_the_open_page() -> None:
         log = (home / "web.log").open("wb")
         web = subprocess.Popen([command, "web", "serve"], env=sandbox.env, stdout=log, stderr=log)
         # The service prints links with the address of its settings, which it read before they named one.
-        link = sandbox.run(["probing-ctl", "web", "login", "--url-only"]).stdout.strip()
-        link = link.replace(":8780", f":{port}")
+        link = web_link.ask(settings.load(toml)).url.replace(":8780", f":{port}")
         try:
             job = sandbox.submit("sleep 120", nodes=2, gres="gpu:8", ntasks_per_node=1, job_name="llama")
             sandbox.wait(job, {"RUNNING"}, 120)

@@ -24,6 +24,8 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 PUBLIC = ("/login", "/oidc/", "/static/")
+LINK_HEADER = "x-probing-link"
+"""By it `probing-ctl web login` asks whether its link leads anywhere here; the link's proof opens nothing."""
 MOST_BODY_BYTES = 1 << 16
 BODY_S = 10.0
 """For the whole of a body, however it comes in."""
@@ -81,7 +83,8 @@ class Gate:
             refused = await self._limited(f"address {address}")
             return refused or problems.of(exc)
         public = any(scope["path"] == p or (p.endswith("/") and scope["path"].startswith(p)) for p in PUBLIC)
-        cost = LOGIN_COST if scope["path"] == "/login" and scope["method"] in _CHANGING else 1.0
+        tries = scope["method"] in _CHANGING or LINK_HEADER in by_name
+        cost = LOGIN_COST if scope["path"] == "/login" and tries else 1.0
         refused = await self._limited(f"user {viewer.user}" if viewer else f"address {address}", cost)
         if refused is not None:
             return refused

@@ -16,7 +16,7 @@ from probing_cluster.control_plane.door import web_keys
 from probing_cluster.core import errors
 from probing_cluster.web import forms, problems
 from probing_cluster.web import site as web_site
-from probing_cluster.web.access import cross_site, sessions, viewers
+from probing_cluster.web.access import cross_site, gate, sessions, viewers
 from probing_cluster.web.live import broadcast, now
 from probing_cluster.web.pages import render, views
 
@@ -99,10 +99,21 @@ async def login(request: Request) -> Response:
     """The door: looking at it consumes nothing, its button spends the link."""
     if request.method != "POST":
         target = cross_site.own_path(request.query_params.get("next", "/"))
-        return await run_in_threadpool(_door, request, target, "", 200)
+        return await run_in_threadpool(_looked_at, request, target)
     form = await forms.read(request)
     target = cross_site.own_path(str(form.get("next", "/")))
     return await run_in_threadpool(_redeemed, request, str(form.get("key", "")), target)
+
+
+def _looked_at(request: Request, target: str) -> Response:
+    made, proof = _door(request, target, "", 200), request.headers.get(gate.LINK_HEADER)
+    if proof:
+        try:
+            known = request.state.site.keys.has_link(proof)
+        except errors.ProbingError as exc:
+            return problem(request, exc)
+        made.headers[gate.LINK_HEADER] = "known" if known else "unknown"
+    return made
 
 
 def _door(request: Request, target: str, why: str, status: int) -> Response:

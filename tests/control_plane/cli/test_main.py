@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import subprocess
@@ -214,6 +216,21 @@ def test_a_query_is_answered_and_can_change_nothing(run: Run, store: db_store.St
     assert store.verdicts() == []
     code, out, err = run("query", "select generate_series(1, 10) as n", "--limit", "3")
     assert (code, out.split(), "more than 3 rows" in err) == (0, ["n", "1", "2", "3"], True)
+
+
+def test_json_values_are_json_and_leave_the_line_readable(run: Run) -> None:
+    """A table cuts them; the other forms have them whole."""
+    value = {"gpu": "gpu3", "said": "x" * 200}
+    sql = (
+        f"select '{json.dumps(value)}'::jsonb as faults, '{{\"a\": [1]}}'::jsonb as short, array[1, 2] as two"
+    )
+    lines = run("query", sql)[1].splitlines()
+    assert lines[1].startswith('{"gpu":"gpu3","said":"xx')
+    assert lines[1].endswith('…  {"a":[1]}  [1,2]')
+    assert max(map(len, lines)) < 100
+    whole = run("query", sql, "--format", "csv")[1]
+    assert json.loads(next(csv.DictReader(io.StringIO(whole)))["faults"]) == value
+    assert json.loads(run("query", sql, "--format", "json")[1])[0]["faults"] == value
 
 
 def test_the_doctor_names_what_is_wrong_and_the_fix(run: Run) -> None:
@@ -482,6 +499,25 @@ def test_a_login_that_is_refused_is_no_database_that_is_away(
     err = capsys.readouterr().err
     assert "does not let you in" in err
     assert "as the service's account, or with a login of your own" in err
+
+
+def test_fleet_asks_whether_it_is_let_in_before_it_works(
+    store: db_store.Store,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The figures' libraries alone take seconds to load."""
+
+    def work(*_: object, **__: object) -> None:
+        raise AssertionError("a figure was begun")
+
+    monkeypatch.setattr(fleet_commands, "read_once", work)
+    url = store.connection_uri().replace("probing_owner", "nobody_at_all", 1)
+    path = tmp_path / "other.toml"
+    path.write_text(f'[cluster]\nname = "c"\n[database]\nurl = "{url}"\n')
+    assert main.main(["fleet", "--config", str(path)]) == errors.DatabaseRefused.exit_code
+    assert "does not let you in" in capsys.readouterr().err
 
 
 def test_a_job_that_nobody_knows_is_not_judged(run: Run) -> None:

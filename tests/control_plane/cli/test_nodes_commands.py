@@ -155,8 +155,18 @@ def test_a_node_that_nobody_knows_is_no_empty_table(
         assert len(captured.err.splitlines()) == 1
 
 
+@pytest.mark.parametrize("words", [[], ["n1"], ["--json"]])
+def test_where_nobody_knows_a_node_slurm_is_unreachable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], run: Run, words: list[str]
+) -> None:
+    """An imported history has neither Slurm nor agents: 6 and a sentence, never an empty table."""
+    assert main.main(["nodes", *words, "--config", str(tmp_path / "probing.toml")]) == 6
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "no node is known: Slurm does not answer" in captured.err
+
+
 def test_no_trouble_is_a_sentence(store: db_store.Store, run: Run) -> None:
-    """--faulty on a sound cluster, and a cluster of which nothing is known."""
-    assert "no node is known" in run("nodes")
+    """--faulty on a sound cluster."""
     beat(store, "n1", {})
     assert run("nodes", "--faulty") == "no fault, drain or silent agent on 1 node\n"

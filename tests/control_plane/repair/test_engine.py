@@ -327,7 +327,10 @@ def test_a_node_that_fails_for_good_stays_drained_with_a_ticket(store: db_store.
     found = site.until("ticket")
     assert found.steps_done == 2
     assert "DRAIN" in site.slurm.nodes["n1"].states
-    assert site.slurm.nodes["n1"].reason == "probing: repair: gemm: 3 wrong results"
+    why = REASON.removeprefix("probing: ")
+    assert site.slurm.nodes["n1"].reason == f"probing: repair: {why}", "sinfo shows why, as before"
+    assert site.slurm.nodes["n1"].ours
+    assert found.detail["failing"] == ["gemm: 3 wrong results"], "the tests' words stay with the incident"
     assert site.slurm.held == {}
     assert site.tickets == [str(found.incident_id)]
 

@@ -77,6 +77,15 @@ def test_one_long_step_is_heard_of(
         heard.set()
 
     monkeypatch.setattr(progress.ProgressBar, "_show", shown)
-    with progress.ProgressBar("import", None, "files"):
+    with progress.ProgressBar("attribute", None, "attempts"):
         assert heard.wait(60)
-    assert "probing-ctl: import: 0 files in" in capsys.readouterr().err
+    assert "probing-ctl: attribute: 0 attempts in" in capsys.readouterr().err
+
+
+def test_work_that_is_not_counted_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    """ "0 files in 15 s" would sound like a failure."""
+    time = Time()
+    with progress.ProgressBar("import", None, None, time=time) as done:  # type: ignore[arg-type]
+        time.s += progress.EVERY_S
+        done.at("reading sacct.txt")
+    assert capsys.readouterr().err == "probing-ctl: import: reading sacct.txt … (15 s)\n"

@@ -23,6 +23,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working directory of an installation that started nothing."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
     monkeypatch.setattr(layout, "default_directory", lambda name=".sandbox": tmp_path / name)
+    monkeypatch.setattr(layout, "SHARED", tmp_path / "shared")
     return tmp_path
 
 
@@ -100,3 +101,16 @@ def test_without_any_the_default_place_is_named(here: Path, capsys: pytest.Captu
     for word in ("status", "down"):
         assert cli.main([word]) == errors.NotFound.exit_code
         assert f"no sandbox in {here / '.sandbox'}" in capsys.readouterr().err
+
+
+def test_somebody_elses_is_named_with_its_owner(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside root's demo another account hears whose it is, not how to make one, which needs root."""
+    kept = here / "shared" / "probing.demo-0badcafe"
+    kept.mkdir(parents=True)
+    owner, uid = kept.owner(), os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
+    for word in ("status", "shell"):
+        assert cli.main([word]) == errors.NotFound.exit_code
+        assert f"the one in {kept} is {owner}'s" in capsys.readouterr().err
