@@ -10,8 +10,8 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-APART = {"agent_rig", "evidence_atheris", "campaign"}
-"""Not measurements by themselves: a rig, a fuzzer that runs until stopped, the campaign with its own command."""
+APART = {"agent_rig", "evidence_atheris", "campaign", "blind"}
+"""Not measurements by themselves: a rig, a fuzzer that runs until stopped, the campaign and strangers' cases with commands of their own."""
 
 
 @pytest.fixture

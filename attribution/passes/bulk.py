@@ -125,8 +125,9 @@ class Bulk:
     def _chosen(
         self, name: str, part: Slice, attempt_ids: Iterable[int], earlier: timedelta = timedelta()
     ) -> pa.Table:
-        chosen = pa.table({"attempt_id": pa.array(attempt_ids, pa.int64())})
-        self._context.register_record_batches("chosen", [chosen.to_batches()])
+        # A batch, not a table: that of no attempt keeps its schema.
+        chosen = pa.record_batch({"attempt_id": pa.array(attempt_ids, pa.int64())})
+        self._context.register_record_batches("chosen", [[chosen]])
         try:
             return self._run(name, part, earlier)
         finally:

@@ -28,6 +28,7 @@ from web_world import OWNER, World
 from probing_cluster.control_plane.door import report_door
 from probing_cluster.core import errors
 from probing_cluster.db import store as db_store
+from probing_cluster.sandbox.machine import ports
 from probing_cluster.web.access import viewers
 
 PAGE = (Path(__file__).parents[2] / "docs/web.md").read_text("utf-8")
@@ -99,7 +100,7 @@ def apache(home: Path, upstream: str) -> Iterator[str]:
     """The documented virtual host, with passwords in place of the portal's login and without TLS; its address."""
     if not Path(APACHE).exists():
         pytest.skip("needs Debian's apache2-bin")
-    port = test_pages_in_browser.free_port()
+    port = ports.choose(1)[0]
     hashed = subprocess.run(
         ["openssl", "passwd", "-apr1", PASSWORD], capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -150,7 +151,7 @@ def test_a_portals_apache_names_its_user(store: db_store.Store, world: World, tm
     secret = home / "secret"
     secret.write_text(SECRET)
     secret.chmod(0o600)
-    port = test_pages_in_browser.free_port()
+    port = ports.choose(1)[0]
     documented = tomllib.loads(block("toml", "proxy_networks"))["web"]
     assert {"listen", "tls_certificate", "tls_key"} < documented.keys()
     given = {

@@ -13,5 +13,6 @@ SELECT a.job_id, a.submit_at, a.attempt, a.start_at, a.end_at, a.priority, a.nam
        ARRAY(SELECT n FROM unnest(a.nodes) AS n WHERE n = ANY($4::text[]))
 FROM probing.job_attempt a
 WHERE a.cluster = $1
+  AND a.start_at IS NOT NULL
   AND a.end_at >= $5 AND a.end_at < $2
   AND a.nodes && $4::text[]

@@ -67,15 +67,15 @@ def _at(minute: int) -> str:
 
 
 def _log(one: Drawn, node: str, rng: random.Random) -> str:
-    told = [
+    lines = [
         (0, f"{node} kernel: usb 1-1: new device"),
         (one.lost, f"{node} kernel: {LOST}"),
         (1300, f"{node} kernel: done"),
     ]
     if one.reset is not None:
         words = rng.choice(RESETS)
-        told.append((one.reset, rng.choice(QUOTES).replace("n ", f"{node} ", 1).format(words) if one.quoted else f"{node} kernel: {words}"))  # fmt: skip
-    return "".join(f"{_at(minute)}+00:00 {text}\n" for minute, text in sorted(told))
+        lines.append((one.reset, rng.choice(QUOTES).replace("n ", f"{node} ", 1).format(words) if one.quoted else f"{node} kernel: {words}"))  # fmt: skip
+    return "".join(f"{_at(minute)}+00:00 {text}\n" for minute, text in sorted(lines))
 
 
 @pytest.mark.parametrize("seed", [3])
