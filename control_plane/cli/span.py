@@ -28,7 +28,7 @@ def instant(text: str, now: datetime) -> datetime:
     """`7d` (ago) or an ISO date or time (UTC where it names no zone) as an instant; raises UsageError."""
     if _SPAN.fullmatch(text.strip()):
         try:
-            return now - span(text)
+            return possible(now - span(text), text)
         except OverflowError as exc:
             raise errors.UsageError(f"{text[:40]!r} ago is before the year 1") from exc
     try:

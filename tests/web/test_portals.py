@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 from collections.abc import Iterator
@@ -141,13 +142,18 @@ def apache(home: Path, upstream: str) -> Iterator[str]:
         server.wait(60)
 
 
-def test_a_portals_apache_names_its_user(store: db_store.Store, world: World, tmp_path_factory: Any) -> None:
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A directory that Apache's account can enter; those of pytest are root's alone."""
+    with tempfile.TemporaryDirectory(prefix="probing-portal-") as made:
+        Path(made).chmod(0o755)
+        yield Path(made)
+
+
+def test_a_portals_apache_names_its_user(store: db_store.Store, world: World, home: Path) -> None:
     """Its login, header and secret let its user in, the live stream comes through, and nobody beside it speaks for anybody."""
     if os.geteuid() != 0 or shutil.which("openssl") is None:
         pytest.skip("needs root and openssl")
-    home = tmp_path_factory.mktemp("portal")
-    for parent in home.parents[:2]:
-        parent.chmod(parent.stat().st_mode | 0o011)
     secret = home / "secret"
     secret.write_text(SECRET)
     secret.chmod(0o600)
@@ -169,6 +175,7 @@ def test_a_portals_apache_names_its_user(store: db_store.Store, world: World, tm
     with test_pages_in_browser.served(made, port) as direct, apache(home, direct) as portal:
         assert httpx2.get(f"{portal}/api/v1/me", headers=host, timeout=60).status_code == 401
         me = httpx2.get(f"{portal}/api/v1/me", headers=basic(OWNER), timeout=60)
+        assert me.status_code == 200, me.text
         assert me.json()["user"] == OWNER
         # What a client sends of itself is not what arrives.
         forged = basic(OWNER) | {
