@@ -202,5 +202,8 @@ OWN_PREFIX = "probing: "
 LEMON_PREFIX = f"{OWN_PREFIX}lemon"
 """How the reason begins when a node is drained as a lemon: it passes every check, so only a person brings it back."""
 
+RESUBMITTED = "its owner has submitted it again"
+"""How the reason begins for which an ended job is not brought back: another job of its owner does its work already."""
+
 RESERVATION_PREFIX = "probing-"
 """How the name of every reservation that we make begins, and no other: the nodes in it are out of service for a test of ours."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 
 _MOST_STEPS = 3
 _SURE = (records.Confidence.CERTAIN, records.Confidence.LIKELY)
@@ -48,7 +48,7 @@ def _submit_again(
     judged: Sequence[records.Verdict], last: records.JobAttempt, done: Sequence[records.Drain]
 ) -> str:
     """Advice for a job that hardware ended for good, as far as its verdict is sure of that."""
-    if "submitted it again" in _stays(done):
+    if any(d.action == "restart" and d.why_state.startswith(vocabulary.RESUBMITTED) for d in done):
         return ""
     for verdict in judged:
         ours = verdict.domain is records.Domain.HARDWARE and verdict.confidence in _SURE

@@ -197,7 +197,7 @@ def _resubmitted(attempt: records.JobAttempt, live: live_records.LiveJob, queue:
         )
         later = job.submit_at and attempt.end_at and job.submit_at >= attempt.end_at
         if alike and later and job.restart_count == 0 and not _same_family(job, attempt):
-            return f"its owner has submitted it again as job {job.job_id}"
+            return f"{vocabulary.RESUBMITTED} as job {job.job_id}"
     return ""
 
 

@@ -157,20 +157,20 @@ from probing_cluster.healthchecks import sweep
 held = open(sys.argv[2], "w")
 made = sweep.Sweep(sweep.Config(node="n1", root=sys.argv[1], nvml_library="/none.so"))
 made.fork()
-first, told = made.pid, {}
-told["answers"] = [len(made.run(names=["uptime"])) for _ in range(2)]
-told["kept"] = (made.forked, made.pid == first)
-told["open"] = sorted(os.listdir(f"/proc/{first}/fd"))
-told["leads"] = os.getpgid(first) == first
+first, report = made.pid, {}
+report["answers"] = [len(made.run(names=["uptime"])) for _ in range(2)]
+report["kept"] = (made.forked, made.pid == first)
+report["open"] = sorted(os.listdir(f"/proc/{first}/fd"))
+report["leads"] = os.getpgid(first) == first
 os.kill(first, signal.SIGKILL)
-told["dead"] = made.run(names=["uptime"])[0].outcome
-told["again"] = (made.run(names=["uptime"])[0].name, made.forked)
+report["dead"] = made.run(names=["uptime"])[0].outcome
+report["again"] = (made.run(names=["uptime"])[0].name, made.forked)
 made.close()
 made.fork()
 second = made.pid
 made._child._child.stdin.close()
-told["ends"] = os.waitpid(second, 0)[1]
-print(json.dumps(told))
+report["ends"] = os.waitpid(second, 0)[1]
+print(json.dumps(report))
 """
 
 

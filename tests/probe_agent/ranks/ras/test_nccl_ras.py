@@ -55,16 +55,16 @@ while True:
     c, _ = s.accept()
     with c:
         try:
-            said = c.makefile("rb")
-            hello = said.readline()
+            stream = c.makefile("rb")
+            hello = stream.readline()
             if mode == "http":
                 c.sendall(b"HTTP/1.1 400 Bad Request\\r\\n\\r\\n"); continue
             if mode == "silent":
-                said.readline(); import time; time.sleep(600)
+                stream.readline(); import time; time.sleep(600)
             # client_support.cc: any command may follow, an unknown one is answered ERROR, STATUS ends the connection.
             if hello.lower().startswith(b"client protocol "):
                 c.sendall(b"SERVER PROTOCOL 2\\n")
-            for line in said:
+            for line in stream:
                 if line.strip().lower() == b"status":
                     if mode == "flood":
                         while True: c.sendall(b"x" * 65536)
