@@ -26,7 +26,7 @@ import psycopg
 import sqlalchemy as sa
 
 from probing_cluster.attribution.reliability import accounts
-from probing_cluster.control_plane.cli import dashboards_commands
+from probing_cluster.control_plane.cli.site import dashboards_commands
 from probing_cluster.control_plane.service import metrics
 from probing_cluster.core import settings
 from probing_cluster.db import migrate, partitions, roles

@@ -31,7 +31,7 @@ from benchmarks.attribution import processes
 from probing_cluster.attribution.passes import incidents
 from probing_cluster.attribution.places import layout
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.cli import fleet_commands
+from probing_cluster.control_plane.cli.history import fleet_commands
 from probing_cluster.control_plane.policy import actions as policy_actions
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.service.tasks import (

@@ -16,7 +16,7 @@ from test_gangs_task import rank, snapshot, stall
 
 from probing_cluster.attribution.reliability import accounts as run_accounts
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.cli import fleet_commands
+from probing_cluster.control_plane.cli.history import fleet_commands
 from probing_cluster.control_plane.gangs import gang_board
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.service import metrics

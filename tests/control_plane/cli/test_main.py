@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from probing_cluster.control_plane.cli import fleet_commands, import_commands, main, span
+from probing_cluster.control_plane.cli import main, span
+from probing_cluster.control_plane.cli.history import fleet_commands, import_commands
 from probing_cluster.control_plane.terminal import fleet_text, progress
 from probing_cluster.core import errors, records, settings
 from probing_cluster.db import store as db_store

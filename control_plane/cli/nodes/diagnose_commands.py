@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from probing_cluster.control_plane.cli import commands, nodes_commands
+from probing_cluster.control_plane.cli import commands
+from probing_cluster.control_plane.cli.nodes import nodes_commands
 from probing_cluster.core import clock, command_line, errors, hostlist, records, settings
 
 if TYPE_CHECKING:

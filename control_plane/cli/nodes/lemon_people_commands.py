@@ -8,7 +8,8 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from probing_cluster.control_plane.cli import commands, nodes_commands
+from probing_cluster.control_plane.cli import commands
+from probing_cluster.control_plane.cli.nodes import nodes_commands
 from probing_cluster.control_plane.terminal import table
 from probing_cluster.core import clock, errors, hostlist, records, sanitize, settings
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from probing_cluster.control_plane.cli import commands, nodes_commands
+from probing_cluster.control_plane.cli import commands
+from probing_cluster.control_plane.cli.nodes import nodes_commands
 from probing_cluster.core import clock, errors, hostlist, records, settings
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from probing_cluster.control_plane.cli import main, sql_commands
+from probing_cluster.control_plane.cli import main
+from probing_cluster.control_plane.cli.jobs import sql_commands
 from probing_cluster.evidence import kept_file
 from probing_cluster.live.ways import streams
 from probing_cluster.probe_agent import inject

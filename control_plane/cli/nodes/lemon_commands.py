@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from probing_cluster.control_plane.cli import commands, lemon_people_commands, span
+from probing_cluster.control_plane.cli import commands, span
+from probing_cluster.control_plane.cli.nodes import lemon_people_commands
 from probing_cluster.control_plane.terminal import progress, table
 from probing_cluster.core import clock, command_line, errors, hostlist, records, settings
 

@@ -13,7 +13,8 @@ import pytest
 from benchmarks.attribution import generate
 from probing_cluster.attribution.history import history
 from probing_cluster.attribution.passes import attribute, distributed
-from probing_cluster.control_plane.cli import history_pass, main
+from probing_cluster.control_plane.cli import main
+from probing_cluster.control_plane.cli.jobs import history_pass
 from probing_cluster.core import errors, records, settings
 from probing_cluster.db import store as db_store
 

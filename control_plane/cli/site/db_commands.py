@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import urllib.parse
 
-from probing_cluster.control_plane.cli import commands, role_commands
+from probing_cluster.control_plane.cli import commands
+from probing_cluster.control_plane.cli.site import role_commands
 from probing_cluster.core import errors, settings
 
 

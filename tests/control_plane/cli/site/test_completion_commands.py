@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from probing_cluster.control_plane.cli import completion_commands, main
+from probing_cluster.control_plane.cli import main
+from probing_cluster.control_plane.cli.site import completion_commands
 
 
 def offered(script: Path, line: str) -> list[str]:

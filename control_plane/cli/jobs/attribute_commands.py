@@ -114,7 +114,7 @@ def _by_engine(args: argparse.Namespace) -> int:
         raise errors.UsageError("--engine judges a span of the history: give --since, and no --job")
     if args.slice_days is not None and not 0 < args.slice_days <= _MOST_SLICE_DAYS:
         raise errors.UsageError(f"--slice-days is a number above 0 and at most {_MOST_SLICE_DAYS}")
-    from probing_cluster.control_plane.cli import history_pass
+    from probing_cluster.control_plane.cli.jobs import history_pass
 
     now = clock.SYSTEM.now()
     order = history_pass.PassOrder(
@@ -259,7 +259,7 @@ class _Total:
 
 
 def _verdict(args: argparse.Namespace) -> int:
-    from probing_cluster.control_plane.cli.nodes_commands import caller_name
+    from probing_cluster.control_plane.cli.nodes.nodes_commands import caller_name
     from probing_cluster.db import store as db_store
 
     config = settings.load(args.config)
