@@ -34,14 +34,8 @@ from probing_cluster.control_plane import context
 from probing_cluster.control_plane.cli.history import fleet_commands
 from probing_cluster.control_plane.policy import actions as policy_actions
 from probing_cluster.control_plane.policy import view
-from probing_cluster.control_plane.service.tasks import (
-    accounting,
-    accounts,
-    actions,
-    attribution,
-    gangs,
-    silence,
-)
+from probing_cluster.control_plane.service.tasks.jobs import accounting, accounts, attribution, gangs
+from probing_cluster.control_plane.service.tasks.nodes import actions, silence
 from probing_cluster.core import records, settings
 from probing_cluster.db import bulk, migrate, partitions
 from probing_cluster.db import store as db_store

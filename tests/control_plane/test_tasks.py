@@ -16,17 +16,9 @@ from probing_cluster.control_plane import context, journal
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.repair import by_hand
 from probing_cluster.control_plane.service import tasks
-from probing_cluster.control_plane.service.tasks import (
-    accounting,
-    accounts,
-    actions,
-    attribution,
-    drained,
-    export,
-    maintenance,
-    resume,
-    silence,
-)
+from probing_cluster.control_plane.service.tasks.database import export, maintenance
+from probing_cluster.control_plane.service.tasks.jobs import accounting, accounts, attribution
+from probing_cluster.control_plane.service.tasks.nodes import actions, drained, resume, silence
 from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.db.server import embedded
 from tests.set_clock import SetClock

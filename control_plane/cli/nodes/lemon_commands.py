@@ -139,7 +139,7 @@ def _night(config: settings.Settings, store: db_store.Store, day: datetime, *, a
 def _slurm_facts(config: settings.Settings, store: db_store.Store, day: datetime) -> gather.SlurmFacts:
     """What Slurm tells, where it can be asked from here."""
     from probing_cluster.control_plane.policy import slurm_actions
-    from probing_cluster.control_plane.service.tasks import lemon as task
+    from probing_cluster.control_plane.service.tasks.nodes import lemon as task
     from probing_cluster.lemon import gather
     from probing_cluster.slurm_plugins import commands as slurm_commands
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.service.tasks import export
+from probing_cluster.control_plane.service.tasks.database import export
 from probing_cluster.db import partitions
 
 

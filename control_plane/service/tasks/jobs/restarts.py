@@ -11,7 +11,7 @@ from typing import Any
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.policy import budget, restart, restart_acts, view
 from probing_cluster.control_plane.service import kept_logs, lease, restart_picture
-from probing_cluster.control_plane.service.tasks import accounting, attribution
+from probing_cluster.control_plane.service.tasks.jobs import accounting, attribution
 from probing_cluster.core import records
 from probing_cluster.slurm_plugins.live import live_records
 
@@ -19,7 +19,7 @@ AGAIN_S = 3.0
 """No sooner are accounting and attribution asked out of turn again, however much dies."""
 _RELEASED = timedelta(minutes=2)
 """An Epilog longer ago than this has been accounted for by an ordinary poll."""
-_DEATHS = (Path(__file__).parents[1] / "deaths.sql").read_text(encoding="utf-8")
+_DEATHS = Path(__file__).with_name("deaths.sql").read_text(encoding="utf-8")
 LIFT_EVERY_S = 15.0
 """How often it is looked whether nodes that were left out of a job are back."""
 

@@ -13,7 +13,7 @@ import pytest
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.policy import restart_acts
 from probing_cluster.control_plane.service import kept_logs
-from probing_cluster.control_plane.service.tasks import exclusions, restarts
+from probing_cluster.control_plane.service.tasks.jobs import exclusions, restarts
 from probing_cluster.core import records
 from probing_cluster.db import bulk
 

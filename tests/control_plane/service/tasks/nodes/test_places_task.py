@@ -12,7 +12,7 @@ import pytest
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.service import picture
-from probing_cluster.control_plane.service.tasks import places
+from probing_cluster.control_plane.service.tasks.nodes import places
 from probing_cluster.core import errors, records
 
 AT = fakes.NOW

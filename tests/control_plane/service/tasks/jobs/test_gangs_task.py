@@ -12,7 +12,7 @@ import pytest
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.gangs import gang_board
-from probing_cluster.control_plane.service.tasks import gangs
+from probing_cluster.control_plane.service.tasks.jobs import gangs
 from probing_cluster.core import records
 from probing_cluster.db import delivery
 from probing_cluster.reports import job_ref

@@ -43,7 +43,7 @@ def run(service: context.Context) -> str:
         # Before the first job there is nobody to score: the libraries of a night need not be loaded to find none.
         if service.store.any_started(service.config.cluster.name, day + timedelta(days=1)):
             summary = (
-                apart_module.run("lemon", service.config, day) if service.apart else _night(service, day)
+                apart_module.run(__name__, service.config, day) if service.apart else _night(service, day)
             )
         service.store.remember(_key(service), f"{day:%Y-%m-%d}")
     return summary

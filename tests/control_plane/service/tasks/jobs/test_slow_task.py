@@ -7,7 +7,8 @@ import gang_rows
 
 from probing_cluster.attribution.verdict import findings
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.service.tasks import actions, slow
+from probing_cluster.control_plane.service.tasks.jobs import slow
+from probing_cluster.control_plane.service.tasks.nodes import actions
 from probing_cluster.core import records
 from probing_cluster.db import delivery
 

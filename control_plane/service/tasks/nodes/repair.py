@@ -12,7 +12,7 @@ from probing_cluster.control_plane import context
 from probing_cluster.control_plane.policy import resume_policy, view
 from probing_cluster.control_plane.repair import bundle, engine, rounds, steps, workflow
 from probing_cluster.control_plane.service import lease, picture
-from probing_cluster.control_plane.service.tasks import resume
+from probing_cluster.control_plane.service.tasks.nodes import resume
 from probing_cluster.core import errors, records, vocabulary
 from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.acts import reservations

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import fakes
 import psycopg
 
-from probing_cluster.control_plane.service.tasks import tested
+from probing_cluster.control_plane.service.tasks.nodes import tested
 from probing_cluster.core import records
 from probing_cluster.db import store as db_store
 from probing_cluster.reports import job_ref, model, query, rows, text

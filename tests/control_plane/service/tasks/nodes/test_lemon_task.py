@@ -16,7 +16,9 @@ from probing_cluster.control_plane import apart, context
 from probing_cluster.control_plane.outbox import queue
 from probing_cluster.control_plane.policy import resume_policy, view
 from probing_cluster.control_plane.service import lemon_action
-from probing_cluster.control_plane.service.tasks import exclusions, lemon, mail, places
+from probing_cluster.control_plane.service.tasks.jobs import exclusions
+from probing_cluster.control_plane.service.tasks.nodes import lemon, places
+from probing_cluster.control_plane.service.tasks.people import mail
 from probing_cluster.core import errors, records, settings, vocabulary
 from probing_cluster.lemon import nightly
 from tests.set_clock import SetClock
