@@ -68,12 +68,12 @@ def _answers(nodes: Any, args: argparse.Namespace) -> tuple[list[dict[str, Any]]
     """A row per value, and what did not answer. Only the rank that is named evaluates."""
     from probing_cluster.live.session import unpacking  # while the collectors start
     from probing_cluster.live.table import Scan
-    from probing_cluster.live.tables import python_own
+    from probing_cluster.live.tables.python import own
     from probing_cluster.live.ways import streams
 
     wanted = None if args.rank is None else {"op": "=", "column": "rank", "value": args.rank}
     scan = Scan(table=f"python.{args.expression}", condition=wanted)
-    node_s = args.timeout + python_own.LOOK_S
+    node_s = args.timeout + own.LOOK_S
     reply = nodes.ask([scan], node_s + START_S, node_s=node_s)
     rows: list[dict[str, Any]] = []
     missing = list(reply.missing)

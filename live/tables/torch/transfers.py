@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from probing_cluster.live.node import dtypes, traced
 from probing_cluster.live.node import view as node_view
 from probing_cluster.live.table import PLACE, Column, Row, Scan, Table
-from probing_cluster.live.tables import torch_collectives
+from probing_cluster.live.tables.torch import collectives
 
 _TWICE = frozenset({"all_reduce", "all_reduce_coalesced", "allreduce_coalesced"})
 _PART = frozenset(
@@ -36,7 +36,7 @@ def rows(view: node_view.NodeView, _: Scan) -> Iterator[Row]:
         for call in process.page.recent_collectives:
             dtype, size = dtypes.of_code(call.dtype_code)
             n_bytes = call.numel * size if size else None
-            speed = torch_collectives.bus_bytes_per_s(call, n_bytes, process.page.backend)
+            speed = collectives.bus_bytes_per_s(call, n_bytes, process.page.backend)
             if speed is None or call.leave_ns is None:
                 continue
             yield {
@@ -53,7 +53,7 @@ def rows(view: node_view.NodeView, _: Scan) -> Iterator[Row]:
                 "bus_bytes_per_s": speed,
                 "timed_by": "call",
             }
-    if any(torch_collectives.has_gpu(p.page.backend) for p in view.ranks):
+    if any(collectives.has_gpu(p.page.backend) for p in view.ranks):
         yield from map(_timed, traced.rows(view, "torch_transfers"))
 
 

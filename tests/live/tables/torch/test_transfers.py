@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.live.table import Scan
-from probing_cluster.live.tables import torch_collectives, torch_modules, torch_transfers
+from probing_cluster.live.tables.torch import collectives, modules, transfers
 
 TIMED = """
 import sys, time
@@ -35,24 +35,24 @@ def test_under_nccl_it_is_what_the_gpu_timed(empty_job: Any) -> None:
     """Bytes times the factor of the operation and the group's size; nothing where that is not defined; who is not traced is named."""
     empty_job.start(2, code=TIMED)
     view = empty_job.view()
-    found = list(torch_transfers.rows(view, Scan(table="torch.transfers")))
-    names = {c.name for c in torch_transfers.TABLE.columns}
+    found = list(transfers.rows(view, Scan(table="torch.transfers")))
+    names = {c.name for c in transfers.TABLE.columns}
     assert all(set(row) == names for row in found)
     assert [(r["rank"], r["seq"], r["timed_by"], r["group_role"]) for r in found] == [
         (0, 7, "gpu", "dp"), (0, 8, "gpu", None), (0, 9, "gpu", None),
     ]  # fmt: skip
     assert [r["bus_bytes_per_s"] for r in found] == [pytest.approx(8_000_000 * 2 * 7 / 8 / 0.001), None, None]
     assert [(rank, "PROBING_TRACE" in why) for rank, why in view.missing] == [(1, True)]
-    spans = list(torch_modules.rows(empty_job.view(), Scan(table="torch.modules")))
+    spans = list(modules.rows(empty_job.view(), Scan(table="torch.modules")))
     assert [(s["rank"], s["module"], s["duration_s"]) for s in spans] == [(0, "layers.3", 0.5)]
 
 
 def test_under_gloo_it_is_the_call_that_waits(job: Any) -> None:
     """The same columns, from the page."""
-    found = [r for r in torch_transfers.rows(job.view(), Scan(table="torch.transfers")) if r["rank"] == 0]
+    found = [r for r in transfers.rows(job.view(), Scan(table="torch.transfers")) if r["rank"] == 0]
     assert {r["timed_by"] for r in found} == {"call"}
     assert {r["op"] for r in found} == {"all_reduce"}
-    assert set(found[0]) == {c.name for c in torch_transfers.TABLE.columns}
+    assert set(found[0]) == {c.name for c in transfers.TABLE.columns}
     assert found[0]["bus_bytes_per_s"] == pytest.approx(1024 * 4 * 2 * 3 / 4 / found[0]["transfer_s"])
 
 
@@ -61,7 +61,7 @@ def test_under_gloo_it_is_the_call_that_waits(job: Any) -> None:
 )
 def test_a_backend_of_two_is_not_taken_for_gloo(backend: str, has: bool) -> None:
     """Else a queued NCCL call would have the bandwidth of its queueing."""
-    assert torch_collectives.has_gpu(backend) is has
+    assert collectives.has_gpu(backend) is has
 
 
 @pytest.mark.parametrize(
@@ -69,4 +69,4 @@ def test_a_backend_of_two_is_not_taken_for_gloo(backend: str, has: bool) -> None
     [("all_reduce", 8, 1.75), ("_all_gather_base", 8, 0.875), ("reduce_scatter_tensor", 2, 0.5), ("broadcast", 4, 1.0), ("send 0->1", 4, None), ("all_reduce", 1, None)],
 )  # fmt: skip
 def test_factors_are_those_of_nccl_tests(op: str, size: int, wanted: float | None) -> None:
-    assert torch_transfers.factor(op, size) == wanted
+    assert transfers.factor(op, size) == wanted
