@@ -96,6 +96,8 @@ def test_no_room_is_crowded(whole):
     crowded = {room: n for room, n in drawn.items() if n > MOST_BOXES and room not in REGISTRIES}
     assert crowded == {}
     assert len(ROOMS) <= MOST_BOXES
+    measurements = {p.relative_to(ROOT / "benchmarks").parts[0] for p in (ROOT / "benchmarks").rglob("*.py")}
+    assert len(measurements - {"__init__.py"}) <= MOST_BOXES
 
 
 def test_no_circle_between_the_boxes_of_a_sub_room(whole):
