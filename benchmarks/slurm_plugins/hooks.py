@@ -97,9 +97,9 @@ def measure(what: Mapping[str, Sequence[str]], runs: int) -> dict[str, list[floa
 
 def once(command: Sequence[str], *, may_fail: bool) -> float:
     """Wall milliseconds from start to end of one process; NHC may find fault with this machine."""
-    quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_WRONLY, 0) for fd in ((1, 2) if may_fail else (1,))]
+    to_null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_WRONLY, 0) for fd in ((1, 2) if may_fail else (1,))]
     begin = time.perf_counter()
-    pid = os.posix_spawn(command[0], list(command), ENVIRONMENT, file_actions=quiet)
+    pid = os.posix_spawn(command[0], list(command), ENVIRONMENT, file_actions=to_null)
     _, status = os.waitpid(pid, 0)
     wall_ms = (time.perf_counter() - begin) * 1e3
     if status and not may_fail:

@@ -359,8 +359,8 @@ def test_a_silent_node_that_slurm_does_not_reach_is_written_once(
     silence.run(service)
     (event,) = service.store.events(kinds=["node_down"], nodes=["n1"])
     assert len(service.store.events(kinds=["node_down"])) == 2
-    (quiet,) = service.store.events(kinds=["agent_silent"], nodes=["n1"])
-    assert (event.node, event.at, event.detail["jobs"]) == ("n1", quiet.at, [7])
+    (event_before,) = service.store.events(kinds=["agent_silent"], nodes=["n1"])
+    assert (event.node, event.at, event.detail["jobs"]) == ("n1", event_before.at, [7])
 
 
 class _MovableClock:

@@ -42,7 +42,7 @@ def register(register: commands.Commands) -> None:
     made.add_argument(
         "--local", action="store_true", help="the ranks of this node, one of the job's, without Slurm"
     )
-    made.add_argument("--quiet", action="store_true", help="without the warning")
+    made.add_argument("--quiet", dest="no_warning", action="store_true", help="without the warning")
     made.add_argument("--json", action="store_true", help="one JSON object a rank")
 
 
@@ -57,7 +57,7 @@ def _eval(args: argparse.Namespace) -> int:
     nodes = choosing.open_nodes(config, args.job, "local" if args.local else "auto")
     try:
         nodes.require_owner()
-        if not args.quiet:
+        if not args.no_warning:
             print(f"probing-ctl: {evaluate.WARNING}", file=sys.stderr)
         return _show(_answers(nodes, args), args)
     finally:

@@ -151,7 +151,7 @@ def _node_rows(config: settings.Settings, store: db_store.Store) -> list[dict[st
     ages = store.heartbeat_ages_s()
     drains = store.drains(since=clock.SYSTEM.now() - _DECISIONS_OF, actions=["drain"])
     latest = {d.node: d for d in sorted(drains, key=lambda d: d.at)}
-    standing = {d.node: d for d in store.drains(open_only=True) if d.action == "drain"}
+    open_drains = {d.node: d for d in store.drains(open_only=True) if d.action == "drain"}
     denied = view.denials(drains, beats)
     held = held_jobs.read(store, config.cluster.name, config.policy.idle_s, clock.SYSTEM.now())
     alarmed = alarmed_jobs.read(store, config.cluster.name)
@@ -162,7 +162,7 @@ def _node_rows(config: settings.Settings, store: db_store.Store) -> list[dict[st
             slurm.get(name),
             beats.get(name),
             ages.get(name),
-            (_standing(standing.get(name), slurm.get(name), known=bool(slurm)), latest.get(name)),
+            (_open_drain(open_drains.get(name), slurm.get(name), known=bool(slurm)), latest.get(name)),
             acks.get(name),
         )
         | {
@@ -178,11 +178,11 @@ def _node_rows(config: settings.Settings, store: db_store.Store) -> list[dict[st
                 if name == a.node
             ],
         }
-        for name in sorted({*slurm, *beats, *standing})
+        for name in sorted({*slurm, *beats, *open_drains})
     ]
 
 
-def _standing(drain: records.Drain | None, node: view.Node | None, *, known: bool) -> records.Drain | None:
+def _open_drain(drain: records.Drain | None, node: view.Node | None, *, known: bool) -> records.Drain | None:
     """A recorded drain unless Slurm, read now, shows that it is over; the service records that with its next poll."""
     return None if drain is not None and known and view.drain_over(node) else drain
 
@@ -306,10 +306,10 @@ def _resume(args: argparse.Namespace) -> int:
 def resume_one(store: db_store.Store, hands: actions.Hands, name: str, person: str) -> str:
     """Lifts our drain of one node in a person's name."""
     # Asked first: the service sees a drain that was lifted, too, and would not know by whom.
-    standing = [drain for drain in store.drains(node=name, open_only=True) if drain.action == "drain"]
+    open_drains = [drain for drain in store.drains(node=name, open_only=True) if drain.action == "drain"]
     _require_done(hands.resume(name))
     why = f"resumed by {store.speaker(person)}"
-    for drain in standing:
+    for drain in open_drains:
         store.update_drain(drain.drain_id, state="resumed", ended_at=clock.SYSTEM.now(), why_state=why)
     return "resumed"
 

@@ -35,7 +35,7 @@ def config(store: db_store.Store, tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def _no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is: what standard error holds is what the command had to say."""
-    monkeypatch.setattr(progress, "QUIET_S", 3600.0)
+    monkeypatch.setattr(progress, "SILENT_S", 3600.0)
 
 
 @pytest.fixture

@@ -36,8 +36,8 @@ def run(service: context.Context) -> str:
     latest = {e.job_id: e for e in events if e.job_id is not None and _is_of(e, own.get(e.job_id))}
     fresh = {job: e for job, e in latest.items() if service.stalls.get(job) != e.event_id}
     service.stalls = {job: e.event_id for job, e in latest.items()}
-    standing = service.store.gang_verdicts(standing_only=True, since=now - STANDS)
-    wanted = sorted({*latest, *(v.job_id for v in standing)})
+    open_verdicts = service.store.gang_verdicts(open_only=True, since=now - STANDS)
+    wanted = sorted({*latest, *(v.job_id for v in open_verdicts)})
     if not wanted:
         return ""
     running |= _running(service, set(wanted) - running.keys())
@@ -50,9 +50,9 @@ def run(service: context.Context) -> str:
         rank_rows.by_job(rank_rows.of_heartbeats(service.store.heartbeats(nodes, with_ranks=True))),
         {job_id: attempt.nodes for job_id, attempt in running.items()},
     )
-    over = [v for v in standing if _is_over(v, running.get(v.job_id), rows.get(v.job_id, ()))]
-    known = {v.gang_id: v for v in standing if v not in over}
-    named = {(v.job_id, v.submit_at) for v in standing}
+    over = [v for v in open_verdicts if _is_over(v, running.get(v.job_id), rows.get(v.job_id, ()))]
+    known = {v.gang_id: v for v in open_verdicts if v not in over}
+    named = {(v.job_id, v.submit_at) for v in open_verdicts}
     stalled = [running[job_id] for job_id in sorted(latest.keys() & running.keys())]
     new = [
         verdict

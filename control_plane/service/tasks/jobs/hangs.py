@@ -33,14 +33,14 @@ def run(service: context.Context) -> str:
     policy = service.config.policy
     hang.check(policy)
     now = service.clock.now()
-    standing = service.store.gang_verdicts(standing_only=True, since=now - _STANDS)
+    open_verdicts = service.store.gang_verdicts(open_only=True, since=now - _STANDS)
     service.restarts.looking = {
-        k: v for k, v in service.restarts.looking.items() if k in {g.gang_id for g in standing}
+        k: v for k, v in service.restarts.looking.items() if k in {g.gang_id for g in open_verdicts}
     }
-    if not standing:
+    if not open_verdicts:
         return ""
     known = restart_picture.past(service, now)
-    ripe = [h for h in _hangs(service, standing, known, now) if hang.is_ripe(h, now, policy)]
+    ripe = [h for h in _hangs(service, open_verdicts, known, now) if hang.is_ripe(h, now, policy)]
     words = [w for h in ripe if (w := _ask(service, h, now))]
     ready = [h for h in ripe if _answered(service, h, now) is not None]
     if not ready:
@@ -53,18 +53,18 @@ def run(service: context.Context) -> str:
 
 def _hangs(
     service: context.Context,
-    standing: Sequence[records.GangVerdict],
+    open_verdicts: Sequence[records.GangVerdict],
     known: restart_picture.Past,
     now: datetime,
 ) -> Iterator[hang.Hang]:
     """The gangs whose jobs are to be requeued when they hang, and about which nothing is recorded yet."""
     policy = service.config.policy
-    jobs = sorted({g.job_id for g in standing})
+    jobs = sorted({g.job_id for g in open_verdicts})
     running = {(a.job_id, a.submit_at): a for a in service.store.attempts(job_ids=jobs, ended=False)}
     starts = [a.start_at for a in running.values() if a.start_at is not None]
     allocations = service.store.allocations(since=min(starts) - timedelta(minutes=5)) if starts else []
     since = now - timedelta(seconds=policy.restart_window_s)
-    for found in standing:
+    for found in open_verdicts:
         attempt = running.get((found.job_id, found.submit_at))
         if attempt is None or _decided(found, known):
             continue

@@ -1,4 +1,4 @@
-"""Nodes we drained, back into service when hysteresis says so; adopted, escalated or left as they are."""
+"""Nodes we drained, back into service when the resume policy allows it; adopted, escalated or left as they are."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _BEGUN = "resume begun; its outcome was not recorded"
 def run(service: context.Context) -> str:
     """One look at every node of ours that is drained; what was done."""
     follow_beats(service)
-    standing = [d for d in service.store.drains(open_only=True) if d.action == "drain"]
+    open_drains = [d for d in service.store.drains(open_only=True) if d.action == "drain"]
     if service.config.repair.test_before_return:
         # Of a node under test the drain is lifted and stands all the same: the repair workflow ends it.
         repaired = {incident.node for incident in service.store.incidents(open_only=True)}
-        standing = [d for d in standing if d.node not in repaired]
-    if not standing:
+        open_drains = [d for d in open_drains if d.node not in repaired]
+    if not open_drains:
         return ""
     with lease.taken(service, "resume") as mine:
         if not mine:
             return ""
         nodes = {n.name: n for n in service.hands.nodes()}
-        history = _History.read(service, standing)
+        history = _History.read(service, open_drains)
         # A Slurm that lists no node at all says nothing about ours.
-        outcomes = [_one(service, drain, nodes.get(drain.node), history) for drain in standing if nodes]
+        outcomes = [_one(service, drain, nodes.get(drain.node), history) for drain in open_drains if nodes]
     return ", ".join(t for t in outcomes if t)
 
 
@@ -56,12 +56,12 @@ class _History:
     boots: Sequence[records.HealthEvent]
 
     @classmethod
-    def read(cls, service: context.Context, standing: Sequence[records.Drain]) -> _History:
+    def read(cls, service: context.Context, open_drains: Sequence[records.Drain]) -> _History:
         """Reads what resuming needs, in four queries however many nodes are drained."""
-        store, first = service.store, min(d.at for d in standing)
+        store, first = service.store, min(d.at for d in open_drains)
         since = first - timedelta(days=service.config.policy.escalate_days)
-        nodes = {d.node for d in standing}
-        ids = {event_id for d in standing for event_id in d.event_ids}
+        nodes = {d.node for d in open_drains}
+        ids = {event_id for d in open_drains for event_id in d.event_ids}
         return cls(
             drains=[d for d in store.drains(since=since) if d.node in nodes],
             events={e.event_id: e for e in store.events_by_id(ids)},

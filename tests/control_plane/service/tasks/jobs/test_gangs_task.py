@@ -169,7 +169,7 @@ def test_a_gang_whose_job_has_ended_is_over(service: context.Context) -> None:
     test_who_is_at_fault_is_named_when_all_nodes_have_told(service)
     service.store.upsert_attempts([attempt(7, "n1", "n2", "n3", end=True)])
     gangs.run(service)
-    assert service.store.gang_verdicts(standing_only=True) == []
+    assert service.store.gang_verdicts(open_only=True) == []
 
 
 @pytest.mark.parametrize(
