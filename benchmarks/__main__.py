@@ -30,22 +30,18 @@ DEADLINE_S = 3600.0
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """One measurement: its module, what it is about, and the arguments of a short and of a whole run."""
+    """One measurement: its module below this folder, what it is about, and the arguments of a short and of a whole run."""
 
-    module: str
+    name: str
     about: str
     whole: tuple[str, ...] = ()
     short: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     """Keys of NEEDS."""
 
-    @property
-    def name(self) -> str:
-        return self.module.removesuffix(".evaluate").replace(".", "_")
-
     def command(self, *, short: bool) -> list[str]:
         """What to type."""
-        return ["-m", f"benchmarks.{self.module}", *(self.short if short else self.whole)]
+        return ["-m", f"benchmarks.{self.name}", *(self.short if short else self.whole)]
 
 
 def _library(name: str) -> Callable[[], bool]:
@@ -60,124 +56,121 @@ NEEDS: dict[str, tuple[str, Callable[[], bool]]] = {
 
 BENCHMARKS: tuple[Benchmark, ...] = (
     Benchmark(
-        module="live_sql",
+        name="live.sql",
         about="SQL over a running job: an open console, 2,000 nodes at the asker",
         short=("--nodes", "200", "--times", "20"),
     ),
     Benchmark(
-        module="live_training",
+        name="live.training",
         about="what a training loop loses by being asked every second",
         short=("--pairs", "5"),
     ),
     Benchmark(
-        module="evidence_parse", about="lines per second through the readers", short=("--lines", "100000")
+        name="evidence.parse", about="lines per second through the readers", short=("--lines", "100000")
     ),
     Benchmark(
-        module="evidence_fuzz",
+        name="evidence.fuzz",
         about="mutated lines through every reader, no exception and no hang",
         whole=("--lines", "10000000", "--seed", "3"),
         short=("--lines", "100000"),
     ),
     Benchmark(
-        module="agent_idle",
+        name="probe_agent.idle",
         about="CPU and memory of an agent at rest, default intervals",
         short=("--seconds", "30"),
     ),
     Benchmark(
-        module="agent_storm",
+        name="probe_agent.storm",
         about="a storm of 100,000 kernel lines, and a grave one in it",
         short=("--lines", "20000"),
     ),
     Benchmark(
-        module="isolation",
+        name="diagnostics.isolation",
         about="bad and slow nodes on drawn fleets, ours beside DLRover's node check",
         short=("--cases", "100", "--fleets", "30"),
     ),
     Benchmark(
-        module="places",
+        name="attribution.places",
         about="which switch, rack or feed many faults share, on drawn clusters",
         short=("--draws", "100"),
     ),
-    Benchmark(module="hooks", about="wall time of Prolog, Epilog and TaskProlog", short=("--runs", "15")),
     Benchmark(
-        module="probe_overhead",
+        name="slurm_plugins.hooks", about="wall time of Prolog, Epilog and TaskProlog", short=("--runs", "15")
+    ),
+    Benchmark(
+        name="probe_agent.probe_overhead",
         about="start, memory, call-heavy code and hooks of the probe, beside PyPI probing",
         short=("--runs", "12"),
     ),
     Benchmark(
-        module="user_tables",
+        name="probe_agent.user_tables",
         about="a row of a user's table beside Probing's; kept tables beside Pco",
         short=("--rounds", "2"),
     ),
     Benchmark(
-        module="job_start",
+        name="slurm_plugins.job_start",
         about="start of short jobs on a real Slurm, with us and without",
         short=("--jobs", "12", "--blocks", "2"),
         needs=("slurm",),
     ),
     Benchmark(
-        module="healthchecks_sweep",
+        name="healthchecks.sweep",
         about="CPU and wall of the full check sweep",
         short=("--rounds", "5", "--nodes", "4"),
     ),
     Benchmark(
-        module="db_delivery",
+        name="db.delivery",
         about="delivery beside COPY BINARY; 2,000 agents through PgBouncer",
         short=("--batches", "20", "--agents", "200", "--seconds", "10"),
         needs=("pgbouncer",),
     ),
     Benchmark(
-        module="node_door",
+        name="control_plane.node_door",
         about="2,000 agents through the door, beside those that come to the database themselves",
         short=("--agents", "100,200", "--direct-agents", "80", "--seconds", "6"),
         needs=("pgbouncer",),
     ),
     Benchmark(
-        module="db_full_size",
+        name="db.full_size",
         about="the store and the ops views on a full-size database",
         short=("--attempts", "40000", "--events", "200000"),
     ),
     Benchmark(
-        module="serve_memory",
+        name="control_plane.serve_memory",
         about="memory of the service on a year's database: start, backlog, at rest",
         short=("--attempts", "20000", "--events", "100000", "--backlog", "2000", "--rest", "15"),
     ),
     Benchmark(
-        module="service_cost",
+        name="control_plane.service_cost",
         about="each task of the service at 250 to 2,000 nodes, with fitted exponents",
         short=("--nodes", "100,200", "--rounds", "1"),
     ),
     Benchmark(
-        module="attribution_scale",
+        name="attribution.scale",
         about="attribution at fleet scale beside DuckDB, Polars and pandas",
         whole=("--scale", "full"),
         short=("--scale", "small", "--rounds", "1"),
         needs=("bench",),
     ),
     Benchmark(
-        module="run_accounts",
+        name="attribution.run_accounts",
         about="accounts of every run of an imported history",
         short=("--runs", "40000"),
     ),
     Benchmark(
-        module="probe_overhead",
-        about="what the probe costs a training process",
-        short=("--runs", "20", "--no-theirs"),
-    ),
-    Benchmark(
-        module="lemon.evaluate",
+        name="lemon.evaluate",
         about="finding lemons, beside the paper's thresholds",
         whole=("--held-out", "--every", "2"),
         short=("--seeds", "1", "--every", "7", "--ours-only"),
     ),
-    Benchmark(module="report_wall", about="wall time of probing-report", short=("--runs", "5")),
+    Benchmark(name="reports.wall", about="wall time of probing-report", short=("--runs", "5")),
     Benchmark(
-        module="web_pages",
+        name="web.pages",
         about="the web's pages over a year of 2,000 nodes, 16,000 ranks, 200 open pages",
         short=("--attempts", "20000", "--seconds", "3"),
     ),
     Benchmark(
-        module="spine",
+        name="spine",
         about="kernel line to row and to drain on a real Slurm",
         short=("--faults", "1", "--rest", "15"),
         needs=("slurm",),
@@ -247,7 +240,7 @@ def main(words: list[str] | None = None) -> int:
     chosen = [known[n] for n in asked.names] or list(BENCHMARKS)
     if asked.list:
         for one in chosen:
-            print(f"{one.name:20} {one.about}\n{'':20} python {' '.join(one.command(short=asked.short))}")
+            print(f"{one.name:30} {one.about}\n{'':30} python {' '.join(one.command(short=asked.short))}")
         return 0
     outcomes = [run(one, short=asked.short) for one in chosen]
     print(f"\n{table(outcomes)}")

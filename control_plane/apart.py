@@ -15,11 +15,11 @@ from typing import Any
 from probing_cluster.core import errors, logs, processes, settings
 
 
-def run(task: str, config: settings.Settings, *given: Any, timeout_s: float | None = None) -> Any:
-    """What `apart(config, *given)` of the module of that task (its name, or a module's whole name) gives; raises what it raises."""
-    words = task.rpartition(".")[2]
+def run(module: str, config: settings.Settings, *given: Any, timeout_s: float | None = None) -> Any:
+    """What `apart(config, *given)` of the module of that name gives; raises what it raises."""
+    words = module.rpartition(".")[2]
     done = processes.run(
-        [sys.executable, "-m", "probing_cluster.control_plane.apart", task],
+        [sys.executable, "-m", "probing_cluster.control_plane.apart", module],
         deadline_s=math.inf if timeout_s is None else timeout_s,
         env=os.environ,
         stdin=pickle.dumps((config, given)),
@@ -43,9 +43,7 @@ def main() -> int:
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)  # what anybody prints is no answer
         logs.configure()
-        name = sys.argv[1]
-        whole = name if "." in name else f"probing_cluster.control_plane.service.tasks.{name}"
-        module = importlib.import_module(whole)
+        module = importlib.import_module(sys.argv[1])
         try:
             answer = (False, module.apart(config, *given))
         except errors.ProbingError as exc:

@@ -134,28 +134,28 @@ class Sieve:
             raise ValueError(msg)
         self._trigger = _either(tuple(triggers))
         self._fragment = _either(tuple(fragment(t) for t in triggers))
-        self._quiet_lines: set[bytes] = set()
-        self._quiet_words: set[bytes] = set()
+        self._lines_without_trigger: set[bytes] = set()
+        self._words_without_trigger: set[bytes] = set()
 
     def _wanted(self, templates: set[bytes]) -> set[bytes]:
         """The `templates` that contain a trigger."""
-        words = set(b" ".join(templates).split()) - self._quiet_words
-        loud = {w for w in words if self._fragment.search(w)}
-        if len(self._quiet_words) > _MAX_TEMPLATES:
-            self._quiet_words.clear()
-        self._quiet_words.update(w for w in words - loud if len(w) <= _MAX_WORD_BYTES)
-        if not loud:
+        words = set(b" ".join(templates).split()) - self._words_without_trigger
+        with_trigger = {w for w in words if self._fragment.search(w)}
+        if len(self._words_without_trigger) > _MAX_TEMPLATES:
+            self._words_without_trigger.clear()
+        self._words_without_trigger.update(w for w in words - with_trigger if len(w) <= _MAX_WORD_BYTES)
+        if not with_trigger:
             return set()
-        return {t for t in templates if not loud.isdisjoint(t.split()) and self._trigger.search(t)}
+        return {t for t in templates if not with_trigger.isdisjoint(t.split()) and self._trigger.search(t)}
 
     def hits(self, lines: list[bytes]) -> list[int]:
         """Indices of the lines a family could want."""
         templates = b"\n".join(lines).translate(None, _DIGITS).split(b"\n")
-        new = set(templates) - self._quiet_lines
+        new = set(templates) - self._lines_without_trigger
         if not new:
             return []
         wanted = self._wanted(new)
-        if len(self._quiet_lines) > _MAX_TEMPLATES:
-            self._quiet_lines.clear()
-        self._quiet_lines.update(t for t in new - wanted if len(t) <= _MAX_TEMPLATE_BYTES)
+        if len(self._lines_without_trigger) > _MAX_TEMPLATES:
+            self._lines_without_trigger.clear()
+        self._lines_without_trigger.update(t for t in new - wanted if len(t) <= _MAX_TEMPLATE_BYTES)
         return [i for i, t in enumerate(templates) if t in wanted] if wanted else []

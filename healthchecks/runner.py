@@ -92,10 +92,10 @@ class CheckRunner:
                 self._take(plan, answers[plan.check.name], began)
         self._judge_self([p for p in due if p.check.lane == "self"], began)
         self._remember(plans)
-        standing = tuple(self.results[n] for n in plans if n in self.results)
+        results = tuple(self.results[n] for n in plans if n in self.results)
         wall_s, cpu_s = time.monotonic() - began, _cpu_s() - cpu
-        beat = self._heartbeat(standing, len(due), wall_s, cpu_s)
-        return Sweeped(results=standing, heartbeat=beat, wall_s=wall_s, cpu_s=cpu_s, ran=len(due))
+        beat = self._heartbeat(results, len(due), wall_s, cpu_s)
+        return Sweeped(results=results, heartbeat=beat, wall_s=wall_s, cpu_s=cpu_s, ran=len(due))
 
     def _follow_boot(self) -> None:
         """Forgets what was kept of another boot. On a real node a reboot ends this process; a directory can play one."""
@@ -145,12 +145,10 @@ class CheckRunner:
 
     def _remember(self, plans: Mapping[str, site.CheckPlan]) -> None:
         """Write down what the next runner of this boot must know: it may be another process."""
-        standing = {
-            n: r for n, r in self.results.items() if r.timed_out or (n in plans and plans[n].period_s)
-        }
+        results = {n: r for n, r in self.results.items() if r.timed_out or (n in plans and plans[n].period_s)}
         self.memory.runner = {
-            "results": [checkresults.to_json(r) for r in standing.values()],
-            "measured_s": {n: self._measured_s[n] for n in standing if n in self._measured_s},
+            "results": [checkresults.to_json(r) for r in results.values()],
+            "measured_s": {n: self._measured_s[n] for n in results if n in self._measured_s},
             "stuck": self.lanes.stuck.to_state(),
         }
         self.memory.save()
@@ -159,13 +157,13 @@ class CheckRunner:
         kept = self.memory.runner
         known = registry.load()
         try:
-            standing = [checkresults.from_json(row) for row in kept.get("results", [])]
+            results = [checkresults.from_json(row) for row in kept.get("results", [])]
             self.lanes.stuck.restore(kept.get("stuck", {}))
             measured_s = {str(n): float(s) for n, s in kept.get("measured_s", {}).items()}
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
             self.memory.problem = f"the state of the last sweep is unreadable ({type(exc).__name__})"
             return
-        self.results = {r.name: r for r in standing if r.name in known and known[r.name].version == r.version}
+        self.results = {r.name: r for r in results if r.name in known and known[r.name].version == r.version}
         self._measured_s = {n: s for n, s in measured_s.items() if n in self.results}
 
     def _due(self, plan: site.CheckPlan, now_s: float) -> bool:
@@ -277,9 +275,9 @@ class CheckRunner:
         )
 
     def _heartbeat(
-        self, standing: tuple[records.CheckResult, ...], ran: int, wall_s: float, cpu_s: float
+        self, results: tuple[records.CheckResult, ...], ran: int, wall_s: float, cpu_s: float
     ) -> records.CheckResult:
-        counts = {o.value: sum(r.outcome is o for r in standing) for o in records.Outcome}
+        counts = {o.value: sum(r.outcome is o for r in results) for o in records.Outcome}
         summary = ", ".join(f"{n} {word}" for word, n in counts.items() if n)
         worst = next((o for o in _WORST_FIRST if counts[o.value]), records.Outcome.ABSENT)
         return records.CheckResult(
@@ -288,7 +286,7 @@ class CheckRunner:
             name="sweep",
             outcome=worst,
             severity=records.Severity.INFO,
-            message=f"{len(standing)} checks: {summary}",
+            message=f"{len(results)} checks: {summary}",
             duration_s=round(wall_s, 6),
             at=self.spec.clock.now(),
             detail={**counts, "ran": ran, "cpu_s": round(cpu_s, 4), "stuck": len(self.lanes.stuck)},

@@ -126,14 +126,14 @@ class FixedFacts:
 def _rows(exposure: Floats, own: npt.NDArray[np.bool_]) -> tuple[Ints, Ints, Ints]:
     """An example node per row, each node's row, and its own row or -1."""
     listed = np.flatnonzero(own)
-    quiet = np.flatnonzero(~own)
-    step = np.round(np.log2(exposure[quiet]) * 8).astype(np.int64)
+    without_failures = np.flatnonzero(~own)
+    step = np.round(np.log2(exposure[without_failures]) * 8).astype(np.int64)
     _, first, shared = np.unique(step, return_index=True, return_inverse=True)
     row = np.full(exposure.size, -1, np.int64)
     row[listed] = np.arange(listed.size)
     at = row.copy()
-    at[quiet] = listed.size + shared.reshape(-1)
-    return np.concatenate([listed, quiet[first]]), at, row
+    at[without_failures] = listed.size + shared.reshape(-1)
+    return np.concatenate([listed, without_failures[first]]), at, row
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,7 +70,7 @@ class Night:
         return self.of("suspect")
 
     @property
-    def quiet(self) -> bool:
+    def uneventful(self) -> bool:
         """Whether nothing changed and no node is a lemon."""
         return not (self.new or self.still or self.gone)
 

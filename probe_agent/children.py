@@ -53,7 +53,7 @@ class Children:
         argv: Sequence[str],
         *,
         environment: Mapping[str, str] | None = None,
-        quiet: bool = False,
+        discard_stderr: bool = False,
     ) -> processes.Child:
         """A child in a session of its own; raises ChildHung while the last of this key is stuck."""
         if (held := self.stuck.of(key)) is not None:
@@ -62,7 +62,7 @@ class Children:
             return processes.start(
                 argv,
                 env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC", **(environment or {})},
-                stderr=subprocess.DEVNULL if quiet else subprocess.PIPE,
+                stderr=subprocess.DEVNULL if discard_stderr else subprocess.PIPE,
             )
         except OSError as exc:
             raise processes.ChildFailed(f"{key}: {argv[0]}: {exc.strerror}") from exc
@@ -137,7 +137,7 @@ class Lane:
         key = key or self.key
         async with self._busy:
             child = self._child or self._children.start(
-                self.key, self._argv, environment=self._environment, quiet=True
+                self.key, self._argv, environment=self._environment, discard_stderr=True
             )
             self._child = child
             assert child.stdin is not None

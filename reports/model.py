@@ -54,7 +54,9 @@ class AttemptView:
     logs: tuple[rows.JobLog, ...] = records.doc("its output files, as its nodes read them", default=())
     actions: tuple[records.Drain, ...] = records.doc("what was done because of it, oldest first", default=())
     lost_s: float | None = records.doc("work of it that was lost, seconds; null when not known", default=None)
-    quiet_nodes: tuple[str, ...] = records.doc("its nodes with no fault recorded during it", default=())
+    nodes_without_faults: tuple[str, ...] = records.doc(
+        "its nodes with no fault recorded during it", default=()
+    )
     last_seen_at: datetime | None = records.doc("when an agent last said it still runs", default=None)
 
     @property
@@ -250,7 +252,7 @@ def _view(
         actions=_worth_a_line(
             sorted((d for d in found.drains if _acted_on(attempt, d, wanted, until)), key=lambda d: d.at)
         ),
-        quiet_nodes=tuple(n for n in attempt.nodes if n not in nodes_with_events),
+        nodes_without_faults=tuple(n for n in attempt.nodes if n not in nodes_with_events),
         last_seen_at=_last_seen(attempt, found.heartbeats),
     )
 

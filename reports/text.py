@@ -255,8 +255,8 @@ def _done(view: model.AttemptView, days: bool) -> str:
     for i, drain in enumerate(view.actions):
         known = {d.reason for d in view.actions[:i]}
         words.append(_action(drain, days, "" if drain.reason in known else sanitize.clean(drain.reason, 120)))
-    if view.quiet_nodes and view.evidence:
-        words.append(f"{hostlist.compress(view.quiet_nodes)}: no fault recorded")
+    if view.nodes_without_faults and view.evidence:
+        words.append(f"{hostlist.compress(view.nodes_without_faults)}: no fault recorded")
     return "; ".join(words)
 
 

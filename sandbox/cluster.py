@@ -28,7 +28,7 @@ from probing_cluster.sandbox.nodetree import build, identity
 Announce = Callable[[str], None]
 
 
-def _quiet(_line: str) -> None:
+def _discard(_line: str) -> None:
     """Progress nobody asked for."""
 
 
@@ -46,7 +46,7 @@ class Sandbox:
         nodes: int = 4,
         gpus: int = 8,
         bare: bool = False,
-        announce: Announce = _quiet,
+        announce: Announce = _discard,
     ) -> Self:
         """Boots a sandbox in `directory`; one that was stopped there is started again as it was."""
         requirements.require_cluster()

@@ -17,7 +17,7 @@ _OPERATORS = frozenset({"operator", "administrator"})
 
 
 @records.record
-class Standing:
+class Privileges:
     """Users with rights over others' jobs; user and account names as Slurm writes them."""
 
     operators: frozenset[str] = records.doc("AdminLevel Operator or Administrator", default=frozenset())
@@ -26,14 +26,14 @@ class Standing:
     )
 
 
-def parse(users: str, accounts: str) -> Standing:
+def parse(users: str, accounts: str) -> Privileges:
     """`sacctmgr -nP show user format=user,adminlevel` and `show account withcoord format=account,coordinators`."""
     operators = frozenset(name for name, level in _pairs(users) if level.lower() in _OPERATORS)
     coordinated: dict[str, set[str]] = {}
     for account, names in _pairs(accounts):
         for name in filter(None, names.split(",")):
             coordinated.setdefault(name, set()).add(account)
-    return Standing(operators=operators, coordinated={k: frozenset(v) for k, v in coordinated.items()})
+    return Privileges(operators=operators, coordinated={k: frozenset(v) for k, v in coordinated.items()})
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
@@ -43,25 +43,25 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
             yield left.strip(), right.strip()
 
 
-def ask(run: commands.Runner) -> Standing:
-    """The standing now; raises SlurmUnavailable."""
+def ask(run: commands.Runner) -> Privileges:
+    """The privileges now; raises SlurmUnavailable."""
     users = run("sacctmgr", "-nP", "show", "user", "format=user,adminlevel")
     accounts = run("sacctmgr", "-nP", "show", "account", "withcoord", "format=account,coordinators")
     return parse(users.decode("utf-8", "replace"), accounts.decode("utf-8", "replace"))
 
 
 class Remembered:
-    """The standing, asked for once a minute at most, whoever wants it."""
+    """The privileges, asked for once a minute at most, whoever wants it."""
 
     def __init__(self, run: commands.Runner, the_clock: clock.Clock = clock.SYSTEM) -> None:
         self._run = run
         self._clock = the_clock
         self._lock = threading.Lock()
         self._until_s = float("-inf")
-        self._found: Standing | None = None
+        self._found: Privileges | None = None
 
-    def now(self) -> Standing | None:
-        """The standing; None when Slurm does not say, which gives nobody any right."""
+    def now(self) -> Privileges | None:
+        """The privileges; None when Slurm does not say, which gives nobody any right."""
         with self._lock:
             if self._clock.monotonic_s() >= self._until_s:
                 try:

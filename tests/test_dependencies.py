@@ -110,7 +110,7 @@ ROLES = {
     ("agent",): room("probe_agent", "healthchecks", "evidence", "core") | {"probing_cluster.db.delivery"},
     ("reports",): {"probing_cluster.reports.cli"},
     ("service",): COMMANDS | room("db", "attribution", "lemon", "reports", "control_plane", "slurm_plugins"),
-    ("live",): room("live") | {"probing_cluster.control_plane.cli.sql_commands"},
+    ("live",): room("live") | {"probing_cluster.control_plane.cli.jobs.sql_commands"},
     ("scale",): {ENGINE_ON_DASK} | COMMANDS | PASSES,
     ("frames",): room("frames"),
     ("sandbox",): room(*ROOMS) - room("frames"),

@@ -10,7 +10,7 @@ from probing_cluster.core import records
 BUSY_FRAC = 0.95
 WAITING_POWER_FRAC = 0.4
 """NCCL's waiting kernels keep a GPU at 100 % on a fifth to a third of its power; training takes well over half."""
-QUIET_BYTES_PER_S = 1e6
+IDLE_BYTES_PER_S = 1e6
 """On its busiest adapter a node that waits moves less (subnet management, logins, our own rows); training moves gigabytes."""
 MOVING_FACTOR = 10.0
 """The other nodes must move as many times more before one is called silent."""
@@ -27,16 +27,16 @@ def proof(snapshots: Snapshots) -> list[str]:
         for s in snapshots
         if (rate := busiest(s)) is not None and (over_s := _over_s(s))
     }
-    quiet = silent(snapshots)
-    if quiet:
-        others = min(rate for node, (rate, _) in rates.items() if node not in quiet)
+    idle = silent(snapshots)
+    if idle:
+        others = min(rate for node, (rate, _) in rates.items() if node not in idle)
         sentences += [
             f"{node}: its network adapters moved {_rate(rates[node][0])} over {rates[node][1]:.0f} s, "
             f"those of every other node at least {_rate(others)}"
-            for node in quiet
+            for node in idle
         ]
     elif (
-        rates and len(rates) == len(snapshots) and all(rate < QUIET_BYTES_PER_S for rate, _ in rates.values())
+        rates and len(rates) == len(snapshots) and all(rate < IDLE_BYTES_PER_S for rate, _ in rates.values())
     ):
         most, over_s = max(rates.values())
         where = "this node" if len(rates) == 1 else f"all {len(rates)} nodes"
@@ -48,20 +48,20 @@ def silent(snapshots: Snapshots) -> tuple[str, ...]:
     """The few nodes that move nothing while every other one does; empty where that cannot be said of all nodes."""
     rates = {s.node: busiest(s) for s in snapshots}
     known = {node: rate for node, rate in rates.items() if rate is not None}
-    quiet = {node for node, rate in known.items() if rate < QUIET_BYTES_PER_S}
-    moving = [rate for node, rate in known.items() if node not in quiet]
-    if len(known) < len(rates) or not quiet or len(quiet) >= len(moving):
+    idle = {node for node, rate in known.items() if rate < IDLE_BYTES_PER_S}
+    moving = [rate for node, rate in known.items() if node not in idle]
+    if len(known) < len(rates) or not idle or len(idle) >= len(moving):
         return ()
-    if min(moving) < MOVING_FACTOR * max(QUIET_BYTES_PER_S, *(known[n] for n in quiet)):
+    if min(moving) < MOVING_FACTOR * max(IDLE_BYTES_PER_S, *(known[n] for n in idle)):
         return ()
-    return tuple(sorted(quiet))
+    return tuple(sorted(idle))
 
 
 def is_stuck(snapshots: Snapshots) -> bool:
     """Every node has GPUs that only wait, and no adapter of any moves bytes: a collective that does not end."""
     rates = [busiest(s) for s in snapshots]
-    quiet = all(rate is not None and rate < QUIET_BYTES_PER_S for rate in rates)
-    return bool(rates) and quiet and all(_spinning(s) for s in snapshots)
+    idle = all(rate is not None and rate < IDLE_BYTES_PER_S for rate in rates)
+    return bool(rates) and idle and all(_spinning(s) for s in snapshots)
 
 
 def busiest(snapshot: records.HealthEvent) -> float | None:

@@ -10,12 +10,18 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from probing_cluster.attribution.verdict import case as cases
-from probing_cluster.attribution.verdict import co_residency as crowds
-from probing_cluster.attribution.verdict import evidence_view, gpus, signatures, view_builder, window
+from probing_cluster.attribution.verdict import (
+    co_residency,
+    evidence_view,
+    gpus,
+    signatures,
+    view_builder,
+    window,
+)
 from probing_cluster.attribution.verdict.rules import user_error
 from probing_cluster.core import records
 
-STANDING = timedelta(days=7)
+ACTIVE_FOR = timedelta(days=7)
 """How far back a condition may have begun that is still active."""
 STALLED = timedelta(days=1)
 """How far before the window a stall may have begun that still matters."""
@@ -33,7 +39,7 @@ ENDED_FROM_OUTSIDE = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})
 SHORT = timedelta(minutes=15)
 """An attempt that ran longer than this ran well beside what stood before it began."""
 
-Standing = Mapping[str, Sequence[tuple[records.HealthEvent, datetime | None]]]
+ActiveFaults = Mapping[str, Sequence[tuple[records.HealthEvent, datetime | None]]]
 """Node to the conditions that stood there, and when each was seen to go."""
 
 
@@ -41,7 +47,7 @@ def span(attempts: Sequence[records.JobAttempt]) -> tuple[datetime, datetime]:
     """The time of these attempts: from a little before the first start to a little after the last end."""
     starts = [a.start_at for a in attempts if a.start_at is not None]
     ends = [a.end_at for a in attempts if a.end_at is not None]
-    return min(starts) - crowds.NEAR, max(ends) + crowds.NEAR
+    return min(starts) - co_residency.NEAR, max(ends) + co_residency.NEAR
 
 
 def in_life(
@@ -149,24 +155,26 @@ def ended_by_own(event: records.HealthEvent, attempt: records.JobAttempt) -> boo
 
 
 def shared(
-    crowd: crowds.Crowd | None,
+    co_residents: co_residency.CoResidents | None,
     attempt: records.JobAttempt,
     stretch: window.Window,
     mine: Iterable[records.HealthEvent],
 ) -> dict[str, tuple[cases.Span, ...]]:
     """When other jobs ran on the nodes whose events may be a neighbour's."""
     asked = [e for e in mine if needs_neighbours(e, attempt)]
-    if crowd is None or not asked:
+    if co_residents is None or not asked:
         return {}
     since = min(stretch.start_at, *(neighbours_from(e, attempt, stretch.start_at) for e in asked))
     nodes = {e.node for e in asked}
-    return crowd.spans(attempt, nodes, since - evidence_view.SLACK, stretch.end_at + evidence_view.SLACK)
+    return co_residents.spans(
+        attempt, nodes, since - evidence_view.SLACK, stretch.end_at + evidence_view.SLACK
+    )
 
 
-def standing_for(
+def active_faults_for(
     attempt: records.JobAttempt,
     stretch: window.Window,
-    standing: Standing,
+    active_faults: ActiveFaults,
 ) -> tuple[records.HealthEvent, ...]:
     """Conditions that were active at the attempt's end although they began before its window."""
     assert attempt.start_at is not None
@@ -175,7 +183,7 @@ def standing_for(
     return tuple(
         event
         for node in attempt.nodes
-        for event, gone_at in standing.get(node, ())
+        for event, gone_at in active_faults.get(node, ())
         if stood(event, gone_at, stretch.start_at, life)
     )
 
@@ -192,7 +200,7 @@ def stood(
     beside it.
     """
     start_at, end_at = life
-    if event.at < window_start_at - STANDING or (gone_at is not None and gone_at <= end_at):
+    if event.at < window_start_at - ACTIVE_FOR or (gone_at is not None and gone_at <= end_at):
         return False
     if signatures.is_until_reset(event):
         return event.at < max(window_start_at, start_at)
@@ -200,7 +208,7 @@ def stood(
 
 
 def stalls_for(
-    attempt: records.JobAttempt, stretch: window.Window, stalls: Standing
+    attempt: records.JobAttempt, stretch: window.Window, stalls: ActiveFaults
 ) -> tuple[records.HealthEvent, ...]:
     """Stalls on the attempt's nodes that held it up when a person or a limit ended it; none for other ends."""
     if attempt.state not in ENDED_FROM_OUTSIDE or attempt.start_at is None or attempt.end_at is None:

@@ -165,7 +165,7 @@ class _Pass:
         self, source: store.Store, policy: cases.WindowPolicy, now: datetime, *, dry_run: bool
     ) -> None:
         self._source, self._policy, self._now, self.dry_run = source, policy, now, dry_run
-        self._quiet = no_evidence_verdict.NoEvidenceVerdicts(policy, now)
+        self._without_evidence = no_evidence_verdict.NoEvidenceVerdicts(policy, now)
         self._later: list[_Later] = []
         self._saver = futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="verdicts")
         self._saving: list[tuple[Sequence[records.Verdict], futures.Future[_Before]]] = []
@@ -253,18 +253,18 @@ class _Pass:
         """Answer those of a day about which nothing was seen; the others, and what was read of them already."""
         if part.num_rows < MANY:
             return self._source.attempts_of(pending.keys(part)), None
-        found = columnar_prefilter.sort_out(self._source, part, self._policy)
+        found = columnar_prefilter.prefilter(self._source, part, self._policy)
         answered = self._answer(part, found)
         rest = part.filter(pa.array(~answered))
         return self._source.attempts_of(pending.keys(rest)), found.known
 
     def _answer(self, part: pa.Table, found: columnar_prefilter.Prefiltered) -> npt.NDArray[np.bool_]:
         """Answer those nothing was seen about; who was answered."""
-        answered = found.quiet.copy()
-        chosen = np.flatnonzero(found.quiet)
+        answered = found.without_evidence.copy()
+        chosen = np.flatnonzero(found.without_evidence)
         made = []
         for i, row in zip(chosen, no_evidence_verdict.rows(part.take(pa.array(chosen))), strict=True):
-            verdict = self._quiet.verdict(row, found.preemptors.get(int(i)))
+            verdict = self._without_evidence.verdict(row, found.preemptors.get(int(i)))
             if verdict is None:
                 answered[i] = False
             else:
@@ -316,7 +316,7 @@ def judge_batch(
     fetcher = fetch.Fetcher(source, policy, known)
     found = fetcher.build(attempts)
     verdicts = [v for c in found if (v := judge.judge(c, made_at=made_at)) is not None]
-    events = {e.event_id: e for c in found for e in (*c.events, *c.standing, *c.stalls)}
+    events = {e.event_id: e for c in found for e in (*c.events, *c.active_faults, *c.stalls)}
     job_nodes = {cases.key(c.attempt): c.attempt.nodes for c in found}
     return incidents.assign(verdicts, _chains(fetcher, verdicts, events, known), events, job_nodes)
 

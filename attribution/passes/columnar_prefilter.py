@@ -42,14 +42,14 @@ _BY_NODE = frozenset({"NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"})
 class Prefiltered:
     """Which of some attempts of one cluster need the judge, and what has been read for it."""
 
-    quiet: Flags
+    without_evidence: Flags
     """Per attempt: nothing was seen that may change its verdict."""
     preemptors: Mapping[int, Mapping[str, Any]]
     """Number of a preempted attempt to who took its place: job_id, attempt, name, user."""
     known: fetch.Known
 
 
-def sort_out(source: store.Store, ended: pa.Table, policy: cases.WindowPolicy) -> Prefiltered:
+def prefilter(source: store.Store, ended: pa.Table, policy: cases.WindowPolicy) -> Prefiltered:
     """Sorts attempts of one cluster that started and ended (the columns of `sql/open_attempts.sql`)."""
     found = _Prefilter(source, ended, policy)
     return found.sorted()
@@ -81,26 +81,28 @@ class _Prefilter:
         names = self._names.to_pylist()
         ends = _at(self._end.min()), _at(self._end.max())
         watched = self._fetcher.watched(self._cluster, names, *ends)
-        loud = self._by_themselves() | self._unwatched(names, watched)
+        to_judge = self._by_themselves() | self._unwatched(names, watched)
         job_side = self._has_job_side_events()
         arguing, mentionable, shared = self._event_flags()
-        standing, stood, earliest = self._standing(names)
+        active_faults, stood, earliest = self._active_faults(names)
         stalls, stalled = self._stalls(names)
         acted = self._acted(names)
         ran = self._ran([names[i] for i in np.unique(self._node[stood])], earliest)
         preemptors, again = self._preempted(ran)
-        loud |= job_side | arguing | self._any(stood | stalled) | acted | again
+        to_judge |= job_side | arguing | self._any(stood | stalled) | acted | again
         return Prefiltered(
-            quiet=~loud,
+            without_evidence=~to_judge,
             preemptors=preemptors,
             known=fetch.Known(
                 watched=watched,
-                standing=standing,
+                active_faults=active_faults,
                 stalls=stalls,
-                crowd=ran,
+                co_residents=ran,
                 shared=shared,
                 places=self._places(
-                    names, mentionable | stood | stalled, loud & ~job_side & ~acted & ~self._states(_BY_NODE)
+                    names,
+                    mentionable | stood | stalled,
+                    to_judge & ~job_side & ~acted & ~self._states(_BY_NODE),
                 ),
             ),
         )
@@ -177,17 +179,19 @@ class _Prefilter:
             some_faint |= here
             faint += self._any(here)
         user = events.within(self._node, start, end, events.weight == event_weight.Weight.USER)
-        loud = self._any(argues | own | outside | reaching) | (faint > 1)
-        return loud, argues | user | some_faint | outside | reaching, shared
+        to_judge = self._any(argues | own | outside | reaching) | (faint > 1)
+        return to_judge, argues | user | some_faint | outside | reaching, shared
 
-    def _standing(self, names: Sequence[str]) -> tuple[assign_rows.Standing, Flags, datetime]:
+    def _active_faults(self, names: Sequence[str]) -> tuple[assign_rows.ActiveFaults, Flags, datetime]:
         """The active conditions, per place whether one concerns its attempt, and the first instant one of those counts from."""
         first, end = _at(self._from.min()), _at(self._end.max())
-        standing = self._fetcher.standing(self._cluster, names, first - assign_rows.STANDING, end, end)
-        lasting = {n for n, met in standing.items() if any(signatures.is_until_reset(e) for e, _ in met)}
+        active_faults = self._fetcher.active_faults(
+            self._cluster, names, first - assign_rows.ACTIVE_FOR, end, end
+        )
+        lasting = {n for n, met in active_faults.items() if any(signatures.is_until_reset(e) for e, _ in met)}
         faulty, any_length = (
             np.isin(self._node, [i for i, name in enumerate(names) if name in some])
-            for some in (standing, lasting)
+            for some in (active_faults, lasting)
         )
         short = self._end - self._start <= clock.span_us(assign_rows.SHORT)
         flags = np.zeros(len(self._node), np.bool_)
@@ -195,12 +199,12 @@ class _Prefilter:
             attempt, name = self._attempt[place], names[self._node[place]]
             since, life = _at(self._from[attempt]), (_at(self._start[attempt]), _at(self._end[attempt]))
             flags[place] = any(
-                assign_rows.stood(event, gone_at, since, life) for event, gone_at in standing[name]
+                assign_rows.stood(event, gone_at, since, life) for event, gone_at in active_faults[name]
             )
         starts = self._start[self._attempt[flags]]
-        return standing, flags, min(first, _at(starts.min()) if len(starts) else first)
+        return active_faults, flags, min(first, _at(starts.min()) if len(starts) else first)
 
-    def _stalls(self, names: Sequence[str]) -> tuple[assign_rows.Standing, Flags]:
+    def _stalls(self, names: Sequence[str]) -> tuple[assign_rows.ActiveFaults, Flags]:
         """The stalls, and per place whether one held up its attempt when a person or a limit ended it."""
         flags = np.zeros(len(self._node), np.bool_)
         ended = self._states(assign_rows.ENDED_FROM_OUTSIDE)[self._attempt]
@@ -240,12 +244,12 @@ class _Prefilter:
         on = np.isin(self._node, [i for i, n in enumerate(names) if n in {r["node"] for r in done}])
         return own | self._any(on)
 
-    def _ran(self, stood: Sequence[str], earliest: datetime) -> co_residency.Crowd:
+    def _ran(self, stood: Sequence[str], earliest: datetime) -> co_residency.CoResidents:
         """Who ran at the time of these ends; from `earliest` on on the nodes where a condition stood."""
         since, until = _at(self._from.min()) - fetch.NEAR, _at(self._to.max()) + fetch.NEAR
-        return self._fetcher.crowd(self._cluster, since, until, (stood, earliest - fetch.NEAR))
+        return self._fetcher.co_residents(self._cluster, since, until, (stood, earliest - fetch.NEAR))
 
-    def _preempted(self, ran: co_residency.Crowd) -> tuple[dict[int, Mapping[str, Any]], Flags]:
+    def _preempted(self, ran: co_residency.CoResidents) -> tuple[dict[int, Mapping[str, Any]], Flags]:
         """The row of each preempted attempt's preemptor, and the attempts whose preemptor had itself been requeued."""
         mine = np.flatnonzero(self._states({"PREEMPTED"}))
         flags = np.zeros(self._n, np.bool_)

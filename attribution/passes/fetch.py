@@ -15,8 +15,14 @@ import pyarrow as pa
 from probing_cluster.attribution.passes import assign_rows, incidents
 from probing_cluster.attribution.places import layout
 from probing_cluster.attribution.verdict import case as cases
-from probing_cluster.attribution.verdict import co_residency as crowds
-from probing_cluster.attribution.verdict import onset, signatures, taxonomy, view_builder, window
+from probing_cluster.attribution.verdict import (
+    co_residency,
+    onset,
+    signatures,
+    taxonomy,
+    view_builder,
+    window,
+)
 from probing_cluster.core import clock, records
 from probing_cluster.db import store
 
@@ -25,7 +31,7 @@ _SQL = Path(__file__).parent / "sql"
 
 PAST = timedelta(days=7)
 """How far back user-type Xids on one GPU make a pattern."""
-NEAR = crowds.NEAR
+NEAR = co_residency.NEAR
 
 Attempts = Sequence[records.JobAttempt]
 
@@ -35,9 +41,9 @@ class Known:
     """What a pass over many attempts of one cluster has read already."""
 
     watched: Mapping[str, assign_rows.Watch]
-    standing: assign_rows.Standing
-    stalls: assign_rows.Standing
-    crowd: crowds.Crowd
+    active_faults: assign_rows.ActiveFaults
+    stalls: assign_rows.ActiveFaults
+    co_residents: co_residency.CoResidents
     shared: incidents.SharedIncidents
     """Where in that time wide incidents may be."""
     places: Mapping[cases.Key, Sequence[str]]
@@ -107,23 +113,27 @@ class Fetcher:
         ends = [a.end_at for a in attempts if a.end_at is not None]
         watched = known.watched if known else self.watched(cluster, nodes, min(ends), max(ends))
         by_log = assign_rows.by_log(watched)
-        standing = known.standing if known else self._standing(cluster, nodes, attempts, windows)
+        active_faults = (
+            known.active_faults if known else self._active_faults(cluster, nodes, attempts, windows)
+        )
         stalls = known.stalls if known else self._stalls(cluster, attempts, windows)
         actions = assign_rows.by_job_and_node(self._actions(cluster, attempts, nodes))
         past = self._past(cluster, attempts, events)
-        stood = [assign_rows.standing_for(a, w, standing) for a, w in zip(attempts, windows, strict=True)]
+        stood = [
+            assign_rows.active_faults_for(a, w, active_faults) for a, w in zip(attempts, windows, strict=True)
+        ]
         met = {i: (*events.get(i, ()), *stood[i]) for i in range(len(attempts))}
         allocations = self._allocations(cluster, [a for i, a in enumerate(attempts) if met[i]])
-        crowd = self._crowd(cluster, attempts, windows, met)
-        preempted = self._preemptions(attempts, crowd)
+        co_residents = self._co_residents(cluster, attempts, windows, met)
+        preempted = self._preemptions(attempts, co_residents)
         for i, attempt in enumerate(attempts):
             mine = events.get(i, ())
             yield cases.Case(
                 attempt=attempt,
                 events=(*mine, *job_side[i]),
-                standing=stood[i],
+                active_faults=stood[i],
                 stalls=assign_rows.stalls_for(attempt, windows[i], stalls),
-                shared=assign_rows.shared(crowd, attempt, windows[i], met[i]),
+                shared=assign_rows.shared(co_residents, attempt, windows[i], met[i]),
                 allocations=assign_rows.in_life(attempt, allocations.get(attempt.job_id, ())),
                 actions=assign_rows.actions_for(attempt, actions),
                 watched=assign_rows.watched(attempt, watched),
@@ -190,9 +200,9 @@ class Fetcher:
             if r["last_at"] is not None
         }
 
-    def standing(
+    def active_faults(
         self, cluster: str, nodes: Sequence[str], since: datetime, until: datetime, last: datetime
-    ) -> assign_rows.Standing:
+    ) -> assign_rows.ActiveFaults:
         """Conditions that began since `since` and before `until`, and whether they were seen to go before `last`."""
         lasting = signatures.roots_of(taxonomy.until_reset())
         given = {
@@ -204,11 +214,11 @@ class Fetcher:
             "lasting_kinds": [kind for kind, _ in lasting],
             "lasting_codes": [code for _, code in lasting],
         }
-        return self._with_ends("standing", given)
+        return self._with_ends("active_faults", given)
 
     def stalls(
         self, cluster: str, lives: Sequence[tuple[str, datetime, datetime]], last: datetime
-    ) -> assign_rows.Standing:
+    ) -> assign_rows.ActiveFaults:
         """Stalls that began in an attempt's life on a node (node, from, before when), and whether they were over before `last`."""
         if not lives:
             return {}
@@ -228,7 +238,7 @@ class Fetcher:
 
     def _stalls(
         self, cluster: str, attempts: Attempts, windows: Sequence[window.Window]
-    ) -> assign_rows.Standing:
+    ) -> assign_rows.ActiveFaults:
         ended = [
             (a, w)
             for a, w in zip(attempts, windows, strict=True)
@@ -245,7 +255,7 @@ class Fetcher:
         ]
         return self.stalls(cluster, lives, last)
 
-    def _with_ends(self, name: str, given: Mapping[str, Any]) -> assign_rows.Standing:
+    def _with_ends(self, name: str, given: Mapping[str, Any]) -> assign_rows.ActiveFaults:
         """Node to events and their `gone_at`, of a query that gives both."""
         found: dict[str, list[tuple[records.HealthEvent, datetime | None]]] = defaultdict(list)
         for row in self._rows(name, given):
@@ -254,12 +264,12 @@ class Fetcher:
             ]
         return found
 
-    def _standing(
+    def _active_faults(
         self, cluster: str, nodes: Sequence[str], attempts: Attempts, windows: Sequence[window.Window]
-    ) -> assign_rows.Standing:
-        since = min(w.start_at for w in windows) - assign_rows.STANDING
+    ) -> assign_rows.ActiveFaults:
+        since = min(w.start_at for w in windows) - assign_rows.ACTIVE_FOR
         last = max(a.end_at for a in attempts if a.end_at is not None)
-        return self.standing(cluster, nodes, since, last, last)
+        return self.active_faults(cluster, nodes, since, last, last)
 
     def _actions(self, cluster: str, attempts: Attempts, nodes: Sequence[str]) -> list[records.Drain]:
         since, until = assign_rows.span(attempts)
@@ -274,16 +284,16 @@ class Fetcher:
                 found[row.job_id].append(row)
         return found
 
-    def _crowd(
+    def _co_residents(
         self,
         cluster: str,
         attempts: Attempts,
         windows: Sequence[window.Window],
         met: Mapping[int, Sequence[records.HealthEvent]],
-    ) -> crowds.Crowd | None:
+    ) -> co_residency.CoResidents | None:
         """The other jobs that ran when it matters: at events that may be a neighbour's, and after preemptions."""
         if self._known is not None:
-            return self._known.crowd
+            return self._known.co_residents
         # What began before the window counts from there.
         instants = [
             assign_rows.neighbours_from(e, attempts[i], windows[i].start_at)
@@ -294,20 +304,22 @@ class Fetcher:
         instants += [a.end_at for a in attempts if a.state == "PREEMPTED" and a.end_at is not None]
         if not instants:
             return None
-        return self.crowd(cluster, min(instants) - NEAR, max(instants) + NEAR)
+        return self.co_residents(cluster, min(instants) - NEAR, max(instants) + NEAR)
 
-    def crowd(
+    def co_residents(
         self,
         cluster: str,
         since: datetime,
         until: datetime,
         lasting: tuple[Sequence[str], datetime] | None = None,
-    ) -> crowds.Crowd:
+    ) -> co_residency.CoResidents:
         """The attempts that ran in a span; `lasting`: nodes of which they are known from an earlier instant on."""
         nodes, from_at = lasting or ((), since)
         query = (_SQL / "ran.sql").read_text("utf-8")
         # The driver takes no list without an element; no node has an empty name.
-        return crowds.Crowd(self._store.arrow(query, cluster, since, until, list(nodes) or [""], from_at))
+        return co_residency.CoResidents(
+            self._store.arrow(query, cluster, since, until, list(nodes) or [""], from_at)
+        )
 
     def _past(
         self, cluster: str, attempts: Attempts, events: Mapping[int, Sequence[records.HealthEvent]]
@@ -336,16 +348,18 @@ class Fetcher:
             rows_of[row["key"]].append(row)
         return {i: tuple(assign_rows.past_faults(found, now[i])) for i, found in rows_of.items()}
 
-    def _preemptions(self, attempts: Attempts, crowd: crowds.Crowd | None) -> dict[int, dict[str, Any]]:
+    def _preemptions(
+        self, attempts: Attempts, co_residents: co_residency.CoResidents | None
+    ) -> dict[int, dict[str, Any]]:
         """The preemptor of each preempted attempt, and the failure that made that preemptor start again."""
         mine = [(i, a) for i, a in enumerate(attempts) if a.state == "PREEMPTED"]
-        if not mine or crowd is None:
+        if not mine or co_residents is None:
             return {}
         ends = [clock.to_us(a.end_at) for _, a in mine if a.end_at is not None]
         nodes = pa.array([a.nodes for _, a in mine], pa.list_(pa.string()))
-        found = crowd.successors(ends, [a.job_id for _, a in mine], nodes)
+        found = co_residents.successors(ends, [a.job_id for _, a in mine], nodes)
         by = {i: row for (i, _), row in zip(mine, found, strict=True) if row is not None}
-        preemptors = dict(zip(by, crowd.rows(list(by.values())), strict=True))
+        preemptors = dict(zip(by, co_residents.rows(list(by.values())), strict=True))
         jobs = sorted({row["job_id"] for row in preemptors.values()})
         if not jobs:
             return {}

@@ -65,9 +65,9 @@ def judge_slice(source: bulk.Bulk, part: bulk.Slice) -> pa.Table:
     joined = attempts.join(summary, "attempt_id", join_type="left outer")
     faulty = pc.or_(pc.greater(pc.fill_null(joined["n_root"], 0), 0), _whose_gpu_matters(joined))
     faulty = pc.or_(faulty, _given_up(joined, source))
-    quiet = _quiet(joined.filter(pc.invert(faulty)), source)
-    loud = list(_loud(joined.filter(faulty), source, part))
-    table = pa.concat_tables([quiet, pa.Table.from_pylist(loud, schema=VERDICT_SCHEMA)])
+    without_evidence = _without_evidence(joined.filter(pc.invert(faulty)), source)
+    with_evidence = list(_with_evidence(joined.filter(faulty), source, part))
+    table = pa.concat_tables([without_evidence, pa.Table.from_pylist(with_evidence, schema=VERDICT_SCHEMA)])
     return table.sort_by("attempt_id")
 
 
@@ -86,7 +86,7 @@ def _given_up(attempts: pa.Table, source: bulk.Bulk) -> pa.ChunkedArray:
     return pc.is_in(attempts["state"], value_set=pa.array(states, pa.string()))
 
 
-def _quiet(attempts: pa.Table, source: bulk.Bulk) -> pa.Table:
+def _without_evidence(attempts: pa.Table, source: bulk.Bulk) -> pa.Table:
     """Attempts with nothing that convicts: one judgement per kind of end."""
     with_kind = _with_kind(attempts)
     kinds = with_kind.group_by(list(_KIND)).aggregate([]).to_pylist()
@@ -114,7 +114,7 @@ def _quiet(attempts: pa.Table, source: bulk.Bulk) -> pa.Table:
 
 
 def _with_kind(attempts: pa.Table) -> pa.Table:
-    """The columns a quiet attempt is judged by, made from what the history has."""
+    """The columns a attempt without evidence is judged by, made from what the history has."""
     n = attempts.num_rows
     # A history may hold earlier verdicts beside its attempts: the new one must not be taken from there.
     earlier = [c for c in attempts.column_names if c in VERDICT_SCHEMA.names and c != "attempt_id"]
@@ -190,7 +190,7 @@ def _core(case: cases.Case) -> dict[str, Any]:
     }
 
 
-def _loud(attempts: pa.Table, source: bulk.Bulk, part: bulk.Slice) -> Iterator[dict[str, Any]]:
+def _with_evidence(attempts: pa.Table, source: bulk.Bulk, part: bulk.Slice) -> Iterator[dict[str, Any]]:
     """Attempts with a fault in the window: judged one by one."""
     rows = attempts.to_pylist()
     for at in range(0, len(rows), CHUNK):

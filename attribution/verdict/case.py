@@ -47,7 +47,7 @@ class Case:
     events: tuple[records.HealthEvent, ...] = records.doc(
         "node events and the job's own findings around it", default=()
     )
-    standing: tuple[records.HealthEvent, ...] = records.doc(
+    active_faults: tuple[records.HealthEvent, ...] = records.doc(
         "conditions that began before the window and that an agent's readings still saw in it", default=()
     )
     stalls: tuple[records.HealthEvent, ...] = records.doc(

@@ -107,7 +107,7 @@ def weigh(sighting: evidence_view.CaseSighting) -> float:
         # Of a job on one node only its storage uses a link.
         link = signature.scope is signatures.Scope.LINK
         weight = weight * 0.5 if link else min(weight * 0.75, 0.7)
-    if sighting.standing:
+    if sighting.still_active:
         weight = min(weight, 0.95)
     if sighting.when is evidence_view.When.BEFORE_START:
         if not taxonomy.cause(signature.cause).persistent:
@@ -253,7 +253,7 @@ def _claim(
             (
                 s.signature.lethality
                 for s in convicting
-                if not s.standing and (view.attempt.n_gpus is not None or s.hold is gpus.Hold.HELD)
+                if not s.still_active and (view.attempt.n_gpus is not None or s.hold is gpus.Hold.HELD)
             ),
             default=0.0,
         )

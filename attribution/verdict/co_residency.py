@@ -23,7 +23,7 @@ _NULL = int(np.iinfo(np.int64).min)
 Numbers = npt.NDArray[np.int64]
 
 
-class Crowd:
+class CoResidents:
     """The attempts of a span, as `sql/ran.sql` gives them."""
 
     def __init__(self, ran: pa.Table) -> None:

@@ -37,7 +37,7 @@ class CaseSighting:
     when: When
     at: datetime
     """The instant that counts, inside the window."""
-    standing: bool
+    still_active: bool
     """True for what began before the window: a condition that stood in it, or what we requeued the job for."""
     ours: bool
     """True when our own handling had begun: it may be a consequence of that."""
@@ -137,7 +137,7 @@ class EvidenceView:
         )
 
     @functools.cached_property
-    def left_standing(self) -> tuple[records.HealthEvent, ...]:
+    def active_at_the_end(self) -> tuple[records.HealthEvent, ...]:
         """Faults of what it held that nothing says were over when it ended, oldest first."""
         over = [e for e in self.case.events if e.at <= self.end_at and signatures.of(e).recovery]
         left = [
@@ -172,10 +172,10 @@ class EvidenceView:
         # Such an event bears the time of the last beat: one after the end says that the end was watched, and so does
         # an agent that was heard since. (A new one that was not there at the end is not taken for it: `watched` knows.)
         last = self.case.watched
-        quiet = (s.event for s in self.sightings if s.event.kind == "agent_silent")
+        silences = (s.event for s in self.sightings if s.event.kind == "agent_silent")
         silent = {
             event.node
-            for event in quiet
+            for event in silences
             if event.at <= self.end_at
             and ((heard := last.get(event.node)) is None or heard <= event.at + SLACK)
         }
@@ -242,9 +242,9 @@ class EvidenceView:
         if len(self.attempt.nodes) == 1:
             return self.attempt.nodes[0]
         named = next((s.event.node for s in self.of("node_lost")), None)
-        quiet = [n for n in self.unwatched_nodes if self.case.watched.get(n) is not None]
-        if named or len(quiet) == 1:
-            return named or quiet[0]
+        out_of_contact = [n for n in self.unwatched_nodes if self.case.watched.get(n) is not None]
+        if named or len(out_of_contact) == 1:
+            return named or out_of_contact[0]
         srun = {f.event.detail.get("host") for f in self.findings if f.event.kind == "slurm_node_fail"}
         named_by_srun = [node for node in self.attempt.nodes if node in srun]
         return named_by_srun[0] if len(named_by_srun) == 1 else None

@@ -102,7 +102,7 @@ def judge(case: cases.Case, *, made_at: datetime) -> records.Verdict | None:
         ruled_out=eliminate.ruled_out(found, ranking),
         next_step=wording.next_step(found, ranking),
         onset_at=min(winner.at, found.onset_at) if winner.evidence else found.onset_at,
-        window_start_at=min([found.window.start_at, *_standing_since(found, ranking)]),
+        window_start_at=min([found.window.start_at, *_active_since(found, ranking)]),
         window_end_at=found.window.end_at,
         author="rules",
         rules_version=rules_version(),
@@ -110,12 +110,12 @@ def judge(case: cases.Case, *, made_at: datetime) -> records.Verdict | None:
     )
 
 
-def _standing_since(found: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> list[datetime]:
+def _active_since(found: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> list[datetime]:
     """A standing condition widens the window back to its beginning."""
     if not ranking.winner.evidence:
         return []
-    standing = {s.event.event_id for s in found.sightings if s.standing}
-    return [e.at for e in ranking.winner.evidence if e.event_id in standing]
+    active = {s.event.event_id for s in found.sightings if s.still_active}
+    return [e.at for e in ranking.winner.evidence if e.event_id in active]
 
 
 def _nothing(found: evidence_view.EvidenceView) -> rank_claims.Ranking:

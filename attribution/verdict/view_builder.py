@@ -31,7 +31,7 @@ def build(case: cases.Case) -> EvidenceView | None:
     attempt = case.attempt
     if attempt.start_at is None or attempt.end_at is None:
         return None
-    every = {e.event_id: e for e in (*case.standing, *case.events)}
+    every = {e.event_id: e for e in (*case.active_faults, *case.events)}
     events = sorted(every.values(), key=lambda e: (e.at, e.event_id))
     job_side = [e for e in events if findings.is_finding(e) and is_own(e, attempt, case.policy)]
     began = onset.onset(attempt, job_side, None if case.policy.paper else case.last_progress_at)
@@ -130,8 +130,8 @@ class _SightingBuilder:
         assert case.attempt.start_at is not None
         self._start_at = case.attempt.start_at
         self._nodes = frozenset(case.attempt.nodes)
-        self._standing = answered.union(e.event_id for e in case.standing)
-        self._until_reset = frozenset(e.event_id for e in case.standing if signatures.is_until_reset(e))
+        self._active_faults = answered.union(e.event_id for e in case.active_faults)
+        self._until_reset = frozenset(e.event_id for e in case.active_faults if signatures.is_until_reset(e))
         self.not_held: list[records.HealthEvent] = []
         self.outside: list[records.HealthEvent] = []
         self._allocation = {a.node: a for a in case.allocations if a.job_id == case.attempt.job_id}
@@ -148,17 +148,17 @@ class _SightingBuilder:
             stretch = window.widened(stretch, signature, self._began, attempt.end_at)
         at = stretch.instant(event)
         root = signature.role is signatures.Role.ROOT
-        standing = at is None and event.event_id in self._standing and event.at < stretch.start_at
-        if standing:
+        still_active = at is None and event.event_id in self._active_faults and event.at < stretch.start_at
+        if still_active:
             at = stretch.start_at
         if event.event_id in self._until_reset:
-            standing, at = True, event.at
+            still_active, at = True, event.at
         if at is None:
             self.outside += [event] if root else []
             return None
         known = self._known.get(event.node, gpus.GpuMap())
         # Of a part lost before the start it matters who had the node when the attempt ran.
-        hold = self._hold(event, signature, known, max(at, self._start_at) if standing else at)
+        hold = self._hold(event, signature, known, max(at, self._start_at) if still_active else at)
         if hold is gpus.Hold.NOT:
             self.not_held += [event] if root and means_gpu(event, signature) else []
             return None
@@ -170,12 +170,12 @@ class _SightingBuilder:
             signature=signature,
             hold=hold,
             when=When.RUNNING
-            if standing
+            if still_active
             else self._when(at, polled=event.source in vocabulary.POLLED_SOURCES),
             at=at,
-            standing=standing,
+            still_active=still_active,
             ours=self._acted_at is not None and at > self._acted_at and event.event_id not in self._own_ids,
-            taken=not standing and self._taken(event, at),
+            taken=not still_active and self._taken(event, at),
             gpu=gpu,
             device=device or gpus.pci_key(event.pci_bus_id),
         )

@@ -67,9 +67,9 @@ def _wanted(label: Mapping[str, Any]) -> list[str]:
 def _kernel(case: cases.Case, _: str) -> Answer:
     found = _found(case, "kernel")
     wanted = _wanted(case.label)
-    loud = [f for f in found if f["severity"] != "info"]
+    reported = [f for f in found if f["severity"] != "info"]
     names = {n for f in found for n in (f["kind"], f"{f['kind']}/{f['code']}")}
-    right = bool(names & set(wanted)) or ("harmless" in wanted and not loud)
+    right = bool(names & set(wanted)) or ("harmless" in wanted and not reported)
     answer = ", ".join(f"{f['kind']}/{f['code']} {f['severity']}" for f in found) or "nothing"
     return _made(case, right, answer, " or ".join(wanted))
 
@@ -77,15 +77,15 @@ def _kernel(case: cases.Case, _: str) -> Answer:
 def _quoted(case: cases.Case, _: str) -> Answer:
     reads = str(case.given.get("reads", "kernel"))
     found = _found(case, reads)
-    loud = [f for f in found if f.get("severity", "info") != "info" or f.get("first_cause")]
-    answer = ", ".join(f"{f['kind']} in line {f['line']}" for f in loud) or "nothing"
-    return _made(case, not loud, answer, "nothing")
+    reported = [f for f in found if f.get("severity", "info") != "info" or f.get("first_cause")]
+    answer = ", ".join(f"{f['kind']} in line {f['line']}" for f in reported) or "nothing"
+    return _made(case, not reported, answer, "nothing")
 
 
 def _healthy(case: cases.Case, _: str) -> Answer:
-    loud = [f for f in _found(case, "joblog") if f["first_cause"]]
-    answer = ", ".join(f"{f['kind']} in line {f['line']}" for f in loud) or "nothing"
-    return _made(case, not loud, answer, "nothing")
+    reported = [f for f in _found(case, "joblog") if f["first_cause"]]
+    answer = ", ".join(f"{f['kind']} in line {f['line']}" for f in reported) or "nothing"
+    return _made(case, not reported, answer, "nothing")
 
 
 def _joblog(case: cases.Case, _: str) -> Answer:

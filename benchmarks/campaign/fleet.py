@@ -81,8 +81,8 @@ def _clip(the_story: story.Story, since: dict[str, datetime]) -> None:
 
     the_story.lines = [x for x in the_story.lines if after_others(x.node, x.before_s)]
     the_story.readings = [r for r in the_story.readings if after_others(r.node, r.before_s)]
-    the_story.standing = [
-        dataclasses.replace(r, before_s=reach_s(r.node, r.before_s)) for r in the_story.standing
+    the_story.active_faults = [
+        dataclasses.replace(r, before_s=reach_s(r.node, r.before_s)) for r in the_story.active_faults
     ]
 
 
@@ -102,7 +102,7 @@ def _move(the_story: story.Story, names: dict[str, str]) -> None:
     the_story.nodes = [node(n) for n in the_story.nodes]
     the_story.lines = [dataclasses.replace(x, node=node(x.node)) for x in the_story.lines]
     the_story.readings = [dataclasses.replace(r, node=node(r.node)) for r in the_story.readings]
-    the_story.standing = [dataclasses.replace(r, node=node(r.node)) for r in the_story.standing]
+    the_story.active_faults = [dataclasses.replace(r, node=node(r.node)) for r in the_story.active_faults]
     the_story.silent = {node(n): s for n, s in the_story.silent.items()}
     the_story.failed_node = the_story.failed_node and node(the_story.failed_node)
     the_story.broken = the_story.broken and node(the_story.broken)
@@ -134,7 +134,7 @@ def attempts_of(the_story: story.Story) -> list[records.JobAttempt]:
 def events_of(the_story: story.Story) -> Iterator[records.HealthEvent]:
     """All events of the story; a node with a hard fault is mended and restarted before the next job gets it."""
     attempt = replay.attempt_of(the_story, live=True)
-    stood = list(replay.readings(the_story, the_story.standing))
+    stood = list(replay.readings(the_story, the_story.active_faults))
     found = [*stood, *replay.events_of(the_story, attempt, "live")]
     for number, event in enumerate(found):
         # One node's numbers begin anew with every story: the story's own makes them one node's again.

@@ -100,7 +100,7 @@ def _network(s: Story) -> None:
         s.log += words.watchdog(s.rng, [0, 3, 9], 4) + words.srun_end(s.rng, s, 1)
 
 
-def _quiet(_s: Story) -> None:
+def _no_fault(_s: Story) -> None:
     return None
 
 
@@ -187,10 +187,10 @@ FAULTS = (
     _fault("local disk", "disk", HW, lambda p: p.fault("nvme-gone"), _python("OSError: [Errno 30] Read-only file system: '/tmp/cache/a.bin'", "OSError: [Errno 5] Input/output error: '/tmp/cache/a.bin'")),
     _fault("uncorrectable main memory", "main_memory", HW, lambda p: p.lines("EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0 (channel:1 slot:0 page:0x20a905 offset:0xa80 grain:32)"), lambda s: s.log.append("srun: error: n: task 0: Bus error (core dumped)")),
     _fault("driver gone", "gpu_driver", SW, lambda p: _waited(p, p.fault("driver-gone")), _python("RuntimeError: CUDA driver initialization failed, you might not have a CUDA gpu."), also=("gpu_lost",)),
-    _fault("node lost without a word", "node_lost", HW, _crash_after(), _quiet, crashes=True, also=("node_reboot",)),
-    _fault("machine check", "cpu_mce", HW, _crash_after("mce: [Hardware Error]: CPU 17: Machine Check Exception: 5 Bank 5: be00000000800400", "Kernel panic - not syncing: Fatal machine check"), _quiet, crashes=True),
-    _fault("kernel panic", "kernel_panic", SW, _crash_after("Kernel panic - not syncing: Fatal exception in interrupt"), _quiet, crashes=True),
-    _fault("thermal shutdown", "thermal_power", HW, _crash_after("thermal thermal_zone0: cpu-thermal: critical temperature reached, shutting down"), _quiet, crashes=True),
+    _fault("node lost without a word", "node_lost", HW, _crash_after(), _no_fault, crashes=True, also=("node_reboot",)),
+    _fault("machine check", "cpu_mce", HW, _crash_after("mce: [Hardware Error]: CPU 17: Machine Check Exception: 5 Bank 5: be00000000800400", "Kernel panic - not syncing: Fatal machine check"), _no_fault, crashes=True),
+    _fault("kernel panic", "kernel_panic", SW, _crash_after("Kernel panic - not syncing: Fatal exception in interrupt"), _no_fault, crashes=True),
+    _fault("thermal shutdown", "thermal_power", HW, _crash_after("thermal thermal_zone0: cpu-thermal: critical temperature reached, shutting down"), _no_fault, crashes=True),
 )  # fmt: skip
 
 
@@ -244,12 +244,12 @@ BUGS = (
         "illegal memory access", "user_error", _cuda("an illegal memory access was encountered"), _own_xid(31)
     ),
     _bug("device assert", "user_error", bugs.device_assert),
-    _bug("GPU error of its own, no log", "user_error", _quiet, _own_xid(13), "exit 1"),
-    _bug("segmentation fault", "user_error", _quiet, _nothing, "kill -SEGV $$"),
+    _bug("GPU error of its own, no log", "user_error", _no_fault, _own_xid(13), "exit 1"),
+    _bug("segmentation fault", "user_error", _no_fault, _nothing, "kill -SEGV $$"),
     _bug("collective mismatch", "collective_mismatch", bugs.mismatch, also=("user_error",)),
     _bug("one rank failed, the others hung", "user_error", bugs.left_behind),
     _bug("disk quota", "user_error", bugs.quota),
-    _bug("just an exit code", "user_error", _quiet, _nothing, "exit 3"),
+    _bug("just an exit code", "user_error", _no_fault, _nothing, "exit 3"),
     _bug("address in use", "user_error", bugs.address),
     _bug("shared memory full", "user_error", bugs.shm),
     _bug("wrong use of NCCL", "user_error", bugs.nccl_usage),
@@ -261,7 +261,7 @@ def _cancel(p: Place) -> None:
 
 
 OTHERS = (
-    RealKind(name="cancelled", group="scheduler", causes=("user_cancelled",), domain=NOBODY, breaks=_cancel, write_story=_quiet, end="sleep 60"),
+    RealKind(name="cancelled", group="scheduler", causes=("user_cancelled",), domain=NOBODY, breaks=_cancel, write_story=_no_fault, end="sleep 60"),
     RealKind(name="hang without a trace", group="silent", causes=("unknown",), domain=NOBODY, breaks=_nothing, write_story=lambda s: s.log.extend(words.watchdog(s.rng, [0, 1, 2], 4)), end="exit 134"),
 )  # fmt: skip
 

@@ -78,7 +78,7 @@ def judged(the_story: story.Story, path: str) -> score.Judged:
     case = cases.Case(
         attempt=attempt,
         events=tuple(events_of(the_story, attempt, path)),
-        standing=tuple(readings(the_story, the_story.standing)),
+        active_faults=tuple(readings(the_story, the_story.active_faults)),
         shared={the_story.nodes[0]: ((attempt.submit_at, None),)} if the_story.shape.shared else {},
         watched=heard,
     )

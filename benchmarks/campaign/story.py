@@ -82,7 +82,7 @@ class Story:
     time_limit_s: float = 86400.0 * 7
     lines: list[Line] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
-    standing: list[Reading] = field(default_factory=list)
+    active_faults: list[Reading] = field(default_factory=list)
     """Conditions that began before the window and still stood."""
     log: list[str] = field(default_factory=list)
     has_log: bool = True

@@ -138,7 +138,7 @@ HEADER = (
 def _titan(path: Path) -> None:
     """The real history: those put first, and those at their second episode."""
     history = titan.read(path)
-    first = titan.standing(history)
+    first = titan.compare(history)
     print(
         f"of the {titan.FIRST} highest on each of {first.first // titan.FIRST} mornings {first.failed} of {first.first} "
         f"fail again within {titan.AHEAD_DAYS} days; {first.expected:.1f} would by chance (p = {first.p_value:.4f})"

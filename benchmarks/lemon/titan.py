@@ -56,7 +56,7 @@ class Ranking:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class Comparison:
     """Of the ten highest of each day."""
 
     first: int
@@ -130,7 +130,7 @@ def second_episodes(history: History) -> Iterator[tuple[int, float]]:
                 break
 
 
-def standing(history: History, landmarks: Iterable[int] = LANDMARKS) -> Standing:
+def compare(history: History, landmarks: Iterable[int] = LANDMARKS) -> Comparison:
     """All locations on these days: do those that the score puts first fail again more often than others?"""
     first = failed = 0
     usual = 0.0
@@ -140,7 +140,7 @@ def standing(history: History, landmarks: Iterable[int] = LANDMARKS) -> Standing
         first += FIRST
         failed += int(truth[top].sum())
         usual += FIRST * float(truth.mean())
-    return Standing(
+    return Comparison(
         first=first, failed=failed, expected=usual, p_value=float(stats.poisson.sf(failed - 1, usual))
     )
 

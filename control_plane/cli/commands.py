@@ -1,4 +1,4 @@
-"""The register of `probing-ctl`'s commands: each group is a file `cli_<group>.py` with one `register`."""
+"""The register of `probing-ctl`'s commands: each group is a file `<group>_commands.py` with one `register`."""
 
 from __future__ import annotations
 

@@ -14,29 +14,29 @@ from probing_cluster.core import command_line
 from probing_cluster.core.ending import run_command
 
 GROUPS = (
-    "db",
-    "serve",
-    "door",
-    "classify",
-    "import",
-    "attribute",
-    "fleet",
-    "lemon",
-    "nodes",
-    "places",
-    "ranks",
-    "diagnose",
-    "repair",
-    "eval",
-    "policy",
-    "notices",
-    "query",
-    "sql",
-    "doctor",
-    "dashboards",
-    "completion",
+    "site.db",
+    "site.serve",
+    "site.door",
+    "jobs.classify",
+    "history.import",
+    "jobs.attribute",
+    "history.fleet",
+    "nodes.lemon",
+    "nodes.nodes",
+    "nodes.places",
+    "jobs.ranks",
+    "nodes.diagnose",
+    "nodes.repair",
+    "jobs.eval",
+    "nodes.policy",
+    "site.notices",
+    "history.query",
+    "jobs.sql",
+    "site.doctor",
+    "site.dashboards",
+    "site.completion",
 )
-"""Command groups in the order of the help; each is `<name>_commands.py` and imports its tools when it runs."""
+"""Command groups in the order of the help: `<folder>.<name>` is `<folder>/<name>_commands.py` and imports its tools when it runs."""
 ABOVE = ("probing_cluster.web.web_commands",)
 """Groups of rooms above this one, which it must not import: found by name, where they are installed."""
 
@@ -45,8 +45,8 @@ _EPILOG = """exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 no 
 9 (eval) the expression raised"""
 
 
-QUICK = ("sql", "eval")
-"""Commands whose answer is waited for by the tenth of a second: their groups are loaded alone."""
+QUICK = {"sql": "jobs.sql", "eval": "jobs.eval"}
+"""Commands, with their groups, whose answer is waited for by the tenth of a second: their groups are loaded alone."""
 
 
 def parser(first: str = "") -> command_line.Parser:
@@ -59,7 +59,7 @@ def parser(first: str = "") -> command_line.Parser:
     )
     command_line.add_version(made)
     register = commands.Commands(made)
-    groups, above = ((first,), ()) if first in QUICK else (GROUPS, ABOVE)
+    groups, above = ((QUICK[first],), ()) if first in QUICK else (GROUPS, ABOVE)
     for name in (*(f"probing_cluster.control_plane.cli.{group}_commands" for group in groups), *above):
         if importlib.util.find_spec(name) is not None:
             importlib.import_module(name).register(register)

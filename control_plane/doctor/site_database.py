@@ -192,8 +192,8 @@ def judge_agents(
         why = "nothing is seen on any node"
         yield doctor.DoctorFinding(name="agents", level="fail", found="none was ever heard", why=why, fix=fix)
         return
-    loud = [b for b in beats if ages.get(b.node, float("inf")) <= 3 * b.beat_s]
-    silent = sorted({b.node for b in beats} - {b.node for b in loud})
+    reporting = [b for b in beats if ages.get(b.node, float("inf")) <= 3 * b.beat_s]
+    silent = sorted({b.node for b in beats} - {b.node for b in reporting})
     if silent:
         why = "nothing is seen on these nodes, and nothing is done about them"
         fix = "systemctl status probing-agent there; journalctl -u probing-agent"
@@ -201,10 +201,10 @@ def judge_agents(
         yield doctor.DoctorFinding(name="agents", level="warn", found=found, why=why, fix=fix)
     else:
         yield doctor.DoctorFinding(name="agents", level="ok", found=f"{len(beats)} heard")
-    yield from _versions(loud)
-    yield from _clocks(loud, ages, now)
-    yield from _losses(loud)
-    yield from _blind(loud)
+    yield from _versions(reporting)
+    yield from _clocks(reporting, ages, now)
+    yield from _losses(reporting)
+    yield from _blind(reporting)
 
 
 def _versions(beats: list[records.AgentHeartbeat]) -> Iterator[doctor.DoctorFinding]:

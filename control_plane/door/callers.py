@@ -57,7 +57,7 @@ class Callers:
 
     def __init__(self, service: context.Context) -> None:
         self._service = service
-        self._standing = admin_level.Remembered(service.run_slurm, service.clock)
+        self._privileges = admin_level.Remembered(service.run_slurm, service.clock)
         self._taken: OrderedDict[bytes, float] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -114,17 +114,17 @@ class Callers:
         """Whether `caller` may see every job: by the settings, or as an operator of Slurm."""
         if may_read(caller, frozenset(), self._service.config.service):
             return True
-        found = self._standing_of(caller)
+        found = self._privileges_of(caller)
         return found is not None and caller.name in found.operators
 
     def coordinated(self, caller: Caller) -> frozenset[str]:
         """The accounts whose jobs `caller` may see as their coordinator."""
-        found = self._standing_of(caller)
+        found = self._privileges_of(caller)
         return frozenset() if found is None else found.coordinated.get(caller.name, frozenset())
 
-    def _standing_of(self, caller: Caller) -> admin_level.Standing | None:
-        # A nameless uid and root's namesakes of other realms have no standing.
-        return self._standing.now() if caller.name else None
+    def _privileges_of(self, caller: Caller) -> admin_level.Privileges | None:
+        # A nameless uid and root's namesakes of other realms have no privileges.
+        return self._privileges.now() if caller.name else None
 
 
 def may_read(caller: Caller, owners: frozenset[str], service: settings.ServiceSettings) -> bool:

@@ -38,7 +38,7 @@ class Viewer:
     proof: str = records.doc("what the row policies know them by", default="")
 
 
-def standing(service: context.Context, known: callers.Callers, caller: callers.Caller) -> Viewer:
+def viewer_of(service: context.Context, known: callers.Callers, caller: callers.Caller) -> Viewer:
     """What a caller may see and do on the web; raises NotPermitted for a uid without an account."""
     if not caller.name:
         raise errors.NotPermitted(f"uid {caller.uid} has no account name here")
@@ -120,7 +120,7 @@ class Keys:
             kind=row.kind, proof=proof,
         )  # fmt: skip
 
-    def set_standing(self, viewer: Viewer) -> None:
+    def set_role(self, viewer: Viewer) -> None:
         """Bring what a key gives up to what its owner may see now."""
         new = {"operator": viewer.operator, "accounts": sorted(viewer.accounts)}
         query = sa.update(tables.web_key).where(tables.web_key.c.key_hash == _hash(viewer.proof)).values(new)
@@ -164,7 +164,7 @@ def answer(
     service: context.Context, known: callers.Callers, caller: callers.Caller, request: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What the service's door does about a caller's own keys; root may name another user to revoke."""
-    viewer = standing(service, known, caller)
+    viewer = viewer_of(service, known, caller)
     keys = Keys(service.store.engine)
     op = request["op"]
     if op == "web_login":

@@ -101,11 +101,11 @@ def ranks(
     rows = ranks_now(store, gang) if known is None else known
     events = store.events(job_id=gang.job_id, since=gang.since, kinds=FINDINGS)
     events = [e for e in events if _may_speak(gang, e.node)]
-    standing = store.gang_verdicts(job_ids=[gang.job_id], since=gang.since, standing_only=True)
+    open_verdicts = store.gang_verdicts(job_ids=[gang.job_id], since=gang.since, open_only=True)
     findings = [{"at": clock.iso_z(e.at), "kind": e.kind, "node": e.node, "words": e.message} for e in events]
     findings += [
         {"at": clock.iso_z(v.made_at), "kind": v.kind, "node": ",".join(v.nodes), "words": v.summary}
-        for v in standing
+        for v in open_verdicts
     ]
     return _head(gang, now) | {
         "ranks": [rank_rows.to_json(r) for r in rows],
@@ -130,7 +130,7 @@ def stacks_of(store: db_store.Store, gang: BoardGang, now: datetime) -> dict[str
         "tree": stacks.fold(stacks.merge((v.rank, v.frames) for v in ranks if v.frames)).to_json(),
         "without": _without(fresh),
         "without_native": _without_native(ranks),
-        "finding": _standing(store, gang) or _judged(store, gang, snapshot_gang, newest),
+        "finding": _open_verdict(store, gang) or _judged(store, gang, snapshot_gang, newest),
         "silent_nodes": sorted(_nodes(gang) - {e.node for e in fresh}),
     }
 
@@ -241,9 +241,9 @@ def _without_native(ranks: Iterable[views.RankView]) -> dict[str, str]:
     return {reason: stacks.ranges(ranks) for reason, ranks in sorted(why.items())}
 
 
-def _standing(store: db_store.Store, gang: BoardGang) -> dict[str, Any] | None:
+def _open_verdict(store: db_store.Store, gang: BoardGang) -> dict[str, Any] | None:
     """The finding of the gang's latest open verdict; None without one."""
-    verdicts = store.gang_verdicts(job_ids=[gang.job_id], since=gang.since, standing_only=True)
+    verdicts = store.gang_verdicts(job_ids=[gang.job_id], since=gang.since, open_only=True)
     if not verdicts:
         return None
     last = verdicts[-1]

@@ -61,7 +61,7 @@ def read(service: context.Context) -> NoticePicture:
     cluster = service.config.cluster.name
     since = now - LOOK_BACK
     recent = {d.drain_id: d for d in (*store.drains(open_only=True), *store.drains(since=since))}
-    gangs = store.gang_verdicts(standing_only=True, since=now - timedelta(days=30))
+    gangs = store.gang_verdicts(open_only=True, since=now - timedelta(days=30))
     jobs = sorted({g.job_id for g in gangs})
     running = store.attempts(job_ids=jobs, ended=False) if jobs else []
     by_slurm = [d for d in store.slurm_drains(cluster) if node_events.is_mishap(d.reason)]

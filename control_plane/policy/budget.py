@@ -63,11 +63,11 @@ def taken_nodes(fleet_view: view.View, policy: settings.PolicySettings) -> set[s
         if d.action in _TAKING and d.owner == "probing" and d.state in states and d.at > since
     }
     # A drain whose row was lost with the database still stands in Slurm.
-    standing = {
+    open_drains = {
         n.name for n in fleet_view.nodes.values() if n.ours and (n.reason_at is None or n.reason_at > since)
     }
     # Nodes under test are out, however long ago they were taken; so are the idle ones that joined as references.
-    return decided | standing | set(fleet_view.under_test)
+    return decided | open_drains | set(fleet_view.under_test)
 
 
 def _limit(share: float, size: int, most: int | None = None) -> int:

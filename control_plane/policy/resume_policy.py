@@ -108,7 +108,7 @@ def judge(patient: Patient, policy: settings.PolicySettings, now: datetime) -> t
 
 def latest(drains: Iterable[records.Drain], node: str) -> records.Drain | None:
     """Our newest drain of `node` that stands."""
-    standing = [
+    open_drains = [
         d
         for d in drains
         if d.node == node
@@ -117,4 +117,4 @@ def latest(drains: Iterable[records.Drain], node: str) -> records.Drain | None:
         and d.ended_at is None
         and d.owner == "probing"
     ]
-    return max(standing, key=lambda d: d.at, default=None)
+    return max(open_drains, key=lambda d: d.at, default=None)

@@ -71,8 +71,8 @@ def acting(work: workflow.Pass, incident: records.RepairIncident) -> records.Rep
             why=words,
             detail={**incident.detail, "failing": failing, "next": "ticketing"},
         )
-    quiet = not node.states & workflow.AWAY and now - incident.acted_at > issued * _ISSUE_AGAIN
-    if quiet and issued < _MOST_ISSUES:
+    overdue = not node.states & workflow.AWAY and now - incident.acted_at > issued * _ISSUE_AGAIN
+    if overdue and issued < _MOST_ISSUES:
         incident = work.save(incident, detail={**incident.detail, "issued": issued + 1})
         return _issue(work, incident, step)
     return incident

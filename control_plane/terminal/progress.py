@@ -12,7 +12,7 @@ from probing_cluster.core import clock
 if TYPE_CHECKING:
     from rich import progress as rich_progress
 
-QUIET_S = 10.0
+SILENT_S = 10.0
 """Work that is over sooner says nothing."""
 EVERY_S = 15.0
 """Between two lines where no terminal is."""
@@ -27,7 +27,7 @@ class ProgressBar:
         """`unit` None: work that is not counted, only named by `at`."""
         self._what, self._total, self._unit, self._time = what, total, unit, time
         self._n, self._now = 0, ""
-        self._printed_s = time.monotonic_s() + QUIET_S - EVERY_S
+        self._printed_s = time.monotonic_s() + SILENT_S - EVERY_S
         self._bar: rich_progress.Progress | None = None
         self._task: rich_progress.TaskID | None = None
         self._began_s = time.monotonic_s()

@@ -206,14 +206,14 @@ class AttemptRows(base.StoreBase):
         self,
         job_ids: Iterable[int] | None = None,
         since: datetime | None = None,
-        standing_only: bool = False,
+        open_only: bool = False,
     ) -> list[records.GangVerdict]:
-        """What was said of gangs since made_at >= `since`, oldest first; `standing_only` = has not ended."""
+        """What was said of gangs since made_at >= `since`, oldest first; `open_only` = has not ended."""
         g = tables.gang_verdict.c
         query = sa.select(tables.gang_verdict).order_by(g.made_at, g.gang_id)
         if job_ids is not None:
             query = query.where(base.some(g.job_id, job_ids))
-        if standing_only:
+        if open_only:
             query = query.where(g.ended_at.is_(None))
         return self._select(
             records.GangVerdict, query.where(g.made_at >= since) if since is not None else query

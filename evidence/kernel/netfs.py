@@ -99,7 +99,7 @@ _LUSTRE_CODES = (
         re.compile(r"Request (?:sent )?(?:x\d+ )?.*(?:has )?timed out|has failed due to network error"),
     ),
 )
-_LUSTRE_QUIET = re.compile(
+_LUSTRE_HARMLESS = re.compile(
     r"^(?:Skipped \d|Mounted |Unmounted|Build Version|Added L|Removed L|Accept |Using |Server .* (?:version|shutdown)|dumping log|Client .* (?:mounted|umount)|.*: (?:Not available|Imperative Recovery|Will be in recovery|Client .* reconnect|new disk, init|disabling))"
 )
 _GPFS = re.compile(
@@ -159,7 +159,7 @@ def _lustre(message: str) -> KernelFinding | None:
     if not (found := head.match(_LUSTRE, message)):
         return None
     text = found["text"].removeprefix("Lustre: ")
-    if _LUSTRE_QUIET.match(text):
+    if _LUSTRE_HARMLESS.match(text):
         return None
     for code, pattern in _LUSTRE_CODES:
         if code == "*":

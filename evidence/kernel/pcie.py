@@ -66,7 +66,7 @@ _RECOVERY = re.compile(
     r"AER: (?:[Dd]evice recovery failed|subordinate device reset failed|can't recover \(no error_detected callback\))"
 )
 _SLOT = re.compile(r"pciehp\b.*?\b[Ss]lot ?\(?(?P<slot>[\w-]{1,40})\)?")
-_SLOT_QUIET = re.compile(r"Link Down/Up ignored|Link Down event (?:ignored|queued)")
+_SLOT_IGNORED = re.compile(r"Link Down/Up ignored|Link Down event (?:ignored|queued)")
 _SLOT_CODES = (
     ("link_down", re.compile(r"Link Down\b|: No link\b")),
     ("card_removed", re.compile(r"Card not present")),
@@ -171,7 +171,7 @@ def _link(message: str, address: str | None) -> KernelFinding | None:
     if "pciehp" in message:
         if not head.match(_HOTPLUG, message):
             return None
-        if _SLOT_QUIET.search(message):
+        if _SLOT_IGNORED.search(message):
             return None
         slot = _SLOT.search(message)
         device = f"slot {slot['slot']}" if slot else None

@@ -17,7 +17,7 @@ from typing import Any
 from probing_cluster.core import processes
 from probing_cluster.healthchecks.readers import nvml, nvml_fields
 
-_QUIET = {
+_UNSUPPORTED = {
     "NOT_SUPPORTED",
     "FUNCTION_NOT_FOUND",
     "NOT_FOUND",
@@ -148,7 +148,7 @@ def _try(pynvml: Any, unread: dict[str, str], name: str, call: Callable[..., Any
         value = call(*args)
     except pynvml.NVMLError as exc:
         word = _word(pynvml, exc)
-        if word not in _QUIET:
+        if word not in _UNSUPPORTED:
             unread[name] = word
         return None
     except (TypeError, ValueError, UnicodeDecodeError) as exc:

@@ -1,6 +1,6 @@
 """Arrow and DataFusion in a third of the time: without NumPy and pandas, which they load where they find them and we need not.
 
-For a process that does nothing but ask: 0.17 instead of 0.53 s of CPU (benchmarks/live_sql.py).
+For a process that does nothing but ask: 0.17 instead of 0.53 s of CPU (benchmarks/live/sql.py).
 """
 
 from __future__ import annotations

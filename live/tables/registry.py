@@ -1,4 +1,4 @@
-"""The tables there are: one line each, then those that sites and users bring as plugins (docs/extending.md)."""
+"""The tables there are: a folder for each schema, then those that sites and users bring as plugins (docs/extending.md)."""
 
 from __future__ import annotations
 
@@ -7,56 +7,17 @@ from collections.abc import Mapping
 
 from probing_cluster.live import plugins
 from probing_cluster.live.table import LazySchema, Registered, Table
-from probing_cluster.live.tables import (
-    cluster_nodes,
-    cluster_ranks,
-    cpu_samples,
-    gpu_devices,
-    gpu_processes,
-    gpu_samples,
-    kernel_events,
-    nic_ports,
-    nic_samples,
-    process_envs,
-    process_io,
-    process_memory,
-    process_threads,
-    python_backtrace,
-    python_own,
-    python_tables,
-    python_variables,
-    torch_checkpoints,
-    torch_collectives,
-    torch_memory,
-    torch_modules,
-    torch_steps,
-    torch_transfers,
-)
+from probing_cluster.live.tables import cluster, cpu, gpu, kernel, nic, process, python, torch
 
 TABLES: tuple[Registered, ...] = (
-    cluster_nodes.TABLE,
-    cluster_ranks.TABLE,
-    python_backtrace.TABLE,
-    python_variables.TABLE,
-    python_tables.TABLE,
-    python_own.SCHEMA,
-    torch_steps.TABLE,
-    torch_collectives.TABLE,
-    torch_transfers.TABLE,
-    torch_checkpoints.TABLE,
-    torch_modules.TABLE,
-    torch_memory.TABLE,
-    process_envs.TABLE,
-    process_threads.TABLE,
-    process_io.TABLE,
-    process_memory.TABLE,
-    gpu_devices.TABLE,
-    gpu_processes.TABLE,
-    gpu_samples.TABLE,
-    nic_ports.TABLE,
-    nic_samples.TABLE,
-    cpu_samples.TABLE,
-    kernel_events.TABLE,
+    *cluster.TABLES,
+    *python.TABLES,
+    *torch.TABLES,
+    *process.TABLES,
+    *gpu.TABLES,
+    *nic.TABLES,
+    *cpu.TABLES,
+    *kernel.TABLES,
 )
 
 

@@ -100,9 +100,9 @@ class Tracker:
         sightings: list[Sighting] = []
         now = {c.key: c for c in judged.present}
         for key, condition in now.items():
-            standing = self.active.get(key)
-            if standing is not None:
-                standing.condition, standing.confirmed_at = condition, at
+            known = self.active.get(key)
+            if known is not None:
+                known.condition, known.confirmed_at = condition, at
                 continue
             self.counts[key] = self.counts.get(key, 0) + 1
             sighting = self._sighting(condition, f"{key}:on:{self.counts[key]}", at, latches=False)

@@ -160,7 +160,7 @@ class Faults:
         self._latched.clear()
         self._present.clear()
 
-    def standing(self) -> list[Fault]:
+    def active(self) -> list[Fault]:
         """Every fault that stands, worst first."""
         found = [*self._latched.values(), *(f for faults in self._present.values() for f in faults)]
         return sorted(found, key=lambda f: (f.severity is not records.Severity.HIGH, f.since))
@@ -168,7 +168,7 @@ class Faults:
     def rows(self) -> dict[str, dict[str, Any]]:
         """The heartbeat's faults: `kind:device` to the worst fault of that key, with the event ids of all of them."""
         rows: dict[str, dict[str, Any]] = {}
-        for fault in self.standing():
+        for fault in self.active():
             row = rows.setdefault(fault.key, fault.row())
             row["event_ids"] = list(dict.fromkeys([*row["event_ids"], *fault.event_ids]))[-_MAX_IDS:]
         return rows
@@ -181,7 +181,7 @@ class Faults:
         """
         return [
             f
-            for f in self.standing()
+            for f in self.active()
             if f.severity is records.Severity.HIGH
             and (not f.about_gpu or whole_node or (wanted is not None and f.gpu_uuid in wanted))
         ]

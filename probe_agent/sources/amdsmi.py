@@ -75,11 +75,11 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Pol
     chips_of = {**memory.get("chips", {}), **raw.get("chips", {})}
     lost = [p for p in sorted(known) if streaks.at_least(f"{p}:lost", LASTING, holds=p not in answering)]
     present += [_lost(p, known[p], len(answering), len(known)) for p in lost]
-    quiet = {_name(k) for p, k in known.items() if p not in answering and p not in lost}
+    unanswered = {_name(k) for p, k in known.items() if p not in answering and p not in lost}
     return Judgement(
         present=tuple(present),
         edges=tuple(edges),
-        unknown=frozenset(quiet | {_name(g) for p, g in answering.items() if g["failed"]}),
+        unknown=frozenset(unanswered | {_name(g) for p, g in answering.items() if g["failed"]}),
         healthy=frozenset(
             n
             for p, g in answering.items()

@@ -131,7 +131,7 @@ class KernelFollower:
     def _open_journal(self) -> kmsg.LogReader:
         cursor = self._kernel.hint.get("cursor")
         known = cursor if isinstance(cursor, str) else None
-        self._journal = self._children.start("journalctl", journal.command(known), quiet=True)
+        self._journal = self._children.start("journalctl", journal.command(known), discard_stderr=True)
         assert self._journal.stdout is not None
         return journal.JournalReader(self._journal.stdout.fileno(), known)
 

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Quiet:
+class _UnchangedReading:
     """A reading that said nothing and changed nothing, and what it was judged to be."""
 
     raw: Any
@@ -67,7 +67,7 @@ class Poller:
         self._clock = clock
         self._trackers: dict[str, conditions.Tracker] = {}
         self._memory: dict[str, Mapping[str, Any]] = {}
-        self._quiet: dict[str, _Quiet] = {}
+        self._unchanged: dict[str, _UnchangedReading] = {}
         self.last: dict[str, Any] = {}
         """The last reading of every source, as it came."""
         self._round = 0
@@ -112,14 +112,14 @@ class Poller:
         self, source: polled.Polled, raw: Any, memory: Mapping[str, Any], context: polled.PollContext
     ) -> conditions.Judgement:
         """What the reading means; an idle node says the same for hours and is not parsed for it each time."""
-        known, now_s = self._quiet.get(source.name), self._clock.monotonic_s()
+        known, now_s = self._unchanged.get(source.name), self._clock.monotonic_s()
         if known is not None and known.speaks_for(raw, context, now_s):
             return known.judged
         judged = source.judge(raw, memory, context)
-        self._quiet.pop(source.name, None)
+        self._unchanged.pop(source.name, None)
         nothing = not (judged.present or judged.edges or judged.unknown or judged.reset or judged.inventory)
         if nothing and dict(judged.memory) == dict(memory):
-            self._quiet[source.name] = _Quiet(
+            self._unchanged[source.name] = _UnchangedReading(
                 raw=raw, judged=judged, boot_id=context.boot_id, until_s=now_s + STANDS_S
             )
         return judged

@@ -21,7 +21,7 @@ def document(night: nightly.Night) -> dict[str, Any]:
         "previous_day": f"{night.previous_day:%Y-%m-%d}" if night.previous_day else None,
         "window_days": night.window_days,
         "headline": lemon_view.headline(night),
-        "quiet": night.quiet,
+        "quiet": night.uneventful,
         "n_nodes": len(night.scores),
         "new": [score(s) for s in night.new],
         "still": [score(s) for s in night.still],

@@ -31,7 +31,7 @@ def render(view: lemon_view.LemonPage) -> str:
         if view.n_more_suspects:
             lines.append(f"  and {view.n_more_suspects} more: probing-ctl lemon list")
     lines += unsuspected(view)
-    if view.quiet:
+    if view.uneventful:
         return "\n".join(_clean(line) for line in lines) + "\n"
     lines += ["", *(line for remark in view.remarks for line in _wrapped(remark))]
     return "\n".join(_clean(line) for line in lines) + "\n"

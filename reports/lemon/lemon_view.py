@@ -86,15 +86,15 @@ class LemonPage:
     none_because: str = records.doc("why no node is a lemon; empty when one is", default="")
     total_cost: str = records.doc("what all lemons cost together; empty without lemons", default="")
     remarks: tuple[str, ...] = records.doc("how it was made", default=())
-    quiet: bool = records.doc("nothing to tell", default=False)
+    uneventful: bool = records.doc("nothing to tell", default=False)
 
 
 def of(night: nightly.Night, *, drains: Iterable[records.Drain] = (), report_url: str = "") -> LemonPage:
     """The night's view; `drains` are ours that stand, `report_url` has `{job_id}` in it."""
-    standing = {d.node: d for d in drains if d.action == "drain" and d.ended_at is None}
+    open_drains = {d.node: d for d in drains if d.action == "drain" and d.ended_at is None}
 
     def cards(scores: Iterable[records.LemonScore]) -> tuple[LemonCard, ...]:
-        return tuple(_card(s, standing.get(s.node), night.window_days, report_url) for s in scores)
+        return tuple(_card(s, open_drains.get(s.node), night.window_days, report_url) for s in scores)
 
     suspects = night.suspects
     return LemonPage(
@@ -112,7 +112,7 @@ def of(night: nightly.Night, *, drains: Iterable[records.Drain] = (), report_url
         none_because=none_because(night),
         total_cost=_total([*night.new, *night.still], night.window_days),
         remarks=night.remarks,
-        quiet=night.quiet,
+        uneventful=night.uneventful,
     )
 
 
@@ -161,7 +161,7 @@ def _n_failures(score: records.LemonScore) -> int:
 
 def subject(night: nightly.Night) -> str:
     """What has changed and what stands, short enough for a phone's list of mails."""
-    if night.quiet:
+    if night.uneventful:
         return "quiet night, no lemon"
     parts = [f"{_count(len(night.new), 'new lemon')}: {_names(night.new)}"] if night.new else []
     parts += [f"{len(night.still)} still: {_names(night.still)}"] if night.still else []
@@ -190,8 +190,8 @@ def card(
     report_url: str = "",
 ) -> LemonCard:
     """One node of the night."""
-    standing = {d.node: d for d in drains if d.action == "drain" and d.ended_at is None}
-    return _card(score, standing.get(score.node), night.window_days, report_url)
+    open_drains = {d.node: d for d in drains if d.action == "drain" and d.ended_at is None}
+    return _card(score, open_drains.get(score.node), night.window_days, report_url)
 
 
 def _card(

@@ -30,7 +30,7 @@ def compose(
 ) -> email.message.EmailMessage:
     """The night's mail. Its Message-ID follows from cluster and day, so that a second copy is known as one."""
     view = lemon_view.of(night, drains=drains, report_url=config.report_url)
-    charts = () if view.quiet else lemon_charts.of(night)
+    charts = () if view.uneventful else lemon_charts.of(night)
     made = email.message.EmailMessage(policy=email.policy.SMTP.clone(cte_type="7bit"))
     made["Subject"] = sanitize.clean(f"[{night.cluster}] {view.subject}", 200)
     made["From"] = config.sender
@@ -60,7 +60,7 @@ def page_of(
 ) -> str:
     """The same as one self-contained page, the drawings in it."""
     view = lemon_view.of(night, drains=drains, report_url=config.report_url)
-    charts = () if view.quiet else lemon_charts.of(night)
+    charts = () if view.uneventful else lemon_charts.of(night)
     return _html(view, [_Drawn(alt=c.alt, light=_data(c.light), dark=_data(c.dark)) for c in charts])
 
 

@@ -3,7 +3,7 @@
 
 Runs as root on the system's Python (3.6 and later) under `-I -S`, standard library only. It must never cost a job
 anything: every failure of ours, and the deadline, end in exit 0. The C modules behind `socket`, `os` and `signal`
-are used directly because the plain ones double the start time of a hook (benchmarks/hooks.py measures it).
+are used directly because the plain ones double the start time of a hook (benchmarks/slurm_plugins/hooks.py measures it).
 """
 
 import _signal  # type: ignore[import-not-found]

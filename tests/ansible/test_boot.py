@@ -285,12 +285,12 @@ def test_the_journal_holds_structured_lines_with_priorities(machine: Machine) ->
         entry = json.loads(line)
         record = json.loads(entry["MESSAGE"])
         assert (record["level"], entry["PRIORITY"]) in {("info", "6"), ("warning", "4"), ("error", "3")}
-    loud = machine.output(
+    warnings = machine.output(
         "journalctl", "-u", "probing-serve", "-p", "warning", "-t", "probing-serve", "-o", "cat", "--no-pager"
     )
     # Slurm is not there: its tasks say once that they wait.
-    assert "task waits" in loud
-    assert '"level": "info"' not in loud
+    assert "task waits" in warnings
+    assert '"level": "info"' not in warnings
 
 
 def test_a_service_that_dies_comes_back(machine: Machine) -> None:

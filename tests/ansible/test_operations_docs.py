@@ -13,10 +13,10 @@ from probing_cluster.control_plane.doctor import site_rights
 from tests.ansible import conftest
 
 DOCS = conftest.ROOT / "docs"
-LOUD = {"warning", "error", "critical", "exception"}
+SHOWN_LEVELS = {"warning", "error", "critical", "exception"}
 
 
-def loud_words(room: str) -> Iterator[tuple[str, str]]:
+def message_words(room: str) -> Iterator[tuple[str, str]]:
     """(where, literal words) of every message of a room's daemons that is a warning or worse."""
     for path in sorted((conftest.ROOT / room).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -26,7 +26,7 @@ def loud_words(room: str) -> Iterator[tuple[str, str]]:
                 continue
             arguments = node.args[1:] if node.func.attr == "log" else node.args
             if (
-                node.func.attr not in LOUD | {"log"}
+                node.func.attr not in SHOWN_LEVELS | {"log"}
                 or not arguments
                 or not isinstance(arguments[0], ast.Constant)
             ):
@@ -39,7 +39,9 @@ def loud_words(room: str) -> Iterator[tuple[str, str]]:
 def test_every_alarm_has_its_paragraph() -> None:
     """What a daemon says as a warning or worse stands in docs/operate.md, in its own words."""
     page = " ".join((DOCS / "operate.md").read_text(encoding="utf-8").split())
-    alarms = [pair for room in ("control_plane", "slurm_plugins", "probe_agent") for pair in loud_words(room)]
+    alarms = [
+        pair for room in ("control_plane", "slurm_plugins", "probe_agent") for pair in message_words(room)
+    ]
     assert len(alarms) > 20
     assert [pair for pair in alarms if pair[1] not in page] == []
 

@@ -186,15 +186,15 @@ def _key(verdict: records.Verdict) -> tuple[str, int, datetime]:
 
 def test_new_attempts(store, fleet, both, monkeypatch):
     """Every cluster, state and shape at once; each judged attempt has its verdict and none is left."""
-    quiet = []
-    sort_out = columnar_prefilter.sort_out
+    answered = []
+    prefilter = columnar_prefilter.prefilter
 
     def watched(*given):
-        found = sort_out(*given)
-        quiet.append((found.quiet.sum(), len(found.quiet)))
+        found = prefilter(*given)
+        answered.append((found.without_evidence.sum(), len(found.without_evidence)))
         return found
 
-    monkeypatch.setattr(columnar_prefilter, "sort_out", watched)
+    monkeypatch.setattr(columnar_prefilter, "prefilter", watched)
     done = both()
     wanted = {
         (a.cluster, a.job_id, a.submit_at)
@@ -205,8 +205,8 @@ def test_new_attempts(store, fleet, both, monkeypatch):
     assert len(done.changed) == len(wanted)
     assert len(done.counts) >= 12
     # Neither way had it easy: some were told by their ending alone, most were not.
-    assert sum(n for n, _ in quiet) > 20
-    assert sum(n for n, _ in quiet) < sum(n for _, n in quiet)
+    assert sum(n for n, _ in answered) > 20
+    assert sum(n for n, _ in answered) < sum(n for _, n in answered)
     left = store.unattributed()
     assert {a.job_id for a in left} <= {5}
 

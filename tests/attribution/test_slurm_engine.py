@@ -73,7 +73,14 @@ def test_four_slurm_workers_one_killed_give_the_same_rows(slurm, tmp_path):
     logs = slurm / "logs"
     logs.mkdir(mode=0o777)
     asked = ("n_jobs=4", "cores=1", "memory=1GiB", "interface=lo", f"log_directory={logs}", "without=--mem")
-    command = [sys.executable, "-m", "probing_cluster.control_plane.cli", "attribute", "--engine", "slurm"]
+    command = [
+        sys.executable,
+        "-m",
+        "probing_cluster.control_plane.cli.main",
+        "attribute",
+        "--engine",
+        "slurm",
+    ]
     command += ["--since", f"{SINCE:%Y-%m-%d}", "--until", f"{UNTIL:%Y-%m-%d}", "--slice-days", "0.5"]
     (tmp_path / "probing.toml").touch()
     command += [

@@ -225,7 +225,7 @@ def deliver(
     beat_s: float = 10.0,
 ) -> None:
     """What a node's agent does: events, and a heartbeat that confirms the grave ones."""
-    standing = {
+    active = {
         f"{e.kind}:{e.device or ''}": {
             "severity": str(e.severity), "event_id": str(e.event_id), "event_ids": [str(e.event_id)],
             "code": e.code, "gpu_uuid": e.gpu_uuid, "since": e.at.isoformat(), "message": e.message,
@@ -240,7 +240,7 @@ def deliver(
         boot_id="b",
         beat_s=beat_s,
         jobs=jobs,
-        faults=standing if faults else {},
+        faults=active if faults else {},
     )
     delivery.Delivery(store.connection_uri(), "c", node).deliver(
         events=list(events), heartbeat=beat, allocations=list(allocations)

@@ -17,7 +17,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector
 
 from probing_cluster.control_plane import context, journal
-from probing_cluster.control_plane.cli import dashboards_commands, main
+from probing_cluster.control_plane.cli import main
+from probing_cluster.control_plane.cli.site import dashboards_commands
 from probing_cluster.control_plane.service import metrics
 from probing_cluster.core import records
 from probing_cluster.db import delivery, roles

@@ -20,7 +20,8 @@ from probing_cluster.control_plane import context
 from probing_cluster.control_plane.gangs import rank_rows
 from probing_cluster.control_plane.policy import resume_policy
 from probing_cluster.control_plane.service import metrics
-from probing_cluster.control_plane.service.tasks import actions, attribution, gangs, resume, silence, slow
+from probing_cluster.control_plane.service.tasks.jobs import attribution, gangs, slow
+from probing_cluster.control_plane.service.tasks.nodes import actions, resume, silence
 from probing_cluster.core import records
 from probing_cluster.db import delivery
 

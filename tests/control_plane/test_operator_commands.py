@@ -13,7 +13,8 @@ import psycopg
 import pytest
 from command_tree import commands
 
-from probing_cluster.control_plane.cli import main, nodes_commands
+from probing_cluster.control_plane.cli import main
+from probing_cluster.control_plane.cli.nodes import nodes_commands
 from probing_cluster.core import records
 from probing_cluster.db import delivery, migrate, roles
 from probing_cluster.db import store as db_store

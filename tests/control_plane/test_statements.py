@@ -16,26 +16,28 @@ from test_gangs_task import rank, snapshot, stall
 
 from probing_cluster.attribution.reliability import accounts as run_accounts
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.cli import fleet_commands
+from probing_cluster.control_plane.cli.history import fleet_commands
 from probing_cluster.control_plane.gangs import gang_board
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.service import metrics
-from probing_cluster.control_plane.service.tasks import (
-    REGISTER,
+from probing_cluster.control_plane.service.tasks import REGISTER
+from probing_cluster.control_plane.service.tasks.jobs import (
     accounting,
     accounts,
-    actions,
     attribution,
-    drained,
     exclusions,
     gangs,
-    notices,
+    slow,
+)
+from probing_cluster.control_plane.service.tasks.nodes import (
+    actions,
+    drained,
     places,
     resume,
     silence,
-    slow,
     tested,
 )
+from probing_cluster.control_plane.service.tasks.people import notices
 from probing_cluster.core import records
 from probing_cluster.db import bulk, delivery, rows, tables
 from probing_cluster.db.store import base as store_base

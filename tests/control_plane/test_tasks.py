@@ -16,17 +16,9 @@ from probing_cluster.control_plane import context, journal
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.repair import by_hand
 from probing_cluster.control_plane.service import tasks
-from probing_cluster.control_plane.service.tasks import (
-    accounting,
-    accounts,
-    actions,
-    attribution,
-    drained,
-    export,
-    maintenance,
-    resume,
-    silence,
-)
+from probing_cluster.control_plane.service.tasks.database import export, maintenance
+from probing_cluster.control_plane.service.tasks.jobs import accounting, accounts, attribution
+from probing_cluster.control_plane.service.tasks.nodes import actions, drained, resume, silence
 from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.db.server import embedded
 from tests.set_clock import SetClock
@@ -367,8 +359,8 @@ def test_a_silent_node_that_slurm_does_not_reach_is_written_once(
     silence.run(service)
     (event,) = service.store.events(kinds=["node_down"], nodes=["n1"])
     assert len(service.store.events(kinds=["node_down"])) == 2
-    (quiet,) = service.store.events(kinds=["agent_silent"], nodes=["n1"])
-    assert (event.node, event.at, event.detail["jobs"]) == ("n1", quiet.at, [7])
+    (event_before,) = service.store.events(kinds=["agent_silent"], nodes=["n1"])
+    assert (event.node, event.at, event.detail["jobs"]) == ("n1", event_before.at, [7])
 
 
 class _MovableClock:

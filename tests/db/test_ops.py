@@ -15,7 +15,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from benchmarks import db_full_size
+from benchmarks.db import full_size
 from probing_cluster.attribution.reliability import accounts
 from probing_cluster.control_plane.service import metrics
 from probing_cluster.core import clock, records
@@ -232,10 +232,8 @@ def test_every_view_is_in_the_cookbook(store: store_module.Store) -> None:
 
 
 def test_every_recipe_is_priced_on_a_full_size_database() -> None:
-    """benchmarks/db_full_size.py asks every recipe, so every view, and the cookbook says what it costs."""
-    assert [recipe.strip() for recipe in db_full_size.RECIPES] == [
-        q.strip().removesuffix(";") for q in QUERIES
-    ]
+    """benchmarks/db/full_size.py asks every recipe, so every view, and the cookbook says what it costs."""
+    assert [recipe.strip() for recipe in full_size.RECIPES] == [q.strip().removesuffix(";") for q in QUERIES]
     costs = COOKBOOK.read_text(encoding="utf-8").split("## What they cost")[1]
     assert {"node_now", "causes_daily", "failures_24h", "lemons"} <= set(re.findall(r"`ops\.(\w+)", costs))
 

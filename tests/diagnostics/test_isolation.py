@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from benchmarks import isolation as drawn
+from benchmarks.diagnostics import isolation as drawn
 from probing_cluster.core import errors
 from probing_cluster.diagnostics import isolation
 

@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from benchmarks import isolation as drawn
+from benchmarks.diagnostics import isolation as drawn
 from probing_cluster.diagnostics import slowness
 
 
 def test_a_node_of_one_point_two_is_found_and_healthy_fleets_are_not_accused() -> None:
-    """60 of each, 2 % noise, sizes from 4 to 64; benchmarks/isolation.py draws more."""
+    """60 of each, 2 % noise, sizes from 4 to 64; benchmarks/diagnostics/isolation.py draws more."""
     draw = random.Random(11)
     for _ in range(60):
         fleet = drawn.drawn(draw.randint(6, 64), 0, draw)

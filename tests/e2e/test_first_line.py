@@ -131,10 +131,10 @@ def test_a_flapping_link_drains_and_disturbs_no_job(last: Any) -> None:
     last.sandbox.fault(node, "ib-flap", hca="mlx5_2", times=4, gap_s=0.1)
     flap = "SELECT 1 FROM probing.health_event WHERE node = %s AND kind = 'ib_link' AND severity = 'high'"
     last.until("kernel line of a link that went down", lambda: last.rows(flap, node), 30)
-    standing = "SELECT faults FROM probing.agent_heartbeat WHERE node = %s"
+    query = "SELECT faults FROM probing.agent_heartbeat WHERE node = %s"
 
     def only_flapping() -> bool:
-        (beat,) = last.rows(standing, node)
+        (beat,) = last.rows(query, node)
         return bool(beat["faults"]) and all(f["severity"] == "low" for f in beat["faults"].values())
 
     last.until("beat that says only that it flaps", only_flapping, 60)

@@ -27,7 +27,7 @@ def broken(wide: Any) -> Iterator[list[str]]:
         deaths.mend(wide, node)
 
 
-class Crowd:
+class JobsOfOneNode:
     """Jobs on one node of which the mount goes, and then each of them."""
 
     def __init__(self, up: Any, node: str, name: str) -> None:
@@ -60,21 +60,21 @@ def test_who_comes_back_of_a_node_that_lost_its_mount(wide: Any, broken: list[st
     its reason."""
     up = wide
     # It comes back elsewhere: only the others ask for its node by name.
-    crowd = Crowd(up, "", "crowd")
-    plain = crowd.submit(job_name="plain", nodelist=False)
-    (crowd.node,) = up.running(plain)
-    broken.append(crowd.node)
+    jobs = JobsOfOneNode(up, "", "crowd")
+    plain = jobs.submit(job_name="plain", nodelist=False)
+    (jobs.node,) = up.running(plain)
+    broken.append(jobs.node)
     after_ok = up.sandbox.submit("sleep 1", dependency=f"afterok:{plain}", **ONE)
-    gone_on = crowd.submit(job_name="gone-on")
+    gone_on = jobs.submit(job_name="gone-on")
     after_any = up.sandbox.submit("sleep 60", dependency=f"afterany:{gone_on}", **ONE)
-    stays = crowd.submit(job_name="stays", no_requeue=True)
-    again = crowd.submit(job_name="again")
-    named = crowd.submit(job_name="named")
-    cancelled = crowd.submit(job_name="cancelled")
+    stays = jobs.submit(job_name="stays", no_requeue=True)
+    again = jobs.submit(job_name="again")
+    named = jobs.submit(job_name="named")
+    cancelled = jobs.submit(job_name="cancelled")
     for job in (plain, gone_on, stays, again, named, cancelled):
         up.running(job)
     up.until("their dependencies known", lambda: len(up.rows("SELECT 1 FROM probing.job_dependency")) >= 2)
-    crowd.die()
+    jobs.die()
     up.sandbox.run(["scancel", str(cancelled)])
     up.sandbox.wait(again, {"FAILED"}, 60)
     second = up.sandbox.submit("sleep 5", **(ONE | {"job_name": "again"}))
@@ -85,7 +85,7 @@ def test_who_comes_back_of_a_node_that_lost_its_mount(wide: Any, broken: list[st
         (gone_on, f"job {after_any}, which waited for it, has started"),
         (stays, "--no-requeue"),
         (again, f"submitted it again as job {second}"),
-        (named, f"it asks for {crowd.node} by name"),
+        (named, f"it asks for {jobs.node} by name"),
     ):
         row = decided(up, job)
         assert (row["state"], words in row["why_state"]) == ("skipped", True), row["why_state"]

@@ -55,8 +55,8 @@ def test_what_it_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(300):
         word = "".join(chr(97 + int(d)) for d in str(number))
         assert sieve.hits([f"line of {word}".encode()]) == []
-    assert len(sieve._quiet_lines) <= 52
-    assert len(sieve._quiet_words) <= 55
+    assert len(sieve._lines_without_trigger) <= 52
+    assert len(sieve._words_without_trigger) <= 55
 
 
 @given(st.binary(max_size=200))

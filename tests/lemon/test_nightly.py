@@ -93,7 +93,7 @@ def test_new_then_still_then_recovered_after_its_repair(store: db_store.Store) -
     assert [s.node for s in third.gone] == [BAD]
     assert of(third, BAD).verdict == "recovered"
     assert of(third, BAD).reasons[0].startswith("Repaired, says eve")
-    assert nightly.score(store, CONFIG, DAY + 3 * NEXT).quiet
+    assert nightly.score(store, CONFIG, DAY + 3 * NEXT).uneventful
 
 
 def test_a_repair_that_did_not_help_is_named_again(store: db_store.Store) -> None:

@@ -30,7 +30,7 @@ def test_an_order_is_judged_by_who_stands_above_whom() -> None:
 
 def test_the_locations_that_stand_first_fail_again_more_often_than_others(history) -> None:
     """The ten highest on each of thirteen mornings, every four months from 2015 to 2019."""
-    got = titan.standing(history, range(400, 1860, 120))
+    got = titan.compare(history, range(400, 1860, 120))
     assert got.first == 130
     assert got.failed > got.expected
     assert got.p_value < 0.05

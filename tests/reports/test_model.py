@@ -72,7 +72,7 @@ def test_attempts_evidence_and_actions_are_told_in_order_of_time(story: rows.Rep
     assert [e.source for e in first.evidence] == ["kernel", "nvml"]
     assert [d.action for d in first.actions] == ["drain", "requeue"]
     assert second.actions == ()
-    assert first.quiet_nodes == ("n1",)
+    assert first.nodes_without_faults == ("n1",)
 
 
 @pytest.mark.parametrize(

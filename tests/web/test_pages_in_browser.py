@@ -21,7 +21,7 @@ from probing_cluster.web import serve
 from probing_cluster.web.access import viewers
 
 CHROMIUM = "/usr/bin/chromium"
-QUIET = [
+FLAGS = [
     "--no-sandbox",
     "--disable-dev-shm-usage",
     "--gaia-url=http://127.0.0.1:1/",
@@ -87,7 +87,7 @@ def browsing() -> Iterator[tuple[sync_api.Browser, Recorder]]:
     threading.Thread(target=recorder.serve_forever, daemon=True).start()
     with sync_api.sync_playwright() as playwright:
         proxy = {"server": f"http://127.0.0.1:{recorder.server_address[1]}", "bypass": "127.0.0.1"}
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET, proxy=proxy)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, proxy=proxy)
         try:
             yield browser, recorder
         finally:

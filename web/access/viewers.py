@@ -18,7 +18,7 @@ from probing_cluster.web import site as web_site
 
 COOKIE = "__Host-probing"
 PROXY_HEADER = "x-probing-secret"
-STANDING_S = 15.0
+KNOWN_FOR_S = 15.0
 """How long what a user may see stands before it is asked for again."""
 PROXIED_S = 3600.0
 """How long a proxied user's key in the database lasts."""
@@ -33,7 +33,7 @@ class Viewers:
     def __init__(self, site: web_site.Site) -> None:
         self._site = site
         self._lock = threading.Lock()
-        self._standing: dict[str, tuple[float, web_keys.Viewer | None]] = {}
+        self._viewers: dict[str, tuple[float, web_keys.Viewer | None]] = {}
         self._proxied: dict[str, tuple[float, str]] = {}
         web = site.service.config.web
         self._networks = [ipaddress.ip_network(text, strict=False) for text in web.proxy_networks]
@@ -69,7 +69,7 @@ class Viewers:
             found, operator=may.operator, accounts=may.accounts, acts=found.acts and may.acts
         )
         if (now.operator, now.accounts) != (found.operator, found.accounts):
-            self._site.keys.set_standing(now)
+            self._site.keys.set_role(now)
         return now
 
     def log_in(self, user: str) -> str:
@@ -111,19 +111,19 @@ class Viewers:
         """What a user may see, as of a few seconds ago at most; None for no account."""
         now_s = time.monotonic()
         with self._lock:
-            at_s, known = self._standing.get(user, (float("-inf"), None))
-            if now_s - at_s < STANDING_S:
+            at_s, known = self._viewers.get(user, (float("-inf"), None))
+            if now_s - at_s < KNOWN_FOR_S:
                 return known
         try:
             caller = callers.caller_of(pwd.getpwnam(user).pw_uid)
         except (KeyError, ValueError):  # ValueError: a NUL in the name
             found = None
         else:
-            found = web_keys.standing(self._site.service, self._site.known, caller)
+            found = web_keys.viewer_of(self._site.service, self._site.known, caller)
         with self._lock:
-            if len(self._standing) > 10_000:
-                self._standing.clear()
-            self._standing[user] = (now_s, found)
+            if len(self._viewers) > 10_000:
+                self._viewers.clear()
+            self._viewers[user] = (now_s, found)
         return found
 
 

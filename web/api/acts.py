@@ -6,7 +6,8 @@ import contextlib
 import logging
 import uuid
 
-from probing_cluster.control_plane.cli import attribute_commands, nodes_commands, repair_commands
+from probing_cluster.control_plane.cli.jobs import attribute_commands
+from probing_cluster.control_plane.cli.nodes import nodes_commands, repair_commands
 from probing_cluster.control_plane.policy import repaired
 from probing_cluster.control_plane.repair import by_hand
 from probing_cluster.core import errors, hostlist, sanitize

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from probing_cluster.control_plane.cli import fleet_commands
+from probing_cluster.control_plane.cli.history import fleet_commands
 from probing_cluster.core import digits, errors
 from probing_cluster.web import documents
 from probing_cluster.web import site as web_site

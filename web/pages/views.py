@@ -13,7 +13,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from probing_cluster.control_plane.cli import fleet_commands
+from probing_cluster.control_plane.cli.history import fleet_commands
 from probing_cluster.control_plane.terminal import diagnose_text
 from probing_cluster.core import errors
 from probing_cluster.lemon import nightly

@@ -36,7 +36,7 @@ def _ran_beside_it(view: evidence_view.EvidenceView) -> claims.Adjust:
     step_at = view.case.last_progress_at
 
     def adjust(sighting: evidence_view.CaseSighting, weight: float) -> float:
-        if not sighting.standing:
+        if not sighting.still_active:
             return weight
         if step_at is not None and step_at > max(sighting.at, view.start_at) + _LATE_STEP:
             return weight * 0.5

@@ -41,18 +41,20 @@ def _left_its_peers(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """
     peer_gone = any(f.signature is findings.named("peer_lost") for f in view.findings)
     boots = {s.event.node: s for s in reversed(view.of(REBOOT)) if _after(s)}
-    quiet = {s.event.node: s for s in reversed(view.of(LOST)) if s.event.kind == "agent_silent"}
+    silences = {s.event.node: s for s in reversed(view.of(LOST)) if s.event.kind == "agent_silent"}
     for node in view.attempt.nodes:
         last = view.case.watched.get(node)
         silent = node not in view.case.by_log and last is not None and view.start_at < last
         silent = silent and last is not None and last <= view.end_at + evidence_view.SLACK
-        found = boots.get(node) or quiet.get(node)
+        found = boots.get(node) or silences.get(node)
         if found is not None and _ended_there(view, node, found.event.observed_at):
             continue  # it fell silent between two beats, but after the job: its Epilog ran there
         if silent and last is not None and node in boots:
             yield _went(view, REBOOT, boots[node], 0.9, last)
-        elif silent and last is not None and peer_gone and node in quiet and view.unwatched_nodes == (node,):
-            yield _went(view, LOST, quiet[node], 0.82, last)
+        elif (
+            silent and last is not None and peer_gone and node in silences and view.unwatched_nodes == (node,)
+        ):
+            yield _went(view, LOST, silences[node], 0.82, last)
         elif node in view.case.by_log and node in boots and (peer_gone or _just_after(view, boots[node])):
             yield _went(view, REBOOT, boots[node], 0.6, view.end_at)
 

@@ -108,7 +108,7 @@ def _cancelled(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     person = by is not None and by not in _ROOT
     sure = 0.6 if hung else 0.97 if person else 0.85
     weight = min(sure, _beside_lost_gpu(view), _beside_a_stall(view))
-    if view.left_standing or any(f.signature.role in _EXPLAINING for f in view.findings):
+    if view.active_at_the_end or any(f.signature.role in _EXPLAINING for f in view.findings):
         # Who cancels a job whose node or log shows a fault may do so because of it.
         weight = min(weight, _BESIDE_A_FAULT)
     made = _of(view, "user_cancelled", weight, f"was cancelled by {by}" if by else "")

@@ -1,32 +1,30 @@
-"""What the service does on its schedule: one file and one line here per task."""
+"""What the service does on its schedule: one file, in the folder of what it serves, and one line here per task."""
 
 from __future__ import annotations
 
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.service.tasks import (
+from probing_cluster.control_plane.service.tasks.database import export, maintenance, sessions
+from probing_cluster.control_plane.service.tasks.jobs import (
     accounting,
     accounts,
-    actions,
     attribution,
-    drained,
     exclusions,
-    export,
     gangs,
     hangs,
+    restarts,
+    slow,
+)
+from probing_cluster.control_plane.service.tasks.nodes import (
+    actions,
+    drained,
     lemon,
-    mail,
-    maintenance,
-    notices,
-    owners,
     places,
     repair,
-    restarts,
     resume,
-    sessions,
     silence,
-    slow,
     tested,
 )
+from probing_cluster.control_plane.service.tasks.people import mail, notices, owners
 
 REGISTER: tuple[context.Task, ...] = (
     actions.TASK,

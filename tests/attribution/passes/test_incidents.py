@@ -45,11 +45,11 @@ def test_two_nodes_or_slow_sequences_are_none(make):
 def test_corrected_and_private_faults_make_none(make):
     """GPUs of three nodes failing together share no part we know; what jobs say of their links is no node's word."""
     assert ids([make.xid(79, 1, node=n) for n in ("n1", "n2", "n3")]) == {None}
-    quiet = [
+    calm = [
         make.event(5, node=n, kind="nfs", code="recovered", severity=records.Severity.INFO)
         for n in ("n1", "n2", "n3")
     ]
-    assert ids(quiet) == {None}
+    assert ids(calm) == {None}
     down = downs(make, "n1", "n2", "n3")
     assert ids([dataclasses.replace(e, source="joblog") for e in down]) == {None}
 

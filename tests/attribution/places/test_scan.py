@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from benchmarks import places as drawn
+from benchmarks.attribution import places as drawn
 from probing_cluster.attribution.places import layout, scan
 
 

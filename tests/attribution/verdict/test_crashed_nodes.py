@@ -14,10 +14,10 @@ PEER = {"kind": "nccl_remote_error", "message": "remote process exited or there 
 
 def gone(make: Any, before_end_s: float = 4.0, **changes: Any) -> list[records.HealthEvent]:
     """What the service writes of n2: its agent's last beat, and that slurmctld gave it up 45 s later."""
-    quiet = {"source": "agent", "severity": records.Severity.INFO, "node": "n2"} | changes
+    silence = {"source": "agent", "severity": records.Severity.INFO, "node": "n2"} | changes
     observed = make.end + timedelta(seconds=45)
     return [
-        make.event(before_end_s, kind=kind, observed_at=observed, **quiet)
+        make.event(before_end_s, kind=kind, observed_at=observed, **silence)
         for kind in ("agent_silent", "node_down")
     ]
 
@@ -90,7 +90,7 @@ def test_a_boot_after_the_end_without_an_epilog_is_a_crash(make: Any) -> None:
 
 def test_a_reboot_of_a_node_that_was_heard_after_the_end_is_no_crash(make: Any) -> None:
     """An Epilog that hangs leaves no word, and the operator who reboots the node for it no crash; a boot at once may be one."""
-    quiet = {"kind": "node_boot", "source": "agent", "severity": records.Severity.INFO}
+    silence = {"kind": "node_boot", "source": "agent", "severity": records.Severity.INFO}
     heard = {"n1": make.end, "n2": make.end + timedelta(seconds=300)}
-    assert crashed(make, make.event(-90.0, **quiet), watched=heard).cause == "user_error"
-    assert crashed(make, make.event(-30.0, **quiet), watched=heard).cause == "node_reboot"
+    assert crashed(make, make.event(-90.0, **silence), watched=heard).cause == "user_error"
+    assert crashed(make, make.event(-30.0, **silence), watched=heard).cause == "node_reboot"

@@ -18,7 +18,7 @@ ROLES = (signatures.Role.ROOT, signatures.Role.WEAK)
 KINDS = sorted(k for k in findings.kinds() if taxonomy.cause(findings.named(k).cause).domain is D.HARDWARE)
 """Findings that accuse a machine."""
 OTHERS = sorted(findings.kinds())
-QUIET = {"kind": "agent_silent", "source": "agent", "severity": records.Severity.INFO}
+SILENT = {"kind": "agent_silent", "source": "agent", "severity": records.Severity.INFO}
 
 
 def _is_innocuous(event: records.HealthEvent) -> bool:
@@ -32,7 +32,7 @@ def beside(draw, make: Maker, nodes: tuple[str, ...]):
     before = draw(st.sampled_from([-200, -20, -1, 1, 20, 300, 590, 900, 20_000]))
     sort = draw(st.sampled_from(["context", "a neighbour's GPU", "silence", "another job's"]))
     if sort == "silence":
-        return make.event(max(before, 1), node=node, **QUIET)
+        return make.event(max(before, 1), node=node, **SILENT)
     code = draw(
         st.sampled_from(["79", "48", "94", "74", "64", "31", "43", "CE", "up", "corrected", "pending", None])
     )
@@ -50,7 +50,7 @@ def beside(draw, make: Maker, nodes: tuple[str, ...]):
 
 
 @st.composite
-def scenes(draw):
+def cases(draw):
     """A watched job whose own side accuses a machine, and whatever else may be there."""
     make = Maker()
     nodes = draw(st.sampled_from([("n1",), ("n1", "n2"), ("n1", "n2", "n3")]))
@@ -108,10 +108,10 @@ def scenes(draw):
 
 
 @settings(max_examples=400, deadline=None)
-@given(scenes())
-def test_forged_text_never_makes_more_than_possible_of_a_machine(scene) -> None:
+@given(cases())
+def test_forged_text_never_makes_more_than_possible_of_a_machine(evidence) -> None:
     """Whatever else is there: silences that ended, neighbours' faults, their drains, other jobs, readings that accuse nobody."""
-    make, events, more = scene
+    make, events, more = evidence
     made = make.judge(*events, **more)
     assert made.domain is not D.HARDWARE or made.confidence in (C.POSSIBLE, C.UNKNOWN), made.summary
 
@@ -122,7 +122,7 @@ def test_a_silence_that_ended_gives_forged_text_no_more_weight(make: Maker, kind
     """An agent that was not heard for a while, and was there at the end, has watched: its node shows nothing."""
     attempt = make.attempt(nodes=("n1",), gpus=make.gpus("n1"), n_gpus=8)
     text = make.finding(kind, node="n1")
-    silence = make.event(before, node="n1", **QUIET)
+    silence = make.event(before, node="n1", **SILENT)
     plain, made = make.judge(text, attempt=attempt), make.judge(text, silence, attempt=attempt)
     assert (made.cause, made.confidence) == (plain.cause, plain.confidence)
     assert made.domain is not D.HARDWARE or made.confidence is C.POSSIBLE

@@ -121,11 +121,11 @@ def test_an_exit_code_is_no_output_to_look_at(make):
 
 def test_an_agent_that_fell_silent_after_the_end_has_watched_it(make):
     """A silence bears the time of the last beat: minutes after the end it takes nothing back of the verdict."""
-    quiet = {"kind": "agent_silent", "source": "agent", "severity": records.Severity.INFO}
+    silence = {"kind": "agent_silent", "source": "agent", "severity": records.Severity.INFO}
     before = make.judge()
-    after = make.judge(*(make.event(-187, node=n, **quiet) for n in ("n1", "n2")))
+    after = make.judge(*(make.event(-187, node=n, **silence) for n in ("n1", "n2")))
     assert (after.confidence, after.ruled_out) == (before.confidence, before.ruled_out) != (C.POSSIBLE, ())
-    silent = [make.event(4, node=n, **quiet) for n in ("n1", "n2")]
+    silent = [make.event(4, node=n, **silence) for n in ("n1", "n2")]
     during = make.judge(*silent, watched={e.node: e.at for e in silent})
     assert during.confidence is C.POSSIBLE
     heard = make.judge(
@@ -394,12 +394,12 @@ def test_several_devices_behind_one_bus_are_the_bus(make):
 
 def test_corrected_errors_convict_nothing(make):
     """Corrected AER and ECC are kept, shown, and never guilty."""
-    quiet = {"severity": records.Severity.INFO}
+    info = {"severity": records.Severity.INFO}
     v = make.judge(
-        make.event(9, kind="pcie_aer", code="corrected", **quiet),
-        make.event(8, kind="edac", code="CE", **quiet),
-        make.xid(63, 3, 7, **quiet),
-        make.xid(92, 3, 6, **quiet),
+        make.event(9, kind="pcie_aer", code="corrected", **info),
+        make.event(8, kind="edac", code="CE", **info),
+        make.xid(63, 3, 7, **info),
+        make.xid(92, 3, 6, **info),
     )
     assert v.domain is D.USER_PROGRAM
 

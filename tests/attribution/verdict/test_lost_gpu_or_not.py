@@ -20,7 +20,7 @@ def _lost(make, before_end_s):
 
 def _judge(make, before_end_s, **over):
     values = {"nodes": ("n1",), "gpus": None, "n_gpus": 8, **over}
-    return make.judge(standing=(_lost(make, before_end_s),), attempt=make.attempt(**values))
+    return make.judge(active_faults=(_lost(make, before_end_s),), attempt=make.attempt(**values))
 
 
 @pytest.mark.parametrize("minutes", [25, 60, 600])

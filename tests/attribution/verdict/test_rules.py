@@ -157,8 +157,8 @@ def test_every_rule_says_something_and_something_only_about_its_business(make, n
     for events, attempt, more in build(make, None).values():
         made |= {c.cause for c in rule(view_builder.build(make.case(*events, attempt=attempt, **more)))}
     assert made
-    quiet = view_builder.build(make.case(attempt=make.attempt(state="COMPLETED", exit_code=0)))
-    assert not list(rule(quiet))
+    uneventful = view_builder.build(make.case(attempt=make.attempt(state="COMPLETED", exit_code=0)))
+    assert not list(rule(uneventful))
 
 
 def test_flat_evidence_of_the_jobs_side_is_never_certain_hardware(make):

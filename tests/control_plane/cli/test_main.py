@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from probing_cluster.control_plane.cli import fleet_commands, import_commands, main, span
+from probing_cluster.control_plane.cli import main, span
+from probing_cluster.control_plane.cli.history import fleet_commands, import_commands
 from probing_cluster.control_plane.terminal import fleet_text, progress
 from probing_cluster.core import errors, records, settings
 from probing_cluster.db import store as db_store
@@ -34,7 +35,7 @@ def config(store: db_store.Store, tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def _no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is: what standard error holds is what the command had to say."""
-    monkeypatch.setattr(progress, "QUIET_S", 3600.0)
+    monkeypatch.setattr(progress, "SILENT_S", 3600.0)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ import pytest
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.door import callers, report_door
-from probing_cluster.control_plane.service.tasks import accounting
+from probing_cluster.control_plane.service.tasks.jobs import accounting
 from probing_cluster.core import errors, settings
 from probing_cluster.reports import cli, job_ref
 from probing_cluster.reports.asking import door, munge

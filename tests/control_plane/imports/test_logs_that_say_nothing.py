@@ -21,13 +21,15 @@ SACCT = (
     "9020|9020|FAILED|1:0|2026-05-04T06:00:00|2026-05-04T08:00:00|2026-05-04T09:30:00|b01|cpu=8,gres/gpu=8,node=1\n"
 )
 OUTPUT = "step 1 loss 2\nRuntimeError: CUDA error: uncorrectable ECC error encountered\n"
-QUIET = "b01 kernel: usb 1-1: new device"
+HARMLESS = "b01 kernel: usb 1-1: new device"
 H = 3600
 
 
 def lines(*after_start_s: float) -> str:
     """A log with harmless lines so many seconds after the job's start."""
-    return "".join(f"{START + timedelta(seconds=s):%Y-%m-%dT%H:%M:%S+00:00} {QUIET}\n" for s in after_start_s)
+    return "".join(
+        f"{START + timedelta(seconds=s):%Y-%m-%dT%H:%M:%S+00:00} {HARMLESS}\n" for s in after_start_s
+    )
 
 
 LOGS = {
@@ -36,7 +38,7 @@ LOGS = {
     "two files, one after the other": ([lines(-H, -60), lines(2 * H, 9 * H)], "possible"),
     "silent since before the job began, as a quiet machine's is": ([lines(-9 * H, -H)], "possible"),
     "begins after the job's end, as after a reboot": ([lines(2 * H, 9 * H)], "likely"),
-    "without any date": ([f"[  12.000000] {QUIET}\n"], "likely"),
+    "without any date": ([f"[  12.000000] {HARMLESS}\n"], "likely"),
     "none": ([], "likely"),
 }
 

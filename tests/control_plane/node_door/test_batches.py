@@ -51,7 +51,7 @@ async def all_answered(answers: list[Any], n: int) -> None:
 def test_a_refused_node_is_kept_apart_and_the_others_stay_together(database: PlayedDatabase) -> None:
     """Whichever field of the refusal comes first: the sender is told, counted, and goes alone for a while."""
 
-    async def scene() -> tuple[list[Any], int]:
+    async def delivered() -> tuple[list[Any], int]:
         gathered = batches.DeliveryBatches("", connections=1, gather_s=0.01)
         database.answers = {
             "n1": '{"sqlstate": "22P02", "error": "no JSON"}',
@@ -64,7 +64,7 @@ def test_a_refused_node_is_kept_apart_and_the_others_stay_together(database: Pla
         await gathered.finish()
         return answers, gathered.failed_total
 
-    answers, failed = asyncio.run(scene())
+    answers, failed = asyncio.run(delivered())
     assert [a.get("sqlstate") for a in answers] == ["22P02", "53400", None]
     assert failed == 2
     assert database.together == [["n1", "n2", "n3"], ["n3"], ["n1"], ["n4"], ["n2"]]
@@ -73,7 +73,7 @@ def test_a_refused_node_is_kept_apart_and_the_others_stay_together(database: Pla
 def test_an_event_that_quotes_a_refusal_keeps_nobody_apart(database: PlayedDatabase) -> None:
     """Requests hold words of operators; only the answer's own field counts."""
 
-    async def scene() -> int:
+    async def delivered() -> int:
         gathered = batches.DeliveryBatches("", connections=1, gather_s=0.01)
         quoting = {"accepted": 1, "requests": [{"detail": {"note": 'see "sqlstate" 53400'}}]}
         database.answers = {"n1": json.dumps(quoting)}
@@ -82,5 +82,5 @@ def test_an_event_that_quotes_a_refusal_keeps_nobody_apart(database: PlayedDatab
         await gathered.finish()
         return gathered.failed_total
 
-    assert asyncio.run(scene()) == 0
+    assert asyncio.run(delivered()) == 0
     assert database.together == [["n1", "n2"]] * 2

@@ -16,7 +16,7 @@ import web_sink
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.notices import kinds
 from probing_cluster.control_plane.outbox import queue
-from probing_cluster.control_plane.service.tasks import notices
+from probing_cluster.control_plane.service.tasks.people import notices
 from probing_cluster.core import errors, records, settings
 from probing_cluster.db.store import actions
 

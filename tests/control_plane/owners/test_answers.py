@@ -17,7 +17,7 @@ import pytest
 from probing_cluster.control_plane import context, delivery
 from probing_cluster.control_plane.outbox import queue
 from probing_cluster.control_plane.owners import handover
-from probing_cluster.control_plane.service.tasks import owners
+from probing_cluster.control_plane.service.tasks.people import owners
 from probing_cluster.core import errors, records, settings
 
 SUBJECT = "Slurm Job_id=7 Name=train Failed, Run time 00:10:00, FAILED, ExitCode 1"

@@ -86,7 +86,7 @@ def drain(node_name: str = "n9", at_s: float = 60, **changes: object) -> records
     return records.Drain(**(values | changes))
 
 
-def scene(**changes: object) -> view.View:
+def fleet_view(**changes: object) -> view.View:
     """Case 2 of the spine: Xid 79 on GPU 3 of n2, confirmed, under job 4242 on n1 and n2."""
     first = event()
     values: dict[str, object] = {
@@ -119,9 +119,9 @@ BOTH = [("drain", "n2"), ("requeue", 4242)]
 
 def test_a_confirmed_high_fault_drains_its_node_and_requeues_the_job_on_it() -> None:
     """The spine's case: only n2 is drained, the job is requeued, n1 is left alone."""
-    made = policy.decide(scene(), ENFORCE)
+    made = policy.decide(fleet_view(), ENFORCE)
     assert [d.action for d in made] == ["drain", "requeue"]
-    assert acts(scene()) == BOTH
+    assert acts(fleet_view()) == BOTH
     assert {d.reason for d in made} == {"probing: xid 79 gpu3"}
     assert all(d.event_ids == (uuid.UUID(int=1),) for d in made)
 
@@ -129,39 +129,39 @@ def test_a_confirmed_high_fault_drains_its_node_and_requeues_the_job_on_it() -> 
 def test_low_severity_drains_and_requeues_nothing() -> None:
     """Low: State=DRAIN now; running jobs finish."""
     low = event(severity=records.Severity.LOW)
-    assert acts(scene(events=(low,), heartbeats={"n2": beat("n2", low)})) == [("drain", "n2")]
+    assert acts(fleet_view(events=(low,), heartbeats={"n2": beat("n2", low)})) == [("drain", "n2")]
 
 
 def test_info_does_nothing() -> None:
     """Info is kept as evidence only."""
     info = event(severity=records.Severity.INFO)
-    assert policy.decide(scene(events=(info,), heartbeats={"n2": beat("n2", info)}), ENFORCE) == ()
+    assert policy.decide(fleet_view(events=(info,), heartbeats={"n2": beat("n2", info)}), ENFORCE) == ()
 
 
 @pytest.mark.parametrize("age_s", [301, 3600, -301])
 def test_an_event_that_is_not_fresh_is_evidence_only(age_s: float) -> None:
     """Older than fresh_s, or further ahead than that, it drains nothing and requeues nothing."""
     stale = event(at=ago(age_s), observed_at=ago(age_s))
-    assert acts(scene(events=(stale,), heartbeats={"n2": beat("n2", stale, at=ago(-400))})) == []
+    assert acts(fleet_view(events=(stale,), heartbeats={"n2": beat("n2", stale, at=ago(-400))})) == []
 
 
 def test_freshness_is_a_setting() -> None:
     """fresh_s moves the limit."""
     older = event(at=ago(400), observed_at=ago(400))
-    state = scene(events=(older,), heartbeats={"n2": beat("n2", older)})
+    state = fleet_view(events=(older,), heartbeats={"n2": beat("n2", older)})
     assert acts(state, dataclasses.replace(ENFORCE, fresh_s=600)) == BOTH
 
 
 @pytest.mark.parametrize("source", ["joblog", "probe", "dump", "import", "agent"])
 def test_what_a_job_or_a_file_says_never_acts(source: str) -> None:
     """Only what the node's root alone can write may cause an action."""
-    assert acts(scene(events=(event(source=source),))) == []
+    assert acts(fleet_view(events=(event(source=source),))) == []
 
 
 @pytest.mark.parametrize("source", ["kernel", "nvml", "sysfs", "mount", "check", "service", "ipmi"])
 def test_every_source_of_the_node_itself_may_act(source: str) -> None:
     """The list of acting sources is whole."""
-    assert acts(scene(events=(event(source=source),))) == BOTH
+    assert acts(fleet_view(events=(event(source=source),))) == BOTH
 
 
 @pytest.mark.parametrize(
@@ -185,10 +185,10 @@ def test_every_source_of_the_node_itself_may_act(source: str) -> None:
 )
 def test_a_fault_not_confirmed_by_the_present_state_does_nothing(beats: object, silent: object) -> None:
     """The latest heartbeat of that node, heard just now, must still list the fault."""
-    assert acts(scene(heartbeats=beats, silent_s=silent)) == []
+    assert acts(fleet_view(heartbeats=beats, silent_s=silent)) == []
 
 
-def link(since_s: float, **standing: object) -> view.View:
+def link(since_s: float, **changes: object) -> view.View:
     """An InfiniBand link of n2 that has been down for `since_s`, by the latest beat (1 s old)."""
     down = event(
         kind="ib_link",
@@ -198,8 +198,8 @@ def link(since_s: float, **standing: object) -> view.View:
         at=ago(since_s + 1),
         observed_at=ago(since_s + 1),
     )
-    row = fault(down) | standing
-    return scene(events=(down,), heartbeats={"n2": beat("n2", faults={"ib_link:mlx5_2": row})})
+    row = fault(down) | changes
+    return fleet_view(events=(down,), heartbeats={"n2": beat("n2", faults={"ib_link:mlx5_2": row})})
 
 
 @pytest.mark.parametrize(("since_s", "expected"), [(14.0, []), (15.0, BOTH)])
@@ -227,14 +227,14 @@ def test_what_is_held_is_a_setting() -> None:
     """hold_kinds and hold_s move the rule."""
     assert acts(link(5.0), dataclasses.replace(ENFORCE, hold_s=5.0)) == BOTH
     assert acts(link(0.0), dataclasses.replace(ENFORCE, hold_kinds=())) == BOTH
-    assert acts(scene(), dataclasses.replace(ENFORCE, hold_kinds=("xid",))) == []
+    assert acts(fleet_view(), dataclasses.replace(ENFORCE, hold_kinds=("xid",))) == []
 
 
 def test_a_repeating_fault_is_confirmed_by_part_and_code() -> None:
     """The agent remembers few event ids; kind, device and code name the fault as well, another code does not."""
     other = event(2)
-    assert acts(scene(heartbeats={"n2": beat("n2", other)})) == BOTH
-    assert acts(scene(heartbeats={"n2": beat("n2", event(2, code="48"))})) == []
+    assert acts(fleet_view(heartbeats={"n2": beat("n2", other)})) == BOTH
+    assert acts(fleet_view(heartbeats={"n2": beat("n2", event(2, code="48"))})) == []
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_a_repeating_fault_is_confirmed_by_part_and_code() -> None:
 )
 def test_what_is_anothers_is_never_touched(states: set[str], reason: str) -> None:
     """A node drained, down, failed, in maintenance or noted by somebody else stays as it was, and so do its jobs."""
-    state = scene(nodes={"n1": node("n1"), "n2": node("n2", states=frozenset(states), reason=reason)})
+    state = fleet_view(nodes={"n1": node("n1"), "n2": node("n2", states=frozenset(states), reason=reason)})
     assert acts(state) == []
     assert [(a, h) for a, h, _ in held(state)] == [("drain", "skipped")]
     assert [d for d in policy.decide(state, ENFORCE) if d.action == "refuse"] == []
@@ -264,12 +264,12 @@ def test_what_is_anothers_is_never_touched(states: set[str], reason: str) -> Non
 
 def test_a_node_slurm_does_not_know_is_left_alone() -> None:
     """Without the node in Slurm's answer nothing is done."""
-    assert acts(scene(nodes={"n1": node("n1")})) == []
+    assert acts(fleet_view(nodes={"n1": node("n1")})) == []
 
 
 def test_a_node_already_drained_by_us_is_not_drained_again_but_its_job_is_requeued() -> None:
     """A hard fault on a node drained for a low one still frees the job."""
-    state = scene(
+    state = fleet_view(
         nodes={"n2": node("n2", states=frozenset({"ALLOCATED", "DRAIN"}), reason="probing: ib_link mlx5_0")}
     )
     assert acts(state) == [("requeue", 4242)]
@@ -289,13 +289,13 @@ def test_a_node_already_drained_by_us_is_not_drained_again_but_its_job_is_requeu
 )
 def test_jobs_that_must_not_be_requeued_are_spared_with_the_reason(running: view.ActiveJob, why: str) -> None:
     """--no-requeue, interactive, bound to the node by name, later attempts and other attempts' allocations: the drain stands, the job lives."""
-    assert acts(scene(jobs=(running,))) == [("drain", "n2")]
-    assert held(scene(jobs=(running,))) == [("requeue", "skipped", why)]
+    assert acts(fleet_view(jobs=(running,))) == [("drain", "n2")]
+    assert held(fleet_view(jobs=(running,))) == [("requeue", "skipped", why)]
 
 
 def test_of_two_jobs_on_a_node_only_the_holder_of_the_gpu_is_requeued() -> None:
     """One Xid, one victim: the neighbour's life goes on."""
-    state = scene(
+    state = fleet_view(
         jobs=(job(1, nodes=("n2",)), job(2, nodes=("n2",))), allocations=(holds(1, "GPU-0"), holds(2, GPU))
     )
     assert acts(state) == [("drain", "n2"), ("requeue", 2)]
@@ -307,7 +307,7 @@ def test_a_fault_of_the_node_hits_every_job_on_it() -> None:
     mount = event(
         kind="mount", code=None, device="/scratch", gpu_uuid=None, source="mount", at=ago(40), observed_at=ago(40)
     )  # fmt: skip
-    state = scene(
+    state = fleet_view(
         events=(mount,), heartbeats={"n2": beat("n2", mount)}, allocations=(),
         jobs=(job(1, nodes=("n2",)), job(2, nodes=("n2", "n3")), job(3, nodes=("n3",))),
     )  # fmt: skip
@@ -330,19 +330,19 @@ def test_on_a_guess_no_job_is_requeued(
 ) -> None:
     """A GPU fault convicts only a job known to hold that GPU."""
     guess = event(**changes)
-    state = scene(events=(guess,), heartbeats={"n2": beat("n2", guess)}, allocations=(allocation,))
+    state = fleet_view(events=(guess,), heartbeats={"n2": beat("n2", guess)}, allocations=(allocation,))
     assert acts(state) == expected
 
 
 def test_requeue_can_be_switched_off() -> None:
     """policy.requeue = false leaves the drain only."""
-    assert acts(scene(), dataclasses.replace(ENFORCE, requeue=False)) == [("drain", "n2")]
+    assert acts(fleet_view(), dataclasses.replace(ENFORCE, requeue=False)) == [("drain", "n2")]
 
 
 def test_a_job_on_two_broken_nodes_is_requeued_once() -> None:
     """Two faults, two drains, one requeue."""
     one, two = event(1, node="n1"), event(2, node="n2")
-    state = scene(
+    state = fleet_view(
         events=(one, two), heartbeats={"n1": beat("n1", one), "n2": beat("n2", two)},
         allocations=(holds(at_node="n1"), holds()),
     )  # fmt: skip
@@ -355,7 +355,7 @@ def failing(count: int, of: int, partition: str = "gpu") -> view.View:
         event(i + 1, node=name, at=ago(60 - i), observed_at=ago(60 - i))
         for i, name in enumerate(names[:count])
     ]
-    return scene(
+    return fleet_view(
         events=tuple(events),
         heartbeats={e.node: beat(e.node, e) for e in events},
         silent_s={e.node: 1.0 for e in events},
@@ -394,7 +394,9 @@ def test_a_high_fault_is_served_before_an_older_low_one() -> None:
     """When the budget has one place left, the gravest fault gets it."""
     low = event(1, node="n1", severity=records.Severity.LOW, at=ago(100), observed_at=ago(100))
     high = event(2, node="n2")
-    state = scene(events=(low, high), heartbeats={"n1": beat("n1", low), "n2": beat("n2", high)}, jobs=())
+    state = fleet_view(
+        events=(low, high), heartbeats={"n1": beat("n1", low), "n2": beat("n2", high)}, jobs=()
+    )
     assert acts(state, dataclasses.replace(ENFORCE, budget_nodes=1)) == [("drain", "n2")]
 
 
@@ -427,30 +429,33 @@ def test_a_high_fault_is_served_before_an_older_low_one() -> None:
 )
 def test_what_counts_against_the_budget(past: list[records.Drain], left: int) -> None:
     """Distinct nodes drained or let refuse within the window count; what was not done does not."""
-    assert len(acts(scene(drains=tuple(past), jobs=()), dataclasses.replace(ENFORCE, budget_nodes=2))) == left
+    assert (
+        len(acts(fleet_view(drains=tuple(past), jobs=()), dataclasses.replace(ENFORCE, budget_nodes=2)))
+        == left
+    )
 
 
 def test_a_drain_that_stands_in_slurm_counts_even_without_its_row() -> None:
     """Rows lost with the database do not widen the budget."""
     ours = node("n3", states=frozenset({"IDLE", "DRAIN"}), reason="probing: ib_link", reason_at=ago(100))
-    state = scene(nodes={"n2": node("n2"), "n3": ours}, jobs=())
+    state = fleet_view(nodes={"n2": node("n2"), "n3": ours}, jobs=())
     assert acts(state, dataclasses.replace(ENFORCE, budget_nodes=1)) == []
 
 
 def test_without_a_partition_the_budget_fails_safe() -> None:
     """A node of unknown partition is not drained."""
-    assert acts(scene(nodes={"n2": node("n2", partitions=())})) == []
+    assert acts(fleet_view(nodes={"n2": node("n2", partitions=())})) == []
 
 
 def test_a_node_denied_by_the_budget_keeps_its_jobs() -> None:
     """Requeueing onto a node still in service would change nothing: no drain, no requeue."""
-    assert acts(scene(), dataclasses.replace(ENFORCE, budget_nodes=0)) == []
+    assert acts(fleet_view(), dataclasses.replace(ENFORCE, budget_nodes=0)) == []
 
 
 def test_a_small_cluster_may_always_drain_one_node() -> None:
     """Five per cent of four nodes is none; one is allowed."""
     assert acts(
-        scene(jobs=()), dataclasses.replace(ENFORCE, budget_frac=0.05, budget_partition_frac=0.25)
+        fleet_view(jobs=()), dataclasses.replace(ENFORCE, budget_frac=0.05, budget_partition_frac=0.25)
     ) == [("drain", "n2")]
 
 
@@ -462,42 +467,42 @@ def test_nothing_is_decided_twice() -> None:
         drain("n2", 3, action="requeue", job_id=4242, **ids),
         drain("n2", 3, action="refuse"),
     )
-    assert policy.decide(scene(drains=past), ENFORCE) == ()
+    assert policy.decide(fleet_view(drains=past), ENFORCE) == ()
     none = dataclasses.replace(ENFORCE, budget_nodes=0)
     denied = (drain("n2", 3, state="denied", **ids), drain("n2", 3, state="denied", action="refuse"))
-    assert policy.decide(scene(drains=denied), none) == ()
+    assert policy.decide(fleet_view(drains=denied), none) == ()
 
 
 def test_a_denied_drain_is_made_when_the_budget_has_room_again() -> None:
     """Denied is not for ever: while fresh and confirmed, the drain follows."""
     denied = drain("n2", 3, state="denied", event_ids=(uuid.UUID(int=1),))
-    assert acts(scene(drains=(denied,))) == BOTH
+    assert acts(fleet_view(drains=(denied,))) == BOTH
 
 
 @pytest.mark.parametrize(("age_s", "expected"), [(10, []), (31, ["drain"])])
 def test_a_failed_command_is_repeated_but_not_at_once(age_s: float, expected: list[str]) -> None:
     """Slurm refusing a drain does not make us hammer it."""
     failed = drain("n2", age_s, state="failed", event_ids=(uuid.UUID(int=1),))
-    assert [a for a, _ in acts(scene(drains=(failed,), jobs=()))] == expected
+    assert [a for a, _ in acts(fleet_view(drains=(failed,), jobs=()))] == expected
 
 
 def test_an_administrator_who_resumes_a_node_is_not_overruled() -> None:
     """The same evidence neither drains the node again nor lets its Prolog refuse jobs."""
     done = drain("n2", 100, event_ids=(uuid.UUID(int=1),))
-    assert policy.decide(scene(drains=(done,), jobs=()), ENFORCE) == ()
-    assert policy.decide(scene(events=(), drains=(done,), jobs=()), ENFORCE) == ()
+    assert policy.decide(fleet_view(drains=(done,), jobs=()), ENFORCE) == ()
+    assert policy.decide(fleet_view(events=(), drains=(done,), jobs=()), ENFORCE) == ()
 
 
 def test_a_node_that_breaks_again_after_its_repair_is_drained_again() -> None:
     """The old events are still fresh and name the same part: only a fault that began after the drain's end is new."""
     old, new = event(1, at=ago(120), observed_at=ago(120)), event(2, at=ago(10), observed_at=ago(10))
     over = drain("n2", 110, event_ids=(old.event_id,), state="resumed", ended_at=ago(60))
-    again = scene(events=(old, new), heartbeats={"n2": beat("n2", new)}, drains=(over,), jobs=())
+    again = fleet_view(events=(old, new), heartbeats={"n2": beat("n2", new)}, drains=(over,), jobs=())
     assert acts(again) == [("drain", "n2")]
-    stands = scene(events=(old, new), heartbeats={"n2": beat("n2", old)}, drains=(over,), jobs=())
+    stands = fleet_view(events=(old, new), heartbeats={"n2": beat("n2", old)}, drains=(over,), jobs=())
     assert acts(stands) == [], "the same fault, which a person chose to live with"
     vague = dataclasses.replace(beat("n2", new), faults={"xid:gpu3": {**fault(new), "since": None}})
-    assert acts(scene(events=(old, new), heartbeats={"n2": vague}, drains=(over,), jobs=())) == []
+    assert acts(fleet_view(events=(old, new), heartbeats={"n2": vague}, drains=(over,), jobs=())) == []
 
 
 def refusals(state: view.View, config: settings.PolicySettings = ENFORCE) -> list[tuple[str, str]]:
@@ -506,20 +511,20 @@ def refusals(state: view.View, config: settings.PolicySettings = ENFORCE) -> lis
 
 def test_a_standing_hard_fault_lets_the_node_refuse_jobs_even_when_its_event_is_old() -> None:
     """A fault confirmed now, on a node still in service, gets a short permission to refuse."""
-    assert refusals(scene(events=())) == [("n2", "")]
-    assert acts(scene(events=())) == []
+    assert refusals(fleet_view(events=())) == [("n2", "")]
+    assert acts(fleet_view(events=())) == []
 
 
 def test_no_permission_to_refuse() -> None:
     """Not in observe-only mode, for low faults, for silent agents, drained nodes, or beyond the budget."""
-    quiet = scene(events=())
+    without_events = fleet_view(events=())
     low = event(severity=records.Severity.LOW)
-    assert refusals(quiet, dataclasses.replace(ENFORCE, observe_only=True)) == []
-    assert refusals(dataclasses.replace(quiet, heartbeats={"n2": beat("n2", low)})) == []
-    assert refusals(dataclasses.replace(quiet, silent_s={"n2": 60.0})) == []
+    assert refusals(without_events, dataclasses.replace(ENFORCE, observe_only=True)) == []
+    assert refusals(dataclasses.replace(without_events, heartbeats={"n2": beat("n2", low)})) == []
+    assert refusals(dataclasses.replace(without_events, silent_s={"n2": 60.0})) == []
     ours = node("n2", states=frozenset({"DRAIN"}), reason="probing: x")
-    assert refusals(dataclasses.replace(quiet, nodes={"n2": ours})) == []
-    assert refusals(quiet, dataclasses.replace(ENFORCE, budget_nodes=0)) == [("n2", "denied")]
+    assert refusals(dataclasses.replace(without_events, nodes={"n2": ours})) == []
+    assert refusals(without_events, dataclasses.replace(ENFORCE, budget_nodes=0)) == [("n2", "denied")]
 
 
 @pytest.mark.parametrize(("age_s", "expected"), [(10, []), (31, [("n2", "")])])
@@ -528,7 +533,7 @@ def test_a_permission_is_renewed_when_half_of_it_is_gone(
 ) -> None:
     """Permissions are short-lived and renewed while the fault stands."""
     given = drain("n2", age_s, action="refuse")
-    assert refusals(scene(events=(), drains=(given,))) == expected
+    assert refusals(fleet_view(events=(), drains=(given,))) == expected
 
 
 def test_several_faults_of_a_node_make_one_drain_named_after_the_gravest() -> None:
@@ -543,7 +548,7 @@ def test_several_faults_of_a_node_make_one_drain_named_after_the_gravest() -> No
         at=ago(50),
         observed_at=ago(50),
     )
-    state = scene(events=(low, event(1)), heartbeats={"n2": beat("n2", low, event(1))}, jobs=())
+    state = fleet_view(events=(low, event(1)), heartbeats={"n2": beat("n2", low, event(1))}, jobs=())
     (made,) = [d for d in policy.decide(state, ENFORCE) if d.action == "drain"]
     assert made.reason == "probing: xid 79 gpu3 (+1 more)"
     assert made.event_ids == (uuid.UUID(int=1), uuid.UUID(int=2))

@@ -11,7 +11,8 @@ from typing import Any
 import fakes
 import pytest
 
-from probing_cluster.control_plane.cli import main, nodes_commands
+from probing_cluster.control_plane.cli import main
+from probing_cluster.control_plane.cli.nodes import nodes_commands
 from probing_cluster.control_plane.policy import repaired
 from probing_cluster.core import records
 from probing_cluster.db import store as db_store

@@ -13,7 +13,7 @@ import pytest
 
 from probing_cluster.control_plane import context, journal
 from probing_cluster.control_plane.service import lease, metrics
-from probing_cluster.control_plane.service.tasks import attribution
+from probing_cluster.control_plane.service.tasks.jobs import attribution
 from probing_cluster.core import errors
 from probing_cluster.db import roles
 from probing_cluster.db import store as db_store

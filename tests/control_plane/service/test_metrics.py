@@ -16,7 +16,8 @@ import test_dashboards
 import yaml
 
 from probing_cluster.control_plane import context, journal
-from probing_cluster.control_plane.cli import dashboards_commands, main
+from probing_cluster.control_plane.cli import main
+from probing_cluster.control_plane.cli.site import dashboards_commands
 from probing_cluster.control_plane.service import metrics
 from probing_cluster.core import settings
 from probing_cluster.sandbox.machine import ports

@@ -15,7 +15,7 @@ from probing_cluster.control_plane import context
 from probing_cluster.control_plane.policy import actions as acting
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.service import reconcile
-from probing_cluster.control_plane.service.tasks import actions, resume
+from probing_cluster.control_plane.service.tasks.nodes import actions, resume
 from probing_cluster.core import records
 
 STEPS = [

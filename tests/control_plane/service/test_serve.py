@@ -162,7 +162,7 @@ def test_metrics_tell_of_tasks_nodes_and_decisions(service: context.Context) -> 
     """One scrape over HTTP: tasks, heartbeats, faults, budget; the numbers are the rows' own."""
     import test_tasks
 
-    from probing_cluster.control_plane.service.tasks import actions
+    from probing_cluster.control_plane.service.tasks.nodes import actions
 
     fakes.deliver(service.store, "n2", test_tasks.xid())
     day = fakes.NOW.replace(hour=0, minute=0, second=0)

@@ -25,7 +25,7 @@ def test_a_line_now_and_then_where_no_terminal_is(capsys: pytest.CaptureFixture[
     with progress.ProgressBar("fleet", 3, "figures", time=time) as done:  # type: ignore[arg-type]
         done.step()
         assert capsys.readouterr().err == ""
-        time.s += progress.QUIET_S
+        time.s += progress.SILENT_S
         done.at("mttf-by-size")
         done.step()
         time.s += progress.EVERY_S
@@ -67,7 +67,7 @@ def test_one_long_step_is_heard_of(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A single query of minutes says that it goes on, and nothing ticks after the end."""
-    monkeypatch.setattr(progress, "QUIET_S", 0.0)
+    monkeypatch.setattr(progress, "SILENT_S", 0.0)
     monkeypatch.setattr(progress, "EVERY_S", 0.01)
     heard = threading.Event()
     show = progress.ProgressBar._show

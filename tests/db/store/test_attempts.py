@@ -340,7 +340,7 @@ def test_a_gang_judged_again_is_one_row(store: store_module.Store) -> None:
     other = dataclasses.replace(first, gang_id=uuid.uuid4(), job_id=8, ended_at=at)
     store.save_gang_verdicts([first, other])
     store.save_gang_verdicts([better])
-    assert store.gang_verdicts(job_ids=[7]) == store.gang_verdicts(standing_only=True) == [better]
+    assert store.gang_verdicts(job_ids=[7]) == store.gang_verdicts(open_only=True) == [better]
     assert store.gang_verdicts(since=at + timedelta(seconds=1)) == []
     assert {v.job_id for v in store.gang_verdicts()} == {7, 8}
 

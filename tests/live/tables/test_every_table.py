@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,11 +29,16 @@ def test_the_page_is_what_the_registrations_say() -> None:
 
 
 def test_every_file_is_registered() -> None:
-    """A table that nobody registered would never be asked."""
-    folder = ROOT / "live/tables"
-    files = {p.stem for p in folder.glob("*.py")} - {"__init__", "registry"}
-    source = (folder / "registry.py").read_text()
-    assert {f for f in files if f"    {f}." in source} == files
+    """A table that nobody registered would never be asked; its folder is its schema."""
+    folders = {p.parent for p in (ROOT / "live/tables").glob("*/*.py")}
+    for folder in folders:
+        names = {p.stem for p in folder.glob("*.py")} - {"__init__"}
+        source = (folder / "__init__.py").read_text()
+        assert set(re.findall(r"\b(\w+)\.(?:TABLE|SCHEMA)\b", source)) == names, folder.name
+        tables = importlib.import_module(f"probing_cluster.live.tables.{folder.name}").TABLES
+        assert len(tables) == len(names)
+        assert {table.schema for table in tables} == {folder.name}
+    assert {table.schema for table in registry.TABLES} == {folder.name for folder in folders}
 
 
 @pytest.mark.parametrize("name", registry.built_in())

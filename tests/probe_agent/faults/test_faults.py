@@ -18,12 +18,12 @@ GPU = {"gpu_uuid": "GPU-1", "device": "gpu3", "pci_bus_id": "0000:5e:00"}
 
 
 @pytest.fixture
-def standing() -> faults.Faults:
+def state() -> faults.Faults:
     return faults.Faults("boot-1")
 
 
-def keys(standing: faults.Faults) -> list[str]:
-    return [f.key for f in standing.standing()]
+def keys(state: faults.Faults) -> list[str]:
+    return [f.key for f in state.active()]
 
 
 def active(kind: str = "mount", device: str = "/scratch", **fields: Any) -> conditions.Active:
@@ -32,74 +32,74 @@ def active(kind: str = "mount", device: str = "/scratch", **fields: Any) -> cond
     return conditions.Active(condition=condition, since=NOW, event_id="e1", confirmed_at=NOW)
 
 
-def test_grave_kernel_line_stands_and_names_its_events(standing: faults.Faults, event: Any) -> None:
+def test_grave_kernel_line_stands_and_names_its_events(state: faults.Faults, event: Any) -> None:
     """Two lines of one fault are one fault with both events."""
-    assert standing.fold(event("b:1", **GPU), now=NOW)
-    standing.fold(event("b:2", **GPU), now=NOW)
-    (row,) = standing.rows().values()
-    assert keys(standing) == ["xid:gpu3"]
+    assert state.fold(event("b:1", **GPU), now=NOW)
+    state.fold(event("b:2", **GPU), now=NOW)
+    (row,) = state.rows().values()
+    assert keys(state) == ["xid:gpu3"]
     assert row["event_id"] == str(event("b:1").event_id)
     assert row["event_ids"] == [str(event("b:1").event_id), str(event("b:2").event_id)]
     assert row["severity"] == "high"
 
 
-def test_old_line_read_late_is_history(standing: faults.Faults, event: Any) -> None:
+def test_old_line_read_late_is_history(state: faults.Faults, event: Any) -> None:
     """A line from before the agent's time is evidence, not the present."""
-    assert not standing.fold(event(at=NOW - timedelta(minutes=6), **GPU), now=NOW)
-    assert keys(standing) == []
+    assert not state.fold(event(at=NOW - timedelta(minutes=6), **GPU), now=NOW)
+    assert keys(state) == []
 
 
 @pytest.mark.parametrize("source", ["joblog", "probe", "dump", "agent", "import", "mount"])
-def test_other_sources_latch_nothing(standing: faults.Faults, event: Any, source: str) -> None:
+def test_other_sources_latch_nothing(state: faults.Faults, event: Any, source: str) -> None:
     """Least of all what a user's process can write."""
-    assert not standing.fold(event(source=source, **GPU), now=NOW)
+    assert not state.fold(event(source=source, **GPU), now=NOW)
 
 
-def test_information_and_recoveries_latch_nothing(standing: faults.Faults, event: Any) -> None:
+def test_information_and_recoveries_latch_nothing(state: faults.Faults, event: Any) -> None:
     """Only what is wrong stands."""
-    assert not standing.fold(event(severity=records.Severity.INFO), now=NOW)
-    assert not standing.fold(event(detail={"recovered": True}), now=NOW)
-    assert not standing.fold(event(kind="oom", severity=records.Severity.LOW), now=NOW)
+    assert not state.fold(event(severity=records.Severity.INFO), now=NOW)
+    assert not state.fold(event(detail={"recovered": True}), now=NOW)
+    assert not state.fold(event(kind="oom", severity=records.Severity.LOW), now=NOW)
 
 
-def test_latched_fault_survives_a_restart_but_not_a_reboot(standing: faults.Faults, event: Any) -> None:
+def test_latched_fault_survives_a_restart_but_not_a_reboot(state: faults.Faults, event: Any) -> None:
     """The agent's own death cures nothing; a boot does."""
-    standing.fold(event(**GPU), now=NOW)
-    state = json.loads(json.dumps(standing.to_state()))
-    assert keys(faults.Faults("boot-1", state)) == ["xid:gpu3"]
-    assert keys(faults.Faults("boot-2", state)) == []
-    standing.reboot("boot-2")
-    assert keys(standing) == []
+    state.fold(event(**GPU), now=NOW)
+    stored = json.loads(json.dumps(state.to_state()))
+    assert keys(faults.Faults("boot-1", stored)) == ["xid:gpu3"]
+    assert keys(faults.Faults("boot-2", stored)) == []
+    state.reboot("boot-2")
+    assert keys(state) == []
 
 
-def test_condition_stands_as_long_as_its_reading_says_so(standing: faults.Faults) -> None:
+def test_condition_stands_as_long_as_its_reading_says_so(state: faults.Faults) -> None:
     """The next reading without it ends it."""
-    standing.observe("mounts", conditions.Judgement(), [active()], NOW)
-    assert keys(standing) == ["mount:/scratch"]
-    standing.observe("mounts", conditions.Judgement(), [], LATER)
-    assert keys(standing) == []
+    state.observe("mounts", conditions.Judgement(), [active()], NOW)
+    assert keys(state) == ["mount:/scratch"]
+    state.observe("mounts", conditions.Judgement(), [], LATER)
+    assert keys(state) == []
 
 
-def test_condition_that_cannot_be_read_any_more_stops_being_the_present(standing: faults.Faults) -> None:
+def test_condition_that_cannot_be_read_any_more_stops_being_the_present(state: faults.Faults) -> None:
     """What nobody has confirmed for minutes is no ground to act on."""
-    standing.observe("mounts", conditions.Judgement(), [active()], NOW + timedelta(minutes=1))
-    assert keys(standing) == ["mount:/scratch"]
-    standing.observe("mounts", conditions.Judgement(), [active()], NOW + timedelta(minutes=3))
-    assert keys(standing) == []
+    state.observe("mounts", conditions.Judgement(), [active()], NOW + timedelta(minutes=1))
+    assert keys(state) == ["mount:/scratch"]
+    state.observe("mounts", conditions.Judgement(), [active()], NOW + timedelta(minutes=3))
+    assert keys(state) == []
 
 
-def test_link_that_is_up_again_contradicts_the_kernels_word(standing: faults.Faults, event: Any) -> None:
+def test_link_that_is_up_again_contradicts_the_kernels_word(state: faults.Faults, event: Any) -> None:
     """A newer healthy reading of the same part ends the fault; of another part it does not."""
     down = event(kind="ib_link", code="down", device="mlx5_3", pci_bus_id="0000:5e:00.0")
-    standing.fold(down, now=NOW)
+    state.fold(down, now=NOW)
     other = conditions.Judgement(healthy=frozenset({"mlx5_4", "0000:61:00"}))
-    standing.observe("infiniband", other, [], LATER)
-    assert keys(standing) == ["ib_link:mlx5_3"]
+    state.observe("infiniband", other, [], LATER)
+    assert keys(state) == ["ib_link:mlx5_3"]
     same = conditions.Judgement(healthy=frozenset({"0000:5e:00"}))
-    standing.observe("nvml", same, [], LATER)
-    assert keys(standing) == ["ib_link:mlx5_3"]
-    (over,) = standing.observe("infiniband", same, [], LATER)
-    assert keys(standing) == []
+    state.observe("nvml", same, [], LATER)
+    assert keys(state) == ["ib_link:mlx5_3"]
+    (over,) = state.observe("infiniband", same, [], LATER)
+    assert keys(state) == []
     recovered = faults.recovery(over, "sysfs", "b", LATER)
     assert (recovered.kind, recovered.code, recovered.device, recovered.severity) == (
         "ib_link",
@@ -110,83 +110,81 @@ def test_link_that_is_up_again_contradicts_the_kernels_word(standing: faults.Fau
     assert recovered.detail["recovered"] is True
     assert recovered.detail["began"] == str(down.event_id)
     assert not recovered.latches
-    standing.fold(dataclasses.replace(down, at=LATER), now=LATER)
-    (again,) = standing.observe("infiniband", same, [], LATER + timedelta(minutes=1))
+    state.fold(dataclasses.replace(down, at=LATER), now=LATER)
+    (again,) = state.observe("infiniband", same, [], LATER + timedelta(minutes=1))
     assert faults.recovery(again, "sysfs", "b", LATER).position != recovered.position
 
 
 def test_a_port_that_reads_as_up_is_no_word_on_its_adapters_firmware(
-    standing: faults.Faults, event: Any
+    state: faults.Faults, event: Any
 ) -> None:
     """The state file of a dead adapter keeps what it said last: the fault stands until somebody acts."""
     dead = event(kind="ib_link", code="health_compromised", device="mlx5_3", pci_bus_id="0000:5e:00.0")
-    standing.fold(dead, now=NOW)
+    state.fold(dead, now=NOW)
     well = conditions.Judgement(healthy=frozenset({"mlx5_3", "0000:5e:00"}))
-    assert standing.observe("infiniband", well, [], LATER) == []
-    assert keys(standing) == ["ib_link:mlx5_3"]
+    assert state.observe("infiniband", well, [], LATER) == []
+    assert keys(state) == ["ib_link:mlx5_3"]
 
 
-def test_reading_as_old_as_the_line_contradicts_nothing(standing: faults.Faults, event: Any) -> None:
+def test_reading_as_old_as_the_line_contradicts_nothing(state: faults.Faults, event: Any) -> None:
     """Drivers log before their state files follow."""
-    standing.fold(event(kind="ib_link", code="down", device="mlx5_3"), now=NOW)
+    state.fold(event(kind="ib_link", code="down", device="mlx5_3"), now=NOW)
     well = conditions.Judgement(healthy=frozenset({"mlx5_3"}))
-    standing.observe("infiniband", well, [], NOW + timedelta(seconds=1))
-    assert keys(standing) == ["ib_link:mlx5_3"]
+    state.observe("infiniband", well, [], NOW + timedelta(seconds=1))
+    assert keys(state) == ["ib_link:mlx5_3"]
 
 
-def test_xid_stands_until_the_gpu_was_reset(standing: faults.Faults, event: Any) -> None:
+def test_xid_stands_until_the_gpu_was_reset(state: faults.Faults, event: Any) -> None:
     """A GPU that answers is not yet a GPU that is well."""
-    standing.fold(event(code="48", **GPU), now=NOW)
+    state.fold(event(code="48", **GPU), now=NOW)
     well = conditions.Judgement(healthy=frozenset({"gpu3", "GPU-1", "0000:5e:00"}))
-    standing.observe("nvml", well, [], LATER)
-    assert keys(standing) == ["xid:gpu3"]
-    standing.observe("nvml", conditions.Judgement(reset=frozenset({"GPU-1"})), [], LATER)
-    assert keys(standing) == []
+    state.observe("nvml", well, [], LATER)
+    assert keys(state) == ["xid:gpu3"]
+    state.observe("nvml", conditions.Judgement(reset=frozenset({"GPU-1"})), [], LATER)
+    assert keys(state) == []
 
 
-def test_operator_clears_latched_faults_and_not_what_is_still_read(
-    standing: faults.Faults, event: Any
-) -> None:
+def test_operator_clears_latched_faults_and_not_what_is_still_read(state: faults.Faults, event: Any) -> None:
     """A word cannot cure what the next reading shows again."""
-    standing.fold(event(**GPU), now=NOW)
-    standing.observe("mounts", conditions.Judgement(), [active()], NOW)
-    assert standing.clear(NOW) == 1
-    assert keys(standing) == ["mount:/scratch"]
+    state.fold(event(**GPU), now=NOW)
+    state.observe("mounts", conditions.Judgement(), [active()], NOW)
+    assert state.clear(NOW) == 1
+    assert keys(state) == ["mount:/scratch"]
 
 
-def test_what_was_observed_before_a_clearing_never_latches_again(standing: faults.Faults, event: Any) -> None:
+def test_what_was_observed_before_a_clearing_never_latches_again(state: faults.Faults, event: Any) -> None:
     """A fold that closes late, or a restart of the agent, does not bring back what a person repaired; a new line does."""
     before = event(**GPU)
-    standing.fold(before, now=NOW)
-    standing.clear(NOW)
-    again = faults.Faults("boot-1", standing.to_state())
-    for kept in (standing, again):
+    state.fold(before, now=NOW)
+    state.clear(NOW)
+    again = faults.Faults("boot-1", state.to_state())
+    for kept in (state, again):
         assert not kept.fold(before, now=LATER)
         assert keys(kept) == []
     assert again.fold(dataclasses.replace(before, observed_at=LATER), now=LATER)
 
 
-def test_low_fault_said_once_fades(standing: faults.Faults, event: Any) -> None:
+def test_low_fault_said_once_fades(state: faults.Faults, event: Any) -> None:
     """A corrected PCIe error of this morning is no fault of this evening."""
-    standing.fold(event(kind="pcie_aer", severity=records.Severity.LOW, device="x"), now=NOW)
-    standing.observe("mounts", conditions.Judgement(), [], NOW + timedelta(minutes=20))
-    assert keys(standing) == []
+    state.fold(event(kind="pcie_aer", severity=records.Severity.LOW, device="x"), now=NOW)
+    state.observe("mounts", conditions.Judgement(), [], NOW + timedelta(minutes=20))
+    assert keys(state) == []
 
 
-def test_only_the_jobs_own_gpu_concerns_it(standing: faults.Faults, event: Any) -> None:
+def test_only_the_jobs_own_gpu_concerns_it(state: faults.Faults, event: Any) -> None:
     """A fault of one GPU concerns its holder and whoever holds the whole node; of the node, everyone."""
-    standing.fold(event(**GPU), now=NOW)
-    assert standing.against(("GPU-1", "GPU-2"), whole_node=False)
-    assert not standing.against(("GPU-2",), whole_node=False)
-    assert standing.against(("GPU-2",), whole_node=True)
-    assert not standing.against((), whole_node=False)
-    assert not standing.against(None, whole_node=False)
-    standing.observe("mounts", conditions.Judgement(), [active()], NOW)
-    assert [f.key for f in standing.against((), whole_node=False)] == ["mount:/scratch"]
+    state.fold(event(**GPU), now=NOW)
+    assert state.against(("GPU-1", "GPU-2"), whole_node=False)
+    assert not state.against(("GPU-2",), whole_node=False)
+    assert state.against(("GPU-2",), whole_node=True)
+    assert not state.against((), whole_node=False)
+    assert not state.against(None, whole_node=False)
+    state.observe("mounts", conditions.Judgement(), [active()], NOW)
+    assert [f.key for f in state.against((), whole_node=False)] == ["mount:/scratch"]
 
 
-def test_low_faults_concern_no_prolog(standing: faults.Faults) -> None:
+def test_low_faults_concern_no_prolog(state: faults.Faults) -> None:
     """Nothing but a hard fault may refuse a job."""
     low = active(severity=records.Severity.LOW)
-    standing.observe("mounts", conditions.Judgement(), [low], NOW)
-    assert standing.against((), whole_node=True) == []
+    state.observe("mounts", conditions.Judgement(), [low], NOW)
+    assert state.against((), whole_node=True) == []

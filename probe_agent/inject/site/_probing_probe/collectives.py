@@ -1,6 +1,6 @@
 """Timers around the collectives and point-to-point calls that a program makes from Python.
 
-What a hook costs is paid at each call of a training loop (benchmarks/probe_overhead.py), so each is one body, compiled
+What a hook costs is paid at each call of a training loop (benchmarks/probe_agent/probe_overhead.py), so each is one body, compiled
 once with the very parameters of the function that it wraps: no tuple and no dictionary of arguments is made, no
 helper is called and nothing is looked up twice. Whatever goes wrong in it before the call, the call is made as if
 there were no hook.

@@ -1,0 +1,147 @@
+"""What `probing-ctl serve` keeps in memory on a year's database: at its start, after a backlog, at rest.
+
+    .venv/bin/python -m benchmarks.control_plane.serve_memory [--attempts 4000000] [--events 20000000] [--backlog 20000] [--rest 300] [--keep DIRECTORY]
+
+The database is that of full_size. Its latest attempts are unjudged (--backlog), and the service, a process of its own, judges
+them, accounts for their runs, scores the lemon night that is due, and then has nothing to do for --rest seconds. Printed are MB
+resident and proportional of the service's own process, and of the processes beside it (`apart`) the most that was seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import psycopg
+
+from benchmarks.db import full_size
+from probing_cluster.db import migrate
+from probing_cluster.db import store as store_module
+from probing_cluster.db.server import embedded
+
+CLUSTER = "bench"
+MOST_MB = 250.0
+_PATIENCE_S = 3600.0
+_UNJUDGE = """
+UPDATE probing.job_attempt SET judged_at = NULL WHERE (cluster, job_id, submit_at) IN (
+    SELECT cluster, job_id, submit_at FROM probing.job_attempt
+    WHERE state = 'FAILED' AND cluster = %s ORDER BY end_at DESC LIMIT %s)
+"""
+
+
+class Service:
+    """A running `probing-ctl serve` and what it keeps in memory."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = psutil.Process(process.pid)
+        self.beside_mb = 0.0
+        """The most that one process beside it was seen to hold, proportional MB."""
+
+    def look(self) -> tuple[float, float]:
+        """Resident and proportional MB of the service itself, now."""
+        for child in self._process.children(recursive=True):
+            try:
+                self.beside_mb = max(self.beside_mb, child.memory_full_info().pss / 1e6)
+            except psutil.Error:
+                continue  # it has ended meanwhile
+        now = self._process.memory_full_info()
+        return now.rss / 1e6, now.pss / 1e6
+
+
+@contextmanager
+def serving(url: str, home: Path) -> Iterator[Service]:
+    """The service on the database `url`, without a Slurm; ended afterwards."""
+    config = home / "probing.toml"
+    config.write_text(
+        f'[cluster]\nname = "{CLUSTER}"\n[database]\nurl = "{url}"\n[slurm]\nbin_directory = "{home}/none"\n'
+        f'[service]\nsocket = "{home}/report.sock"\n[mail]\nspool_directory = "{home}/mail"\n'
+    )
+    with (home / "log").open("w") as log:
+        argv = [str(Path(sys.executable).with_name("probing-ctl")), "serve", "--config", str(config)]
+        process = subprocess.Popen(argv, stdout=log, stderr=log)
+    try:
+        _wait("the service", (home / "report.sock").exists)
+        yield Service(process)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(120)
+
+
+def _wait(what: str, ready: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while not ready():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what} is not ready after {_PATIENCE_S:g} s")
+        time.sleep(0.5)
+
+
+def measure(url: str, home: Path, rest_s: float) -> list[tuple[str, float, float]]:
+    """(moment, resident MB, proportional MB) of the service, printed as they come."""
+    found: list[tuple[str, float, float]] = []
+
+    def note(moment: str, service: Service) -> None:
+        rss_mb, pss_mb = service.look()
+        over = f"   OVER {MOST_MB:g} MB" if moment == "at rest" and rss_mb > MOST_MB else ""
+        print(f"{rss_mb:7.1f} MB resident   {pss_mb:7.1f} MB proportional   {moment}{over}", flush=True)
+        found.append((moment, rss_mb, pss_mb))
+
+    with store_module.Store.open(url) as store, serving(url, home) as service:
+
+        def looked(ready: bool) -> bool:
+            service.look()
+            return ready
+
+        note("at the start", service)
+        _wait("the backlog", lambda: looked(not store.unattributed(1)))
+        note("after the backlog", service)
+        _wait("the lemon night", lambda: looked(store.recall(f"lemon.done {CLUSTER}") is not None))
+        note("after the lemon night", service)
+        time.sleep(rest_s)
+        note("at rest", service)
+        print(f"{service.beside_mb:7.1f} MB proportional at most of a process beside it")
+    return found
+
+
+def main() -> None:
+    """Fill a database, run the service on it, print what it holds."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--attempts", type=int, default=4_000_000)
+    parser.add_argument("--events", type=int, default=20_000_000)
+    parser.add_argument("--backlog", type=int, default=20_000)
+    parser.add_argument("--rest", type=float, default=300.0, help="seconds with nothing to do")
+    parser.add_argument("--keep", type=Path, help="use (and keep) this directory; filled only when empty")
+    wanted = parser.parse_args()
+    directory = wanted.keep or Path(tempfile.mkdtemp(prefix="probing-pg-"))
+    directory.mkdir(exist_ok=True)
+    directory.chmod(0o755)
+    try:
+        url = embedded.ensure(directory)
+        migrate.upgrade(url)
+        with psycopg.connect(url, autocommit=True) as connection:
+            row = connection.execute("SELECT EXISTS (SELECT FROM probing.job_attempt)").fetchone()
+            if row != (True,):
+                full_size.fill(url, wanted.attempts, wanted.events)
+            n = connection.execute(_UNJUDGE, (CLUSTER, wanted.backlog)).rowcount
+            connection.execute("DELETE FROM probing.state WHERE key = 'lemon.done ' || %s", (CLUSTER,))
+        print(f"{wanted.attempts:,} attempts, {wanted.events:,} events, a backlog of {n:,}")
+        with tempfile.TemporaryDirectory(prefix="probing-serve-") as home:
+            measure(url, Path(home), wanted.rest)
+    finally:
+        embedded.stop(directory)
+        if not wanted.keep:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

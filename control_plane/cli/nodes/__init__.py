@@ -1,0 +1,1 @@
+"""Commands about nodes: what they report, drains, tests, repairs, places, lemons and the drain policy."""

@@ -1,0 +1,388 @@
+"""`probing-ctl nodes|drain|resume|ack|set-healthy`: what is wrong where, and a person's word about it."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import os
+import sys
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from probing_cluster.control_plane import alarmed_jobs, held_jobs
+from probing_cluster.control_plane.cli import commands
+from probing_cluster.control_plane.policy import view
+from probing_cluster.control_plane.terminal import fault_names, node_table
+from probing_cluster.core import clock, errors, hostlist, records, sanitize, settings, vocabulary
+
+if TYPE_CHECKING:
+    from probing_cluster.control_plane.policy import actions, slurm_actions
+    from probing_cluster.db import store as db_store
+    from probing_cluster.slurm_plugins.acts import nodes
+
+_DECISIONS_OF = timedelta(days=7)
+"""How far back the decision about a node that is faulty and not drained is looked for."""
+
+
+def register(register: commands.Commands) -> None:
+    """Adds the five."""
+    made = register.add("nodes", _nodes, "what every node reports, and what was done about it")
+    made.add_argument("node", nargs="*", metavar="NODE", help="hostlists; default all")
+    made.add_argument(
+        "--faulty", action="store_true", help="only nodes with a fault, a drain or a silent agent"
+    )
+    made.add_argument("--json", action="store_true", help="one JSON array")
+    made = register.add("drain", _drain, "drain nodes in Slurm, recorded as yours")
+    made.add_argument("node", nargs="+", metavar="NODE", help="hostlists")
+    made.add_argument("--reason", required=True, help="why; Slurm shows it as 'probing: WHY (you)'")
+    made = register.add(
+        "resume", _resume, "lift drains made by Probing Cluster or `probing-ctl drain`, no others"
+    )
+    made.add_argument("node", nargs="+", metavar="NODE", help="hostlists")
+    for name, run, meaning in (
+        ("ack", _ack, "say that a node's fault is known and being dealt with"),
+        (
+            "set-healthy",
+            _set_healthy,
+            "say that a node is repaired: its agent looks again, and our drain is lifted if nothing fails",
+        ),
+    ):
+        made = register.add(name, run, meaning)
+        made.add_argument("node", nargs="+", metavar="NODE", help="hostlists")
+        made.add_argument("--note", default="", help="your words, kept with the node")
+
+
+def _open(args: argparse.Namespace) -> tuple[settings.Settings, db_store.Store]:
+    from probing_cluster.db import store as db_store
+
+    config = settings.load(args.config)
+    return config, db_store.Store.open(config)
+
+
+def _hands(config: settings.Settings) -> slurm_actions.SlurmHands:
+    from probing_cluster.control_plane.policy import slurm_actions
+    from probing_cluster.slurm_plugins import commands as slurm_commands
+
+    return slurm_actions.SlurmHands(config, slurm_commands.SlurmCommands(settings=config.slurm))
+
+
+def _names(args: argparse.Namespace) -> list[str]:
+    names = [name for text in args.node for name in hostlist.expand(text)]
+    if args.node and not names:
+        raise errors.UsageError(f"{' '.join(args.node)!r} names no node")
+    return list(dict.fromkeys(names))
+
+
+def _known_names(
+    args: argparse.Namespace, store: db_store.Store, hands: slurm_actions.SlurmHands
+) -> list[str]:
+    """The nodes asked for, all of them known before anything is done about the first."""
+    names = _names(args)
+    try:
+        known = {node.name for node in hands.nodes()}
+    except errors.SlurmUnavailable:
+        return names  # what cannot be checked is tried: each node says for itself what is wrong
+    require_known(names, known | {beat.node for beat in store.heartbeats()})
+    return names
+
+
+def caller_name() -> str:
+    """The person at the keyboard, also behind sudo."""
+    return sanitize.clean(os.environ.get("SUDO_USER") or getpass.getuser(), 64)
+
+
+def _nodes(args: argparse.Namespace) -> int:
+    wanted = _names(args)
+    config, store = _open(args)
+    with store:
+        rows = _node_rows(config, store)
+    known = {row["node"] for row in rows}
+    if not known:
+        raise errors.SlurmUnavailable(
+            "no node is known: Slurm does not answer, and no agent was ever heard (probing-ctl doctor says why; an imported history is read with probing-report and probing-ctl fleet)"
+        )
+    require_known(wanted, known)
+    rows = [r for r in rows if (not wanted or r["node"] in wanted) and (not args.faulty or _faulty(r))]
+    if args.json:
+        print(json.dumps([_plain(row) for row in rows], indent=2, default=str))
+    elif rows:
+        print(node_table.text(rows))
+        for words in dict.fromkeys(line for row in rows for line in row["held"]):
+            print(f"GPUs held idle: {words}")
+        for words in dict.fromkeys(line for row in rows for line in row["alarms"]):
+            print(f"Word of alarm: {words}")
+    else:
+        asked = len(wanted or known)
+        print(f"no fault, drain or silent agent on {asked} node{'s' if asked > 1 else ''}")
+    return 0
+
+
+def require_known(names: Sequence[str], known: Collection[str]) -> None:
+    """Raises NotFound for names that neither Slurm nor an agent knows: a slip of the keyboard."""
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise errors.NotFound(
+            f"{hostlist.compress(unknown)} is not known: Slurm does not list it, and no agent was ever heard there"
+        )
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    named = [
+        {
+            "name": f.name,
+            "severity": f.severity,
+            "since": f.since and clock.iso_z(f.since),
+            "signs": list(f.keys),
+        }
+        for f in row["named"]
+    ]
+    return {**row, "named": named}
+
+
+def _node_rows(config: settings.Settings, store: db_store.Store) -> list[dict[str, Any]]:
+    try:
+        slurm = {n.name: n for n in _hands(config).nodes()}
+    except errors.SlurmUnavailable:
+        slurm = {}
+    beats = {b.node: b for b in store.heartbeats()}
+    ages = store.heartbeat_ages_s()
+    drains = store.drains(since=clock.SYSTEM.now() - _DECISIONS_OF, actions=["drain"])
+    latest = {d.node: d for d in sorted(drains, key=lambda d: d.at)}
+    open_drains = {d.node: d for d in store.drains(open_only=True) if d.action == "drain"}
+    denied = view.denials(drains, beats)
+    held = held_jobs.read(store, config.cluster.name, config.policy.idle_s, clock.SYSTEM.now())
+    alarmed = alarmed_jobs.read(store, config.cluster.name)
+    acks = {n.subject.removeprefix("node:"): n for n in store.notes(action="ack")}  # the last one stays
+    return [
+        _node_row(
+            name,
+            slurm.get(name),
+            beats.get(name),
+            ages.get(name),
+            (_open_drain(open_drains.get(name), slurm.get(name), known=bool(slurm)), latest.get(name)),
+            acks.get(name),
+        )
+        | {
+            "denied": _denied(denied.get(name)),
+            "held": [
+                f"job {h.job_id}{f' of {h.user}' if h.user else ''} {h.words}"
+                for h in held
+                if name in h.nodes
+            ],
+            "alarms": [
+                f"job {a.job_id}{f' of {a.user}' if a.user else ''} {a.words}"
+                for a in alarmed
+                if name == a.node
+            ],
+        }
+        for name in sorted({*slurm, *beats, *open_drains})
+    ]
+
+
+def _open_drain(drain: records.Drain | None, node: view.Node | None, *, known: bool) -> records.Drain | None:
+    """A recorded drain unless Slurm, read now, shows that it is over; the service records that with its next poll."""
+    return None if drain is not None and known and view.drain_over(node) else drain
+
+
+def _denied(drain: records.Drain | None) -> str:
+    """`not drained: budget: 1 of 1 nodes …`, with when it was denied; empty where nothing was."""
+    return "" if drain is None else f"not drained: {drain.why_state} ({drain.at:%m-%d %H:%M}Z)"
+
+
+def _node_row(
+    name: str,
+    node: view.Node | None,
+    beat: records.AgentHeartbeat | None,
+    age_s: float | None,
+    drains: tuple[records.Drain | None, records.Drain | None],
+    ack: records.OperatorNote | None,
+) -> dict[str, Any]:
+    """One node; `drains` are our open one and our latest decision."""
+    drain, latest = drains
+    named = fault_names.named(beat.faults if beat else {})
+    signs = [(key, fault.severity) for fault in named for key in fault.keys]
+    return {
+        "node": name,
+        "slurm": "+".join(sorted(node.states)) if node else "unknown",
+        "slurm_reason": node.reason if node else "",
+        "silent_s": age_s,
+        "beat_s": beat.beat_s if beat else None,
+        "faults": [f"{key} ({severity})" for key, severity in signs],
+        "named": named,
+        "drain": node_table.drained(node, named, drain, latest),
+        "drained_for": "; ".join(text for text in (drain.reason, drain.why_state) if text) if drain else "",
+        "acknowledged": _acknowledged(ack, drain, named),
+    }
+
+
+def _acknowledged(
+    ack: records.OperatorNote | None,
+    drain: records.Drain | None,
+    faults: Sequence[fault_names.NamedFault],
+) -> str:
+    """The person who acknowledged the node's present fault; empty when the fault began after that, or when there is none."""
+    if ack is None or not (drain or faults):
+        return ""
+    began = drain.at if drain else min((f.since for f in faults if f.since), default=None)
+    if began is not None and ack.at < began:
+        return ""
+    return f"{ack.author}, {ack.at:%m-%d %H:%M}Z{f': {ack.note}' if ack.note else ''}"
+
+
+def _faulty(row: dict[str, Any]) -> bool:
+    return bool(row["faults"] or row["drained_for"] or row["slurm_reason"] or node_table.silent(row))
+
+
+def _drain(args: argparse.Namespace) -> int:
+    drain_reason(args.reason, "")
+    config, store = _open(args)
+    failed = 0
+    with store:
+        person = store.speaker(caller_name())
+        reason = drain_reason(args.reason, person)
+        hands = _hands(config)
+        for name in _known_names(args, store, hands):
+            failed += _attempt(name, lambda name=name: drain_one(config, store, hands, name, reason, person))
+    return 1 if failed else 0
+
+
+def drain_reason(words: str, person: str) -> str:
+    """The reason as Slurm shows it; raises UsageError for one that says nothing."""
+    if not sanitize.clean(words).strip():
+        raise errors.UsageError("the reason says nothing; whoever finds the node drained needs to know why")
+    return sanitize.clean(f"{vocabulary.OWN_PREFIX}{words} ({person})", 200)
+
+
+def drain_one(
+    config: settings.Settings,
+    store: db_store.Store,
+    hands: actions.Hands,
+    name: str,
+    reason: str,
+    person: str,
+) -> str:
+    """Drains one node in a person's name, recorded before it is done; raises what kept it from being done."""
+    from probing_cluster.control_plane.policy import actions
+
+    # First the row: what cannot be recorded is not done.
+    row = records.Drain(
+        drain_id=uuid.uuid4(), cluster=config.cluster.name, node=name, at=clock.SYSTEM.now(),
+        action="drain", reason=reason, owner=person, state="failed", why_state=actions.BEGUN,
+    )  # fmt: skip
+    store.add_drain(row)
+    try:
+        outcome = hands.drain(name, reason)
+    except errors.SlurmUnavailable as exc:
+        store.update_drain(row.drain_id, why_state=str(exc))
+        raise
+    store.update_drain(row.drain_id, state=outcome.state, why_state=outcome.why)
+    _require_done(outcome)
+    return "drained"
+
+
+class _NotDone(errors.ProbingError):
+    """It was not done."""
+
+
+def _require_done(outcome: nodes.Outcome) -> None:
+    if outcome.state != "done":
+        raise _NotDone(outcome.why)
+
+
+def _resume(args: argparse.Namespace) -> int:
+    config, store = _open(args)
+    with store:
+        hands = _hands(config)
+        failed = sum(
+            _attempt(name, lambda name=name: resume_one(store, hands, name, caller_name()))
+            for name in _known_names(args, store, hands)
+        )
+    return 1 if failed else 0
+
+
+def resume_one(store: db_store.Store, hands: actions.Hands, name: str, person: str) -> str:
+    """Lifts our drain of one node in a person's name."""
+    # Asked first: the service sees a drain that was lifted, too, and would not know by whom.
+    open_drains = [drain for drain in store.drains(node=name, open_only=True) if drain.action == "drain"]
+    _require_done(hands.resume(name))
+    why = f"resumed by {store.speaker(person)}"
+    for drain in open_drains:
+        store.update_drain(drain.drain_id, state="resumed", ended_at=clock.SYSTEM.now(), why_state=why)
+    return "resumed"
+
+
+def _ack(args: argparse.Namespace) -> int:
+    config, store = _open(args)
+    with store:
+        for name in _known_names(args, store, _hands(config)):
+            add_note(config, store, name, "ack", args.note, caller_name())
+            print(f"{name}: acknowledged")
+    return 0
+
+
+def _set_healthy(args: argparse.Namespace) -> int:
+    from probing_cluster.control_plane.policy import repaired
+
+    config, store = _open(args)
+    with store:
+        hands = _hands(config)
+        names = list(dict.fromkeys(_known_names(args, store, hands)))
+        if sys.stderr.isatty():
+            print(f"asking {_agents(names)} to look again …", file=sys.stderr, flush=True)
+        whys = repaired.look_again(store, names, store.speaker(caller_name()))
+        failed = sum(
+            _attempt(
+                name,
+                lambda name=name: heal_one(config, store, hands, name, args.note, whys[name], caller_name()),
+            )
+            for name in names
+        )
+    return 1 if failed else 0
+
+
+def _agents(names: list[str]) -> str:
+    return f"the agent of {names[0]}" if len(names) == 1 else f"the agents of {len(names)} nodes"
+
+
+def heal_one(
+    config: settings.Settings,
+    store: db_store.Store,
+    hands: actions.Hands,
+    name: str,
+    note: str,
+    why: str,
+    person: str,
+) -> str:
+    """Notes one node as repaired in a person's name and lifts our drain, unless `why` says what still fails."""
+    if why:
+        raise _NotDone(why)
+    add_note(config, store, name, "repaired", note, person)
+    node = hands.node(name)
+    if node is None or not node.ours:
+        return "noted as repaired; it is not drained by us"
+    return f"noted as repaired and {resume_one(store, hands, name, person)}"
+
+
+def add_note(
+    config: settings.Settings, store: db_store.Store, name: str, action: str, note: str, person: str
+) -> None:
+    """Keeps a person's word about a node."""
+    store.add_note(
+        records.OperatorNote(
+            note_id=uuid.uuid4(), cluster=config.cluster.name, at=clock.SYSTEM.now(), author=store.speaker(person),
+            subject=f"node:{name}", action=action, note=sanitize.clean(note),
+        )
+    )  # fmt: skip
+
+
+def _attempt(name: str, act: Any) -> int:
+    """One node of several: its failure is said and does not stop the others."""
+    try:
+        print(f"{name}: {act()}")
+    except errors.ProbingError as exc:
+        print(f"{name}: not done: {exc}")
+        return 1
+    return 0

@@ -1,0 +1,187 @@
+"""`probing-ctl repair list|show|hold|release|done`: drained nodes on their way back, and a person's word about them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from probing_cluster.control_plane.cli import commands
+from probing_cluster.control_plane.cli.nodes import nodes_commands
+from probing_cluster.core import clock, errors, hostlist, records, settings
+
+if TYPE_CHECKING:
+    from probing_cluster.db import store as db_store
+
+_RECENT = timedelta(days=14)
+_WORDS = {
+    "hold": "take a node's repair over: its tests end, it stays drained, nothing more is done to it",
+    "release": "give a node's repair back, or have it tested now: it returns when every test passes",
+    "done": "end a node's repair without resuming it (probing-ctl resume does that)",
+}
+
+
+def register(register: commands.Commands) -> None:
+    """Adds the five."""
+    group = register.group("repair", "drained nodes on their way through tests and repair steps")
+    made = group.add("list", _list, "every repair under way, and those that ended lately")
+    made.add_argument("--all", action="store_true", help="those of the last two weeks too")
+    made.add_argument("--json", action="store_true", help="one JSON array")
+    made = group.add("show", _show, "one node's repair: its state, its steps and every test")
+    made.add_argument("node", metavar="NODE", help="the node")
+    made.add_argument("--json", action="store_true", help="one JSON object")
+    for word, meaning in _WORDS.items():
+        made = group.add(word, _record_action, meaning)
+        made.add_argument("node", nargs="+", metavar="NODE", help="hostlists")
+        made.add_argument("--note", default="", help="your words, kept with the node")
+        made.set_defaults(word=word)
+
+
+def _list(args: argparse.Namespace) -> int:
+    from probing_cluster.control_plane.repair import engine
+    from probing_cluster.control_plane.terminal import table
+    from probing_cluster.db import store as db_store
+
+    config = settings.load(args.config)
+    with db_store.Store.open(config) as store:
+        found = store.incidents(open_only=True)
+        if args.all:
+            found = store.incidents(since=clock.SYSTEM.now() - _RECENT)
+    if args.json:
+        print(json.dumps([_plain(one) for one in found], indent=2))
+    elif found:
+        rows = [
+            (
+                one.node,
+                one.state,
+                one.held_by,
+                one.cause,
+                f"{one.opened_at:%m-%d %H:%M}Z",
+                one.reason,
+                one.why,
+            )
+            for one in found
+        ]
+        print(table.render(("NODE", "STATE", "HELD BY", "CAUSE", "SINCE", "DRAINED FOR", "WHY"), rows))
+        states = sorted({one.state for one in found}, key=list(engine.MEANINGS).index)
+        print("\n" + "\n".join(f"{state}: {engine.MEANINGS[state]}" for state in states))
+    else:
+        print("no node is under repair" + ("" if args.all else " (--all: those of the last two weeks)"))
+    return 0
+
+
+def _show(args: argparse.Namespace) -> int:
+    from probing_cluster.control_plane.repair import steps
+    from probing_cluster.db import store as db_store
+
+    config = settings.load(args.config)
+    with db_store.Store.open(config) as store:
+        found = store.incidents(node=args.node)
+        if not found:
+            raise errors.NotFound(f"{args.node} was never under repair (probing-ctl repair list)")
+        one = found[-1]
+        results = [r for r in store.results(since=one.opened_at) if r.incident_id == one.incident_id]
+    table_ = steps.load(config.repair)
+    left = steps.possible(steps.named(one.cause, table_), config.repair)[one.steps_done :]
+    if args.json:
+        from probing_cluster.control_plane.terminal import diagnose_text
+
+        print(
+            json.dumps(
+                _plain(one)
+                | {"steps_left": list(left), "results": [diagnose_text.result_row(r) for r in results]},
+                indent=2,
+            )
+        )
+    else:
+        print(_text(one, left, results))
+    return 0
+
+
+def _text(one: records.RepairIncident, left: tuple[str, ...], results: list[records.DiagnosticResult]) -> str:
+    from probing_cluster.control_plane.terminal import diagnose_text, table
+
+    lines = [
+        f"{one.node}: {one.state}{f' ({one.why})' if one.why else ''}",
+        f"drained for: {one.reason}",
+        f"opened {one.opened_at:%Y-%m-%d %H:%M}Z, in this state since {one.changed_at:%Y-%m-%d %H:%M}Z",
+        f"cause: {one.cause}; repair steps taken: {one.steps_done}; left: {', '.join(left) or 'none'}",
+    ]
+    lines += (
+        [f"held by {one.held_by}: probing-ctl repair release {one.node} gives it back"] if one.held_by else []
+    )
+    lines += (
+        [f"reservation {one.reservation}, with {hostlist.compress(one.reference_nodes) or 'no reference'}"]
+        if one.reservation and one.closed_at is None
+        else []
+    )
+    lines += [f"still failing: {words}" for words in one.detail.get("failing", [])]
+    lines += [f"bundle: {one.detail['bundle']}"] if "bundle" in one.detail else []
+    rows = [
+        (
+            f"{r.at:%H:%M:%S}",
+            str(r.round_id)[:8],
+            f"{r.node}-{r.peer}" if r.peer else r.node,
+            r.test,
+            r.device or "",
+            r.outcome.value,
+            diagnose_text.measured(r),
+            r.message,
+        )
+        for r in results
+        if r.outcome is not records.Outcome.ABSENT
+    ]
+    lines += (
+        ["", table.render(("AT", "ROUND", "NODE", "TEST", "PART", "OUTCOME", "MEASURED", "FOUND"), rows)]
+        if rows
+        else []
+    )
+    return "\n".join(lines)
+
+
+def _record_action(args: argparse.Namespace) -> int:
+    from probing_cluster.db import store as db_store
+
+    config = settings.load(args.config)
+    names = list(dict.fromkeys(name for text in args.node for name in hostlist.expand(text)))
+    with db_store.Store.open(config) as store:
+        require_under_repair(store, names)
+        for name in names:
+            nodes_commands.add_note(config, store, name, args.word, args.note, nodes_commands.caller_name())
+            print(f"{name}: {recorded(args.word, name)}")
+    return 0
+
+
+def require_under_repair(store: db_store.Store, names: Sequence[str]) -> None:
+    """Raises NotFound for nodes without an open repair."""
+    under = {one.node for one in store.incidents(open_only=True)}
+    absent = [name for name in names if name not in under]
+    if absent:
+        raise errors.NotFound(f"{hostlist.compress(absent)} is not under repair (probing-ctl repair list)")
+
+
+def recorded(word: str, name: str) -> str:
+    """What is answered to a person's word about a repair."""
+    return f"{word}: the service does it with its next pass (probing-ctl repair show {name})"
+
+
+def _plain(one: records.RepairIncident) -> dict[str, Any]:
+    return {
+        "incident": str(one.incident_id),
+        "node": one.node,
+        "state": one.state,
+        "why": one.why,
+        "cause": one.cause,
+        "drained_for": one.reason,
+        "steps_done": one.steps_done,
+        "held_by": one.held_by,
+        "reservation": one.reservation,
+        "references": list(one.reference_nodes),
+        "round": None if one.round_id is None else str(one.round_id),
+        "opened_at": clock.iso_z(one.opened_at),
+        "changed_at": clock.iso_z(one.changed_at),
+        "closed_at": None if one.closed_at is None else clock.iso_z(one.closed_at),
+        "detail": dict(one.detail),
+    }

@@ -1,0 +1,1 @@
+"""Commands about the installation: database, service, doors, doctor, notices, dashboards, completion."""

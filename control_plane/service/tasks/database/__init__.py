@@ -1,0 +1,1 @@
+"""Tasks that keep the database: partitions, exports, sessions that last too long."""

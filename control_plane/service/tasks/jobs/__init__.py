@@ -1,0 +1,1 @@
+"""Tasks about jobs: their attempts, verdicts, accounts, hangs, slow ranks and restarts."""

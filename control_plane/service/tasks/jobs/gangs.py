@@ -1,0 +1,228 @@
+"""A stall seen on one node of a job: the other nodes are asked what their ranks do, and who is at fault is named."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from probing_cluster.attribution.gang import finding, snapshots, stacks
+from probing_cluster.control_plane import context
+from probing_cluster.control_plane.gangs import gang_board, rank_rows
+from probing_cluster.core import records
+from probing_cluster.db.store import actions as store_actions
+
+LOOK_BACK = timedelta(seconds=120)
+"""A stall reported longer ago is history: its job has been looked at, or has ended."""
+REQUEST_TTL_S = 60.0
+KINDS = (snapshots.STALL, snapshots.DEAD)
+PATIENCE = timedelta(seconds=20)
+"""How long all nodes' snapshots are waited for before those that came are judged."""
+SETTLE = timedelta(seconds=5)
+"""How long after a death the gang is looked at again before it is reported: a job that ends kills all its ranks."""
+SECOND_THOUGHTS = timedelta(seconds=10)
+"""How old what is said next of an attempt's gang must be: who ends a job wakes its stopped ranks first, and then ends them all."""
+STANDS = timedelta(days=30)
+"""No gang stands still for longer than a job may run."""
+MAX_TREE_LINES = 60
+
+
+def run(service: context.Context) -> str:
+    """Asks every node of each job that has just stalled for its ranks, and names who is at fault."""
+    now = service.clock.now()
+    events = service.store.events(since=now - LOOK_BACK, kinds=KINDS)
+    running = _running(service, {e.job_id for e in events if e.job_id is not None})
+    own = _own_nodes(running.values())
+    latest = {e.job_id: e for e in events if e.job_id is not None and _is_of(e, own.get(e.job_id))}
+    fresh = {job: e for job, e in latest.items() if service.stalls.get(job) != e.event_id}
+    service.stalls = {job: e.event_id for job, e in latest.items()}
+    open_verdicts = service.store.gang_verdicts(open_only=True, since=now - STANDS)
+    wanted = sorted({*latest, *(v.job_id for v in open_verdicts)})
+    if not wanted:
+        return ""
+    running |= _running(service, set(wanted) - running.keys())
+    words = []
+    asked = _ask(service, fresh, running)
+    if fresh:
+        words.append(f"jobs {', '.join(map(str, sorted(fresh)))}: {asked} nodes asked")
+    nodes = sorted({n for a in running.values() for n in a.nodes})
+    rows = rank_rows.on_own_nodes(
+        rank_rows.by_job(rank_rows.of_heartbeats(service.store.heartbeats(nodes, with_ranks=True))),
+        {job_id: attempt.nodes for job_id, attempt in running.items()},
+    )
+    over = [v for v in open_verdicts if _is_over(v, running.get(v.job_id), rows.get(v.job_id, ()))]
+    known = {v.gang_id: v for v in open_verdicts if v not in over}
+    named = {(v.job_id, v.submit_at) for v in open_verdicts}
+    stalled = [running[job_id] for job_id in sorted(latest.keys() & running.keys())]
+    new = [
+        verdict
+        for verdict in _verdicts(service, stalled, rows, named, now)
+        if _adds_evidence(verdict, known.get(verdict.gang_id))
+    ]
+    service.store.save_gang_verdicts([*(replace(v, ended_at=now) for v in over), *new])
+    return "; ".join([*words, *(f"job {v.job_id}: {v.summary}" for v in new)])
+
+
+def _running(service: context.Context, job_ids: Collection[int]) -> dict[int, records.JobAttempt]:
+    """The attempts of these jobs that run, by job."""
+    wanted = sorted(job_ids)
+    return {a.job_id: a for a in service.store.attempts(job_ids=wanted, ended=False)} if wanted else {}
+
+
+def _own_nodes(attempts: Iterable[records.JobAttempt]) -> dict[int, frozenset[str]]:
+    """Job to its nodes: of a large job every node's event is looked up among as many nodes."""
+    return {a.job_id: frozenset(a.nodes) for a in attempts}
+
+
+def _is_of(event: records.HealthEvent, own_nodes: frozenset[str] | None) -> bool:
+    """Whether a node may speak of the job: whoever holds a node's certificate may name any job in an event."""
+    return not own_nodes or event.node in own_nodes
+
+
+def _ask(
+    service: context.Context,
+    fresh: Mapping[int, records.HealthEvent],
+    running: Mapping[int, records.JobAttempt],
+) -> int:
+    """Asks the nodes of the jobs that have just stalled, but those that told of it; how many were asked."""
+    places = [
+        store_actions.RequestSubject(node, job_id, running[job_id].cluster)
+        for job_id, event in sorted(fresh.items())
+        if job_id in running
+        for node in running[job_id].nodes
+        if node != event.node
+    ]
+    return len(service.store.request_all(places, "collect", REQUEST_TTL_S))
+
+
+def _verdicts(
+    service: context.Context,
+    stalled: Sequence[records.JobAttempt],
+    rows: Mapping[int, Sequence[rank_rows.RankNow]],
+    named: Collection[tuple[int, datetime]],
+    now: datetime,
+) -> list[records.GangVerdict]:
+    """Verdicts on the stalled gangs; none for a job whose snapshots are not complete yet, or that has not stalled.
+
+    `named`: attempts of which something stands; what comes later of those must have settled.
+    """
+    if not stalled:
+        return []
+    events_by_job: dict[int, list[records.HealthEvent]] = {a.job_id: [] for a in stalled}
+    by_id, own = {a.job_id: a for a in stalled}, _own_nodes(stalled)
+    for event in service.store.events(
+        job_ids=list(events_by_job), since=now - LOOK_BACK, kinds=snapshots.KINDS
+    ):
+        attempt = by_id.get(event.job_id or 0)
+        if attempt is None or not _is_of(event, own[attempt.job_id]):
+            continue
+        if attempt.start_at is None or event.at >= attempt.start_at:
+            events_by_job[attempt.job_id].append(event)
+    ready = []
+    for attempt in stalled:
+        mine = events_by_job[attempt.job_id]
+        gang = snapshots.gang(mine)
+        mine_now = rows.get(attempt.job_id, ())
+        if gang is None or not _is_whole(gang, attempt, mine, mine_now, now):
+            continue
+        if (attempt.job_id, attempt.submit_at) in named and not _has_settled(gang, mine_now, now):
+            continue
+        ready.append((attempt, gang))
+    bad = gang_board.faults_of(service.store, [(attempt, gang.onset_at) for attempt, gang in ready])
+    found = (_verdict(a, gang, bad[a.job_id], rows.get(a.job_id, ()), now) for a, gang in ready)
+    return [verdict for verdict in found if verdict is not None]
+
+
+def _is_whole(
+    gang: snapshots.Gang,
+    attempt: records.JobAttempt,
+    mine: Sequence[records.HealthEvent],
+    rows: Sequence[rank_rows.RankNow],
+    now: datetime,
+) -> bool:
+    """Whether all nodes' snapshots have come, or were waited for long enough, and a death has settled."""
+    first = min(e.at for e in mine if e.kind in KINDS)
+    if not gang.nodes >= set(attempt.nodes) and now - first < PATIENCE:
+        return False
+    deaths = [e.at for e in mine if e.kind == snapshots.DEAD]
+    return not (deaths and (now - max(deaths) < SETTLE or not any(r.alive for r in rows)))
+
+
+def _has_settled(gang: snapshots.Gang, rows: Sequence[rank_rows.RankNow], now: datetime) -> bool:
+    """Whether its ranks live on well after the last look at them."""
+    return now - max(e.at for e in gang.evidence) >= SECOND_THOUGHTS and any(r.alive for r in rows)
+
+
+def _verdict(
+    attempt: records.JobAttempt,
+    gang: snapshots.Gang,
+    faults: Mapping[str, set[str]],
+    rows: Sequence[rank_rows.RankNow],
+    now: datetime,
+) -> records.GangVerdict | None:
+    """What is said of one stalled gang; None when it is no stall."""
+    found = snapshots.judge(gang, faults, attempt.nodes)
+    if found.kind in finding.PATIENT or _got_on(gang, rows):
+        return None
+    position = f"{attempt.job_id}:{attempt.submit_at.timestamp():.3f}:{_steps(gang)}"
+    return records.GangVerdict(
+        gang_id=records.make_event_id(attempt.cluster, "", "gang", position),
+        cluster=attempt.cluster,
+        job_id=attempt.job_id,
+        submit_at=attempt.submit_at,
+        kind=found.kind,
+        ranks=found.ranks,
+        nodes=found.nodes,
+        domain=found.domain,
+        confidence=found.confidence,
+        summary=found.summary,
+        location=found.where,
+        proof=found.proof,
+        evidence=tuple(e.event_id for e in gang.evidence),
+        onset_at=gang.onset_at,
+        made_at=now,
+        detail={
+            "steps": _steps(gang),
+            "ranks_seen": len(gang.ranks),
+            "world_size": gang.world_size,
+            "tree": stacks.render(stacks.merge((r.rank, r.stack) for r in gang.ranks if r.stack))[
+                :MAX_TREE_LINES
+            ],
+        },
+    )
+
+
+def _steps(gang: snapshots.Gang) -> int:
+    """How far the gang was: a stall after another step is another stall."""
+    return max((r.steps for r in gang.ranks), default=0)
+
+
+def _got_on(gang: snapshots.Gang, rows: Sequence[rank_rows.RankNow]) -> bool:
+    """The heartbeats show more steps than the snapshots did."""
+    return max((r.steps for r in rows if r.alive), default=0) > _steps(gang)
+
+
+def _is_over(
+    verdict: records.GangVerdict, attempt: records.JobAttempt | None, rows: Sequence[rank_rows.RankNow]
+) -> bool:
+    """The attempt has ended (or is another one by now), or its ranks have made a step since."""
+    if attempt is None or attempt.submit_at != verdict.submit_at:
+        return True
+    steps = verdict.detail.get("steps")
+    return isinstance(steps, int) and max((r.steps for r in rows if r.alive), default=0) > steps
+
+
+def _adds_evidence(new: records.GangVerdict, old: records.GangVerdict | None) -> bool:
+    """It names something, and not what was named already."""
+    if old is None:
+        return True
+    same = ("kind", "ranks", "nodes", "domain", "confidence", "location")
+    return new.kind != "unknown" and any(getattr(new, f) != getattr(old, f) for f in same)
+
+
+TASK = context.Task(
+    name="gangs",
+    meaning="asks all nodes of a stalled job what their ranks are doing, and names who is at fault",
+    run=run,
+    every_s=lambda _: 2.0,
+)

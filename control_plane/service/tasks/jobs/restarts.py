@@ -1,0 +1,182 @@
+"""Jobs that ended by themselves because of hardware or their node: back into the queue, away from it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.control_plane import context
+from probing_cluster.control_plane.policy import budget, restart, restart_acts, view
+from probing_cluster.control_plane.service import kept_logs, lease, restart_picture
+from probing_cluster.control_plane.service.tasks.jobs import accounting, attribution
+from probing_cluster.core import records
+from probing_cluster.slurm_plugins.live import live_records
+
+AGAIN_S = 3.0
+"""No sooner are accounting and attribution asked out of turn again, however much dies."""
+_RELEASED = timedelta(minutes=2)
+"""An Epilog longer ago than this has been accounted for by an ordinary poll."""
+_DEATHS = Path(__file__).with_name("deaths.sql").read_text(encoding="utf-8")
+LIFT_EVERY_S = 15.0
+"""How often it is looked whether nodes that were left out of a job are back."""
+
+
+def run(service: context.Context) -> str:
+    """One look at what ended; what was decided, done, or gone on with."""
+    now = service.clock.now()
+    if service.config.policy.restart_ended:
+        _judge_deaths(service, now)
+    known = restart_picture.past(service, now)
+    cases = restart_picture.ended(service, known, now) if service.config.policy.restart_ended else []
+    lifting = bool(known.excluded) and service.clock.monotonic_s() - service.restarts.lifted_s >= LIFT_EVERY_S
+    if not cases and not known.begun and not lifting:
+        return ""
+    with lease.taken(service, "restarts") as mine:
+        if not mine:
+            return ""
+        # Read again under the turn: another service may have decided meanwhile.
+        known = restart_picture.past(service, now)
+        queue = restart_picture.queue(service, cases, now)
+        words = [*_go_on(service, known.begun, queue.jobs, now)]
+        words += _decide(service, cases, known, queue)
+        if lifting:
+            service.restarts.lifted_s = service.clock.monotonic_s()
+            words += _lift(service, known.excluded, queue, now)
+    return ", ".join(words)
+
+
+def _go_on(
+    service: context.Context,
+    begun: Iterable[records.Drain],
+    jobs: Mapping[int, live_records.LiveJob],
+    now: datetime,
+) -> Iterator[str]:
+    restarter = restart_acts.Restarter(hands=service.hands, ledger=service.store, now=now)
+    for row in begun:
+        made = restarter.go_on(row, jobs)
+        yield f"restart of job {row.job_id} {'goes on' if restart_acts.is_begun(made) else made.state}"
+
+
+def _decide(
+    service: context.Context,
+    cases: Iterable[restart.EndedAttempt],
+    known: restart_picture.Past,
+    queue: restart.Queue,
+) -> Iterator[str]:
+    policy = service.config.policy
+    begun = {row.detail.get("leader") for row in known.begun}
+    open_cases = [
+        c
+        for c in cases
+        if not known.settles(c.attempt, queue.now) and (c.attempt.het_job_id or c.attempt.job_id) not in begun
+    ]
+    if not open_cases:
+        return
+    ledger = budget.Ledger(_taken(service, queue), policy)
+    for case in open_cases:
+        decision = restart.decide(case, queue, policy, ledger)
+        if decision.leader in begun:
+            continue
+        if decision.held == restart.WAIT:
+            _keep_meanwhile(service, decision, queue)
+            continue
+        if decision.held == "denied" and known.denied(case.attempt):
+            continue
+        log: Mapping[str, Any] = {}
+        if not decision.held and not policy.observe_only:
+            name = queue.jobs[decision.leader].name_for_slurm
+            kept = kept_logs.kept(service, case.attempt, name, queue.now)
+            if kept is None:
+                continue  # its log is being copied: the next pass goes on
+            log = kept
+        begun.add(decision.leader)
+        row = _carry_out(service, decision, queue.now, log)
+        yield f"restart of job {row.job_id} {row.state}" + (f": {row.why_state}" if row.why_state else "")
+
+
+def _keep_meanwhile(
+    service: context.Context, decision: restart.RestartDecision, queue: restart.Queue
+) -> None:
+    """Have the log copied while its nodes are waited for: of a crashed one that takes as long as SlurmdTimeout."""
+    job = queue.jobs[decision.leader]
+    if job.requeue and job.batch and not service.config.policy.observe_only:
+        kept_logs.ask(service, decision.case.attempt, job.name_for_slurm, queue.now)
+
+
+def _carry_out(
+    service: context.Context, decision: restart.RestartDecision, now: datetime, log: Mapping[str, Any]
+) -> records.Drain:
+    row = restart_acts.row_of(decision, service.config.cluster.name, now, log)
+    if not decision.held and service.config.policy.observe_only:
+        row = dataclasses.replace(row, state="simulated", why_state="observe-only")
+    # First the row: without a database nothing is done, and nothing is done unrecorded.
+    service.store.save_drain(row)
+    if row.state != "failed":
+        restart_acts.log(row)
+        return row
+    return restart_acts.Restarter(hands=service.hands, ledger=service.store, now=now).begin(row)
+
+
+def _taken(service: context.Context, queue: restart.Queue) -> view.View:
+    """What the budget counts."""
+    since = queue.now - timedelta(seconds=service.config.policy.budget_window_s)
+    return view.View(now=queue.now, nodes=queue.nodes, drains=tuple(service.store.drains(since=since)))
+
+
+def _lift(
+    service: context.Context, excluded: Iterable[records.Drain], queue: restart.Queue, now: datetime
+) -> Iterator[str]:
+    """Nodes that are back are given back to the jobs that they were left out of."""
+    rows = list(excluded)
+    green = restart_picture.green_nodes(service, {r.node for r in rows}, queue, now)
+    for row in rows:
+        over = _is_over(row, queue.jobs)
+        if not over and (row.node not in green or now - row.at < _green_time(service)):
+            continue
+        lifted, why = restart_acts.lift(row, queue.jobs, service.hands)
+        if lifted:
+            service.store.update_drain(row.drain_id, ended_at=now, why_state=why)
+            yield f"{row.node} no longer left out of job {row.job_id}: {why}"
+
+
+def _is_over(row: records.Drain, jobs: Mapping[int, live_records.LiveJob]) -> bool:
+    mine = [jobs.get(int(j)) for j in row.detail.get("components", ())]
+    return all(j is None or j.state in live_records.ENDED_STATES for j in mine)
+
+
+def _green_time(service: context.Context) -> timedelta:
+    return timedelta(seconds=service.config.policy.resume_green_s)
+
+
+def _judge_deaths(service: context.Context, now: datetime) -> bool:
+    """Poll accounting, or judge what has ended, for jobs that left a node with a fresh hard fault; whether there were any."""
+    memory = service.restarts
+    if service.clock.monotonic_s() - memory.hurried_s < AGAIN_S:
+        return False
+    fresh = now - timedelta(seconds=service.config.policy.fresh_s)
+    given = {
+        "cluster": service.config.cluster.name,
+        "fresh": fresh,
+        "released": now - _RELEASED,
+        "settled": now - timedelta(seconds=service.config.service.settle_s),
+    }
+    found = service.store.rows(_DEATHS, given)
+    if not found:
+        return False
+    memory.hurried_s = service.clock.monotonic_s()
+    if any(row["unaccounted"] for row in found):
+        accounting.run(service)
+    if any(row["unjudged"] for row in found):
+        attribution.run(service)
+    return True
+
+
+TASK = context.Task(
+    name="restarts",
+    meaning="requeues jobs that ended by themselves because of hardware or their node",
+    run=run,
+    every_s=lambda config: config.service.action_poll_s,
+)

@@ -1,0 +1,1 @@
+"""Tasks about nodes: drains, returns to service, repairs, silence, places and lemons."""

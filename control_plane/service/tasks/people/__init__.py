@@ -1,0 +1,1 @@
+"""Tasks that send: the mail queue, notices to operators, mails to owners."""

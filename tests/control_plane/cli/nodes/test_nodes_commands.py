@@ -1,0 +1,173 @@
+"""`probing-ctl nodes`: what stands, why, and who deals with it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import fakes
+import pytest
+
+from probing_cluster.control_plane.cli import main
+from probing_cluster.control_plane.cli.nodes import nodes_commands
+from probing_cluster.core import clock, records
+from probing_cluster.db import delivery
+from probing_cluster.db import store as db_store
+from probing_cluster.slurm_plugins.acts import nodes
+
+NOW = datetime.now(UTC)
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def run(store: db_store.Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    """probing-ctl on a cluster without Slurm's commands; what it printed."""
+    config = tmp_path / "probing.toml"
+    config.write_text(
+        f'[cluster]\nname = "c"\n[database]\nurl = "{store.connection_uri()}"\n'
+        f'[slurm]\nbin_directory = "{tmp_path}/none"\n[service]\nsocket = "{tmp_path}/s"\n'
+    )
+
+    def one(*words: str) -> str:
+        assert main.main([*words, "--config", str(config)]) == 0
+        return capsys.readouterr().out
+
+    return one
+
+
+def beat(store: db_store.Store, node: str, faults: dict[str, Any]) -> None:
+    """One heartbeat of a node's agent."""
+    heartbeat = records.AgentHeartbeat(cluster="c", node=node, at=NOW, faults=faults)
+    delivery.Delivery(store.connection_uri(), "c", node).deliver(heartbeat=heartbeat)
+
+
+def drain(store: db_store.Store, at: datetime, why: str = "") -> records.Drain:
+    """A drain of ours that stands on n2."""
+    made = records.Drain(
+        drain_id=uuid.uuid4(), cluster="c", node="n2", at=at, action="drain", reason="probing: xid 79 gpu3", owner="probing",
+        state="done", why_state=why,
+    )  # fmt: skip
+    store.save_drain(made)
+    return made
+
+
+def test_who_acknowledged_what_stands_is_shown(store: db_store.Store, run: Run) -> None:
+    """The next one at the keyboard sees it, until something new begins."""
+    beat(store, "n1", {})
+    beat(
+        store,
+        "n2",
+        {"xid:gpu3": {"severity": "high", "since": clock.iso_z(NOW - timedelta(hours=1))}},
+    )
+    first = drain(store, NOW - timedelta(minutes=30))
+    assert "known to" not in run("nodes")
+    run("ack", "n1", "n2", "--note", "reseating it")
+    rows = {row["node"]: row["acknowledged"] for row in json.loads(run("nodes", "--json"))}
+    assert rows["n1"] == "", "nothing stands there"
+    assert rows["n2"].endswith("Z: reseating it")
+    table = run("nodes")
+    assert "known to" in table
+    assert table.count("reseating it") == 1
+    store.update_drain(first.drain_id, state="resumed", ended_at=NOW)
+    assert "reseating it" in run("nodes"), "the fault it was about still stands"
+    drain(store, datetime.now(UTC) + timedelta(minutes=1))
+    assert "reseating it" not in run("nodes")
+
+
+def test_a_reason_and_what_is_not_known_of_it_are_two_things(store: db_store.Store, run: Run) -> None:
+    """The words that Slurm shows end before ours about them begin."""
+    drain(store, NOW, why="not tried again")
+    assert "probing: xid 79 gpu3; not tried again" in run("nodes", "n2", "--json")
+
+
+def test_a_denied_drain_is_shown_while_what_it_was_for_stands(store: db_store.Store, run: Run) -> None:
+    """Whoever looks sees that a broken node still takes jobs, and why; not once it is healed, or drained after all."""
+    event = uuid.uuid4()
+    why = "budget: 1 of 1 nodes of the cluster taken within 3600 s"
+    denied = records.Drain(
+        drain_id=uuid.uuid4(), cluster="c", node="n2", at=NOW, action="drain", reason="probing: xid 79 gpu3", owner="probing",
+        state="denied", why_state=why, event_ids=(event,),
+    )  # fmt: skip
+    store.save_drain(denied)
+    fault = {"xid:gpu3": {"severity": "high", "event_id": str(event), "event_ids": [str(event)]}}
+    beat(store, "n2", fault)
+    assert "no: denied: budget: 1 of 1 nodes" in run("nodes")
+    (row,) = json.loads(run("nodes", "n2", "--json"))
+    assert why in row["denied"]
+    beat(store, "n2", {})
+    assert "denied" not in run("nodes")
+    beat(store, "n2", fault)
+    drain(store, NOW + timedelta(seconds=1))
+    assert "denied" not in run("nodes")
+
+
+@pytest.mark.parametrize("reason", ["", "  ", "\x07"])
+def test_a_drain_without_a_reason_is_refused(reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Slurm would show "probing:  (you)": nobody who finds the node later learns anything."""
+    assert main.main(["drain", "n1", "--reason", reason]) == 2
+    assert "reason says nothing" in capsys.readouterr().err
+
+
+def test_an_outcome_is_told_in_its_own_words(
+    store: db_store.Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that is not drained is no question of rights, and one that Slurm does not know no silence of Slurm's."""
+    hands = fakes.Hands()
+    monkeypatch.setattr(
+        hands, "resume", lambda name: nodes.Outcome(state="skipped", why=f"{name} is not drained")
+    )
+    monkeypatch.setattr(
+        hands,
+        "drain",
+        lambda name, _reason: nodes.Outcome(state="failed", why=f"Slurm knows no node {name} any more"),
+    )
+    monkeypatch.setattr(nodes_commands, "_hands", lambda _config: hands)
+    config = tmp_path / "probing.toml"
+    config.write_text(f'[cluster]\nname = "c"\n[database]\nurl = "{store.connection_uri()}"\n')
+    assert main.main(["resume", "n1", "--config", str(config)]) == 1
+    assert main.main(["drain", "n2", "--reason", "x", "--config", str(config)]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "n1: not done: n1 is not drained",
+        "n2: not done: Slurm knows no node n2 any more",
+    ]
+    asked: list[str] = []
+    monkeypatch.setattr(hands, "drain", lambda name, _reason: asked.append(name))
+    assert main.main(["drain", "n[1,9]", "--reason", "x", "--config", str(config)]) == 3
+    assert "n9 is not known" in capsys.readouterr().err
+    assert asked == [], "a slip of the keyboard drains no half of a list"
+
+
+def test_a_node_that_nobody_knows_is_no_empty_table(
+    store: db_store.Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], run: Run
+) -> None:
+    """A slip of the keyboard ends with 3, garbage with 7, each with a sentence and nothing on standard output."""
+    beat(store, "n1", {})
+    assert run("nodes", "n1").splitlines()[1].startswith("n1")
+    config = str(tmp_path / "probing.toml")
+    for words, code in ((["n99"], 3), (["n1", "n99"], 3), (["n[1-"], 7), ([""], 2)):
+        assert main.main(["nodes", *words, "--config", config]) == code
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.startswith("probing-ctl: ")
+        assert len(captured.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", [[], ["n1"], ["--json"]])
+def test_where_nobody_knows_a_node_slurm_is_unreachable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], run: Run, words: list[str]
+) -> None:
+    """An imported history has neither Slurm nor agents: 6 and a sentence, never an empty table."""
+    assert main.main(["nodes", *words, "--config", str(tmp_path / "probing.toml")]) == 6
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "no node is known: Slurm does not answer" in captured.err
+
+
+def test_no_trouble_is_a_sentence(store: db_store.Store, run: Run) -> None:
+    """--faulty on a sound cluster."""
+    beat(store, "n1", {})
+    assert run("nodes", "--faulty") == "no fault, drain or silent agent on 1 node\n"
