@@ -81,7 +81,7 @@ def connected(uri: str) -> Iterator[Any]:
         ) from exc
 
 
-class _Database(adbc_manager.AdbcDatabase):  # type: ignore[misc]  # Cython, without types
+class _Database(adbc_manager.AdbcDatabase):
     """The driver's knowledge of a database, without a connection: the driver reads all its types to make one, in 40 ms of processor."""
 
     def close(self) -> None:

@@ -55,8 +55,12 @@ def _compiled(statement: sa.ClauseElement) -> str:
 def _load(uri: str, cls: type[Any], source: Iterable[Any], merge: str) -> tuple[int, list[int]]:
     name, n_rows, answers = tables.table_name(cls), 0, []
     quoted = ", ".join(f'"{column}"' for column in rows.names(cls))
+    batches = _tables(cls, source)
+    first = next(batches, None)
+    if first is None:  # mostly, where a service asks every few seconds: no connection is made for it
+        return 0, []
     with arrow.connected(uri) as connection, connection.cursor() as cursor:
-        for batch in _tables(cls, source):
+        for batch in itertools.chain([first], batches):
             with arrow.transaction(connection):
                 # Gone with its transaction: behind PgBouncer the next one may be on another server.
                 cursor.execute(
