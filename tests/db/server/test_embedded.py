@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from probing_cluster.core import errors
+from probing_cluster.db import arrow
 from probing_cluster.db.server import embedded, postgres_programs, server_files
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="what root must take care of")
@@ -34,6 +35,11 @@ def home() -> Iterator[Path]:
 def _answers(url: str) -> bool:
     with psycopg.connect(url) as connection:
         return connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def _arrow_of_t(home: Path) -> list[int]:
+    with arrow.reading(embedded.url(home), "SELECT x FROM t") as reader:
+        return reader.read_all()["x"].to_pylist()
 
 
 def _postmaster(home: Path) -> psutil.Process:
@@ -55,15 +61,21 @@ def test_many_at_once_start_one_server(home: Path) -> None:
 
 
 def test_stop_start_and_stop_again(home: Path) -> None:
-    """What was written is there after a stop and a start; stopping twice is no error."""
+    """What was written is there after a stop and a start; stopping twice is no error. What the Arrow driver keeps of a database outlives it."""
     with psycopg.connect(embedded.ensure(home)) as connection:
         connection.execute("CREATE TABLE t AS SELECT 7 AS x")
+    assert _arrow_of_t(home) == [7]
     assert embedded.running(home)
     embedded.stop(home)
     embedded.stop(home)
     assert not embedded.running(home)
+    with pytest.raises(errors.DatabaseUnavailable):
+        _arrow_of_t(home)
     with psycopg.connect(embedded.ensure(home)) as connection:
         assert connection.execute("SELECT x FROM t").fetchone() == (7,)
+        connection.execute("DROP TABLE t")
+        connection.execute("CREATE TABLE t AS SELECT 8::bigint AS x")
+    assert _arrow_of_t(home) == [8]
 
 
 def test_it_comes_back_after_a_crash(home: Path) -> None:
