@@ -27,10 +27,11 @@ _FIRST = {"hardware": 0, "system_software": 1, "unknown": 2, None: 2, "user_prog
 
 
 class NowJob(documents.Judged, kw_only=True):
-    """A job that died, stands still or is slow."""
+    """A job that died, stands still or is slow; `n_alike` further ones of its owner died of the same, such as tasks of an array."""
 
     kind: str
     at: datetime
+    n_alike: int = 0
 
 
 class NowNode(msgspec.Struct, kw_only=True):
@@ -147,10 +148,34 @@ def of(viewer: web_keys.Viewer, whole: Now) -> Now:
     jobs = whole.jobs
     if not viewer.operator:
         jobs = [j for j in jobs if j.user == viewer.user or j.account in viewer.accounts]
-    made = msgspec.structs.replace(whole, jobs=jobs[:SHOWN], n_more_jobs=max(0, len(jobs) - SHOWN))
+    stories = _stories(jobs)
+    shown = stories[:SHOWN]
+    n_told = sum(1 + j.n_alike for j in shown)
+    made = msgspec.structs.replace(whole, jobs=shown, n_more_jobs=len(jobs) - n_told)
     if viewer.operator:
         return made
     return msgspec.structs.replace(made, everything=False, nodes=[], incidents=[], budget=None)
+
+
+def _stories(jobs: Sequence[NowJob]) -> list[NowJob]:
+    """The jobs in their order, those that died of the same under one name of one owner as one: the first."""
+    first: dict[object, NowJob] = {}
+    for job in jobs:
+        same = (
+            job.cluster,
+            job.user,
+            job.account,
+            job.name,
+            job.state,
+            job.cause,
+            job.component,
+            job.node,
+            job.device,
+        )
+        key: object = same if job.kind == "died" and job.cause else id(job)
+        held = first.get(key)
+        first[key] = msgspec.structs.replace(held, n_alike=held.n_alike + 1) if held else job
+    return list(first.values())
 
 
 def _urgency(job: NowJob) -> tuple[int, int, float]:
