@@ -20,6 +20,7 @@ def environment(directory: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_ansible_lint_is_content(tmp_path: Path) -> None:
     """Profile `production`, with the one exception that .ansible-lint explains."""
     done = subprocess.run(

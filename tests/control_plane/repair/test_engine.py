@@ -29,8 +29,8 @@ REASON = "probing: mount /scratch"
 
 
 FATES = ["well", "cured by reset", "cured by reboot", "incurable", "held", "ended"]
-STRIDE = 1 if "PROBING_KILL_ROUNDS" in os.environ else 9
-"""The gate kills at every ninth step, each fate from another one on; the soak at every single one."""
+STRIDE = 1 if "PROBING_KILL_ROUNDS" in os.environ else 18
+"""The gate kills at every eighteenth step, each fate from another one on; the soak at every single one."""
 
 
 class Slurm:
