@@ -77,12 +77,12 @@ def _release(config: Config) -> DoctorFinding:
     return DoctorFinding(name="release", level="ok", found=version)
 
 
-def _hook(key: str, script: str, level: str, why: str) -> Check:
+def _hook(key: str, level: str, why: str) -> Check:
     def check(config: Config) -> DoctorFinding:
         name, path = key.lower(), config.get(key, "")
         if not path:
             return DoctorFinding(
-                name=name, level=level, found="not set", why=why, fix=f"{key}=<directory>/{script}"
+                name=name, level=level, found="not set", why=why, fix=f"{key}=<directory>/{name}"
             )
         return DoctorFinding(name=name, level="ok", found=path)
 
@@ -312,11 +312,11 @@ def _seconds(text: str) -> int | None:
 
 CHECKS: Iterable[Check] = (
     _release,
-    _hook("Prolog", "prolog", "fail", "jobs start on unfit nodes, and which GPUs they got is never known"),
+    _hook("Prolog", "fail", "jobs start on unfit nodes, and which GPUs they got is never known"),
     _prolog_flags,
     _hold,
     _cred_expire,
-    _hook("Epilog", "epilog", "warn", "what a job leaves behind is collected only when the service asks"),
+    _hook("Epilog", "warn", "what a job leaves behind is collected only when the service asks"),
     _hook_time,
     _health_interval,
     _inside_jobs,

@@ -178,7 +178,7 @@ class HistoryAndPostgres:
             live = sources.PostgresSource(self._uri)
             return live.attempts(since, until) if kind == "attempts" else live.events(since, until)
         bounds = (since, until, self._manifest.until, self._manifest.exported_at - OVERLAP)
-        newer = sources.fetch(self._uri, f"pg_{kind}_after", *bounds).cast(schema)
+        newer = sources.fetch(self._uri, f"pg_{kind}", *bounds, further=f"and_{kind}_newer").cast(schema)
         past = sources.ParquetSource(self._directory)
         older = past.attempts(since, until) if kind == "attempts" else past.events(since, until)
         known = newer.select(key).append_column("known", pa.array([True] * newer.num_rows, pa.bool_()))

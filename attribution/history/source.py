@@ -168,9 +168,9 @@ class ParquetSource:
         return table
 
 
-def fetch(uri: str, name: str, *given: Any) -> pa.Table:
-    """The rows of one SQL file of the room, over ADBC; raises DatabaseUnavailable."""
-    query = (_SQL / f"{name}.sql").read_text("utf-8")
+def fetch(uri: str, name: str, *given: Any, further: str = "") -> pa.Table:
+    """The rows of one SQL file of the room, its conditions and those of `further`, over ADBC; raises DatabaseUnavailable."""
+    query = "".join((_SQL / f"{part}.sql").read_text("utf-8") for part in (name, further) if part)
     with arrow.reading(uri, query, given) as reader:
         return reader.read_all()
 

@@ -72,7 +72,7 @@ def commands(agent: str, nhc: Path | None, scratch: Path) -> dict[str, list[str]
     """What is measured, by name; the first is what the others are compared with."""
     hooks = Path(slurm_plugins.__path__[0]).resolve() / "hooks"
     asking = {
-        name: [*PYTHON, str(hooks / f"{name}.py"), "--socket", agent]
+        name: [*PYTHON, str(hooks / "agent_hook.py"), name, "--socket", agent]
         for name in ("prolog", "epilog", "healthcheck")
     }
     probe = ["--probe-dir", "/opt/probing-cluster/probe", "--job-dir", "/run/probing-cluster/jobs"]

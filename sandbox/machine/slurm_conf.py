@@ -17,8 +17,8 @@ NODE_TIMEOUT_S = 30
 """SlurmdTimeout: a killed slurmd is noticed, its jobs end NODE_FAIL, after this and a ping interval."""
 HEALTH_CHECK_INTERVAL_S = 10
 
-HOOKS = {"prolog": "prolog.py", "epilog": "epilog.py", "healthcheck": "healthcheck.py"}
-"""Wrapper in `bin/` to script in slurm_plugins/hooks."""
+HOOKS = ("prolog", "epilog", "healthcheck")
+"""Wrappers in `bin/`, each of which asks the agent by slurm_plugins/hooks/agent_hook.py."""
 
 
 def slurm_conf(lay: layout.Layout, spank_plugin: Path | None) -> str:
@@ -76,16 +76,15 @@ CommitDelay=1
 """
 
 
-def node_hook(lay: layout.Layout, hook: Path) -> str:
+def node_hook(lay: layout.Layout, hook: Path, kind: str) -> str:
     """A Prolog, Epilog or HealthCheckProgram: the site's own scripts first, then ours; fails open without it."""
-    kind = hook.stem
     return f"""#!/bin/sh
 # Made by probing-sandbox: what slurm.conf names as the {kind}, as a site's own wrapper would be.
 for site in {shlex.quote(f"{lay.etc}/{kind}.d")}/*; do
     if [ -x "$site" ]; then "$site" || exit; fi
 done
 [ -r {shlex.quote(str(hook))} ] || exit 0
-exec /usr/bin/python3 -I -S {shlex.quote(str(hook))} --socket {shlex.quote(str(lay.directory))}/nodes/"$SLURMD_NODENAME"/run/agent.sock
+exec /usr/bin/python3 -I -S {shlex.quote(str(hook))} {kind} --socket {shlex.quote(str(lay.directory))}/nodes/"$SLURMD_NODENAME"/run/agent.sock
 """
 
 
@@ -141,7 +140,7 @@ def write(lay: layout.Layout, hooks: Path, spank_plugin: Path | None) -> None:
     for path, text in files.items():
         path.write_text(text)
     (lay.etc / "slurmdbd.conf").chmod(0o600)
-    scripts = {lay.bin / name: node_hook(lay, hooks / script) for name, script in HOOKS.items()}
+    scripts = {lay.bin / kind: node_hook(lay, hooks / "agent_hook.py", kind) for kind in HOOKS}
     scripts[lay.bin / "mailprog"] = mail_program(lay, hooks / "mail_program.py")
     scripts[lay.bin / "site-mail"] = site_mail_program(lay)
     scripts[lay.bin / "taskprolog"] = task_prolog(lay, hooks / "task_prolog.py", spank_plugin)

@@ -44,7 +44,7 @@ _TEXTS = (
 def main(op: str) -> int:
     """The exit status of the hook `op`: 1 only when a prolog hears an explicit `"fit": false`."""
     try:
-        socket_path, deadline_s = _arguments(sys.argv[1:])
+        socket_path, deadline_s = _arguments(sys.argv[2:])
         _arm(deadline_s)
         reply = _ask(_request(op), socket_path, deadline_s)
         return _answer(op, reply)

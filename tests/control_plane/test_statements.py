@@ -12,7 +12,6 @@ import fakes
 import psycopg
 import pytest
 import sqlalchemy as sa
-from test_gangs_task import rank, snapshot, stall
 
 from probing_cluster.attribution.reliability import accounts as run_accounts
 from probing_cluster.control_plane import context
@@ -42,6 +41,7 @@ from probing_cluster.core import records
 from probing_cluster.db import bulk, delivery, rows, tables
 from probing_cluster.db.store import base as store_base
 from probing_cluster.lemon import nightly
+from tests.control_plane.service.tasks.jobs.test_gangs_task import rank, snapshot, stall
 
 FEW, MANY = 3, 30
 AGO = fakes.NOW - timedelta(hours=1)

@@ -679,7 +679,7 @@ def test_a_task_that_breaks_is_recorded_and_the_next_goes_on(
 
 def test_every_task_file_is_registered_once() -> None:
     """One file, one line in the register, a name and a sentence each."""
-    files = {p.stem for p in Path(tasks.__file__).parent.glob("*.py")} - {"__init__"}
+    files = {p.stem for p in Path(tasks.__file__).parent.glob("*/*.py")} - {"__init__"}
     assert {t.name for t in tasks.REGISTER} == files
     assert all(t.meaning and (t.every_s or t.daily_at) for t in tasks.REGISTER)
 

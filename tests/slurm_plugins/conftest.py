@@ -81,12 +81,18 @@ def fake_agent(tmp_path: Path) -> Iterator[Callable[..., FakeAgent]]:
         agent.close()
 
 
+def hook_words(name: str, hooks: Path = OWN_HOOKS) -> list[str]:
+    """The script of a hook, and its own word where one script serves three."""
+    asks = name in {"prolog", "epilog", "healthcheck"}
+    return [str(hooks / "agent_hook.py"), name] if asks else [str(hooks / f"{name}.py")]
+
+
 def run_hook(
     name: str, *arguments: str, environment: dict[str, str] | None = None, python: str = "/usr/bin/python3"
 ) -> subprocess.CompletedProcess[str]:
     """One hook as Slurm starts it: isolated, with nothing but the given environment."""
     return subprocess.run(
-        [python, "-I", "-S", str(OWN_HOOKS / f"{name}.py"), *arguments],
+        [python, "-I", "-S", *hook_words(name), *arguments],
         env=environment or {},
         capture_output=True,
         text=True,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm_plugins.conftest import OWN_HOOKS, FakeAgent
+from tests.slurm_plugins.conftest import OWN_HOOKS, FakeAgent, hook_words
 
 Hook = Callable[..., subprocess.CompletedProcess[str]]
 Agent = Callable[..., FakeAgent]
@@ -35,7 +35,7 @@ PROLOG_ENVIRONMENT = {
     "SPANK_PROBING_RUN_KEY": "llama-70b",
     "HOSTNAME": "not-the-node",
 }
-PROLOG = ["/usr/bin/python3", "-I", "-S", str(OWN_HOOKS / "prolog.py")]
+PROLOG = ["/usr/bin/python3", "-I", "-S", *hook_words("prolog")]
 FIT = b'{"v":1,"ok":true,"fit":true}\n'
 UNFIT = b'{"v":1,"ok":true,"fit":false,"reason":"GPU 3 fell off the bus\\u001b[31m"}\n'
 
@@ -171,7 +171,7 @@ def test_the_users_environment_is_not_listened_to(fake_agent: Agent, hook: Hook,
     agent = fake_agent(UNFIT)
     hostile = {**PROLOG_ENVIRONMENT, "PYTHONPATH": str(tmp_path), "PYTHONHOME": str(tmp_path)}
     done = subprocess.run(
-        ["/usr/bin/python3", "-I", "-S", str(OWN_HOOKS / "prolog.py"), "--socket", str(agent.path)],
+        ["/usr/bin/python3", "-I", "-S", *hook_words("prolog"), "--socket", str(agent.path)],
         env=hostile,
         cwd=tmp_path,
         check=False,
@@ -308,7 +308,7 @@ def test_wrapper_keeps_the_sites_health_check_as_it_was(
     """Output, standard error and exit status of the site's program pass through, and ours runs after it."""
     agent = fake_agent(b'{"v":1,"ok":true}\n')
     site = _site(tmp_path, 'echo "$SLURMD_NODENAME"; echo bad >&2; exit 3\n')
-    ours = ["/usr/bin/python3", "-I", "-S", str(OWN_HOOKS / "healthcheck.py"), "--socket", str(agent.path)]
+    ours = ["/usr/bin/python3", "-I", "-S", *hook_words("healthcheck"), "--socket", str(agent.path)]
     done = hook("wrapper", "health", "--site", site, "--", *ours, environment={"SLURMD_NODENAME": "n1"})
     assert (done.returncode, done.stdout, done.stderr) == (3, "n1\n", "bad\n")
     assert [request["op"] for request in agent.requests] == ["healthcheck"]
@@ -317,7 +317,7 @@ def test_wrapper_keeps_the_sites_health_check_as_it_was(
 def test_wrapper_leaves_ours_out_when_the_time_is_up(tmp_path: Path, fake_agent: Agent, hook: Hook) -> None:
     """A site's program that used the whole budget leaves none for ours, and still decides the status."""
     agent = fake_agent(b'{"v":1,"ok":true}\n')
-    ours = ["/usr/bin/python3", "-I", "-S", str(OWN_HOOKS / "healthcheck.py"), "--socket", str(agent.path)]
+    ours = ["/usr/bin/python3", "-I", "-S", *hook_words("healthcheck"), "--socket", str(agent.path)]
     site = _site(tmp_path, "exit 0\n")
     assert hook("wrapper", "health", "--site", site, "--budget", "0.2", "--", *ours).returncode == 0
     assert agent.requests == []
@@ -363,7 +363,7 @@ def test_hooks_run_nothing_that_others_could_have_written(
     copy = tmp_path / "hooks"
     shutil.copytree(OWN_HOOKS, copy, ignore=shutil.ignore_patterns("__pycache__"))
     copy.chmod(0o755)
-    command = ["/usr/bin/python3", "-I", "-S", str(copy / f"{name}.py"), "--socket", str(agent.path)]
+    command = ["/usr/bin/python3", "-I", "-S", *hook_words(name, copy), "--socket", str(agent.path)]
     done = subprocess.run(command, capture_output=True, text=True, env=PROLOG_ENVIRONMENT, check=False)
     assert (done.returncode, len(agent.requests)) == (1 if name == "prolog" else 0, 1)
     (copy / "agent_call.py").write_text("raise SystemExit(77)\n")
@@ -383,7 +383,7 @@ def test_root_runs_no_other_accounts_hooks(tmp_path: Path) -> None:
     copy.chmod(0o755)
     os.chown(copy / "agent_call.py", 65534, 65534)
     done = subprocess.run(
-        ["/usr/bin/python3", "-I", "-S", str(copy / "prolog.py"), "--socket", "/nonexistent"],
+        ["/usr/bin/python3", "-I", "-S", *hook_words("prolog", copy), "--socket", "/nonexistent"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, "others can write" in done.stderr) == (0, True)
