@@ -20,6 +20,8 @@ def summary(figures: Mapping[str, fleet_words.Figure], cluster: str) -> str:
     first = next(iter(figures.values()), {})
     lines = [f"{cluster}, {_about(first)}", ""]
     for name, figure in figures.items():
+        if not fleet_words.is_of_the_cluster(name, figure):
+            continue
         paragraph = " ".join(fleet_words.sentences(name, figure))
         lines += textwrap.wrap(paragraph, WIDTH, initial_indent="  ", subsequent_indent="  ")
     return "\n".join(

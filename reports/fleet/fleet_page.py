@@ -136,16 +136,18 @@ def hours(value: float) -> str:
 def _facts(figures: Mapping[str, Figure]) -> list[tuple[str, str]]:
     """The numbers somebody who reads nothing else should know."""
     states, ettr = figures.get("state-breakdown", {}), figures.get("run-ettr", {})
+    few_attempts = (states.get("n_attempts") or 0) < fleet_words.FEW
+    few_runs = len(ettr.get("runs", ())) < fleet_words.FEW
     rate, loss = figures.get("large-job-rate", {}), figures.get("goodput-loss", {})
     wanted = (
         ("attempts", states.get("n_attempts"), number),
         ("GPU hours", states.get("gpu_h"), number),
         (
             "GPU time in attempts that infrastructure ended",
-            states.get("infrastructure_gpu_time_frac"),
+            None if few_attempts else states.get("infrastructure_gpu_time_frac"),
             fleet_words.percent,
         ),
-        ("ETTR of all runs", ettr.get("ettr"), fleet_words.percent),
+        ("ETTR of all runs", None if few_runs else ettr.get("ettr"), fleet_words.percent),
         ("failures per node-day, large jobs", rate.get("per_node_day"), number),
         ("GPU hours lost", _sum(loss.get("first_gpu_h"), loss.get("second_gpu_h")), number),
     )
