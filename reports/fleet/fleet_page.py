@@ -11,7 +11,7 @@ from markupsafe import Markup
 from probing_cluster.core import records
 from probing_cluster.reports import page
 from probing_cluster.reports.charts import charts
-from probing_cluster.reports.fleet import fleet_words, node_drawings
+from probing_cluster.reports.fleet import column_heads, fleet_words, node_drawings
 
 Figure = Mapping[str, Any]
 """One figure as `probing-ctl fleet --json` prints it."""
@@ -101,8 +101,8 @@ def _table(key: str, rows: Sequence[Mapping[str, Any]]) -> PageTable:
     )
     cells = tuple(tuple(_cell(head, row.get(head)) for head in heads) for row in rows[:MOST_ROWS])
     return PageTable(
-        caption=fleet_words.head(key),
-        heads=tuple(map(fleet_words.head, heads)),
+        caption=column_heads.head(key),
+        heads=tuple(map(column_heads.head, heads)),
         rows=cells,
         numbers=numbers,
         n_more=max(0, len(rows) - MOST_ROWS),

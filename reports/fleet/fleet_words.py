@@ -1,4 +1,4 @@
-"""The fleet's figures in people's words: one sentence each, and what columns are called."""
+"""The fleet's figures in people's words: one sentence each."""
 
 from __future__ import annotations
 
@@ -6,54 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from probing_cluster.reports import phrase
+from probing_cluster.reports.fleet import column_heads
 
 Figure = Mapping[str, Any]
 """One figure as `probing-ctl fleet --json` prints it."""
-
-_HEADS = {
-    "n_infrastructure": "ended by infrastructure",
-    "n_first": "failed",
-    "n_second": "preempted for a restart",
-    "first_gpu_h": "GPU hours lost by the failed",
-    "second_gpu_h": "GPU hours lost by the preempted",
-    "linear_v1": "ETTR, linear model 1",
-    "linear_v2": "ETTR, linear model 2",
-    "renewal": "ETTR expected",
-    "renewal_at_best": "ETTR at that interval",
-    "simulated": "ETTR simulated",
-    "best_interval_s": "best checkpoint interval s",
-    "interval_s": "checkpoint every s",
-    "write_s": "checkpoint takes s",
-    "ettr_measured": "ETTR",
-    "ettr_expected": "ETTR expected",
-    "lost_to_replay": "lost, to be done again",
-    "lost_to_replay_s": "lost s",
-    "at": "from",
-    "n": "jobs",
-    "measured": "seen, not assumed",
-    "n_failures": "failures",
-    "other": "with",
-    "excl_jobid_count": "jobs that exclude it",
-    "xid_cnt": "distinct Xids",
-    "tickets": "tickets",
-    "out_count": "times out of service",
-    "multi_node_node_fails": "failures of jobs on many nodes",
-    "single_node_node_fails": "failures of jobs on it alone",
-    "single_node_node_failure_rate": "failed share of jobs on it alone",
-    "waterfall_gpu_h": "GPU hours",
-}
-
-
-def head(key: str) -> str:
-    """`low_per_gpu_h` as people say it; units stay, a share's is its percent sign."""
-    first, dot, inner = key.partition(".")
-    if dot:
-        return f"{first} {head(inner)}"
-    if key in _HEADS:
-        return _HEADS[key]
-    words = key.removeprefix("n_").removesuffix("_frac")
-    words = words.replace("per_gpu_h", "per GPU hour").replace("gpu_h", "GPU hours").replace("mttf", "MTTF")
-    return words.replace("_", " ").replace("gpu ", "GPU ").replace("gpus", "GPUs")
 
 
 def one_per_gpu_h(rate: float) -> str:
@@ -291,7 +247,7 @@ def _signals(figure: Figure) -> list[str]:
     often = f"higher on a lemon than on another node in {_share(best['separation_frac'])} of pairs"
     return [
         f"On {figure['day'][:10]} {_jobs(best['n_lemons'], 'lemon')} of {best['n_nodes']:,} nodes.",
-        f"Most telling: {head(best['signal'])} ({often}); least: {head(least['signal'])} ({_share(least['separation_frac'])}).",
+        f"Most telling: {column_heads.head(best['signal'])} ({often}); least: {column_heads.head(least['signal'])} ({_share(least['separation_frac'])}).",
     ]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from probing_cluster.reports.fleet import fleet_words
+from probing_cluster.reports.fleet import column_heads, fleet_words
 
 STATES = {"states": [{"state": "FAILED", "n_attempts": 2}], "n_attempts": 2, "gpu_h": 3.0,
           "infrastructure_attempts_frac": 0.5, "infrastructure_gpu_time_frac": None}  # fmt: skip
@@ -22,7 +22,7 @@ def test_a_rate_is_the_time_between_two_failures() -> None:
 )
 def test_heads_are_no_identifiers(key: str) -> None:
     """No underscore and no dot reaches a person."""
-    assert not re.search(r"[_.]", fleet_words.head(key))
+    assert not re.search(r"[_.]", column_heads.head(key))
 
 
 @pytest.mark.parametrize(
