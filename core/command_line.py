@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
+import stat
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from probing_cluster.core import errors
@@ -110,6 +114,37 @@ def whole(text: str) -> int:
     if not -(1 << 63) <= found < 1 << 63:
         raise errors.UsageError(f"{text[:40]!r} is too large for a number of a job, a rank or rows")
     return found
+
+
+def is_replaceable(path: Path) -> bool:
+    """Whether a file that a person named may be put in the place of what stands there: a regular file, or nothing.
+
+    A link, a pipe or a device (`--html /dev/null`) is written into; root would replace it for everybody.
+    """
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except FileNotFoundError:
+        return True
+
+
+def write_file(path: Path, text: str) -> None:
+    """Writes the output file that a person named, whole or not at all where it is a regular one; raises UsageError."""
+    fresh = path.parent / f".probing.{os.getpid()}"  # a longer name may be too long for the file system
+    made = False
+    try:
+        if not is_replaceable(path):
+            path.write_text(text, encoding="utf-8", errors="replace")
+            return
+        # "x": nobody else's file or link of that name is written through in a directory that all can write to.
+        with fresh.open("x", encoding="utf-8", errors="replace") as stream:
+            made = True
+            stream.write(text)
+        fresh.replace(path)
+    except OSError as exc:
+        if made:
+            with contextlib.suppress(OSError):
+                fresh.unlink(missing_ok=True)
+        raise errors.UsageError(f"{path} cannot be written: {exc.strerror}") from exc
 
 
 class _Version(argparse.Action):

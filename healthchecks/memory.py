@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,11 @@ class Memory:
         if self.path is None:
             return {}
         try:
+            if not stat.S_ISREG(
+                self.path.stat().st_mode
+            ):  # a device may never end, and is not ours to replace
+                self.problem, self.path = f"{self.path} is no regular file; nothing is remembered there", None
+                return {}
             raw = self.path.read_bytes() if self.path.stat().st_size <= MAX_BYTES else b""
             kept = json.loads(raw)
             same_boot = kept["boot_id"] == self.boot_id

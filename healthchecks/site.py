@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.core import errors, hostlist, records
+from probing_cluster.core import errors, hostlist, records, settings
 from probing_cluster.healthchecks import registry
 
 COMMON_KEYS: Mapping[str, type[Any]] = {
@@ -114,11 +114,7 @@ def preset(name: str) -> Mapping[str, Mapping[str, Any]]:
 def load(path: Path) -> CheckSite:
     """The site file at `path`; raises SettingsError naming file, section and key."""
     try:
-        text = path.read_bytes().decode("utf-8")
-    except FileNotFoundError as exc:
-        raise errors.SettingsError(f"{path} does not exist") from exc
-    except OSError as exc:
-        raise errors.SettingsError(f"{path} cannot be read: {exc.strerror}") from exc
+        text = settings.read(path).decode("utf-8")
     except UnicodeDecodeError as exc:
         raise errors.SettingsError(f"{path} is not UTF-8 text: {exc}") from exc
     return parse(text, where=str(path))

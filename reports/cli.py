@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -105,17 +103,8 @@ def _write_html(target: str, report: model.ReportModel, config: settings.Setting
     if target == "-":
         _write(markup)
         return
-    path = Path(target)
-    fresh = path.parent / f".probing-report.{os.getpid()}"  # longer names may be too long for the file system
-    try:
-        fresh.write_text(markup, encoding="utf-8", errors="replace")
-        fresh.replace(path)
-    except OSError as exc:
-        with contextlib.suppress(OSError):
-            fresh.unlink(missing_ok=True)
-        msg = f"{path} cannot be written: {exc.strerror}"
-        raise errors.UsageError(msg) from exc
-    print(f"probing-report: wrote {path}", file=sys.stderr)
+    command_line.write_file(Path(target), markup)
+    print(f"probing-report: wrote {target}", file=sys.stderr)
 
 
 def _width() -> int:

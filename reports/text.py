@@ -329,4 +329,5 @@ def render_overview(
             brush.state(f"  {task.ref:<14} {task.state:<12} {starts:<9} {task.cause or ''}", task.state)
         )
     lines += ["", f"as of {phrase.stamp_z(now)}; one task: probing-report {ref}_N"]
+    lines.append(f"Tasks that have not started yet are not among them: squeue -j {ref}")
     return "\n".join(line.rstrip() for line in lines) + "\n"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import inspect
 import os
 import shutil
+import sys
 import time
 import typing
 from collections.abc import Callable, Sequence
@@ -14,7 +16,7 @@ from typing import Any
 
 from probing_cluster.core import command_line, errors
 from probing_cluster.core.ending import run_command
-from probing_cluster.sandbox import cluster
+from probing_cluster.sandbox import cluster, gangs
 from probing_cluster.sandbox.demo import cli_demo
 from probing_cluster.sandbox.faults import registry
 from probing_cluster.sandbox.machine import commands, layout, mounts, processes, whereabouts
@@ -64,6 +66,14 @@ def _add_cluster(command: Register) -> None:
         "status", _status, "what runs, and what Slurm thinks of its nodes; without --dir, of every sandbox"
     )
     _add_faults(command("fault", _fault, "break a node, or heal it"))
+    gang = command("gang", _gang, "submit a PyTorch gang of two ranks a node that hangs in a known way")
+    gang.add_argument(
+        "case",
+        nargs="?",
+        default="python_loop",
+        choices=[*gangs.HANGS, gangs.SLOW, "healthy"],
+        help="%(choices)s",
+    )
     shell = command("shell", _shell, "a shell (or COMMAND) whose Slurm commands reach the sandbox")
     shell.add_argument("argv", nargs=argparse.REMAINDER, metavar="COMMAND")
 
@@ -95,6 +105,34 @@ def _fault(args: argparse.Namespace) -> int:
     given = "".join(f" {name}={value}" for name, value in options.items() if value is not None)
     print(f"{'the cluster' if args.node == '-' else args.node}: {args.kind}{given}")
     print(f"  {fault.meaning}")
+    return 0
+
+
+_ASK = """job {job} on {nodes} nodes; rank {culprit} is the culprit. As soon as its ranks have started (half a minute), ask
+  {command} shell probing-ctl ranks {job}
+  {command} shell probing-ctl stacks {job}
+  {command} shell probing-ctl sql {job} "SELECT rank, node, state, step, inside FROM cluster.ranks ORDER BY rank"
+and end it with {command} shell scancel {job}"""
+_PATIENT_S = 1800
+"""How long the gang's collectives wait: somebody looks at it."""
+
+
+def _gang(args: argparse.Namespace) -> int:
+    box = cluster.Sandbox.open(whereabouts.choose(args.dir))
+    if importlib.util.find_spec("torch") is None:
+        raise errors.UsageError("torch is not installed beside this command; make setup installs it")
+    # `-t idle` would list drained nodes, too.
+    shown = box.run(["sinfo", "-hN", "-p", "gpu", "-o", "%t"]).stdout.split()
+    idle = [state for state in shown if state == "idle"]
+    if len(idle) < gangs.CULPRITS_NODE + 1:
+        raise errors.UsageError(
+            f"{len(idle)} nodes are idle and it needs 3; probing-sandbox status shows them"
+        )
+    nodes = min(len(idle), 4)
+    job = gangs.submit(
+        box, args.case, variables={"GLOO_TIMEOUT_S": _PATIENT_S}, nodes=nodes, ntasks=2 * nodes
+    )
+    print(_ASK.format(job=job, nodes=nodes, culprit=gangs.CULPRIT, command=Path(sys.argv[0])))
     return 0
 
 

@@ -20,9 +20,11 @@ def read(path: Path) -> tuple[tuple[str, ...], list[tuple[str, str, str]]]:
     Raises MalformedInput that names the line.
     """
     try:
-        if path.stat().st_size > _MOST_BYTES:
+        with path.open("rb") as stream:
+            raw = stream.read(_MOST_BYTES + 1)  # not by its size, which a pipe and a device do not tell
+        if len(raw) > _MOST_BYTES:
             raise errors.MalformedInput(f"{path} is larger than {_MOST_BYTES >> 20} MiB")
-        text = path.read_text("utf-8-sig")
+        text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         raise errors.MalformedInput(f"{path} is not UTF-8 text") from exc
     except OSError as exc:

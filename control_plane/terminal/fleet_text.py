@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from probing_cluster.control_plane.terminal import table
-from probing_cluster.reports.fleet import fleet_words
+from probing_cluster.reports.fleet import column_heads, fleet_words
 
 WIDTH = 100
 MOST_ROWS = 40
@@ -20,6 +20,8 @@ def summary(figures: Mapping[str, fleet_words.Figure], cluster: str) -> str:
     first = next(iter(figures.values()), {})
     lines = [f"{cluster}, {_about(first)}", ""]
     for name, figure in figures.items():
+        if not fleet_words.is_of_the_cluster(name, figure):
+            continue
         paragraph = " ".join(fleet_words.sentences(name, figure))
         lines += textwrap.wrap(paragraph, WIDTH, initial_indent="  ", subsequent_indent="  ")
     return "\n".join(
@@ -40,7 +42,7 @@ def one(name: str, meaning: str, figure: fleet_words.Figure) -> str:
         if isinstance(value, dict) and key not in _ABOUT:
             inner = {k: v for k, v in value.items() if k not in _ABOUT}
             lines += [
-                f"{fleet_words.head(key)}, {fleet_words.head(k)}: {number(v)}" for k, v in inner.items()
+                f"{column_heads.head(key)}, {column_heads.head(k)}: {number(v)}" for k, v in inner.items()
             ]
     return "\n".join(lines)
 
@@ -56,7 +58,7 @@ def _about(figure: fleet_words.Figure) -> str:
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
     rows = _flat(rows[:MOST_ROWS])
     keys = [key for key in rows[0] if any(row[key] not in (None, "") for row in rows)]
-    heads = [fleet_words.head(key).upper() for key in keys]
+    heads = [column_heads.head(key).upper() for key in keys]
     numbers = {
         head
         for head, key in zip(heads, keys, strict=True)

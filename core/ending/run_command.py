@@ -40,6 +40,11 @@ def run(
         except UnicodeEncodeError as exc:
             _print_error(f"{program}: {exc.object[:80]!r} is not written in UTF-8")
             return errors.UsageError.exit_code
+        except MemoryError:
+            _print_error(
+                f"{program}: there is not enough memory for this (ulimit -v, a container's or a unit's limit)"
+            )
+            return failed
         except ModuleNotFoundError as exc:
             # A host has the libraries of its role only (docs/install.md).
             _print_error(extras.missing(program, exc))

@@ -5,7 +5,7 @@ defaults stand. Each section is a frozen dataclass; a field's `doc` is its entry
 manual.py prints. The sections lie in one module per kind of reader; `file` puts them together.
 """
 
-from probing_cluster.core.settings.file import DEFAULT_PATH, Settings, load, parse
+from probing_cluster.core.settings.file import DEFAULT_PATH, Settings, load, parse, read
 from probing_cluster.core.settings.of_messages import (
     LemonSettings,
     MailSettings,
@@ -47,4 +47,5 @@ __all__ = [
     "WebSettings",
     "load",
     "parse",
+    "read",
 ]

@@ -16,6 +16,8 @@ from probing_cluster.core import database_url, secret_file
 from probing_cluster.core.errors import SettingsError
 from probing_cluster.core.settings import of_messages, of_policy, of_service, on_nodes
 
+MAX_BYTES = 4 << 20
+"""A file of settings larger than this is something else."""
 DEFAULT_PATH = Path("/etc/probing-cluster/probing.toml")
 
 
@@ -50,20 +52,30 @@ def load(path: Path | None = None) -> Settings:
     named = path or (Path(os.environ["PROBING_CONFIG"]) if os.environ.get("PROBING_CONFIG") else None)
     chosen = named or DEFAULT_PATH
     try:
-        raw = chosen.read_bytes()
-    except FileNotFoundError as exc:
-        if named is None:
+        raw = read(chosen)
+    except SettingsError as exc:
+        if named is None and isinstance(exc.__cause__, FileNotFoundError):
             return Settings()
-        msg = f"{chosen} does not exist"
-        raise SettingsError(msg) from exc
-    except OSError as exc:
-        msg = f"{chosen} cannot be read: {exc.strerror}"
-        raise SettingsError(msg) from exc
+        raise
     found = parse(raw.decode("utf-8", "replace"), where=str(chosen))
     urls = (found.database.url, found.agent.database_url, found.door.database_url, found.web.database_url)
     if any(map(database_url.has_password, urls)):
         secret_file.require_private(chosen)
     return found
+
+
+def read(path: Path) -> bytes:
+    """The bytes of a file of settings; raises SettingsError, also for one of more than MAX_BYTES, as a device may be."""
+    try:
+        with path.open("rb") as opened:
+            raw = opened.read(MAX_BYTES + 1)
+    except FileNotFoundError as exc:
+        raise SettingsError(f"{path} does not exist") from exc
+    except OSError as exc:
+        raise SettingsError(f"{path} cannot be read: {exc.strerror}") from exc
+    if len(raw) > MAX_BYTES:
+        raise SettingsError(f"{path} is no file of settings: it is larger than {MAX_BYTES >> 20} MiB")
+    return raw
 
 
 def parse(text: str, *, where: str = "settings") -> Settings:

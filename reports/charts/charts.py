@@ -72,6 +72,10 @@ class Mark:
     place: float = records.doc("where: 0 is the left edge of the first column, 1 its right edge, and so on")
 
 
+_WIDEST_COLUMN = 72.0
+"""A single week is a column, not a wall."""
+
+
 def columns(
     name: str,
     title: str,
@@ -97,6 +101,7 @@ def columns(
             svg.element("text", text=words(tick), x=left - 8, y=y + 4, text_anchor="end", class_="tick"),
         ]
     every = -(-len(rows) // 12) or 1
+    wide = min(step * 0.8, _WIDEST_COLUMN)
     for n, row in enumerate(rows):
         x, y = left + n * step, floor
         for at, value in enumerate(row.values):
@@ -104,7 +109,7 @@ def columns(
             y -= height
             if value > 0:
                 box = svg.element(
-                    "rect", x=x + step * 0.1, y=y, width=step * 0.8, height=height, class_=f"s{at % 8}"
+                    "rect", x=x + (step - wide) / 2, y=y, width=wide, height=height, class_=f"s{at % 8}"
                 )
                 drawn.append(svg.titled(f"{row.label}, {series[at]}: {words(value)}", box))
         if n % every == 0:

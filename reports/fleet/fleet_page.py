@@ -11,7 +11,7 @@ from markupsafe import Markup
 from probing_cluster.core import records
 from probing_cluster.reports import page
 from probing_cluster.reports.charts import charts
-from probing_cluster.reports.fleet import fleet_words, node_drawings
+from probing_cluster.reports.fleet import column_heads, fleet_words, node_drawings
 
 Figure = Mapping[str, Any]
 """One figure as `probing-ctl fleet --json` prints it."""
@@ -101,8 +101,8 @@ def _table(key: str, rows: Sequence[Mapping[str, Any]]) -> PageTable:
     )
     cells = tuple(tuple(_cell(head, row.get(head)) for head in heads) for row in rows[:MOST_ROWS])
     return PageTable(
-        caption=fleet_words.head(key),
-        heads=tuple(map(fleet_words.head, heads)),
+        caption=column_heads.head(key),
+        heads=tuple(map(column_heads.head, heads)),
         rows=cells,
         numbers=numbers,
         n_more=max(0, len(rows) - MOST_ROWS),
@@ -136,16 +136,18 @@ def hours(value: float) -> str:
 def _facts(figures: Mapping[str, Figure]) -> list[tuple[str, str]]:
     """The numbers somebody who reads nothing else should know."""
     states, ettr = figures.get("state-breakdown", {}), figures.get("run-ettr", {})
+    few_attempts = (states.get("n_attempts") or 0) < fleet_words.FEW
+    few_runs = len(ettr.get("runs", ())) < fleet_words.FEW
     rate, loss = figures.get("large-job-rate", {}), figures.get("goodput-loss", {})
     wanted = (
         ("attempts", states.get("n_attempts"), number),
         ("GPU hours", states.get("gpu_h"), number),
         (
             "GPU time in attempts that infrastructure ended",
-            states.get("infrastructure_gpu_time_frac"),
+            None if few_attempts else states.get("infrastructure_gpu_time_frac"),
             fleet_words.percent,
         ),
-        ("ETTR of all runs", ettr.get("ettr"), fleet_words.percent),
+        ("ETTR of all runs", None if few_runs else ettr.get("ettr"), fleet_words.percent),
         ("failures per node-day, large jobs", rate.get("per_node_day"), number),
         ("GPU hours lost", _sum(loss.get("first_gpu_h"), loss.get("second_gpu_h")), number),
     )

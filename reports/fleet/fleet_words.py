@@ -1,4 +1,4 @@
-"""The fleet's figures in people's words: one sentence each, and what columns are called."""
+"""The fleet's figures in people's words: one sentence each."""
 
 from __future__ import annotations
 
@@ -6,54 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from probing_cluster.reports import phrase
+from probing_cluster.reports.fleet import column_heads
 
 Figure = Mapping[str, Any]
 """One figure as `probing-ctl fleet --json` prints it."""
-
-_HEADS = {
-    "n_infrastructure": "ended by infrastructure",
-    "n_first": "failed",
-    "n_second": "preempted for a restart",
-    "first_gpu_h": "GPU hours lost by the failed",
-    "second_gpu_h": "GPU hours lost by the preempted",
-    "linear_v1": "ETTR, linear model 1",
-    "linear_v2": "ETTR, linear model 2",
-    "renewal": "ETTR expected",
-    "renewal_at_best": "ETTR at that interval",
-    "simulated": "ETTR simulated",
-    "best_interval_s": "best checkpoint interval s",
-    "interval_s": "checkpoint every s",
-    "write_s": "checkpoint takes s",
-    "ettr_measured": "ETTR",
-    "ettr_expected": "ETTR expected",
-    "lost_to_replay": "lost, to be done again",
-    "lost_to_replay_s": "lost s",
-    "at": "from",
-    "n": "jobs",
-    "measured": "seen, not assumed",
-    "n_failures": "failures",
-    "other": "with",
-    "excl_jobid_count": "jobs that exclude it",
-    "xid_cnt": "distinct Xids",
-    "tickets": "tickets",
-    "out_count": "times out of service",
-    "multi_node_node_fails": "failures of jobs on many nodes",
-    "single_node_node_fails": "failures of jobs on it alone",
-    "single_node_node_failure_rate": "failed share of jobs on it alone",
-    "waterfall_gpu_h": "GPU hours",
-}
-
-
-def head(key: str) -> str:
-    """`low_per_gpu_h` as people say it; units stay, a share's is its percent sign."""
-    first, dot, inner = key.partition(".")
-    if dot:
-        return f"{first} {head(inner)}"
-    if key in _HEADS:
-        return _HEADS[key]
-    words = key.removeprefix("n_").removesuffix("_frac")
-    words = words.replace("per_gpu_h", "per GPU hour").replace("gpu_h", "GPU hours").replace("mttf", "MTTF")
-    return words.replace("_", " ").replace("gpu ", "GPU ").replace("gpus", "GPUs")
 
 
 def one_per_gpu_h(rate: float) -> str:
@@ -66,12 +22,19 @@ def sentences(name: str, figure: Figure) -> list[str]:
     return _SENTENCES[name](figure) if name in _SENTENCES else []
 
 
+def is_of_the_cluster(name: str, figure: Figure) -> bool:
+    """False for what only plays with the default failure rate: the expected ETTR says once that there is no other yet."""
+    return name == "expected-ettr" or figure.get("rate_is_own") is not False
+
+
 def percent(value: float) -> str:
     """A share of 1."""
     return f"{value * 100:.3g} %"
 
 
 _MOST_STATES = 5
+FEW = 4
+"""Of fewer attempts, failures or runs a share, a rate or a mean says nothing: their number is all that is told."""
 
 
 def _amount(value: float) -> str:
@@ -94,7 +57,9 @@ def _states(figure: Figure) -> list[str]:
     listed = ", ".join(f"{s['n_attempts']:,} {s['state']}" for s in by_size[:_MOST_STATES])
     listed += f", {rest:,} in other states" if rest else ""
     made = [f"{_jobs(figure['n_attempts'])} ended, after {_amount(figure['gpu_h'])} GPU hours: {listed}."]
-    if figure["infrastructure_gpu_time_frac"] is not None:
+    if figure["n_attempts"] < FEW:
+        made.append("Too few to tell shares of them.")
+    elif figure["infrastructure_gpu_time_frac"] is not None:
         made.append(
             f"Infrastructure ended {_share(figure['infrastructure_attempts_frac'])} of them, with"
             f" {_share(figure['infrastructure_gpu_time_frac'])} of the GPU time."
@@ -119,7 +84,8 @@ def _rates(figure: Figure) -> list[str]:
     listed = []
     for part in parts[:4]:
         rate = part["per_gpu_h"]
-        often = f" ({one_per_gpu_h(rate)})" if rate else ""
+        few = part["n_failures"] < FEW
+        often = "" if not rate else " (too few for a rate)" if few else f" ({one_per_gpu_h(rate)})"
         listed.append(f"{part['component']} {part['n_failures']}{often}")
     more = f", and {len(parts) - 4} more components" if len(parts) > 4 else ""
     return [f"Failures by component: {', '.join(listed)}{more}."]
@@ -131,12 +97,20 @@ def _over_time(figure: Figure) -> list[str]:
         return ["No infrastructure failure in any period."]
     (worst, n), (_, latest) = max(buckets, key=lambda b: b[1]), buckets[-1]
     period = phrase.span(figure["bucket_s"])
+    if len(buckets) == 1:
+        return [
+            f"{_jobs(n, 'failure')} in the one period of {period} with jobs, from {worst['at'][:10]}.",
+            *_began(figure),
+        ]
     most = f"at most {_jobs(n, 'failure')} (from {worst['at'][:10]})"
-    words = [f"In periods of {period}: {most}, in the last {latest:,}."]
-    if figure["checks_began"]:
-        n_began = _jobs(len(figure["checks_began"]), "check")
-        words.append(f"{n_began} came into force meanwhile: from there on more may be seen, not more fail.")
-    return words
+    return [f"In periods of {period}: {most}, in the last {latest:,}.", *_began(figure)]
+
+
+def _began(figure: Figure) -> list[str]:
+    if not figure["checks_began"]:
+        return []
+    n_began = _jobs(len(figure["checks_began"]), "check")
+    return [f"{n_began} came into force meanwhile: from there on more may be seen, not more fail."]
 
 
 def _large(figure: Figure) -> list[str]:
@@ -152,8 +126,11 @@ def _large(figure: Figure) -> list[str]:
 
 
 def _mttf(figure: Figure) -> list[str]:
-    measured = [s for s in figure["sizes"] if s["measured"] and s["measured"].get("mttf_h")]
+    failed = [s for s in figure["sizes"] if s["measured"] and s["measured"].get("mttf_h")]
+    measured = [s for s in failed if s["measured"]["n_failures"] >= FEW]
     made = []
+    if failed and not measured:
+        made.append("Of no size failed enough jobs to tell how long one runs until it fails.")
     if measured:
         largest = measured[-1]
         hours = phrase.span(largest["measured"]["mttf_h"] * 3600)
@@ -177,6 +154,10 @@ def _ettr(figure: Figure) -> list[str]:
     if figure["ettr"] is None:
         return ["No run has an account yet: ETTR is not known."]
     n = len(figure["runs"])
+    if n < FEW:
+        return [
+            f"{_jobs(n, 'run')} with an account: too few for an ETTR of the fleet (each has its own in its report)."
+        ]
     measured_frac = figure["measured_frac"]
     assumed = (
         ""
@@ -190,23 +171,32 @@ def _expected(figure: Figure) -> list[str]:
     if not figure["sizes"]:
         return []
     last = figure["sizes"][-1]
-    source = (
-        "this cluster's own failure rate"
-        if figure["rate_is_own"]
-        else "the default failure rate: none of its own is known"
-    )
+    size = f"of {_gpus(last['n_gpus'])}"
+    if not figure["rate_is_own"]:
+        often = f"{_amount(1 / figure['failures_per_node_day'])} node-days"
+        return [
+            (
+                "Which ETTR to expect is not known: the cluster has no failure rate of its own yet."
+                f" (With one failure in {often}, the default, a job {size} would have {_share(last['renewal'])}.)"
+            )
+        ]
     best = (
-        f", at best with a checkpoint every {phrase.span(last['best_interval_s'])}"
+        f"; at best {_share(last['renewal_at_best'])}, with a checkpoint every {phrase.span(last['best_interval_s'])}"
         if last["best_interval_s"] is not None
         else "; the best checkpoint interval is not known without what one takes to write (--set write_s=…)"
     )
-    return [f"Expected ETTR of {_gpus(last['n_gpus'])}: {_share(last['renewal'])}{best} (by {source})."]
+    return [
+        f"By this cluster's own failure rate a job {size} has an ETTR of {_share(last['renewal'])}{best}."
+    ]
 
 
 def _by_size(figure: Figure) -> list[str]:
     if not figure["sizes"]:
         return [f"No run has trained for {figure['least_hours']:g} h yet."]
     last = figure["sizes"][-1]
+    if last["n_runs"] < FEW:
+        few = f"{_jobs(last['n_runs'], 'run')} of up to {_gpus(last['n_gpus'])}"
+        return [f"{few} trained for {figure['least_hours']:g} h or more: too few for an ETTR by size."]
     expected = "" if last["expected"] is None else f", {_share(last['expected'])} expected"
     return [
         f"ETTR of {_jobs(last['n_runs'], 'run')} of up to {_gpus(last['n_gpus'])}: {_share(last['measured'])} measured{expected}."
@@ -215,8 +205,12 @@ def _by_size(figure: Figure) -> list[str]:
 
 def _grid(figure: Figure) -> list[str]:
     low, high = (f(c["ettr"] for c in figure["cells"]) for f in (min, max))
+    least, most = (f(c["rate_factor"] for c in figure["cells"]) for f in (min, max))
     return [
-        f"For {_gpus(figure['n_gpus'])} ETTR lies between {_share(low)} and {_share(high)} over the settings of the grid."
+        (
+            f"With {least:g} to {most:g} times {_whose(figure)} failures, and other checkpoints and restarts, the ETTR"
+            f" of a job of {_gpus(figure['n_gpus'])} would lie between {_share(low)} and {_share(high)}."
+        )
     ]
 
 
@@ -253,7 +247,7 @@ def _signals(figure: Figure) -> list[str]:
     often = f"higher on a lemon than on another node in {_share(best['separation_frac'])} of pairs"
     return [
         f"On {figure['day'][:10]} {_jobs(best['n_lemons'], 'lemon')} of {best['n_nodes']:,} nodes.",
-        f"Most telling: {head(best['signal'])} ({often}); least: {head(least['signal'])} ({_share(least['separation_frac'])}).",
+        f"Most telling: {column_heads.head(best['signal'])} ({often}); least: {column_heads.head(least['signal'])} ({_share(least['separation_frac'])}).",
     ]
 
 
@@ -284,11 +278,17 @@ def _swaps(figure: Figure) -> list[str]:
 def _what_if(figure: Figure) -> list[str]:
     if not figure["scenarios"]:
         return []
-    best = max(figure["scenarios"], key=lambda s: s["ettr"])
+    today, best = figure["scenarios"][0], max(figure["scenarios"], key=lambda s: s["ettr"])
     if best["change"] < 0.0005:
         return [f"For {_gpus(figure['n_gpus'])} no other setting would gain 0.1 %."]
-    gain = f"ETTR {_share(best['ettr'])}, {best['change'] * 100:+.2g} points"
-    return [f"For {_gpus(figure['n_gpus'])} most would be gained by: {best['name']} ({gain})."]
+    gain = f"ETTR {_share(best['ettr'])} instead of {_share(today['ettr'])}"
+    return [
+        f"Against {_whose(figure)} failures {best['name']} would gain a job of {_gpus(figure['n_gpus'])} most: {gain}."
+    ]
+
+
+def _whose(figure: Figure) -> str:
+    return "the cluster's" if figure["rate_is_own"] else "the default rate's"
 
 
 def _together(figure: Figure) -> list[str]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from probing_cluster.reports.charts import charts, distribution
-from probing_cluster.reports.fleet import fleet_words
+from probing_cluster.reports.fleet import column_heads, fleet_words
 
 Figure = Mapping[str, Any]
 Drawn = tuple[str, Sequence[str]]
@@ -57,7 +57,7 @@ def lemon_signals(name: str, title: str, figure: Figure) -> Drawn:
         values = [v for v in figure["values"] if v["signal"] == signal["signal"]]
         panels.append(
             distribution.DistributionPanel(
-                label=fleet_words.head(signal["signal"]),
+                label=column_heads.head(signal["signal"]),
                 values=tuple(v["value"] for v in values),
                 counts=tuple(v["n_nodes"] for v in values),
                 marked=tuple(v["n_lemons"] for v in values),

@@ -18,6 +18,7 @@ _KEPT = """
 The cluster is still running:
   {command} shell                      sinfo, sbatch, probing-report, probing-ctl … on it
   {command} fault n1 ib-down mlx5_2    break something else (fault n1 --help lists what)
+  {command} gang                       a gang that hangs, to ask with ranks, stacks and sql (torch: make setup)
   {command} status                     what runs
   {command} down --purge               stop it and remove everything (so does make clean)"""
 

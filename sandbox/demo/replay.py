@@ -55,6 +55,7 @@ def _judge_and_report(directory: Path, config: Path, job: str, announce: Callabl
     sys.stdout.write(f"\n$ probing-report {job}\n")
     sys.stdout.flush()
     html = directory / f"report-{job}.html"
-    commands.call([str(tools / "probing-report"), job, "--html", str(html)], env=env)
+    commands.call([str(tools / "probing-report"), job], env=env)
+    commands.run([str(tools / "probing-report"), job, "--html", str(html)], env=env, timeout_s=120)
     announce("")
     announce(f"HTML report: {html}")

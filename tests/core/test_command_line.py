@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from importlib import metadata
 from pathlib import Path
 
@@ -156,3 +157,30 @@ def test_an_option_of_the_command_that_is_also_ours_stays_with_it() -> None:
     words = ["sbatch", "-N1", "--parsable", "--dir", "D", "--wrap", "echo hi"]
     args = made.read(["shell", *words])
     assert (args.dir, args.argv) == (None, words)
+
+
+def test_an_output_file_replaces_only_a_regular_file(tmp_path: Path) -> None:
+    """Root's `--html /dev/null` must not put a file in the device's place; a link and a pipe are written into, too."""
+    plain, link, pipe = tmp_path / "plain", tmp_path / "link", tmp_path / "pipe"
+    plain.write_text("old")
+    link.symlink_to(plain)
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    for path in (link, pipe):
+        command_line.write_file(path, "new")
+    assert (link.is_symlink(), plain.read_text()) == (True, "new")
+    assert (pipe.is_fifo(), os.read(reader, 99)) == (True, b"new")
+    os.close(reader)
+    command_line.write_file(tmp_path / "fresh", "page")
+    assert (tmp_path / "fresh").read_text() == "page"
+    with pytest.raises(errors.UsageError, match="cannot be written"):
+        command_line.write_file(tmp_path / "none" / "x", "")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["fresh", "link", "pipe", "plain"]
+
+
+def test_an_output_file_goes_through_nobodys_link(tmp_path: Path) -> None:
+    """In /tmp another user may have put a link where the file is made before it takes its name."""
+    (tmp_path / f".probing.{os.getpid()}").symlink_to(tmp_path / "theirs")
+    with pytest.raises(errors.UsageError, match="File exists"):
+        command_line.write_file(tmp_path / "page", "x")
+    assert not (tmp_path / "theirs").exists()

@@ -89,6 +89,11 @@ def _raising(exc: BaseException) -> int:
         (PermissionError(13, "Permission denied", "/f"), 1, "x: Permission denied: /f\n"),
         (OSError("nothing"), 1, "x: nothing\n"),
         (UnicodeEncodeError("utf-8", "n\udcff", 1, 2, "no"), 2, "x: 'n\\udcff' is not written in UTF-8\n"),
+        (
+            MemoryError(),
+            1,
+            "x: there is not enough memory for this (ulimit -v, a container's or a unit's limit)\n",
+        ),
         (BrokenPipeError(), 0, ""),
         (KeyboardInterrupt(), 128 + signal.SIGINT, ""),
     ],

@@ -53,3 +53,9 @@ def test_a_number_that_can_be_meant_by_nobody_is_named(line: str) -> None:
     key = line.partition(" ")[0]
     with pytest.raises(errors.SettingsError, match=rf"\[agent\] {key} (must not be below 0|is too large)"):
         settings.parse(f"[agent]\n{line}")
+
+
+def test_a_device_that_never_ends_is_no_file_of_settings() -> None:
+    """`--config /dev/zero` is a sentence, and memory stays."""
+    with pytest.raises(errors.SettingsError, match="no file of settings"):
+        settings.load(Path("/dev/zero"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from probing_cluster.healthchecks import memory
 
 
@@ -60,3 +62,13 @@ def test_without_a_file(tmp_path: Path) -> None:
     kept.save()
     assert kept.of("a") == {"x": 1}
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/null"])
+def test_a_device_is_neither_read_nor_replaced(device: str) -> None:
+    """`--state /dev/zero`: reading it would never end, and root would put a file in its place."""
+    kept = memory.Memory(Path(device), "b")
+    kept.put("a", {"x": 1})
+    kept.save()
+    assert "no regular file" in (kept.problem or "")
+    assert Path(device).is_char_device()

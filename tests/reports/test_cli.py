@@ -90,7 +90,7 @@ def test_the_page_is_written_beside_the_report(
     for place in (".", "directory"):
         code, _, err = run("4242", "--html", place)
         assert (code, "cannot be written" in err) == (2, True)
-    assert not list(tmp_path.glob(".probing-report*")), "no half page is left"
+    assert not list(tmp_path.glob(".probing.*")), "no half page is left"
     assert run("4242", "--html", "-")[1].startswith("<!DOCTYPE html>")
 
 

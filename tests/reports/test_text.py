@@ -170,6 +170,7 @@ def test_an_array_by_its_number_lists_what_did_not_complete() -> None:
     )
     page = text.render_overview("500", rows.ReportRows(siblings=tuple(tasks), n_siblings=4), now=NOW)
     assert "Job array 500: 4 tasks started; 3 COMPLETED, 1 FAILED" in page
+    assert "squeue -j 500" in page, "tasks that wait are nowhere else"
     assert re.search(r"500_7 +FAILED +2 starts +gpu_lost", page)
     assert "500_1 " not in page
 

@@ -33,10 +33,42 @@ def test_a_fault_from_the_command_line_reaches_the_node(
 def test_without_a_sandbox_every_command_says_how_to_make_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """status, down, shell and fault on an empty directory: one line and exit code 3."""
-    for words in (["status"], ["down"], ["shell"], ["fault", "n1", "heal"]):
+    """status, down, shell, gang and fault on an empty directory: one line and exit code 3."""
+    for words in (["status"], ["down"], ["shell"], ["gang"], ["fault", "n1", "heal"]):
         assert cli.main([words[0], "--dir", str(tmp_path), *words[1:]]) == 3
         assert "probing-sandbox up" in capsys.readouterr().err
+
+
+class _Slurm:
+    """Says how many nodes are idle and takes no job."""
+
+    def __init__(self, n_idle: int) -> None:
+        self.stdout = "idle\n" * n_idle + "drain\n"
+
+    def run(self, _: list[str]) -> _Slurm:
+        return self
+
+
+@pytest.mark.parametrize(("n_idle", "n_nodes"), [(2, 0), (3, 3), (9, 4)])
+def test_a_gang_takes_the_nodes_that_are_idle_and_says_what_to_ask(
+    n_idle: int,
+    n_nodes: int,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A drained node of the demo is in nobody's way; too few are a sentence."""
+    asked: list[dict[str, object]] = []
+    monkeypatch.setattr(cli.cluster.Sandbox, "open", lambda _: _Slurm(n_idle))
+    monkeypatch.setattr(cli.gangs, "submit", lambda *_, **options: asked.append(options) or 7)
+    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda _: True)
+    assert cli.main(["gang", "--dir", str(tmp_path)]) == (0 if n_nodes else 2)
+    said = capsys.readouterr()
+    if not n_nodes:
+        assert "2 nodes are idle" in said.err
+        return
+    assert (asked[0]["nodes"], asked[0]["ntasks"]) == (n_nodes, 2 * n_nodes)
+    assert all(f"probing-ctl {command} 7" in said.out for command in ("ranks", "stacks", "sql"))
 
 
 def test_up_without_root_is_one_line(

@@ -169,6 +169,8 @@ class WhatIf(base.Figure):
     """Today, and what each change alone would do for a run of `n_gpus` GPUs."""
 
     n_gpus: int
+    rate_is_own: bool
+    """False when nothing was measured and the configured rate was taken."""
     scenarios: tuple[Scenario, ...]
 
 
@@ -211,7 +213,10 @@ def what_if(
         together["failures_per_node_day"] = dropped * rate_factor
     every = [("today", {}), *changes, *([("all together", together)] if len(changes) > 1 else [])]
     return WhatIf(
-        **span.about, n_gpus=n_gpus, scenarios=tuple(_scenario(name, today, change) for name, change in every)
+        **span.about,
+        n_gpus=n_gpus,
+        rate_is_own=bool(own.per_node_day),
+        scenarios=tuple(_scenario(name, today, change) for name, change in every),
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from probing_cluster.control_plane.cli import commands, span
 from probing_cluster.control_plane.terminal import fleet_text, progress
-from probing_cluster.core import clock, errors, settings
+from probing_cluster.core import clock, command_line, errors, settings
 
 if TYPE_CHECKING:
     from probing_cluster.attribution.history import history
@@ -138,12 +138,8 @@ def _page(target: Path, config: settings.Settings, found: Mapping[str, Any], mad
     from probing_cluster.reports.fleet import fleet_page
 
     plain = {name: figure.to_json() for name, figure in found.items()}
-    try:
-        target.write_text(
-            fleet_page.render(config.cluster.name, plain, FIGURES, made_at=made_at), encoding="utf-8"
-        )
-    except OSError as exc:
-        raise errors.UsageError(f"{target} cannot be written: {exc.strerror}") from exc
+    markup = fleet_page.render(config.cluster.name, plain, FIGURES, made_at=made_at)
+    command_line.write_file(target, markup)
     print(f"probing-ctl: wrote {target}", file=sys.stderr)
     return 0
 

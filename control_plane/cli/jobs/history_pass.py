@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from probing_cluster.attribution.history import history
 from probing_cluster.attribution.passes import attribute, bulk, distributed
 from probing_cluster.control_plane.terminal import progress
-from probing_cluster.core import clock, digits, errors, settings
+from probing_cluster.core import clock, command_line, digits, errors, settings
 
 _ABOUT = {
     "cluster": pa.string(),
@@ -151,6 +151,8 @@ class _Output:
     def __enter__(self) -> Self:
         if self._fresh is not None and not self._fresh.parent.is_dir():
             raise errors.UsageError(f"{self._path} cannot be written: {self._fresh.parent} is no directory")
+        if self._path is not None and not command_line.is_replaceable(self._path):
+            raise errors.UsageError(f"{self._path} is no regular file; name one for the Parquet")
         return self
 
     def write(self, rows: pa.Table) -> None:

@@ -256,10 +256,6 @@ def _run(
 def _page(target: Path, cluster: str, found: Any, names: list[str]) -> None:
     from probing_cluster.reports import diagnose_page
 
-    try:
-        target.write_text(
-            diagnose_page.render(cluster, found.results, names, made_at=clock.SYSTEM.now()), encoding="utf-8"
-        )
-    except OSError as exc:
-        raise errors.UsageError(f"{target} cannot be written: {exc.strerror}") from exc
+    markup = diagnose_page.render(cluster, found.results, names, made_at=clock.SYSTEM.now())
+    command_line.write_file(target, markup)
     print(f"probing-ctl: wrote {target}", file=sys.stderr)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -159,13 +158,7 @@ def _write_html(
     if target == "-":
         print(markup)
         return
-    path = Path(target)
-    try:
-        fresh = path.with_name(f".{path.name}.{os.getpid()}")
-        fresh.write_text(markup, encoding="utf-8")
-        fresh.replace(path)
-    except OSError as exc:
-        raise errors.UsageError(f"{path} cannot be written: {exc.strerror}") from exc
+    command_line.write_file(Path(target), markup)
 
 
 def _report_sent(config: settings.Settings, new: Sequence[str], tried: Sequence[queue.Letter]) -> int:

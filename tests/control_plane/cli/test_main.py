@@ -157,7 +157,7 @@ def test_a_figure_within_a_figure_is_told_in_words_and_columns() -> None:
         "since": "a", "until": "b",
         "sizes": [
             {"n_gpus": 8, "measured": None, "projected_h": None},
-            {"n_gpus": 16, "measured": {"mttf_h": 2.5, "n_events": 3}, "projected_h": None},
+            {"n_gpus": 16, "measured": {"mttf_h": 2.5, "n_failures": 5}, "projected_h": None},
         ],
         "buckets": [{"at": "x", "failures": {"gpu": 3, "link": 1}}, {"at": "y", "failures": {}}],
         "rate": {"since": "a", "until": "b", "per_node_day": 0.00001},
@@ -170,7 +170,7 @@ def test_a_figure_within_a_figure_is_told_in_words_and_columns() -> None:
     assert next(line.split() for line in lines[sizes:].splitlines() if line.strip().startswith("16")) == [
         "16",
         "2.5",
-        "3",
+        "5",
     ]
     assert sizes < buckets
 

@@ -60,6 +60,12 @@ def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
             places_file.read(path)
 
 
+def test_a_file_without_an_end_is_refused() -> None:
+    """A device tells no size."""
+    with pytest.raises(errors.MalformedInput, match="larger than 64 MiB"):
+        places_file.read(Path("/dev/zero"))
+
+
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(max_size=200))
 def test_any_text_is_read_or_refused(tmp_path: Path, text: str) -> None:

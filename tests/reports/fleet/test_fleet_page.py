@@ -67,7 +67,7 @@ def test_every_number_is_there_in_words() -> None:
         "COMPLETED 90 90 %",
         "2026-10-24 14:00 Z to",
         "measured MTTF h",
-        "In periods of 7 d: at most 55 failures (from 2026-11-01), in the last 55.",
+        "55 failures in the one period of 7 d with jobs, from 2026-11-01.",
         "16,384 GPUs, projected",
     ):
         assert words in text.replace("00Z", "00 Z"), words

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from probing_cluster.reports.fleet import fleet_words
+from probing_cluster.reports.fleet import column_heads, fleet_words
 
 STATES = {"states": [{"state": "FAILED", "n_attempts": 2}], "n_attempts": 2, "gpu_h": 3.0,
           "infrastructure_attempts_frac": 0.5, "infrastructure_gpu_time_frac": None}  # fmt: skip
@@ -22,14 +22,16 @@ def test_a_rate_is_the_time_between_two_failures() -> None:
 )
 def test_heads_are_no_identifiers(key: str) -> None:
     """No underscore and no dot reaches a person."""
-    assert not re.search(r"[_.]", fleet_words.head(key))
+    assert not re.search(r"[_.]", column_heads.head(key))
 
 
 @pytest.mark.parametrize(
     ("name", "figure", "words"),
     [
         ("failures-over-time", {"bucket_s": 604800.0, "buckets": [{"at": "2026-11-01T00", "failures": {"gpu": 3}}], "checks_began": []},
-         "In periods of 7 d: at most 3 failures (from 2026-11-01), in the last 3."),
+         "3 failures in the one period of 7 d with jobs, from 2026-11-01."),
+        ("failures-over-time", {"bucket_s": 604800.0, "buckets": [{"at": "2026-11-01T00", "failures": {"gpu": 3}}, {"at": "2026-11-08T00", "failures": {}}], "checks_began": []},
+         "In periods of 7 d: at most 3 failures (from 2026-11-01), in the last 0."),
         ("failures-over-time", {"bucket_s": 604800.0, "buckets": []}, "No infrastructure failure in any period."),
         ("large-job-rate", {"min_gpus": 128, "n_attempts": 5, "n_failures": 2, "node_days": 400.0, "per_node_day": 0.005,
                             "low_per_node_day": 0.001, "high_per_node_day": 0.02},
@@ -38,8 +40,22 @@ def test_heads_are_no_identifiers(key: str) -> None:
                             "low_per_node_day": 0.0, "high_per_node_day": 0.9},
          "No failure in 4 node-days of jobs of 128 GPUs or more."),
         ("large-job-rate", {"min_gpus": 128, "n_attempts": 0}, "No jobs of 128 GPUs or more ran; their failure rate is not known."),
-        ("expected-ettr", {"rate_is_own": False, "sizes": [{"n_gpus": 8, "renewal": 0.97, "best_interval_s": 1800.0}]},
-         "Expected ETTR of 8 GPUs: 97 %, at best with a checkpoint every 30 min (by the default failure rate: none of its own is known)."),
+        ("expected-ettr", {"rate_is_own": True, "failures_per_node_day": 0.01, "sizes": [{"n_gpus": 8, "renewal": 0.97, "best_interval_s": 1800.0, "renewal_at_best": 0.98}]},
+         "By this cluster's own failure rate a job of 8 GPUs has an ETTR of 97 %; at best 98 %, with a checkpoint every 30 min."),
+        ("expected-ettr", {"rate_is_own": False, "failures_per_node_day": 0.005, "sizes": [{"n_gpus": 8, "renewal": 0.97, "best_interval_s": 1800.0}]},
+         "Which ETTR to expect is not known: the cluster has no failure rate of its own yet. (With one failure in 200 node-days, the default, a job of 8 GPUs would have 97 %.)"),
+        ("ettr-grid", {"rate_is_own": True, "n_gpus": 64, "cells": [{"rate_factor": 0.25, "ettr": 0.99}, {"rate_factor": 4.0, "ettr": 0.3}]},
+         "With 0.25 to 4 times the cluster's failures, and other checkpoints and restarts, the ETTR of a job of 64 GPUs would lie between 30 % and 99 %."),
+        ("what-if", {"rate_is_own": False, "n_gpus": 64, "scenarios": [{"name": "today", "ettr": 0.9, "change": 0.0}, {"name": "restart 60 s", "ettr": 0.95, "change": 0.05}]},
+         "Against the default rate's failures restart 60 s would gain a job of 64 GPUs most: ETTR 95 % instead of 90 %."),
+        ("run-ettr", {"ettr": 0.4, "runs": [{}, {}, {}], "measured_frac": 0.0},
+         "3 runs with an account: too few for an ETTR of the fleet (each has its own in its report)."),
+        ("mttf-by-size", {"sizes": [{"n_gpus": 8, "measured": {"n_failures": 1, "mttf_h": 1.0}, "projected_h": None}]},
+         "Of no size failed enough jobs to tell how long one runs until it fails."),
+        ("failure-rates", {"components": [{"component": "gpu", "n_failures": 1, "per_gpu_h": 0.1}, {"component": "link", "n_failures": 9, "per_gpu_h": 0.1}]},
+         "Failures by component: link 9 (one in 10 GPU hours), gpu 1 (too few for a rate)."),
+        ("ettr-by-size", {"least_hours": 24.0, "sizes": [{"n_gpus": 8, "n_runs": 1, "measured": 0.1, "expected": None}]},
+         "1 run of up to 8 GPUs trained for 24 h or more: too few for an ETTR by size."),
         ("requeue-storms", {"min_failures": 3, "storms": []}, "No job was ended by infrastructure 3 times or more."),
         ("goodput-loss", {"first_gpu_h": 10.0, "second_gpu_h": 0.0}, "Jobs that infrastructure ended lost 10 GPU hours."),
         ("goodput-loss", {"first_gpu_h": 0.0, "second_gpu_h": 0.0},
@@ -48,7 +64,7 @@ def test_heads_are_no_identifiers(key: str) -> None:
         ("state-breakdown", STATES | {"n_attempts": 21, "states": [{"state": s, "n_attempts": n} for n, s in enumerate("ABCDEF", 1)]},
          "21 attempts ended, after 3 GPU hours: 6 F, 5 E, 4 D, 3 C, 2 B, 1 in other states."),
         ("failures-over-time", {"bucket_s": 604800.0, "buckets": [{"at": "2026-11-01T00", "failures": {"gpu": 3}}], "checks_began": [{}]},
-         "In periods of 7 d: at most 3 failures (from 2026-11-01), in the last 3. 1 check came into force meanwhile: from there on more may be seen, not more fail."),
+         "3 failures in the one period of 7 d with jobs, from 2026-11-01. 1 check came into force meanwhile: from there on more may be seen, not more fail."),
         ("utilisation", {"utilisation_frac": 0.8, "goodput_frac": 0.75, "fragmented_frac": 0.05, "n_nodes": 2000, "gpus_per_node": 8},
          "Of 2,000 nodes of 8 GPUs 80 % of the time was used, 75 % used and not lost, 5 % free in parts of nodes."),
         ("utilisation", {"utilisation_frac": None}, "No attempt ran on any node: nothing was used."),
