@@ -1,10 +1,11 @@
 """What each task of the service costs at 250, 500, 1,000 and 2,000 nodes, and how that grows: one table with fitted exponents.
 
-    .venv/bin/python -m benchmarks.control_plane.service_cost [--nodes 250,500,1000,2000] [--rounds 2]
+    .venv/bin/python -m benchmarks.control_plane.service_cost [--nodes 250,500,1000,2000] [--rounds 2] [--tasks pass,gangs]
 
 Per size a database of its own: a week of jobs (6.5 ends per node and day) and events (30 per node and day) as full_size.sql makes them, every
 agent's last beat. Each task is the service's own function in this process; Slurm is a twin in memory. Given is the processor time of
 this process and of the database, the least of the rounds, in which the sizes take turns; exponents are the slope of log time over log nodes.
+What this process holds is printed after each round: it must not grow from one to the next.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
+import psutil
 import psycopg
 
 from benchmarks.attribution import processes
@@ -273,8 +275,10 @@ def main() -> None:
     )
     parser.add_argument("--nodes", default="250,500,1000,2000")
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--tasks", default="", help="only those whose name begins with one of these words")
     wanted = parser.parse_args()
     sizes = sorted(int(n) for n in wanted.nodes.split(","))
+    tasks = [task for task in TASKS if task.name.startswith(tuple(wanted.tasks.split(",")))]
     found: dict[int, dict[str, float]] = {n: {} for n in sizes}
     with contextlib.ExitStack() as stack:
         sites = []
@@ -284,18 +288,21 @@ def main() -> None:
         # The sizes take turns, so that the machine's other work strikes them alike; the first round opens connections.
         for number in range(wanted.rounds + 1):
             for site in sites:
-                used = {task.name: site.cpu_s(task) for task in TASKS}
+                used = {task.name: site.cpu_s(task) for task in tasks}
                 if number:
                     best = found[site.n_nodes]
                     best.update({k: min(v, best.get(k, v)) for k, v in used.items()})
-            print(f"round {number}, load {os.getloadavg()[0]:.1f}", flush=True)
+                held_mb = psutil.Process().memory_info().rss / 1e6
+                each = ", ".join(f"{name.split(':')[0]} {cpu_s:.2f}" for name, cpu_s in used.items())
+                at = f"round {number}, {site.n_nodes:,} nodes, load {os.getloadavg()[0]:.1f}"
+                print(f"{at}, {held_mb:.0f} MB resident: {each}", flush=True)
     print(
         "| task, CPU seconds | "
         + " | ".join(f"{n:,} nodes" for n in sizes)
         + " | exponent | a day at the last size |"
     )
     print("|---" * (len(sizes) + 3) + "|")
-    for task in TASKS:
+    for task in tasks:
         seconds = [found[n][task.name] for n in sizes]
         cells = " | ".join(f"{s:.2f}" for s in seconds)
         print(

@@ -166,7 +166,7 @@ def judge_server(facts: Mapping[str, Any], here: dt.datetime, *, own: bool) -> I
 def agents(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.DoctorFinding]:
     """Every agent: heard, of our version, on time, losing nothing, and called as Slurm calls its node."""
     with db_store.Store.open(_url(config)) as store:
-        beats, ages = store.heartbeats(), store.heartbeat_ages_s()
+        beats, ages = store.heartbeats(with_sources=True), store.heartbeat_ages_s()
         now = clock.SYSTEM.now()
         ending = store.checks(name=site_certificates.AGENTS_CHECK)
     yield from judge_agents(beats, ages, now)

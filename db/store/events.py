@@ -95,17 +95,23 @@ class EventRows(base.StoreBase):
         return sorted(found, key=lambda event: (event.at, event.event_id))
 
     def heartbeats(
-        self, nodes: Iterable[str] | None = None, *, job_id: int | None = None, with_ranks: bool = False
+        self,
+        nodes: Iterable[str] | None = None,
+        *,
+        job_id: int | None = None,
+        with_ranks: bool = False,
+        with_sources: bool = False,
     ) -> list[records.AgentHeartbeat]:
         """The latest state of every agent (or of those with a job), by node name.
 
-        `ranks` is left empty unless asked for: it is most of the row, and few need it.
+        `ranks` and `sources` are left empty unless asked for: they are most of the row, and few need them.
         """
         h = tables.agent_heartbeat.c
-        columns = [c for c in h if with_ranks or c.name != "ranks"]
+        empty = {name for name, wanted in (("ranks", with_ranks), ("sources", with_sources)) if not wanted}
+        columns = [
+            sa.cast(sa.literal_column("'{}'"), pg.JSONB).label(c.name) if c.name in empty else c for c in h
+        ]
         query = sa.select(*columns).where(base.some(h.node, nodes)).order_by(h.cluster, h.node)
-        if not with_ranks:
-            query = query.add_columns(sa.cast(sa.literal_column("'{}'"), pg.JSONB).label("ranks"))
         if job_id is not None:
             query = query.where(h.jobs.contains([job_id]))
         return self._select(records.AgentHeartbeat, query)

@@ -70,6 +70,13 @@ job_attempt = of_record(
     sa.Index("job_attempt_end_at", "end_at"),
     sa.Index("job_attempt_start_at", "start_at"),
     sa.Index("job_attempt_user", "user", "start_at"),
+    sa.Index("job_attempt_partition", "partition", "start_at"),
+    sa.Index(
+        "job_attempt_rare_state",
+        "state",
+        "start_at",
+        postgresql_where=sa.text("state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')"),
+    ),
     sa.Index("job_attempt_nodes", "nodes", postgresql_using="gin"),
     sa.Index("job_attempt_array", "array_job_id", postgresql_where=sa.text("array_job_id IS NOT NULL")),
     sa.Index("job_attempt_het", "het_job_id", postgresql_where=sa.text("het_job_id IS NOT NULL")),

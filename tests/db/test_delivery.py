@@ -53,7 +53,8 @@ def test_every_field_arrives(
     assert store.events() == [event]
     assert store.checks() == store.check_history("n1") == [check]
     assert store.allocations() == [allocation]
-    assert store.heartbeats(with_ranks=True) == [heartbeat]
+    assert store.heartbeats(with_ranks=True, with_sources=True) == [heartbeat]
+    assert store.heartbeats() == [dataclasses.replace(heartbeat, ranks={}, sources={})]
 
 
 def test_an_older_agent_leaves_fields_out(
@@ -246,7 +247,7 @@ def test_more_than_one_call_holds(
     events = [make_event() for _ in range(31)]
     heartbeat = records.AgentHeartbeat(cluster="c", node="n1", at=events[0].at)
     assert _delivery(postgres_url).deliver(events=events, heartbeat=heartbeat).accepted == 31
-    assert store.heartbeats(with_ranks=True) == [heartbeat]
+    assert store.heartbeats(with_ranks=True, with_sources=True) == [heartbeat]
 
 
 def test_requests_come_back_until_acknowledged(postgres_url: str, store: store_module.Store) -> None:

@@ -224,7 +224,12 @@ def require_sound(url: str) -> None:
     assert nodes in ([], [("n1",)])
     assert n_rows["health_event"] + n_rows["check_result"] + n_rows["job_allocation"] <= counted <= 200
     with store_module.Store.open(url) as store:
-        read = [store.events(), store.heartbeats(with_ranks=True), store.checks(), store.allocations()]
+        read = [
+            store.events(),
+            store.heartbeats(with_ranks=True, with_sources=True),
+            store.checks(),
+            store.allocations(),
+        ]
         assert store.skipped.counts() == {}
     for record in (r for found in read for r in found):
         assert isinstance(

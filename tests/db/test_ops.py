@@ -337,6 +337,8 @@ def big_url(postgres_directory: Path, postgres_template: str) -> Iterator[str]:
         "SELECT * FROM ops.causes_daily WHERE day >= now() - interval '14 days'",
         "SELECT * FROM ops.node_timeline('n7')",
         "SELECT * FROM probing.health_event WHERE node = 'n7' AND at >= now() - interval '1 day'",
+        "SELECT * FROM ops.attempt_verdicts WHERE state = 'BOOT_FAIL' ORDER BY start_at DESC LIMIT 51",
+        "SELECT * FROM ops.attempt_verdicts WHERE partition = 'none' ORDER BY start_at DESC LIMIT 51",
         "SELECT * FROM probing.job_attempt WHERE run_key = '7'",
         "SELECT * FROM probing.job_attempt WHERE nodes @> ARRAY['n7'] AND end_at >= now() - interval '7 days'",
         "SELECT * FROM probing.job_attempt WHERE \"user\" = 'u7' AND end_at >= now() - interval '1 day'",
