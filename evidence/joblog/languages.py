@@ -168,11 +168,11 @@ LAST_TRIGGERS = (
     "SEVERE",
     "Caused by: ",
     "which: no ",
-    "ould not ",
-    "annot ",
-    "an't ",
-    "nable to ",
-    "ailed to ",
+    *(
+        f"{no} {verb} "
+        for no in ("ot", "n't", "le to", "ed to")
+        for verb in ("open", "read", "find", "create", "write", "load", "locate", "connect to")
+    ),
     "[Errno ",
     "bad interpreter",
     "runtime error: ",
