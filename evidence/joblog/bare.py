@@ -21,6 +21,13 @@ _LAST_LINES = 40
 _COMMAND_LINES = 3
 """A command that was not found ends a script only when hardly anything follows."""
 _LAST_WORDS = frozenset({"command_not_found", "program_error"})
+_LACKS = frozenset({"command_not_found", "import_error"})
+"""What follows when the module system did not do its part."""
+_NO_WORD = re.compile(
+    r"\s*$|\s{2,}\S|\++ |[-=*#]{3,}|g?make(?:\[\d{1,3}\])?: (?:Leaving|Entering) |(?:Please check|It is also possible|Also make sure|without these module|While processing|Executing this command)\b|Failed (?:on|at) line\b|(?:real|user|sys)\s+\d+m|[Tt]ry ['\"‘`].{1,80}--help|[Uu]sage: |(?:exit|return)(?: code| status)?\W{1,3}\d"
+)
+"""Lines that say nothing about whether the program went on."""
+_WENT_WELL = re.compile(r"\b(?:passed|success(?:ful(?:ly)?)?|succeeded)\b", re.IGNORECASE)
 _STEPS = 3
 """So many further steps say that the program lived on."""
 
@@ -36,10 +43,18 @@ class Bare:
         self._frames_until = 0
         self._last: JobFinding | None = None
         self._steps = 0
+        self._behind = 0
+        """Lines behind the last message of that kind that could speak of work."""
+        self._weak: JobFinding | None = None
+        """What another program complained of first: the reason only where the job's own say nothing better."""
+        self._weak_until = 0
+        self._weak_behind = self._weak_steps = 0
+        self._weak_progress = self._progress
 
     def following(self, line: int) -> bool:
         """Whether `line`, the next one, matters whatever it contains."""
-        return self._last is not None or (bool(self._frames) and line <= self._frames_until)
+        held = self._last is not None or self._weak is not None
+        return held or (bool(self._frames) and line <= self._frames_until)
 
     def ignored(self, record: Record) -> None:
         """The frames to come belong to an exception that nobody gets to catch and that ends nothing."""
@@ -60,8 +75,11 @@ class Bare:
         if uncaught is False or known:
             return None
         if not _PLAIN.match(record.text):
-            if self._last is None and (word := languages.last_word(record)):
-                self.hold(word)
+            if word := languages.last_word(record):
+                if self._last is None:
+                    self.hold(word)
+                else:
+                    self._behind = -1
             return None
         found = python.exception(record)
         if found and uncaught and found.role is LineRole.ROOT:
@@ -72,19 +90,52 @@ class Bare:
 
     def hold(self, found: JobFinding) -> None:
         """A message that counts only as the log's last word."""
-        self._last, self._steps = found, 0
+        self._last, self._steps, self._behind = found, 0, 0
         self._progress = progress.LogProgress(self._recent)
+
+    def hold_weak(self, found: JobFinding) -> None:
+        """A complaint of the tools around the program: the first one counts, for as long as nothing goes on."""
+        if self._weak is None:
+            self._weak, self._weak_steps, self._weak_behind = found, 0, 0
+            self._weak_progress = progress.LogProgress(self._recent)
+        self._weak_until = found.line + _LAST_LINES
+
+    def weak_reason(self, found: JobFinding) -> JobFinding | None:
+        """The complaint of the module system that explains why `found`'s command or library is not there."""
+        weak = self._weak
+        if weak is None or not weak.detail.get("modules") or found.line > self._weak_until:
+            return None
+        if found.kind not in _LACKS and not found.detail.get("missing"):
+            return None
+        self._weak = None
+        return weak
 
     def passed(self, line: int, text: str) -> None:
         """A line behind the exception that may have been the last."""
+        if self._weak is not None and line != self._weak.line:
+            self._weak_steps += progress.is_progress(text) or self._weak_progress.passed(text)
+            if not _NO_WORD.match(text) and not languages.is_error(text):
+                self._weak_behind += text.split()[:1] != self._weak.message.split()[:1]
+            if self._weak_steps >= _STEPS or line > self._weak_until or _WENT_WELL.search(text):
+                self._weak = None
         if self._last is None or line == self._last.line:
             return
         self._steps += progress.is_progress(text) or self._progress.passed(text)
-        limit = _COMMAND_LINES if self._last.kind in _LAST_WORDS else _LAST_LINES
-        if self._steps >= _STEPS or line - self._last.line > limit:
+        self._behind += self._behind < 0 or not _NO_WORD.match(text)
+        word = self._last.kind in _LAST_WORDS
+        over = self._behind > _COMMAND_LINES if word else line - self._last.line > _LAST_LINES
+        if self._steps >= _STEPS or over or (word and _WENT_WELL.search(text)):
             self._last = None
 
     def take_last(self, *, at_exit: bool = False) -> JobFinding | None:
         """The exception behind which nothing but an end came; at a bad exit only one that explains it."""
         found, self._last = self._last, None
+        weak, self._weak = self._weak, None
+        if weak is not None and not at_exit and self._weak_behind > _COMMAND_LINES:
+            weak = None
+        if weak is not None and found is not None and found.line < weak.line:
+            # A line that ends with a colon only announces what follows it.
+            return weak if found.message.rstrip().endswith(":") else found
+        if weak is not None and (found is None or found.kind in _LAST_WORDS):
+            return weak
         return None if found and at_exit and found.role is not LineRole.ROOT else found

@@ -46,6 +46,7 @@ _OWN = frozenset({"python_exception", "import_error", "cuda_oom", "cuda_device_a
 """Errors a rank makes by itself; ranks that waited for it tell of a timeout, and may be printed before it."""
 _UNEXPLAINED = frozenset({"task_exit", "slurm_task_failure", "python_consequence", "process_aborted"})
 """Ends that say nothing of their reason."""
+_REASON_LINES = 8
 _SAME = {"watchdog_timeout_init": "watchdog_timeout", "host_oom_kill": "slurm_oom"}
 
 
@@ -71,9 +72,17 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         return False
     if best is None:
         return True
+    if best.kind == new.kind and best.detail.get("handled") is True and new.detail.get("handled") is True:
+        return False
     weak = best.role in (LineRole.EXIT, LineRole.REMOTE) or best.detail.get("handled") is True
     if new.role is best.role is LineRole.SYMPTOM:
         return _clearly_before(new, best)
+    if new.role is best.role is LineRole.EXIT and "ended_at" in new.detail and "ended_at" in best.detail:
+        # Launchers' tables, each with the instant of every end (ISO order is the order of time).
+        return bool(new.detail["ended_at"] < best.detail["ended_at"])
+    if (best.kind, new.kind) == ("python_consequence", "peer_lost"):
+        # Ray's exception says that an actor died, a line below it why.
+        return 0 < new.line - best.line <= _REASON_LINES
     if new.role is LineRole.ROOT:
         plain_cancel = best.kind == "slurm_cancelled"
         waited = best.kind in _WAITED and new.kind in _OWN and None not in (new.rank, best.rank)
@@ -97,7 +106,8 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
 
 def _can_be_survived(finding: JobFinding) -> bool:
     """Whether the program can go on behind it; what Slurm and the kernel report at the end is final."""
-    if finding.kind.startswith("slurm_") or finding.kind in _NEVER_SURVIVED:
+    slurm_says = finding.kind.startswith("slurm_") and "launcher" not in finding.detail
+    if slurm_says or finding.kind in _NEVER_SURVIVED:
         return False
     return finding.role in (LineRole.ROOT, LineRole.SYMPTOM, LineRole.REMOTE)
 
@@ -238,6 +248,13 @@ class Story:
                 self.held[self.best] = enrich(self.held[self.best], earlier)
         elif self.best is not None:
             self.held[self.best] = enrich(self.held[self.best], finding)
+
+    def add_last(self, finding: JobFinding) -> None:
+        """Hold what may have been the program's last word: of a peer that went away before it, it is the consequence."""
+        best = self.held[self.best] if self.best is not None else None
+        if best is not None and best.role is LineRole.REMOTE and finding.kind == "program_error":
+            return
+        self.add(finding)
 
     @property
     def in_doubt(self) -> bool:

@@ -175,12 +175,20 @@ _ANCHOR = re.compile(
     r"|CUDA driver (?P<h>initialization failed)|from cudaGetDeviceCount\(\).*?\bError \d{1,4}: (?P<i>[^\n]{2,200})",
 )
 _TORCH_OOM = re.compile(
-    r"OutOfMemoryError: (?:CUDA|HIP|XPU|Tried to allocate|Allocation on device|Out of memory allocating)|\b(?:RESOURCE_EXHAUSTED|Resource exhausted): (?:.{0,200}?\b)?(?:[Mm]emory|[Aa]llocat\w{1,4}|[Rr]eserve|hbm)\b|OOM when allocating tensor"
+    r"OutOfMemoryError: (?:CUDA|HIP|XPU|Tried to allocate|Allocation on device|Out of memory allocating)|\b(?:RESOURCE_EXHAUSTED|Resource exhausted): (?:.{0,200}?\b)?(?:[Mm]emory|[Aa]llocat\w{1,4}|[Rr]eserve|hbm)\b|OOM when allocating tensor|^(?:ERROR: )?(?:LoadError: )?Out of GPU memory\b"
 )
 _DEVICE_ASSERT = re.compile(
     r"\bblock: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion |\.cuh?\b.{0,400}\bAssertion `[^`]{1,400}` failed"
 )
 """Threads and ranks print at once: of a line that another one fell into, file and assertion remain."""
+_PHRASE = re.compile(
+    r"an illegal memory access was encountered|unspecified launch failure|no CUDA-capable device is detected|all CUDA-capable devices are busy or unavailable"
+    r"|device-side assert triggered|misaligned address|the launch timed out and was terminated|no kernel image is available for execution on the device"
+    r"|CUDA driver version is insufficient for CUDA runtime version|an illegal instruction was encountered|invalid device ordinal|too many resources requested for launch"
+)
+"""What the runtime calls its errors: whoever prints one in front of or behind it names its own place."""
+_NAMES_CUDA = re.compile(r"cuda|\bGPU\s?assert|\bgpu\b|\bhip|\.cuh?\b|\bNCCL\b", re.IGNORECASE)
+_HIP_BINARY = re.compile(r"^(?:\S{1,300}\.cpp:\d{1,7}\s?: .{0,80})?\"?hipErrorNoBinaryForGpu: ")
 _LIBRARY = re.compile(
     r"\b(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT|NVRTC)_(?:STATUS_)?(?:ALLOC_FAILED|EXECUTION_FAILED|INTERNAL_ERROR|NOT_INITIALIZED|MAPPING_ERROR|NOT_SUPPORTED|ARCH_MISMATCH|INVALID_VALUE|BAD_PARAM|ERROR\w*)"
     r"|\bcublas runtime error\b|failed to create cublas handle|\bMIOpen Error: |\bmiopenStatus(?!Success)\w{2,40}|\brocBLAS error: |DNN library initialization failed"
@@ -242,6 +250,8 @@ def _recognised(text: str) -> tuple[str, re.Match[str]] | None:
         if found["smi"] and kind in (None, "cuda_unknown_error"):
             kind = "cuda_unavailable"
         return (kind, found) if kind else None
+    if (found := _PHRASE.search(text)) and _NAMES_CUDA.search(text):
+        return kind_of(found[0]) or "cuda_error", found
     if found := _HANDLE.search(text):
         return ("cuda_device_lost" if "lost" in text.lower() else "cuda_unavailable"), found
     return None
@@ -267,6 +277,8 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     text = record.text
     if advice := _ADVICE.search(text):
         text = text[: advice.start()]
+    if _HIP_BINARY.match(text):
+        return finding("cuda_version", record)
     recognised = _recognised(text)
     if recognised is None or not is_reported(recognised[0], text, recognised[1]):
         return None
@@ -321,6 +333,10 @@ FAMILY = grammar.LogFamily(
         "device handle",
         "NVIDIA GPU",
         "nvidia-smi has",
+        "GPUassert",
+        "GPU memory trying",
+        "unspecified launch",
+        "illegal memory access",
     ),
     read=read,
     facts=FACTS,

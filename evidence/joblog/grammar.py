@@ -101,10 +101,18 @@ class JoblogContext:
     """Line of the last NCCL error: its result's name, on a line of its own, stands behind it."""
     in_use_line: int = 0
     """Where PyTorch warned that a port is taken; 0 when it did not."""
+    usage_line: int = 0
+    """Where a parser of options began to tell how the program is used; 0 when none did."""
+    head_line: int = 0
+    """Where a line announced an error that stands on one of the next; 0 when none is awaited."""
 
     def listing(self, line: int) -> bool:
         """Whether `line` can belong to that list."""
         return 0 < self.child_line <= line <= self.child_line + _LISTING_LINES
+
+    def announced(self, line: int) -> bool:
+        """Whether `line` can be the error that an earlier line announced."""
+        return 0 < self.head_line < line <= self.head_line + _HEAD_LINES
 
 
 Read = Callable[[Record, JoblogContext], "JobFinding | None"]
@@ -149,6 +157,7 @@ def number(text: str | None, limit: int = 2**63 - 1) -> int | None:
 
 MAX_RANK = 2**31 - 1
 _LISTING_LINES = 200
+_HEAD_LINES = 8
 _TORCH_RANK = re.compile(r"\[rank(?P<rank>\d{1,8})\](?=:|\s)")
 _PREFIXES = (
     re.compile(r"(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})?\[\d+,(?P<rank>\d{1,8})\]<std(?:out|err)>:\s?"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.joblog import grammar, process
+from probing_cluster.evidence.joblog import grammar, place, process
 from probing_cluster.evidence.joblog.grammar import (
     USER,
     JobFinding,
@@ -35,7 +35,9 @@ _RUNTIMES = re.compile(
     r"|panic: \S"
     r"|fatal error: (?:all goroutines are asleep|concurrent map|runtime: |unexpected signal)"
     r"|Exception in thread \"[^\"]{1,80}\" [\w.$]{1,120}(?:Error|Exception)\b"
-    r"|ERROR: (?:LoadError: |InitError: |TaskFailedException|[A-Z]\w{1,40}(?:Error|Exception|Mismatch)\b)"
+    r"|ERROR: (?:LoadError: |InitError: |[A-Z]\w{1,40}(?:Error|Exception|Mismatch)\b)"
+    r"|ERROR STOP(?:\s|$)"
+    r"|Error: (?:Could not find or load main class|Unable to (?:access jarfile|initialize main class))|Error occurred during initialization of VM"
     r"|\*\*\* MPI_ERR_(?!OTHER|INTERN|UNKNOWN|PROC_FAILED|REVOKED)[A-Z_]{2,30}: "
     r"|Error in [\w.:$`]{1,80}\(.{0,200}\) ?: ?"
     r"|\{?Error using \S"
@@ -45,6 +47,14 @@ _RUNTIMES = re.compile(
     r"|\S.{0,300} at \S{1,200}\.p[lm] line \d{1,6}\.$"
 )
 """Of runtimes and interpreters."""
+_HEAD = re.compile(
+    r"ERROR: (?:LoadError: ){0,4}(?:TaskFailedException|RemoteException|CompositeException|CapturedException)\W{0,3}$"
+    r"|[/*=#!-]{3,40}\s{0,4}(?:ERROR|Error|FATAL ERROR|Fatal Error)\s{0,4}[/*=#!-]{3,40}$"
+    r"|Error in user input:$"
+)
+"""Announcements: what went wrong stands on one of the next lines."""
+_NOTHING = re.compile(r"\W*$|.{0,200}:$|\s{0,4}-\s")
+"""Lines between an announcement and the error: rules, further headings, entries of a list."""
 _LOADING = re.compile(
     r"\S{1,300}: (?:\S{1,300}: )?version `[^']{1,60}' not found \(required by "
     r"|\S{1,300}: error while loading shared libraries: "
@@ -54,8 +64,7 @@ _SHELLS = re.compile(
     r"\S{1,300}: (?:line )?\d{1,6}: (?:\S{1,120}: (?:unbound variable|bad substitution|parameter (?:null or )?not set)|syntax error)"
 )
 _ARGUMENTS = re.compile(
-    r"[\w./-]{1,200}: error: (?:argument |unrecognized arguments|the following arguments|invalid choice|ambiguous option|too few arguments)"
-    r"|Error: (?:No such option|Invalid value|Missing (?:option|argument|parameter)|Got unexpected extra argument|No such command)"
+    r"Error: (?:No such option|Invalid value|Missing (?:option|argument|parameter)|Got unexpected extra argument|No such command)"
 )
 _CODES = re.compile(
     r"ERROR(?: on proc \d{1,8})?: .{1,300}\(\S{0,200}\.(?:cpp|cc|c|h|cu|f90):\d{1,6}\)$"
@@ -75,7 +84,13 @@ _THROWN = re.compile(
     r"terminate called (?:without an active exception|after throwing an instance of '(?!c10)\S)"
 )
 """The thrower's own words stand on the next line, and what it met may have been said before."""
-_SIGNALLED = re.compile(r"forrtl: severe \(\d{1,5}\): SIG(?P<name>[A-Z]{3,6})")
+_SIGNALLED = re.compile(
+    r"(?:forrtl: severe \(\d{1,5}\): |Program (?:received|terminated with) signal |#\s{1,4}(?=SIG\w{2,6} \(0x))SIG(?P<name>[A-Z]{3,6})"
+)
+_CAUGHT = re.compile(
+    r"(?:\[\d{1,10}\] )?signal \((?P<number>\d{1,2})(?:\.\d{1,3})?\): |\*\*\* caught (?P<word>segfault|bus error|illegal operation) \*\*\*"
+)
+"""Julia and R, which catch the signals that end them."""
 _ABORTED = re.compile(
     r"application called MPI_Abort\(|rank (?P<rank>\d{1,8}) in job \d{1,10}\s{1,4}\S{1,253}\s{1,4}caused collective abort of all ranks"
 )
@@ -86,6 +101,13 @@ _LAST = re.compile(
     r"|\S{1,300}: (?:line )?\d{1,6}: (?:.{1,300}: (?:No such file or directory|Permission denied|Is a directory|Not a directory|Exec format error|cannot execute\b.{0,60})$"
     r"|\S{1,80}: (?:Can't|cannot) open \S|(?:Can't|cannot) open \S|Syntax error: |Bad substitution$)"
     r"|error: (?=\S)|Execution halted$"
+    r"|(?:\[?(?:ERROR|FATAL|CRITICAL|SEVERE)\]?|\W{0,4}[\w.]{1,80} - (?:ERROR|CRITICAL|FATAL) -|\|? ?(?:ERROR|CRITICAL|FATAL)\s{1,5}\|)\s{1,3}(?=\S)"
+    r"|(?:ERROR|CRITICAL) \([\w.]{1,80}\): \S|\[E::\w{1,80}\] |Caused by: (?:\w{1,60}\.){1,8}[A-Z]\w{1,80}(?:Error|Exception)\b"
+    r"|which: no \S{1,80} in \(|(?:[\w./+-]{1,80}: )?(?:[Cc]ould not|[Cc]annot|[Cc]an't|[Uu]nable to|[Ff]ailed to) (?:open|read|find|create|write|access|stat|locate|load|start|parse|connect to) \S"
+    r"|(?:[\w./+-]{1,80}: ){1,2}['\"‘]?\S{1,300}: (?:No such file or directory|Permission denied|Is a directory|Not a directory)$|(?:[\w.()<>-]{1,60}: ){0,3}(?:.{0,80}\b(?:message|reason|error) (?:was|is): )?\[Errno \d{1,3}\] \w"
+    r"|(?:/\S{0,80}/)?(?:env|nohup|timeout|nice|xargs|time|stdbuf|setsid|taskset|numactl|bash|sh|-bash|-sh): .{1,300}: (?:No such file or directory|Permission denied|Exec format error)\b"
+    r"|\S{1,300}: \S{1,200}: bad interpreter: |\S{1,300}\.(?:c|cc|cpp|cu):\d{1,7}:\d{1,6}: runtime error: |\d{4}/\d\d/\d\d \d\d:\d\d:\d\d (?:open|stat|read|dial tcp) \S|(?:open|stat|read|lstat|chdir|dial tcp) \S{1,300}: \w|Caught exception: \S"
+    r"|OCI runtime \w{1,10} failed: |docker: \S|FATAL: +\S|ABAQUS Error: |Abaqus Error: |-{3,20} Processor \d{1,6} Exiting: |Reason: FATAL ERROR"
     r"|An error occurred \(\w{1,80}\) when calling the \w{1,80} operation"
     r"|(?:\S{1,100}: )?Permission denied \((?:publickey|password|keyboard|gssapi|hostbased)[\w,-]{0,120}\)\.?$|Host key verification failed\.?$|(?:ssh|scp|sftp|kex_exchange_identification): \S"
     r"|curl: \(\d{1,3}\) |wget: \S|rsync(?: error)?: \S|tar: (?:Error|Exiting|.{1,200}: Cannot )"
@@ -94,35 +116,74 @@ _LAST = re.compile(
 )
 """A line that says of itself that it is an error: believed as the log's last word only."""
 _NO_LAST = re.compile(
-    r"pip's dependency|\b(?:0|no) errors?\b|\bignored?\b|\bwarning\b|\bretry", re.IGNORECASE
+    r"pip's dependency|\b(?:0|no) errors?\b|^which: no (?:nvcc|nvidia-smi|hipcc|rocm-smi|icc) |libnvinfer|TensorRT|\bignored?\b|\bwarning\b|\bretry",
+    re.IGNORECASE,
 )
 
 
-def read(record: Record, _context: JoblogContext) -> JobFinding | None:
+def read(record: Record, context: JoblogContext) -> JobFinding | None:
     """A line by which a program, its runtime or its tool says that it stops."""
     text = record.text.strip()
+    if context.announced(record.line) and not _NOTHING.match(record.text):
+        context.head_line = 0
+        return make(FACTS, "program_error", record)
+    if _HEAD.match(text):
+        context.head_line = record.line
+        return make(FACTS, "program_error", record, role=LineRole.EXIT)
     if _FLUX.match(text):
         return make(FACTS, "host_oom_kill", record)
-    if any(p.match(text) for p in (_RUNTIMES, _LOADING, _SHELLS, _ARGUMENTS, _CODES)):
+    if _LOADING.match(text):
+        return make(FACTS, "program_error", record, detail={"missing": True})
+    if any(p.match(text) for p in (_RUNTIMES, _SHELLS, _ARGUMENTS, _CODES)):
         return make(FACTS, "program_error", record)
     if _WORKFLOWS.match(text):
-        return make(FACTS, "program_error", record, role=LineRole.EXIT)
+        return make(FACTS, "program_error", record, detail={"handled": True})
     if _THROWN.match(text):
         return make(FACTS, "process_aborted", record)
     if found := _SIGNALLED.match(text):
         return make(FACTS, "segfault" if found["name"] == "SEGV" else "process_crashed", record)
+    if found := _CAUGHT.match(text):
+        crashed = found["word"] == "segfault" or found["number"] == "11"
+        return make(FACTS, "segfault" if crashed else "process_crashed", record)
     if found := _ABORTED.match(text):
         return make(FACTS, "process_aborted", record, rank=grammar.number(found["rank"], grammar.MAX_RANK))
     return None
 
 
+def is_error(text: str) -> bool:
+    """Whether a line calls itself an error, whatever comes of it."""
+    return _LAST.match(text.strip()) is not None
+
+
 def last_word(record: Record) -> JobFinding | None:
     """A line that calls itself an error; what ended the program only where hardly anything follows it."""
     text = record.text.strip()
-    return make(FACTS, "program_error", record) if _LAST.match(text) and not _NO_LAST.search(text) else None
+    if place.is_speech(record.text) or place.begins_with_speaker(text) or _NO_LAST.search(text):
+        return None
+    return make(FACTS, "program_error", record) if _LAST.match(text) else None
 
 
 LAST_TRIGGERS = (
+    "[E::",
+    "SEVERE",
+    "Caused by: ",
+    "which: no ",
+    *(
+        f"{no} {verb} "
+        for no in ("ot", "n't", "le to", "ed to")
+        for verb in ("open", "read", "find", "create", "write", "load", "locate", "connect to")
+    ),
+    "[Errno ",
+    "bad interpreter",
+    "runtime error: ",
+    ": no such file",
+    "dial tcp",
+    "Caught exception: ",
+    "OCI runtime",
+    "docker: ",
+    "Abaqus Error",
+    "Exiting: Called",
+    "Reason: FATAL",
     "ERROR",
     "Error: ",
     "Error! ",
@@ -221,6 +282,17 @@ FAMILY = grammar.LogFamily(
         "collective abort",
         "flux-shell",
         "MPI_ERR_",
+        "ERROR STOP",
+        "main class",
+        "jarfile",
+        "initialization of VM",
+        "ERROR",
+        "Error*",
+        "Error in user input",
+        "received signal SIG",
+        "#  SIG",
+        "signal (",
+        "caught ",
     ),
     read=read,
     facts=FACTS,

@@ -161,6 +161,9 @@ _CHILD = re.compile(
 _COMMAND = re.compile(
     rf"^(?P<shell>\S{{1,200}}?)[:：] ?.{{0,12}}?(?P<line>\d{{1,6}}).{{0,8}}?[:：] ?(?P<name>\S{{1,200}}?)\s?[:：] ?(?:{_either(_NOT_FOUND)})\.?$"
 )
+_PLAIN = re.compile(
+    rf"^(?P<shell>-?(?:ba|z|da|k|c|tc)?sh)[:：] ?(?P<name>\S{{1,200}}?)\s?[:：] ?(?:{_either(_NOT_FOUND)})\.?$"
+)
 _BARE = re.compile(
     rf"^\s{{0,8}}(?P<said>{_either(_SIGNALS['Segmentation fault'] + _SIGNALS['Bus error'])})\s{{0,2}}(?:[(（].{{1,60}}[)）])?$"
 )
@@ -174,6 +177,8 @@ def english(text: str) -> str:
         return f"{child['shell']}: line {child['line']}: {child['pid']} {_ENGLISH[child['said']]}{text[child.end() :]}"
     if command := _COMMAND.match(text.rstrip()):
         return f"{command['shell']}: line {command['line']}: {command['name']}: command not found"
+    if plain := _PLAIN.match(text.rstrip()):
+        return f"{plain['shell']}: {plain['name']}: command not found"
     if bare := _BARE.match(text.rstrip()):
         return _ENGLISH[bare["said"]]
     return _ERROR.sub(lambda found: found["before"] + _ENGLISH[found["said"]], text)

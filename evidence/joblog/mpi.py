@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.joblog import gloo, grammar, process, slurm
+from probing_cluster.evidence.joblog import gloo, grammar, place, process, python, slurm
 from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, Record, make
 
 FACTS = {
     "peer_lost": process.FACTS["peer_lost"],
     "rendezvous_failed": gloo.FACTS["rendezvous_failed"],
     **process.ENDS,
+    "host_memory_error": python.FACTS["host_memory_error"],
+    "slurm_launch_failed": slurm.FACTS["slurm_launch_failed"],
 }
 _ABOUT = re.compile(
     r"(?:^|\s)=\s+(?:RANK (?P<rank>\d{1,8}) )?PID (?P<pid>\d{1,10}) RUNNING AT (?P<host>\S{1,253})"
@@ -41,6 +43,25 @@ _START = re.compile(
     r"\bPML \w{1,32} cannot be selected|No components were able to be opened in the \w{1,32} framework|MPI_INIT(?:_THREAD)? failed for some reason"
     r"|Fatal error in (?:P?MPI_Init|internal_Init)\w*:|An error occurred in MPI_Init|daemon has unexpectedly failed after launch"
     r"|unable to reliably start one or more daemons",
+    re.IGNORECASE,
+)
+_NOT_STARTED = re.compile(
+    r"There are not enough slots available in the system|All nodes which are allocated for this job are already filled|A request was made to bind to that would"
+    r"|(?:mpirun|mpiexec|prterun|prun|orterun) (?:was unable to (?:find|launch|start|cleanly)|could not|failed to (?:find|launch))|execvp error on file |Open MPI tried to fork a new process via the \"execve\""
+    r"|(?:Your job|The job|A request) (?:has|was)? ?(?:requested|asked) more (?:resources|processes|slots|cpus|nodes)|Unable to allocate the requested (?:slots|resources)"
+    r"|(?:It looks like )?(?:MPI runtime init|or?rte_init|prte_init|pmix_init|opal_init|ompi_rte_init|rte_init) failed for some reason"
+    r"|PMI2? (?:initialized but returned bad values|failed to init)|(?:OPAL|ORTE|PRTE) ERROR: (?:Unreachable|Not found|Unable to start)"
+    r"|The application appears to have been direct launched using|write_line error; fd=-?\d|(?:PMI|PMI2|PMIX)_Init(?:ialize)?(?:\(\))? (?:failed|returned)",
+    re.IGNORECASE,
+)
+"""The launcher refused, or the processes did not find it: slots, bindings, executables, PMI."""
+_MEANING_LAUNCH = "MPI's launcher could not start the processes, or they could not reach it: slots, bindings, the executable, or PMI."
+_UCX = re.compile(
+    r"UCX\s{1,4}ERROR\s{1,4}(?P<text>\S.{0,300})|\bpml_ucx\.c:\d{1,6}\s{1,4}Error: (?P<pml>.{1,300})"
+)
+_NO_MEMORY = re.compile(r"failed to allocate|out of memory|cannot allocate memory|no memory", re.IGNORECASE)
+_NO_WAY = re.compile(
+    r"no (?:\w{1,20} ){0,4}transport\b|destination is unreachable|no (?:usable|suitable|such) (?:transport|device|component)",
     re.IGNORECASE,
 )
 _LOST = re.compile(
@@ -84,6 +105,15 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if found := _IMPROPER.search(text):
         rank = grammar.number(found["rank"], grammar.MAX_RANK)
         return make(FACTS, "task_exit", record, rank=rank, host=found["host"])
+    ucx = None if place.begins_with_speaker(text) else _UCX.search(text)
+    if ucx and (said := ucx["text"] or ucx["pml"]):
+        if _NO_MEMORY.search(said):
+            return make(FACTS, "host_memory_error", record)
+        if _NO_WAY.search(said):
+            return make(FACTS, "rendezvous_failed", record, meaning=_MEANING_START)
+    if (found := _NOT_STARTED.search(text)) and not place.is_mentioned(text, found.start()):
+        detail = {"launcher": "mpi"}
+        return make(FACTS, "slurm_launch_failed", record, meaning=_MEANING_LAUNCH, detail=detail)
     if _START.search(text):
         return make(FACTS, "rendezvous_failed", record, meaning=_MEANING_START)
     if found := _ABORT.search(text):
@@ -124,6 +154,23 @@ FAMILY = grammar.LogFamily(
         "unable to reliably start",
         "lost communication",
         "Remote daemon",
+        "enough slots",
+        "are already filled",
+        "would result in binding",
+        "bind to that would",
+        "was unable to",
+        "execvp error",
+        "to fork a new",
+        "failed for some reason",
+        "bad values for size",
+        "PMI",
+        "OPAL ERROR",
+        "ORTE ERROR",
+        "PRTE ERROR",
+        "direct launched",
+        "write_line error",
+        "UCX",
+        "pml_ucx.c",
     ),
     read=read,
     facts=FACTS,

@@ -16,7 +16,7 @@ _SPEAKER = re.compile(
     re.IGNORECASE,
 )
 _CODE = re.compile(
-    r"^\s*(?:\d{1,6}\s*[|│:]\s*)?(?:#(?!\d)|//|/\*|raise\b|if\b|elif\b|except\b|return\s+(?!code)|print\(|(?:echo|printf) |assert\b|self\.|def\b|class\b|log(?:ger|ging)?\.\w+\(|warnings\.|f?[\"'`]|>{1,3}\s|\.\.\. |[\w.]+ = f?[\"'])"
+    r"^(?!\"hipError\w{2,60}: )\s*(?:\d{1,6}\s*[|│:]\s*)?(?:#(?!\d| (?:A fatal error has been|There is insufficient memory) | {2}SIG)|//|/\*(?!\*\*)|raise\b|if\b|elif\b|except\b|return\s+(?!code)|print\(|(?:echo|printf) |assert\b|self\.|def\b|class\b|log(?:ger|ging)?\.\w+\(|warnings\.|f?[\"'`]|>{1,3}\s|\.\.\. |[\w.]+ = f?[\"'])"
 )
 _TRACE = re.compile(r"^\s*\+{1,8} (?!Exception Group)\S")
 """A command as a shell prints it before it runs it (`set -x`), or a line that a patch adds."""
@@ -47,6 +47,25 @@ _LOG_KEYS = frozenset({
     "msg", "message", "error", "err", "exception", "exc_info", "exc", "traceback", "stack", "stacktrace", "stderr", "stdout", "log", "line", "data",
     "detail", "reason", "event", "body",
 })  # fmt: skip
+_TRACE_KEYS = frozenset(
+    {
+        "stack_trace",
+        "stack_info",
+        "exc_text",
+        "py_callstack",
+        "error_message",
+        "textpayload",
+        "exception_message",
+        "formatted_exception",
+    }
+)
+
+
+def is_log_key(key: str) -> bool:
+    """Whether a record's key is one under which loggers write what happened."""
+    return key.lower() in _LOG_KEYS or key.lower() in _TRACE_KEYS
+
+
 _REPR = re.compile(r"\b\w*(?:Error|Exception)\([\"']$")
 """A caught exception as Python represents it."""
 _SPACED = re.compile(r"\S+")
@@ -89,6 +108,11 @@ def is_speech(text: str) -> bool:
     ):
         return found["key"].lower() not in _LOG_KEYS and _SPEAKER.search(text) is not None
     return False
+
+
+def begins_with_speaker(text: str) -> bool:
+    """Whether the line begins with the name of a text, as data sets and chats print theirs (`text: …`)."""
+    return _SPEAKER.match(text.lstrip()) is not None
 
 
 _DELIBERATE = re.compile(

@@ -59,6 +59,7 @@ _ELASTIC = re.compile(
     r"failed \(exitcode: (?P<code>-?\d{1,6})\) (?:local_rank: (?P<local>\d{1,18}) )?\(pid: (?P<pid>\d{1,18})\)"
 )
 _CHILD_RANK = re.compile(r"(?:^|\s)rank\s+: (?P<rank>\d{1,18}) \(local_rank: \d+\)")
+_CHILD_TIME = re.compile(r"(?:^|\s)time\s+: (?P<time>\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d)")
 _CHILD_HOST = re.compile(r"(?:^|\s)host\s+: (?P<host>\S+)")
 _CHILD_EXIT = re.compile(r"(?:^|\s)exitcode\s+: (?P<code>-?\d+) \(pid: (?P<pid>\d{1,18})\)")
 _ROOT = re.compile(r"Root Cause \(first observed failure\)")
@@ -86,8 +87,11 @@ _KERNEL = re.compile(
 )
 """The kernel's own line about a process that crashed, copied beside the job's output."""
 _NO_COMMAND = re.compile(
-    r"^\s{0,8}(?:\S{1,200}: (?:line )?\d{1,6}: |(?:-?(?:ba|z|k|da|c)?sh|/\S{0,100}sh): (?:line \d{1,6}: )?)(?P<name>\S{1,200}): (?:command )?not found$"
-    r"|^\s{0,8}zsh: command not found: \S{1,200}$"
+    r"^\s{0,8}(?:\S{1,200}: (?:line )?\d{1,6}: |(?:-?(?:ba|z|k|da|c|tc)?sh|sudo|/\S{0,100}sh): (?:line \d{1,6}: )?)(?:exec: )?(?P<name>\S{1,200}): (?:[Cc]ommand )?not found(?:\.{1,3}| \[No such file or directory\])?$"
+    r"|^\s{0,8}(?:zsh(?::\d{1,6})?: command not found|fish: Unknown command): \S{1,200}$|^\s{0,8}[\w.+-]{1,80}: Command not found\.$"
+    r"|^\s{0,8}Command '[^']{1,80}' not found, (?:but|did you)|^\s{0,8}(?:/\S{0,80}/)?env: ['‘]?\S{1,200}?['’]?: No such file or directory$"
+    r"|^\s{0,8}(?:nohup|timeout|nice|stdbuf|setsid|xargs|time|taskset|numactl)\S{0,3}: (?:failed to run command|cannot run|failed to execute) .{1,200}: No such file or directory$|^\s{0,8}xargs: \S{1,200}: No such file or directory$"
+    r"|^\s{0,8}\S{1,300}: \S{1,200}: bad interpreter: No such file or directory$"
 )
 _DEATH = re.compile(r"\bReceived (?:15|2) death signal, shutting down workers")
 _TERMINATED = "The launcher was told to end (SIGTERM or SIGINT); nothing here says by whom."
@@ -145,6 +149,8 @@ def _elastic(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, kind, record, pid=grammar.number(found["pid"])) if kind else None
     if _ROOT.search(text) or "Failures:" in text:
         context.child, context.child_line = {}, record.line
+    elif listing and (ended_at := _CHILD_TIME.search(text)):
+        context.child["time"] = ended_at["time"]
     elif listing and (rank := _CHILD_RANK.search(text)):
         context.child["rank"] = int(rank["rank"][:9])
     elif listing and (host := _CHILD_HOST.search(text)):
@@ -159,6 +165,7 @@ def _elastic(record: Record, context: JoblogContext) -> JobFinding | None:
                 rank=child.get("rank"),
                 host=child.get("host"),
                 pid=grammar.number(ended["pid"]),
+                detail={"ended_at": child["time"]} if "time" in child else {},
             )
     return None
 
@@ -233,8 +240,9 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "gil_deadlock", record)
     if _DEATH.search(text):
         return make(FACTS, "process_terminated", record, role=LineRole.EXIT, meaning=_TERMINATED)
-    if _NO_COMMAND.match(text):
-        return make(FACTS, "command_not_found", record)
+    if found := _NO_COMMAND.match(text):
+        modules = {"weak": True, "modules": True} if found["name"] in ("module", "ml") else {}
+        return make(FACTS, "command_not_found", record, detail=modules)
     if _SIGHUP.search(text):
         return make(FACTS, "process_terminated", record, role=LineRole.END, domains=USER, meaning=_HUNG_UP)
     if _SIGTERM.search(text):
@@ -279,6 +287,8 @@ FAMILY = grammar.LogFamily(
         "general protection",
         "invalid opcode",
         "not found",
+        "Unknown command",
+        ": No such file or directory",
         "death signal",
         "memory low",
         "memory pressure",

@@ -224,9 +224,21 @@ _PASSED_ON = re.compile(r"Caught [\w.]{1,120} in (?:DataLoader worker process|pi
 """What PyTorch raises in the parent for an error of a worker."""
 
 
-def exception(record: Record) -> JobFinding | None:
-    """The last line of a traceback; None when the line is not one, or only the sum of an exception group."""
+_OWN_NAME = re.compile(
+    r"(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{1,60})(?P<inner>(?!))?(?P<sep>: |$)(?P<text>.{0,400})"
+)
+
+
+def exception(record: Record, *, own_name: bool = False) -> JobFinding | None:
+    """The last line of a traceback; None when the line is not one, or only the sum of an exception group.
+
+    `own_name`: the line stands right below the frames, where even a name that no exception is called by is one.
+    """
     found = _EXCEPTION.match(record.text)
+    if found is None and own_name:
+        found = _OWN_NAME.match(record.text)
+        if found:
+            return make(FACTS, "python_exception", record, detail={"exception": found["name"]})
     if found is None or found["name"].endswith("ExceptionGroup") or _RAISED.search(found["text"]):
         return None
     if not _NAMED.search(found["name"]) and record.text[: found.start("name")].strip():

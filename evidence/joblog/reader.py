@@ -24,7 +24,9 @@ from probing_cluster.evidence.joblog import (
     process,
     python,
     slurm,
+    tools,
     torch_nccl,
+    unfold,
 )
 from probing_cluster.evidence.joblog.grammar import (
     JobFinding,
@@ -47,6 +49,7 @@ FAMILIES: tuple[LogFamily, ...] = (
     python.FAMILY,
     languages.FAMILY,
     process.FAMILY,
+    tools.FAMILY,
 )
 """The registration: the first family that understands a line speaks for it."""
 _JUDGE_PLACE = (cuda.FAMILY, python.FAMILY)
@@ -172,6 +175,8 @@ class JobLogReader:
         """The last line that was a frame, and where its traceback began: the log may end there."""
         self._last_line = 0
         """The last line with a word on it."""
+        self._line_before = 0
+        """The one before that."""
         self._unraised: dict[int | None, int] = {}
         self._bare = bare.Bare(self._story.recent)
         self._many = -_SAME_END_LINES
@@ -184,6 +189,7 @@ class JobLogReader:
             return replace(found, message=sanitize.clean(record.text, 1024)) if found else None
         for family in FAMILIES:
             wanted = family is process.FAMILY and self._context.listing(record.line)
+            wanted |= family is languages.FAMILY and self._context.announced(record.line)
             if not wanted and not any(t in record.text for t in family.triggers):
                 continue
             if found := family.read(record, self._context):
@@ -254,7 +260,8 @@ class JobLogReader:
             if record.text.strip():
                 self._cut_off = record.line, replace(record, line=began, text=f"{_TRACEBACK}:")
             return None
-        if found := python.exception(record):
+        first = self._cut_off is not None and self._cut_off[0] == self._line_before
+        if found := python.exception(record, own_name=first):
             del self._tracebacks[rank]
         return found
 
@@ -285,9 +292,15 @@ class JobLogReader:
                 self._many = finding.line
             elif finding.line - self._many > _SAME_END_LINES:
                 self._story.fill_rank(finding.line, finding.rank)
-        if finding.kind == "command_not_found":
-            self._bare.hold(finding)
+        if finding.detail.get("weak"):
+            self._bare.hold_weak(finding)
             return
+        reason = self._bare.weak_reason(finding)
+        if finding.kind == "command_not_found":
+            self._bare.hold(reason or finding)
+            return
+        if reason:
+            self._story.add(reason)
         if finding.role in (LineRole.EXIT, LineRole.REMOTE) or finding.kind == "memory_corruption":
             self._take_last(at_exit=finding.role is not LineRole.REMOTE)
         self._story.add(finding)
@@ -300,7 +313,7 @@ class JobLogReader:
     def _take_last(self, *, at_exit: bool = False) -> None:
         """The exception without a traceback that may have been the last was it."""
         if last := self._bare.take_last(at_exit=at_exit):
-            self._story.add(last)
+            self._story.add_last(last)
 
     def _settle(self) -> list[JobFinding]:
         """The findings held, in line order: a message that was followed over several lines comes late."""
@@ -312,6 +325,7 @@ class JobLogReader:
             self._cut is not None
             or bool(self._tracebacks)
             or self._context.listing(line)
+            or self._context.announced(line)
             or self._story.in_doubt
             or self._bare.following(line)
         )
@@ -324,13 +338,14 @@ class JobLogReader:
         text = prefixes.plain(text).rstrip("\r\n")
         parts = (text.removeprefix("\ufeff") if line == 1 else text).split("\r")
         for part in parts:
-            if part:
-                self._read(line, part[:MAX_LINE_CHARS], overwritten=len(parts) > 1)
+            for piece in unfold.lines(part) if part else ():
+                self._read(line, piece[:MAX_LINE_CHARS], overwritten=len(parts) > 1)
         if self._story.settled or len(self._story.held) >= MAX_HELD:
             yield from self._settle()
 
     def _read(self, line: int, text: str, *, overwritten: bool = False) -> None:
-        self._last_line = line if text.strip() else self._last_line
+        if text.strip() and line != self._last_line:
+            self._line_before, self._last_line = self._last_line, line
         if place.is_repeated(text, self._story.recent):
             self._story.recent.append(text)
             return
@@ -340,7 +355,7 @@ class JobLogReader:
         record = self._record(line, text)
         cut = _CUT.search(text) is not None and not _CHATTER.search(text) and not place.is_speech(record.text)
         self._note_op(record)
-        listed = self._context.listing(line)
+        listed = self._context.listing(line) or self._context.announced(line)
         joined, found = self._join(record)
         if not joined and (interesting or listed):
             found = self._families(record)

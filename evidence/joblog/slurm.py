@@ -97,6 +97,13 @@ _CONTAINER = re.compile(
     r"|^docker: Error response from daemon: ",
     re.IGNORECASE,
 )
+_WRAPPED = re.compile(
+    r"pyxis: (?:child \d{1,10} failed|failed to (?:import|create|start)|couldn't start|container start failed)"
+)
+"""What the plugin says before it prints the log of the program that failed."""
+_PRINTED = re.compile(
+    r"error: pyxis: {4,16}(?!\[(?:INFO|WARN)|curl:)(?:[\w./-]{1,80}: .{1,300}|\[ERROR\] .{1,300})$"
+)
 _NO_CONTAINER = "The container could not be created or started."
 _MISTAKE = re.compile(
     r"no such file|does ?n[o']t exist|\bnot found\b|cannot find|permission denied|exec format error|not a directory|is a directory"
@@ -194,6 +201,9 @@ def _tasks(record: Record) -> JobFinding | None:
 
 def _launch(record: Record, host: str | None, *, container: bool) -> JobFinding:
     """A program that was never started: by the job's own mistake, or the site's."""
+    if _WRAPPED.search(record.text):
+        # The reason follows where the container's own log is printed.
+        return make(FACTS, "slurm_launch_failed", record, host=host, detail={"handled": True})
     site = _SITE.search(record.text) is not None
     if _MISTAKE.search(record.text) and not site:
         return make(FACTS, "slurm_launch_failed", record, host=host, domains=USER, meaning=_MISTAKEN)
@@ -235,6 +245,8 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "slurm_unkillable", record, host=found["host"])
     if found := _NODE.search(text):
         return make(FACTS, "slurm_node_fail", record, host=found["hosts"])
+    if _PRINTED.search(text):
+        return _launch(record, None, container=True)
     if found := _LAUNCH.search(text):
         return _launch(record, found["step"] or found["node"], container="pyxis: " in text)
     if _CONTAINER.match(text.lstrip()):

@@ -1,0 +1,131 @@
+"""What the programs around the job's own say when they stop: compilers, option parsers, licence managers, module systems, sanitizers.
+
+Every form stands at the beginning of its line.
+"""
+
+from __future__ import annotations
+
+import re
+
+from probing_cluster.evidence.joblog import cuda, grammar, languages, place, process, python
+from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, LineRole, Record, make
+
+FACTS = {
+    **{k: process.FACTS[k] for k in ("oom_kill_suspected", "command_not_found")},
+    "program_error": languages.FACTS["program_error"],
+    "python_exception": python.FACTS["python_exception"],
+}
+_SOURCES = r"c|cc|cpp|cxx|h|hh|hpp|cu|cuh|hip|cl|f|f03|f08|f77|f90|f95|for|F|F90|rs|go|java|scala|kt|m|mm|swift|d|pyx|s|S|tex"
+_KILLED = re.compile(
+    r"\S{1,200}: (?:fatal error: Killed signal terminated program|internal compiler error: Killed\b)|nvcc error\s{1,4}: .{1,100} died due to signal 9\b"
+)
+_OUT_OF_MEMORY = "The compiler was killed with SIGKILL; mostly for lack of host memory."
+_COMPILED = re.compile(
+    rf"\S{{0,300}}\.(?:{_SOURCES})(?::\d{{1,7}}(?::\d{{1,6}})?:|\(\d{{1,7}}(?:,\d{{1,6}})?\) ?:) (?:(?:fatal |catastrophic |internal compiler )?[Ee]rror\b(?: ?#?\w{{1,12}})?: |\(\.text\S{{0,80}}\): undefined reference to )"
+    r"|\S{1,300}:\(\.text\S{0,80}\): undefined reference to "
+    r"|nvcc (?:fatal|error)\s{1,4}: |ptxas (?:fatal|error)\s{1,4}: |error\[E\d{4}\]: |CMake Error(?: at |: )"
+    r"|(?:/\S{0,200}/)?(?:[\w.+-]{1,40}-)?(?:gcc|g\+\+|c\+\+|cc|clang|clang\+\+|nvc\+\+|nvc|icc|icpc|icpx|icx|ifort|ifx|gfortran|hipcc|cc1|cc1plus|f951|ld|ld\.gold|ld\.lld|gold)(?:-\d{1,3})?: (?:(?:fatal |internal compiler )?error: |cannot find -l|cannot open output file )"
+)
+_STOPPED = re.compile(
+    r"ninja: (?:build stopped|error|fatal): |collect2: (?:fatal )?error: |error: could not compile "
+    r"|ERROR: (?:compilation|lazy loading|configuration|installing \w+) failed for package|(?:scons|gmake|bmake): \*\*\* "
+    r"|ERROR: Fail(?:ed|ure) (?:to build|building) |ERROR: Could not build wheels|error: (?:subprocess-exited-with-error|metadata-generation-failed|command '.{1,200}' failed with)"
+)
+"""Of what runs compilers: another line says more, where there is one."""
+_TRIED = re.compile(r"\bconftest\b|CMakeTmp|CMakeScratch|/testCompile|\btry_compile\b")
+"""What configuration scripts compile only to see whether it compiles."""
+_NO_RULE = re.compile(r"g?make(?:\[\d{1,3}\])?: \*\*\* (?!\[)\S")
+_MODULES = re.compile(
+    r"Lmod has detected the following error:|(?:Module(?:Cmd_\w{1,20})?\.c\(\d{1,6}\)|\S{0,40}ModuleCmd_\w{1,20}\.c\(\d{1,6}\)): ?ERROR:"
+    r"|(?:ERROR: )?Unable to locate a modulefile for |ERROR: Module cannot be loaded due to |ERROR: Load of (?:requirement|module) "
+    r"|\S{1,200}: (?:line )?\d{1,6}: \S{1,200}/(?:lmod|modulecmd|modulecmd\.tcl): No such file or directory$"
+)
+"""The module system could not do its part; what it should have brought is missing later."""
+_LICENCE = re.compile(
+    r"(?:Fatal |FATAL )?(?:[A-Z][\w-]{1,40} ){0,2}(?:License checkout failed|LICENSE MANAGER ERROR|(?:FLEXnet|FLEXlm|FlexNet|FlexLM) (?:Licensing )?error ?:)"
+    r"|(?:ERROR:? ?|Error:? ?|\W{0,8})(?:Could not|Cannot|Unable to|Failed to|Can't) (?:obtain|check ?out|acquire|get|find|connect to)\b.{0,40}\b[Ll]icen[cs]e"
+    r"|Licensed number of users already reached|No (?:valid )?licen[cs]e (?:found|available)|Licen[cs]e (?:error|expired|has expired|not (?:found|available|valid))"
+    r"|\W{0,8}Unexpected licen[cs]e problem|ABAQUS/?\w{0,20} licen[cs]e|\S{0,20}\s?Licensing error: ?-\d",
+    re.IGNORECASE,
+)
+_OPTIONS = re.compile(
+    r"[\w./-]{1,200}(?: [\w.-]{1,60}){0,4}: error: (?:argument |unrecognized arguments|the following arguments|one of the arguments|invalid choice|ambiguous option|too few arguments)"
+    r"|FATAL Flags parsing error: |ERROR: (?:[Uu]nknown command line flag|Unknown option|Illegal value|flag )"
+    r"|(?:[\w./-]{1,200}: )?(?:unrecognized|invalid|unknown|illegal|ambiguous) option(?:s)? ?(?:--? ?)?['\"‘`-]|[\w./-]{1,200}: option (?:'[^']{1,80}' )?requires an argument|[\w./-]{1,200}: option '[^']{1,80}' (?:requires|doesn't allow|is ambiguous)"
+    r"|error: (?:unexpected argument|the following required arguments|unrecognized subcommand|invalid value '[^']{0,100}' for|Found argument)"
+    r"|Error: (?:unknown (?:shorthand )?flag|unknown command|required flag|accepts )"
+    r"|│ (?:No such option|No such command|Missing (?:option|argument|parameter)|Invalid value|Got unexpected extra)"
+    r"|Could not override '|In '[^']{1,80}': Could not |Error merging (?:override|')"
+)
+"""How parsers of options and configurations refuse what the job asked for."""
+_PARSER = re.compile(r"[\w./-]{1,200}(?: [\w.-]{1,60}){0,4}: error: \S")
+_USAGE = re.compile(r"[Uu]sage: \S")
+_USAGE_LINES = 200
+_SANITIZER = re.compile(r"=={1,2}\d{1,10}=={1,2} ?ERROR: (?:\w{1,20}Sanitizer|libFuzzer): ")
+_LIBRARIES = re.compile(
+    r"OMP: Error #\d{1,5}: |libgomp: (?:Thread creation failed|Out of memory|could not|cannot)|INTEL MKL (?:FATAL )?ERROR: (?!Parameter)"
+    r"|# There is insufficient memory for the Java Runtime",
+    re.IGNORECASE,
+)
+_THREADS = re.compile(
+    r"OpenBLAS blas_thread_init: (?:pthread_create failed|ensure that)|INTEL MKL ERROR: Parameter ",
+    re.IGNORECASE,
+)
+"""Libraries that complain and go on, often not for long."""
+_ASSERTED = re.compile(
+    r"(?:\S{1,200}: )?(?!malloc\.c)\S{1,300}\.(?:c|cc|cpp|cxx|h|hpp|cu|cuh|inl|tcc):\d{1,7}: .{0,600}\bAssertion [`'].{1,400}' failed"
+    r"|Assertion failed: \(.{1,300}\), function \w{1,100}, file |Assertion failed in file \S{1,300} at line \d"
+    r"|\S{1,300}\.(?:c|cc|cpp|h|hpp):\d{1,7}: (?:guarantee|CHECK|ASSERT)\w{0,20}\("
+    r"|F(?:\d{4} [\d:.]{8,18}\s{1,8}\d{1,10})? ?[\w./-]{1,300}\.(?:cc|cpp|cu|cuh|h):\d{1,7}\] "
+)
+"""Checks of the program's own that failed, and Google's loggers at their last level: the program ends there."""
+_COORDINATOR = re.compile(
+    r"(?:INFO:tensorflow:)?Error reported to Coordinator: (?:<class '(?P<a>[\w.]{1,120})'>, )?(?P<b>.{1,300})"
+)
+
+
+def read(record: Record, context: JoblogContext) -> JobFinding | None:
+    """A line by which a compiler, a parser of options, a licence manager or a checker stops the job."""
+    text = record.text.strip()
+    if _KILLED.match(text):
+        return make(FACTS, "oom_kill_suspected", record, role=LineRole.ROOT, meaning=_OUT_OF_MEMORY)
+    if place.begins_with_speaker(text) or _TRIED.search(text):
+        return None
+    if _STOPPED.match(text):
+        return make(FACTS, "program_error", record, detail={"handled": True})
+    if _COMPILED.match(text) or _OPTIONS.match(text) or _LICENCE.match(text):
+        return make(FACTS, "program_error", record)
+    if _SANITIZER.match(text) or _LIBRARIES.match(text):
+        return make(FACTS, "program_error", record)
+    if _ASSERTED.match(text) and cuda.kind_of(text) not in cuda.ONLY_HARDWARE:
+        return make(FACTS, "program_error", record)
+    if _MODULES.match(text):
+        return make(FACTS, "program_error", record, detail={"weak": True, "modules": True})
+    if _NO_RULE.match(text) or _THREADS.match(text):
+        return make(FACTS, "program_error", record, detail={"weak": True})
+    if found := _COORDINATOR.match(text):
+        raised = f"{found['a']}: {found['b']}" if found["a"] else found["b"]
+        said = python.exception(Record(line=record.line, text=raised, rank=record.rank))
+        return make(FACTS, "python_exception", record) if said and said.role is LineRole.ROOT else None
+    if _USAGE.match(text):
+        context.usage_line = record.line
+    elif 0 < context.usage_line < record.line <= context.usage_line + _USAGE_LINES and _PARSER.match(text):
+        return make(FACTS, "program_error", record)
+    return None
+
+
+FAMILY = grammar.LogFamily(
+    name="tools",
+    triggers=(
+        "rror: ", "error   : ", "fatal   : ", "undefined reference", "cannot find -l", "error[E", "CMake Error", "ninja: ",
+        "ERROR: ", ": *** ", "Lmod has", "modulefile for", "/lmod: ", "modulecmd", ":ERROR:",
+        "icense checkout", "LICENSE MANAGER", "icensing error", "Licensing Error", "icensed number", "icense found", "icense available",
+        "icense error", "icense expired", "icense has", "icense not", "icense problem", "a license", "icense for", "icense server", "icence",
+        "Flags parsing", "ed option", "id option", "wn option", "al option", "us option", ": option ", "line flag", "wn flag", "nd flag", "required flag",
+        "│ ", "Could not override", "In '", "Error merging", "sage: ", "Sanitizer", "OMP: Error", "libgomp: ", "MKL FATAL", "MKL ERROR",
+        "insufficient memory for the Java", "blas_thread_init", "Assertion ", ": guarantee(", ": CHECK", "heck fail", "CHECK fail", "F external/",
+        "F tensorflow/", "to Coordinator",
+    ),
+    read=read,
+    facts=FACTS,
+)  # fmt: skip

@@ -1,0 +1,42 @@
+"""A structured log's record whose text has several lines, back as those lines: a traceback inside a JSON value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from probing_cluster.evidence.joblog import place
+
+_HEADS = ("Traceback (most recent call last)", "\\n\\tat ")
+_MAX_DEPTH = 3
+_MAX_LINES = 400
+
+
+def lines(text: str) -> list[str]:
+    """The lines of the record's traceback; the text itself where it is no such record.
+
+    Only values whose key is a logger's word are believed: data that a job prints holds tracebacks of others.
+    """
+    if text.lstrip()[:1] != "{" or not any(head in text for head in _HEADS):
+        return [text]
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return [text]
+    found = next(_traces(record, 0), None)
+    return found.split("\n")[:_MAX_LINES] if found else [text]
+
+
+def _traces(value: Any, depth: int) -> Iterator[str]:
+    if not isinstance(value, dict) or depth > _MAX_DEPTH:
+        return
+    for key, inner in value.items():
+        if isinstance(inner, dict):
+            yield from _traces(inner, depth + 1)
+        elif isinstance(inner, str) and place.is_log_key(str(key)) and _is_trace(inner):
+            yield inner
+
+
+def _is_trace(text: str) -> bool:
+    return "\n" in text and (_HEADS[0] in text or "\n\tat " in text)

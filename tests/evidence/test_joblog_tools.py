@@ -1,0 +1,151 @@
+"""What the tools around a program say when they stop it, and how loggers wrap an error: the line that says why is the first cause."""
+
+import io
+
+import pytest
+
+from probing_cluster.evidence import classify
+
+STEPS = [f"step {n} loss {9 / n:.3f}" for n in range(1, 9)]
+MORE = [f"step {n} loss {9 / n:.3f}" for n in range(9, 40)]
+EXIT = "srun: error: n1: task 0: Exited with exit code 1"
+CARRIERS = ('{{"prompt": "{}"}}', "  text: {}", "> {}", "print('{}')", "# {}", 'sample 3: "{}"')
+
+TOOLS = [
+    # options
+    "theanolm train: error: argument --training-set: expected at least one argument",
+    "prog sub: error: argument --n: invalid int value: 'x'",
+    "FATAL Flags parsing error: Unknown command line flag 'foo'",
+    "ERROR: unknown command line flag 'foo'",
+    "./prog: unrecognized option '--foo'",
+    "./prog: invalid option -- 'z'",
+    "error: unexpected argument '--foo' found",
+    "Error: unknown flag: --foo",
+    "│ No such option: --x  │",
+    "Could not override 'trainer.foo'.",
+    # compilers
+    "main.cpp:12:5: error: 'foo' was not declared in this scope",
+    "a.c:1:10: fatal error: mpi.h: No such file or directory",
+    'kernel.cu(12): error: identifier "foo" is undefined',
+    "solver.f90:12:8: Error: Symbol 'x' at (1) has no IMPLICIT type",
+    "nvcc fatal   : Unsupported gpu architecture 'compute_89'",
+    "/usr/bin/ld: cannot find -lcudart",
+    "a.c:(.text+0x5): undefined reference to `foo'",
+    "CMake Error at CMakeLists.txt:12 (find_package):",
+    "error[E0432]: unresolved import `foo`",
+    "ninja: build stopped: subcommand failed.",
+    # licences
+    "License checkout failed.",
+    "ANSYS LICENSE MANAGER ERROR:Request name cfd_solve_level2 does not exist in the licensing pool.",
+    "Could not obtain license for COMSOL Multiphysics.",
+    "Failed to check out a license for feature X from 27000@lic1",
+    "FLEXnet Licensing error:-97,121",
+    "Licensed number of users already reached.",
+    # libraries and checks
+    "OMP: Error #15: Initializing libiomp5.so, but found libiomp5.so already initialized.",
+    "libgomp: Thread creation failed: Resource temporarily unavailable",
+    "Intel MKL FATAL ERROR: Cannot load libmkl_avx512.so or libmkl_def.so.",
+    "==123==ERROR: AddressSanitizer: heap-buffer-overflow on address 0x6 at pc 0x5",
+    "a.out: main.c:12: main: Assertion `x > 0' failed.",
+    "F0501 10:00:01.123456 123 data.cc:12] Check failed: n > 0 (0 vs. 0)",
+    # module systems and make, which stop nothing by themselves
+    'Lmod has detected the following error: The following module(s) are unknown: "cuda/11.9"',
+    "ModuleCmd_Load.c(213):ERROR:105: Unable to locate a modulefile for 'cuda/11.9'",
+    "make: *** No rule to make target 'all'.  Stop.",
+    "OpenBLAS blas_thread_init: pthread_create failed for thread 12 of 64: Resource temporarily unavailable",
+]  # fmt: skip
+
+
+def _first(text):
+    found = classify.classify_stream(io.BytesIO(text.encode()), "joblog")
+    return next(((f["kind"], f["line"]) for f in found if f["first_cause"]), None)
+
+
+@pytest.mark.parametrize("line", TOOLS)
+def test_a_tool_that_stops_the_program_says_why(line):
+    """With or without Slurm's line about the exit; a program that went on, and text that only quotes it, has no cause."""
+    for end in ([], [EXIT]):
+        assert _first("\n".join([*STEPS, line, *end])) == ("program_error", len(STEPS) + 1)
+    assert _first("\n".join([*STEPS, line, *MORE])) is None
+    for carrier in CARRIERS:
+        assert _first("\n".join([*STEPS, carrier.format(line)])) is None
+
+
+FIRST = [
+    # The module system did not do its part: what is missing later follows from it; another error of the program's own does not.
+    ('Lmod has detected the following error: unknown: "gcc/99"\n/job1/slurm_script: line 9: gmx_mpi: command not found', 1, "program_error"),
+    ("/job1/slurm_script: line 4: module: command not found\n/job1/slurm_script: line 9: gmx_mpi: command not found", 1, "command_not_found"),
+    ("environment: line 17: /usr/share/lmod/lmod/libexec/lmod: No such file or directory\n/job1/slurm_script: line 14: fastqc: command not found", 1, "program_error"),
+    ('Lmod has detected the following error: unknown: "gcc/99"\n./gmx: error while loading shared libraries: libfoo.so: cannot open', 1, "program_error"),
+    ('Lmod has detected the following error: unknown: "gcc/99"\nTraceback (most recent call last):\n  File "a.py", line 3\nKeyError: \'lr\'', 4, "python_exception"),
+    ("/job1/slurm_script: line 4: module: command not found\nloading\nreading\nwriting\nsaved\ndone", 0, ""),
+    ('Lmod has detected the following error: unknown: "gcc/99"\nloading\nreading\nwriting\nsaved\ndone', 0, ""),
+    ('ERROR: module command lmod load x failed with message:\nLmod is replacing "a" with "b".\n\nLmod has detected the following error: unknown: "x"\n\nPlease check the spelling', 4, "program_error"),
+    # A compiler killed for lack of memory, and what it takes with it.
+    ("g++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.\nmake: *** [a.o] Error 1\nERROR: compilation failed for package 'torch'", 1, "oom_kill_suspected"),
+    ("c++: internal compiler error: Killed (program cc1plus)\nninja: build stopped: subcommand failed.", 1, "oom_kill_suspected"),
+    ("conftest.c:9:10: fatal error: foo.h: No such file or directory\nchecking for bar... yes", 0, ""),
+    # A pip that failed and a program that ran all the same.
+    ("ERROR: Failed building wheel for flash-attn\n" + "\n".join(STEPS), 0, ""),
+    # A parser's own words count behind its usage only.
+    ("usage: train.py [-h]\ntrain.py: error: --foo and --bar cannot be used together\n" + EXIT, 2, "program_error"),
+    # Shells
+    ("/.singularity.d/actions/exec: 9: exec: --nv: not found", 1, "command_not_found"),
+    ("/usr/bin/env: 'bash\\r': No such file or directory", 1, "command_not_found"),
+    ("nohup: failed to run command 'pythn': No such file or directory", 1, "command_not_found"),
+    ("/tmp/job42/slurm_script: /bin/bash^M: bad interpreter: No such file or directory", 1, "command_not_found"),
+    ("csh: matlab: Command not found.", 1, "command_not_found"),
+    ("bash: nvcc: Kommando nicht gefunden.", 1, "command_not_found"),
+    ("which: no g++ in (/usr/bin:/bin)\nFailed on line: 23 at command: which g++", 1, "program_error"),
+    ("which: no mpirun in (/usr/bin:/bin)\nreading\nwriting\nsaved\nended", 0, ""),
+    ("ERROR (theano): [Errno 2] No such file or directory: 'g++'\nx: [Errno 2] No such file or directory: 'g++'\n[Errno 2] No such file or directory: 'g++'\n++ echo Failed on line: 3\nFailed on line: 3", 1, "program_error"),
+    ("could not open mode r for file /scratch/x\nIo: open error", 1, "program_error"),
+    ("could not open cache.bin, building it\nall 12 tests passed", 0, ""),
+    # Announcements: the reason stands below.
+    ("ERROR: LoadError: TaskFailedException\n\n    nested task error: IOError: connect: connection refused (ECONNREFUSED)\n    Stacktrace:", 3, "program_error"),
+    ("ERROR: TaskFailedException:\nOn worker 3:\nBoundsError: attempt to access 3-element Array", 3, "program_error"),
+    ("ERROR: TaskFailedException:\nOn worker 3:\nCUDNNError: CUDNN_STATUS_INTERNAL_ERROR (code 4)", 3, "cuda_library_error"),
+    ("/*****Error********/\nThe following feature has encountered a problem:\n - Feature: Solver\nUndefined value found.\n - Detail: NaN\nSaving model: x.mph\nFinished.", 4, "program_error"),
+    ("ERROR: LoadError: TaskFailedException", 1, "program_error"),
+    # Runtimes
+    ("Program received signal SIGSEGV: Segmentation fault - invalid memory reference.", 1, "segfault"),
+    ("#\n# A fatal error has been detected by the Java Runtime Environment:\n#\n#  SIGSEGV (0xb) at pc=0x7f, pid=12, tid=13", 4, "segfault"),
+    ("signal (11): Segmentation fault\nin expression starting at a.jl:3", 1, "segfault"),
+    (" *** caught segfault ***\naddress 0x0, cause 'memory not mapped'", 1, "segfault"),
+    ("ERROR STOP bad input", 1, "program_error"),
+    ("Error: Unable to access jarfile foo.jar", 1, "program_error"),
+    ("ERROR: Out of GPU memory trying to allocate 3.000 GiB", 1, "cuda_oom"),
+    ("GPUassert: an illegal memory access was encountered kernel.cu 33", 1, "cuda_illegal_access"),
+    ("CUDA error 700 at kernel.cu:33: an illegal memory access was encountered", 1, "cuda_illegal_access"),
+    ("cudaCheckError() failed at a.cu:12 : unspecified launch failure", 1, "cuda_launch_failure"),
+    ('"hipErrorNoBinaryForGpu: Unable to find code object for all current devices!"\nAborted (core dumped)', 1, "cuda_version"),
+    ('/w/hip_code_object.cpp:92: guarantee(false && "hipErrorNoBinaryForGpu: Couldn\'t find binary")\nAborted', 1, "cuda_version"),
+    # MPI's launchers
+    ("There are not enough slots available in the system to satisfy the 144\nslots that were requested", 1, "slurm_launch_failed"),
+    ("mpirun was unable to find the specified executable file, and therefore\ndid not launch the job.", 1, "slurm_launch_failed"),
+    ("[proxy:0:0@n01] HYDU_create_process (launch.c:74): execvp error on file ./a.out (No such file or directory)", 1, "slurm_launch_failed"),
+    ("It looks like MPI runtime init failed for some reason; your parallel process is", 1, "slurm_launch_failed"),
+    ("PMI2 initialized but returned bad values for size and rank.", 1, "slurm_launch_failed"),
+    ('The application appears to have been direct launched using "srun",', 1, "slurm_launch_failed"),
+    ("\n".join([*STEPS, "It looks like MPI runtime init failed for some reason", *MORE]), 0, ""),
+    ("[1.2] [n1:7:0]  address.c:1733 UCX  ERROR failed to allocate address list\nIt looks like MPI_INIT failed for some reason", 1, "host_memory_error"),
+    # Containers: the plugin's wrapper gives way to the log that it prints.
+    ("slurmstepd: error: pyxis: child 4 failed with error code: 1\nslurmstepd: error: pyxis: failed to import docker image\nslurmstepd: error: pyxis: printing contents of log file ...\nslurmstepd: error: pyxis:     mkdir: cannot create directory '/run/enroot': Permission denied\nslurmstepd: error: spank_task_init_privileged failed", 4, "slurm_launch_failed"),
+    # Launchers' tables: the end that came first, wherever its table stands; Ray's reason below its exception.
+    ("Root Cause (first observed failure):\n[0]:\n  time      : 2023-06-03_22:45:52\n  rank      : 0 (local_rank: 0)\n  exitcode  : 1 (pid: 14)\nRoot Cause (first observed failure):\n[0]:\n  time      : 2023-06-03_22:45:01\n  rank      : 4 (local_rank: 0)\n  exitcode  : 1 (pid: 11)", 10, "task_exit"),
+    ("ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.\n\tclass_name: F\nThe actor is dead because its node has died. Node Id: 5d\n2024-01-09 17:49:32,383\tERROR tune.py:911 -- Trial task failed", 3, "peer_lost"),
+    # Loggers
+    ('{"level": "error", "msg": "Traceback (most recent call last):\\n  File \\"a.py\\", line 3, in f\\nKeyError: \'lr\'"}', 1, "python_exception"),
+    ('{"severity": "ERROR", "message": "failed", "exception": "Traceback (most recent call last):\\n  File \\"a.py\\", line 3, in f\\nValueError: bad"}', 1, "python_exception"),
+    ('{"prompt": "Traceback (most recent call last):\\n  File \\"a.py\\", line 3, in f\\nKeyError: \'lr\'"}', 0, ""),
+    ("INFO:tensorflow:Error reported to Coordinator: <class 'tf.errors.InvalidArgumentError'>, Invalid JPEG data", 1, "python_exception"),
+    ("2024-05-01 10:00:01,123 - train - ERROR - dataset path /x does not exist", 1, "program_error"),
+    ("2024-05-01 10:00:01.123 | ERROR    | __main__:main:17 - dataset path /x does not exist", 1, "program_error"),
+    ('Traceback (most recent call last):\n  File "a.py", line 3, in <module>\n    x\nMyProblem: bad thing\n' + EXIT, 4, "python_exception"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "line", "kind"), FIRST)
+def test_the_line_that_explains_the_others(text, line, kind):
+    """Not its announcement, nor what followed from it; nothing where the job went on or only told of it."""
+    assert _first(text) == ((kind, line) if line else None)
