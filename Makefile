@@ -68,6 +68,7 @@ pictures: setup
 	$(BIN)/python -m probing_cluster.sandbox.demo.pictures
 
 bench: setup
+	@sh sandbox/make_venv.sh "$(PYTHON)" "$(VENV)" bench
 	$(BIN)/python -m benchmarks
 
 campaign: setup

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Makes the virtual environment: make_venv.sh PYTHON DIRECTORY product|tests; "check" only says why one that is there does not run.
-# "product" is what the commands and the demo need; "tests" is that and what only the gates and tests do, torch among it.
+# Makes the virtual environment: make_venv.sh PYTHON DIRECTORY product|tests|bench; "check" only says why one that is there does not run.
+# "product" is what the commands and the demo need; "tests" is that and what only the gates and tests do, torch among it;
+# "bench", after it, the engines that benchmarks compare with. Not in "tests": Arrow loads them into every process where they are.
 set -eu
 python=$1 venv=$2 what=$3
 log=$venv/install.log
@@ -60,10 +61,14 @@ product)
 tests)
     echo "setup: installing Python packages and what the tests need into $venv (torch is the largest; a few minutes)"
     install --quiet --upgrade 'pip>=25.1'
-    install --editable '.[sandbox,scale,frames]' --group dev --group bench --group deploy --group torch
+    install --editable '.[sandbox,scale,frames]' --group dev --group deploy --group torch
+    ;;
+bench)
+    echo "setup: installing what benchmarks compare with into $venv"
+    install --group bench
     ;;
 *)
-    echo "make_venv.sh: $what is neither product nor tests" >&2
+    echo "make_venv.sh: $what is none of product, tests, bench" >&2
     exit 2
     ;;
 esac
