@@ -109,3 +109,5 @@ class Task:
     """`HH:MM` in service.timezone."""
     at_start: bool = True
     """Whether a first pass runs when the service starts."""
+    follows: tuple[str, ...] = ()
+    """Tasks after whose passes that did something it runs at once, and does not wait for its time."""

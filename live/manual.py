@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from probing_cluster.live import missing
-from probing_cluster.live.table import NODE_PLACE, PLACE, Column, LazySchema, Table
+from probing_cluster.live.table import NODE_PLACE, PLACE, Column, Table
 from probing_cluster.live.tables import registry
 
 _HEAD = Path(__file__).with_name("manual_head.md")
@@ -24,19 +24,21 @@ def _tables() -> Iterator[str]:
     yield from _columns(PLACE)
     yield ""
     yield "Rows about a node begin with `node` and `at`."
-    for one in registry.TABLES:
-        yield ""
-        if isinstance(one, Table):
-            yield from _table(one.full_name, one.meaning, one.source, _own(one))
-            if one.full_name == "cluster.ranks":
+    for schema in registry.SCHEMAS:
+        for name, one in registry.built_in().items():
+            if one.schema == schema:
+                yield ""
+                yield from _table(name, one.meaning, one.source, _own(one))
+            if name == "cluster.ranks" == f"{schema}.ranks":
                 yield ""
                 yield from _table(missing.NAME, missing.MEANING, "the asker", missing.COLUMNS)
-        elif isinstance(one, LazySchema):
-            yield f"### {one.schema}: the program's own"
+        if (lazy := registry.lazy_schema(schema)) is not None:
             yield ""
-            yield one.meaning
+            yield f"### {schema}: the program's own"
             yield ""
-            yield f"From: {one.source}."
+            yield lazy.meaning
+            yield ""
+            yield f"From: {lazy.source}."
 
 
 def _own(table: Table) -> Sequence[Column]:

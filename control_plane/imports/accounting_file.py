@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from probing_cluster.control_plane.imports import kept_aside
-from probing_cluster.core import errors, packed
+from probing_cluster.control_plane.imports import kept_aside, packed
+from probing_cluster.core import errors
 from probing_cluster.slurm_plugins.accounting import attempt_rows, sacct_json, sacct_layout, sacct_text
 
 

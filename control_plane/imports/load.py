@@ -12,8 +12,15 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import IO
 
-from probing_cluster.control_plane.imports import accounting_file, event_lines, joblog, kept_aside, kernel
-from probing_cluster.core import errors, packed, records, sanitize, storable
+from probing_cluster.control_plane.imports import (
+    accounting_file,
+    event_lines,
+    joblog,
+    kept_aside,
+    kernel,
+    packed,
+)
+from probing_cluster.core import errors, records, sanitize, storable
 from probing_cluster.db import bulk
 from probing_cluster.db import store as db_store
 from probing_cluster.reports import job_ref

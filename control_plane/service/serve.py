@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
+from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from probing_cluster.attribution.passes import attribute
@@ -137,12 +138,22 @@ def make_scheduler(service: context.Context) -> BackgroundScheduler:
     return scheduler
 
 
+def run_followers(scheduler: BackgroundScheduler, name: str) -> None:
+    """Have the tasks that follow this one run now: what it did is news to them."""
+    for follower in tasks.REGISTER:
+        if name in follower.follows:
+            with contextlib.suppress(JobLookupError):  # the service is ending
+                scheduler.modify_job(follower.name, next_run_time=clock.SYSTEM.now())
+
+
 def _schedule(
     scheduler: BackgroundScheduler, service: context.Context, task: context.Task, number: int
 ) -> None:
     def one() -> None:
         if not service.stopping.is_set():
-            journal.one_pass(service.journal, task.name, lambda: task.run(service), service.clock)
+            done = journal.one_pass(service.journal, task.name, lambda: task.run(service), service.clock)
+            if done.outcome == "ok" and done.message and not service.stopping.is_set():
+                run_followers(scheduler, task.name)
             if (
                 task.every_s is None or task.every_s(service.config) >= _TRIM_FROM_S
             ) and not service.stopping.is_set():

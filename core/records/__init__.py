@@ -5,16 +5,15 @@ Frozen and keyword-only. Times are UTC and a naive one is refused when the recor
 from these classes (`db/tables/`, `db/arrow.py`); a field's comment is its `doc` metadata.
 """
 
+from probing_cluster.core.record import doc, record
 from probing_cluster.core.records.base import (
     Confidence,
     Domain,
     FromRow,
     Outcome,
     Severity,
-    doc,
     make_event_id,
     of_checked,
-    record,
 )
 from probing_cluster.core.records.of_jobs import (
     GangVerdict,

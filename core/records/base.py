@@ -1,16 +1,13 @@
-"""What every record has: its enums, units in the fields' `doc`, UTC times, and how it comes from a row."""
+"""What every stored record has: its enums, and how it comes from a row."""
 
 from __future__ import annotations
 
 import hashlib
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime
+from dataclasses import fields
 from enum import StrEnum
-from typing import Any, Self, TypeVar, dataclass_transform
-
-from probing_cluster.core.clock import require_utc
+from typing import Any, Self, TypeVar
 
 _T = TypeVar("_T")
 
@@ -55,25 +52,6 @@ class Confidence(StrEnum):
     LIKELY = "likely"
     POSSIBLE = "possible"
     UNKNOWN = "unknown"
-
-
-def doc(text: str, **kwargs: Any) -> Any:
-    """A dataclass field whose meaning becomes the column's comment."""
-    return field(metadata={"doc": text}, **kwargs)
-
-
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(doc, field))
-def record(cls: type[_T]) -> type[_T]:
-    """A frozen, keyword-only dataclass that refuses naive datetimes."""
-
-    def __post_init__(self: Any) -> None:
-        # Millions are made: the instance's own dictionary instead of `fields`, and nothing for what is UTC already.
-        for name, value in self.__dict__.items():
-            if isinstance(value, datetime) and value.tzinfo is not UTC:
-                object.__setattr__(self, name, require_utc(f"{cls.__name__}.{name}", value))
-
-    cls.__post_init__ = __post_init__  # type: ignore[attr-defined]
-    return dataclass(frozen=True, kw_only=True)(cls)
 
 
 def of_checked(cls: type[_T], values: Mapping[str, Any]) -> _T:

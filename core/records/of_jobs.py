@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from probing_cluster.core.records.base import Confidence, Domain, FromRow, doc, record
+from probing_cluster.core.record import doc, record
+from probing_cluster.core.records.base import Confidence, Domain, FromRow
 
 
 @record

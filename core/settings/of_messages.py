@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probing_cluster.core.records import doc
+from probing_cluster.core.record import doc
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from probing_cluster.core.records import doc, record
+from probing_cluster.core.record import doc, record
 from probing_cluster.evidence.flight_recorder.model import Entry, RankDump
 
 

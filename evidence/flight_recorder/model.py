@@ -8,7 +8,7 @@ from typing import Any
 
 from probing_cluster.core import sanitize
 from probing_cluster.core.errors import MalformedInput
-from probing_cluster.core.records import doc, record
+from probing_cluster.core.record import doc, record
 from probing_cluster.evidence.flight_recorder import load
 
 _MAX_ENTRIES = 200_000

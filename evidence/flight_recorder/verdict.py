@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from probing_cluster.core.records import doc, record
+from probing_cluster.core.record import doc, record
 from probing_cluster.evidence.flight_recorder import gang_dumps
 from probing_cluster.evidence.flight_recorder.model import Entry, RankDump
 

@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Any
 
 from probing_cluster.core import sanitize
-from probing_cluster.core.records import doc, record
+from probing_cluster.core.record import doc, record
 
 ALL = ("user_program", "system_software", "hardware")
 NETWORK = ("hardware", "system_software")

@@ -62,8 +62,7 @@ class TableReader:
     @property
     def may_be_kept(self) -> bool:
         """It has answered and holds nothing of others."""
-        ours = self.scan.table in registry.built_in()
-        return ours and self._is_whole and len(self.data) <= MAX_KEPT_FRAME_BYTES
+        return self.scan.table in registry.NAMES and self._is_whole and len(self.data) <= MAX_KEPT_FRAME_BYTES
 
     def end(self) -> None:
         """Ends it with its children. One that nothing ends is left to the step's end."""
@@ -90,7 +89,9 @@ class TableReaders:
     def start(self, scan: Scan, deadline: float) -> TableReader:
         """A process that reads this one."""
         line = json.dumps([scan.to_json(), deadline]).encode() + b"\n"
-        while self._idle and scan.table in registry.built_in():
+        # Loaded here, once for all readers to come.
+        is_own = registry.own(scan.table) is not None
+        while self._idle and is_own:
             reader = self._idle.pop()
             reader.scan, reader.data = scan, bytearray()
             if _written(reader.questions, line):

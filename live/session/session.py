@@ -15,7 +15,7 @@ from datafusion.catalog import Catalog
 from probing_cluster.core import errors
 from probing_cluster.live import missing, plugins
 from probing_cluster.live.session import catalogue, pushdown, unpacking, wording
-from probing_cluster.live.table import LazySchema, Scan
+from probing_cluster.live.table import Scan
 from probing_cluster.live.tables import registry
 from probing_cluster.live.ways import streams
 
@@ -129,7 +129,7 @@ class Session:
             raise errors.UsageError(self._words(exc)) from exc
 
     def _words(self, exc: Exception) -> str:
-        known = [*registry.built_in(), missing.NAME, *(n for n in plugins.names() if not n.endswith("*"))]
+        known = [*registry.NAMES, missing.NAME, *(n for n in plugins.names() if not n.endswith("*"))]
         return wording.words(exc, known, sorted({m.reason for m in self._statement.missing}))
 
     def _result(self, rows: pa.Table) -> Result:
@@ -175,15 +175,16 @@ class Session:
     @property
     def schemas(self) -> tuple[str, ...]:
         """All schemas of the session."""
-        ours = [t.schema for t in registry.TABLES]
         others = [n.partition(".")[0] for n in plugins.names()]
-        return tuple(dict.fromkeys([*ours, *others, *(self._beside.schemas if self._beside else ())]))
+        return tuple(
+            dict.fromkeys([*registry.SCHEMAS, *others, *(self._beside.schemas if self._beside else ())])
+        )
 
     def names(self, schema: str) -> list[str]:
         """The tables of a schema that can be known without a statement; of lazy ones those that the nodes know now."""
         if self._beside is not None and schema in self._beside.schemas:
             return list(self._beside.names(schema))
-        known = [n.partition(".")[2] for n in registry.built_in() if n.startswith(f"{schema}.")]
+        known = [n.partition(".")[2] for n in registry.NAMES if n.startswith(f"{schema}.")]
         known += [missing.NAME.partition(".")[2]] if schema == DEFAULT_SCHEMA else []
         known += [
             n.partition(".")[2] for n in plugins.names() if n.startswith(f"{schema}.") and not n.endswith("*")
@@ -191,8 +192,7 @@ class Session:
         return sorted({*known, *self._resolved_names(schema)})
 
     def _resolved_names(self, schema: str) -> list[str]:
-        lazy = any(isinstance(t, LazySchema) and t.schema == schema for t in registry.TABLES)
-        if not lazy and f"{schema}.*" not in plugins.names():
+        if schema not in registry.LAZY and f"{schema}.*" not in plugins.names():
             return []
         at_s, found = self._lazy_names
         if schema not in found or time.monotonic() - at_s > NAMES_KEPT_S:
@@ -211,7 +211,7 @@ class Session:
             found: pa.Schema | None = _MISSING_SCHEMA
         elif self._beside is not None and schema in self._beside.schemas:
             found = self._beside.resolve(schema, name)
-        elif (table := registry.built_in().get(full)) is not None:
+        elif (table := registry.own(full)) is not None:
             found = pa.schema([(c.name, unpacking.TYPES[c.kind]) for c in table.columns])
         else:
             found = self._described(full)

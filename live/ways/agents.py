@@ -16,13 +16,19 @@ from typing import Protocol
 from probing_cluster.core import errors, sanitize
 from probing_cluster.live import packing
 from probing_cluster.live.table import Scan
-from probing_cluster.live.ways import streams
+from probing_cluster.live.ways import patience, streams
 
 POLL_S = 0.5
 """Between two looks for answers."""
+LEAST_EVERY_S = 3.0
+"""No sooner is the same asked again: the service takes 40 questions a minute of one asker, and a statement may be two."""
 MAX_SCANS = 16
 MAX_SCANS_BYTES = 3000
 """Of the tables, columns and conditions: the doors on the way take no more. Conditions only spare the sending of rows."""
+MAX_EARLIER = 16
+"""Questions with a silent node that are remembered."""
+COMES_S = 5.0
+"""A living agent has brought its answer to a question that is older, whether it was waited for or not."""
 MAX_UNPACKED_BYTES = 64 << 20
 """Of one node's answer."""
 OWNER_ALONE = (
@@ -77,6 +83,9 @@ class AgentNodes:
     def __init__(self, mailbox: Mailbox, unasked: Sequence[streams.Missing] = ()) -> None:
         self._mailbox, self._unasked = mailbox, list(unasked)
         self._nodes = mailbox.nodes()
+        self._patience = patience.Patience()
+        self._earlier: list[tuple[float, str]] = []
+        """When questions were asked that some node has not answered, by the monotonic clock, and their names; the last ones."""
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -91,23 +100,45 @@ class AgentNodes:
         """See streams.Streams.ask; raises NotPermitted for an expression, UsageError for too many tables."""
         text = written(scans)
         end_s = time.monotonic() + timeout_s
+        back = self._back()
         posted = self._mailbox.post(text, timeout_s * streams.NODE_SHARE)
         self._nodes = posted.nodes
-        reply = streams.Reply(missing=list(self._unasked))
-        waiting = set(posted.nodes) - set(posted.absent)
-        mark: str | None = None
-        while waiting and (left_s := end_s - time.monotonic()) > 0:
+        asked = set(posted.nodes) - set(posted.absent)
+        lost = self._patience.lost(asked, back, timeout_s)
+        reply = self._answers(posted.question, asked, lost, end_s)
+        silent = asked - {m.node for m in reply.missing} - reply.answered
+        self._patience.remember(silent, lost, timeout_s)
+        if silent:
+            self._earlier = [*self._earlier[1 - MAX_EARLIER :], (end_s - timeout_s, posted.question)]
+        reply.missing += self._unasked
+        reply.missing += [streams.Missing(node=n, reason=why) for n, why in sorted(posted.absent.items())]
+        reply.missing += [streams.Missing(node=n, reason=self._reason(n, lost)) for n in sorted(silent)]
+        return reply
+
+    def _back(self) -> set[str]:
+        """Nodes that were silent and have answered an earlier question since."""
+        if not self._patience or not self._earlier:
+            return set()
+        old_s = time.monotonic() - COMES_S
+        question = next((q for at_s, q in reversed(self._earlier) if at_s <= old_s), self._earlier[0][1])
+        return set(self._mailbox.take(question, None).answers)
+
+    def _answers(self, question: str, asked: set[str], lost: set[str], end_s: float) -> streams.Reply:
+        """What has come when all have answered but those lost, or the time is over."""
+        reply, waiting, mark = streams.Reply(), set(asked), None
+        while waiting - lost and (left_s := end_s - time.monotonic()) > 0:
             time.sleep(min(POLL_S, left_s))
-            taken = self._mailbox.take(posted.question, mark)
+            taken = self._mailbox.take(question, mark)
             mark = taken.mark
             for node, body in taken.answers.items():
                 if node in waiting:
                     waiting.discard(node)
                     _add(reply, node, body)
-        reply.missing += [streams.Missing(node=n, reason=why) for n, why in sorted(posted.absent.items())]
-        why = f"its agent brought no answer in {timeout_s:g} s"
-        reply.missing += [streams.Missing(node=n, reason=why) for n in sorted(waiting)]
         return reply
+
+    def _reason(self, node: str, lost: set[str]) -> str:
+        again = patience.NOT_AGAIN if node in lost else ""
+        return f"its agent brought no answer in {self._patience.waited_s(node):g} s{again}"
 
     def close(self) -> None:
         """Closes nothing: no connection is kept."""

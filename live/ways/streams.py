@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from probing_cluster.live.table import Scan
-from probing_cluster.live.ways import collectors
+from probing_cluster.live.ways import collectors, patience
 
 NODE_SHARE = 0.8
 """Of the asker's deadline; what a node has not read by then it reports as missing, in time to be heard."""
@@ -67,8 +67,7 @@ class Streams:
         self._children = [self._start(command) for command in commands]
         self._nodes = tuple(dict.fromkeys(n for c in self._children for n in c.nodes))
         self._retired: list[collectors.Collectors] = []
-        self._given_up: dict[str, float] = {}
-        """Nodes that did not answer an earlier question, and how long they were waited for."""
+        self._patience = patience.Patience()
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -99,21 +98,21 @@ class Streams:
             "scans": [s.to_json() for s in scans],
         }
         line = json.dumps(question, separators=(",", ":")).encode() + b"\n"
-        left_out = self._not_waited_for(timeout_s)
+        lost = self._lost(timeout_s)
         for child in self._children:
-            if left_out.issuperset(child.nodes):
+            if lost.issuperset(child.nodes):
                 child.expect(self._number)  # it has a question that it has not answered
             else:
                 child.ask(self._number, line)
-        while (left_s := end_s - time.monotonic()) > 0 and self._is_waiting(reply.answered | left_out):
+        while (left_s := end_s - time.monotonic()) > 0 and self._is_waiting(reply.answered | lost):
             for node, frames in self._come(min(left_s, self._look_s)):
                 if node not in reply.answered:
                     reply.answered.add(node)
                     reply.frames += frames
             self._narrow(line, timeout_s)
         reply.frames += self._partial(reply.answered)
-        reply.missing += self._silent(reply.answered, left_out, timeout_s)
-        self._remember(reply.answered, left_out, timeout_s)
+        reply.missing += self._silent(reply.answered, lost, timeout_s)
+        self._remember(reply.answered, lost, timeout_s)
         self._retire()
         return reply
 
@@ -146,7 +145,7 @@ class Streams:
         return collectors.Collectors(command=command, selector=self._selector)
 
     def _is_waiting(self, over: set[str]) -> bool:
-        return any(c.reads and not over.issuperset(c.nodes) for c in self._children)
+        return bool(self._can_answer - over)
 
     def _come(self, wait_s: float) -> Iterator[tuple[str, list[bytes]]]:
         """Every node that has answered whole, with its frames; after `wait_s` without any output, nothing."""
@@ -154,22 +153,22 @@ class Streams:
             _, work = key.data
             yield from work()
 
-    def _not_waited_for(self, timeout_s: float) -> set[str]:
-        """Nodes that have not answered an earlier question for so long, nor since; none where only such are left."""
-        if not self._given_up:
+    def _lost(self, timeout_s: float) -> set[str]:
+        """Nodes that are not waited for this time."""
+        if not self._patience:
             return set()
         back = {node for node, _ in self._come(0)}
         back.update(*(child.heard for child in self._children))
-        silent = {n for n, waited_s in self._given_up.items() if n not in back and waited_s >= timeout_s}
-        return silent if self._is_waiting(silent) else set()
+        return self._patience.lost(self._can_answer, back, timeout_s)
 
-    def _remember(self, answered: set[str], left_out: set[str], timeout_s: float) -> None:
+    @property
+    def _can_answer(self) -> set[str]:
+        """Nodes of which more can come."""
+        return {node for child in self._children if child.reads for node in child.nodes}
+
+    def _remember(self, answered: set[str], lost: set[str], timeout_s: float) -> None:
         heard = set().union(*(child.heard for child in self._children))
-        silent = {n for c in self._children if c.reads for n in c.nodes} - answered - heard
-        self._given_up = {
-            n: self._given_up[n] if n in left_out else max(timeout_s, self._given_up.get(n, 0.0))
-            for n in silent
-        }
+        self._patience.remember(self._can_answer - answered - heard, lost, timeout_s)
 
     @property
     def _look_s(self) -> float:
@@ -220,19 +219,18 @@ class Streams:
                     taken.add(node)
         return found
 
-    def _silent(self, answered: set[str], left_out: set[str], timeout_s: float) -> list[Missing]:
+    def _silent(self, answered: set[str], lost: set[str], timeout_s: float) -> list[Missing]:
         smallest = {node: child for child in self._children for node in child.nodes}
         return [
-            Missing(node=node, reason=self._reason(smallest[node], node, left_out, timeout_s))
+            Missing(node=node, reason=self._reason(smallest[node], node, lost, timeout_s))
             for node in self._nodes
             if node not in answered
         ]
 
-    def _reason(self, child: collectors.Collectors, node: str, left_out: set[str], timeout_s: float) -> str:
-        if node not in left_out or not child.reads:
+    def _reason(self, child: collectors.Collectors, node: str, lost: set[str], timeout_s: float) -> str:
+        if node not in lost or not child.reads:
             return child.reason(node, timeout_s)
-        waited_s = self._given_up[node]
-        return f"{child.reason(node, waited_s)}; not waited for again before it answers"
+        return child.reason(node, self._patience.waited_s(node)) + patience.NOT_AGAIN
 
 
 def _below(child: collectors.Collectors) -> Iterator[collectors.Collectors]:

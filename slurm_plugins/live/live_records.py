@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from probing_cluster.core import records
+from probing_cluster.core.record import doc, record
 
 JOB_BASES = frozenset(
     {
@@ -49,51 +49,45 @@ _NODE_SIGNS: Mapping[str, str] = {
 }
 
 
-@records.record
+@record
 class LiveJob:
     """One job in the controller's memory."""
 
-    job_id: int = records.doc("raw job id")
-    array_job_id: int | None = records.doc("array master id", default=None)
-    array_task_id: int | None = records.doc(
-        "array task index; null for the unsplit remainder too", default=None
-    )
-    het_job_id: int | None = records.doc("het job leader", default=None)
-    het_offset: int | None = records.doc("het component", default=None)
-    name: str = records.doc("job name", default="")
-    user: str = records.doc("user name, else uid", default="")
-    uid: int | None = records.doc("owner", default=None)
-    account: str = records.doc("account", default="")
-    partition: str = records.doc("partition", default="")
-    qos: str = records.doc("quality of service", default="")
-    state: str = records.doc("base state, upper case")
-    flags: frozenset[str] = records.doc("state flags: COMPLETING, CONFIGURING …", default=frozenset())
-    submit_at: datetime | None = records.doc("submit time of this attempt", default=None)
-    eligible_at: datetime | None = records.doc("eligible time", default=None)
-    start_at: datetime | None = records.doc("when this attempt started; null while pending", default=None)
-    time_limit_s: float | None = records.doc("limit, seconds; null for unlimited", default=None)
-    restart_count: int = records.doc("restarts so far", default=0)
-    nodes: tuple[str, ...] = records.doc("allocated nodes", default=())
-    n_gpus: int | None = records.doc("GPUs allocated; null when Slurm does not say", default=None)
-    gpus: Mapping[str, tuple[int, ...]] | None = records.doc(
-        "node to GPU indices; null when unsaid", default=None
-    )
-    requeue: bool = records.doc("false with --no-requeue", default=False)
-    batch: bool = records.doc("false for srun and salloc", default=False)
-    reason: str = records.doc("pending or end reason", default="")
-    description: str = records.doc("Slurm's own words beside the reason", default="")
-    priority: int | None = records.doc("0 while held; null when Slurm does not say", default=None)
-    dependency: str = records.doc("what it waits for, as Slurm writes it: afterok:12(failed)", default="")
-    command: str = records.doc("path of its batch script; empty where it came through a pipe", default="")
-    expedite: bool = records.doc(
-        "true with --requeue=expedite: Slurm brings it back by itself", default=False
-    )
-    end_at: datetime | None = records.doc("when it ended, or would at its limit", default=None)
-    failed_node: str | None = records.doc("node Slurm names as failed", default=None)
-    excluded_nodes: tuple[str, ...] = records.doc("nodes its user excluded", default=())
-    required_nodes: tuple[str, ...] = records.doc("nodes it asks for by name (--nodelist)", default=())
-    work_dir: str | None = records.doc("working directory", default=None)
-    stdout_path: str | None = records.doc("standard output, expanded", default=None)
+    job_id: int = doc("raw job id")
+    array_job_id: int | None = doc("array master id", default=None)
+    array_task_id: int | None = doc("array task index; null for the unsplit remainder too", default=None)
+    het_job_id: int | None = doc("het job leader", default=None)
+    het_offset: int | None = doc("het component", default=None)
+    name: str = doc("job name", default="")
+    user: str = doc("user name, else uid", default="")
+    uid: int | None = doc("owner", default=None)
+    account: str = doc("account", default="")
+    partition: str = doc("partition", default="")
+    qos: str = doc("quality of service", default="")
+    state: str = doc("base state, upper case")
+    flags: frozenset[str] = doc("state flags: COMPLETING, CONFIGURING …", default=frozenset())
+    submit_at: datetime | None = doc("submit time of this attempt", default=None)
+    eligible_at: datetime | None = doc("eligible time", default=None)
+    start_at: datetime | None = doc("when this attempt started; null while pending", default=None)
+    time_limit_s: float | None = doc("limit, seconds; null for unlimited", default=None)
+    restart_count: int = doc("restarts so far", default=0)
+    nodes: tuple[str, ...] = doc("allocated nodes", default=())
+    n_gpus: int | None = doc("GPUs allocated; null when Slurm does not say", default=None)
+    gpus: Mapping[str, tuple[int, ...]] | None = doc("node to GPU indices; null when unsaid", default=None)
+    requeue: bool = doc("false with --no-requeue", default=False)
+    batch: bool = doc("false for srun and salloc", default=False)
+    reason: str = doc("pending or end reason", default="")
+    description: str = doc("Slurm's own words beside the reason", default="")
+    priority: int | None = doc("0 while held; null when Slurm does not say", default=None)
+    dependency: str = doc("what it waits for, as Slurm writes it: afterok:12(failed)", default="")
+    command: str = doc("path of its batch script; empty where it came through a pipe", default="")
+    expedite: bool = doc("true with --requeue=expedite: Slurm brings it back by itself", default=False)
+    end_at: datetime | None = doc("when it ended, or would at its limit", default=None)
+    failed_node: str | None = doc("node Slurm names as failed", default=None)
+    excluded_nodes: tuple[str, ...] = doc("nodes its user excluded", default=())
+    required_nodes: tuple[str, ...] = doc("nodes it asks for by name (--nodelist)", default=())
+    work_dir: str | None = doc("working directory", default=None)
+    stdout_path: str | None = doc("standard output, expanded", default=None)
 
     @property
     def running(self) -> bool:
@@ -124,28 +118,26 @@ class LiveJob:
         return str(self.job_id)
 
 
-@records.record
+@record
 class LiveNode:
     """One node in the controller's memory."""
 
-    name: str = records.doc("node name")
-    state: str = records.doc("base state, upper case: IDLE, ALLOCATED, MIXED, DOWN …")
-    flags: frozenset[str] = records.doc(
-        "state flags: DRAIN, NOT_RESPONDING, MAINTENANCE …", default=frozenset()
-    )
-    reason: str = records.doc("why it is out of service, empty for nothing", default="")
-    reason_set_by: str = records.doc("who wrote the reason", default="")
-    reason_at: datetime | None = records.doc("when it was written", default=None)
-    boot_at: datetime | None = records.doc("when it booted", default=None)
-    slurmd_start_at: datetime | None = records.doc("when its slurmd started", default=None)
-    gres: str = records.doc("gres text: gpu:h100:8(S:0-1)", default="")
-    n_gpus: int | None = records.doc("GPUs configured; null when Slurm does not say", default=None)
-    features: tuple[str, ...] = records.doc("available features", default=())
-    active_features: tuple[str, ...] = records.doc("active features", default=())
-    partitions: tuple[str, ...] = records.doc("partitions", default=())
-    reservation: str = records.doc("reservation it is in", default="")
-    version: str = records.doc("slurmd version", default="")
-    address: str = records.doc("where it is reached (NodeAddr)", default="")
+    name: str = doc("node name")
+    state: str = doc("base state, upper case: IDLE, ALLOCATED, MIXED, DOWN …")
+    flags: frozenset[str] = doc("state flags: DRAIN, NOT_RESPONDING, MAINTENANCE …", default=frozenset())
+    reason: str = doc("why it is out of service, empty for nothing", default="")
+    reason_set_by: str = doc("who wrote the reason", default="")
+    reason_at: datetime | None = doc("when it was written", default=None)
+    boot_at: datetime | None = doc("when it booted", default=None)
+    slurmd_start_at: datetime | None = doc("when its slurmd started", default=None)
+    gres: str = doc("gres text: gpu:h100:8(S:0-1)", default="")
+    n_gpus: int | None = doc("GPUs configured; null when Slurm does not say", default=None)
+    features: tuple[str, ...] = doc("available features", default=())
+    active_features: tuple[str, ...] = doc("active features", default=())
+    partitions: tuple[str, ...] = doc("partitions", default=())
+    reservation: str = doc("reservation it is in", default="")
+    version: str = doc("slurmd version", default="")
+    address: str = doc("where it is reached (NodeAddr)", default="")
 
     @property
     def states(self) -> frozenset[str]:

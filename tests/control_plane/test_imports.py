@@ -17,9 +17,10 @@ from probing_cluster.control_plane.imports import (
     kept_aside,
     kernel,
     load,
+    packed,
     when,
 )
-from probing_cluster.core import errors, hostlist, packed, records, storable, vocabulary
+from probing_cluster.core import errors, hostlist, records, storable, vocabulary
 from probing_cluster.db import arrow
 from probing_cluster.db import store as db_store
 from probing_cluster.evidence import prefixes

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from probing_cluster.core import digits
 from probing_cluster.sandbox import diagnosed
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -25,11 +26,13 @@ def incident(up: Any, node: str) -> dict[str, Any]:
     return rows[0] if rows else {"state": "", "why": "", "detail": {}, "steps_done": 0}
 
 
-def drained_and_healed(up: Any, node: str) -> None:
-    """A link goes down until the node is drained, and comes back: by its agent the node is well again."""
+def drained_and_healed(up: Any, node: str) -> float:
+    """A link goes down until the node is drained, and comes back; when it began to, in seconds since 1970."""
     up.sandbox.fault(node, "ib-down", hca="mlx5_0")
     up.until(f"drain of {node}", lambda: up.drained(node))
+    began = time.time()
     up.sandbox.fault(node, "ib-up", hca="mlx5_0")
+    return began
 
 
 def ended(up: Any, node: str, *states: str) -> dict[str, Any]:
@@ -194,8 +197,10 @@ def test_a_service_killed_100_times_loses_no_node_and_resumes_none_untested(up: 
         for one in patients:
             one.tick(more=kills < most)
             if one.stage in {"under repair", "mended"} and one.open_to_users():
-                state = one.now()["state"]
-                assert state == "returned", (one.node, one.fate, state)
+                now = one.now()
+                # Killed between its return and the row's end, the service closes the row with its next pass.
+                passed = now["state"] == "returning" and now["detail"].get("passed")
+                assert now["state"] == "returned" or passed, (one.node, one.fate, one.stage, now)
                 assert one.fate != "incurable" or one.stage == "mended", "an incurable node was resumed"
         if kills < most and time.monotonic() > strike_at:
             struck.update(one.now().get("state", "in service") for one in patients)
@@ -216,7 +221,7 @@ def test_a_service_killed_100_times_loses_no_node_and_resumes_none_untested(up: 
 @pytest.mark.soak
 @pytest.mark.timeout(2400)
 def test_curable_nodes_are_back_within_their_tests_time_and_60_s(up: Any) -> None:
-    """From the end of the fault to the return, less what the tests' jobs took by Slurm's own accounting."""
+    """From the end of the fault to the return, less the time in which a job of the tests ran by Slurm's own accounting."""
     with_a_budget_for_all(up)
     beyond: list[float] = []
     names = up.sandbox.layout.node_names
@@ -224,24 +229,47 @@ def test_curable_nodes_are_back_within_their_tests_time_and_60_s(up: Any) -> Non
         node = names[turn % len(names)]
         if turn % 2:
             up.sandbox.fault(node, "hidden-fault", what="wrong_product", cured_by="reset")
-        drained_and_healed(up, node)
-        began = up.rows("SELECT now() AS now")[0]["now"]
-        assert ended(up, node, "returned", "ticket")["state"] == "returned"
-        (row,) = up.rows(
-            "SELECT closed_at, reservation FROM probing.repair_incident WHERE node = %s ORDER BY opened_at DESC LIMIT 1",
-            node,
-        )
-        tests_s = up.until(
-            "the tests' jobs in accounting", lambda name=row["reservation"]: accounted_s(up, name)
-        )
-        beyond.append((row["closed_at"] - began).total_seconds() - tests_s)
+        (before,) = up.rows("SELECT now() AS now")
+        began = drained_and_healed(up, node)
+        row = up.until(f"the end of {node}'s repair", lambda n=node, b=before: repaired(up, n, b["now"]), 150)
+        assert row["state"] == "returned"
+        closed = row["closed_at"].timestamp()
+        spans = up.until("the tests' jobs in accounting", lambda name=row["reservation"]: accounted(up, name))
+        beyond.append(closed - began - together_s(spans, began, closed))
     print(f"beyond the tests' time: {sorted(round(s) for s in beyond)} s")
     assert max(beyond) <= 60
 
 
-def accounted_s(up: Any, name: str) -> float:
-    """How long Slurm's accounting says that the jobs of this name ran."""
-    done = up.sandbox.run(
-        ["sacct", "-X", "-n", "-P", "-S", "now-1hour", f"--name={name}", "-o", "ElapsedRaw"]
+def repaired(up: Any, node: str, after: datetime) -> dict[str, Any] | None:
+    """A repair of the node that was opened after an instant and has ended, or stands at a ticket: the one before is another's."""
+    rows = up.rows(
+        "SELECT state, closed_at, reservation FROM probing.repair_incident WHERE node = %s AND opened_at > %s"
+        " AND (closed_at IS NOT NULL OR state = 'ticket') ORDER BY opened_at DESC LIMIT 1",
+        node,
+        after,
     )
-    return float(sum(int(word) for word in done.stdout.split()))
+    return rows[0] if rows else None
+
+
+def accounted(up: Any, name: str) -> list[tuple[float, float]]:
+    """When Slurm's accounting says that the jobs of this name began and ended; empty while one of them has not."""
+    sacct = ["sacct", "-X", "-n", "-P", "-S", "now-1hour", f"--name={name}", "-o", "Start,End"]
+    lines = up.sandbox.run(["env", "SLURM_TIME_FORMAT=%s", *sacct]).stdout.split()
+    spans = [line.split("|") for line in lines if not line.startswith(("Unknown", "None"))]
+    if any(not digits.is_number(end) for _, end in spans):
+        return []
+    return [(float(start), float(end)) for start, end in spans]
+
+
+def together_s(spans: list[tuple[float, float]], began: float, closed: float) -> float:
+    """How long at least one of them lasted between two instants: jobs side by side count once."""
+    found, until = 0.0, began
+    for start, end in sorted(spans):
+        start, end = max(start, until), min(end, closed)
+        found += max(0.0, end - start)
+        until = max(until, end)
+    return found
+
+
+def test_jobs_side_by_side_count_once() -> None:
+    assert together_s([(0, 4), (2, 6), (20, 30), (25, 28), (90, 200)], 1, 100) == 5 + 10 + 10

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import IO
 
 from probing_cluster.control_plane.cli import commands
-from probing_cluster.core import errors, packed
+from probing_cluster.control_plane.imports import packed
+from probing_cluster.core import errors
 
 
 def register(register: commands.Commands) -> None:

@@ -72,7 +72,9 @@ def _answers(nodes: Any, args: argparse.Namespace) -> tuple[list[dict[str, Any]]
     from probing_cluster.live.ways import streams
 
     wanted = None if args.rank is None else {"op": "=", "column": "rank", "value": args.rank}
-    scan = Scan(table=f"python.{args.expression}", condition=wanted)
+    # A bare name would be one of the program's own tables.
+    expression = f"({args.expression})" if args.expression.isidentifier() else args.expression
+    scan = Scan(table=f"python.{expression}", condition=wanted)
     node_s = args.timeout + own.LOOK_S
     reply = nodes.ask([scan], node_s + START_S, node_s=node_s)
     rows: list[dict[str, Any]] = []

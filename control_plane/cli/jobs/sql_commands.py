@@ -58,7 +58,7 @@ def register(register: commands.Commands) -> None:
 
 def _sql(args: argparse.Namespace) -> int:
     from probing_cluster.control_plane.gangs import mailbox
-    from probing_cluster.live.ways import choosing
+    from probing_cluster.live.ways import agents, choosing
 
     config = settings.load(args.config)
     query = sys.stdin.read() if args.query == "-" else args.query
@@ -84,7 +84,7 @@ def _sql(args: argparse.Namespace) -> int:
 
             return console.run(asking, args.job, lambda result: _show(args, result), _print_status)
         if args.watch is not None:
-            return _watch(args, asking, query)
+            return _watch(args, asking, query, agents.LEAST_EVERY_S if nodes.way == "agents" else 0.0)
         return _show(args, asking.sql(query))
     finally:
         nodes.close()
@@ -100,6 +100,8 @@ def _kept(
     directory = kept.directory_of(config.kept)
     job_id = int(args.job) if digits.is_number(args.job) else None
     found = kept.attempts(directory, config.cluster.name, job_id) if directory and job_id is not None else []
+    if not found and args.via == "local":
+        raise over  # it may well run, elsewhere
     if not found:
         raise errors.NotFound(_nothing_kept(args.job, directory, config.kept.days, over)) from over
     if args.watch is not None and query is not None:
@@ -150,17 +152,20 @@ class _Warning:
         self._is_out = True
 
 
-def _watch(args: argparse.Namespace, asking: session.Session, query: str) -> int:
-    """The same statement again and again, until Ctrl-C or the end of the job."""
+def _watch(args: argparse.Namespace, asking: session.Session, query: str, least_s: float) -> int:
+    """The same statement again and again, until Ctrl-C or the end of the job; not sooner again than after `least_s`."""
     from probing_cluster.live.session import console
 
+    every_s = max(args.watch, least_s)
+    if every_s > args.watch:
+        _print_status(f"through the agents it is asked every {every_s:g} s")
     while True:
         began_s = time.monotonic()
         code = _show(args, asking.sql(query))
         if asking.over:
             _print_status(console.OVER)
             return code
-        time.sleep(max(0.0, args.watch - (time.monotonic() - began_s)))
+        time.sleep(max(0.0, every_s - (time.monotonic() - began_s)))
         if args.format == "table":
             print()
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -148,6 +149,33 @@ def test_every_registered_task_is_scheduled_alone(service: context.Context) -> N
     scheduler = serve.make_scheduler(service)
     jobs = {job.id: job for job in scheduler.get_jobs()}
     assert {task.name for task in tasks.REGISTER} <= set(jobs)
+
+
+@pytest.mark.parametrize(("did", "is_told"), [("drain n1 done", True), ("", False)])
+def test_what_a_task_did_is_news_to_those_that_follow_it(
+    service: context.Context, monkeypatch: pytest.MonkeyPatch, did: str, is_told: bool
+) -> None:
+    """People are told when something was done, not when their hour comes; a pass that did nothing wakes nobody."""
+    passes = {"act": threading.Event(), "tell": threading.Event()}
+
+    def task(name: str, message: str, *follows: str) -> context.Task:
+        def run(_: context.Context) -> str:
+            passes[name].set()
+            return message
+
+        return context.Task(
+            name=name, meaning="", run=run, every_s=lambda _: 3600.0, at_start=not follows, follows=follows
+        )
+
+    monkeypatch.setattr(tasks, "REGISTER", (task("act", did), task("tell", "", "act")))
+    scheduler = serve.make_scheduler(service)
+    scheduler.start()
+    try:
+        assert passes["act"].wait(60)
+        assert not is_told or passes["tell"].wait(60)
+    finally:
+        scheduler.shutdown()  # waits for the passes
+    assert passes["tell"].is_set() is is_told
 
 
 def value(text: str, name: str, **labels: str) -> float:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ import pytest
 
 from probing_cluster.live import manual
 from probing_cluster.live.session import unpacking
-from probing_cluster.live.table import KINDS, NODE, Missing, Scan, Table
+from probing_cluster.live.table import KINDS, NODE, Missing, Scan
 from probing_cluster.live.tables import registry
 from probing_cluster.probe_agent.stacks import pyspy_program
 
@@ -29,16 +27,12 @@ def test_the_page_is_what_the_registrations_say() -> None:
 
 
 def test_every_file_is_registered() -> None:
-    """A table that nobody registered would never be asked; its folder is its schema."""
-    folders = {p.parent for p in (ROOT / "live/tables").glob("*/*.py")}
-    for folder in folders:
-        names = {p.stem for p in folder.glob("*.py")} - {"__init__"}
-        source = (folder / "__init__.py").read_text()
-        assert set(re.findall(r"\b(\w+)\.(?:TABLE|SCHEMA)\b", source)) == names, folder.name
-        tables = importlib.import_module(f"probing_cluster.live.tables.{folder.name}").TABLES
-        assert len(tables) == len(names)
-        assert {table.schema for table in tables} == {folder.name}
-    assert {table.schema for table in registry.TABLES} == {folder.name for folder in folders}
+    """A table that nobody registered would never be asked."""
+    files = {
+        f"{p.parent.name}.{p.stem}" for p in (ROOT / "live/tables").glob("*/*.py") if p.stem != "__init__"
+    }
+    assert {*registry.NAMES, *registry.LAZY.values()} == files
+    assert all(table.full_name == name for name, table in registry.built_in().items())
 
 
 @pytest.mark.parametrize("name", registry.built_in())
@@ -152,4 +146,3 @@ def test_stacks_and_variables(rows: Rows) -> None:
 
 def test_kinds_have_a_type_at_the_asker() -> None:
     assert set(unpacking.TYPES) == set(KINDS)
-    assert all(isinstance(t, Table) or t.schema for t in registry.TABLES)

@@ -24,7 +24,7 @@ from probing_cluster.db import store as db_store
 from probing_cluster.live import packing
 from probing_cluster.live.session import session
 from probing_cluster.live.table import Scan
-from probing_cluster.live.ways import agents, choosing
+from probing_cluster.live.ways import agents, choosing, patience
 from probing_cluster.probe_agent import children, identity
 from probing_cluster.probe_agent.faults import faults
 from probing_cluster.probe_agent.hooks import fitness, questions, requests
@@ -185,6 +185,60 @@ def test_a_node_without_an_answer_is_named_in_time(
             break
     assert result.rows.num_rows == 4
     assert [(m.node, m.reason) for m in result.missing] == [("n2", "its agent brought no answer in 3 s")]
+
+
+class ScriptedMailbox:
+    """Agents of n1 and n2: each question is answered at once by `answering`, and by `late` when it is looked at again."""
+
+    def __init__(self) -> None:
+        self.answering, self.late = {"n1"}, set[str]()
+        self.posted: list[str] = []
+
+    def nodes(self) -> tuple[str, ...]:
+        return ("n1", "n2")
+
+    def post(self, scans: str, deadline_s: float) -> agents.Posted:
+        self.posted.append(f"question {len(self.posted)}")
+        return agents.Posted(question=self.posted[-1], nodes=self.nodes())
+
+    def take(self, question: str, mark: str | None) -> agents.TakenAnswers:
+        came = self.answering if question == self.posted[-1] else self.late
+        return agents.TakenAnswers(answers=dict.fromkeys(came, b"F" + EMPTY), mark="later")
+
+
+EMPTY = packing.bundle([], 1 << 20) or b""
+SCAN = [Scan(table="cluster.ranks")]
+
+
+def test_a_silent_agent_is_waited_for_once_and_again_when_it_has_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`--watch` goes on at the speed of the agents that answer; the silent one is named each time."""
+    monkeypatch.setattr(agents, "POLL_S", 0.001)
+    box = ScriptedMailbox()
+    asked = agents.AgentNodes(box)
+    first = asked.ask(SCAN, 0.01)
+    assert [(m.node, m.reason) for m in first.missing] == [("n2", "its agent brought no answer in 0.01 s")]
+    asked._patience.remember({"n2"}, set(), 3600.0)
+    for _ in range(3):
+        reply = asked.ask(SCAN, 3600.0)  # with the agent waited for, it would take the hour
+        assert reply.answered == {"n1"}
+        assert [m.node for m in reply.missing] == ["n2"]
+        assert reply.missing[0].reason.endswith("in 3600 s; not waited for again before it answers")
+    box.answering = box.late = {"n1", "n2"}  # the earlier question, too, has its answer by now
+    assert asked._back() == {"n1", "n2"}
+    assert asked.ask(SCAN, 3600.0).answered == {"n1", "n2"}
+    assert asked.ask(SCAN, 3600.0).missing == []
+
+
+def test_a_silent_agent_is_waited_for_where_more_time_is_given_or_nobody_else_is_left() -> None:
+    patient = patience.Patience()
+    patient.remember({"n2"}, set(), 1.0)
+    assert patient.lost({"n1", "n2"}, set(), 1.0) == {"n2"}
+    assert patient.lost({"n1", "n2"}, set(), 2.0) == set()
+    assert patient.lost({"n2"}, set(), 1.0) == set()
+    patient.remember({"n2"}, {"n2"}, 0.5)
+    assert patient.lost({"n1", "n2"}, set(), 1.0) == {"n2"}
 
 
 def test_whom_the_service_refuses_finds_the_answers_where_the_question_is(

@@ -241,7 +241,7 @@ def test_a_silent_node_is_waited_for_once_and_again_when_it_has_answered(
     opened = start((lines(LABELLED, "n1"), ("n1",)), (lines(wakes + LABELLED, "n2"), ("n2",)))
     while opened.ask(SCAN, 1.0).answered != {"n1"}:
         pass  # the first one in time: a busy machine may need more than the first
-    opened._given_up = {"n2": 3600.0}
+    opened._patience.remember({"n2"}, set(), 3600.0)
     for _ in range(3):
         reply = opened.ask(SCAN, 3600.0)  # with the node waited for, it would take the hour
         assert reply.answered == {"n1"}
@@ -261,11 +261,11 @@ def test_a_silent_node_is_waited_for_where_more_time_is_given_or_nobody_else_is_
     opened = start((lines(LABELLED, "n1"), ("n1",)), (lines(wakes + LABELLED, "n2"), ("n2",)))
     while opened.ask(SCAN, 1.0).answered != {"n1"}:
         pass
-    assert opened._not_waited_for(1.0) == {"n2"}
-    assert opened._not_waited_for(2.0) == set()
-    opened._given_up["n1"] = 1.0
+    assert opened._lost(1.0) == {"n2"}
+    assert opened._lost(2.0) == set()
+    opened._patience.remember({"n1", "n2"}, set(), 1.0)
     opened._children[0].heard.clear()
-    assert opened._not_waited_for(1.0) == set()
+    assert opened._lost(1.0) == set()
 
 
 def test_no_smaller_step_beyond_the_share_of_steps(tmp_path: Path) -> None:

@@ -49,4 +49,5 @@ TASK = context.Task(
     meaning="sends owners the mails they asked Slurm for, with the verdict, and writes verdicts back to accounting",
     run=run,
     every_s=lambda _: 2.0,
+    follows=("attribution", "restarts"),
 )

@@ -77,6 +77,10 @@ def test_a_value_of_one_rank_and_of_all(run: Run, capsys: pytest.CaptureFixture[
     assert (answer["rank"], answer["node"], answer["columns"], answer["rows"], answer["error"]) == (
         1, "n1", ["value"], [[11]], None,
     )  # fmt: skip
+    assert (
+        run("rank", "--rank", "1", "--json") == 0
+    )  # a variable, where SQL would take the name for a table's
+    assert json.loads(capsys.readouterr().out)["rows"] == [[1]]
     assert run("{'rank': rank, 'twice': rank * 2}", "--json") == 8
     found = capsys.readouterr()
     assert [json.loads(line)["rows"] for line in found.out.splitlines()] == [[[0, 0]], [[1, 2]]]

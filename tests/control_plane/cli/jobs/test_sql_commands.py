@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
 import io
 import json
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
+from typing import NoReturn
 
 import pyarrow as pa
 import pytest
@@ -16,8 +19,9 @@ from pyarrow import parquet
 
 from probing_cluster.control_plane.cli import main
 from probing_cluster.control_plane.cli.jobs import sql_commands
+from probing_cluster.core import errors
 from probing_cluster.evidence import kept_file
-from probing_cluster.live.ways import streams
+from probing_cluster.live.ways import jobs, streams
 from probing_cluster.probe_agent import inject
 
 RANK = """
@@ -126,22 +130,33 @@ def test_wrong_usage_says_the_way_out(
     assert advice in err
 
 
-def test_a_job_that_is_not_here(config: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    """Without Slurm and without pages: both are said."""
+def _unknown(text: str, *_: object) -> NoReturn:
+    raise errors.NotFound(f"Slurm does not know job {text}")
+
+
+def test_a_job_that_is_not_here(
+    config: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On this node alone it may run elsewhere; where Slurm does not know it, what was kept of it is looked for, too."""
     code = main.main(["sql", "9", "SELECT 1", "--via", "local", "--config", str(config)])
     assert code == 3
     err = capfdbinary.readouterr()[1].decode()
     assert "no pages on this host" in err
+    assert "ask on a node where it runs" in err
+    assert "over" not in err
+    monkeypatch.setattr(jobs, "find", _unknown)
+    assert main.main(["sql", "9", "SELECT 1", "--config", str(config)]) == 3
+    err = capfdbinary.readouterr()[1].decode()
     assert "this site keeps no tables of ended jobs ([kept] directory)" in err
     assert err.endswith("probing-report 9 tells what is known of a job that is over\n")
     kept_in = config.with_name("kept.toml")
     kept_in.write_text(config.read_text() + '[kept]\ndirectory = "/nonexistent/kept"\n')
-    assert main.main(["sql", "9", "SELECT 1", "--via", "local", "--config", str(kept_in)]) == 3
+    assert main.main(["sql", "9", "SELECT 1", "--config", str(kept_in)]) == 3
     err = capfdbinary.readouterr()[1].decode()
     assert (
         "nothing of it was kept in /nonexistent/kept (kept are, for 30 days and for their owner alone" in err
     )
-    assert main.main(["sql", "9_4", "SELECT 1", "--via", "local", "--config", str(kept_in)]) == 3
+    assert main.main(["sql", "9_4", "SELECT 1", "--config", str(kept_in)]) == 3
     assert "by the raw job id (sacct -X -n -o JobIDRaw -j 9_4)" in capfdbinary.readouterr()[1].decode()
 
 
@@ -223,3 +238,24 @@ def test_a_job_that_is_over_is_asked_for_what_was_kept(
     assert done.stdout == "table_schema,table_name\npython,train\nmost\n1\n"
     assert "what was kept of its start 1" in done.stderr
     assert "nope" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("wanted_s", "least_s", "waited_s"), [(1.0, 3.0, 3.0), (5.0, 3.0, 5.0), (1.0, 0.0, 1.0)]
+)
+def test_through_the_agents_nobody_asks_more_often_than_the_service_allows(
+    monkeypatch: pytest.MonkeyPatch, wanted_s: float, least_s: float, waited_s: float
+) -> None:
+    """Beyond 40 questions a minute the service refuses, and the watch would end."""
+    waits: list[float] = []
+    asking = types.SimpleNamespace(sql=lambda query: query, over=False)
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        asking.over = True
+
+    monkeypatch.setattr(sql_commands, "_show", lambda *_: 0)
+    monkeypatch.setattr(sql_commands, "time", types.SimpleNamespace(sleep=sleep, monotonic=lambda: 0.0))
+    args = argparse.Namespace(watch=wanted_s, format="csv")
+    assert sql_commands._watch(args, asking, "SELECT 1", least_s) == 0  # type: ignore[arg-type]
+    assert waits == [waited_s]

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from probing_cluster.core import errors, packed
+from probing_cluster.control_plane.imports import packed
+from probing_cluster.core import errors
 
 TEXT = b"".join(b"line %d\n" % n for n in range(2000))
 

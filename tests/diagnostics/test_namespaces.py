@@ -1,0 +1,132 @@
+"""The test of pairs over real links: nodes are network namespaces on one bridge, and one of them has a slower link, or one that drops."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from probing_cluster.diagnostics import allreduce, isolation, machine, slowness
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
+
+RATE_MBIT = 60.0
+"""Of a healthy link: so slow that the time of a transfer is the link's and not that of the processors, however busy they are."""
+OPTIONS = machine.Options(bytes_moved=1 << 20, repeats=3, connect_s=30.0)
+NODES = ("n1", "n2", "n3", "n4", "n5")
+PORT = 5000
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class Links:
+    """The namespaces of the nodes and the bridge between them."""
+
+    def __init__(self) -> None:
+        self._prefix = f"pc{os.getpid()}-"
+
+    def name(self, node: str) -> str:
+        """The namespace of a node."""
+        return f"{self._prefix}{node}"
+
+    def make(self) -> None:
+        """One namespace per node, each with a link to the bridge."""
+        hub = self.name("hub")
+        run("ip", "netns", "add", hub)
+        run("ip", "-n", hub, "link", "add", "br0", "type", "bridge")
+        run("ip", "-n", hub, "link", "set", "br0", "up")
+        for number, node in enumerate(NODES, 1):
+            own = self.name(node)
+            run("ip", "netns", "add", own)
+            run("ip", "-n", hub, "link", "add", node, "type", "veth", "peer", "name", "eth0", "netns", own)
+            run("ip", "-n", hub, "link", "set", node, "master", "br0", "up")
+            run("ip", "-n", own, "addr", "add", f"10.199.0.{number}/24", "dev", "eth0")
+            run("ip", "-n", own, "link", "set", "eth0", "up")
+
+    def shape(self, node: str, rate_mbit: float, waits: Sequence[str] = ("latency", "2s")) -> None:
+        """Both directions of a node's link at a rate; `waits` is how much may wait for it, what is more is dropped."""
+        for space, device in ((self.name(node), "eth0"), (self.name("hub"), node)):
+            rate = ["rate", f"{rate_mbit * 1000:.0f}kbit", "burst", "16kb", *waits]
+            run("tc", "-n", space, "qdisc", "add", "dev", device, "root", "tbf", *rate)
+
+    def end(self) -> None:
+        """Removes them."""
+        for node in (*NODES, "hub"):
+            subprocess.run(["ip", "netns", "del", self.name(node)], check=False, capture_output=True)
+
+    def timed(self, pair: isolation.Pair, port: int) -> float:
+        """How long the all-reduce of two nodes takes, each in its namespace."""
+        group = machine.Group(
+            members=pair,
+            addresses={n: (f"10.199.0.{NODES.index(n) + 1}", port) for n in pair},
+            token=b"t" * 32,
+        )
+        found: dict[str, float] = {}
+
+        def one(node: str) -> None:
+            with open(f"/run/netns/{self.name(node)}") as space:  # noqa: PTH123
+                assert _LIBC.setns(space.fileno(), 0) == 0, os.strerror(ctypes.get_errno())
+            (finding,) = allreduce.test(machine.Machine(node=node, options=OPTIONS, group=group))
+            assert finding.measured is not None, finding.message
+            found[node] = finding.measured
+
+        threads = [threading.Thread(target=one, args=(node,)) for node in pair]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return max(found[node] for node in pair)
+
+
+def run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True)
+
+
+@pytest.fixture
+def links() -> Iterator[Links]:
+    if os.geteuid() != 0 or shutil.which("tc") is None or shutil.which("ip") is None:
+        pytest.skip("needs root, ip and tc")
+    made = Links()
+    try:
+        try:
+            made.make()
+        except subprocess.CalledProcessError as exc:
+            pytest.skip(f"this kernel makes no such namespaces: {exc.stderr!r}")
+        yield made
+    finally:
+        made.end()
+
+
+@pytest.mark.parametrize(
+    ("times", "waits"),
+    [
+        (1.0, ("latency", "2s")),
+        (1.1, ("latency", "2s")),
+        (1.2, ("latency", "2s")),
+        (2.0, ("latency", "2s")),
+        (1.0, ("limit", "20kb")),  # a quarter of the packets
+    ],
+    ids=["healthy", "1.1 times", "1.2 times", "twice", "drops"],
+)
+def test_the_node_with_the_worse_link_is_named(links: Links, times: float, waits: Sequence[str]) -> None:
+    """It takes so many times as long, or loses packets, which TCP sends again; the others' links are alike."""
+    is_worse = times > 1.0 or waits[0] == "limit"
+    for node in NODES:
+        links.shape(node, *((RATE_MBIT / times, waits) if node == "n3" else (RATE_MBIT,)))
+    timing, port = slowness.Timing(NODES), PORT
+    while pairs := timing.next_pairs():
+        for pair in pairs:
+            port += 1
+            timing.add(pair, links.timed(pair, port))
+    print(times, waits, {n: round(s, 3) for n, s in timing.of_nodes().items()})
+    nodes, bad_links = timing.outcome()
+    assert (set(nodes) <= {"n3"}, bad_links) == (True, ())
+    found = timing._single()
+    assert found is not None
+    if found.noisy or 1.0 < times < found.slow_from / found.middle:
+        pytest.skip(f"a busy machine: {found.slow_from / found.middle - 1:.0%} is noise here")
+    assert nodes == (("n3",) if is_worse else ())
