@@ -267,7 +267,11 @@ def _wrapped(line: PrefixedLine, text: str) -> PrefixedLine | None:
     if not line.stamped and (found := _PEER.match(text)):
         if found["host"] in _PROGRAMS or _HEADER.fullmatch(found["host"] or ""):
             return replace(line, tag=found["host"], message=text[found.end() :])
-        return replace(line, host=found["host"] or found["pipe"] or found["boxed"] or line.host, message=text[found.end() :])
+        return replace(
+            line,
+            host=found["host"] or found["pipe"] or found["boxed"] or line.host,
+            message=text[found.end() :],
+        )
     for pattern in () if line.stamped else (_FIELD, _FILE, _RELAY, _DROPPED):
         if found := pattern.match(text):
             return replace(line, message=text[found.end() :])
@@ -290,7 +294,16 @@ def _text(value: Any) -> str | None:
     return None
 
 
-_TAG_FIELDS = ("SYSLOG_IDENTIFIER", "programname", "syslogtag", "appname", "app-name", "ident", "program", "_COMM")
+_TAG_FIELDS = (
+    "SYSLOG_IDENTIFIER",
+    "programname",
+    "syslogtag",
+    "appname",
+    "app-name",
+    "ident",
+    "program",
+    "_COMM",
+)
 """Where journald, rsyslog's JSON templates and fluentd name the program."""
 
 
@@ -316,7 +329,8 @@ def _json(line: PrefixedLine, text: str) -> PrefixedLine | None:
     if (micro := _number(fields, "_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP")) is not None:
         at = dates.from_epoch_us(micro) or at
     elif isinstance(
-        stamp := next((fields[name] for name in ("time", "timestamp", "@timestamp") if name in fields), None), str
+        stamp := next((fields[name] for name in ("time", "timestamp", "@timestamp") if name in fields), None),
+        str,
     ):
         at = dates.iso(stamp) or at
     uptime = _number(fields, "_SOURCE_MONOTONIC_TIMESTAMP")

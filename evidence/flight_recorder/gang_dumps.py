@@ -8,7 +8,6 @@ from collections.abc import Set as AbstractSet
 from probing_cluster.core.records import doc, record
 from probing_cluster.evidence.flight_recorder.model import Entry, RankDump
 
-
 Place = tuple[str, int]
 """A collective: its group and its number there."""
 

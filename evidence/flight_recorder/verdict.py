@@ -403,7 +403,16 @@ def judge(
     if found and gone and found.kind == "missing_rank" and gang.is_gloo(found.group or ""):
         found = gone  # Whoever waited for a rank that died fails at once, wherever it stood.
     # Whose device finished least is nobody's fault where a process is gone: the others may have stopped at different places.
-    found = found or _crossed(gang) or gone or _stuck(gang) or _not_started(gang) or _late(gang) or _idle(gang) or _inside(gang)
+    found = (
+        found
+        or _crossed(gang)
+        or gone
+        or _stuck(gang)
+        or _not_started(gang)
+        or _late(gang)
+        or _idle(gang)
+        or _inside(gang)
+    )
     if found is None:
         return FlightVerdict(
             kind="healthy", ranks=(), domains=("unknown",), meaning="No rank waits for anything."

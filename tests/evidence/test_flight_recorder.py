@@ -406,7 +406,9 @@ def test_a_chain_of_groups_that_ends_at_one_rank_is_no_circle() -> None:
 
 @pytest.mark.parametrize("idle", [(4,), (2, 3), (4, 5, 6, 7)])
 @pytest.mark.parametrize("binary", [True, False])
-def test_a_device_that_never_began_what_the_others_began_is_named(idle: tuple[int, ...], binary: bool) -> None:
+def test_a_device_that_never_began_what_the_others_began_is_named(
+    idle: tuple[int, ...], binary: bool
+) -> None:
     """All hosts issued it and none finished; only some devices began."""
     dumps = [calls(r, ["0"] * 3, ["0"], world=8, timed=r not in idle, binary=binary) for r in range(8)]
     found = verdict.judge(dumps)
@@ -421,4 +423,6 @@ def test_a_device_that_is_busy_with_another_collective_is_not_stuck() -> None:
     dumps.append(dump(3, waits, pg_config={g: {"name": g, "ranks": str(m)} for g, m in members.items()}))
     dumps.append(calls(4, [], [], world=5, members=members))
     assert verdict.judge(dumps).kind != "device_stuck"
-    assert verdict.judge([calls(r, ["0"], ["0"], world=4, timed=False) for r in range(4)]).kind == "all_inside"
+    assert (
+        verdict.judge([calls(r, ["0"], ["0"], world=4, timed=False) for r in range(4)]).kind == "all_inside"
+    )
