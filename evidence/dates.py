@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 # `journalctl -o short-full` names the zone; a word in capitals that stands where the host does is the host.
 _ZONE = r"[A-Z]{3,5}(?=\s+[\w.@-]+\s+(?:[a-z]+\d?\.[a-z]+\s+)?[\w./@-]+(?:\[\d+\])?:)"
-_ISO = rf"\d{{4}}-\d\d-\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?(?:\s?(?:Z|UTC|[+-]\d\d(?::?\d\d)?(?:\sUTC\b|\s{_ZONE})?)|\s{_ZONE})?"
+_ISO = rf"\d{{4}}(?:-\d\d-|/\d\d/)\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?(?:\s?(?:Z|UTC|[+-]\d\d(?::?\d\d)?(?:\sUTC\b|\s{_ZONE})?)|\s{_ZONE})?"
 _RFC3164 = r"(?:\d{4}\s+)?(?:[^\W\d_]{3,10}\.?|\d{1,2}\s?[月월])\s+\d{1,2}[日일]?\s+(?:\d{4}\s+)?\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:\s+(?:[A-Z]{3,5}\s+)?\d{4}(?=[\s\]]|$))?"
 _WEEKDAY = r"(?:[^\W\d_]{2,4}\.?,?\s+)?"
 _FORMS = re.compile(
-    rf"\s*(?:{_WEEKDAY}{_ISO}|{_WEEKDAY}{_RFC3164}|\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?|\d{{9,10}}\.\d{{6}})(?=[\s\]:,]|$)"
+    rf"\s*(?:{_WEEKDAY}{_ISO}|{_WEEKDAY}{_RFC3164}|\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?|\d{{9,10}}\.\d{{6}}|\d{{10}}(?=\s+[\w.-]+\s+kernel:))(?=[\s\]:,]|$)"
 )
 _ISO_PARTS = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?\s?(?:(Z|UTC)|([+-])(\d\d):?(\d\d)?(?!\d))?"
+    r"(\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?\s?(?:(Z|UTC)|([+-])(\d\d):?(\d\d)?(?!\d))?"
 )
 _NAMED_PARTS = re.compile(
     r"(?:(\d{4})\s+)?([^\W\d_]{3,10}|\d{1,2}\s?[月월])\.?\s+(\d{1,2})[日일]?\s+(?:(\d{4})\s+)?(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:\s+(?:[A-Z]{3,5}\s+)?(\d{4}))?"
@@ -113,8 +113,8 @@ def _named(text: str, reference: datetime | None) -> datetime | None:
 def parse(text: str, reference: datetime | None) -> datetime | None:
     """The instant of any date form; None when it lacks a day, or a year and there is no reference."""
     text = text.strip()
-    if "-" in text[:12] or re.match(r"\D{2,5}\s*\d{4}-", text):
+    if "-" in text[:12] or re.match(r"(?:\D{2,5}\s*)?\d{4}[-/]", text):
         return iso(text)
-    if re.fullmatch(r"\d{9,10}\.\d{6}", text):
-        return from_epoch_us(int(text.replace(".", "")))
+    if re.fullmatch(r"\d{9,10}(?:\.\d{6})?", text):
+        return from_epoch_us(int(text.replace(".", "")) * (1 if "." in text else 10**6))
     return _named(text, reference)

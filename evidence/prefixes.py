@@ -110,7 +110,7 @@ _DMESG_X = _pattern(
     r"(?P<fac>kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local\d)\s*:\s{0,8}(?P<lev>emerg|alert|crit|err|warn(?=ing|\b)|notice|info|debug)(?:ing)?\s*:\s?"
 )
 _UPTIME = _pattern(
-    r"\s*\[\s*\+?(?P<up>\d{1,12}(?:\.\d{1,9})?)\](?:\s*\[\s*[TC]\d{1,9}(?:@\d+)?\])?:?[ ]{0,2}"
+    r"\s*\[\s*\+?(?P<up>\d{1,12}(?:\.\d{1,9})?)(?:@\d{1,4})?\](?:\s*\[\s*[TC]\d{1,9}(?:@\d+)?\])?:?[ ]{0,2}"
 )
 _ELIDED = _pattern(r"\s*\[\s*(?:\.{2,6}|…|[xX]{2,12}\.[xX]{2,12})\s*\][ ]{1,2}")
 """Where somebody who shows a log to others took the times out."""
@@ -124,13 +124,21 @@ _HOST_TAG = _pattern(
 )
 _KERNEL = _pattern(r"\s*(?:(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+)?(?P<tag>kernel)(?:\[0+\])?:\s?")
 _PEER = _pattern(
-    r"(?:(?!mmfs\w*:)(?P<host>[A-Za-z0-9_][\w.-]{0,253}):\s+|(?P<pipe>[A-Za-z0-9_][\w.-]{0,253})\s*\|\s*|\[(?:pod|container)/[^\]\s]{1,300}\]\s)(?=\[\s*[\dA-Z]|<\d|\{\"|\d{4}-\d\d-\d\d|kern(?:el)?\s*:|NVRM:|nvidia-nvswitch|mlx5_core\s|ERROR:\ nhc:|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s)"
+    r"(?:(?!mmfs\w*:)(?P<host>[A-Za-z0-9_][\w.-]{0,253}):\s+|(?P<pipe>[A-Za-z0-9_][\w.-]{0,253})(?:\s*\||>|\t)\s*|\[(?P<boxed>[A-Za-z_][\w.-]{0,63})\]\s{1,2}(?=\[\s*\d)|\[(?:pod|container)/[^\]\s]{1,300}\]\s)(?=\[\s*[\dA-Z]|<\d|\{\"|\d{4}-\d\d-\d\d|kern(?:el)?\s*:|NVRM:|nvidia-nvswitch|mlx5_core\s|ERROR:\ nhc:|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s)"
 )
 _HEADER = re.compile(
     r"(?:X-)?[A-Z][a-z]+(?:-[A-Za-z]+){0,4}|(?i:subject|title|re|fwd?|note|message|comment|description|summary|text|body|example|quote|stdout|stderr|output|log|reason|cause|error|warning|info)"
 )
 """A mail's header or another word that announces a text: no host that pdsh asked is called so."""
-_FILE = _pattern(r"(?:/[\w./+-]{1,200}|(?:messages|syslog|kern\.log|dmesg)[\w.-]{0,60}):(?:\d{1,12}[:-])?")
+_OPENS = r"(?=\[\s{0,7}\d{1,9}\.\d{6}\]|\[?[A-Z][a-z]{2}\ (?:[A-Z][a-z]{2}\ )?[ \d]\d\ \d\d:\d\d:|\d{4}-\d\d-\d\d[T\ ]\d\d:|<\d{1,3}>|\d{1,3},\d{1,20},\d{1,20},)"
+"""How a whole line of a kernel log begins: the kernel's own time, a date, a priority."""
+_FILE = _pattern(
+    r"(?:/[\w./+-]{1,200}|(?:messages|syslog|kern\.log|dmesg)[\w.-]{0,60}):(?:\d{1,12}[:-])?"
+    rf"|(?:[\w./+@-]{{0,200}}/)?(?:messages|syslog|kern\.log|dmesg)[\w.-]{{0,60}}(?:[:-]\d{{1,12}})?[:-]{_OPENS}"
+    rf"|[\w./+@-]{{1,200}}\.(?:log|txt)(?:\.\d{{1,3}})?(?:[:-]\d{{1,12}})?[:-]{_OPENS}"
+    rf"|\s{{0,8}}\d{{1,9}}(?:[:-]|\s{{1,4}}){_OPENS}"
+)
+"""What `grep` (-r, -n, -C) and `cat -n` put in front of a line: its file, its number."""
 _REPEATED = _pattern(r"message\ repeated\ (?P<n>\d{1,9})\ times?:\s*\[\s?(?P<inner>.*?)\]?\s*$")
 _FIELD = _pattern(r"MESSAGE=")
 _RELAY = _pattern(
@@ -259,7 +267,11 @@ def _wrapped(line: PrefixedLine, text: str) -> PrefixedLine | None:
     if not line.stamped and (found := _PEER.match(text)):
         if found["host"] in _PROGRAMS or _HEADER.fullmatch(found["host"] or ""):
             return replace(line, tag=found["host"], message=text[found.end() :])
-        return replace(line, host=found["host"] or found["pipe"] or line.host, message=text[found.end() :])
+        return replace(
+            line,
+            host=found["host"] or found["pipe"] or found["boxed"] or line.host,
+            message=text[found.end() :],
+        )
     for pattern in () if line.stamped else (_FIELD, _FILE, _RELAY, _DROPPED):
         if found := pattern.match(text):
             return replace(line, message=text[found.end() :])
@@ -282,7 +294,16 @@ def _text(value: Any) -> str | None:
     return None
 
 
-_TAG_FIELDS = ("SYSLOG_IDENTIFIER", "programname", "syslogtag", "appname", "app-name", "ident", "_COMM")
+_TAG_FIELDS = (
+    "SYSLOG_IDENTIFIER",
+    "programname",
+    "syslogtag",
+    "appname",
+    "app-name",
+    "ident",
+    "program",
+    "_COMM",
+)
 """Where journald, rsyslog's JSON templates and fluentd name the program."""
 
 
@@ -307,7 +328,10 @@ def _json(line: PrefixedLine, text: str) -> PrefixedLine | None:
     at = line.at
     if (micro := _number(fields, "_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP")) is not None:
         at = dates.from_epoch_us(micro) or at
-    elif isinstance(stamp := fields.get("time", fields.get("timestamp")), str):
+    elif isinstance(
+        stamp := next((fields[name] for name in ("time", "timestamp", "@timestamp") if name in fields), None),
+        str,
+    ):
         at = dates.iso(stamp) or at
     uptime = _number(fields, "_SOURCE_MONOTONIC_TIMESTAMP")
     host, tag = fields.get("_HOSTNAME"), next((fields[name] for name in _TAG_FIELDS if name in fields), None)

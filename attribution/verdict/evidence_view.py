@@ -147,6 +147,13 @@ class EvidenceView:
         ]
         return tuple(e for e in left if not any(_ends(later, e) for later in over))
 
+    @functools.cached_property
+    def left_behind(self) -> tuple[records.HealthEvent, ...]:
+        """Faults of what it held, of well before its end but while it ran, that nothing says were over, oldest first."""
+        over = [e for e in self.case.events if e.at <= self.end_at and signatures.of(e).recovery]
+        during = [e for e in self.outside if self.start_at <= e.at <= self.end_at]
+        return tuple(e for e in during if not any(_ends(later, e) for later in over))
+
     def consequences(self, node: str | None) -> tuple[CaseSighting, ...]:
         """What a fault on `node` left behind there: Xid 43, 45 and their like."""
         return tuple(
@@ -232,6 +239,18 @@ class EvidenceView:
         step_at = self.case.last_progress_at
         went_on = step_at is not None and step_at > max(e.at for e in stalls)
         return None if went_on else step_at or self.onset_at
+
+    @functools.cached_property
+    def left_waiting(self) -> bool:
+        """True when one rank of several raised an exception that nothing went on after: the others wait for it until somebody ends them."""
+        several = len(self.attempt.nodes) > 1 or (self.attempt.n_gpus or 0) > 1
+        return several and any(
+            f.signature.role is findings.FindingRole.OWN
+            and f.signature.cause == "user_error"
+            and f.event.detail.get("first_cause") is True
+            and f.event.detail.get("rank") is not None
+            for f in self.findings
+        )
 
     @functools.cached_property
     def lost_node(self) -> str | None:

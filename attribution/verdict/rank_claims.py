@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from probing_cluster.attribution.verdict import claims, evidence_view
+from probing_cluster.attribution.verdict import claims, evidence_view, findings, taxonomy
 from probing_cluster.core import records, vocabulary
 
 _CHAIN = timedelta(seconds=60)
@@ -126,7 +126,7 @@ def _in_context(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims
     elif view.state == "OUT_OF_MEMORY":
         weight *= 0.9
     elif view.state in ("TIMEOUT", "DEADLINE", "CANCELLED"):
-        if claim.info.until_reset:
+        if claim.info.until_reset or (view.left_waiting and claim.cause == "user_error"):
             # The job could not go on without the part; that it was then ended by somebody is no certain proof.
             weight = min(weight, 0.95)
         elif claim.weight < claims.CERTAIN and not claim.explains >= ENDINGS:
@@ -153,9 +153,21 @@ _DOES_NOT_COME_BACK = frozenset(
 
 
 def came_into_the_hang(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:
-    """True for a fault first seen well after the job had begun to hang: it may not be what began it."""
+    """True for a fault first seen well after the job had begun to hang: it may not be what began it.
+
+    Where a rank itself tells of this very fault, it worked until then: how long its peers would wait says no more when it began.
+    """
+    if any(_tells_of(f, claim) for f in view.findings):
+        return False
     hung = view.end_at - view.onset_at > _SKEW and view.state not in ("NODE_FAIL", "BOOT_FAIL")
     return hung and _has_node_evidence(claim) and claim.at > view.onset_at + _SKEW
+
+
+def _tells_of(found: evidence_view.CaseFinding, claim: claims.Claim) -> bool:
+    """Whether the job's own side names the very part that the claim does, not only what its loss would look like."""
+    part = taxonomy.cause(found.signature.cause).component
+    same = part and part == claim.info.component and found.signature.supports(claim.cause)
+    return bool(same) and found.signature.role is findings.FindingRole.HINT
 
 
 def _confidence(winner: claims.Claim, rivals: Sequence[claims.Claim]) -> records.Confidence:

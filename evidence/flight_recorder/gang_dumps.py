@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 
 from probing_cluster.core.record import doc, record
 from probing_cluster.evidence.flight_recorder.model import Entry, RankDump
+
+Place = tuple[str, int]
+"""A collective: its group and its number there."""
 
 
 @record
@@ -117,4 +121,57 @@ def behind(gang: GangDumps) -> dict[int, tuple[str, int]]:
         for rank, count in counts.items():
             if count < top:
                 found.setdefault(rank, (group, count + 1))
+    return found
+
+
+def _timed(gang: GangDumps, rank: int) -> bool:
+    """Whether the rank's dump tells when its device began an operation."""
+    dump = gang.dumps[rank]
+    return any(e.state == "started" for e in dump.entries)
+
+
+def came(gang: GangDumps, rank: int, group: str) -> int:
+    """The last collective of `group` that this rank has joined: its device began it where that is recorded, else its host issued it.
+
+    0 for none, -1 when its dump cannot tell.
+    """
+    if not _timed(gang, rank):
+        return gang.enqueued(rank, group)
+    begun = [
+        e.seq
+        for e in gang.dumps[rank].entries
+        if e.group == group and not e.is_p2p and e.state != "scheduled"
+    ]
+    status = gang.dumps[rank].status.get(group)
+    return max([0, *begun, status.started if status else 0])
+
+
+def place_of(gang: GangDumps, rank: int) -> Place | None:
+    """The collective in which the rank waits; None where it waits for none, or point to point, where counts say nothing."""
+    timed = _timed(gang, rank)
+    waiting = [e for e in gang.outstanding(rank) if e.state == "started" or not timed]
+    first = min(waiting, key=lambda e: (e.created_ns, e.seq), default=None)
+    last = gang.last(rank)
+    if first is None and not gang.outstanding(rank) and last is not None and gang.is_gloo(last.group):
+        first = last if waits_for_others(gang, rank) else None
+    if first is None or first.is_p2p or first.group in gang.p2p or first.group not in gang.members:
+        return None
+    return first.group, first.seq
+
+
+def circle_of(start: Place, waits_for: Mapping[Place, AbstractSet[Place]]) -> frozenset[Place] | None:
+    """The places that wait for `start` and that it waits for, itself among them; None where it waits in no circle."""
+    forth = _reached(start, waits_for)
+    if start not in forth:
+        return None
+    return frozenset(p for p in forth if start in _reached(p, waits_for))
+
+
+def _reached(start: Place, waits_for: Mapping[Place, AbstractSet[Place]]) -> set[Place]:
+    found, todo = set[Place](), [start]
+    while todo:
+        for place in waits_for.get(todo.pop(), ()):
+            if place not in found:
+                found.add(place)
+                todo.append(place)
     return found

@@ -3,7 +3,8 @@
 The order of the questions matters. A mismatch explains everything after it. Gloo retires what timed out and counts it as
 completed, so of Gloo only the host's side is read: a rank whose process is gone explains every other one that waits. A rank that issued less than
 its peers and waits for nothing itself is why they wait. When every rank waits, the one whose device
-finished least is suspect. Only then the fabric. Sequence numbers are compared within one group only, and
+finished least, or never started what its peers started, is suspect; where they wait for each other in different groups, they came in
+different order. Only then the fabric. Sequence numbers are compared within one group only, and
 groups that send point to point are never compared by count: pipeline stages differ legitimately.
 """
 
@@ -195,6 +196,74 @@ def _came_late(group: str, seq: int, late: Mapping[int, Entry], waiting: tuple[i
     )
 
 
+def _crossed(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
+    """Ranks that wait for each other in a circle: they went through the groups in different order.
+
+    Each waits at one place, a collective of a group, for those who wait elsewhere. Whoever is in the minority is at fault, all when
+    there is no majority; who waits for a member of the circle is not in it.
+    """
+    places: dict[gang_dumps.Place, set[int]] = {}
+    for rank in gang.dumps:
+        if (place := gang_dumps.place_of(gang, rank)) is not None:
+            places.setdefault(place, set()).add(rank)
+    if len(places) < 2:
+        return None
+    waits_for = {
+        (group, seq): {
+            other
+            for other, there in places.items()
+            if other != (group, seq)
+            and any(r in gang.members[group] and 0 <= gang_dumps.came(gang, r, group) < seq for r in there)
+        }
+        for group, seq in places
+    }
+    circle = next((c for p in sorted(places) if (c := gang_dumps.circle_of(p, waits_for))), None)
+    if circle is None:
+        return None
+    (common, most), *rest = sorted(
+        ((p, len(places[p])) for p in circle), key=lambda found: (-found[1], found[0])
+    )
+    tie = rest[0][1] == most
+    odd = tuple(sorted(r for p in circle if tie or p != common for r in places[p]))
+    group, seq = next(p for p in sorted(circle) if odd[0] in places[p])
+    entry = next((e for e in gang.dumps[odd[0]].entries if e.group == group and e.seq == seq), None)
+    names = ", ".join(map(str, odd))
+    return FlightVerdict(
+        kind="mismatch_op",
+        ranks=odd,
+        domains=(USER,),
+        group=group,
+        seq=seq,
+        op=entry.op if entry else None,
+        timeout_ms=entry.timeout_ms if entry else None,
+        waiting=tuple(sorted(set(gang.dumps) - set(odd))),
+        doing=entry.frames if entry else (),
+        meaning=f"Ranks wait for each other in different groups: rank {names} came to number {seq} of group {group} first, others to number {common[1]} of group {common[0]}; the groups are called in different order.",
+    )
+
+
+def _not_started(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
+    """Ranks that issued what their peers' devices have started, and whose own device started nothing of what it waits for."""
+    for group in sorted(gang.members):
+        if group in gang.p2p or gang.is_gloo(group):
+            continue
+        here = gang_dumps.present(gang, group)
+        first = {
+            r: next((e for e in gang.outstanding(r) if e.group == group and not e.is_p2p), None) for r in here
+        }
+        begun = {e.seq for e in first.values() if e is not None and e.state == "started"}
+        low = {
+            r: e
+            for r, e in first.items()
+            if e is not None
+            and e.seq in begun
+            and all(o.state == "scheduled" and not o.is_p2p for o in gang.outstanding(r))
+        }
+        if low:
+            return _device_stuck(gang, tuple(sorted(low)), group, min(e.seq for e in low.values()), "start")
+    return None
+
+
 def _stuck(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
     """Among ranks that all issued the work, those whose device finished least; point-to-point groups left out."""
     least: dict[int, tuple[str, int]] = {}
@@ -216,8 +285,13 @@ def _stuck(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
         return None
     ranks = tuple(sorted(least))
     group, seq = least[ranks[0]]
+    return _device_stuck(gang, ranks, group, seq, "finish")
+
+
+def _device_stuck(
+    gang: gang_dumps.GangDumps, ranks: tuple[int, ...], group: str, seq: int, verb: str
+) -> FlightVerdict:
     entry = next((e for e in gang.dumps[ranks[0]].entries if e.group == group and e.seq == seq), None)
-    waiting = tuple(sorted(set(gang.dumps) - set(ranks)))
     return FlightVerdict(
         kind="device_stuck",
         ranks=ranks,
@@ -226,9 +300,9 @@ def _stuck(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
         seq=seq,
         op=entry.op if entry else None,
         timeout_ms=entry.timeout_ms if entry else None,
-        waiting=waiting,
+        waiting=tuple(sorted(set(gang.dumps) - set(ranks))),
         doing=entry.frames if entry else (),
-        meaning=f"All ranks issued their work, but on rank {', '.join(map(str, ranks))} number {seq} of group {group} did not finish that its peers finished: the GPU or its links stand still.",
+        meaning=f"All ranks issued their work, but on rank {', '.join(map(str, ranks))} number {seq} of group {group} did not {verb} that its peers {verb}ed: the GPU or its links stand still.",
     )
 
 
@@ -329,7 +403,16 @@ def judge(
     if found and gone and found.kind == "missing_rank" and gang.is_gloo(found.group or ""):
         found = gone  # Whoever waited for a rank that died fails at once, wherever it stood.
     # Whose device finished least is nobody's fault where a process is gone: the others may have stopped at different places.
-    found = found or gone or _stuck(gang) or _late(gang) or _idle(gang) or _inside(gang)
+    found = (
+        found
+        or _crossed(gang)
+        or gone
+        or _stuck(gang)
+        or _not_started(gang)
+        or _late(gang)
+        or _idle(gang)
+        or _inside(gang)
+    )
     if found is None:
         return FlightVerdict(
             kind="healthy", ranks=(), domains=("unknown",), meaning="No rank waits for anything."

@@ -18,6 +18,16 @@ _SPEAKER = re.compile(
 _CODE = re.compile(
     r"^(?!\"hipError\w{2,60}: )\s*(?:\d{1,6}\s*[|│:]\s*)?(?:#(?!\d| (?:A fatal error has been|There is insufficient memory) | {2}SIG)|//|/\*(?!\*\*)|raise\b|if\b|elif\b|except\b|return\s+(?!code)|print\(|(?:echo|printf) |assert\b|self\.|def\b|class\b|log(?:ger|ging)?\.\w+\(|warnings\.|f?[\"'`]|>{1,3}\s|\.\.\. |[\w.]+ = f?[\"'])"
 )
+_TITLE = re.compile(
+    r"^[\s*|/\\_]{0,24}(?:commit:? )?(?=[0-9a-f]{0,39}\d)(?=[0-9a-f]{0,39}[a-f])[0-9a-f]{7,40}\s+(?=[A-Za-z(])(?!\w+(?:\.\w+)*(?:Error|Exception)\b:)"
+    r"|^\W{0,8}(?:(?:feat|fix|docs|refactor|chore|revert)(?:\([\w./,-]{1,40}\))?|(?:style|perf|tests?|build|ci)\([\w./,-]{1,40}\))!?: "
+    r"|^\W{0,8}(?:fix(?:e[sd])?|close[sd]?|resolve[sd]?|merge pull request|issue|see|refs?)\W{1,3}#?\d{2,7}\b"
+    r"|^\W{0,4}#\d{2,7}\b|\(#\d{3,7}\)\s*$"
+    r"|^\W{0,8}(?:known|open|closed) issues?\b|^\W{0,8}(?:todo|faq|hint|tip|subject|changelog)\b\W{0,3}[: ]"
+    r"|^[+-]\s{1,40}(?:raise|except|return|assert|print|log|#|//)\b|^\s*<!--",
+    re.IGNORECASE,
+)
+"""A commit as `git log --oneline` prints it, a change, an issue, a piece of advice by its title: it speaks of errors of other days."""
 _TRACE = re.compile(r"^\s*\+{1,8} (?!Exception Group)\S")
 """A command as a shell prints it before it runs it (`set -x`), or a line that a patch adds."""
 _LISTED = re.compile(
@@ -98,7 +108,11 @@ _REPORT = frozenset({
 
 def is_speech(text: str) -> bool:
     """Whether the whole line is data, chat or code, whatever it speaks of."""
-    if any(p.match(text) for p in (_CODE, _TRACE, _LISTED, _PIECE, _TEST)) or _TABLE_ROW.search(text):
+    if (
+        any(p.match(text) for p in (_CODE, _TRACE, _LISTED, _PIECE, _TEST))
+        or _TITLE.search(text)
+        or _TABLE_ROW.search(text)
+    ):
         return True
     if _DELIBERATE.search(text):
         return True

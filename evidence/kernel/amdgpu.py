@@ -105,11 +105,11 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
         ),
     ),
     ("reset_begin", re.compile(r"GPU reset begin!?")),
-    ("reset_done", re.compile(r"GPU reset\(\d{1,9}\) succeeded|GPU reset end with ret = 0\b")),
+    ("reset_done", re.compile(r"GPU reset(?:\(\d{1,9}\))? succeeded|GPU reset end with ret = 0\b")),
     (
         "reset_failed",
         re.compile(
-            r"GPU reset\(\d{1,9}\) failed|GPU reset end with ret = -?[1-9]|GPU Recovery Failed|ASIC reset failed with error|(?:MODE|Mode|BACO)[12]? reset failed"
+            r"GPU reset(?:\(\d{1,9}\))? failed|GPU reset end with ret = -?[1-9]|GPU Recovery Failed|ASIC reset failed with error|(?:MODE|Mode|BACO)[12]? reset failed"
         ),
     ),
     (

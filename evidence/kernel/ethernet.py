@@ -32,7 +32,7 @@ _WATCHDOG = re.compile(
     r"NETDEV WATCHDOG: (?:(?P<device>[\w.-]+)(?: \((?P<driver>[\w-]+)\)|(?=: transmit))|CPU)"
 )
 _HANG = re.compile(
-    r"(?:Detected (?:Tx|Hardware) Unit Hang|Tx Unit Hang\b|Tx timeout\. Index \d|Keep alive watchdog timeout|Transmit time ?out\b|Found a Tx that wasn't completed on time|[Pp]otential MSIX issue on Tx side|(?:The )?number of lost tx completions is above the threshold|TX timeout detected, starting reset|tx_timeout: VSI_seid|tx timeout recovery)"
+    r"(?:Detected (?:Tx|Hardware) Unit Hang|Tx Unit Hang\b|Tx timeout\. Index \d|Keep alive watchdog timeout|[Tt](?:X|x|ransmit)(?: queue \d{1,4})?[ _][Tt]ime(?:d[ _])?[ _]?out\b|Found a Tx that wasn't completed on time|[Pp]otential MSIX issue on Tx side|(?:The )?number of lost tx completions is above the threshold|initiating reset due to (?:lost link with pending Tx work|tx timeout)|tx hang(?: detected| \d)|TX stuck with port_enabled|Timeout on tx queue|Reset adapter unexpectedly)"
 )
 _VIRTUAL = re.compile(
     r"(?:veth|vnet|docker|br-|virbr|tap|tun|cali|cilium|lxc|flannel|cni|dummy|ata\d|usb\d)", re.ASCII
@@ -61,7 +61,7 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
         return make(FACTS, "eth_link", "bond_down", message, device=bond["device"])
     driver = head.addressed(message)
     address = grammar.pci(driver["pci"]) if driver else None
-    named = driver["device"] if driver else None
+    named = (driver["device"] or driver["usb"]) if driver else None
     if watchdog := head.match(_WATCHDOG, message):
         device = watchdog["device"] or named
         return (
@@ -98,8 +98,13 @@ FAMILY = grammar.LineFamily(
         "Tx timeout",
         "Keep alive watchdog",
         "lost tx completions",
-        "ransmit timeout",
-        "ransmit time out",
+        "ransmit time",
+        "ransmit queue",
+        "reset due to",
+        "tx hang",
+        "TX stuck",
+        "on tx queue",
+        "Reset adapter",
         "completed on time",
         "MSIX issue",
     ),

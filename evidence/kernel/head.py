@@ -14,7 +14,9 @@ PCI = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
 TASK = r"(?:kworker/[\w:+.-]{1,48}|[^\n]{1,15}?)"
 """The name of a process, which its user chooses; nothing longer is one."""
 _INTERFACE = r"[A-Za-z][\w.-]{0,31}"
-_DRIVER = rf"(?P<driver>[A-Za-z][\w-]{{0,30}})\s+(?P<pci>{PCI})(?::(?:pcie\w{{1,8}}|\d))?(?:\s\(unnamed net_device\)[^:]{{0,40}}|\s+(?P<device>{_INTERFACE}))?:\s*"
+_USB = r"(?:\d{1,3}-\d{1,3}(?:\.\d{1,3}){0,6}:\d{1,3}\.\d{1,3}|virtio\d{1,4})"
+"""A network driver's device on USB or virtio; only with its interface behind it, since USB devices say their own names."""
+_DRIVER = rf"(?P<driver>[A-Za-z][\w-]{{0,30}})\s+(?:(?P<pci>{PCI})(?::(?:pcie\w{{1,8}}|\d))?(?:\s\(unnamed net_device\)[^:]{{0,40}}|\s+(?P<device>{_INTERFACE}))?|{_USB}\s+(?P<usb>{_INTERFACE})):\s*"
 """What dev_printk and netdev_printk write: driver, address, and the interface if there is one."""
 _ADDRESSED = re.compile(_DRIVER)
 _TAG = re.compile(
@@ -50,7 +52,7 @@ def match(pattern: re.Pattern[str], message: str) -> re.Match[str] | None:
 
 
 def addressed(message: str) -> re.Match[str] | None:
-    """Groups driver, pci and device (the interface) of a message that a PCI device's driver wrote; else None."""
+    """Groups driver, pci and device (the interface), or usb (the interface there), of a message that a device's driver wrote; else None."""
     return _ADDRESSED.match(message)
 
 

@@ -333,3 +333,96 @@ def test_a_rank_that_came_after_the_timeout_is_found_by_its_own_clock():
     assert both(gloo(0, 4), gloo(1, 4), gloo(2, 4), gloo(3, 4)).kind == "healthy"
     pause = [gloo(r, 4, gaps_s=((4, 9.0),)) for r in range(4)]
     assert both(*pause).kind == "healthy"
+
+
+# ---- who waits for whom across groups, and whose device never began -------------------------------------------
+
+
+def calls(rank, done, last, *, world, backend="nccl", timed=True, binary=True, members=None):
+    """A dump of a rank whose collectives `done` are over and which waits in `last`, each a group's name (its number there follows)."""
+    members, count, entries = members or {}, dict[str, int](), []
+    for n, group in enumerate([*done, *last]):
+        count[group] = count.get(group, 0) + 1
+        over, gone = n < len(done), backend == "gloo"
+        entries.append(entry(
+            count[group], f"{backend}:all_reduce", group, time_created_ns=10**18 + n * 10**9, retired=over or gone,
+            state="completed" if over and not gone else "started" if timed and not gone else "scheduled",
+        ))  # fmt: skip
+    everyone = list(range(world))
+    config = {
+        g: {"name": g, "desc": f"g{g}", "ranks": str(members.get(g, everyone))} for g in count if not members
+    }
+    config |= {g: {"name": g, "desc": f"g{g}", "ranks": str(m)} for g, m in members.items() if rank in m}
+    raw = {"version": "2.10", "pg_config": config, "entries": entries}
+    return model.parse(rank, pickle.dumps(raw) if binary else json.dumps(raw).encode())
+
+
+@pytest.mark.parametrize("world", [3, 4, 8])
+@pytest.mark.parametrize("how", [{}, {"timed": False}, {"binary": False}, {"backend": "gloo"}])
+@pytest.mark.parametrize("steps", [0, 3])
+def test_a_rank_that_calls_two_groups_in_another_order_is_named(
+    world: int, how: dict[str, Any], steps: int
+) -> None:
+    """Everybody waits: the one in the second group for the others, they in the first one for it."""
+    before = ["0", "1"] * steps
+    dumps = [calls(r, before, ["1"] if r == 1 else ["0"], world=world, **how) for r in range(world)]
+    found = verdict.judge(dumps)
+    assert (found.kind, found.ranks) == ("mismatch_op", (1,)), found.meaning
+
+
+def test_two_halves_that_call_two_groups_in_another_order_are_all_named() -> None:
+    """There is no majority."""
+    dumps = [calls(r, ["0", "1"], ["1"] if r < 2 else ["0"], world=4) for r in range(4)]
+    assert verdict.judge(dumps).ranks == (0, 1, 2, 3)
+
+
+def test_devices_that_began_two_groups_in_another_order_are_told_from_hosts_that_did() -> None:
+    """All hosts issued both; each device began the one for which the other waits."""
+    dumps = []
+    for rank in range(4):
+        begun, left = ("1", "0") if rank == 2 else ("0", "1")
+        state = {begun: "started", left: "scheduled"}
+        listed = [entry(1, group=g, state=state[g], time_created_ns=10**9 + int(g)) for g in ("0", "1")]
+        config = {g: {"name": g, "desc": g, "ranks": "[0, 1, 2, 3]"} for g in ("0", "1")}
+        dumps.append(dump(rank, listed, pg_config=config))
+    found = verdict.judge(dumps)
+    assert (found.kind, found.ranks) == ("mismatch_op", (2,)), found.meaning
+
+
+def test_three_ranks_that_wait_in_a_circle_are_all_named_and_who_waits_for_them_is_not() -> None:
+    """Each is in the group of the next; a fourth waits for the whole world."""
+    members = {"1": [0, 1], "2": [1, 2], "3": [2, 0], "9": [0, 1, 2, 3]}
+    dumps = [calls(r, [], [g], world=4, members=members) for r, g in enumerate(["1", "2", "3", "9"])]
+    assert verdict.judge(dumps).ranks == (0, 1, 2)
+
+
+def test_a_chain_of_groups_that_ends_at_one_rank_is_no_circle() -> None:
+    """Who waits for nobody is why the others wait, whatever groups lie between."""
+    members = {"1": [0, 1], "2": [1, 2], "9": [0, 1, 2, 3]}
+    dumps = [calls(0, ["1"], ["1"], world=4, members=members), calls(1, ["1", "2"], ["2"], world=4, members=members),
+             calls(2, ["2"], [], world=4, members=members), calls(3, [], ["9"], world=4, members=members)]  # fmt: skip
+    assert verdict.judge(dumps).ranks == (2,)
+
+
+@pytest.mark.parametrize("idle", [(4,), (2, 3), (4, 5, 6, 7)])
+@pytest.mark.parametrize("binary", [True, False])
+def test_a_device_that_never_began_what_the_others_began_is_named(
+    idle: tuple[int, ...], binary: bool
+) -> None:
+    """All hosts issued it and none finished; only some devices began."""
+    dumps = [calls(r, ["0"] * 3, ["0"], world=8, timed=r not in idle, binary=binary) for r in range(8)]
+    found = verdict.judge(dumps)
+    assert (found.kind, found.ranks) == ("device_stuck", idle), found.meaning
+
+
+def test_a_device_that_is_busy_with_another_collective_is_not_stuck() -> None:
+    """It began something else, for which it waits; where no start is recorded at all, nothing is said of devices."""
+    members = {"0": [0, 1, 2, 3], "1": [3, 4]}
+    dumps = [calls(r, [], ["0"], world=5, members=members) for r in range(3)]
+    waits = [entry(1, group="1", state="started"), entry(1, state="scheduled", time_created_ns=10**9)]
+    dumps.append(dump(3, waits, pg_config={g: {"name": g, "ranks": str(m)} for g, m in members.items()}))
+    dumps.append(calls(4, [], [], world=5, members=members))
+    assert verdict.judge(dumps).kind != "device_stuck"
+    assert (
+        verdict.judge([calls(r, ["0"], ["0"], world=4, timed=False) for r in range(4)]).kind == "all_inside"
+    )

@@ -38,6 +38,15 @@ MENTIONED = {
     "a configuration that was found": "patterns.yaml:3: {}",
     "a test's name": "tests/test_a.py::test_raises[{}] PASSED",
     "a script that is shown": "echo {}",
+    "a commit": "4be81aa0 do not swallow {}",
+    "a commit in a graph": "| * 4be81aa (HEAD -> main, tag: v1.2) retry on {}",
+    "a change": "fix(ckpt)!: {}",
+    "a merged change": "explain {} (#1234)",
+    "an issue": "Fixes #812: {}",
+    "an issue's number": "#4812 {}",
+    "an issue by its sort": "known issue: {}",
+    "a line that a patch takes away": "-    raise {}",
+    "a page's comment": "<!-- {} -->",
     "a comment": "# {}",
 }  # fmt: skip
 LISTED = {
@@ -81,6 +90,20 @@ def test_what_is_met_is_still_a_cause(error: str) -> None:
     assert first(f"starting\n{error}")
     assert first(f"+ srun python train.py\n+ echo done\n{error}")
     assert first(f"training, see notes:\nstep 1\n{error}")
+
+
+@pytest.mark.parametrize("word", ["Hint", "Tip", "TODO", "FAQ", "Subject"])
+def test_advice_and_notes_are_no_reports(word: str) -> None:
+    """They say what an error would mean, or what is to be done about it."""
+    assert first(f"starting\n{word}: RuntimeError: CUDA error: device-side assert triggered\n") == []
+
+
+@pytest.mark.parametrize(
+    "before", ["", "7f9c2d1b04aa ", "test: ", "build: ", "#0 ", "[4be81aa0] ", "deadbeef: "]
+)
+def test_what_only_looks_like_a_title_is_still_a_cause(before: str) -> None:
+    """A container's number, a service called test, a frame, a word that is no number of a commit."""
+    assert first(f"starting\n{before}RuntimeError: CUDA error: device-side assert triggered")
 
 
 def test_a_marked_block_of_the_own_run_stays_a_report() -> None:

@@ -69,6 +69,21 @@ STACKS = [
     "1700000000.123456 n1 kernel: ",
     "Sun 2025-06-29 19:20:26 UTC n1 kernel: ",
     "\x1b[32m[   12.345678] \x1b[0m",
+    "/var/log/syslog-12-Jan 21 11:18:36 n1 kernel: ",
+    "./n1/dmesg.txt:[   12.345678] ",
+    "logs/n1/messages:33:Jan 21 11:18:36 n1 kernel: ",
+    "n1.log-7-2024-05-01T10:00:00+02:00 n1 kernel: ",
+    "12:[   12.345678] ",
+    "1204-Jan 21 11:18:36 n1 kernel: ",
+    "   33  Jan 21 11:18:36 n1 kernel: ",
+    "     9\t6,1234,5678901,-;",
+    "2026/04/09 12:59:18 n1 kernel: ",
+    "1744203558 n1 kernel: ",
+    "n1\t[   12.345678] ",
+    "n1> [   12.345678] ",
+    "[n1] [   12.345678] ",
+    "[   12.345678@3] ",
+    "Tue Feb 28 10:08:36 2023 kern.warn kernel: [   12.345678] ",
 ]
 
 
@@ -90,6 +105,39 @@ def test_the_message_is_what_remains(stack: str) -> None:
 def test_wrapped_messages_are_unwrapped(line: str) -> None:
     """JSON of journald and docker, logfmt and rsyslog's repetition give the message."""
     assert prefixes.parse(line).message == MESSAGE
+
+
+@pytest.mark.parametrize(
+    ("line", "at"),
+    [
+        ("2026/04/09 12:59:18 n1 kernel: x", datetime(2026, 4, 9, 12, 59, 18, tzinfo=UTC)),
+        ("1775739558 n1 kernel: x", datetime(2026, 4, 9, 12, 59, 18, tzinfo=UTC)),
+        ("1775739558.000001 n1 kernel: x", datetime(2026, 4, 9, 12, 59, 18, 1, tzinfo=UTC)),
+        (
+            '{"@timestamp":"2026-04-09T12:59:18Z","program":"kernel","message":"x"}',
+            datetime(2026, 4, 9, 12, 59, 18, tzinfo=UTC),
+        ),
+    ],
+)
+def test_a_date_of_another_form_gives_the_same_instant(line: str, at: datetime) -> None:
+    """Dates with strokes, seconds since the epoch, a collector's JSON; the kernel wrote each."""
+    found = prefixes.parse(line)
+    assert (found.at, found.is_kernel, found.message) == (at, True, "x")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "12:00 NVRM: Xid (PCI:0000:3b:00): 79",
+        "notes.txt: see NVRM: Xid (PCI:0000:3b:00): 79",
+        "train.log:step 12: NVRM: Xid (PCI:0000:3b:00): 79",
+        "[rank0] NVRM: Xid (PCI:0000:3b:00): 79",
+        "33 NVRM: Xid (PCI:0000:3b:00): 79",
+    ],
+)
+def test_a_number_or_a_file_is_taken_off_only_where_a_whole_kernel_line_follows(line: str) -> None:
+    """Otherwise it is text that speaks of one."""
+    assert prefixes.parse(line).message == line
 
 
 def test_a_journal_message_of_bytes_is_text() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 
 from probing_cluster.attribution.verdict import claims, evidence_view, findings, gpus
@@ -9,6 +10,8 @@ from probing_cluster.core import records
 
 HOST, GPU = "oom_host", "oom_gpu"
 _KILLED = 9
+_BARE = "oom_kill_suspected"
+"""A shell's or Slurm's word "Killed", which names no reason."""
 _DAEMONS = frozenset({"slurmd", "munged"})
 """Without these a node does not answer Slurm."""
 _USAGE = 2
@@ -39,8 +42,20 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     else:
         yield from _took_the_daemon(view, sightings)
         yield from claims.collect(view, HOST, "memory_limit", sightings, _killed(view))
-        yield from claims.hints(view, HOST, "memory_limit", findings.FindingRole.OWN)
+        yield from _killed_by_somebody(view, sightings)
     yield from claims.hints(view, GPU, "memory_limit", findings.FindingRole.OWN)
+
+
+def _killed_by_somebody(
+    view: evidence_view.EvidenceView, sightings: list[evidence_view.CaseSighting]
+) -> Iterable[claims.Claim]:
+    """The job's own side tells of a kill: most often for memory, but not where the kernel was watched and killed nothing."""
+    for claim in claims.hints(view, HOST, "memory_limit", findings.FindingRole.OWN):
+        bare = all(e.kind == _BARE for e in claim.evidence)
+        if bare and view.fully_watched and not sightings:
+            words = f"{claim.words} (the kernel killed nothing for want of memory)"
+            claim = dataclasses.replace(claim, cause="rank_killed", words=words)
+        yield claim
 
 
 def _took_the_daemon(

@@ -96,7 +96,11 @@ def _of(view: evidence_view.EvidenceView, cause: str, weight: float, words: str 
 def _time_limit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     # What says that the job hung is why this is less sure: the verdict shows it.
     hung = tuple(f.event for f in view.findings if f.signature.onset)
-    limit = _of(view, "time_limit", min(0.6 if hung else 0.97, _beside_lost_gpu(view), _beside_a_stall(view)))
+    limit = _of(
+        view,
+        "time_limit",
+        min(0.6 if hung or view.left_waiting else 0.97, _beside_lost_gpu(view), _beside_a_stall(view)),
+    )
     yield dataclasses.replace(limit, evidence=(*hung, *view.case.stalls[:1]))
 
 
@@ -116,8 +120,9 @@ def _cancelled(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 
 def _beside_a_stall(view: evidence_view.EvidenceView) -> float:
-    """How sure it can be that only the limit or the person ended a job: less where it waited for a file server or in the kernel, however long."""
-    return _BESIDE_A_FAULT if view.case.stalls else 1.0
+    """How sure it can be that only the limit or the person ended a job: less where it waited for a file server or in the kernel,
+    however long, or where a part failed under it before and was not seen to come back."""
+    return _BESIDE_A_FAULT if view.case.stalls or view.left_behind else 1.0
 
 
 def _beside_lost_gpu(view: evidence_view.EvidenceView) -> float:

@@ -9,13 +9,15 @@ from datetime import timedelta
 from probing_cluster.attribution.verdict import claims, evidence_view, findings, gpus, signatures, taxonomy
 from probing_cluster.core import hostlist, records
 
-CAUSE, MISMATCH = "user_error", "collective_mismatch"
+CAUSE, MISMATCH, KILLED = "user_error", "collective_mismatch", "rank_killed"
 NEAR = timedelta(seconds=60)
 """A GPU error of the program's own ends it at once; one that came longer before did not."""
 
-_ENDED_BY_ITSELF = frozenset({"FAILED", "OUT_OF_MEMORY", "TIMEOUT", "CANCELLED", "REQUEUED"})
+_ENDED_BY_ITSELF = frozenset({"FAILED", "OUT_OF_MEMORY", "TIMEOUT", "DEADLINE", "CANCELLED", "REQUEUED"})
 _DOUBTFUL_SIGNALS = {9: 0.55, 15: 0.55, 7: 0.6, 6: 0.6}
 """Killed, terminated, bus error, abort: often somebody else's doing (a watchdog, a server, memory)."""
+_SENT = frozenset({9, 15})
+"""Signals that somebody sends: no mistake of a program's raises them."""
 _NOT_ITS_OWN = "and the process that was killed for want of memory is not known to be its own"
 _HINTED = 0.6
 """What an exit code alone weighs beside a hint at a machine."""
@@ -134,7 +136,7 @@ def _by_exit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     if signal == _NO_OUTPUT:
         weight, words = min(weight, 0.7), _NO_OUTPUT_WORDS
     yield claims.Claim(
-        cause=CAUSE,
+        cause=KILLED if signal in _SENT else CAUSE,
         weight=weight,
         at=view.end_at,
         rule="user_error",

@@ -333,3 +333,75 @@ def test_a_neighbour_that_began_just_before_the_end_does_not_take_what_came_afte
         case = make.case(gone_after(make, 4), attempt=make.attempt(), shared={"n2": ((begun, None),)})
         found[before_s] = judge.judge(case, made_at=make.end + timedelta(minutes=1)).cause
     assert found == {2: "filesystem_mount", 0: "user_error"}
+
+
+@pytest.mark.parametrize(
+    ("end", "cause"),
+    [
+        ({"exit_code": 137}, "rank_killed"),
+        ({"exit_code": 9}, "user_error"),
+        ({"exit_code": 0, "exit_signal": 9}, "rank_killed"),
+        ({"exit_code": 143}, "rank_killed"),
+        ({"exit_code": 0, "exit_signal": 15}, "rank_killed"),
+        ({"exit_code": 139}, "user_error"),
+        ({"exit_code": 134}, "user_error"),
+        ({"exit_code": 1}, "user_error"),
+    ],
+)
+def test_a_signal_that_somebody_sends_is_no_mistake_of_the_program(make, end, cause):
+    """Nothing else is known: who sent it is not either, so the word is a weak one."""
+    verdict = make.judge(attempt=make.attempt(**end))
+    assert verdict.cause == cause
+    assert cause == "user_error" or verdict.confidence is records.Confidence.POSSIBLE
+
+
+@pytest.mark.parametrize(
+    ("seen", "cause"),
+    [({}, "rank_killed"), ({"watched": {}}, "oom_host"), ({"by_log": frozenset({"n1", "n2"})}, "oom_host")],
+)
+def test_a_bare_killed_is_memory_only_where_the_kernel_was_not_watched(make, seen, cause):
+    """A kernel that kills for memory says so; a log that covers a part of the run may have missed it."""
+    killed = make.finding("oom_kill_suspected", detail={"first_cause": True})
+    assert make.judge(killed, attempt=make.attempt(exit_code=137), **seen).cause == cause
+    oom = make.finding("slurm_oom", detail={"first_cause": True})
+    assert make.judge(oom, attempt=make.attempt(exit_code=137)).cause == "oom_host"
+
+
+@pytest.mark.parametrize(
+    ("detail", "attempt", "cause"),
+    [
+        ({"rank": 3}, {}, "user_error"),
+        ({"rank": 3}, {"state": "DEADLINE"}, "user_error"),
+        ({"rank": 3, "survived": True}, {}, "time_limit"),
+        ({}, {}, "time_limit"),
+        ({"rank": 0}, {"nodes": ("n1",), "n_gpus": 1}, "time_limit"),
+    ],
+)
+def test_an_exception_of_one_rank_is_why_the_others_waited_to_the_limit(make, detail, attempt, cause):
+    """Where there are no others, or the training went on, the limit is what ended it."""
+    raised = make.finding("python_traceback", detail={"first_cause": True, **detail})
+    verdict = make.judge(raised, attempt=make.attempt(**{"state": "TIMEOUT", **attempt}))
+    assert verdict.cause == cause
+    assert cause == "time_limit" or verdict.confidence is not records.Confidence.CERTAIN
+
+
+@pytest.mark.parametrize("state", ["TIMEOUT", "DEADLINE", "CANCELLED"])
+def test_a_part_that_failed_long_before_the_limit_and_stayed_so_leaves_nothing_certain(make, state):
+    """It lies outside the window; unless it was seen to come back, nobody can say that it did no harm."""
+    ended = make.attempt(
+        state=state, start_at=make.end - timedelta(hours=9), submit_at=make.end - timedelta(hours=9)
+    )
+    down = make.event(8 * 3600, kind="ib_link", code="port_down", device="mlx5_0", source="sysfs")
+    back = make.event(8 * 3600 - 60, kind="ib_link", code="port_up", device="mlx5_0", source="sysfs", severity=INFO)  # fmt: skip
+    word = records.Confidence.CERTAIN
+    assert make.judge(down, attempt=ended).confidence is not word
+    assert make.judge(down, back, attempt=ended).confidence == make.judge(attempt=ended).confidence
+
+
+def test_a_rank_that_tells_of_the_fault_itself_had_not_hung_before_it(make):
+    """Its peers gave up right away, so the timeout that they print is not how long they had waited."""
+    felt = make.finding("cuda_ecc", 12, detail={"rank": 13, "first_cause": True})
+    peers = make.finding("watchdog_timeout", detail={"timeout_ms": 600_000})
+    verdict = make.judge(make.xid(94, severity=LOW), felt, peers)
+    assert verdict.cause in ("gpu_memory_contained", "gpu_memory_uncorrectable")
+    assert verdict.confidence is not records.Confidence.UNKNOWN
