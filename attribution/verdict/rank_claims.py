@@ -157,13 +157,13 @@ def came_into_the_hang(view: evidence_view.EvidenceView, claim: claims.Claim) ->
 
     Where a rank itself tells of this very fault, it worked until then: how long its peers would wait says no more when it began.
     """
-    if any(_tells_of(f, claim) for f in view.findings):
+    if any(_names_the_part(f, claim) for f in view.findings):
         return False
     hung = view.end_at - view.onset_at > _SKEW and view.state not in ("NODE_FAIL", "BOOT_FAIL")
     return hung and _has_node_evidence(claim) and claim.at > view.onset_at + _SKEW
 
 
-def _tells_of(found: evidence_view.CaseFinding, claim: claims.Claim) -> bool:
+def _names_the_part(found: evidence_view.CaseFinding, claim: claims.Claim) -> bool:
     """Whether the job's own side names the very part that the claim does, not only what its loss would look like."""
     part = taxonomy.cause(found.signature.cause).component
     same = part and part == claim.info.component and found.signature.supports(claim.cause)

@@ -106,8 +106,8 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
 
 def _can_be_survived(finding: JobFinding) -> bool:
     """Whether the program can go on behind it; what Slurm and the kernel report at the end is final."""
-    slurm_says = finding.kind.startswith("slurm_") and "launcher" not in finding.detail
-    if slurm_says or finding.kind in _NEVER_SURVIVED:
+    of_slurm = finding.kind.startswith("slurm_") and "launcher" not in finding.detail
+    if of_slurm or finding.kind in _NEVER_SURVIVED:
         return False
     return finding.role in (LineRole.ROOT, LineRole.SYMPTOM, LineRole.REMOTE)
 

@@ -106,10 +106,10 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         rank = grammar.number(found["rank"], grammar.MAX_RANK)
         return make(FACTS, "task_exit", record, rank=rank, host=found["host"])
     ucx = None if place.begins_with_speaker(text) else _UCX.search(text)
-    if ucx and (said := ucx["text"] or ucx["pml"]):
-        if _NO_MEMORY.search(said):
+    if ucx and (reason := ucx["text"] or ucx["pml"]):
+        if _NO_MEMORY.search(reason):
             return make(FACTS, "host_memory_error", record)
-        if _NO_WAY.search(said):
+        if _NO_WAY.search(reason):
             return make(FACTS, "rendezvous_failed", record, meaning=_MEANING_START)
     if (found := _NOT_STARTED.search(text)) and not place.is_mentioned(text, found.start()):
         detail = {"launcher": "mpi"}

@@ -105,8 +105,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "program_error", record, detail={"weak": True})
     if found := _COORDINATOR.match(text):
         raised = f"{found['a']}: {found['b']}" if found["a"] else found["b"]
-        said = python.exception(Record(line=record.line, text=raised, rank=record.rank))
-        return make(FACTS, "python_exception", record) if said and said.role is LineRole.ROOT else None
+        inner = python.exception(Record(line=record.line, text=raised, rank=record.rank))
+        return make(FACTS, "python_exception", record) if inner and inner.role is LineRole.ROOT else None
     if _USAGE.match(text):
         context.usage_line = record.line
     elif 0 < context.usage_line < record.line <= context.usage_line + _USAGE_LINES and _PARSER.match(text):

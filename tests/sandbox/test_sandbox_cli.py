@@ -63,12 +63,12 @@ def test_a_gang_takes_the_nodes_that_are_idle_and_says_what_to_ask(
     monkeypatch.setattr(cli.gangs, "submit", lambda *_, **options: asked.append(options) or 7)
     monkeypatch.setattr(cli.importlib.util, "find_spec", lambda _: True)
     assert cli.main(["gang", "--dir", str(tmp_path)]) == (0 if n_nodes else 2)
-    said = capsys.readouterr()
+    printed = capsys.readouterr()
     if not n_nodes:
-        assert "2 nodes are idle" in said.err
+        assert "2 nodes are idle" in printed.err
         return
     assert (asked[0]["nodes"], asked[0]["ntasks"]) == (n_nodes, 2 * n_nodes)
-    assert all(f"probing-ctl {command} 7" in said.out for command in ("ranks", "stacks", "sql"))
+    assert all(f"probing-ctl {command} 7" in printed.out for command in ("ranks", "stacks", "sql"))
 
 
 def test_up_without_root_is_one_line(

@@ -19,7 +19,7 @@ def _job(job_id: int, **changes: Any) -> now.NowJob:
     return now.NowJob(**values | changes)
 
 
-def _seen(jobs: list[now.NowJob], **viewer: Any) -> now.Now:
+def _picture(jobs: list[now.NowJob], **viewer: Any) -> now.Now:
     whole = now.Now(
         at=NOON, fresh=True, why_stale="", accounting_at=NOON, everything=True, jobs=jobs, nodes=[], incidents=[], budget=None
     )  # fmt: skip
@@ -35,11 +35,11 @@ def test_the_tasks_of_an_array_that_died_of_the_same_are_one_card() -> None:
         _job(52, user="bob"),
     ]
     jobs += [_job(60, cause=None), _job(61, cause=None), _job(62, kind="stalled"), _job(63, kind="stalled")]
-    seen = _seen(jobs)
-    assert [(j.job_id, j.n_alike) for j in seen.jobs] == [
+    picture = _picture(jobs)
+    assert [(j.job_id, j.n_alike) for j in picture.jobs] == [
         (0, 39), (50, 0), (51, 0), (52, 0), (60, 0), (61, 0), (62, 0), (63, 0),
     ]  # fmt: skip
-    assert seen.n_more_jobs == 0
+    assert picture.n_more_jobs == 0
 
 
 def test_every_job_is_counted_once() -> None:
@@ -50,6 +50,6 @@ def test_every_job_is_counted_once() -> None:
         ({"operator": False, "user": "ada"}, 350),
         ({"operator": False, "user": "bob"}, 1),
     ):
-        seen = _seen(jobs, **viewer)
-        assert len(seen.jobs) <= now.SHOWN
-        assert sum(1 + j.n_alike for j in seen.jobs) + seen.n_more_jobs == n
+        picture = _picture(jobs, **viewer)
+        assert len(picture.jobs) <= now.SHOWN
+        assert sum(1 + j.n_alike for j in picture.jobs) + picture.n_more_jobs == n

@@ -150,8 +150,8 @@ def of(viewer: web_keys.Viewer, whole: Now) -> Now:
         jobs = [j for j in jobs if j.user == viewer.user or j.account in viewer.accounts]
     stories = _stories(jobs)
     shown = stories[:SHOWN]
-    n_told = sum(1 + j.n_alike for j in shown)
-    made = msgspec.structs.replace(whole, jobs=shown, n_more_jobs=len(jobs) - n_told)
+    n_shown = sum(1 + j.n_alike for j in shown)
+    made = msgspec.structs.replace(whole, jobs=shown, n_more_jobs=len(jobs) - n_shown)
     if viewer.operator:
         return made
     return msgspec.structs.replace(made, everything=False, nodes=[], incidents=[], budget=None)

@@ -356,13 +356,13 @@ def test_a_signal_that_somebody_sends_is_no_mistake_of_the_program(make, end, ca
 
 
 @pytest.mark.parametrize(
-    ("seen", "cause"),
+    ("state", "cause"),
     [({}, "rank_killed"), ({"watched": {}}, "oom_host"), ({"by_log": frozenset({"n1", "n2"})}, "oom_host")],
 )
-def test_a_bare_killed_is_memory_only_where_the_kernel_was_not_watched(make, seen, cause):
+def test_a_bare_killed_is_memory_only_where_the_kernel_was_not_watched(make, state, cause):
     """A kernel that kills for memory says so; a log that covers a part of the run may have missed it."""
     killed = make.finding("oom_kill_suspected", detail={"first_cause": True})
-    assert make.judge(killed, attempt=make.attempt(exit_code=137), **seen).cause == cause
+    assert make.judge(killed, attempt=make.attempt(exit_code=137), **state).cause == cause
     oom = make.finding("slurm_oom", detail={"first_cause": True})
     assert make.judge(oom, attempt=make.attempt(exit_code=137)).cause == "oom_host"
 

@@ -151,9 +151,9 @@ def test_every_registered_task_is_scheduled_alone(service: context.Context) -> N
     assert {task.name for task in tasks.REGISTER} <= set(jobs)
 
 
-@pytest.mark.parametrize(("did", "is_told"), [("drain n1 done", True), ("", False)])
+@pytest.mark.parametrize(("did", "runs"), [("drain n1 done", True), ("", False)])
 def test_what_a_task_did_is_news_to_those_that_follow_it(
-    service: context.Context, monkeypatch: pytest.MonkeyPatch, did: str, is_told: bool
+    service: context.Context, monkeypatch: pytest.MonkeyPatch, did: str, runs: bool
 ) -> None:
     """People are told when something was done, not when their hour comes; a pass that did nothing wakes nobody."""
     passes = {"act": threading.Event(), "tell": threading.Event()}
@@ -172,10 +172,10 @@ def test_what_a_task_did_is_news_to_those_that_follow_it(
     scheduler.start()
     try:
         assert passes["act"].wait(60)
-        assert not is_told or passes["tell"].wait(60)
+        assert not runs or passes["tell"].wait(60)
     finally:
         scheduler.shutdown()  # waits for the passes
-    assert passes["tell"].is_set() is is_told
+    assert passes["tell"].is_set() is runs
 
 
 def value(text: str, name: str, **labels: str) -> float:
