@@ -113,15 +113,11 @@ class Fetcher:
         ends = [a.end_at for a in attempts if a.end_at is not None]
         watched = known.watched if known else self.watched(cluster, nodes, min(ends), max(ends))
         by_log = assign_rows.by_log(watched)
-        active_faults = (
-            known.active_faults if known else self._active_faults(cluster, nodes, attempts, windows)
-        )
+        active = known.active_faults if known else self._active_faults(cluster, nodes, attempts, windows)
         stalls = known.stalls if known else self._stalls(cluster, attempts, windows)
         actions = assign_rows.by_job_and_node(self._actions(cluster, attempts, nodes))
         past = self._past(cluster, attempts, events)
-        stood = [
-            assign_rows.active_faults_for(a, w, active_faults) for a, w in zip(attempts, windows, strict=True)
-        ]
+        stood = [assign_rows.active_faults_for(a, w, active) for a, w in zip(attempts, windows, strict=True)]
         met = {i: (*events.get(i, ()), *stood[i]) for i in range(len(attempts))}
         allocations = self._allocations(cluster, [a for i, a in enumerate(attempts) if met[i]])
         co_residents = self._co_residents(cluster, attempts, windows, met)

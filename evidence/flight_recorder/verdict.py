@@ -10,114 +10,12 @@ groups that send point to point are never compared by count: pipeline stages dif
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from probing_cluster.core.record import doc, record
-from probing_cluster.evidence.flight_recorder import gang_dumps
+from probing_cluster.evidence.flight_recorder import gang_dumps, mismatch
+from probing_cluster.evidence.flight_recorder.flight_verdict import HARDWARE, SOFTWARE, USER, FlightVerdict
 from probing_cluster.evidence.flight_recorder.model import Entry, RankDump
-
-_SIZES_DIFFER = frozenset({
-    "all_to_all", "alltoall", "all_to_allv", "alltoall_base", "all_to_all_single", "gather", "scatter", "coalesced", "allgatherv",
-    "all_gather_v", "reduce_scatter_v", "_all_gather_v", "_reduce_scatter_v", "barrier",
-})  # fmt: skip
-USER, SOFTWARE, HARDWARE = "user_program", "system_software", "hardware"
-
-
-@record
-class FlightVerdict:
-    """What the dumps of one job say together."""
-
-    kind: str = doc(
-        "healthy, mismatch_op, mismatch_shape, missing_rank, device_stuck, all_inside, no_dump or unknown"
-    )
-    ranks: tuple[int, ...] = doc("the ranks at fault, ascending; empty when it is not a rank")
-    domains: tuple[str, ...] = doc("failure domains it can be, likeliest first")
-    group: str | None = doc("the process group where it shows", default=None)
-    group_desc: str = doc("its description", default="")
-    seq: int | None = doc("the sequence number where it shows", default=None)
-    op: str | None = doc("the operation where it shows", default=None)
-    timeout_ms: int | None = doc("the group's timeout, milliseconds", default=None)
-    missing_dumps: tuple[int, ...] = doc("ranks that should have a dump and have none", default=())
-    waiting: tuple[int, ...] = doc("ranks that wait for the ones at fault", default=())
-    doing: tuple[str, ...] = doc(
-        "Python frames of the last operation of the first rank at fault, when recorded", default=()
-    )
-    meaning: str = doc("one sentence")
-
-
-def _signature(entry: Entry, *, sizes: bool) -> tuple[object, ...]:
-    if not sizes:
-        return (entry.op,)
-    return (entry.op, entry.dtypes, entry.input_sizes)
-
-
-def _comparable(entry: Entry) -> bool:
-    op = entry.op.lower().lstrip("_")
-    return (
-        bool(entry.op)
-        and not entry.is_p2p
-        and "coalesced" not in op
-        and not any(op.startswith(s) for s in ("all_to_all", "alltoall"))
-    )
-
-
-def _may_differ(entry: Entry) -> bool:
-    """Whether ranks may bring different sizes to this operation (NCCL's list form of all_gather may)."""
-    op = entry.op.lower().lstrip("_")
-    return op in _SIZES_DIFFER or (op == "all_gather" and entry.backend != "gloo")
-
-
-def _mismatch_at(group: str, seq: int, by_rank: Mapping[int, Entry]) -> FlightVerdict | None:
-    """Whether the ranks at one place of one group do the same; the minority is at fault, all when there is none."""
-    for kind, sizes in (("mismatch_op", False), ("mismatch_shape", True)):
-        entries = dict(by_rank)
-        if sizes and any(_may_differ(e) for e in entries.values()):
-            continue
-        signed = {r: _signature(e, sizes=sizes) for r, e in entries.items()}
-        counts = Counter(signed.values())
-        if len(counts) < 2:
-            continue
-        (common, most), *rest = counts.most_common()
-        tie = any(n == most for _, n in rest)
-        odd = tuple(sorted(r for r, s in signed.items() if tie or s != common))
-        shown = "; ".join(
-            f"rank {r}: {by_rank[r].op} {list(map(list, by_rank[r].input_sizes))}" for r in odd[:4]
-        )
-        what = "another operation" if not sizes else "another size or type"
-        meaning = f"At number {seq} of group {group} {'the ranks disagree and none is in the majority' if tie else f'{len(odd)} of {len(signed)} ranks came with {what}'}: {shown}."
-        first = by_rank[odd[0]]
-        return FlightVerdict(
-            kind=kind,
-            ranks=odd,
-            domains=(USER,),
-            group=group,
-            seq=seq,
-            op=first.op,
-            timeout_ms=first.timeout_ms,
-            doing=first.frames,
-            meaning=meaning,
-        )
-    return None
-
-
-def _mismatch(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
-    """The earliest place where ranks disagree; in each group only the first counts."""
-    best: tuple[int, str, FlightVerdict] | None = None
-    for group in sorted(gang.members):
-        places: dict[int, dict[int, Entry]] = {}
-        for rank in gang_dumps.present(gang, group):
-            for entry in gang.dumps[rank].entries:
-                if entry.group == group and _comparable(entry) and entry.seq >= 0:
-                    places.setdefault(entry.seq, {})[rank] = entry
-        for seq in sorted(places):
-            if len(places[seq]) > 1 and (found := _mismatch_at(group, seq, places[seq])):
-                at = min(e.created_ns for e in places[seq].values())
-                if best is None or (at, group) < best[:2]:
-                    best = (at, group, found)
-                break
-    return best[2] if best else None
 
 
 def _missing(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
@@ -399,7 +297,7 @@ def judge(
         return FlightVerdict(kind="unknown", ranks=(), domains=("unknown",), meaning="No rank left a dump.")
     gang = gang_dumps.gather(by_rank, members or {}, world_size)
     gone = _no_dump(gang)
-    found = _mismatch(gang) or _missing(gang)
+    found = mismatch.earliest(gang) or _missing(gang)
     if found and gone and found.kind == "missing_rank" and gang.is_gloo(found.group or ""):
         found = gone  # Whoever waited for a rank that died fails at once, wherever it stood.
     # Whose device finished least is nobody's fault where a process is gone: the others may have stopped at different places.

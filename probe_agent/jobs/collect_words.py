@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from probing_cluster.core import errors
-from probing_cluster.evidence.flight_recorder import digest, load, model, verdict
+from probing_cluster.evidence.flight_recorder import digest, flight_verdict, load, model, verdict
 from probing_cluster.evidence.joblog import grammar, reader, slurm
 
 MAX_FINDINGS = 200
@@ -101,7 +101,7 @@ def _digest(dump: model.RankDump) -> dict[str, Any]:
     return {"kind": "dump", "message": message, "detail": detail}
 
 
-def _verdict(found: verdict.FlightVerdict) -> dict[str, Any]:
+def _verdict(found: flight_verdict.FlightVerdict) -> dict[str, Any]:
     detail = {k: v for k, v in dataclasses.asdict(found).items() if v not in (None, "", ())}
     detail.pop("kind")
     return {"kind": found.kind, "message": detail.pop("meaning"), "detail": detail}
