@@ -322,7 +322,7 @@ def _ends(report: model.ReportModel, width: int, brush: paint.Brush) -> Iterator
 
 def _cost(report: model.ReportModel) -> str:
     assert report.cost is not None
-    assumed = "" if report.cost.measured else " (from assumed checkpoints)"
+    assumed = " (from assumed checkpoints)" if report.cost.assumed else ""
     return f"{report.cost.words}{assumed}"
 
 

@@ -250,6 +250,8 @@ def test_a_short_failure_has_neither_a_ratio_nor_parts_of_nothing(story: rows.Re
     assert "<0.1" not in page
     assert "What it cost  under 0.1 GPU-hours (from assumed checkpoints)" in page
     assert "bar 14:02:11Z to 14:02:15Z: # ran" in page
+    free = dataclasses.replace(account, lost_to_replay_s=0.0, restart_s=0.0)
+    assert "no GPU-hours\n" in render(dataclasses.replace(story, attempts=(brief,), account=free))
     longer = dataclasses.replace(account, wall_s=model.ETTR_FROM_S)
     assert "ETTR 0.00" in render(dataclasses.replace(story, attempts=(brief,), account=longer))
 
