@@ -184,7 +184,11 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
             attempts,
             died=n_died,
             done=views[-1].actions,
-            silent=[v.attempt.submit_at for v in views if v.logs and not any(log.why or any(log.tail) for log in v.logs)],
+            silent=[
+                v.attempt.submit_at
+                for v in views
+                if v.logs and not any(log.why or any(log.tail) for log in v.logs)
+            ],
             requeued=any(is_back(d) and _acted_on(last, d, set(), None) for d in found.drains),
         ),
         nodes_now=(

@@ -230,7 +230,8 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
 
 
 _SHELL = re.compile(
-    r"^\S{1,1024}: line \d{1,9}: \d{1,10} (?P<how>[A-Z][a-z]+(?: [a-z]+){0,2}(?: \(core dumped\))?) (?P<command>\S.*)$", re.ASCII
+    r"^\S{1,1024}: line \d{1,9}: \d{1,10} (?P<how>[A-Z][a-z]+(?: [a-z]+){0,2}(?: \(core dumped\))?) (?P<command>\S.*)$",
+    re.ASCII,
 )
 """The shell's line about a command of its script that a signal ended, its runs of blanks made one."""
 _MOST_OF_A_COMMAND = 60
@@ -241,7 +242,11 @@ def _clean(text: str) -> str:
     line = " ".join(text.split())
     if found := _SHELL.match(line):
         how, command = found["how"], found["command"]
-        command = command if len(command) <= _MOST_OF_A_COMMAND else f"{command[: _MOST_OF_A_COMMAND - 1].rstrip()}…"
+        command = (
+            command
+            if len(command) <= _MOST_OF_A_COMMAND
+            else f"{command[: _MOST_OF_A_COMMAND - 1].rstrip()}…"
+        )
         return f"{how} in `{command}`"
     line = line if len(line) <= 160 else line[:157] + "…"
     return line.rstrip(".")

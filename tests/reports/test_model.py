@@ -180,7 +180,9 @@ def test_a_job_that_slurm_requeued_itself_is_not_to_be_submitted_again(
     """Accounting has no row of the start that waits; the restart that was not needed says so, and is no news itself."""
     _, first = story.attempts
     dead = dataclasses.replace(first, state="NODE_FAIL")
-    skip = example.drain("restart", example.at("14:20:40"), state="skipped", why_state=why, job_id=dead.job_id)
+    skip = example.drain(
+        "restart", example.at("14:20:40"), state="skipped", why_state=why, job_id=dead.job_id
+    )
     report = build(dataclasses.replace(story, attempts=(dead,), drains=(*story.drains, skip)))
     words = " ".join(report.advice)
     assert ("Slurm has requeued the job" in words) is back

@@ -17,9 +17,7 @@ SKIPPED = records.Drain(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("why", "shown"), [("it is PENDING: it has not ended", 0), ("it is interactive", 1)]
-)
+@pytest.mark.parametrize(("why", "shown"), [("it is PENDING: it has not ended", 0), ("it is interactive", 1)])
 def test_a_restart_that_was_not_needed_is_no_news(why: str, shown: int) -> None:
     """Slurm had requeued the job itself: there is nothing under "How it was brought back"."""
     assert len(job_view.restarts([dataclasses.replace(SKIPPED, why_state=why)])) == shown
