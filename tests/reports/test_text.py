@@ -327,5 +327,5 @@ def test_other_faults_on_its_nodes_are_named_once_the_gravest_first(story: rows.
     at = lines.index("  9 other events on its nodes meanwhile (--json lists all), the gravest:")
     assert ["Xid 48" in line for line in lines[at + 1 : at + 3]] == [True, False]
     assert sum("ib_" in line for line in lines) == 4
-    quiet = dataclasses.replace(others[0], severity=records.Severity.INFO)
-    assert "meanwhile" not in render(dataclasses.replace(story, others=(quiet,)))
+    harmless = dataclasses.replace(others[0], severity=records.Severity.INFO)
+    assert "meanwhile" not in render(dataclasses.replace(story, others=(harmless,)))
