@@ -205,5 +205,16 @@ LEMON_PREFIX = f"{OWN_PREFIX}lemon"
 RESUBMITTED = "its owner has submitted it again"
 """How the reason begins for which an ended job is not brought back: another job of its owner does its work already."""
 
+NOT_ENDED = "it has not ended"
+"""How the reason ends for which a job is not brought back: Slurm still has it under its id."""
+
+_BACK = ("it is PENDING", "it is REQUEUED", "it is CONFIGURING", "it is RUNNING")
+
+
+def is_back_already(why_state: str) -> bool:
+    """Whether a restart was skipped because Slurm itself had requeued the job: then nothing was left undone."""
+    return why_state.startswith(_BACK) and why_state.endswith(NOT_ENDED)
+
+
 RESERVATION_PREFIX = "probing-"
 """How the name of every reservation that we make begins, and no other: the nodes in it are out of service for a test of ours."""

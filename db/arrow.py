@@ -76,9 +76,7 @@ def connected(uri: str) -> Iterator[Any]:
         with adbc.Connection(database, opened, autocommit=True) as connection:
             yield connection
     except _UNAVAILABLE as exc:
-        raise errors.DatabaseUnavailable(
-            f"the database cannot be reached: {engines.first_line(exc)}"
-        ) from exc
+        raise engines.unreachable(exc) from exc
 
 
 class _Database(adbc_manager.AdbcDatabase):
@@ -178,6 +176,4 @@ class ArrowReader:
                 return cursor.fetch_arrow_table()
         except _UNAVAILABLE as exc:
             self.close()
-            raise errors.DatabaseUnavailable(
-                f"the database cannot be reached: {engines.first_line(exc)}"
-            ) from exc
+            raise engines.unreachable(exc) from exc

@@ -91,13 +91,8 @@ def meaning(exc: BaseException | None) -> Exception:
     """What a driver error means to a person."""
     if isinstance(exc, psycopg.errors.InsufficientPrivilege):
         return errors.NotPermitted(f"the database says: {first_line(exc)}")
-    if isinstance(exc, psycopg.OperationalError) and _REFUSED.search(str(exc)):
-        return errors.DatabaseRefused(
-            f"the database does not let you in: {first_line(exc)}; ask as the service's account, or with a login of your own "
-            "(docs/database.md); of your own jobs probing-report and the pages tell without one"
-        )
     if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError | psycopg.InternalError):
-        return errors.DatabaseUnavailable(f"the database cannot be reached: {first_line(exc)}")
+        return unreachable(exc)
     if isinstance(
         exc,
         psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName | psycopg.errors.UndefinedFunction,
@@ -106,6 +101,17 @@ def meaning(exc: BaseException | None) -> Exception:
             f"the database's schema is not this version's ({first_line(exc)}); run probing-ctl db upgrade"
         )
     return exc if isinstance(exc, Exception) else errors.DatabaseUnavailable(str(exc))
+
+
+def unreachable(exc: BaseException) -> errors.DatabaseUnavailable:
+    """What an operational error of either driver means: nobody is there, or it lets this account not in."""
+    if _REFUSED.search(str(exc)) is None:
+        return errors.DatabaseUnavailable(f"the database cannot be reached: {first_line(exc)}")
+    line = first_line(exc)
+    return errors.DatabaseRefused(
+        f"the database does not let you in: {line.partition('FATAL:')[2].strip() or line}; ask as the service's account, or with a "
+        "login of your own (docs/database.md); of your own jobs probing-report and the pages tell without one, while the service runs"
+    )
 
 
 def first_line(exc: BaseException) -> str:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from datetime import datetime
 
 from probing_cluster.core import records, vocabulary
 
 _MOST_STEPS = 3
+_SILENT = (
+    "Its log is empty: have the program speak. `set -x` in the batch script shows the command that ended it, `srun -u` and "
+    "`python -u` write at once what is held back otherwise, and errors belong on standard error."
+)
 _SURE = (records.Confidence.CERTAIN, records.Confidence.LIKELY)
 
 
@@ -16,17 +21,22 @@ def what_now(
     *,
     died: int,
     done: Sequence[records.Drain] = (),
+    requeued: bool = False,
+    silent: Collection[datetime] = (),
 ) -> tuple[str, ...]:
     """Distinct next steps, newest first, then the state of the job; nothing when nothing `died`.
 
-    `done`: what was done because of the last attempt.
+    `done`: what was done because of the last attempt; `requeued`: Slurm had requeued the job when we were about to; `silent`:
+    when the attempts were submitted whose logs were read and are empty.
     """
     steps: list[str] = []
     for verdict in sorted(judged, key=lambda v: v.submit_at, reverse=True):
         step = verdict.next_step.strip()
+        if verdict.cause == "user_error" and verdict.submit_at in silent and ":" not in step:
+            step = _SILENT  # "look at the output", where there is none
         if step and step not in steps:
             steps.append(step if step.endswith((".", "!", "?")) else f"{step}.")
-    fate = _outcome(attempts)
+    fate = _outcome(attempts) or (_waits(attempts[-1]) if requeued else "")
     last = (fate,) if fate else (_stays(done), _submit_again(judged, attempts[-1], done))
     return tuple(dict.fromkeys([*steps[:_MOST_STEPS], *(words for words in last if words and died)]))
 
@@ -42,6 +52,14 @@ def _outcome(attempts: Sequence[records.JobAttempt]) -> str:
     if last.state == "COMPLETED":
         return f"The job has since completed as attempt {last.attempt}; nothing to do for it."
     return ""
+
+
+def _waits(last: records.JobAttempt) -> str:
+    job = last.job_id
+    return (
+        f"Slurm has requeued the job under the same id: squeue -j {job} shows whether it waits. Where its --nodelist names "
+        f"a node that is drained or down it waits for that node, or until scontrol update JobId={job} ReqNodeList= lets it go elsewhere."
+    )
 
 
 def _submit_again(

@@ -26,6 +26,11 @@ class Cost:
         return self.replayed_gpu_h + self.restarting_gpu_h + self.queued_gpu_h
 
     @property
+    def assumed(self) -> bool:
+        """Whether an amount stands on assumptions; nothing lost stands on none."""
+        return not self.measured and self.total_gpu_h > 0
+
+    @property
     def words(self) -> str:
         """`12.5 GPU-hours: 9.0 replayed, 3.5 queued`; parts that round to nothing are left out."""
         parts = (

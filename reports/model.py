@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 from probing_cluster.reports import advice, cost, job_ref, node_state, rows
 
 FAILED_STATES = frozenset(
@@ -180,7 +180,16 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
         run=found.account,
         cost=cost.of_failures(found.account, attempts) if n_died else None,
         advice=advice.what_now(
-            [v.verdict for v in views if v.verdict], attempts, died=n_died, done=views[-1].actions
+            [v.verdict for v in views if v.verdict],
+            attempts,
+            died=n_died,
+            done=views[-1].actions,
+            silent=[
+                v.attempt.submit_at
+                for v in views
+                if v.logs and not any(log.why or any(log.tail) for log in v.logs)
+            ],
+            requeued=any(is_back(d) and _acted_on(last, d, set(), None) for d in found.drains),
         ),
         nodes_now=(
             *node_state.sentences(last, found.heartbeats, found.drains, now),
@@ -257,12 +266,20 @@ def _view(
     )
 
 
+def is_back(drain: records.Drain) -> bool:
+    """True for a restart that was not needed: Slurm had requeued the job itself."""
+    skipped = drain.action == "restart" and drain.state == "skipped"
+    return skipped and vocabulary.is_back_already(drain.why_state)
+
+
 def _worth_a_line(actions: Sequence[records.Drain]) -> tuple[records.Drain, ...]:
-    """`actions` without drains that were skipped because the node was out already: "not drained" would deny what stands above it."""
+    """`actions` without those that were skipped because it was so already: "not drained" would deny what stands above it."""
     out: set[str] = set()
     kept = []
     for drain in actions:
         if drain.action == "drain" and drain.state == "skipped" and drain.node in out:
+            continue
+        if is_back(drain):
             continue
         if drain.action == "drain" and drain.state == "done":
             out.add(drain.node)

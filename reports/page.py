@@ -71,7 +71,11 @@ def _parts(report: model.ReportModel) -> list[tuple[str, str, float, float]]:
         return []
     named = (
         ("productive", "productive", run.productive_s),
-        ("lost", "lost, to be done again", run.lost_to_replay_s),
+        (
+            "lost",
+            f"lost, to be done again{'' if run.measured else ' (assumed: half a checkpoint interval a death)'}",
+            run.lost_to_replay_s,
+        ),
         ("restart", "starting up", run.restart_s),
         ("checkpoint", "writing checkpoints", run.checkpoint_s),
         ("queued", "queued", run.queued_s),

@@ -37,19 +37,22 @@ def document(
         msg = f"there is neither a database of yours in {config.database.directory} nor {places}"
         raise errors.DatabaseUnavailable(msg)
     refused: errors.NotPermitted | None = None
+    silent = f"there is no service on {config.service.socket}; is probing-ctl serve running?"
     if ask is not None:
         # The service on this very database answers without our loading a driver: half the time.
         try:
             return ask(ref, door.database_id(config), _SERVICE_S, **asked)
-        except errors.DatabaseUnavailable:
-            pass  # what follows says better what is wrong
+        except errors.DatabaseUnavailable as exc:
+            silent = str(exc)  # what follows says better what is wrong, to who may open the database
         except errors.NotPermitted as exc:
             refused = exc  # but whoever may open the database may read it all the same
     try:
         return direct(_url(config))
-    except errors.DatabaseUnavailable:
+    except errors.DatabaseUnavailable as exc:
         if refused:
             raise refused from None
+        if isinstance(exc, errors.DatabaseRefused):
+            raise errors.DatabaseUnavailable(f"{silent} Tell your operators.") from None
         raise
 
 
@@ -97,6 +100,10 @@ def _direct(url: str, cluster: str, ref: job_ref.JobRef) -> Mapping[str, Any]:
         raise errors.DatabaseUnavailable(msg) from exc
     except psycopg.errors.InsufficientPrivilege as exc:
         raise errors.NotPermitted(f"the database says: {_first_line(exc)}") from exc
+    except psycopg.OperationalError as exc:
+        from probing_cluster.db import engines
+
+        raise engines.unreachable(exc) from exc
     except psycopg.Error as exc:
         raise errors.DatabaseUnavailable(f"the database cannot be reached: {_first_line(exc)}") from exc
 

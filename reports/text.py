@@ -11,6 +11,7 @@ from probing_cluster.reports import model, phrase, rows
 from probing_cluster.reports.charts import paint, timeline
 
 _MOST_EVIDENCE = 8
+_MOST_OTHERS = 5
 _MOST_TASKS = 20
 _MOST_LOGS = 4
 _MOST_LINES = 5
@@ -133,11 +134,25 @@ def _why(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) ->
             f"Set by {sanitize.clean(verdict.author, 60)} {phrase.stamp_z(verdict.made_at)}.", width, "  "
         )
     yield from _evidence(view.evidence, width, days)
+    yield from _others(view, width, days)
     if verdict.ruled_out:
         yield from _wrap(f"Ruled out: {sanitize.clean('; '.join(verdict.ruled_out))}", width, "  ", "    ")
     done = _done(view, days)
     if done:
         yield from _wrap(done, width, "  ", "    ")
+
+
+def _others(view: model.AttemptView, width: int, days: bool) -> Iterator[str]:
+    """The gravest of what else its nodes reported meanwhile, each fault of a node once."""
+    faults: dict[tuple[str, str], records.HealthEvent] = {}
+    for event in sorted(view.others, key=lambda e: (e.severity is not records.Severity.HIGH, e.at)):
+        if event.severity is not records.Severity.INFO:
+            faults.setdefault((event.node, phrase.label(event)), event)
+    if not faults:
+        return
+    n = len(view.others)
+    yield f"  {n} other event{'s' if n > 1 else ''} on its nodes meanwhile (--json lists all), the gravest:"
+    yield from _evidence(tuple(faults.values())[:_MOST_OTHERS], width, days)
 
 
 def _nodes_now(report: model.ReportModel, width: int, brush: paint.Brush) -> Iterator[str]:
@@ -307,7 +322,7 @@ def _ends(report: model.ReportModel, width: int, brush: paint.Brush) -> Iterator
 
 def _cost(report: model.ReportModel) -> str:
     assert report.cost is not None
-    assumed = "" if report.cost.measured else " (from assumed checkpoints)"
+    assumed = " (from assumed checkpoints)" if report.cost.assumed else ""
     return f"{report.cost.words}{assumed}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 from probing_cluster.attribution.verdict import claims, evidence_view, phrases, rank_claims, taxonomy
@@ -228,9 +229,25 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
     return f"{text.rstrip('.')} (serial {serial})." if serial else _sentence(text)
 
 
+_SHELL = re.compile(
+    r"^\S{1,1024}: line \d{1,9}: \d{1,10} (?P<how>[A-Z][a-z]+(?: [a-z]+){0,2}(?: \(core dumped\))?) (?P<command>\S.*)$",
+    re.ASCII,
+)
+"""The shell's line about a command of its script that a signal ended, its runs of blanks made one."""
+_MOST_OF_A_COMMAND = 60
+
+
 def _clean(text: str) -> str:
-    """One line, not too long, without its final dot."""
+    """One line, not too long, without its final dot; of a shell's line what happened, and to which command."""
     line = " ".join(text.split())
+    if found := _SHELL.match(line):
+        how, command = found["how"], found["command"]
+        command = (
+            command
+            if len(command) <= _MOST_OF_A_COMMAND
+            else f"{command[: _MOST_OF_A_COMMAND - 1].rstrip()}…"
+        )
+        return f"{how} in `{command}`"
     line = line if len(line) <= 160 else line[:157] + "…"
     return line.rstrip(".")
 

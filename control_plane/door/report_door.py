@@ -23,7 +23,7 @@ from probing_cluster.control_plane import context
 from probing_cluster.control_plane.door import callers, web_keys
 from probing_cluster.control_plane.gangs import gang_board, questions
 from probing_cluster.control_plane.owners import handover
-from probing_cluster.core import errors, network_address, peer, secret_file, settings
+from probing_cluster.core import errors, network_address, peer, sanitize, secret_file, settings
 from probing_cluster.db import engines
 from probing_cluster.reports import job_ref, query
 from probing_cluster.reports.asking import door
@@ -81,15 +81,37 @@ def _answered(
         return {"rows": _question(service, known, caller, ref, request)}
     if op in gang_board.DOCUMENTS:
         return {"rows": _gang(service, known, caller, ref, op=op, fresh=request.get("fresh") is True)}
-    with engines.translated(), service.store.engine.connect() as connection:
-        raw = connection.connection.driver_connection
-        assert raw is not None
-        raw.execute("set local timezone = 'UTC'")
-        rows = query.fetch(raw, service.config.cluster.name, ref)
+    try:
+        rows = _rows(service, ref)
+    except errors.NotFound:
+        _require_not_waiting(service, known, caller, ref)
+        raise
     if not known.may_read(caller, rows["attempts"]):
         msg = f"job {ref} is another user's"
         raise errors.NotPermitted(msg)
     return {"rows": rows}
+
+
+def _rows(service: context.Context, ref: job_ref.JobRef) -> Mapping[str, Any]:
+    with engines.translated(), service.store.engine.connect() as connection:
+        raw = connection.connection.driver_connection
+        assert raw is not None
+        raw.execute("set local timezone = 'UTC'")
+        return query.fetch(raw, service.config.cluster.name, ref)
+
+
+def _require_not_waiting(
+    service: context.Context, known: callers.Callers, caller: callers.Caller, ref: job_ref.JobRef
+) -> None:
+    """Raises NotFound with Slurm's reason for a job of the caller's that has not started yet."""
+    try:
+        output = service.run_slurm("squeue", "-h", "-t", "PENDING", "-j", str(ref), "-o", "%u|%a|%r")
+    except errors.SlurmUnavailable:  # it does not answer, or knows no such job
+        return
+    user, account, reason = ([*output.decode("utf-8", "replace").split("\n")[0].split("|", 2), "", ""])[:3]
+    if reason and known.may_read(caller, [{"user": user, "account": account}]):
+        msg = f"job {ref} waits ({sanitize.clean(reason, 100)}): it has not started yet, there is nothing to report of it"
+        raise errors.NotFound(msg)
 
 
 def _handed_over(

@@ -147,7 +147,9 @@ def _goodput(figure: Figure) -> list[str]:
     if not lost and not more:
         return ["No GPU hours were lost to infrastructure; what failed by itself is not counted here."]
     also = f", and {_amount(more)} by jobs preempted for their return" if more else ""
-    return [f"Jobs that infrastructure ended lost {_amount(lost)} GPU hours{also}."]
+    return [
+        f"Jobs that infrastructure ended lost {_amount(lost)} GPU hours{also} (of each at most its last 30 minutes)."
+    ]
 
 
 def _ettr(figure: Figure) -> list[str]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from datetime import datetime
 
-from probing_cluster.core import digits, errors, hostlist, sanitize
+from probing_cluster.core import digits, errors, hostlist, sanitize, vocabulary
 from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.acts import outcome
 from probing_cluster.slurm_plugins.live import live, live_records
@@ -125,7 +125,7 @@ def why_not_requeued(
     state = f"is {job.state}{''.join(f'+{f}' for f in sorted(job.flags))}"
     reasons = (
         (running and not _runs(job), f"{state}: it does not run"),
-        (not running and not job.ended, f"{state}: it has not ended"),
+        (not running and not job.ended, f"{state}: {vocabulary.NOT_ENDED}"),
         (job.state in {"COMPLETED", "CANCELLED"}, f"is {job.state}"),
         (not job.batch, "is interactive"),
         (not job.requeue, "was submitted with --no-requeue"),

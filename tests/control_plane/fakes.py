@@ -171,11 +171,17 @@ class Sacct:
         self.down = False
         self.users = "eve|Operator\nalice|None\n"
         self.accounts = "lab|carol\n"
+        self.waiting: str | None = None
+        """What squeue says of a job; None where it knows none."""
 
     def __call__(self, program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
         del environment
         if self.down:
             raise errors.SlurmUnavailable("slurmdbd is away")
+        if program == "squeue":
+            if self.waiting is None:
+                raise errors.SlurmUnavailable("slurm_load_jobs error: Invalid job id specified")
+            return self.waiting.encode()
         if program == "scontrol":
             return b"AccountingStorageTRES = cpu,gres/gpu\n"
         if program == "sacctmgr":

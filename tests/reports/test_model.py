@@ -165,6 +165,47 @@ def test_what_now_says_why_the_job_was_left_where_it_is(story: rows.ReportRows) 
     )
 
 
+@pytest.mark.parametrize(
+    ("why", "back"),
+    [
+        ("it is PENDING: it has not ended", True),
+        ("it is RUNNING: it has not ended", True),
+        ("it is NODE_FAIL+COMPLETING: it has not ended", False),
+        ("it is interactive", False),
+    ],
+)
+def test_a_job_that_slurm_requeued_itself_is_not_to_be_submitted_again(
+    story: rows.ReportRows, why: str, back: bool
+) -> None:
+    """Accounting has no row of the start that waits; the restart that was not needed says so, and is no news itself."""
+    _, first = story.attempts
+    dead = dataclasses.replace(first, state="NODE_FAIL")
+    skip = example.drain(
+        "restart", example.at("14:20:40"), state="skipped", why_state=why, job_id=dead.job_id
+    )
+    report = build(dataclasses.replace(story, attempts=(dead,), drains=(*story.drains, skip)))
+    words = " ".join(report.advice)
+    assert ("Slurm has requeued the job" in words) is back
+    assert ("submit it again" in words, "not brought back" in words) == (not back, not back)
+    assert (skip in report.attempts[0].actions) is not back
+
+
+@pytest.mark.parametrize(
+    ("changes", "empty"),
+    [({"tail": ()}, True), ({"tail": ("KeyError",)}, False), ({"tail": (), "why": "not readable"}, False)],
+)
+def test_nobody_is_sent_to_an_empty_log(
+    story: rows.ReportRows, changes: dict[str, object], empty: bool
+) -> None:
+    """The step of a program's own error is to read what it wrote; of one that wrote nothing, to have it write."""
+    _, first = story.attempts
+    (verdict,) = story.verdicts
+    own = dataclasses.replace(verdict, cause="user_error", next_step="Look at the program's own output.")
+    log = rows.JobLog(node="n1", at=first.start_at, stream="stdout", path="/home/a/o", **changes)  # type: ignore[arg-type]
+    found = dataclasses.replace(story, attempts=(first,), verdicts=(own,), logs=(log,))
+    assert build(found).advice[0].startswith("Its log is empty" if empty else "Look at the program's")
+
+
 def test_a_running_job_was_last_seen_by_the_latest_beat_that_lists_it() -> None:
     """Only a beat of one of its nodes that names the job says that it still runs."""
     running = example.attempt(1, state="RUNNING", start_at=example.at("14:03:00"), nodes=("n1", "n2"))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import uuid
 
 import conftest_story as example
 import pytest
@@ -249,6 +250,8 @@ def test_a_short_failure_has_neither_a_ratio_nor_parts_of_nothing(story: rows.Re
     assert "<0.1" not in page
     assert "What it cost  under 0.1 GPU-hours (from assumed checkpoints)" in page
     assert "bar 14:02:11Z to 14:02:15Z: # ran" in page
+    free = dataclasses.replace(account, lost_to_replay_s=0.0, restart_s=0.0)
+    assert "no GPU-hours\n" in render(dataclasses.replace(story, attempts=(brief,), account=free))
     longer = dataclasses.replace(account, wall_s=model.ETTR_FROM_S)
     assert "ETTR 0.00" in render(dataclasses.replace(story, attempts=(brief,), account=longer))
 
@@ -308,3 +311,21 @@ def test_a_log_is_shown_with_its_path_or_why_it_was_not_read(story: rows.ReportR
     assert "not found" in folded, "the end of a long line is its point"
     assert "    |   File x, line 3" in folded
     assert all(len(line) <= 60 for line in folded.splitlines() if line.startswith("    |"))
+
+
+def test_other_faults_on_its_nodes_are_named_once_the_gravest_first(story: rows.ReportRows) -> None:
+    """The verdict is about one node: what another reported meanwhile is not dropped, nor is it a list without end."""
+    low = {"node": "n1", "source": "sysfs", "severity": records.Severity.LOW}
+    others = [
+        example.event(uuid.UUID(int=900 + i), example.at(f"14:10:0{i}"), kind=f"ib_{i}", message="m", **low)
+        for i in range(7)
+    ]
+    twice = [
+        example.event(uuid.UUID(int=920 + i), example.at("14:12:00"), code="48", node="n1") for i in (0, 1)
+    ]
+    lines = render(dataclasses.replace(story, others=(*others, *twice))).splitlines()
+    at = lines.index("  9 other events on its nodes meanwhile (--json lists all), the gravest:")
+    assert ["Xid 48" in line for line in lines[at + 1 : at + 3]] == [True, False]
+    assert sum("ib_" in line for line in lines) == 4
+    harmless = dataclasses.replace(others[0], severity=records.Severity.INFO)
+    assert "meanwhile" not in render(dataclasses.replace(story, others=(harmless,)))

@@ -45,7 +45,7 @@ def _mesh(asked: operation.Ask) -> dict[str, Any]:
 
 def restarts(drains: Sequence[records.Drain]) -> list[tuple[records.Drain, list[str]]]:
     """What was done to bring the job back, oldest first, each with what is known of it in words."""
-    mine = [d for d in drains if d.action in BROUGHT_BACK and d.job_id is not None]
+    mine = [d for d in drains if d.action in BROUGHT_BACK and d.job_id is not None and not model.is_back(d)]
     return [(d, _words(d)) for d in sorted(mine, key=lambda d: d.at)]
 
 

@@ -16,3 +16,22 @@ from probing_cluster.attribution.verdict import wording
 def test_a_sentence_never_respells_a_node(text: str, sentence: str) -> None:
     """A node called n2 is n2 at the beginning of a sentence, too."""
     assert wording._sentence(text) == sentence
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (
+            "/var/spool/slurmd/job00012/slurm_script: line 2: 19564 Segmentation fault      python3 -c 'a.b()'",
+            "Segmentation fault in `python3 -c 'a.b()'`",
+        ),
+        (
+            "run.sh: line 7: 1 Illegal instruction     (core dumped) ./train " + "--x " * 90,
+            "Illegal instruction (core dumped) in `./train " + "--x " * 12 + "--x…`",
+        ),
+        ("run.sh: line 7: 19564 unexpected tokens there.", "run.sh: line 7: 19564 unexpected tokens there"),
+    ],
+)
+def test_of_a_shells_line_what_happened_is_kept(line: str, words: str) -> None:
+    """Neither the script's path nor the process's number says anything, and the command may be long."""
+    assert wording._clean(line) == words

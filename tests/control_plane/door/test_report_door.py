@@ -54,6 +54,27 @@ def test_the_owner_is_answered_and_nobody_else(knowing: context.Context) -> None
 
 
 @pytest.mark.parametrize(
+    ("waiting", "words"),
+    [
+        ("alice|lab|ReqNodeNotAvail, UnavailableNodes:n4\n", "waits (ReqNodeNotAvail, UnavailableNodes:n4)"),
+        ("bob|lab|Resources\n", "is not known"),
+        ("", "is not known"),
+        (None, "is not known"),
+    ],
+    ids=["hers", "another's", "not waiting", "never heard of"],
+)
+def test_a_job_that_waits_is_told_to_whom_it_belongs(
+    knowing: context.Context, waiting: str | None, words: str
+) -> None:
+    """Accounting has no start of it, Slurm has; of another's nothing is told, not even that it waits."""
+    assert isinstance(knowing.run_slurm, fakes.Sacct)
+    knowing.run_slurm.waiting = waiting
+    found = answer(knowing, ALICE, ASK | {"job": "15"})
+    assert (found["ok"], found["error"]) == (False, "not_found")
+    assert str(found["message"]).startswith(f"job 15 {words}")
+
+
+@pytest.mark.parametrize(
     ("service", "caller", "may"),
     [
         (settings.ServiceSettings(operators=("bob",)), BOB, True),
