@@ -21,6 +21,12 @@ def test_each_cause_gets_what_is_switched_on() -> None:
     assert steps.possible(steps.cause_of({"mount"}, steps.TABLE), on) == ()
 
 
+def test_the_steps_taken_are_named() -> None:
+    on = settings.RepairSettings(reset_command="x", reboot=True)
+    assert steps.taken_and_left("gpu", 1, on) == (["reset"], ["reboot"])
+    assert steps.taken_and_left("gpu", 0, settings.RepairSettings()) == ([], [])
+
+
 def test_a_sites_table_replaces_ours_and_a_wrong_one_says_why(tmp_path: Path) -> None:
     path = tmp_path / "steps.toml"
     path.write_text('[[cause]]\nname = "all"\nsteps = ["power"]\n')
