@@ -13,7 +13,6 @@ from probing_cluster.slurm_plugins.acts import node_events
 
 WIDTH = 100
 HEADS = ("NODE", "SLURM", "AGENT", "FAULT", "DRAINED, OR WHY NOT")
-_GONE = (vocabulary.UNTOUCHABLE_STATES - vocabulary.DRAINED_STATES) | {"NOT_RESPONDING"}
 
 
 def text(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -48,8 +47,8 @@ def drained(
     """
     if node is not None and node.states & vocabulary.DRAINED_STATES:
         return _by_whom(node, drain)
-    if node is not None and node.states & _GONE:
-        return _not_by_us(node) if node.reason else ""
+    if node is not None and (gone := node_events.gone(node.states)):
+        return f"no: {gone}, {_not_by_us(node)}" if node.reason else ""
     if drain is not None and drain.state == "done":
         return f"{_reason(drain)}, by {_owner(drain)}{'' if node is None else '; Slurm shows it lifted'}"
     return _why_not(faults, latest)
