@@ -47,7 +47,7 @@ def drained(
     """
     if node is not None and node.states & vocabulary.DRAINED_STATES:
         return _by_whom(node, drain)
-    if node is not None and (gone := node_events.gone(node.states)):
+    if node is not None and (gone := node.gone):
         return f"no: {gone}, {_not_by_us(node)}" if node.reason else ""
     if drain is not None and drain.state == "done":
         return f"{_reason(drain)}, by {_owner(drain)}{'' if node is None else '; Slurm shows it lifted'}"
