@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.control_plane.policy import view
-from probing_cluster.control_plane.terminal import fault_names, node_table
+from probing_cluster.control_plane.terminal import fault_names, node_table, table
 from probing_cluster.core import records
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -90,9 +91,13 @@ def test_one_line_a_node_within_the_width() -> None:
          "beat_s": 10.0, "named": [FAULT, MINOR], "drain": "no: denied: " + "x" * 150, "acknowledged": "alice, 11-22 12:00Z"}
         for n in range(3)
     ]  # fmt: skip
-    lines = node_table.text(rows).splitlines()
+    lines = node_table.text(rows, 100).splitlines()
     assert len(lines) == 4
-    assert max(len(line) for line in lines) <= node_table.WIDTH
+    assert max(len(line) for line in lines) <= 100
+    assert node_table.text(rows).count("x" * 150) == 3, "in a pipe nothing is cut"
+    narrow = node_table.text(rows, 50)
+    assert max(len(line) for line in narrow.splitlines()) <= 50
+    assert narrow.replace("\n  ", "").count("x" * 150) == 3, "what is narrow is wrapped"
     assert "SILENT" not in lines[1]
     assert "SILENT 1 h" in lines[2]
     assert "known to alice" in lines[1]
@@ -111,3 +116,14 @@ def test_nobody_says_that_a_silent_node_has_no_fault(silent_s: float | None, wor
         "acknowledged": "",
     }
     assert words in node_table.text([row]).splitlines()[1]
+
+
+@pytest.mark.parametrize(
+    ("columns", "width"), [("50", 50), ("200", 200), ("", None), ("0", None), ("wide", None)]
+)
+def test_what_columns_says_holds_and_a_pipe_has_no_width(
+    columns: str, width: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    assert table.terminal_width() == width
