@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from probing_cluster.control_plane.policy import view
-from probing_cluster.control_plane.terminal import fault_names, node_table, table
-from probing_cluster.core import records
+from probing_cluster.control_plane.terminal import node_table, table
+from probing_cluster.core import fault_names, records
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 FAULT = fault_names.NamedFault(name="Xid 79 gpu0", severity="high", since=NOW, keys=("xid:gpu0",))
