@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from probing_cluster.core import fault_names, hostlist, records, sanitize
+from probing_cluster.core import hostlist, records, sanitize
+from probing_cluster.core.catalogue import fault_names
 from probing_cluster.reports import phrase
 
 _MISSED_BEATS = 3

@@ -8,7 +8,8 @@ from typing import Any
 
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.terminal import table
-from probing_cluster.core import fault_names, records, sanitize, vocabulary
+from probing_cluster.core import records, sanitize, vocabulary
+from probing_cluster.core.catalogue import fault_names
 from probing_cluster.reports import phrase
 from probing_cluster.slurm_plugins.acts import node_events
 

@@ -13,7 +13,8 @@ from probing_cluster.control_plane import context
 from probing_cluster.control_plane.door import web_keys
 from probing_cluster.control_plane.policy import budget, repaired, view
 from probing_cluster.control_plane.repair import engine
-from probing_cluster.core import clock, errors, fault_names, records, vocabulary
+from probing_cluster.core import clock, errors, records, vocabulary
+from probing_cluster.core.catalogue import fault_names
 from probing_cluster.db import store as db_store
 from probing_cluster.slurm_plugins.acts import node_events
 from probing_cluster.web import documents

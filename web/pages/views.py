@@ -15,7 +15,8 @@ from starlette.responses import RedirectResponse, Response
 
 from probing_cluster.control_plane.cli.history import fleet_commands
 from probing_cluster.control_plane.terminal import diagnose_text
-from probing_cluster.core import errors, fault_names
+from probing_cluster.core import errors
+from probing_cluster.core.catalogue import fault_names
 from probing_cluster.lemon import nightly
 from probing_cluster.reports.fleet import fleet_page
 from probing_cluster.reports.lemon import lemon_view

@@ -16,7 +16,8 @@ from probing_cluster.control_plane import alarmed_jobs, held_jobs
 from probing_cluster.control_plane.cli import commands
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.terminal import node_table, table
-from probing_cluster.core import clock, errors, fault_names, hostlist, records, sanitize, settings, vocabulary
+from probing_cluster.core import clock, errors, hostlist, records, sanitize, settings, vocabulary
+from probing_cluster.core.catalogue import fault_names
 
 if TYPE_CHECKING:
     from probing_cluster.control_plane.policy import actions, slurm_actions

@@ -9,7 +9,8 @@ import pytest
 
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.terminal import node_table, table
-from probing_cluster.core import fault_names, records
+from probing_cluster.core import records
+from probing_cluster.core.catalogue import fault_names
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 FAULT = fault_names.NamedFault(name="Xid 79 gpu0", severity="high", since=NOW, keys=("xid:gpu0",))
