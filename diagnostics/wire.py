@@ -36,7 +36,9 @@ class WireStep:
     options: machine.Options
     test_s: float
     command: str = ""
-    """A repair step to be run on the nodes before the tests; empty for none."""
+    """A repair step to be run before the tests, on `command_nodes`; empty for none."""
+    command_nodes: tuple[str, ...] = ()
+    """The nodes under repair: a well node beside them, which they are held against, is never reset."""
 
     def encode(self) -> bytes:
         """One line of JSON."""
@@ -60,6 +62,8 @@ class WireStep:
                 options=machine.Options(**options),
                 test_s=float(given["test_s"]),
                 command=str(given["command"]),
+                # A service before this field named no node: then nothing is reset, rather than a well node.
+                command_nodes=tuple(map(str, given.get("command_nodes", ()))),
             )
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as exc:
             raise errors.MalformedInput(f"the step on standard input is unreadable: {exc}") from exc

@@ -74,7 +74,7 @@ def run(step: wire.WireStep, node: str, make: MakeMachine, write_line: Callable[
         members=group or (node,), addresses=step.addresses, token=bytes.fromhex(step.token)
     )
     here = make(node=node, options=step.options, group=together)
-    if step.command:
+    if step.command and node in step.command_nodes:
         _repair(step, here, write_line)
     for test in registry.chosen(step.tests):
         if test.scope in ("pair", "group") and (group is None or len(group) < 2):

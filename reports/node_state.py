@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from probing_cluster.core import hostlist, records, sanitize
+from probing_cluster.core.catalogue import fault_names
 from probing_cluster.reports import phrase
 
 _MISSED_BEATS = 3
@@ -75,8 +76,7 @@ def _notes(
                 f"{node} has not been heard for {phrase.span(silent_s)}: the node, its network or its agent is down."
                 " If it is the node, Slurm ends this attempt as NODE_FAIL within its SlurmdTimeout."
             )
-        active = beat.faults if isinstance(beat.faults, Mapping) else {}
-        faults = [_fault(key, fault) for key, fault in sorted(active.items())]
+        faults = [fault.words for fault in fault_names.named(beat.faults)]
         if faults:
             more = f" and {len(faults) - _MOST_FAULTS} more" if len(faults) > _MOST_FAULTS else ""
             yield f"{node} has an active fault: {', '.join(faults[:_MOST_FAULTS])}{more}."
@@ -85,9 +85,3 @@ def _notes(
             f"{node} is drained since {phrase.stamp_z(drain.at)} ({sanitize.clean(drain.reason, 120)}):"
             " this job goes on, no new one starts there."
         )
-
-
-def _fault(key: str, fault: object) -> str:
-    severity = fault.get("severity") if isinstance(fault, Mapping) else None
-    name = sanitize.clean(key, 60)
-    return f"{name} ({severity})" if severity in [s.value for s in records.Severity] else name

@@ -16,7 +16,7 @@ from typing import Any
 
 from probing_cluster.core import command_line, errors
 from probing_cluster.core.ending import run_command
-from probing_cluster.sandbox import cluster, gangs
+from probing_cluster.sandbox import cluster, gangs, services
 from probing_cluster.sandbox.demo import cli_demo
 from probing_cluster.sandbox.faults import registry
 from probing_cluster.sandbox.machine import commands, layout, mounts, processes, whereabouts
@@ -189,6 +189,8 @@ def _show(directory: Path) -> bool:
         )
         return True
     box = cluster.Sandbox.open(directory)
+    # Postgres is a daemon of its own, and no process of ours has a role for it.
+    roles = sorted([*roles, "postgres"]) if services.database_runs(box.layout) else roles
     print(f"{box.directory}: {'running: ' + ' '.join(roles) if roles else 'stopped'}")
     if "slurmctld" in roles:
         print(box.run(["sinfo", "-N", "-p", "gpu", "-o", "%8N %10T %20G %E"]).stdout, end="")

@@ -17,11 +17,16 @@ from probing_cluster.control_plane.door import callers, web_keys
 from probing_cluster.web import problems, scoped_rows
 from probing_cluster.web import site as web_site
 from probing_cluster.web.access import gate, oidc
-from probing_cluster.web.api import endpoints, register
+from probing_cluster.web.api import endpoints, openapi, register
 from probing_cluster.web.live import broadcast
 from probing_cluster.web.pages import render, routes
 
 LOG = logging.getLogger("probing.web")
+_WAY_OUT = {
+    404: f"the address may be mistyped: {openapi.BASE}/openapi.json has every operation",
+    405: f"this address takes other methods: {openapi.BASE}/openapi.json says which",
+}
+"""By status what helps a program that asked for what there is not."""
 _THREADS = 24
 """Requests that wait for the database at once; the others wait for these."""
 
@@ -58,7 +63,7 @@ def make(site: web_site.Site) -> gate.App:
 async def _http_error(request: Request, exc: Exception) -> Response:
     assert isinstance(exc, HTTPException)
     if "/api/" in request.scope["path"] or "text/html" not in request.headers.get("accept", ""):
-        made = problems.response(exc.status_code, exc.detail)
+        made = problems.response(exc.status_code, exc.detail, _WAY_OUT.get(exc.status_code, ""))
     else:
         problem = problems.document(exc.status_code, exc.detail, "The address may be mistyped.")
         made = render.html(

@@ -82,6 +82,7 @@ class Repair(msgspec.Struct, kw_only=True):
     """A node's latest repair: its state, the repair steps that are left, and what its tests found."""
 
     repair: records.RepairIncident
+    steps_taken: list[str]
     steps_left: list[str]
     tests: list[records.DiagnosticResult]
 

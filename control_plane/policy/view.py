@@ -29,6 +29,11 @@ class Node:
         return bool(self.states & vocabulary.DRAINED_STATES) and self.reason.startswith(vocabulary.OWN_PREFIX)
 
     @property
+    def gone(self) -> str:
+        """`DOWN+NOT_RESPONDING`: in which states it is out without being drained; empty for none."""
+        return node_events.gone(self.states)
+
+    @property
     def prolog_failed(self) -> bool:
         """True while Slurm itself has drained it because a Prolog exited non-zero."""
         return "DRAIN" in self.states and self.reason.lower().startswith("prolog error")

@@ -46,7 +46,9 @@ class Asked:
         "node to its leaf switch or block, where Slurm has one", default_factory=dict
     )
     tests: tuple[str, ...] = records.doc("tests to run; none = all", default=())
-    command: str = records.doc("a repair step to run on the nodes first", default="")
+    command: str = records.doc(
+        "a repair step to run on the nodes under test first, never on the references", default=""
+    )
     every_link: bool = records.doc("test every pair, so that every bad link is found", default=False)
     incident_id: uuid.UUID | None = records.doc("the repair it belongs to", default=None)
 
@@ -269,6 +271,7 @@ class _Round:
             options=self._options(),
             test_s=self._given.test_s,
             command=command,
+            command_nodes=self._asked.nodes,
         )
         output = self._c.steps.step(
             self._asked.job_id,

@@ -42,7 +42,7 @@ MEANINGS: Mapping[str, str] = {
     "closing": "drained again after its tests",
     "acting": "a reboot or power cycle is under way",
     "ticketing": "its ticket is being written",
-    "ticket": "a person is needed: it failed its tests and no repair step is left",
+    "ticket": "a person is needed: what WHY says still fails, and no repair step is left",
     "returned": "back in service, tested",
     "lifted": "a person resumed it or took it over",
     "closed": "ended by a person, the node stays as it is",

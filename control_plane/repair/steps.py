@@ -111,6 +111,14 @@ def possible(cause: Cause, config: settings.RepairSettings) -> tuple[str, ...]:
     return tuple(step for step in cause.steps if switched[step])
 
 
+def taken_and_left(
+    cause: str, steps_done: int, config: settings.RepairSettings
+) -> tuple[list[str], list[str]]:
+    """The names of the steps that a repair for `cause` has taken, and of those it could still take; raises SettingsError."""
+    every = possible(named(cause, load(config)), config)
+    return list(every[:steps_done]), list(every[steps_done:])
+
+
 def named(name: str, table: Iterable[Cause]) -> Cause:
     """The row of that name; an empty one when the site has taken it away since."""
     return next((cause for cause in table if cause.name == name), Cause(name=name))

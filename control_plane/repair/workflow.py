@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ AWAY = frozenset(
 """States of a node that is not there, or is about to go."""
 _REPAIR = "repair: "
 """What stands before a drain's reason once tests have failed: a repair is under way, or a person's turn has come."""
+_TEST_JOB = re.compile(rf"{re.escape(vocabulary.RESERVATION_PREFIX)}(?P<node>.+)-[0-9a-f]{{8}}")
 _LOOK_S = 120.0
 """How long an agent may take to look again."""
 
@@ -243,6 +245,12 @@ class Pass:
                 ledger.take(name)
                 chosen.append(name)
         return tuple(chosen)
+
+
+def is_of_a_test(name: str | None, nodes: Sequence[str]) -> bool:
+    """Whether a job's name is one that our tests of these nodes have: of a repair of one of them, or of a round that a person asked for."""
+    found = _TEST_JOB.fullmatch(name or "")
+    return found is not None and found["node"] in {"diagnose", *nodes}
 
 
 def reservation_of(incident: records.RepairIncident) -> str:

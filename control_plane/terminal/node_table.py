@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from probing_cluster.control_plane.policy import view
-from probing_cluster.control_plane.terminal import fault_names, table
-from probing_cluster.core import records, vocabulary
+from probing_cluster.control_plane.terminal import table
+from probing_cluster.core import records, sanitize, vocabulary
+from probing_cluster.core.catalogue import fault_names
 from probing_cluster.reports import phrase
 from probing_cluster.slurm_plugins.acts import node_events
 
-WIDTH = 100
 HEADS = ("NODE", "SLURM", "AGENT", "FAULT", "DRAINED, OR WHY NOT")
-_GONE = (vocabulary.UNTOUCHABLE_STATES - vocabulary.DRAINED_STATES) | {"NOT_RESPONDING"}
 
 
-def text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The table of `rows`, as cli_nodes makes them, in at most WIDTH columns."""
+def text(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
+    """The table of `rows`, as nodes_commands makes them, uncut; within `width` columns where one is given.
+
+    Below table.LEAST_WIDTH a node is a paragraph, since a table of so few columns would be cut everywhere.
+    """
     cells = [
         (
             row["node"],
@@ -28,7 +31,15 @@ def text(rows: Sequence[Mapping[str, Any]]) -> str:
         )
         for row in rows
     ]
-    return table.render(HEADS, cells, width=WIDTH)
+    if width is not None and width < table.LEAST_WIDTH:
+        return "\n".join(_paragraph(row, width) for row in cells)
+    return table.render(HEADS, cells, width=width)
+
+
+def _paragraph(row: Sequence[str], width: int) -> str:
+    node, slurm, agent, *more = row
+    words = [f"{node}: {slurm}, agent {agent}", *(sanitize.clean(text, 400) for text in more if text)]
+    return textwrap.fill("; ".join(words), max(width, 20), subsequent_indent="  ")
 
 
 def silent(row: Mapping[str, Any]) -> bool:
@@ -48,8 +59,8 @@ def drained(
     """
     if node is not None and node.states & vocabulary.DRAINED_STATES:
         return _by_whom(node, drain)
-    if node is not None and node.states & _GONE:
-        return _not_by_us(node) if node.reason else ""
+    if node is not None and (gone := node.gone):
+        return f"no: {gone}, {_not_by_us(node)}" if node.reason else ""
     if drain is not None and drain.state == "done":
         return f"{_reason(drain)}, by {_owner(drain)}{'' if node is None else '; Slurm shows it lifted'}"
     return _why_not(faults, latest)

@@ -24,6 +24,9 @@ MAX_UNSENT_BYTES = 4 << 20
 READ_BYTES = 1 << 18
 _PREFIX = re.compile(r"^(?:[0-9]+: )?(?:srun: |slurmstepd[^ ]*: )?(?:error: )?")
 """Who says it: the label, srun or a node's step daemon."""
+_EXITED = re.compile(r"^(?:\S+: )?tasks? [0-9,-]+: Exited with exit code")
+_NO_START = re.compile(r"Permission denied|No such file|No module named|Exited with exit code")
+_HINT = " ([live] python names a Python that the job's owner may execute there; --via agents needs none)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +44,19 @@ class Command:
     """The owner asks: expressions run in the processes."""
     ends_itself: bool = False
     """It ends by itself soon, where its start was interrupted, and cleans up; killed at that moment it would leave a step behind."""
+
+
+def last_words(noise: str, node: str) -> str:
+    """Why the collector of `node` ended, by what was written to standard error.
+
+    What names the node, else the last line of a collector itself, says more than srun's exit code of it.
+    """
+    lines = [_PREFIX.sub("", line).strip() for line in noise.splitlines()]
+    own = [line for line in lines if line and not _EXITED.match(line)]
+    of_node = [line for line in own if re.search(rf"\b{re.escape(node)}\b", line)]
+    exits = [line for line in lines if _EXITED.match(line) and re.search(rf"\b{re.escape(node)}\b", line)]
+    words = next(iter(of_node or own[-1:] or exits), "its collector ended").removeprefix(f"{node}: ")
+    return sanitize.clean(words, 200) + (_HINT if _NO_START.search(words) else "")
 
 
 _left: list[processes.Child] = []
@@ -174,10 +190,7 @@ class Collectors:
     def reason(self, node: str, timeout_s: float) -> str:
         """Why the node has not answered."""
         if not self.reads:
-            lines = [_PREFIX.sub("", line) for line in self._noise.decode("utf-8", "replace").splitlines()]
-            lines = [line for line in lines if line.strip()]
-            of_node = [line for line in lines if re.search(rf"\b{re.escape(node)}\b", line)]
-            return sanitize.clean((of_node or lines or ["its collector ended"])[0], 200)
+            return last_words(self._noise.decode("utf-8", "replace"), node)
         late = f"no answer in {timeout_s:g} s"
         if self.flows or node in self.hello:
             return late

@@ -53,8 +53,10 @@ def _states(figure: Figure) -> list[str]:
     if not figure["n_attempts"]:
         return ["No attempt ended in this span."]
     by_size = sorted(figure["states"], key=lambda s: -s["n_attempts"])
-    rest = sum(s["n_attempts"] for s in by_size[_MOST_STATES:])
-    listed = ", ".join(f"{s['n_attempts']:,} {s['state']}" for s in by_size[:_MOST_STATES])
+    # One state more is named rather than counted as another: it is no longer.
+    shown = len(by_size) if len(by_size) == _MOST_STATES + 1 else _MOST_STATES
+    rest = sum(s["n_attempts"] for s in by_size[shown:])
+    listed = ", ".join(f"{s['n_attempts']:,} {s['state']}" for s in by_size[:shown])
     listed += f", {rest:,} in other states" if rest else ""
     made = [f"{_jobs(figure['n_attempts'])} ended, after {_amount(figure['gpu_h'])} GPU hours: {listed}."]
     if figure["n_attempts"] < FEW:

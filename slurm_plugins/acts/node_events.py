@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from probing_cluster.core import digits, errors, sanitize, vocabulary
@@ -37,6 +38,20 @@ SLURMS_OWN = (
 """How the reasons begin that slurmctld writes by itself (its source, 22.05 to 26.05); all others are a person's."""
 
 _PLANNED = ("reboot complete", "reboot issued", "reboot requested", "Set in slurm.conf", "POWER_DOWN_ASAP")
+
+
+GONE = (vocabulary.UNTOUCHABLE_STATES - vocabulary.DRAINED_STATES) | {"NOT_RESPONDING"}
+"""States of a node that is out without being drained."""
+
+
+def gone(states: Iterable[str]) -> str:
+    """`DOWN+NOT_RESPONDING`: in which states a node is out although it may not be drained; empty for none."""
+    return "+".join(sorted(GONE.intersection(states)))
+
+
+def back_from_down(node: str) -> str:
+    """What a person does about a node that Slurm has DOWN: nothing that lifts a drain helps there."""
+    return f"find out why it is down; once it answers: scontrol update NodeName={node} State=RESUME"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -176,7 +176,7 @@ class DirectActions:
             return outcome.skipped(f"{node} is not in reservation {sanitize.clean(reservation, 80)}")
         before, since = self._read(node), self._notes.now_s()
         if "DRAIN" not in before.flags:
-            return outcome.skipped(f"{node} is not drained")
+            return outcome.skipped(_not_drained(node, before))
         if not before.reason.startswith(vocabulary.OWN_PREFIX):
             return outcome.skipped(f"{node} is drained by another: {before.reason or 'no reason given'}")
         taken = sorted((before.states & (vocabulary.UNTOUCHABLE_STATES - vocabulary.DRAINED_STATES)) - own)
@@ -260,6 +260,13 @@ def _not_this_attempt(
 def _require_name(node: str) -> None:
     if restarts.NODE_NAME.fullmatch(node) is None:
         raise errors.UsageError(f"{sanitize.clean(node, 60)!r} is not one node's name")
+
+
+def _not_drained(name: str, node: live_records.LiveNode) -> str:
+    if "DOWN" not in node.states:
+        return f"{name} is not drained"
+    reason = node.reason or "no reason given"
+    return f"{name} is {node_events.gone(node.states)}, not drained ({reason}): {node_events.back_from_down(name)}"
 
 
 def _require_words(node: str, reason: str) -> None:

@@ -21,6 +21,7 @@ def test_a_step_arrives_as_it_was_sent() -> None:
     step = wire.WireStep(
         round_id=uuid.UUID(int=5), token=wire.new_token(), tests=("gemm", "pair"), groups=(("a", "b"),),
         addresses={"a": ("h", 1)}, options=machine.Options(mounts=("/x",)), test_s=5.0, command="true",
+        command_nodes=("a",),
     )  # fmt: skip
     assert wire.WireStep.decode(step.encode()) == step
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 import uuid
@@ -19,7 +20,7 @@ OPTIONS = machine.Options(size=64, repeats=1, bytes_moved=1 << 14, connect_s=1.0
 def step(*tests: str, command: str = "", test_s: float = 20.0) -> wire.WireStep:
     return wire.WireStep(
         round_id=uuid.UUID(int=1), token=wire.new_token(), tests=tests, addresses={"n1": ("127.0.0.1", 1)},
-        options=OPTIONS, test_s=test_s, command=command,
+        options=OPTIONS, test_s=test_s, command=command, command_nodes=("n1",),
     )  # fmt: skip
 
 
@@ -96,3 +97,8 @@ def test_a_repair_step_says_how_it_ended() -> None:
     assert (good.test, good.outcome, good.message) == (worker.REPAIR, records.Outcome.OK, "reset done")
     (bad,) = run(step(command="exit 3"))[:1]
     assert bad.outcome is records.Outcome.WARN
+
+
+def test_a_reference_node_is_not_repaired() -> None:
+    """A node that the broken one is held against takes part in the tests, not in the reset."""
+    assert run(dataclasses.replace(step(command="echo reset done"), command_nodes=("n2",))) == []

@@ -50,7 +50,7 @@ def test_faults_and_our_drain_are_named() -> None:
     faults = {"xid:gpu3": {"severity": "high"}, "odd\x1b[31m": "boo", "x" * 500: {"severity": ["high"]}}
     drained = example.drain("drain", example.at("14:30:00"))
     lines = node_state.sentences(RUNNING, [beat("n1"), beat("n2", faults=faults)], [drained], NOW)
-    assert "xid:gpu3 (high)" in lines[0]
+    assert "Xid gpu3 (high)" in lines[0]
     assert "\x1b" not in lines[0]
     assert len(lines[0]) < 300
     assert lines[1].startswith("n2 is drained since 2026-11-21 14:30:00Z (probing: xid 79 gpu3)")
@@ -58,6 +58,18 @@ def test_faults_and_our_drain_are_named() -> None:
     assert not any(
         "drained since" in line for line in node_state.sentences(RUNNING, [beat("n2")], [lifted], NOW)
     )
+
+
+def test_one_broken_part_is_one_fault() -> None:
+    """Kernel, NVML and a check tell of the same GPU: it is counted once, as `probing-ctl nodes` does."""
+    gpu = {"severity": "high", "device": "gpu2", "pci_bus_id": "0000:61:00"}
+    faults = {
+        "check:0000:61:00": {"severity": "high"},
+        "check:gpu2": gpu,
+        "xid:gpu2": gpu | {"kind": "xid", "code": "79"},
+    }
+    lines = node_state.sentences(RUNNING, [beat("n2", faults=faults)], [], NOW)
+    assert lines[0] == "n2 has an active fault: Xid 79 gpu2 (high, 3 signs)."
 
 
 def test_a_node_without_an_agent_is_not_called_well() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from probing_cluster.core import errors
-from probing_cluster.sandbox import cli, cluster
+from probing_cluster.sandbox import cli, cluster, services
 from probing_cluster.sandbox.faults import registry
 from probing_cluster.sandbox.machine import requirements
 
@@ -37,6 +37,16 @@ def test_without_a_sandbox_every_command_says_how_to_make_one(
     for words in (["status"], ["down"], ["shell"], ["gang"], ["fault", "n1", "heal"]):
         assert cli.main([words[0], "--dir", str(tmp_path), *words[1:]]) == 3
         assert "probing-sandbox up" in capsys.readouterr().err
+
+
+def test_status_lists_the_database(
+    node: registry.Target, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Postgres is no process of the sandbox's own roles, and runs beside them."""
+    node.layout.save()
+    monkeypatch.setattr(services, "database_runs", lambda lay: lay.postgres == node.layout.postgres)
+    assert cli.main(["status", "--dir", str(node.layout.directory)]) == 0
+    assert "running: postgres" in capsys.readouterr().out
 
 
 class _Slurm:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from probing_cluster.control_plane.door import web_keys
+from probing_cluster.control_plane.policy import view
+from probing_cluster.core import records
 from probing_cluster.web.live import now
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -53,3 +56,47 @@ def test_every_job_is_counted_once() -> None:
         picture = _picture(jobs, **viewer)
         assert len(picture.jobs) <= now.SHOWN
         assert sum(1 + j.n_alike for j in picture.jobs) + picture.n_more_jobs == n
+
+
+def _node(**changes: Any) -> dict[str, Any]:
+    row = {
+        "cluster": "c", "node": "n4", "state": "silent", "faults": {}, "jobs": [17], "failing": [], "drained": False,
+        "drain_reason": None, "drained_at": None, "silent_since": NOON, "lemon_score": None, "lemon_verdict": None,
+    }  # fmt: skip
+    return row | changes
+
+
+DOWN = view.Node(name="n4", states=frozenset({"DOWN", "NOT_RESPONDING"}), reason="Not responding")
+
+
+def test_only_an_attempt_that_has_not_ended_runs_on_a_node() -> None:
+    """Its last heartbeat still has job 17: Slurm ended that attempt, and the next one waits or runs elsewhere."""
+    job = {"job_id": 17, "user": "ada", "name": "train"}
+    for on_nodes, state, n in (([], "silent", 0), (["n1"], "silent", 0), (["n4"], "silent", 1)):
+        found = now.node_of(_node(state=state), {17: job | {"on_nodes": on_nodes}}, None, None, DOWN)
+        assert len(found.jobs) == n
+    assert not now.node_of(_node(), {}, None, None, DOWN).jobs
+    assert now.node_of(_node(state="faulty"), {}, None, None, None).jobs, "accounting has not read it yet"
+
+
+def test_slurms_state_of_a_silent_node_is_said_with_its_way_back() -> None:
+    found = now.node_of(_node(), {}, None, None, DOWN)
+    assert "Slurm has it DOWN+NOT_RESPONDING (Not responding)" in found.causes
+    assert found.next_step == (
+        "Slurm has it DOWN: find out why it is down; once it answers: scontrol update NodeName=n4 State=RESUME."
+    )
+    assert "start its agent" in now.node_of(_node(), {}, None, None, None).next_step
+
+
+def test_a_node_whose_drain_was_denied_is_said_to_be_in_service() -> None:
+    """With why, and with what drains it; not once it is out."""
+    denied = records.Drain(
+        drain_id=uuid.uuid4(), cluster="c", node="n4", at=NOON, action="drain", reason="probing: xid 79", owner="probing",
+        state="denied", why_state="budget: 2 of 2 nodes of the cluster taken within 86400 s",
+    )  # fmt: skip
+    assert now.node_of(_node(state="faulty"), {}, None, denied, None).not_drained == (
+        "still in service, not drained: budget: 2 of 2 nodes of the cluster taken within 86400 s; "
+        "by hand: probing-ctl drain n4 --reason WHY"
+    )
+    assert not now.node_of(_node(state="drained", drained=True), {}, None, denied, None).not_drained
+    assert not now.node_of(_node(), {}, None, denied, DOWN).not_drained

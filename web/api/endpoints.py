@@ -88,6 +88,10 @@ def require(op: operation.Operation, viewer: web_keys.Viewer) -> None:
     """Raises NotPermitted unless the viewer may ask for this at all."""
     if op.operators and not viewer.operator:
         raise errors.NotPermitted("this is for operators; your own jobs are under /jobs")
+    if op.acts and not viewer.acts and viewer.kind == "token":
+        raise errors.NotPermitted(
+            "this token may not act: make one with probing-ctl web token --act, which [web] actors may"
+        )
     if op.acts and not viewer.acts:
         raise errors.NotPermitted(f"{viewer.user} may not act over the web; [web] actors says who may")
 

@@ -75,13 +75,13 @@ def repair(ask: operation.Ask) -> documents.Repair:
     if not page.items:
         raise errors.NotFound(f"{node} was never under repair")
     one, config = page.items[0], ask.site.service.config.repair
-    left = steps.possible(steps.named(one.cause, steps.load(config)), config)[one.steps_done :]
+    taken, left = steps.taken_and_left(one.cause, one.steps_done, config)
     found = ask.site.rows(
         ask.viewer, "diagnostics", node=None, test=None, outcome=None, round_id=None, incident_id=one.incident_id,
         since=None, until=None, after_at=None, after_id=None, n=operation.MOST_ROWS,
     )  # fmt: skip
     tests = [rows.from_row(records.DiagnosticResult, row) for row in found]
-    return documents.Repair(repair=one, steps_left=list(left), tests=tests)
+    return documents.Repair(repair=one, steps_taken=taken, steps_left=left, tests=tests)
 
 
 def round_of(ask: operation.Ask) -> documents.Round:

@@ -13,8 +13,10 @@ from probing_cluster.control_plane import context
 from probing_cluster.control_plane.door import web_keys
 from probing_cluster.control_plane.policy import budget, repaired, view
 from probing_cluster.control_plane.repair import engine
-from probing_cluster.control_plane.terminal import fault_names
-from probing_cluster.core import clock, errors, records
+from probing_cluster.core import clock, errors, records, vocabulary
+from probing_cluster.core.catalogue import fault_names
+from probing_cluster.db import store as db_store
+from probing_cluster.slurm_plugins.acts import node_events
 from probing_cluster.web import documents
 from probing_cluster.web import site as web_site
 
@@ -23,6 +25,8 @@ SHOWN = 30
 STALE_S = 120.0
 """Accounting read, or any agent heard, longer ago than this is no picture of now."""
 SLURM_S = 15.0
+_DECISIONS_OF = timedelta(days=7)
+"""How far back a drain that was denied is looked for."""
 _FIRST = {"hardware": 0, "system_software": 1, "unknown": 2, None: 2, "user_program": 3}
 
 
@@ -45,6 +49,8 @@ class NowNode(msgspec.Struct, kw_only=True):
     jobs: list[dict[str, Any]]
     next_step: str
     drain_reason: str = ""
+    not_drained: str = ""
+    """Why a node with a grave fault is still in service, and what drains it; empty when it is out, or need not be."""
     lemon: str | None = None
 
 
@@ -107,8 +113,12 @@ def gather(site: web_site.Site) -> Now:
     fresh = health(site)
     nodes = site.all_rows("now_nodes")
     job_ids = sorted({job for row in nodes for job in row["jobs"] or ()})
-    owners = {r["job_id"]: r for r in site.all_rows("now_jobs_on", {"job_ids": job_ids})} if job_ids else {}
-    repairs = {one.node: one for one in site.service.store.incidents(open_only=True)}
+    store, cluster = site.service.store, site.service.config.cluster.name
+    asked = {"job_ids": job_ids, "cluster": cluster}
+    owners = {r["job_id"]: r for r in site.all_rows("now_jobs_on", asked)} if job_ids else {}
+    repairs = {one.node: one for one in store.incidents(open_only=True)}
+    denied = _denied(store, [row["node"] for row in nodes])
+    slurm = SLURM.now(site.service)
     jobs = [msgspec.convert(row, NowJob) for row in site.all_rows("now_jobs")]
     return Now(
         at=fresh.at,
@@ -117,7 +127,15 @@ def gather(site: web_site.Site) -> Now:
         accounting_at=fresh.accounting_at,
         everything=True,
         jobs=sorted(jobs, key=_urgency),
-        nodes=sorted((_node(row, owners, repairs.get(row["node"])) for row in nodes), key=_node_urgency),
+        nodes=sorted(
+            (
+                node_of(
+                    row, owners, repairs.get(row["node"]), denied.get(row["node"]), slurm.get(row["node"])
+                )
+                for row in nodes
+            ),
+            key=_node_urgency,
+        ),
         incidents=[msgspec.convert(row, documents.Incident) for row in site.all_rows("now_incidents")],
         budget=_budget(site.service),
     )
@@ -192,15 +210,33 @@ def _node_urgency(node: NowNode) -> tuple[int, float, str]:
     return (_STATES.index(node.state) if node.state in _STATES else 9, -since, node.node)
 
 
-def _node(
-    row: Mapping[str, Any], owners: Mapping[int, Mapping[str, Any]], repair: records.RepairIncident | None
+def _denied(store: db_store.Store, nodes: Sequence[str]) -> dict[str, records.Drain]:
+    """Node to the drain of it that was denied while what it was for still stands."""
+    drains = store.drains(since=clock.SYSTEM.now() - _DECISIONS_OF, actions=["drain"]) if nodes else []
+    if not any(d.state == "denied" for d in drains):
+        return {}
+    return view.denials(drains, {b.node: b for b in store.heartbeats(nodes)})
+
+
+def node_of(
+    row: Mapping[str, Any],
+    owners: Mapping[int, Mapping[str, Any]],
+    repair: records.RepairIncident | None,
+    denied: records.Drain | None,
+    slurm: view.Node | None,
 ) -> NowNode:
+    """A row of `now_nodes` with what else is known of the node; `denied`: why it was not drained, `slurm`: as Slurm has it now."""
     faults = row["faults"] or {}
     named = fault_names.named(faults)
     causes = [f"{f.name} ({f.severity})" for f in named]
     causes += [f"check {name} fails" for name in row["failing"] or ()] if not named else []
     if row["state"] == "silent":
         causes.append("its agent is not heard: node, network or agent is down")
+        causes += (
+            [f"Slurm has it {slurm.gone}{f' ({slurm.reason})' if slurm.reason else ''}"]
+            if slurm and slurm.gone
+            else []
+        )
     if row["lemon_verdict"] in ("lemon", "suspect"):
         causes.append(f"{row['lemon_verdict']} ({row['lemon_score'] * 100:.0f} %)")
     starts = [f.since for f in named if f.since]
@@ -211,11 +247,27 @@ def _node(
         state=row["state"],
         since=since,
         causes=causes,
-        jobs=[_running(job, owners.get(job)) for job in row["jobs"] or ()],
-        next_step=engine.advice(repair, _mending(row["node"], faults)) if repair else _next_step(row, faults),
+        jobs=[_running(job, owners.get(job)) for job in row["jobs"] or () if _runs_on(row, owners.get(job))],
+        next_step=engine.advice(repair, _mending(row["node"], faults))
+        if repair
+        else _next_step(row, faults, slurm),
         drain_reason=row["drain_reason"] or "",
         lemon=row["lemon_verdict"],
+        not_drained=_not_drained(row, denied, slurm),
     )
+
+
+def _not_drained(row: Mapping[str, Any], denied: records.Drain | None, slurm: view.Node | None) -> str:
+    out = row["drained"] or (slurm is not None and (slurm.gone or slurm.states & vocabulary.DRAINED_STATES))
+    if denied is None or out:
+        return ""
+    why = denied.why_state or "denied"
+    return f"still in service, not drained: {why}; by hand: probing-ctl drain {row['node']} --reason WHY"
+
+
+def _runs_on(row: Mapping[str, Any], job: Mapping[str, Any] | None) -> bool:
+    """Whether a job that its agent told of runs on the node: by accounting, or, of one not read yet, by an agent that is heard."""
+    return row["state"] != "silent" if job is None else row["node"] in job["on_nodes"]
 
 
 def _running(job_id: int, owner: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -238,8 +290,10 @@ def _mending(name: str, faults: Mapping[str, Any]) -> str:
     return ""
 
 
-def _next_step(row: Mapping[str, Any], faults: Mapping[str, Any]) -> str:
+def _next_step(row: Mapping[str, Any], faults: Mapping[str, Any], slurm: view.Node | None) -> str:
     name = row["node"]
+    if row["state"] == "silent" and slurm is not None and "DOWN" in slurm.states:
+        return f"Slurm has it DOWN: {node_events.back_from_down(name)}."
     if mending := _mending(name, faults):
         return mending
     if row["state"] == "silent":

@@ -16,6 +16,7 @@ from starlette.responses import RedirectResponse, Response
 from probing_cluster.control_plane.cli.history import fleet_commands
 from probing_cluster.control_plane.terminal import diagnose_text
 from probing_cluster.core import errors
+from probing_cluster.core.catalogue import fault_names
 from probing_cluster.lemon import nightly
 from probing_cluster.reports.fleet import fleet_page
 from probing_cluster.reports.lemon import lemon_view
@@ -149,7 +150,7 @@ def node_page(request: Request) -> Response:
         ask(request, read_repairs.Diagnostics(node=found.node, since=at - timedelta(days=60), limit=100))
     ).items
     return render.html(
-        request, "node.html.j2", node=found, moments=moments, span=f"{days}d", spans=list(read_fleet.SPANS),
+        request, "node.html.j2", node=found, faults=fault_names.named(found.faults), moments=moments, span=f"{days}d", spans=list(read_fleet.SPANS),
         drawing=charting.node_timeline(found.node, moments, at - timedelta(days=days), at), title=found.node,
         request_key=secrets.token_hex(16), done=request.query_params.get("done", "")[:300], repair=repair,
         tests=[r for r in tests if r.outcome != "absent"], measured=diagnose_text.measured,

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from probing_cluster.control_plane import alarmed_jobs, held_jobs
 from probing_cluster.control_plane.cli import commands
 from probing_cluster.control_plane.policy import view
-from probing_cluster.control_plane.terminal import fault_names, node_table
+from probing_cluster.control_plane.terminal import node_table, table
 from probing_cluster.core import clock, errors, hostlist, records, sanitize, settings, vocabulary
+from probing_cluster.core.catalogue import fault_names
 
 if TYPE_CHECKING:
     from probing_cluster.control_plane.policy import actions, slurm_actions
@@ -109,7 +110,7 @@ def _nodes(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([_plain(row) for row in rows], indent=2, default=str))
     elif rows:
-        print(node_table.text(rows))
+        print(node_table.text(rows, table.terminal_width()))
         for words in dict.fromkeys(line for row in rows for line in row["held"]):
             print(f"GPUs held idle: {words}")
         for words in dict.fromkeys(line for row in rows for line in row["alarms"]):

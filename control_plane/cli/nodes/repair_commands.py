@@ -40,7 +40,7 @@ def register(register: commands.Commands) -> None:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from probing_cluster.control_plane.repair import engine
+    from probing_cluster.control_plane.repair import engine, steps
     from probing_cluster.control_plane.terminal import table
     from probing_cluster.db import store as db_store
 
@@ -60,11 +60,13 @@ def _list(args: argparse.Namespace) -> int:
                 one.cause,
                 f"{one.opened_at:%m-%d %H:%M}Z",
                 one.reason,
+                ", ".join(steps.taken_and_left(one.cause, one.steps_done, config.repair)[0]),
                 one.why,
             )
             for one in found
         ]
-        print(table.render(("NODE", "STATE", "HELD BY", "CAUSE", "SINCE", "DRAINED FOR", "WHY"), rows))
+        heads = ("NODE", "STATE", "HELD BY", "CAUSE", "SINCE", "DRAINED FOR", "STEPS TAKEN", "WHY")
+        print(table.render(heads, rows))
         states = sorted({one.state for one in found}, key=list(engine.MEANINGS).index)
         print("\n" + "\n".join(f"{state}: {engine.MEANINGS[state]}" for state in states))
     else:
@@ -83,31 +85,40 @@ def _show(args: argparse.Namespace) -> int:
             raise errors.NotFound(f"{args.node} was never under repair (probing-ctl repair list)")
         one = found[-1]
         results = [r for r in store.results(since=one.opened_at) if r.incident_id == one.incident_id]
-    table_ = steps.load(config.repair)
-    left = steps.possible(steps.named(one.cause, table_), config.repair)[one.steps_done :]
+    taken, left = steps.taken_and_left(one.cause, one.steps_done, config.repair)
     if args.json:
         from probing_cluster.control_plane.terminal import diagnose_text
 
         print(
             json.dumps(
                 _plain(one)
-                | {"steps_left": list(left), "results": [diagnose_text.result_row(r) for r in results]},
+                | {
+                    "steps_taken": taken,
+                    "steps_left": left,
+                    "results": [diagnose_text.result_row(r) for r in results],
+                },
                 indent=2,
             )
         )
     else:
-        print(_text(one, left, results))
+        print(_text(one, (taken, left), results))
     return 0
 
 
-def _text(one: records.RepairIncident, left: tuple[str, ...], results: list[records.DiagnosticResult]) -> str:
+def _text(
+    one: records.RepairIncident,
+    steps: tuple[list[str], list[str]],
+    results: list[records.DiagnosticResult],
+) -> str:
+    """`steps`: those taken and those left."""
     from probing_cluster.control_plane.terminal import diagnose_text, table
 
+    taken, left = steps
     lines = [
         f"{one.node}: {one.state}{f' ({one.why})' if one.why else ''}",
         f"drained for: {one.reason}",
         f"opened {one.opened_at:%Y-%m-%d %H:%M}Z, in this state since {one.changed_at:%Y-%m-%d %H:%M}Z",
-        f"cause: {one.cause}; repair steps taken: {one.steps_done}; left: {', '.join(left) or 'none'}",
+        f"cause: {one.cause}; repair steps taken: {', '.join(taken) or 'none'}; left: {', '.join(left) or 'none'}",
     ]
     lines += (
         [f"held by {one.held_by}: probing-ctl repair release {one.node} gives it back"] if one.held_by else []

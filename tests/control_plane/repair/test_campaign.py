@@ -85,6 +85,11 @@ def test_a_healthy_set_passes_and_every_result_is_of_this_round(steps: Steps) ->
     assert {r.test for r in found.results} == {"gemm", "pair", "ring"}
 
 
+def test_a_repair_step_is_for_the_nodes_under_test_and_never_for_a_reference(steps: Steps) -> None:
+    run(steps, "a", references=("b",), command="reset")
+    assert [(s.command, s.command_nodes) for s in steps.asked if s.command] == [("reset", ("a",))]
+
+
 def test_a_wrong_product_and_dead_links_are_told_apart(steps: Steps) -> None:
     steps.wrong, steps.dead = {"a"}, {"b"}
     found = run(steps, "a", "b", "c", "d")

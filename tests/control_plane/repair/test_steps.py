@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from probing_cluster.control_plane.repair import steps
+from probing_cluster.control_plane.repair import steps, workflow
 from probing_cluster.core import errors, settings
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/repair.md").read_text(encoding="utf-8")
@@ -19,6 +19,12 @@ def test_each_cause_gets_what_is_switched_on() -> None:
     assert steps.possible(gpu, on) == ("reset", "reboot")
     assert steps.cause_of({"never heard of"}, steps.TABLE).name == "other"
     assert steps.possible(steps.cause_of({"mount"}, steps.TABLE), on) == ()
+
+
+def test_the_steps_taken_are_named() -> None:
+    on = settings.RepairSettings(reset_command="x", reboot=True)
+    assert steps.taken_and_left("gpu", 1, on) == (["reset"], ["reboot"])
+    assert steps.taken_and_left("gpu", 0, settings.RepairSettings()) == ([], [])
 
 
 def test_a_sites_table_replaces_ours_and_a_wrong_one_says_why(tmp_path: Path) -> None:
@@ -43,3 +49,21 @@ def test_the_manual_has_every_row_and_step() -> None:
         assert f"| `{cause.name}` |" in PAGE
         assert sorted(cause.kinds) == sorted(k for k in cause.kinds if k in PAGE)
     assert [s for s in steps.STEPS if f"| `{s}` |" not in PAGE] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "ours"),
+    [
+        ("probing-gpu-3-0a1b2c3d", ("gpu-2", "gpu-3"), True),
+        ("probing-diagnose-0a1b2c3d", ("n1",), True),
+        ("probing-n9-0a1b2c3d", ("n1",), False),
+        ("probing-n1-training", ("n1",), False),
+        ("train", ("n1",), False),
+        (None, (), False),
+    ],
+)
+def test_jobs_of_our_tests_are_known_by_their_names(
+    name: str | None, nodes: tuple[str, ...], ours: bool
+) -> None:
+    """An import leaves them out; a job that only begins as they do is a user's."""
+    assert workflow.is_of_a_test(name, nodes) is ours

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -7,8 +8,9 @@ from typing import Any
 import pytest
 
 from probing_cluster.control_plane.policy import view
-from probing_cluster.control_plane.terminal import fault_names, node_table
+from probing_cluster.control_plane.terminal import node_table, table
 from probing_cluster.core import records
+from probing_cluster.core.catalogue import fault_names
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 FAULT = fault_names.NamedFault(name="Xid 79 gpu0", severity="high", since=NOW, keys=("xid:gpu0",))
@@ -46,10 +48,22 @@ DENIED = decision("denied", why_state="the budget of 2 nodes in 3600 s is spent"
         ),
         (node("MIXED+DRAIN", "fan noise"), [FAULT], None, None, "not by us: fan noise"),
         (node("MIXED+DRAIN", "fan noise"), [FAULT], OURS, OURS, "not by us: fan noise"),
-        (node("DOWN+NOT_RESPONDING", "Not responding"), [], None, None, "by Slurm itself: Not responding"),
+        (
+            node("DOWN+NOT_RESPONDING", "Not responding"),
+            [],
+            None,
+            None,
+            "no: DOWN+NOT_RESPONDING, by Slurm itself: Not responding",
+        ),
         (node("IDLE+DRAIN", "Kill task failed"), [], None, None, "by Slurm itself: Kill task failed"),
-        (node("IDLE+REBOOT_REQUESTED", "kernel update"), [FAULT], None, DENIED, "not by us: kernel update"),
-        (node("IDLE+INVALID_REG", "7 < 8"), [FAULT], None, None, "not by us: 7 < 8"),
+        (
+            node("IDLE+REBOOT_REQUESTED", "kernel update"),
+            [FAULT],
+            None,
+            DENIED,
+            "no: REBOOT_REQUESTED, not by us: kernel update",
+        ),
+        (node("IDLE+INVALID_REG", "7 < 8"), [FAULT], None, None, "no: INVALID_REG, not by us: 7 < 8"),
         (node("IDLE"), [FAULT], None, DENIED, "no: denied: the budget of 2 nodes in 3600 s is spent"),
         (node("IDLE"), [FAULT], None, decision("simulated"), "no: observe-only, it would have been"),
         (node("IDLE"), [FAULT], None, decision("skipped", why_state="the job ended"), "no: the job ended"),
@@ -78,9 +92,13 @@ def test_one_line_a_node_within_the_width() -> None:
          "beat_s": 10.0, "named": [FAULT, MINOR], "drain": "no: denied: " + "x" * 150, "acknowledged": "alice, 11-22 12:00Z"}
         for n in range(3)
     ]  # fmt: skip
-    lines = node_table.text(rows).splitlines()
+    lines = node_table.text(rows, 100).splitlines()
     assert len(lines) == 4
-    assert max(len(line) for line in lines) <= node_table.WIDTH
+    assert max(len(line) for line in lines) <= 100
+    assert node_table.text(rows).count("x" * 150) == 3, "in a pipe nothing is cut"
+    narrow = node_table.text(rows, 50)
+    assert max(len(line) for line in narrow.splitlines()) <= 50
+    assert narrow.replace("\n  ", "").count("x" * 150) == 3, "what is narrow is wrapped"
     assert "SILENT" not in lines[1]
     assert "SILENT 1 h" in lines[2]
     assert "known to alice" in lines[1]
@@ -99,3 +117,14 @@ def test_nobody_says_that_a_silent_node_has_no_fault(silent_s: float | None, wor
         "acknowledged": "",
     }
     assert words in node_table.text([row]).splitlines()[1]
+
+
+@pytest.mark.parametrize(
+    ("columns", "width"), [("50", 50), ("200", 200), ("", None), ("0", None), ("wide", None)]
+)
+def test_what_columns_says_holds_and_a_pipe_has_no_width(
+    columns: str, width: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    assert table.terminal_width() == width

@@ -390,3 +390,29 @@ def test_a_node_that_answers_twice_counts_once(start: Start) -> None:
     assert sorted(unpacking.unpack(f).node for f in reply.frames) == ["n1", "n2"]
     assert (reply.answered, reply.missing) == ({"n1", "n2"}, [])
     assert opened.nodes == ("n1", "n2")
+
+
+HINT = collectors._HINT
+
+
+@pytest.mark.parametrize(
+    ("noise", "words"),
+    [
+        (
+            "0: /root/venv/bin/python: Permission denied\nsrun: error: n1: task 0: Exited with exit code 1\n",
+            f"/root/venv/bin/python: Permission denied{HINT}",
+        ),
+        (
+            "srun: error: n1: task 0: Exited with exit code 1\n0: /usr/bin/python3: No module named probing_cluster\n",
+            f"/usr/bin/python3: No module named probing_cluster{HINT}",
+        ),
+        ("srun: error: n1: task 0: Exited with exit code 1\n", f"task 0: Exited with exit code 1{HINT}"),
+        ("srun: error: Unable to create step for job 7: Job/step already completing\n",
+         "Unable to create step for job 7: Job/step already completing"),
+        ("srun: error: n1: task 0: Killed\nsrun: error: n2: task 1: Killed\n", "task 0: Killed"),
+        ("", "its collector ended"),
+    ],
+)  # fmt: skip
+def test_a_collector_that_ended_says_so_in_its_own_words(noise: str, words: str) -> None:
+    """The node is not named twice, and the exit code is said only where nothing else was."""
+    assert collectors.last_words(noise, "n1") == words

@@ -202,6 +202,15 @@ def test_only_our_own_drain_is_lifted() -> None:
         assert other.writes == []
 
 
+def test_a_node_that_is_down_is_not_resumed_and_the_way_out_is_said() -> None:
+    """Lifting a drain does not help there; the answer names the state, Slurm's reason and what does."""
+    controller = Controller(state="DOWN", flags={"NOT_RESPONDING"}, reason="Not responding")
+    assert actions(controller).resume_own("n1").why == (
+        "n1 is DOWN+NOT_RESPONDING, not drained (Not responding): find out why it is down; "
+        "once it answers: scontrol update NodeName=n1 State=RESUME"
+    )
+
+
 def test_a_drain_taken_over_in_the_gap_is_not_lifted() -> None:
     """When bob makes our drain his while we resume it, his is put back."""
     controller = Controller(flags={"DRAIN"}, reason=REASON)

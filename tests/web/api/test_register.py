@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+
+import pytest
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from web_world import COORDINATOR, OPERATOR, OWNER, STRANGER, World
 
-from probing_cluster.web.api import openapi, register
+from probing_cluster.control_plane.door import web_keys
+from probing_cluster.core import errors
+from probing_cluster.web import app
+from probing_cluster.web.api import endpoints, openapi, register
 
 DOCUMENT = openapi.document(register.OPERATIONS)
 OF_A_JOB = [path for path in DOCUMENT["paths"] if "{job}" in path]
@@ -64,3 +73,21 @@ def test_what_is_for_operators_is_refused_to_others(world: World) -> None:
             assert send(owner, op.path, op.method.lower(), "7").status_code == 403, op.name
         if op.acts:
             assert send(operator, op.path, "post", "7").status_code == 403, op.name
+
+
+def test_who_may_not_act_is_told_what_would() -> None:
+    """A token that only reads is not its user's lack of rights."""
+    acts = next(op for op in register.OPERATIONS if op.acts)
+    for kind, words in (
+        ("token", "this token may not act: .*--act"),
+        ("session", r"root may not act .*actors"),
+    ):
+        with pytest.raises(errors.NotPermitted, match=words):
+            endpoints.require(acts, web_keys.Viewer(user="root", operator=True, kind=kind))
+
+
+@pytest.mark.parametrize("status", [404, 405])
+def test_an_unknown_address_names_the_document(status: int) -> None:
+    request = Request({"type": "http", "path": "/api/v1/frob", "headers": []})
+    made = asyncio.run(app._http_error(request, HTTPException(status)))
+    assert "/api/v1/openapi.json" in json.loads(bytes(made.body))["detail"]

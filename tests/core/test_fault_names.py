@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probing_cluster.control_plane.terminal import fault_names
+from probing_cluster.core.catalogue import fault_names
 
 LOST = {
     "xid:gpu0": {"code": "79", "kind": "xid", "device": "gpu0", "severity": "high", "gpu_uuid": "GPU-7",
