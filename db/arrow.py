@@ -22,7 +22,7 @@ import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 
 from probing_cluster.core import errors
-from probing_cluster.db import engines, plain, tables
+from probing_cluster.db import driver_errors, plain, tables
 
 _UNAVAILABLE = (adbc.OperationalError, adbc.InterfaceError, adbc.InternalError)
 _SCALARS: dict[type[Any], Any] = {
@@ -76,7 +76,7 @@ def connected(uri: str) -> Iterator[Any]:
         with adbc.Connection(database, opened, autocommit=True) as connection:
             yield connection
     except _UNAVAILABLE as exc:
-        raise engines.unreachable(exc) from exc
+        raise driver_errors.unreachable(exc) from exc
 
 
 class _Database(adbc_manager.AdbcDatabase):
@@ -176,4 +176,4 @@ class ArrowReader:
                 return cursor.fetch_arrow_table()
         except _UNAVAILABLE as exc:
             self.close()
-            raise engines.unreachable(exc) from exc
+            raise driver_errors.unreachable(exc) from exc

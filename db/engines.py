@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,13 +10,8 @@ import psycopg
 import sqlalchemy as sa
 
 from probing_cluster.core import errors, settings
-from probing_cluster.db import binary_arrays, network, plain, unreadable
+from probing_cluster.db import binary_arrays, driver_errors, network, plain, unreadable
 from probing_cluster.db.server import embedded
-
-_REFUSED = re.compile(
-    r'authentication failed|no pg_hba\.conf entry|permission denied for database|role "[^"]*" (?:does not exist|is not permitted)'
-)
-"""A connection that fails has no SQLSTATE, only the server's words."""
 
 
 def url_of(where: settings.Settings | settings.DatabaseSettings | str, *, create: bool = False) -> str:
@@ -90,30 +84,14 @@ def translated() -> Iterator[None]:
 def meaning(exc: BaseException | None) -> Exception:
     """What a driver error means to a person."""
     if isinstance(exc, psycopg.errors.InsufficientPrivilege):
-        return errors.NotPermitted(f"the database says: {first_line(exc)}")
+        return errors.NotPermitted(f"the database says: {driver_errors.first_line(exc)}")
     if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError | psycopg.InternalError):
-        return unreachable(exc)
+        return driver_errors.unreachable(exc)
     if isinstance(
         exc,
         psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName | psycopg.errors.UndefinedFunction,
     ):
         return errors.DatabaseUnavailable(
-            f"the database's schema is not this version's ({first_line(exc)}); run probing-ctl db upgrade"
+            f"the database's schema is not this version's ({driver_errors.first_line(exc)}); run probing-ctl db upgrade"
         )
     return exc if isinstance(exc, Exception) else errors.DatabaseUnavailable(str(exc))
-
-
-def unreachable(exc: BaseException) -> errors.DatabaseUnavailable:
-    """What an operational error of either driver means: nobody is there, or it lets this account not in."""
-    if _REFUSED.search(str(exc)) is None:
-        return errors.DatabaseUnavailable(f"the database cannot be reached: {first_line(exc)}")
-    line = first_line(exc)
-    return errors.DatabaseRefused(
-        f"the database does not let you in: {line.partition('FATAL:')[2].strip() or line}; ask as the service's account, or with a "
-        "login of your own (docs/database.md); of your own jobs probing-report and the pages tell without one, while the service runs"
-    )
-
-
-def first_line(exc: BaseException) -> str:
-    """The first line of what the driver said."""
-    return (str(exc).strip() or type(exc).__name__).splitlines()[0]

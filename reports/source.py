@@ -101,9 +101,9 @@ def _direct(url: str, cluster: str, ref: job_ref.JobRef) -> Mapping[str, Any]:
     except psycopg.errors.InsufficientPrivilege as exc:
         raise errors.NotPermitted(f"the database says: {_first_line(exc)}") from exc
     except psycopg.OperationalError as exc:
-        from probing_cluster.db import engines
+        from probing_cluster.db import driver_errors
 
-        raise engines.unreachable(exc) from exc
+        raise driver_errors.unreachable(exc) from exc
     except psycopg.Error as exc:
         raise errors.DatabaseUnavailable(f"the database cannot be reached: {_first_line(exc)}") from exc
 

@@ -12,7 +12,7 @@ import psycopg.rows
 import sqlalchemy as sa
 
 from probing_cluster.core import errors, settings
-from probing_cluster.db import engines, roles
+from probing_cluster.db import driver_errors, engines, roles
 from probing_cluster.db.server import embedded
 
 LOGIN = "probing-web"
@@ -45,7 +45,7 @@ class Reader:
             try:
                 return list(cursor.execute(query, given).fetchall())
             except (psycopg.DataError, OverflowError) as exc:
-                raise errors.UsageError(f"a value does not fit: {engines.first_line(exc)}") from exc
+                raise errors.UsageError(f"a value does not fit: {driver_errors.first_line(exc)}") from exc
             except psycopg.errors.QueryCanceled as exc:
                 raise _too_long(READ_S) from exc
 
@@ -72,18 +72,20 @@ class Reader:
             except psycopg.errors.InvalidTextRepresentation as exc:
                 wide = _TOO_WIDE in str(exc)
                 raise errors.UsageError(
-                    f"{_TOO_WIDE}; ask for fewer columns" if wide else engines.first_line(exc)
+                    f"{_TOO_WIDE}; ask for fewer columns" if wide else driver_errors.first_line(exc)
                 ) from exc
             except (psycopg.errors.ProgramLimitExceeded, psycopg.errors.OutOfMemory) as exc:
                 raise errors.UsageError(f"{_TOO_WIDE}; ask for fewer columns") from exc
             except psycopg.errors.QueryCanceled as exc:
                 raise _too_long(deadline_s) from exc
             except (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.ActiveSqlTransaction) as exc:
-                raise errors.NotPermitted(f"only questions are answered: {engines.first_line(exc)}") from exc
+                raise errors.NotPermitted(
+                    f"only questions are answered: {driver_errors.first_line(exc)}"
+                ) from exc
             except psycopg.errors.InsufficientPrivilege as exc:
-                raise errors.NotPermitted(f"the database says: {engines.first_line(exc)}") from exc
+                raise errors.NotPermitted(f"the database says: {driver_errors.first_line(exc)}") from exc
             except (psycopg.ProgrammingError, psycopg.DataError, psycopg.NotSupportedError) as exc:
-                raise errors.UsageError(f"{engines.first_line(exc)}; one SELECT is answered") from exc
+                raise errors.UsageError(f"{driver_errors.first_line(exc)}; one SELECT is answered") from exc
             return heads, rows[:most], len(rows) > most
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from probing_cluster.core import errors, settings
-from probing_cluster.db import engines
+from probing_cluster.db import driver_errors
 from probing_cluster.reports import job_ref, source
 
 PEER = 'connection failed: connection to server on socket "/x" failed: FATAL:  Peer authentication failed for user "probing_owner"'
@@ -29,7 +29,7 @@ def test_who_is_not_let_into_the_database_is_told_of_the_service(tmp_path: Path,
     )
 
     def direct(_: str) -> dict[str, object]:
-        raise engines.unreachable(psycopg.OperationalError(PEER))
+        raise driver_errors.unreachable(psycopg.OperationalError(PEER))
 
     with pytest.raises(errors.DatabaseUnavailable) as found:
         source.document(given, job_ref.parse("5"), direct)
@@ -42,6 +42,6 @@ def test_who_is_not_let_into_the_database_is_told_of_the_service(tmp_path: Path,
 
 def test_a_refusal_is_told_without_the_drivers_words_around_it() -> None:
     """What the server itself said, and what to do; another failure stays one of reaching it."""
-    refused = str(engines.unreachable(psycopg.OperationalError(PEER)))
+    refused = str(driver_errors.unreachable(psycopg.OperationalError(PEER)))
     assert 'let you in: Peer authentication failed for user "probing_owner"; ask' in refused
-    assert type(engines.unreachable(OSError("no route"))) is errors.DatabaseUnavailable
+    assert type(driver_errors.unreachable(OSError("no route"))) is errors.DatabaseUnavailable

@@ -44,7 +44,7 @@ def register(register: commands.Commands) -> None:
 def _query(args: argparse.Namespace) -> int:
     import psycopg
 
-    from probing_cluster.db import engines
+    from probing_cluster.db import driver_errors, engines
 
     if args.limit < 0 or not 0 < args.timeout < _MOST_TIMEOUT_S:
         raise errors.UsageError(f"--limit must not be below 0, --timeout between 0 and {_MOST_TIMEOUT_S:,} s")
@@ -65,16 +65,16 @@ def _query(args: argparse.Namespace) -> int:
                 heads = [c.name for c in cursor.description or ()]
     except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn) as exc:
         raise errors.UsageError(
-            f"{engines.first_line(exc)}; {_alike(engines.url_of(config), exc)}docs/sql.md has every view and its columns"
+            f"{driver_errors.first_line(exc)}; {_alike(engines.url_of(config), exc)}docs/sql.md has every view and its columns"
         ) from exc
     except (psycopg.errors.SyntaxError, psycopg.errors.DataError, psycopg.errors.ProgrammingError) as exc:
-        raise errors.UsageError(f"{engines.first_line(exc)}; one SELECT is answered") from exc
+        raise errors.UsageError(f"{driver_errors.first_line(exc)}; one SELECT is answered") from exc
     except psycopg.errors.QueryCanceled as exc:
         raise errors.ProbingError(
             f"no answer within {args.timeout:g} s; --timeout S gives it longer"
         ) from exc
     except psycopg.errors.ReadOnlySqlTransaction as exc:
-        raise errors.NotPermitted(f"only questions are answered: {engines.first_line(exc)}") from exc
+        raise errors.NotPermitted(f"only questions are answered: {driver_errors.first_line(exc)}") from exc
     except psycopg.Error as exc:
         raise engines.meaning(exc) from exc
     more = bool(args.limit) and len(rows) > args.limit

@@ -24,8 +24,14 @@ Run = Callable[..., str]
 
 
 @pytest.fixture
-def run(store: db_store.Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(
+    store: db_store.Store,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Run:
     """probing-ctl on a cluster without Slurm's commands; what it printed."""
+    monkeypatch.delenv("COLUMNS", raising=False)  # somebody's terminal
     config = tmp_path / "probing.toml"
     config.write_text(
         f'[cluster]\nname = "c"\n[database]\nurl = "{store.connection_uri()}"\n'
@@ -126,6 +132,7 @@ def test_an_outcome_is_told_in_its_own_words(
         lambda name, _reason: nodes.Outcome(state="failed", why=f"Slurm knows no node {name} any more"),
     )
     monkeypatch.setattr(nodes_commands, "_hands", lambda _config: hands)
+    monkeypatch.delenv("COLUMNS", raising=False)  # somebody's terminal
     config = tmp_path / "probing.toml"
     config.write_text(f'[cluster]\nname = "c"\n[database]\nurl = "{store.connection_uri()}"\n')
     assert main.main(["resume", "n1", "--config", str(config)]) == 1

@@ -1,0 +1,28 @@
+"""What an operational error of psycopg or ADBC means to a person; needs neither of them."""
+
+from __future__ import annotations
+
+import re
+
+from probing_cluster.core import errors
+
+_REFUSED = re.compile(
+    r'authentication failed|no pg_hba\.conf entry|permission denied for database|role "[^"]*" (?:does not exist|is not permitted)'
+)
+"""A connection that fails has no SQLSTATE, only the server's words."""
+
+
+def unreachable(exc: BaseException) -> errors.DatabaseUnavailable:
+    """What an operational error of either driver means: nobody is there, or it lets this account not in."""
+    if _REFUSED.search(str(exc)) is None:
+        return errors.DatabaseUnavailable(f"the database cannot be reached: {first_line(exc)}")
+    line = first_line(exc)
+    return errors.DatabaseRefused(
+        f"the database does not let you in: {line.partition('FATAL:')[2].strip() or line}; ask as the service's account, or with a "
+        "login of your own (docs/database.md); of your own jobs probing-report and the pages tell without one, while the service runs"
+    )
+
+
+def first_line(exc: BaseException) -> str:
+    """The first line of what the driver said."""
+    return (str(exc).strip() or type(exc).__name__).splitlines()[0]
