@@ -46,7 +46,7 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-# Up to three tests that failed beside others run once more alone, and are named (tests/once_more.py).
+# What failed beside others, in up to three files, runs once more alone, and is named (tests/once_more.py).
 ONCE_MORE = || $(BIN)/python tests/once_more.py $$? $(BIN)/pytest -m "not soak"
 
 unit: setup

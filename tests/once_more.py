@@ -1,8 +1,9 @@
-"""What the gate does after its tests failed: up to three of them run once more, one at a time, and the gate names those that then pass.
+"""What the gate does after its tests failed: those of up to three files run once more, one at a time, and the gate names those that then pass.
 
 The tests watch real Slurm, real kernels and real browsers on machines of any speed. A test that fails among four workers and passes alone
-has a race, in the test or in the product: the gate goes on and says so in its last lines, in capital letters. A test that fails twice, a
-fourth failure, an error of collection or an interrupted run end the gate. CPython's own test runner does the same (`regrtest --rerun`).
+has a race, in the test or in the product: the gate goes on and says so in its last lines, in capital letters. Tests of one file share a
+cluster and fall together, so files are counted. A test that fails twice, failures in a fourth file or of more than eight tests, an error of
+collection or an interrupted run end the gate. CPython's own test runner does the same (`regrtest --rerun`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-MOST = 3
+MOST_FILES, MOST_TESTS = 3, 8
 LAST_FAILED = Path(".pytest_cache/v/cache/lastfailed")
 
 
@@ -22,8 +23,11 @@ def main(argv: list[str]) -> int:
     if status != 1:  # 1 says that tests failed; anything else, that they could not be run
         return status
     failed = sorted(json.loads(LAST_FAILED.read_text()))
-    if not 0 < len(failed) <= MOST:
-        print(f"{len(failed)} tests failed: none is run again (at most {MOST} are)")
+    n_files = len({name.partition("::")[0] for name in failed})
+    if not 0 < n_files <= MOST_FILES or len(failed) > MOST_TESTS:
+        print(
+            f"{len(failed)} tests failed: none is run again (at most {MOST_TESTS} of {MOST_FILES} files are)"
+        )
         return status
     print("run once more, alone: " + " ".join(failed), flush=True)
     again = subprocess.run([*pytest, *failed], check=False).returncode

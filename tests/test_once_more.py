@@ -1,4 +1,4 @@
-"""A test that fails twice fails the gate; one that fails once is named; four failures are not run again."""
+"""A test that fails twice fails the gate; one that fails once is named; failures in four files, or nine in one, are not run again."""
 
 from __future__ import annotations
 
@@ -36,10 +36,18 @@ def test_a_test_that_fails_twice_fails_the_gate(tmp_path: Path) -> None:
     assert "PASSED ALONE" not in ended.stdout
 
 
-def test_four_failures_are_not_run_again(tmp_path: Path) -> None:
+def test_failures_in_four_files_are_not_run_again(tmp_path: Path) -> None:
     ended = _gate(tmp_path, FLAKY, FLAKY, FLAKY, FLAKY)
     assert ended.returncode == 1
     assert "4 tests failed: none is run again" in ended.stdout
+
+
+def test_tests_that_share_a_file_fall_together(tmp_path: Path) -> None:
+    """Four of one file, which shares its cluster, are run again; nine are too many."""
+    four = "".join(FLAKY.replace("{n}", f"{{n}}_{k}") for k in range(4))
+    assert _gate(tmp_path, four).returncode == 0
+    nine = "".join(BROKEN.replace("{n}", f"{{n}}_{k}") for k in range(9))
+    assert "9 tests failed: none is run again" in _gate(tmp_path, nine).stdout
 
 
 @pytest.mark.parametrize("status", [2, 3, 4, 5])
