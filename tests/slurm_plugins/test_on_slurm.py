@@ -76,7 +76,9 @@ def test_json_and_text_tell_the_same(box: cluster.Sandbox, slurm: settings.Slurm
 
     settled = time.monotonic() + 240
     while job(as_json) != job(as_text) or job(as_text).reason:  # it may still run its Prolog
-        assert time.monotonic() < settled, (job(as_json), job(as_text))
+        both = dataclasses.asdict(job(as_json)), dataclasses.asdict(job(as_text))
+        differs = {name: (value, both[1][name]) for name, value in both[0].items() if value != both[1][name]}
+        assert time.monotonic() < settled, (differs, both[1]["reason"], both[1]["state"], both[1]["flags"])
         time.sleep(0.2)
     one = job(as_json)
     assert one == dataclasses.replace(as_json.job(job_id) or one, stdout_path=None)
