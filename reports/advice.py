@@ -32,8 +32,8 @@ def what_now(
     steps: list[str] = []
     for verdict in sorted(judged, key=lambda v: v.submit_at, reverse=True):
         step = verdict.next_step.strip()
-        if verdict.cause == "user_error" and verdict.submit_at in silent and ":" not in step:
-            step = _SILENT  # "look at the output", where there is none
+        if verdict.cause == "user_error" and verdict.submit_at in silent:
+            step = _SILENT  # its own step sends people to an output that there is not
         if step and step not in steps:
             steps.append(step if step.endswith((".", "!", "?")) else f"{step}.")
     fate = _outcome(attempts) or (_waits(attempts[-1]) if requeued else "")

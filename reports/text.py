@@ -143,16 +143,22 @@ def _why(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) ->
 
 
 def _others(view: model.AttemptView, width: int, days: bool) -> Iterator[str]:
-    """The gravest of what else its nodes reported meanwhile, each fault of a node once."""
+    """The gravest of what else its nodes reported meanwhile, each fault of a node once; signs of the part in the evidence are no news."""
+    shown = {part for event in view.evidence for part in _parts(event)}
+    others = [e for e in view.others if shown.isdisjoint(_parts(e))]
     faults: dict[tuple[str, str], records.HealthEvent] = {}
-    for event in sorted(view.others, key=lambda e: (e.severity is not records.Severity.HIGH, e.at)):
+    for event in sorted(others, key=lambda e: (e.severity is not records.Severity.HIGH, e.at)):
         if event.severity is not records.Severity.INFO:
             faults.setdefault((event.node, phrase.label(event)), event)
     if not faults:
         return
-    n = len(view.others)
+    n = len(others)
     yield f"  {n} other event{'s' if n > 1 else ''} on its nodes meanwhile (--json lists all), the gravest:"
     yield from _evidence(tuple(faults.values())[:_MOST_OTHERS], width, days)
+
+
+def _parts(event: records.HealthEvent) -> set[tuple[str, str]]:
+    return {(event.node, part) for part in (event.device, event.pci_bus_id, event.gpu_uuid) if part}
 
 
 def _nodes_now(report: model.ReportModel, width: int, brush: paint.Brush) -> Iterator[str]:

@@ -44,11 +44,11 @@ class Ranking:
 
 def rank(view: evidence_view.EvidenceView, made: Iterable[claims.Claim]) -> Ranking | None:
     """The best claim, what it explains and what stands against it; None when nothing reaches "possible"."""
-    likely = [c for c in (_in_context(view, c) for c in made) if c.weight >= claims.POSSIBLE]
-    if not likely:
+    possible = [c for c in (_in_context(view, c) for c in made) if c.weight >= claims.POSSIBLE]
+    if not possible:
         return None
-    keys = {id(c): _key(view, c) for c in likely}
-    ordered = sorted(likely, key=lambda c: (not c.explains, *keys[id(c)]))
+    keys = {id(c): _key(view, c) for c in possible}
+    ordered = sorted(possible, key=lambda c: (not c.explains, *keys[id(c)]))
     roots: list[claims.Claim] = []
     folded: list[tuple[claims.Claim, claims.Claim]] = []
     for claim in ordered:

@@ -329,3 +329,18 @@ def test_other_faults_on_its_nodes_are_named_once_the_gravest_first(story: rows.
     assert sum("ib_" in line for line in lines) == 4
     harmless = dataclasses.replace(others[0], severity=records.Severity.INFO)
     assert "meanwhile" not in render(dataclasses.replace(story, others=(harmless,)))
+
+
+def test_a_check_of_the_part_in_the_evidence_is_no_other_fault(story: rows.ReportRows) -> None:
+    """The check that fails on the very GPU that was lost says nothing new; one of another GPU does."""
+    lost = model.build(job_ref.parse("4242"), story, now=NOW).attempts[0].evidence[0]
+    check = {"node": lost.node, "source": "check", "kind": "check", "code": "gpu_xid"}
+    nameless = {"pci_bus_id": None, "gpu_uuid": None}
+    same, other = (
+        example.event(uuid.UUID(int=940 + i), example.at("14:10:00"), device=device, **check, **nameless)
+        for i, device in enumerate((lost.device, "gpu7"))
+    )
+    assert "meanwhile" not in render(dataclasses.replace(story, others=(same,)))
+    assert "  1 other event on its nodes meanwhile" in render(
+        dataclasses.replace(story, others=(same, other))
+    )
