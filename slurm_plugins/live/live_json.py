@@ -47,6 +47,7 @@ def job(item: Any) -> live_records.LiveJob:
     state, flags = live_records.job_state(slurm_json.words(fields.get("job_state")))
     names = tuple(hostlist.expand(slurm_json.text(fields.get("nodes"))))
     minutes = slurm_json.number(fields.get("time_limit"))
+    limit_s = None if minutes is None else 60.0 * minutes
     details = [text for text in fields.get("gres_detail") or [] if isinstance(text, str)]
     return live_records.LiveJob(
         job_id=job_id,
@@ -55,7 +56,7 @@ def job(item: Any) -> live_records.LiveJob:
         submit_at=slurm_json.instant(fields.get("submit_time")),
         eligible_at=slurm_json.instant(fields.get("eligible_time")),
         start_at=live_records.started(state, names, slurm_json.instant(fields.get("start_time"))),
-        time_limit_s=None if minutes is None else 60.0 * minutes,
+        time_limit_s=limit_s,
         restart_count=slurm_json.number(fields.get("restart_cnt")) or 0,
         nodes=names,
         n_gpus=_gpus(fields, details, len(names)),
@@ -67,7 +68,7 @@ def job(item: Any) -> live_records.LiveJob:
         description=slurm_json.text(fields.get("state_description")),
         command=slurm_json.text(fields.get("command")),
         expedite="EXPEDITED_REQUEUE" in slurm_json.words(fields.get("flags")),
-        end_at=slurm_json.instant(fields.get("end_time")),
+        end_at=live_records.ended(state, limit_s, slurm_json.instant(fields.get("end_time"))),
         excluded_nodes=tuple(hostlist.expand(slurm_json.text(fields.get("excluded_nodes")))),
         required_nodes=tuple(hostlist.expand(slurm_json.text(fields.get("required_nodes")))),
         **_family(fields),

@@ -49,6 +49,7 @@ def job(fields: Mapping[str, Any], layout: Mapping[str, Any]) -> live_records.Li
     state, flags = live_records.job_state([slurm_json.text(fields.get("state"))])
     names = tuple(hostlist.expand(slurm_json.text(fields.get("allocated_nodes"))))
     minutes = slurm_json.number(fields.get("time_limit"))
+    limit_s = None if minutes is None else 60.0 * minutes
     gpus = {name: _indices(layout.get(name, {})) for name in names}
     return live_records.LiveJob(
         job_id=int(fields["id"]),
@@ -57,7 +58,7 @@ def job(fields: Mapping[str, Any], layout: Mapping[str, Any]) -> live_records.Li
         submit_at=slurm_json.instant(fields.get("submit_time")),
         eligible_at=slurm_json.instant(fields.get("eligible_time")),
         start_at=live_records.started(state, names, slurm_json.instant(fields.get("start_time"))),
-        time_limit_s=None if minutes is None else 60.0 * minutes,
+        time_limit_s=limit_s,
         restart_count=slurm_json.number(fields.get("requeue_count")) or 0,
         nodes=names,
         n_gpus=sum(len(indices) for indices in gpus.values()) if layout else None,
@@ -68,7 +69,7 @@ def job(fields: Mapping[str, Any], layout: Mapping[str, Any]) -> live_records.Li
         dependency=_dependency(fields.get("dependencies")),
         description=slurm_json.text(fields.get("state_description")),
         command=slurm_json.text(fields.get("command")),
-        end_at=slurm_json.instant(fields.get("end_time")),
+        end_at=live_records.ended(state, limit_s, slurm_json.instant(fields.get("end_time"))),
         excluded_nodes=tuple(hostlist.expand(slurm_json.text(fields.get("excluded_nodes")))),
         required_nodes=tuple(hostlist.expand(slurm_json.text(fields.get("required_nodes")))),
         work_dir=slurm_json.text(fields.get("working_directory")) or None,

@@ -173,3 +173,8 @@ def _node_words(word: str) -> list[str]:
 def started(state: str, nodes: tuple[str, ...], start_at: datetime | None) -> datetime | None:
     """The start of a job that has nodes; before that Slurm's start time is a forecast, or the moment of its cancellation."""
     return start_at if nodes and state != "PENDING" else None
+
+
+def ended(state: str, limit_s: float | None, end_at: datetime | None) -> datetime | None:
+    """The end of a job, or its limit; of one that lasts without a limit Slurm's JSON says a year after its start, which is neither."""
+    return None if limit_s is None and state not in ENDED_STATES else end_at

@@ -101,6 +101,7 @@ def job(line: str) -> live_records.LiveJob:
             raise errors.MalformedInput(msg)
     state, flags = live_records.job_state([fields["JobState"]])
     names = tuple(hostlist.expand(fields["NodeList"]))
+    limit_s = slurm_times.span_s(fields.get("TimeLimit", ""))
     return live_records.LiveJob(
         job_id=int(fields["JobId"]),
         array_job_id=tres.number(fields.get("ArrayJobId", "")),
@@ -112,7 +113,7 @@ def job(line: str) -> live_records.LiveJob:
         submit_at=_instant(fields["SubmitTime"]),
         eligible_at=_instant(fields.get("EligibleTime", "")),
         start_at=live_records.started(state, names, _instant(fields["StartTime"])),
-        time_limit_s=slurm_times.span_s(fields.get("TimeLimit", "")),
+        time_limit_s=limit_s,
         restart_count=tres.number(fields["Restarts"]) or 0,
         nodes=names,
         n_gpus=_job_gpus(fields.get("TRES", ""), fields.get("JOB_GRES", "")),
@@ -121,7 +122,7 @@ def job(line: str) -> live_records.LiveJob:
         batch=fields["BatchFlag"].strip() != "0",
         priority=tres.number(fields.get("Priority", "")),
         expedite="expedite" in fields["Requeue"].lower(),
-        end_at=_instant(fields.get("EndTime", "")),
+        end_at=live_records.ended(state, limit_s, _instant(fields.get("EndTime", ""))),
         excluded_nodes=tuple(hostlist.expand(_text(fields.get("ExcNodeList", "")))),
         required_nodes=tuple(hostlist.expand(_text(fields.get("ReqNodeList", "")))),
         **_words(fields),

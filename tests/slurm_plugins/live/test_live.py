@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -297,6 +298,19 @@ def test_a_pending_jobs_start_is_a_forecast() -> None:
     """No start time before the job has started, in JSON and in text."""
     assert live_json.job({**JOB_PLAIN, "job_state": "PENDING", "nodes": ""}).start_at is None
     assert live_text.job(JOB_TEXT.replace("JobState=RUNNING", "JobState=PENDING")).start_at is None
+
+
+@pytest.mark.parametrize("limit", [None, {"set": False, "infinite": True, "number": 0}])
+def test_a_running_job_without_a_limit_has_no_end(limit: object) -> None:
+    """Slurm's JSON says a year after the start once it runs, its text `Unknown`; after the end both say when it was."""
+    unlimited = {**JOB_PLAIN, "time_limit": limit, "end_time": 110 + 365 * 86400}
+    text = JOB_TEXT.replace("TimeLimit=1-00:00:00", "TimeLimit=UNLIMITED")
+    running = live_json.job(unlimited)
+    assert (running.end_at, running.time_limit_s) == (None, None)
+    assert live_text.job(re.sub(r" EndTime=\S+", " EndTime=Unknown", text)) == running
+    assert live_json.job({**unlimited, "job_state": "FAILED", "end_time": 200}).end_at == at(200)
+    twin = {**PyslurmTwin.job.values, "time_limit": None, "end_time": 110 + 365 * 86400}
+    assert live_pyslurm.job(twin, {}).end_at is None
 
 
 @pytest.mark.parametrize(
