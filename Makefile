@@ -16,7 +16,7 @@ READY_TESTS := $(VENV)/.ready-tests
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint unit soak pictures bench campaign clean
+.PHONY: help setup demo test lint unit together alone soak pictures bench campaign clean
 
 help:
 	@sed -n '2,4s/^# \{0,1\}//p' Makefile
@@ -43,19 +43,27 @@ demo:
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports --no-cache
+	nice $(BIN)/mypy
+	nice $(BIN)/lint-imports --no-cache
 
 # What failed beside others, in up to three files, runs once more alone, and is named (tests/once_more.py).
 ONCE_MORE = || $(BIN)/python tests/once_more.py $$? $(BIN)/pytest -m "not soak"
 
-unit: setup
+together: setup
 	$(BIN)/pytest --numprocesses $(JOBS) --no-loadscope-reorder -m "not alone and not soak" $(ONCE_MORE)
+
+alone: setup
 	$(BIN)/pytest tests/e2e -m "alone and not soak" $(ONCE_MORE)
 
-# The gates use one core while the tests wait for Slurm.
+unit:
+	@$(MAKE) --no-print-directory together
+	@$(MAKE) --no-print-directory alone
+
+# What runs alone mostly waits for its ranks: the linters take what it leaves of the processor, at a lower priority.
 test: setup
-	@$(MAKE) --no-print-directory --jobs 2 lint unit
+	$(BIN)/ruff check .
+	@$(MAKE) --no-print-directory together
+	@$(MAKE) --no-print-directory --jobs 2 lint alone
 
 # What the gate leaves out: longer runs of what it proves in short (docs/testing.md).
 soak: setup
