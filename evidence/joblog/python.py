@@ -156,6 +156,8 @@ def _files(record: Record) -> JobFinding | None:
     for kind, pattern in _STRERROR:
         if pattern.search(text):
             return make(FACTS, kind, record)
+    if _SUM.search(text):
+        return make(FACTS, "checkpoint_failed", record, role=LineRole.EXIT, meaning=_SUM_MEANING)
     if _CHECKPOINT.search(text):
         return make(FACTS, "checkpoint_failed", record)
     return make(FACTS, "host_memory_error", record) if _BLOCKED.search(text) else None
@@ -222,6 +224,11 @@ def cut_off(record: Record) -> JobFinding:
 
 _PASSED_ON = re.compile(r"Caught [\w.]{1,120} in (?:DataLoader worker process|pin memory thread|replica)\b")
 """What PyTorch raises in the parent for an error of a worker."""
+_SUM = re.compile(r"CheckpointException ranks: ?dict_keys\(")
+"""What PyTorch raises in every rank for the errors of some while a checkpoint is read or written; theirs follow."""
+_SUM_MEANING = (
+    "Reading or writing a distributed checkpoint failed on the ranks named; their own errors follow."
+)
 
 
 _OWN_NAME = re.compile(
