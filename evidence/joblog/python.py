@@ -127,12 +127,13 @@ _REMOTE_NAMES = frozenset({
     "ProcessRaisedException", "ProcessExitedException", "DistBackendError", "DistNetworkError", "DistStoreError", "DistError",
     "CalledProcessError", "RayTaskError", "RayActorError", "ActorDiedError", "WorkerCrashedError", "CancelledError", "BrokenProcessPool",
     "RemoteError", "TimeoutExpired", "HorovodInternalError", "UnavailableError",
+    "NodeDiedError", "LocalRayletDiedError", "OwnerDiedError", "ObjectLostError", "ActorUnavailableError", "EngineDeadError",
 })  # fmt: skip
 _INTERRUPTS = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException", "GeneratorExit"})
 _IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})
 _REMOTE_TEXT = re.compile(
     r"NCCL communicator was aborted|Broken pipe|Connection (?:reset|closed|refused)|worker.*died|process group|Socket (?:Timeout|closed)"
-    r"|StatusCode\.UNAVAILABLE|failed to connect to all addresses",
+    r"|StatusCode\.UNAVAILABLE|failed to connect to all addresses|See (?:the )?(?:root cause|stack ?trace \(?)\s?above",
     re.IGNORECASE,
 )
 _PYTEST = re.compile(r"^E {3,12}(?=(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception)\b(?::|$))")

@@ -281,3 +281,20 @@ def test_what_a_step_lacks_because_of_a_command_before_it_is_left_to_that_comman
     missing = [f"0: {text}" for text in ("Traceback (most recent call last):", '  File "/opt/t.py", line 1, in <module>', "FileNotFoundError: [Errno 2] No such file or directory: 'vocab.json'")]  # fmt: skip
     assert first(*HELPER, *missing) == ["import_error"]
     assert first(*HELPER, "Traceback (most recent call last):", '  File "/opt/t.py", line 1, in <module>', "KeyError: 'lr'") == ["import_error"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("vllm.v1.engine.exceptions.EngineDeadError: EngineCore met an issue. See stack trace (above) for the root cause.", "python_consequence"),
+        ("RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}", "python_consequence"),
+        ("ray.exceptions.NodeDiedError: the node it was running on is dead or unavailable.", "python_consequence"),
+        ("F0203 10:00:00.000000    1234 rendezvous.cc:42] Termination timeout for `initialize clique for rank 3` of 40 seconds exceeded.", "rendezvous_timeout"),
+        ("2026-02-03 10:00:00.000000: F external/xla/xla/service/rendezvous.cc:42] Termination timeout for `first call to collective operation 7` of 40 seconds exceeded. Exiting to ensure a consistent program state.", "rendezvous_timeout"),
+    ],
+)  # fmt: skip
+def test_what_a_dead_engine_a_lost_node_or_a_missing_rank_looks_like_is_not_the_program(
+    line: str, kind: str
+) -> None:
+    """vLLM, Ray and XLA report what happened elsewhere."""
+    assert first(line) == [kind]
