@@ -103,8 +103,15 @@ def _joblog(case: cases.Case, _: str) -> Answer:
     )
 
 
+_ONE_END = {"slurm_timeout": "time_limit", "slurm_preempted": "preempted"}
+"""Slurm's words in a log that lead to exactly one cause. The rules take that cause from the accounting, which a log
+does not have; a cancellation or a requeue has several."""
+
+
 def _cause_of(found: Mapping[str, Any]) -> str:
     """The cause that the rules read from a finding: its kind, and what its own line says of whose it is."""
+    if found["kind"] in _ONE_END:
+        return _ONE_END[found["kind"]]
     at = datetime(2026, 1, 1, tzinfo=UTC)
     event = records.HealthEvent(
         event_id=records.make_event_id("c", "n", "joblog", str(found["kind"])), cluster="c", node="n", at=at, observed_at=at,

@@ -10,7 +10,7 @@ from typing import Any
 from probing_cluster.core import records, sanitize, storable
 from probing_cluster.evidence.joblog import grammar, reader, slurm
 
-_COLUMNS = frozenset({"kind", "message", "pid", "detail", "meaning"})
+_COLUMNS = frozenset({"kind", "message", "pid", "detail", "meaning", "labelled"})
 
 
 def read(

@@ -44,6 +44,8 @@ _WAITED = frozenset({
 })  # fmt: skip
 _OWN = frozenset({"python_exception", "import_error", "cuda_oom", "cuda_device_assert", "host_memory_error"})
 """Errors a rank makes by itself; ranks that waited for it tell of a timeout, and may be printed before it."""
+_MISSING = frozenset({"FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "OSError", "IOError"})
+"""What a step says when a command before it did not make what it needs."""
 _UNEXPLAINED = frozenset({"task_exit", "slurm_task_failure", "python_consequence", "process_aborted"})
 """Ends that say nothing of their reason."""
 _REASON_LINES = 8
@@ -64,6 +66,16 @@ def _refuted(best: JobFinding, new: JobFinding) -> bool:
     if not best.detail.get("unattributed") or new.kind not in ("python_exception", "import_error"):
         return False
     return best.rank is None or new.rank is None or best.rank == new.rank
+
+
+def _began_after(best: JobFinding, new: JobFinding) -> bool:
+    """Whether `best` is of a command of the batch script that failed before the step whose task `new` is, and did not keep it from starting.
+
+    A launcher that labels the lines of its tasks labels all of them. What may be missing because of `best` is left to it.
+    """
+    if best.labelled or not new.labelled or new.detail.get("exception") in _MISSING:
+        return False
+    return best.kind in ("python_exception", "import_error") and new.kind in _OWN - {"import_error"}
 
 
 def outranks(new: JobFinding, best: JobFinding | None) -> bool:
@@ -96,6 +108,7 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         return (
             weak
             or noise
+            or _began_after(best, new)
             or announced
             or _refuted(best, new)
             or (new.late and (best.role is LineRole.SYMPTOM or plain_cancel))

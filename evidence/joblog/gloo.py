@@ -67,6 +67,7 @@ _ENFORCE = re.compile(
 _STORE_TIMEOUT = re.compile(
     r"Timed out after (?P<s>\d{1,7}) seconds waiting for clients|The client socket has timed out after (?P<ms>\d{1,18})(?P<unit>ms|s)|connect\(\) timed out\. Original timeout was (?P<old>\d{1,18}) ms|"
     r"(?:wait|Socket) timeout (?:after|of) (?P<after>\d{1,18})ms, keys|Timeout waiting for key|RendezvousTimeoutError|Timeout while waiting for (?:TCPStore|rank)|DEADLINE_EXCEEDED: Barrier timed out"
+    r"|Termination timeout for `[^`]{0,200}` of (?P<xla>\d{1,7}) seconds exceeded"
 )
 _STORE_BARRIER = re.compile(
     r"Timed out initializing process group in store based barrier on rank:? (?P<rank>\d{1,8})(?:.*timeout=(?:(?P<d>\d{1,18}) days?, )?(?P<h>\d{1,18}):(?P<m>\d\d):(?P<s>\d\d))?"
@@ -144,7 +145,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
             op=_from_context(record, context),
         )
     if found := _STORE_TIMEOUT.search(text):
-        ms = int(found["s"]) * 1000 if found["s"] else None
+        seconds_waited = found["s"] or found["xla"]
+        ms = int(seconds_waited) * 1000 if seconds_waited else None
         if found["ms"]:
             ms = int(found["ms"]) * (1 if found["unit"] == "ms" else 1000)
         ms = int(found["after"] or found["old"]) if found["after"] or found["old"] else ms
@@ -177,6 +179,7 @@ FAMILY = grammar.LogFamily(
         "server socket",
         "Original timeout",
         "Barrier timed out",
+        "Termination timeout for",
         "timeout after",
         "Timeout waiting",
         "Timeout while",

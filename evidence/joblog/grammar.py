@@ -53,6 +53,7 @@ class JobFinding:
     timeout_ms: int | None = doc("timeout that ran out, milliseconds", default=None)
     host: str | None = doc("host named", default=None)
     pid: int | None = doc("process id named", default=None)
+    labelled: bool = doc("true for a line that srun or mpirun marked as a task's", default=False)
     first_cause: bool = doc("true for the one finding that began the failure", default=False)
     detail: Mapping[str, Any] = doc("further decoded fields", default_factory=dict)
 
@@ -81,6 +82,8 @@ class Record:
     rank: int | None = None
     host: str | None = None
     pid: int | None = None
+    labelled: bool = False
+    """Whether the launcher marked the line as a task's: `srun --label`, `mpirun --tag-output`."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -144,6 +147,7 @@ def make(facts: Mapping[str, LogFact], kind: str, record: Record, **fields: Any)
     for name in ("op", "group", "host"):
         if values.get(name) is not None:
             values[name] = sanitize.clean(str(values[name]), 128)
+    values["labelled"] = record.labelled
     return JobFinding(line=record.line, kind=kind, message=sanitize.clean(record.text, 1024), **values)
 
 
@@ -183,12 +187,15 @@ _PREFIXES = (
     re.compile(r"\s{2,16}\"message\": \"(?=(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{2,60}(?:Error|Exception): )"),
     re.compile(r"(?P<bench>[\w.-]{1,200}) \[std(?:out|err)\] "),
 )
+_LABELS = (0, 1, 3)
+"""Those by which a launcher marks every line of a task, whatever it says."""
 _MAX_LAYERS = 4
 
 
 def strip(line: int, text: str) -> Record:
     """The line without launcher prefixes; the rank and host they name."""
     found: dict[str, str] = {}
+    labelled = any(_PREFIXES[i].match(text) for i in _LABELS)
     for _ in range(_MAX_LAYERS):
         match = next((m for pattern in _PREFIXES if (m := pattern.match(text))), None)
         if match is None:
@@ -203,4 +210,5 @@ def strip(line: int, text: str) -> Record:
         rank=number(found.get("rank"), MAX_RANK),
         host=found.get("host") or found.get("node"),
         pid=number(found.get("pid")),
+        labelled=labelled,
     )

@@ -127,12 +127,13 @@ _REMOTE_NAMES = frozenset({
     "ProcessRaisedException", "ProcessExitedException", "DistBackendError", "DistNetworkError", "DistStoreError", "DistError",
     "CalledProcessError", "RayTaskError", "RayActorError", "ActorDiedError", "WorkerCrashedError", "CancelledError", "BrokenProcessPool",
     "RemoteError", "TimeoutExpired", "HorovodInternalError", "UnavailableError",
+    "NodeDiedError", "LocalRayletDiedError", "OwnerDiedError", "ObjectLostError", "ActorUnavailableError", "EngineDeadError",
 })  # fmt: skip
 _INTERRUPTS = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException", "GeneratorExit"})
 _IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})
 _REMOTE_TEXT = re.compile(
     r"NCCL communicator was aborted|Broken pipe|Connection (?:reset|closed|refused)|worker.*died|process group|Socket (?:Timeout|closed)"
-    r"|StatusCode\.UNAVAILABLE|failed to connect to all addresses",
+    r"|StatusCode\.UNAVAILABLE|failed to connect to all addresses|See (?:the )?(?:root cause|stack ?trace \(?)\s?above",
     re.IGNORECASE,
 )
 _PYTEST = re.compile(r"^E {3,12}(?=(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception)\b(?::|$))")
@@ -156,6 +157,8 @@ def _files(record: Record) -> JobFinding | None:
     for kind, pattern in _STRERROR:
         if pattern.search(text):
             return make(FACTS, kind, record)
+    if _SUM.search(text):
+        return make(FACTS, "checkpoint_failed", record, role=LineRole.EXIT, meaning=_SUM_MEANING)
     if _CHECKPOINT.search(text):
         return make(FACTS, "checkpoint_failed", record)
     return make(FACTS, "host_memory_error", record) if _BLOCKED.search(text) else None
@@ -222,6 +225,11 @@ def cut_off(record: Record) -> JobFinding:
 
 _PASSED_ON = re.compile(r"Caught [\w.]{1,120} in (?:DataLoader worker process|pin memory thread|replica)\b")
 """What PyTorch raises in the parent for an error of a worker."""
+_SUM = re.compile(r"CheckpointException ranks: ?dict_keys\(")
+"""What PyTorch raises in every rank for the errors of some while a checkpoint is read or written; theirs follow."""
+_SUM_MEANING = (
+    "Reading or writing a distributed checkpoint failed on the ranks named; their own errors follow."
+)
 
 
 _OWN_NAME = re.compile(

@@ -282,7 +282,14 @@ class JobLogReader:
             message, host = record.text[record.text.rfind(peeled.host or "", 0, at) :], None
         inner = grammar.strip(line, message)
         rank = inner.rank if inner.rank is not None else record.rank
-        return replace(inner, rank=rank, host=inner.host or record.host or host, pid=inner.pid or record.pid)
+        labelled = record.labelled or inner.labelled
+        return replace(
+            inner,
+            labelled=labelled,
+            rank=rank,
+            host=inner.host or record.host or host,
+            pid=inner.pid or record.pid,
+        )
 
     def _take(self, finding: JobFinding) -> None:
         if finding.kind == "stale_file_handle" and self._in_lock(finding):

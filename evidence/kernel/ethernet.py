@@ -25,14 +25,14 @@ _DOWN = re.compile(
     r"(?:[a-z]\w{1,20}: (?=\S{1,32} NIC |[A-Za-z][\w.-]{0,31}: ))?(?:(?P<device>[A-Za-z][\w.-]{0,31})(?::\s+|\s+(?=NIC )))?(?:NIC (?:\w+ )?)?[Ll]ink (?:is )?[Dd]own\b"
 )
 _SLAVE = re.compile(
-    r"(?P<bond>\w+): (?:\(slave (?P<slave>[\w.-]+)\): )?link status (?:definitely )?down(?: for interface (?P<interface>[\w.-]+))?"
+    r"(?:bonding: )?(?P<bond>\w+): (?:(?:\(slave (?P<slave>[\w.-]+)\): )?link status (?:definitely )?down(?: for (?:active )?interface (?P<interface>[\w.-]+))?|Port device (?P<port>[\w.-]+) link down\b)"
 )
-_BOND = re.compile(r"(?P<device>\w+): now running without any active interface")
+_BOND = re.compile(r"(?:bonding: )?(?P<device>\w+): now running without any active interface")
 _WATCHDOG = re.compile(
     r"NETDEV WATCHDOG: (?:(?P<device>[\w.-]+)(?: \((?P<driver>[\w-]+)\)|(?=: transmit))|CPU)"
 )
 _HANG = re.compile(
-    r"(?:Detected (?:Tx|Hardware) Unit Hang|Tx Unit Hang\b|Tx timeout\. Index \d|Keep alive watchdog timeout|[Tt](?:X|x|ransmit)(?: queue \d{1,4})?[ _][Tt]ime(?:d[ _])?[ _]?out\b|Found a Tx that wasn't completed on time|[Pp]otential MSIX issue on Tx side|(?:The )?number of lost tx completions is above the threshold|initiating reset due to (?:lost link with pending Tx work|tx timeout)|tx hang(?: detected| \d)|TX stuck with port_enabled|Timeout on tx queue|Reset adapter unexpectedly)"
+    r"(?:Detected (?:Tx|Hardware) Unit Hang|Tx Unit Hang\b|Tx timeout\. Index \d|Keep alive watchdog timeout|[Tt](?:X|x|ransmit)(?: queue \d{1,4})?[ _][Tt]ime(?:d[ _])?[ _]?out\b|Tx Timeout triggered\b|Found a Tx that wasn't completed on time|TX hasn't completed, qid \d|TX q \d{1,4} is paused for too long|napi handler hasn't been called for a long time|HWC: Request timed out|Detected Tx timeout\b|(?:atlantic|nfp): TX time|[Pp]otential MSIX issue on Tx side|(?:The )?number of lost tx completions is above the threshold|initiating reset due to (?:lost link with pending Tx work|tx timeout)|tx hang(?: detected| \d|$)|TX stuck with port_enabled|Timeout on tx queue|Reset adapter unexpectedly)"
 )
 _VIRTUAL = re.compile(
     r"(?:veth|vnet|docker|br-|virbr|tap|tun|cali|cilium|lxc|flannel|cni|dummy|ata\d|usb\d)", re.ASCII
@@ -55,7 +55,7 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
             "eth_link",
             "bond_slave_down",
             message,
-            device=slave["slave"] or slave["interface"] or slave["bond"],
+            device=slave["slave"] or slave["interface"] or slave["port"] or slave["bond"],
         )
     if bond := head.match(_BOND, message):
         return make(FACTS, "eth_link", "bond_down", message, device=bond["device"])
@@ -106,6 +106,13 @@ FAMILY = grammar.LineFamily(
         "on tx queue",
         "Reset adapter",
         "completed on time",
+        "hasn't completed, qid",
+        "paused for too long",
+        "napi handler hasn't",
+        "HWC: Request timed",
+        "Tx Timeout",
+        "TX timed out",
+        "link down",
         "MSIX issue",
     ),
     read=read,

@@ -178,3 +178,123 @@ def test_ranks_that_print_into_one_line_leave_the_assertion() -> None:
 def test_nvidia_smi_without_its_library(line: str, kind: str) -> None:
     """As it prints it."""
     assert [f.kind for f in joblog.read([line])] == [kind]
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("ena 0000:00:06.0 ens6: TX q 3 is paused for too long (threshold 5000000). Time since last napi 10 usec. napi scheduled: 0", "tx_timeout"),
+        ("ena 0000:00:06.0 ens6: napi handler hasn't been called for a long time but is scheduled", "tx_timeout"),
+        ("ena 0000:00:06.0 ens6: TX hasn't completed, qid 1, index 55. 6000 usecs have passed", "tx_timeout"),
+        ("idpf 0000:00:05.0: Detected Tx timeout: count 1, queue 3", "tx_timeout"),
+        ("mana 7870:00:00.0 enP30832s1: HWC: Request timed out!", "tx_timeout"),
+        ("ionic 0000:b5:00.0 eth0: Tx Timeout triggered - txq 3", "tx_timeout"),
+        ("vmxnet3 0000:0b:00.0 eth0: tx hang", "tx_timeout"),
+        ("bonding: bond1: now running without any active interface !", "bond_down"),
+        ("bonding: bond1: link status definitely down for interface eth2, disabling it", "bond_slave_down"),
+        ("team0: Port device eth2 link down", "bond_slave_down"),
+    ],
+)  # fmt: skip
+def test_queues_that_stand_still_and_bonds_by_other_drivers_words(line: str, code: str) -> None:
+    """The same event, whichever driver or version wrote it."""
+    found = kernel.KernelReader().read_message(line)
+    assert found is not None
+    assert (found.kind, found.code) == ("eth_link", code)
+
+
+@pytest.mark.parametrize("space", ["", " ", "  "])
+def test_a_syslog_priority_may_stand_apart_from_its_version(space: str) -> None:
+    """RFC 5424 forbids the blank; daemons write it all the same."""
+    line = prefixes.parse(f"<4>{space}1 2026-02-03T04:05:06Z n7 kernel - - - [ 10.1] {XID}")
+    assert (line.message, line.host, line.is_kernel) == (XID, "n7", True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"ERROR: nhc: Health check failed:  check_dmesg: 2 errors detected: [ 12.5] {XID}",
+        f"n[7-9]: ERROR: nhc: Health check failed:  check_dmesg: 2 errors detected: [ 12.5] {XID}",
+        f"n7 | ERROR: nhc: Health check failed:  check_dmesg: 2 errors detected: [ 12.5] {XID}",
+        f"n7: ERROR: nhc: Health check failed:  check_dmesg: 2 errors detected: [ 12.5] {XID}",
+        f"[gpu-health] [ERROR] GPU-12ab: XID: {XID}",
+    ],
+)
+def test_a_health_check_that_repeats_a_fault_is_not_the_kernel(line: str) -> None:
+    """It says when it looked, not when the kernel spoke; the same text of an earlier boot would convict again."""
+    assert kernel.KernelReader().read_line(line) is None
+
+
+def test_a_card_found_anew_long_after_the_boot_at_the_first_speed_is_degraded() -> None:
+    """At the boot cards still sleep; later the bus is only searched for a card that had been away."""
+    text = (
+        "pci 0000:65:00.0: 32.000 Gb/s available PCIe bandwidth, limited by 2.5 GT/s PCIe x16 link at 0000:64:00.0"
+        " (capable of 252.048 Gb/s with 16.0 GT/s PCIe x16 link)"
+    )
+    assert kernel.KernelReader().read_line(f"[    3.100000] {text}") is None
+    assert kernel.KernelReader().read_message(text) is None
+    found = kernel.KernelReader().read_line(f"[90000.100000] {text}")
+    assert found is not None
+    assert found[1].code == "link_degraded"
+    again = kernel.KernelReader().read_message(
+        "pcieport 0000:64:00.0: broken device, retraining non-functional downstream link at 2.5GT/s"
+    )
+    assert again is not None
+    assert again.code == "link_degraded"
+
+
+def test_the_error_that_a_distributed_checkpoint_sums_up_is_the_cause() -> None:
+    """The sum names ranks; their own errors stand below it."""
+    sum_up = [
+        "[rank0]: Traceback (most recent call last):",
+        '[rank0]:   File "/opt/train.py", line 3, in load',
+        "[rank0]:     dcp.load(state)",
+        "[rank0]: torch.distributed.checkpoint.api.CheckpointException: CheckpointException ranks:dict_keys([0, 1])",
+    ]
+    inner = [
+        "[rank0]: Traceback (most recent call last): (RANK 0)",
+        '[rank0]:   File "/opt/plan.py", line 9, in plan',
+        "[rank0]:     check(key)",
+        "[rank0]: ValueError: no key layers.3.weight in the checkpoint",
+    ]
+    assert first(*sum_up, *inner) == ["python_exception"]
+    assert first(*sum_up) == ["checkpoint_failed"]
+
+
+HELPER = [
+    "Traceback (most recent call last):",
+    '  File "/home/u/bin/tracker", line 5, in <module>',
+    "    import dataclasses",
+    "ModuleNotFoundError: No module named 'dataclasses'",
+]
+
+
+@pytest.mark.parametrize("label", ["{}: ", " {}: ", "[1,{}]<stderr>:"])
+def test_a_helper_that_failed_before_the_step_is_not_its_cause(label: str) -> None:
+    """A launcher that labels its tasks' lines labels all of them: what has none is the batch script's."""
+    error = ['Traceback (most recent call last):', '  File "/opt/t.py", line 1, in <module>', "KeyError: 'lr'"]  # fmt: skip
+    task = [label.format(1) + text for text in ("loading the model", *error)]
+    assert first(*HELPER, *task) == ["python_exception"]
+
+
+def test_what_a_step_lacks_because_of_a_command_before_it_is_left_to_that_command() -> None:
+    """A file that the helper should have made; and a step without labels says nothing of whose line it is."""
+    missing = [f"0: {text}" for text in ("Traceback (most recent call last):", '  File "/opt/t.py", line 1, in <module>', "FileNotFoundError: [Errno 2] No such file or directory: 'vocab.json'")]  # fmt: skip
+    assert first(*HELPER, *missing) == ["import_error"]
+    assert first(*HELPER, "Traceback (most recent call last):", '  File "/opt/t.py", line 1, in <module>', "KeyError: 'lr'") == ["import_error"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("vllm.v1.engine.exceptions.EngineDeadError: EngineCore met an issue. See stack trace (above) for the root cause.", "python_consequence"),
+        ("RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}", "python_consequence"),
+        ("ray.exceptions.NodeDiedError: the node it was running on is dead or unavailable.", "python_consequence"),
+        ("F0203 10:00:00.000000    1234 rendezvous.cc:42] Termination timeout for `initialize clique for rank 3` of 40 seconds exceeded.", "rendezvous_timeout"),
+        ("2026-02-03 10:00:00.000000: F external/xla/xla/service/rendezvous.cc:42] Termination timeout for `first call to collective operation 7` of 40 seconds exceeded. Exiting to ensure a consistent program state.", "rendezvous_timeout"),
+    ],
+)  # fmt: skip
+def test_what_a_dead_engine_a_lost_node_or_a_missing_rank_looks_like_is_not_the_program(
+    line: str, kind: str
+) -> None:
+    """vLLM, Ray and XLA report what happened elsewhere."""
+    assert first(line) == [kind]

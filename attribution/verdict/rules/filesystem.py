@@ -18,6 +18,11 @@ _READ_TWICE = timedelta(seconds=20) + evidence_view.SLACK
 ENDED_BY = frozenset({"user_error"})
 """What the job's own end looks like then."""
 
+_MISSED = timedelta(minutes=5)
+"""A file that the program misses longer after the server's last error was not there."""
+_NO_FILE = frozenset({"python_file_error", "launch_mistake"})
+"""Findings of a file that is not there."""
+
 MOUNT, DISK = "filesystem_mount", "disk"
 
 
@@ -31,6 +36,8 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     def adjust(sighting: evidence_view.CaseSighting, weight: float) -> float:
         if weight > 0 and _works_under(view, sighting.device):
             weight = max(weight, min(0.97, weight + 0.1))
+        if weight > 0 and _lacked_a_file(view, sighting):
+            weight = max(weight, 0.82)
         # The next one: a stall of minutes later has an end of its own.
         later = [t for t in back.get((sighting.event.node, sighting.device), ()) if t >= sighting.last_at]
         if not later:
@@ -44,6 +51,13 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     yield from claims.collect(view, DISK, "filesystem", view.of(DISK))
     if not any(claims.weigh(s) > 0 for s in view.of(MOUNT, DISK)):
         yield from claims.hints(view, MOUNT, "filesystem", findings.FindingRole.HINT)
+
+
+def _lacked_a_file(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
+    """Whether the program found a file missing while the server gave errors instead of answers: a mount that waits fails no call."""
+    silent = sighting.when is evidence_view.When.RUNNING and "still trying" not in sighting.event.message
+    near = view.end_at - sighting.at <= _MISSED
+    return silent and near and any(not _NO_FILE.isdisjoint(f.signature.kinds) for f in view.findings)
 
 
 def _was_found_late(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:

@@ -45,7 +45,9 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     ]
     marked = {s.event.event_id: s.event for s in xids}
     for claim in hints:
-        alone = findings.is_surely_own(claim.evidence[0]) and not view.disturbances
+        # A fault that it ran on beside for hours is seldom why it failed; that it never is nobody can say.
+        beside = view.disturbances or view.left_behind
+        alone = findings.is_surely_own(claim.evidence[0]) and not beside
         sure = claim.cap if alone else records.Confidence.LIKELY
         if _may_follow_a_fault(view, claim.evidence[0]):
             sure = records.Confidence.POSSIBLE

@@ -154,7 +154,12 @@ def test_every_rule_says_something_and_something_only_about_its_business(make, n
     """Each rule file makes at least one claim among the smallest cases, and none for an empty COMPLETED scene."""
     rule = rules.registered()[name]
     made = set()
-    for events, attempt, more in build(make, None).values():
+    blocked = make.event(
+        9000, kind="hung_task", code="blocked", message="INFO: task python:7 blocked for more"
+    )
+    waited = {"stalls": (make.event(9100, kind="nfs", code="not_responding", device="home7"), blocked)}
+    ended = make.attempt(state="TIMEOUT", start_at=make.end - timedelta(hours=4))
+    for events, attempt, more in (*build(make, None).values(), ([], ended, waited)):
         made |= {c.cause for c in rule(view_builder.build(make.case(*events, attempt=attempt, **more)))}
     assert made
     uneventful = view_builder.build(make.case(attempt=make.attempt(state="COMPLETED", exit_code=0)))

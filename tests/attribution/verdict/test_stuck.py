@@ -1,0 +1,104 @@
+"""Jobs that hung behind a fault until a person or the limit ended them, and errors of a program beside a fault it outlived."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from probing_cluster.core import records
+
+C = records.Confidence
+HOURS = 3 * 3600.0
+
+
+def _ended(make, state):
+    start = make.end - timedelta(hours=6)
+    by = {"cancelled_by": "7001"} if state == "CANCELLED" else {}
+    return make.attempt(state=state, exit_code=0, nodes=("n2",), start_at=start, submit_at=start, **by)
+
+
+def _blocked(make, task, before_end_s=HOURS - 180):
+    return make.event(
+        before_end_s, kind="hung_task", code="blocked", message=f"INFO: task {task}:77 blocked for more than 120 seconds."
+    )  # fmt: skip
+
+
+def _silent(make, **over):
+    return make.event(HOURS, kind="nfs", code="not_responding", device="home7", **over)
+
+
+@pytest.mark.parametrize("state", ["TIMEOUT", "CANCELLED"])
+def test_a_program_blocked_behind_a_dead_server_until_the_end_waited_for_it(make, state):
+    """Nothing says the server came back: who ended the job ended a wait."""
+    v = make.judge(attempt=_ended(make, state), stalls=(_silent(make), _blocked(make, "python")))
+    assert (v.cause, v.node, v.confidence) == ("filesystem_mount", "n2", C.LIKELY)
+
+
+@pytest.mark.parametrize("task", ["df", "node_exporter", "kworker/u8:1"])
+def test_a_daemon_blocked_on_a_dead_mount_says_nothing_of_the_job(make, task):
+    """It hangs whether or not the job uses the mount."""
+    v = make.judge(attempt=_ended(make, "TIMEOUT"), stalls=(_silent(make), _blocked(make, task)))
+    assert v.cause == "time_limit"
+
+
+def test_a_silent_server_without_a_blocked_task_ends_no_job(make):
+    """The job may never have asked it; nor does a task that was blocked before, or steps that went on."""
+    end = _ended(make, "TIMEOUT")
+    assert make.judge(attempt=end, stalls=(_silent(make),)).cause == "time_limit"
+    before = _blocked(make, "python", HOURS + 600)
+    assert make.judge(attempt=end, stalls=(before, _silent(make))).cause == "time_limit"
+    stalls = (_silent(make), _blocked(make, "python"))
+    went_on = make.end - timedelta(minutes=2)
+    assert make.judge(attempt=end, stalls=stalls, last_progress_at=went_on).cause == "time_limit"
+
+
+def test_a_gsp_that_stays_silent_with_a_task_blocked_behind_it_is_why_the_user_gave_up(make):
+    """Whoever waits for the driver then waits for ever; without the blocked task it may have been one slow answer."""
+    silent, end = make.xid(119, 2, HOURS), _ended(make, "CANCELLED")
+    v = make.judge(silent, attempt=end, stalls=(_blocked(make, "nvidia-smi"),))
+    assert (v.cause, v.node, v.confidence) == ("gpu_gsp_timeout", "n2", C.LIKELY)
+    assert make.judge(silent, attempt=end).cause == "user_cancelled"
+
+
+def test_a_neighbours_gsp_is_not_the_jobs(make):
+    """Of a job that shares its node nobody knows that the GPU was its own."""
+    shared = {"n2": ((make.end - timedelta(hours=7), None),)}
+    v = make.judge(
+        make.xid(119, 2, HOURS),
+        attempt=_ended(make, "CANCELLED"),
+        stalls=(_blocked(make, "nvidia-smi"),),
+        shared=shared,
+    )
+    assert v.cause == "user_cancelled"
+
+
+def _error(make, message, **detail):
+    values = {"role": "root", "domains": ["user_program"], "first_cause": True, **detail}
+    return make.finding("python_exception", node="n2", message=message, detail=values)
+
+
+def test_a_programs_own_error_is_not_certain_beside_a_fault_that_it_outlived(make):
+    """That the fault had no part in it, nobody can say; without the fault it is certain."""
+    start = make.end - timedelta(hours=6)
+    attempt = make.attempt(nodes=("n2",), start_at=start, submit_at=start)
+    error = "AttributeError: 'Model' object has no attribute 'heads'"
+    assert make.judge(_error(make, error), attempt=attempt).confidence is C.CERTAIN
+    v = make.judge(make.xid(119, 2, HOURS), _error(make, error), attempt=attempt)
+    assert (v.cause, v.confidence) == ("user_error", C.LIKELY)
+
+
+@pytest.mark.parametrize(
+    ("how", "cause"), [("timed out", "filesystem_mount"), ("still trying", "user_error")]
+)
+def test_a_missing_file_is_the_servers_where_it_gave_errors(make, how, cause):
+    """A soft mount's calls fail, a hard one's wait: what waits finds no file missing."""
+    attempt = make.attempt(nodes=("n2",))
+    silent = make.event(
+        20, kind="nfs", code="not_responding", device="home7", message=f"nfs: server home7 not responding, {how}"
+    )  # fmt: skip
+    error = _error(
+        make, "FileNotFoundError: [Errno 2] No such file or directory: '/home/u/a.py'", exception="FileNotFoundError"
+    )  # fmt: skip
+    v = make.judge(silent, error, attempt=attempt)
+    assert (v.cause, v.confidence) == (cause, C.LIKELY)
