@@ -124,7 +124,7 @@ _HOST_TAG = _pattern(
 )
 _KERNEL = _pattern(r"\s*(?:(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+)?(?P<tag>kernel)(?:\[0+\])?:\s?")
 _PEER = _pattern(
-    r"(?:(?!mmfs\w*:)(?P<host>[A-Za-z0-9_][\w.-]{0,253}):\s+|(?P<pipe>[A-Za-z0-9_][\w.-]{0,253})(?:\s*\||>|\t)\s*|\[(?P<boxed>[A-Za-z_][\w.-]{0,63})\]\s{1,2}(?=\[\s*\d)|\[(?:pod|container)/[^\]\s]{1,300}\]\s)(?=\[\s*[\dA-Z]|<\d|\{\"|\d{4}-\d\d-\d\d|kern(?:el)?\s*:|NVRM:|nvidia-nvswitch|mlx5_core\s|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s)"
+    r"(?:(?!mmfs\w*:)(?P<host>[A-Za-z0-9_][\w.-]{0,253}):\s+|(?P<pipe>[A-Za-z0-9_][\w.-]{0,253})(?:\s*\||>|\t)\s*|\[(?P<boxed>[A-Za-z_][\w.-]{0,63})\]\s{1,2}(?=\[\s*\d)|\[(?:pod|container)/[^\]\s]{1,300}\]\s)(?=\[\s*[\dA-Z]|<\d|\{\"|\d{4}-\d\d-\d\d|kern(?:el)?\s*:|NVRM:|nvidia-nvswitch|mlx5_core\s|ERROR:\ nhc:|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s)"
 )
 _HEADER = re.compile(
     r"(?:X-)?[A-Z][a-z]+(?:-[A-Za-z]+){0,4}|(?i:subject|title|re|fwd?|note|message|comment|description|summary|text|body|example|quote|stdout|stderr|output|log|reason|cause|error|warning|info)"
@@ -141,6 +141,11 @@ _FILE = _pattern(
 """What `grep` (-r, -n, -C) and `cat -n` put in front of a line: its file, its number."""
 _REPEATED = _pattern(r"message\ repeated\ (?P<n>\d{1,9})\ times?:\s*\[\s?(?P<inner>.*?)\]?\s*$")
 _FIELD = _pattern(r"MESSAGE=")
+_RELAY = _pattern(
+    r"ERROR:\ nhc:\ Health\ check\ failed:\ {1,2}\w{1,64}:\ [^\[\]]{1,80}\ detected:\ (?=\[\s*\d)"
+    r"|\[gpu-health\]\ \[[A-Z]{4,8}\]\ GPU-[\w-]{1,64}:\ XID:\ (?=NVRM:)"
+)
+"""Health checkers that hand a kernel line on, as the first and only thing they say."""
 _LEVELLED = _pattern(r"\s+(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+!\s{1,8}[A-Z]{2,8}\s\|\s")
 _SELECTOR = _pattern(
     rf"\s+(?:(?P<host>[A-Za-z0-9_][\w.-]{{0,253}})\s+)?(?P<fac>{'|'.join(_FACILITIES)}|local\d)\.(?P<lev>{'|'.join(_LEVELS)})(?:or|ing)?(?=\s+[\w./@-]{{1,64}}(?:\[\d{{1,18}}\])?:)"
@@ -267,7 +272,7 @@ def _wrapped(line: PrefixedLine, text: str) -> PrefixedLine | None:
             host=found["host"] or found["pipe"] or found["boxed"] or line.host,
             message=text[found.end() :],
         )
-    for pattern in () if line.stamped else (_FIELD, _FILE, _DROPPED):
+    for pattern in () if line.stamped else (_FIELD, _FILE, _RELAY, _DROPPED):
         if found := pattern.match(text):
             return replace(line, message=text[found.end() :])
     return None

@@ -68,8 +68,6 @@ class KernelContext:
     """What earlier lines of the same log said that later ones leave out; bounded."""
 
     tables: dict[str, OrderedDict[str, Any]] = field(default_factory=dict)
-    uptime_s: float | None = None
-    """The kernel's time of the line being read; None where its log gives none."""
 
     def put(self, table: str, key: str, value: Any) -> None:
         """Remember `value`, forgetting the oldest when the table is full."""

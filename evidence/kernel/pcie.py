@@ -87,8 +87,6 @@ _ASLEEP = re.compile(
     r"\bpci \S+: .* limited by 2\.5 GT/s (?:PCIe )?(?P<lanes>x\d+) link .* \(capable of .* GT/s (?:PCIe )?(?P=lanes) link\)"
 )
 """While the bus is searched graphics cards still stand at the first speed, with all lanes; they speed up when used."""
-_BOOTED_S = 900.0
-"""So long after the boot the bus was searched anew for a card that had been away: after an error, a reset, a hot-plug."""
 _RETRAINED = re.compile(r"broken device, retraining non-functional downstream link at 2\.5GT/s")
 _DRIVE = re.compile(r"GT/s PCIe x(?P<lanes>[124]) link .* \(capable of .* GT/s PCIe x(?P=lanes) link\)")
 """A drive with all its lanes is in a slot of an earlier generation, which is no fault."""
@@ -169,7 +167,7 @@ def _aer(message: str, address: str | None, context: KernelContext) -> KernelFin
     return None
 
 
-def _link(message: str, address: str | None, uptime_s: float | None) -> KernelFinding | None:
+def _link(message: str, address: str | None) -> KernelFinding | None:
     """Slots, links and devices that went away or run slow."""
     if "pciehp" in message:
         if not head.match(_HOTPLUG, message):
@@ -181,8 +179,7 @@ def _link(message: str, address: str | None, uptime_s: float | None) -> KernelFi
         code = next((c for c, pattern in _SLOT_CODES if pattern.search(message)), None)
         return make(FACTS, "pcie_link", code, message, pci_bus_id=address, device=device) if code else None
     if (speed := head.match(_SPEED, message)) and float(speed["can"]) >= _BIG_DEVICE_GBPS:
-        at_boot = uptime_s is None or uptime_s < _BOOTED_S
-        if (at_boot and _ASLEEP.search(message)) or _DRIVE.search(message):
+        if _ASLEEP.search(message) or _DRIVE.search(message):
             return None
         detail = {
             "now_gbps": float(speed["now"]),
@@ -211,8 +208,8 @@ def read(message: str, context: KernelContext) -> KernelFinding | None:
     if head.match(_RECOVERY, message):
         return make(FACTS, "pcie_aer", "recovery_failed", message, pci_bus_id=address)
     if address or "AER:" in message:
-        return _aer(message, address, context) or _link(message, address, context.uptime_s)
-    return _link(message, address, context.uptime_s)
+        return _aer(message, address, context) or _link(message, address)
+    return _link(message, address)
 
 
 FAMILY = grammar.LineFamily(

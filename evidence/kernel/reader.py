@@ -75,9 +75,8 @@ class KernelReader:
     def __init__(self) -> None:
         self._context = KernelContext()
 
-    def read_message(self, message: str, uptime_s: float | None = None) -> KernelFinding | None:
-        """The finding in a message that has no prefixes left (a /dev/kmsg record's text), written at that time of the kernel's."""
-        self._context.uptime_s = uptime_s
+    def read_message(self, message: str) -> KernelFinding | None:
+        """The finding in a message that has no prefixes left (a /dev/kmsg record's text)."""
         only = head.quoting(message)
         for family in FAMILIES:
             if only is not None and family.name != only:
@@ -109,7 +108,7 @@ class KernelReader:
             return None
         message = line.message.lstrip()
         if line.is_kernel is not False:
-            return self.read_message(message, line.uptime_s)
+            return self.read_message(message)
         program = next((name for name in _DAEMONS if (line.tag or "").startswith(name)), None)
         if program is None:
             return None

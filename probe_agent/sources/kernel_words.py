@@ -43,7 +43,7 @@ class KernelWords:
         if self._matters(text) is None:
             self._remember_dull(template)
             return None
-        found = self._engine.read_message(text, ts_s)
+        found = self._engine.read_message(text)
         minor = found is not None and found.severity is not records.Severity.HIGH
         self._known[text] = (ts_s, ts_s + (SAME_S if minor else SAME_GRAVE_S), found)
         self._known.move_to_end(text)

@@ -244,7 +244,7 @@ FOUND = [
 @pytest.mark.parametrize(("kind", "pci", "pid", "line"), FOUND)
 def test_forms_found_in_the_wild(kind: str, pci: str | None, pid: int | None, line: str) -> None:
     """Kind, code, PCI address and pid are what an operator would say of the line."""
-    found = reader.KernelReader().read_line(f"[    3.308145] {line}")
+    found = reader.KernelReader().read_line(f"[ 1843.308145] {line}")
     got = (
         (f"{found[1].kind}/{found[1].code}", found[1].pci_bus_id, found[1].pid)
         if found
