@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from web_world import OWNER, STRANGER, World
+from web_world import COORDINATOR, OPERATOR, OWNER, STRANGER, World
 
 from probing_cluster.control_plane.door import web_keys
 from probing_cluster.reports import job_ref, query
@@ -49,6 +49,37 @@ def test_the_list_of_one_user_does_not_read_everybodys(world: World, user: str) 
     given = dict.fromkeys(FILTERS) | {"everything": False, "viewer": user, "accounts": [], "n": 51}
     text = f"explain (analyze, format json) {web_site.statement('jobs')}"
     (row,) = world.site.reader.rows(proof, text, given)
+    plan = row["QUERY PLAN"][0]["Plan"]
+    assert read(plan) < 1000, json.dumps(plan)
+
+
+JUDGED = """
+INSERT INTO probing.verdict (cluster, job_id, submit_at, attempt, cause, domain, node, confidence, summary, evidence, ruled_out, next_step, author,
+    rules_version, made_at)
+SELECT a.cluster, a.job_id, a.submit_at, 1, 'user_error', 'user_program', 'n1', 'likely', '', '{}', '{}', '', 'rules', '1', a.end_at
+FROM probing.job_attempt a WHERE a.job_id >= 1000
+"""
+
+
+@pytest.mark.parametrize("asked", [{"account": "none"}, {"account": "lab"}, {"cause": "none"}, {"cause": "gpu_lost"}])
+@pytest.mark.parametrize("viewer", [OPERATOR, COORDINATOR])
+def test_the_list_of_what_few_have_does_not_read_everything(
+    world: World, asked: dict[str, str], viewer: str
+) -> None:
+    """An account or a cause that none or two of twenty thousand attempts have, asked for by an operator and by a coordinator."""
+    with world.store.engine.begin() as connection:
+        connection.execute(sa.text(MANY))
+        connection.execute(sa.text(JUDGED))
+        connection.execute(sa.text("ANALYZE probing.job_attempt"))
+        connection.execute(sa.text("ANALYZE probing.verdict"))
+    everything = viewer == OPERATOR
+    accounts = () if everything else ("lab",)
+    may = web_keys.Viewer(user=viewer, operator=everything, accounts=frozenset(accounts))
+    proof = web_keys.proof_of(world.site.keys.issue(may, "session", 600.0))
+    given = dict.fromkeys(FILTERS) | asked | {"everything": everything, "viewer": viewer, "accounts": list(accounts), "n": 51}
+    (row,) = world.site.reader.rows(
+        proof, f"explain (analyze, format json) {web_site.statement('jobs')}", given
+    )
     plan = row["QUERY PLAN"][0]["Plan"]
     assert read(plan) < 1000, json.dumps(plan)
 
