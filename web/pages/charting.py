@@ -17,7 +17,6 @@ LEFT = 110.0
 LANES = ("faults", "checks", "tests", "jobs", "decisions", "notes")
 MOST_ROWS = 40
 MOST_LINES = 200
-MOST_WORST = 20
 
 
 def _lane(what: str) -> str:
@@ -110,8 +109,3 @@ def tree_lines(tree: Mapping[str, Any], depth: int = 0) -> list[tuple[int, str, 
             break
         found += tree_lines(fork, depth + len(tree.get("frames", ())))
     return found[:MOST_LINES]
-
-
-def worst(ranks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The ranks that stand still for longest, for those who do not see the picture."""
-    return sorted(ranks, key=lambda r: -float(r.get("step_age_s") or 0.0))[:MOST_WORST]
