@@ -115,6 +115,7 @@ verdict = of_record(
     sa.Index("verdict_job_id", "job_id", "submit_at", "made_at"),
     sa.Index("verdict_node", "node", "window_end_at", postgresql_where=sa.text("superseded_at IS NULL")),
     sa.Index("verdict_cause", "cause", postgresql_where=sa.text("superseded_at IS NULL")),
+    sa.Index("verdict_domain", "domain", postgresql_where=sa.text("superseded_at IS NULL")),
     comment="Why one attempt ended, how sure we are, and on what evidence; a row per verdict, history kept.",
 )
 gang_verdict = of_record(

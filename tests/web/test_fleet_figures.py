@@ -108,7 +108,9 @@ def test_a_program_waits_for_its_figure_but_not_with_every_thread(
         figures.wait_for("node-pace", SCOPE)
 
 
-def test_the_server_computes_in_a_process_of_its_own(store: db_store.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_computes_in_a_process_of_its_own(
+    store: db_store.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As `web serve` has it: the engine is no part of the server, and what the child finds is what is shown."""
     made = web_world.world_on(store)
     service = made.site.service
@@ -119,7 +121,9 @@ def test_the_server_computes_in_a_process_of_its_own(store: db_store.Store, monk
     ran: list[str] = []
     real = processes.run
     monkeypatch.setattr(
-        fleet_figures.processes, "run", lambda name, *given, **more: ran.append(name) or real(name, *given, **more)
+        fleet_figures.processes,
+        "run",
+        lambda name, *given, **more: ran.append(name) or real(name, *given, **more),
     )
     found = made.client(OPERATOR).figure("job-sizes", span="7d")
     assert ran == [fleet_figures.__name__]

@@ -231,7 +231,9 @@ def test_8_many_who_look_are_one_question(world: World, monkeypatch: pytest.Monk
         operator, owner = (viewers.Viewers(world.site)._may(name) for name in (OPERATOR, OWNER))
         # One user may hold sixteen streams: these are of a dozen operators and one user.
         many = [
-            live.stream(dataclasses.replace(operator, user=f"op{n // broadcast.MOST_OF_ONE}"), render, lambda: True)
+            live.stream(
+                dataclasses.replace(operator, user=f"op{n // broadcast.MOST_OF_ONE}"), render, lambda: True
+            )
             for n in range(N_PAGES - 1)
         ]
         many.append(live.stream(owner, render, lambda: True))
@@ -288,7 +290,10 @@ def test_11_an_empty_database_is_no_500(store) -> None:
     browser = made.as_user(OPERATOR)
     for path in EVERY_PAGE:
         found = browser.get(path, headers={"accept": "text/html"})
-        assert found.status_code in ((404,) if path.endswith(("/7", "/n1")) else (200,)), (path, found.text[-500:])
+        assert found.status_code in ((404,) if path.endswith(("/7", "/n1")) else (200,)), (
+            path,
+            found.text[-500:],
+        )
     assert 500 not in {status for _, status in test_openapi_fuzz.fuzz(made, 2)}
     made.site.reader.close()
 
@@ -310,7 +315,10 @@ def test_11b_a_database_that_is_away_is_503(world: World, postgres_url: str) -> 
                 path = openapi.BASE + op.path.translate({ord("{"): None, ord("}"): None})
                 given = {} if op.body is None else {"json": {}, "headers": {"idempotency-key": "k" * 16}}
                 found = machine(op.method, path, **given)
-                assert (found.status_code, found.headers["content-type"]) == (503, "application/problem+json"), op.name
+                assert (found.status_code, found.headers["content-type"]) == (
+                    503,
+                    "application/problem+json",
+                ), op.name
         finally:
             server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
     assert browser.get("/jobs").status_code == 200

@@ -179,6 +179,4 @@ def _figures(
     """Several figures of one span, for which attempts and events are read once."""
     about = {"since": since, "until": until, "partition": partition, "users": None}
     source = fleet_commands.read_once(store)
-    return {
-        name: fleet_commands.compute(name, store, config, about, {}, source).to_json() for name in names
-    }
+    return {name: fleet_commands.compute(name, store, config, about, {}, source).to_json() for name in names}

@@ -1,4 +1,4 @@
-"""an account's attempts, latest start first, and the attempts of one cause"""
+"""an account's attempts, latest start first, and the verdicts of one cause or domain"""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ def upgrade() -> None:
     op.create_index(
         "job_attempt_account", "job_attempt", ["account", "start_at"], unique=False, schema="probing"
     )
-    op.create_index(
-        "verdict_cause",
-        "verdict",
-        ["cause"],
-        unique=False,
-        schema="probing",
-        postgresql_where=sa.text("superseded_at IS NULL"),
-    )
+    for column in ("cause", "domain"):
+        op.create_index(
+            f"verdict_{column}",
+            "verdict",
+            [column],
+            unique=False,
+            schema="probing",
+            postgresql_where=sa.text("superseded_at IS NULL"),
+        )
 
 
 def downgrade() -> None:
+    op.drop_index("verdict_domain", "verdict", schema="probing")
     op.drop_index("verdict_cause", "verdict", schema="probing")
     op.drop_index("job_attempt_account", "job_attempt", schema="probing")

@@ -12,6 +12,7 @@ from web_world import COORDINATOR, OPERATOR, OWNER, STRANGER, World
 from probing_cluster.control_plane.door import web_keys
 from probing_cluster.reports import job_ref, query
 from probing_cluster.web import site as web_site
+from probing_cluster.web.api import operation, read_jobs
 
 MANY = """
 INSERT INTO probing.job_attempt (cluster, job_id, submit_at, attempt, eligible_at, start_at, end_at, suspended_s, state, nodes, n_gpus, "user", account,
@@ -22,7 +23,7 @@ FROM (SELECT n, now() - interval '1 minute' * n AS at FROM generate_series(1, 20
 """
 FILTERS = (
     "job_id", "user", "account", "partition", "state", "cause", "domain", "on_node", "since", "until", "running", "after_at", "after_job",
-    "after_submit",
+    "after_submit", "few",
 )  # fmt: skip
 
 
@@ -61,12 +62,16 @@ FROM probing.job_attempt a WHERE a.job_id >= 1000
 """
 
 
-@pytest.mark.parametrize("asked", [{"account": "none"}, {"account": "lab"}, {"cause": "none"}, {"cause": "gpu_lost"}])
+@pytest.mark.parametrize("asked", [
+    {"account": "none"}, {"account": "lab"}, {"cause": "none"}, {"cause": "gpu_lost"}, {"cause": "user_error"}, {"domain": "hardware"},
+    {"domain": "user_program"},
+])  # fmt: skip
 @pytest.mark.parametrize("viewer", [OPERATOR, COORDINATOR])
-def test_the_list_of_what_few_have_does_not_read_everything(
-    world: World, asked: dict[str, str], viewer: str
+def test_the_list_of_one_cause_or_account_does_not_read_everything(
+    world: World, monkeypatch: pytest.MonkeyPatch, asked: dict[str, str], viewer: str
 ) -> None:
-    """An account or a cause that none or two of twenty thousand attempts have, asked for by an operator and by a coordinator."""
+    """One that none, two or all of twenty thousand attempts have, asked for by an operator and by a coordinator."""
+    monkeypatch.setattr(read_jobs, "FEW", 100)
     with world.store.engine.begin() as connection:
         connection.execute(sa.text(MANY))
         connection.execute(sa.text(JUDGED))
@@ -76,7 +81,11 @@ def test_the_list_of_what_few_have_does_not_read_everything(
     accounts = () if everything else ("lab",)
     may = web_keys.Viewer(user=viewer, operator=everything, accounts=frozenset(accounts))
     proof = web_keys.proof_of(world.site.keys.issue(may, "session", 600.0))
-    given = dict.fromkeys(FILTERS) | asked | {"everything": everything, "viewer": viewer, "accounts": list(accounts), "n": 51}
+    found = world.site.keys.find(proof)
+    ask = operation.Ask(site=world.site, viewer=found, path={}, query=None)
+    few = read_jobs.few(ask, asked.get("cause"), asked.get("domain"))
+    scope = {"everything": everything, "viewer": viewer, "accounts": list(accounts), "few": few, "n": 51}
+    given = dict.fromkeys(FILTERS) | asked | scope
     (row,) = world.site.reader.rows(
         proof, f"explain (analyze, format json) {web_site.statement('jobs')}", given
     )
