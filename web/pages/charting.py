@@ -77,17 +77,21 @@ def node_timeline(node: str, moments: Sequence[documents.Moment], since: datetim
     return Markup(svg.element("svg", *drawn, **options))  # noqa: S704 - svg escapes its own values
 
 
+def number_columns(rows: documents.Rows) -> set[int]:
+    """The columns whose first value is a number."""
+    first = rows.rows[0] if rows.rows else []
+    return {n for n, v in enumerate(first) if isinstance(v, int | float) and not isinstance(v, bool)}
+
+
 def of_rows(rows: documents.Rows) -> Markup | str:
-    """Bars of the first number over the first word, where rows have both."""
+    """Bars of the last column of numbers, each with the first column's word, or, where only that has numbers, with the second's."""
     if not rows.rows or len(rows.heads) < 2:
         return ""
-    first = rows.rows[0]
-    number = next(
-        (n for n, v in enumerate(first) if isinstance(v, int | float) and not isinstance(v, bool)), None
-    )
-    word = next((n for n in range(len(first)) if n != number), None)
-    if number is None or word is None:
+    numbers = number_columns(rows)
+    if not numbers:
         return ""
+    number = max(numbers)
+    word = 0 if number else 1
     given = [
         charts.ChartRow(label=str(row[word])[:40], values=(float(row[number]),))
         for row in rows.rows[:MOST_ROWS]

@@ -216,7 +216,12 @@ def sql(request: Request, form: forms.Form | None) -> Response:
         raw = make(found.heads, found.rows)
         return Response(raw.body, media_type=raw.media_type, headers=dict(raw.headers))
     rows = tabular.document(found.heads, found.rows, found.more)
-    shown = {"rows": rows, "chart": charting.of_rows(rows), "missing": found.missing}
+    shown = {
+        "rows": rows,
+        "chart": charting.of_rows(rows),
+        "numbers": charting.number_columns(rows),
+        "missing": found.missing,
+    }
     return render.html(request, "sql.html.j2", **page | shown)
 
 
