@@ -13,8 +13,7 @@ from probing_cluster.control_plane import context
 from probing_cluster.control_plane.door import callers, web_keys
 from probing_cluster.control_plane.repair import rounds
 from probing_cluster.core import network_address
-from probing_cluster.web import scoped_rows
-from probing_cluster.web.live import fleet_figures
+from probing_cluster.web import fleet_figures, scoped_rows
 
 SQL = Path(__file__).parent / "sql"
 

@@ -16,10 +16,10 @@ from web_world import OPERATOR, World
 from probing_cluster.control_plane import apart as processes
 from probing_cluster.core import errors
 from probing_cluster.db import store as db_store
-from probing_cluster.web.live import fleet_figures
+from probing_cluster.web import fleet_figures
 from tests.set_clock import SetClock
 
-SCOPE = fleet_figures.Scope(days=28)
+SCOPE = fleet_figures.FigureScope(days=28)
 AGED = re.compile(r'Figures as of <time data-age datetime="([^"]+)"')
 
 

@@ -9,9 +9,9 @@ import msgspec
 
 from probing_cluster.control_plane.cli.history import fleet_commands
 from probing_cluster.core import digits, errors
-from probing_cluster.web import documents
+from probing_cluster.web import documents, fleet_figures
 from probing_cluster.web.api import operation
-from probing_cluster.web.live import fleet_figures, now
+from probing_cluster.web.live import now
 
 SPANS = {"1d": 1, "7d": 7, "28d": 28, "90d": 90, "365d": 365}
 _WORD = re.compile(r"[A-Za-z0-9._:+-]{1,80}")
@@ -38,9 +38,9 @@ def figure(ask: operation.Ask) -> dict[str, Any]:
     return ask.site.figures.wait_for(name, scope(ask.query))
 
 
-def scope(span: Span) -> fleet_figures.Scope:
+def scope(span: Span) -> fleet_figures.FigureScope:
     """What the figures are of."""
-    return fleet_figures.Scope(days=SPANS[span.span], partition=span.partition)
+    return fleet_figures.FigureScope(days=SPANS[span.span], partition=span.partition)
 
 
 class Search(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -33,7 +33,7 @@ class NotComputed(errors.ProbingError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scope:
+class FigureScope:
     """How far back, and of which partition (None: all)."""
 
     days: int
@@ -41,7 +41,7 @@ class Scope:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class FiguresLook:
     """What is there of the figures that somebody wants."""
 
     found: dict[str, Figure]
@@ -72,12 +72,12 @@ class FleetFigures:
 
     def __init__(self, service: context.Context) -> None:
         self._service = service
-        self._kept: OrderedDict[Scope, _Kept] = OrderedDict()
-        self._running: set[Scope] = set()
+        self._kept: OrderedDict[FigureScope, _Kept] = OrderedDict()
+        self._running: set[FigureScope] = set()
         self._waiting = 0
         self._changed = threading.Condition()
 
-    def look(self, names: Collection[str], scope: Scope) -> Look:
+    def look(self, names: Collection[str], scope: FigureScope) -> FiguresLook:
         """What is there now; what is old or missing is computed beside."""
         with self._changed:
             old = self._of(scope).old(names, self._now_s())
@@ -89,7 +89,7 @@ class FleetFigures:
         with self._changed:
             return self._look(names, scope)
 
-    def wait_for(self, name: str, scope: Scope) -> Figure:
+    def wait_for(self, name: str, scope: FigureScope) -> Figure:
         """One figure that is no older than a minute; raises NotComputed where that takes too long or fails."""
         end_s = time.monotonic() + PATIENCE_S
         with self._changed:
@@ -117,17 +117,17 @@ class FleetFigures:
     def _now_s(self) -> float:
         return self._service.clock.monotonic_s()
 
-    def _of(self, scope: Scope) -> _Kept:
+    def _of(self, scope: FigureScope) -> _Kept:
         kept = self._kept.setdefault(scope, _Kept())
         self._kept.move_to_end(scope)
         while len(self._kept) > MOST_KEPT:
             self._kept.popitem(last=False)
         return kept
 
-    def _look(self, names: Iterable[str], scope: Scope) -> Look:
+    def _look(self, names: Iterable[str], scope: FigureScope) -> FiguresLook:
         kept = self._of(scope)
         there = {n: kept.figures[n] for n in names if n in kept.figures}
-        return Look(
+        return FiguresLook(
             found={n: figure for n, (_, _, figure) in there.items()},
             missing=tuple(n for n in names if n not in there),
             at=min((at for _, at, _ in there.values()), default=None),
@@ -135,7 +135,7 @@ class FleetFigures:
             why=kept.why,
         )
 
-    def _compute(self, names: list[str], scope: Scope) -> None:
+    def _compute(self, names: list[str], scope: FigureScope) -> None:
         until, why = self._service.clock.now(), ""
         found: dict[str, Figure] = {}
         given = (names, until - timedelta(days=scope.days), until, scope.partition)
