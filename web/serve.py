@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import uvicorn
@@ -31,12 +32,17 @@ def main(config: settings.Settings) -> int:
         run_slurm = commands.SlurmCommands(settings=config.slurm)
         service = context.Context(
             config=config, store=store, run_slurm=run_slurm, hands=slurm_actions.SlurmHands(config, run_slurm),
-            stopping=threading.Event(),
+            stopping=threading.Event(), apart=True, aside=aside,
         )  # fmt: skip
         site = app.make_site(service, reader_url)
         server = uvicorn.Server(options(config.web, app.make(site), host, port))
         server.run()
         return 0 if server.started else 1
+
+
+def aside(work: Callable[[], object]) -> None:
+    """Begins work that no request waits for; the server's end does not wait for it either."""
+    threading.Thread(target=work, name="aside", daemon=True).start()
 
 
 def options(web: settings.WebSettings, made: object, host: str, port: int) -> uvicorn.Config:

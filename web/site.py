@@ -13,7 +13,7 @@ from probing_cluster.control_plane import context
 from probing_cluster.control_plane.door import callers, web_keys
 from probing_cluster.control_plane.repair import rounds
 from probing_cluster.core import network_address
-from probing_cluster.web import scoped_rows
+from probing_cluster.web import fleet_figures, scoped_rows
 
 SQL = Path(__file__).parent / "sql"
 
@@ -47,6 +47,11 @@ class Site:
     def rounds(self) -> rounds.Rounds:
         """The rounds of tests that were begun over the web; a thread each."""
         return rounds.Rounds(self.service.config, self.service.store)
+
+    @functools.cached_property
+    def figures(self) -> fleet_figures.FleetFigures:
+        """The fleet's figures, computed beside."""
+        return fleet_figures.FleetFigures(self.service)
 
     @functools.cached_property
     def hosts(self) -> frozenset[str]:

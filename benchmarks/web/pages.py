@@ -31,7 +31,7 @@ from probing_cluster.core import errors, records, settings
 from probing_cluster.db import rows, tables
 from probing_cluster.db import store as db_store
 from probing_cluster.db.server import embedded
-from probing_cluster.web import app, scoped_rows
+from probing_cluster.web import app, scoped_rows, serve
 from probing_cluster.web.access import viewers
 from probing_cluster.web.live import broadcast, rank_history
 from probing_cluster.web.pages import routes
@@ -40,7 +40,7 @@ N_NODES, N_RANKS, N_CLIENTS = 2000, 16_000, 200
 PAGES = (
     "/", "/jobs", "/jobs/1000", "/nodes", "/nodes/gpu0001", "/repairs", "/lemons", "/sql", "/search?q=gpu000", "/search?q=user7", "/search?q=79",
     "/jobs?user=user7", "/jobs?user=games", "/jobs?cause=link_down", "/jobs?state=NODE_FAIL", "/jobs?node=gpu0001", "/jobs?running=true",
-    "/jobs?account=acct7", "/jobs?partition=none", "/api/v1/jobs?limit=50", "/api/v1/events?code=79", "/api/v1/events?kind=none", "/fleet",
+    "/jobs?account=acct7", "/jobs?account=none", "/jobs?partition=none", "/api/v1/jobs?limit=50", "/api/v1/events?code=79", "/api/v1/events?kind=none", "/fleet",
 )  # fmt: skip
 USERS_PAGES = ("/", "/jobs", "/jobs?state=FAILED", "/jobs?cause=gpu_lost", "/search?q=1000", "/sql")
 SEVERAL, NONE = "games", "nobody"
@@ -218,16 +218,22 @@ def main() -> None:
             with db_store.Store.open(url, upgrade=True) as store:
                 fill(store, args.attempts)
                 config = settings.Settings(
-                    cluster=settings.ClusterSettings(name="c"), web=settings.WebSettings(requests_per_s=1e6)
-                )
+                    cluster=settings.ClusterSettings(name="c"), web=settings.WebSettings(requests_per_s=1e6),
+                    database=settings.DatabaseSettings(url=store.connection_uri()),
+                )  # fmt: skip
                 service = context.Context(
                     config=config,
                     store=store,
                     run_slurm=no_slurm,
                     hands=NoSlurm(),
                     stopping=threading.Event(),
+                    apart=True,
+                    aside=serve.aside,
                 )
-                site = app.make_site(service, scoped_rows.login_url(config, url))
+                site = app.make_site(
+                    service,
+                    scoped_rows.made_login(url, url.replace(embedded.OWNER, scoped_rows.LOGIN, 1)),
+                )
                 viewer = web_keys.Viewer(user="root", operator=True, acts=True)
                 key = site.keys.issue(viewer, "session", 3600.0)
                 made = app.make(site)

@@ -7,6 +7,7 @@ open the database itself.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pwd
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -43,6 +44,11 @@ class BoardGang:
     """`user` and `account` of every attempt under this name: who may read it."""
     since: datetime
     """Start of the latest attempt."""
+
+    @functools.cached_property
+    def nodes(self) -> frozenset[str]:
+        """Where it runs; empty while accounting does not know it. Asked for each of its ranks: made once."""
+        return frozenset(self.attempt.nodes) if self.attempt is not None else frozenset()
 
 
 def find(store: db_store.Store, cluster: str, ref: job_ref.JobRef, now: datetime) -> BoardGang:
@@ -99,19 +105,25 @@ def ranks(
 ) -> dict[str, Any]:
     """Every rank at the last heartbeat of its node (`known` already, or read here), and what has been found out about the gang."""
     rows = ranks_now(store, gang) if known is None else known
+    return findings(store, gang, now, rows) | {"ranks": [rank_rows.to_json(r) for r in rows]}
+
+
+def findings(
+    store: db_store.Store, gang: BoardGang, now: datetime, rows: Sequence[rank_rows.RankNow]
+) -> dict[str, Any]:
+    """What has been found out about the gang of these ranks, and which of its nodes say nothing."""
     events = store.events(job_id=gang.job_id, since=gang.since, kinds=FINDINGS)
     events = [e for e in events if _may_speak(gang, e.node)]
     open_verdicts = store.gang_verdicts(job_ids=[gang.job_id], since=gang.since, open_only=True)
-    findings = [{"at": clock.iso_z(e.at), "kind": e.kind, "node": e.node, "words": e.message} for e in events]
-    findings += [
+    found = [{"at": clock.iso_z(e.at), "kind": e.kind, "node": e.node, "words": e.message} for e in events]
+    found += [
         {"at": clock.iso_z(v.made_at), "kind": v.kind, "node": ",".join(v.nodes), "words": v.summary}
         for v in open_verdicts
     ]
     return _head(gang, now) | {
-        "ranks": [rank_rows.to_json(r) for r in rows],
         "world_size": max((r.world_size for r in rows if r.world_size), default=None),
-        "findings": sorted(findings, key=lambda f: f["at"])[-MAX_FINDINGS:],
-        "silent_nodes": sorted(_nodes(gang) - {r.node for r in rows}),
+        "findings": sorted(found, key=lambda f: f["at"])[-MAX_FINDINGS:],
+        "silent_nodes": sorted(gang.nodes - {r.node for r in rows}),
     }
 
 
@@ -131,7 +143,7 @@ def stacks_of(store: db_store.Store, gang: BoardGang, now: datetime) -> dict[str
         "without": _without(fresh),
         "without_native": _without_native(ranks),
         "finding": _open_verdict(store, gang) or _judged(store, gang, snapshot_gang, newest),
-        "silent_nodes": sorted(_nodes(gang) - {e.node for e in fresh}),
+        "silent_nodes": sorted(gang.nodes - {e.node for e in fresh}),
     }
 
 
@@ -210,11 +222,7 @@ def _head(gang: BoardGang, now: datetime) -> dict[str, Any]:
 
 def _may_speak(gang: BoardGang, node: str) -> bool:
     """Whether a node's word about the gang counts: whoever holds a node's certificate may name any job."""
-    return not _nodes(gang) or node in _nodes(gang)
-
-
-def _nodes(gang: BoardGang) -> set[str]:
-    return set(gang.attempt.nodes) if gang.attempt is not None else set()
+    return not gang.nodes or node in gang.nodes
 
 
 def _without(events: Iterable[records.HealthEvent]) -> dict[str, str]:
@@ -265,7 +273,7 @@ def _judged(
     if not any(_may_speak(gang, e.node) for e in stalls):
         return None
     bad = faults(store, gang.attempt, snapshot_gang.onset_at) if gang.attempt is not None else {}
-    found = snapshots.judge(snapshot_gang, bad, sorted(_nodes(gang)))
+    found = snapshots.judge(snapshot_gang, bad, sorted(gang.nodes))
     return _finding(found.kind, found.ranks, found.nodes, found.domain, found.confidence) | {
         "summary": found.summary,
         "where": found.where,

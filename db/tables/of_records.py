@@ -71,6 +71,7 @@ job_attempt = of_record(
     sa.Index("job_attempt_start_at", "start_at"),
     sa.Index("job_attempt_user", "user", "start_at"),
     sa.Index("job_attempt_partition", "partition", "start_at"),
+    sa.Index("job_attempt_account", "account", "start_at"),
     sa.Index(
         "job_attempt_rare_state",
         "state",
@@ -113,6 +114,8 @@ verdict = of_record(
     ),
     sa.Index("verdict_job_id", "job_id", "submit_at", "made_at"),
     sa.Index("verdict_node", "node", "window_end_at", postgresql_where=sa.text("superseded_at IS NULL")),
+    sa.Index("verdict_cause", "cause", postgresql_where=sa.text("superseded_at IS NULL")),
+    sa.Index("verdict_domain", "domain", postgresql_where=sa.text("superseded_at IS NULL")),
     comment="Why one attempt ended, how sure we are, and on what evidence; a row per verdict, history kept.",
 )
 gang_verdict = of_record(

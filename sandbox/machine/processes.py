@@ -4,8 +4,8 @@ Every process started here carries the sandbox's directory in its environment, a
 children. That mark, not a pid file, is what finds them again: it survives a crash of ours and
 cannot name a stranger after a pid is reused. slurmstepd writes its title over its environment and
 is known by the log that it holds open instead; the jobs' processes descend from it, and the
-TaskProlog marks them as well. Slurm's commands that our service starts have a clean environment: once
-the service is gone they are known by the configuration that they were given.
+TaskProlog marks them as well. Slurm's commands that our service starts have a clean environment, and our
+own commands that somebody typed have no mark: both are known by the configuration that they were given.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ CLIENTS = frozenset(
     {"salloc", "sbatch", "srun", "scancel", "scontrol", "squeue", "sinfo", "sacct", "sacctmgr"}
 )
 """Slurm's commands: one that waits for a controller that has gone waits for ever."""
+OURS = frozenset({"probing-ctl", "probing-report", "probing-agent", "probing-check", "probing-diagnos"})
+"""Our own, such as a `web serve` from the sandbox's shell, by the 15 letters that the kernel keeps."""
 
 
 class StillRunning(errors.ProbingError):
@@ -93,8 +95,9 @@ def _role(pid: int, name: str, directory: Path) -> str | None:
         return _role_by_log(pid, directory)
     environ = _environ(pid)
     if os.fsencode(f"{MARK}={directory}") not in environ:
-        conf = os.fsencode(f"SLURM_CONF={directory}/")
-        return "" if name in CLIENTS and any(word.startswith(conf) for word in environ) else None
+        variable = "SLURM_CONF" if name in CLIENTS else "PROBING_CONFIG" if name in OURS else None
+        conf = os.fsencode(f"{variable}={directory}/")
+        return "" if variable and any(word.startswith(conf) for word in environ) else None
     prefix = os.fsencode(f"{ROLE}=")
     return next((os.fsdecode(v[len(prefix) :]) for v in environ if v.startswith(prefix)), "")
 

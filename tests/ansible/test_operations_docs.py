@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 
 import yaml
@@ -80,6 +81,13 @@ def test_every_variable_of_the_roles_is_explained() -> None:
     assert sorted(name for name in ours if f"| `{name}` |" not in page) == []
     rows = set(re.findall(r"^\| `(probing_\w+)` \|", page, re.MULTILINE))
     assert sorted(rows - set(ours)) == []
+
+
+def test_every_extra_is_explained() -> None:
+    """Each part of the package that is installed by its name has its row: host, what it brings, size."""
+    page = (DOCS / "install.md").read_text(encoding="utf-8")
+    project = tomllib.loads((conftest.ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert sorted(e for e in project["optional-dependencies"] if f"| `{e}` |" not in page) == []
 
 
 def test_the_pages_are_reachable() -> None:

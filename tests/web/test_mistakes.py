@@ -5,20 +5,27 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import re
-from datetime import timedelta
+import urllib.parse
+from collections import Counter
+from datetime import UTC, datetime, timedelta
 
 import fakes
 import psycopg
 import pytest
+import test_openapi_fuzz
 import web_world
 from web_world import ACTOR, COORDINATOR, OPERATOR, OWNER, STRANGER, World
 
 from probing_cluster.control_plane.door import web_keys
 from probing_cluster.core import errors
 from probing_cluster.web.access import cross_site, viewers
+from probing_cluster.web.api import openapi, register
 from probing_cluster.web.live import broadcast
 from probing_cluster.web.pages import routes
 
+EVERY_PAGE = (
+    "/", "/jobs", "/jobs/7", "/nodes", "/nodes/n1", "/repairs", "/fleet", "/lemons", "/sql", "/search?q=zz",
+)  # fmt: skip
 PROXY = {"proxy_networks": ("10.0.0.0/24",)}
 
 
@@ -203,6 +210,9 @@ def test_7_lists_are_paged_and_bounded(world: World) -> None:
         assert browser.get("/api/v1/jobs", params={"cursor": cursor}).status_code == 400
 
 
+N_PAGES = 200
+
+
 def test_8_many_who_look_are_one_question(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two hundred open pages: the picture is gathered once a look, not once a page, and rendered once an audience."""
     asked: list[str] = []
@@ -218,11 +228,15 @@ def test_8_many_who_look_are_one_question(world: World, monkeypatch: pytest.Monk
 
     async def look() -> int:
         live = broadcast.Broadcast(world.site)
-        users = [viewers.Viewers(world.site)._may(name) for name in (OPERATOR, OWNER)]
+        operator, owner = (viewers.Viewers(world.site)._may(name) for name in (OPERATOR, OWNER))
+        # One user may hold sixteen streams: these are of a dozen operators and one user.
         many = [
-            live.stream(dataclasses.replace(users[n % 2], user=f"{users[n % 2].user}"), render, lambda: True)
-            for n in range(2 * broadcast.MOST_OF_ONE)
+            live.stream(
+                dataclasses.replace(operator, user=f"op{n // broadcast.MOST_OF_ONE}"), render, lambda: True
+            )
+            for n in range(N_PAGES - 1)
         ]
+        many.append(live.stream(owner, render, lambda: True))
         heard = 0
         for one in many:
             await anext(one)
@@ -232,10 +246,11 @@ def test_8_many_who_look_are_one_question(world: World, monkeypatch: pytest.Monk
             await one.aclose()
         return heard
 
-    n_streams = 2 * broadcast.MOST_OF_ONE
-    assert asyncio.run(look()) == n_streams
-    assert asked.count("now_jobs") == 1
-    assert sorted(rendered) == sorted([OPERATOR, OWNER])
+    assert asyncio.run(look()) == N_PAGES
+    assert max(Counter(asked).values()) == 1, "no question was asked twice"
+    assert "now_jobs" in asked
+    assert len(rendered) == 2, "once for all operators, once for the user"
+    assert OWNER in rendered
 
 
 def test_9_times_are_utc_and_say_so(world: World) -> None:
@@ -253,7 +268,7 @@ def test_10_every_page_works_under_a_path(store) -> None:
     store.upsert_attempts([web_world.attempt(7)])
     browser = made.as_user(OPERATOR)
     browser.headers["host"] = "portal.example"
-    for path in ("/", "/jobs", "/jobs/7", "/nodes", "/fleet", "/lemons", "/sql", "/search?q=zz"):
+    for path in EVERY_PAGE:
         for prefix in ("/probing", ""):
             found = browser.get(prefix + path, headers={"accept": "text/html"})
             assert found.status_code == 200, (prefix, path)
@@ -268,8 +283,49 @@ def test_10_every_page_works_under_a_path(store) -> None:
     made.site.reader.close()
 
 
-def test_11_what_is_missing_is_no_500(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Database away: 503 with a sentence on every page and route; Slurm away: what does not need it still answers."""
+def test_11_an_empty_database_is_no_500(store) -> None:
+    """Before the first job, agent and night, Slurm away too: every page renders, every route answers."""
+    made = web_world.world_on(store)
+    made.hands.down = True
+    browser = made.as_user(OPERATOR)
+    for path in EVERY_PAGE:
+        found = browser.get(path, headers={"accept": "text/html"})
+        assert found.status_code in ((404,) if path.endswith(("/7", "/n1")) else (200,)), (
+            path,
+            found.text[-500:],
+        )
+    assert 500 not in {status for _, status in test_openapi_fuzz.fuzz(made, 2)}
+    made.site.reader.close()
+
+
+def test_11b_a_database_that_is_away_is_503(world: World, postgres_url: str) -> None:
+    """It lets nobody in any more: a sentence on every page, a problem document from every route, and all is well once it is back."""
+    browser, machine = world.as_user(ACTOR), world.machine(ACTOR, acts=True)
+    name = urllib.parse.urlsplit(postgres_url).path[1:]
+    elsewhere = postgres_url.replace(f"/{name}", "/postgres")
+    with psycopg.connect(elsewhere, autocommit=True) as server:
+        server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+        server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+        try:
+            for path in EVERY_PAGE:
+                found = browser.get(path, headers={"accept": "text/html"})
+                assert found.status_code == 503, path
+                assert "the database does not answer" in found.text, path
+            for op in register.OPERATIONS:
+                path = openapi.BASE + op.path.translate({ord("{"): None, ord("}"): None})
+                given = {} if op.body is None else {"json": {}, "headers": {"idempotency-key": "k" * 16}}
+                found = machine(op.method, path, **given)
+                assert (found.status_code, found.headers["content-type"]) == (
+                    503,
+                    "application/problem+json",
+                ), op.name
+        finally:
+            server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+    assert browser.get("/jobs").status_code == 200
+
+
+def test_11c_what_is_missing_is_no_500(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Database away between two questions: 503 with a sentence; Slurm away: what does not need it still answers."""
     browser = world.as_user(OPERATOR)
     world.hands.down = True
     for path in ("/", "/nodes", "/fleet", "/lemons", "/api/v1/nodes"):
@@ -291,9 +347,15 @@ def test_11_what_is_missing_is_no_500(world: World, monkeypatch: pytest.MonkeyPa
 def test_12_old_data_does_not_look_live(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Accounting not read, or no agent heard: the page says so; the stream says when the source is away."""
     browser = world.as_user(OPERATOR)
-    text = browser.get("/").text
-    assert "This is not the present" in text
-    assert "no agent was ever heard" in text
+    for path in EVERY_PAGE:
+        text = browser.get(path).text
+        assert "This is not the present" in text, path
+        assert "no agent was ever heard" in text, path
+        assert re.search(r"as of <time[^>]*>[^<]+Z</time>", text), path
+    fakes.deliver(world.store, "n1")
+    world.store.remember("accounting.until", datetime.now(UTC).isoformat())
+    for path in EVERY_PAGE[1:]:  # Now's picture is five seconds old at most
+        assert "This is not the present" not in browser.get(path).text, path
     world.store.remember("accounting.until", (fakes.NOW - timedelta(hours=1)).isoformat())
     health = browser.get("/api/v1/health").json()
     assert not health["ok"]

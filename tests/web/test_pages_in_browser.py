@@ -15,6 +15,7 @@ from axe_playwright_python import sync_playwright as axe
 from playwright import sync_api
 from web_world import OPERATOR, World
 
+from probing_cluster.core import errors
 from probing_cluster.db import store as db_store
 from probing_cluster.sandbox.machine import ports
 from probing_cluster.web import serve
@@ -134,7 +135,7 @@ def _by_keyboard(page: sync_api.Page, url: str) -> None:
     page.wait_for_url(f"{url}/nodes/n1")
 
 
-def test_pages_in_a_browser(store: db_store.Store, world: World) -> None:
+def test_pages_in_a_browser(store: db_store.Store, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Login by a link; no accessibility fault, no script error, no request elsewhere; the live page follows; a server that ends."""
     port = ports.choose(1)[0]
     made = web_world.world_on(store, listen=f"127.0.0.1:{port}")
@@ -156,8 +157,10 @@ def test_pages_in_a_browser(store: db_store.Store, world: World) -> None:
         assert "GPU 3 of n2 fell off the bus" in page.inner_text("main")
         for path in PAGES:
             page.goto(url + path)
-            faults = [v["id"] for v in axe.Axe().run(page).response["violations"]]
-            assert faults == [], (path, faults)
+            for scheme in ("light", "dark"):
+                page.emulate_media(color_scheme=scheme)
+                faults = [v["id"] for v in axe.Axe().run(page).response["violations"]]
+                assert faults == [], (path, scheme, faults)
             for size in ({"width": 1280, "height": 800}, PHONE):
                 page.set_viewport_size(size)
                 assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (path, size)
@@ -175,9 +178,17 @@ def test_pages_in_a_browser(store: db_store.Store, world: World) -> None:
         store.upsert_attempts([fresh])
         store.save_verdicts([web_world.verdict(fresh, summary="Its GPU has just been lost.")])
         page.wait_for_selector("text=Its GPU has just been lost.")
-        # Without the source it stops looking alive.
-        made.site.reader.close()
+        # Without the source it stops looking alive, and so does the page of a job that runs.
+        job = context.new_page()
+        job.goto(f"{url}/jobs/12")
         assert wrong == []
+
+        def away(*_: object) -> None:
+            raise errors.DatabaseUnavailable("the database is gone")
+
+        monkeypatch.setattr(type(made.site), "all_rows", away)
+        page.wait_for_selector(".live[data-state=stale]:has-text('not live: the database is gone')")
+        job.wait_for_selector(".live[data-state=stale]:has-text('not live since')")
         context.close()
         assert recorder.requests == []
 

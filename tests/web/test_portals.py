@@ -29,6 +29,7 @@ from web_world import OWNER, World
 from probing_cluster.control_plane.door import report_door
 from probing_cluster.core import errors
 from probing_cluster.db import store as db_store
+from probing_cluster.reports import cli
 from probing_cluster.sandbox.machine import ports
 from probing_cluster.web.access import viewers
 
@@ -68,9 +69,9 @@ def portal_app(monkeypatch: pytest.MonkeyPatch) -> tuple[str, dict[str, str], st
 
 
 def test_the_portals_app_leads_its_user_in(
-    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The link that the service made for whoever runs the app; without a service a sentence, and no link."""
+    """The link that the service made for whoever runs the app, and by `probing-report --web` to a job's page; without a service a sentence, and no link."""
     assert set(yaml.safe_load(block("yaml", "category"))) == {"name", "category", "icon", "new_window"}
     socket = tmp_path / "report.sock"
     toml = tmp_path / "probing.toml"
@@ -88,6 +89,10 @@ def test_the_portals_app_leads_its_user_in(
     )
     with report_door.serving(dataclasses.replace(service, config=config)):
         status, headers, _ = portal_app(monkeypatch)
+        assert cli.main(["7", "--web"]) == 0
+    link, _, key = capsys.readouterr().out.strip().partition("#")
+    assert link == "https://probing.example/login?next=%2Fjobs%2F7"
+    assert world.site.keys.redeem(key) is not None
     assert status.startswith("303")
     login, _, key = headers["Location"].partition("#")
     assert login == "https://probing.example/login"

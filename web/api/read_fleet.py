@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 
 from probing_cluster.control_plane.cli.history import fleet_commands
 from probing_cluster.core import digits, errors
-from probing_cluster.web import documents
-from probing_cluster.web import site as web_site
+from probing_cluster.web import documents, fleet_figures
 from probing_cluster.web.api import operation
 from probing_cluster.web.live import now
 
-if TYPE_CHECKING:
-    from probing_cluster.attribution.history import history
-
-KEPT_S = 60.0
-"""A figure is computed once a minute at most, however many look at it."""
 SPANS = {"1d": 1, "7d": 7, "28d": 28, "90d": 90, "365d": 365}
 _WORD = re.compile(r"[A-Za-z0-9._:+-]{1,80}")
 
@@ -34,28 +24,6 @@ class Span(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     partition: Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9._-]{1,64}$")] | None = None
 
 
-class _Kept:
-    """Figures by what they were asked for, one computed at a time."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: OrderedDict[object, tuple[float, Any]] = OrderedDict()
-
-    def get(self, key: object, now_s: float, make: Callable[[], Any]) -> Any:
-        with self._lock:
-            at_s, found = self._known.get(key, (float("-inf"), None))
-            if now_s - at_s < KEPT_S:
-                return found
-            found = make()
-            self._known[key] = (now_s, found)
-            while len(self._known) > 256:
-                self._known.popitem(last=False)
-            return found
-
-
-_KEPT = _Kept()
-
-
 def figures(ask: operation.Ask) -> dict[str, str]:
     """Every figure's name and meaning."""
     del ask
@@ -63,44 +31,16 @@ def figures(ask: operation.Ask) -> dict[str, str]:
 
 
 def figure(ask: operation.Ask) -> dict[str, Any]:
-    """One figure as `probing-ctl fleet FIGURE --json` prints it."""
-    return computed(ask.site, ask.path["figure"], ask.query)
-
-
-def page(site: web_site.Site, names: Iterable[str], span: Span) -> dict[str, dict[str, Any]]:
-    """Several figures of one span, for which attempts and events are read once."""
-    until, source = site.service.clock.now(), fleet_commands.read_once(site.service.store)
-    return {name: computed(site, name, span, until, source) for name in names}
-
-
-def computed(
-    site: web_site.Site,
-    name: str,
-    span: Span,
-    until: datetime | None = None,
-    source: history.ReadOnce | None = None,
-) -> dict[str, Any]:
-    """One figure of the span that ends at `until` (now); raises NotFound."""
+    """One figure as `probing-ctl fleet FIGURE --json` prints it; raises NotFound."""
+    name = ask.path["figure"]
     if name not in fleet_commands.FIGURES:
         raise errors.NotFound(f"there is no figure {name[:40]!r}; /fleet lists them")
-    service = site.service
-    until = until or service.clock.now()
-    about = {
-        "since": until - timedelta(days=SPANS[span.span]),
-        "until": until,
-        "partition": span.partition,
-        "users": None,
-    }
+    return ask.site.figures.wait_for(name, scope(ask.query))
 
-    def make() -> dict[str, Any]:
-        made: dict[str, Any] = fleet_commands.compute(
-            name, service.store, service.config, about, {}, source
-        ).to_json()
-        return made
 
-    key = (service.store.url, name, span.span, span.partition)
-    found: dict[str, Any] = _KEPT.get(key, service.clock.monotonic_s(), make)
-    return found
+def scope(span: Span) -> fleet_figures.FigureScope:
+    """What the figures are of."""
+    return fleet_figures.FigureScope(days=SPANS[span.span], partition=span.partition)
 
 
 class Search(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

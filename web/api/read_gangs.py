@@ -13,7 +13,7 @@ from probing_cluster.web import documents
 from probing_cluster.web.api import operation, read_jobs
 from probing_cluster.web.live import rank_history
 
-MOST_WAITS = 50
+MOST_WAITS, MOST_WORST = 50, 20
 LOOK_EVERY_S = 10.0
 """Between two looks at the stacks of one job, whoever asks."""
 
@@ -23,6 +23,15 @@ def ranks(ask: operation.Ask) -> dict[str, Any]:
     service, gang = ask.site.service, read_jobs.gang_of(ask)
     known = rank_history.HISTORIES.rows(service, gang)
     return gang_board.ranks(service.store, gang, service.clock.now(), known)
+
+
+def worst(ask: operation.Ask) -> dict[str, Any]:
+    """How many ranks there are, those that stand still for longest, and what has been found out about the gang."""
+    service, gang = ask.site.service, read_jobs.gang_of(ask)
+    known = rank_history.HISTORIES.rows(service, gang)
+    shown = sorted(known, key=lambda r: -(r.step_age_s or 0.0))[:MOST_WORST]
+    found = gang_board.findings(service.store, gang, service.clock.now(), known)
+    return found | {"n_ranks": len(known), "worst": shown}
 
 
 def stacks_of(ask: operation.Ask) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def jobs(ask: operation.Ask) -> documents.Page[documents.Job]:
     found = ask.site.rows(
         ask.viewer, "jobs", **ask.scope, job_id=q.job_id, user=q.user, account=q.account, partition=q.partition,
         state=q.state, cause=q.cause, domain=q.domain, on_node=q.node, since=q.since, until=q.until,
-        running=q.running, after_at=after[0], after_job=after[1], after_submit=after[2], n=q.limit + 1,
+        few=few(ask, q.cause, q.domain), running=q.running, after_at=after[0], after_job=after[1], after_submit=after[2], n=q.limit + 1,
     )  # fmt: skip
     shown = found[: q.limit]
     more = len(found) > q.limit
@@ -49,6 +49,18 @@ def jobs(ask: operation.Ask) -> documents.Page[documents.Job]:
         items=[_job(row) for row in shown],
         next=operation.cursor_of([last["start_at"], last["job_id"], last["submit_at"]]) if last else None,
     )
+
+
+FEW = 5000
+"""Verdicts of one cause: up to so many their attempts are looked for, beyond them the latest attempts soon show a page of it."""
+
+
+def few(ask: operation.Ask, cause: str | None, domain: str | None) -> list[int] | None:
+    """The jobs that a rare cause or domain ended; None where nobody asks for one, many have it, or the viewer's own are few anyway."""
+    if (cause is None and domain is None) or not ask.viewer.operator:
+        return None
+    found = ask.site.rows(ask.viewer, "few_verdicts", cause=cause, domain=domain, n=FEW + 1)
+    return None if len(found) > FEW else [row["job_id"] for row in found]
 
 
 _CURSOR = (datetime, int, datetime)

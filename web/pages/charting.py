@@ -17,7 +17,6 @@ LEFT = 110.0
 LANES = ("faults", "checks", "tests", "jobs", "decisions", "notes")
 MOST_ROWS = 40
 MOST_LINES = 200
-MOST_WORST = 20
 
 
 def _lane(what: str) -> str:
@@ -78,17 +77,21 @@ def node_timeline(node: str, moments: Sequence[documents.Moment], since: datetim
     return Markup(svg.element("svg", *drawn, **options))  # noqa: S704 - svg escapes its own values
 
 
+def number_columns(rows: documents.Rows) -> set[int]:
+    """The columns whose first value is a number."""
+    first = rows.rows[0] if rows.rows else []
+    return {n for n, v in enumerate(first) if isinstance(v, int | float) and not isinstance(v, bool)}
+
+
 def of_rows(rows: documents.Rows) -> Markup | str:
-    """Bars of the first number over the first word, where rows have both."""
+    """Bars of the last column of numbers, each with the first column's word, or, where only that has numbers, with the second's."""
     if not rows.rows or len(rows.heads) < 2:
         return ""
-    first = rows.rows[0]
-    number = next(
-        (n for n, v in enumerate(first) if isinstance(v, int | float) and not isinstance(v, bool)), None
-    )
-    word = next((n for n in range(len(first)) if n != number), None)
-    if number is None or word is None:
+    numbers = number_columns(rows)
+    if not numbers:
         return ""
+    number = max(numbers)
+    word = 0 if number else 1
     given = [
         charts.ChartRow(label=str(row[word])[:40], values=(float(row[number]),))
         for row in rows.rows[:MOST_ROWS]
@@ -110,8 +113,3 @@ def tree_lines(tree: Mapping[str, Any], depth: int = 0) -> list[tuple[int, str, 
             break
         found += tree_lines(fork, depth + len(tree.get("frames", ())))
     return found[:MOST_LINES]
-
-
-def worst(ranks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The ranks that stand still for longest, for those who do not see the picture."""
-    return sorted(ranks, key=lambda r: -float(r.get("step_age_s") or 0.0))[:MOST_WORST]

@@ -26,10 +26,9 @@ def show(request: Request, asked: operation.Ask) -> Response:
     report = model.build(ref, rows, now=asked.site.service.clock.now())
     given: dict[str, Any] = {"gang": None}
     if report.end_at is None:
-        given = {"gang": read_gangs.ranks(asked)} | _mesh(asked)
-        given["stack"] = read_gangs.stacks_of(asked) if given["gang"]["ranks"] else None
+        given = {"gang": read_gangs.worst(asked)} | _mesh(asked)
+        given["stack"] = read_gangs.stacks_of(asked) if given["gang"]["n_ranks"] else None
         given["lines"] = charting.tree_lines(given["stack"]["tree"]) if given["stack"] else []
-        given["worst"] = charting.worst(given["gang"]["ranks"])
     return render.html(
         request, "job_page.html.j2", **page.parts_of(report), **given, restarts=restarts(rows.drains),
         title=f"Job {report.title}", done=request.query_params.get("done", "")[:300], request_key=secrets.token_hex(16),

@@ -12,11 +12,11 @@ import jinja2
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from probing_cluster.core import clock
 from probing_cluster.reports import page, phrase
 from probing_cluster.web import site as web_site
 from probing_cluster.web.access import cross_site
 from probing_cluster.web.api import endpoints
+from probing_cluster.web.live import now
 
 HERE = Path(__file__).parent
 REPORTS = Path(page.__file__).parent / "templates"
@@ -86,7 +86,9 @@ def text(request: Request, template: str, **given: Any) -> str:
                 "csrf": cross_site.token(viewer.proof) if viewer else "",
                 "nav": [(path, name) for path, name, ops in NAV if viewer and (viewer.operator or not ops)],
                 "path": request.scope["path"],
-                "now": clock.SYSTEM.now().replace(microsecond=0),
+                "now": site.service.clock.now().replace(microsecond=0),
+                # Asked where a page shows it: what says that the database is away does not ask it.
+                "why_stale": lambda: now.health(site).why,
             }
             | given
         )

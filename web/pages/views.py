@@ -161,11 +161,11 @@ def fleet(request: Request) -> Response:
     """The fleet's figures, as the page that `probing-ctl fleet --html` writes."""
     q = query_of(request, read_fleet.Span)
     names = list(fleet_commands.FIGURES) if request.query_params.get("all") else list(FIGURES_SHOWN)
-    figures = read_fleet.page(request.state.site, names, q)
-    parts = fleet_page.parts_of(figures, fleet_commands.FIGURES)
+    look = request.state.site.figures.look(names, read_fleet.scope(q))
+    parts = fleet_page.parts_of(look.found, fleet_commands.FIGURES)
     partitions = sorted({p for n in now.SLURM.now(request.state.site.service).values() for p in n.partitions})
     return render.html(
-        request, "fleet_page.html.j2", **parts, q=q, spans=list(read_fleet.SPANS), partitions=partitions,
+        request, "fleet_page.html.j2", **parts, look=look, n_figures=len(names), q=q, spans=list(read_fleet.SPANS), partitions=partitions,
         whole=len(names) > len(FIGURES_SHOWN), title="Fleet",
     )  # fmt: skip
 
@@ -216,7 +216,12 @@ def sql(request: Request, form: forms.Form | None) -> Response:
         raw = make(found.heads, found.rows)
         return Response(raw.body, media_type=raw.media_type, headers=dict(raw.headers))
     rows = tabular.document(found.heads, found.rows, found.more)
-    shown = {"rows": rows, "chart": charting.of_rows(rows), "missing": found.missing}
+    shown = {
+        "rows": rows,
+        "chart": charting.of_rows(rows),
+        "numbers": charting.number_columns(rows),
+        "missing": found.missing,
+    }
     return render.html(request, "sql.html.j2", **page | shown)
 
 

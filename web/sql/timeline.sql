@@ -2,7 +2,8 @@
 -- Inputs   node, since, until, n.
 SELECT t.at, t.what, t.severity, t.job_id, t.device, t.message
 FROM (
-    SELECT o.at, o.what, o.severity, o.job_id, o.device, o.message
+    -- A check that passes is grave nowhere.
+    SELECT o.at, o.what, CASE WHEN o.what NOT LIKE 'check %% ok' THEN o.severity END AS severity, o.job_id, o.device, o.message
     FROM ops.node_timeline(%(node)s, %(since)s, %(until)s) o
     UNION ALL
     SELECT r.at, 'test ' || r.test || ' ' || r.outcome, CASE r.outcome WHEN 'fail' THEN 'high' WHEN 'warn' THEN 'low' END,

@@ -64,6 +64,25 @@ def test_an_orphaned_command_of_slurms_is_found_by_its_configuration(run: Path) 
         shell.kill()
 
 
+def test_our_own_command_from_the_sandboxs_shell_is_found_by_its_configuration(run: Path) -> None:
+    """A `probing-ctl web serve` that somebody typed ends with the sandbox; one of another cluster and an editor do not."""
+    command = run / "probing-ctl"
+    command.symlink_to("/bin/sleep")
+    there = {"PATH": os.environ["PATH"], "PROBING_CONFIG": f"{run}/etc/probing.toml"}
+    elsewhere = there | {"PROBING_CONFIG": f"{run}2/etc/probing.toml"}
+    with (
+        subprocess.Popen([command, "100"], env=there) as ours,
+        subprocess.Popen([command, "100"], env=elsewhere) as other,
+        subprocess.Popen(["/bin/sleep", "100"], env=there) as editor,
+    ):
+        commands.wait_until(lambda: bool(processes.listing(run)), "not found", timeout_s=60)
+        processes.end_all(run)
+        assert ours.wait(60) != 0
+        for left in (other, editor):
+            assert left.poll() is None
+            left.kill()
+
+
 def test_our_own_shell_is_never_among_the_found(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command typed inside `probing-sandbox shell` does not end that shell."""
     found = {p.pid for p in processes.listing(run)}

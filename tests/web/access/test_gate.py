@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import urllib.error
 
+import fakes
 import pytest
 import web_world
 from web_world import ACTOR, OPERATOR, OWNER, World
@@ -13,6 +15,7 @@ from probing_cluster.core import errors, settings
 from probing_cluster.reports.asking import door
 from probing_cluster.web import serve
 from probing_cluster.web.access import rates
+from probing_cluster.web.api import acts
 
 
 def test_a_bucket_empties_and_fills() -> None:
@@ -107,6 +110,25 @@ def test_an_action_is_done_once(world: World) -> None:
         assert found.status_code == 200, found.text
     assert [n.author for n in world.store.notes(action="ack")] == [ACTOR]
     assert world.store.drains(open_only=True) == []
+
+
+def test_a_node_is_said_to_be_repaired(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `probing-ctl set-healthy` says it: its agent is asked to look again; unseen nothing is lifted, and seen to be well its drain is."""
+    monkeypatch.setattr(acts, "LOOK_S", 0.0)
+    fakes.deliver(world.store, "n1")
+    client = world.client(ACTOR, acts=True)
+    client.drain("n1", reason="smells")
+    with pytest.raises(urllib.error.HTTPError, match="409"):
+        client.set_healthy("n1")
+    asked = world.store.rows("SELECT verb FROM probing.node_request", {})
+    assert [r["verb"] for r in asked] == ["recheck"]
+    assert len(world.store.drains(open_only=True)) == 1
+    monkeypatch.setattr(
+        acts.repaired, "look_again", lambda _store, nodes, *_by, **_wait: dict.fromkeys(nodes, "")
+    )
+    assert client.set_healthy("n1", note="new cable")["subject"] == "n1"
+    assert world.store.drains(open_only=True) == []
+    assert [n.author for n in world.store.notes() if n.note == "new cable"] == [ACTOR]
 
 
 def test_a_persons_verdict_is_kept(world: World) -> None:

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from web_world import OWNER, STRANGER, World
+from web_world import COORDINATOR, OPERATOR, OWNER, STRANGER, World
 
 from probing_cluster.control_plane.door import web_keys
 from probing_cluster.reports import job_ref, query
 from probing_cluster.web import site as web_site
+from probing_cluster.web.api import operation, read_jobs
 
 MANY = """
 INSERT INTO probing.job_attempt (cluster, job_id, submit_at, attempt, eligible_at, start_at, end_at, suspended_s, state, nodes, n_gpus, "user", account,
@@ -22,7 +23,7 @@ FROM (SELECT n, now() - interval '1 minute' * n AS at FROM generate_series(1, 20
 """
 FILTERS = (
     "job_id", "user", "account", "partition", "state", "cause", "domain", "on_node", "since", "until", "running", "after_at", "after_job",
-    "after_submit",
+    "after_submit", "few",
 )  # fmt: skip
 
 
@@ -49,6 +50,45 @@ def test_the_list_of_one_user_does_not_read_everybodys(world: World, user: str) 
     given = dict.fromkeys(FILTERS) | {"everything": False, "viewer": user, "accounts": [], "n": 51}
     text = f"explain (analyze, format json) {web_site.statement('jobs')}"
     (row,) = world.site.reader.rows(proof, text, given)
+    plan = row["QUERY PLAN"][0]["Plan"]
+    assert read(plan) < 1000, json.dumps(plan)
+
+
+JUDGED = """
+INSERT INTO probing.verdict (cluster, job_id, submit_at, attempt, cause, domain, node, confidence, summary, evidence, ruled_out, next_step, author,
+    rules_version, made_at)
+SELECT a.cluster, a.job_id, a.submit_at, 1, 'user_error', 'user_program', 'n1', 'likely', '', '{}', '{}', '', 'rules', '1', a.end_at
+FROM probing.job_attempt a WHERE a.job_id >= 1000
+"""
+
+
+@pytest.mark.parametrize("asked", [
+    {"account": "none"}, {"account": "lab"}, {"cause": "none"}, {"cause": "gpu_lost"}, {"cause": "user_error"}, {"domain": "hardware"},
+    {"domain": "user_program"},
+])  # fmt: skip
+@pytest.mark.parametrize("viewer", [OPERATOR, COORDINATOR])
+def test_the_list_of_one_cause_or_account_does_not_read_everything(
+    world: World, monkeypatch: pytest.MonkeyPatch, asked: dict[str, str], viewer: str
+) -> None:
+    """One that none, two or all of twenty thousand attempts have, asked for by an operator and by a coordinator."""
+    monkeypatch.setattr(read_jobs, "FEW", 100)
+    with world.store.engine.begin() as connection:
+        connection.execute(sa.text(MANY))
+        connection.execute(sa.text(JUDGED))
+        connection.execute(sa.text("ANALYZE probing.job_attempt"))
+        connection.execute(sa.text("ANALYZE probing.verdict"))
+    everything = viewer == OPERATOR
+    accounts = () if everything else ("lab",)
+    may = web_keys.Viewer(user=viewer, operator=everything, accounts=frozenset(accounts))
+    proof = web_keys.proof_of(world.site.keys.issue(may, "session", 600.0))
+    found = world.site.keys.find(proof)
+    ask = operation.Ask(site=world.site, viewer=found, path={}, query=None)
+    few = read_jobs.few(ask, asked.get("cause"), asked.get("domain"))
+    scope = {"everything": everything, "viewer": viewer, "accounts": list(accounts), "few": few, "n": 51}
+    given = dict.fromkeys(FILTERS) | asked | scope
+    (row,) = world.site.reader.rows(
+        proof, f"explain (analyze, format json) {web_site.statement('jobs')}", given
+    )
     plan = row["QUERY PLAN"][0]["Plan"]
     assert read(plan) < 1000, json.dumps(plan)
 

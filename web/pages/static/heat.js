@@ -4,7 +4,7 @@ const box = document.querySelector("[data-heat]");
 if (box) {
   const canvas = box.querySelector("canvas"), words = box.querySelector("[data-heat-words]");
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  let layer = "own";
+  let layer = box.querySelector("[aria-pressed=true]").dataset.layer;
   // A step's time is strong where it is more than the others': equal ranks are calm, however long their steps take. Ranks that stand
   // still or are behind are strong by themselves, from these on.
   const strong = { still: 10, behind: 3 };

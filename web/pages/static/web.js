@@ -59,6 +59,17 @@ if (live) {
   }
 }
 
+// What is being computed beside comes by itself, once all of it is there.
+if (document.querySelector("[data-await]")) {
+  document.querySelector("[data-await-words]").textContent = "They come by themselves.";
+  const there = async () => {
+    const answer = await fetch(location.href).catch(() => null);
+    if (!answer || (answer.ok && (await answer.text()).includes("data-await"))) return setTimeout(there, 2000);
+    location.reload();
+  };
+  setTimeout(there, 1000);
+}
+
 // The report of a job that runs: asked for again, and only what has changed is put in its place.
 const report = document.querySelector("[data-refresh]");
 if (report) {
@@ -68,18 +79,19 @@ if (report) {
       const answer = await fetch(location.href);
       if (!answer.ok) throw new Error(answer.status);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html"), fresh = page.getElementById("report");
+      if (!fresh?.hasAttribute("data-refresh")) return location.reload();
       for (const part of document.querySelectorAll("[data-part]")) {
         const now = page.getElementById(part.id);
         if (now && now.innerHTML !== part.innerHTML && !part.contains(document.activeElement)) part.innerHTML = now.innerHTML;
       }
-      if (fresh && fresh.innerHTML !== report.innerHTML && !report.contains(document.activeElement)) {
+      if (fresh.innerHTML !== report.innerHTML && !report.contains(document.activeElement)) {
         const open = [...report.querySelectorAll("details")].map(d => d.open);
         report.innerHTML = fresh.innerHTML;
         report.querySelectorAll("details").forEach((d, n) => { d.open = open[n] ?? d.open; });
       }
-      light.dataset.state = "live";
-      words.textContent = `live, ${stamp(Date.now())}`;
-      if (!fresh?.hasAttribute("data-refresh")) location.reload();
+      const why = page.querySelector("[data-why-stale]"), made = page.querySelector(".live time");
+      light.dataset.state = why ? "stale" : "live";
+      words.textContent = why ? "not the present" : `live, ${stamp(Date.parse(made.dateTime))}`;
     } catch {
       if (light.dataset.state !== "stale") words.textContent = `not live since ${stamp(Date.now())}`;
       light.dataset.state = "stale";
