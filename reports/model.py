@@ -157,6 +157,8 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
         found = dataclasses.replace(found, account=None)
     views = tuple(_view(a, found, attempts[i + 1 :]) for i, a in enumerate(attempts))
     views = _with_losses(views, found)
+    if found.account is not None:
+        found = dataclasses.replace(found, account=_without_stall(found.account, views[-1]))
     last, n_died = attempts[-1], sum(v.died for v in views)
     return ReportModel(
         ref=_name(ref, last),
@@ -223,6 +225,22 @@ def _covers(
     if len(ends) < len(attempts):
         return True  # it goes on, and so does its account
     return account.end_at == max(ends) or (account.end_at > max(ends) and len(run_jobs) > 1)
+
+
+def _without_stall(account: records.RunAccount, view: AttemptView) -> records.RunAccount:
+    """The account of a run that stands still now: what passed since then is not kept training, whatever comes of it."""
+    since = min((g.onset_at for g in view.gangs if g.ended_at is None), default=None)
+    if since is None or view.attempt.end_at is not None:
+        return account
+    stood_s = max(0.0, min(account.productive_s, (account.end_at - since).total_seconds()))
+    productive_s = account.productive_s - stood_s
+    counted_s = account.wall_s - account.suspended_s - account.idle_s
+    return dataclasses.replace(
+        account,
+        productive_s=productive_s,
+        lost_to_replay_s=account.lost_to_replay_s + stood_s,
+        ettr_measured=productive_s / counted_s if counted_s > 0 else None,
+    )
 
 
 def is_overview(ref: job_ref.JobRef, found: rows.ReportRows) -> bool:

@@ -222,6 +222,27 @@ def test_a_stall_is_told_while_the_job_runs() -> None:
     assert "until 14:11:00" in over
 
 
+def test_what_passes_since_a_stall_is_not_productive() -> None:
+    """A gang that stands still at 14:20 loses what passed since; the parts still add up. One that got on again lost nothing yet."""
+    running = example.attempt(1, start_at=example.at("14:05:00"), end_at=None, state="RUNNING", nodes=("n2",))
+    account = records.RunAccount(
+        cluster="c", run_key="1", start_at=example.at("14:00:00"), end_at=example.at("14:50:00"), n_attempts=1,
+        wall_s=3000.0, queued_s=300.0, productive_s=2600.0, restart_s=100.0, ettr_measured=2600 / 3000,
+        made_at=example.at("14:50:00"),
+    )  # fmt: skip
+    stall = records.GangVerdict(
+        gang_id=example.XID, cluster="c", job_id=running.job_id, submit_at=running.submit_at, kind="python_loop",
+        domain=records.Domain.USER_PROGRAM, confidence=records.Confidence.LIKELY, summary="it loops",
+        onset_at=example.at("14:20:00"), made_at=example.at("14:20:12"),
+    )  # fmt: skip
+    found = rows.ReportRows(attempts=(running,), account=account, gangs=(stall,))
+    run = model.build(job_ref.parse("1"), found, now=NOW).run
+    assert run is not None
+    assert (run.productive_s, run.lost_to_replay_s, run.ettr_measured) == (800.0, 1800.0, 800 / 3000)
+    over = dataclasses.replace(found, gangs=(dataclasses.replace(stall, ended_at=example.at("14:21:00")),))
+    assert model.build(job_ref.parse("1"), over, now=NOW).run == account
+
+
 def test_the_verdict_leads_and_the_ratio_comes_last(story: rows.ReportRows) -> None:
     """Whoever reads from the top meets why, then what to do, and only then what it cost."""
     page = render(story)
