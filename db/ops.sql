@@ -4,21 +4,33 @@
 CREATE SCHEMA IF NOT EXISTS ops;
 COMMENT ON SCHEMA ops IS 'Stable views for operators and dashboards; see docs/sql.md.';
 
+-- Since when each cluster's agents can be heard without a gap, by the server's clock: no agent is silent for what nobody could hear.
+-- Output   {cluster: instant}, of clusters whose service has found a gap (task `silence`, store.listen_anew); readers see nothing else of `state`.
+CREATE OR REPLACE FUNCTION probing.listening() RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $listening$
+    SELECT coalesce(jsonb_object_agg(substr(s.key, 11), s.value), '{}') FROM probing.state s WHERE starts_with(s.key, 'listening ')
+$listening$;
+COMMENT ON FUNCTION probing.listening() IS 'Since when the agents of each cluster can be heard without a gap; empty where there was none.';
+
 CREATE OR REPLACE VIEW ops.agent_health WITH (security_invoker = true) AS
 SELECT
     h.cluster, h.node,
-    a.age_s > 2 * least(h.beat_s, 86400) + 25 AS silent,
+    s.silent_s > 2 * least(h.beat_s, 86400) + 25 AS silent,
     a.age_s, h.beat_s, h.received_at, h.at, h.version, h.started_at, h.boot_id,
     h.spool_depth, h.spool_bytes, h.lag_s, h.dropped_total, h.coalesced_total, h.rejected_total,
     h.hung_children, h.rss_bytes, h.cpu_s, h.sources,
     (SELECT count(*) FROM jsonb_object_keys(CASE WHEN jsonb_typeof(h.faults) = 'object' THEN h.faults ELSE '{}' END)) AS n_faults,
-    cardinality(h.jobs) AS n_jobs
+    cardinality(h.jobs) AS n_jobs, s.silent_s
 FROM probing.agent_heartbeat h
 CROSS JOIN LATERAL (
-    SELECT extract(epoch FROM now() - h.received_at)::double precision AS age_s
-) AS a;
+    SELECT extract(epoch FROM now() - h.received_at)::double precision AS age_s,
+           extract(epoch FROM now() - ((SELECT probing.listening()) ->> h.cluster)::timestamptz)::double precision AS listened_s
+) AS a
+CROSS JOIN LATERAL (SELECT least(a.age_s, CASE WHEN a.listened_s < 0 THEN 0 ELSE a.listened_s END) AS silent_s) AS s;
 COMMENT ON VIEW ops.agent_health IS 'The agent of every node: is it heard, what waits in its spool, what it lost. Silent = two missed beats and 25 s.';
-COMMENT ON COLUMN ops.agent_health.silent IS 'true when nothing was heard for two beats and 25 s';
+COMMENT ON COLUMN ops.agent_health.silent IS 'true when nothing was heard for two beats and 25 s in which it could have been';
+COMMENT ON COLUMN ops.agent_health.silent_s IS 'seconds in which it could have been heard and was not: age_s, or less after the database was away';
 COMMENT ON COLUMN ops.agent_health.age_s IS 'seconds since the database last heard from it, by the server''s clock';
 COMMENT ON COLUMN ops.agent_health.n_faults IS 'faults it confirms right now';
 COMMENT ON COLUMN ops.agent_health.n_jobs IS 'jobs on the node right now';

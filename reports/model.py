@@ -192,7 +192,7 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
             requeued=any(is_back(d) and _acted_on(last, d, set(), None) for d in found.drains),
         ),
         nodes_now=(
-            *node_state.sentences(last, found.heartbeats, found.drains, now),
+            *node_state.sentences(last, found.heartbeats, found.drains, now, found.listening_since),
             *node_state.tested(last, found.tested),
         ),
         components=tuple(s for s in found.siblings if s.het_offset is not None),

@@ -98,9 +98,17 @@ MAY_WRITE: dict[str, dict[str, str]] = {
 SERVICE_ONLY_READS = {"agent_role", "alembic_version", "reader_scope"}
 
 MAY_CALL = {
-    "service": {"deliver", "drop_month", "end_long_work", "is_question", "make_month", "readable"},
-    "operator": {"is_question", "readable"},
-    "reader": {"readable"},
+    "service": {
+        "deliver",
+        "drop_month",
+        "end_long_work",
+        "is_question",
+        "listening",
+        "make_month",
+        "readable",
+    },
+    "operator": {"is_question", "listening", "readable"},
+    "reader": {"listening", "readable"},
     "agent": {"deliver"},
 }
 
