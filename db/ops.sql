@@ -66,6 +66,14 @@ WHERE s.day = (SELECT max(l.day) FROM probing.lemon_score l WHERE l.cluster = s.
   AND s.verdict IN ('lemon', 'suspect');
 COMMENT ON VIEW ops.lemons IS 'The nodes named lemon or suspect on the latest scored day, with the signals.';
 
+-- How its owner and squeue name an attempt's job: 4242, 4242_7 (array task), 4242+1 (het component); JobAttempt.ref is its twin.
+CREATE OR REPLACE FUNCTION probing.job_ref(p probing.job_attempt) RETURNS text
+LANGUAGE sql IMMUTABLE
+AS $ref$
+    SELECT coalesce(p.array_job_id || '_' || p.array_task_id, p.het_job_id || '+' || p.het_offset, p.job_id::text)
+$ref$;
+COMMENT ON FUNCTION probing.job_ref(probing.job_attempt) IS 'The job as its owner names it: 4242, 4242_7 (array task), 4242+1 (het component).';
+
 CREATE OR REPLACE VIEW ops.attempt_verdicts WITH (security_invoker = true) AS
 SELECT
     a.cluster, a.job_id, a.submit_at, a.attempt, a.run_key, a."user" AS user_name, a.account, a.partition, a.qos,
@@ -73,7 +81,7 @@ SELECT
     extract(epoch FROM a.end_at - a.start_at)::double precision AS elapsed_s,
     a.nodes, cardinality(a.nodes) AS n_nodes, a.n_gpus,
     v.cause, v.domain, v.component, v.node, v.device, v.confidence, v.summary, v.next_step, v.ruled_out, v.evidence,
-    v.incident_id, v.onset_at, v.author, v.rules_version, v.made_at, v.place
+    v.incident_id, v.onset_at, v.author, v.rules_version, v.made_at, v.place, probing.job_ref(a) AS ref
 FROM probing.job_attempt a
 LEFT JOIN probing.verdict v
   ON v.cluster = a.cluster AND v.job_id = a.job_id AND v.submit_at = a.submit_at AND v.superseded_at IS NULL;
@@ -81,12 +89,14 @@ COMMENT ON VIEW ops.attempt_verdicts IS 'Every attempt of every job with its cur
 COMMENT ON COLUMN ops.attempt_verdicts.user_name IS 'user name';
 COMMENT ON COLUMN ops.attempt_verdicts.elapsed_s IS 'seconds from start to end; null while running';
 COMMENT ON COLUMN ops.attempt_verdicts.n_nodes IS 'nodes allocated';
+COMMENT ON COLUMN ops.attempt_verdicts.ref IS 'the job as its owner names it: 4242, 4242_7 (array task), 4242+1 (het component)';
 
 CREATE OR REPLACE VIEW ops.failures_24h WITH (security_invoker = true) AS
 SELECT
     f.cluster, f.job_id, f.attempt, f.user_name, f.account, f.partition, f.name, f.state, f.start_at, f.end_at,
     f.elapsed_s, f.n_nodes, f.n_gpus, f.n_gpus * f.elapsed_s / 3600 AS gpu_hours,
-    f.cause, f.domain, f.component, f.node, f.device, f.confidence, f.summary, f.next_step, f.incident_id, f.nodes
+    f.cause, f.domain, f.component, f.node, f.device, f.confidence, f.summary, f.next_step, f.incident_id, f.nodes,
+    f.ref
 FROM ops.attempt_verdicts f
 WHERE f.end_at >= now() - interval '24 hours'
   AND f.state NOT IN ('COMPLETED', 'CANCELLED')

@@ -232,13 +232,7 @@ def is_overview(ref: job_ref.JobRef, found: rows.ReportRows) -> bool:
 
 
 def _name(ref: job_ref.JobRef, attempt: records.JobAttempt) -> str:
-    if not ref.plain:
-        return str(ref)
-    if attempt.array_job_id is not None and attempt.array_task_id is not None:
-        return f"{attempt.array_job_id}_{attempt.array_task_id}"
-    if attempt.het_job_id is not None and attempt.het_offset is not None:
-        return f"{attempt.het_job_id}+{attempt.het_offset}"
-    return str(ref)
+    return attempt.ref if ref.plain else str(ref)
 
 
 def _view(

@@ -107,8 +107,8 @@ MAY_CALL = {
         "make_month",
         "readable",
     },
-    "operator": {"is_question", "listening", "readable"},
-    "reader": {"listening", "readable"},
+    "operator": {"is_question", "job_ref", "listening", "readable"},
+    "reader": {"job_ref", "listening", "readable"},
     "agent": {"deliver"},
 }
 

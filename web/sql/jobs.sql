@@ -3,7 +3,7 @@
 --          attempts are found by the user's index alone);
 --          filters, null where not asked for; after_*: the last row of the page before; n: rows wanted.
 SELECT
-    a.cluster, a.job_id, a.attempt, a.submit_at, a.user_name AS user, a.state, a.account, a.partition, a.qos, a.name,
+    a.cluster, a.job_id, a.ref, a.attempt, a.submit_at, a.user_name AS user, a.state, a.account, a.partition, a.qos, a.name,
     a.run_key, a.start_at, a.end_at, a.elapsed_s, a.exit_code, a.exit_signal, a.n_nodes, a.n_gpus,
     a.nodes[1:2000] AS nodes, a.cause, a.domain, a.component, a.node, a.device, a.confidence, a.summary, a.next_step,
     a.incident_id, a.author, a.place

@@ -169,14 +169,10 @@ def _node_rows(config: settings.Settings, store: db_store.Store) -> list[dict[st
         | {
             "denied": _denied(denied.get(name)),
             "held": [
-                f"job {h.job_id}{f' of {h.user}' if h.user else ''} {h.words}"
-                for h in held
-                if name in h.nodes
+                f"job {h.ref}{f' of {h.user}' if h.user else ''} {h.words}" for h in held if name in h.nodes
             ],
             "alarms": [
-                f"job {a.job_id}{f' of {a.user}' if a.user else ''} {a.words}"
-                for a in alarmed
-                if name == a.node
+                f"job {a.ref}{f' of {a.user}' if a.user else ''} {a.words}" for a in alarmed if name == a.node
             ],
         }
         for name in sorted({*slurm, *beats, *open_drains})
