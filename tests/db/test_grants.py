@@ -103,6 +103,7 @@ MAY_CALL = {
         "drop_month",
         "end_long_work",
         "is_question",
+        "job_ref",
         "listening",
         "make_month",
         "readable",

@@ -72,7 +72,7 @@ def test_a_task_of_an_array_has_the_name_that_squeue_gives_it(world: World) -> N
     one, two = (web_world.attempt(16 + n, array_job_id=11, array_task_id=n) for n in (1, 2))
     running = web_world.attempt(19, array_job_id=11, array_task_id=3, state="RUNNING", end_at=None)
     world.store.upsert_attempts([one, two, running])
-    world.store.save_verdicts([web_world.verdict(one), web_world.verdict(two)])
+    world.store.save_verdicts([web_world.verdict(one), web_world.verdict(two, device="gpu5")])
     browser = world.as_user(OWNER)
     assert {"11_1", "11_2", "11_3"} <= {j["ref"] for j in browser.get("/api/v1/jobs").json()["items"]}
     for path in ("/", "/jobs", "/search?q=11_2"):
