@@ -76,7 +76,9 @@ def _n_steps(job: Any) -> int:
     return len(listed) if isinstance(listed, list) else 0
 
 
-def attempt_of(job: Any, cluster: str | None, unnamed: str = "cluster") -> records.JobAttempt | attempt_rows.NotStarted:
+def attempt_of(
+    job: Any, cluster: str | None, unnamed: str = "cluster"
+) -> records.JobAttempt | attempt_rows.NotStarted:
     """The attempt that one job object describes; NotStarted when it never ran. Raises MalformedInput."""
     job_id = slurm_json.number(job.get("job_id")) if isinstance(job, dict) else None
     if job_id is None:
