@@ -35,6 +35,19 @@ ON CONFLICT (cluster, node, kind, place, since_at) DO UPDATE SET until_at = NULL
 """
 
 
+_LEAN = {
+    "signals": "jsonb_strip_nulls(jsonb_build_object('model', s.signals -> 'model')) AS signals",
+    "reasons": "CAST('{}' AS text[]) AS reasons",
+}
+_ANSWERED = f"""
+SELECT DISTINCT {", ".join(_LEAN.get(c.name, f"s.{c.name}") for c in tables.lemon_score.columns)}
+FROM unnest(CAST(:nodes AS text[]), CAST(:ats AS timestamptz[])) AS g(node, at)
+CROSS JOIN LATERAL (
+    SELECT * FROM probing.lemon_score l WHERE l.cluster = :cluster AND l.node = g.node AND l.day <= g.at ORDER BY l.day DESC LIMIT 1
+) AS s
+"""  # noqa: S608 - the columns are the table's own
+
+
 class RequestSubject(NamedTuple):
     """Which node is asked, about which job, in which cluster."""
 
@@ -151,6 +164,17 @@ class ActionRows(base.StoreBase):
             latest = latest.where(s.day < before) if before is not None else latest
             query = query.where(s.day == latest.scalar_subquery())
         return self._select(records.LemonScore, query)
+
+    def scores_answered(
+        self, cluster: str, notes: Iterable[tuple[str, datetime]]
+    ) -> list[records.LemonScore]:
+        """The score that each (node, time of a person's word) answers, the latest until then, of whose signals only `model` is read.
+
+        Everything else about a score is twenty times as large, and people answer for years.
+        """
+        asked = list(notes)
+        given = {"cluster": cluster, "nodes": [node for node, _ in asked], "ats": [at for _, at in asked]}
+        return self.readable(records.LemonScore, self.rows(_ANSWERED, given)) if asked else []
 
     def lemon_counts(self, cluster: str) -> dict[str, int]:
         """Nodes by verdict on the latest scored day; empty before the first."""
