@@ -35,14 +35,14 @@ def _entry_points() -> Iterator[tuple[str, object]]:
         try:
             points = package.entry_points.select(group=GROUP)
         except Exception:  # noqa: BLE001 - the text is foreign, and its parser raises whatever it meets
-            _tell_once(str(getattr(package, "_path", "a package")))
+            _warn_once(str(getattr(package, "_path", "a package")))
             continue
         for point in points:
             yield point.name, point
 
 
 @functools.cache
-def _tell_once(package: str) -> None:
+def _warn_once(package: str) -> None:
     _LOG.warning("the entry points of %s cannot be read: its tables are left out", package)
 
 
