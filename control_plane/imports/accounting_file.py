@@ -15,7 +15,7 @@ def read(
     *,
     timezone: str | None,
     cluster: str | None,
-    unnamed: str,
+    unnamed: str = "cluster",
     delimiter: str | None = None,
     fields: Sequence[str] | None = None,
 ) -> tuple[attempt_rows.ParseResult, list[kept_aside.Bad]]:
