@@ -23,6 +23,7 @@ class AlarmedJob:
     """One word of alarm of one job that runs."""
 
     job_id: int = records.doc("raw job id")
+    ref: str = records.doc("the job as its owner names it")
     attempt: int = records.doc("which start of it", default=1)
     user: str = records.doc("its owner; empty when not known", default="")
     partition: str = records.doc("its partition; empty when not known", default="")
@@ -48,6 +49,7 @@ def read(store: db_store.Store, cluster: str) -> list[AlarmedJob]:
     return [
         AlarmedJob(
             job_id=job_id,
+            ref=attempts[job_id].ref,
             attempt=attempts[job_id].attempt,
             user=attempts[job_id].user,
             partition=attempts[job_id].partition,

@@ -22,16 +22,16 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, kw_only=True)
 class Listening:
-    """The instant since which the service has been able to hear agents."""
+    """How the service has looked at the agents; since when they can be heard is the database's (`listen_anew`)."""
 
-    since_s: float = float("-inf")
-    """By the monotonic clock; before it nobody is called silent."""
     looked_s: float = 0.0
     """The last look, by the monotonic clock."""
     looked_at: datetime | None = None
     """The same by the wall clock; None before the first."""
-    doubted: bool = False
-    """Whether most agents were silent together, and are given the time to be heard."""
+    missed: bool = False
+    """Whether the database did not answer the last look."""
+    doubted_s: float = float("-inf")
+    """When most agents were last silent together, by the monotonic clock: they were given the time to be heard."""
 
 
 @dataclass(kw_only=True)

@@ -26,6 +26,7 @@ class HeldJob:
     """One job that has held GPUs idle."""
 
     job_id: int = records.doc("raw job id")
+    ref: str = records.doc("the job as its owner names it")
     user: str = records.doc("its owner; empty when not known", default="")
     partition: str = records.doc("its partition; empty when not known", default="")
     since: datetime = records.doc("since when all of these nodes have been idle, UTC")
@@ -64,6 +65,7 @@ def _held(attempt: records.JobAttempt, rows: list[tuple[str, datetime, str]]) ->
     some = "" if all_of else f" ({len(nodes)} of its {len(attempt.nodes)} nodes)"
     return HeldJob(
         job_id=attempt.job_id,
+        ref=attempt.ref,
         user=attempt.user,
         partition=attempt.partition,
         since=since,

@@ -4,21 +4,33 @@
 CREATE SCHEMA IF NOT EXISTS ops;
 COMMENT ON SCHEMA ops IS 'Stable views for operators and dashboards; see docs/sql.md.';
 
+-- Since when each cluster's agents can be heard without a gap, by the server's clock: no agent is silent for what nobody could hear.
+-- Output   {cluster: instant}, of clusters whose service has found a gap (task `silence`, store.listen_anew); readers see nothing else of `state`.
+CREATE OR REPLACE FUNCTION probing.listening() RETURNS jsonb
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $listening$
+    SELECT coalesce(jsonb_object_agg(substr(s.key, 11), s.value), '{}') FROM probing.state s WHERE starts_with(s.key, 'listening ')
+$listening$;
+COMMENT ON FUNCTION probing.listening() IS 'Since when the agents of each cluster can be heard without a gap; empty where there was none.';
+
 CREATE OR REPLACE VIEW ops.agent_health WITH (security_invoker = true) AS
 SELECT
     h.cluster, h.node,
-    a.age_s > 2 * least(h.beat_s, 86400) + 25 AS silent,
+    s.silent_s > 2 * least(h.beat_s, 86400) + 25 AS silent,
     a.age_s, h.beat_s, h.received_at, h.at, h.version, h.started_at, h.boot_id,
     h.spool_depth, h.spool_bytes, h.lag_s, h.dropped_total, h.coalesced_total, h.rejected_total,
     h.hung_children, h.rss_bytes, h.cpu_s, h.sources,
     (SELECT count(*) FROM jsonb_object_keys(CASE WHEN jsonb_typeof(h.faults) = 'object' THEN h.faults ELSE '{}' END)) AS n_faults,
-    cardinality(h.jobs) AS n_jobs
+    cardinality(h.jobs) AS n_jobs, s.silent_s
 FROM probing.agent_heartbeat h
 CROSS JOIN LATERAL (
-    SELECT extract(epoch FROM now() - h.received_at)::double precision AS age_s
-) AS a;
+    SELECT extract(epoch FROM now() - h.received_at)::double precision AS age_s,
+           extract(epoch FROM now() - ((SELECT probing.listening()) ->> h.cluster)::timestamptz)::double precision AS listened_s
+) AS a
+CROSS JOIN LATERAL (SELECT least(a.age_s, CASE WHEN a.listened_s < 0 THEN 0 ELSE a.listened_s END) AS silent_s) AS s;
 COMMENT ON VIEW ops.agent_health IS 'The agent of every node: is it heard, what waits in its spool, what it lost. Silent = two missed beats and 25 s.';
-COMMENT ON COLUMN ops.agent_health.silent IS 'true when nothing was heard for two beats and 25 s';
+COMMENT ON COLUMN ops.agent_health.silent IS 'true when nothing was heard for two beats and 25 s in which it could have been';
+COMMENT ON COLUMN ops.agent_health.silent_s IS 'seconds in which it could have been heard and was not: age_s, or less after the database was away';
 COMMENT ON COLUMN ops.agent_health.age_s IS 'seconds since the database last heard from it, by the server''s clock';
 COMMENT ON COLUMN ops.agent_health.n_faults IS 'faults it confirms right now';
 COMMENT ON COLUMN ops.agent_health.n_jobs IS 'jobs on the node right now';
@@ -54,6 +66,14 @@ WHERE s.day = (SELECT max(l.day) FROM probing.lemon_score l WHERE l.cluster = s.
   AND s.verdict IN ('lemon', 'suspect');
 COMMENT ON VIEW ops.lemons IS 'The nodes named lemon or suspect on the latest scored day, with the signals.';
 
+-- How its owner and squeue name an attempt's job: 4242, 4242_7 (array task), 4242+1 (het component); JobAttempt.ref is its twin.
+CREATE OR REPLACE FUNCTION probing.job_ref(p probing.job_attempt) RETURNS text
+LANGUAGE sql IMMUTABLE
+AS $ref$
+    SELECT coalesce(p.array_job_id || '_' || p.array_task_id, p.het_job_id || '+' || p.het_offset, p.job_id::text)
+$ref$;
+COMMENT ON FUNCTION probing.job_ref(probing.job_attempt) IS 'The job as its owner names it: 4242, 4242_7 (array task), 4242+1 (het component).';
+
 CREATE OR REPLACE VIEW ops.attempt_verdicts WITH (security_invoker = true) AS
 SELECT
     a.cluster, a.job_id, a.submit_at, a.attempt, a.run_key, a."user" AS user_name, a.account, a.partition, a.qos,
@@ -61,7 +81,7 @@ SELECT
     extract(epoch FROM a.end_at - a.start_at)::double precision AS elapsed_s,
     a.nodes, cardinality(a.nodes) AS n_nodes, a.n_gpus,
     v.cause, v.domain, v.component, v.node, v.device, v.confidence, v.summary, v.next_step, v.ruled_out, v.evidence,
-    v.incident_id, v.onset_at, v.author, v.rules_version, v.made_at, v.place
+    v.incident_id, v.onset_at, v.author, v.rules_version, v.made_at, v.place, probing.job_ref(a) AS ref
 FROM probing.job_attempt a
 LEFT JOIN probing.verdict v
   ON v.cluster = a.cluster AND v.job_id = a.job_id AND v.submit_at = a.submit_at AND v.superseded_at IS NULL;
@@ -69,12 +89,14 @@ COMMENT ON VIEW ops.attempt_verdicts IS 'Every attempt of every job with its cur
 COMMENT ON COLUMN ops.attempt_verdicts.user_name IS 'user name';
 COMMENT ON COLUMN ops.attempt_verdicts.elapsed_s IS 'seconds from start to end; null while running';
 COMMENT ON COLUMN ops.attempt_verdicts.n_nodes IS 'nodes allocated';
+COMMENT ON COLUMN ops.attempt_verdicts.ref IS 'the job as its owner names it: 4242, 4242_7 (array task), 4242+1 (het component)';
 
 CREATE OR REPLACE VIEW ops.failures_24h WITH (security_invoker = true) AS
 SELECT
     f.cluster, f.job_id, f.attempt, f.user_name, f.account, f.partition, f.name, f.state, f.start_at, f.end_at,
     f.elapsed_s, f.n_nodes, f.n_gpus, f.n_gpus * f.elapsed_s / 3600 AS gpu_hours,
-    f.cause, f.domain, f.component, f.node, f.device, f.confidence, f.summary, f.next_step, f.incident_id, f.nodes
+    f.cause, f.domain, f.component, f.node, f.device, f.confidence, f.summary, f.next_step, f.incident_id, f.nodes,
+    f.ref
 FROM ops.attempt_verdicts f
 WHERE f.end_at >= now() - interval '24 hours'
   AND f.state NOT IN ('COMPLETED', 'CANCELLED')

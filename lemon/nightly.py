@@ -143,11 +143,10 @@ def measure(
     facts = gather.read(store.connection_uri(), config.cluster.name, since, until, slurm_facts=slurm_facts)
     found = signals.compute(facts, recent=recent, cap_s=config.attribution.checkpoint_interval_s / 2)
     notes = [n for n in store.notes() if n.cluster == config.cluster.name and n.at < until]
-    subjects = {n.subject.partition(":")[2] for n in notes if n.action in ("confirm", "deny")}
-    scores: dict[str, list[records.LemonScore]] = {node: [] for node in subjects}
-    for score in store.lemon_scores(nodes=sorted(subjects)):
-        if score.cluster == config.cluster.name:
-            scores[score.node].append(score)
+    answers = [(n.subject.partition(":")[2], n.at) for n in notes if n.action in ("confirm", "deny")]
+    scores: dict[str, list[records.LemonScore]] = {node: [] for node, _ in answers}
+    for score in store.scores_answered(config.cluster.name, answers):
+        scores[score.node].append(score)
     return found, calibration.fit(calibration.labels(notes, scores))
 
 

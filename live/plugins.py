@@ -7,6 +7,8 @@ raises, hangs or is killed costs that table only. A user's own packages are foun
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from probing_cluster.live.table import LazySchema, Missing, Registered, Table
 
 GROUP = "probing_cluster.tables"
 PATH_VARIABLE = "PROBING_TABLES"
+_LOG = logging.getLogger("probing.plugins")
 
 
 def _directories() -> list[str]:
@@ -27,8 +30,20 @@ def _entry_points() -> Iterator[tuple[str, object]]:
     for directory in _directories():
         if directory not in sys.path:
             sys.path.append(directory)
-    for point in metadata.entry_points(group=GROUP):
-        yield point.name, point
+    # Package by package: one whose list is damaged, anybody's in this environment, would take all others with it.
+    for package in metadata.distributions():
+        try:
+            points = package.entry_points.select(group=GROUP)
+        except Exception:  # noqa: BLE001 - the text is foreign, and its parser raises whatever it meets
+            _warn_once(str(getattr(package, "_path", "a package")))
+            continue
+        for point in points:
+            yield point.name, point
+
+
+@functools.cache
+def _warn_once(package: str) -> None:
+    _LOG.warning("the entry points of %s cannot be read: its tables are left out", package)
 
 
 def names() -> list[str]:

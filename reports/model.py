@@ -194,7 +194,7 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
             requeued=any(is_back(d) and _acted_on(last, d, set(), None) for d in found.drains),
         ),
         nodes_now=(
-            *node_state.sentences(last, found.heartbeats, found.drains, now),
+            *node_state.sentences(last, found.heartbeats, found.drains, now, found.listening_since),
             *node_state.tested(last, found.tested),
         ),
         components=tuple(s for s in found.siblings if s.het_offset is not None),
@@ -250,13 +250,7 @@ def is_overview(ref: job_ref.JobRef, found: rows.ReportRows) -> bool:
 
 
 def _name(ref: job_ref.JobRef, attempt: records.JobAttempt) -> str:
-    if not ref.plain:
-        return str(ref)
-    if attempt.array_job_id is not None and attempt.array_task_id is not None:
-        return f"{attempt.array_job_id}_{attempt.array_task_id}"
-    if attempt.het_job_id is not None and attempt.het_offset is not None:
-        return f"{attempt.het_job_id}+{attempt.het_offset}"
-    return str(ref)
+    return attempt.ref if ref.plain else str(ref)
 
 
 def _view(
@@ -306,12 +300,19 @@ def _worth_a_line(actions: Sequence[records.Drain]) -> tuple[records.Drain, ...]
 
 
 def _with_losses(views: tuple[AttemptView, ...], found: rows.ReportRows) -> tuple[AttemptView, ...]:
-    """The lost work of the one attempt that died; with several, the run's total cannot be divided."""
+    """The lost work of the one attempt that died; with several, the run's total cannot be divided unless nothing at all was kept."""
     died = [v for v in views if v.died]
+    account = found.account
+    if len(died) > 1 and account is not None and account.productive_s == 0 and account.lost_to_replay_s > 0:
+        return tuple(dataclasses.replace(v, lost_s=_ran_s(v.attempt)) if v.died else v for v in views)
     if found.account is None or len(died) != 1 or len(found.run_jobs) > 1:
         return views
     lost_s = found.account.lost_to_replay_s
     return tuple(dataclasses.replace(v, lost_s=lost_s) if v is died[0] else v for v in views)
+
+
+def _ran_s(attempt: records.JobAttempt) -> float:
+    return (attempt.end_at - attempt.start_at).total_seconds() if attempt.start_at and attempt.end_at else 0.0
 
 
 def _concerns(attempt: records.JobAttempt, event: records.HealthEvent) -> bool:

@@ -20,13 +20,17 @@ def sentences(
     heartbeats: Iterable[records.AgentHeartbeat],
     drains: Iterable[records.Drain],
     now: datetime,
+    listening_since: datetime | None = None,
 ) -> tuple[str, ...]:
     """One sentence for each node with something to say, one for all others; none once the attempt has ended."""
     if attempt.end_at is not None or not attempt.nodes:
         return ()
     beats = {beat.node: beat for beat in heartbeats}
     open_drains = {d.node: d for d in drains if d.action == "drain" and d.state == "done" and not d.ended_at}
-    notes = {node: list(_notes(node, beats.get(node), open_drains.get(node), now)) for node in attempt.nodes}
+    notes = {
+        node: list(_notes(node, beats.get(node), open_drains.get(node), now, listening_since))
+        for node in attempt.nodes
+    }
     unwatched = [node for node in attempt.nodes if node not in beats]
     well = [node for node, texts in notes.items() if not texts and node in beats]
     lines = [sentence for texts in notes.values() for sentence in texts]
@@ -67,13 +71,17 @@ def tested(attempt: records.JobAttempt, found: Iterable[records.HealthEvent]) ->
 
 
 def _notes(
-    node: str, beat: records.AgentHeartbeat | None, drain: records.Drain | None, now: datetime
+    node: str,
+    beat: records.AgentHeartbeat | None,
+    drain: records.Drain | None,
+    now: datetime,
+    listening_since: datetime | None,
 ) -> Iterator[str]:
     if beat is not None:
-        silent_s = (now - beat.at).total_seconds()
+        silent_s = (now - max(beat.at, listening_since or beat.at)).total_seconds()
         if silent_s > max(_MISSED_BEATS * beat.beat_s, _LEAST_SILENCE_S):
             yield (
-                f"{node} has not been heard for {phrase.span(silent_s)}: the node, its network or its agent is down."
+                f"{node} has not been heard for {phrase.span((now - beat.at).total_seconds())}: the node, its network or its agent is down."
                 " If it is the node, Slurm ends this attempt as NODE_FAIL within its SlurmdTimeout."
             )
         faults = [fault.words for fault in fault_names.named(beat.faults)]

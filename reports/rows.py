@@ -74,6 +74,9 @@ class ReportRows:
     heartbeats: tuple[records.AgentHeartbeat, ...] = records.doc(
         "latest beat of each node of the last attempt", default=()
     )
+    listening_since: datetime | None = records.doc(
+        "since when agents can be heard without a gap; null where there was none", default=None
+    )
     logs: tuple[JobLog, ...] = records.doc("its output files, oldest attempt first", default=())
     run_jobs: tuple[int, ...] = records.doc("job ids of the same run, at most 100", default=())
     siblings: tuple[Sibling, ...] = records.doc(
@@ -138,7 +141,7 @@ def from_json(document: Mapping[str, Any]) -> ReportRows:
     def many(key: str, cls: type[_T]) -> tuple[_T, ...]:
         return tuple(_readable(cls, document.get(key) or ()))
 
-    account = document.get("account")
+    account, since = document.get("account"), document.get("listening_since")
     return ReportRows(
         attempts=many("attempts", records.JobAttempt),
         verdicts=many("verdicts", records.Verdict),
@@ -150,6 +153,7 @@ def from_json(document: Mapping[str, Any]) -> ReportRows:
         drains=many("drains", records.Drain),
         account=record_from_json(records.RunAccount, account) if account else None,
         heartbeats=many("heartbeats", records.AgentHeartbeat),
+        listening_since=datetime.fromisoformat(since) if since else None,
         logs=tuple(_logs(document.get("logs") or ())),
         run_jobs=tuple(document.get("run_jobs") or ()),
         siblings=many("siblings", Sibling),

@@ -89,7 +89,8 @@ def _ettr(report: model.ReportModel) -> str:
     run = report.run
     assert run is not None
     how = "measured" if run.measured else "checkpoints and start-up assumed, not seen"
-    return f"ETTR {phrase.ratio(run.ettr_measured)} (expected {phrase.ratio(run.ettr_expected)}; {how})"
+    kept = "" if run.productive_s > 0 else ", since no work of it was kept"
+    return f"ETTR {phrase.ratio(run.ettr_measured)}{kept} (expected {phrase.ratio(run.ettr_expected)}; {how})"
 
 
 def _attempts(report: model.ReportModel, width: int, days: bool, brush: paint.Brush) -> Iterator[str]:
@@ -98,12 +99,14 @@ def _attempts(report: model.ReportModel, width: int, days: bool, brush: paint.Br
     cells = max(width - widest - 2, 12)
     scale = timeline.axis(report, cells)
     waiting = report.attempts[0].attempt.eligible_at or report.submit_at
+    bars = []
     for view, head in zip(report.attempts, heads, strict=True):
-        yield brush.state(f"{head:<{widest}}  {timeline.bar(view, scale, waiting)}", view.attempt.state)
+        bars.append(timeline.bar(view, scale, waiting))
+        yield brush.state(f"{head:<{widest}}  {bars[-1]}", view.attempt.state)
         waiting = view.attempt.end_at or report.drawn_until
     left, right = (phrase.clock_z(at, with_day=days) for at in (scale.start_at, scale.end_at))
-    legend = f"bar {left} to {right}"
-    yield from (brush.faint(line) for line in _wrap(f"{legend}: {timeline.LEGEND}", width, "  "))
+    legend = f"bar {left} to {right}: {timeline.legend(bars)}"
+    yield from (brush.faint(line) for line in _wrap(legend, width, "  "))
 
 
 def _attempt_head(view: model.AttemptView, days: bool) -> str:

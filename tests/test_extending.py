@@ -41,9 +41,10 @@ class Copy:
         self.bin.mkdir()
         scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
         for name, target in scripts.items():
-            module = target.partition(":")[0]
+            module, _, function = target.partition(":")
             path = self.bin / name
-            path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m {module} "$@"\n')
+            begin = f"import sys; from {module} import {function}; sys.exit({function}())"
+            path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{begin}" "$@"\n')
             path.chmod(0o755)
         self.environment = {
             **{k: v for k, v in os.environ.items() if not k.startswith("PROBING")},

@@ -25,6 +25,8 @@ class Judged(msgspec.Struct, kw_only=True):
 
     cluster: str
     job_id: int
+    ref: str
+    """The job as its owner names it: 4242, 4242_7 (array task), 4242+1 (het component)."""
     attempt: int
     user: str
     state: str

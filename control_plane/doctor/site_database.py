@@ -166,10 +166,14 @@ def judge_server(facts: Mapping[str, Any], here: dt.datetime, *, own: bool) -> I
 def agents(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.DoctorFinding]:
     """Every agent: heard, of our version, on time, losing nothing, and called as Slurm calls its node."""
     with db_store.Store.open(_url(config)) as store:
-        beats, ages = store.heartbeats(with_sources=True), store.heartbeat_ages_s()
+        beats, ages, silences = (
+            store.heartbeats(with_sources=True),
+            store.heartbeat_ages_s(),
+            store.silences_s(),
+        )
         now = clock.SYSTEM.now()
         ending = store.checks(name=site_certificates.AGENTS_CHECK)
-    yield from judge_agents(beats, ages, now)
+    yield from judge_agents(beats, ages, silences, now)
     yield from site_certificates.agents(ending)
     try:
         known = site_names.gpu_nodes(run)
@@ -184,15 +188,18 @@ def _url(config: settings.Settings) -> str:
 
 
 def judge_agents(
-    beats: list[records.AgentHeartbeat], ages: Mapping[str, float], now: dt.datetime
+    beats: list[records.AgentHeartbeat],
+    ages: Mapping[str, float],
+    silences: Mapping[str, float],
+    now: dt.datetime,
 ) -> Iterator[doctor.DoctorFinding]:
-    """The findings on the latest heartbeat of every node and how long ago it was heard."""
+    """The findings on the latest heartbeat of every node, how long ago it was heard, and how much of that it could have been."""
     if not beats:
         fix = "start probing-agent on the nodes, with [database] url or [agent] database_url"
         why = "nothing is seen on any node"
         yield doctor.DoctorFinding(name="agents", level="fail", found="none was ever heard", why=why, fix=fix)
         return
-    reporting = [b for b in beats if ages.get(b.node, float("inf")) <= 3 * b.beat_s]
+    reporting = [b for b in beats if silences.get(b.node, float("inf")) <= 3 * b.beat_s]
     silent = sorted({b.node for b in beats} - {b.node for b in reporting})
     if silent:
         why = "nothing is seen on these nodes, and nothing is done about them"

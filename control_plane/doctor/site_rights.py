@@ -6,6 +6,7 @@ import os
 import pwd
 import shlex
 import stat
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -79,6 +80,22 @@ def _files(patterns: str) -> Iterator[Path]:
             yield from sorted(path.parent.glob(path.name))
         elif path.is_absolute() and path.exists():
             yield path
+
+
+def users_python(python: Path | None = None) -> Iterator[doctor.DoctorFinding]:
+    """The Python that our commands are started with: users' commands and job steps start it, too."""
+    place = python or Path(sys.executable)
+    shut = next((p for p in parts(place)[1:] if p.is_dir() and not p.stat().st_mode & stat.S_IXOTH), None)
+    if shut is None:
+        yield doctor.DoctorFinding(name="users_python", level="ok", found=str(place.resolve()))
+        return
+    yield doctor.DoctorFinding(
+        name="users_python",
+        level="warn",
+        found=f"{place.resolve()} lies below {shut}, which other accounts may not enter",
+        why="no user can start probing-report, and no job step ours: 'bad interpreter: Permission denied'",
+        fix="make the environment with a Python that everybody may run, such as /usr/bin/python3 (docs/install.md)",
+    )
 
 
 def settings_file(path: Path) -> Iterator[doctor.DoctorFinding]:

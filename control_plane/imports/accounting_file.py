@@ -14,7 +14,8 @@ def read(
     path: Path,
     *,
     timezone: str | None,
-    cluster: str,
+    cluster: str | None,
+    unnamed: str = "cluster",
     delimiter: str | None = None,
     fields: Sequence[str] | None = None,
 ) -> tuple[attempt_rows.ParseResult, list[kept_aside.Bad]]:
@@ -23,10 +24,10 @@ def read(
         data = packed.whole(stream, path)
     try:
         if not fields and _is_json(data):
-            found = sacct_json.parse_sacct_json(data, cluster=cluster)
+            found = sacct_json.parse_sacct_json(data, cluster=cluster, unnamed=unnamed)
         else:
             found = sacct_text.parse_sacct_text(
-                data, timezone=timezone, cluster=cluster, delimiter=delimiter, fields=fields
+                data, timezone=timezone, cluster=cluster, unnamed=unnamed, delimiter=delimiter, fields=fields
             )
     except errors.MalformedInput as exc:
         raise errors.MalformedInput(f"{path}: {exc.args[0]}") from exc

@@ -39,7 +39,10 @@ class LoadOrder:
     timezone: str | None = None
     delimiter: str | None = None
     fields: Sequence[str] | None = None
-    cluster: str
+    cluster: str | None = None
+    """The name all rows get; None: the one they tell."""
+    unnamed: str = "cluster"
+    """The name of rows that tell none."""
     now: datetime
 
 
@@ -89,7 +92,7 @@ def load(store: db_store.Store, order: LoadOrder) -> Loaded:
 
 def read(order: LoadOrder, announce: Announce = _silent) -> ImportFiles:
     """Every file but the jobs' output, which only the database may tell the attempts of; raises MalformedInput, UsageError."""
-    files = ImportFiles(done=Loaded(cluster=order.cluster))
+    files = ImportFiles(done=Loaded(cluster=order.cluster or order.unnamed))
     done = files.done
     files.attempts = list(_accounting(order, files, announce))
     if files.attempts:
@@ -200,6 +203,7 @@ def _accounting(order: LoadOrder, files: ImportFiles, announce: Announce) -> Ite
                 path,
                 timezone=order.timezone,
                 cluster=order.cluster,
+                unnamed=order.unnamed,
                 delimiter=order.delimiter,
                 fields=order.fields,
             )

@@ -20,10 +20,13 @@ from probing_cluster.control_plane.policy import slurm_actions
 from probing_cluster.control_plane.service import metrics, tasks
 from probing_cluster.core import clock, errors, logs, settings
 from probing_cluster.db import store as db_store
+from probing_cluster.db.server import embedded
 from probing_cluster.slurm_plugins import commands
 
 LOG = logging.getLogger("probing.serve")
 _RETRY_S = 5.0
+_REVIVE_S = 30.0
+"""A server whose disk is full does not start, however often it is tried."""
 _GRACE_S = 25.0
 """How long a pass may go on after SIGTERM; systemd's own patience is longer."""
 _TRIM_FROM_S = 30.0
@@ -146,12 +149,34 @@ def run_followers(scheduler: BackgroundScheduler, name: str) -> None:
                 scheduler.modify_job(follower.name, next_run_time=clock.SYSTEM.now())
 
 
+def revive(service: context.Context) -> None:
+    """Start the embedded server again where it crashed; one that somebody stopped stays stopped."""
+    database = service.config.database
+    if database.url or not embedded.crashed(database.directory):
+        return
+
+    def start() -> bool:
+        try:
+            embedded.ensure(database.directory)
+        except errors.DatabaseUnavailable as exc:
+            LOG.warning(
+                "the database's server crashed and does not start", extra={"fields": {"why": str(exc)}}
+            )
+            return False
+        LOG.warning("the database's server had crashed and runs again")
+        return True
+
+    service.seldom("revive", _REVIVE_S, start)
+
+
 def _schedule(
     scheduler: BackgroundScheduler, service: context.Context, task: context.Task, number: int
 ) -> None:
     def one() -> None:
         if not service.stopping.is_set():
             done = journal.one_pass(service.journal, task.name, lambda: task.run(service), service.clock)
+            if done.outcome == "unavailable":
+                revive(service)
             if done.outcome == "ok" and done.message and not service.stopping.is_set():
                 run_followers(scheduler, task.name)
             if (

@@ -43,7 +43,7 @@ def _paragraph(row: Sequence[str], width: int) -> str:
 
 
 def silent(row: Mapping[str, Any]) -> bool:
-    """Whether the agent has missed three beats, or was never heard."""
+    """Whether the agent has missed three beats while it could be heard, or was never heard."""
     return row["silent_s"] is None or row["silent_s"] > 3 * (row["beat_s"] or 10.0)
 
 
@@ -103,9 +103,9 @@ def _owner(drain: records.Drain) -> str:
 
 
 def _agent(row: Mapping[str, Any]) -> str:
-    if row["silent_s"] is None:
+    if row["age_s"] is None:
         return "never heard"
-    return f"SILENT {phrase.span(row['silent_s'])}" if silent(row) else f"{row['silent_s']:.0f} s ago"
+    return f"SILENT {phrase.span(row['age_s'])}" if silent(row) else f"{row['age_s']:.0f} s ago"
 
 
 def _faults(named: Sequence[fault_names.NamedFault], unheard: bool) -> str:

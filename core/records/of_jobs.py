@@ -54,6 +54,15 @@ class JobAttempt(FromRow):
     restart_count: int | None = doc("Slurm's restart count when known", default=None)
     run_key: str = doc("the logical training this attempt belongs to; default the job id", default="")
 
+    @property
+    def ref(self) -> str:
+        """The job as its owner and squeue name it: `4242`, `4242_7` (array task), `4242+1` (het component)."""
+        if self.array_job_id is not None and self.array_task_id is not None:
+            return f"{self.array_job_id}_{self.array_task_id}"
+        if self.het_job_id is not None and self.het_offset is not None:
+            return f"{self.het_job_id}+{self.het_offset}"
+        return str(self.job_id)
+
 
 @record
 class Verdict(FromRow):

@@ -12,6 +12,7 @@ import fcntl
 import os
 import shutil
 import signal
+import struct
 import time
 import urllib.parse
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,8 @@ PORT = server_files.PORT
 START_DEADLINE_S = 3600
 """Crash recovery of a big database takes minutes; a server that died is noticed at once."""
 _STOP_DEADLINE_S = 60
+_STATE, _STATE_AT, _SHUT_DOWN = struct.Struct("=i"), 16, {1, 2}
+"""Where Postgres's pg_control keeps the cluster's state (ControlFileData.state), and those of a server that was stopped."""
 _INITDB = (
     "--username", OWNER, "--encoding=UTF8", "--auth=peer", "--no-instructions",
     "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--lc-collate=C", "--lc-ctype=C",
@@ -91,6 +94,16 @@ def url(directory: str | os.PathLike[str], *, database: str = DATABASE, user: st
 def running(directory: str | os.PathLike[str]) -> bool:
     """Whether a server runs on `directory`."""
     return server_files.running_pid(_home(directory) / "data") is not None
+
+
+def crashed(directory: str | os.PathLike[str]) -> bool:
+    """Whether the server of `directory` ended without having been stopped: killed, out of memory, or with its disk full."""
+    data = _home(directory) / "data"
+    try:
+        (state,) = _STATE.unpack_from((data / "global" / "pg_control").read_bytes(), _STATE_AT)
+    except (OSError, struct.error):
+        return False  # none is there, or its owner alone may look
+    return state not in _SHUT_DOWN and server_files.running_pid(data) is None
 
 
 def exists(directory: str | os.PathLike[str]) -> bool:

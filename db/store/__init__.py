@@ -1,7 +1,8 @@
 """The control plane's reads and writes: records in, records out.
 
-`Store` is one object over five parts: attempts (`attempts`), why they ended (`verdicts`),
-what nodes delivered (`events`), decisions and their audit (`actions`), tests and repairs (`repair`).
+`Store` is one object over six parts: attempts (`attempts`), why they ended (`verdicts`),
+what nodes delivered (`events`), decisions and their audit (`actions`), tests and repairs (`repair`),
+what the lemon nights found (`lemon_scores`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Self
 
 from probing_cluster.core import settings
 from probing_cluster.db import engines
-from probing_cluster.db.store import actions, attempts, events, repair, verdicts
+from probing_cluster.db.store import actions, attempts, events, lemon_scores, repair, verdicts
 
 
 class Store(
@@ -19,6 +20,7 @@ class Store(
     events.EventRows,
     actions.ActionRows,
     repair.RepairRows,
+    lemon_scores.LemonRows,
 ):
     """The database as the control plane sees it; a context manager that gives its connections back."""
 

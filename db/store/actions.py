@@ -126,48 +126,6 @@ class ActionRows(base.StoreBase):
         query = query.where(n.action == action) if action is not None else query
         return self._select(records.OperatorNote, query.where(n.at >= since) if since is not None else query)
 
-    def save_lemon_scores(self, scores: Iterable[records.LemonScore]) -> None:
-        """Store scores; a node's second score of one day replaces the first."""
-        self._upsert(records.LemonScore, scores)
-
-    def lemon_scores(
-        self,
-        day: datetime | None = None,
-        node: str | None = None,
-        nodes: Iterable[str] | None = None,
-        before: datetime | None = None,
-    ) -> list[records.LemonScore]:
-        """Scores of one day, highest first; of the latest scored day (before `before`) when neither day nor any node is given."""
-        s = tables.lemon_score.c
-        query = sa.select(tables.lemon_score).order_by(s.day, s.score.desc(), s.node)
-        if node is not None:
-            query = query.where(s.node == node)
-        if nodes is not None:
-            query = query.where(base.some(s.node, nodes))
-        if day is not None:
-            query = query.where(s.day == day)
-        elif node is None and nodes is None:
-            latest = sa.select(sa.func.max(s.day))
-            latest = latest.where(s.day < before) if before is not None else latest
-            query = query.where(s.day == latest.scalar_subquery())
-        return self._select(records.LemonScore, query)
-
-    def lemon_counts(self, cluster: str) -> dict[str, int]:
-        """Nodes by verdict on the latest scored day; empty before the first."""
-        s = tables.lemon_score.c
-        latest = sa.select(sa.func.max(s.day)).where(s.cluster == cluster).scalar_subquery()
-        query = sa.select(s.verdict, sa.func.count()).where(s.cluster == cluster, s.day == latest)
-        with engines.translated(), self.engine.connect() as connection:
-            return {row[0]: row[1] for row in connection.execute(query.group_by(s.verdict))}
-
-    def lemon_day_before(self, day: datetime, cluster: str) -> datetime | None:
-        """The last scored day before `day`; None when there is none."""
-        s = tables.lemon_score.c
-        query = sa.select(sa.func.max(s.day)).where(s.day < day, s.cluster == cluster)
-        with engines.translated(), self.engine.connect() as connection:
-            found: datetime | None = connection.scalar(query)
-            return found
-
     def save_exclusions(self, exclusions: Iterable[records.JobExclusion]) -> int:
         """Store what users excluded; a job's exclusion known already keeps its first time. How many were new."""
         given = [rows.to_row(e) for e in exclusions]

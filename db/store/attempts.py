@@ -45,6 +45,14 @@ class Arrived(NamedTuple):
     last_at: datetime
 
 
+_CLUSTERS = """
+WITH RECURSIVE found AS (
+    SELECT min(cluster) AS name FROM probing.job_attempt
+    UNION ALL
+    SELECT (SELECT min(a.cluster) FROM probing.job_attempt a WHERE a.cluster > f.name) FROM found f WHERE f.name IS NOT NULL
+)
+SELECT name FROM found WHERE name IS NOT NULL
+"""
 _BATCH = 1000
 _OF_KEYS = """
 SELECT a.*
@@ -97,6 +105,10 @@ class AttemptRows(base.StoreBase):
             connection.execute(merge_attempts(), [rows.to_row(latest[key]) for key in sorted(latest)])
             if new:
                 connection.execute(LATE_STARTS, _key_columns(new))
+
+    def clusters(self) -> list[str]:
+        """The names of the clusters whose attempts are stored, read from the key's index."""
+        return [row["name"] for row in self.rows(_CLUSTERS, {})]
 
     def known_submits(self, attempts: Sequence[records.JobAttempt]) -> dict[int, datetime]:
         """The submit time, by place in `attempts`, under which a start is stored already that either side lacks the submit time of.

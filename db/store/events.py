@@ -17,6 +17,11 @@ from probing_cluster.db.store import base
 _E = tables.health_event.c
 _SEVERITIES = list(records.Severity)
 _IDS_AT_ONCE = 200
+_SILENCES = "SELECT node, silent_s FROM ops.agent_health"
+_LISTEN = """
+INSERT INTO probing.state (key, value) VALUES (:key, to_jsonb(clock_timestamp() + make_interval(secs => :after_s)))
+ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = now()
+"""
 _ON = """
 SELECT e.*
 FROM unnest(CAST(:nodes AS text[]), CAST(:sinces AS timestamptz[])) AS g(node, since)
@@ -123,6 +128,14 @@ class EventRows(base.StoreBase):
             "epoch", sa.func.clock_timestamp() - h.received_at
         ).cast(sa.Double())
         return dict(self._rows(sa.select(h.node, age)))
+
+    def silences_s(self) -> dict[str, float]:
+        """Node to seconds for which its agent could have been heard and was not: its age, or less after the database was away."""
+        return {row["node"]: row["silent_s"] for row in self.rows(_SILENCES, {})}
+
+    def listen_anew(self, cluster: str, after_s: float) -> None:
+        """Agents' silence counts from `after_s` seconds from now on, for everybody who asks."""
+        self._execute(sa.text(_LISTEN).bindparams(key=f"listening {cluster}", after_s=after_s))
 
     def checks(self, node: str | None = None, name: str | None = None) -> list[records.CheckResult]:
         """The latest result of every check on every node, or of those named."""

@@ -65,6 +65,8 @@ class Result:
     """Ranks that were found, dead ones included; 0 where no table of ranks was read."""
     world_size: int = 0
     """Ranks that the job has by their own word; 0 where none was found."""
+    unprobed: bool = False
+    """The nodes looked for pages of the probe, and no process of the job has one."""
 
 
 @dataclass(kw_only=True)
@@ -77,6 +79,7 @@ class _Statement:
     """Tables whose rows came with their description."""
     ranks: set[int] = field(default_factory=set)
     world_size: int = 0
+    pages_read: bool = False
 
 
 class Session:
@@ -142,6 +145,7 @@ class Session:
             asked=found.asked,
             n_ranks=len(found.ranks),
             world_size=found.world_size,
+            unprobed=found.pages_read and not found.ranks and not found.world_size,
         )
 
     def _new_context(self) -> Any:
@@ -241,6 +245,7 @@ class Session:
             frames.append(frame)
             self._statement.ranks |= frame.ranks
             self._statement.world_size = max(self._statement.world_size, frame.world_size)
+            self._statement.pages_read |= frame.pages_read
             self._statement.missing += [
                 streams.Missing(node=frame.node, rank=rank, table=frame.table, reason=why)
                 for rank, why in frame.missing

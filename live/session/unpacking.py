@@ -37,6 +37,8 @@ class Frame:
     ranks: frozenset[int]
     """The job's ranks on that node, dead ones included; empty where the table is not about ranks."""
     world_size: int
+    pages_read: bool
+    """Whether the pages of the probe were looked for."""
 
 
 def unpack(data: bytes) -> Frame:
@@ -59,6 +61,7 @@ def unpack(data: bytes) -> Frame:
             missing=missing,
             ranks=frozenset(map(int, header.get("ranks") or ())),
             world_size=int(header.get("world_size") or 0),
+            pages_read="ranks" in header,
         )
     except (
         ValueError,

@@ -48,7 +48,12 @@ class Limits:
 
 def find(text: str, slurm: settings.SlurmSettings, run: commands.Runner | None = None) -> RunningJob:
     """The job that `text` names (123, 123_4, 123+1); raises NotFound, SlurmUnavailable, UsageError."""
-    ref = job_ids.parse(text)
+    try:
+        ref = job_ids.parse(text)
+    except errors.MalformedInput as exc:
+        raise errors.UsageError(
+            f"{exc.args[0]}; write 123, 123_4 (array task) or 123+1 (het component)"
+        ) from exc
     asked = f"{ref.job}_{ref.task}" if ref.task is not None else str(ref.job)
     run = run or commands.SlurmCommands(settings=slurm)
     try:

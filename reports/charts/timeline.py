@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from probing_cluster.core import records
 from probing_cluster.reports import model
 
-LEGEND = "# ran, - lost, . waited, x died"
+MARKS = {"#": "ran", "-": "lost", ".": "waited", "x": "died"}
 
 
 @records.record
@@ -52,6 +53,12 @@ def bar(view: model.AttemptView, scale: Axis, waiting_since: datetime) -> str:
             cells.append(" ")
     _mark(cells, scale, begin, end, died=view.died)
     return "".join(cells).rstrip()
+
+
+def legend(bars: Iterable[str]) -> str:
+    """What the marks in these bars mean; of one that is in none nothing is said."""
+    drawn = set("".join(bars))
+    return ", ".join(f"{mark} {meaning}" for mark, meaning in MARKS.items() if mark in drawn)
 
 
 def _mark(cells: list[str], scale: Axis, begin: datetime, end: datetime, *, died: bool) -> None:

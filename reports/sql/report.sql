@@ -2,7 +2,7 @@
 -- whether it is read here or sent over the service's socket.
 -- inputs:  cluster  text   the cluster preferred when several have such a job
 --          job_id   bigint the raw job id, or null; array_id + task, het_id + component likewise
--- output:  document jsonb  attempts, verdicts, evidence, others, tested, pace, gangs, drains, account, heartbeats,
+-- output:  document jsonb  attempts, verdicts, evidence, others, tested, pace, gangs, drains, account, heartbeats, listening_since,
 --                          logs (node, at, and of each output file stream, path, tail or why),
 --                          run_jobs, siblings, n_siblings; null when no attempt is known.
 --                          Times ISO 8601 in UTC, durations in seconds.
@@ -107,6 +107,7 @@ select case when exists (select 1 from attempts) then jsonb_build_object(
     'account', (select to_jsonb(r) from probing.run_account r join run using (cluster, "user", run_key) limit 1),
     'heartbeats', (select jsonb_agg(to_jsonb(h) - 'ranks') from probing.agent_heartbeat h
                    where h.node in (select node from spans where end_at = 'infinity')),
+    'listening_since', (select min(probing.listening() ->> cluster) from picked),
     'run_jobs', (select jsonb_agg(job_id order by job_id) from (
                    select distinct a.job_id from probing.job_attempt a join run using (cluster, "user", run_key)
                    order by a.job_id limit 100) j),

@@ -24,6 +24,7 @@ class AttemptReading:
 
     zone: tzinfo
     cluster: str | None
+    unnamed: str = "cluster"
     naive: int = 0
     ambiguous: int = 0
     stand_ins: int = 0
@@ -55,7 +56,7 @@ def attempt_of(
     reading.no_submit += times["submit"] is None
     reading.no_nodes |= "nodelist" not in fields
     return records.JobAttempt(
-        cluster=reading.cluster or _text(fields, "cluster") or "cluster",
+        cluster=reading.cluster or _text(fields, "cluster") or reading.unnamed,
         submit_at=times["submit"] or _required(times["start"]),
         eligible_at=times["eligible"],
         start_at=times["start"],

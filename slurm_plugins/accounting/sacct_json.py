@@ -12,12 +12,16 @@ from probing_cluster.slurm_plugins.accounting import attempt_rows, sacct_attempt
 
 
 def parse_sacct_json(
-    data: bytes, *, cluster: str | None = None, gpus_accounted: bool | None = None
+    data: bytes,
+    *,
+    cluster: str | None = None,
+    unnamed: str = "cluster",
+    gpus_accounted: bool | None = None,
 ) -> attempt_rows.ParseResult:
     """Every attempt in `data`; raises MalformedInput when it is not the JSON of sacct at all.
 
     It may be several dumps one after another, or what `jq '.jobs'` and `jq '.jobs[]'` make of them.
-    `cluster` is the name all rows get, None: the one they tell. A rejected job's `line_no` is its place in the list, from 1.
+    `cluster` is the name all rows get, None: the one they tell, `unnamed` where they tell none. A rejected job's `line_no` is its place in the list, from 1.
     """
     documents = slurm_json.documents(data) or [slurm_json.load(data)]
     jobs = [job for document in documents for job in _jobs(document)]
@@ -28,7 +32,7 @@ def parse_sacct_json(
     for place, job in enumerate(jobs, 1):
         steps += _n_steps(job)
         try:
-            found = storable.require(attempt_of(job, cluster))
+            found = storable.require(attempt_of(job, cluster, unnamed))
         except errors.MalformedInput as exc:
             rejected.append(sacct_rows.refused(place, _text(job), str(exc.args[0])))
             continue
@@ -72,7 +76,9 @@ def _n_steps(job: Any) -> int:
     return len(listed) if isinstance(listed, list) else 0
 
 
-def attempt_of(job: Any, cluster: str | None) -> records.JobAttempt | attempt_rows.NotStarted:
+def attempt_of(
+    job: Any, cluster: str | None, unnamed: str = "cluster"
+) -> records.JobAttempt | attempt_rows.NotStarted:
     """The attempt that one job object describes; NotStarted when it never ran. Raises MalformedInput."""
     job_id = slurm_json.number(job.get("job_id")) if isinstance(job, dict) else None
     if job_id is None:
@@ -90,7 +96,7 @@ def attempt_of(job: Any, cluster: str | None) -> records.JobAttempt | attempt_ro
         msg = "it ends before it starts"
         raise errors.MalformedInput(msg)
     return records.JobAttempt(
-        cluster=cluster or slurm_json.text(job.get("cluster")) or "cluster",
+        cluster=cluster or slurm_json.text(job.get("cluster")) or unnamed,
         submit_at=submit_at or start_at,
         eligible_at=slurm_json.instant(times.get("eligible")),
         start_at=start_at,

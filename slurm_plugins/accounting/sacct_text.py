@@ -16,17 +16,18 @@ def parse_sacct_text(
     delimiter: str | None = None,
     timezone: str | None = None,
     cluster: str | None = None,
+    unnamed: str = "cluster",
     fields: Sequence[str] | None = None,
     gpus_accounted: bool | None = None,
 ) -> attempt_rows.ParseResult:
     """Every attempt in `data`; raises MalformedInput only when it is not sacct's parsable output at all.
 
     `timezone` is the IANA zone of times without one (None: UTC, and the result says so). `fields` names the
-    columns of `--noheader` output. `cluster` is the name all rows get (None: their own column's).
+    columns of `--noheader` output. `cluster` is the name all rows get (None: their own column's, and `unnamed` where there is none).
     `gpus_accounted` tells whether the site lists gres/gpu in AccountingStorageTRES (None: from the first
     attempt on that shows GPUs).
     """
-    reading = sacct_attempt.AttemptReading(zone=slurm_times.zone(timezone), cluster=cluster)
+    reading = sacct_attempt.AttemptReading(zone=slurm_times.zone(timezone), cluster=cluster, unnamed=unnamed)
     found = _Found()
     for row in sacct_rows.read(data, delimiter=delimiter, fields=fields):
         found.take(row, reading)

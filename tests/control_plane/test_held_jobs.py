@@ -52,6 +52,28 @@ def test_idle_everywhere_and_for_long_enough(service: context.Context) -> None:
     assert held_jobs.read(service.store, "c", 0.0, fakes.NOW) == []
 
 
+def test_an_array_task_is_called_what_squeue_calls_it(service: context.Context) -> None:
+    """In every list: nobody knows the raw id of task 2 of array 11."""
+    at = fakes.NOW - 3 * HOUR
+    service.store.upsert_attempts(
+        [
+            records.JobAttempt(
+                cluster="c", job_id=17, array_job_id=11, array_task_id=2, submit_at=at, start_at=at, state="RUNNING",
+                nodes=("n1",), user="alice", partition="gpu", n_gpus=8,
+            ),
+            records.JobAttempt(cluster="c", job_id=18, het_job_id=11, het_offset=1, submit_at=at, state="PENDING"),
+        ]
+    )  # fmt: skip
+    deliver(service, "n1", {"17": ago(2, "no_program")})
+    (held,) = held_jobs.read(service.store, "c", 1800.0, fakes.NOW)
+    assert (held.job_id, held.ref) == (17, "11_2")
+    found = {
+        r["job_id"]: r["ref"] for r in service.store.rows("SELECT job_id, ref FROM ops.attempt_verdicts", {})
+    }
+    assert found == {17: "11_2", 18: "11+1"}
+    assert found == {a.job_id: a.ref for a in service.store.attempts(job_ids=[17, 18])}, "one rule, twice"
+
+
 def test_one_idle_node_of_two_is_said_to_be_that(service: context.Context) -> None:
     """The other node works."""
     run(service)

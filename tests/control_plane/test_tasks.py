@@ -13,12 +13,14 @@ import pytest
 import sqlalchemy as sa
 
 from probing_cluster.control_plane import context, journal
+from probing_cluster.control_plane.doctor import site_database
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.repair import by_hand
 from probing_cluster.control_plane.service import tasks
 from probing_cluster.control_plane.service.tasks.database import export, maintenance
 from probing_cluster.control_plane.service.tasks.jobs import accounting, accounts, attribution
 from probing_cluster.control_plane.service.tasks.nodes import actions, drained, resume, silence
+from probing_cluster.control_plane.terminal import node_table
 from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.db.server import embedded
 from tests.set_clock import SetClock
@@ -348,7 +350,7 @@ def test_a_silent_node_that_slurm_does_not_reach_is_written_once(
         fakes.deliver(service.store, node, beat_s=60.0 if node == "n4" else 1e-6, jobs=jobs)
     hands.state["n2"] = view.Node(name="n2", states=frozenset({"DOWN"}), reason="switched off by bob")
     now_s = service.clock.monotonic_s()  # so many at once were looked at twice before
-    service.listening = context.Listening(since_s=now_s - 60, looked_s=now_s, doubted=True)
+    service.listening = context.Listening(looked_s=now_s, looked_at=service.clock.now(), doubted_s=now_s - 60)
     assert silence.run(service) == "silent: n1, n2, n3"
     lost = frozenset({"ALLOCATED", "NOT_RESPONDING"})
     for node in ("n1", "n3", "n4"):
@@ -381,10 +383,21 @@ class _MovableClock:
 
 
 def _age(service: context.Context, seconds: float) -> None:
-    """Every agent was last heard so long before what it was."""
+    """Every agent was last heard so long before what it was, and what anybody listens since began so long before."""
     with service.store.engine.begin() as connection:
-        query = "UPDATE probing.agent_heartbeat SET received_at = received_at - make_interval(secs => :s)"
-        connection.execute(sa.text(query), {"s": seconds})
+        for query in (
+            "UPDATE probing.agent_heartbeat SET received_at = received_at - make_interval(secs => :s)",
+            (
+                "UPDATE probing.state SET value = to_jsonb((value #>> '{}')::timestamptz - make_interval(secs => :s)) "
+                "WHERE key LIKE 'listening %'"
+            ),
+        ):
+            connection.execute(sa.text(query), {"s": seconds})
+
+
+def _go(service: context.Context, hands: _MovableClock, seconds: float) -> None:
+    hands.go(seconds)
+    _age(service, seconds)
 
 
 def test_slurm_is_asked_often_about_a_fresh_silence_and_seldom_about_an_old_one(
@@ -399,8 +412,7 @@ def test_slurm_is_asked_often_about_a_fresh_silence_and_seldom_about_an_old_one(
     nodes = hands.nodes
     monkeypatch.setattr(hands, "nodes", lambda: asked.append(steady.steady_s) or nodes())
     for _ in range(int(silence.RECENT_S / silence.EVERY_S) + 24):
-        steady.go(silence.EVERY_S)
-        _age(service, silence.EVERY_S)
+        _go(service, steady, silence.EVERY_S)
         silence.run(service)
     fresh = [at for at in asked if at <= 1000 + silence.OFTEN_S]
     assert len(fresh) >= 0.9 * silence.OFTEN_S / silence.EVERY_S
@@ -411,7 +423,7 @@ def test_slurm_is_asked_often_about_a_fresh_silence_and_seldom_about_an_old_one(
 def test_nobody_is_silent_while_nobody_listened(
     service: context.Context, stopped: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The machine stood still for 12 minutes, its steady clock with it, or its clock was set: every agent gets its two beats."""
+    """The machine stood still for 12 minutes, its steady clock with it, or its clock was set: every agent gets its back-off and two beats."""
     hands = _MovableClock()
     service = dataclasses.replace(service, clock=hands)
     for n in range(2):
@@ -424,14 +436,73 @@ def test_nobody_is_silent_while_nobody_listened(
     _age(service, 720)
     assert silence.run(service) == ""
     assert [r.message for r in caplog.records if r.name == "probing.silence"] == ["silence counts anew"]
-    hands.go(5)
-    fakes.deliver(service.store, "n0", beat_s=10.0)
-    assert silence.run(service) == ""
-    for _ in range(4):
-        hands.go(5)
-        found = silence.run(service)
-    assert found == "silent: n1"
+    for _ in range(9):
+        _go(service, hands, 5)
+        fakes.deliver(service.store, "n0", beat_s=10.0)
+        assert silence.run(service) == ""
+    _go(service, hands, 6)
+    assert silence.run(service) == "silent: n1"
     assert [e.node for e in service.store.events(kinds=["agent_silent"])] == ["n1"]
+
+
+def _shown_silent(service: context.Context) -> set[str]:
+    """The nodes that views, commands and the doctor call silent."""
+    store = service.store
+    silences, ages, beats = store.silences_s(), store.heartbeat_ages_s(), store.heartbeats(with_sources=True)
+    rows = [{"silent_s": silences[b.node], "beat_s": b.beat_s, "node": b.node} for b in beats]
+    by_view = {r["node"] for r in store.rows("SELECT node FROM ops.agent_health WHERE silent", {})}
+    by_state = {r["node"] for r in store.rows("SELECT node FROM ops.node_now WHERE state = 'silent'", {})}
+    by_doctor = next(
+        f.found for f in site_database.judge_agents(beats, ages, silences, fakes.NOW) if f.name == "agents"
+    )
+    named = {row["node"] for row in rows if node_table.silent(row)}
+    assert by_view == by_state == named == {n for n in silences if n in by_doctor}, "one word everywhere"
+    return named
+
+
+@pytest.mark.parametrize("away_s", [15, 600])
+def test_after_the_database_was_away_nobody_calls_a_healthy_agent_silent(
+    service: context.Context, away_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Agents that were turned away try again within half a minute; who stays away is silent two beats later."""
+    hands = _MovableClock()
+    service = dataclasses.replace(service, clock=hands)
+    for node in ("n0", "n1"):
+        fakes.deliver(service.store, node, beat_s=10.0)
+    silence.run(service)
+    with monkeypatch.context() as away:
+        away.setattr(service.store, "silences_s", _no_database)
+        for _ in range(int(away_s / 5)):
+            _go(service, hands, 5)
+            with pytest.raises(errors.DatabaseUnavailable):
+                silence.run(service)
+    assert silence.run(service) == ""
+    for _ in range(9):
+        assert _shown_silent(service) == set()
+        _go(service, hands, 5)
+        assert silence.run(service) == ""
+    fakes.deliver(service.store, "n0", beat_s=10.0)
+    _go(service, hands, 6)
+    assert silence.run(service) == "silent: n1"
+    _go(service, hands, 25)
+    fakes.deliver(service.store, "n0", beat_s=10.0)
+    assert _shown_silent(service) == {"n1"}
+
+
+def _no_database() -> dict[str, float]:
+    raise errors.DatabaseUnavailable("it is being restarted")
+
+
+def test_a_service_that_begins_with_its_database_calls_nobody_silent(service: context.Context) -> None:
+    """After a power cut host, database and service come back together, and agents after them."""
+    for node in ("n0", "n1"):
+        fakes.deliver(service.store, node, beat_s=10.0)
+    _age(service, 300)
+    assert silence.run(service) == ""
+    assert _shown_silent(service) == set()
+    _age(service, 51)
+    fakes.deliver(service.store, "n0", beat_s=10.0)
+    assert silence.run(service) == "silent: n1"
 
 
 def test_most_agents_silent_together_are_looked_at_twice(service: context.Context) -> None:
@@ -444,11 +515,11 @@ def test_most_agents_silent_together_are_looked_at_twice(service: context.Contex
     hands.go(5)
     _age(service, 60)
     assert silence.run(service) == ""
-    for n in range(3):
-        fakes.deliver(service.store, f"n{n}", beat_s=10.0)
     found = ""
-    for _ in range(6):
-        hands.go(5)
+    for _ in range(11):
+        _go(service, hands, 5)
+        for n in range(3):
+            fakes.deliver(service.store, f"n{n}", beat_s=10.0)
         found = silence.run(service) or found
     assert found == "silent: n3, n4, n5"
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,10 @@ from probing_cluster.core.ending import run_command
 
 BIN = Path(sys.executable).parent
 COMMANDS = ("ctl", "report", "agent", "check", "sandbox", "diagnose")
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+    "scripts"
+]
 
 
 def ended(command: str, redirections: str) -> subprocess.CompletedProcess[str]:
@@ -104,3 +109,23 @@ def test_every_error_is_a_sentence_and_a_code(
     """Never a traceback of what the user or the system did."""
     assert run_command.run("x", lambda: _raising(exc)) == code
     assert capfd.readouterr().err == words
+
+
+INTERRUPTED = """
+import os, signal, sys
+sys.addaudithook(lambda name, what: name == "import" and what[0] == {loaded!r} and os.kill(os.getpid(), signal.SIGINT))
+from {module} import {function}
+sys.exit({function}())
+"""
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("loaded", ["probing_cluster.core.errors", "probing_cluster.core.command_line"])
+def test_ctrl_c_while_a_command_loads_its_modules_is_no_traceback(script: str, loaded: str) -> None:
+    """It takes up to a second, and people change their minds."""
+    module, _, function = SCRIPTS[script].partition(":")
+    code = INTERRUPTED.format(loaded=loaded, module=module, function=function)
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--version"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")

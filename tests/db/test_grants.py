@@ -98,9 +98,18 @@ MAY_WRITE: dict[str, dict[str, str]] = {
 SERVICE_ONLY_READS = {"agent_role", "alembic_version", "reader_scope"}
 
 MAY_CALL = {
-    "service": {"deliver", "drop_month", "end_long_work", "is_question", "make_month", "readable"},
-    "operator": {"is_question", "readable"},
-    "reader": {"readable"},
+    "service": {
+        "deliver",
+        "drop_month",
+        "end_long_work",
+        "is_question",
+        "job_ref",
+        "listening",
+        "make_month",
+        "readable",
+    },
+    "operator": {"is_question", "job_ref", "listening", "readable"},
+    "reader": {"job_ref", "listening", "readable"},
     "agent": {"deliver"},
 }
 

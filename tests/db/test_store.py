@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,35 @@ def test_words_scores_and_cursors_are_kept(store: store_module.Store, make_event
     store.remember("sacct", {"until": "x"})
     store.remember("sacct", {"until": "y"})
     assert store.recall("sacct") == {"until": "y"}
+
+
+def test_only_the_score_that_a_word_answers_is_read_and_of_it_the_models_number(
+    store: store_module.Store,
+) -> None:
+    """A year of a thousand nodes' scores with all their signals was 1.4 GB in the lemon night."""
+    day = datetime(2026, 11, 1, tzinfo=UTC)
+    scores = [
+        records.LemonScore(
+            cluster=cluster, node="n1", day=day + timedelta(days=n), score=n / 10, verdict="ok", made_at=day, reasons=("long",),
+            signals={"model": n / 100, "failures": ["many"] * 100},
+        )
+        for cluster in ("c", "d") for n in range(5)
+    ]  # fmt: skip
+    store.save_lemon_scores(scores)
+    asked = [
+        ("n1", day + timedelta(days=2.5)),
+        ("n1", day + timedelta(days=2.9)),
+        ("n1", day - timedelta(days=1)),
+        ("n9", day),
+    ]
+    (found,) = store.scores_answered("c", asked)
+    assert (found.cluster, found.day, found.score, found.signals) == (
+        "c",
+        day + timedelta(days=2),
+        0.2,
+        {"model": 0.02},
+    )
+    assert store.scores_answered("c", []) == []
 
 
 def test_requests_are_from_a_fixed_list(store: store_module.Store) -> None:

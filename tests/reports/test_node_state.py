@@ -38,6 +38,13 @@ def test_a_dead_node_of_a_running_job_is_named() -> None:
     assert lines[1].startswith("n1: heard")
 
 
+def test_nodes_that_nobody_could_hear_are_not_called_dead() -> None:
+    """The database was away for ten minutes until five seconds ago."""
+    since = NOW - timedelta(seconds=5)
+    lines = node_state.sentences(RUNNING, [beat("n1", 612), beat("n2", 612)], [], NOW, since)
+    assert not any("not been heard" in line for line in lines)
+
+
 @pytest.mark.parametrize("ago_s", [15, 30])
 def test_a_late_beat_is_not_yet_silence(ago_s: float) -> None:
     """Three beats, and at least what clocks of two hosts may differ by."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import uuid
+from datetime import timedelta
 
 import conftest_story as example
 import pytest
@@ -274,7 +275,35 @@ def test_a_short_failure_has_neither_a_ratio_nor_parts_of_nothing(story: rows.Re
     free = dataclasses.replace(account, lost_to_replay_s=0.0, restart_s=0.0)
     assert "no GPU-hours\n" in render(dataclasses.replace(story, attempts=(brief,), account=free))
     longer = dataclasses.replace(account, wall_s=model.ETTR_FROM_S)
-    assert "ETTR 0.00" in render(dataclasses.replace(story, attempts=(brief,), account=longer))
+    page = render(dataclasses.replace(story, attempts=(brief,), account=longer))
+    assert "ETTR 0.00, since no work of it was kept" in " ".join(page.split())
+
+
+def test_two_attempts_that_lost_everything_are_drawn_as_lost(story: rows.ReportRows) -> None:
+    """An ETTR of 0 beside bars of nothing but `# ran` contradicted itself; what no bar shows the legend leaves out."""
+    assert story.account is not None
+    first = dataclasses.replace(story.attempts[0], submit_at=example.at("14:02:11"), state="FAILED")
+    second = dataclasses.replace(
+        first,
+        attempt=2,
+        submit_at=first.end_at,
+        start_at=first.end_at + timedelta(hours=1),
+        end_at=first.end_at + timedelta(hours=2),
+    )
+    account = dataclasses.replace(
+        story.account,
+        n_attempts=2,
+        productive_s=0.0,
+        lost_to_replay_s=7200.0,
+        ettr_measured=0.0,
+        end_at=second.end_at,
+    )
+    page = render(dataclasses.replace(story, attempts=(first, second), account=account, run_jobs=(4242,)))
+    bars = [line for line in page.splitlines() if line.startswith("  attempt ")]
+    assert len(bars) == 2
+    assert not any("#" in line for line in bars)
+    legend = next(line for line in page.splitlines() if line.startswith("  bar "))
+    assert legend.endswith(": - lost, . waited, x died")
 
 
 def test_starts_that_were_refused_are_one_story(story: rows.ReportRows) -> None:

@@ -16,7 +16,7 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
 def _job(job_id: int, **changes: Any) -> now.NowJob:
     values: dict[str, Any] = {
-        "cluster": "c", "job_id": job_id, "attempt": 1, "user": "ada", "account": "lab", "name": "sweep", "state": "FAILED",
+        "cluster": "c", "job_id": job_id, "ref": str(job_id), "attempt": 1, "user": "ada", "account": "lab", "name": "sweep", "state": "FAILED",
         "cause": "user_error", "domain": "user_program", "kind": "died", "at": NOON - timedelta(seconds=job_id),
     }  # fmt: skip
     return now.NowJob(**values | changes)
@@ -71,10 +71,10 @@ DOWN = view.Node(name="n4", states=frozenset({"DOWN", "NOT_RESPONDING"}), reason
 
 def test_only_an_attempt_that_has_not_ended_runs_on_a_node() -> None:
     """Its last heartbeat still has job 17: Slurm ended that attempt, and the next one waits or runs elsewhere."""
-    job = {"job_id": 17, "user": "ada", "name": "train"}
+    job = {"job_id": 17, "ref": "11_2", "user": "ada", "name": "train"}
     for on_nodes, state, n in (([], "silent", 0), (["n1"], "silent", 0), (["n4"], "silent", 1)):
         found = now.node_of(_node(state=state), {17: job | {"on_nodes": on_nodes}}, None, None, DOWN)
-        assert len(found.jobs) == n
+        assert [j["ref"] for j in found.jobs] == ["11_2"] * n
     assert not now.node_of(_node(), {}, None, None, DOWN).jobs
     assert now.node_of(_node(state="faulty"), {}, None, None, None).jobs, "accounting has not read it yet"
 

@@ -58,16 +58,19 @@ def search(ask: operation.Ask) -> list[documents.Found]:
     return found + _hardware(ask, word) if ask.viewer.operator else found
 
 
+def _number(text: str) -> int | None:
+    return int(text) if digits.is_number(text) and int(text) < 2**40 else None
+
+
 def _jobs(ask: operation.Ask, word: str) -> list[documents.Found]:
-    number = int(word) if digits.is_number(word) and int(word) < 2**40 else None
-    rows = ask.site.rows(ask.viewer, "search_jobs", **ask.scope, job_id=number, word=word)
+    array, _, task = (_number(part) for part in word.partition("_"))
+    asked = {"job_id": _number(word), "array_id": array, "task": task}
+    rows = ask.site.rows(ask.viewer, "search_jobs", **ask.scope, **asked, word=word)
     made = []
     for row in rows:
         where = "" if row["cause"] is None else f", {row['cause']}"
         words = f"{row['name']} of {row['user']}, {row['state']}{where}"
-        made.append(
-            documents.Found(kind="job", name=str(row["job_id"]), words=words, path=f"/jobs/{row['job_id']}")
-        )
+        made.append(documents.Found(kind="job", name=row["ref"], words=words, path=f"/jobs/{row['job_id']}"))
     if any(row["user"] == word for row in rows):
         made.insert(0, documents.Found(kind="user", name=word, words="their jobs", path=f"/jobs?user={word}"))
     return made

@@ -271,8 +271,8 @@ def _runs_on(row: Mapping[str, Any], job: Mapping[str, Any] | None) -> bool:
 
 
 def _running(job_id: int, owner: Mapping[str, Any] | None) -> dict[str, Any]:
-    known = owner or {"user": "", "name": ""}
-    return {"job_id": job_id, "user": known["user"], "name": known["name"]}
+    known = owner or {"ref": str(job_id), "user": "", "name": ""}
+    return {"job_id": job_id, **{key: known[key] for key in ("ref", "user", "name")}}
 
 
 def _mending(name: str, faults: Mapping[str, Any]) -> str:

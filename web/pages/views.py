@@ -55,7 +55,7 @@ LIVE_EXAMPLES = (
 """Of a running job."""
 EXAMPLES = (
     ("Why jobs died today", "select cause, domain, count(*) as n from failures_24h group by 1, 2 order by 3 desc"),
-    ("My latest jobs", "select job_id, name, state, cause, summary from attempt_verdicts order by start_at desc limit 20"),
+    ("My latest jobs", "select ref, name, state, cause, summary from attempt_verdicts order by start_at desc limit 20"),
     ("Nodes with a fault", "select node, state, n_faults, drain_reason from node_now where state <> 'ok'"),
     ("Failures by day", "select day, sum(n_attempts) as attempts from causes_daily where day > now() - interval '30 days' group by 1 order by 1"),
 )  # fmt: skip

@@ -6,7 +6,7 @@
 -- Attempt by attempt, latest first, each with its verdict: the key is unique, so LIMIT 1 changes no row, but keeps the planner, which
 -- takes three columns of one key for independent, from reading every verdict ever given.
 SELECT
-    a.cluster, a.job_id, a.attempt, a.submit_at, a."user" AS user, a.state, a.account, a.partition, a.qos, a.name,
+    a.cluster, a.job_id, probing.job_ref(a) AS ref, a.attempt, a.submit_at, a."user" AS user, a.state, a.account, a.partition, a.qos, a.name,
     a.run_key, a.start_at, a.end_at, extract(epoch FROM a.end_at - a.start_at)::double precision AS elapsed_s,
     a.exit_code, a.exit_signal, cardinality(a.nodes) AS n_nodes, a.n_gpus,
     a.nodes[1:2000] AS nodes, v.cause, v.domain, v.component, v.node, v.device, v.confidence, v.summary, v.next_step,

@@ -1,13 +1,13 @@
 -- Attempts that died, latest first, and those that run and stand still or are slow.
 -- Output   kind (died, stalled, slow), one row an attempt and kind.
-(SELECT 'died' AS kind, f.cluster, f.job_id, f.attempt, f.user_name AS user, f.account, f.partition, f.name, f.state,
+(SELECT 'died' AS kind, f.cluster, f.job_id, f.ref, f.attempt, f.user_name AS user, f.account, f.partition, f.name, f.state,
         f.end_at AS at, f.n_nodes, f.n_gpus, f.cause, f.domain, f.component, f.node, f.device, f.confidence, f.summary, f.next_step, f.place
  FROM ops.attempt_verdicts f
  WHERE f.end_at >= now() - interval '24 hours' AND f.state NOT IN ('COMPLETED', 'CANCELLED') AND f.start_at IS NOT NULL
  ORDER BY f.end_at DESC
  LIMIT 1000)
 UNION ALL
-(SELECT 'stalled', a.cluster, a.job_id, a.attempt, a."user", a.account, a.partition, a.name, a.state,
+(SELECT 'stalled', a.cluster, a.job_id, probing.job_ref(a), a.attempt, a."user", a.account, a.partition, a.name, a.state,
         g.onset_at, cardinality(a.nodes), a.n_gpus, g.kind, g.domain, NULL, g.nodes[1], NULL, g.confidence, g.summary,
         'Look at its ranks and stacks on the job''s page; its owner decides whether to end it.', NULL
  FROM probing.gang_verdict g
@@ -16,11 +16,11 @@ UNION ALL
  ORDER BY g.made_at DESC
  LIMIT 200)
 UNION ALL
-(SELECT 'slow', s.cluster, s.job_id, s.attempt, s."user", s.account, s.partition, s.name, s.state, s.at, cardinality(s.nodes), s.n_gpus,
+(SELECT 'slow', s.cluster, s.job_id, s.ref, s.attempt, s."user", s.account, s.partition, s.name, s.state, s.at, cardinality(s.nodes), s.n_gpus,
         s.event_kind, NULL, NULL, s.node, s.device, NULL, s.message,
         'Compare its ranks on the job''s page: one that is slow by itself holds up all others.', NULL
  FROM (
-     SELECT DISTINCT ON (a.cluster, a.job_id) a.*, e.at, e.kind AS event_kind, e.node, e.device, e.message
+     SELECT DISTINCT ON (a.cluster, a.job_id) a.*, probing.job_ref(a) AS ref, e.at, e.kind AS event_kind, e.node, e.device, e.message
      FROM probing.health_event e
      JOIN probing.job_attempt a ON a.job_id = e.job_id AND a.cluster = e.cluster AND a.end_at IS NULL
      WHERE e.at >= now() - interval '1 hour' AND e.source = 'probe' AND e.kind IN ('rank_slow', 'gang_drift')

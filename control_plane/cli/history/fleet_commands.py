@@ -88,7 +88,8 @@ def _fleet(args: argparse.Namespace) -> int:
     about = {"since": since, "until": until, "partition": args.partition, "users": args.user}
     given = _given(args.set)
     with db_store.Store.open(config) as store, progress.ProgressBar("fleet", len(names), "figures") as done:
-        store.rows("SELECT 1", {})  # who is not let in hears it before seconds of imports and figures
+        # Who is not let in hears it before seconds of imports and figures. The figures are of every cluster in the database.
+        clusters = ", ".join(store.clusters()) or config.cluster.name
         _require_attempts(store, config, args, since, until)
         found, source = {}, read_once(store)
         for name in names:
@@ -96,18 +97,18 @@ def _fleet(args: argparse.Namespace) -> int:
             found[name] = compute(name, store, config, about, given, source)
             done.step()
     if args.html:
-        return _page(args.html, config, found, now)
+        return _page(args.html, clusters, found, now)
     if args.json:
         plain = {name: figure.to_json() for name, figure in found.items()}
         print(json.dumps(plain if args.figure == "all" else plain[args.figure], indent=2))
     else:
-        _print(args, config, {name: figure.to_json() for name, figure in found.items()})
+        _print(args, clusters, {name: figure.to_json() for name, figure in found.items()})
     return 0
 
 
-def _print(args: argparse.Namespace, config: settings.Settings, plain: Mapping[str, Any]) -> None:
+def _print(args: argparse.Namespace, clusters: str, plain: Mapping[str, Any]) -> None:
     if args.figure == "all":
-        print(fleet_text.summary(plain, config.cluster.name))
+        print(fleet_text.summary(plain, clusters))
     if args.figure != "all" or args.tables:
         print("\n" * (args.figure == "all"), end="")
         print("\n\n".join(fleet_text.one(name, FIGURES[name], figure) for name, figure in plain.items()))
@@ -134,11 +135,11 @@ def _require_attempts(
         raise errors.NotFound(f"no attempt of {', '.join(named)} ran between {between}")
 
 
-def _page(target: Path, config: settings.Settings, found: Mapping[str, Any], made_at: datetime) -> int:
+def _page(target: Path, clusters: str, found: Mapping[str, Any], made_at: datetime) -> int:
     from probing_cluster.reports.fleet import fleet_page
 
     plain = {name: figure.to_json() for name, figure in found.items()}
-    markup = fleet_page.render(config.cluster.name, plain, FIGURES, made_at=made_at)
+    markup = fleet_page.render(clusters, plain, FIGURES, made_at=made_at)
     command_line.write_file(target, markup)
     print(f"probing-ctl: wrote {target}", file=sys.stderr)
     return 0

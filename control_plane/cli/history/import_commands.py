@@ -52,7 +52,7 @@ def register(register: commands.Commands) -> None:
     )
     made.add_argument("--delimiter", metavar="TEXT", help="of `sacct -P` (default: found out)")
     made.add_argument(
-        "--cluster", metavar="NAME", help="cluster of rows that do not say (default [cluster] name)"
+        "--cluster", metavar="NAME", help="cluster of all rows (default what each says, else [cluster] name)"
     )
     made.add_argument("--database", metavar="DIR|URL", help="where to load it (default: as configured)")
     made.add_argument(
@@ -91,7 +91,8 @@ def _loaded(args: argparse.Namespace, announce: load.Announce) -> tuple[settings
         timezone=args.timezone,
         delimiter=args.delimiter,
         fields=args.fields.split(",") if args.fields else None,
-        cluster=args.cluster or base.cluster.name,
+        cluster=args.cluster,
+        unnamed=base.cluster.name,
         now=now,
     )
     files = load.read(order, announce)

@@ -118,6 +118,13 @@ def _kept(
     return _show(args, asking.sql(query))
 
 
+_UNPROBED = (
+    "no process of the job has a page of the probe, so nothing can be read of its ranks: no Python runs in it, or its PYTHONPATH was "
+    "lost on the way (a container, python -I or -E), or the job was started before the probe was installed (docs/probe.md); the "
+    "tables of gpu, nic, cpu and kernel need none"
+)
+
+
 def _nothing_kept(job: str, directory: Path | None, days: float, over: errors.NotFound) -> str:
     """Why neither the job nor what was kept of it can be asked, and what can be done instead."""
     fact, _, way = str(over).partition("; ")
@@ -178,6 +185,8 @@ def _show(args: argparse.Namespace, result: session.Result) -> int:
     output.write(result.rows, args.format, sys.stdout.buffer, table.render)
     if not result.rows.num_rows and args.format == "table":
         _print_status("no rows")
+    if result.unprobed:
+        _print_status(_UNPROBED)
     words = missing_words(result.missing, result.n_ranks, result.world_size)
     for line in words:
         _print_status(line)

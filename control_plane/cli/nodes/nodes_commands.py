@@ -149,7 +149,7 @@ def _node_rows(config: settings.Settings, store: db_store.Store) -> list[dict[st
     except errors.SlurmUnavailable:
         slurm = {}
     beats = {b.node: b for b in store.heartbeats()}
-    ages = store.heartbeat_ages_s()
+    ages, silences = store.heartbeat_ages_s(), store.silences_s()
     drains = store.drains(since=clock.SYSTEM.now() - _DECISIONS_OF, actions=["drain"])
     latest = {d.node: d for d in sorted(drains, key=lambda d: d.at)}
     open_drains = {d.node: d for d in store.drains(open_only=True) if d.action == "drain"}
@@ -162,21 +162,17 @@ def _node_rows(config: settings.Settings, store: db_store.Store) -> list[dict[st
             name,
             slurm.get(name),
             beats.get(name),
-            ages.get(name),
+            (ages.get(name), silences.get(name)),
             (_open_drain(open_drains.get(name), slurm.get(name), known=bool(slurm)), latest.get(name)),
             acks.get(name),
         )
         | {
             "denied": _denied(denied.get(name)),
             "held": [
-                f"job {h.job_id}{f' of {h.user}' if h.user else ''} {h.words}"
-                for h in held
-                if name in h.nodes
+                f"job {h.ref}{f' of {h.user}' if h.user else ''} {h.words}" for h in held if name in h.nodes
             ],
             "alarms": [
-                f"job {a.job_id}{f' of {a.user}' if a.user else ''} {a.words}"
-                for a in alarmed
-                if name == a.node
+                f"job {a.ref}{f' of {a.user}' if a.user else ''} {a.words}" for a in alarmed if name == a.node
             ],
         }
         for name in sorted({*slurm, *beats, *open_drains})
@@ -197,11 +193,11 @@ def _node_row(
     name: str,
     node: view.Node | None,
     beat: records.AgentHeartbeat | None,
-    age_s: float | None,
+    unheard_s: tuple[float | None, float | None],
     drains: tuple[records.Drain | None, records.Drain | None],
     ack: records.OperatorNote | None,
 ) -> dict[str, Any]:
-    """One node; `drains` are our open one and our latest decision."""
+    """One node; `unheard_s` since its last heartbeat and of that while it could be heard, `drains` our open one and our latest decision."""
     drain, latest = drains
     named = fault_names.named(beat.faults if beat else {})
     signs = [(key, fault.severity) for fault in named for key in fault.keys]
@@ -209,7 +205,8 @@ def _node_row(
         "node": name,
         "slurm": "+".join(sorted(node.states)) if node else "unknown",
         "slurm_reason": node.reason if node else "",
-        "silent_s": age_s,
+        "age_s": unheard_s[0],
+        "silent_s": unheard_s[1],
         "beat_s": beat.beat_s if beat else None,
         "faults": [f"{key} ({severity})" for key, severity in signs],
         "named": named,

@@ -13,13 +13,14 @@ def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
     for gang in now.gangs:
         attempt = now.attempts.get(gang.job_id)
         owner = f" of {attempt.user}" if attempt is not None and attempt.user else ""
+        ref = str(gang.job_id) if attempt is None else attempt.ref
         partitions = (attempt.partition,) if attempt is not None and attempt.partition else ()
         yield fact.Fact(
             fact_id=str(gang.gang_id),
-            cause=f"job {gang.job_id}",
+            cause=f"job {ref}",
             at=gang.made_at,
             severity=records.Severity.LOW,
-            line=f"job {gang.job_id}{owner} hangs: {gang.summary}",
+            line=f"job {ref}{owner} hangs: {gang.summary}",
             nodes=gang.nodes,
             partitions=partitions or now.partitions_of(gang.nodes),
             stands=True,

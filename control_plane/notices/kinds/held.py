@@ -13,10 +13,10 @@ def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
     for job in now.held:
         yield fact.Fact(
             fact_id=f"{job.job_id} {job.since.isoformat()}",
-            cause=f"job {job.job_id}",
+            cause=f"job {job.ref}",
             at=job.since,
             severity=records.Severity.INFO,
-            line=f"job {job.job_id}{f' of {job.user}' if job.user else ''}: {job.words}",
+            line=f"job {job.ref}{f' of {job.user}' if job.user else ''}: {job.words}",
             nodes=job.nodes,
             partitions=(job.partition,) if job.partition else now.partitions_of(job.nodes),
             stands=True,

@@ -71,7 +71,8 @@ def beat(node: str = "n1", **fields: Any) -> records.AgentHeartbeat:
 
 
 def found(*beats: records.AgentHeartbeat, **ages: float) -> dict[str, str]:
-    findings = list(site_database.judge_agents(list(beats), {b.node: 3.0 for b in beats} | ages, NOW))
+    ages = {b.node: 3.0 for b in beats} | ages
+    findings = list(site_database.judge_agents(list(beats), ages, ages, NOW))
     assert all(f.why and f.fix for f in findings if f.level != "ok")
     return {f.name: f.level for f in findings}
 
@@ -98,7 +99,7 @@ def test_agents_in_order() -> None:
 def test_an_agent_that_is_not(fields: dict[str, Any], name: str, level: str) -> None:
     """One thing amiss is one finding beside `agents`, and names the node."""
     assert found(beat(), beat("n2", **fields)) == {"agents": "ok", name: level}
-    findings = site_database.judge_agents([beat("n2", **fields)], {"n2": 3.0}, NOW)
+    findings = site_database.judge_agents([beat("n2", **fields)], {"n2": 3.0}, {"n2": 3.0}, NOW)
     assert any("n2" in f.found for f in findings if f.name == name)
 
 

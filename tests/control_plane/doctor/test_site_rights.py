@@ -27,6 +27,19 @@ def place() -> Iterator[Path]:
         yield inner
 
 
+def test_a_python_that_users_may_not_run_is_told_of(place: Path) -> None:
+    """Root's own, below root's home: commands start for root alone."""
+    python = place / "home/bin/python3"
+    python.parent.mkdir(parents=True)
+    python.touch(mode=0o755)
+    link = place / "python"
+    link.symlink_to(python)
+    assert [f.level for f in site_rights.users_python(link)] == ["ok"]
+    (place / "home").chmod(0o700)
+    (finding,) = site_rights.users_python(link)
+    assert (finding.level, str(place / "home") in finding.found) == ("warn", True)
+
+
 @pytest.fixture(autouse=True)
 def _judged_from_here(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Judging begins at `place`: what lies above it is the machine's."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -20,9 +21,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from probing_cluster.control_plane import context, journal
 from probing_cluster.control_plane.service import metrics, serve, tasks
-from probing_cluster.core import records, settings
+from probing_cluster.core import errors, records, settings
 from probing_cluster.db import store as db_store
 from probing_cluster.sandbox.machine import ports
+from tests.set_clock import SetClock
 
 SLURM = """#!/bin/sh
 case "$(basename "$0") $*" in
@@ -142,6 +144,32 @@ def test_the_service_waits_for_its_database_and_can_be_stopped_meanwhile(home: P
     assert code == 0
     waits = [line["task"] for line in lines(log) if line["message"] == "task waits"]
     assert len(waits) == len(set(waits))
+
+
+def test_the_service_starts_a_crashed_server_again_and_no_stopped_one(
+    service: context.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed for want of memory, or its disk was full: tried twice a minute, until it runs; a site's own server is the site's."""
+    started: list[str] = []
+
+    def ensure(directory: str) -> str:
+        started.append(directory)
+        raise errors.DatabaseUnavailable("No space left on device")
+
+    monkeypatch.setattr(serve.embedded, "ensure", ensure)
+    monkeypatch.setattr(serve.embedded, "crashed", lambda _: crashed)
+    hands = SetClock(fakes.NOW)
+    service = dataclasses.replace(service, clock=hands, config=settings.Settings())
+    crashed = False
+    serve.revive(service)
+    crashed = True
+    for _ in range(4):
+        serve.revive(service)
+        hands.at += timedelta(seconds=10)
+    assert len(started) == 2
+    of_the_site = settings.Settings(database=settings.DatabaseSettings(url="postgresql://db/probing"))
+    serve.revive(dataclasses.replace(service, config=of_the_site))
+    assert len(started) == 2
 
 
 def test_every_registered_task_is_scheduled_alone(service: context.Context) -> None:

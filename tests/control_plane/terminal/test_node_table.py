@@ -88,7 +88,7 @@ def test_why_a_node_is_or_is_not_drained(
 def test_one_line_a_node_within_the_width() -> None:
     """However long states, names and reasons are."""
     rows = [
-        {"node": f"gpu-rack{n:02}-node{n:03}", "slurm": "DOWN+DRAIN+NOT_RESPONDING+POWERED_DOWN", "silent_s": 5000.0 * n,
+        {"node": f"gpu-rack{n:02}-node{n:03}", "slurm": "DOWN+DRAIN+NOT_RESPONDING+POWERED_DOWN", "age_s": 5000.0 * n, "silent_s": 5000.0 * n,
          "beat_s": 10.0, "named": [FAULT, MINOR], "drain": "no: denied: " + "x" * 150, "acknowledged": "alice, 11-22 12:00Z"}
         for n in range(3)
     ]  # fmt: skip
@@ -110,6 +110,7 @@ def test_nobody_says_that_a_silent_node_has_no_fault(silent_s: float | None, wor
     row = {
         "node": "n1",
         "slurm": "IDLE",
+        "age_s": silent_s,
         "silent_s": silent_s,
         "beat_s": 4.0,
         "named": [],
@@ -117,6 +118,23 @@ def test_nobody_says_that_a_silent_node_has_no_fault(silent_s: float | None, wor
         "acknowledged": "",
     }
     assert words in node_table.text([row]).splitlines()[1]
+
+
+def test_an_agent_that_could_not_be_heard_is_not_called_silent() -> None:
+    """The database was away: what is old is said to be old, and no more."""
+    row = {
+        "node": "n1",
+        "slurm": "IDLE",
+        "age_s": 612.0,
+        "silent_s": 2.0,
+        "beat_s": 4.0,
+        "named": [],
+        "drain": "",
+        "acknowledged": "",
+    }
+    line = node_table.text([row]).splitlines()[1]
+    assert "612 s ago" in line
+    assert "SILENT" not in line
 
 
 @pytest.mark.parametrize(

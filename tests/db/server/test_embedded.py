@@ -89,6 +89,21 @@ def test_it_comes_back_after_a_crash(home: Path) -> None:
             assert connection.execute("SELECT x FROM t").fetchone() == (7,)
 
 
+def test_a_server_that_crashed_is_none_that_was_stopped(home: Path) -> None:
+    """The service starts the one again, and leaves the other alone."""
+    assert not embedded.crashed(home)
+    embedded.ensure(home)
+    postmaster = _postmaster(home)
+    assert not embedded.crashed(home)
+    embedded.kill(home)
+    psutil.wait_procs([postmaster], timeout=10)
+    assert embedded.crashed(home)
+    embedded.ensure(home)
+    assert not embedded.crashed(home)
+    embedded.stop(home)
+    assert not embedded.crashed(home)
+
+
 def test_a_stale_pid_file_that_names_somebody_else(home: Path) -> None:
     """After a crash the pid may belong to another process of the same account: it is no obstacle."""
     embedded.ensure(home)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.core import digits, errors
+from probing_cluster.live import plugins
 from probing_cluster.live.collecting import answering
 from probing_cluster.live.session import unpacking
 from probing_cluster.live.table import Scan
@@ -80,6 +81,25 @@ def test_a_plugin_that_fails_is_a_row_of_missing(
         reasons = [str(exc)]
     assert reason in reasons[0]
     assert asking.sql("SELECT count(*) AS n FROM ranks").rows.to_pylist() == [{"n": 4}]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"\xff\xfe\x00",
+        b"[probing_cluster.tables]\nno equals sign\n",
+        b"[probing_cluster.tables\nsite.y = os:path\n",
+        b"= y:z\n",
+    ],
+)
+def test_a_package_whose_entry_points_are_damaged_takes_no_other_with_it(
+    tmp_path: Path, bad_plugins: None, damaged: bytes
+) -> None:
+    """Of whatever package in the environment: a question asked without it, too, ended with a traceback."""
+    (tmp_path / "plugins/broken-1.dist-info").mkdir()
+    (tmp_path / "plugins/broken-1.dist-info/entry_points.txt").write_bytes(damaged)
+    assert "bad.hangs" in plugins.names()
+    assert plugins.find("bad.prints") is not None
 
 
 def test_a_plugin_that_hangs_is_ended_and_the_other_tables_of_the_statement_answer(

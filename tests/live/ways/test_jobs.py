@@ -153,3 +153,9 @@ def test_a_job_of_many_steps_is_asked_no_more(tmp_path: Path, monkeypatch: pytes
     assert not step_count.StepCount("c", 8).allows({"20"}, 6, 100)
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
     step_count.StepCount("c", 7).note({"5"})
+
+
+def test_what_names_no_job_is_wrong_usage() -> None:
+    """As for every other command that takes a job."""
+    with pytest.raises(errors.UsageError, match="'abc' is not a job id; write 123, 123_4"):
+        jobs.find("abc", settings.SlurmSettings(), Scontrol())

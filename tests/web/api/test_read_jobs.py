@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+import web_world
 from web_world import COORDINATOR, OPERATOR, OWNER, STRANGER, World
 
 from probing_cluster.control_plane.door import web_keys
@@ -104,3 +105,19 @@ def test_a_report_does_not_read_every_attempt(world: World) -> None:
         (found,) = raw.execute(f"explain (analyze, format json) {query.SQL}", given).fetchone()
     plan = found[0]["Plan"]
     assert read(plan) < 1000, json.dumps(plan)
+
+
+def test_a_task_of_an_array_has_the_name_that_squeue_gives_it(world: World) -> None:
+    """On Now, in the list, in search and in the API, and it is found by it; its raw id is known to nobody."""
+    one, two = (web_world.attempt(16 + n, array_job_id=11, array_task_id=n) for n in (1, 2))
+    running = web_world.attempt(19, array_job_id=11, array_task_id=3, state="RUNNING", end_at=None)
+    world.store.upsert_attempts([one, two, running])
+    world.store.save_verdicts([web_world.verdict(one), web_world.verdict(two, device="gpu5")])
+    browser = world.as_user(OWNER)
+    assert {"11_1", "11_2", "11_3"} <= {j["ref"] for j in browser.get("/api/v1/jobs").json()["items"]}
+    for path in ("/", "/jobs"):
+        assert ">11_2</a>" in browser.get(path).text, path
+    assert ">11_3</a>" in browser.get("/").text
+    assert browser.get("/search?q=11_2").headers["location"] == "/jobs/18"
+    (found,) = browser.get("/api/v1/search", params={"q": "11_2"}).json()
+    assert (found["name"], found["path"]) == ("11_2", "/jobs/18")

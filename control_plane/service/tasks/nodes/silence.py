@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Mapping
+from datetime import datetime
 
 from probing_cluster.control_plane import context
-from probing_cluster.core import records
+from probing_cluster.core import errors, records
+from probing_cluster.probe_agent.spool import delivery_loop
 
 MISSED_BEATS = 2
 RECENT_S = 900.0
@@ -31,22 +33,19 @@ LOG = logging.getLogger("probing.silence")
 def run(service: context.Context) -> str:
     """One look at every agent's age; the nodes that fell silent.
 
-    Nobody is silent while nobody listened: an agent's silence counts from when the service could hear it again.
+    Nobody is silent while nobody listened: an agent's silence counts from when it could be heard again.
     """
     store = service.store
+    silences = _silences_s(service)
     ages = store.heartbeat_ages_s()
     beats = {b.node: b for b in store.heartbeats()}
-    heard_s = _listened_s(service)
-    silent = {n for n, b in beats.items() if n in ages and min(ages[n], heard_s) > MISSED_BEATS * b.beat_s}
+    silent = {n for n, b in beats.items() if n in ages and silences.get(n, 0.0) > MISSED_BEATS * b.beat_s}
     # A restarted service writes these again; they are stored once, since the last beat is the event's identity.
     fresh = sorted(silent - service.silent)
-    if len(fresh) > max(2, MOST_AT_ONCE_FRAC * len(beats)) and not service.listening.doubted:
-        service.listening = context.Listening(
-            since_s=service.clock.monotonic_s(),
-            looked_s=service.clock.monotonic_s(),
-            looked_at=service.clock.now(),
-            doubted=True,
-        )
+    now_s = service.clock.monotonic_s()
+    if len(fresh) > max(2, MOST_AT_ONCE_FRAC * len(beats)) and now_s - service.listening.doubted_s >= DOUBT_S:
+        _listen_anew(service)
+        service.listening = dataclasses.replace(service.listening, doubted_s=now_s)
         return ""
     _save(service, [_event(service, beats[node], ages[node]) for node in fresh])
     service.silent, service.down = silent, service.down & silent
@@ -91,22 +90,32 @@ def _down(service: context.Context, beat: records.AgentHeartbeat, age_s: float) 
     )
 
 
-def _listened_s(service: context.Context) -> float:
-    """Seconds for which the service has looked without a gap; a clock that was set is a gap, too."""
+def _silences_s(service: context.Context) -> Mapping[str, float]:
+    """Node to seconds for which its agent could have been heard and was not; counted anew where nobody could be heard."""
     before, now_s, now = service.listening, service.clock.monotonic_s(), service.clock.now()
-    gap_s = 0.0 if before.looked_at is None else abs((now - before.looked_at).total_seconds())
-    stood_still = before.looked_at is not None and max(gap_s, now_s - before.looked_s) > STOPPED_S
-    if stood_still:
-        LOG.warning(
-            "silence counts anew", extra={"fields": {"gap_s": round(max(gap_s, now_s - before.looked_s), 1)}}
-        )
-    service.listening = context.Listening(
-        since_s=now_s if stood_still else before.since_s,
-        looked_s=now_s,
-        looked_at=now,
-        doubted=before.doubted and not stood_still and now_s - before.since_s < DOUBT_S,
-    )
-    return now_s - service.listening.since_s
+    try:
+        silences = service.store.silences_s()
+        gap_s = _gap_s(before, now_s, now, silences)
+        if before.missed or gap_s > STOPPED_S:
+            LOG.warning("silence counts anew", extra={"fields": {"gap_s": round(gap_s, 1)}})
+            _listen_anew(service)
+            silences = service.store.silences_s()
+    except errors.DatabaseUnavailable:
+        service.listening = dataclasses.replace(before, missed=True)
+        raise
+    service.listening = dataclasses.replace(before, looked_s=now_s, looked_at=now, missed=False)
+    return silences
+
+
+def _gap_s(before: context.Listening, now_s: float, now: datetime, silences: Mapping[str, float]) -> float:
+    """Seconds for which nobody may have listened: since the last look, by either clock, or since anybody at all was heard."""
+    if before.looked_at is None:
+        return min(silences.values(), default=0.0)
+    return max(abs((now - before.looked_at).total_seconds()), now_s - before.looked_s)
+
+
+def _listen_anew(service: context.Context) -> None:
+    service.store.listen_anew(service.config.cluster.name, delivery_loop.BACKOFF_MOST_S)
 
 
 def _event(service: context.Context, beat: records.AgentHeartbeat, age_s: float) -> records.HealthEvent:

@@ -89,6 +89,20 @@ def test_every_format(config: Path, capfdbinary: pytest.CaptureFixture[bytes]) -
             assert out.decode().split() == ["rank", "step", "sane", "0", "3", "True"]
 
 
+def test_a_job_without_the_probe_is_said_to_be_one(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """No rows, or a count of 0, would look as if it had no ranks."""
+    (tmp_path / "jobs/7").mkdir(parents=True)
+    path = tmp_path / "probing.toml"
+    path.write_text(f'[cluster]\nname = "c"\n[agent]\nnode = "n1"\njob_directory = "{tmp_path}/jobs"\n')
+    for statement in (RANKS, "SELECT count(*) FROM torch.steps"):
+        _, _, err = run(path, capfdbinary, statement)
+        assert "no process of the job has a page of the probe" in err, statement
+    _, _, err = run(path, capfdbinary, "SELECT node FROM kernel.events")
+    assert "page of the probe" not in err
+
+
 def test_a_whole_answer_is_exit_code_0(config: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     code, out, err = run(config, capfdbinary, "SELECT 1 AS one", "--format", "csv")
     assert (code, out, err) == (0, b"one\n1\n", "")
