@@ -412,6 +412,64 @@ def test_done_in_the_middle_leaves_it_drained_and_over(store: db_store.Store) ->
     assert "DRAIN" in site.slurm.nodes["n1"].states
 
 
+@pytest.mark.parametrize("reason", ["", "cable (eve)"])
+def test_a_held_node_that_its_person_resumes_or_drains_is_no_longer_under_repair(
+    store: db_store.Store, reason: str
+) -> None:
+    """Else it would be listed as held for ever, and its next fault would be tested by nobody."""
+    site = Site(store)
+    site.start()
+    site.note("hold")
+    site.look()
+    assert (site.now().state, site.now().held_by) == ("queued", "eve")
+    site.slurm.tested.add("n1")
+    site.slurm.set("n1", states=frozenset({"IDLE", "DRAIN"} if reason else {"IDLE"}), reason=reason)
+    site.look()
+    assert site.now().state == "lifted"
+
+
+@pytest.mark.parametrize(("word", "state"), [("hold", "queued"), ("release", "returned")])
+def test_the_last_word_of_a_person_counts(store: db_store.Store, word: str, state: str) -> None:
+    """To be ended, then held or given back before the end came: it is not ended later by the first word."""
+    site = Site(store)
+    site.running.answer = lambda _: None  # type: ignore[assignment,return-value]
+    site.start()
+    site.until("testing")
+    site.note("done")
+    site.slurm.kill_at = site.slurm.calls + 4
+    with pytest.raises(fakes.Killed):
+        site.look()
+    assert site.now().detail["end"] == "eve"
+    site.start()
+    site.running.answer = None
+    site.note(word)
+    for _ in range(6):
+        site.look()
+    assert site.now().state == state
+
+
+def test_one_node_s_trouble_is_named_and_goes_when_it_is_mended(store: db_store.Store) -> None:
+    """The bundle cannot be written: the pass goes on to the others, a person reads why, and later nothing is left of it."""
+    site = Site(store)
+    site.slurm.broken = {"n1"}
+    site.start()
+    full = ["[repair] bundle_directory /b: No space left on device"]
+
+    def ticket(incident: records.RepairIncident) -> Mapping[str, Any]:
+        if full:
+            raise errors.SettingsError(full[0])
+        return site._ticket(incident)
+
+    site.world = dataclasses.replace(site.world, ticket=ticket)
+    site.until("ticketing")
+    site.look()
+    site.look()
+    assert site.now().why == f"it cannot go on: {full[0]}"
+    full.clear()
+    assert site.until("ticket").why == "gemm: 3 wrong results"
+    assert "stalled" not in site.now().detail
+
+
 def test_a_reservation_that_somebody_deleted_drains_the_node_at_once(store: db_store.Store) -> None:
     site = Site(store)
     site.running.answer = lambda _: None  # type: ignore[assignment,return-value]
@@ -446,6 +504,35 @@ def test_observe_only_plans_and_does_nothing(store: db_store.Store) -> None:
     site.look()
     assert "observe-only: it would be reserved" in site.now().why
     assert (site.slurm.nodes, site.slurm.held) == (before, {})
+
+
+@pytest.mark.parametrize(
+    ("where", "switch", "words"),
+    [
+        ("repair", {"test_before_return": False}, "test_before_return = false: it is not tested"),
+        ("policy", {"auto_resume": False}, "auto_resume = false: it is not tested"),
+        ("policy", {"observe_only": True}, "observe-only: it would be"),
+    ],
+)
+def test_switched_off_in_the_middle_the_node_is_drained_again_and_switched_on_it_goes_on(
+    store: db_store.Store, where: str, switch: dict[str, bool], words: str
+) -> None:
+    """Else it would lie in our reservation for a year, neither drained nor in service."""
+    site = Site(store)
+    site.running.answer = lambda _: None  # type: ignore[assignment,return-value]
+    site.start()
+    site.until("testing")
+    before = site.config
+    section = dataclasses.replace(getattr(before, where), **switch)
+    site.config = dataclasses.replace(before, **{where: section})
+    site.start()
+    site.look()
+    assert "DRAIN" in site.slurm.nodes["n1"].states
+    assert site.slurm.held == {}
+    assert (site.now().state, words in site.now().why) == ("queued", True)
+    site.config, site.running.answer = before, None
+    site.start()
+    site.until("returned")
 
 
 def test_references_are_idle_nodes_that_count_in_the_budget(store: db_store.Store) -> None:

@@ -24,11 +24,12 @@ _COMMAND_S = 120.0
 def run(service: context.Context) -> str:
     """One look at every node of ours that is drained, and at every repair under way; what changed."""
     store, policy = service.store, service.config.policy
-    if not service.config.repair.test_before_return or not policy.auto_resume:
+    incidents = store.incidents(open_only=True)
+    tested = service.config.repair.test_before_return and policy.auto_resume
+    if not tested and not incidents:
         return ""
     resume.follow_beats(service)
-    drains = [d for d in store.drains(open_only=True) if d.owner == "probing"]
-    incidents = store.incidents(open_only=True)
+    drains = [d for d in store.drains(open_only=True) if d.owner == "probing"] if tested else []
     if not drains and not incidents and service.orphans_sought:
         return ""
     with lease.taken(service, "repair") as mine:
