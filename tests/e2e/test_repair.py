@@ -247,7 +247,9 @@ def test_of_100_incurable_repairs_no_node_is_resumed(up: Any) -> None:
                 up.sandbox.run(["probing-ctl", "repair", "release", one.node])
             assert now.get("state") not in {"returned", "lifted", "closed"}, now
         time.sleep(0.3)
-    print(f"{ended} repairs of incurable nodes ended at a ticket, none of {looks} looks found one open to users")
+    print(
+        f"{ended} repairs of incurable nodes ended at a ticket, none of {looks} looks found one open to users"
+    )
     passed = "SELECT node FROM probing.repair_incident WHERE state = 'returned'"
     assert up.rows(passed) == []
 
