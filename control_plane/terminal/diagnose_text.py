@@ -5,16 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from probing_cluster.control_plane.repair import round_findings
+from probing_cluster.control_plane.repair import round_findings, speed
 from probing_cluster.control_plane.terminal import table
 from probing_cluster.core import clock, records
+
+_SLOW = {
+    speed.COMPUTE: "it computes slower than the others, each time",
+    "network": "its links are slower than those of the others, with every partner",
+}
+"""What a node is slow by, in words."""
 
 
 def at_fault(found: round_findings.Findings, names: Sequence[str]) -> dict[str, list[str]]:
     """Node to what stands against it."""
     against = {name: round_findings.against(found, name) for name in names}
     for name, by in found.slow_nodes.items():
-        against.setdefault(name, []).append(f"slow by {by}")
+        against.setdefault(name, []).append(
+            _SLOW.get(by, f"slower in {by} than in its own or its model's past")
+        )
     return {name: words for name, words in against.items() if words}
 
 

@@ -30,6 +30,9 @@ PERIOD_US = 10_000
 RATE_MBIT = 150.0
 """Of a healthy link: the time of a transfer is the link's and not the processors'."""
 
+COMPUTE = "it computes slower than the others, each time"
+NETWORK = "its links are slower than those of the others, with every partner"
+
 
 def judged(up: Any, tests: str, slow: str) -> list[str]:
     """What is said of `slow` after a round over all nodes, in which nobody else may be named."""
@@ -46,6 +49,7 @@ def judged(up: Any, tests: str, slow: str) -> list[str]:
     figures = [
         (r["node"], r["peer"], r["measured"], r["message"]) for r in answer["results"] if r["measured"]
     ]
+    print("  " + "; ".join(f"{node} {message}" for node, peer, _, message in figures if not peer))
     assert set(answer["at_fault"]) <= {slow}, (answer["at_fault"], figures)
     assert (answer["bad_links"], answer["slow_links"], answer["open"]) == ([], [], []), figures
     assert answer["not_judged"] == {}
@@ -101,7 +105,7 @@ def test_a_node_that_a_quota_slows_is_named(quotas: Quotas, times: float) -> Non
     for trial in range(TRIALS):
         slow = names[trial % len(names)] if times > 1 else ""
         quotas.slow_down(slow, times)
-        assert judged(quotas.up, "gemm", slow) == (["slow by compute"] if slow else [])
+        assert judged(quotas.up, "gemm", slow) == ([COMPUTE] if slow else [])
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +157,7 @@ def test_a_node_with_a_worse_link_is_named(
         slow = names[trial % len(names)] if times > 1 or waits[0] == "limit" else ""
         for node in names:
             made.shape(node, *((RATE_MBIT / times, waits) if node == slow else (RATE_MBIT,)))
-        assert judged(up, "pair", slow) == (["slow by network"] if slow else [])
+        assert judged(up, "pair", slow) == ([NETWORK] if slow else [])
 
 
 def test_a_peer_that_is_dead_is_named_and_nobody_who_met_it(bridged: tuple[Any, links.Links]) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import fakes
 import pytest
 
+from probing_cluster.control_plane.cli.nodes import repair_commands
 from probing_cluster.control_plane.policy import resume_policy, view
 from probing_cluster.control_plane.repair import campaign, engine, round_findings, rounds, workflow
 from probing_cluster.core import errors, records, settings, vocabulary
@@ -610,6 +611,61 @@ def _live(site: Site, fate: str) -> bool:
         if site.now().state == end or (noted and site.now().state == "queued" and site.now().held_by):
             break
     return died
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("word", ["hold", "release", "done"])
+@pytest.mark.parametrize("state", engine.STATES)
+def test_a_person_takes_over_in_every_state_ten_times(store: db_store.Store, state: str, word: str) -> None:
+    """The service dies in that state, at another of its steps each time, the person speaks, another service goes on."""
+    fate = "well" if state == "returning" else "incurable"
+    steps = _steps_in(store, fate)[state]
+    ends = {"hold": "queued ticket", "done": "closed", "release": "returned" if fate == "well" else "ticket"}
+    for trial in range(10):
+        site = _fresh(store, fate)
+        # After the word of the trial before.
+        site.clock.at += timedelta(hours=1 + trial)
+        store.update_incident(site.incident.incident_id, opened_at=site.clock.at)
+        site.slurm.kill_at = steps[trial * len(steps) // 10]
+        site.start()
+        with pytest.raises(fakes.Killed):
+            site.until("nowhere")
+        assert site.now().state == state
+        site.note(word)
+        site.start()
+        for _ in range(12):
+            site.look()
+            found = site.now()
+            if found.state in ends[word].split() and (word != "hold" or found.held_by):
+                break
+        drained = "DRAIN" in site.slurm.nodes["n1"].states
+        assert (found.state in ends[word].split(), drained) == (True, (word, fate) != ("release", "well")), (
+            found
+        )
+        assert site.slurm.held == {}
+        site.slurm.judge()
+        shown = repair_commands._text(found, ([], []), [])
+        assert ("held by eve: probing-ctl repair release n1 gives it back" in shown) == (word == "hold")
+        assert ("ended by eve" in shown) == (word == "done")
+        site.close()
+
+
+def _steps_in(store: db_store.Store, fate: str) -> dict[str, list[int]]:
+    """By state the steps of a whole repair at which a killed service leaves it in that state."""
+    site, found = _fresh(store, fate), dict[str, list[int]]()
+    site.start()
+    step = site.slurm.step
+
+    def recording() -> None:
+        step()
+        found.setdefault(site.now().state, []).append(site.slurm.calls)
+
+    site.slurm.step = recording  # type: ignore[method-assign]
+    site.until("returned", "ticket")
+    for _ in range(2):
+        site.look()
+    site.close()
+    return found
 
 
 def test_every_state_of_the_manual_is_one_of_the_engine() -> None:
