@@ -130,6 +130,11 @@ class Patient:
         elif self.stage == "falling" and self.up.drained(self.node):
             self.up.sandbox.fault(self.node, "ib-up", hca="mlx5_0")
             self.enter("under repair")
+        elif state == "ticket" and self.is_healthy() and is_only_slow(self.now()):
+            # The nodes of a sandbox share their processors with all else: a person gives it back.
+            self.ends.append("slow by its neighbours")
+            self.up.sandbox.run(["probing-ctl", "repair", "release", self.node])
+            self.up.until("its release", lambda: self.now()["state"] != "ticket")
         elif self.stage == "under repair" and state in {"returned", "ticket", "lifted", "closed"}:
             assert state == ("ticket" if self.fate == "incurable" else "returned"), (self.fate, self.now())
             self.ends.append(self.fate)
@@ -142,6 +147,9 @@ class Patient:
             self.ends.append("mended")
             self.enter("idle")
 
+    def is_healthy(self) -> bool:
+        return self.stage == "mended" or (self.stage == "under repair" and self.fate != "incurable")
+
     def open_to_users(self) -> bool:
         """Neither drained nor reserved by Slurm's word alone, which says the same after the look at reservations."""
         if self.is_drained():
@@ -152,6 +160,10 @@ class Patient:
 
     def is_drained(self) -> bool:
         return "DRAIN" in self.up.node_state(self.node)[0]
+
+
+def is_only_slow(now: dict[str, Any]) -> bool:
+    return all("slower than nodes of its kind" in words for words in now["detail"]["failing"])
 
 
 def with_a_budget_for_all(up: Any) -> None:

@@ -1,7 +1,7 @@
 """`probing-ctl diagnose` on real Slurm: nodes that a CPU quota or their link makes slower, links that drop, a peer that is dead.
 
-Every node has processors of its own, by a quota, or a link of its own, in a network namespace that its slurmd runs in: what one
-node does holds up no other. The slow one is another node in each round, and nobody else may be named.
+Every node has a share of the processors of its own, by a quota, or a link of its own, in a network namespace that its slurmd runs in:
+what one node does holds up no other. The slow one is another node in each round, and nobody else may be named.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ pytestmark = [pytest.mark.soak, pytest.mark.cluster, pytest.mark.timeout(1800)]
 TRIALS = int(os.environ.get("PROBING_TRIALS", "1"))
 """Rounds of each case."""
 CPU = Path("/sys/fs/cgroup/cpu")
-SHARE = 0.3
-"""Of a processor, for a healthy node: four of them leave room for everything else on two."""
-PERIOD_US = 10_000
+QUOTA_US, PERIOD_US = 5_000, 100_000
+"""A twentieth of a processor for a healthy node: what it does takes twenty times as long, and no neighbour keeps it from so little."""
 RATE_MBIT = 150.0
 """Of a healthy link: the time of a transfer is the link's and not the processors'."""
 
@@ -59,29 +58,28 @@ def judged(up: Any, tests: str, slow: str) -> list[str]:
 
 
 class Quotas:
-    """A control group per node, which its slurmd is put into and its job steps inherit."""
+    """A control group per node, which its job steps put their tests into."""
 
     def __init__(self, up: Any) -> None:
         self.up = up
         self.homes = {n: CPU / f"probing-{os.getpid()}-{n}" for n in up.sandbox.layout.node_names}
 
     def make(self) -> None:
-        for node, home in self.homes.items():
+        for home in self.homes.values():
             home.mkdir()
-            (home / "cpu.cfs_period_us").write_text(str(PERIOD_US))
-            for pid in processes.pids_of(self.up.sandbox.layout.directory, f"slurmd-{node}"):
-                (home / "cgroup.procs").write_text(str(pid))
+        command = self.up.sandbox.layout.bin / "probing-diagnose"
+        join = f"#!/bin/sh\necho $$ > {CPU}/probing-{os.getpid()}-$SLURMD_NODENAME/cgroup.procs\n"
+        command.write_text(command.read_text().replace("#!/bin/sh\n", join))
 
     def slow_down(self, slow: str, times: float) -> None:
-        """A healthy node's share for each, and that many times less for one."""
+        """The same share for each, and that many times less for one."""
         for node, home in self.homes.items():
-            share = SHARE / (times if node == slow else 1.0)
-            (home / "cpu.cfs_quota_us").write_text(str(round(share * PERIOD_US)))
+            (home / "cpu.cfs_quota_us").write_text("-1")
+            (home / "cpu.cfs_period_us").write_text(str(round(PERIOD_US * (times if node == slow else 1.0))))
+            (home / "cpu.cfs_quota_us").write_text(str(QUOTA_US))
 
     def end(self) -> None:
         for home in self.homes.values():
-            for pid in (home / "cgroup.procs").read_text().split() if home.exists() else ():
-                (CPU / "cgroup.procs").write_text(pid)
             if home.exists():
                 home.rmdir()
 
@@ -91,10 +89,13 @@ def quotas(calm: Any) -> Iterator[Quotas]:
     if not (CPU / "cpu.cfs_quota_us").exists() and not os.access(CPU / "cgroup.procs", os.W_OK):
         pytest.skip("needs the cpu controller of control groups, version 1")
     made = Quotas(calm)
+    command = calm.sandbox.layout.bin / "probing-diagnose"
+    before = command.read_text()
     try:
         made.make()
         yield made
     finally:
+        command.write_text(before)
         made.end()
 
 
