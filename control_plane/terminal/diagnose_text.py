@@ -38,7 +38,9 @@ def text(found: round_findings.Findings, names: Sequence[str]) -> str:
     lines += [f"{name}: not judged: {words[0]}" for name, words in unclear.items() if words]
     well = [name for name in names if name not in at_fault(found, names) and not unclear[name]]
     lines += [f"{len(well)} of {len(names)} nodes passed every test that could run"]
-    shown = [_row(r) for r in found.results if r.outcome is not records.Outcome.ABSENT]
+    place = {name: n for n, name in enumerate(names)}
+    ordered = sorted(found.results, key=lambda r: (place.get(r.node, len(place)), r.node, r.peer, r.test))
+    shown = [_row(r) for r in ordered if r.outcome is not records.Outcome.ABSENT]
     absent = sorted(
         {r.test for r in found.results if r.outcome is records.Outcome.ABSENT} - {r[1] for r in shown}
     )

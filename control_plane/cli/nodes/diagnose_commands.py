@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from probing_cluster.control_plane.policy import view
     from probing_cluster.control_plane.repair import round_findings
     from probing_cluster.db import store as db_store
+    from probing_cluster.slurm_plugins.acts import job_steps
 
 _EPILOG = """The tests run as a job of yours that takes the nodes whole: they wait for nobody's job and run beside none. Nodes that
 Probing Cluster drained are tested by its repair workflow, in a reservation: `probing-ctl repair release NODE`.
@@ -266,7 +267,7 @@ def _run(
         signal.signal(number, signal.default_int_handler)
     announce(f"waiting for {hostlist.compress(wanted.nodes)}")
     try:
-        asked = by_hand.asked(question, nodes, places, steps.allocate(wanted, args.wait))
+        asked = by_hand.asked(question, nodes, places, _allocated(steps, wanted, args.wait))
         runner = campaign.Campaign(
             config=config,
             steps=steps,
@@ -280,6 +281,15 @@ def _run(
         raise
     finally:
         steps.cancel_named(wanted.name)  # also after ^C: nothing of ours is left on the nodes
+
+
+def _allocated(steps: job_steps.JobSteps, wanted: job_steps.StepWanted, wait_s: float) -> int:
+    try:
+        return steps.allocate(wanted, wait_s)
+    except errors.SlurmUnavailable as exc:
+        raise errors.SlurmUnavailable(
+            f"{exc}; --wait SECONDS waits longer, `squeue -w NODES` shows whose jobs are in the way"
+        ) from exc
 
 
 def _page(target: Path, cluster: str, found: Any, names: list[str]) -> None:
