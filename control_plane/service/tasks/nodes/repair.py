@@ -103,8 +103,8 @@ def _opened(
 
 def _open(service: context.Context, drain: records.Drain) -> str:
     store, config, now = service.store, service.config, service.clock.now()
-    kinds = {event.kind for event in store.events_by_id(set(drain.event_ids))}
-    cause = steps.cause_of(kinds, steps.load(config.repair))
+    events = store.events_by_id(set(drain.event_ids))
+    kinds, cause = {e.kind for e in events}, steps.cause_of(steps.names_of(events), steps.load(config.repair))
     past = store.drains(node=drain.node, since=drain.at - timedelta(days=config.policy.escalate_days))
     patient = resume_policy.Patient(drain=drain, kinds=frozenset(kinds), past=tuple(past))
     cures = resume_policy.cures(patient, config.policy)
