@@ -26,7 +26,7 @@ TRIALS = int(os.environ.get("PROBING_TRIALS", "1"))
 CPU = Path("/sys/fs/cgroup/cpu")
 QUOTA_US, PERIOD_US = 5_000, 100_000
 """A twentieth of a processor for a healthy node: what it does takes twenty times as long, and no neighbour keeps it from so little."""
-RATE_MBIT = 150.0
+RATE_MBIT = 80.0
 """Of a healthy link: the time of a transfer is the link's and not the processors'."""
 
 COMPUTE = "it computes slower than the others, each time"
