@@ -6,8 +6,6 @@ import os
 import subprocess
 from collections.abc import Sequence
 
-SUBNET = "10.199.0"
-
 
 class Links:
     """The namespaces of the nodes and the bridge between them."""
@@ -15,6 +13,8 @@ class Links:
     def __init__(self, nodes: Sequence[str]) -> None:
         self.nodes = tuple(nodes)
         self._prefix = f"pc{os.getpid()}-"
+        # Another run's bridge may stand beside this one.
+        self._subnet = f"10.{64 + os.getpid() % 64}.{os.getpid() // 64 % 256}"
 
     def name(self, node: str) -> str:
         """The namespace of a node."""
@@ -31,12 +31,12 @@ class Links:
             run("ip", "netns", "add", own)
             run("ip", "-n", hub, "link", "add", node, "type", "veth", "peer", "name", "eth0", "netns", own)
             run("ip", "-n", hub, "link", "set", node, "master", "br0", "up")
-            run("ip", "-n", own, "addr", "add", f"{SUBNET}.{number}/24", "dev", "eth0")
+            run("ip", "-n", own, "addr", "add", f"{self._subnet}.{number}/24", "dev", "eth0")
             run("ip", "-n", own, "link", "set", "eth0", "up")
 
     def address(self, node: str) -> str:
         """Its address on the bridge."""
-        return f"{SUBNET}.{self.nodes.index(node) + 1}"
+        return f"{self._subnet}.{self.nodes.index(node) + 1}"
 
     def join(self) -> str:
         """Puts this machine's own namespace on the bridge; its address there."""
@@ -44,9 +44,9 @@ class Links:
         peer = ("type", "veth", "peer", "name", here, "netns", "1")
         run("ip", "-n", self.name("hub"), "link", "add", "own", *peer)
         run("ip", "-n", self.name("hub"), "link", "set", "own", "master", "br0", "up")
-        run("ip", "addr", "add", f"{SUBNET}.254/24", "dev", here)
+        run("ip", "addr", "add", f"{self._subnet}.254/24", "dev", here)
         run("ip", "link", "set", here, "up")
-        return f"{SUBNET}.254"
+        return f"{self._subnet}.254"
 
     def shape(self, node: str, rate_mbit: float, waits: Sequence[str] = ("latency", "2s")) -> None:
         """Both directions of a node's link at a rate; `waits` is how much may wait for it, what is more is dropped."""
