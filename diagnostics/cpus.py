@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from probing_cluster.core import sanitize
@@ -22,30 +23,48 @@ def model() -> str:
 
 def throttled_s(root: Path = Path("/")) -> float:
     """Seconds for which a CPU quota has held this process's control groups back so far, those above them included; 0 where none does."""
-    try:
-        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return 0.0
-    held = [0.0]
-    for line in lines:
+    return max((_throttled_of(group) for group in _groups(root)), default=0.0)
+
+
+def quota_times(root: Path = Path("/")) -> float:
+    """How many times as long one thread takes under the narrowest quota of this process's control groups; 1 without one."""
+    return max((_times_of(group) for group in _groups(root)), default=1.0)
+
+
+def _groups(root: Path) -> Iterator[Path]:
+    """The directories of this process's control groups for processors, and of those above them."""
+    for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):
             continue
-        # Version 1 has a directory per controller and nanoseconds, version 2 (no controller named) microseconds.
+        # Version 1 has a directory per controller, version 2 names none.
         top = root / "sys/fs/cgroup" / controllers
         group = top / path.lstrip("/")
         while group.is_relative_to(top):
-            held.append(_throttled_of(group))
+            yield group
             group = group.parent
-    return max(held)
 
 
 def _throttled_of(group: Path) -> float:
-    try:
-        words = (group / "cpu.stat").read_text(encoding="ascii", errors="replace").split()
-    except OSError:
-        return 0.0
+    words = _text(group / "cpu.stat").split()
     found = {
         name: int(value) for name, value in zip(words[::2], words[1::2], strict=False) if value.isdigit()
     }
     return found.get("throttled_time", 0) / 1e9 + found.get("throttled_usec", 0) / 1e6
+
+
+def _times_of(group: Path) -> float:
+    words = _text(group / "cpu.max").split() or [
+        _text(group / "cpu.cfs_quota_us").strip(),
+        _text(group / "cpu.cfs_period_us").strip(),
+    ]
+    if len(words) != 2 or not all(word.isdigit() and int(word) for word in words):
+        return 1.0  # "max" or -1: no quota
+    return max(1.0, int(words[1]) / int(words[0]))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""

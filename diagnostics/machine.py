@@ -92,6 +92,10 @@ class Machine:
         """How long a CPU quota has kept this process from its processors, which their own time does not show."""
         return cpus.throttled_s(self.root)
 
+    def quota_times(self) -> float:
+        """How many times as long one thread takes by that quota."""
+        return cpus.quota_times(self.root)
+
     def wall_s(self) -> float:
         """The clock that transfers are timed by."""
         return time.perf_counter()

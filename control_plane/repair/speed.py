@@ -84,7 +84,7 @@ class SpeedJudge:
                 part = "gpu" if (result.device or "").startswith("gpu") else str(result.device)
                 values = figures.setdefault((result.test, part, result.model), {})
                 values[result.node] = max(values.get(result.node, 0.0), result.measured)
-                # A quota's part is known to the percent where the products' own times are noisy.
+                # A quota that held it back is known exactly, however noisy the products' own times are.
                 longer = result.detail.get(registry.QUOTA, 1.0)
                 if result.device == "cpu" and isinstance(longer, int | float):
                     figures.setdefault((result.test, _QUOTA_OF, result.model), {})[result.node] = longer

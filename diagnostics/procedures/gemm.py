@@ -49,9 +49,9 @@ def _on_cpu(node: machine.Machine) -> findings.Finding:
         "engine": f"python {platform.python_version()} n={size}",
         "elements": size * size * node.options.repeats,
     }
-    longer = _quota(node, *before)
+    longer = _held_back(node, *before)
     if longer > 1:
-        detail[registry.QUOTA] = round(longer, 4)
+        detail[registry.QUOTA] = round(node.quota_times(), 4)
     if wrong:
         why = f", {broken} of them NaN or infinite" if broken else ""
         return findings.fail(
@@ -63,7 +63,7 @@ def _on_cpu(node: machine.Machine) -> findings.Finding:
     return findings.ok(words, device="cpu", measured=best * longer, unit="s", detail=detail)
 
 
-def _quota(node: machine.Machine, cpu_s: float, wall_s: float, held_s: float) -> float:
+def _held_back(node: machine.Machine, cpu_s: float, wall_s: float, held_s: float) -> float:
     """How many times as long the products took because a quota held them back; 1 without one.
 
     Over all of them: a quota stops one for a tenth of a second and lets the next one pass untouched.

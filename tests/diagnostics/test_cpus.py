@@ -40,6 +40,27 @@ def test_the_count_is_the_group_s_or_that_of_one_above_it(
     assert cpus.throttled_s(tmp_path) == held_s
 
 
+@pytest.mark.parametrize(
+    ("line", "files", "times"),
+    [
+        ("1:cpu:/a/b", {"cpu/a/cpu.cfs_quota_us": "50000", "cpu/a/cpu.cfs_period_us": "100000"}, 2.0),
+        ("1:cpu:/a", {"cpu/a/cpu.cfs_quota_us": "-1", "cpu/a/cpu.cfs_period_us": "100000"}, 1.0),
+        ("0::/s/u", {"s/cpu.max": "80000 100000\n", "s/u/cpu.max": "max 100000\n"}, 1.25),
+        ("0::/s", {"s/cpu.max": "3200000 100000\n"}, 1.0),
+        ("0::/s", {}, 1.0),
+    ],
+)
+def test_the_narrowest_quota_counts(tmp_path: Path, line: str, files: dict[str, str], times: float) -> None:
+    """Of one processor and more it holds back no single thread."""
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text(f"{line}\n")
+    for name, text in files.items():
+        path = tmp_path / "sys/fs/cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert cpus.quota_times(tmp_path) == times
+
+
 def test_a_kernel_that_says_nothing_holds_nobody_back(tmp_path: Path) -> None:
     assert cpus.throttled_s(tmp_path) == 0.0
 
