@@ -344,6 +344,35 @@ def test_the_step_that_cures_it_brings_it_back(store: db_store.Store, step: str)
     assert site.until("returned").steps_done == (1 if step == "reset" else 2)
 
 
+@pytest.mark.parametrize("boots", [True, False])
+def test_a_power_cycle_is_the_site_s_command_and_a_node_that_does_not_boot_gets_a_ticket(
+    store: db_store.Store, *, boots: bool
+) -> None:
+    """Drained meanwhile, asked for once, and waited for so long and no longer."""
+    site = Site(store, power_command="power", reboot_s=300.0)
+    site.slurm.broken = {"n1"}
+    asked: list[str] = []
+
+    def power(node: str) -> str:
+        assert "DRAIN" in site.slurm.nodes[node].states
+        asked.append(node)
+        site.slurm.broken.discard(node)
+        boot_at = site.clock.now() + timedelta(seconds=20)
+        site.slurm.set(
+            node,
+            states=frozenset({"IDLE", "DRAIN"} if boots else {"DOWN", "DRAIN", "NOT_RESPONDING"}),
+            boot_at=boot_at if boots else None,
+        )
+        return ""
+
+    site.start()
+    site.world = dataclasses.replace(site.world, power=power)
+    found = site.until("returned", "ticket")
+    assert (found.state, asked) == ("returned" if boots else "ticket", ["n1"])
+    assert found.steps_done == boots
+    assert boots or "power: it did not come back within 300 s" in found.detail["failing"]
+
+
 def test_a_standing_fault_of_the_agent_keeps_it_out(store: db_store.Store) -> None:
     """Every test passes, and the agent still confirms a hard fault: that is a failing test."""
     site = Site(store)
