@@ -1,7 +1,8 @@
-"""The processor's name, by which equal nodes are compared."""
+"""The processor's name, by which equal nodes are compared, and how long a quota has kept this process from it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from probing_cluster.core import sanitize
@@ -18,3 +19,52 @@ def model() -> str:
     except OSError:
         return ""
     return ""
+
+
+def throttled_s(root: Path = Path("/")) -> float:
+    """Seconds for which a CPU quota has held this process's control groups back so far, those above them included; 0 where none does."""
+    return max((_throttled_of(group) for group in _groups(root)), default=0.0)
+
+
+def quota_times(root: Path = Path("/")) -> float:
+    """How many times as long one thread takes under the narrowest quota of this process's control groups; 1 without one."""
+    return max((_times_of(group) for group in _groups(root)), default=1.0)
+
+
+def _groups(root: Path) -> Iterator[Path]:
+    """The directories of this process's control groups for processors, and of those above them."""
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        # Version 1 has a directory per controller, version 2 names none.
+        top = root / "sys/fs/cgroup" / controllers
+        group = top / path.lstrip("/")
+        while group.is_relative_to(top):
+            yield group
+            group = group.parent
+
+
+def _throttled_of(group: Path) -> float:
+    words = _text(group / "cpu.stat").split()
+    found = {
+        name: int(value) for name, value in zip(words[::2], words[1::2], strict=False) if value.isdigit()
+    }
+    return found.get("throttled_time", 0) / 1e9 + found.get("throttled_usec", 0) / 1e6
+
+
+def _times_of(group: Path) -> float:
+    words = _text(group / "cpu.max").split() or [
+        _text(group / "cpu.cfs_quota_us").strip(),
+        _text(group / "cpu.cfs_period_us").strip(),
+    ]
+    if len(words) != 2 or not all(word.isdigit() and int(word) for word in words):
+        return 1.0  # "max" or -1: no quota
+    return max(1.0, int(words[1]) / int(words[0]))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""

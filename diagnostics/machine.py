@@ -11,6 +11,7 @@ from operator import mul
 from pathlib import Path
 
 from probing_cluster.core import processes
+from probing_cluster.diagnostics import cpus
 from probing_cluster.healthchecks import findings
 
 Matrix = list[list[float]]
@@ -86,6 +87,14 @@ class Machine:
     def cpu_s(self) -> float:
         """The clock that products are timed by: this thread's processor time, which a busy neighbour does not lengthen."""
         return time.thread_time()
+
+    def held_back_s(self) -> float:
+        """How long a CPU quota has kept this process from its processors, which their own time does not show."""
+        return cpus.throttled_s(self.root)
+
+    def quota_times(self) -> float:
+        """How many times as long one thread takes by that quota."""
+        return cpus.quota_times(self.root)
 
     def wall_s(self) -> float:
         """The clock that transfers are timed by."""

@@ -30,8 +30,10 @@ def _not_yet(work: workflow.Pass, incident: records.RepairIncident, node: view.N
     """Why its tests cannot begin now."""
     if node is None or not node.ours:
         return "Slurm put a reason of its own on our drain"
-    if work.world.config.policy.observe_only:
+    if work.switched_off == "observe-only":
         return f"observe-only: it would be reserved, tested, {_plan(work, incident)}"
+    if work.switched_off:
+        return f"{work.switched_off}: it is not tested"
     if node.states & workflow.BUSY:
         return "its jobs are finishing"
     if node.hands_off or node.states & (vocabulary.UNTOUCHABLE_STATES - vocabulary.DRAINED_STATES):

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.repair import campaign
-from probing_cluster.core import errors, hostlist, records, settings, vocabulary
+from probing_cluster.core import errors, records, settings, vocabulary
 from probing_cluster.slurm_plugins.acts import job_steps
 
 NAME = re.compile("probing-diagnose-[0-9a-f]{8}")
 """The job of a round that a person asked for: the beginning of the round's id."""
+_MOST_NAMED = 4
 
 
 @records.record
@@ -26,20 +27,22 @@ class Question:
     every_link: bool = records.doc("test every pair", default=False)
 
 
+def why_taken(name: str, node: view.Node | None) -> str:
+    """Why a node takes no job of ours, in words; empty for one that does, now or once its jobs have ended."""
+    if node is None:
+        return f"Slurm does not list {name}"
+    if node.ours:
+        return f"{name} is drained by us: Slurm starts no job there; `probing-ctl repair release {name}` tests it in a reservation"
+    if node.states & vocabulary.UNTOUCHABLE_STATES:
+        return f"{name} takes no job: Slurm shows it {'+'.join(sorted(node.states))}; resume it first"
+    return ""
+
+
 def require_free(names: Sequence[str], nodes: Mapping[str, view.Node]) -> None:
     """Raises NotPermitted for nodes that take no job of ours: drained, down or reserved."""
-    ours = [n for n in names if nodes[n].ours]
-    if ours:
-        raise errors.NotPermitted(
-            f"{hostlist.compress(ours)} is drained by us: Slurm starts no job there; `probing-ctl repair release {ours[0]}` "
-            "tests it in a reservation"
-        )
-    out = [n for n in names if nodes[n].states & vocabulary.UNTOUCHABLE_STATES]
+    out = [why for name in names if (why := why_taken(name, nodes.get(name)))]
     if out:
-        states = "+".join(sorted(nodes[out[0]].states))
-        raise errors.NotPermitted(
-            f"{hostlist.compress(out)} takes no job: Slurm shows {out[0]} {states}; resume it first"
-        )
+        raise errors.NotPermitted("; ".join(out[:_MOST_NAMED]) + (" …" if len(out) > _MOST_NAMED else ""))
 
 
 def wanted(

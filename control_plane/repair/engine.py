@@ -15,11 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 from probing_cluster.control_plane.repair import admission, testing, treatment, workflow
-from probing_cluster.core import hostlist, records, sanitize, vocabulary
+from probing_cluster.core import errors, hostlist, records, sanitize, vocabulary
 from probing_cluster.slurm_plugins.acts import reservations
 
 TRANSITIONS = 12
 """Most transitions of one node in one pass."""
+_OUT_FOR_TESTS = frozenset({"reserving", "opening", "testing", "returning", "acting"})
+_STALLED = "it cannot go on: "
 STATES: Mapping[str, Callable[[workflow.Pass, records.RepairIncident], records.RepairIncident]] = {
     "queued": admission.queued,
     "reserving": admission.reserving,
@@ -64,16 +66,15 @@ def advice(incident: records.RepairIncident, mend: str = "") -> str:
 
 
 def advance(work: workflow.Pass, incident: records.RepairIncident) -> str:
-    """Takes a repair as far as it goes now; what became of it, empty when nothing changed."""
+    """Takes a repair as far as it goes now; what became of it, empty when nothing changed. Raises NotFound, DatabaseUnavailable."""
     before = (incident.state, incident.why)
-    for _ in range(TRANSITIONS):
-        state = incident.state
-        after = _follow_note(work, incident)
-        if after.closed_at is None:
-            after = STATES[after.state](work, after)
-        incident = after
-        if incident.closed_at is not None or incident.state == state:
-            break
+    try:
+        incident = _advanced(work, incident)
+    except (errors.NotFound, errors.DatabaseUnavailable):
+        raise
+    except errors.ProbingError as exc:
+        # One node's trouble, such as a full disk under its bundle, must not keep the others from their tests.
+        incident = _stalled(work, incident, str(exc))
     now = (incident.state, incident.why)
     return (
         ""
@@ -82,12 +83,39 @@ def advance(work: workflow.Pass, incident: records.RepairIncident) -> str:
     )
 
 
+def _advanced(work: workflow.Pass, incident: records.RepairIncident) -> records.RepairIncident:
+    for _ in range(TRANSITIONS):
+        state = incident.state
+        after = _follow_note(work, incident)
+        if work.switched_off and after.state in _OUT_FOR_TESTS:
+            after = work.step_aside(after, why=f"{work.switched_off}: drained again, untested")
+        if after.closed_at is None:
+            after = STATES[after.state](work, after)
+        incident = after
+        if incident.closed_at is not None or incident.state == state:
+            break
+    if incident.closed_at is None and "stalled" in incident.detail:
+        detail = {k: v for k, v in incident.detail.items() if k != "stalled"}
+        why = incident.detail["stalled"] if incident.why.startswith(_STALLED) else incident.why
+        incident = work.save(incident, why=why, detail=detail)
+    return incident
+
+
+def _stalled(work: workflow.Pass, incident: records.RepairIncident, words: str) -> records.RepairIncident:
+    """The repair as its row is now, with what keeps it from going on; what it waited for before is kept beside."""
+    found = work.world.store.incidents(node=incident.node, open_only=True)
+    fresh = next((one for one in found if one.incident_id == incident.incident_id), incident)
+    why = f"{_STALLED}{sanitize.clean(words, 300)}"
+    before = fresh.detail.get("stalled", fresh.why)
+    return work.wait(fresh, why, detail={**fresh.detail, "stalled": before})
+
+
 def _follow_note(work: workflow.Pass, incident: records.RepairIncident) -> records.RepairIncident:
     """What a person asked for since the last pass, done once: hold, release or done."""
     note = work.notes.get(incident.node)
     if note is None or note.at < incident.opened_at or str(note.note_id) == incident.detail.get("note"):
         return incident
-    detail = {**incident.detail, "note": str(note.note_id)}
+    detail = {k: v for k, v in incident.detail.items() if k != "end"} | {"note": str(note.note_id)}
     if note.action == "hold":
         return work.save(incident, held_by=note.author, why=f"taken over by {note.author}", detail=detail)
     if note.action == "release":

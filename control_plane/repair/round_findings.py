@@ -58,9 +58,20 @@ def unanswered(found: Findings, node: str) -> list[str]:
         for r in mine
         if r.outcome is records.Outcome.FAIL and not is_of_one(r.test)
     ]
-    if not words and not any(r.outcome in REPORTED for r in mine if r.test != worker.REPAIR):
+    if not words and not any(_is_answer(r, node) for r in found.results):
         words.append("no test ran")
     return words
+
+
+def _is_answer(result: records.DiagnosticResult, node: str) -> bool:
+    """Whether a test of this node, or of a pair that it is one of, ran to its end; a repair step and what is collected prove nothing."""
+    known = registry.load()
+    proves = result.test != worker.REPAIR and (
+        result.test not in known or known[result.test].scope != "after"
+    )
+    return (
+        proves and node in (result.node, result.peer) and result.outcome in (*REPORTED, records.Outcome.FAIL)
+    )
 
 
 def is_of_one(test: str) -> bool:

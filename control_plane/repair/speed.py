@@ -12,6 +12,7 @@ from probing_cluster.diagnostics import baseline, registry, slowness
 
 COMPUTE = "compute"
 """What a node is slow by when it computes slower than the others of its round."""
+_QUOTA_OF = "cpu quota"
 
 
 class SpeedJudge:
@@ -83,10 +84,14 @@ class SpeedJudge:
                 part = "gpu" if (result.device or "").startswith("gpu") else str(result.device)
                 values = figures.setdefault((result.test, part, result.model), {})
                 values[result.node] = max(values.get(result.node, 0.0), result.measured)
+                # A quota that held it back is known exactly, however noisy the products' own times are.
+                longer = result.detail.get(registry.QUOTA, 1.0)
+                if result.device == "cpu" and isinstance(longer, int | float):
+                    figures.setdefault((result.test, _QUOTA_OF, result.model), {})[result.node] = longer
         for (test, part, _), values in figures.items():
             found |= {(node, test) for node in slowness.slow(values)}
             held = slowness.limit(values.values())
-            if note and held is not None and (words := slowness.noise_of(held)):
+            if note and held is not None and part != _QUOTA_OF and (words := slowness.noise_of(held)):
                 self.noise.append(f"{test} on {part}: {words}")
         return found
 

@@ -28,7 +28,9 @@ class Cause:
     """One row: kinds of fault, and what is tried for them in this order."""
 
     name: str = records.doc("its name")
-    kinds: frozenset[str] = records.doc("kinds of events it is for; empty = every other", default=frozenset())
+    kinds: frozenset[str] = records.doc(
+        "kinds of events, and names of checks, it is for; empty = every other", default=frozenset()
+    )
     steps: tuple[str, ...] = records.doc("names of steps", default=())
 
 
@@ -47,18 +49,44 @@ TABLE: tuple[Cause, ...] = (
                 "nvlink",
                 "amdgpu",
                 "gpu_test",
+                "gpu_count",
+                "gpu_ecc",
+                "gpu_nvlink",
+                "gpu_pcie_replay",
+                "gpu_retired_pages",
+                "gpu_row_remap",
+                "gpu_xid",
+                "nvswitch_fabric",
             }
         ),
         steps=("reset", "reboot", "power"),
     ),
     Cause(name="driver", kinds=frozenset({"driver"}), steps=("reload", "reboot")),
     Cause(
-        name="machine", kinds=frozenset({"mce", "edac", "pcie_aer", "node_test"}), steps=("reboot", "power")
+        name="machine",
+        kinds=frozenset({"mce", "edac", "pcie_aer", "pcie_link", "node_test"}),
+        steps=("reboot", "power"),
     ),
     # Links and mounts end by themselves or are mended elsewhere: such a node waits until its agent sees no fault, then is tested.
     Cause(
         name="outside",
-        kinds=frozenset({"ib_link", "eth_link", "mount", "nfs", "lustre", "gpfs", "beegfs", "link_test"}),
+        kinds=frozenset(
+            {
+                "ib_link",
+                "ib_flap",
+                "ib_counters",
+                "eth_link",
+                "mount",
+                "mount_present",
+                "mount_responsive",
+                "mount_writable",
+                "nfs",
+                "lustre",
+                "gpfs",
+                "beegfs",
+                "link_test",
+            }
+        ),
     ),
     Cause(name="other", steps=("reboot",)),
 )
@@ -90,6 +118,11 @@ def _cause(row: dict[str, object]) -> Cause:
     if not isinstance(kinds, list) or not isinstance(steps, list):
         raise TypeError("kinds and steps are lists")
     return Cause(name=str(row["name"]), kinds=frozenset(map(str, kinds)), steps=tuple(map(str, steps)))
+
+
+def names_of(events: Iterable[records.HealthEvent]) -> set[str]:
+    """What the table's rows name: the kinds of events, and of what a check found the check."""
+    return {name for e in events for name in (e.kind, e.code if e.kind == "check" else None) if name}
 
 
 def cause_of(kinds: Iterable[str], table: Iterable[Cause]) -> Cause:

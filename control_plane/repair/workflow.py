@@ -91,6 +91,16 @@ class Pass:
     """By node what a person said last: hold, release or done."""
     fleet_view: view.View
 
+    @property
+    def switched_off(self) -> str:
+        """The setting by which nodes are not taken out for tests; empty where they are."""
+        config = self.world.config
+        if not config.repair.test_before_return:
+            return "[repair] test_before_return = false"
+        if not config.policy.auto_resume:
+            return "[policy] auto_resume = false"
+        return "observe-only" if config.policy.observe_only else ""
+
     def save(self, incident: records.RepairIncident, **changes: Any) -> records.RepairIncident:
         """The repair with these changes, stored; raises NotFound for one that was ended meanwhile."""
         if changes.get("state", incident.state) != incident.state:
@@ -104,9 +114,9 @@ class Pass:
         now: datetime = self.world.clock.now()
         return self.save(incident, state=state, why=why, closed_at=now, reference_nodes=(), **changes)
 
-    def wait(self, incident: records.RepairIncident, why: str) -> records.RepairIncident:
+    def wait(self, incident: records.RepairIncident, why: str, **changes: Any) -> records.RepairIncident:
         """The repair as it is, with why it does not go on; a row is written only when the words change."""
-        return incident if incident.why == why else self.save(incident, why=why)
+        return incident if incident.why == why else self.save(incident, why=why, **changes)
 
     def step_aside(self, incident: records.RepairIncident, **changes: Any) -> records.RepairIncident:
         """Drained again and out of our reservation, then queued: for a person who took it over, or a pass that is void."""
@@ -119,11 +129,11 @@ class Pass:
     def leave_to_person(
         self, incident: records.RepairIncident, node: view.Node | None
     ) -> records.RepairIncident:
-        """Nothing of ours is left to do: a person holds it, ended it, or lifted the drain."""
-        if not incident.held_by:
-            return self.close(incident, "lifted", view.drain_over(node))
-        ender = incident.detail.get("end")
-        return self.close(incident, "closed", f"ended by {ender}") if ender else incident
+        """Nothing of ours is left to do: a person holds it, ended it, or lifted the drain, of a node that they hold as well."""
+        ender, over = incident.detail.get("end"), view.drain_over(node)
+        if ender:
+            return self.close(incident, "closed", f"ended by {ender}")
+        return self.close(incident, "lifted", over) if over else incident
 
     def node(self, name: str) -> view.Node | None:
         """What Slurm shows of a node now, not at the pass's beginning."""

@@ -5,16 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from probing_cluster.control_plane.repair import round_findings
+from probing_cluster.control_plane.repair import round_findings, speed
 from probing_cluster.control_plane.terminal import table
 from probing_cluster.core import clock, records
+
+_SLOW = {
+    speed.COMPUTE: "it computes slower than the others, each time",
+    "network": "its links are slower than those of the others, with every partner",
+}
+"""What a node is slow by, in words."""
 
 
 def at_fault(found: round_findings.Findings, names: Sequence[str]) -> dict[str, list[str]]:
     """Node to what stands against it."""
     against = {name: round_findings.against(found, name) for name in names}
     for name, by in found.slow_nodes.items():
-        against.setdefault(name, []).append(f"slow by {by}")
+        against.setdefault(name, []).append(
+            _SLOW.get(by, f"slower in {by} than in its own or its model's past")
+        )
     return {name: words for name, words in against.items() if words}
 
 
@@ -30,7 +38,9 @@ def text(found: round_findings.Findings, names: Sequence[str]) -> str:
     lines += [f"{name}: not judged: {words[0]}" for name, words in unclear.items() if words]
     well = [name for name in names if name not in at_fault(found, names) and not unclear[name]]
     lines += [f"{len(well)} of {len(names)} nodes passed every test that could run"]
-    shown = [_row(r) for r in found.results if r.outcome is not records.Outcome.ABSENT]
+    place = {name: n for n, name in enumerate(names)}
+    ordered = sorted(found.results, key=lambda r: (place.get(r.node, len(place)), r.node, r.peer, r.test))
+    shown = [_row(r) for r in ordered if r.outcome is not records.Outcome.ABSENT]
     absent = sorted(
         {r.test for r in found.results if r.outcome is records.Outcome.ABSENT} - {r[1] for r in shown}
     )

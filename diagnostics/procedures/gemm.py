@@ -37,23 +37,42 @@ def _on_cpu(node: machine.Machine) -> findings.Finding:
     expected = exact.checksums(a, b, size)
     left, right = exact.matrices(a, b, size)
     best, wrong, broken = float("inf"), 0, 0
+    before = node.cpu_s(), node.wall_s(), node.held_back_s()
     for _ in range(node.options.repeats):
         began = node.cpu_s()
         product = node.product(left, right)
         best = min(best, node.cpu_s() - began)
         wrong_now, broken_now = exact.wrong_elements(product, expected)
         wrong, broken = wrong + wrong_now, broken + broken_now
-    detail = {
+    detail: dict[str, str | float] = {
         "model": cpus.model(),
         "engine": f"python {platform.python_version()} n={size}",
         "elements": size * size * node.options.repeats,
     }
+    longer = _held_back(node, *before)
+    if longer > 1:
+        detail[registry.QUOTA] = round(node.quota_times(), 4)
     if wrong:
         why = f", {broken} of them NaN or infinite" if broken else ""
         return findings.fail(
             f"{wrong} of {detail['elements']} elements are wrong{why}", device="cpu", detail=detail
         )
-    return findings.ok(_speed(size, best), device="cpu", measured=best, unit="s", detail=detail)
+    words = _speed(size, best * longer) + (
+        f"; a CPU quota makes it take {longer:.2f} times as long" if longer > 1 else ""
+    )
+    return findings.ok(words, device="cpu", measured=best * longer, unit="s", detail=detail)
+
+
+def _held_back(node: machine.Machine, cpu_s: float, wall_s: float, held_s: float) -> float:
+    """How many times as long the products took because a quota held them back; 1 without one.
+
+    Over all of them: a quota stops one for a tenth of a second and lets the next one pass untouched.
+    """
+    ran_s = node.cpu_s() - cpu_s
+    waited_s = max(0.0, node.wall_s() - wall_s - ran_s)
+    # What the control group counts is of all its processors: this thread was not held for longer than it waited.
+    held_s = min(node.held_back_s() - held_s, waited_s)
+    return 1 + held_s / ran_s if ran_s > 0 else 1.0
 
 
 def _speed(size: int, seconds: float) -> str:

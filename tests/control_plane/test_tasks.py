@@ -238,6 +238,30 @@ def test_a_node_a_person_put_back_is_no_longer_ours(service: context.Context, ha
     assert actions.run(service) == ""
 
 
+def test_tests_switched_off_in_the_middle_of_one_end_no_drain(
+    service: context.Context, hands: fakes.Hands
+) -> None:
+    """The node is undrained in our reservation: the workflow drains it again, and the drain's row must still be there."""
+    service.config = dataclasses.replace(
+        service.config, repair=settings.RepairSettings(test_before_return=False)
+    )
+    drain = records.Drain(
+        drain_id=uuid.UUID(int=9), cluster="c", node="n2", at=NOW, action="drain", state="done",
+        reason="probing: xid 79 gpu3", owner="probing",
+    )  # fmt: skip
+    service.store.save_drain(drain)
+    incident = records.RepairIncident(
+        incident_id=uuid.UUID(int=8), cluster="c", node="n2", drain_id=drain.drain_id, reason=drain.reason,
+        cause="gpu", state="testing", opened_at=NOW, changed_at=NOW,
+    )  # fmt: skip
+    service.store.open_incident(incident)
+    hands.state["n2"] = view.Node(name="n2", states=frozenset({"IDLE", "RESERVED"}), partitions=("gpu",))
+    assert resume.run(service) == ""
+    assert service.store.drains(open_only=True) == [drain]
+    service.store.update_incident(incident.incident_id, state="queued")
+    assert resume.run(service) == "n2 lifted by another"
+
+
 def test_a_persons_drain_stays_theirs(service: context.Context, hands: fakes.Hands) -> None:
     """`probing-ctl drain` carries our prefix and no fault of ours: its row stays open until a person lifts it."""
     hands.drain("n2", "probing: lemon, 6 failures (eve)")

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from probing_cluster.diagnostics import allreduce, isolation, machine, slowness
+from tests import links
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
 
@@ -23,74 +24,35 @@ PORT = 5000
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-class Links:
-    """The namespaces of the nodes and the bridge between them."""
+def timed(made: links.Links, pair: isolation.Pair, port: int) -> float:
+    """How long the all-reduce of two nodes takes, each in its namespace."""
+    group = machine.Group(
+        members=pair,
+        addresses={n: (made.address(n), port) for n in pair},
+        token=b"t" * 32,
+    )
+    found: dict[str, float] = {}
 
-    def __init__(self) -> None:
-        self._prefix = f"pc{os.getpid()}-"
+    def one(node: str) -> None:
+        with open(f"/run/netns/{made.name(node)}") as space:  # noqa: PTH123
+            assert _LIBC.setns(space.fileno(), 0) == 0, os.strerror(ctypes.get_errno())
+        (finding,) = allreduce.test(machine.Machine(node=node, options=OPTIONS, group=group))
+        assert finding.measured is not None, finding.message
+        found[node] = finding.measured
 
-    def name(self, node: str) -> str:
-        """The namespace of a node."""
-        return f"{self._prefix}{node}"
-
-    def make(self) -> None:
-        """One namespace per node, each with a link to the bridge."""
-        hub = self.name("hub")
-        run("ip", "netns", "add", hub)
-        run("ip", "-n", hub, "link", "add", "br0", "type", "bridge")
-        run("ip", "-n", hub, "link", "set", "br0", "up")
-        for number, node in enumerate(NODES, 1):
-            own = self.name(node)
-            run("ip", "netns", "add", own)
-            run("ip", "-n", hub, "link", "add", node, "type", "veth", "peer", "name", "eth0", "netns", own)
-            run("ip", "-n", hub, "link", "set", node, "master", "br0", "up")
-            run("ip", "-n", own, "addr", "add", f"10.199.0.{number}/24", "dev", "eth0")
-            run("ip", "-n", own, "link", "set", "eth0", "up")
-
-    def shape(self, node: str, rate_mbit: float, waits: Sequence[str] = ("latency", "2s")) -> None:
-        """Both directions of a node's link at a rate; `waits` is how much may wait for it, what is more is dropped."""
-        for space, device in ((self.name(node), "eth0"), (self.name("hub"), node)):
-            rate = ["rate", f"{rate_mbit * 1000:.0f}kbit", "burst", "16kb", *waits]
-            run("tc", "-n", space, "qdisc", "add", "dev", device, "root", "tbf", *rate)
-
-    def end(self) -> None:
-        """Removes them."""
-        for node in (*NODES, "hub"):
-            subprocess.run(["ip", "netns", "del", self.name(node)], check=False, capture_output=True)
-
-    def timed(self, pair: isolation.Pair, port: int) -> float:
-        """How long the all-reduce of two nodes takes, each in its namespace."""
-        group = machine.Group(
-            members=pair,
-            addresses={n: (f"10.199.0.{NODES.index(n) + 1}", port) for n in pair},
-            token=b"t" * 32,
-        )
-        found: dict[str, float] = {}
-
-        def one(node: str) -> None:
-            with open(f"/run/netns/{self.name(node)}") as space:  # noqa: PTH123
-                assert _LIBC.setns(space.fileno(), 0) == 0, os.strerror(ctypes.get_errno())
-            (finding,) = allreduce.test(machine.Machine(node=node, options=OPTIONS, group=group))
-            assert finding.measured is not None, finding.message
-            found[node] = finding.measured
-
-        threads = [threading.Thread(target=one, args=(node,)) for node in pair]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return max(found[node] for node in pair)
-
-
-def run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True)
+    threads = [threading.Thread(target=one, args=(node,)) for node in pair]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return max(found[node] for node in pair)
 
 
 @pytest.fixture
-def links() -> Iterator[Links]:
+def bridge() -> Iterator[links.Links]:
     if os.geteuid() != 0 or shutil.which("tc") is None or shutil.which("ip") is None:
         pytest.skip("needs root, ip and tc")
-    made = Links()
+    made = links.Links(NODES)
     try:
         try:
             made.make()
@@ -112,16 +74,18 @@ def links() -> Iterator[Links]:
     ],
     ids=["healthy", "1.1 times", "1.2 times", "twice", "drops"],
 )
-def test_the_node_with_the_worse_link_is_named(links: Links, times: float, waits: Sequence[str]) -> None:
+def test_the_node_with_the_worse_link_is_named(
+    bridge: links.Links, times: float, waits: Sequence[str]
+) -> None:
     """It takes so many times as long, or loses packets, which TCP sends again; the others' links are alike."""
     is_worse = times > 1.0 or waits[0] == "limit"
     for node in NODES:
-        links.shape(node, *((RATE_MBIT / times, waits) if node == "n3" else (RATE_MBIT,)))
+        bridge.shape(node, *((RATE_MBIT / times, waits) if node == "n3" else (RATE_MBIT,)))
     timing, port = slowness.Timing(NODES), PORT
     while pairs := timing.next_pairs():
         for pair in pairs:
             port += 1
-            timing.add(pair, links.timed(pair, port))
+            timing.add(pair, timed(bridge, pair, port))
     print(times, waits, {n: round(s, 3) for n, s in timing.of_nodes().items()})
     nodes, bad_links = timing.outcome()
     assert (set(nodes) <= {"n3"}, bad_links) == (True, ())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import uuid
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from probing_cluster.control_plane.policy import view
     from probing_cluster.control_plane.repair import round_findings
     from probing_cluster.db import store as db_store
+    from probing_cluster.slurm_plugins.acts import job_steps
 
 _EPILOG = """The tests run as a job of yours that takes the nodes whole: they wait for nobody's job and run beside none. Nodes that
 Probing Cluster drained are tested by its repair workflow, in a reservation: `probing-ctl repair release NODE`.
@@ -114,9 +116,11 @@ def _diagnose(args: argparse.Namespace) -> int:
         hands = slurm_actions.SlurmHands(config, slurm_commands.SlurmCommands(settings=config.slurm))
         nodes = {n.name: n for n in hands.nodes()}
         names, references = _wanted(args, store, config), _expanded(args.reference)
+        if not args.node:
+            names = _those_free(names, nodes)
         _require_free([*names, *references], nodes)
-        plan = _plan(args, names, references, tests, config)
-        print(plan, file=sys.stderr if args.json else sys.stdout, flush=True)
+        plan = [_plan(args, names, references, tests, config), *_busy([*names, *references], nodes)]
+        print("\n".join(plan), file=sys.stderr if args.json else sys.stdout, flush=True)
         if args.dry_run:
             return 0
         if not store.may_add_results():
@@ -203,6 +207,26 @@ def _require_free(names: Sequence[str], nodes: dict[str, view.Node]) -> None:
     by_hand.require_free(names, nodes)
 
 
+def _those_free(names: list[str], nodes: dict[str, view.Node]) -> list[str]:
+    """Of a job's nodes, or the suspects, those that take a job; the others are named and left out. Raises NotPermitted where there is none."""
+    from probing_cluster.control_plane.repair import by_hand
+
+    out = {name: why for name in names if (why := by_hand.why_taken(name, nodes.get(name)))}
+    for why in out.values():
+        print(f"left out: {why}", file=sys.stderr)
+    free = [name for name in names if name not in out]
+    if not free:
+        raise errors.NotPermitted(f"none of {hostlist.compress(names)} takes a test now")
+    return free
+
+
+def _busy(names: Sequence[str], nodes: dict[str, view.Node]) -> list[str]:
+    from probing_cluster.control_plane.repair import workflow
+
+    busy = [name for name in names if nodes[name].states & workflow.BUSY]
+    return [f"jobs run on {hostlist.compress(busy)} now: the tests wait for their ends"] if busy else []
+
+
 def _plan(
     args: argparse.Namespace,
     names: list[str],
@@ -238,9 +262,12 @@ def _run(
     def announce(text: str) -> None:
         print(f"  {text}", file=sys.stderr, flush=True)
 
+    # A terminal that goes away or a `kill` leaves no job on the nodes either.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     announce(f"waiting for {hostlist.compress(wanted.nodes)}")
     try:
-        asked = by_hand.asked(question, nodes, places, steps.allocate(wanted, args.wait))
+        asked = by_hand.asked(question, nodes, places, _allocated(steps, wanted, args.wait))
         runner = campaign.Campaign(
             config=config,
             steps=steps,
@@ -249,8 +276,20 @@ def _run(
             announce=announce,
         )
         return runner.run(asked, rounds.history(store))
+    except KeyboardInterrupt:
+        announce("cancelled: the tests' job is being ended, and nothing of this round is stored")
+        raise
     finally:
         steps.cancel_named(wanted.name)  # also after ^C: nothing of ours is left on the nodes
+
+
+def _allocated(steps: job_steps.JobSteps, wanted: job_steps.StepWanted, wait_s: float) -> int:
+    try:
+        return steps.allocate(wanted, wait_s)
+    except errors.SlurmUnavailable as exc:
+        raise errors.SlurmUnavailable(
+            f"{exc}; --wait SECONDS waits longer, `squeue -w NODES` shows whose jobs are in the way"
+        ) from exc
 
 
 def _page(target: Path, cluster: str, found: Any, names: list[str]) -> None:

@@ -121,7 +121,9 @@ def _text(
         f"cause: {one.cause}; repair steps taken: {', '.join(taken) or 'none'}; left: {', '.join(left) or 'none'}",
     ]
     lines += (
-        [f"held by {one.held_by}: probing-ctl repair release {one.node} gives it back"] if one.held_by else []
+        [f"held by {one.held_by}: probing-ctl repair release {one.node} gives it back"]
+        if one.held_by and one.closed_at is None
+        else []
     )
     lines += (
         [f"reservation {one.reservation}, with {hostlist.compress(one.reference_nodes) or 'no reference'}"]

@@ -442,6 +442,17 @@ def test_a_drain_that_stands_in_slurm_counts_even_without_its_row() -> None:
     assert acts(state, dataclasses.replace(ENFORCE, budget_nodes=1)) == []
 
 
+def test_a_node_in_a_reservation_of_our_tests_counts_as_out_and_is_the_workflow_s_alone() -> None:
+    """Neither drained nor let refuse the job of its tests, whatever its agent says; a reference takes budget as well."""
+    others = fleet_view(nodes={"n2": node("n2"), "n9": node("n9")}, under_test=frozenset({"n9"}), jobs=())
+    assert acts(others, dataclasses.replace(ENFORCE, budget_nodes=1)) == []
+    assert acts(others, dataclasses.replace(ENFORCE, budget_nodes=2)) == [("drain", "n2")]
+    tested = fleet_view(under_test=frozenset({"n2"}), jobs=())
+    assert acts(tested) == []
+    assert held(tested)[0] == ("drain", "skipped", "it is being tested (probing-ctl repair show)")
+    assert refusals(fleet_view(events=(), under_test=frozenset({"n2"}))) == []
+
+
 def test_without_a_partition_the_budget_fails_safe() -> None:
     """A node of unknown partition is not drained."""
     assert acts(fleet_view(nodes={"n2": node("n2", partitions=())})) == []

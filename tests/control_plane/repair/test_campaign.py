@@ -13,7 +13,7 @@ import pytest
 from probing_cluster.control_plane.repair import campaign, round_findings
 from probing_cluster.control_plane.terminal import diagnose_text
 from probing_cluster.core import records, settings
-from probing_cluster.diagnostics import evidence, wire
+from probing_cluster.diagnostics import evidence, registry, wire
 from probing_cluster.healthchecks import findings
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -29,6 +29,7 @@ class Steps:
         self.silent: set[str] = set()
         self.torn: set[str] = set()
         self.slow: dict[str, float] = {}
+        self.quota: dict[str, float] = {}
         self.quick_from = 1000
         """From this step on nobody is slow."""
         self.asked: list[wire.WireStep] = []
@@ -45,9 +46,12 @@ class Steps:
         return "\n".join(lines).encode()
 
     def _one(self, test: str, node: str, group: Sequence[str]) -> str:
-        detail = {"model": "m", "engine": "e"}
+        detail: dict[str, str | float] = {"model": "m", "engine": "e"}
         slow = self.slow if len(self.asked) < self.quick_from else {}
-        found = findings.ok("fine", measured=slow.get(node, 1.0), unit="s", detail=detail)
+        if node in self.quota:
+            detail[registry.QUOTA] = self.quota[node]
+        device = "cpu" if test == "gemm" else None
+        found = findings.ok("fine", device=device, measured=slow.get(node, 1.0), unit="s", detail=detail)
         if test == "gemm" and node in self.wrong:
             found = findings.fail("3 elements are wrong", detail=detail)
         if test == "pair" and node in self.cut:
@@ -125,6 +129,22 @@ def test_whose_fault_a_pair_is_is_a_result_of_its_own(steps: Steps) -> None:
     found = run(steps, "a", "b", "c", "d")
     (event,) = evidence.events(found.results)
     assert (event.node, event.kind, event.severity.value) == ("b", "link_test", "high")
+
+
+def test_a_node_that_passed_or_failed_something_is_not_said_to_be_untested(steps: Steps) -> None:
+    """Pairs alone are tests, and so is the one that it failed."""
+    found = run(steps, "a", "b", tests=("pair",))
+    assert round_findings.unanswered(found, "a") + round_findings.unanswered(found, "b") == []
+    assert "2 of 2 nodes passed" in diagnose_text.text(found, ["a", "b"])
+    steps.wrong = {"a"}
+    assert "not judged" not in diagnose_text.text(run(steps, "a", tests=("gemm",)), ["a"])
+
+
+def test_a_quota_stands_out_where_the_times_of_products_are_noisy(steps: Steps) -> None:
+    steps.slow, steps.quota = {"a": 1.0, "b": 1.5, "c": 1.1, "d": 1.9, "e": 1.3}, {"c": 1.1}
+    assert run(steps, "a", "b", "c", "d", "e", tests=("gemm",)).slow_nodes == {"c": "compute"}
+    steps.quota = dict.fromkeys("abcde", 1.1)
+    assert run(steps, "a", "b", "c", "d", "e", tests=("gemm",)).slow_nodes == {}, "it is the site's way"
 
 
 def test_a_node_that_says_nothing_is_not_judged_well(steps: Steps) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import fakes
 import pytest
 
+from probing_cluster.control_plane.cli.nodes import repair_commands
 from probing_cluster.control_plane.policy import resume_policy, view
 from probing_cluster.control_plane.repair import campaign, engine, round_findings, rounds, workflow
 from probing_cluster.core import errors, records, settings, vocabulary
@@ -343,6 +344,35 @@ def test_the_step_that_cures_it_brings_it_back(store: db_store.Store, step: str)
     assert site.until("returned").steps_done == (1 if step == "reset" else 2)
 
 
+@pytest.mark.parametrize("boots", [True, False])
+def test_a_power_cycle_is_the_site_s_command_and_a_node_that_does_not_boot_gets_a_ticket(
+    store: db_store.Store, *, boots: bool
+) -> None:
+    """Drained meanwhile, asked for once, and waited for so long and no longer."""
+    site = Site(store, power_command="power", reboot_s=300.0)
+    site.slurm.broken = {"n1"}
+    asked: list[str] = []
+
+    def power(node: str) -> str:
+        assert "DRAIN" in site.slurm.nodes[node].states
+        asked.append(node)
+        site.slurm.broken.discard(node)
+        boot_at = site.clock.now() + timedelta(seconds=20)
+        site.slurm.set(
+            node,
+            states=frozenset({"IDLE", "DRAIN"} if boots else {"DOWN", "DRAIN", "NOT_RESPONDING"}),
+            boot_at=boot_at if boots else None,
+        )
+        return ""
+
+    site.start()
+    site.world = dataclasses.replace(site.world, power=power)
+    found = site.until("returned", "ticket")
+    assert (found.state, asked) == ("returned" if boots else "ticket", ["n1"])
+    assert found.steps_done == boots
+    assert boots or "power: it did not come back within 300 s" in found.detail["failing"]
+
+
 def test_a_standing_fault_of_the_agent_keeps_it_out(store: db_store.Store) -> None:
     """Every test passes, and the agent still confirms a hard fault: that is a failing test."""
     site = Site(store)
@@ -412,6 +442,64 @@ def test_done_in_the_middle_leaves_it_drained_and_over(store: db_store.Store) ->
     assert "DRAIN" in site.slurm.nodes["n1"].states
 
 
+@pytest.mark.parametrize("reason", ["", "cable (eve)"])
+def test_a_held_node_that_its_person_resumes_or_drains_is_no_longer_under_repair(
+    store: db_store.Store, reason: str
+) -> None:
+    """Else it would be listed as held for ever, and its next fault would be tested by nobody."""
+    site = Site(store)
+    site.start()
+    site.note("hold")
+    site.look()
+    assert (site.now().state, site.now().held_by) == ("queued", "eve")
+    site.slurm.tested.add("n1")
+    site.slurm.set("n1", states=frozenset({"IDLE", "DRAIN"} if reason else {"IDLE"}), reason=reason)
+    site.look()
+    assert site.now().state == "lifted"
+
+
+@pytest.mark.parametrize(("word", "state"), [("hold", "queued"), ("release", "returned")])
+def test_the_last_word_of_a_person_counts(store: db_store.Store, word: str, state: str) -> None:
+    """To be ended, then held or given back before the end came: it is not ended later by the first word."""
+    site = Site(store)
+    site.running.answer = lambda _: None  # type: ignore[assignment,return-value]
+    site.start()
+    site.until("testing")
+    site.note("done")
+    site.slurm.kill_at = site.slurm.calls + 4
+    with pytest.raises(fakes.Killed):
+        site.look()
+    assert site.now().detail["end"] == "eve"
+    site.start()
+    site.running.answer = None
+    site.note(word)
+    for _ in range(6):
+        site.look()
+    assert site.now().state == state
+
+
+def test_one_node_s_trouble_is_named_and_goes_when_it_is_mended(store: db_store.Store) -> None:
+    """The bundle cannot be written: the pass goes on to the others, a person reads why, and later nothing is left of it."""
+    site = Site(store)
+    site.slurm.broken = {"n1"}
+    site.start()
+    full = ["[repair] bundle_directory /b: No space left on device"]
+
+    def ticket(incident: records.RepairIncident) -> Mapping[str, Any]:
+        if full:
+            raise errors.SettingsError(full[0])
+        return site._ticket(incident)
+
+    site.world = dataclasses.replace(site.world, ticket=ticket)
+    site.until("ticketing")
+    site.look()
+    site.look()
+    assert site.now().why == f"it cannot go on: {full[0]}"
+    full.clear()
+    assert site.until("ticket").why == "gemm: 3 wrong results"
+    assert "stalled" not in site.now().detail
+
+
 def test_a_reservation_that_somebody_deleted_drains_the_node_at_once(store: db_store.Store) -> None:
     site = Site(store)
     site.running.answer = lambda _: None  # type: ignore[assignment,return-value]
@@ -446,6 +534,35 @@ def test_observe_only_plans_and_does_nothing(store: db_store.Store) -> None:
     site.look()
     assert "observe-only: it would be reserved" in site.now().why
     assert (site.slurm.nodes, site.slurm.held) == (before, {})
+
+
+@pytest.mark.parametrize(
+    ("where", "switch", "words"),
+    [
+        ("repair", {"test_before_return": False}, "test_before_return = false: it is not tested"),
+        ("policy", {"auto_resume": False}, "auto_resume = false: it is not tested"),
+        ("policy", {"observe_only": True}, "observe-only: it would be"),
+    ],
+)
+def test_switched_off_in_the_middle_the_node_is_drained_again_and_switched_on_it_goes_on(
+    store: db_store.Store, where: str, switch: dict[str, bool], words: str
+) -> None:
+    """Else it would lie in our reservation for a year, neither drained nor in service."""
+    site = Site(store)
+    site.running.answer = lambda _: None  # type: ignore[assignment,return-value]
+    site.start()
+    site.until("testing")
+    before = site.config
+    section = dataclasses.replace(getattr(before, where), **switch)
+    site.config = dataclasses.replace(before, **{where: section})
+    site.start()
+    site.look()
+    assert "DRAIN" in site.slurm.nodes["n1"].states
+    assert site.slurm.held == {}
+    assert (site.now().state, words in site.now().why) == ("queued", True)
+    site.config, site.running.answer = before, None
+    site.start()
+    site.until("returned")
 
 
 def test_references_are_idle_nodes_that_count_in_the_budget(store: db_store.Store) -> None:
@@ -523,6 +640,61 @@ def _live(site: Site, fate: str) -> bool:
         if site.now().state == end or (noted and site.now().state == "queued" and site.now().held_by):
             break
     return died
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("word", ["hold", "release", "done"])
+@pytest.mark.parametrize("state", engine.STATES)
+def test_a_person_takes_over_in_every_state_ten_times(store: db_store.Store, state: str, word: str) -> None:
+    """The service dies in that state, at another of its steps each time, the person speaks, another service goes on."""
+    fate = "well" if state == "returning" else "incurable"
+    steps = _steps_in(store, fate)[state]
+    ends = {"hold": "queued ticket", "done": "closed", "release": "returned" if fate == "well" else "ticket"}
+    for trial in range(10):
+        site = _fresh(store, fate)
+        # After the word of the trial before.
+        site.clock.at += timedelta(hours=1 + trial)
+        store.update_incident(site.incident.incident_id, opened_at=site.clock.at)
+        site.slurm.kill_at = steps[trial * len(steps) // 10]
+        site.start()
+        with pytest.raises(fakes.Killed):
+            site.until("nowhere")
+        assert site.now().state == state
+        site.note(word)
+        site.start()
+        for _ in range(12):
+            site.look()
+            found = site.now()
+            if found.state in ends[word].split() and (word != "hold" or found.held_by):
+                break
+        drained = "DRAIN" in site.slurm.nodes["n1"].states
+        assert (found.state in ends[word].split(), drained) == (True, (word, fate) != ("release", "well")), (
+            found
+        )
+        assert site.slurm.held == {}
+        site.slurm.judge()
+        shown = repair_commands._text(found, ([], []), [])
+        assert ("held by eve: probing-ctl repair release n1 gives it back" in shown) == (word == "hold")
+        assert ("ended by eve" in shown) == (word == "done")
+        site.close()
+
+
+def _steps_in(store: db_store.Store, fate: str) -> dict[str, list[int]]:
+    """By state the steps of a whole repair at which a killed service leaves it in that state."""
+    site, found = _fresh(store, fate), dict[str, list[int]]()
+    site.start()
+    step = site.slurm.step
+
+    def recording() -> None:
+        step()
+        found.setdefault(site.now().state, []).append(site.slurm.calls)
+
+    site.slurm.step = recording  # type: ignore[method-assign]
+    site.until("returned", "ticket")
+    for _ in range(2):
+        site.look()
+    site.close()
+    return found
 
 
 def test_every_state_of_the_manual_is_one_of_the_engine() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
+import fakes
 import pytest
 
 from probing_cluster.control_plane.repair import steps, workflow
-from probing_cluster.core import errors, settings
+from probing_cluster.core import errors, records, settings
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/repair.md").read_text(encoding="utf-8")
 
@@ -19,6 +21,25 @@ def test_each_cause_gets_what_is_switched_on() -> None:
     assert steps.possible(gpu, on) == ("reset", "reboot")
     assert steps.cause_of({"never heard of"}, steps.TABLE).name == "other"
     assert steps.possible(steps.cause_of({"mount"}, steps.TABLE), on) == ()
+
+
+@pytest.mark.parametrize(
+    ("check", "cause"),
+    [
+        ("ib_link", "outside"),
+        ("mount_responsive", "outside"),
+        ("gpu_xid", "gpu"),
+        ("mce", "machine"),
+        ("swap", "other"),
+    ],
+)
+def test_what_a_check_found_has_the_cause_of_its_part(check: str, cause: str) -> None:
+    """A pulled cable, found by the check of links before the kernel said anything, reboots no node."""
+    event = records.HealthEvent(
+        event_id=uuid.UUID(int=1), cluster="c", node="n1", at=fakes.NOW, observed_at=fakes.NOW, kind="check",
+        code=check, severity=records.Severity.HIGH, device=None, job_id=None, source="check", message="",
+    )  # fmt: skip
+    assert steps.cause_of(steps.names_of([event]), steps.TABLE).name == cause
 
 
 def test_the_steps_taken_are_named() -> None:

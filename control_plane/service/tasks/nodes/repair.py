@@ -24,11 +24,12 @@ _COMMAND_S = 120.0
 def run(service: context.Context) -> str:
     """One look at every node of ours that is drained, and at every repair under way; what changed."""
     store, policy = service.store, service.config.policy
-    if not service.config.repair.test_before_return or not policy.auto_resume:
+    incidents = store.incidents(open_only=True)
+    tested = service.config.repair.test_before_return and policy.auto_resume
+    if not tested and not incidents:
         return ""
     resume.follow_beats(service)
-    drains = [d for d in store.drains(open_only=True) if d.owner == "probing"]
-    incidents = store.incidents(open_only=True)
+    drains = [d for d in store.drains(open_only=True) if d.owner == "probing"] if tested else []
     if not drains and not incidents and service.orphans_sought:
         return ""
     with lease.taken(service, "repair") as mine:
@@ -102,8 +103,8 @@ def _opened(
 
 def _open(service: context.Context, drain: records.Drain) -> str:
     store, config, now = service.store, service.config, service.clock.now()
-    kinds = {event.kind for event in store.events_by_id(set(drain.event_ids))}
-    cause = steps.cause_of(kinds, steps.load(config.repair))
+    events = store.events_by_id(set(drain.event_ids))
+    kinds, cause = {e.kind for e in events}, steps.cause_of(steps.names_of(events), steps.load(config.repair))
     past = store.drains(node=drain.node, since=drain.at - timedelta(days=config.policy.escalate_days))
     patient = resume_policy.Patient(drain=drain, kinds=frozenset(kinds), past=tuple(past))
     cures = resume_policy.cures(patient, config.policy)

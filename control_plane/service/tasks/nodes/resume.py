@@ -19,10 +19,12 @@ def run(service: context.Context) -> str:
     """One look at every node of ours that is drained; what was done."""
     follow_beats(service)
     open_drains = [d for d in service.store.drains(open_only=True) if d.action == "drain"]
+    # Of a node under test the drain is lifted and stands all the same: the repair workflow ends it.
     if service.config.repair.test_before_return:
-        # Of a node under test the drain is lifted and stands all the same: the repair workflow ends it.
-        repaired = {incident.node for incident in service.store.incidents(open_only=True)}
-        open_drains = [d for d in open_drains if d.node not in repaired]
+        repaired = frozenset(incident.node for incident in service.store.incidents(open_only=True))
+    else:
+        repaired = service.store.nodes_under_test(service.config.cluster.name)
+    open_drains = [d for d in open_drains if d.node not in repaired]
     if not open_drains:
         return ""
     with lease.taken(service, "resume") as mine:

@@ -1,0 +1,39 @@
+"""Which nodes `probing-ctl diagnose` takes: of a job's or the suspects those that take a job, of those named all or none."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing_cluster.control_plane.cli.nodes import diagnose_commands
+from probing_cluster.control_plane.policy import view
+from probing_cluster.core import errors
+
+NODES = {
+    "n1": view.Node(name="n1", states=frozenset({"IDLE"})),
+    "n2": view.Node(name="n2", states=frozenset({"IDLE", "DRAIN"}), reason="probing: xid 79 gpu3"),
+    "n3": view.Node(name="n3", states=frozenset({"DOWN", "NOT_RESPONDING"}), reason="Not responding"),
+    "n4": view.Node(name="n4", states=frozenset({"MIXED"})),
+}
+
+
+def test_of_a_dead_job_s_nodes_the_drained_one_is_left_out_with_what_tests_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The node that the job died on is drained by then: the others are tested all the same."""
+    assert diagnose_commands._those_free(["n1", "n2", "n3", "n4", "n9"], NODES) == ["n1", "n4"]
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(": ")[2].split()[0] for line in lines[:2]] == ["n2", "n3"]
+    assert "probing-ctl repair release n2" in lines[0]
+    assert "DOWN+NOT_RESPONDING" in lines[1]
+    assert lines[2] == "left out: Slurm does not list n9"
+    assert diagnose_commands._busy(["n1", "n4"], NODES) == [
+        "jobs run on n4 now: the tests wait for their ends"
+    ]
+    assert diagnose_commands._busy(["n1"], NODES) == []
+
+
+def test_where_none_is_left_it_says_so_and_named_ones_are_refused() -> None:
+    with pytest.raises(errors.NotPermitted, match=r"none of n\[2-3\] takes a test now"):
+        diagnose_commands._those_free(["n2", "n3"], NODES)
+    with pytest.raises(errors.NotPermitted, match=r"n2 is drained by us.*; n3 takes no job"):
+        diagnose_commands._require_free(["n1", "n2", "n3"], NODES)
