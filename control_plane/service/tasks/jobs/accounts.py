@@ -28,4 +28,5 @@ TASK = context.Task(
     meaning="keeps the account of every run's time",
     run=run,
     every_s=lambda config: config.service.attribution_poll_s,
+    follows=("attribution",),
 )
