@@ -63,6 +63,8 @@ class Context:
     """Per task since when it has not worked."""
     restarts: restart_acts.RestartMemory = field(default_factory=lambda: restart_acts.RestartMemory())
     """Logs that nodes have been asked to keep, and when exclusions were looked at."""
+    ends_looked_at: set[tuple[int, datetime, str]] = field(default_factory=set)
+    """Ends of which it is known whether we owe a mail that Slurm does not send: job, submission, Slurm's word."""
     world: workflow.World | None = None
     """What the repair workflow touches, and the rounds of tests that run in this service."""
     tests_read: bool = False

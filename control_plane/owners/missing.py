@@ -1,6 +1,6 @@
 """Mails that owners asked for and Slurm does not send: the END of a failure up to 22.05, our requeue from 25.11.3 on.
 
-Who asked for what is known to the controller only, while it holds the job: one listing, and only after an end that matters.
+Who asked for what is known to the controller only, while it holds the job: one listing after ends that matter.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from probing_cluster.reports import model
 
 _LATE = timedelta(minutes=5)
 """An end that accounting tells later than this is forgotten by the controller (MinJobAge)."""
-_EVERY_S = 10.0
+_EVERY_S = 2.0
 _JOB = re.compile(r"^JobId=(\d+) ", re.MULTILINE)
 _ASKED = re.compile(r"(?:^| )MailUser=(\S+) MailType=(\S+)(?= |$)", re.MULTILINE)
 _STATE = re.compile(r" JobState=(\S+)(?= )")
@@ -26,7 +26,7 @@ NO_REQUEUE_MAIL_FROM = (25, 11, 3)
 
 
 def run(service: context.Context) -> None:
-    """One look every ten seconds; what Slurm does not send is put beside what it handed over."""
+    """One look every two seconds; what Slurm does not send is put beside what it handed over."""
     service.seldom("missing", _EVERY_S, lambda: _look(service))
 
 
@@ -34,14 +34,19 @@ def _look(service: context.Context) -> int:
     release = service.seldom("release", 3600.0, lambda: _release(service))
     now = service.clock.now()
     ends = list(_ends(service, release, now))
-    if not ends:
+    keys = {(a.job_id, a.submit_at, event) for a, event in ends}
+    new = [(a, event) for a, event in ends if (a.job_id, a.submit_at, event) not in service.ends_looked_at]
+    if not new:
+        service.ends_looked_at = keys
         return 0
     asked = asked_for(service.run_slurm("scontrol", "-a", "-o", "show", "jobs").decode("utf-8", "replace"))
-    return sum(
+    put = sum(
         handover.put(service.config, owed)
-        for attempt, event in ends
+        for attempt, event in new
         for owed in _owed(attempt, event, asked, now)
     )
+    service.ends_looked_at = keys
+    return put
 
 
 def _release(service: context.Context) -> tuple[int, int, int]:
