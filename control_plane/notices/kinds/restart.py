@@ -52,7 +52,7 @@ def _words(drain: records.Drain) -> str:
 KIND = fact.Kind(
     name="restart",
     meaning="jobs requeued off faulty nodes, after their ends or because they hang, or not and why",
-    title="Jobs restarted",
+    title="Restart decided",
     find=find,
     command="probing-report JOB",
 )

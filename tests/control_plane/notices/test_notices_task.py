@@ -286,7 +286,7 @@ def test_a_job_brought_back_after_its_end_is_told(noticing: context.Context, sin
     drain(noticing, "n1", state="failed", why_state=actions.BEGUN)
     notices.run(noticing)
     (post,) = sink.posts
-    assert post["title"] == "[c] Jobs restarted: n1 (gpu_lost)"
+    assert post["title"] == "[c] Restart decided: n1 (gpu_lost)"
     for line in (
         "job 1 requeued after its end: gpu_lost n1 gpu3",
         "job 2 not requeued after its end (it was submitted with --no-requeue): gpu_lost",

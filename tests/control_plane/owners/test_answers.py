@@ -266,6 +266,26 @@ def test_a_job_left_where_it_is_says_why(mailing: context.Context, box: mail_ser
     assert words in " ".join(text_of(box).split())
 
 
+def test_no_mail_waits_for_lines_in_accounting(mailing: context.Context, box: mail_server.Box) -> None:
+    """Each is a command of a third of a second: of an incident of a hundred jobs they took half a minute."""
+    config = mailing.config
+    mailing.config = dataclasses.replace(
+        config, service=dataclasses.replace(config.service, write_back="Comment")
+    )
+    asked: list[str] = []
+    inner = mailing.run_slurm
+
+    def heard(program: str, *arguments: str, environment: object = None) -> bytes:
+        asked.append(program)
+        return inner(program, *arguments, environment=environment)  # type: ignore[call-arg]
+
+    mailing.run_slurm = heard  # type: ignore[assignment]
+    owe(mailing)
+    judge(mailing, attempt(mailing))
+    assert owners.run(mailing) == "1 mails"
+    assert "sacctmgr" not in asked
+
+
 def test_a_mail_asks_accounting_and_the_judge_out_of_turn(
     mailing: context.Context, box: mail_server.Box
 ) -> None:

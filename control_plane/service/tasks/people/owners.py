@@ -1,4 +1,4 @@
-"""What jobs' owners are told: the mails they asked Slurm for, with the verdict, and a line in accounting."""
+"""What jobs' owners are told: the mails they asked Slurm for, with the verdict."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 from pathlib import Path
 
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.service import lease
 from probing_cluster.control_plane.service.tasks.jobs import accounting, accounts, attribution
 from probing_cluster.core import errors
 
@@ -17,16 +16,11 @@ _MOST_HURRIED = 100
 
 
 def run(service: context.Context) -> str:
-    """One look; what was sent and written."""
-    words = []
-    if service.config.mail.host:
-        words += _answers(service)
-        _unasked(service)
-    if service.config.service.write_back:
-        from probing_cluster.control_plane.owners import write_back
-
-        with lease.taken(service, "owners") as mine:
-            words += write_back.run(service) if mine else []
+    """One look; what was sent."""
+    if not service.config.mail.host:
+        return ""
+    words = _answers(service)
+    _unasked(service)
     return "; ".join(words)
 
 
@@ -73,7 +67,7 @@ def _unasked(service: context.Context) -> None:
 
 TASK = context.Task(
     name="owners",
-    meaning="sends owners the mails they asked Slurm for, with the verdict, and writes verdicts back to accounting",
+    meaning="sends owners the mails they asked Slurm for, with the verdict",
     run=run,
     every_s=lambda _: 2.0,
     follows=("attribution", "accounts", "restarts"),
