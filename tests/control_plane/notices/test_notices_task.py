@@ -420,6 +420,31 @@ def test_nodes_of_many_places_are_told_without_one(noticing: context.Context, si
     assert "Shared" not in sink.posts[0]["message"]
 
 
+@pytest.mark.parametrize(
+    ("confidence", "words", "shown"),
+    [("likely", "2 jobs died of one fault", "failure"), ("possible", "2 jobs may have died of one fault", "warning")],
+)  # fmt: skip
+def test_an_incident_says_no_more_than_its_verdicts(
+    noticing: context.Context, sink: web_sink.Sink, confidence: str, words: str, shown: str
+) -> None:
+    """What is only possible wakes nobody at night."""
+    incident, now = uuid.uuid4(), noticing.clock.now()
+    noticing.store.save_verdicts(
+        [
+            records.Verdict(
+                cluster="c", job_id=job_id, submit_at=now, attempt=1, cause="filesystem_mount", domain=records.Domain.SYSTEM_SOFTWARE,
+                node="n1", confidence=records.Confidence(confidence), summary="/scratch of n1 stopped answering.",
+                incident_id=incident, onset_at=now, rules_version="1", made_at=now,
+            )
+            for job_id in (1, 2)
+        ]
+    )  # fmt: skip
+    notices.run(noticing)
+    (post,) = sink.posts
+    assert words in post["message"]
+    assert post["type"] == shown
+
+
 def test_two_incidents_at_one_place_are_one_story(noticing: context.Context, sink: web_sink.Sink) -> None:
     """A link and a mount that went with the same rack; a third incident, of no place, is another message."""
     place = "7 of the 8 nodes of rack r1 (all that failed; p = 2e-09)"
