@@ -25,7 +25,7 @@ select run_key, max(end_at) as end_at from probing.run_account
 where run_key = any(:keys) and cluster = :cluster
 group by run_key
 """
-_LOOP_SEEN = timedelta(seconds=5)
+_LOOP_KNOWN = timedelta(seconds=5)
 """So long after its verdict it is known whether a start was one of a loop."""
 _ASIDE = timedelta(hours=1)
 """A verdict that is given anew may be younger than the decision that rested on the one before."""
@@ -144,7 +144,7 @@ def _awaiting(service: context.Context, verdicts: Sequence[records.Verdict]) -> 
     """Attempts that a node saw die of hardware, and those judged just now that may be in a loop."""
     if not service.config.policy.restart_ended:
         return set()
-    fresh = service.clock.now() - _LOOP_SEEN
+    fresh = service.clock.now() - _LOOP_KNOWN
     concerned = [v for v in verdicts if restart.concerns(v)]
     ids = {i for v in concerned for i in v.evidence}
     evidence = {e.event_id: e for e in service.store.events_by_id(ids)} if ids else {}

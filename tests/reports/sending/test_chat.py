@@ -50,7 +50,7 @@ def edge(monkeypatch: pytest.MonkeyPatch) -> Edge:
     return made
 
 
-def tell(tmp_path: Path, service: str, *, severity: str = "high", over: bool = False) -> dict[str, str]:
+def post(tmp_path: Path, service: str, *, severity: str = "high", over: bool = False) -> dict[str, str]:
     return chat.post(
         {service: ADDRESSES[service]}, title="[c] Drained: n1 (xid)", body="n1 drained: xid 79 gpu3", severity=severity, over=over,
         group="3f2a", store=str(tmp_path), deadline_s=5.0,
@@ -60,7 +60,7 @@ def tell(tmp_path: Path, service: str, *, severity: str = "high", over: bool = F
 @pytest.mark.parametrize("service", sorted(ADDRESSES))
 def test_each_service_takes_the_message(tmp_path: Path, edge: Edge, service: str) -> None:
     """Title and text stand in what it is sent."""
-    assert tell(tmp_path, service) == {service: ""}
+    assert post(tmp_path, service) == {service: ""}
     ((url, body),) = edge.asked
     assert url.startswith("https://") or service == "mattermost"
     assert "Drained: n1 (xid)" in json.dumps(body)
@@ -70,9 +70,9 @@ def test_each_service_takes_the_message(tmp_path: Path, edge: Edge, service: str
 @pytest.mark.parametrize("severity", ["high", "low", "info"])
 def test_pagerduty_opens_and_closes_one_incident(tmp_path: Path, edge: Edge, severity: str) -> None:
     """An update is told under the same key; the end resolves it."""
-    tell(tmp_path, "pagerduty", severity=severity)
-    tell(tmp_path, "pagerduty", severity=severity)
-    tell(tmp_path, "pagerduty", severity=severity, over=True)
+    post(tmp_path, "pagerduty", severity=severity)
+    post(tmp_path, "pagerduty", severity=severity)
+    post(tmp_path, "pagerduty", severity=severity, over=True)
     assert [(b["event_action"], b["dedup_key"]) for _, b in edge.asked] == [
         ("trigger", "3f2a"), ("trigger", "3f2a"), ("resolve", "3f2a"),
     ]  # fmt: skip
@@ -81,8 +81,8 @@ def test_pagerduty_opens_and_closes_one_incident(tmp_path: Path, edge: Edge, sev
 @pytest.mark.parametrize("severity", ["high", "low", "info"])
 def test_opsgenie_opens_and_closes_one_alert(tmp_path: Path, edge: Edge, severity: str) -> None:
     """The same by its alias, and from another process than opened it."""
-    tell(tmp_path, "opsgenie", severity=severity)
-    tell(tmp_path, "opsgenie", severity=severity, over=True)
+    post(tmp_path, "opsgenie", severity=severity)
+    post(tmp_path, "opsgenie", severity=severity, over=True)
     (opened, body), (closed, _) = edge.asked
     assert (opened.rpartition("/")[2], body["alias"]) == ("alerts", "3f2a")
     assert "/close" in closed

@@ -63,10 +63,10 @@ def wishing(
     if owner:
         (attempt,) = service.store.attempts(job_ids=[7])
         assert attempt.start_at is not None
-        said = records.JobAllocation(
+        allocation = records.JobAllocation(
             cluster="c", node="n1", job_id=7, at=attempt.start_at, detail={"on_hang": owner}
         )
-        delivery.Delivery(service.store.connection_uri(), "c", "n1").deliver(allocations=[said])
+        delivery.Delivery(service.store.connection_uri(), "c", "n1").deliver(allocations=[allocation])
 
 
 def looked_again(service: context.Context, *, steps: int = 40) -> str:
