@@ -20,7 +20,8 @@ pytestmark = [pytest.mark.soak, pytest.mark.alone, pytest.mark.cluster, pytest.m
 
 COUNT = int(os.environ.get("PROBING_DEATHS", "20"))
 SEED = int(os.environ.get("PROBING_SEED", "17"))
-AT_ONCE = 2
+AT_ONCE = 3
+"""Gangs at a time, each with three nodes of its own."""
 NODES = 3 * AT_ONCE
 LEAST_BACK = 0.95
 
@@ -66,7 +67,9 @@ def test_nineteen_of_twenty_deaths_train_again_within_a_minute() -> None:
     with scratch.directory("pcdeath-") as where, cluster.Sandbox.up(where / "s", nodes=NODES, gpus=4) as box:
         up = conftest.Cluster(box)
         config = box.layout.probing_toml
-        text = conftest.Cluster.untested(config.read_text()).replace("budget_nodes = 3", "budget_nodes = 9")
+        text = conftest.Cluster.untested(config.read_text()).replace(
+            f"budget_nodes = {NODES // 2}", f"budget_nodes = {NODES}"
+        )
         config.write_text(text.replace("frac = 0.5", "frac = 1.0"))
         box.fault("-", "service-crash")
         box.fault("-", "service-start")
