@@ -56,6 +56,10 @@ def die(up: Any, number: int, fault: str, nodes: Sequence[str]) -> tuple[str, fl
         f"death {number}: {fault} on {broken}: {'not back' if took_s is None else f'{took_s:g} s'}",
         flush=True,
     )
+    if fault != "crash":
+        # What its agent remembers of the fault would drain the node once more, under the next gang.
+        up.sandbox.fault(broken, "heal")
+        up.sandbox.run(["probing-ctl", "set-healthy", broken, "--note", "mended"], check=False)
     deaths.mend(up, broken)
     return fault, took_s
 
