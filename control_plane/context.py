@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
@@ -63,6 +64,8 @@ class Context:
     """Per task since when it has not worked."""
     restarts: restart_acts.RestartMemory = field(default_factory=lambda: restart_acts.RestartMemory())
     """Logs that nodes have been asked to keep, and when exclusions were looked at."""
+    ends_looked_at: set[tuple[int, datetime, str]] = field(default_factory=set)
+    """Ends of which it is known whether we owe a mail that Slurm does not send: job, submission, Slurm's word."""
     world: workflow.World | None = None
     """What the repair workflow touches, and the rounds of tests that run in this service."""
     tests_read: bool = False
@@ -77,6 +80,18 @@ class Context:
     """Begins work that no pass waits for; outside the service it is done at once."""
     stopping: threading.Event = field(default_factory=threading.Event)
     _seldom: dict[str, tuple[float, Any]] = field(default_factory=dict)
+    _locks: dict[str, threading.Lock] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def alone(self, name: str) -> Iterator[bool]:
+        """Whether nobody else in this service is at the work of this name; some passes are asked for out of turn, too."""
+        lock = self._locks.setdefault(name, threading.Lock())
+        mine = lock.acquire(blocking=False)
+        try:
+            yield mine
+        finally:
+            if mine:
+                lock.release()
 
     def seldom(self, name: str, every_s: float, read: Callable[[], _T]) -> _T:
         """What `read` gave under this name within the last `every_s` seconds, else what it gives now."""

@@ -12,6 +12,7 @@ _SILENT = (
     "Its log is empty: have the program speak. `set -x` in the batch script shows the command that ended it, `srun -u` and "
     "`python -u` write at once what is held back otherwise, and errors belong on standard error."
 )
+_BACK = "The job is requeued under the same id and waits to start again."
 _SURE = (records.Confidence.CERTAIN, records.Confidence.LIKELY)
 
 
@@ -36,7 +37,7 @@ def what_now(
             step = _SILENT  # its own step sends people to an output that there is not
         if step and step not in steps:
             steps.append(step if step.endswith((".", "!", "?")) else f"{step}.")
-    fate = _outcome(attempts) or (_waits(attempts[-1]) if requeued else "")
+    fate = _outcome(attempts) or (_waits(attempts[-1]) if requeued else _requeued_by_us(done))
     last = (fate,) if fate else (_stays(done), _submit_again(judged, attempts[-1], done))
     return tuple(dict.fromkeys([*steps[:_MOST_STEPS], *(words for words in last if words and died)]))
 
@@ -44,7 +45,7 @@ def what_now(
 def _outcome(attempts: Sequence[records.JobAttempt]) -> str:
     last = attempts[-1]
     if last.state == "REQUEUED":
-        return "The job is requeued under the same id and waits to start again."
+        return _BACK
     if len(attempts) == 1:
         return ""
     if last.end_at is None:
@@ -52,6 +53,12 @@ def _outcome(attempts: Sequence[records.JobAttempt]) -> str:
     if last.state == "COMPLETED":
         return f"The job has since completed as attempt {last.attempt}; nothing to do for it."
     return ""
+
+
+def _requeued_by_us(done: Sequence[records.Drain]) -> str:
+    """Of a job that we brought back after its end, and that has not started yet."""
+    decided = [d for d in done if d.action == "restart"]
+    return _BACK if decided and decided[-1].state == "done" else ""
 
 
 def _waits(last: records.JobAttempt) -> str:

@@ -34,10 +34,19 @@ from probing_cluster.attribution.passes import incidents
 from probing_cluster.attribution.places import layout
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.cli.history import fleet_commands
+from probing_cluster.control_plane.owners import answers, handover
 from probing_cluster.control_plane.policy import actions as policy_actions
 from probing_cluster.control_plane.policy import view
-from probing_cluster.control_plane.service.tasks.jobs import accounting, accounts, attribution, gangs
+from probing_cluster.control_plane.service.tasks.jobs import (
+    accounting,
+    accounts,
+    attribution,
+    gangs,
+    hangs,
+    restarts,
+)
 from probing_cluster.control_plane.service.tasks.nodes import actions, silence
+from probing_cluster.control_plane.service.tasks.people import notices
 from probing_cluster.core import records, settings
 from probing_cluster.db import bulk, migrate, partitions
 from probing_cluster.db import store as db_store
@@ -50,6 +59,8 @@ DAYS = 7
 ENDS_PER_NODE_DAY, EVENTS_PER_NODE_DAY = 6.5, 30
 _SECTIONS = ("helpers", "attempts", "verdicts", "events", "runs", "heartbeats")
 _JOB = 77_000_000
+OWED = 100
+"""Mails in one pass."""
 _FIELDS = "JobIDRaw,JobID,State,Submit,Eligible,Start,End,ExitCode,NodeList,AllocTRES,User,Account,Partition,JobName,Cluster"
 
 
@@ -143,6 +154,12 @@ def _stalled(service: context.Context, n: int) -> None:
     service.stalls.clear()
 
 
+def _stalled_named(service: context.Context, n: int) -> None:
+    """That gang, and what it hangs in is known."""
+    _stalled(service, n)
+    gangs.run(service)
+
+
 def _of_ranks(now: datetime, node: str, kind: str, detail: dict[str, Any]) -> records.HealthEvent:
     return records.HealthEvent(
         event_id=uuid.uuid4(), cluster=CLUSTER, node=node, at=now - timedelta(seconds=3), observed_at=now, kind=kind,
@@ -163,6 +180,18 @@ def _rank(number: int, world: int) -> dict[str, Any]:
     spin = [{"function": "spin", "file": "/home/u/train.py", "line": 12}]
     return {"rank": number, "pid": 100 + number, "alive": True, "phase": "training", "steps": 7, "stalled": True, "calls": [call],
             "stack": [] if arrived else spin, "moved": not arrived}  # fmt: skip
+
+
+def _owed(service: context.Context, _n: int) -> None:
+    """A hundred owners asked Slurm for mail about ends of the last day."""
+    shutil.rmtree(service.config.mail.spool_directory, ignore_errors=True)
+    now = service.clock.now()
+    ended = service.store.attempts(since=now - timedelta(days=1), until=now, ended=True, states=["FAILED"])
+    for a in ended[:OWED]:
+        owed = handover.Owed(
+            job_id=a.job_id, restart_count=a.attempt - 1, recipient="alice@site", subject="Slurm", event="Failed", state=a.state, at=now
+        )  # fmt: skip
+        handover.put(service.config, owed)
 
 
 def _incidents(service: context.Context, n: int) -> object:
@@ -220,6 +249,17 @@ TASKS = (
         run=lambda s, _: gangs.run(s),
         before=_stalled,
     ),
+    ServiceTask(
+        name="hangs: the same gang", per_day=86400 / 2, run=lambda s, _: hangs.run(s), before=_stalled_named
+    ),
+    ServiceTask(name="restarts: a look", per_day=86400.0, run=lambda s, _: restarts.run(s)),
+    ServiceTask(name="notices: a look", per_day=86400 / 2, run=lambda s, _: notices.run(s)),
+    ServiceTask(
+        name=f"mails: {OWED} verdicts",
+        per_day=1.0,
+        run=lambda s, _: answers.run(s, s.clock.now()),
+        before=_owed,
+    ),
     ServiceTask(name="incidents: a quarter of the nodes, and where", per_day=1.0, run=_incidents),
     ServiceTask(name="lemon night", per_day=1.0, run=_night),
     ServiceTask(name="page: every fleet figure of the week", per_day=24.0, run=_page),
@@ -241,7 +281,14 @@ class Site:
         self._store = db_store.Store.open(url)
         slurm = Slurm(n_nodes, self._store, datetime.now(UTC))
         self._service = context.Context(
-            config=settings.Settings(cluster=settings.ClusterSettings(name=CLUSTER)),
+            config=settings.Settings(
+                cluster=settings.ClusterSettings(name=CLUSTER),
+                mail=settings.MailSettings(host="localhost", spool_directory=str(self._home / "mail")),
+                # A file that is not there: what is told stays in the outbox.
+                notices=settings.NoticesSettings(
+                    routes=(settings.NoticeRoute(name="ops", url_file=str(self._home / "urls")),)
+                ),
+            ),
             store=self._store,
             run_slurm=slurm,
             hands=cast("policy_actions.Hands", slurm),

@@ -1,18 +1,19 @@
 """Owed mails into mails: with the verdict as soon as there is one, else that it follows, and then it does.
 
-Three statements a pass for all that wait, and one for each mail that is sent.
+A few statements a pass for all that wait, and one for each mail that is sent.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.outbox import queue
 from probing_cluster.control_plane.owners import handover
-from probing_cluster.core import errors, records
+from probing_cluster.control_plane.policy import actions, restart, restart_loop
+from probing_cluster.core import errors, records, settings
 from probing_cluster.db import engines
 from probing_cluster.reports import job_ref, model, query, rows
 from probing_cluster.reports.sending import job_mail
@@ -24,6 +25,22 @@ select run_key, max(end_at) as end_at from probing.run_account
 where run_key = any(:keys) and cluster = :cluster
 group by run_key
 """
+_LOOP_KNOWN = timedelta(seconds=5)
+"""So long after its verdict it is known whether a start was one of a loop."""
+_ASIDE = timedelta(hours=1)
+"""A verdict that is given anew may be younger than the decision that rested on the one before."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Waits:
+    """What mails that were owed lately wait for."""
+
+    ends_of: frozenset[int] = frozenset()
+    """Jobs of which accounting has not told the end."""
+    verdicts: bool = False
+    """Whether something that has settled is not judged."""
+    accounts: bool = False
+    """Whether a run's account lacks such an end."""
 
 
 def run(service: context.Context, now: datetime) -> list[str]:
@@ -55,26 +72,46 @@ class _Known:
     """Attempt to when its verdict was made."""
     accounted: Mapping[str, datetime]
     """Run to the end of what its account counts."""
+    awaiting: Collection[tuple[int, datetime]]
+    """Attempts about whose restart something will be decided: what their owners are to do hangs on it."""
+    decided_at: Mapping[int, datetime]
+    """Job to when that was decided last."""
 
-    def attempt(self, owed: handover.Owed) -> records.JobAttempt | None:
-        """The attempt whose end the mail is about; None before accounting has its end."""
-        found = [a for a in self.attempts.get(owed.job_id, ()) if _restarts(a) == owed.restart_count]
-        latest = max(found, key=lambda a: a.submit_at, default=None)
-        return latest if latest is not None and latest.end_at is not None else None
-
-    def ready(self, owed: handover.Owed, now: datetime, patience: timedelta) -> bool:
-        """Whether everything that will be judged has been, and its cost counted (for which less patience is due)."""
+    def of(self, owed: handover.Owed) -> Sequence[records.JobAttempt]:
+        """The attempts that the mail is about: of an array every task, else one."""
+        found = self.attempts.get(owed.job_id, ())
         if owed.array:
-            tasks = self.attempts.get(owed.job_id, ())
-            return bool(tasks) and all(a.end_at is not None and self._is_judged(a) for a in tasks)
-        attempt = self.attempt(owed)
-        if attempt is None or not self._is_judged(attempt) or attempt.end_at is None:
+            return found
+        mine = [a for a in found if _restarts(a) == owed.restart_count]
+        return [max(mine, key=lambda a: a.submit_at)] if mine else []
+
+    def ready(self, owed: handover.Owed, now: datetime, config: settings.ServiceSettings) -> bool:
+        """Whether everything that will be judged has been, its restart decided, and its cost counted (for which less patience is due)."""
+        found = self.of(owed)
+        if not found or not all(a.end_at is not None and self.is_judged(a) for a in found):
+            return False
+        if owed.array:
+            return True
+        (attempt,) = found
+        if self._is_undecided(attempt) and now - owed.at < timedelta(seconds=config.mail_wait_s):
             return False
         judged_at = self.judged.get((attempt.job_id, attempt.submit_at), now)
-        counted = self.accounted.get(attempt.run_key)
-        return (counted is not None and counted >= attempt.end_at) or now - judged_at >= patience
+        return self.is_counted(attempt) or now - judged_at >= timedelta(seconds=2 * config.attribution_poll_s)
 
-    def _is_judged(self, attempt: records.JobAttempt) -> bool:
+    def _is_undecided(self, attempt: records.JobAttempt) -> bool:
+        if attempt.state not in restart.CANDIDATES or attempt.end_at is None:
+            return False
+        decided_at = self.decided_at.get(attempt.job_id)
+        is_old = decided_at is None or decided_at < attempt.end_at
+        return is_old and (attempt.job_id, attempt.submit_at) in self.awaiting
+
+    def is_counted(self, attempt: records.JobAttempt) -> bool:
+        """Whether its run's account goes as far as its end."""
+        counted = self.accounted.get(attempt.run_key)
+        return counted is not None and attempt.end_at is not None and counted >= attempt.end_at
+
+    def is_judged(self, attempt: records.JobAttempt) -> bool:
+        """Whether it has its verdict, or needs none."""
         return attempt.state == "COMPLETED" or (attempt.job_id, attempt.submit_at) in self.judged
 
 
@@ -98,6 +135,53 @@ def _read(service: context.Context, wanted: Sequence[handover.Owed]) -> _Known:
         attempts=by_job,
         judged={(v.job_id, v.submit_at): v.made_at for v in verdicts},
         accounted={row["run_key"]: row["end_at"] for row in accounts},
+        awaiting=_awaiting(service, verdicts),
+        decided_at=_decided_at(service, verdicts),
+    )
+
+
+def _awaiting(service: context.Context, verdicts: Sequence[records.Verdict]) -> set[tuple[int, datetime]]:
+    """Attempts that a node saw die of hardware, and those judged just now that may be in a loop."""
+    if not service.config.policy.restart_ended:
+        return set()
+    fresh = service.clock.now() - _LOOP_KNOWN
+    concerned = [v for v in verdicts if restart.concerns(v)]
+    ids = {i for v in concerned for i in v.evidence}
+    evidence = {e.event_id: e for e in service.store.events_by_id(ids)} if ids else {}
+    wanted = [v for v in verdicts if v.attempt >= restart_loop.STARTS and v.made_at > fresh]
+    wanted += [v for v in concerned if restart.is_witnessed(evidence[i] for i in v.evidence if i in evidence)]
+    return {(v.job_id, v.submit_at) for v in wanted}
+
+
+def _decided_at(service: context.Context, verdicts: Sequence[records.Verdict]) -> dict[int, datetime]:
+    """Job, or part of a het job, to when its restart was last decided and done, or not."""
+    if not verdicts:
+        return {}
+    rows = service.store.drains(since=min(v.made_at for v in verdicts) - _ASIDE, actions=["restart"])
+    return {
+        int(job_id): row.at
+        for row in rows
+        if not actions.is_begun(row)
+        for job_id in (row.job_id, *row.detail.get("components", ()))
+        if job_id is not None
+    }
+
+
+def waits_for(service: context.Context, now: datetime) -> Waits:
+    """What mails wait for that were owed lately; raises DatabaseUnavailable."""
+    owing = [o for o in map(handover.of_letter, handover.box(service.config).pending()) if not o.followed]
+    if not owing:
+        return Waits()
+    known = _read(service, owing)
+    settled = now - timedelta(seconds=service.config.service.settle_s)
+    of_each = {o: known.of(o) for o in owing}
+    ended = [a for found in of_each.values() for a in found if a.end_at is not None and a.end_at <= settled]
+    return Waits(
+        ends_of=frozenset(
+            o.job_id for o, found in of_each.items() if not found or any(a.end_at is None for a in found)
+        ),
+        verdicts=any(not known.is_judged(a) for a in ended),
+        accounts=any(not known.is_counted(a) for a in ended),
     )
 
 
@@ -110,8 +194,7 @@ def _one(
     now: datetime,
 ) -> list[str]:
     """What is sent about one owed mail now; crossed off only after its mail is in the outbox."""
-    patience = timedelta(seconds=2 * service.config.service.attribution_poll_s)
-    ready = known is not None and known.ready(owed, now, patience)
+    ready = known is not None and known.ready(owed, now, service.config.service)
     waited = now - owed.at
     if not ready and waited < GIVE_UP:
         if owed.followed or waited.total_seconds() < service.config.service.mail_wait_s:

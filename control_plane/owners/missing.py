@@ -1,6 +1,6 @@
-"""Mails that owners asked for and Slurm does not send: the END of a failure up to 22.05, our requeue from 25.11 on.
+"""Mails that owners asked for and Slurm does not send: the END of a failure up to 22.05, our requeue from 25.11.3 on.
 
-Who asked for what is known to the controller only, while it holds the job: one listing, and only after an end that matters.
+Who asked for what is known to the controller only, while it holds the job: one listing after ends that matter.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from probing_cluster.reports import model
 
 _LATE = timedelta(minutes=5)
 """An end that accounting tells later than this is forgotten by the controller (MinJobAge)."""
-_EVERY_S = 10.0
+_EVERY_S = 2.0
 _JOB = re.compile(r"^JobId=(\d+) ", re.MULTILINE)
 _ASKED = re.compile(r"(?:^| )MailUser=(\S+) MailType=(\S+)(?= |$)", re.MULTILINE)
 _STATE = re.compile(r" JobState=(\S+)(?= )")
-_RELEASE = re.compile(r"(\d\d)\.(\d\d)")
-NO_END_MAIL_UP_TO = (22, 5)
-NO_REQUEUE_MAIL_FROM = (25, 11)
+_RELEASE = re.compile(r"(\d\d)\.(\d\d)(?:\.(\d+))?")
+NO_END_MAIL_BEFORE = (23, 2, 0)
+NO_REQUEUE_MAIL_FROM = (25, 11, 3)
 
 
 def run(service: context.Context) -> None:
-    """One look every ten seconds; what Slurm does not send is put beside what it handed over."""
+    """One look every two seconds; what Slurm does not send is put beside what it handed over."""
     service.seldom("missing", _EVERY_S, lambda: _look(service))
 
 
@@ -34,41 +34,47 @@ def _look(service: context.Context) -> int:
     release = service.seldom("release", 3600.0, lambda: _release(service))
     now = service.clock.now()
     ends = list(_ends(service, release, now))
-    if not ends:
+    keys = {(a.job_id, a.submit_at, event) for a, event in ends}
+    new = [(a, event) for a, event in ends if (a.job_id, a.submit_at, event) not in service.ends_looked_at]
+    if not new:
+        service.ends_looked_at = keys
         return 0
     asked = asked_for(service.run_slurm("scontrol", "-a", "-o", "show", "jobs").decode("utf-8", "replace"))
-    return sum(
+    put = sum(
         handover.put(service.config, owed)
-        for attempt, event in ends
+        for attempt, event in new
         for owed in _owed(attempt, event, asked, now)
     )
+    service.ends_looked_at = keys
+    return put
 
 
-def _release(service: context.Context) -> tuple[int, int]:
+def _release(service: context.Context) -> tuple[int, int, int]:
     text = service.run_slurm("scontrol", "--version").decode("ascii", "replace")
     found = _RELEASE.search(text)
     if found is None:
         raise errors.SlurmUnavailable(f"scontrol --version says {text[:60]!r}")
-    return int(found[1]), int(found[2])
+    return int(found[1]), int(found[2]), int(found[3] or 0)
 
 
 def _ends(
-    service: context.Context, release: tuple[int, int], now: datetime
+    service: context.Context, release: tuple[int, int, int], now: datetime
 ) -> Iterator[tuple[records.JobAttempt, str]]:
     """Attempts whose end Slurm does not mail about, each with Slurm's word for it."""
     cluster, since = service.config.cluster.name, now - _LATE
-    if release <= NO_END_MAIL_UP_TO:
+    if release < NO_END_MAIL_BEFORE:
         states = sorted(model.FAILED_STATES - {"REQUEUED", "CANCELLED", "PREEMPTED"})
         for attempt in service.store.attempts(since=since, states=states, ended=True, cluster=cluster):
             yield attempt, "Ended"
     if release >= NO_REQUEUE_MAIL_FROM:
         acts = [
-            d for d in service.store.drains(since=since, actions=["requeue"], states=["done"]) if d.job_id
+            d for d in service.store.drains(since=since, actions=["restart"], states=["done"]) if d.job_id
         ]
+        # Slurm mails about the requeue of a running job, not about that of one which had ended by itself.
+        starts = {(d.job_id, d.submit_at) for d in acts}
         jobs = sorted({d.job_id for d in acts if d.job_id is not None})
         for attempt in service.store.attempts(job_ids=jobs, ended=True, cluster=cluster) if jobs else []:
-            # Slurm mails about the requeue of a running job, not about that of one which had ended by itself.
-            if any(d.job_id == attempt.job_id and attempt.end_at and attempt.end_at < d.at for d in acts):
+            if (attempt.job_id, attempt.submit_at) in starts:
                 yield attempt, "Requeued"
 
 

@@ -13,7 +13,8 @@ from probing_cluster.control_plane import context
 from probing_cluster.core import digits, errors, records, sanitize
 
 FIELDS = ("SystemComment", "AdminComment", "Comment")
-_EVERY_S = 15.0
+_JUST = timedelta(minutes=1)
+"""A verdict as young as this is new to several looks."""
 _LATELY = timedelta(minutes=30)
 """How long after its end an attempt's line is looked after: slurmctld forgets a job MinJobAge (300 s) after its end."""
 _MOST_AT_ONCE = 200
@@ -34,18 +35,14 @@ where cluster = :cluster and end_at >= :since - interval '1 hour' and judged_at 
 """
 
 
-def run(service: context.Context) -> list[str]:
-    """One look every quarter of a minute; what was written."""
+def run(service: context.Context) -> int:
+    """One look; how many lines were written."""
     field = service.config.service.write_back
     if field not in FIELDS:
         raise errors.SettingsError(
             f"[service] write_back must be {', '.join(FIELDS)} or empty, not {field!r}"
         )
-    now_s = service.clock.monotonic_s()
-    if service.seldom("write_back", _EVERY_S, lambda: now_s) != now_s:
-        return []
-    written = _look(service, field)
-    return [f"{written} lines written back"] if written else []
+    return _look(service, field)
 
 
 def line(verdict: records.Verdict) -> str:
@@ -84,7 +81,7 @@ def _jobs(service: context.Context) -> list[int]:
     """The jobs whose field may lack a line: just judged, or (every five minutes) with an end of any attempt lately."""
     now_s, now = service.clock.monotonic_s(), service.clock.now()
     everything = service.seldom("write_back_all", _AGAIN_S, lambda: now_s) == now_s
-    since = now - (_LATELY if everything else timedelta(seconds=4 * _EVERY_S))
+    since = now - (_LATELY if everything else _JUST)
     given = {"cluster": service.config.cluster.name, "since": since}
     return [row["job_id"] for row in service.store.rows(_ENDED if everything else _JUDGED, given)]
 

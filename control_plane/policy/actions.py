@@ -22,6 +22,11 @@ LOG = logging.getLogger("probing.actions")
 BEGUN = "begun; its outcome was not recorded"
 
 
+def is_begun(row: records.Drain) -> bool:
+    """Whether an act was begun and has no outcome yet."""
+    return row.state == "failed" and row.why_state.startswith(BEGUN)
+
+
 class Hands(Protocol):
     """What can be asked of and done to Slurm; slurm_actions.py is the real one."""
 

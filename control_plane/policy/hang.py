@@ -114,12 +114,7 @@ def _against(
     yield "skipped", "" if live.requeue else "it was submitted with --no-requeue"
     yield "skipped", stands(hang, ranks, answered)
     yield "skipped", restart_loop.loop(hang.deaths)
-    n, hours = policy.restarts_per_run, policy.restart_window_s / 3600
-    spent = hang.n_restarts >= n
-    yield (
-        "denied",
-        f"budget: its run was restarted {hang.n_restarts} of {n} times within {hours:g} h" if spent else "",
-    )
+    yield "denied", restart.spent(hang.n_restarts, policy)
 
 
 def reason_for(verdict: records.GangVerdict) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
 from probing_cluster.control_plane.policy import budget, restart_loop, victims, view
@@ -15,6 +15,8 @@ CANDIDATES = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "TIMEOUT", "OUT_OF_M
 SURE = (records.Confidence.CERTAIN, records.Confidence.LIKELY)
 EVIDENCE_COMES = timedelta(seconds=60)
 """So long after an end a node's own evidence may still arrive: mounts and links are polled, and agents beat."""
+RUN_BUDGET = "budget: its run was restarted"
+"""Begins what is said of a run's own budget; that of drains is another."""
 WAIT = "wait"
 """Not decided yet: its nodes are not free."""
 _SINGLETON = 0
@@ -104,23 +106,28 @@ def _of_the_verdict(case: EndedAttempt, policy: settings.PolicySettings) -> Iter
     by = f" by {attempt.cancelled_by}" if attempt.cancelled_by else ""
     yield "skipped", f"it was cancelled{by}" if attempt.state == "CANCELLED" else ""
     yield "skipped", "" if verdict.node else "the verdict names no node to leave out"
-    yield "skipped", "" if _is_witnessed(case) else "no node saw it: the verdict rests on the job's own words"
-    n, hours = policy.restarts_per_run, policy.restart_window_s / 3600
-    spent = case.n_restarts >= n
     yield (
-        "denied",
-        f"budget: its run was restarted {case.n_restarts} of {n} times within {hours:g} h" if spent else "",
+        "skipped",
+        "" if is_witnessed(case.evidence) else "no node saw it: the verdict rests on the job's own words",
     )
+    yield "denied", spent(case.n_restarts, policy)
+
+
+def spent(n_restarts: int, policy: settings.PolicySettings) -> str:
+    """Words about a run that was restarted as often as it may be; empty for another."""
+    n, hours = policy.restarts_per_run, policy.restart_window_s / 3600
+    return f"{RUN_BUDGET} {n_restarts} of {n} times within {hours:g} h" if n_restarts >= n else ""
 
 
 def is_ripe(case: EndedAttempt, now: datetime) -> bool:
     """Whether a decision may be made: one without a node's evidence is final, and that may be on its way."""
     end_at = case.attempt.end_at
-    return _is_witnessed(case) or end_at is None or now - end_at >= EVIDENCE_COMES
+    return is_witnessed(case.evidence) or end_at is None or now - end_at >= EVIDENCE_COMES
 
 
-def _is_witnessed(case: EndedAttempt) -> bool:
-    return any(_by_the_node(e) for e in case.evidence)
+def is_witnessed(evidence: Iterable[records.HealthEvent]) -> bool:
+    """Whether a node itself saw what the verdict names."""
+    return any(_by_the_node(e) for e in evidence)
 
 
 def _by_the_node(event: records.HealthEvent) -> bool:

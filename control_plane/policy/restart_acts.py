@@ -168,7 +168,7 @@ class Restarter:
 def is_begun(row: records.Drain) -> bool:
     """Whether a restart, or the requeue of a hang, was begun and has no outcome."""
     ours = row.action == "restart" or (row.action == "requeue" and "hang" in row.detail)
-    return ours and row.state == "failed" and row.why_state.startswith(actions.BEGUN)
+    return ours and actions.is_begun(row)
 
 
 def exclusion(row: records.Drain, node: str) -> records.Drain:

@@ -21,6 +21,8 @@ _TYPES = {
 }
 _KEYED = {"pagerduty": "dedup", "opsgenie": "alias"}
 """Services that keep one incident per key, open it and close it."""
+_MORE = {"opsgenie": "&:info=new"}
+"""What else they are told: by default what is of severity info would only be a note to an alert that is open already, else nothing."""
 
 
 def post(
@@ -68,7 +70,7 @@ def _keyed(address: str, group: str) -> str:
         return address
     join = "&" if "?" in address else "?"
     action = "" if "action=" in address else "&action=map"
-    return f"{address}{join}{key}={group}{action}"
+    return f"{address}{join}{key}={group}{action}{_MORE.get(scheme, '')}"
 
 
 @contextlib.contextmanager

@@ -71,6 +71,23 @@ def test_a_fresh_fault_drains_and_requeues_once_and_every_act_is_a_row(
     assert len(hands.acts) == 2
 
 
+def test_a_pass_out_of_turn_is_nobodys_missed_turn(
+    service: context.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Owed mails and deaths have attempts judged, too: whoever finds this service at it leaves it to that, and no alarm names another service."""
+    found: list[str] = []
+    real = attribution.attribute.attribute
+
+    def slow(*given: Any, **named: Any) -> Any:
+        found.extend(attribution.run(service) for _ in range(3))
+        return real(*given, **named)
+
+    monkeypatch.setattr(attribution.attribute, "attribute", slow)
+    attribution.run(service)
+    assert found == ["", "", ""]
+    assert not any(service.journal.turns_missed().values())
+
+
 def test_observe_only_records_and_touches_nothing(service: context.Context, hands: fakes.Hands) -> None:
     """The installed default: every decision is a row, Slurm is told nothing."""
     service.config = settings.Settings(cluster=settings.ClusterSettings(name="c"))

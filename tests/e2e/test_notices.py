@@ -2,86 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import shutil
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
+import deaths
+import notified
 import pytest
 
-sys.path.extend(str(Path(__file__).parents[1] / room) for room in ("control_plane", "reports"))
-
-import deaths
-import mail_server
-import web_sink
-
-from probing_cluster.sandbox import cluster, services
-from probing_cluster.sandbox.machine import processes, scratch
-from tests.e2e import conftest
+from probing_cluster.sandbox import services
+from probing_cluster.sandbox.machine import processes
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 
-class Site(conftest.Cluster):
-    """A cluster whose service mails to `box` and posts to `sink`, both real servers."""
-
-    box: mail_server.Box
-    sink: web_sink.Sink
-
-    def site_mails(self) -> list[list[str]]:
-        """The arguments of every call of the site's own mail program."""
-        kept = self.sandbox.layout.log / "mail.jsonl"
-        return (
-            [json.loads(line)["arguments"] for line in kept.read_text().splitlines()] if kept.exists() else []
-        )
-
-    def mails_about(self, job: int) -> list[str]:
-        """Subjects of our mails about a job."""
-        found = [str(self.box.message(n)["Subject"]) for n in range(len(self.box.mails))]
-        return [subject for subject in found if f"Job_id={job} " in subject]
-
-
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    if os.geteuid() != 0 or shutil.which("slurmctld") is None:
-        pytest.skip("needs root and Debian's slurm packages")
-    box, sink = mail_server.Box(), web_sink.Sink()
-    with (
-        scratch.directory("pcnote-") as directory,
-        mail_server.running(box) as smtp_port,
-        cluster.Sandbox.up(directory / "s", nodes=2, gpus=2) as sandbox,
-    ):
-        cert = mail_server.certificate(directory)
-        with web_sink.running(sink, cert) as web_port:
-            urls = directory / "urls"
-            urls.write_text(f"jsons://localhost:{web_port}/hook\n")
-            urls.chmod(0o600)
-            lay = sandbox.layout
-            text = lay.probing_toml.read_text()
-            text = text.replace(
-                "[mail]\n", f'[mail]\nhost = "localhost"\nport = {smtp_port}\nsecurity = "none"\n'
-            )
-            text = text.replace(
-                "[service]\n", '[service]\nwrite_back = "SystemComment"\nmail_wait_s = 40.0\n'
-            )
-            text += f'\n[notices]\nupdate_s = 1.0\n\n[[notices.routes]]\nname = "ops"\nurl_file = "{urls}"\n'
-            text += '\n[[notices.routes]]\nname = "mails"\nmail_to = ["ops@site"]\n'
-            # Each drain stays as it is, and none is one too many.
-            text = conftest.Cluster.untested(text).replace("budget_nodes = 2", "budget_nodes = 9")
-            text = text.replace("frac = 0.5", "frac = 1.0")
-            lay.probing_toml.write_text(text)
-            processes.end(lay.directory, [services.SERVICE])
-            services.start_service(lay, {**sandbox._daemon_env, "REQUESTS_CA_BUNDLE": str(cert[0])})
-            with contextlib.closing(Site(sandbox)) as made:
-                made.box, made.sink = box, sink
-                for node in lay.node_names:
-                    made.alive(node)
-                yield made
+def site() -> Iterator[notified.Site]:
+    with notified.site() as made:
+        yield made
 
 
 def test_the_owner_gets_the_verdict_in_slurms_mail(site: Any) -> None:

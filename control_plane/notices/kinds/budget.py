@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probing_cluster.control_plane.notices import fact, picture
+from probing_cluster.control_plane.policy import restart
 from probing_cluster.core import records
 
 
@@ -12,7 +13,13 @@ def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
     """One fact while the budget denied a drain within its window."""
     since = now.now - now.budget_window
     denied = [
-        d for d in now.drains if d.state == "denied" and d.why_state.startswith("budget:") and d.at > since
+        d
+        for d in now.drains
+        if d.state == "denied"
+        and d.at > since
+        and d.why_state.startswith("budget:")
+        # That of one run is no drain budget: `restart` tells of it.
+        and not d.why_state.startswith(restart.RUN_BUDGET)
     ]
     if denied:
         yield fact.Fact(

@@ -15,20 +15,22 @@ def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
         nodes = tuple(sorted(n for n in row["nodes"] or () if n))
         jobs = "1 job" if row["n_jobs"] == 1 else f"{row['n_jobs']} jobs"
         place = row["place"] or ""
+        died = "died" if row["sure"] else "may have died"
         yield fact.Fact(
             fact_id=str(row["incident_id"]),
             # What strikes one place is one story, by however many causes it shows.
             cause=scan.name_in(place) or str(row["incident_id"])[:8],
             at=row["onset_at"],
-            severity=_severity(row["domain"]),
-            line=f"{jobs} died of one fault, {row['cause']}: {row['summary']}{f' Shared: {place}.' if place else ''}",
+            severity=_severity(row["domain"], sure=row["sure"]),
+            line=f"{jobs} {died} of one fault, {row['cause']}: {row['summary']}{f' Shared: {place}.' if place else ''}",
             nodes=nodes,
             partitions=now.partitions_of(nodes),
         )
 
 
-def _severity(domain: str) -> records.Severity:
-    return records.Severity.LOW if domain == records.Domain.USER_PROGRAM else records.Severity.HIGH
+def _severity(domain: str, *, sure: bool) -> records.Severity:
+    """High wakes people: only for what is at least likely, and no program's own."""
+    return records.Severity.HIGH if sure and domain != records.Domain.USER_PROGRAM else records.Severity.LOW
 
 
 KIND = fact.Kind(

@@ -17,27 +17,42 @@ _WORDS = {
 
 
 def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
-    """A fact per requeue that was decided."""
+    """A fact per requeue that was decided: of a job that ran, or (`restart`) after its end."""
     for drain in now.drains:
-        if drain.action == "requeue" and drain.state in _WORDS:
+        if drain.action in {"requeue", "restart"} and (words := _words(drain)):
             reason = drain.reason.removeprefix(vocabulary.OWN_PREFIX).strip()
             failed = drain.state in {"denied", "failed"}
-            why = f" ({drain.why_state})" if drain.why_state and failed else ""
+            why = (
+                f" ({drain.why_state})"
+                if drain.why_state and drain.state not in {"done", "simulated"}
+                else ""
+            )
             yield fact.Fact(
                 fact_id=str(drain.drain_id),
                 cause=drain_kind.cause(reason),
                 at=drain.at,
                 severity=records.Severity.LOW if failed else records.Severity.INFO,
-                line=f"job {drain.job_id} {_WORDS[drain.state]}{why} off {drain.node}: {reason}",
+                line=f"job {drain.job_id} {words}{why}: {reason}",
                 nodes=(drain.node,),
                 partitions=now.partitions_of([drain.node]),
             )
 
 
+def _words(drain: records.Drain) -> str:
+    """What became of it; empty where there is nothing to tell."""
+    words = _WORDS.get(drain.state, "")
+    if drain.action == "restart":
+        if drain.state == "skipped" and not vocabulary.is_back_already(drain.why_state):
+            words = "not requeued"
+        return f"{words} after its end" if words else ""
+    # The node of a program that hangs is as good as any other.
+    return words if not words or "hang" in drain.detail else f"{words} off {drain.node}"
+
+
 KIND = fact.Kind(
     name="restart",
-    meaning="jobs requeued off faulty nodes, or not and why",
-    title="Jobs restarted",
+    meaning="jobs requeued off faulty nodes, after their ends or because they hang, or not and why",
+    title="Restart decided",
     find=find,
     command="probing-report JOB",
 )

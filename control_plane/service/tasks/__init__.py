@@ -24,7 +24,7 @@ from probing_cluster.control_plane.service.tasks.nodes import (
     silence,
     tested,
 )
-from probing_cluster.control_plane.service.tasks.people import mail, notices, owners
+from probing_cluster.control_plane.service.tasks.people import mail, notices, owners, write_back
 
 REGISTER: tuple[context.Task, ...] = (
     actions.TASK,
@@ -49,5 +49,6 @@ REGISTER: tuple[context.Task, ...] = (
     mail.TASK,
     notices.TASK,
     owners.TASK,
+    write_back.TASK,
 )
 """Every task, the most urgent first."""

@@ -16,9 +16,10 @@ import web_sink
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.notices import kinds
 from probing_cluster.control_plane.outbox import queue
+from probing_cluster.control_plane.policy import actions
 from probing_cluster.control_plane.service.tasks.people import notices
 from probing_cluster.core import errors, records, settings
-from probing_cluster.db.store import actions
+from probing_cluster.db.store import actions as store_actions
 
 MINUTE = timedelta(minutes=1)
 
@@ -269,6 +270,32 @@ def test_every_kind_has_facts_of_the_rows_it_is_about(noticing: context.Context,
     assert {k.name for k in kinds.REGISTER} >= {g.kind for g in notices.book(noticing).groups()}
 
 
+def test_a_job_brought_back_after_its_end_is_told(noticing: context.Context, sink: web_sink.Sink) -> None:
+    """So is one that is left where it is, with why; a run that has come back often enough uses up no drain budget; what is under way is no news."""
+    route = dataclasses.replace(noticing.config.notices.routes[0], severity="info")
+    noticing.config = dataclasses.replace(
+        noticing.config, notices=dataclasses.replace(noticing.config.notices, routes=(route,))
+    )
+    notices.run(noticing)
+    given = {"action": "restart", "reason": "probing: gpu_lost n1 gpu3"}
+    drain(noticing, "n1", job_id=1, **given)
+    drain(noticing, "n1", job_id=2, state="skipped", why_state="it was submitted with --no-requeue", **given)
+    spent = "budget: its run was restarted 3 of 3 times within 24 h"
+    drain(noticing, "n1", job_id=3, state="denied", why_state=spent, **given)
+    drain(noticing, "n1", job_id=4, state="failed", why_state=actions.BEGUN, **given)
+    drain(noticing, "n1", state="failed", why_state=actions.BEGUN)
+    notices.run(noticing)
+    (post,) = sink.posts
+    assert post["title"] == "[c] Restart decided: n1 (gpu_lost)"
+    for line in (
+        "job 1 requeued after its end: gpu_lost n1 gpu3",
+        "job 2 not requeued after its end (it was submitted with --no-requeue): gpu_lost",
+        f"job 3 not requeued after its end ({spent}): gpu_lost",
+    ):
+        assert line in post["message"]
+    assert "job 4" not in post["message"]
+
+
 def test_slurms_own_drains_are_told_with_what_the_agent_sees(
     noticing: context.Context, sink: web_sink.Sink
 ) -> None:
@@ -281,7 +308,7 @@ def test_slurms_own_drains_are_told_with_what_the_agent_sees(
         "n5": "fan noise",
     }
     found = [
-        actions.SlurmDrain(node=node, states="DRAIN+IDLE", reason=reason, since_at=noticing.clock.now())
+        store_actions.SlurmDrain(node=node, states="DRAIN+IDLE", reason=reason, since_at=noticing.clock.now())
         for node, reason in reasons.items()
     ]
     noticing.store.save_slurm_drains("c", found, [])
@@ -391,6 +418,31 @@ def test_nodes_of_many_places_are_told_without_one(noticing: context.Context, si
     notices.run(noticing)
     assert sink.titles == ["[c] Drained: n[0,8,16,24,32,40,48,56] (ib_link)"]
     assert "Shared" not in sink.posts[0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("confidence", "words", "shown"),
+    [("likely", "2 jobs died of one fault", "failure"), ("possible", "2 jobs may have died of one fault", "warning")],
+)  # fmt: skip
+def test_an_incident_says_no_more_than_its_verdicts(
+    noticing: context.Context, sink: web_sink.Sink, confidence: str, words: str, shown: str
+) -> None:
+    """What is only possible wakes nobody at night."""
+    incident, now = uuid.uuid4(), noticing.clock.now()
+    noticing.store.save_verdicts(
+        [
+            records.Verdict(
+                cluster="c", job_id=job_id, submit_at=now, attempt=1, cause="filesystem_mount", domain=records.Domain.SYSTEM_SOFTWARE,
+                node="n1", confidence=records.Confidence(confidence), summary="/scratch of n1 stopped answering.",
+                incident_id=incident, onset_at=now, rules_version="1", made_at=now,
+            )
+            for job_id in (1, 2)
+        ]
+    )  # fmt: skip
+    notices.run(noticing)
+    (post,) = sink.posts
+    assert words in post["message"]
+    assert post["type"] == shown
 
 
 def test_two_incidents_at_one_place_are_one_story(noticing: context.Context, sink: web_sink.Sink) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from probing_cluster.control_plane import context, delivery
 from probing_cluster.control_plane.outbox import queue
 from probing_cluster.control_plane.owners import handover
+from probing_cluster.control_plane.policy import actions
 from probing_cluster.control_plane.service.tasks.people import owners
 from probing_cluster.core import errors, records, settings
 
@@ -98,6 +100,18 @@ def judge(service: context.Context, of: records.JobAttempt, **changes: object) -
             )
         ]
     )  # fmt: skip
+
+
+def restart(service: context.Context, of: records.JobAttempt, **changes: object) -> uuid.UUID:
+    """What was decided about bringing an attempt back; its row's id."""
+    drain_id = uuid.uuid4()
+    values: dict[str, object] = {
+        "drain_id": drain_id, "cluster": "c", "node": "n2", "at": service.clock.now(), "action": "restart",
+        "reason": "probing: gpu_off_bus n2 gpu3", "owner": "probing", "state": "done", "job_id": of.job_id, "submit_at": of.submit_at,
+        "detail": {"leader": of.job_id, "components": [of.job_id]},
+    }  # fmt: skip
+    service.store.save_drain(records.Drain(**(values | changes)))
+    return drain_id
 
 
 def later(service: context.Context, seconds: float) -> None:
@@ -194,6 +208,100 @@ def test_a_verdict_that_never_comes_is_said_in_the_end(
     assert "No verdict could be made" in text_of(box)
     owners.run(mailing)
     assert len(box.mails) == 2
+
+
+def node_saw(service: context.Context) -> uuid.UUID:
+    """A kernel line of the node, stored."""
+    found = records.HealthEvent(
+        event_id=uuid.uuid4(), cluster="c", node="n2", at=service.clock.now(), observed_at=service.clock.now(), kind="xid", code="79",
+        severity=records.Severity.HIGH, source="kernel", message="GPU has fallen off the bus.",
+    )  # fmt: skip
+    fakes.deliver(service.store, "n2", found)
+    return found.event_id
+
+
+def test_a_mail_waits_until_it_is_known_whether_the_job_comes_back(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """Else its owner would read that they should submit it again, while we requeue it."""
+    owe(mailing)
+    made = attempt(mailing)
+    judge(mailing, made, evidence=(node_saw(mailing),))
+    owners.run(mailing)
+    begun = restart(mailing, made, state="failed", why_state=actions.BEGUN)
+    owners.run(mailing)
+    assert box.mails == []
+    mailing.store.update_drain(begun, state="done", why_state="")
+    owners.run(mailing)
+    text = " ".join(text_of(box).split())
+    assert "The job is requeued under the same id and waits to start again" in text
+    assert "submit it again" not in text
+
+
+def test_a_mail_waits_for_that_no_longer_than_for_the_verdict(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """Its nodes may be long in coming free; what is known goes out, and once."""
+    owe(mailing)
+    judge(mailing, attempt(mailing), evidence=(node_saw(mailing),))
+    owners.run(mailing)
+    assert box.mails == []
+    later(mailing, mailing.config.service.mail_wait_s)
+    owners.run(mailing)
+    owners.run(mailing)
+    assert len(box.mails) == 1
+    assert "fell off the bus" in text_of(box)
+
+
+def test_a_job_left_where_it_is_says_why(mailing: context.Context, box: mail_server.Box) -> None:
+    """A loop above all: its owner is told that it is the program."""
+    owe(mailing)
+    made = attempt(mailing, attempt=3, restart_count=0)
+    judge(mailing, made, summary="KeyError.", cause="user_error", domain=records.Domain.USER_PROGRAM)
+    owners.run(mailing)
+    assert box.mails == []
+    words = "three starts in a row died at step 4120 with the same KeyError: it is the program"
+    restart(mailing, made, state="skipped", why_state=words)
+    owners.run(mailing)
+    assert words in " ".join(text_of(box).split())
+
+
+def test_no_mail_waits_for_lines_in_accounting(mailing: context.Context, box: mail_server.Box) -> None:
+    """Each is a command of a third of a second: of an incident of a hundred jobs they took half a minute."""
+    config = mailing.config
+    mailing.config = dataclasses.replace(
+        config, service=dataclasses.replace(config.service, write_back="Comment")
+    )
+    asked: list[str] = []
+    inner = mailing.run_slurm
+
+    def heard(program: str, *arguments: str, environment: object = None) -> bytes:
+        asked.append(program)
+        return inner(program, *arguments, environment=environment)  # type: ignore[call-arg]
+
+    mailing.run_slurm = heard  # type: ignore[assignment]
+    owe(mailing)
+    judge(mailing, attempt(mailing))
+    assert owners.run(mailing) == "1 mails"
+    assert "sacctmgr" not in asked
+
+
+def test_a_mail_asks_accounting_and_the_judge_out_of_turn(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """With polls of half a minute its verdict would come a minute after the end."""
+    sacct = mailing.run_slurm.inner  # type: ignore[attr-defined]
+    end = mailing.clock.now() - timedelta(seconds=6)
+    times = {
+        "Start": f"{end - timedelta(minutes=9):%s}",
+        "End": f"{end:%s}",
+        "Submit": f"{end - timedelta(minutes=10):%s}",
+    }
+    sacct.rows = [fakes.row(7, State="FAILED", ExitCode="1:0", Cluster="c", **times)]
+    owe(mailing)
+    assert owners.run(mailing) == "1 mails"
+    assert [argument for asked in sacct.asked for argument in asked if argument == "-j"] == ["-j"]
+    assert "job 7" in box.message()["Subject"]
 
 
 def test_a_mail_is_about_its_own_attempt(mailing: context.Context, box: mail_server.Box) -> None:
@@ -337,27 +445,31 @@ def test_later_releases_send_it_themselves(mailing: context.Context, box: mail_s
     assert box.mails == []
 
 
-def test_from_25_11_our_requeue_of_an_ended_job_is_mailed_by_us(
-    mailing: context.Context, box: mail_server.Box
+@pytest.mark.parametrize(
+    ("release", "action", "state", "n_mails"),
+    [
+        ("25.11.4", "restart", "done", 1),
+        ("25.11.2", "restart", "done", 0),
+        ("25.11.4", "restart", "skipped", 0),
+        ("25.11.4", "requeue", "done", 0),
+    ],
+)
+def test_from_25_11_3_our_requeue_of_an_ended_job_is_mailed_by_us(
+    mailing: context.Context, box: mail_server.Box, release: str, action: str, state: str, n_mails: int
 ) -> None:
-    """The requeue of a running job is Slurm's to mail."""
-    mailing.run_slurm.release = "slurm 25.11.4"  # type: ignore[attr-defined]
+    """The requeue of a running job is Slurm's to mail, and so is every one before that release."""
+    mailing.run_slurm.release = f"slurm {release}"  # type: ignore[attr-defined]
     mailing.run_slurm.listing = LISTING.replace("MailType=END", "MailType=REQUEUE").replace(
         "FAILED", "PENDING"
     )  # type: ignore[attr-defined]
     made = attempt(mailing)
     judge(mailing, made)
     later(mailing, 5)
-    import uuid
-
-    mailing.store.save_drain(
-        records.Drain(drain_id=uuid.uuid4(), cluster="c", node="n2", at=mailing.clock.now(), action="requeue", reason="probing: xid",
-                      owner="probing", state="done", job_id=7)
-    )  # fmt: skip
+    restart(mailing, made, action=action, state=state)
     owners.run(mailing)
     owners.run(mailing)
-    assert [recipients for recipients, _ in box.mails] == [["alice@site"]]
-    assert "Requeued" in box.message()["Subject"]
+    assert [recipients for recipients, _ in box.mails] == [["alice@site"]] * n_mails
+    assert all("Requeued" in box.message(n)["Subject"] for n in range(n_mails))
 
 
 def test_what_is_kept_is_what_was_owed() -> None:

@@ -50,6 +50,23 @@ def run(service: context.Context) -> str:
     return f"{len(attempts)} attempts" + (f", {len(found.rejected)} rows rejected" if found.rejected else "")
 
 
+def of_jobs(service: context.Context, job_ids: Iterable[int]) -> int:
+    """Store what accounting has of these jobs now, out of turn: somebody waits for their ends. How many attempts."""
+    reader = accounting.Accounting(
+        service.config.slurm, cluster=service.config.cluster.name, run=service.run_slurm, now=service.clock
+    )
+    found = reader.history(sorted(job_ids)).attempts
+    if not found:
+        return 0
+    since = min(a.submit_at for a in found)
+    attempts = renumber(_of_users(service, found, since), ())
+    allocations = service.store.allocations(since=since)
+    attempts = with_allocations(attempts, allocations)
+    service.store.upsert_attempts(attempts)
+    _ask_for_logs(service, attempts, allocations)
+    return len(attempts)
+
+
 def _of_users(
     service: context.Context, found: Sequence[records.JobAttempt], since: datetime
 ) -> list[records.JobAttempt]:

@@ -9,6 +9,11 @@ from probing_cluster.control_plane import context
 
 def run(service: context.Context) -> str:
     """One pass; how many accounts were made."""
+    with service.alone("accounts") as free:
+        return _made(service) if free else ""
+
+
+def _made(service: context.Context) -> str:
     from probing_cluster.attribution.reliability import (
         accounts,  # ADBC's threads, begun before serve.few_arenas, would each have a heap
     )
@@ -28,4 +33,5 @@ TASK = context.Task(
     meaning="keeps the account of every run's time",
     run=run,
     every_s=lambda config: config.service.attribution_poll_s,
+    follows=("attribution",),
 )

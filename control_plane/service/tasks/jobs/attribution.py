@@ -28,7 +28,13 @@ def run(service: context.Context) -> str:
 
 
 def _one_pass(service: context.Context) -> attribute.AttributionRun | None:
-    """None when another service has the turn."""
+    """None when another service has the turn, or this one is at it already."""
+    # First among ourselves: a turn that we have ourselves is not one that another holds.
+    with service.alone("attribution") as free:
+        return _judged(service) if free else None
+
+
+def _judged(service: context.Context) -> attribute.AttributionRun | None:
     with lease.taken(service, "attribution") as mine:
         if not mine:
             return None

@@ -58,5 +58,5 @@ TASK = context.Task(
     meaning="tells operators of drains, incidents, hangs, silent agents and the like",
     run=run,
     every_s=lambda _: 2.0,
-    follows=("actions", "restarts", "silence", "hangs", "repair", "lemon"),
+    follows=("actions", "restarts", "silence", "gangs", "hangs", "attribution", "repair", "lemon"),
 )
