@@ -49,6 +49,11 @@ _MISSING = frozenset({"FileNotFoundError", "NotADirectoryError", "IsADirectoryEr
 _UNEXPLAINED = frozenset({"task_exit", "slurm_task_failure", "python_consequence", "process_aborted"})
 """Ends that say nothing of their reason."""
 _REASON_LINES = 8
+_SCRIPT_WENT_ON = re.compile(
+    r"(?:/\S{0,80}/)?(?:cp|mv|rm|ln|ls|cat|mkdir|rmdir|chmod|chown|touch|tar|gzip|gunzip|unzip|find|sed|awk|grep|rsync): \S"
+)
+"""What the shell's commands complain of: the batch script lives."""
+_LACKING = re.compile(r"no such file|not found|does ?n[o']t exist|cannot open|opening file|missing", re.IGNORECASE)
 _SAME = {"watchdog_timeout_init": "watchdog_timeout", "host_oom_kill": "slurm_oom"}
 
 
@@ -78,6 +83,19 @@ def _began_after(best: JobFinding, new: JobFinding) -> bool:
     return best.kind in ("python_exception", "import_error") and new.kind in _OWN - {"import_error"}
 
 
+def _script_went_on(best: JobFinding, new: JobFinding) -> bool:
+    """Whether `new` ended what a batch script did after the program that `best` ended.
+
+    A site's helper at the top of a script fails in every job and ends none. What may lack because of `best` is left to it.
+    """
+    if best.detail.get("script_went_on") is not True or best.labelled:
+        return False
+    if new.role is LineRole.END:
+        return new.kind in _FORCED_ENDS or (new.kind == "slurm_cancelled" and "STEP" in new.message.upper())
+    own = new.role is LineRole.ROOT and new.kind == "program_error" and not new.detail.get("handled")
+    return own and not _LACKING.search(new.message)
+
+
 def outranks(new: JobFinding, best: JobFinding | None) -> bool:
     """Whether `new`, printed after `best`, is nevertheless the cause."""
     if new.role is LineRole.OBSERVATION:
@@ -86,6 +104,10 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         return True
     if best.kind == new.kind and best.detail.get("handled") is True and new.detail.get("handled") is True:
         return False
+    if best.detail.get("panic") and new.detail.get("panic"):
+        return False
+    if _script_went_on(best, new):
+        return True
     weak = best.role in (LineRole.EXIT, LineRole.REMOTE) or best.detail.get("handled") is True
     if new.role is best.role is LineRole.SYMPTOM:
         return _clearly_before(new, best)
@@ -132,6 +154,8 @@ def _announces_recovery(text: str) -> bool:
 
 def enrich(best: JobFinding, other: JobFinding) -> JobFinding:
     """`best` with the fields it lacks, from another line about the same thing."""
+    if other.detail.get("pmi") and best.kind == "rendezvous_failed" and other.line > best.line:
+        return replace(best, kind=other.kind, role=LineRole.ROOT, domains=other.domains, meaning=other.meaning)
     if other.kind == "desync_report" and best.kind in _WAITED:
         return _named_by_pytorch(best, other)
     if best.kind == "collective_mismatch" and other.kind in _WAITED:
@@ -254,6 +278,8 @@ class Story:
         best = self.held[self.best] if self.best is not None else None
         if outranks(finding, best):
             self.best = len(self.held) - 1
+            if finding.detail.get("terminated"):
+                self._take_signal()
             self._forget()
             self._progress = progress.LogProgress(self.recent)
             self._entry = progress.entry(finding.message)
@@ -261,6 +287,14 @@ class Story:
                 self.held[self.best] = enrich(self.held[self.best], earlier)
         elif self.best is not None:
             self.held[self.best] = enrich(self.held[self.best], finding)
+
+    def _take_signal(self) -> None:
+        """What was told to end died of it: the signal, if somebody said that it came, is the first."""
+        for i, earlier in enumerate(self.held[:-1]):
+            if earlier.kind == "process_terminated" and not earlier.detail.get("survived"):
+                self.held[i] = replace(earlier, role=LineRole.EXIT)
+                self.best = i
+                return
 
     def add_last(self, finding: JobFinding) -> None:
         """Hold what may have been the program's last word: of a peer that went away before it, it is the consequence."""
@@ -284,6 +318,9 @@ class Story:
         if self.best is None:
             return
         best = self.held[self.best]
+        if best.kind in ("python_exception", "import_error") and not record.labelled:
+            if _SCRIPT_WENT_ON.match(record.text):
+                self.held[self.best] = best = replace(best, detail={**best.detail, "script_went_on": True})
         if 0 <= record.line - best.line <= _GOES_ON_LINES and _announces_recovery(record.text):
             self.held[self.best] = best = replace(best, detail={**best.detail, "handled": True})
         if (

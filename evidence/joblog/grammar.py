@@ -100,6 +100,8 @@ class JoblogContext:
     mpi_line: int = 0
     """Where an MPI launcher named the process whose end it tells a line later; 0 when it did not."""
 
+    mpi_start_line: int = -1_000
+    """Where MPI said that it could not start: its error stack, which names the part that failed, stands behind it."""
     nccl_line: int = -1_000
     """Line of the last NCCL error: its result's name, on a line of its own, stands behind it."""
     in_use_line: int = 0

@@ -179,7 +179,13 @@ def _loader(record: Record) -> JobFinding | None:
         if signal == "Terminated":
             # Slurm's end of a job looks so as well: any better reason takes its place.
             return make(
-                FACTS, kind, record, role=LineRole.EXIT, meaning=_TERMINATED, pid=grammar.number(found["pid"])
+                FACTS,
+                kind,
+                record,
+                role=LineRole.EXIT,
+                meaning=_TERMINATED,
+                pid=grammar.number(found["pid"]),
+                detail={"terminated": True},
             )
         return make(FACTS, kind, record, pid=grammar.number(found["pid"]))
     if _WORKER_FAULT.search(record.text) and not _SHM.search(record.text):
