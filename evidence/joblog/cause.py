@@ -23,7 +23,7 @@ _STEPS = 3
 _HANDLED_STEPS = 2
 """So many do where the program itself says that it goes on."""
 _GOES_ON = re.compile(
-    r"\b(?:skip(?:ping|ped)|retry(?:ing)?|re-?trying|trying again|fall(?:ing)? ?back|continu(?:e|ing)|ignor(?:ed|ing)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b",
+    r"\b(?:skip(?:ping|ped)|retr(?:y|ying|ied)|re-?trying|trying to restart|re-?submitt(?:ed|ing)|trying again|fall(?:ing)? ?back|continu(?:e|ing)|ignor(?:ed|ing)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b",
     re.IGNORECASE,
 )
 _GOES_ON_LINES = 3
@@ -53,6 +53,13 @@ _SCRIPT_WENT_ON = re.compile(
     r"(?:/\S{0,80}/)?(?:cp|mv|rm|ln|ls|cat|mkdir|rmdir|chmod|chown|touch|tar|gzip|gunzip|unzip|find|sed|awk|grep|rsync): \S"
 )
 """What the shell's commands complain of: the batch script lives."""
+_TOP_LINES = 40
+"""A helper of the site stands at the top of its log."""
+_OF_PANIC = re.compile(r"panick|\b(?:Join|Recv|Send|Poison)Error\b|\bAny \{")
+_PANIC_LINES = 40
+"""So near behind a thread's panic the main thread's is the same."""
+_SIGNAL_LINES = 1_000
+_TERMINATED_CODE = 143
 _LACKING = re.compile(r"no such file|not found|does ?n[o']t exist|cannot open|opening file|missing", re.IGNORECASE)
 _SAME = {"watchdog_timeout_init": "watchdog_timeout", "host_oom_kill": "slurm_oom"}
 
@@ -88,10 +95,11 @@ def _script_went_on(best: JobFinding, new: JobFinding) -> bool:
 
     A site's helper at the top of a script fails in every job and ends none. What may lack because of `best` is left to it.
     """
-    if best.detail.get("script_went_on") is not True or best.labelled:
+    if best.detail.get("script_went_on") is not True or best.labelled or best.line > _TOP_LINES:
         return False
     if new.role is LineRole.END:
-        return new.kind in _FORCED_ENDS or (new.kind == "slurm_cancelled" and "STEP" in new.message.upper())
+        # srun cancels a step whose task failed; a whole job is ended by a person or its limit.
+        return new.kind in _FORCED_ENDS or (new.kind == "slurm_cancelled" and "*** JOB" in new.message)
     own = new.role is LineRole.ROOT and new.kind == "program_error" and not new.detail.get("handled")
     return own and not _LACKING.search(new.message)
 
@@ -104,7 +112,8 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         return True
     if best.kind == new.kind and best.detail.get("handled") is True and new.detail.get("handled") is True:
         return False
-    if best.detail.get("panic") and new.detail.get("panic"):
+    near = new.line - best.line <= _PANIC_LINES and new.detail.get("panic")
+    if best.detail.get("panic") and (near or _OF_PANIC.search(new.message)):
         return False
     if _script_went_on(best, new):
         return True
@@ -262,12 +271,16 @@ class Story:
         self._progress = progress.LogProgress()
         self._chars = 0
         self._late_steps = 0
+        self._exited = False
+        """Whether a bad exit was told of behind the best candidate."""
         self._doubted: int | None = None
 
     def add(self, finding: JobFinding) -> None:
         """Hold `finding`; it may become the first cause or complete it."""
         if finding.role is LineRole.ROOT and self.in_doubt and self._progress.steps >= _STEPS:
             self._survived()
+        if finding.role is LineRole.EXIT:
+            self._keep_exit()
         if finding.kind in _UNEXPLAINED and finding.role in (LineRole.EXIT, LineRole.REMOTE):
             self._not_survived()
         if _announces_recovery(finding.message) and _can_be_survived(finding):
@@ -278,8 +291,8 @@ class Story:
         best = self.held[self.best] if self.best is not None else None
         if outranks(finding, best):
             self.best = len(self.held) - 1
-            if finding.detail.get("terminated"):
-                self._take_signal()
+            if finding.detail.get("terminated") or finding.detail.get("exit_code") == _TERMINATED_CODE:
+                self._take_signal(finding.line)
             self._forget()
             self._progress = progress.LogProgress(self.recent)
             self._entry = progress.entry(finding.message)
@@ -288,10 +301,19 @@ class Story:
         elif self.best is not None:
             self.held[self.best] = enrich(self.held[self.best], finding)
 
-    def _take_signal(self) -> None:
+    def _keep_exit(self) -> None:
+        """A launcher tells of an exit: the best candidate's own, whatever the script does besides."""
+        self._exited = True
+        if self.best is not None and "script_went_on" in self.held[self.best].detail:
+            best = self.held[self.best]
+            detail = {k: v for k, v in best.detail.items() if k != "script_went_on"}
+            self.held[self.best] = replace(best, detail=detail)
+
+    def _take_signal(self, line: int) -> None:
         """What was told to end died of it: the signal, if somebody said that it came, is the first."""
         for i, earlier in enumerate(self.held[:-1]):
-            if earlier.kind == "process_terminated" and not earlier.detail.get("survived"):
+            near = line - earlier.line <= _SIGNAL_LINES and not earlier.detail.get("survived")
+            if near and earlier.kind == "process_terminated" and earlier.role is LineRole.OBSERVATION:
                 self.held[i] = replace(earlier, role=LineRole.EXIT)
                 self.best = i
                 return
@@ -319,7 +341,7 @@ class Story:
             return
         best = self.held[self.best]
         if best.kind in ("python_exception", "import_error") and not record.labelled:
-            if _SCRIPT_WENT_ON.match(record.text):
+            if _SCRIPT_WENT_ON.match(record.text) and not self._exited:
                 self.held[self.best] = best = replace(best, detail={**best.detail, "script_went_on": True})
         if 0 <= record.line - best.line <= _GOES_ON_LINES and _announces_recovery(record.text):
             self.held[self.best] = best = replace(best, detail={**best.detail, "handled": True})

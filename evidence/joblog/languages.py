@@ -81,13 +81,13 @@ _CODES = re.compile(
     r"|--> FOAM FATAL (?:IO )?ERROR"
     r"|# UNRECOVERABLE ERROR \(ierr="
     r"|(?:VERY BAD NEWS! )?internal error in subroutine \S|\*\s{1,4}\[ABORT\]"
-    r"|[A-Z]\w{1,60}(?<!CalledProcess)(?<!Rule)(?:Error|Exception) in (?:rule \S{1,120} in )?(?:line \d{1,7} of (?:file )?\S|file \S{1,400}, line \d)"
-    r"|Process (?:exceeded running time limit \(|requirement exceeds? available )|Missing output file\(s\) `"
+    r"|(?!RuleEx|CalledProcess|MissingOutput)[A-Z]\w{1,60}(?:Error|Exception) in (?:rule \S{1,120} in )?(?:line \d{1,7} of (?:file )?\S{1,400}$|file \S{1,400}, line \d)"
+    r"|Process (?:exceeded running time limit \(|requirement exceeds? available )"
     r"|(?:Environment(?:Name|Location)NotFound|CondaError|ResolvePackageNotFound|PackagesNotFoundError): (?!Run 'conda init')"
 )
 """Of widely used codes and tools: LAMMPS, GROMACS, Quantum ESPRESSO, VASP, CP2K, PETSc, OpenFOAM, Snakemake, Nextflow, Conda."""
 _WORKFLOWS = re.compile(
-    r"CondaError: Run 'conda init'|(?:RuleException|CalledProcessError) in (?:rule |line \d|file )\S|Error termination (?:via Lnk1e|request processed)|ORCA finished by error termination|Error in rule \S{1,80}:$|ERROR ~ \S|size mismatch for [\w.]{1,200}: copying a param with shape |make(?:\[\d{1,3}\])?: \*\*\* \["
+    r"CondaError: Run 'conda init'|(?:RuleException|CalledProcessError|MissingOutputException) in (?:rule |line \d|file )\S|Missing output file\(s\) `|Error termination (?:via Lnk1e|request processed)|ORCA finished by error termination|Error in rule \S{1,80}:$|ERROR ~ \S|size mismatch for [\w.]{1,200}: copying a param with shape |make(?:\[\d{1,3}\])?: \*\*\* \["
 )
 """Of a Conda that was not set up, of what runs other programs, and details of an error: another line says more, where there is one."""
 _THROWN = re.compile(
@@ -151,7 +151,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         detail = {"panic": True} | ({} if found["name"] == "main" else {"handled": True})
         return make(FACTS, "program_error", record, detail=detail)
     if (found := _THREADS.search(text)) and not place.is_mentioned(text, found.start()):
-        return None if "retry" in text else make(FACTS, "program_error", record)
+        # OpenBLAS complains of it and goes on; see tools.
+        return None if "blas_thread_init" in text else make(FACTS, "program_error", record)
     if _WORKFLOWS.match(text):
         return make(FACTS, "program_error", record, detail={"handled": True})
     if _THROWN.match(text):

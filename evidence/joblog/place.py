@@ -108,11 +108,12 @@ _REPORT = frozenset({
 
 _SETTING = re.compile(
     r"\s*(?:[-*]\s+)(?:(?!(?:error|message|msg|reason|stderr|exception|output|detail|event|line|log)\b)[A-Za-z][\w.-]{0,60}\s?[:=]\s?)?(?P<q>[\"'`]).*(?P=q),?\s*(?:#.*)?$"
-    r"|\s*(?:export\s+)?(?:match(?:es)?|patterns?|regexp?s?|regexes|grep|contains|trigger|signature|needle|rules?|when|on_error|retry_(?:on|if)|\w{1,40}[_-](?:match|patterns?|regexp?s?|errors?|on|if|policy|signatures?))"
-    r"\s?[:=]\s?[\[({]{0,2}(?P<r>[\"'`]).*(?P=r)[\])}]{0,2},?\s*(?:#.*)?$",
+    r"|\s*(?:export\s+)?(?:match(?:es)?|patterns?|regexp?s?|regexes|grep|contains|trigger|signature|needle|rules?|when|on_error|retry_(?:on|if)|\w{1,40}[_-](?:match|patterns?|regexp?s?|on|if|policy|signatures?))"
+    r"\s?[:=]\s?[\[({]{0,2}(?P<r>[\"'`]).*(?P=r)[\])}]{0,2},?\s*(?:#.*)?$"
+    r"|\s*(?:[-*]\s+)?(?:match(?:es)?|patterns?|regexp?s?|regexes)\s?[:=]\s?\S",
     re.IGNORECASE,
 )
-"""A setting whose value is quoted, as policies and lists of patterns are printed: what to do when an error comes."""
+"""A setting whose value is quoted or a pattern, as policies are printed: what to do when an error comes."""
 
 
 def is_speech(text: str) -> bool:

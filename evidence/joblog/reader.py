@@ -64,6 +64,8 @@ _MAX_TRACEBACKS = 256
 _TRACEBACK_LINES = 400
 _UNRAISED_LINES = 3
 _SAME_END_LINES = 3
+_PRINTED = re.compile(r"╰─> \[(?P<lines>\d{1,5}) lines? of output\]")
+"""How pip announces what a package's own build printed."""
 _LOCK_LINES = 4
 """The frames nearest to an error say whose it is."""
 _LOCK = re.compile(
@@ -101,6 +103,7 @@ TRIGGERS = (
     "ProcessGroup",
     "NCCL WARN",
     "WorkNCCL",
+    "lines of output",
 )
 """What a line must contain to be read at all, unless the reader is following a message over several lines."""
 _ANY = re.compile(literals.any_of(_FAMILY_TRIGGERS))
@@ -180,6 +183,8 @@ class JobLogReader:
         self._unraised: dict[int | None, int] = {}
         self._bare = bare.Bare(self._story.recent)
         self._many = -_SAME_END_LINES
+        self._printed_until = 0
+        """Last line of what pip repeats of a package's build."""
 
     def _families(self, record: Record) -> JobFinding | None:
         if place.is_speech(record.text):
@@ -299,6 +304,8 @@ class JobLogReader:
                 self._many = finding.line
             elif finding.line - self._many > _SAME_END_LINES:
                 self._story.fill_rank(finding.line, finding.rank)
+        if finding.line <= self._printed_until and finding.role is LineRole.ROOT:
+            finding = replace(finding, detail={**finding.detail, "weak": True})
         if finding.detail.get("weak"):
             self._bare.hold_weak(finding)
             return
@@ -358,6 +365,8 @@ class JobLogReader:
             return
         if (passed := place.test_mark(text)) is not None:
             self._story.tested(passed=passed)
+        if printed := _PRINTED.search(text):
+            self._printed_until = line + int(printed["lines"])
         interesting = _ANY.search(text) is not None
         record = self._record(line, text)
         cut = _CUT.search(text) is not None and not _CHATTER.search(text) and not place.is_speech(record.text)

@@ -29,9 +29,13 @@ _COMPILED = re.compile(
 _STOPPED = re.compile(
     r"ninja: (?:build stopped|error|fatal): |collect2: (?:fatal )?error: |error: could not compile "
     r"|ERROR: (?:compilation|lazy loading|configuration|installing \w+) failed for package|(?:scons|gmake|bmake): \*\*\* "
-    r"|ERROR: Fail(?:ed|ure) (?:to build|building) |ERROR: Could not build wheels|error: (?:subprocess-exited-with-error|metadata-generation-failed|command '.{1,200}' failed with)"
+    r"|error: command '.{1,200}' failed with"
 )
 """Of what runs compilers: another line says more, where there is one."""
+_PIP = re.compile(
+    r"ERROR: Fail(?:ed|ure) (?:to build|building) |ERROR: Could not (?:build wheels|install packages)|error: (?:subprocess-exited-with-error|metadata-generation-failed)"
+)
+"""A package that was not installed: a script often goes on without, or with an older one."""
 _TRIED = re.compile(r"\bconftest\b|CMakeTmp|CMakeScratch|/testCompile|\btry_compile\b")
 """What configuration scripts compile only to see whether it compiles."""
 _NO_RULE = re.compile(r"g?make(?:\[\d{1,3}\])?: \*\*\* (?!\[)\S")
@@ -107,7 +111,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "program_error", record)
     if _MODULES.match(text):
         return make(FACTS, "program_error", record, detail={"weak": True, "modules": True})
-    if _NO_RULE.match(text) or _THREADS.match(text):
+    if _NO_RULE.match(text) or _THREADS.match(text) or _PIP.match(text):
         return make(FACTS, "program_error", record, detail={"weak": True})
     if found := _COORDINATOR.match(text):
         raised = f"{found['a']}: {found['b']}" if found["a"] else found["b"]
