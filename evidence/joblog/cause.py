@@ -60,7 +60,9 @@ _PANIC_LINES = 40
 """So near behind a thread's panic the main thread's is the same."""
 _SIGNAL_LINES = 1_000
 _TERMINATED_CODE = 143
-_LACKING = re.compile(r"no such file|not found|does ?n[o']t exist|cannot open|opening file|missing", re.IGNORECASE)
+_LACKING = re.compile(
+    r"no such file|not found|does ?n[o']t exist|cannot open|opening file|missing", re.IGNORECASE
+)
 _SAME = {"watchdog_timeout_init": "watchdog_timeout", "host_oom_kill": "slurm_oom"}
 
 
@@ -164,7 +166,8 @@ def _announces_recovery(text: str) -> bool:
 def enrich(best: JobFinding, other: JobFinding) -> JobFinding:
     """`best` with the fields it lacks, from another line about the same thing."""
     if other.detail.get("pmi") and best.kind == "rendezvous_failed" and other.line > best.line:
-        return replace(best, kind=other.kind, role=LineRole.ROOT, domains=other.domains, meaning=other.meaning)
+        own = {"role": LineRole.ROOT, "detail": {**best.detail, "launcher": "mpi"}}
+        return replace(best, kind=other.kind, domains=other.domains, meaning=other.meaning, **own)
     if other.kind == "desync_report" and best.kind in _WAITED:
         return _named_by_pytorch(best, other)
     if best.kind == "collective_mismatch" and other.kind in _WAITED:
@@ -340,9 +343,9 @@ class Story:
         if self.best is None:
             return
         best = self.held[self.best]
-        if best.kind in ("python_exception", "import_error") and not record.labelled:
-            if _SCRIPT_WENT_ON.match(record.text) and not self._exited:
-                self.held[self.best] = best = replace(best, detail={**best.detail, "script_went_on": True})
+        own = best.kind in ("python_exception", "import_error") and not record.labelled
+        if own and not self._exited and _SCRIPT_WENT_ON.match(record.text):
+            self.held[self.best] = best = replace(best, detail={**best.detail, "script_went_on": True})
         if 0 <= record.line - best.line <= _GOES_ON_LINES and _announces_recovery(record.text):
             self.held[self.best] = best = replace(best, detail={**best.detail, "handled": True})
         if (

@@ -304,7 +304,6 @@ FAMILY = grammar.LogFamily(
         "rror termination",
         "error in subroutine",
         "[ABORT]",
-        "Error in ",
         "Exception in ",
         "Process exceeded",
         "Process requirement",

@@ -122,8 +122,15 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         detail = {"launcher": "mpi"}
         return make(FACTS, "slurm_launch_failed", record, meaning=_MEANING_LAUNCH, detail=detail)
     if _PMI.search(text) and 0 < record.line - context.mpi_start_line <= _STACK_LINES:
-        detail = {"pmi": True}
-        return make(FACTS, "slurm_launch_failed", record, role=LineRole.OBSERVATION, domains=USER, meaning=_NO_PMI, detail=detail)
+        return make(
+            FACTS,
+            "slurm_launch_failed",
+            record,
+            role=LineRole.OBSERVATION,
+            domains=USER,
+            meaning=_NO_PMI,
+            detail={"pmi": True},
+        )
     if found := _START.search(text):
         context.mpi_start_line = record.line
         return make(FACTS, "rendezvous_failed", record, meaning=_MEANING_START)

@@ -85,7 +85,14 @@ FAULTS = (
     "slurmstepd: error: Detected 1 oom_kill event in StepId=9.0",
     "double free or corruption (!prev)",
 )
-SETTINGS = ('  - match: "{}"', "    pattern: {}", "  - '{}'", 'retry_on: ["{}"]', '  retry_if = "{}"', "  regex: {}")
+SETTINGS = (
+    '  - match: "{}"',
+    "    pattern: {}",
+    "  - '{}'",
+    'retry_on: ["{}"]',
+    '  retry_if = "{}"',
+    "  regex: {}",
+)
 
 
 def _first(text):
@@ -104,7 +111,9 @@ def test_a_printed_policy_is_no_failure(fault):
     """What a launcher prints of its settings names faults that have not come; the same line alone is one."""
     assert _first(fault) is not None
     for setting in SETTINGS:
-        assert _first(f"retry_policy:\n{setting.format(fault)}\n    action: requeue\nall tasks complete") is None
+        assert (
+            _first(f"retry_policy:\n{setting.format(fault)}\n    action: requeue\nall tasks complete") is None
+        )
 
 
 def test_an_mpi_without_its_pmi_is_no_machine():
