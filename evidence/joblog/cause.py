@@ -166,8 +166,9 @@ def _announces_recovery(text: str) -> bool:
 def enrich(best: JobFinding, other: JobFinding) -> JobFinding:
     """`best` with the fields it lacks, from another line about the same thing."""
     if other.detail.get("pmi") and best.kind == "rendezvous_failed" and other.line > best.line:
-        own = {"role": LineRole.ROOT, "detail": {**best.detail, "launcher": "mpi"}}
-        return replace(best, kind=other.kind, domains=other.domains, meaning=other.meaning, **own)
+        detail = {**best.detail, "launcher": "mpi"}
+        best = replace(best, kind=other.kind, role=LineRole.ROOT, detail=detail)
+        return replace(best, domains=other.domains, meaning=other.meaning)
     if other.kind == "desync_report" and best.kind in _WAITED:
         return _named_by_pytorch(best, other)
     if best.kind == "collective_mismatch" and other.kind in _WAITED:
