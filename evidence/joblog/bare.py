@@ -28,6 +28,8 @@ _NO_WORD = re.compile(
 )
 """Lines that say nothing about whether the program went on."""
 _WENT_WELL = re.compile(r"\b(?:passed|success(?:ful(?:ly)?)?|succeeded)\b", re.IGNORECASE)
+_PRINTED = re.compile(r"╰─> \[(?P<lines>\d{1,5}) lines? of output\]")
+"""How pip announces what a package's own build printed."""
 _STEPS = 3
 """So many further steps say that the program lived on."""
 
@@ -50,11 +52,22 @@ class Bare:
         self._weak_until = 0
         self._weak_behind = self._weak_steps = 0
         self._weak_progress = self._progress
+        self._printed_until = 0
+        """Last line of what pip repeats of a package's build."""
 
     def following(self, line: int) -> bool:
         """Whether `line`, the next one, matters whatever it contains."""
         held = self._last is not None or self._weak is not None
         return held or (bool(self._frames) and line <= self._frames_until)
+
+    def announce(self, line: int, text: str) -> None:
+        """`text` may announce what a package's build printed."""
+        if printed := _PRINTED.search(text):
+            self._printed_until = line + int(printed["lines"])
+
+    def printed(self, line: int) -> bool:
+        """Whether `line` is one of those: a script often goes on without the package."""
+        return line <= self._printed_until
 
     def ignored(self, record: Record) -> None:
         """The frames to come belong to an exception that nobody gets to catch and that ends nothing."""

@@ -10,20 +10,19 @@ which the program went on was survived and caused nothing.
 from __future__ import annotations
 
 import re
-from collections import Counter, deque
+from collections import deque
 from dataclasses import replace
 
-from probing_cluster.evidence.joblog import progress
+from probing_cluster.evidence.joblog import grammar, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 
 _FORCED_ENDS = frozenset({"slurm_timeout", "slurm_preempted", "slurm_requeued"})
-_FILLED = ("op", "seq", "group", "rank", "timeout_ms", "host", "pid")
 _STEPS = 3
 """So many further steps say that the program went on."""
 _HANDLED_STEPS = 2
 """So many do where the program itself says that it goes on."""
 _GOES_ON = re.compile(
-    r"\b(?:skip(?:ping|ped)|retry(?:ing)?|re-?trying|trying again|fall(?:ing)? ?back|continu(?:e|ing)|ignor(?:ed|ing)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b",
+    r"\b(?:skip(?:ping|ped)|retr(?:y|ying|ied)|re-?trying|trying to restart|re-?submitt(?:ed|ing)|trying again|fall(?:ing)? ?back|continu(?:e|ing)|ignor(?:ed|ing)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b",
     re.IGNORECASE,
 )
 _GOES_ON_LINES = 3
@@ -39,9 +38,6 @@ _PEER_NOISE = frozenset({
     "gloo_timeout", "gloo_connect_failed",
 })  # fmt: skip
 """What a peer's death looks like to those who wait for it: as weak as its going away."""
-_WAITED = frozenset({
-    "watchdog_timeout", "watchdog_timeout_init", "heartbeat_monitor", "monitored_barrier_timeout", "rendezvous_timeout", "rendezvous_failed",
-})  # fmt: skip
 _OWN = frozenset({"python_exception", "import_error", "cuda_oom", "cuda_device_assert", "host_memory_error"})
 """Errors a rank makes by itself; ranks that waited for it tell of a timeout, and may be printed before it."""
 _MISSING = frozenset({"FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "OSError", "IOError"})
@@ -49,7 +45,20 @@ _MISSING = frozenset({"FileNotFoundError", "NotADirectoryError", "IsADirectoryEr
 _UNEXPLAINED = frozenset({"task_exit", "slurm_task_failure", "python_consequence", "process_aborted"})
 """Ends that say nothing of their reason."""
 _REASON_LINES = 8
-_SAME = {"watchdog_timeout_init": "watchdog_timeout", "host_oom_kill": "slurm_oom"}
+_SCRIPT_WENT_ON = re.compile(
+    r"(?:/\S{0,80}/)?(?:cp|mv|rm|ln|ls|cat|mkdir|rmdir|chmod|chown|touch|tar|gzip|gunzip|unzip|find|sed|awk|grep|rsync): \S"
+)
+"""What the shell's commands complain of: the batch script lives."""
+_TOP_LINES = 40
+"""A helper of the site stands at the top of its log."""
+_OF_PANIC = re.compile(r"panick|\b(?:Join|Recv|Send|Poison)Error\b|\bAny \{")
+_PANIC_LINES = 40
+"""So near behind a thread's panic the main thread's is the same."""
+_SIGNAL_LINES = 1_000
+_TERMINATED_CODE = 143
+_LACKING = re.compile(
+    r"no such file|not found|does ?n[o']t exist|cannot open|opening file|missing", re.IGNORECASE
+)
 
 
 def _clearly_before(new: JobFinding, best: JobFinding) -> bool:
@@ -78,6 +87,20 @@ def _began_after(best: JobFinding, new: JobFinding) -> bool:
     return best.kind in ("python_exception", "import_error") and new.kind in _OWN - {"import_error"}
 
 
+def _script_went_on(best: JobFinding, new: JobFinding) -> bool:
+    """Whether `new` ended what a batch script did after the program that `best` ended.
+
+    A site's helper at the top of a script fails in every job and ends none. What may lack because of `best` is left to it.
+    """
+    if best.detail.get("script_went_on") is not True or best.labelled or best.line > _TOP_LINES:
+        return False
+    if new.role is LineRole.END:
+        # srun cancels a step whose task failed; a whole job is ended by a person or its limit.
+        return new.kind in _FORCED_ENDS or (new.kind == "slurm_cancelled" and "*** JOB" in new.message)
+    own = new.role is LineRole.ROOT and new.kind == "program_error" and not new.detail.get("handled")
+    return own and not _LACKING.search(new.message)
+
+
 def outranks(new: JobFinding, best: JobFinding | None) -> bool:
     """Whether `new`, printed after `best`, is nevertheless the cause."""
     if new.role is LineRole.OBSERVATION:
@@ -86,6 +109,11 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         return True
     if best.kind == new.kind and best.detail.get("handled") is True and new.detail.get("handled") is True:
         return False
+    near = new.line - best.line <= _PANIC_LINES and new.detail.get("panic")
+    if best.detail.get("panic") and (near or _OF_PANIC.search(new.message)):
+        return False
+    if _script_went_on(best, new):
+        return True
     weak = best.role in (LineRole.EXIT, LineRole.REMOTE) or best.detail.get("handled") is True
     if new.role is best.role is LineRole.SYMPTOM:
         return _clearly_before(new, best)
@@ -97,7 +125,7 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         return 0 < new.line - best.line <= _REASON_LINES
     if new.role is LineRole.ROOT:
         plain_cancel = best.kind == "slurm_cancelled"
-        waited = best.kind in _WAITED and new.kind in _OWN and None not in (new.rank, best.rank)
+        waited = best.kind in grammar.WAITED and new.kind in _OWN and None not in (new.rank, best.rank)
         # A launcher that lost its store: a rank that speaks of its own error had long met the others.
         lost_store = best.kind == "rendezvous_failed" and best.rank is None and new.kind in _OWN
         noise = best.kind in _PEER_NOISE or (waited and new.rank != best.rank)
@@ -130,95 +158,6 @@ def _announces_recovery(text: str) -> bool:
     return _GOES_ON.search(text) is not None and not progress.is_progress(text)
 
 
-def enrich(best: JobFinding, other: JobFinding) -> JobFinding:
-    """`best` with the fields it lacks, from another line about the same thing."""
-    if other.kind == "desync_report" and best.kind in _WAITED:
-        return _named_by_pytorch(best, other)
-    if best.kind == "collective_mismatch" and other.kind in _WAITED:
-        return _operations(best, other)
-    if _SAME.get(best.kind, best.kind) != _SAME.get(other.kind, other.kind):
-        return best
-    if best.rank is not None and other.rank is not None and best.rank != other.rank:
-        return _operations(_sizes(best, other), other)
-    if best.seq is not None and other.seq is not None and best.seq != other.seq:
-        return best
-    missing = {
-        n: getattr(other, n) for n in _FILLED if getattr(best, n) is None and getattr(other, n) is not None
-    }
-    if (
-        best.detail.get("timeout_is_default")
-        and other.timeout_ms
-        and not other.detail.get("timeout_is_default")
-    ):
-        missing["timeout_ms"] = other.timeout_ms
-        missing["detail"] = {k: v for k, v in best.detail.items() if k != "timeout_is_default"}
-    if other.detail.get("multicast") and not best.detail.get("multicast"):
-        missing.update(domains=other.domains, meaning=other.meaning)
-    if best.kind == "watchdog_timeout" and other.detail.get("completed") == -1 and best.seq == other.seq:
-        missing.update(kind=other.kind, meaning=other.meaning)
-    return replace(best, **missing) if missing else best
-
-
-def _sizes(best: JobFinding, other: JobFinding) -> JobFinding:
-    """Two ranks in the same collective with different sizes: the program's own mismatch."""
-    same = best.seq is not None and (best.seq, best.op) == (other.seq, other.op)
-    ours, theirs = best.detail.get("numel_in"), other.detail.get("numel_in")
-    if not same or ours is None or theirs is None or ours == theirs or best.domains == ("user_program",):
-        return best
-    meaning = f"{best.meaning} Ranks {best.rank} and {other.rank} entered it with {ours} and {theirs} elements, so the program disagrees with itself."
-    return replace(best, domains=("user_program",), meaning=meaning)
-
-
-def _named_by_pytorch(best: JobFinding, report: JobFinding) -> JobFinding:
-    """A timeout with the ranks that PyTorch itself says it waited for."""
-    ranks = report.detail.get("ranks")
-    if not ranks or "culprit_ranks" in best.detail:
-        return best
-    names = ", ".join(map(str, ranks[:8]))
-    meaning = f"{best.meaning} PyTorch's report names rank {names} as the one that did not join."
-    return replace(
-        best, meaning=meaning, detail={**best.detail, "culprit_ranks": ranks, "culprit_rank": ranks[0]}
-    )
-
-
-def _operations(best: JobFinding, other: JobFinding) -> JobFinding:
-    """Ranks of one group that wait in different operations at the same number: the program's own mismatch.
-
-    Groups have numbers of their own, so nothing is said where one of the two may belong to a smaller group.
-    """
-    groups = {best.group, other.group}
-    same = best.seq is not None and best.seq == other.seq and (len(groups) == 1 or groups <= _WHOLE)
-    if not same or other.rank is None or best.detail.get("in_subgroup") or other.detail.get("in_subgroup"):
-        return best
-    if best.kind == "collective_mismatch" and "ops" not in best.detail:
-        return best
-    ops: dict[int, str] = dict(best.detail.get("ops") or {best.rank: best.op})
-    if other.op is None or None in ops.values() or (other.rank not in ops and len(ops) >= _MAX_OPS):
-        return best
-    ops.setdefault(other.rank, other.op)
-    counted = Counter(ops.values()).most_common()
-    if len(counted) < 2:
-        return replace(best, detail={**best.detail, "ops": ops})
-    odd = min(r for r, op in ops.items() if op == counted[-1][0])
-    counts = "; ".join(f"{op} on {n} of {len(ops)} ranks" for op, n in counted)
-    return replace(
-        best,
-        kind="collective_mismatch",
-        role=LineRole.ROOT,
-        late=True,
-        rank=odd,
-        op=ops[odd],
-        domains=("user_program",),
-        detail={**best.detail, "ops": ops},
-        meaning=f"The ranks called different operations at number {best.seq}: {counts}.",
-    )
-
-
-_MAX_OPS = 256
-_WHOLE = frozenset({None, "default_pg", "0"})
-"""Names of the group that all ranks are in; some lines leave it out."""
-
-
 class Story:
     """The candidates seen so far and the best of them."""
 
@@ -238,12 +177,16 @@ class Story:
         self._progress = progress.LogProgress()
         self._chars = 0
         self._late_steps = 0
+        self._exited = False
+        """Whether a bad exit was told of behind the best candidate."""
         self._doubted: int | None = None
 
     def add(self, finding: JobFinding) -> None:
         """Hold `finding`; it may become the first cause or complete it."""
         if finding.role is LineRole.ROOT and self.in_doubt and self._progress.steps >= _STEPS:
             self._survived()
+        if finding.role is LineRole.EXIT:
+            self._keep_exit()
         if finding.kind in _UNEXPLAINED and finding.role in (LineRole.EXIT, LineRole.REMOTE):
             self._not_survived()
         if _announces_recovery(finding.message) and _can_be_survived(finding):
@@ -254,13 +197,32 @@ class Story:
         best = self.held[self.best] if self.best is not None else None
         if outranks(finding, best):
             self.best = len(self.held) - 1
+            if finding.detail.get("terminated") or finding.detail.get("exit_code") == _TERMINATED_CODE:
+                self._take_signal(finding.line)
             self._forget()
             self._progress = progress.LogProgress(self.recent)
             self._entry = progress.entry(finding.message)
             for earlier in self.held[:-1]:
-                self.held[self.best] = enrich(self.held[self.best], earlier)
+                self.held[self.best] = grammar.enrich(self.held[self.best], earlier)
         elif self.best is not None:
-            self.held[self.best] = enrich(self.held[self.best], finding)
+            self.held[self.best] = grammar.enrich(self.held[self.best], finding)
+
+    def _keep_exit(self) -> None:
+        """A launcher tells of an exit: the best candidate's own, whatever the script does besides."""
+        self._exited = True
+        if self.best is not None and "script_went_on" in self.held[self.best].detail:
+            best = self.held[self.best]
+            detail = {k: v for k, v in best.detail.items() if k != "script_went_on"}
+            self.held[self.best] = replace(best, detail=detail)
+
+    def _take_signal(self, line: int) -> None:
+        """What was told to end died of it: the signal, if somebody said that it came, is the first."""
+        for i, earlier in enumerate(self.held[:-1]):
+            near = line - earlier.line <= _SIGNAL_LINES and not earlier.detail.get("survived")
+            if near and earlier.kind == "process_terminated" and earlier.role is LineRole.OBSERVATION:
+                self.held[i] = replace(earlier, role=LineRole.EXIT)
+                self.best = i
+                return
 
     def add_last(self, finding: JobFinding) -> None:
         """Hold what may have been the program's last word: of a peer that went away before it, it is the consequence."""
@@ -284,6 +246,9 @@ class Story:
         if self.best is None:
             return
         best = self.held[self.best]
+        own = best.kind in ("python_exception", "import_error") and not record.labelled
+        if own and not self._exited and _SCRIPT_WENT_ON.match(record.text):
+            self.held[self.best] = best = replace(best, detail={**best.detail, "script_went_on": True})
         if 0 <= record.line - best.line <= _GOES_ON_LINES and _announces_recovery(record.text):
             self.held[self.best] = best = replace(best, detail={**best.detail, "handled": True})
         if (

@@ -1,10 +1,11 @@
-"""What every family of job-log messages shares: the finding, the part a kind plays in a failure, the prefixes of ranks."""
+"""What every family of job-log messages shares: the finding, the part a kind plays in a failure, the prefixes of ranks, what one finding adds to another."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
@@ -100,6 +101,8 @@ class JoblogContext:
     mpi_line: int = 0
     """Where an MPI launcher named the process whose end it tells a line later; 0 when it did not."""
 
+    mpi_start_line: int = -1_000
+    """Where MPI said that it could not start: its error stack, which names the part that failed, stands behind it."""
     nccl_line: int = -1_000
     """Line of the last NCCL error: its result's name, on a line of its own, stands behind it."""
     in_use_line: int = 0
@@ -211,4 +214,102 @@ def strip(line: int, text: str) -> Record:
         host=found.get("host") or found.get("node"),
         pid=number(found.get("pid")),
         labelled=labelled,
+    )
+
+
+_FILLED = ("op", "seq", "group", "rank", "timeout_ms", "host", "pid")
+_SAME = {"watchdog_timeout_init": "watchdog_timeout", "host_oom_kill": "slurm_oom"}
+WAITED = frozenset({
+    "watchdog_timeout", "watchdog_timeout_init", "heartbeat_monitor", "monitored_barrier_timeout", "rendezvous_timeout", "rendezvous_failed",
+})  # fmt: skip
+_MAX_OPS = 256
+_WHOLE = frozenset({None, "default_pg", "0"})
+"""Names of the group that all ranks are in; some lines leave it out."""
+
+
+def enrich(best: JobFinding, other: JobFinding) -> JobFinding:
+    """`best` with the fields it lacks, from another line about the same thing."""
+    if other.detail.get("pmi") and best.kind == "rendezvous_failed" and other.line > best.line:
+        detail = {**best.detail, "launcher": "mpi"}
+        best = replace(best, kind=other.kind, role=LineRole.ROOT, detail=detail)
+        return replace(best, domains=other.domains, meaning=other.meaning)
+    if other.kind == "desync_report" and best.kind in WAITED:
+        return _named_by_pytorch(best, other)
+    if best.kind == "collective_mismatch" and other.kind in WAITED:
+        return _operations(best, other)
+    if _SAME.get(best.kind, best.kind) != _SAME.get(other.kind, other.kind):
+        return best
+    if best.rank is not None and other.rank is not None and best.rank != other.rank:
+        return _operations(_sizes(best, other), other)
+    if best.seq is not None and other.seq is not None and best.seq != other.seq:
+        return best
+    missing = {
+        n: getattr(other, n) for n in _FILLED if getattr(best, n) is None and getattr(other, n) is not None
+    }
+    if (
+        best.detail.get("timeout_is_default")
+        and other.timeout_ms
+        and not other.detail.get("timeout_is_default")
+    ):
+        missing["timeout_ms"] = other.timeout_ms
+        missing["detail"] = {k: v for k, v in best.detail.items() if k != "timeout_is_default"}
+    if other.detail.get("multicast") and not best.detail.get("multicast"):
+        missing.update(domains=other.domains, meaning=other.meaning)
+    if best.kind == "watchdog_timeout" and other.detail.get("completed") == -1 and best.seq == other.seq:
+        missing.update(kind=other.kind, meaning=other.meaning)
+    return replace(best, **missing) if missing else best
+
+
+def _sizes(best: JobFinding, other: JobFinding) -> JobFinding:
+    """Two ranks in the same collective with different sizes: the program's own mismatch."""
+    same = best.seq is not None and (best.seq, best.op) == (other.seq, other.op)
+    ours, theirs = best.detail.get("numel_in"), other.detail.get("numel_in")
+    if not same or ours is None or theirs is None or ours == theirs or best.domains == ("user_program",):
+        return best
+    meaning = f"{best.meaning} Ranks {best.rank} and {other.rank} entered it with {ours} and {theirs} elements, so the program disagrees with itself."
+    return replace(best, domains=("user_program",), meaning=meaning)
+
+
+def _named_by_pytorch(best: JobFinding, report: JobFinding) -> JobFinding:
+    """A timeout with the ranks that PyTorch itself says it waited for."""
+    ranks = report.detail.get("ranks")
+    if not ranks or "culprit_ranks" in best.detail:
+        return best
+    names = ", ".join(map(str, ranks[:8]))
+    meaning = f"{best.meaning} PyTorch's report names rank {names} as the one that did not join."
+    return replace(
+        best, meaning=meaning, detail={**best.detail, "culprit_ranks": ranks, "culprit_rank": ranks[0]}
+    )
+
+
+def _operations(best: JobFinding, other: JobFinding) -> JobFinding:
+    """Ranks of one group that wait in different operations at the same number: the program's own mismatch.
+
+    Groups have numbers of their own, so nothing is said where one of the two may belong to a smaller group.
+    """
+    groups = {best.group, other.group}
+    same = best.seq is not None and best.seq == other.seq and (len(groups) == 1 or groups <= _WHOLE)
+    if not same or other.rank is None or best.detail.get("in_subgroup") or other.detail.get("in_subgroup"):
+        return best
+    if best.kind == "collective_mismatch" and "ops" not in best.detail:
+        return best
+    ops: dict[int, str] = dict(best.detail.get("ops") or {best.rank: best.op})
+    if other.op is None or None in ops.values() or (other.rank not in ops and len(ops) >= _MAX_OPS):
+        return best
+    ops.setdefault(other.rank, other.op)
+    counted = Counter(ops.values()).most_common()
+    if len(counted) < 2:
+        return replace(best, detail={**best.detail, "ops": ops})
+    odd = min(r for r, op in ops.items() if op == counted[-1][0])
+    counts = "; ".join(f"{op} on {n} of {len(ops)} ranks" for op, n in counted)
+    return replace(
+        best,
+        kind="collective_mismatch",
+        role=LineRole.ROOT,
+        late=True,
+        rank=odd,
+        op=ops[odd],
+        domains=("user_program",),
+        detail={**best.detail, "ops": ops},
+        meaning=f"The ranks called different operations at number {best.seq}: {counts}.",
     )

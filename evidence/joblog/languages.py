@@ -31,7 +31,6 @@ _RUNTIMES = re.compile(
     r"|PGFIO[-/][FS]-?\S{0,12}[ /]"
     r"|jwe\d{4}i-[us] "
     r"|terminate called after throwing an instance of '(?:std::(?!(?:runtime|system)_error|bad_alloc|exception\b)[\w:<>]{1,80})'"
-    r"|thread '[^']{1,80}'(?: \(\d{1,10}\))? panicked at "
     r"|panic: \S"
     r"|fatal error: (?:all goroutines are asleep|concurrent map|runtime: |unexpected signal)"
     r"|Exception in thread \"[^\"]{1,80}\" [\w.$]{1,120}(?:Error|Exception)\b"
@@ -47,6 +46,13 @@ _RUNTIMES = re.compile(
     r"|\S.{0,300} at \S{1,200}\.p[lm] line \d{1,6}\.$"
 )
 """Of runtimes and interpreters."""
+_PANIC = re.compile(r"thread '(?P<name>[^']{1,80})'(?: \(\d{1,10}\))? panicked at ")
+"""Rust: of a thread other than the main one the program may live on, and where it does not, the main thread panics over it."""
+_THREADS = re.compile(
+    r"(?:what\(\):\s{1,3}|\b(?:thread|pthread_create|clone3?|v?fork|fork\(\)|posix_spawn|uv_thread_create)\b[^:]{0,60}: |Thread creation failed: |unable to create (?:new )?(?:native )?thread.{0,40}: )Resource temporarily unavailable\b"
+    r"|\bunable to create (?:new )?native thread\b"
+)
+"""The limit on processes and threads is reached: nothing can be started any more."""
 _HEAD = re.compile(
     r"ERROR: (?:LoadError: ){0,4}(?:TaskFailedException|RemoteException|CompositeException|CapturedException)\W{0,3}$"
     r"|[/*=#!-]{3,40}\s{0,4}(?:ERROR|Error|FATAL ERROR|Fatal Error)\s{0,4}[/*=#!-]{3,40}$"
@@ -73,11 +79,15 @@ _CODES = re.compile(
     r"|Error in routine \S{1,80}"
     r"|\[\d{1,8}\]PETSC ERROR: (?!-)"
     r"|--> FOAM FATAL (?:IO )?ERROR"
+    r"|# UNRECOVERABLE ERROR \(ierr="
+    r"|(?:VERY BAD NEWS! )?internal error in subroutine \S|\*\s{1,4}\[ABORT\]"
+    r"|(?!RuleEx|CalledProcess|MissingOutput)[A-Z]\w{1,60}(?:Error|Exception) in (?:rule \S{1,120} in )?(?:line \d{1,7} of (?:file )?\S{1,400}$|file \S{1,400}, line \d)"
+    r"|Process (?:exceeded running time limit \(|requirement exceeds? available )"
     r"|(?:Environment(?:Name|Location)NotFound|CondaError|ResolvePackageNotFound|PackagesNotFoundError): (?!Run 'conda init')"
 )
-"""Of widely used codes and tools: LAMMPS, GROMACS, Quantum ESPRESSO, PETSc, OpenFOAM, Conda."""
+"""Of widely used codes and tools: LAMMPS, GROMACS, Quantum ESPRESSO, VASP, CP2K, PETSc, OpenFOAM, Snakemake, Nextflow, Conda."""
 _WORKFLOWS = re.compile(
-    r"CondaError: Run 'conda init'|Error in rule \S{1,80}:$|ERROR ~ \S|size mismatch for [\w.]{1,200}: copying a param with shape |make(?:\[\d{1,3}\])?: \*\*\* \["
+    r"CondaError: Run 'conda init'|(?:RuleException|CalledProcessError|MissingOutputException) in (?:rule |line \d|file )\S|Missing output file\(s\) `|Error termination (?:via Lnk1e|request processed)|ORCA finished by error termination|Error in rule \S{1,80}:$|ERROR ~ \S|size mismatch for [\w.]{1,200}: copying a param with shape |make(?:\[\d{1,3}\])?: \*\*\* \["
 )
 """Of a Conda that was not set up, of what runs other programs, and details of an error: another line says more, where there is one."""
 _THROWN = re.compile(
@@ -116,7 +126,8 @@ _LAST = re.compile(
 )
 """A line that says of itself that it is an error: believed as the log's last word only."""
 _NO_LAST = re.compile(
-    r"pip's dependency|\b(?:0|no) errors?\b|^which: no (?:nvcc|nvidia-smi|hipcc|rocm-smi|icc) |libnvinfer|TensorRT|\bignored?\b|\bwarning\b|\bretry",
+    r"^(?:/\S{0,80}/)?(?:rm|rmdir|unlink|ls): (?:cannot (?:remove|access)|failed to remove) .{1,400}: No such file or directory$|^(?:/\S{0,80}/)?(?:mkdir|ln): .{1,400}: File exists$"
+    r"|pip's dependency|\b(?:0|no) errors?\b|^which: no (?:nvcc|nvidia-smi|hipcc|rocm-smi|icc) |libnvinfer|TensorRT|\bignored?\b|\bwarning\b|\bretry",
     re.IGNORECASE,
 )
 
@@ -136,6 +147,12 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "program_error", record, detail={"missing": True})
     if any(p.match(text) for p in (_RUNTIMES, _SHELLS, _ARGUMENTS, _CODES)):
         return make(FACTS, "program_error", record)
+    if found := _PANIC.match(text):
+        detail = {"panic": True} | ({} if found["name"] == "main" else {"handled": True})
+        return make(FACTS, "program_error", record, detail=detail)
+    if (found := _THREADS.search(text)) and not place.is_mentioned(text, found.start()):
+        # OpenBLAS complains of it and goes on; see tools.
+        return None if "blas_thread_init" in text else make(FACTS, "program_error", record)
     if _WORKFLOWS.match(text):
         return make(FACTS, "program_error", record, detail={"handled": True})
     if _THROWN.match(text):
@@ -283,6 +300,16 @@ FAMILY = grammar.LogFamily(
         "flux-shell",
         "MPI_ERR_",
         "ERROR STOP",
+        "UNRECOVERABLE ERROR",
+        "rror termination",
+        "error in subroutine",
+        "[ABORT]",
+        "Exception in ",
+        "Process exceeded",
+        "Process requirement",
+        "Missing output",
+        "temporarily unavailable",
+        "native thread",
         "main class",
         "jarfile",
         "initialization of VM",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from probing_cluster.evidence.joblog import gloo, grammar, place, process, python, slurm
-from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, Record, make
+from probing_cluster.evidence.joblog.grammar import USER, JobFinding, JoblogContext, LineRole, Record, make
 
 FACTS = {
     "peer_lost": process.FACTS["peer_lost"],
@@ -45,6 +45,13 @@ _START = re.compile(
     r"|unable to reliably start one or more daemons",
     re.IGNORECASE,
 )
+_PMI = re.compile(
+    r"(?:MPI[RD]\w{0,24}_pmi\w{0,20}_?init|INIT_PMI\w*|PMI[2X]?_(?:Init|KVS_\w{1,20}|Job_\w{1,20}|Get_\w{1,20})|pmi_?version|\w{0,20}PMI_?Init)\w*(?:\(|\b.{0,40}\b(?:returned|failed)\b)",
+    re.IGNORECASE,
+)
+"""The part of MPI's error stack that asks the launcher who the process is."""
+_STACK_LINES = 12
+_NO_PMI = "MPI could not start: the program found no PMI of its kind. It was started by a launcher that its MPI was not built for (see srun --mpi)."
 _NOT_STARTED = re.compile(
     r"There are not enough slots available in the system|All nodes which are allocated for this job are already filled|A request was made to bind to that would"
     r"|(?:mpirun|mpiexec|prterun|prun|orterun) (?:was unable to (?:find|launch|start|cleanly)|could not|failed to (?:find|launch))|execvp error on file |Open MPI tried to fork a new process via the \"execve\""
@@ -114,7 +121,18 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if (found := _NOT_STARTED.search(text)) and not place.is_mentioned(text, found.start()):
         detail = {"launcher": "mpi"}
         return make(FACTS, "slurm_launch_failed", record, meaning=_MEANING_LAUNCH, detail=detail)
-    if _START.search(text):
+    if _PMI.search(text) and 0 < record.line - context.mpi_start_line <= _STACK_LINES:
+        return make(
+            FACTS,
+            "slurm_launch_failed",
+            record,
+            role=LineRole.OBSERVATION,
+            domains=USER,
+            meaning=_NO_PMI,
+            detail={"pmi": True},
+        )
+    if found := _START.search(text):
+        context.mpi_start_line = record.line
         return make(FACTS, "rendezvous_failed", record, meaning=_MEANING_START)
     if found := _ABORT.search(text):
         rank = grammar.number(found["rank"] or found["node"], grammar.MAX_RANK)
@@ -164,6 +182,7 @@ FAMILY = grammar.LogFamily(
         "failed for some reason",
         "bad values for size",
         "PMI",
+        "pmi",
         "OPAL ERROR",
         "ORTE ERROR",
         "PRTE ERROR",

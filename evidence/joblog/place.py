@@ -16,7 +16,7 @@ _SPEAKER = re.compile(
     re.IGNORECASE,
 )
 _CODE = re.compile(
-    r"^(?!\"hipError\w{2,60}: )\s*(?:\d{1,6}\s*[|│:]\s*)?(?:#(?!\d| (?:A fatal error has been|There is insufficient memory) | {2}SIG)|//|/\*(?!\*\*)|raise\b|if\b|elif\b|except\b|return\s+(?!code)|print\(|(?:echo|printf) |assert\b|self\.|def\b|class\b|log(?:ger|ging)?\.\w+\(|warnings\.|f?[\"'`]|>{1,3}\s|\.\.\. |[\w.]+ = f?[\"'])"
+    r"^(?!\"hipError\w{2,60}: )\s*(?:\d{1,6}\s*[|│:]\s*)?(?:#(?!\d| (?:A fatal error has been|There is insufficient memory|UNRECOVERABLE ERROR) | {2}SIG)|//|/\*(?!\*\*)|raise\b|if\b|elif\b|except\b|return\s+(?!code)|print\(|(?:echo|printf) |assert\b|self\.|def\b|class\b|log(?:ger|ging)?\.\w+\(|warnings\.|f?[\"'`]|>{1,3}\s|\.\.\. |[\w.]+ = f?[\"'])"
 )
 _TITLE = re.compile(
     r"^[\s*|/\\_]{0,24}(?:commit:? )?(?=[0-9a-f]{0,39}\d)(?=[0-9a-f]{0,39}[a-f])[0-9a-f]{7,40}\s+(?=[A-Za-z(])(?!\w+(?:\.\w+)*(?:Error|Exception)\b:)"
@@ -106,10 +106,20 @@ _REPORT = frozenset({
 """The words that runtimes and launchers make their reports of; another one makes it somebody's sentence."""
 
 
+_SETTING = re.compile(
+    r"\s*(?:[-*]\s+)(?:(?!(?:error|message|msg|reason|stderr|exception|output|detail|event|line|log)\b)[A-Za-z][\w.-]{0,60}\s?[:=]\s?)?(?P<q>[\"'`]).*(?P=q),?\s*(?:#.*)?$"
+    r"|\s*(?:export\s+)?(?:match(?:es)?|patterns?|regexp?s?|regexes|grep|contains|trigger|signature|needle|rules?|when|on_error|retry_(?:on|if)|\w{1,40}[_-](?:match|patterns?|regexp?s?|on|if|policy|signatures?))"
+    r"\s?[:=]\s?[\[({]{0,2}(?P<r>[\"'`]).*(?P=r)[\])}]{0,2},?\s*(?:#.*)?$"
+    r"|\s*(?:[-*]\s+)?(?:match(?:es)?|patterns?|regexp?s?|regexes)\s?[:=]\s?\S",
+    re.IGNORECASE,
+)
+"""A setting whose value is quoted or a pattern, as policies are printed: what to do when an error comes."""
+
+
 def is_speech(text: str) -> bool:
-    """Whether the whole line is data, chat or code, whatever it speaks of."""
+    """Whether the whole line is data, chat, code or a setting, whatever it speaks of."""
     if (
-        any(p.match(text) for p in (_CODE, _TRACE, _LISTED, _PIECE, _TEST))
+        any(p.match(text) for p in (_CODE, _TRACE, _LISTED, _PIECE, _TEST, _SETTING))
         or _TITLE.search(text)
         or _TABLE_ROW.search(text)
     ):

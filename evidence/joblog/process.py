@@ -121,7 +121,9 @@ _OOM = re.compile(
 )
 _SENTENCE = 2
 """So many words in front of a kernel's line, and somebody tells of it."""
-_SIGTERM = re.compile(r"Received Signals?\.SIG(?:TERM|INT)|got signal: (?:15|2)\b|received SIGTERM, exiting")
+_SIGTERM = re.compile(
+    r"Received Signals?\.SIG(?:TERM|INT)|got signal: (?:15|2)\b|\b(?:[Rr]eceived|[Cc]aught|[Gg]ot|Bypassing) (?:an? )?(?:the )?(?:signal:? )?SIG(?:TERM|INT)\b|\b(?:[Rr]eceived|[Cc]aught|[Gg]ot) (?:termination )?signal:? (?:15|2)\b|\bSIG(?:TERM|INT) (?:was )?(?:received|caught)\b"
+)
 _SIGHUP = re.compile(r"SignalException: Process \d{1,10} got signal: 1$|Received Signals?\.SIGHUP")
 _HUNG_UP = "The launcher was hung up (SIGHUP): the terminal or the session it ran in went away."
 _WORDS = {"killed": 9, "segmentation fault": 11, "bus error": 7, "aborted": 6, "abort": 6, "terminated": 15}
@@ -319,6 +321,9 @@ FAMILY = grammar.LogFamily(
         "SIGTERM",
         "SIGINT",
         "got signal",
+        "eceived signal",
+        "aught signal",
+        "termination signal",
         "SIGHUP",
     ),
     read=read,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 from probing_cluster.evidence.joblog import grammar
@@ -179,7 +180,13 @@ def _loader(record: Record) -> JobFinding | None:
         if signal == "Terminated":
             # Slurm's end of a job looks so as well: any better reason takes its place.
             return make(
-                FACTS, kind, record, role=LineRole.EXIT, meaning=_TERMINATED, pid=grammar.number(found["pid"])
+                FACTS,
+                kind,
+                record,
+                role=LineRole.EXIT,
+                meaning=_TERMINATED,
+                pid=grammar.number(found["pid"]),
+                detail={"terminated": True},
             )
         return make(FACTS, kind, record, pid=grammar.number(found["pid"]))
     if _WORKER_FAULT.search(record.text) and not _SHM.search(record.text):
@@ -200,6 +207,18 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     if is_handled(record.text):
         return None
     return _loader(record) or _files(record)
+
+
+_LOCK_LINES = 4
+"""The frames nearest to an error say whose it is."""
+_LOCK = re.compile(
+    r"File \"[^\"]{0,400}/(?:soft_)?(?:filelock|fasteners|portalocker|lockfile|lockutils|oslo_concurrency)\b|\bfcntl\.(?:flock|lockf)\(|\.lock\b"
+)
+
+
+def in_lock(before: Iterable[str], message: str) -> bool:
+    """Whether a library that locks files met it: another process replaces the lock's file, and no server is at fault."""
+    return any(_LOCK.search(text) for text in (*list(before)[-_LOCK_LINES:], message))
 
 
 def is_handled(text: str) -> bool:

@@ -64,11 +64,6 @@ _MAX_TRACEBACKS = 256
 _TRACEBACK_LINES = 400
 _UNRAISED_LINES = 3
 _SAME_END_LINES = 3
-_LOCK_LINES = 4
-"""The frames nearest to an error say whose it is."""
-_LOCK = re.compile(
-    r"File \"[^\"]{0,400}/(?:soft_)?(?:filelock|fasteners|portalocker|lockfile|lockutils|oslo_concurrency)\b|\bfcntl\.(?:flock|lockf)\(|\.lock\b"
-)
 _COLLECTIVES = (
     "reduce(",
     "barrier(",
@@ -101,6 +96,7 @@ TRIGGERS = (
     "ProcessGroup",
     "NCCL WARN",
     "WorkNCCL",
+    "lines of output",
 )
 """What a line must contain to be read at all, unless the reader is following a message over several lines."""
 _ANY = re.compile(literals.any_of(_FAMILY_TRIGGERS))
@@ -292,13 +288,15 @@ class JobLogReader:
         )
 
     def _take(self, finding: JobFinding) -> None:
-        if finding.kind == "stale_file_handle" and self._in_lock(finding):
+        if finding.kind == "stale_file_handle" and python.in_lock(self._story.recent, finding.message):
             finding = replace(finding, detail={**finding.detail, "locks": True})
         if finding.kind == "task_exit" and finding.rank is not None:
             if _several(finding):
                 self._many = finding.line
             elif finding.line - self._many > _SAME_END_LINES:
                 self._story.fill_rank(finding.line, finding.rank)
+        if self._bare.printed(finding.line) and finding.role is LineRole.ROOT:
+            finding = replace(finding, detail={**finding.detail, "weak": True})
         if finding.detail.get("weak"):
             self._bare.hold_weak(finding)
             return
@@ -311,11 +309,6 @@ class JobLogReader:
         if finding.role in (LineRole.EXIT, LineRole.REMOTE) or finding.kind == "memory_corruption":
             self._take_last(at_exit=finding.role is not LineRole.REMOTE)
         self._story.add(finding)
-
-    def _in_lock(self, finding: JobFinding) -> bool:
-        """Whether a library that locks files met it: another process replaces the lock's file, and no server is at fault."""
-        before = list(self._story.recent)[-_LOCK_LINES:]
-        return any(_LOCK.search(text) for text in (*before, finding.message))
 
     def _take_last(self, *, at_exit: bool = False) -> None:
         """The exception without a traceback that may have been the last was it."""
@@ -358,6 +351,7 @@ class JobLogReader:
             return
         if (passed := place.test_mark(text)) is not None:
             self._story.tested(passed=passed)
+        self._bare.announce(line, text)
         interesting = _ANY.search(text) is not None
         record = self._record(line, text)
         cut = _CUT.search(text) is not None and not _CHATTER.search(text) and not place.is_speech(record.text)

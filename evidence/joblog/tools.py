@@ -29,9 +29,13 @@ _COMPILED = re.compile(
 _STOPPED = re.compile(
     r"ninja: (?:build stopped|error|fatal): |collect2: (?:fatal )?error: |error: could not compile "
     r"|ERROR: (?:compilation|lazy loading|configuration|installing \w+) failed for package|(?:scons|gmake|bmake): \*\*\* "
-    r"|ERROR: Fail(?:ed|ure) (?:to build|building) |ERROR: Could not build wheels|error: (?:subprocess-exited-with-error|metadata-generation-failed|command '.{1,200}' failed with)"
+    r"|error: command '.{1,200}' failed with"
 )
 """Of what runs compilers: another line says more, where there is one."""
+_PIP = re.compile(
+    r"ERROR: Fail(?:ed|ure) (?:to build|building) |ERROR: Could not (?:build wheels|install packages)|error: (?:subprocess-exited-with-error|metadata-generation-failed)"
+)
+"""A package that was not installed: a script often goes on without, or with an older one."""
 _TRIED = re.compile(r"\bconftest\b|CMakeTmp|CMakeScratch|/testCompile|\btry_compile\b")
 """What configuration scripts compile only to see whether it compiles."""
 _NO_RULE = re.compile(r"g?make(?:\[\d{1,3}\])?: \*\*\* (?!\[)\S")
@@ -83,6 +87,12 @@ _COORDINATOR = re.compile(
     r"(?:INFO:tensorflow:)?Error reported to Coordinator: (?:<class '(?P<a>[\w.]{1,120})'>, )?(?P<b>.{1,300})"
 )
 
+_GRAPH = re.compile(
+    r"(?P<name>[A-Z]\w{1,60}Error) \(see above for traceback\): (?P<text>\S.{0,300})"
+    r"|\(\d{1,4}\) (?:Invalid argument|Not found|Out of range|Failed precondition|Unimplemented|INVALID_ARGUMENT|NOT_FOUND|OUT_OF_RANGE|FAILED_PRECONDITION|UNIMPLEMENTED): \s?\S"
+)
+"""TensorFlow's sum of a graph's error, and the entries of its list of them where they can only be the program's."""
+
 
 def read(record: Record, context: JoblogContext) -> JobFinding | None:
     """A line by which a compiler, a parser of options, a licence manager or a checker stops the job."""
@@ -101,10 +111,14 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "program_error", record)
     if _MODULES.match(text):
         return make(FACTS, "program_error", record, detail={"weak": True, "modules": True})
-    if _NO_RULE.match(text) or _THREADS.match(text):
+    if _NO_RULE.match(text) or _THREADS.match(text) or _PIP.match(text):
         return make(FACTS, "program_error", record, detail={"weak": True})
     if found := _COORDINATOR.match(text):
         raised = f"{found['a']}: {found['b']}" if found["a"] else found["b"]
+        inner = python.exception(Record(line=record.line, text=raised, rank=record.rank))
+        return make(FACTS, "python_exception", record) if inner and inner.role is LineRole.ROOT else None
+    if found := _GRAPH.match(text):
+        raised = f"{found['name']}: {found['text']}" if found["name"] else "ValueError: "
         inner = python.exception(Record(line=record.line, text=raised, rank=record.rank))
         return make(FACTS, "python_exception", record) if inner and inner.role is LineRole.ROOT else None
     if _USAGE.match(text):
@@ -124,7 +138,8 @@ FAMILY = grammar.LogFamily(
         "Flags parsing", "ed option", "id option", "wn option", "al option", "us option", ": option ", "line flag", "wn flag", "nd flag", "required flag",
         "│ ", "Could not override", "In '", "Error merging", "sage: ", "Sanitizer", "OMP: Error", "libgomp: ", "MKL FATAL", "MKL ERROR",
         "insufficient memory for the Java", "blas_thread_init", "Assertion ", ": guarantee(", ": CHECK", "heck fail", "CHECK fail", "F external/",
-        "F tensorflow/", "to Coordinator",
+        "F tensorflow/", "to Coordinator", "above for traceback)", ") Invalid arg", ") Not found: ", ") Out of range: ", ") Failed precond", ") Unimplemented: ", ") INVALID_ARG",
+        ") NOT_FOUND: ", ") OUT_OF_RANGE: ", ") FAILED_PRECOND", ") UNIMPLEMENTED: ",
     ),
     read=read,
     facts=FACTS,
