@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from probing_cluster.core import sanitize
+from probing_cluster.core import digits, sanitize
 
 
 def model() -> str:
@@ -48,7 +48,9 @@ def _groups(root: Path) -> Iterator[Path]:
 def _throttled_of(group: Path) -> float:
     words = _text(group / "cpu.stat").split()
     found = {
-        name: int(value) for name, value in zip(words[::2], words[1::2], strict=False) if value.isdigit()
+        name: int(value)
+        for name, value in zip(words[::2], words[1::2], strict=False)
+        if digits.is_number(value)
     }
     return found.get("throttled_time", 0) / 1e9 + found.get("throttled_usec", 0) / 1e6
 
@@ -58,7 +60,7 @@ def _times_of(group: Path) -> float:
         _text(group / "cpu.cfs_quota_us").strip(),
         _text(group / "cpu.cfs_period_us").strip(),
     ]
-    if len(words) != 2 or not all(word.isdigit() and int(word) for word in words):
+    if len(words) != 2 or not all(digits.is_number(word) and int(word) for word in words):
         return 1.0  # "max" or -1: no quota
     return max(1.0, int(words[1]) / int(words[0]))
 

@@ -260,6 +260,13 @@ def judged_by_people(service: context.Context, n: int) -> None:
     )
 
 
+def unheard(service: context.Context, n: int) -> None:
+    """Agents that fell silent while the service listened, and that it believes to be."""
+    dead(service, n)
+    now_s = service.clock.monotonic_s()
+    service.listening = context.Listening(looked_s=now_s, looked_at=service.clock.now(), doubted_s=now_s)
+
+
 def _accounts_of_import(service: context.Context) -> object:
     long_ago = datetime(2000, 1, 1, tzinfo=UTC)
     return run_accounts.update(service.store, service.config.attribution, since=long_ago, at=service.clock)
@@ -296,7 +303,7 @@ PASSES: dict[str, tuple[Callable[[context.Context, int], None], Callable[[contex
     "metrics": (dead, lambda service: list(metrics.store_metrics(service))),
     "places": (switched, places.run),
     "resume": (drained_by_us, resume.run),
-    "silence": (dead, silence.run),
+    "silence": (unheard, silence.run),
     "slow": (training, slow.run),
     "tested": (failed_tests, tested.run),
 }
@@ -310,6 +317,7 @@ UNCOUNTED = {
     "repair": "acts on a node at a time, as many as the budget allows",
     "restarts": "writes each decision down before it acts, at most fifty a pass",
     "sessions": "one statement, whatever there is",
+    "write_back": "a command of Slurm's for each line, of jobs just judged",
 }
 """Tasks whose statements do not follow nodes, jobs or runs, or must be one each, and why."""
 
