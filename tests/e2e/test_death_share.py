@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import time
 from collections.abc import Sequence
 from concurrent import futures
@@ -24,6 +25,8 @@ AT_ONCE = 3
 """Gangs at a time, each with three nodes of its own."""
 NODES = 3 * AT_ONCE
 LEAST_BACK = 0.95
+NOTICED_S = 15
+"""SlurmdTimeout: a job beside a crashed node keeps COMPLETING until Slurm gives that node up, and nobody can requeue it before."""
 
 
 def drawn() -> list[str]:
@@ -75,6 +78,11 @@ def test_nineteen_of_twenty_deaths_train_again_within_a_minute() -> None:
             f"budget_nodes = {NODES // 2}", f"budget_nodes = {NODES}"
         )
         config.write_text(text.replace("frac = 0.5", "frac = 1.0"))
+        slurm = box.layout.slurm_conf
+        slurm.write_text(
+            re.sub(r"(?m)^SlurmdTimeout=.*$", f"SlurmdTimeout={NOTICED_S}", slurm.read_text(), count=1)
+        )
+        box.run(["scontrol", "reconfigure"])
         box.fault("-", "service-crash")
         box.fault("-", "service-start")
         for node in box.layout.node_names:

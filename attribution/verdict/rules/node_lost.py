@@ -124,7 +124,12 @@ def _crashed(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         if node not in there:
             continue
         down = [s for s in view.of(LOST) if s.event.node == node and s.event.kind == "node_down"]
-        down = [s for s in down if s.at <= view.end_at + evidence_view.SLACK]
+        # One that Slurm gave up before the job began there had come back.
+        down = [
+            s
+            for s in down
+            if s.at <= view.end_at + evidence_view.SLACK and s.event.observed_at > view.start_at
+        ]
         booted = [s for s in view.of(REBOOT) if s.event.node == node and not s.ours and not s.taken]
         booted = [s for s in booted if s.when is evidence_view.When.AFTER_END and _has_prolog(view, node)]
         booted = [s for s in booted if not _lived_on(view, node, s.at)]

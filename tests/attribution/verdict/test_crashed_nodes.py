@@ -14,11 +14,14 @@ PEER = {"kind": "nccl_remote_error", "message": "remote process exited or there 
 
 def gone(make: Any, before_end_s: float = 4.0, **changes: Any) -> list[records.HealthEvent]:
     """What the service writes of n2: its agent's last beat, and that slurmctld gave it up 45 s later."""
-    silence = {"source": "agent", "severity": records.Severity.INFO, "node": "n2"} | changes
-    observed = make.end + timedelta(seconds=45)
+    silence = {
+        "source": "agent",
+        "severity": records.Severity.INFO,
+        "node": "n2",
+        "observed_at": make.end + timedelta(seconds=45),
+    }
     return [
-        make.event(before_end_s, kind=kind, observed_at=observed, **silence)
-        for kind in ("agent_silent", "node_down")
+        make.event(before_end_s, kind=kind, **(silence | changes)) for kind in ("agent_silent", "node_down")
     ]
 
 
@@ -66,6 +69,22 @@ def test_an_epilog_of_after_the_return_is_none_of_before(make: Any) -> None:
 def test_a_node_last_heard_after_the_end_did_not_end_it(make: Any) -> None:
     """Its last beat is younger than the job's end."""
     assert crashed(make, *gone(make, before_end_s=-20.0)).cause == "user_error"
+
+
+def test_a_node_that_was_given_up_before_the_job_began_there_had_come_back(make: Any) -> None:
+    """Neither is it why a job of four seconds died, nor does it stand beside what is: a mount that is gone."""
+    make.start = make.end - timedelta(seconds=4)
+    earlier = gone(make, before_end_s=100, observed_at=make.start - timedelta(seconds=20))
+    assert crashed(make, *earlier).cause == "user_error"
+    mount = make.event(-3, kind="mount", code="missing", source="mount", device="/scratch", node="n2")
+    found = crashed(make, *earlier, mount, watched={"n1": make.end, "n2": make.end})
+    assert (found.cause, found.confidence) == ("filesystem_mount", records.Confidence.LIKELY)
+
+
+def test_a_node_whose_last_beat_was_before_the_job_began_went_away_under_it(make: Any) -> None:
+    """Slurm gave it up after the start; a job may begin between a node's last beat and its crash."""
+    make.start = make.end - timedelta(seconds=4)
+    assert crashed(make, *gone(make, before_end_s=6)).cause == "node_lost"
 
 
 def test_an_error_of_the_programs_own_leaves_a_doubt(make: Any) -> None:
