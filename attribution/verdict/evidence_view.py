@@ -98,11 +98,6 @@ class EvidenceView:
         """Slurm's base state."""
         return self.case.attempt.state
 
-    @property
-    def acted_at(self) -> datetime | None:
-        """When we first drained a node of the attempt or requeued it."""
-        return self.handled[0].at if self.handled else None
-
     def of(self, *causes: str) -> tuple[CaseSighting, ...]:
         """The sightings that point at one of these causes, oldest first."""
         # Rules ask forty times a case, nearly always for causes that nothing points at.

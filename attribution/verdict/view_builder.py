@@ -18,6 +18,8 @@ from probing_cluster.core import records, vocabulary
 
 OWN_HANDLING = timedelta(seconds=30)
 """A drain or requeue this long after the end still belongs to the attempt."""
+_REPAIR_BEGINS = timedelta(seconds=30)
+"""No repair resets or reboots a drained node sooner after its last job: it is reserved and tested first."""
 
 
 def means_gpu(event: records.HealthEvent, signature: signatures.Signature) -> bool:
@@ -125,7 +127,8 @@ class _SightingBuilder:
         answered: frozenset[uuid.UUID],
     ) -> None:
         self._case, self._began, self._stretch, self._known = case, began, stretch, known
-        self._acted_at = handled[0].at if handled else None
+        self._requeued_at = min((a.at for a in handled if a.action == "requeue"), default=None)
+        self._drained_at = {a.node: a.at for a in reversed(handled) if a.action == "drain"}
         self._own_ids = frozenset(i for a in handled for i in a.event_ids)
         assert case.attempt.start_at is not None
         self._start_at = case.attempt.start_at
@@ -174,11 +177,22 @@ class _SightingBuilder:
             else self._when(at, polled=event.source in vocabulary.POLLED_SOURCES),
             at=at,
             still_active=still_active,
-            ours=self._acted_at is not None and at > self._acted_at and event.event_id not in self._own_ids,
+            ours=event.event_id not in self._own_ids and self._ours(event.node, at),
             taken=not still_active and self._taken(event, at),
             gpu=gpu,
             device=device or gpus.pci_key(event.pci_bus_id),
         )
+
+    def _ours(self, node: str, at: datetime) -> bool:
+        """Whether what was seen then may be our own doing: the requeue's end of the job, or the repair of its drained node.
+
+        A drain alone touches nothing: what breaks while the job runs on, or shows just after its end, broke by itself.
+        """
+        if self._requeued_at is not None and at > self._requeued_at:
+            return True
+        drained_at, end_at = self._drained_at.get(node), self._case.attempt.end_at
+        assert end_at is not None
+        return drained_at is not None and at > max(drained_at, end_at) + _REPAIR_BEGINS
 
     def _taken(self, event: records.HealthEvent, at: datetime) -> bool:
         end = self._case.attempt.end_at

@@ -632,6 +632,38 @@ def test_what_our_own_handling_caused_does_not_count(make):
     assert (v.cause, v.device) == ("gpu_memory_uncorrectable", "gpu3")
 
 
+def test_a_drain_makes_no_later_fault_ours(make):
+    """The job runs on, on its drained node and on others: what breaks a quarter of an hour later ended it."""
+    for node in ("n1", "n2"):
+        drain = make.action("drain", -900, node=node)
+        v = make.judge(make.xid(79, 3, 4), actions=(drain,))
+        assert (v.cause, v.node, v.confidence) == ("gpu_lost", "n2", C.CERTAIN)
+
+
+def test_what_drained_the_node_is_seen_better_a_moment_later(make):
+    """A check that found the mount missing drained the node as the job died; the agent's own reading followed."""
+    check = make.event(
+        0,
+        kind="check",
+        code="mount_present",
+        source="check",
+        device="/scratch",
+        severity=records.Severity.LOW,
+    )
+    mount = make.event(-3, kind="mount", code="missing", source="mount", device="/scratch")
+    drain = make.action("drain", 0.5, node="n2", event_ids=(check.event_id,))
+    v = make.judge(check, mount, actions=(drain,))
+    assert (v.cause, v.confidence) == ("filesystem_mount", C.LIKELY)
+
+
+def test_what_a_repair_of_the_drained_node_does_is_ours(make):
+    """A minute after the end its links go down for a reboot."""
+    drain = make.action("drain", -1, node="n2")
+    down = make.event(-60, kind="ib_link", code="port_down", device="mlx5_0", source="sysfs")
+    assert make.judge(down, actions=(drain,)).cause == "user_error"
+    assert make.judge(down).cause == "ib_link"
+
+
 def test_a_fault_before_the_start_is_at_most_possible(make):
     """A lost GPU stays lost, but the next attempt is not certainly its victim; a transient error is nobody's."""
     begin = make.end - timedelta(seconds=60)
