@@ -160,9 +160,9 @@ class DeliveryLoop:
         self._intake.urgent.set()
 
     def acknowledge(self, request_id: uuid.UUID) -> None:
-        """Tell the service, with the next delivery, that a request has been dealt with."""
+        """Tell the service, at once, that a request has been dealt with: a restart waits for it."""
         self._to_acknowledge.add(request_id)
-        self._intake.arrived.set()
+        self._intake.urgent.set()
 
     def answer(self, request_id: uuid.UUID, body: bytes) -> None:
         """Bring the answer to a request with the next delivery, at once; that acknowledges it, too."""
