@@ -40,7 +40,7 @@ class Config:
     command_dirs: tuple[str, ...] = ()
     watchdog_s: float = runner.WATCHDOG_S
     certificates: tuple[tuple[str, str, bool], ...] = ()
-    """What `certificates.Named` says of each file: its key, path, whether it is an authority's."""
+    """What `certificates.CertificateFile` says of each file: its key, path, whether it is an authority's."""
 
 
 class Sweep:
@@ -159,7 +159,7 @@ def make_runner(config: Config) -> runner.CheckRunner:
         command_dirs=tuple(config.command_dirs),
         nvml_library=config.nvml_library or None,
         certificates=tuple(
-            certificates.Named(key=key, path=Path(path), authority=authority)
+            certificates.CertificateFile(key=key, path=Path(path), authority=authority)
             for key, path, authority in config.certificates
         ),
     )

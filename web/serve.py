@@ -31,7 +31,7 @@ def main(config: settings.Settings) -> int:
     with db_store.Store.open(config) as store:
         run_slurm = commands.SlurmCommands(settings=config.slurm)
         service = context.Context(
-            config=config, store=store, run_slurm=run_slurm, hands=slurm_actions.SlurmHands(config, run_slurm),
+            config=config, store=store, run_slurm=run_slurm, slurm=slurm_actions.SlurmActions(config, run_slurm),
             stopping=threading.Event(), apart=True, aside=aside,
         )  # fmt: skip
         site = app.make_site(service, reader_url)

@@ -75,7 +75,7 @@ def _node_lost(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -
         watched = [n for n in view.attempt.nodes if n in view.case.watched]
         before_that = "; nothing was seen on it before" if watched else "; nobody watched them"
     boots = [s for s in view.of("node_reboot") if s.event.node == winner.node]
-    back = [s for s in boots if s.when is not evidence_view.When.BEFORE_START]
+    back = [s for s in boots if s.when is not evidence_view.EventPhase.BEFORE_START]
     return _sentence(
         f"{node} stopped answering Slurm{before_that}{'; it has restarted since' if back else ''}"
     )

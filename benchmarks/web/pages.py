@@ -225,7 +225,7 @@ def main() -> None:
                     config=config,
                     store=store,
                     run_slurm=no_slurm,
-                    hands=NoSlurm(),
+                    slurm=NoSlurm(),
                     stopping=threading.Event(),
                     apart=True,
                     aside=serve.aside,

@@ -97,7 +97,7 @@ def _owed(
     event: str,
     asked: Mapping[int, tuple[str, str, frozenset[str]]],
     now: datetime,
-) -> Iterator[handover.Owed]:
+) -> Iterator[handover.OwedMail]:
     state, recipient, events = asked.get(attempt.job_id, ("", "", frozenset()))
     ended = state == attempt.state and "END" in events and "FAIL" not in events  # elsewhere it goes on
     wanted = "REQUEUE" in events if event == "Requeued" else ended
@@ -108,7 +108,7 @@ def _owed(
     except errors.UsageError:
         return
     restarts = attempt.attempt - 1 if attempt.restart_count is None else attempt.restart_count
-    yield handover.Owed(
+    yield handover.OwedMail(
         job_id=attempt.job_id,
         restart_count=restarts,
         recipient=recipient,

@@ -34,7 +34,7 @@ class Steps(Protocol):
 
 
 @records.record
-class Asked:
+class RoundRequest:
     """What a round is to find out."""
 
     round_id: uuid.UUID = records.doc("its identity; results of another are never mixed in")
@@ -66,7 +66,9 @@ class Campaign:
     """Told what is being done, in a few words."""
     stopped: Callable[[], bool] = lambda: False
 
-    def run(self, asked: Asked, history: Sequence[records.DiagnosticResult] = ()) -> round_findings.Findings:
+    def run(
+        self, asked: RoundRequest, history: Sequence[records.DiagnosticResult] = ()
+    ) -> round_findings.Findings:
         """The whole round, within [diagnostics] round_s; figures are held against `history`, earlier good results."""
         return _Round(self, asked, history).run()
 
@@ -74,7 +76,9 @@ class Campaign:
 class _Round:
     """One round on its way."""
 
-    def __init__(self, campaign: Campaign, asked: Asked, history: Sequence[records.DiagnosticResult]) -> None:
+    def __init__(
+        self, campaign: Campaign, asked: RoundRequest, history: Sequence[records.DiagnosticResult]
+    ) -> None:
         self._c = campaign
         self._asked = asked
         self._given = campaign.config.diagnostics

@@ -113,13 +113,13 @@ def task_metrics(service: context.Context) -> Iterator[Metric]:
     for node, count in sorted(service.store.skipped.counts().items()):
         skipped.add_metric([node], count)
     yield skipped
-    letters = GaugeMetricFamily(
+    messages = GaugeMetricFamily(
         "probing_outbox_letters", "mails and posts that are not delivered, by state", labels=["state"]
     )
     counts = Counter(x.state for x in queue.of(service.config).pending())
     for state in ("waiting", "failed"):
-        letters.add_metric([state], counts[state])
-    yield letters
+        messages.add_metric([state], counts[state])
+    yield messages
 
 
 def certificate_metric(service: context.Context) -> Metric:

@@ -40,7 +40,7 @@ class Nodes(Protocol):
         ...
 
 
-class Beside(Protocol):
+class OtherSchemas(Protocol):
     """Schemas of another source, such as a database, in the same session."""
 
     @property
@@ -90,7 +90,7 @@ class Session:
         nodes: Nodes,
         *,
         timeout_s: float,
-        beside: Beside | None = None,
+        beside: OtherSchemas | None = None,
         on_expression: Callable[[], None] | None = None,
     ) -> None:
         """`on_expression` is called before an expression goes to the processes."""

@@ -38,7 +38,7 @@ OWNER_ALONE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Posted:
+class PostedQuestion:
     """A question on its way."""
 
     question: str
@@ -66,7 +66,7 @@ class Mailbox(Protocol):
         """The nodes of the job; raises NotFound, NotPermitted, DatabaseUnavailable."""
         ...
 
-    def post(self, scans: str, deadline_s: float) -> Posted:
+    def post(self, scans: str, deadline_s: float) -> PostedQuestion:
         """Asks every node: `scans` is a JSON list of Scan.to_json."""
         ...
 

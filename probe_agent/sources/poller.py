@@ -44,7 +44,7 @@ class Poller:
         self,
         *,
         sources: Sequence[polled.Polled],
-        reach: polled.Reach,
+        reader: polled.NodeReader,
         identity: identity.Identity,
         intake: intake.Intake,
         faults: faults.Faults,
@@ -56,7 +56,7 @@ class Poller:
     ) -> None:
         """`context(closely, relearn, cleared)` makes the judges' context; `on_change` is called when the active faults have changed."""
         self._sources = tuple(sources)
-        self._reach = reach
+        self._reader = reader
         self._identity = identity
         self._intake = intake
         self._faults = faults
@@ -91,7 +91,7 @@ class Poller:
         memory = self._memory_of(source)
         began_s = self._clock.monotonic_s()
         try:
-            raw = self.last[source.name] = await source.read(self._reach, memory, context)
+            raw = self.last[source.name] = await source.read(self._reader, memory, context)
             judged = self._judge(source, raw, memory, context)
         except children.ChildHung as exc:
             self._watch.failed(source.name, str(exc), state="hung")

@@ -56,12 +56,12 @@ class Door(Protocol):
 class DeliveryLoad:
     """One batch, decoded; what cannot be read any more is counted, not delivered."""
 
-    items: list[spool.Item] = field(default_factory=list)
+    items: list[spool.SpoolItem] = field(default_factory=list)
     lanes: dict[str, list[Any]] = field(default_factory=lambda: {lane: [] for lane in codec.LANES})
     unreadable: int = 0
 
     @classmethod
-    def of(cls, items: list[spool.Item]) -> DeliveryLoad:
+    def of(cls, items: list[spool.SpoolItem]) -> DeliveryLoad:
         load = cls(items=items)
         for item in items:
             try:

@@ -32,7 +32,7 @@ def live_job(job_id: int, **changes: Any) -> live_records.LiveJob:
     return live_records.LiveJob(**(values | changes))
 
 
-class Hands:
+class FakeSlurm:
     """Slurm as the policy sees it, in memory; `acts` is what it was told."""
 
     def __init__(self) -> None:
@@ -299,10 +299,10 @@ class Killed(BaseException):
     """The process is gone: no handler of ours runs."""
 
 
-def killed_at(step: str, service: context.Context, hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+def killed_at(step: str, service: context.Context, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the service die just before or just after one step."""
     when, _, name = step.partition(" ")
-    owner: Any = hands if hasattr(hands, name) else service.store
+    owner: Any = slurm if hasattr(slurm, name) else service.store
     work: Callable[..., Any] = getattr(owner, name)
 
     def dying(*given: Any, **named: Any) -> Any:

@@ -48,7 +48,7 @@ class Clock:
 def test_slurm_is_asked_once_a_minute_and_a_failure_gives_nobody_a_right() -> None:
     """However many ask; without an answer the last one does not stand in."""
     asked, the_clock = Sacctmgr(), Clock()
-    known = admin_level.Remembered(asked, the_clock)  # type: ignore[arg-type]
+    known = admin_level.CachedPrivileges(asked, the_clock)  # type: ignore[arg-type]
     for _ in range(5):
         found = known.now()
         assert found is not None

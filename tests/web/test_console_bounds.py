@@ -100,7 +100,7 @@ def test_one_person_asks_one_thing_at_a_time(world: World) -> None:
 
 def test_not_all_connections_are_for_questions() -> None:
     """The pages keep some; a turn that ended in an error is given back."""
-    turns = console.Turns(2)
+    turns = console.UserTurns(2)
     with turns.of("a"), turns.of("b"), pytest.raises(console.Busy), turns.of("c"):
         pass
     with pytest.raises(KeyError), turns.of("a"):

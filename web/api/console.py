@@ -19,7 +19,7 @@ MOST_AT_ONCE = 4
 """Questions in the database at a time: the pages need connections, too."""
 
 
-class Turns:
+class UserTurns:
     """One question of a user at a time, and not all connections to questions."""
 
     def __init__(self, most: int = MOST_AT_ONCE) -> None:
@@ -47,7 +47,7 @@ class Busy(errors.ProbingError):
     """The question must wait."""
 
 
-_TURNS = Turns()
+_TURNS = UserTurns()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -98,7 +98,7 @@ class SlurmNodes:
             now_s = clock.SYSTEM.monotonic_s()
             if now_s - self._at_s >= SLURM_S:
                 try:
-                    self._found = {n.name: n for n in service.hands.nodes()}
+                    self._found = {n.name: n for n in service.slurm.nodes()}
                 except errors.SlurmUnavailable:
                     self._found = {}
                 self._at_s = now_s

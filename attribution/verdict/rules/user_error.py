@@ -39,7 +39,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         s
         for s in view.of(CAUSE)
         if s.signature.role is signatures.Role.USER
-        and s.when is evidence_view.When.RUNNING
+        and s.when is evidence_view.EventPhase.RUNNING
         and not s.ours
         and s.at >= view.onset_at - NEAR
     ]
@@ -72,9 +72,9 @@ def _may_follow_a_fault(view: evidence_view.EvidenceView, first: records.HealthE
     """
     signs = [f.signature for f in view.findings if f.event is first]
     return any(
-        s.hold is gpus.Hold.MAYBE
+        s.hold is gpus.PartCertainty.MAYBE
         and s.signature.role is signatures.Role.ROOT
-        and s.when is evidence_view.When.RUNNING
+        and s.when is evidence_view.EventPhase.RUNNING
         and any(sign.supports(s.cause) for sign in signs)
         for s in view.sightings
     )

@@ -50,7 +50,7 @@ def _simulate(args: argparse.Namespace) -> int:
         evidence = {e.event_id: e for e in store.events_by_id(ids)}
     try:
         runner = slurm_commands.SlurmCommands(settings=config.slurm)
-        nodes = {n.name: n for n in simulate.in_service(slurm_actions.SlurmHands(config, runner).nodes())}
+        nodes = {n.name: n for n in simulate.in_service(slurm_actions.SlurmActions(config, runner).nodes())}
         asked = "Slurm"
     except errors.SlurmUnavailable:
         nodes, asked = simulate.nodes_of(attempts), "the jobs' own nodes"

@@ -475,8 +475,8 @@ def test_from_25_11_3_our_requeue_of_an_ended_job_is_mailed_by_us(
 def test_what_is_kept_is_what_was_owed() -> None:
     """Through the file and back."""
     owed = handover.read(request(), "c", fakes.NOW)
-    assert handover.of_letter(handover.letter(owed)) == owed
-    json.loads(handover.letter(owed).body)
+    assert handover.of_letter(handover.message(owed)) == owed
+    json.loads(handover.message(owed).body)
 
 
 def test_the_owner_of_an_idle_job_is_told_once(mailing: context.Context, box: mail_server.Box) -> None:

@@ -75,7 +75,7 @@ def run(
         command="x",
         now=lambda: NOW,
     )
-    question = campaign.Asked(
+    question = campaign.RoundRequest(
         round_id=uuid.uuid4(), job_id=1, nodes=nodes, **{"tests": ("gemm", "pair", "ring"), **asked}
     )
     return runner.run(question, history)
@@ -220,6 +220,6 @@ def test_a_cancelled_round_judges_nobody(steps: Steps) -> None:
     runner = campaign.Campaign(
         config=settings.Settings(), steps=steps, command="x", now=lambda: NOW, stopped=lambda: True
     )
-    found = runner.run(campaign.Asked(round_id=uuid.uuid4(), job_id=1, nodes=("a",), tests=("gemm",)))
+    found = runner.run(campaign.RoundRequest(round_id=uuid.uuid4(), job_id=1, nodes=("a",), tests=("gemm",)))
     assert steps.asked == []
     assert round_findings.unanswered(found, "a") == ["it was cancelled"]

@@ -197,9 +197,9 @@ class ScriptedMailbox:
     def nodes(self) -> tuple[str, ...]:
         return ("n1", "n2")
 
-    def post(self, scans: str, deadline_s: float) -> agents.Posted:
+    def post(self, scans: str, deadline_s: float) -> agents.PostedQuestion:
         self.posted.append(f"question {len(self.posted)}")
-        return agents.Posted(question=self.posted[-1], nodes=self.nodes())
+        return agents.PostedQuestion(question=self.posted[-1], nodes=self.nodes())
 
     def take(self, question: str, mark: str | None) -> agents.TakenAnswers:
         came = self.answering if question == self.posted[-1] else self.late

@@ -62,10 +62,10 @@ class Rig:
         self.faults = faults.Faults(node_identity.boot_id(), self.spool.state("faults"))
         self.watch = self_watch.SelfWatch()
         self.changes = 0
-        reach: Any = None
+        reader: Any = None
         self.poller = poller.Poller(
             sources=[s.source for s in sources],
-            reach=reach,
+            reader=reader,
             identity=node_identity,
             intake=intake.Intake(identity=node_identity, spool=self.spool, faults=self.faults),
             faults=self.faults,

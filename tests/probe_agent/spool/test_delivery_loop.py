@@ -178,7 +178,9 @@ def test_unreadable_item_is_counted_and_holds_up_nothing(tmp_path: Path) -> None
     """A body that no longer decodes is given up alone."""
     door = Broken(0)
     rig = Rig(tmp_path, lambda: door)
-    rig.spool.commit(spool.SpoolWrite(items=[spool.Item(id=b"x" * 16, lane="event", rank=2, body=b"torn")]))
+    rig.spool.commit(
+        spool.SpoolWrite(items=[spool.SpoolItem(id=b"x" * 16, lane="event", rank=2, body=b"torn")])
+    )
     rig.see("b:1")
     asyncio.run(rig.loop.once())
     assert [e.message for e in door.calls[0]["events"]] == ["b:1"]
@@ -231,14 +233,14 @@ def test_expired_and_unknown_requests_do_nothing_but_are_acknowledged() -> None:
 
     done: list[uuid.UUID] = []
     held = fitness.Permissions()
-    hands: Any = None
+    slurm: Any = None
     desk = requests.Requests(
-        outside=hands,
+        outside=slurm,
         book=jobs.JobBook("b"),
         permissions=held,
         acknowledge=done.append,
         spawn=lambda w: w.close(),
-        questions=hands,
+        questions=slurm,
     )
 
     def request(verb: str, after_s: float = 60.0) -> delivery.Request:

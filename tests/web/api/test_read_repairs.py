@@ -74,8 +74,8 @@ def test_a_word_about_a_repair_is_the_commands(world: World) -> None:
 
 def test_a_node_is_tested_from_the_page(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """One round in one job of ours under its own name; its state is told; a node that takes no job is refused."""
-    began: list[tuple[object, campaign.Asked]] = []
-    ends: dict[uuid.UUID, rounds.Ended | None] = {}
+    began: list[tuple[object, campaign.RoundRequest]] = []
+    ends: dict[uuid.UUID, rounds.RoundEnd | None] = {}
 
     def start(self: rounds.Rounds, wanted: object, asked: object, round_id: uuid.UUID) -> None:
         noted = [n.note for n in world.store.notes() if n.action == "diagnose"]
@@ -99,7 +99,7 @@ def test_a_node_is_tested_from_the_page(world: World, monkeypatch: pytest.Monkey
     )
     round_id = re.search(r"[0-9a-f-]{36}", outcome["outcome"])[0]
     assert client.round(round_id)["state"] == "running"
-    ends[uuid.UUID(round_id)] = rounds.Ended(why="the test's job did not start within 90 s")
+    ends[uuid.UUID(round_id)] = rounds.RoundEnd(why="the test's job did not start within 90 s")
     found = client.round(round_id)
     assert (found["state"], found["why"]) == ("failed", "the test's job did not start within 90 s")
     client.drain("n1", reason="smells")

@@ -1,4 +1,4 @@
-"""The nightly search for lemons: the day scored, the letters in the outbox, the lemons dealt with; once a day.
+"""The nightly search for lemons: the day scored, the messages in the outbox, the lemons dealt with; once a day.
 
 Asked every minute whether a night is due, so that a night missed because the service or its database was
 away is made up for as soon as both are back, in one go and not once per night missed.
@@ -52,9 +52,9 @@ def run(service: context.Context) -> str:
 def apart(config: settings.Settings, day: datetime) -> str:
     """The night in a process of its own."""
     run_slurm = commands.SlurmCommands(settings=config.slurm)
-    hands = slurm_actions.SlurmHands(config, run_slurm)
+    slurm = slurm_actions.SlurmActions(config, run_slurm)
     with db_store.Store.open(config) as store:
-        return _night(context.Context(config=config, store=store, run_slurm=run_slurm, hands=hands), day)
+        return _night(context.Context(config=config, store=store, run_slurm=run_slurm, slurm=slurm), day)
 
 
 def due_day(now: datetime, config: settings.Settings) -> datetime:
@@ -105,7 +105,7 @@ def _neighbours(store: db_store.Store, cluster: str, at: datetime) -> dict[str, 
 
 
 def slurm_facts(
-    hands: actions.Hands, store: db_store.Store, config: settings.Settings, day: datetime
+    slurm: actions.SlurmOperations, store: db_store.Store, config: settings.Settings, day: datetime
 ) -> gather.SlurmFacts:
     """What is known about nodes beside our own evidence: when they were out of service, and which hang together."""
     from probing_cluster.lemon import gather, nightly
@@ -114,7 +114,7 @@ def slurm_facts(
     since = until - timedelta(days=config.lemon.window_days)
     places = _neighbours(store, config.cluster.name, until)
     try:
-        out = hands.outages(since, until)
+        out = slurm.outages(since, until)
     except errors.SlurmUnavailable:
         return gather.SlurmFacts(places=places)
     outages = [
@@ -124,16 +124,16 @@ def slurm_facts(
 
 
 def _night(service: context.Context, day: datetime) -> str:
-    from probing_cluster.control_plane.outbox import message
+    from probing_cluster.control_plane.outbox import night_messages
     from probing_cluster.reports.lemon import lemon_view
 
     config, store, now = service.config, service.store, service.clock.now()
     night = _scored(service, day)
     if not night.scores:
         return ""
-    # Before the letters, so that they say what was done.
+    # Before the messages, so that they say what was done.
     acted = _acted(service, night)
-    new = message.put(config, night, store.drains(open_only=True), now)
+    new = night_messages.put(config, night, store.drains(open_only=True), now)
     store.forget_exclusions(now - timedelta(days=config.database.retention_days))
     store.forget_dependencies(now - timedelta(days=config.database.retention_days))
     words = [lemon_view.headline(night), *acted]
@@ -141,13 +141,13 @@ def _night(service: context.Context, day: datetime) -> str:
 
 
 def _scored(service: context.Context, day: datetime) -> nightly.Night:
-    """The day scored by this night; not again where only its letters or acts are to be tried again."""
+    """The day scored by this night; not again where only its messages or acts are to be tried again."""
     from probing_cluster.lemon import nightly
 
     store, config, key = service.store, service.config, f"{SCORED} {service.config.cluster.name}"
     if store.recall(key) == f"{day:%Y-%m-%d}":
         return nightly.load(store, config, day)
-    found = slurm_facts(service.hands, store, config, day)
+    found = slurm_facts(service.slurm, store, config, day)
     night = nightly.score(store, config, day, slurm_facts=found, at=service.clock)
     if night.scores:
         store.remember(key, f"{day:%Y-%m-%d}")
@@ -155,7 +155,7 @@ def _scored(service: context.Context, day: datetime) -> nightly.Night:
 
 
 def _acted(service: context.Context, night: nightly.Night) -> list[str]:
-    """What was done about the lemons; with Slurm away the letters go out all the same, and the next night acts."""
+    """What was done about the lemons; with Slurm away the messages go out all the same, and the next night acts."""
     from probing_cluster.control_plane.service import lemon_action
 
     try:

@@ -75,7 +75,7 @@ def _unreached(service: context.Context, beats: Mapping[str, records.AgentHeartb
     asked = beats.keys() - service.down
     if not asked:
         return []
-    return sorted(n.name for n in service.hands.nodes() if n.name in asked and GONE in n.states)
+    return sorted(n.name for n in service.slurm.nodes() if n.name in asked and GONE in n.states)
 
 
 def _down(service: context.Context, beat: records.AgentHeartbeat, age_s: float) -> records.HealthEvent:
@@ -107,7 +107,9 @@ def _silences_s(service: context.Context) -> Mapping[str, float]:
     return silences
 
 
-def _gap_s(before: context.Listening, now_s: float, now: datetime, silences: Mapping[str, float]) -> float:
+def _gap_s(
+    before: context.AgentListening, now_s: float, now: datetime, silences: Mapping[str, float]
+) -> float:
     """Seconds for which nobody may have listened: since the last look, by either clock, or since anybody at all was heard."""
     if before.looked_at is None:
         return min(silences.values(), default=0.0)
