@@ -50,8 +50,6 @@ ACTING_SOURCES = frozenset(s.name for s in SOURCES if s.acts)
 LATCHING_SOURCES = frozenset(s.name for s in SOURCES if s.latches)
 JOB_SIDE_SOURCES = frozenset(s.name for s in SOURCES if s.job_side)
 KERNEL_LOG_SOURCES = frozenset(s.name for s in SOURCES if s.kernel_log)
-SEES_BEGIN_AND_END = POLLED_SOURCES & ACTING_SOURCES
-"""Sources whose own readings show when a condition of the node began and when it ended."""
 
 
 @dataclass(frozen=True, kw_only=True)

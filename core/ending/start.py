@@ -33,6 +33,8 @@ agent = functools.partial(_start, "probing-agent", "probing_cluster.probe_agent.
 check = functools.partial(_start, "probing-check", "probing_cluster.healthchecks.cli")
 ctl = functools.partial(_start, "probing-ctl", "probing_cluster.control_plane.cli.main")
 diagnose = functools.partial(_start, "probing-diagnose", "probing_cluster.diagnostics.worker")
-node_helper = functools.partial(_start, "probing-node-helper", "probing_cluster.slurm_plugins.acts.node_helper")
+node_helper = functools.partial(
+    _start, "probing-node-helper", "probing_cluster.slurm_plugins.acts.node_helper"
+)
 report = functools.partial(_start, "probing-report", "probing_cluster.reports.cli")
 sandbox = functools.partial(_start, "probing-sandbox", "probing_cluster.sandbox.cli")

@@ -235,10 +235,6 @@ class AttemptRows(base.StoreBase):
             records.GangVerdict, query.where(g.made_at >= since) if since is not None else query
         )
 
-    def save_run_accounts(self, accounts: Iterable[records.RunAccount]) -> None:
-        """Store run accounts; a run's newer account replaces its older."""
-        self._upsert(records.RunAccount, accounts)
-
     def run_account(self, run_key: str, user: str | None = None) -> records.RunAccount | None:
         """The account of a run; of several users' runs with that key, the one that ended last."""
         r = tables.run_account.c

@@ -144,15 +144,6 @@ class EventRows(base.StoreBase):
         query = query.where(n.name == name) if name is not None else query
         return self._select(records.CheckResult, query.where(n.node == node) if node is not None else query)
 
-    def check_history(
-        self, node: str, name: str | None = None, since: datetime | None = None
-    ) -> list[records.CheckResult]:
-        """Every change of a node's checks, oldest first."""
-        c = tables.check_result.c
-        query = sa.select(tables.check_result).where(c.node == node).order_by(c.at)
-        query = query.where(c.name == name) if name is not None else query
-        return self._select(records.CheckResult, query.where(c.at >= since) if since is not None else query)
-
     def allocations(
         self,
         job_id: int | None = None,

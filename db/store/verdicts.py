@@ -102,10 +102,6 @@ class VerdictRows(base.StoreBase):
             query = query.where(_A.end_at < until) if until is not None else query
         return self._select(records.Verdict, query)
 
-    def verdict_history(self, job_id: int) -> list[records.Verdict]:
-        """Every verdict ever given on a job's attempts, oldest first."""
-        return self.verdict_histories([job_id])
-
     def verdict_histories(self, job_ids: Iterable[int]) -> list[records.Verdict]:
         """Every verdict ever given on these jobs' attempts, by job and time."""
         query = (

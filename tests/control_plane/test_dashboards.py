@@ -21,7 +21,7 @@ from probing_cluster.control_plane.cli import main
 from probing_cluster.control_plane.cli.site import dashboards_commands
 from probing_cluster.control_plane.service import metrics
 from probing_cluster.core import records
-from probing_cluster.db import delivery, roles
+from probing_cluster.db import bulk, delivery, roles
 from probing_cluster.db.server import embedded
 
 FILES = sorted(dashboards_commands.DIRECTORY.glob("*.json"))
@@ -100,7 +100,7 @@ def grafana(service: context.Context) -> Iterator[str]:
     store.save_lemon_scores(
         [records.LemonScore(cluster="c", node="n2", day=day, score=0.9, verdict="lemon", made_at=now)]
     )
-    store.save_run_accounts(
+    bulk.load_run_accounts(store.connection_uri(),
         [records.RunAccount(cluster="c", run_key="7", user="alice", start_at=now, end_at=now, wall_s=1.0, n_gpus=8, lost_to_replay_s=9.0, made_at=now)]
     )  # fmt: skip
     store.request("n2", "recheck", cluster="c")

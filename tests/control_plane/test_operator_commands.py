@@ -198,7 +198,7 @@ def test_what_an_operator_says_carries_their_roles_name(
     for name in OPERATOR_WRITES:
         assert run(OPERATOR, name) == 0
     assert {n.author for n in site.notes()} == {OPERATOR}
-    assert [v.author for v in site.verdict_history(7)] == ["rules", OPERATOR]
+    assert [v.author for v in site.verdict_histories([7])] == ["rules", OPERATOR]
     assert [v.cause for v in site.verdicts(job_ids=[7])] == ["gpu_lost"]
     drained = {d.node: d for d in site.drains()}
     assert (drained["n2"].owner, drained["n2"].state, drained["n2"].why_state) == (OPERATOR, "done", "")

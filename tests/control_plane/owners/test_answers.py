@@ -21,6 +21,7 @@ from probing_cluster.control_plane.owners import handover
 from probing_cluster.control_plane.policy import actions
 from probing_cluster.control_plane.service.tasks.people import owners
 from probing_cluster.core import errors, records, settings
+from probing_cluster.db import bulk
 
 SUBJECT = "Slurm Job_id=7 Name=train Failed, Run time 00:10:00, FAILED, ExitCode 1"
 
@@ -92,7 +93,7 @@ def judge(service: context.Context, of: records.JobAttempt, **changes: object) -
         "made_at": service.clock.now(),
     }  # fmt: skip
     service.store.save_verdicts([records.Verdict(**(values | changes))])
-    service.store.save_run_accounts(
+    bulk.load_run_accounts(service.store.connection_uri(),
         [
             records.RunAccount(
                 cluster="c", run_key="7", user="alice", start_at=of.submit_at, end_at=service.clock.now(), n_gpus=16, n_attempts=1,
