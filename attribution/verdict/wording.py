@@ -217,6 +217,8 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
         return "Find out why it hung: look at what its ranks did last, and at the last lines of its log."
     if winner.cause == "user_cancelled" and by in _ROOT and by != view.attempt.user:
         return "Ask the administrators why: root cancelled it, not its user."
+    if winner.cause == "user_error" and view.signal == vocabulary.OUTPUT_NOT_OPENED:
+        return "Name files with --output, --error and --input whose directories exist on the node and are open to their user."
     step = winner.info.next_step
     # Where nothing but the exit is known there are no words of the program to quote.
     text = (step.replace(": {detail}", "") if winner.by_elimination else step).format(
