@@ -66,7 +66,7 @@ class Context:
     """Logs that nodes have been asked to keep, and when exclusions were looked at."""
     ends_looked_at: set[tuple[int, datetime, str]] = field(default_factory=set)
     """Ends of which it is known whether we owe a mail that Slurm does not send: job, submission, Slurm's word."""
-    world: workflow.RepairContext | None = None
+    repair_context: workflow.RepairContext | None = None
     """What the repair workflow touches, and the rounds of tests that run in this service."""
     tests_read: bool = False
     """Whether failed tests of the days before the service began were made events."""

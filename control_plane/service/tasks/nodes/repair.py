@@ -56,7 +56,7 @@ def _passed(
     beats = {b.node: b for b in service.store.heartbeats({i.node for i in incidents})}
     fleet_view = picture.with_nodes(picture.waiting(service), nodes)
     one_pass = workflow.Pass(
-        repair_context=repair_context,
+        context=repair_context,
         nodes=nodes,
         beats=beats,
         ages=service.store.heartbeat_ages_s(),
