@@ -121,9 +121,9 @@ class CheckRunner:
 
         They are measured first, so that what happened since the last sweep is repaired too.
         """
-        asked = list(self._remembering() if names is None else names)
-        self.run(asked)
-        for name in (registry.get(n).name for n in asked):
+        chosen = list(self._remembering() if names is None else names)
+        self.run(chosen)
+        for name in (registry.get(n).name for n in chosen):
             self.memory.put(name, memory.cleared(self.memory.of(name)))
             self._measured_s.pop(name, None)
         self.memory.save()

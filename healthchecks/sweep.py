@@ -106,8 +106,8 @@ class Sweep:
 
     def clear(self, names: Iterable[str] | None = None) -> None:
         """A person says that what these checks (None = all) found is repaired: only what comes after counts; raises ChildFailed."""
-        asked = None if names is None else [registry.get(n).name for n in names]
-        self._child.ask({"clear": asked}, deadline_s=self.config.watchdog_s + MARGIN_S)
+        chosen = None if names is None else [registry.get(n).name for n in names]
+        self._child.ask({"clear": chosen}, deadline_s=self.config.watchdog_s + MARGIN_S)
 
     def changed(self, previous: Mapping[str, records.CheckResult]) -> list[records.CheckResult]:
         """Standing results that differ from `previous` in what matters: those to store."""

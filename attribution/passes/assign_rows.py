@@ -161,11 +161,11 @@ def shared(
     mine: Iterable[records.HealthEvent],
 ) -> dict[str, tuple[cases.Span, ...]]:
     """When other jobs ran on the nodes whose events may be a neighbour's."""
-    asked = [e for e in mine if needs_neighbours(e, attempt)]
-    if co_residents is None or not asked:
+    contested = [e for e in mine if needs_neighbours(e, attempt)]
+    if co_residents is None or not contested:
         return {}
-    since = min(stretch.start_at, *(neighbours_from(e, attempt, stretch.start_at) for e in asked))
-    nodes = {e.node for e in asked}
+    since = min(stretch.start_at, *(neighbours_from(e, attempt, stretch.start_at) for e in contested))
+    nodes = {e.node for e in contested}
     return co_residents.spans(
         attempt, nodes, since - evidence_view.SLACK, stretch.end_at + evidence_view.SLACK
     )

@@ -38,10 +38,10 @@ def munged(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
             config.service.munge_socket,
         )
     except errors.NotPermitted as exc:
-        asked_for = bool(config.service.listen)
+        required = bool(config.service.listen)
         yield doctor.DoctorFinding(
             name="munge",
-            level="fail" if asked_for else "note",
+            level="fail" if required else "note",
             found=str(exc),
             why="users of other hosts cannot be told apart: their probing-report is refused",
             fix="systemctl start munge; [service] munge_socket where munged listens elsewhere",

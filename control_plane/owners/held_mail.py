@@ -39,10 +39,10 @@ def run(service: context.Context) -> int:
     news = [*_held(service, box), *_alarmed(service, box)]
     if not news:
         return 0
-    asked = missing.asked_for(
+    requests = missing.mail_requests(
         service.run_slurm("scontrol", "-a", "-o", "show", "jobs").decode("utf-8", "replace")
     )
-    return sum(_put(service, box, one, asked.get(one.job_id, ("", "", frozenset()))[1]) for one in news)
+    return sum(_put(service, box, one, requests.get(one.job_id, ("", "", frozenset()))[1]) for one in news)
 
 
 def _held(service: context.Context, box: queue.Outbox) -> Iterator[_HeldNotice]:

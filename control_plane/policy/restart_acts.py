@@ -68,7 +68,7 @@ def row_of(
 class RestartMemory:
     """What one service remembers between its passes; another begins anew, which costs a second copy of a log at most."""
 
-    asked: dict[tuple[str, int, datetime], tuple[datetime, uuid.UUID | None, str]] = dataclasses.field(
+    log_requests: dict[tuple[str, int, datetime], tuple[datetime, uuid.UUID | None, str]] = dataclasses.field(
         default_factory=dict
     )
     """Per attempt whose log is to be kept: since when, by which request, on which node."""

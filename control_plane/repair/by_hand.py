@@ -63,7 +63,7 @@ def wanted(
     )
 
 
-def asked(
+def round_request(
     question: DiagnosisRequest, nodes: Mapping[str, view.Node], places: Mapping[str, str], job_id: int
 ) -> campaign.RoundRequest:
     """The question as the job that holds the nodes answers it."""

@@ -47,12 +47,15 @@ class Rounds:
         self._stopped: set[uuid.UUID] = set()
 
     def start(
-        self, wanted: job_steps.StepWanted, asked: Callable[[int], campaign.RoundRequest], round_id: uuid.UUID
+        self,
+        wanted: job_steps.StepWanted,
+        request_for: Callable[[int], campaign.RoundRequest],
+        round_id: uuid.UUID,
     ) -> None:
         """Begins a round; its job's leftovers of earlier rounds are ended first."""
         self._running.add(round_id)
         work = threading.Thread(
-            target=self._run, args=(wanted, asked, round_id), name=wanted.name, daemon=True
+            target=self._run, args=(wanted, request_for, round_id), name=wanted.name, daemon=True
         )
         work.start()
 
@@ -71,10 +74,13 @@ class Rounds:
         self._jobs.cancel_named(name)
 
     def _run(
-        self, wanted: job_steps.StepWanted, asked: Callable[[int], campaign.RoundRequest], round_id: uuid.UUID
+        self,
+        wanted: job_steps.StepWanted,
+        request_for: Callable[[int], campaign.RoundRequest],
+        round_id: uuid.UUID,
     ) -> None:
         try:
-            self._ended[round_id] = RoundEnd(found=self._found(wanted, asked, round_id))
+            self._ended[round_id] = RoundEnd(found=self._found(wanted, request_for, round_id))
         except errors.ProbingError as exc:
             self._ended[round_id] = RoundEnd(why=str(exc))
         except Exception as exc:
@@ -82,12 +88,15 @@ class Rounds:
             self._ended[round_id] = RoundEnd(why=f"{type(exc).__name__}: {exc}")
 
     def _found(
-        self, wanted: job_steps.StepWanted, asked: Callable[[int], campaign.RoundRequest], round_id: uuid.UUID
+        self,
+        wanted: job_steps.StepWanted,
+        request_for: Callable[[int], campaign.RoundRequest],
+        round_id: uuid.UUID,
     ) -> round_findings.Findings:
         self._jobs.cancel_named(wanted.name)
         job_id = self._jobs.allocate(wanted, _START_S)
         try:
-            question = asked(job_id)
+            question = request_for(job_id)
             runner = campaign.Campaign(
                 config=self._config,
                 steps=self._jobs,

@@ -48,7 +48,7 @@ def _begin(work: workflow.Pass, incident: records.RepairIncident, node: view.Nod
     places, hosts = topology.leaves(work.context.slurm.places()), {n: work.address(n) for n in together}
     step = fresh.detail.get("step", "")
 
-    def asked(job_id: int) -> campaign.RoundRequest:
+    def request_for(job_id: int) -> campaign.RoundRequest:
         assert fresh.round_id is not None
         return campaign.RoundRequest(
             round_id=fresh.round_id,
@@ -61,7 +61,7 @@ def _begin(work: workflow.Pass, incident: records.RepairIncident, node: view.Nod
             incident_id=fresh.incident_id,
         )
 
-    work.context.running.start(wanted, asked, fresh.round_id)
+    work.context.running.start(wanted, request_for, fresh.round_id)
     return fresh
 
 
@@ -69,9 +69,9 @@ def _judge(
     work: workflow.Pass, incident: records.RepairIncident, ended: rounds.RoundEnd
 ) -> records.RepairIncident:
     if incident.detail.get("look_again"):
-        asked = work.ask_to_look_again(incident)
-        if asked is not None:
-            return asked
+        waiting = work.ask_to_look_again(incident)
+        if waiting is not None:
+            return waiting
     transient = {"step", "asked", "next", "look_again", "recheck", "recheck_at"}
     detail = {k: v for k, v in incident.detail.items() if k not in transient}
     if incident.detail.get("step"):

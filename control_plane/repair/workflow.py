@@ -53,7 +53,10 @@ class RunningRounds(Protocol):
     """Rounds of tests under way; rounds.Rounds is the real one."""
 
     def start(
-        self, wanted: job_steps.StepWanted, asked: Callable[[int], campaign.RoundRequest], round_id: uuid.UUID
+        self,
+        wanted: job_steps.StepWanted,
+        request_for: Callable[[int], campaign.RoundRequest],
+        round_id: uuid.UUID,
     ) -> None: ...
 
     def state(self, round_id: uuid.UUID) -> rounds.RoundEnd | None: ...
@@ -215,13 +218,13 @@ class Pass:
 
     def ask_to_look_again(self, incident: records.RepairIncident) -> records.RepairIncident | None:
         """After a repair the agent ends what only its memory holds and looks again; None once it has, or will not."""
-        asked, now = incident.detail.get("recheck"), self.context.clock.now()
-        if asked is None:
+        recheck, now = incident.detail.get("recheck"), self.context.clock.now()
+        if recheck is None:
             what = {"clear": True, "by": "probing repair"}
             request_id = self.context.store.request(incident.node, "recheck", ttl_s=_LOOK_S, detail=what)
             new = {"recheck": str(request_id), "recheck_at": clock.iso_z(now)}
             return self.save(incident, detail={**incident.detail, **new})
-        done = self.context.store.beats_after([uuid.UUID(asked)])
+        done = self.context.store.beats_after([uuid.UUID(recheck)])
         late = now - datetime.fromisoformat(incident.detail["recheck_at"]) > timedelta(seconds=_LOOK_S)
         return None if done or late else incident
 

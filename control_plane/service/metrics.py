@@ -232,8 +232,8 @@ def _decisions(drains: Iterable[records.Drain]) -> Iterator[Metric]:
 
 def _rows(service: context.Context, statement: sa.TextClause, **given: Any) -> list[Mapping[str, Any]]:
     with engines.translated(), service.store.engine.connect() as connection:
-        asked = connection.execute(statement, {"cluster": service.config.cluster.name, **given})
-        return [dict(row) for row in asked.mappings()]
+        result = connection.execute(statement, {"cluster": service.config.cluster.name, **given})
+        return [dict(row) for row in result.mappings()]
 
 
 def _waiting(row: Mapping[str, Any]) -> Iterator[Metric]:

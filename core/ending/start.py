@@ -14,14 +14,14 @@ from collections.abc import Sequence
 def _start(program: str, module: str, argv: Sequence[str] | None = None) -> int:
     # While modules load there is nothing to undo: the signal ends the process as it ends any other program. As an exception it would
     # end in whatever module is half loaded.
-    asked_to_ignore = signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-    if not asked_to_ignore:
+    ignores_interrupt = signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    if not ignores_interrupt:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from probing_cluster.core.ending import run_command
 
     def work() -> int:
         main = importlib.import_module(module).main
-        if not asked_to_ignore:
+        if not ignores_interrupt:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         code: int = main(argv)
         return code

@@ -91,8 +91,8 @@ class EventRows(base.StoreBase):
         for low in range(0, len(wanted), _IDS_AT_ONCE):
             some = wanted[low : low + _IDS_AT_ONCE]
             k = tables.event_key.c
-            asked = sa.select(k.at).where(base.some(k.event_id, some))
-            times = self._mappings(asked)
+            query = sa.select(k.at).where(base.some(k.event_id, some))
+            times = self._mappings(query)
             # By time the few partitions and page ranges are found; the id alone is in no partition's index.
             when = base.some(_E.at, {row["at"] for row in times})
             query = sa.select(tables.health_event).where(when, base.some(_E.event_id, some))

@@ -118,9 +118,9 @@ class SnapshotTaker:
         """Adds the C functions inside the stacks; of a rank that gets on they would be those of another moment."""
         by_pid = {e["pid"]: e for e in entries if "state" in e and not e.get("moved")}
         still = {pid for pid, e in by_pid.items() if pid not in slept or e.get("holds_gil")}
-        asked = {pid: slept[pid] for pid in by_pid if pid not in still and slept[pid] is not None}
+        targets = {pid: slept[pid] for pid in by_pid if pid not in still and slept[pid] is not None}
         async with self._turn:
-            native_stacks = await native.look(self._children, {**dict.fromkeys(still), **asked}, owner)
+            native_stacks = await native.look(self._children, {**dict.fromkeys(still), **targets}, owner)
         for pid, found in native_stacks.items():
             by_pid[pid] |= found
 

@@ -33,8 +33,8 @@ async def read(
     if int(memory.get("round", 0)) % TOUCH_EVERY == 0 or memory.get("troubled"):
         paths = [m.path for m in parse(raw) if m.network][:MAX_TOUCHED]
         async with asyncio.TaskGroup() as group:
-            asked = {p: group.create_task(_touch(reader, p)) for p in paths}
-        answers = {p: task.result() for p, task in asked.items()}
+            touches = {p: group.create_task(_touch(reader, p)) for p in paths}
+        answers = {p: task.result() for p, task in touches.items()}
     return {**raw, "touched": answers}
 
 

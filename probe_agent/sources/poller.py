@@ -33,8 +33,8 @@ class _UnchangedReading:
     until_s: float
 
     def speaks_for(self, raw: Any, context: polled.PollContext, now_s: float) -> bool:
-        asked = context.closely or context.relearn or context.cleared
-        return not asked and now_s < self.until_s and context.boot_id == self.boot_id and raw == self.raw
+        must_read = context.closely or context.relearn or context.cleared
+        return not must_read and now_s < self.until_s and context.boot_id == self.boot_id and raw == self.raw
 
 
 class Poller:

@@ -272,10 +272,10 @@ def _why(exc: BaseException) -> str:
 
 def main() -> int:
     """Answer one request."""
-    asked = json.load(sys.stdin)
-    ranks = [(int(pid), None if n is None else int(n)) for pid, n in asked["ranks"]]
+    request = json.load(sys.stdin)
+    ranks = [(int(pid), None if n is None else int(n)) for pid, n in request["ranks"]]
     try:
-        answer = look(ranks, int(asked["uid"]), int(asked["gid"]))
+        answer = look(ranks, int(request["uid"]), int(request["gid"]))
     except collect_child.Refused as exc:
         answer = {str(pid): {"native_error": str(exc)} for pid, _ in ranks}
     except OSError as exc:

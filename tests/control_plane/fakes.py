@@ -167,7 +167,7 @@ class Sacct:
 
     def __init__(self) -> None:
         self.rows: list[dict[str, str]] = []
-        self.asked: list[Sequence[str]] = []
+        self.calls: list[Sequence[str]] = []
         self.down = False
         self.users = "eve|Operator\nalice|None\n"
         self.accounts = "lab|carol\n"
@@ -190,7 +190,7 @@ class Sacct:
             return b"sbatch train.sh\n"
         if arguments == ("-e",):
             return self.FIELDS.replace(",", " ").encode()
-        self.asked.append(arguments)
+        self.calls.append(arguments)
         delimiter = next(a.partition("=")[2] for a in arguments if a.startswith("--delimiter="))
         fields = next(a.partition("=")[2] for a in arguments if a.startswith("--format=")).split(",")
         lines = [fields, *([row.get(f, "") for f in fields] for row in self.rows)]
@@ -264,7 +264,7 @@ def answering(
 ) -> Iterator[list[load.Request]]:
     """An agent that delivers a heartbeat with `faults` again and again, and says of every request that it is done; the requests."""
     stopped, heard = threading.Event(), threading.Event()
-    asked: list[load.Request] = []
+    calls: list[load.Request] = []
 
     def live() -> None:
         door = delivery.Delivery(url, "c", node)
@@ -277,10 +277,10 @@ def answering(
                 faults=dict(faults or {}),
                 jobs=jobs,
             )
-            done = [r.request_id for r in asked] if acknowledges else []
-            known = {r.request_id for r in asked}
+            done = [r.request_id for r in calls] if acknowledges else []
+            known = {r.request_id for r in calls}
             ack = door.deliver(heartbeat=beat, acknowledged=done)
-            asked.extend(r for r in ack.requests if r.request_id not in known)
+            calls.extend(r for r in ack.requests if r.request_id not in known)
             heard.set()
             stopped.wait(0.1)
         door.close()
@@ -289,7 +289,7 @@ def answering(
     agent.start()
     try:
         assert heard.wait(30), "no heartbeat was stored"
-        yield asked
+        yield calls
     finally:
         stopped.set()
         agent.join()

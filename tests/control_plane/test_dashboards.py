@@ -154,8 +154,8 @@ def test_every_metric_asked_for_is_exported(service: context.Context) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "operate.md").read_text(encoding="utf-8")
     alarms = re.findall(r"^\| `(.*?)`", page.split("## What to alert on")[1].split("\n## ")[0], re.MULTILINE)
     assert len(alarms) >= 5
-    asked = {name for expr in [*PROMQL, *alarms] for name in re.findall(r"\bprobing_\w+", expr)}
-    assert asked - exported == set()
+    calls = {name for expr in [*PROMQL, *alarms] for name in re.findall(r"\bprobing_\w+", expr)}
+    assert calls - exported == set()
 
 
 def test_every_panel_says_what_it_shows() -> None:
@@ -183,11 +183,11 @@ def test_every_query_asks_a_data_source_that_its_viewer_chooses() -> None:
     """Each panel, query and variable names a `datasource` variable of its own dashboard, of the type that variable offers."""
     for name, board in BOARDS.items():
         chosen = {v["name"]: v["query"] for v in board["templating"]["list"] if v["type"] == "datasource"}
-        asked = [panel["datasource"] for panel in board["panels"]]
-        asked += [target["datasource"] for panel in board["panels"] for target in panel["targets"]]
-        asked += [v["datasource"] for v in board["templating"]["list"] if v["type"] == "query"]
-        assert asked, name
-        for source in asked:
+        calls = [panel["datasource"] for panel in board["panels"]]
+        calls += [target["datasource"] for panel in board["panels"] for target in panel["targets"]]
+        calls += [v["datasource"] for v in board["templating"]["list"] if v["type"] == "query"]
+        assert calls, name
+        for source in calls:
             assert chosen[source["uid"].removeprefix("${").removesuffix("}")] == source["type"], name
         for panel in board["panels"]:
             for target in panel["targets"]:

@@ -91,7 +91,7 @@ def site(url: str, slurm: fakes.FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> I
     """Job 7 failed on n1 and the rules do not know why; job 9 runs on n1; n3 is drained by hand."""
     slurm.drain("n3", "probing: test (bob)")
     slurm.acts.clear()
-    monkeypatch.setattr(nodes_commands, "_hands", lambda config: slurm)
+    monkeypatch.setattr(nodes_commands, "_slurm_operations", lambda config: slurm)
     monkeypatch.setattr(nodes_commands, "caller_name", lambda: "keyboard")
     attempt = records.JobAttempt(
         cluster="c", job_id=7, submit_at=fakes.NOW - timedelta(hours=2), start_at=fakes.NOW - timedelta(hours=1),

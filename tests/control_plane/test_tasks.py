@@ -455,15 +455,15 @@ def test_slurm_is_asked_often_about_a_fresh_silence_and_seldom_about_an_old_one(
     service = dataclasses.replace(service, clock=steady)
     fakes.deliver(service.store, "n0", beat_s=1.0)
     silence.run(service)
-    asked = []
+    calls = []
     nodes = slurm.nodes
-    monkeypatch.setattr(slurm, "nodes", lambda: asked.append(steady.steady_s) or nodes())
+    monkeypatch.setattr(slurm, "nodes", lambda: calls.append(steady.steady_s) or nodes())
     for _ in range(int(silence.RECENT_S / silence.EVERY_S) + 24):
         _go(service, steady, silence.EVERY_S)
         silence.run(service)
-    fresh = [at for at in asked if at <= 1000 + silence.OFTEN_S]
+    fresh = [at for at in calls if at <= 1000 + silence.OFTEN_S]
     assert len(fresh) >= 0.9 * silence.OFTEN_S / silence.EVERY_S
-    assert 10 <= len(asked) - len(fresh) <= 15, "once a minute until 15 minutes, then no more"
+    assert 10 <= len(calls) - len(fresh) <= 15, "once a minute until 15 minutes, then no more"
 
 
 @pytest.mark.parametrize("stopped", ["everything", "guest", "clock back"])
@@ -663,9 +663,9 @@ def test_a_node_that_could_not_name_a_log_is_told_the_numbers_once(service: cont
     accounting.run(service)
     from probing_cluster.db import delivery
 
-    (asked,) = delivery.Delivery(service.store.connection_uri(), "c", "n2").deliver(events=[]).requests
-    assert (asked.verb, asked.job_id) == ("collect", 7)
-    assert {k: asked.detail[k] for k in ("array_job_id", "array_task_id", "restart_count")} == {
+    (calls,) = delivery.Delivery(service.store.connection_uri(), "c", "n2").deliver(events=[]).requests
+    assert (calls.verb, calls.job_id) == ("collect", 7)
+    assert {k: calls.detail[k] for k in ("array_job_id", "array_task_id", "restart_count")} == {
         "array_job_id": 6,
         "array_task_id": 5,
         "restart_count": 0,
@@ -693,9 +693,9 @@ def test_a_poll_asks_from_the_oldest_unfinished_start(service: context.Context) 
         fakes.row(7, State="RUNNING", Submit=str(start), Start=str(start), End="Unknown")
     ]
     accounting.run(service)
-    service.run_slurm.asked.clear()
+    service.run_slurm.calls.clear()
     accounting.run(service)
-    starts = [asked[asked.index("-S") + 1] for asked in service.run_slurm.asked]
+    starts = [calls[calls.index("-S") + 1] for calls in service.run_slurm.calls]
     assert min(starts) == (NOW - timedelta(hours=30)).strftime("%Y-%m-%dT%H:%M:%S")
 
 

@@ -215,10 +215,10 @@ N_PAGES = 200
 
 def test_8_many_who_look_are_one_question(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two hundred open pages: the picture is gathered once a look, not once a page, and rendered once an audience."""
-    asked: list[str] = []
+    calls: list[str] = []
     whole = world.site.all_rows
     monkeypatch.setattr(
-        type(world.site), "all_rows", lambda self, name, given=None: asked.append(name) or whole(name, given)
+        type(world.site), "all_rows", lambda self, name, given=None: calls.append(name) or whole(name, given)
     )
     rendered: list[str] = []
 
@@ -247,8 +247,8 @@ def test_8_many_who_look_are_one_question(world: World, monkeypatch: pytest.Monk
         return heard
 
     assert asyncio.run(look()) == N_PAGES
-    assert max(Counter(asked).values()) == 1, "no question was asked twice"
-    assert "now_jobs" in asked
+    assert max(Counter(calls).values()) == 1, "no question was asked twice"
+    assert "now_jobs" in calls
     assert len(rendered) == 2, "once for all operators, once for the user"
     assert OWNER in rendered
 

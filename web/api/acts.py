@@ -96,7 +96,7 @@ def diagnose(ask: operation.Ask) -> documents.Done:
         service.config, service.store, ask.path["node"], "diagnose", f"round {question.round_id}", ask.viewer.user
     )  # fmt: skip
     site.rounds.start(
-        wanted, lambda job_id: by_hand.asked(question, nodes, places, job_id), question.round_id
+        wanted, lambda job_id: by_hand.round_request(question, nodes, places, job_id), question.round_id
     )
     LOG.info("a round of tests begins", extra={"fields": {"user": ask.viewer.user, "node": ask.path["node"]}})
     return documents.Done(subject=ask.path["node"], outcome=f"testing begins: round {question.round_id}")

@@ -267,7 +267,7 @@ def _run(
         signal.signal(number, signal.default_int_handler)
     announce(f"waiting for {hostlist.compress(wanted.nodes)}")
     try:
-        asked = by_hand.asked(question, nodes, places, _allocated(steps, wanted, args.wait))
+        round_request = by_hand.round_request(question, nodes, places, _allocated(steps, wanted, args.wait))
         runner = campaign.Campaign(
             config=config,
             steps=steps,
@@ -275,7 +275,7 @@ def _run(
             now=clock.SYSTEM.now,
             announce=announce,
         )
-        return runner.run(asked, rounds.history(store))
+        return runner.run(round_request, rounds.history(store))
     except KeyboardInterrupt:
         announce("cancelled: the tests' job is being ended, and nothing of this round is stored")
         raise

@@ -116,8 +116,8 @@ def _nodes(args: argparse.Namespace) -> int:
         for words in dict.fromkeys(line for row in rows for line in row["alarms"]):
             print(f"Word of alarm: {words}")
     else:
-        asked = len(wanted or known)
-        print(f"no fault, drain or silent agent on {asked} node{'s' if asked > 1 else ''}")
+        n_nodes = len(wanted or known)
+        print(f"no fault, drain or silent agent on {n_nodes} node{'s' if n_nodes > 1 else ''}")
     return 0
 
 

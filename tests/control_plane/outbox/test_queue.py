@@ -136,17 +136,17 @@ def test_settings_that_cannot_work_hold_it_until_they_are_mended(
 def test_a_server_that_does_not_answer_keeps_its_own_lane_only(box: queue.Outbox) -> None:
     """While one lane is stuck, a later round delivers the other's; what is put into the stuck one goes with its own round."""
     slow, quick = (dataclasses.replace(message(name), lane=name) for name in ("slow", "quick"))
-    asked, answers = threading.Event(), threading.Event()
+    calls, answers = threading.Event(), threading.Event()
     box.put(slow)
 
     def stuck(found: queue.QueuedMessage) -> smtp.SendOutcome:
-        asked.set()
+        calls.set()
         assert answers.wait(60)
         return smtp.SendOutcome(sent=found.recipients)
 
     with futures.ThreadPoolExecutor(1) as pool:
         first = pool.submit(box.flush, stuck, NOW)
-        assert asked.wait(60)
+        assert calls.wait(60)
         box.put(quick)
         box.put(dataclasses.replace(slow, key="another"))
         postman = Postman()

@@ -273,18 +273,18 @@ def test_no_mail_waits_for_lines_in_accounting(mailing: context.Context, box: ma
     mailing.config = dataclasses.replace(
         config, service=dataclasses.replace(config.service, write_back="Comment")
     )
-    asked: list[str] = []
+    calls: list[str] = []
     inner = mailing.run_slurm
 
     def heard(program: str, *arguments: str, environment: object = None) -> bytes:
-        asked.append(program)
+        calls.append(program)
         return inner(program, *arguments, environment=environment)  # type: ignore[call-arg]
 
     mailing.run_slurm = heard  # type: ignore[assignment]
     owe(mailing)
     judge(mailing, attempt(mailing))
     assert owners.run(mailing) == "1 mails"
-    assert "sacctmgr" not in asked
+    assert "sacctmgr" not in calls
 
 
 def test_a_mail_asks_accounting_and_the_judge_out_of_turn(
@@ -301,7 +301,7 @@ def test_a_mail_asks_accounting_and_the_judge_out_of_turn(
     sacct.rows = [fakes.row(7, State="FAILED", ExitCode="1:0", Cluster="c", **times)]
     owe(mailing)
     assert owners.run(mailing) == "1 mails"
-    assert [argument for asked in sacct.asked for argument in asked if argument == "-j"] == ["-j"]
+    assert [argument for calls in sacct.calls for argument in calls if argument == "-j"] == ["-j"]
     assert "job 7" in box.message()["Subject"]
 
 

@@ -27,7 +27,7 @@ def slurm(monkeypatch: pytest.MonkeyPatch) -> fakes.FakeSlurm:
     made = fakes.FakeSlurm()
     made.drain("n1", "probing: xid 79 gpu0")
     made.acts.clear()
-    monkeypatch.setattr(nodes_commands, "_hands", lambda _config: made)
+    monkeypatch.setattr(nodes_commands, "_slurm_operations", lambda _config: made)
     return made
 
 
@@ -55,10 +55,10 @@ def run(
 
 def test_a_node_that_is_well_comes_back(store: db_store.Store, run: Run, slurm: fakes.FakeSlurm) -> None:
     """Its agent was told to forget and found nothing: the drain is lifted, and whose word it was is kept."""
-    with fakes.answering(store.connection_uri(), "n1") as asked:
+    with fakes.answering(store.connection_uri(), "n1") as calls:
         code, printed = run("n1", "--note", "new riser")
     assert (code, printed) == (0, "n1: noted as repaired and resumed\n")
-    assert [(r.verb, r.detail["clear"]) for r in asked] == [("recheck", True)]
+    assert [(r.verb, r.detail["clear"]) for r in calls] == [("recheck", True)]
     assert [act[:2] for act in slurm.acts] == [("resume", "n1")]
     assert [(n.action, n.note) for n in store.notes("node:n1")] == [("repaired", "new riser")]
     assert [d.state for d in store.drains(node="n1")] == ["resumed"]
@@ -93,12 +93,12 @@ def test_a_silent_node_is_not_believed(store: db_store.Store, run: Run, slurm: f
 def test_only_a_heartbeat_after_the_clearing_counts(store: db_store.Store) -> None:
     """An agent that goes on beating without an answer says nothing about the repair."""
     clock = iter(range(100))
-    with fakes.answering(store.connection_uri(), "n1", acknowledges=False) as asked:
+    with fakes.answering(store.connection_uri(), "n1", acknowledges=False) as calls:
         while not store.heartbeats():
             pass
         answers = repaired.look_again(store, ["n1"], "bob", wait_s=3, now_s=lambda: next(clock))
     assert "did not answer within 3 s" in answers["n1"]
-    assert len(asked) <= 1
+    assert len(calls) <= 1
 
 
 def test_each_node_of_several_has_its_own_answer(

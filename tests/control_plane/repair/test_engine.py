@@ -138,23 +138,25 @@ class Running:
         self.ended: dict[uuid.UUID, rounds.RoundEnd] = {}
         self.answer: Callable[[campaign.RoundRequest], rounds.RoundEnd] | None = None
 
-    def start(self, wanted: Any, asked: Callable[[int], campaign.RoundRequest], round_id: uuid.UUID) -> None:
+    def start(
+        self, wanted: Any, requested: Callable[[int], campaign.RoundRequest], round_id: uuid.UUID
+    ) -> None:
         self.slurm.step()
-        question = asked(7)
+        question = requested(7)
         assert set(wanted.nodes) <= self.slurm.held[wanted.reservation]
         if question.command and self.slurm.cured_by.get(question.nodes[0]) == question.command:
             self.slurm.broken.discard(question.nodes[0])
         self.ended[round_id] = self.answer(question) if self.answer else self._found(question)
         self.slurm.step()
 
-    def _found(self, asked: campaign.RoundRequest) -> rounds.RoundEnd:
-        (node,) = asked.nodes
+    def _found(self, requested: campaign.RoundRequest) -> rounds.RoundEnd:
+        (node,) = requested.nodes
         bad = node in self.slurm.broken
         outcome = records.Outcome.FAIL if bad else records.Outcome.OK
         if not bad:
             self.slurm.tested.add(node)
         result = records.DiagnosticResult(
-            result_id=uuid.uuid4(), cluster="c", round_id=asked.round_id, node=node, test="gemm",
+            result_id=uuid.uuid4(), cluster="c", round_id=requested.round_id, node=node, test="gemm",
             outcome=outcome, message="3 wrong results" if bad else "fine", at=NOW,
         )  # fmt: skip
         return rounds.RoundEnd(found=round_findings.Findings(results=(result,)))
@@ -276,9 +278,9 @@ class Site:
         door = self.doors.setdefault(
             beat.node, delivery.Delivery(self.store.connection_uri(), "c", beat.node)
         )
-        asked = door.deliver(heartbeat=beat).requests
-        if asked:
-            door.deliver(heartbeat=beat, acknowledged=[r.request_id for r in asked])
+        requested = door.deliver(heartbeat=beat).requests
+        if requested:
+            door.deliver(heartbeat=beat, acknowledged=[r.request_id for r in requested])
 
     def close(self) -> None:
         """Gives the agents' connections back."""
@@ -351,11 +353,11 @@ def test_a_power_cycle_is_the_site_s_command_and_a_node_that_does_not_boot_gets_
     """Drained meanwhile, asked for once, and waited for so long and no longer."""
     site = Site(store, power_command="power", reboot_s=300.0)
     site.slurm.broken = {"n1"}
-    asked: list[str] = []
+    requested: list[str] = []
 
     def power(node: str) -> str:
         assert "DRAIN" in site.slurm.nodes[node].states
-        asked.append(node)
+        requested.append(node)
         site.slurm.broken.discard(node)
         boot_at = site.clock.now() + timedelta(seconds=20)
         site.slurm.set(
@@ -368,7 +370,7 @@ def test_a_power_cycle_is_the_site_s_command_and_a_node_that_does_not_boot_gets_
     site.start()
     site.context = dataclasses.replace(site.context, power=power)
     found = site.until("returned", "ticket")
-    assert (found.state, asked) == ("returned" if boots else "ticket", ["n1"])
+    assert (found.state, requested) == ("returned" if boots else "ticket", ["n1"])
     assert found.steps_done == boots
     assert boots or "power: it did not come back within 300 s" in found.detail["failing"]
 
@@ -389,10 +391,10 @@ def test_slow_once_is_tested_again_and_slow_twice_is_kept(store: db_store.Store)
     site = Site(store)
     answers = 0
 
-    def slow(asked: campaign.RoundRequest) -> rounds.RoundEnd:
+    def slow(requested: campaign.RoundRequest) -> rounds.RoundEnd:
         nonlocal answers
         answers += 1
-        found = site.running._found(asked).found
+        found = site.running._found(requested).found
         assert found is not None
         return rounds.RoundEnd(
             found=dataclasses.replace(found, slow_nodes={"n1": "compute"} if answers < 3 else {})

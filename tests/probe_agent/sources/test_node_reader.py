@@ -136,8 +136,8 @@ def test_healthy_remote_mounts_share_a_child_and_a_hang_parts_them(
     monkeypatch.setattr(started, "start", counted)
 
     async def touched(made: node_reader.ChildReader, *paths: str) -> list[Any]:
-        asked = (made.touch(p, remote=True) for p in paths)
-        return await asyncio.gather(*asked, return_exceptions=True)
+        calls = (made.touch(p, remote=True) for p in paths)
+        return await asyncio.gather(*calls, return_exceptions=True)
 
     async def work() -> None:
         made = node_reader.ChildReader(node_identity, started, deadline_s=10.0)

@@ -84,9 +84,9 @@ class Rig:
     def changed(self) -> None:
         self.changes += 1
 
-    def poll(self, times: int = 1, **asked: bool) -> None:
+    def poll(self, times: int = 1, **calls: bool) -> None:
         for _ in range(times):
-            asyncio.run(self.poller.poll(**asked))
+            asyncio.run(self.poller.poll(**calls))
 
     def events(self) -> list[records.HealthEvent]:
         return [codec.decode(i.body, records.HealthEvent) for i in self.spool.batch(100)]

@@ -105,12 +105,14 @@ def test_events_checks_allocations_and_heartbeat_arrive_once(rig: Any, postgres_
 def test_request_of_the_service_arrives_once_and_is_acknowledged(rig: Any, postgres_url: str) -> None:
     """The acknowledgement of a delivery brings requests; done ones are not brought again."""
     with store.Store.open(postgres_url) as service:
-        asked = service.request("n1", "recheck", ttl_s=60.0, detail={"clear": True}, cluster="c")
+        requested = service.request("n1", "recheck", ttl_s=60.0, detail={"clear": True}, cluster="c")
     asyncio.run(rig.loop.once(beat=True))
-    assert [(r.request_id, r.verb, r.detail) for r in rig.requests] == [(asked, "recheck", {"clear": True})]
+    assert [(r.request_id, r.verb, r.detail) for r in rig.requests] == [
+        (requested, "recheck", {"clear": True})
+    ]
     asyncio.run(rig.loop.once(beat=True))
     assert len(rig.requests) == 1
-    rig.loop.acknowledge(asked)
+    rig.loop.acknowledge(requested)
     asyncio.run(rig.loop.once(beat=True))
     assert rows(postgres_url, "select acknowledged_at is not null from probing.node_request") == [(True,)]
 

@@ -120,8 +120,8 @@ def test_a_node_is_said_to_be_repaired(world: World, monkeypatch: pytest.MonkeyP
     client.drain("n1", reason="smells")
     with pytest.raises(urllib.error.HTTPError, match="409"):
         client.set_healthy("n1")
-    asked = world.store.rows("SELECT verb FROM probing.node_request", {})
-    assert [r["verb"] for r in asked] == ["recheck"]
+    calls = world.store.rows("SELECT verb FROM probing.node_request", {})
+    assert [r["verb"] for r in calls] == ["recheck"]
     assert len(world.store.drains(open_only=True)) == 1
     monkeypatch.setattr(
         acts.repaired, "look_again", lambda _store, nodes, *_by, **_wait: dict.fromkeys(nodes, "")

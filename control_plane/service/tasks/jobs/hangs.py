@@ -68,7 +68,7 @@ def _hangs(
         attempt = running.get((found.job_id, found.submit_at))
         if attempt is None or _decided(found, known):
             continue
-        wish = hang.asked_for(allocations, attempt, policy.on_hang)
+        wish = hang.on_hang_of(allocations, attempt, policy.on_hang)
         if wish != "requeue":
             continue
         earlier = [

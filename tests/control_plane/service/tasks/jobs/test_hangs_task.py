@@ -30,7 +30,7 @@ def beat(service: context.Context, node: str, acknowledged: list[uuid.UUID], *, 
     door.deliver(heartbeat=made, acknowledged=acknowledged)
 
 
-def asked(service: context.Context, node: str) -> list[uuid.UUID]:
+def calls(service: context.Context, node: str) -> list[uuid.UUID]:
     """What the node is asked for."""
     found = delivery.Delivery(service.store.connection_uri(), "c", node).deliver(events=[]).requests
     assert {(r.verb, r.job_id) for r in found} <= {("collect", 7)}
@@ -72,7 +72,7 @@ def wishing(
 def looked_again(service: context.Context, *, steps: int = 40) -> str:
     """One pass that asks, what the nodes answer, one pass that decides."""
     assert "all nodes asked once more" in hangs.run(service)
-    requests = {node: asked(service, node) for node in NODES}
+    requests = {node: calls(service, node) for node in NODES}
     assert all(requests.values())
     for node in NODES:
         beat(service, node, requests[node], steps=steps)
@@ -101,7 +101,7 @@ def test_it_is_left_alone_where_it_was_not(
     """Nobody is even asked; the owner's word goes before the site's."""
     wishing(hanging, **wish)
     assert hangs.run(hanging) == ""
-    assert (asked(hanging, "n1"), slurm.acts, hanging.store.drains()) == ([], [], [])
+    assert (calls(hanging, "n1"), slurm.acts, hanging.store.drains()) == ([], [], [])
 
 
 def test_observe_only_simulates(hanging: context.Context, slurm: fakes.FakeSlurm) -> None:

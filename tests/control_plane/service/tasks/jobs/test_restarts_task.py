@@ -221,12 +221,12 @@ def test_the_log_is_kept_first(service: context.Context, slurm: fakes.FakeSlurm)
 def test_the_log_was_kept(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     """An agent that answers is believed."""
     died(service, slurm)
-    with fakes.answering(service.store.connection_uri(), "n1") as asked:
+    with fakes.answering(service.store.connection_uri(), "n1") as calls:
         for _ in range(600):
             if restarts.run(service):
                 break
             service.stopping.wait(0.1)
-    assert [(r.verb, r.job_id) for r in asked] == [("keep_log", 7)]
+    assert [(r.verb, r.job_id) for r in calls] == [("keep_log", 7)]
     assert rows(service)[0].detail["log"] == "n1 was asked to keep it"
 
 
@@ -236,14 +236,14 @@ def test_the_log_is_copied_while_its_nodes_are_waited_for(
     """A crashed node's job completes for as long as SlurmdTimeout: once its nodes are free nothing more is waited for."""
     died(service, slurm)
     slurm.held[7] = dataclasses.replace(slurm.held[7], flags=frozenset({"COMPLETING"}))
-    with fakes.answering(service.store.connection_uri(), "n1") as asked:
+    with fakes.answering(service.store.connection_uri(), "n1") as calls:
         for _ in range(600):
             assert restarts.run(service) == ""
-            states = service.store.request_states([r.request_id for r in asked])
+            states = service.store.request_states([r.request_id for r in calls])
             if set(states.values()) == {"acknowledged"}:
                 break
             service.stopping.wait(0.1)
-    assert [r.verb for r in asked] == ["keep_log"]
+    assert [r.verb for r in calls] == ["keep_log"]
     slurm.held[7] = dataclasses.replace(slurm.held[7], flags=frozenset())
     assert restarts.run(service) == "restart of job 7 done"
     assert rows(service)[0].detail["log"] == "n1 was asked to keep it"
@@ -258,7 +258,7 @@ def test_a_log_that_no_restart_truncates_is_not_copied(
     fakes.deliver(service.store, "n1", at=fakes.NOW)
     slurm.held[7] = dataclasses.replace(slurm.held[7], flags=frozenset({"COMPLETING"}), **own)
     assert restarts.run(service) == ""
-    assert service.restarts.asked == {}
+    assert service.restarts.log_requests == {}
 
 
 def test_a_death_is_not_left_to_the_next_poll(service: context.Context, slurm: fakes.FakeSlurm) -> None:
@@ -275,7 +275,7 @@ def test_a_death_is_not_left_to_the_next_poll(service: context.Context, slurm: f
     sacct = service.run_slurm
     assert isinstance(sacct, fakes.Sacct)
     restarts.run(service)
-    assert sacct.asked == []
+    assert sacct.calls == []
     fault = records.HealthEvent(
         event_id=uuid.uuid4(), cluster="c", node="n2", at=now - timedelta(seconds=10), observed_at=now, kind="gpu_lost",
         severity=records.Severity.HIGH, source="nvml", message="is lost", device="gpu3", gpu_uuid="GPU-3",
@@ -289,16 +289,16 @@ def test_a_death_is_not_left_to_the_next_poll(service: context.Context, slurm: f
     ]
     later(service, seconds=4)
     restarts.run(service)
-    assert len(sacct.asked) > 0
+    assert len(sacct.calls) > 0
     slurm.held[9] = fakes.live_job(9)
     for _ in range(3):
         later(service, seconds=4)
         restarts.run(service)
     assert [v.job_id for v in service.store.verdicts()] == [9]
-    n_asked = len(sacct.asked)
+    n_calls = len(sacct.calls)
     later(service, seconds=4)
     restarts.run(service)
-    assert len(sacct.asked) == n_asked, "once it is judged nobody asks again"
+    assert len(sacct.calls) == n_calls, "once it is judged nobody asks again"
 
 
 def test_a_node_that_is_back_is_given_back(service: context.Context, slurm: fakes.FakeSlurm) -> None:
