@@ -6,7 +6,7 @@ import importlib.util
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from probing_cluster.control_plane.doctor import safe_fix, site_rights
+from probing_cluster.control_plane.doctor import site_rights
 from probing_cluster.control_plane.notices import blind, kinds, routes
 from probing_cluster.control_plane.owners import write_back
 from probing_cluster.core import errors, settings
@@ -31,13 +31,9 @@ def mail_program(
         )
         return
     assert path is not None
-    bad = site_rights.untrusted(path)
-    if bad:
-        why = "whoever can change it is SlurmUser"
-        fix = safe_fix.for_program(
-            path, (p for p, _ in site_rights.open_parts(path)), "MailProg in slurm.conf"
-        )
-        yield doctor.fail("mail_program", bad, why=why, fix=fix)
+    why = "whoever can change it is SlurmUser"
+    if bad := site_rights.changeable("mail_program", path, "MailProg in slurm.conf", why=why):
+        yield bad
     elif not config.mail.host:
         why = "the service takes no mail, and the site's own program sends it without the verdict"
         yield doctor.warn("mail_program", "no [mail] host", why=why, fix="[mail] host")

@@ -46,20 +46,34 @@ def parts(path: Path) -> list[Path]:
     return [part for place in (path, path.resolve()) for part in (place, *place.parents)]
 
 
+def changeable(name: str, path: Path, key: str, *, why: str, owner: int = 0) -> doctor.DoctorFinding | None:
+    """What is wrong with who can change a file that `key` names; None where only root and `owner` can."""
+    bad = open_parts(path, owner)
+    if not bad:
+        return None
+    fix = safe_fix.for_program(path, (part for part, _ in bad), key)
+    if all(_keeps_what_is_there(part) for part, _ in bad) and path.parent not in dict(bad):
+        found = f"{path} lies below {bad[0][0]}, where everybody may write"
+        return doctor.warn(
+            name, found, why="once it is gone (a reboot, a cleaner of /tmp) another's can be there", fix=fix
+        )
+    return doctor.fail(name, bad[0][1], why=why, fix=fix)
+
+
+def _keeps_what_is_there(part: Path) -> bool:
+    """A directory of root's in which nobody can replace what is another's, as in `/tmp`."""
+    found = part.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == 0 and bool(found.st_mode & stat.S_ISVTX)
+
+
 def hooks(config: Mapping[str, str]) -> Iterator[doctor.DoctorFinding]:
     """The programs that slurm.conf names, as they lie on this host: only root may be able to change them."""
     for key in (*ROOTS_HOOKS, *EVERYBODYS):
         found = list(_files(config.get(key, "")))
-        bad = [why for path in found if (why := untrusted(path))]
-        first = next((path for path in found if untrusted(path)), None)
-        name = f"{key.lower()}_path"
-        if bad and first is not None:
-            yield doctor.fail(
-                name,
-                "; ".join(bad[:3]),
-                why="whoever can change it is root (or every user) on every node",
-                fix=safe_fix.for_program(first, (p for p, _ in open_parts(first)), f"{key} in slurm.conf"),
-            )
+        name, why = f"{key.lower()}_path", "whoever can change it is root (or every user) on every node"
+        bad = [f for path in found if (f := changeable(name, path, f"{key} in slurm.conf", why=why))]
+        if bad:
+            yield min(bad, key=lambda finding: finding.level)
         elif found:
             yield doctor.ok(name, ", ".join(map(str, found[:3])))
         elif config.get(key):
@@ -101,14 +115,9 @@ def settings_file(path: Path) -> Iterator[doctor.DoctorFinding]:
         why = "the defaults stand: an embedded database, cluster name `cluster`"
         yield doctor.note("settings", f"no {path}", why=why, fix=f"write {path}")
         return
-    bad = untrusted(path, os.geteuid())
-    if bad:
-        wrong = (part for part, _ in open_parts(path, os.geteuid()))
-        fix = safe_fix.for_program(path, wrong, "--config, or PROBING_CONFIG")
-        why = "whoever writes it says what our daemons do"
-        yield doctor.fail("settings", bad, why=why, fix=fix)
-    else:
-        yield doctor.ok("settings", str(path))
+    why = "whoever writes it says what our daemons do"
+    bad = changeable("settings", path, "--config, or PROBING_CONFIG", why=why, owner=os.geteuid())
+    yield bad or doctor.ok("settings", str(path))
 
 
 def secrets(config: settings.Settings, path: Path) -> Iterator[doctor.DoctorFinding]:

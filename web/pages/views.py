@@ -208,7 +208,7 @@ def sql(request: Request, form: forms.Form | None) -> Response:
     shape = str(form.get("as", "table"))
     api_ask = ask(request, body=documents.Question(sql=text, limit=console.MOST if shape != "table" else 500))
     try:
-        found = console.api_ask(api_ask, job)
+        found = console.answer(api_ask, job)
     except (errors.UsageError, errors.NotPermitted, errors.NotFound, console.Busy) as exc:
         return render.html(request, "sql.html.j2", status=400, **page | {"why": str(exc)})
     if shape in ("csv", "parquet"):
