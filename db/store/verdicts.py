@@ -54,9 +54,9 @@ class VerdictRows(base.StoreBase):
     def _save_batch(self, given: Mapping[Key, records.Verdict]) -> dict[Key, records.Verdict]:
         with engines.translated(), self.engine.begin() as connection:
             cursor = connection.connection.cursor()
-            keys = list(given)
-            unjudged = {keys[n - 1] for (n,) in _call(cursor, _LOCK, _key_arrays(keys)) if n}
-            jobs = binary_arrays.ARRAYS["bigint"]([k[1] for k in keys])
+            given_keys = list(given)
+            unjudged = {given_keys[n - 1] for (n,) in _call(cursor, _LOCK, _key_arrays(given_keys)) if n}
+            jobs = binary_arrays.ARRAYS["bigint"]([k[1] for k in given_keys])
             stored = (dict(zip(_NAMES, row, strict=True)) for row in _call(cursor, _CURRENT, {"jobs": jobs}))
             current = {key_of(v): v for v in (rows.from_row(records.Verdict, row) for row in stored)}
             fresh = {k: v for k, v in given.items() if k not in current or not _same(current[k], v)}
