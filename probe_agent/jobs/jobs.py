@@ -165,7 +165,8 @@ class JobBook:
     def end(self, job: NodeJob, now: datetime) -> NodeJob:
         """Forget a job. Returns its start, as known before or else from the Epilog's request, with the time of its release."""
         known = self._jobs.pop(job.job_id, None)
-        if known is None or known.restart_count != job.restart_count:
+        # Slurm counts a requeue before it runs the Epilogs of the start that it ended: they name the start to come.
+        if known is None or job.restart_count not in {known.restart_count, known.restart_count + 1}:
             ended = replace(job, released_at=now, extra={**job.extra, "prolog_seen": False})
         else:
             paths = {k: v for k, v in vars(job).items() if k in {"stdout", "stderr", "work_dir"} and v}
