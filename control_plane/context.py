@@ -74,7 +74,7 @@ class Context:
     """Events of failed tests that are stored."""
     orphans_sought: bool = False
     """Whether reservations of ours without a repair were looked for since the service began."""
-    apart: bool = False
+    in_children: bool = False
     """Whether passes that take much memory run in a process of their own."""
     aside: Callable[[Callable[[], object]], None] = field(default=lambda work: _at_once(work))
     """Begins work that no pass waits for; outside the service it is done at once."""

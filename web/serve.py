@@ -32,7 +32,7 @@ def main(config: settings.Settings) -> int:
         run_slurm = commands.SlurmCommands(settings=config.slurm)
         service = context.Context(
             config=config, store=store, run_slurm=run_slurm, slurm=slurm_actions.SlurmActions(config, run_slurm),
-            stopping=threading.Event(), apart=True, aside=aside,
+            stopping=threading.Event(), in_children=True, aside=aside,
         )  # fmt: skip
         site = app.make_site(service, reader_url)
         server = uvicorn.Server(options(config.web, app.make(site), host, port))

@@ -227,7 +227,7 @@ def main() -> None:
                     run_slurm=no_slurm,
                     slurm=NoSlurm(),
                     stopping=threading.Event(),
-                    apart=True,
+                    in_children=True,
                     aside=serve.aside,
                 )
                 site = app.make_site(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.attribution.places import scan
-from probing_cluster.control_plane import apart
+from probing_cluster.control_plane import child_process
 from probing_cluster.control_plane.notices import fact, grouping
 from probing_cluster.control_plane.outbox import queue
 from probing_cluster.core import errors, sanitize, secret_file, settings
@@ -159,7 +159,7 @@ def _answers(config: settings.Settings, given: dict[str, str], content: dict[str
     """Address to why it did not get it, empty where it did."""
     deadline_s = config.notices.deadline_s
     try:
-        answers: dict[str, str] = apart.run(
+        answers: dict[str, str] = child_process.run(
             _POSTING, config, given, content, timeout_s=deadline_s * max(1, len(given)) + _SLACK_S
         )
     except errors.ProbingError as exc:

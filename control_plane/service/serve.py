@@ -55,7 +55,7 @@ def main(config: settings.Settings) -> int:
             run_slurm=run_slurm,
             slurm=slurm,
             stopping=stopping,
-            apart=True,
+            in_children=True,
             aside=aside,
         )
         with report_door.serving(service), metrics.serving(service), _scheduled(service):

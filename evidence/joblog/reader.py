@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from probing_cluster.core import digits, sanitize
 from probing_cluster.evidence import dates, literals, prefixes
 from probing_cluster.evidence.joblog import (
-    bare,
+    bare_traceback,
     cause,
     cuda,
     gloo,
@@ -87,7 +87,7 @@ TRIGGERS = (
     *_FAMILY_TRIGGERS,
     *_COLLECTIVES,
     *_FRAMES,
-    *bare.TRIGGERS,
+    *bare_traceback.TRIGGERS,
     "[ RUN ",
     " OK ] ",
     "Traceback",
@@ -174,7 +174,7 @@ class JobLogReader:
         self._line_before = 0
         """The one before that."""
         self._unraised: dict[int | None, int] = {}
-        self._bare = bare.BareTraceback(self._story.recent)
+        self._bare = bare_traceback.BareTraceback(self._story.recent)
         self._many = -_SAME_END_LINES
 
     def _families(self, record: Record) -> JobFinding | None:

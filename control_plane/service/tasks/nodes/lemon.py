@@ -11,8 +11,7 @@ from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
 from probing_cluster.attribution.places import layout
-from probing_cluster.control_plane import apart as apart_module
-from probing_cluster.control_plane import context
+from probing_cluster.control_plane import child_process, context
 from probing_cluster.control_plane.policy import actions, slurm_actions
 from probing_cluster.control_plane.service import lease
 from probing_cluster.core import errors, settings
@@ -43,13 +42,15 @@ def run(service: context.Context) -> str:
         # Before the first job there is nobody to score: the libraries of a night need not be loaded to find none.
         if service.store.any_started(service.config.cluster.name, day + timedelta(days=1)):
             summary = (
-                apart_module.run(__name__, service.config, day) if service.apart else _night(service, day)
+                child_process.run(__name__, service.config, day)
+                if service.in_children
+                else _night(service, day)
             )
         service.store.remember(_key(service), f"{day:%Y-%m-%d}")
     return summary
 
 
-def apart(config: settings.Settings, day: datetime) -> str:
+def in_child(config: settings.Settings, day: datetime) -> str:
     """The night in a process of its own."""
     run_slurm = commands.SlurmCommands(settings=config.slurm)
     slurm = slurm_actions.SlurmActions(config, run_slurm)

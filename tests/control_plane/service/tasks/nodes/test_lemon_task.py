@@ -12,7 +12,7 @@ import lemon_fleet as fleet
 import mail_server
 import pytest
 
-from probing_cluster.control_plane import apart, context
+from probing_cluster.control_plane import child_process, context
 from probing_cluster.control_plane.outbox import queue
 from probing_cluster.control_plane.policy import resume_policy, view
 from probing_cluster.control_plane.service import lemon_action
@@ -153,8 +153,8 @@ def test_a_wrong_hour_or_zone_is_named(zone: str, run_at: str, words: str) -> No
 
 def test_an_empty_database_has_no_night(service: context.Context, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the first job there is nothing to mail about, and nothing to load the libraries of a night for."""
-    monkeypatch.setattr(apart, "run", lambda *_: pytest.fail("a process for no night"))
-    service.apart = True
+    monkeypatch.setattr(child_process, "run", lambda *_: pytest.fail("a process for no night"))
+    service.in_children = True
     assert lemon.run(service) == ""
 
 
