@@ -232,17 +232,17 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="which (default: all)")
     parser.add_argument("--short", action="store_true", help="smaller sizes")
     parser.add_argument("--list", action="store_true", help="say what there is and end")
-    asked = parser.parse_args(words)
+    args = parser.parse_args(words)
     known = {b.name: b for b in BENCHMARKS}
-    unknown = sorted(set(asked.names) - set(known))
+    unknown = sorted(set(args.names) - set(known))
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; known: {', '.join(known)}")
-    chosen = [known[n] for n in asked.names] or list(BENCHMARKS)
-    if asked.list:
+    chosen = [known[n] for n in args.names] or list(BENCHMARKS)
+    if args.list:
         for one in chosen:
-            print(f"{one.name:30} {one.about}\n{'':30} python {' '.join(one.command(short=asked.short))}")
+            print(f"{one.name:30} {one.about}\n{'':30} python {' '.join(one.command(short=args.short))}")
         return 0
-    outcomes = [run(one, short=asked.short) for one in chosen]
+    outcomes = [run(one, short=args.short) for one in chosen]
     print(f"\n{table(outcomes)}")
     return int(any(o.state not in {"ok", "left out"} for o in outcomes))
 

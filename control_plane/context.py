@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listening:
+class AgentListening:
     """How the service has looked at the agents; since when they can be heard is the database's (`listen_anew`)."""
 
     looked_s: float = 0.0
@@ -42,16 +42,16 @@ class Context:
     config: settings.Settings
     store: db_store.Store
     run_slurm: commands.Runner
-    hands: actions.Hands
+    slurm: actions.SlurmOperations
     clock: clock.Clock = clock.SYSTEM
     journal: journal.Journal = field(default_factory=lambda: journal.Journal())
-    green: dict[str, resume_policy.Green] = field(default_factory=dict)
+    green: dict[str, resume_policy.GreenTime] = field(default_factory=dict)
     looked_everywhere_s: float = float("-inf")
     """When actions last looked at every node, by the monotonic clock."""
     silent: set[str] = field(default_factory=set)
     down: set[str] = field(default_factory=set)
     """Silent nodes of which it is written that Slurm does not reach them either."""
-    listening: Listening = field(default_factory=Listening)
+    listening: AgentListening = field(default_factory=AgentListening)
     stalls: dict[int, uuid.UUID] = field(default_factory=dict)
     """Per job the last stall for which its nodes have been asked."""
     paces: dict[int, gang_pace.GangPace] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Context:
     """Logs that nodes have been asked to keep, and when exclusions were looked at."""
     ends_looked_at: set[tuple[int, datetime, str]] = field(default_factory=set)
     """Ends of which it is known whether we owe a mail that Slurm does not send: job, submission, Slurm's word."""
-    world: workflow.World | None = None
+    repair_context: workflow.RepairContext | None = None
     """What the repair workflow touches, and the rounds of tests that run in this service."""
     tests_read: bool = False
     """Whether failed tests of the days before the service began were made events."""
@@ -74,7 +74,7 @@ class Context:
     """Events of failed tests that are stored."""
     orphans_sought: bool = False
     """Whether reservations of ours without a repair were looked for since the service began."""
-    apart: bool = False
+    in_children: bool = False
     """Whether passes that take much memory run in a process of their own."""
     aside: Callable[[Callable[[], object]], None] = field(default=lambda work: _at_once(work))
     """Begins work that no pass waits for; outside the service it is done at once."""

@@ -23,7 +23,7 @@ _PEM = re.compile(rb"-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----(.+?)-----END
 
 
 @dataclass(frozen=True, kw_only=True)
-class Named:
+class CertificateFile:
     """A certificate file that the settings name."""
 
     key: str
@@ -33,7 +33,7 @@ class Named:
     """Of those who sign; one's own otherwise."""
 
 
-def named(config: settings.Settings) -> list[Named]:
+def named(config: settings.Settings) -> list[CertificateFile]:
     """Every certificate file that these settings name, each once: what comes in to the database, and the doors."""
     service = config.service
     settings_paths = [
@@ -45,10 +45,10 @@ def named(config: settings.Settings) -> list[Named]:
         ("[door] tls_ca", config.door.tls_ca, True),
         *_in_url("[door] database_url", config.door.database_url),
     ]
-    once: dict[str, Named] = {}
+    once: dict[str, CertificateFile] = {}
     for key, path, authority in settings_paths:
         if path and path != "system":
-            once.setdefault(path, Named(key=key, path=Path(path), authority=authority))
+            once.setdefault(path, CertificateFile(key=key, path=Path(path), authority=authority))
     return list(once.values())
 
 

@@ -45,13 +45,13 @@ SOURCES: tuple[Source, ...] = (
 )
 """Every source. SQL texts that must repeat a part of this list are held against it by tests/core/test_vocabulary.py."""
 
+OUTPUT_NOT_OPENED = 53
+"""The exit signal that Slurm's step daemon writes when it cannot open the files of the step's input or output."""
 POLLED_SOURCES = frozenset(s.name for s in SOURCES if s.polled)
 ACTING_SOURCES = frozenset(s.name for s in SOURCES if s.acts)
 LATCHING_SOURCES = frozenset(s.name for s in SOURCES if s.latches)
 JOB_SIDE_SOURCES = frozenset(s.name for s in SOURCES if s.job_side)
 KERNEL_LOG_SOURCES = frozenset(s.name for s in SOURCES if s.kernel_log)
-SEES_BEGIN_AND_END = POLLED_SOURCES & ACTING_SOURCES
-"""Sources whose own readings show when a condition of the node began and when it ended."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -158,8 +158,8 @@ class ArrowReader:
             if self._connection is not None:
                 # The server may have gone and come back since.
                 with contextlib.suppress(errors.DatabaseUnavailable):
-                    return self._asked(query, parameters)
-            return self._asked(query, parameters)
+                    return self._execute(query, parameters)
+            return self._execute(query, parameters)
 
     def close(self) -> None:
         """Give the connection back; a later query opens another."""
@@ -167,7 +167,7 @@ class ArrowReader:
         if connection is not None:
             connection.close()
 
-    def _asked(self, query: str, parameters: Sequence[Any]) -> Any:
+    def _execute(self, query: str, parameters: Sequence[Any]) -> Any:
         try:
             if self._connection is None:
                 self._connection = adbc.connect(self._uri, autocommit=True)

@@ -75,7 +75,7 @@ class DoorDelivery(delivery.Delivery):
         body = door_wire.encoded(load)
         frame = door_wire.frame(body)
         try:
-            answer = self._asked(frame)
+            answer = self._answer_to(frame)
         except OSError as exc:  # TLS's own errors and timeouts among them
             self._leave()
             self._failures += 1
@@ -86,7 +86,7 @@ class DoorDelivery(delivery.Delivery):
         self._failures = 0
         return _ack(answer)
 
-    def _asked(self, frame: bytes) -> Any:
+    def _answer_to(self, frame: bytes) -> Any:
         """The answer to one frame. A kept connection that the door has closed meanwhile is no failure of the door's."""
         if self._tls is not None:
             try:

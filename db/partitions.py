@@ -40,7 +40,7 @@ _AGED = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Maintained:
+class MaintenanceResult:
     """What one run of `maintain` did; months are written 2026-01."""
 
     made: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ def maintain(
     retention_days: int,
     now: dt.datetime | None = None,
     exported: Iterable[str] | None = None,
-) -> Maintained:
+) -> MaintenanceResult:
     """Make the months ahead, drop those whose every row is older than the retention, delete what else has aged.
 
     `exported` names the months (2026-01) that are safely elsewhere: given, no other is dropped.
@@ -78,7 +78,7 @@ def maintain(
                 _delete(engine, statement, keep_from)
             key_age = min([keep_from, today - dt.timedelta(days=KEY_RETENTION_DAYS), *months(engine)])
             keys = _delete(engine, _AGED_KEYS, key_age)
-            return Maintained(made=made, dropped=dropped, postponed=(*late, *kept), keys_deleted=keys)
+            return MaintenanceResult(made=made, dropped=dropped, postponed=(*late, *kept), keys_deleted=keys)
     finally:
         engine.dispose()
 

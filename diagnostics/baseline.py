@@ -23,7 +23,7 @@ _FEWEST_SIDE = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
+class BaselineComparison:
     """One figure against its baseline."""
 
     slow: bool
@@ -34,7 +34,9 @@ class Held:
     """node, model, or empty."""
 
 
-def hold(measured: float, own: Sequence[float], model: Sequence[float], *, lower_is_better: bool) -> Held:
+def hold(
+    measured: float, own: Sequence[float], model: Sequence[float], *, lower_is_better: bool
+) -> BaselineComparison:
     """Whether a figure is worse than the node's own past or its model's elsewhere; the worse of both counts."""
     found = [
         _against(measured, values, word, lower_is_better)
@@ -42,11 +44,13 @@ def hold(measured: float, own: Sequence[float], model: Sequence[float], *, lower
         if len(values) >= FEWEST
     ]
     if not found:
-        return Held(slow=False, baseline=None, threshold=None, against="")
+        return BaselineComparison(slow=False, baseline=None, threshold=None, against="")
     return next((one for one in found if one.slow), found[0])
 
 
-def _against(measured: float, values: Sequence[float], word: str, lower_is_better: bool) -> Held:
+def _against(
+    measured: float, values: Sequence[float], word: str, lower_is_better: bool
+) -> BaselineComparison:
     middle = median(values)
     # The quartile on the bad side: a past with a heavy tail has a wide limit.
     bad_side = sorted(v - middle if lower_is_better else middle - v for v in values)
@@ -54,7 +58,7 @@ def _against(measured: float, values: Sequence[float], word: str, lower_is_bette
     margin = max(MADS * median(abs(v - middle) for v in values), TAILS * tail, FLOOR * middle)
     threshold = middle + margin if lower_is_better else middle - margin
     slow = measured > threshold if lower_is_better else measured < threshold
-    return Held(slow=slow, baseline=middle, threshold=threshold, against=word)
+    return BaselineComparison(slow=slow, baseline=middle, threshold=threshold, against=word)
 
 
 @dataclass(frozen=True, kw_only=True)

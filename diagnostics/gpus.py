@@ -20,8 +20,8 @@ def ask(
     python = node.options.torch_python
     if not python:
         raise findings.Absent("[diagnostics] torch_python names no Python with torch")
-    asked = {"what": what, "repeats": node.options.repeats, **given}
-    code, output = node.run_tool([python, "-I", str(_SCRIPT), json.dumps(asked)], deadline_s)
+    request = {"what": what, "repeats": node.options.repeats, **given}
+    code, output = node.run_tool([python, "-I", str(_SCRIPT), json.dumps(request)], deadline_s)
     if code != 0:
         lines = output.strip().splitlines() or ["no output"]
         raise findings.Undetermined(f"torch ended with {code}: {lines[-1][:200]}")

@@ -135,8 +135,8 @@ class IsolationCase:
 
     def _involved(self) -> tuple[str, ...]:
         """The nodes, and the references that were asked along: one of those may be bad, too."""
-        asked = {node for pair in self.results for node in pair}
-        return (*self.nodes, *(r for r in self.references if r in asked))
+        tested = {node for pair in self.results for node in pair}
+        return (*self.nodes, *(r for r in self.references if r in tested))
 
     def outcome(self) -> Isolation:
         """What is proven by now."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 
 from probing_cluster.core import errors
 
@@ -134,17 +133,3 @@ def _half(doubts: Mapping[str, float], most: int) -> tuple[str, ...]:
 
 def _halvings(n: int) -> int:
     return math.ceil(math.log2(max(n, 2)))
-
-
-def levels(step_times: Sequence[float]) -> tuple[float, float] | None:
-    """The step time before and since a job slowed down, by the best split of its own history; None where it did not."""
-    best: tuple[float, int] | None = None
-    for cut in range(3, len(step_times) - 2):
-        left, right = step_times[:cut], step_times[cut:]
-        spread = sum(abs(x - median(left)) for x in left) + sum(abs(x - median(right)) for x in right)
-        if best is None or spread < best[0]:
-            best = (spread, cut)
-    if best is None:
-        return None
-    before, since = median(step_times[: best[1]]), median(step_times[best[1] :])
-    return (before, since) if since > before * 1.02 else None

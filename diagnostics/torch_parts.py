@@ -22,23 +22,23 @@ def main() -> int:
     """One request; its answer is a line of JSON on standard output."""
     import torch
 
-    asked = json.loads(sys.argv[1])
+    request = json.loads(sys.argv[1])
     kind = "cuda" if torch.cuda.device_count() else "cpu"
-    if asked["what"] == "allreduce":
-        parts = [_allreduce(torch, asked, kind)]
-    elif asked["what"] == "pcie" and kind == "cpu":
+    if request["what"] == "allreduce":
+        parts = [_allreduce(torch, request, kind)]
+    elif request["what"] == "pcie" and kind == "cpu":
         parts = []
     else:
         count = torch.cuda.device_count() if kind == "cuda" else 1
-        parts = [_part(torch, asked, kind, index) for index in range(count)]
+        parts = [_part(torch, request, kind, index) for index in range(count)]
     print(json.dumps({"torch": torch.__version__, "parts": parts}))  # noqa: T201 - it is the answer
     return 0
 
 
-def _part(torch: Any, asked: dict[str, Any], kind: str, index: int) -> dict[str, Any]:
+def _part(torch: Any, request: dict[str, Any], kind: str, index: int) -> dict[str, Any]:
     device = torch.device(kind, index) if kind == "cuda" else torch.device("cpu")
-    work = {"gemm": _gemm, "memory": _memory, "pcie": _pcie}[asked["what"]]
-    return {**_named(torch, kind, index), **work(torch, asked, device)}
+    work = {"gemm": _gemm, "memory": _memory, "pcie": _pcie}[request["what"]]
+    return {**_named(torch, kind, index), **work(torch, request, device)}
 
 
 def _named(torch: Any, kind: str, index: int) -> dict[str, Any]:
@@ -47,29 +47,29 @@ def _named(torch: Any, kind: str, index: int) -> dict[str, Any]:
     return {"device": "torch-cpu", "model": f"cpu, {torch.get_num_threads()} threads"}
 
 
-def _allreduce(torch: Any, asked: dict[str, Any], kind: str) -> dict[str, Any]:
+def _allreduce(torch: Any, request: dict[str, Any], kind: str) -> dict[str, Any]:
     """This rank's part of an all-reduce of whole numbers: elements that are wrong, and the best time; `failed` says why there is none."""
     from torch import distributed
 
     backend = "nccl" if kind == "cuda" else "gloo"
-    interface = _interface(asked["own_host"])
+    interface = _interface(request["own_host"])
     if interface:
         os.environ.update(GLOO_SOCKET_IFNAME=interface, NCCL_SOCKET_IFNAME=interface)
-    rank, members = asked["rank"], asked["members"]
+    rank, members = request["rank"], request["members"]
     named = {**_named(torch, kind, 0), "backend": backend, "wrong": 0, "broken": 0}
     try:
         distributed.init_process_group(
             backend,
-            init_method=f"tcp://{asked['host']}:{asked['port']}",
+            init_method=f"tcp://{request['host']}:{request['port']}",
             rank=rank,
             world_size=members,
-            timeout=dt.timedelta(seconds=asked["timeout_s"]),
+            timeout=dt.timedelta(seconds=request["timeout_s"]),
         )
         device = torch.device("cuda", 0) if kind == "cuda" else torch.device("cpu")
-        line = torch.arange(max(asked["bytes"] // 8, 1), dtype=torch.int64, device=device)
+        line = torch.arange(max(request["bytes"] // 8, 1), dtype=torch.int64, device=device)
         right = line * members + members * (members - 1) // 2
         best, wrong = float("inf"), 0
-        for _ in range(asked["repeats"] + 1):
+        for _ in range(request["repeats"] + 1):
             mine = line + rank
             best = min(best, _timed(torch, device, 1, lambda mine=mine: distributed.all_reduce(mine)))
             wrong += int((mine != right).sum())
@@ -110,31 +110,31 @@ def _timed(torch: Any, device: Any, repeats: int, work: Any) -> float:
     return best
 
 
-def _gemm(torch: Any, asked: dict[str, Any], device: Any) -> dict[str, Any]:
+def _gemm(torch: Any, request: dict[str, Any], device: Any) -> dict[str, Any]:
     """Products in TF32 (exact for small integers): elements that are wrong, that are NaN, and the best time."""
     torch.backends.cuda.matmul.allow_tf32 = True
-    size, period = asked["sizes"][device.type], len(asked["a"])
+    size, period = request["sizes"][device.type], len(request["a"])
     line = torch.arange(size, device=device)
     both = (line[:, None] + line[None, :]) % period
-    a = torch.tensor(asked["a"], dtype=torch.float32, device=device)[both]
-    b = torch.tensor(asked["b"], dtype=torch.float32, device=device)[both]
-    expected = [value * (size // period) for value in asked["expected"]]
+    a = torch.tensor(request["a"], dtype=torch.float32, device=device)[both]
+    b = torch.tensor(request["b"], dtype=torch.float32, device=device)[both]
+    expected = [value * (size // period) for value in request["expected"]]
     right = torch.tensor(expected, dtype=torch.float32, device=device)[
         (line[None, :] - line[:, None]) % period
     ]
     product = torch.empty((size, size), dtype=torch.float32, device=device)
     wrong = broken = 0
     best = float("inf")
-    for _ in range(asked["repeats"]):
+    for _ in range(request["repeats"]):
         best = min(best, _timed(torch, device, 1, lambda: torch.mm(a, b, out=product)))
         wrong += int((product != right).sum())
         broken += int((~torch.isfinite(product)).sum())
     return {"wrong": wrong, "broken": broken, "best_s": best, "size": size}
 
 
-def _memory(torch: Any, asked: dict[str, Any], device: Any) -> dict[str, Any]:
+def _memory(torch: Any, request: dict[str, Any], device: Any) -> dict[str, Any]:
     """Patterns over most of the free memory, read back, and the bandwidth of a copy."""
-    size = asked["bytes"]
+    size = request["bytes"]
     if device.type == "cuda":
         size = max(size, int(torch.cuda.mem_get_info(device)[0] * 0.8))
     cells = torch.empty(size // 8, dtype=torch.int64, device=device)
@@ -143,18 +143,18 @@ def _memory(torch: Any, asked: dict[str, Any], device: Any) -> dict[str, Any]:
         cells.fill_(pattern)
         wrong += int((cells != pattern).sum())
     half = cells.numel() // 2
-    best = _timed(torch, device, asked["repeats"], lambda: cells[:half].copy_(cells[half : 2 * half]))
+    best = _timed(torch, device, request["repeats"], lambda: cells[:half].copy_(cells[half : 2 * half]))
     return {"wrong": wrong, "broken": 0, "best_s": best, "bytes_s": 2 * 8 * half / best, "bytes": size}
 
 
-def _pcie(torch: Any, asked: dict[str, Any], device: Any) -> dict[str, Any]:
+def _pcie(torch: Any, request: dict[str, Any], device: Any) -> dict[str, Any]:
     """Host to device and back: what came back is what was sent, and how quickly."""
-    host = torch.randint(-(2**31), 2**31 - 1, (asked["bytes"] // 8,), dtype=torch.int64)
+    host = torch.randint(-(2**31), 2**31 - 1, (request["bytes"] // 8,), dtype=torch.int64)
     if device.type == "cuda":
         host = host.pin_memory()
     there, back = host.to(device), torch.empty_like(host)
-    down_s = _timed(torch, device, asked["repeats"], lambda: there.copy_(host))
-    up_s = _timed(torch, device, asked["repeats"], lambda: back.copy_(there))
+    down_s = _timed(torch, device, request["repeats"], lambda: there.copy_(host))
+    up_s = _timed(torch, device, request["repeats"], lambda: back.copy_(there))
     size = host.numel() * 8
     return {
         "wrong": int((back != host).sum()),

@@ -121,7 +121,7 @@ def _either(words: tuple[str, ...]) -> re.Pattern[bytes]:
     return re.compile(literals.any_of(words).encode())
 
 
-class Sieve:
+class TriggerSieve:
     """Says which lines of a batch contain one of `triggers`.
 
     It remembers, within bounds, templates without any trigger and words without any fragment of one: a

@@ -82,7 +82,7 @@ def _none(first: int, last: int) -> Iterator[dict[str, Any]]:
 
 
 def _kernel(batches: Iterator[list[bytes]], all_lines: bool) -> Iterator[dict[str, Any]]:
-    reader, sieve = kernel.KernelReader(), blocks.Sieve(kernel.TRIGGERS)
+    reader, sieve = kernel.KernelReader(), blocks.TriggerSieve(kernel.TRIGGERS)
     start = 1
     for batch in batches:
         done = start
@@ -102,7 +102,7 @@ def _kernel(batches: Iterator[list[bytes]], all_lines: bool) -> Iterator[dict[st
 
 def _job_findings(batches: Iterator[list[bytes]], counted: list[int]) -> Iterator[JobFinding]:
     """Findings in line order; `counted[0]` grows to the number of lines."""
-    reader, sieve = joblog.JobLogReader(), blocks.Sieve(joblog.TRIGGERS)
+    reader, sieve = joblog.JobLogReader(), blocks.TriggerSieve(joblog.TRIGGERS)
     for batch in batches:
         wanted = iter(sieve.hits(batch))
         index = next(wanted, None)

@@ -12,14 +12,14 @@ from probing_cluster.healthchecks import manual, nodeview, runner, site
 
 
 @dataclass(frozen=True, kw_only=True)
-class Made:
+class GeneratedSite:
     """The text of a site file, and what was not well on the node it was learnt from."""
 
     text: str
     problems: tuple[str, ...]
 
 
-def make(spec: nodeview.NodeSpec, present: site.CheckSite, *, match: str | None = None) -> Made:
+def make(spec: nodeview.NodeSpec, present: site.CheckSite, *, match: str | None = None) -> GeneratedSite:
     """Run every check that can learn, once, and write down what it saw.
 
     A check that fails or errs here teaches nothing: its section is left out and named in `problems`.
@@ -44,7 +44,7 @@ def make(spec: nodeview.NodeSpec, present: site.CheckSite, *, match: str | None 
         "",
         *([f"[[nodes]]\nmatch = {json.dumps(match)}\n"] if match else []),
     ]
-    return Made(text="\n".join(head) + "\n" + "\n\n".join(sections) + "\n", problems=tuple(problems))
+    return GeneratedSite(text="\n".join(head) + "\n" + "\n\n".join(sections) + "\n", problems=tuple(problems))
 
 
 def _section(plan: site.CheckPlan, learnt: Mapping[str, Any], table: str) -> str:

@@ -63,7 +63,7 @@ class NodeSpec:
     clock: clocks.Clock = clocks.SYSTEM
     expected: Expectations = field(default_factory=Expectations)
     edge: processes.Edge = processes.EDGE
-    certificates: tuple[certificates.Named, ...] = ()
+    certificates: tuple[certificates.CertificateFile, ...] = ()
     """The files by which the agent gets into the database."""
     self_state: Mapping[str, Any] = field(default_factory=dict)
     """What the runner (and the agent around it) knows about itself, for `agent_self`."""

@@ -42,7 +42,7 @@ _SHARED = ("gpu", "mounts")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweeped:
+class SweepResult:
     """One sweep: the results of every enabled check, and what it cost."""
 
     results: tuple[records.CheckResult, ...]
@@ -74,7 +74,7 @@ class CheckRunner:
         self._measured_s: dict[str, float] = {}
         self._recall()
 
-    def run(self, names: Iterable[str] | None = None, *, force: bool = False) -> Sweeped:
+    def run(self, names: Iterable[str] | None = None, *, force: bool = False) -> SweepResult:
         """Measure what is due (with `names` or `force`: at once) and return every result that stands.
 
         With `names`, only those are measured and returned.
@@ -95,7 +95,7 @@ class CheckRunner:
         results = tuple(self.results[n] for n in plans if n in self.results)
         wall_s, cpu_s = time.monotonic() - began, _cpu_s() - cpu
         beat = self._heartbeat(results, len(due), wall_s, cpu_s)
-        return Sweeped(results=results, heartbeat=beat, wall_s=wall_s, cpu_s=cpu_s, ran=len(due))
+        return SweepResult(results=results, heartbeat=beat, wall_s=wall_s, cpu_s=cpu_s, ran=len(due))
 
     def _follow_boot(self) -> None:
         """Forgets what was kept of another boot. On a real node a reboot ends this process; a directory can play one."""
@@ -121,9 +121,9 @@ class CheckRunner:
 
         They are measured first, so that what happened since the last sweep is repaired too.
         """
-        asked = list(self._remembering() if names is None else names)
-        self.run(asked)
-        for name in (registry.get(n).name for n in asked):
+        chosen = list(self._remembering() if names is None else names)
+        self.run(chosen)
+        for name in (registry.get(n).name for n in chosen):
             self.memory.put(name, memory.cleared(self.memory.of(name)))
             self._measured_s.pop(name, None)
         self.memory.save()

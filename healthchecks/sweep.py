@@ -40,7 +40,7 @@ class Config:
     command_dirs: tuple[str, ...] = ()
     watchdog_s: float = runner.WATCHDOG_S
     certificates: tuple[tuple[str, str, bool], ...] = ()
-    """What `certificates.Named` says of each file: its key, path, whether it is an authority's."""
+    """What `certificates.CertificateFile` says of each file: its key, path, whether it is an authority's."""
 
 
 class Sweep:
@@ -106,8 +106,8 @@ class Sweep:
 
     def clear(self, names: Iterable[str] | None = None) -> None:
         """A person says that what these checks (None = all) found is repaired: only what comes after counts; raises ChildFailed."""
-        asked = None if names is None else [registry.get(n).name for n in names]
-        self._child.ask({"clear": asked}, deadline_s=self.config.watchdog_s + MARGIN_S)
+        chosen = None if names is None else [registry.get(n).name for n in names]
+        self._child.ask({"clear": chosen}, deadline_s=self.config.watchdog_s + MARGIN_S)
 
     def changed(self, previous: Mapping[str, records.CheckResult]) -> list[records.CheckResult]:
         """Standing results that differ from `previous` in what matters: those to store."""
@@ -159,7 +159,7 @@ def make_runner(config: Config) -> runner.CheckRunner:
         command_dirs=tuple(config.command_dirs),
         nvml_library=config.nvml_library or None,
         certificates=tuple(
-            certificates.Named(key=key, path=Path(path), authority=authority)
+            certificates.CertificateFile(key=key, path=Path(path), authority=authority)
             for key, path, authority in config.certificates
         ),
     )

@@ -40,8 +40,6 @@ PRIOR_SHARE = 0.012
 """Share of lemons before anything is known (RSC-1: 24 of 2,000; arXiv 2410.21680)."""
 PRIOR_NODES = 300.0
 """How many nodes' worth of belief the prior share has."""
-UNPROVEN = proof.UNPROVEN
-"""The most that a node without proof gets."""
 ROUNDS = 3
 """Rounds of belief and rates; a fourth changes no probability by more than a hundredth or so."""
 LEMON_FROM = 0.75

@@ -85,7 +85,7 @@ class Failure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Card:
+class MovedGpu:
     """A GPU that showed faults in this node and in another."""
 
     gpu_uuid: str
@@ -120,7 +120,7 @@ class LemonNode:
     recurrences: int
     """Repairs of a failing node after which it failed again."""
     failures: tuple[Failure, ...] = ()
-    cards: tuple[Card, ...] = ()
+    cards: tuple[MovedGpu, ...] = ()
     xids: Mapping[str, int]
     n_jobs: int = 0
     n_users: int = 0
@@ -349,7 +349,7 @@ def _details(
     return found
 
 
-def _cards(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, Card]]:
+def _cards(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, MovedGpu]]:
     """Each faulty card at each node it showed faults in, beside the node it was in before or after."""
     by_card: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
@@ -358,7 +358,7 @@ def _cards(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, Card]]:
     for uuid, places in by_card.items():
         for i, here in enumerate(places):
             there = places[i - 1] if i else places[1]
-            made = Card(
+            made = MovedGpu(
                 gpu_uuid=uuid, other=there["node"], n_here=here["n"], n_there=there["n"], moved_here=i > 0
             )
             found.append((here["node"], made))

@@ -34,7 +34,7 @@ OWNERS_SOCKET = ".agent.sock"
 """In the directory of the page directories: what owners of jobs ask of the agent (live.node.agent_client)."""
 
 
-class RunningAgent(hook_answers.Outside, Protocol):
+class RunningAgent(hook_answers.AgentOperations, Protocol):
     """What the parts ask of the agent that they are of."""
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -42,7 +42,7 @@ class RunningAgent(hook_answers.Outside, Protocol):
         ...
 
 
-class Parts:
+class AgentParts:
     """The parts of one agent."""
 
     def __init__(
@@ -68,7 +68,7 @@ class Parts:
             self.node.book, self.collector, config.agent.alarm_words, self.clock
         )
         self.nics = nic_traffic.NicTraffic(
-            self.node.reach, exclude=config.agent.exclude_hcas, clock=self.clock
+            self.node.reader, exclude=config.agent.exclude_hcas, clock=self.clock
         )
         self.ranks = self._make_ranks()
         self.requests = self._make_requests()
@@ -80,7 +80,7 @@ class Parts:
     def _make_poller(self) -> poller.Poller:
         return poller.Poller(
             sources=registry.POLLED,
-            reach=self.node.reach,
+            reader=self.node.reader,
             identity=self.node.identity,
             intake=self.node.intake,
             faults=self.node.faults,

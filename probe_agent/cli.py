@@ -28,17 +28,17 @@ def _run(argv: list[str] | None) -> int:
     )
     parser.add_argument("--verbose", action="store_true", help="log what is done, not only what is wrong")
     command_line.add_version(parser)
-    asked = parser.parse_args(argv)
+    args = parser.parse_args(argv)
 
     from probing_cluster.core import logs, settings
     from probing_cluster.probe_agent import daemon
 
-    level = logging.INFO if asked.verbose else logging.WARNING
-    if asked.once:
+    level = logging.INFO if args.verbose else logging.WARNING
+    if args.once:
         logging.basicConfig(level=level, format="probing-agent %(levelname)s %(name)s: %(message)s")
     else:
         logs.configure(level=level)
-    daemon.run(settings.load(asked.config), once=asked.once, emit=_print)
+    daemon.run(settings.load(args.config), once=args.once, emit=_print)
     return 0
 
 

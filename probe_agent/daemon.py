@@ -44,7 +44,7 @@ class Agent:
         self.clock = clock
         self._look_now = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self.parts = assembly.Parts(config, clock=clock, agent=self, on_high=self._look_now.set)
+        self.parts = assembly.AgentParts(config, clock=clock, agent=self, on_high=self._look_now.set)
 
     async def run(self) -> None:
         """Live until SIGTERM or SIGINT, then drain within a deadline; raises PartFailed when a part of it dies."""
@@ -221,7 +221,7 @@ class Agent:
 
     async def _close(self) -> None:
         await self.parts.ranks.close()
-        await self.parts.node.reach.close()
+        await self.parts.node.reader.close()
         self.parts.delivery.close()
         self.parts.node.spool.close()
 

@@ -42,7 +42,7 @@ class NodeState:
         self.children = children.Children()
         self.permissions = fitness.Permissions()
         self.pages = page_directories.PageDirectories(Path(agent.job_directory))
-        self.reach = node_reader.NodeReach(
+        self.reader = node_reader.ChildReader(
             self.identity,
             self.children,
             nvml_library=agent.nvml_library,
@@ -54,13 +54,13 @@ class NodeState:
         """The interval between heartbeats it promises: shorter while a job runs."""
         return self.config.agent.job_beat_s if self.book.running else self.config.agent.beat_s
 
-    def numbering(self) -> gres_conf.Numbering | None:
+    def numbering(self) -> gres_conf.GpuNumbering | None:
         """What SLURM_JOB_GPUS counts here; gres.conf is read again each time, since Slurm may be reconfigured."""
         setting = self.config.agent.gpu_numbering
         if setting == "auto":
             text = gres_conf.find(self.config.slurm.conf)
             return None if text is None else gres_conf.parse(text, self.identity.node)
-        return gres_conf.Numbering(by_pci=setting == "nvml")
+        return gres_conf.GpuNumbering(by_pci=setting == "nvml")
 
     def context(self, closely: bool, relearn: bool, cleared: bool) -> polled.PollContext:
         """What the judges of the polled sources may know."""

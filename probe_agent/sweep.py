@@ -170,9 +170,9 @@ SOURCE = polled.Polled(
 )
 
 
-def _item(identity: identity.Identity, result: records.CheckResult) -> spool.Item:
+def _item(identity: identity.Identity, result: records.CheckResult) -> spool.SpoolItem:
     position = f"{result.name}:{result.at.timestamp():.6f}"
-    return spool.Item(
+    return spool.SpoolItem(
         id=records.make_event_id(identity.cluster, identity.node, "check_result", position).bytes,
         lane="check",
         rank=spool.RANK[

@@ -42,7 +42,7 @@ class Textfile:
         self._path = path
         self._failed = False
 
-    def write(self, beat: records.AgentHeartbeat, used: Iterable[certificates.Named] = ()) -> bool:
+    def write(self, beat: records.AgentHeartbeat, used: Iterable[certificates.CertificateFile] = ()) -> bool:
         """Write one heartbeat and the ends of the certificates `used`; False when the disk refused."""
         fresh = self._path.with_name(
             f".{self._path.name}.{os.getpid()}"
@@ -77,7 +77,7 @@ def render(beat: records.AgentHeartbeat, ends: Mapping[str, float] | None = None
     return "".join(_family(name, kind, meaning, values[name]) for name, kind, meaning in NAMES)
 
 
-def _ends(used: Iterable[certificates.Named]) -> dict[str, float]:
+def _ends(used: Iterable[certificates.CertificateFile]) -> dict[str, float]:
     found: dict[str, float] = {}
     for one in used:
         try:

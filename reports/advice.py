@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from probing_cluster.core import records, vocabulary
@@ -24,17 +24,21 @@ def what_now(
     done: Sequence[records.Drain] = (),
     requeued: bool = False,
     silent: Collection[datetime] = (),
+    unopened: Mapping[datetime, str] | None = None,
 ) -> tuple[str, ...]:
     """Distinct next steps, newest first, then the state of the job; nothing when nothing `died`.
 
     `done`: what was done because of the last attempt; `requeued`: Slurm had requeued the job when we were about to; `silent`:
-    when the attempts were submitted whose logs were read and are empty.
+    when the attempts were submitted whose logs were read and are empty; `unopened`: files that Slurm could not open, and why, by
+    when the attempts were submitted.
     """
     steps: list[str] = []
     for verdict in sorted(judged, key=lambda v: v.submit_at, reverse=True):
         step = verdict.next_step.strip()
         if verdict.cause == "user_error" and verdict.submit_at in silent:
             step = _SILENT  # its own step sends people to an output that there is not
+        if files := (unopened or {}).get(verdict.submit_at):
+            step = f"Slurm could not open {files}. {step}"
         if step and step not in steps:
             steps.append(step if step.endswith((".", "!", "?")) else f"{step}.")
     fate = _outcome(attempts) or (_waits(attempts[-1]) if requeued else _requeued_by_us(done))

@@ -191,6 +191,7 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
                 for v in views
                 if v.logs and not any(log.why or any(log.tail) for log in v.logs)
             ],
+            unopened={v.attempt.submit_at: _unopened(v) for v in views},
             requeued=any(is_back(d) and _acted_on(last, d, set(), None) for d in found.drains),
         ),
         nodes_now=(
@@ -200,6 +201,13 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
         components=tuple(s for s in found.siblings if s.het_offset is not None),
         made_at=now,
     )
+
+
+def _unopened(view: AttemptView) -> str:
+    """The output files of an attempt that never began for want of them; empty for all others."""
+    if view.attempt.exit_signal != vocabulary.OUTPUT_NOT_OPENED:
+        return ""
+    return " and ".join(f"{log.path} ({log.why})" for log in view.logs if log.path and log.why)
 
 
 def stories(views: Sequence[AttemptView]) -> list[tuple[AttemptView, ...]]:

@@ -26,13 +26,13 @@ def document(
     config: settings.Settings,
     ref: job_ref.JobRef,
     direct: Callable[[str], Mapping[str, Any]],
-    **asked: Any,
+    **options: Any,
 ) -> Mapping[str, Any]:
-    """What the service answers (`asked`: op and fresh, see door.request_for), or `direct` finds in the database's URL."""
+    """What the service answers (`options`: op and fresh, see door.request_for), or `direct` finds in the database's URL."""
     ask = _service(config)
     if not config.database.url and not _owns(Path(config.database.directory)):
         if ask is not None:
-            return ask(ref, **asked)
+            return ask(ref, **options)
         places = f"a service on {config.service.socket} or at [service] address"
         msg = f"there is neither a database of yours in {config.database.directory} nor {places}"
         raise errors.DatabaseUnavailable(msg)
@@ -41,7 +41,7 @@ def document(
     if ask is not None:
         # The service on this very database answers without our loading a driver: half the time.
         try:
-            return ask(ref, door.database_id(config), _SERVICE_S, **asked)
+            return ask(ref, door.database_id(config), _SERVICE_S, **options)
         except errors.DatabaseUnavailable as exc:
             silent = str(exc)  # what follows says better what is wrong, to who may open the database
         except errors.NotPermitted as exc:

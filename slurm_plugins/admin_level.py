@@ -50,7 +50,7 @@ def ask(run: commands.Runner) -> Privileges:
     return parse(users.decode("utf-8", "replace"), accounts.decode("utf-8", "replace"))
 
 
-class Remembered:
+class CachedPrivileges:
     """The privileges, asked for once a minute at most, whoever wants it."""
 
     def __init__(self, run: commands.Runner, the_clock: clock.Clock = clock.SYSTEM) -> None:

@@ -44,7 +44,7 @@ class SlurmCommands:
 
     def collect(
         self, program: str, *arguments: str, stdin: bytes, deadline_s: float, keep: Keep | None = None
-    ) -> Collected:
+    ) -> ProgramOutput:
         """What a program printed by its end or by the deadline, whatever its exit code: the rest of the nodes have answered."""
         directory = self.settings.bin_directory
         command = [str(Path(directory) / program) if directory else program, *arguments]
@@ -62,7 +62,7 @@ def plain_environment() -> dict[str, str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Collected:
+class ProgramOutput:
     """What one program left behind."""
 
     stdout: bytes
@@ -90,7 +90,7 @@ def collect(
     deadline_s: float,
     stdin: bytes = b"",
     keep: Keep | None = None,
-) -> Collected:
+) -> ProgramOutput:
     """Run `command` until its end or the deadline, which ends its whole group; raises SlurmUnavailable where it cannot start."""
     key = " ".join([Path(command[0]).name, *command[1:2]])
     try:
@@ -103,7 +103,7 @@ def collect(
     except OSError as exc:
         msg = f"{command[0]} cannot be started: {exc.strerror}"
         raise errors.SlurmUnavailable(msg) from exc
-    return Collected(stdout=done.stdout, stderr=done.stderr, code=done.code)
+    return ProgramOutput(stdout=done.stdout, stderr=done.stderr, code=done.code)
 
 
 def _shown(command: Sequence[str]) -> str:

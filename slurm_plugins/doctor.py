@@ -31,6 +31,26 @@ class DoctorFinding:
     """The line to change, or the command to run."""
 
 
+def ok(name: str, found: str) -> DoctorFinding:
+    """It is as it should be."""
+    return DoctorFinding(name=name, level="ok", found=found)
+
+
+def note(name: str, found: str, *, why: str = "", fix: str = "") -> DoctorFinding:
+    """It works; worth knowing."""
+    return DoctorFinding(name=name, level="note", found=found, why=why, fix=fix)
+
+
+def warn(name: str, found: str, *, why: str = "", fix: str = "") -> DoctorFinding:
+    """Something of ours is lost."""
+    return DoctorFinding(name=name, level="warn", found=found, why=why, fix=fix)
+
+
+def fail(name: str, found: str, *, why: str = "", fix: str = "") -> DoctorFinding:
+    """It does not work so."""
+    return DoctorFinding(name=name, level="fail", found=found, why=why, fix=fix)
+
+
 Config = Mapping[str, str]
 Check = Callable[[Config], DoctorFinding | None]
 
@@ -60,21 +80,15 @@ def _release(config: Config) -> DoctorFinding:
     version = config.get("SLURM_VERSION", "")
     numbers = tuple(int(number) for number in _NUMBER.findall(version)[:2])
     if len(numbers) < 2 or numbers < TRIED[0]:
-        return DoctorFinding(
-            name="release",
-            level="fail",
-            found=version or "unknown",
+        return fail(
+            "release",
+            version or "unknown",
             why="older than 21.08: its output was never tried",
             fix="upgrade Slurm to 22.05 or later",
         )
     if numbers > TRIED[1]:
-        return DoctorFinding(
-            name="release",
-            level="note",
-            found=version,
-            why="newer than the releases we were tested on (26.05)",
-        )
-    return DoctorFinding(name="release", level="ok", found=version)
+        return note("release", version, why="newer than the releases we were tested on (26.05)")
+    return ok("release", version)
 
 
 def _hook(key: str, level: str, why: str) -> Check:
@@ -84,7 +98,7 @@ def _hook(key: str, level: str, why: str) -> Check:
             return DoctorFinding(
                 name=name, level=level, found="not set", why=why, fix=f"{key}=<directory>/{name}"
             )
-        return DoctorFinding(name=name, level="ok", found=path)
+        return ok(name, path)
 
     return check
 
@@ -93,27 +107,23 @@ def _prolog_flags(config: Config) -> DoctorFinding:
     flags = {flag.strip().lower() for flag in config.get("PrologFlags", "").split(",")}
     shown = config.get("PrologFlags", "") or "none"
     if not flags & {"alloc", "contain", "x11"}:
-        return DoctorFinding(
-            name="prolog_flags",
-            level="fail",
-            found=shown,
+        return fail(
+            "prolog_flags",
+            shown,
             why="the Prolog runs only before the first step: a job starts on an unfit node, and its GPUs stay unknown until then",
             fix="add Alloc (or Contain) to PrologFlags",
         )
     if "serial" in flags:
-        return DoctorFinding(
-            name="prolog_flags", level="note", found=shown, why="Serial runs one Prolog at a time on a node"
-        )
-    return DoctorFinding(name="prolog_flags", level="ok", found=shown)
+        return note("prolog_flags", shown, why="Serial runs one Prolog at a time on a node")
+    return ok("prolog_flags", shown)
 
 
 def _hold(config: Config) -> DoctorFinding:
     if "nohold_on_prolog_fail" in config.get("SchedulerParameters", "").split(","):
-        return DoctorFinding(name="nohold_on_prolog_fail", level="ok", found="set")
-    return DoctorFinding(
-        name="nohold_on_prolog_fail",
-        level="fail",
-        found="not set",
+        return ok("nohold_on_prolog_fail", "set")
+    return fail(
+        "nohold_on_prolog_fail",
+        "not set",
         why="a job that a Prolog refuses is held until somebody releases it, instead of starting on another node",
         fix="add nohold_on_prolog_fail to SchedulerParameters",
     )
@@ -131,11 +141,10 @@ def _cred_expire(config: Config) -> DoctorFinding:
 def _accounting(config: Config) -> DoctorFinding:
     kind = config.get("AccountingStorageType", "")
     if kind.endswith("slurmdbd"):
-        return DoctorFinding(name="accounting", level="ok", found=kind)
-    return DoctorFinding(
-        name="accounting",
-        level="fail",
-        found=kind or "none",
+        return ok("accounting", kind)
+    return fail(
+        "accounting",
+        kind or "none",
         why="attempts are read from slurmdbd; without it nothing can be attributed",
         fix="AccountingStorageType=accounting_storage/slurmdbd",
     )
@@ -143,11 +152,10 @@ def _accounting(config: Config) -> DoctorFinding:
 
 def _gpu_accounting(config: Config) -> DoctorFinding:
     if "gres/gpu" in config.get("AccountingStorageTRES", "").split(","):
-        return DoctorFinding(name="gpu_accounting", level="ok", found="gres/gpu")
-    return DoctorFinding(
-        name="gpu_accounting",
-        level="warn",
-        found=config.get("AccountingStorageTRES", "") or "none",
+        return ok("gpu_accounting", "gres/gpu")
+    return warn(
+        "gpu_accounting",
+        config.get("AccountingStorageTRES", "") or "none",
         why="how many GPUs a job had is known only where our Prolog ran; figures per GPU-hour lack older jobs",
         fix="add gres/gpu to AccountingStorageTRES and restart slurmctld",
     )
@@ -155,11 +163,10 @@ def _gpu_accounting(config: Config) -> DoctorFinding:
 
 def _gres(config: Config) -> DoctorFinding:
     if "gpu" in config.get("GresTypes", "").split(","):
-        return DoctorFinding(name="gres", level="ok", found="gpu")
-    return DoctorFinding(
-        name="gres",
-        level="warn",
-        found=config.get("GresTypes", "") or "none",
+        return ok("gres", "gpu")
+    return warn(
+        "gres",
+        config.get("GresTypes", "") or "none",
         why="Slurm does not hand out GPUs one by one: a GPU's fault concerns every job on its node",
         fix="add gpu to GresTypes, with gres.conf",
     )
@@ -168,22 +175,20 @@ def _gres(config: Config) -> DoctorFinding:
 def _node_timeout(config: Config) -> DoctorFinding:
     seconds = _seconds(config.get("SlurmdTimeout", ""))
     if seconds == 0:
-        return DoctorFinding(
-            name="slurmd_timeout",
-            level="warn",
-            found="0",
+        return warn(
+            "slurmd_timeout",
+            "0",
             why="a dead node is never noticed and its jobs never end",
             fix="SlurmdTimeout=300",
         )
     if seconds is not None and seconds > 600:
-        return DoctorFinding(
-            name="slurmd_timeout",
-            level="note",
-            found=f"{seconds} s",
+        return note(
+            "slurmd_timeout",
+            f"{seconds} s",
             why="jobs of a dead node end, and are requeued, only after this",
             fix="SlurmdTimeout=300",
         )
-    return DoctorFinding(name="slurmd_timeout", level="ok", found=config.get("SlurmdTimeout", "unknown"))
+    return ok("slurmd_timeout", config.get("SlurmdTimeout", "unknown"))
 
 
 def _hook_time(config: Config) -> DoctorFinding | None:
@@ -191,10 +196,9 @@ def _hook_time(config: Config) -> DoctorFinding | None:
     seconds = _seconds(config.get("PrologEpilogTimeout") or config.get("PrologTimeout", ""))
     if seconds is None or seconds >= 65534 or seconds > 2 * OUR_HOOK_S:
         return None
-    return DoctorFinding(
-        name="hook_time",
-        level="fail",
-        found=f"{seconds} s",
+    return fail(
+        "hook_time",
+        f"{seconds} s",
         why="Slurm would end the Prolog, and drain the node, while ours may still wait for the agent",
         fix=f"PrologEpilogTimeout={12 * OUR_HOOK_S}, or start our hooks with --deadline 1",
     )
@@ -203,32 +207,29 @@ def _hook_time(config: Config) -> DoctorFinding | None:
 def _health_interval(config: Config) -> DoctorFinding:
     seconds = _seconds(config.get("HealthCheckInterval", "")) or 0
     if not config.get("HealthCheckProgram"):
-        return DoctorFinding(
-            name="health_check",
-            level="note",
-            found="not set",
+        return note(
+            "health_check",
+            "not set",
             why="the agent sweeps by itself; Slurm just does not ask for it",
             fix="HealthCheckProgram=<directory>/healthcheck, HealthCheckInterval=300, HealthCheckNodeState=ANY",
         )
     if seconds == 0:
-        return DoctorFinding(
-            name="health_check",
-            level="warn",
-            found="HealthCheckInterval=0",
+        return warn(
+            "health_check",
+            "HealthCheckInterval=0",
             why="the program is named but never run",
             fix="HealthCheckInterval=300",
         )
-    return DoctorFinding(name="health_check", level="ok", found=f"every {seconds} s")
+    return ok("health_check", f"every {seconds} s")
 
 
 def _inside_jobs(config: Config) -> DoctorFinding:
     found = config.get("PlugStackConfig", "") or config.get("TaskProlog", "")
     if found:
-        return DoctorFinding(name="inside_jobs", level="ok", found=found)
-    return DoctorFinding(
-        name="inside_jobs",
-        level="note",
-        found="neither TaskProlog nor PlugStackConfig is set",
+        return ok("inside_jobs", found)
+    return note(
+        "inside_jobs",
+        "neither TaskProlog nor PlugStackConfig is set",
         why="unless plugstack.conf lies beside slurm.conf, the probe does not ride in jobs: no stall, rank or step is seen",
         fix="plugstack.conf with our SPANK plugin, or TaskProlog=<directory>/taskprolog",
     )
@@ -236,33 +237,30 @@ def _inside_jobs(config: Config) -> DoctorFinding:
 
 def _requeue(config: Config) -> DoctorFinding:
     if config.get("JobRequeue", "1") == "0":
-        return DoctorFinding(
-            name="requeue",
-            level="warn",
-            found="JobRequeue=0",
+        return warn(
+            "requeue",
+            "JobRequeue=0",
             why="jobs are not requeued unless their owner asks: a job on a failed GPU gets the verdict, not a new start",
             fix="JobRequeue=1",
         )
     most = _seconds(config.get("MaxBatchRequeue", ""))
     if most is not None and most < 10:
-        return DoctorFinding(
-            name="requeue",
-            level="note",
-            found=f"MaxBatchRequeue={most}",
+        return note(
+            "requeue",
+            f"MaxBatchRequeue={most}",
             why="a job whose batch launch failed so often is held",
             fix="MaxBatchRequeue=20",
         )
-    return DoctorFinding(name="requeue", level="ok", found="JobRequeue=1")
+    return ok("requeue", "JobRequeue=1")
 
 
 def _process_tracking(config: Config) -> DoctorFinding:
     kind = config.get("ProctrackType", "")
     if kind.endswith("cgroup"):
-        return DoctorFinding(name="process_tracking", level="ok", found=kind)
-    return DoctorFinding(
-        name="process_tracking",
-        level="warn",
-        found=kind or "unknown",
+        return ok("process_tracking", kind)
+    return warn(
+        "process_tracking",
+        kind or "unknown",
         why="which process belongs to which job is read from the process tree, and leftovers are found less surely",
         fix="ProctrackType=proctrack/cgroup",
     )
@@ -272,10 +270,9 @@ def _private_data(config: Config) -> DoctorFinding | None:
     hidden = {word.strip() for word in config.get("PrivateData", "").split(",")} & {"jobs", "nodes"}
     if not hidden:
         return None
-    return DoctorFinding(
-        name="private_data",
-        level="note",
-        found=",".join(sorted(hidden)),
+    return note(
+        "private_data",
+        ",".join(sorted(hidden)),
         why="only an operator sees everybody's jobs and nodes",
         fix="make the account of probing-ctl serve an operator: sacctmgr modify user where name=ACCOUNT set adminlevel=operator",
     )
@@ -285,10 +282,9 @@ def _slurmd_user(config: Config) -> DoctorFinding | None:
     user = config.get("SlurmdUser", "root")
     if re.match(r"(root|0)\b", user):
         return None
-    return DoctorFinding(
-        name="slurmd_user",
-        level="warn",
-        found=user,
+    return warn(
+        "slurmd_user",
+        user,
         why="our hooks then run as that account, and the agent answers root and itself only",
         fix="SlurmdUser=root, which is the default",
     )
@@ -297,10 +293,9 @@ def _slurmd_user(config: Config) -> DoctorFinding | None:
 def _power_saving(config: Config) -> DoctorFinding | None:
     if not config.get("SuspendProgram"):
         return None
-    return DoctorFinding(
-        name="power_saving",
-        level="note",
-        found=config["SuspendProgram"],
+    return note(
+        "power_saving",
+        config["SuspendProgram"],
         why="nodes that Slurm powers down are silent: they are told from lost ones by their POWERED_DOWN flag",
     )
 

@@ -6,6 +6,21 @@ import os
 import subprocess
 from collections.abc import Sequence
 
+import pytest
+
+WORSE_LINKS = pytest.mark.parametrize(
+    ("times", "waits"),
+    [
+        (1.0, ("latency", "2s")),
+        (1.1, ("latency", "2s")),
+        (1.2, ("latency", "2s")),
+        (2.0, ("latency", "2s")),
+        (1.0, ("limit", "20kb")),  # a quarter of the packets is dropped, and sent again by TCP
+    ],
+    ids=["healthy", "1.1 times", "1.2 times", "twice", "drops"],
+)
+"""How many times as slow one node's link is, and how much may wait for it."""
+
 
 class Links:
     """The namespaces of the nodes and the bridge between them."""

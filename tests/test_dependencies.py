@@ -92,7 +92,7 @@ def room(*names: str) -> set[str]:
 
 COMMANDS = {f"probing_cluster.control_plane.cli.{group}_commands" for group in main.GROUPS}
 PASSES = {"probing_cluster.control_plane.notices.posting"}
-"""Run by name in a process of their own (control_plane/apart.py), of modules that commands import."""
+"""Run by name in a process of their own (control_plane/child_process.py), of modules that commands import."""
 ENGINE_ON_DASK = "probing_cluster.attribution.passes.distributed"
 BESIDE = {
     "alembic": "frames never brings a schema up to date",

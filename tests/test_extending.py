@@ -138,7 +138,7 @@ def test_the_page_followed_literally_works(copy: Copy, chapter: str) -> None:
 
 
 GENERATED = re.findall(r"python -m probing_cluster\.(\S+)(?: > (docs/\w+\.md))?`", PAGE)
-ASKED: dict[str, tuple[str, ...]] = {
+QUESTION: dict[str, tuple[str, ...]] = {
     "A health check": ("tests/healthchecks/test_manual.py", "tests/attribution/verdict/test_taxonomy.py"),
     "An event source of the agent": (
         "tests/probe_agent/test_docs.py",
@@ -157,7 +157,7 @@ ASKED: dict[str, tuple[str, ...]] = {
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("chapter", ASKED)
+@pytest.mark.parametrize("chapter", QUESTION)
 def test_the_page_names_every_place(copy: Copy, chapter: str) -> None:
     """File, registration, generated page and test as the page has them, and the tests that ask of every one are content."""
     for language, text in CHAPTERS[chapter]:
@@ -171,7 +171,7 @@ def test_the_page_names_every_place(copy: Copy, chapter: str) -> None:
             (copy.package / target).write_text(done.stdout)
     if chapter == "A rule of attribution":
         cases = copy.package / "tests/attribution/verdict/test_rules.py"
-        without = copy.passes(*ASKED[chapter])
+        without = copy.passes(*QUESTION[chapter])
         assert re.findall(r"^FAILED \S+::(\w+)", without.stdout, re.MULTILINE) == [
             "test_every_cause_has_a_case",
             "test_every_rule_says_something_and_something_only_about_its_business",
@@ -181,10 +181,15 @@ def test_the_page_names_every_place(copy: Copy, chapter: str) -> None:
         source = cases.read_text()
         assert source.count(unknown) == 1
         cases.write_text(source.replace(unknown, f"        {line},\n{unknown}"))
-    done = copy.passes(*ASKED[chapter])
+    done = copy.passes(*QUESTION[chapter])
     assert done.returncode == 0, done.stdout[-3000:]
 
 
 def test_there_is_an_example_of_each() -> None:
     """A check, a source, a rule, a view, a test of nodes and a live table; none of them is in the product itself."""
-    assert list(CHAPTERS) == [*list(ASKED)[:3], "A view of the ops schema", "A test of nodes", "A live table"]
+    assert list(CHAPTERS) == [
+        *list(QUESTION)[:3],
+        "A view of the ops schema",
+        "A test of nodes",
+        "A live table",
+    ]

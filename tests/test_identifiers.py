@@ -9,7 +9,21 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 BANNED = frozenset(
-    {"told", "said", "spoken", "seen", "who", "them", "tell", "tells", "telling", "say", "says", "saying"}
+    {
+        "told",
+        "said",
+        "spoken",
+        "seen",
+        "who",
+        "them",
+        "tell",
+        "tells",
+        "telling",
+        "say",
+        "says",
+        "saying",
+        "asked",
+    }
     | {"crowd", "crowds", "quiet", "loud", "scene", "triage", "hysteresis", "displaced", "standing"}
 )
 FIELD_TERMS = ("first_seen", "last_seen", "quiet_hours", "quiet_until", "quiet_s")

@@ -2,6 +2,7 @@
 
 import ast
 import statistics
+import subprocess
 from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -16,6 +17,10 @@ MEDIAN_LINES = 150
 MOST_LINES = 400
 REGISTRIES = {"attribution/verdict/rules", "healthchecks/checks", "probe_agent/sources"}
 """Folders of one file, one thing: there, more files are more things and not more to understand."""
+BESIDE_ROOMS = {"ansible", "docs", "shared", "pyproject.toml", "Makefile", "LICENSE"} | {
+    f"{name}.md" for name in ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY")
+}
+"""What stands in the root beside the rooms."""
 
 Graph = dict[str, set[str]]
 
@@ -117,6 +122,17 @@ def test_modules_are_short():
         statistics.median(n for name, n in lines.items() if not name.endswith("__init__.py")) <= MEDIAN_LINES
     )
     assert {name for name, n in lines.items() if n > MOST_LINES} == set()
+
+
+def test_the_root_holds_the_rooms_and_known_files_only():
+    """A job submitted from a clone leaves its output there, and `git add -A` takes it along."""
+    listed = subprocess.run(
+        ["git", "-C", ROOT, "ls-files"], check=False, capture_output=True, text=True
+    ).stdout
+    names = {line.partition("/")[0] for line in listed.splitlines()} or {p.name for p in ROOT.iterdir()}
+    visible = {name for name in names if not name.startswith(".")}
+    assert visible - {*ROOMS, "tests", "benchmarks"} <= BESIDE_ROOMS
+    assert "core" in visible
 
 
 def test_the_drawing_reads_every_kind_of_import(whole):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from probing_cluster.control_plane import apart as processes
+from probing_cluster.control_plane import child_process as processes
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.cli.history import fleet_commands
 from probing_cluster.core import errors, settings
@@ -143,7 +143,7 @@ class FleetFigures:
             service = self._service
             found = (
                 processes.run(__name__, service.config, *given, timeout_s=LONGEST_S)
-                if service.apart
+                if service.in_children
                 else _figures(service.store, service.config, *given)
             )
         except errors.ProbingError as exc:
@@ -160,7 +160,7 @@ class FleetFigures:
             self._changed.notify_all()
 
 
-def apart(
+def in_child(
     config: settings.Settings, names: list[str], since: datetime, until: datetime, partition: str | None
 ) -> dict[str, Figure]:
     """The child's side."""

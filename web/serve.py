@@ -31,8 +31,8 @@ def main(config: settings.Settings) -> int:
     with db_store.Store.open(config) as store:
         run_slurm = commands.SlurmCommands(settings=config.slurm)
         service = context.Context(
-            config=config, store=store, run_slurm=run_slurm, hands=slurm_actions.SlurmHands(config, run_slurm),
-            stopping=threading.Event(), apart=True, aside=aside,
+            config=config, store=store, run_slurm=run_slurm, slurm=slurm_actions.SlurmActions(config, run_slurm),
+            stopping=threading.Event(), in_children=True, aside=aside,
         )  # fmt: skip
         site = app.make_site(service, reader_url)
         server = uvicorn.Server(options(config.web, app.make(site), host, port))

@@ -87,10 +87,10 @@ def _require_known(url: str) -> None:
     parts = urllib.parse.urlsplit(url)
     if not _on_this_host(parts) or parts.scheme != "http":
         return
-    asked = {gate.LINK_HEADER: web_keys.proof_of(parts.fragment)}
+    headers = {gate.LINK_HEADER: web_keys.proof_of(parts.fragment)}
     link = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=_PATIENCE_S)
     try:
-        link.request("GET", parts.path, headers=asked)
+        link.request("GET", parts.path, headers=headers)
         known = link.getresponse().getheader(gate.LINK_HEADER, "")
     except (OSError, http.client.HTTPException):
         return  # it is busy, or nothing listens: of that `_unserved` tells

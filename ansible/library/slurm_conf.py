@@ -204,17 +204,17 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    asked = module.params
-    main_path = Path(asked["path"])
+    parameters = module.params
+    main_path = Path(parameters["path"])
     try:
         old = {str(path): _read(path) for path in included(main_path)}
-        if asked["state"] == "present" and not main_path.exists():
+        if parameters["state"] == "present" and not main_path.exists():
             old[str(main_path)] = MADE + "\n"
-        if asked["state"] == "absent":  # must work whatever the site has written since
+        if parameters["state"] == "absent":  # must work whatever the site has written since
             new, site = {path: site_text(text) for path, text in old.items()}, {}
         else:
-            new, site = edit(old, str(main_path), {part: asked[part] for part in (*parts, "lines")})
-        if asked["state"] == "query":
+            new, site = edit(old, str(main_path), {part: parameters[part] for part in (*parts, "lines")})
+        if parameters["state"] == "query":
             new = old
         changed = [path for path in old if new[path] != old[path]]
         if not module.check_mode:
@@ -224,7 +224,7 @@ def main() -> None:
                 else:
                     _write(Path(path), new[path])
     except (OSError, Unclear) as exc:
-        module.fail_json(msg=f"{asked['path']}: {exc}")
+        module.fail_json(msg=f"{parameters['path']}: {exc}")
     diff = [{"before_header": p, "after_header": p, "before": old[p], "after": new[p]} for p in changed]
     module.exit_json(changed=bool(changed), files=changed, site=site, diff=diff)
 

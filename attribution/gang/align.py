@@ -13,7 +13,7 @@ MOST_RANKS = 2**18
 
 
 @dataclass(frozen=True, kw_only=True)
-class Meeting:
+class OpenCollective:
     """One collective that somebody is inside of and nobody has finished."""
 
     group: str
@@ -27,7 +27,7 @@ class Meeting:
     """True when every member of the group is known from the snapshots."""
 
 
-def meetings(ranks: Sequence[views.RankView], world_size: int | None) -> list[Meeting]:
+def meetings(ranks: Sequence[views.RankView], world_size: int | None) -> list[OpenCollective]:
     """Every open collective, the earliest sequence of each group."""
     found = []
     for group in sorted({c.group for r in ranks for c in r.calls if not c.is_p2p}):
@@ -37,7 +37,7 @@ def meetings(ranks: Sequence[views.RankView], world_size: int | None) -> list[Me
     return found
 
 
-def meeting(group: str, ranks: Sequence[views.RankView], world_size: int | None) -> Meeting | None:
+def meeting(group: str, ranks: Sequence[views.RankView], world_size: int | None) -> OpenCollective | None:
     """The earliest open collective of one group; None where nobody is inside of one."""
     calls = {r.rank: {c.seq: c for c in r.calls if c.group == group and not c.is_p2p} for r in ranks}
     stuck = [
@@ -52,7 +52,7 @@ def meeting(group: str, ranks: Sequence[views.RankView], world_size: int | None)
     beyond = {rank for rank in members if rank not in at and max(calls.get(rank) or (0,)) > seq}
     majority = Counter(c.what for c in at.values()).most_common(1)[0][0]
     mismatched = tuple(sorted(rank for rank, c in at.items() if c.what != majority))
-    return Meeting(
+    return OpenCollective(
         group=group,
         seq=seq,
         op=majority[0],
@@ -91,7 +91,9 @@ def _members(
     return calling, False
 
 
-def roots(ranks: Sequence[views.RankView], meeting_list: Sequence[Meeting]) -> tuple[set[int], set[int]]:
+def roots(
+    ranks: Sequence[views.RankView], meeting_list: Sequence[OpenCollective]
+) -> tuple[set[int], set[int]]:
     """(ranks everybody finally waits for, ranks on a cycle of waiting).
 
     A missing rank that itself waits in another collective is no root: the chain is followed to

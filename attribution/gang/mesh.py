@@ -103,7 +103,7 @@ def _concerned(
     return ranks if size == world else calling
 
 
-def _states(ranks: Sequence[views.RankView], found: Sequence[align.Meeting]) -> dict[int, str]:
+def _states(ranks: Sequence[views.RankView], found: Sequence[align.OpenCollective]) -> dict[int, str]:
     awaited = {r for m in found for r in m.missing}
     waiting = {r for m in found for r in m.present}
     states = dict.fromkeys(awaited, "awaited")

@@ -226,7 +226,7 @@ def _each_inside(found: finding.Ranks, ranks: finding.Ranks) -> finding.GangFind
     )
 
 
-def _unseen(unseen: Sequence[int], open_meetings: Sequence[align.Meeting]) -> finding.GangFinding:
+def _unseen(unseen: Sequence[int], open_meetings: Sequence[align.OpenCollective]) -> finding.GangFinding:
     waiting = stacks.ranges(p for m in open_meetings for p in m.present)
     return finding.GangFinding(
         kind="missing",

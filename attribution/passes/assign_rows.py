@@ -83,7 +83,7 @@ def actions_for(
     return tuple(mine.values())
 
 
-class Watch(NamedTuple):
+class AgentWatch(NamedTuple):
     """The times at which an agent watched a node."""
 
     last: datetime
@@ -101,7 +101,7 @@ class Watch(NamedTuple):
         return self.last
 
 
-def watched(attempt: records.JobAttempt, by_node: Mapping[str, Watch]) -> dict[str, datetime]:
+def watched(attempt: records.JobAttempt, by_node: Mapping[str, AgentWatch]) -> dict[str, datetime]:
     """Last instant at which each of the attempt's nodes was watched; nodes whose first agent came after its end are missing.
 
     What ended before a site had agents, its imported history above all, nobody saw as healthy.
@@ -113,17 +113,17 @@ def watched(attempt: records.JobAttempt, by_node: Mapping[str, Watch]) -> dict[s
     return {n: at for n, at in until if at is not None}
 
 
-def by_log(by_node: Mapping[str, Watch]) -> frozenset[str]:
+def by_log(by_node: Mapping[str, AgentWatch]) -> frozenset[str]:
     """The nodes that had no agent, only a log."""
     return frozenset(n for n, watch in by_node.items() if not watch.beats)
 
 
-def by_whole_log(attempt: records.JobAttempt, by_node: Mapping[str, Watch]) -> frozenset[str]:
+def by_whole_log(attempt: records.JobAttempt, by_node: Mapping[str, AgentWatch]) -> frozenset[str]:
     """The attempt's nodes without an agent whose log reaches from before its start to after its end."""
     assert attempt.end_at is not None
     start_at, end_at = attempt.start_at or attempt.submit_at, attempt.end_at
 
-    def is_whole(watch: Watch) -> bool:
+    def is_whole(watch: AgentWatch) -> bool:
         # Before the first gap's end there is no log: without gaps nobody knows where it began.
         outside = all(to <= start_at or (since is not None and since >= end_at) for since, to in watch.gaps)
         return not watch.beats and bool(watch.gaps) and outside and watch.last >= end_at
@@ -161,11 +161,11 @@ def shared(
     mine: Iterable[records.HealthEvent],
 ) -> dict[str, tuple[cases.Span, ...]]:
     """When other jobs ran on the nodes whose events may be a neighbour's."""
-    asked = [e for e in mine if needs_neighbours(e, attempt)]
-    if co_residents is None or not asked:
+    contested = [e for e in mine if needs_neighbours(e, attempt)]
+    if co_residents is None or not contested:
         return {}
-    since = min(stretch.start_at, *(neighbours_from(e, attempt, stretch.start_at) for e in asked))
-    nodes = {e.node for e in asked}
+    since = min(stretch.start_at, *(neighbours_from(e, attempt, stretch.start_at) for e in contested))
+    nodes = {e.node for e in contested}
     return co_residents.spans(
         attempt, nodes, since - evidence_view.SLACK, stretch.end_at + evidence_view.SLACK
     )

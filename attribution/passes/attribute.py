@@ -182,7 +182,7 @@ class _Pass:
         self._saver.shutdown()
 
     def judge(
-        self, attempts: Sequence[records.JobAttempt], known: fetch.Known | None = None
+        self, attempts: Sequence[records.JobAttempt], known: fetch.PassCache | None = None
     ) -> list[cases.Key]:
         """Judge attempts one by one, a batch at a time; which they are."""
         # The preemptor's own verdict says why it had to start again: that comes first.
@@ -249,7 +249,7 @@ class _Pass:
         for waiting in due:
             self.judge(waiting.attempts, waiting.known)
 
-    def _one_by_one(self, part: pa.Table) -> tuple[list[records.JobAttempt], fetch.Known | None]:
+    def _one_by_one(self, part: pa.Table) -> tuple[list[records.JobAttempt], fetch.PassCache | None]:
         """Answer those of a day about which nothing was seen; the others, and what was read of them already."""
         if part.num_rows < MANY:
             return self._source.attempts_of(pending.keys(part)), None
@@ -258,7 +258,7 @@ class _Pass:
         rest = part.filter(pa.array(~answered))
         return self._source.attempts_of(pending.keys(rest)), found.known
 
-    def _answer(self, part: pa.Table, found: columnar_prefilter.Prefiltered) -> npt.NDArray[np.bool_]:
+    def _answer(self, part: pa.Table, found: columnar_prefilter.PrefilterResult) -> npt.NDArray[np.bool_]:
         """Answer those nothing was seen about; who was answered."""
         answered = found.without_evidence.copy()
         chosen = np.flatnonzero(found.without_evidence)
@@ -301,7 +301,7 @@ class _Later:
     cluster: str
     needs_ends_by: datetime
     attempts: Sequence[records.JobAttempt]
-    known: fetch.Known | None
+    known: fetch.PassCache | None
 
 
 def judge_batch(
@@ -310,7 +310,7 @@ def judge_batch(
     policy: cases.WindowPolicy,
     *,
     made_at: datetime,
-    known: fetch.Known | None = None,
+    known: fetch.PassCache | None = None,
 ) -> list[records.Verdict]:
     """The verdicts of some attempts, their incidents found; attempts that need none are left out."""
     fetcher = fetch.Fetcher(source, policy, known)
@@ -325,7 +325,7 @@ def _chains(
     fetcher: fetch.Fetcher,
     verdicts: Sequence[records.Verdict],
     events: Mapping[uuid.UUID, records.HealthEvent],
-    known: fetch.Known | None,
+    known: fetch.PassCache | None,
 ) -> dict[str, incidents.Chains]:
     """By cluster, the chains about the events of verdicts that could belong to a wide incident."""
     met: dict[str, list[datetime]] = defaultdict(list)

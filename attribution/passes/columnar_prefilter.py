@@ -39,17 +39,17 @@ _BY_NODE = frozenset({"NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prefiltered:
+class PrefilterResult:
     """Which of some attempts of one cluster need the judge, and what has been read for it."""
 
     without_evidence: Flags
     """Per attempt: nothing was seen that may change its verdict."""
     preemptors: Mapping[int, Mapping[str, Any]]
     """Number of a preempted attempt to who took its place: job_id, attempt, name, user."""
-    known: fetch.Known
+    known: fetch.PassCache
 
 
-def prefilter(source: store.Store, ended: pa.Table, policy: cases.WindowPolicy) -> Prefiltered:
+def prefilter(source: store.Store, ended: pa.Table, policy: cases.WindowPolicy) -> PrefilterResult:
     """Sorts attempts of one cluster that started and ended (the columns of `sql/open_attempts.sql`)."""
     found = _Prefilter(source, ended, policy)
     return found.sorted()
@@ -77,7 +77,7 @@ class _Prefilter:
         """Per place (an attempt on a node): which attempt."""
         self._node = co_residency.ints(pc.index_in(flat, value_set=self._names))
 
-    def sorted(self) -> Prefiltered:
+    def sorted(self) -> PrefilterResult:
         names = self._names.to_pylist()
         ends = _at(self._end.min()), _at(self._end.max())
         watched = self._fetcher.watched(self._cluster, names, *ends)
@@ -90,10 +90,10 @@ class _Prefilter:
         ran = self._ran([names[i] for i in np.unique(self._node[stood])], earliest)
         preemptors, again = self._preempted(ran)
         to_judge |= job_side | arguing | self._any(stood | stalled) | acted | again
-        return Prefiltered(
+        return PrefilterResult(
             without_evidence=~to_judge,
             preemptors=preemptors,
-            known=fetch.Known(
+            known=fetch.PassCache(
                 watched=watched,
                 active_faults=active_faults,
                 stalls=stalls,
@@ -125,7 +125,7 @@ class _Prefilter:
         found: Flags = np.bincount(self._attempt[places], minlength=self._n) > 0
         return found
 
-    def _unwatched(self, names: Sequence[str], watched: Mapping[str, assign_rows.Watch]) -> Flags:
+    def _unwatched(self, names: Sequence[str], watched: Mapping[str, assign_rows.AgentWatch]) -> Flags:
         never = np.iinfo(np.int64).min
         last = np.array([clock.to_us(watched[n].last) if n in watched else never for n in names], np.int64)
         end = self._end[self._attempt]

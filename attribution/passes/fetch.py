@@ -37,10 +37,10 @@ Attempts = Sequence[records.JobAttempt]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Known:
+class PassCache:
     """What a pass over many attempts of one cluster has read already."""
 
-    watched: Mapping[str, assign_rows.Watch]
+    watched: Mapping[str, assign_rows.AgentWatch]
     active_faults: assign_rows.ActiveFaults
     stalls: assign_rows.ActiveFaults
     co_residents: co_residency.CoResidents
@@ -53,7 +53,9 @@ class Known:
 class Fetcher:
     """Builds the cases of one cluster's attempts from its store."""
 
-    def __init__(self, source: store.Store, policy: cases.WindowPolicy, known: Known | None = None) -> None:
+    def __init__(
+        self, source: store.Store, policy: cases.WindowPolicy, known: PassCache | None = None
+    ) -> None:
         self._store, self._policy, self._known = source, policy, known
 
     def build(self, attempts: Attempts) -> list[cases.Case]:
@@ -185,11 +187,11 @@ class Fetcher:
 
     def watched(
         self, cluster: str, nodes: Sequence[str], since: datetime, until: datetime
-    ) -> dict[str, assign_rows.Watch]:
+    ) -> dict[str, assign_rows.AgentWatch]:
         """When each node was watched, for attempts that ended in a span of time; a node that never was is missing."""
         given = {"cluster": cluster, "nodes": list(nodes), "since": since, "until": until}
         return {
-            r["node"]: assign_rows.Watch(
+            r["node"]: assign_rows.AgentWatch(
                 r["last_at"], tuple(zip(r["gaps_from"], r["gaps_to"], strict=True)), r["beats"]
             )
             for r in self._rows("watched", given)

@@ -16,7 +16,7 @@ from probing_cluster.db.store import attempts as store_attempts
 
 
 def touched(
-    source: store.Store, policy: cases.WindowPolicy, arrived: Iterable[store_attempts.Arrived]
+    source: store.Store, policy: cases.WindowPolicy, arrived: Iterable[store_attempts.ArrivedEvents]
 ) -> list[cases.Key]:
     """The attempts to be judged again because events that arrived joined the chain their verdicts rest on.
 

@@ -268,13 +268,13 @@ def around(
         found.update((e.event_id, e) for e in events(missing) if counts(e))
         times = sorted(e.at for e in found.values())
         missing, wider = [], []
-        for asked, (first, last) in wanted:
+        for wanted_span, (first, last) in wanted:
             inside = times[bisect.bisect_left(times, first) : bisect.bisect_right(times, last)]
-            early = bool(inside) and inside[0] - first <= GAP and first > asked[0] - REACH
-            late = bool(inside) and last - inside[-1] <= GAP and last < asked[1] + REACH
+            early = bool(inside) and inside[0] - first <= GAP and first > wanted_span[0] - REACH
+            late = bool(inside) and last - inside[-1] <= GAP and last < wanted_span[1] + REACH
             missing += [(first - STEP, first)] * early + [(last, last + STEP)] * late
             if early or late:
-                wider.append((asked, (first - STEP * early, last + STEP * late)))
+                wider.append((wanted_span, (first - STEP * early, last + STEP * late)))
         wanted = wider
     return Chains(found.values(), places)
 

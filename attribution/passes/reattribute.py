@@ -11,8 +11,7 @@ import dataclasses
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -42,20 +41,6 @@ VERDICT_SCHEMA = pa.schema(
 
 _KIND = ("state", "exit_code", "exit_signal", "reason", "one_node", "has_failed_node", "has_own")
 """What an attempt without a fault in its window is judged by."""
-
-
-def reattribute(
-    directory: Path,
-    since: datetime,
-    until: datetime,
-    policy: cases.WindowPolicy | None = None,
-    *,
-    memory_bytes: int | None = None,
-) -> Iterator[pa.Table]:
-    """One table of verdict cores (VERDICT_SCHEMA) per month of ends."""
-    source = bulk.Bulk(directory, policy, memory_bytes=memory_bytes)
-    for part in bulk.month_slices(since, until):
-        yield judge_slice(source, part)
 
 
 def judge_slice(source: bulk.Bulk, part: bulk.Slice) -> pa.Table:

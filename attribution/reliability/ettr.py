@@ -112,7 +112,7 @@ def best_interval_s(model: Model) -> float | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Simulated:
+class SimulatedEttr:
     """What the simulation found."""
 
     ettr: float
@@ -122,7 +122,7 @@ class Simulated:
     n_failures: int
 
 
-def simulate(model: Model, *, n_runs: int = 2000, seed: int = 0) -> Simulated:
+def simulate(model: Model, *, n_runs: int = 2000, seed: int = 0) -> SimulatedEttr:
     """Every run at once, one step per failure: an independent check of the forms above.
 
     A model without end is simulated over 200 intervals. Queueing waits are exponential with mean q.
@@ -153,7 +153,7 @@ def simulate(model: Model, *, n_runs: int = 2000, seed: int = 0) -> Simulated:
     productive_s = segments * model.interval_s
     ratio = productive_s * n_runs / float(wall_s.sum())
     spread = float(wall_s.std(ddof=1)) / math.sqrt(n_runs) if n_runs > 1 else math.nan
-    return Simulated(
+    return SimulatedEttr(
         ettr=ratio,
         standard_error=ratio * spread / float(wall_s.mean()),
         n_runs=n_runs,

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 
 from scipy import stats
 
-HOUR_S = 3600.0
-DAY_S = 86400.0
-
 
 @dataclass(frozen=True, kw_only=True)
 class FailureRate:

@@ -101,21 +101,21 @@ def weigh(sighting: evidence_view.CaseSighting) -> float:
     weight = signature.lethality
     if signature.role is signatures.Role.WEAK:
         weight = min(weight, 0.6)
-    if sighting.hold is gpus.Hold.WHOLE:
+    if sighting.hold is gpus.PartCertainty.WHOLE:
         weight = min(weight, 0.93)
-    elif sighting.hold is gpus.Hold.MAYBE:
+    elif sighting.hold is gpus.PartCertainty.MAYBE:
         # Of a job on one node only its storage uses a link.
         link = signature.scope is signatures.Scope.LINK
         weight = weight * 0.5 if link else min(weight * 0.75, 0.7)
     if sighting.still_active:
         weight = min(weight, 0.95)
-    if sighting.when is evidence_view.When.BEFORE_START:
+    if sighting.when is evidence_view.EventPhase.BEFORE_START:
         if not taxonomy.cause(signature.cause).persistent:
             return 0.0
         weight = min(weight * 0.7, 0.7)
     elif sighting.taken:
         return 0.0
-    elif sighting.when is evidence_view.When.AFTER_END:
+    elif sighting.when is evidence_view.EventPhase.AFTER_END:
         weight *= 0.9 if sighting.event.source in vocabulary.POLLED_SOURCES else 0.6
     return weight
 
@@ -126,7 +126,7 @@ OUTLIVED = 0.5
 
 def left_of(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> float:
     """What is left of a fault of before the attempt: nothing if it was seen to go, or its node restarted, before it began."""
-    if sighting.when is not evidence_view.When.BEFORE_START:
+    if sighting.when is not evidence_view.EventPhase.BEFORE_START:
         return 1.0
     since = [s for s in view.sightings if s.event.node == sighting.event.node and s.at > sighting.at]
     gone = [
@@ -253,7 +253,8 @@ def _claim(
             (
                 s.signature.lethality
                 for s in convicting
-                if not s.still_active and (view.attempt.n_gpus is not None or s.hold is gpus.Hold.HELD)
+                if not s.still_active
+                and (view.attempt.n_gpus is not None or s.hold is gpus.PartCertainty.HELD)
             ),
             default=0.0,
         )
@@ -282,7 +283,7 @@ def _may_be_anothers(
     view: evidence_view.EvidenceView, convicting: Sequence[evidence_view.CaseSighting]
 ) -> bool:
     """Whether the part may have been another's: nobody knows that it held it, and the program made an error that no part makes."""
-    if any(s.hold is gpus.Hold.HELD for s in convicting):
+    if any(s.hold is gpus.PartCertainty.HELD for s in convicting):
         return False
     return any(
         f.signature.role is findings.FindingRole.OWN and findings.is_surely_own(f.event)
@@ -292,11 +293,13 @@ def _may_be_anothers(
 
 def _ceiling(convicting: Sequence[evidence_view.CaseSighting]) -> float:
     """What no support can lift: weak signs, a part the attempt may not have held, a fault from before it began."""
-    if all(s.hold is gpus.Hold.MAYBE or s.signature.role is signatures.Role.WEAK for s in convicting):
+    if all(
+        s.hold is gpus.PartCertainty.MAYBE or s.signature.role is signatures.Role.WEAK for s in convicting
+    ):
         return 0.79
-    if all(s.when is evidence_view.When.BEFORE_START for s in convicting):
+    if all(s.when is evidence_view.EventPhase.BEFORE_START for s in convicting):
         return 0.79
-    if all(s.hold in (gpus.Hold.MAYBE, gpus.Hold.WHOLE) for s in convicting):
+    if all(s.hold in (gpus.PartCertainty.MAYBE, gpus.PartCertainty.WHOLE) for s in convicting):
         return 0.95
     return 1.0
 

@@ -64,7 +64,9 @@ def _gpus(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Ite
     if ranking.winner.cause in _GPU or not view.attempt.n_gpus or not view.fully_watched:
         return
     named = {e.event_id for c in (ranking.winner, *ranking.absorbed) for e in c.evidence}
-    if any(s.gpu and s.hold is not gpus.Hold.HELD and s.event.event_id in named for s in view.sightings):
+    if any(
+        s.gpu and s.hold is not gpus.PartCertainty.HELD and s.event.event_id in named for s in view.sightings
+    ):
         return  # Which GPUs it held is not known, and one of its nodes' reported an error.
     sightings = [
         s for s in view.of(*_GPU) if s.signature.role in (signatures.Role.ROOT, signatures.Role.WEAK)

@@ -19,7 +19,7 @@ CRASHES = frozenset({4, 8, 11})
 """Illegal instruction, arithmetic, segmentation: a program does these to itself, whatever else went away."""
 
 
-class When(StrEnum):
+class EventPhase(StrEnum):
     """Whether an event lies before, in or after the attempt's run."""
 
     BEFORE_START = "before_start"
@@ -33,8 +33,8 @@ class CaseSighting:
 
     event: records.HealthEvent
     signature: signatures.Signature
-    hold: gpus.Hold
-    when: When
+    hold: gpus.PartCertainty
+    when: EventPhase
     at: datetime
     """The instant that counts, inside the window."""
     still_active: bool
@@ -138,7 +138,7 @@ class EvidenceView:
         left = [
             s.event
             for s in self.disturbances
-            if s.signature.role is signatures.Role.ROOT and s.hold is not gpus.Hold.MAYBE
+            if s.signature.role is signatures.Role.ROOT and s.hold is not gpus.PartCertainty.MAYBE
         ]
         return tuple(e for e in left if not any(_ends(later, e) for later in over))
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from probing_cluster.core import digits, records
 
 
-class Hold(StrEnum):
+class PartCertainty(StrEnum):
     """How surely the attempt had the part an event concerns."""
 
     HELD = "held"
@@ -135,25 +135,25 @@ def hold_of_gpu(
     allocation: records.JobAllocation | None,
     *,
     alone: bool,
-) -> Hold:
+) -> PartCertainty:
     """How surely `attempt` held the GPU that `event` names.
 
     `alone` = nobody else ran on the node meanwhile.
     """
     if attempt.n_gpus == 0:
-        return Hold.NOT
+        return PartCertainty.NOT
     mine = _uuids(event.node, attempt, allocation)
     if mine is not None and not mine:
-        return Hold.NOT
+        return PartCertainty.NOT
     uuid = known.uuid_of(event)
     if mine is not None and uuid:
-        return Hold.HELD if uuid in mine else Hold.NOT
+        return PartCertainty.HELD if uuid in mine else PartCertainty.NOT
     index = index_of(event.device) if index_of(event.device) is not None else index_of(known.device_of(event))
     if allocation is not None and allocation.gpu_indices and index is not None:
-        return Hold.HELD if index in _indices(allocation.gpu_indices) else Hold.NOT
+        return PartCertainty.HELD if index in _indices(allocation.gpu_indices) else PartCertainty.NOT
     if mine is not None and known.uuids - mine:
-        return Hold.MAYBE  # there are others on the node
-    return Hold.WHOLE if alone else Hold.MAYBE
+        return PartCertainty.MAYBE  # there are others on the node
+    return PartCertainty.WHOLE if alone else PartCertainty.MAYBE
 
 
 def _uuids(

@@ -42,7 +42,7 @@ def live(
         if view_builder.means_gpu(event, signature):
             names = known.get(event.node, gpus.GpuMap())
             hold = gpus.hold_of_gpu(event, attempt, names, held.get(event.node), alone=False)
-            if hold is not gpus.Hold.HELD:
+            if hold is not gpus.PartCertainty.HELD:
                 continue
         found.setdefault(event.node, set()).add(event.kind)
     return found
@@ -53,7 +53,7 @@ def at_end(view: evidence_view.EvidenceView, onset_at: datetime) -> Mapping[str,
     began = min(onset_at, view.onset_at)
     found: dict[str, set[str]] = {}
     for s in view.sightings:
-        ours = s.signature.role is signatures.Role.ROOT and s.hold is not gpus.Hold.MAYBE
+        ours = s.signature.role is signatures.Role.ROOT and s.hold is not gpus.PartCertainty.MAYBE
         if ours and not _outlived(s.event.kind, s.at, began):
             found.setdefault(s.event.node, set()).add(s.event.kind)
     return found

@@ -11,8 +11,8 @@ from probing_cluster.attribution.verdict.evidence_view import (
     SLACK,
     CaseFinding,
     CaseSighting,
+    EventPhase,
     EvidenceView,
-    When,
 )
 from probing_cluster.core import records, vocabulary
 
@@ -162,7 +162,7 @@ class _SightingBuilder:
         known = self._known.get(event.node, gpus.GpuMap())
         # Of a part lost before the start it matters who had the node when the attempt ran.
         hold = self._hold(event, signature, known, max(at, self._start_at) if still_active else at)
-        if hold is gpus.Hold.NOT:
+        if hold is gpus.PartCertainty.NOT:
             self.not_held += [event] if root and means_gpu(event, signature) else []
             return None
         is_gpu = means_gpu(event, signature) and known.is_gpu(event) is not False
@@ -172,7 +172,7 @@ class _SightingBuilder:
             event=event,
             signature=signature,
             hold=hold,
-            when=When.RUNNING
+            when=EventPhase.RUNNING
             if still_active
             else self._when(at, polled=event.source in vocabulary.POLLED_SOURCES),
             at=at,
@@ -200,21 +200,21 @@ class _SightingBuilder:
         since = [begin for begin, _ in self._case.shared.get(event.node, ()) if end <= begin <= at]
         return bool(since) and at > end + SLACK
 
-    def _when(self, at: datetime, *, polled: bool) -> When:
+    def _when(self, at: datetime, *, polled: bool) -> EventPhase:
         attempt = self._case.attempt
         assert attempt.start_at is not None
         assert attempt.end_at is not None
         # What a look found was so before it; Slurm cuts a start to its second, which makes it earlier.
         if at < attempt.start_at - (timedelta() if polled else SLACK):
-            return When.BEFORE_START
-        return When.AFTER_END if at > attempt.end_at + SLACK else When.RUNNING
+            return EventPhase.BEFORE_START
+        return EventPhase.AFTER_END if at > attempt.end_at + SLACK else EventPhase.RUNNING
 
     def _hold(
         self, event: records.HealthEvent, signature: signatures.Signature, known: gpus.GpuMap, at: datetime
-    ) -> gpus.Hold:
+    ) -> gpus.PartCertainty:
         attempt = self._case.attempt
         if event.job_id is not None:
-            return gpus.Hold.HELD if event.job_id == attempt.job_id else gpus.Hold.NOT
+            return gpus.PartCertainty.HELD if event.job_id == attempt.job_id else gpus.PartCertainty.NOT
         alone = not any(
             since - SLACK <= at and (until is None or at <= until + SLACK)
             for since, until in self._case.shared.get(event.node, ())
@@ -222,10 +222,10 @@ class _SightingBuilder:
         if means_gpu(event, signature):
             if event.kind.startswith("pcie") and known.is_gpu(event) is False:
                 # A port or another device: whoever has the whole node sits behind it.
-                return gpus.Hold.HELD if alone else gpus.Hold.MAYBE
+                return gpus.PartCertainty.HELD if alone else gpus.PartCertainty.MAYBE
             return gpus.hold_of_gpu(event, attempt, known, self._allocation.get(event.node), alone=alone)
         if signature.scope is signatures.Scope.LINK and len(attempt.nodes) < 2:
-            return gpus.Hold.MAYBE
+            return gpus.PartCertainty.MAYBE
         if event.kind == "oom" and event.job_id is None and not alone:
-            return gpus.Hold.MAYBE
-        return gpus.Hold.HELD
+            return gpus.PartCertainty.MAYBE
+        return gpus.PartCertainty.HELD

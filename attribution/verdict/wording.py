@@ -75,7 +75,7 @@ def _node_lost(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -
         watched = [n for n in view.attempt.nodes if n in view.case.watched]
         before_that = "; nothing was seen on it before" if watched else "; nobody watched them"
     boots = [s for s in view.of("node_reboot") if s.event.node == winner.node]
-    back = [s for s in boots if s.when is not evidence_view.When.BEFORE_START]
+    back = [s for s in boots if s.when is not evidence_view.EventPhase.BEFORE_START]
     return _sentence(
         f"{node} stopped answering Slurm{before_that}{'; it has restarted since' if back else ''}"
     )
@@ -217,6 +217,8 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
         return "Find out why it hung: look at what its ranks did last, and at the last lines of its log."
     if winner.cause == "user_cancelled" and by in _ROOT and by != view.attempt.user:
         return "Ask the administrators why: root cancelled it, not its user."
+    if winner.cause == "user_error" and view.signal == vocabulary.OUTPUT_NOT_OPENED:
+        return "Name files with --output, --error and --input whose directories exist on the node and are open to their user."
     step = winner.info.next_step
     # Where nothing but the exit is known there are no words of the program to quote.
     text = (step.replace(": {detail}", "") if winner.by_elimination else step).format(

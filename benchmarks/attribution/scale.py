@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from benchmarks.attribution import core_join, figures, generate, incremental, processes
-from probing_cluster.attribution.passes import reattribute
+from probing_cluster.attribution.passes import distributed
 
 _SCALES = {"full": generate.FULL, "medium": generate.MEDIUM, "small": generate.SMALL}
 
@@ -64,7 +64,7 @@ def one(task: str, engine: str, directory: Path) -> dict[str, Any]:
 
 def _reattribute(directory: Path) -> dict[str, Any]:
     found = pa.concat_tables(
-        list(reattribute.reattribute(directory, core_join.SINCE, core_join.UNTIL, memory_bytes=2 << 30))
+        list(distributed.run(directory, core_join.SINCE, core_join.UNTIL, memory_bytes=2 << 30))
     )
     given = ds.dataset(directory / "attempts", partitioning="hive").to_table(
         columns=["attempt_id", "label", "state"]

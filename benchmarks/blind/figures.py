@@ -55,18 +55,18 @@ def right(name: str, value: float, history: Mapping[str, Any]) -> bool:
 
 def main() -> int:
     """Every history of every file of figures; what was counted otherwise is said."""
-    n_right = n_asked = 0
+    n_right = n_cases = 0
     with runner.databases(True) as fresh:
         for path in sorted(cases.HOME.glob("figures-*.json")):
             for history in json.loads(path.read_text("utf-8"))["histories"]:
                 found = counted(history, next(fresh))
                 wrong = {k: v for k, v in found.items() if not right(k, v, history)}
-                n_asked, n_right = n_asked + 1, n_right + (not wrong)
+                n_cases, n_right = n_cases + 1, n_right + (not wrong)
                 if wrong:
                     print(
                         f"{history['id']}: counted {wrong}, expected {history['expected']}: {history['why']}"
                     )
-    print(f"{n_right} of {n_asked} histories are counted as their labels say")
+    print(f"{n_right} of {n_cases} histories are counted as their labels say")
     return 0
 
 

@@ -226,12 +226,14 @@ def _beat(opened: store.Store, heard: dict[str, datetime]) -> None:
 
 def main() -> int:
     """Tell, judge, score."""
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("--stories", type=int, default=2000)
-    asked.add_argument("--nodes", type=int, default=2000)
-    asked.add_argument("--noise", type=int, default=100_000)
-    asked.add_argument("--seed", type=int, default=SEED)
-    given = asked.parse_args()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--stories", type=int, default=2000)
+    parser.add_argument("--nodes", type=int, default=2000)
+    parser.add_argument("--noise", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=SEED)
+    given = parser.parse_args()
     stories = placed(given.stories, given.nodes, given.seed)
     days = (stories[-1].end_at - BEGIN).total_seconds() / 86400
     print(

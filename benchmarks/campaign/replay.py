@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 from concurrent import futures
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 from benchmarks.campaign import bugs, faults, noise, score, story
@@ -250,6 +250,3 @@ def log_events(the_story: story.Story, attempt: records.JobAttempt, path: str) -
         )
         for r in rows
     ]  # fmt: skip
-
-
-EPOCH = datetime(2026, 5, 1, tzinfo=UTC)

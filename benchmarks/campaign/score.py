@@ -77,8 +77,8 @@ def share(
     cases: Iterable[Judged], hit: Callable[[Judged], bool], among: Callable[[Judged], bool] = lambda _: True
 ) -> Share:
     """Of the cases in question, those that hit."""
-    asked = [c for c in cases if among(c)]
-    return Share(k=sum(map(hit, asked)), n=len(asked))
+    chosen = [c for c in cases if among(c)]
+    return Share(k=sum(map(hit, chosen)), n=len(chosen))
 
 
 def knowable(case: Judged) -> bool:

@@ -6,7 +6,7 @@
 The database is that of full_size. Its latest attempts are unjudged (--backlog), and the service, a process of its own, judges
 them, accounts for their runs, scores the lemon night that is due, and then has nothing to do for --rest seconds. Then it is
 abused: --reports reports, forty at a time, the metrics as often as they come, and another backlog, as an import leaves one; and it
-rests again. Printed are MB resident and proportional of the service's own process, and of the processes beside it (`apart`) the
+rests again. Printed are MB resident and proportional of the service's own process, and of the processes beside it (`in_child`) the
 most that was seen.
 """
 

@@ -188,7 +188,7 @@ def _owed(service: context.Context, _n: int) -> None:
     now = service.clock.now()
     ended = service.store.attempts(since=now - timedelta(days=1), until=now, ended=True, states=["FAILED"])
     for a in ended[:OWED]:
-        owed = handover.Owed(
+        owed = handover.OwedMail(
             job_id=a.job_id, restart_count=a.attempt - 1, recipient="alice@site", subject="Slurm", event="Failed", state=a.state, at=now
         )  # fmt: skip
         handover.put(service.config, owed)
@@ -291,7 +291,7 @@ class Site:
             ),
             store=self._store,
             run_slurm=slurm,
-            hands=cast("policy_actions.Hands", slurm),
+            slurm=cast("policy_actions.SlurmOperations", slurm),
         )
 
     def close(self) -> None:

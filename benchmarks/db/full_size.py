@@ -239,7 +239,7 @@ def _ask_store(store: store_module.Store) -> None:
     with store.engine.connect() as connection:
         ids = list(connection.scalars(sa.text("SELECT event_id FROM probing.event_key LIMIT 5000")))[::1000]
 
-    def asked(statement: sa.TextClause, **given: object) -> Callable[[], Any]:
+    def executed(statement: sa.TextClause, **given: object) -> Callable[[], Any]:
         def work() -> None:
             with store.engine.connect() as connection:
                 connection.execute(statement, given).fetchall()
@@ -262,8 +262,8 @@ def _ask_store(store: store_module.Store) -> None:
     }.items():
         print(f"{timed(work):9.1f} ms   Store.{name}")
     for name, work in {
-        "a scrape: waiting.sql": asked(metrics.WAITING, cluster="bench"),
-        "a scrape: verdicts_since.sql": asked(
+        "a scrape: waiting.sql": executed(metrics.WAITING, cluster="bench"),
+        "a scrape: verdicts_since.sql": executed(
             metrics.VERDICTS, cluster="bench", since=now - timedelta(days=1)
         ),
         "run accounts, a pass": lambda: accounts.update(store, settings.AttributionSettings(), since=since),

@@ -145,7 +145,7 @@ def _titan(path: Path) -> None:
     )
     early = titan.early(history)
     print(
-        f"of {early.asked} locations at their second episode {early.failed} fail again; the score tells which with "
+        f"of {early.n_second} locations at their second episode {early.failed} fail again; the score tells which with "
         f"AUC {early.auc:.2f} [{early.low:.2f}, {early.high:.2f}] (0.5 is chance)"
     )
 

@@ -46,7 +46,7 @@ class History:
 class Ranking:
     """How well an order foretells who fails again."""
 
-    asked: int
+    n_second: int
     failed: int
     auc: float
     """Chance that one that fails again stands above one that does not; 0.5 is chance."""
@@ -159,7 +159,7 @@ def ranking(values: np.ndarray, truths: np.ndarray, draws: int = 500) -> Ranking
     drawn = [_auc(values[rows], truths[rows]) for rows in rng.integers(0, values.size, (draws, values.size))]
     low, high = np.nanquantile(drawn, [0.025, 0.975])
     return Ranking(
-        asked=values.size,
+        n_second=values.size,
         failed=int(truths.sum()),
         auc=_auc(values, truths),
         low=float(low),

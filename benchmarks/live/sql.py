@@ -1,6 +1,6 @@
 """`probing-ctl sql`: an open console on a node with eight ranks, and 2,000 simulated nodes of eight ranks at the asker.
 
-    python -m benchmarks.live.sql [--nodes 2000] [--times 200] [--asked 20] [--cold CLUSTER_DIRECTORY JOBID]
+    python -m benchmarks.live.sql [--nodes 2000] [--times 200] [--questioned 20] [--cold CLUSTER_DIRECTORY JOBID]
 
 Figures are medians. `--cold` adds the whole command over Slurm on the nodes of a running job of a sandbox.
 """
@@ -67,7 +67,7 @@ def collector_cpu_s(pid: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def asked_every_second(asking: session.Session, seconds: int) -> None:
+def questioned_every_second(asking: session.Session, seconds: int) -> None:
     """What asking once a second costs on the node: the most that it can take from the ranks, wherever they run."""
     (collector,) = (
         int(p.name) for p in Path("/proc").iterdir() if digits.is_number(p.name) and is_collector(p)
@@ -116,7 +116,7 @@ def open_console(times: int, seconds: int) -> None:
             print(
                 f"open console, {RANKS} ranks: {statement}: {timed(lambda s=statement: asking.sql(s), times)}"
             )
-        asked_every_second(asking, seconds)
+        questioned_every_second(asking, seconds)
         nodes.close()
         for process in started:
             process.kill()
@@ -176,13 +176,13 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=2000)
     parser.add_argument("--times", type=int, default=200)
     parser.add_argument(
-        "--asked", type=int, default=20, metavar="S", help="seconds of being asked every second"
+        "--questioned", type=int, default=20, metavar="S", help="seconds of being asked every second"
     )
     parser.add_argument("--cold", nargs=2, metavar=("CLUSTER_DIRECTORY", "JOBID"))
     args = parser.parse_args()
     # First, in a process that has loaded nothing yet: the peak is this one's.
     many_nodes(args.nodes, max(3, args.times // 20))
-    open_console(args.times, args.asked)
+    open_console(args.times, args.questioned)
     if args.cold:
         cold(*args.cold, max(3, args.times // 20))
 

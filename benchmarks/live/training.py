@@ -103,13 +103,13 @@ def seconds(asking: session.Session, n_pairs: int) -> list[tuple[bool, int, int]
     """(asked, begin, end) of each second, monotonic nanoseconds; two make a pair."""
     dice, found = random.Random(7), []
     for first in (dice.random() < 0.5 for _ in range(n_pairs)):
-        for asked in (first, not first):
+        for questioned in (first, not first):
             began = time.monotonic()
-            if asked:
+            if questioned:
                 rows = asking.sql("SELECT * FROM cluster.ranks").rows.num_rows
                 assert rows == RANKS, rows
             time.sleep(max(0.0, began + 1.0 - time.monotonic()))
-            found.append((asked, int(began * 1e9), time.monotonic_ns()))
+            found.append((questioned, int(began * 1e9), time.monotonic_ns()))
     return found
 
 
@@ -152,14 +152,14 @@ def main() -> None:
         finally:
             nodes.close()
             gang.end()
-    found = [(asked, per_step_ms(steps, begin, end)) for asked, begin, end in spans]
+    found = [(questioned, per_step_ms(steps, begin, end)) for questioned, begin, end in spans]
     pairs = [sorted(pair, key=lambda f: f[0]) for pair in zip(found[::2], found[1::2], strict=True)]
-    whole = [(unasked, asked) for (_, unasked), (_, asked) in pairs if unasked and asked]
+    whole = [(idle, questioned) for (_, idle), (_, questioned) in pairs if idle and questioned]
     print(
         f"a step takes {statistics.median(unasked[0] for unasked, _ in whole):.2f} ms; {len(pairs) - len(whole)} pairs with too few steps; load {load_before:.1f} to {os.getloadavg()[0]:.1f}"
     )
     for at, name in ((0, "wall time of a step"), (1, "processor time of a step")):
-        compared = [(asked[at], unasked[at]) for unasked, asked in whole]
+        compared = [(questioned[at], idle[at]) for idle, questioned in whole]
         print(f"{name}, asked every second: {interval(slowdowns(compared))}")
         unasked = [one for _, one in compared]
         print(f"{name}, not asked (noise): {interval(slowdowns(list(itertools.pairwise(unasked))))}")

@@ -54,9 +54,9 @@ def main() -> int:
     )
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--json", action="store_true")
-    asked = parser.parse_args()
-    found = measure(asked.seconds)
-    if asked.json:
+    args = parser.parse_args()
+    found = measure(args.seconds)
+    if args.json:
         print(json.dumps(found, indent=2))
         return 0
     for name, row in found["processes"].items():  # type: ignore[attr-defined]

@@ -82,11 +82,11 @@ def main() -> int:
     )
     parser.add_argument("--lines", type=int, default=100_000)
     parser.add_argument("--json", action="store_true")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     with agent_rig.running(sweep_s=86400.0) as rig:
         time.sleep(6)
-        found = {"line_to_row_s": round(alone_s(rig), 4), **storm(rig, asked.lines)}
-    if asked.json:
+        found = {"line_to_row_s": round(alone_s(rig), 4), **storm(rig, args.lines)}
+    if args.json:
         print(json.dumps(found, indent=2))
     else:
         for name, value in found.items():

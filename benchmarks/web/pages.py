@@ -225,9 +225,9 @@ def main() -> None:
                     config=config,
                     store=store,
                     run_slurm=no_slurm,
-                    hands=NoSlurm(),
+                    slurm=NoSlurm(),
                     stopping=threading.Event(),
-                    apart=True,
+                    in_children=True,
                     aside=serve.aside,
                 )
                 site = app.make_site(

@@ -31,10 +31,9 @@ def files(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
         try:
             ends = certificates.ends(one.path, authority=one.authority)
         except (errors.MalformedInput, OSError) as exc:
-            yield doctor.DoctorFinding(
-                name="certificates",
-                level="fail",
-                found=f"{one.path}: {getattr(exc, 'strerror', None) or exc}",
+            yield doctor.fail(
+                "certificates",
+                f"{one.path}: {getattr(exc, 'strerror', None) or exc}",
                 why=f"{one.key} names it, and nobody gets in or is believed without it",
                 fix=f"the file, or {one.key}",
             )
@@ -57,9 +56,7 @@ def database(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
             why = "how long it holds is unknown, and whether agents can deliver"
             fix = "the server's log, its listen_addresses and ssl_cert_file"
             found = f"{host}:{port} shows none: {exc}"
-            yield doctor.DoctorFinding(
-                name="database_certificate", level="note", found=found, why=why, fix=fix
-            )
+            yield doctor.note("database_certificate", found, why=why, fix=fix)
             continue
         yield judge("database_certificate", f"the certificate of {host}:{port}", left_s)
 
@@ -97,15 +94,14 @@ def agents(checks: Iterable[records.CheckResult]) -> Iterator[doctor.DoctorFindi
     if ending:
         first = ending[0]
         names = ", ".join(c.node for c in ending[:8]) + (" …" if len(ending) > 8 else "")
-        yield doctor.DoctorFinding(
-            name="agent_certificates",
-            level="warn",
-            found=f"{len(ending)} of {len(results)} end soon: {names}; {first.node}: {first.message}",
+        yield doctor.warn(
+            "agent_certificates",
+            f"{len(ending)} of {len(results)} end soon: {names}; {first.node}: {first.message}",
             why="from then on these agents deliver nothing: their spools fill, and nothing is seen on their nodes",
             fix=RENEW,
         )
     elif results:
-        yield doctor.DoctorFinding(name="agent_certificates", level="ok", found=f"{len(results)} looked at")
+        yield doctor.ok("agent_certificates", f"{len(results)} looked at")
 
 
 def judge(name: str, what: str, left_s: float, *, authority: bool = False) -> doctor.DoctorFinding:
@@ -116,7 +112,7 @@ def judge(name: str, what: str, left_s: float, *, authority: bool = False) -> do
         else f"{what} ended {-left_s / 86400:.0f} days ago"
     )
     if left_s > (AUTHORITY_SOON_S if authority else SOON_S):
-        return doctor.DoctorFinding(name=name, level="ok", found=when)
+        return doctor.ok(name, when)
     if authority:
         why = "with an authority everything it signed ends at once: agents, service and login nodes get in nowhere"
         return doctor.DoctorFinding(

@@ -83,9 +83,7 @@ def _each(*checks: tuple[str, Ask]) -> Iterator[doctor.DoctorFinding]:
             yield from check()
         except (errors.ProbingError, OSError) as exc:
             fix = "what it says comes first; then ask again"
-            yield doctor.DoctorFinding(
-                name=name, level="fail", found="cannot be checked", why=str(exc), fix=fix
-            )
+            yield doctor.fail(name, "cannot be checked", why=str(exc), fix=fix)
 
 
 def _sorted(found: list[doctor.DoctorFinding]) -> list[doctor.DoctorFinding]:
@@ -98,9 +96,7 @@ def _slurm(run: commands.Runner, config: settings.Settings, *more: OfSlurm) -> l
         text = run("scontrol", "show", "config").decode("utf-8", "replace")
     except errors.SlurmUnavailable as exc:
         fix = "check [slurm] conf and bin_directory, and that slurmctld runs"
-        return [
-            doctor.DoctorFinding(name="slurmctld", level="fail", found="no answer", why=str(exc), fix=fix)
-        ]
+        return [doctor.fail("slurmctld", "no answer", why=str(exc), fix=fix)]
     slurm_config = doctor.parse(text)
     return [
         *doctor.findings(text),
@@ -115,17 +111,17 @@ def _sacct(run: commands.Runner) -> Iterator[doctor.DoctorFinding]:
         run("sacct", "-n", "-X", "-S", "now-1minutes")
     except errors.SlurmUnavailable as exc:
         fix = "AccountingStorageType=accounting_storage/slurmdbd, and slurmdbd running"
-        yield doctor.DoctorFinding(name="slurmdbd", level="fail", found="sacct fails", why=str(exc), fix=fix)
+        yield doctor.fail("slurmdbd", "sacct fails", why=str(exc), fix=fix)
         return
-    yield doctor.DoctorFinding(name="slurmdbd", level="ok", found="sacct answers")
+    yield doctor.ok("slurmdbd", "sacct answers")
 
 
 def _policy(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
     if config.policy.observe_only:
         why = "decisions are recorded, nothing is drained or requeued"
         fix = "after a look at probing-ctl policy simulate: [policy] observe_only = false"
-        yield doctor.DoctorFinding(name="policy", level="note", found="observe-only", why=why, fix=fix)
+        yield doctor.note("policy", "observe-only", why=why, fix=fix)
         return
     limit = f"{config.policy.budget_nodes} nodes, {config.policy.budget_frac:.0%} of the cluster"
     found = f"enforcing, at most {limit} per {config.policy.budget_window_s:.0f} s"
-    yield doctor.DoctorFinding(name="policy", level="ok", found=found)
+    yield doctor.ok("policy", found)

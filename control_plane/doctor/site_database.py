@@ -40,7 +40,7 @@ def everything(config: settings.Settings, run: commands.Runner) -> Iterator[doct
         if _shared(Path(directory)):
             fix = f"[database] directory names a directory of its own, such as /var/lib/probing-cluster/postgres, not {directory}"
         found = f"no server runs in {directory}"
-        yield doctor.DoctorFinding(name="database", level="fail", found=found, why=why, fix=fix)
+        yield doctor.fail("database", found, why=why, fix=fix)
         return
     try:
         yield from schema(config)
@@ -57,7 +57,7 @@ def everything(config: settings.Settings, run: commands.Runner) -> Iterator[doct
         else:
             found = "does not answer"
             fix = "start it (systemctl status postgresql on its host), or mend [database] url; agents keep what they see meanwhile"
-        yield doctor.DoctorFinding(name="database", level="fail", found=found, why=str(exc), fix=fix)
+        yield doctor.fail("database", found, why=str(exc), fix=fix)
         return
     yield from agents(config, run)
     yield from site_certificates.database(config)
@@ -77,22 +77,16 @@ def schema(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
     """The server has this version's schema."""
     status = migrate.status(_url(config))
     if status.up_to_date:
-        yield doctor.DoctorFinding(name="database", level="ok", found=f"schema {status.current}")
+        yield doctor.ok("database", f"schema {status.current}")
     else:
         found = f"schema {status.current or 'none'}, this version needs {status.head}"
         why = "the service waits, or works on tables that are not what it thinks"
-        yield doctor.DoctorFinding(
-            name="database",
-            level="fail",
-            found=found,
-            why=why,
-            fix="probing-ctl db upgrade, as the database's owner",
-        )
+        yield doctor.fail("database", found, why=why, fix="probing-ctl db upgrade, as the database's owner")
     if not config.database.url:
         why = "agents on other hosts cannot reach the embedded server"
         fix = "set [database] url on a cluster of more than one host"
         found = "embedded, local socket only"
-        yield doctor.DoctorFinding(name="database_reach", level="note", found=found, why=why, fix=fix)
+        yield doctor.note("database_reach", found, why=why, fix=fix)
 
 
 def server(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
@@ -118,49 +112,37 @@ def judge_server(facts: Mapping[str, Any], here: dt.datetime, *, own: bool) -> I
     if facts["version"] < migrate.OLDEST_SERVER:
         fix = "upgrade it: apt or dnf have newer ones, PGDG has all"
         why = "row-level security of views needs 15"
-        yield doctor.DoctorFinding(
-            name="postgres", level="fail", found=f"Postgres {release}", why=why, fix=fix
-        )
+        yield doctor.fail("postgres", f"Postgres {release}", why=why, fix=fix)
     else:
-        yield doctor.DoctorFinding(name="postgres", level="ok", found=f"Postgres {release}")
+        yield doctor.ok("postgres", f"Postgres {release}")
     if facts["groups"] < 5:
         why = "agents, dashboards and operators have no rights of their own"
         fix = "probing-ctl db upgrade, as an owner with CREATEROLE"
-        yield doctor.DoctorFinding(
-            name="roles", level="fail", found=f"{facts['groups']} of 5 group roles", why=why, fix=fix
-        )
+        yield doctor.fail("roles", f"{facts['groups']} of 5 group roles", why=why, fix=fix)
     elif own and facts["superuser"]:
         why = "what the service may do is then bounded by nothing"
         fix = "probing-ctl db add-login probing service, and that role in [database] url"
-        yield doctor.DoctorFinding(
-            name="roles", level="warn", found=f"{facts['name']} is a superuser", why=why, fix=fix
-        )
+        yield doctor.warn("roles", f"{facts['name']} is a superuser", why=why, fix=fix)
     elif own and not facts["service"]:
         why = "it is not in probing_service: the service could not write"
         fix = f"probing-ctl db add-login {facts['name']} service, as the database's owner"
-        yield doctor.DoctorFinding(
-            name="roles", level="note", found=f"we came in as {facts['name']}", why=why, fix=fix
-        )
+        yield doctor.note("roles", f"we came in as {facts['name']}", why=why, fix=fix)
     else:
-        yield doctor.DoctorFinding(name="roles", level="ok", found=str(facts["name"]))
+        yield doctor.ok("roles", str(facts["name"]))
     if facts["over_network"] and not facts["encrypted"]:
         why = "rows, and whoever signs in, can be read and changed on the way"
         fix = "ssl = on at the server, hostssl in pg_hba.conf, sslmode=verify-full in the URL"
-        yield doctor.DoctorFinding(
-            name="tls", level="fail", found="clear text over the network", why=why, fix=fix
-        )
+        yield doctor.fail("tls", "clear text over the network", why=why, fix=fix)
     else:
-        yield doctor.DoctorFinding(
-            name="tls", level="ok", found="encrypted" if facts["encrypted"] else "local socket"
-        )
+        yield doctor.ok("tls", "encrypted" if facts["encrypted"] else "local socket")
     skew_s = (facts["now"] - here).total_seconds()
     if abs(skew_s) > MOST_SKEW_S:
         why = "what happened first is told by clocks: a cause may come to lie after its effect"
         fix = "chronyc tracking, on both hosts"
         found = f"the database is {skew_s:+.1f} s off this host"
-        yield doctor.DoctorFinding(name="clock", level="fail", found=found, why=why, fix=fix)
+        yield doctor.fail("clock", found, why=why, fix=fix)
     else:
-        yield doctor.DoctorFinding(name="clock", level="ok", found=f"{skew_s:+.2f} s")
+        yield doctor.ok("clock", f"{skew_s:+.2f} s")
 
 
 def agents(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.DoctorFinding]:
@@ -197,7 +179,7 @@ def judge_agents(
     if not beats:
         fix = "start probing-agent on the nodes, with [database] url or [agent] database_url"
         why = "nothing is seen on any node"
-        yield doctor.DoctorFinding(name="agents", level="fail", found="none was ever heard", why=why, fix=fix)
+        yield doctor.fail("agents", "none was ever heard", why=why, fix=fix)
         return
     reporting = [b for b in beats if silences.get(b.node, float("inf")) <= 3 * b.beat_s]
     silent = sorted({b.node for b in beats} - {b.node for b in reporting})
@@ -205,9 +187,9 @@ def judge_agents(
         why = "nothing is seen on these nodes, and nothing is done about them"
         fix = "systemctl status probing-agent there; journalctl -u probing-agent"
         found = f"{len(silent)} of {len(beats)} silent: {_some(silent)}"
-        yield doctor.DoctorFinding(name="agents", level="warn", found=found, why=why, fix=fix)
+        yield doctor.warn("agents", found, why=why, fix=fix)
     else:
-        yield doctor.DoctorFinding(name="agents", level="ok", found=f"{len(beats)} heard")
+        yield doctor.ok("agents", f"{len(beats)} heard")
     yield from _versions(reporting)
     yield from _clocks(reporting, ages, now)
     yield from _losses(reporting)
@@ -221,7 +203,7 @@ def _versions(beats: list[records.AgentHeartbeat]) -> Iterator[doctor.DoctorFind
         why = "an agent of the version before keeps delivering; newer readings are missing there"
         fix = "ansible-playbook site.yml --limit, or upgrade the package on these nodes"
         found = f"{len(other)} not of version {ours}: {_some(other)}"
-        yield doctor.DoctorFinding(name="agent_version", level="note", found=found, why=why, fix=fix)
+        yield doctor.note("agent_version", found, why=why, fix=fix)
 
 
 def _clocks(
@@ -235,7 +217,7 @@ def _clocks(
         why = "its events fall outside the window of the job they killed, or onto another's"
         found = f"{len(bad)} off, {worst} by {off[worst]:+.0f} s: {_some(bad)}"
         fix = "chronyc tracking there; the check clock_sync says more"
-        yield doctor.DoctorFinding(name="agent_clock", level="warn", found=found, why=why, fix=fix)
+        yield doctor.warn("agent_clock", found, why=why, fix=fix)
 
 
 def _losses(beats: list[records.AgentHeartbeat]) -> Iterator[doctor.DoctorFinding]:
@@ -244,23 +226,11 @@ def _losses(beats: list[records.AgentHeartbeat]) -> Iterator[doctor.DoctorFindin
     if lost:
         why = "their spools were full: a verdict there may lack its evidence"
         fix = "[agent] spool_max_bytes, and why the database could not take them"
-        yield doctor.DoctorFinding(
-            name="agent_losses",
-            level="warn",
-            found=f"{len(lost)} dropped events: {_some(lost)}",
-            why=why,
-            fix=fix,
-        )
+        yield doctor.warn("agent_losses", f"{len(lost)} dropped events: {_some(lost)}", why=why, fix=fix)
     if late:
         why = "what they see arrives late: verdicts are re-opened, and nothing is done in time"
         fix = "the database's load; the agents' quota of rows (probing-ctl db logins)"
-        yield doctor.DoctorFinding(
-            name="agent_lag",
-            level="warn",
-            found=f"{len(late)} are minutes behind: {_some(late)}",
-            why=why,
-            fix=fix,
-        )
+        yield doctor.warn("agent_lag", f"{len(late)} are minutes behind: {_some(late)}", why=why, fix=fix)
 
 
 def _blind(beats: list[records.AgentHeartbeat]) -> Iterator[doctor.DoctorFinding]:
@@ -273,14 +243,13 @@ def _blind(beats: list[records.AgentHeartbeat]) -> Iterator[doctor.DoctorFinding
         why = "what this source would say is unknown there, which is not health"
         fix = "probing-agent --once on the node says why"
         found = f"{source} cannot be read on {len(nodes)}: {_some(sorted(nodes))}"
-        yield doctor.DoctorFinding(name="agent_sources", level="warn", found=found, why=why, fix=fix)
+        yield doctor.warn("agent_sources", found, why=why, fix=fix)
     stuck = sorted(b.node for b in beats if b.hung_children)
     if stuck:
         why = "a call into the kernel never returned: a dead file server, or a driver"
-        yield doctor.DoctorFinding(
-            name="agent_hung",
-            level="warn",
-            found=f"children hang on {len(stuck)}: {_some(stuck)}",
+        yield doctor.warn(
+            "agent_hung",
+            f"children hang on {len(stuck)}: {_some(stuck)}",
             why=why,
             fix="the check processes_dstate there; a reboot when nothing else frees them",
         )

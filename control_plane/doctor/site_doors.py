@@ -22,13 +22,11 @@ def own_socket(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
     """The service listens on this host."""
     path = Path(config.service.socket)
     if path.exists() and stat.S_ISSOCK(path.stat().st_mode):
-        yield doctor.DoctorFinding(name="report_socket", level="ok", found=str(path))
+        yield doctor.ok("report_socket", str(path))
         return
     why = "users' probing-report is answered only while probing-ctl serve runs"
     fix = "systemctl start probing-serve; by hand: probing-ctl serve"
-    yield doctor.DoctorFinding(
-        name="report_socket", level="warn", found=f"no socket at {path}", why=why, fix=fix
-    )
+    yield doctor.warn("report_socket", f"no socket at {path}", why=why, fix=fix)
 
 
 def munged(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
@@ -40,10 +38,10 @@ def munged(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
             config.service.munge_socket,
         )
     except errors.NotPermitted as exc:
-        asked_for = bool(config.service.listen)
+        required = bool(config.service.listen)
         yield doctor.DoctorFinding(
             name="munge",
-            level="fail" if asked_for else "note",
+            level="fail" if required else "note",
             found=str(exc),
             why="users of other hosts cannot be told apart: their probing-report is refused",
             fix="systemctl start munge; [service] munge_socket where munged listens elsewhere",
@@ -63,10 +61,9 @@ def network_door(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
     if not service.listen and not service.address:
         return
     if not service.address:
-        yield doctor.DoctorFinding(
-            name="network_door",
-            level="note",
-            found=f"listens on {service.listen}, but no [service] address is set here",
+        yield doctor.note(
+            "network_door",
+            f"listens on {service.listen}, but no [service] address is set here",
             why="whether login nodes reach it is not checked",
             fix="[service] address = HOST:PORT, as login nodes have it",
         )
@@ -97,5 +94,5 @@ def _answers(name: str, place: str, key: str, ca: str, *, why: str, fix: str) ->
         ):
             ends = ssl.cert_time_to_seconds(str((door.getpeercert() or {})["notAfter"]))
     except OSError as exc:  # TLS's own errors among them
-        return doctor.DoctorFinding(name=name, level="fail", found=f"{place}: {exc}", why=why, fix=fix)
+        return doctor.fail(name, f"{place}: {exc}", why=why, fix=fix)
     return site_certificates.judge(name, place, ends - time.time())

@@ -20,12 +20,11 @@ def cluster(config: settings.Settings, slurm: Mapping[str, str]) -> Iterator[doc
     if not theirs:
         return
     if theirs == ours:
-        yield doctor.DoctorFinding(name="cluster_name", level="ok", found=ours)
+        yield doctor.ok("cluster_name", ours)
         return
-    yield doctor.DoctorFinding(
-        name="cluster_name",
-        level="warn",
-        found=f"ours is {ours}, Slurm's is {theirs}",
+    yield doctor.warn(
+        "cluster_name",
+        f"ours is {ours}, Slurm's is {theirs}",
         why="rows written here carry ours and imported history Slurm's: the two never meet",
         fix=f'[cluster] name = "{theirs}", here and on every node (probing_cluster_name in the inventory)',
     )
@@ -46,28 +45,25 @@ def judge(
     foreign = sorted(b.node for b in heard if b.cluster != config.cluster.name and b.node in slurm)
     ours = {b.node for b in heard if b.cluster == config.cluster.name}
     if foreign:
-        yield doctor.DoctorFinding(
-            name="agent_cluster",
-            level="fail",
-            found=f"{len(foreign)} report for another cluster: {_some(foreign)}",
+        yield doctor.fail(
+            "agent_cluster",
+            f"{len(foreign)} report for another cluster: {_some(foreign)}",
             why="their events meet no job of this one",
             fix=f'[cluster] name = "{config.cluster.name}" in agent.toml there',
         )
     strange = sorted(ours - slurm.keys())
     if strange:
-        yield doctor.DoctorFinding(
-            name="agent_names",
-            level="warn",
-            found=f"{len(strange)} are no node of Slurm's: {_some(strange)}",
+        yield doctor.warn(
+            "agent_names",
+            f"{len(strange)} are no node of Slurm's: {_some(strange)}",
             why="what they see meets no job; or they left the cluster",
             fix="[agent] node as NodeName in slurm.conf (probing_node); one that left: probing-ctl db remove-agent",
         )
     missing = sorted(name for name, gpus in slurm.items() if gpus and name not in ours)
     if missing and ours:
-        yield doctor.DoctorFinding(
-            name="agents_missing",
-            level="warn",
-            found=f"{len(missing)} nodes with GPUs were never heard: {_some(missing)}",
+        yield doctor.warn(
+            "agents_missing",
+            f"{len(missing)} nodes with GPUs were never heard: {_some(missing)}",
             why="why a job died there is not known",
             fix="into the inventory (probing_compute), ansible-playbook site.yml",
         )

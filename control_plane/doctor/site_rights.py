@@ -46,28 +46,40 @@ def parts(path: Path) -> list[Path]:
     return [part for place in (path, path.resolve()) for part in (place, *place.parents)]
 
 
+def changeable(name: str, path: Path, key: str, *, why: str, owner: int = 0) -> doctor.DoctorFinding | None:
+    """What is wrong with who can change a file that `key` names; None where only root and `owner` can."""
+    bad = open_parts(path, owner)
+    if not bad:
+        return None
+    fix = safe_fix.for_program(path, (part for part, _ in bad), key)
+    if all(_keeps_what_is_there(part) for part, _ in bad) and path.parent not in dict(bad):
+        found = f"{path} lies below {bad[0][0]}, where everybody may write"
+        return doctor.warn(
+            name, found, why="once it is gone (a reboot, a cleaner of /tmp) another's can be there", fix=fix
+        )
+    return doctor.fail(name, bad[0][1], why=why, fix=fix)
+
+
+def _keeps_what_is_there(part: Path) -> bool:
+    """A directory of root's in which nobody can replace what is another's, as in `/tmp`."""
+    found = part.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == 0 and bool(found.st_mode & stat.S_ISVTX)
+
+
 def hooks(config: Mapping[str, str]) -> Iterator[doctor.DoctorFinding]:
     """The programs that slurm.conf names, as they lie on this host: only root may be able to change them."""
     for key in (*ROOTS_HOOKS, *EVERYBODYS):
         found = list(_files(config.get(key, "")))
-        bad = [why for path in found if (why := untrusted(path))]
-        first = next((path for path in found if untrusted(path)), None)
-        name = f"{key.lower()}_path"
-        if bad and first is not None:
-            yield doctor.DoctorFinding(
-                name=name,
-                level="fail",
-                found="; ".join(bad[:3]),
-                why="whoever can change it is root (or every user) on every node",
-                fix=safe_fix.for_program(first, (p for p, _ in open_parts(first)), f"{key} in slurm.conf"),
-            )
+        name, why = f"{key.lower()}_path", "whoever can change it is root (or every user) on every node"
+        bad = [f for path in found if (f := changeable(name, path, f"{key} in slurm.conf", why=why))]
+        if bad:
+            yield min(bad, key=lambda finding: finding.level)
         elif found:
-            yield doctor.DoctorFinding(name=name, level="ok", found=", ".join(map(str, found[:3])))
+            yield doctor.ok(name, ", ".join(map(str, found[:3])))
         elif config.get(key):
-            yield doctor.DoctorFinding(
-                name=name,
-                level="note",
-                found=f"{config[key]} is not on this host",
+            yield doctor.note(
+                name,
+                f"{config[key]} is not on this host",
                 why="its owner and mode can only be seen where it lies",
                 fix="probing-ctl doctor --node on a compute node",
             )
@@ -87,12 +99,11 @@ def users_python(python: Path | None = None) -> Iterator[doctor.DoctorFinding]:
     place = python or Path(sys.executable)
     shut = next((p for p in parts(place)[1:] if p.is_dir() and not p.stat().st_mode & stat.S_IXOTH), None)
     if shut is None:
-        yield doctor.DoctorFinding(name="users_python", level="ok", found=str(place.resolve()))
+        yield doctor.ok("users_python", str(place.resolve()))
         return
-    yield doctor.DoctorFinding(
-        name="users_python",
-        level="warn",
-        found=f"{place.resolve()} lies below {shut}, which other accounts may not enter",
+    yield doctor.warn(
+        "users_python",
+        f"{place.resolve()} lies below {shut}, which other accounts may not enter",
         why="no user can start probing-report, and no job step ours: 'bad interpreter: Permission denied'",
         fix="make the environment with a Python that everybody may run, such as /usr/bin/python3 (docs/install.md)",
     )
@@ -102,28 +113,20 @@ def settings_file(path: Path) -> Iterator[doctor.DoctorFinding]:
     """The settings themselves: who writes them decides what the daemons do."""
     if not path.exists():
         why = "the defaults stand: an embedded database, cluster name `cluster`"
-        yield doctor.DoctorFinding(
-            name="settings", level="note", found=f"no {path}", why=why, fix=f"write {path}"
-        )
+        yield doctor.note("settings", f"no {path}", why=why, fix=f"write {path}")
         return
-    bad = untrusted(path, os.geteuid())
-    if bad:
-        wrong = (part for part, _ in open_parts(path, os.geteuid()))
-        fix = safe_fix.for_program(path, wrong, "--config, or PROBING_CONFIG")
-        why = "whoever writes it says what our daemons do"
-        yield doctor.DoctorFinding(name="settings", level="fail", found=bad, why=why, fix=fix)
-    else:
-        yield doctor.DoctorFinding(name="settings", level="ok", found=str(path))
+    why = "whoever writes it says what our daemons do"
+    bad = changeable("settings", path, "--config, or PROBING_CONFIG", why=why, owner=os.geteuid())
+    yield bad or doctor.ok("settings", str(path))
 
 
 def secrets(config: settings.Settings, path: Path) -> Iterator[doctor.DoctorFinding]:
     """Passwords and keys: in files that nobody else reads."""
     urls = (config.database.url, config.agent.database_url)
     if any(database_url.has_password(url) for url in urls) and path.exists() and path.stat().st_mode & 0o077:
-        yield doctor.DoctorFinding(
-            name="secrets",
-            level="fail",
-            found=f"{path} holds a password and is mode {stat.S_IMODE(path.stat().st_mode):04o}",
+        yield doctor.fail(
+            "secrets",
+            f"{path} holds a password and is mode {stat.S_IMODE(path.stat().st_mode):04o}",
             why="whoever can read it can connect",
             fix="take the password out of it: passfile= or sslkey= in the URL names a private file",
         )
@@ -140,10 +143,9 @@ def secrets(config: settings.Settings, path: Path) -> Iterator[doctor.DoctorFind
             secret_file.require_private(Path(secret))
         except errors.SettingsError as exc:
             why = "it is not read while it is so: nothing is delivered, mailed, posted or answered with it"
-            yield doctor.DoctorFinding(
-                name="secrets",
-                level="fail",
-                found=str(exc),
+            yield doctor.fail(
+                "secrets",
+                str(exc),
                 why=why,
                 fix=safe_fix.for_secret(Path(secret), "the setting that names it"),
             )
@@ -155,7 +157,7 @@ def helper(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
         if not config.policy.observe_only:
             why = "the service itself needs the right to drain every node and requeue every job"
             fix = "run probing-node-helper as SlurmUser, and set [slurm] helper_socket"
-            yield doctor.DoctorFinding(name="helper", level="note", found="none", why=why, fix=fix)
+            yield doctor.note("helper", "none", why=why, fix=fix)
         return
     path = Path(config.slurm.helper_socket)
     if not path.is_socket():
@@ -166,15 +168,11 @@ def helper(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
     elif path.stat().st_mode & 0o077:
         found = f"{path} is mode {stat.S_IMODE(path.stat().st_mode):04o}"
         why = "it still answers root and the service only, but others may keep it busy"
-        yield doctor.DoctorFinding(
-            name="helper",
-            level="warn",
-            found=found,
-            why=why,
-            fix="systemctl restart probing-node-helper, which makes its socket anew",
+        yield doctor.warn(
+            "helper", found, why=why, fix="systemctl restart probing-node-helper, which makes its socket anew"
         )
     else:
-        yield doctor.DoctorFinding(name="helper", level="ok", found=str(path))
+        yield doctor.ok("helper", str(path))
 
 
 def account(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.DoctorFinding]:
@@ -187,21 +185,14 @@ def account(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.
         operators = admin_level.ask(run).operators
     except (KeyError, errors.SlurmUnavailable) as exc:
         why = "whether the service sees everybody's jobs is unknown"
-        yield doctor.DoctorFinding(
-            name="admin_level",
-            level="warn",
-            found=f"cannot be told: {exc}",
-            why=why,
-            fix="sacctmgr show user",
-        )
+        yield doctor.warn("admin_level", f"cannot be told: {exc}", why=why, fix="sacctmgr show user")
         return
     if name in operators:
-        yield doctor.DoctorFinding(name="admin_level", level="ok", found=f"{name} is an operator")
+        yield doctor.ok("admin_level", f"{name} is an operator")
         return
-    yield doctor.DoctorFinding(
-        name="admin_level",
-        level="warn",
-        found=f"{name} is no operator",
+    yield doctor.warn(
+        "admin_level",
+        f"{name} is no operator",
         why="where PrivateData hides jobs, the service sees none of them",
         fix=_operator(name),
     )
@@ -224,30 +215,22 @@ def agent_socket(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
     if not path.is_socket():
         why = "hooks go on without an answer: no job is recorded, no GPU known, nothing refused"
         fix = "systemctl start probing-agent"
-        yield doctor.DoctorFinding(
-            name="agent_socket", level="fail", found=f"no socket at {path}", why=why, fix=fix
-        )
+        yield doctor.fail("agent_socket", f"no socket at {path}", why=why, fix=fix)
     elif bad := untrusted(path.parent):
         why = (
             "another process could put its own socket there (hooks would not believe it, nor hear the agent)"
         )
-        yield doctor.DoctorFinding(
-            name="agent_socket",
-            level="fail",
-            found=bad,
-            why=why,
-            fix=safe_fix.for_socket("[agent] socket"),
-        )
+        yield doctor.fail("agent_socket", bad, why=why, fix=safe_fix.for_socket("[agent] socket"))
     else:
-        yield doctor.DoctorFinding(name="agent_socket", level="ok", found=str(path))
+        yield doctor.ok("agent_socket", str(path))
 
 
 def pages(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
     """Checks on a compute node that a file system of its own bounds what jobs may write."""
     path = Path(config.agent.job_directory)
     if path.is_mount():
-        yield doctor.DoctorFinding(name="pages", level="ok", found=f"{path} is a file system of its own")
+        yield doctor.ok("pages", f"{path} is a file system of its own")
         return
     why = "a job could fill the file system that its pages lie on"
     fix = "systemctl enable --now 'run-probing\\x2dcluster-jobs.mount'"
-    yield doctor.DoctorFinding(name="pages", level="warn", found=f"{path} is not bounded", why=why, fix=fix)
+    yield doctor.warn("pages", f"{path} is not bounded", why=why, fix=fix)

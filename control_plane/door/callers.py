@@ -57,7 +57,7 @@ class Callers:
 
     def __init__(self, service: context.Context) -> None:
         self._service = service
-        self._privileges = admin_level.Remembered(service.run_slurm, service.clock)
+        self._privileges = admin_level.CachedPrivileges(service.run_slurm, service.clock)
         self._taken: OrderedDict[bytes, float] = OrderedDict()
         self._lock = threading.Lock()
 

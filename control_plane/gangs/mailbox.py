@@ -25,10 +25,10 @@ class JobMailbox:
         """The nodes of the job; raises NotFound, NotPermitted, DatabaseUnavailable."""
         return tuple(self._document("job_nodes")["nodes"])
 
-    def post(self, scans: str, deadline_s: float) -> agents.Posted:
+    def post(self, scans: str, deadline_s: float) -> agents.PostedQuestion:
         """Asks every node."""
         found = self._document("ask", scans=scans, deadline_s=deadline_s)
-        return agents.Posted(
+        return agents.PostedQuestion(
             question=str(found["question"]), nodes=tuple(found["nodes"]), absent=dict(found["absent"])
         )
 

@@ -18,7 +18,7 @@ def read(
     unnamed: str = "cluster",
     delimiter: str | None = None,
     fields: Sequence[str] | None = None,
-) -> tuple[attempt_rows.ParseResult, list[kept_aside.Bad]]:
+) -> tuple[attempt_rows.ParseResult, list[kept_aside.RejectedInput]]:
     """The attempts of `path` and the rows that became none; raises MalformedInput, OSError."""
     with packed.opened(path) as stream:
         data = packed.whole(stream, path)
@@ -31,7 +31,10 @@ def read(
             )
     except errors.MalformedInput as exc:
         raise errors.MalformedInput(f"{path}: {exc.args[0]}") from exc
-    bad = [kept_aside.Bad(file=str(path), line_no=r.line_no, text=r.text, why=r.why) for r in found.rejected]
+    bad = [
+        kept_aside.RejectedInput(file=str(path), line_no=r.line_no, text=r.text, why=r.why)
+        for r in found.rejected
+    ]
     return found, bad
 
 

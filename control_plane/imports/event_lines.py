@@ -52,7 +52,7 @@ def read(lines: Iterable[bytes], place: kernel.FilePlace) -> kernel.Read:
             event = event_of(given, f"{occurrences[key]}:{key}", place, engine)
             found.events.append(storable.require(event))
         except errors.MalformedInput as exc:
-            bad = kept_aside.Bad(file=place.file, line_no=number, text=text, why=str(exc.args[0]))
+            bad = kept_aside.RejectedInput(file=place.file, line_no=number, text=text, why=str(exc.args[0]))
             found.bad.append(bad)
     return found
 

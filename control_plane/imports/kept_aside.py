@@ -13,7 +13,7 @@ _LONGEST = 20_000
 
 
 @records.record
-class Bad:
+class RejectedInput:
     """One input that became nothing."""
 
     file: str = records.doc("where it was")
@@ -22,7 +22,7 @@ class Bad:
     why: str = records.doc("what is wrong with it")
 
 
-def write(bad: Iterable[Bad], directory: Path) -> Path | None:
+def write(bad: Iterable[RejectedInput], directory: Path) -> Path | None:
     """One JSON object a line in a new file of `directory`; None when there is nothing to keep."""
     rows = list(bad)
     if not rows:
@@ -37,7 +37,7 @@ def write(bad: Iterable[Bad], directory: Path) -> Path | None:
     return path
 
 
-def shown(bad: Iterable[Bad], most: int = 5) -> list[str]:
+def shown(bad: Iterable[RejectedInput], most: int = 5) -> list[str]:
     """The first few, one line each, for a person."""
     rows = list(bad)
     lines = [

@@ -52,7 +52,7 @@ class Loaded:
 
     lines: list[str] = field(default_factory=list)
     """One per file, for a person."""
-    bad: list[kept_aside.Bad] = field(default_factory=list)
+    bad: list[kept_aside.RejectedInput] = field(default_factory=list)
     n_attempts: int = 0
     n_events: int = 0
     cluster: str = ""
@@ -165,7 +165,7 @@ def _require_some(order: LoadOrder, files: ImportFiles) -> None:
         raise errors.MalformedInput(f"{files.events[0].path} is empty; there is nothing to import")
 
 
-def _require_rows(bad: Sequence[kept_aside.Bad], *, good: bool) -> None:
+def _require_rows(bad: Sequence[kept_aside.RejectedInput], *, good: bool) -> None:
     """Raises MalformedInput for a file of which no row could be read; the first bad row tells why, and what helps."""
     if bad and not good:
         raise errors.MalformedInput(

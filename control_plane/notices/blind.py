@@ -66,8 +66,8 @@ def book(config: settings.Settings) -> ledger.NoticeLedger:
     )
 
 
-def notify(config: settings.Settings, found: Iterable[fact.Fact], now: datetime) -> list[queue.Letter]:
-    """Put what is due about the service itself into the outbox; the new letters. Nothing is written while all is well."""
+def notify(config: settings.Settings, found: Iterable[fact.Fact], now: datetime) -> list[queue.QueuedMessage]:
+    """Put what is due about the service itself into the outbox; the new messages. Nothing is written while all is well."""
     found = list(found)
     if not found and not (Path(config.mail.spool_directory) / _FILE).exists():
         return []

@@ -1,7 +1,7 @@
 """Facts into groups: what happens alike and close together is one message, updated while it changes, over at its end.
 
-The groups are one small document; a pass reads it, merges what it found, and writes it back before a letter is made.
-A letter's key names group and revision, so a pass that dies anywhere and is begun again makes no second letter.
+The groups are one small document; a pass reads it, merges what it found, and writes it back before a message is made.
+A message's key names group and revision, so a pass that dies anywhere and is begun again makes no second message.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One pass: facts into groups, groups into letters; written down before and after, so that a pass may die at any line."""
+"""One pass: facts into groups, groups into messages; written down before and after, so that a pass may die at any line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from probing_cluster.control_plane.notices import fact, grouping, letters, routes
+from probing_cluster.control_plane.notices import fact, grouping, messages, routes
 from probing_cluster.control_plane.outbox import queue
 from probing_cluster.core import clock, settings
 from probing_cluster.db import store as db_store
@@ -17,7 +17,7 @@ Document = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NoticeLedger:
-    """What has been told, where it is kept, and where letters go."""
+    """What has been told, where it is kept, and where messages go."""
 
     load: Callable[[], Document | None]
     save: Callable[[Document], None]
@@ -35,8 +35,8 @@ class NoticeLedger:
         found: Mapping[str, Sequence[fact.Fact] | None],
         now: datetime,
         where: grouping.Where | None = None,
-    ) -> list[queue.Letter]:
-        """Merge the facts of each kind (None: it cannot be said now) and put what is due into the outbox; the new letters.
+    ) -> list[queue.QueuedMessage]:
+        """Merge the facts of each kind (None: it cannot be said now) and put what is due into the outbox; the new messages.
 
         `where` nodes are; None while that is not known.
         """
@@ -46,7 +46,7 @@ class NoticeLedger:
         document["groups"] = grouping.to_rows(groups)
         self._save(before, document)
         sent_at = routes.rates(document["rates"], now)
-        put: list[queue.Letter] = []
+        put: list[queue.QueuedMessage] = []
         groups = [self._sent(group, sent_at, now, put) for group in groups]
         after = {
             **document,
@@ -83,7 +83,7 @@ class NoticeLedger:
         group: grouping.NoticeGroup,
         sent_at: dict[str, list[datetime]],
         now: datetime,
-        put: list[queue.Letter],
+        put: list[queue.QueuedMessage],
     ) -> grouping.NoticeGroup:
         """The group with its latest revision in the outbox for every route that may have it now."""
         kind = next((k for k in self.kinds if k.name == group.kind), None)
@@ -96,9 +96,9 @@ class NoticeLedger:
                 held[route.name] = why
                 continue
             assert kind is not None
-            letter = letters.of_group(self.config, kind, group, route, now)
-            if self.outbox.put(letter):
-                put.append(letter)
+            message = messages.of_group(self.config, kind, group, route, now)
+            if self.outbox.put(message):
+                put.append(message)
             sent[route.name], times[route.name] = group.revision, now
             lately.append(now)
         return dataclasses.replace(group, sent=sent, sent_at=times, held=held)

@@ -115,7 +115,7 @@ def _partitions(service: context.Context) -> dict[str, tuple[str, ...]]:
     """Empty while Slurm is away: what concerns no known partition goes to the routes of all."""
     try:
         return service.seldom(
-            "partitions", _SELDOM_S, lambda: {n.name: n.partitions for n in service.hands.nodes()}
+            "partitions", _SELDOM_S, lambda: {n.name: n.partitions for n in service.slurm.nodes()}
         )
     except errors.SlurmUnavailable:
         return {}

@@ -8,8 +8,10 @@ from probing_cluster.core import settings
 from probing_cluster.reports.sending import chat
 
 
-def apart(config: settings.Settings, addresses: dict[str, str], content: dict[str, object]) -> dict[str, str]:
-    """By an address's name why it did not get the message, empty where it did (see control_plane/apart.py)."""
+def in_child(
+    config: settings.Settings, addresses: dict[str, str], content: dict[str, object]
+) -> dict[str, str]:
+    """By an address's name why it did not get the message, empty where it did (see control_plane/child_process.py)."""
     return chat.post(
         addresses,
         title=str(content["title"]),

@@ -49,7 +49,7 @@ def run(service: context.Context, now: datetime) -> list[str]:
     waiting = [(kept, handover.of_letter(kept)) for kept in box.pending()]
     if not waiting:
         return []
-    known: _Known | None
+    known: _JobFacts | None
     try:
         known = _read(service, [owed for _, owed in waiting])
     except errors.DatabaseUnavailable:
@@ -64,7 +64,7 @@ def run(service: context.Context, now: datetime) -> list[str]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Known:
+class _JobFacts:
     """What accounting and attribution say of the jobs that mails are owed about."""
 
     attempts: Mapping[int, Sequence[records.JobAttempt]]
@@ -77,7 +77,7 @@ class _Known:
     decided_at: Mapping[int, datetime]
     """Job to when that was decided last."""
 
-    def of(self, owed: handover.Owed) -> Sequence[records.JobAttempt]:
+    def of(self, owed: handover.OwedMail) -> Sequence[records.JobAttempt]:
         """The attempts that the mail is about: of an array every task, else one."""
         found = self.attempts.get(owed.job_id, ())
         if owed.array:
@@ -85,7 +85,7 @@ class _Known:
         mine = [a for a in found if _restarts(a) == owed.restart_count]
         return [max(mine, key=lambda a: a.submit_at)] if mine else []
 
-    def ready(self, owed: handover.Owed, now: datetime, config: settings.ServiceSettings) -> bool:
+    def ready(self, owed: handover.OwedMail, now: datetime, config: settings.ServiceSettings) -> bool:
         """Whether everything that will be judged has been, its restart decided, and its cost counted (for which less patience is due)."""
         found = self.of(owed)
         if not found or not all(a.end_at is not None and self.is_judged(a) for a in found):
@@ -119,7 +119,7 @@ def _restarts(attempt: records.JobAttempt) -> int:
     return attempt.attempt - 1 if attempt.restart_count is None else attempt.restart_count
 
 
-def _read(service: context.Context, wanted: Sequence[handover.Owed]) -> _Known:
+def _read(service: context.Context, wanted: Sequence[handover.OwedMail]) -> _JobFacts:
     jobs = sorted({owed.job_id for owed in wanted})
     by_job: dict[int, list[records.JobAttempt]] = {}
     for attempt in service.store.attempts(job_ids=jobs, cluster=service.config.cluster.name):
@@ -131,7 +131,7 @@ def _read(service: context.Context, wanted: Sequence[handover.Owed]) -> _Known:
     keys = sorted({a.run_key for found in by_job.values() for a in found if a.run_key})
     given = {"keys": keys, "cluster": service.config.cluster.name}
     accounts = service.store.rows(_ACCOUNTS, given) if keys else []
-    return _Known(
+    return _JobFacts(
         attempts=by_job,
         judged={(v.job_id, v.submit_at): v.made_at for v in verdicts},
         accounted={row["run_key"]: row["end_at"] for row in accounts},
@@ -188,9 +188,9 @@ def waits_for(service: context.Context, now: datetime) -> Waits:
 def _one(
     service: context.Context,
     box: queue.Outbox,
-    kept: queue.Letter,
-    owed: handover.Owed,
-    known: _Known | None,
+    kept: queue.QueuedMessage,
+    owed: handover.OwedMail,
+    known: _JobFacts | None,
     now: datetime,
 ) -> list[str]:
     """What is sent about one owed mail now; crossed off only after its mail is in the outbox."""
@@ -200,7 +200,7 @@ def _one(
         if owed.followed or waited.total_seconds() < service.config.service.mail_wait_s:
             return []
         key = _put(service, owed, None, "follows", now)
-        box.update(handover.letter(dataclasses.replace(owed, followed=True)))
+        box.update(handover.message(dataclasses.replace(owed, followed=True)))
         return [key]
     report = _report(service, owed) if ready else None
     key = _put(service, owed, report, "verdict", now)
@@ -210,13 +210,13 @@ def _one(
 
 def _put(
     service: context.Context,
-    owed: handover.Owed,
+    owed: handover.OwedMail,
     report: model.ReportModel | rows.ReportRows | None,
     stage: str,
     now: datetime,
 ) -> str:
     key = f"{owed.key}.{stage}"
-    about = job_mail.About(
+    about = job_mail.MailHeader(
         job_id=owed.job_id,
         restart_count=owed.restart_count,
         subject=owed.subject,
@@ -228,14 +228,14 @@ def _put(
     )
     made = job_mail.compose(about, report, service.config)
     queue.of(service.config).put(
-        queue.Letter(
+        queue.QueuedMessage(
             key=key, kind="mail", lane="owners", body=bytes(made), recipients=(owed.recipient,), made_at=now
         )
     )
     return key
 
 
-def _report(service: context.Context, owed: handover.Owed) -> model.ReportModel | rows.ReportRows:
+def _report(service: context.Context, owed: handover.OwedMail) -> model.ReportModel | rows.ReportRows:
     """The job's report; of an array the rows that tell of its tasks."""
     ref = job_ref.JobRef(base=owed.job_id)
     with engines.translated(), service.store.engine.connect() as connection:

@@ -19,7 +19,7 @@ _REQUEUED = "Requeued"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Owed:
+class OwedMail:
     """One mail that is owed to somebody who asked Slurm for it."""
 
     job_id: int
@@ -54,25 +54,27 @@ def box(config: settings.Settings) -> queue.Outbox:
     )
 
 
-def put(config: settings.Settings, owed: Owed) -> bool:
+def put(config: settings.Settings, owed: OwedMail) -> bool:
     """Keep an owed mail; False when it is known already."""
-    return box(config).put(letter(owed))
+    return box(config).put(message(owed))
 
 
-def letter(owed: Owed) -> queue.Letter:
+def message(owed: OwedMail) -> queue.QueuedMessage:
     """An owed mail as it is kept."""
     row = dataclasses.asdict(owed) | {"at": owed.at.isoformat()}
     body = json.dumps(row).encode("ascii")
-    return queue.Letter(key=owed.key, kind=KIND, body=body, recipients=(owed.recipient,), made_at=owed.at)
+    return queue.QueuedMessage(
+        key=owed.key, kind=KIND, body=body, recipients=(owed.recipient,), made_at=owed.at
+    )
 
 
-def of_letter(kept: queue.Letter) -> Owed:
+def of_letter(kept: queue.QueuedMessage) -> OwedMail:
     """The owed mail that was kept."""
     row = json.loads(kept.body)
-    return Owed(**row | {"at": datetime.fromisoformat(row["at"])})
+    return OwedMail(**row | {"at": datetime.fromisoformat(row["at"])})
 
 
-def read(request: Mapping[str, Any], cluster: str, now: datetime) -> Owed:
+def read(request: Mapping[str, Any], cluster: str, now: datetime) -> OwedMail:
     """The mail that MailProg's request names; raises UsageError: then the site's own program sends it."""
     environment = request.get("environment")
     if not isinstance(environment, Mapping):
@@ -84,7 +86,7 @@ def read(request: Mapping[str, Any], cluster: str, now: datetime) -> Owed:
     if environment.get("SLURM_CLUSTER_NAME", cluster) != cluster:
         raise errors.UsageError("the mail is of another cluster")
     array = array_id is not None and "Array Summary" in subject
-    return Owed(
+    return OwedMail(
         job_id=array_id if array and array_id is not None else job_id,
         restart_count=_number(environment.get("SLURM_JOB_RESTART_COUNT")) or 0,
         recipient=address(recipient),

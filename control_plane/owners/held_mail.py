@@ -19,7 +19,7 @@ _NEWS = timedelta(hours=24)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _News:
+class _HeldNotice:
     """What the owner of one job is to be told."""
 
     job_id: int
@@ -39,22 +39,24 @@ def run(service: context.Context) -> int:
     news = [*_held(service, box), *_alarmed(service, box)]
     if not news:
         return 0
-    asked = missing.asked_for(
+    requests = missing.mail_requests(
         service.run_slurm("scontrol", "-a", "-o", "show", "jobs").decode("utf-8", "replace")
     )
-    return sum(_put(service, box, one, asked.get(one.job_id, ("", "", frozenset()))[1]) for one in news)
+    return sum(_put(service, box, one, requests.get(one.job_id, ("", "", frozenset()))[1]) for one in news)
 
 
-def _held(service: context.Context, box: queue.Outbox) -> Iterator[_News]:
+def _held(service: context.Context, box: queue.Outbox) -> Iterator[_HeldNotice]:
     config = service.config
     for job in held_jobs.read(service.store, config.cluster.name, config.policy.idle_s, service.clock.now()):
         key = f"held.{job.job_id}.{job.since:%Y%m%d%H%M%S}"
         if not box.known(key):
             subject = f"Job_id={job.job_id} holds GPUs idle"
-            yield _News(job_id=job.job_id, stage="held", subject=subject, words=(job.words,), keys=(key,))
+            yield _HeldNotice(
+                job_id=job.job_id, stage="held", subject=subject, words=(job.words,), keys=(key,)
+            )
 
 
-def _alarmed(service: context.Context, box: queue.Outbox) -> Iterator[_News]:
+def _alarmed(service: context.Context, box: queue.Outbox) -> Iterator[_HeldNotice]:
     """One mail a job with every word that is new."""
     new: dict[int, dict[str, alarmed_jobs.AlarmedJob]] = {}
     for job in alarmed_jobs.read(service.store, service.config.cluster.name):
@@ -65,19 +67,19 @@ def _alarmed(service: context.Context, box: queue.Outbox) -> Iterator[_News]:
     for job_id, found in new.items():
         words = tuple(job.words for job in found.values())
         subject = f"Job_id={job_id} says a word of alarm"
-        yield _News(job_id=job_id, stage="alarm", subject=subject, words=words, keys=tuple(found))
+        yield _HeldNotice(job_id=job_id, stage="alarm", subject=subject, words=words, keys=tuple(found))
 
 
-def _put(service: context.Context, box: queue.Outbox, news: _News, recipient: str) -> bool:
+def _put(service: context.Context, box: queue.Outbox, news: _HeldNotice, recipient: str) -> bool:
     now = service.clock.now()
     try:
         address = handover.address(recipient)
     except errors.UsageError:
         # Nobody asked Slurm for mail: the names remember that this was looked at.
         for key in news.keys:
-            box.done(queue.Letter(key=key, kind="mail", body=b"", recipients=(), made_at=now))
+            box.done(queue.QueuedMessage(key=key, kind="mail", body=b"", recipients=(), made_at=now))
         return False
-    about = job_mail.About(
+    about = job_mail.MailHeader(
         job_id=news.job_id,
         restart_count=0,
         subject=news.subject,
@@ -87,10 +89,10 @@ def _put(service: context.Context, box: queue.Outbox, news: _News, recipient: st
         at=now,
     )
     made = job_mail.compose_news(about, news.words, service.config)
-    letter = queue.Letter(
+    message = queue.QueuedMessage(
         key=news.keys[0], kind="mail", lane="owners", body=bytes(made), recipients=(address,), made_at=now
     )
-    put = box.put(letter)
+    put = box.put(message)
     for key in news.keys[1:]:
-        box.done(queue.Letter(key=key, kind="mail", body=b"", recipients=(), made_at=now))
+        box.done(queue.QueuedMessage(key=key, kind="mail", body=b"", recipients=(), made_at=now))
     return put

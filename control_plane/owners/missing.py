@@ -18,7 +18,7 @@ _LATE = timedelta(minutes=5)
 """An end that accounting tells later than this is forgotten by the controller (MinJobAge)."""
 _EVERY_S = 2.0
 _JOB = re.compile(r"^JobId=(\d+) ", re.MULTILINE)
-_ASKED = re.compile(r"(?:^| )MailUser=(\S+) MailType=(\S+)(?= |$)", re.MULTILINE)
+_MAIL_REQUEST = re.compile(r"(?:^| )MailUser=(\S+) MailType=(\S+)(?= |$)", re.MULTILINE)
 _STATE = re.compile(r" JobState=(\S+)(?= )")
 _RELEASE = re.compile(r"(\d\d)\.(\d\d)(?:\.(\d+))?")
 NO_END_MAIL_BEFORE = (23, 2, 0)
@@ -39,11 +39,13 @@ def _look(service: context.Context) -> int:
     if not new:
         service.ends_looked_at = keys
         return 0
-    asked = asked_for(service.run_slurm("scontrol", "-a", "-o", "show", "jobs").decode("utf-8", "replace"))
+    requests = mail_requests(
+        service.run_slurm("scontrol", "-a", "-o", "show", "jobs").decode("utf-8", "replace")
+    )
     put = sum(
         handover.put(service.config, owed)
         for attempt, event in new
-        for owed in _owed(attempt, event, asked, now)
+        for owed in _owed(attempt, event, requests, now)
     )
     service.ends_looked_at = keys
     return put
@@ -78,14 +80,14 @@ def _ends(
                 yield attempt, "Requeued"
 
 
-def asked_for(listing: str) -> dict[int, tuple[str, str, frozenset[str]]]:
+def mail_requests(listing: str) -> dict[int, tuple[str, str, frozenset[str]]]:
     """Job id to its state now, the recipient and the events asked for; a job in whose line they stand twice is left out."""
     found: dict[int, tuple[str, str, frozenset[str]]] = {}
     starts = [*_JOB.finditer(listing)]
     for n, start in enumerate(starts):
         end = starts[n + 1].start() if n + 1 < len(starts) else len(listing)
         line = listing[start.start() : end]
-        named, states = _ASKED.findall(line), _STATE.findall(line)
+        named, states = _MAIL_REQUEST.findall(line), _STATE.findall(line)
         if len(named) == 1 and len(states) == 1:
             recipient, events = named[0]
             found[int(start[1])] = (states[0], recipient, frozenset(events.split(",")))
@@ -95,10 +97,10 @@ def asked_for(listing: str) -> dict[int, tuple[str, str, frozenset[str]]]:
 def _owed(
     attempt: records.JobAttempt,
     event: str,
-    asked: Mapping[int, tuple[str, str, frozenset[str]]],
+    requests: Mapping[int, tuple[str, str, frozenset[str]]],
     now: datetime,
-) -> Iterator[handover.Owed]:
-    state, recipient, events = asked.get(attempt.job_id, ("", "", frozenset()))
+) -> Iterator[handover.OwedMail]:
+    state, recipient, events = requests.get(attempt.job_id, ("", "", frozenset()))
     ended = state == attempt.state and "END" in events and "FAIL" not in events  # elsewhere it goes on
     wanted = "REQUEUE" in events if event == "Requeued" else ended
     if not wanted or attempt.array_task_id is not None:
@@ -108,7 +110,7 @@ def _owed(
     except errors.UsageError:
         return
     restarts = attempt.attempt - 1 if attempt.restart_count is None else attempt.restart_count
-    yield handover.Owed(
+    yield handover.OwedMail(
         job_id=attempt.job_id,
         restart_count=restarts,
         recipient=recipient,

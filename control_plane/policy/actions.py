@@ -27,7 +27,7 @@ def is_begun(row: records.Drain) -> bool:
     return row.state == "failed" and row.why_state.startswith(BEGUN)
 
 
-class Hands(Protocol):
+class SlurmOperations(Protocol):
     """What can be asked of and done to Slurm; slurm_actions.py is the real one."""
 
     def nodes(self) -> Iterable[view.Node]:
@@ -115,7 +115,7 @@ class ActionLedger(Protocol):
 
 def carry_out(
     decisions: Iterable[policy.Decision],
-    hands: Hands,
+    slurm: SlurmOperations,
     ledger: ActionLedger,
     config: settings.Settings,
     the_clock: clock.Clock = clock.SYSTEM,
@@ -126,7 +126,7 @@ def carry_out(
     for decision in decisions:
         if decision.action == "requeue" and decision.node in lost:
             decision = dataclasses.replace(decision, held="skipped", why="its node could not be drained")
-        row = _one(decision, hands, ledger, config, the_clock.now())
+        row = _one(decision, slurm, ledger, config, the_clock.now())
         if decision.action == "drain" and row.state not in {"done", "simulated"}:
             lost.add(decision.node)
         done.append(row)
@@ -134,7 +134,11 @@ def carry_out(
 
 
 def _one(
-    decision: policy.Decision, hands: Hands, ledger: ActionLedger, config: settings.Settings, now: datetime
+    decision: policy.Decision,
+    slurm: SlurmOperations,
+    ledger: ActionLedger,
+    config: settings.Settings,
+    now: datetime,
 ) -> records.Drain:
     row = _row(decision, config, now)
     if decision.held or config.policy.observe_only:
@@ -145,7 +149,7 @@ def _one(
         return row
     # First the row: without a database nothing is done, and nothing is done unrecorded.
     ledger.save_drain(row)
-    outcome = _attempted(decision, hands, ledger, config)
+    outcome = _attempted(decision, slurm, ledger, config)
     row = dataclasses.replace(row, state=outcome.state, why_state=outcome.why)
     ledger.update_drain(row.drain_id, state=outcome.state, why_state=outcome.why)
     _log(row, alarm=outcome.alarm)
@@ -153,46 +157,46 @@ def _one(
 
 
 def _attempted(
-    decision: policy.Decision, hands: Hands, ledger: ActionLedger, config: settings.Settings
+    decision: policy.Decision, slurm: SlurmOperations, ledger: ActionLedger, config: settings.Settings
 ) -> slurm_nodes.Outcome:
     try:
-        return _do(decision, hands, ledger, config)
+        return _do(decision, slurm, ledger, config)
     except errors.SlurmUnavailable as exc:
         return slurm_nodes.Outcome(state="failed", why=str(exc))
 
 
 def _do(
-    decision: policy.Decision, hands: Hands, ledger: ActionLedger, config: settings.Settings
+    decision: policy.Decision, slurm: SlurmOperations, ledger: ActionLedger, config: settings.Settings
 ) -> slurm_nodes.Outcome:
     if decision.action == "refuse":
         detail = {"reason": decision.reason, "event_ids": [str(e) for e in decision.event_ids]}
         ledger.request(decision.node, "refusal_permission", ttl_s=config.policy.refusal_ttl_s, detail=detail)
         return slurm_nodes.Outcome(state="done")
     if decision.adopt:
-        return hands.adopt(decision.node, decision.reason)
+        return slurm.adopt(decision.node, decision.reason)
     return (
-        hands.drain(decision.node, decision.reason)
+        slurm.drain(decision.node, decision.reason)
         if decision.action == "drain"
-        else _requeue(decision, hands, ledger)
+        else _requeue(decision, slurm, ledger)
     )
 
 
-def _requeue(decision: policy.Decision, hands: Hands, ledger: ActionLedger) -> slurm_nodes.Outcome:
+def _requeue(decision: policy.Decision, slurm: SlurmOperations, ledger: ActionLedger) -> slurm_nodes.Outcome:
     """Only off a node that is drained by us (elsewhere the job could come straight back) and still broken."""
     assert decision.job is not None
     beats = ledger.heartbeats([decision.node])
     if not any(confirm.fault_of(beat, event) for beat in beats for event in decision.events):
         return slurm_nodes.Outcome(state="skipped", why="the agent no longer sees the fault")
-    node = hands.node(decision.node)
+    node = slurm.node(decision.node)
     if node is None or not node.ours:
         return slurm_nodes.Outcome(state="skipped", why="its node is not drained by us")
-    present = hands.job(decision.job.job_id)
+    present = slurm.job(decision.job.job_id)
     if present is None or present.state not in {"RUNNING", "SUSPENDED"}:
         return slurm_nodes.Outcome(state="skipped", why="it has ended by itself")
     same = (present.start_at, present.restart_count) == (decision.job.start_at, decision.job.restart_count)
     if not same or decision.node not in present.nodes:
         return slurm_nodes.Outcome(state="skipped", why="Slurm now shows another attempt of it")
-    return hands.requeue(decision.job)
+    return slurm.requeue(decision.job)
 
 
 def _row(decision: policy.Decision, config: settings.Settings, now: datetime) -> records.Drain:

@@ -36,7 +36,9 @@ def check(policy: settings.PolicySettings) -> None:
         raise errors.SettingsError(f"[policy] on_hang is {policy.on_hang!r}; valid: {', '.join(WORDS)}")
 
 
-def asked_for(allocations: Iterable[records.JobAllocation], attempt: records.JobAttempt, default: str) -> str:
+def on_hang_of(
+    allocations: Iterable[records.JobAllocation], attempt: records.JobAttempt, default: str
+) -> str:
     """What the job's own `--probing-on-hang=` says, as its Prologs passed it on, else the site's word."""
     for allocation in allocations:
         word = allocation.detail.get("on_hang")

@@ -36,24 +36,24 @@ def look_again(
     ages = store.heartbeat_ages_s()
     beats = {b.node: b for b in store.heartbeats(nodes)}
     answers: dict[str, str] = {}
-    asked: dict[uuid.UUID, str] = {}
+    rechecks: dict[uuid.UUID, str] = {}
     for node in nodes:
         beat = beats.get(node)
         if beat is None or not confirm.is_current(beat, ages.get(node)):
             answers[node] = _silent(node, ages.get(node))
         else:
             detail = {"clear": True, "by": person}
-            asked[store.request(node, "recheck", ttl_s=wait_s, detail=detail)] = node
+            rechecks[store.request(node, "recheck", ttl_s=wait_s, detail=detail)] = node
     until_s = now_s() + wait_s
-    while asked:
-        for request, beat in store.beats_after(asked).items():
-            node = asked.pop(request)
+    while rechecks:
+        for request, beat in store.beats_after(rechecks).items():
+            node = rechecks.pop(request)
             answers[node] = still_failing(node, beat.faults)
         if now_s() >= until_s:
             break
-        if asked:
+        if rechecks:
             sleep(_LOOK_EVERY_S)
-    for node in asked.values():
+    for node in rechecks.values():
         answers[node] = (
             f"its agent did not answer within {wait_s:.0f} s, so nobody knows whether it is well; try again, or lift "
             f"the drain unseen with `probing-ctl resume {node}`"

@@ -68,7 +68,7 @@ def row_of(
 class RestartMemory:
     """What one service remembers between its passes; another begins anew, which costs a second copy of a log at most."""
 
-    asked: dict[tuple[str, int, datetime], tuple[datetime, uuid.UUID | None, str]] = dataclasses.field(
+    log_requests: dict[tuple[str, int, datetime], tuple[datetime, uuid.UUID | None, str]] = dataclasses.field(
         default_factory=dict
     )
     """Per attempt whose log is to be kept: since when, by which request, on which node."""
@@ -84,7 +84,7 @@ class RestartMemory:
 class Restarter:
     """Carries restarts out, one step after the other."""
 
-    hands: actions.Hands
+    slurm: actions.SlurmOperations
     ledger: actions.ActionLedger
     now: datetime
 
@@ -94,7 +94,7 @@ class Restarter:
         start_at = datetime.fromisoformat(str(detail["start_at"]))
         running = row.action == "requeue"  # a hang's job runs; a restart's has ended
         done = self._act(
-            lambda: self.hands.requeue_held(_leader(row), start_at, _restart(row), running=running)
+            lambda: self.slurm.requeue_held(_leader(row), start_at, _restart(row), running=running)
         )
         if done.state != "done":
             return self._finish(row, done.state, done.why)
@@ -118,7 +118,7 @@ class Restarter:
         troubles = [*self._exclude(row), *self._depend(row)]
         if troubles and self.now - row.at < PATIENCE:
             return self._note(row, f"{actions.BEGUN}: {troubles[0]}")
-        done = self._act(lambda: self.hands.release(_leader(row), _restart(row) + 1))
+        done = self._act(lambda: self.slurm.release(_leader(row), _restart(row) + 1))
         if done.state == "failed":
             return self._note(row, f"{actions.BEGUN}: {done.why}")
         return self._finish(row, "done", "; ".join([*troubles, *([done.why] if done.why else [])]))
@@ -129,7 +129,7 @@ class Restarter:
             self.ledger.save_drain(mark)
             for job_id in row.detail.get("components", ()):
                 done = self._act(
-                    lambda job_id=job_id, node=node: self.hands.exclude(
+                    lambda job_id=job_id, node=node: self.slurm.exclude(
                         int(job_id), _restart(row) + 1, [str(node)], []
                     )
                 )
@@ -142,7 +142,7 @@ class Restarter:
 
     def _depend(self, row: records.Drain) -> Iterator[str]:
         for job_id, on in dict(row.detail.get("dependents", {})).items():
-            done = self._act(lambda job_id=job_id, on=on: self.hands.depend(int(job_id), int(on)))
+            done = self._act(lambda job_id=job_id, on=on: self.slurm.depend(int(job_id), int(on)))
             if done.state == "failed":
                 yield f"job {job_id} could not be set to wait for it again: {done.why}"
 
@@ -195,7 +195,7 @@ def exclusion(row: records.Drain, node: str) -> records.Drain:
 
 
 def lift(
-    row: records.Drain, jobs: Mapping[int, live_records.LiveJob], hands: actions.Hands
+    row: records.Drain, jobs: Mapping[int, live_records.LiveJob], slurm: actions.SlurmOperations
 ) -> tuple[bool, str]:
     """Give a node back to the job that it was left out of: whether the exclusion is over, and why."""
     over = []
@@ -204,7 +204,7 @@ def lift(
         if job is None or job.state in live_records.ENDED_STATES:
             over.append(ENDED)
         elif job.state == "PENDING":
-            done = hands.exclude(int(job_id), job.restart_count, [], [row.node])
+            done = slurm.exclude(int(job_id), job.restart_count, [], [row.node])
             if done.state != "done":
                 return False, done.why
             over.append("the node is back")

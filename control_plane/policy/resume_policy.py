@@ -17,7 +17,7 @@ from probing_cluster.core import records, settings, vocabulary
 _FOLDED = re.compile(r" \(\+\d+ more\)$")
 
 
-class Next(StrEnum):
+class ResumeStep(StrEnum):
     """What to do with a node of ours that is drained."""
 
     WAIT = "wait"
@@ -26,7 +26,7 @@ class Next(StrEnum):
 
 
 @records.record
-class Green:
+class GreenTime:
     """How long a node has shown no fault."""
 
     since: datetime = records.doc("first beat without a fault")
@@ -35,28 +35,30 @@ class Green:
 
 
 @records.record
-class Patient:
+class DrainedNode:
     """One drained node and its history."""
 
     drain: records.Drain = records.doc("the drain to lift")
     kinds: frozenset[str] = records.doc("kinds of the faults behind it")
-    green: Green | None = records.doc("null while it still shows a fault, or says nothing", default=None)
+    green: GreenTime | None = records.doc("null while it still shows a fault, or says nothing", default=None)
     booted_at: datetime | None = records.doc("its latest boot, by its agent or Slurm", default=None)
     past: tuple[records.Drain, ...] = records.doc("earlier drains of this node", default=())
 
 
-def follow(before: Green | None, beat: records.AgentHeartbeat | None, silent_s: float | None) -> Green | None:
+def follow(
+    before: GreenTime | None, beat: records.AgentHeartbeat | None, silent_s: float | None
+) -> GreenTime | None:
     """The node's green time after its latest beat; any fault, or silence, starts it anew."""
-    if beat is None or not confirm.is_current(beat, silent_s) or _ill(beat):
+    if beat is None or not confirm.is_current(beat, silent_s) or _has_fault(beat):
         return None
     if before is None:
-        return Green(since=beat.at, beats=1, last_at=beat.at)
+        return GreenTime(since=beat.at, beats=1, last_at=beat.at)
     if beat.at <= before.last_at:
         return before
-    return Green(since=before.since, beats=before.beats + 1, last_at=beat.at)
+    return GreenTime(since=before.since, beats=before.beats + 1, last_at=beat.at)
 
 
-def _ill(beat: records.AgentHeartbeat) -> bool:
+def _has_fault(beat: records.AgentHeartbeat) -> bool:
     acting = {records.Severity.HIGH.value, records.Severity.LOW.value}
     return any(f.get("severity") in acting for f in beat.faults.values())
 
@@ -66,44 +68,44 @@ def fault_name(reason: str) -> str:
     return _FOLDED.sub("", reason.strip())
 
 
-def cures(patient: Patient, policy: settings.PolicySettings) -> int:
+def cures(drained: DrainedNode, policy: settings.PolicySettings) -> int:
     """How often this very fault was cured on this node before."""
-    since = patient.drain.at - timedelta(days=policy.escalate_days)
-    same = fault_name(patient.drain.reason)
+    since = drained.drain.at - timedelta(days=policy.escalate_days)
+    same = fault_name(drained.drain.reason)
     return sum(
         d.action == "drain"
         and d.ended_at is not None
-        and since <= d.at < patient.drain.at
+        and since <= d.at < drained.drain.at
         and fault_name(d.reason) == same
-        for d in patient.past
+        for d in drained.past
     )
 
 
-def judge(patient: Patient, policy: settings.PolicySettings, now: datetime) -> tuple[Next, str]:
+def judge(drained: DrainedNode, policy: settings.PolicySettings, now: datetime) -> tuple[ResumeStep, str]:
     """What to do now and why."""
-    if cures(patient, policy) >= policy.escalate_cures:
+    if cures(drained, policy) >= policy.escalate_cures:
         return (
-            Next.ESCALATE,
-            f"the same fault again after {cures(patient, policy)} cures: inspect the hardware",
+            ResumeStep.ESCALATE,
+            f"the same fault again after {cures(drained, policy)} cures: inspect the hardware",
         )
-    if patient.drain.reason.startswith(vocabulary.LEMON_PREFIX):
+    if drained.drain.reason.startswith(vocabulary.LEMON_PREFIX):
         return (
-            Next.WAIT,
+            ResumeStep.WAIT,
             "a lemon passes every check: it comes back by a person's word (probing-ctl lemon repaired)",
         )
     if not policy.auto_resume:
-        return Next.WAIT, "policy.auto_resume is off"
-    if patient.green is None:
-        return Next.WAIT, "it still shows a fault, or its agent is silent"
-    needs = sorted(patient.kinds & set(policy.reboot_kinds))
-    if needs and (patient.booted_at is None or patient.booted_at <= patient.drain.at):
-        return Next.WAIT, f"{', '.join(needs)} needs a reboot, and none was seen since the drain"
-    held_s = (now - patient.green.since).total_seconds()
+        return ResumeStep.WAIT, "policy.auto_resume is off"
+    if drained.green is None:
+        return ResumeStep.WAIT, "it still shows a fault, or its agent is silent"
+    needs = sorted(drained.kinds & set(policy.reboot_kinds))
+    if needs and (drained.booted_at is None or drained.booted_at <= drained.drain.at):
+        return ResumeStep.WAIT, f"{', '.join(needs)} needs a reboot, and none was seen since the drain"
+    held_s = (now - drained.green.since).total_seconds()
     if held_s < policy.resume_green_s:
-        return Next.WAIT, f"healthy for {held_s:.0f} of {policy.resume_green_s:.0f} s"
-    if patient.green.beats < policy.resume_green_beats:
-        return Next.WAIT, f"{patient.green.beats} of {policy.resume_green_beats} healthy beats"
-    return Next.RESUME, f"healthy for {held_s:.0f} s in {patient.green.beats} beats"
+        return ResumeStep.WAIT, f"healthy for {held_s:.0f} of {policy.resume_green_s:.0f} s"
+    if drained.green.beats < policy.resume_green_beats:
+        return ResumeStep.WAIT, f"{drained.green.beats} of {policy.resume_green_beats} healthy beats"
+    return ResumeStep.RESUME, f"healthy for {held_s:.0f} s in {drained.green.beats} beats"
 
 
 def latest(drains: Iterable[records.Drain], node: str) -> records.Drain | None:

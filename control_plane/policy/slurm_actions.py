@@ -13,7 +13,7 @@ from probing_cluster.slurm_plugins.acts import nodes as slurm_nodes
 from probing_cluster.slurm_plugins.live import live, live_records
 
 
-class SlurmHands:
+class SlurmActions:
     """Reads through `slurm_plugins.live`, acts through `slurm_plugins.nodes`."""
 
     def __init__(self, config: settings.Settings, run: commands.Runner) -> None:

@@ -42,18 +42,18 @@ def _not_yet(work: workflow.Pass, incident: records.RepairIncident, node: view.N
         return "a permission to refuse jobs at its Prolog has not run out"
     if incident.detail.get("asked"):
         return ""
-    config = work.world.config
+    config = work.context.config
     beat = work.beats.get(incident.node)
     if beat is None or not confirm.is_current(beat, work.ages.get(incident.node)):
         return "its agent is silent"
-    green = work.world.green.get(incident.node)
+    green = work.context.green.get(incident.node)
     if green is None:
         left = work.steps_of(incident)[incident.steps_done :]
         shown = ", ".join(sorted(beat.faults)) or "a fault"
         return (
             "" if left else f"its agent still confirms {shown}, and no repair step is left that could end it"
         )
-    quiet_s = (work.world.clock.now() - green.since).total_seconds()
+    quiet_s = (work.context.clock.now() - green.since).total_seconds()
     if quiet_s < config.repair.quiet_s:
         return f"no fault for {quiet_s:.0f} of {config.repair.quiet_s:g} s"
     return ""
@@ -70,7 +70,7 @@ def reserving(work: workflow.Pass, incident: records.RepairIncident) -> records.
         return work.step_aside(incident)
     wanted = [incident.node, *incident.reference_nodes]
     try:
-        work.world.bookings.create(incident.reservation, wanted)
+        work.context.bookings.create(incident.reservation, wanted)
     except errors.NotPermitted as exc:
         return work.save(incident, state="queued", reservation="", reference_nodes=(), why=str(exc))
     # A job may have started on a reference between our look and the reservation: busy ones are let go, while the node is drained.
@@ -93,7 +93,7 @@ def opening(work: workflow.Pass, incident: records.RepairIncident) -> records.Re
     if node.states & workflow.AWAY:
         return work.wait(incident, f"Slurm shows it {'+'.join(sorted(node.states))}")
     if node.states & vocabulary.DRAINED_STATES:
-        outcome = work.world.hands.resume(incident.node, incident.reservation)
+        outcome = work.context.slurm.resume(incident.node, incident.reservation)
         if outcome.state != "done":
             return work.wait(incident, outcome.why)
         node = work.node(incident.node)

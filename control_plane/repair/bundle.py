@@ -174,19 +174,19 @@ def ticket(
     incident: records.RepairIncident,
     now: datetime,
 ) -> Mapping[str, Any]:
-    """The bundle and the ticket of an incident; what was done, for the incident's own row. A letter goes once, by its key."""
+    """The bundle and the ticket of an incident; what was done, for the incident's own row. A message goes once, by its key."""
     directory = write(config, store, incident, now)
     wrote: dict[str, Any] = {"bundle": str(directory)}
     if config.repair.ticket_webhook:
         body = (directory / "ticket.json").read_bytes()
-        letter = queue.Letter(
+        message = queue.QueuedMessage(
             key=f"repair.{incident.incident_id}.webhook",
             kind="webhook",
             body=body,
             recipients=(config.repair.ticket_webhook,),
             made_at=now,
         )
-        queue.of(config).put(letter)
+        queue.of(config).put(message)
         wrote["webhook"] = config.repair.ticket_webhook
     marker = directory / "ticket-command.done"
     if config.repair.ticket_command and not marker.exists():

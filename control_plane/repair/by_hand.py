@@ -17,7 +17,7 @@ _MOST_NAMED = 4
 
 
 @records.record
-class Question:
+class DiagnosisRequest:
     """What is to be tested, and how."""
 
     round_id: uuid.UUID = records.doc("the round's identity")
@@ -46,7 +46,7 @@ def require_free(names: Sequence[str], nodes: Mapping[str, view.Node]) -> None:
 
 
 def wanted(
-    config: settings.Settings, nodes: Mapping[str, view.Node], question: Question
+    config: settings.Settings, nodes: Mapping[str, view.Node], question: DiagnosisRequest
 ) -> job_steps.StepWanted:
     """The job that holds the nodes; raises UsageError where no partition has them all."""
     everyone = (*question.names, *question.references)
@@ -63,12 +63,12 @@ def wanted(
     )
 
 
-def asked(
-    question: Question, nodes: Mapping[str, view.Node], places: Mapping[str, str], job_id: int
-) -> campaign.Asked:
+def round_request(
+    question: DiagnosisRequest, nodes: Mapping[str, view.Node], places: Mapping[str, str], job_id: int
+) -> campaign.RoundRequest:
     """The question as the job that holds the nodes answers it."""
     everyone = (*question.names, *question.references)
-    return campaign.Asked(
+    return campaign.RoundRequest(
         round_id=question.round_id,
         job_id=job_id,
         nodes=question.names,

@@ -34,7 +34,7 @@ class Steps(Protocol):
 
 
 @records.record
-class Asked:
+class RoundRequest:
     """What a round is to find out."""
 
     round_id: uuid.UUID = records.doc("its identity; results of another are never mixed in")
@@ -66,21 +66,25 @@ class Campaign:
     """Told what is being done, in a few words."""
     stopped: Callable[[], bool] = lambda: False
 
-    def run(self, asked: Asked, history: Sequence[records.DiagnosticResult] = ()) -> round_findings.Findings:
+    def run(
+        self, request: RoundRequest, history: Sequence[records.DiagnosticResult] = ()
+    ) -> round_findings.Findings:
         """The whole round, within [diagnostics] round_s; figures are held against `history`, earlier good results."""
-        return _Round(self, asked, history).run()
+        return _Round(self, request, history).run()
 
 
 class _Round:
     """One round on its way."""
 
-    def __init__(self, campaign: Campaign, asked: Asked, history: Sequence[records.DiagnosticResult]) -> None:
+    def __init__(
+        self, campaign: Campaign, request: RoundRequest, history: Sequence[records.DiagnosticResult]
+    ) -> None:
         self._c = campaign
-        self._asked = asked
+        self._request = request
         self._given = campaign.config.diagnostics
-        self._chosen = {test.name: test for test in registry.chosen(asked.tests or self._given.tests)}
+        self._chosen = {test.name: test for test in registry.chosen(request.tests or self._given.tests)}
         self._token = wire.new_token()
-        self._everyone = (*asked.nodes, *asked.references)
+        self._everyone = (*request.nodes, *request.references)
         self._until = time.monotonic() + self._given.round_s
         self._results: dict[uuid.UUID, records.DiagnosticResult] = {}
         self._slow: dict[str, str] = {}
@@ -94,7 +98,10 @@ class _Round:
         if single:
             self._alone(single)
         case = isolation.IsolationCase(
-            self._asked.round_id, self._asked.nodes, self._asked.references, every_link=self._asked.every_link
+            self._request.round_id,
+            self._request.nodes,
+            self._request.references,
+            every_link=self._request.every_link,
         )
         slow_links: tuple[isolation.Pair, ...] = ()
         if "pair" in self._chosen and len(self._everyone) > 1:
@@ -121,9 +128,9 @@ class _Round:
     def _alone(self, names: tuple[str, ...]) -> None:
         self._c.announce(f"{', '.join(names)} on {len(self._everyone)} nodes")
         deadline_s = sum(min(self._chosen[n].deadline_s, self._given.test_s) + 6 for n in names)
-        if self._asked.command:
+        if self._request.command:
             deadline_s += self._given.test_s
-        reports = self._step(self._everyone, names, (), deadline_s, command=self._asked.command)
+        reports = self._step(self._everyone, names, (), deadline_s, command=self._request.command)
         answered = {(r.node, r.test) for r in reports}
         self._keep(reports)
         for node in self._everyone:
@@ -155,13 +162,13 @@ class _Round:
                 self._pair_row(
                     pair, records.Outcome.FAIL, next(r for r in heard if r.outcome is records.Outcome.FAIL)
                 )
-                made.append(isolation.PairResult(round_id=self._asked.round_id, pair=pair, passed=False))
+                made.append(isolation.PairResult(round_id=self._request.round_id, pair=pair, passed=False))
             elif len(heard) == 2 and outcomes <= set(round_findings.REPORTED):
                 slowest = max(heard, key=lambda r: r.measured or 0.0)
                 self._pair_row(pair, records.Outcome.OK, slowest)
                 made.append(
                     isolation.PairResult(
-                        round_id=self._asked.round_id, pair=pair, passed=True, seconds=slowest.measured
+                        round_id=self._request.round_id, pair=pair, passed=True, seconds=slowest.measured
                     )
                 )
             else:
@@ -181,8 +188,8 @@ class _Round:
                     timing.add(result.pair, result.seconds)
         nodes, links = timing.outcome()
         self._noise += [f"pair: {words}"] if (words := timing.noise()) else []
-        self._slow |= {node: "network" for node in nodes if node in self._asked.nodes}
-        return tuple(link for link in links if set(link) & set(self._asked.nodes))
+        self._slow |= {node: "network" for node in nodes if node in self._request.nodes}
+        return tuple(link for link in links if set(link) & set(self._request.nodes))
 
     def _collect(self) -> None:
         """For tickets: the parts, logs and the vendor's report of nodes that failed, while their job still runs."""
@@ -191,7 +198,7 @@ class _Round:
             for r in self._results.values()
             if r.outcome is records.Outcome.FAIL and not r.peer and round_findings.is_of_one(r.test)
         }
-        nodes = [node for node in self._asked.nodes if node in failed]
+        nodes = [node for node in self._request.nodes if node in failed]
         names = tuple(name for name, test in self._chosen.items() if test.scope == "after")
         deadline_s = sum(min(self._chosen[n].deadline_s, self._given.test_s) + 6 for n in names)
         # What was found stands without it: a round is not cut short for what is only collected.
@@ -229,8 +236,8 @@ class _Round:
                 self._group(name, [tuple(proven)])
         leaves: dict[str, list[str]] = {}
         for node in proven:
-            if node in self._asked.places:
-                leaves.setdefault(self._asked.places[node], []).append(node)
+            if node in self._request.places:
+                leaves.setdefault(self._request.places[node], []).append(node)
         groups = [tuple(members) for members in leaves.values() if len(members) > 1]
         if "leaf" in self._chosen and groups:
             self._group("leaf", groups)
@@ -258,23 +265,23 @@ class _Round:
         if self._cut:
             return []
         step = wire.WireStep(
-            round_id=self._asked.round_id,
+            round_id=self._request.round_id,
             token=self._token,
             tests=tests,
             groups=tuple(groups),
             # Every step has ports of its own: those of the one before may not be free yet.
             addresses=wire.addresses(
-                {n: self._asked.hosts.get(n, n) for n in nodes},
+                {n: self._request.hosts.get(n, n) for n in nodes},
                 self._given.base_port,
-                uuid.uuid5(self._asked.round_id, str(self._n_steps)),
+                uuid.uuid5(self._request.round_id, str(self._n_steps)),
             ),
             options=self._options(),
             test_s=self._given.test_s,
             command=command,
-            command_nodes=self._asked.nodes,
+            command_nodes=self._request.nodes,
         )
         output = self._c.steps.step(
-            self._asked.job_id,
+            self._request.job_id,
             nodes,
             self._c.command,
             step.encode(),
@@ -288,7 +295,7 @@ class _Round:
             torch_python=given.torch_python,
             disk_directory=given.disk_directory,
             mounts=given.mounts,
-            seed=self._asked.round_id.int % (1 << 31),
+            seed=self._request.round_id.int % (1 << 31),
         )
 
     def _keep(self, reports: Iterable[wire.Reported]) -> list[uuid.UUID]:
@@ -328,19 +335,19 @@ class _Round:
         self, node: str, test: str, outcome: records.Outcome, *, peer: str = "", **more: object
     ) -> uuid.UUID:
         position = "\0".join(
-            (str(self._asked.round_id), test, node, peer, str(more.get("device")), str(self._n_steps))
+            (str(self._request.round_id), test, node, peer, str(more.get("device")), str(self._n_steps))
         )
         result_id = uuid.UUID(bytes=hashlib.blake2b(position.encode(), digest_size=16).digest())
         self._results[result_id] = records.DiagnosticResult(
             result_id=result_id,
             cluster=self._c.config.cluster.name,
-            round_id=self._asked.round_id,
+            round_id=self._request.round_id,
             node=node,
             peer=peer,
             test=test,
             outcome=outcome,
-            job_id=self._asked.job_id,
-            incident_id=self._asked.incident_id,
+            job_id=self._request.job_id,
+            incident_id=self._request.incident_id,
             at=self._c.now(),
             **more,  # type: ignore[arg-type]
         )
@@ -366,7 +373,7 @@ class _Round:
         for (node, test), word in found.items():
             if word != speed.COMPUTE:
                 self._speed.warn(node, test)
-            if node in self._asked.nodes:
+            if node in self._request.nodes:
                 self._slow[node] = (
                     speed.COMPUTE
                     if speed.COMPUTE in (word, self._slow.get(node))

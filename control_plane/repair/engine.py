@@ -103,7 +103,7 @@ def _advanced(work: workflow.Pass, incident: records.RepairIncident) -> records.
 
 def _stalled(work: workflow.Pass, incident: records.RepairIncident, words: str) -> records.RepairIncident:
     """The repair as its row is now, with what keeps it from going on; what it waited for before is kept beside."""
-    found = work.world.store.incidents(node=incident.node, open_only=True)
+    found = work.context.store.incidents(node=incident.node, open_only=True)
     fresh = next((one for one in found if one.incident_id == incident.incident_id), incident)
     why = f"{_STALLED}{sanitize.clean(words, 300)}"
     before = fresh.detail.get("stalled", fresh.why)
@@ -142,39 +142,39 @@ def _follow_note(work: workflow.Pass, incident: records.RepairIncident) -> recor
     return work.close(incident, "closed", f"ended by {note.author}", detail=detail)
 
 
-def orphans(world: workflow.World, incidents: Sequence[records.RepairIncident]) -> list[str]:
+def orphans(context: workflow.RepairContext, incidents: Sequence[records.RepairIncident]) -> list[str]:
     """Reservations of ours that no open repair has: their nodes are drained if they are not, then they are freed."""
     known = {incident.reservation for incident in incidents if incident.closed_at is None}
     over = {
         incident.reservation
-        for incident in world.store.incidents(since=world.clock.now() - timedelta(days=30))
+        for incident in context.store.incidents(since=context.clock.now() - timedelta(days=30))
         if incident.state == "returned"
     }
     done = []
-    for found in world.bookings.all():
+    for found in context.bookings.all():
         if not found.ours or found.name in known:
             continue
-        world.running.stop(found.name, None)
-        if found.name not in over and not _drained(world, found):
+        context.running.stop(found.name, None)
+        if found.name not in over and not _drained(context, found):
             continue  # the next pass tries again: nobody gets a node of which nobody knows whether it was tested
-        world.bookings.delete(found.name)
+        context.bookings.delete(found.name)
         done.append(
             f"reservation {found.name} of {hostlist.compress(sorted(found.nodes))} had no repair and is freed"
         )
     return done
 
 
-def _drained(world: workflow.World, found: reservations.Reservation) -> bool:
+def _drained(context: workflow.RepairContext, found: reservations.Reservation) -> bool:
     reason = f"{vocabulary.OWN_PREFIX}untested: its test was cut off"
     for name in sorted(found.nodes):
-        node = world.hands.node(name)
+        node = context.slurm.node(name)
         if node is not None and not node.states & vocabulary.DRAINED_STATES:
-            outcome = world.hands.drain(name, reason, found.name)
+            outcome = context.slurm.drain(name, reason, found.name)
             if outcome.state != "done":
                 return False
             row = records.Drain(
-                drain_id=uuid.uuid4(), cluster=world.config.cluster.name, node=name, at=world.clock.now(), action="drain",
+                drain_id=uuid.uuid4(), cluster=context.config.cluster.name, node=name, at=context.clock.now(), action="drain",
                 reason=reason, owner="probing", state="done",
             )  # fmt: skip
-            world.store.save_drain(row)
+            context.store.save_drain(row)
     return True

@@ -28,7 +28,7 @@ _START_S = 90.0
 
 
 @records.record
-class Ended:
+class RoundEnd:
     """How a round ended."""
 
     found: round_findings.Findings | None = records.doc("null when it could not be run", default=None)
@@ -42,21 +42,24 @@ class Rounds:
         self._config = config
         self._store = store
         self._jobs = job_steps.JobSteps(config.slurm)
-        self._ended: dict[uuid.UUID, Ended] = {}
+        self._ended: dict[uuid.UUID, RoundEnd] = {}
         self._running: set[uuid.UUID] = set()
         self._stopped: set[uuid.UUID] = set()
 
     def start(
-        self, wanted: job_steps.StepWanted, asked: Callable[[int], campaign.Asked], round_id: uuid.UUID
+        self,
+        wanted: job_steps.StepWanted,
+        request_for: Callable[[int], campaign.RoundRequest],
+        round_id: uuid.UUID,
     ) -> None:
         """Begins a round; its job's leftovers of earlier rounds are ended first."""
         self._running.add(round_id)
         work = threading.Thread(
-            target=self._run, args=(wanted, asked, round_id), name=wanted.name, daemon=True
+            target=self._run, args=(wanted, request_for, round_id), name=wanted.name, daemon=True
         )
         work.start()
 
-    def state(self, round_id: uuid.UUID) -> Ended | None:
+    def state(self, round_id: uuid.UUID) -> RoundEnd | None:
         """How it ended; None while it runs. Raises NotFound for a round that this service does not run."""
         if round_id in self._ended:
             return self._ended[round_id]
@@ -71,23 +74,29 @@ class Rounds:
         self._jobs.cancel_named(name)
 
     def _run(
-        self, wanted: job_steps.StepWanted, asked: Callable[[int], campaign.Asked], round_id: uuid.UUID
+        self,
+        wanted: job_steps.StepWanted,
+        request_for: Callable[[int], campaign.RoundRequest],
+        round_id: uuid.UUID,
     ) -> None:
         try:
-            self._ended[round_id] = Ended(found=self._found(wanted, asked, round_id))
+            self._ended[round_id] = RoundEnd(found=self._found(wanted, request_for, round_id))
         except errors.ProbingError as exc:
-            self._ended[round_id] = Ended(why=str(exc))
+            self._ended[round_id] = RoundEnd(why=str(exc))
         except Exception as exc:
             LOG.exception("a round of tests failed")
-            self._ended[round_id] = Ended(why=f"{type(exc).__name__}: {exc}")
+            self._ended[round_id] = RoundEnd(why=f"{type(exc).__name__}: {exc}")
 
     def _found(
-        self, wanted: job_steps.StepWanted, asked: Callable[[int], campaign.Asked], round_id: uuid.UUID
+        self,
+        wanted: job_steps.StepWanted,
+        request_for: Callable[[int], campaign.RoundRequest],
+        round_id: uuid.UUID,
     ) -> round_findings.Findings:
         self._jobs.cancel_named(wanted.name)
         job_id = self._jobs.allocate(wanted, _START_S)
         try:
-            question = asked(job_id)
+            question = request_for(job_id)
             runner = campaign.Campaign(
                 config=self._config,
                 steps=self._jobs,

@@ -15,7 +15,7 @@ _KEY = "swap:{}:{}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class SwapSearchResult:
     """The plan, in words and as JSON."""
 
     job_id: int
@@ -79,7 +79,7 @@ def search(
     given: Sequence[str] = (),
     good_s: float | None = None,
     slow_s: float | None = None,
-) -> Answer:
+) -> SwapSearchResult:
     """The plan for a job's run; raises NotFound for an unknown job, UsageError where there is nothing to search by."""
     attempts = store.attempts(job_ids=[job_id], cluster=cluster)
     if not attempts:
@@ -94,7 +94,7 @@ def search(
     since = slow_s if slow_s is not None else max(s.step_s for s in stretches)
     before = good_s if good_s is not None else min(s.step_s for s in stretches)
     plan = swap.plan(stretches, spares, before, since)
-    return Answer(job_id=job_id, plan=plan, stretches=tuple(stretches), good_s=before, slow_s=since)
+    return SwapSearchResult(job_id=job_id, plan=plan, stretches=tuple(stretches), good_s=before, slow_s=since)
 
 
 def _remembered(

@@ -21,7 +21,7 @@ def testing(work: workflow.Pass, incident: records.RepairIncident) -> records.Re
         return work.unprotected(incident)
     assert incident.round_id is not None
     try:
-        ended = work.world.running.state(incident.round_id)
+        ended = work.context.running.state(incident.round_id)
     except errors.NotFound:
         return _begin(work, incident, node)
     if ended is None:
@@ -31,10 +31,10 @@ def testing(work: workflow.Pass, incident: records.RepairIncident) -> records.Re
 
 def _begin(work: workflow.Pass, incident: records.RepairIncident, node: view.Node) -> records.RepairIncident:
     """A round under a new id: of one that another service had begun nothing is used."""
-    work.world.running.stop(incident.reservation, incident.round_id)
+    work.context.running.stop(incident.reservation, incident.round_id)
     fresh = work.save(incident, round_id=uuid.uuid4(), why="under test")
     assert fresh.round_id is not None
-    config, together = work.world.config, (fresh.node, *fresh.reference_nodes)
+    config, together = work.context.config, (fresh.node, *fresh.reference_nodes)
     partitions = set.intersection(*(set(n.partitions) for n in map(work.node, together) if n is not None))
     wanted = job_steps.StepWanted(
         name=fresh.reservation,
@@ -45,12 +45,12 @@ def _begin(work: workflow.Pass, incident: records.RepairIncident, node: view.Nod
         gpus=node.n_gpus or 0,
         limit_s=config.diagnostics.round_s + 120,
     )
-    places, hosts = topology.leaves(work.world.hands.places()), {n: work.address(n) for n in together}
+    places, hosts = topology.leaves(work.context.slurm.places()), {n: work.address(n) for n in together}
     step = fresh.detail.get("step", "")
 
-    def asked(job_id: int) -> campaign.Asked:
+    def request_for(job_id: int) -> campaign.RoundRequest:
         assert fresh.round_id is not None
-        return campaign.Asked(
+        return campaign.RoundRequest(
             round_id=fresh.round_id,
             job_id=job_id,
             nodes=(fresh.node,),
@@ -61,17 +61,17 @@ def _begin(work: workflow.Pass, incident: records.RepairIncident, node: view.Nod
             incident_id=fresh.incident_id,
         )
 
-    work.world.running.start(wanted, asked, fresh.round_id)
+    work.context.running.start(wanted, request_for, fresh.round_id)
     return fresh
 
 
 def _judge(
-    work: workflow.Pass, incident: records.RepairIncident, ended: rounds.Ended
+    work: workflow.Pass, incident: records.RepairIncident, ended: rounds.RoundEnd
 ) -> records.RepairIncident:
     if incident.detail.get("look_again"):
-        asked = work.ask_to_look_again(incident)
-        if asked is not None:
-            return asked
+        waiting = work.ask_to_look_again(incident)
+        if waiting is not None:
+            return waiting
     transient = {"step", "asked", "next", "look_again", "recheck", "recheck_at"}
     detail = {k: v for k, v in incident.detail.items() if k not in transient}
     if incident.detail.get("step"):
@@ -81,7 +81,7 @@ def _judge(
     failing += round_findings.against(ended.found, incident.node) if ended.found else []
     missing = round_findings.unanswered(ended.found, incident.node) if ended.found else [ended.why]
     slow = dict(ended.found.slow_nodes).get(incident.node) if ended.found else None
-    rounds_left = incident.n_rounds < work.world.config.repair.most_rounds
+    rounds_left = incident.n_rounds < work.context.config.repair.most_rounds
     if not failing and slow and incident.detail.get("slow") != slow and rounds_left:
         # One slow round may be its neighbours' doing; the second one counts.
         return work.save(
@@ -137,7 +137,7 @@ def returning(work: workflow.Pass, incident: records.RepairIncident) -> records.
     if node.states & vocabulary.DRAINED_STATES:
         return work.step_aside(incident, why="it was drained again")
     work.lift_drains(incident, f"tested and well (round {str(incident.round_id)[:8]})")
-    work.world.bookings.delete(incident.reservation)
+    work.context.bookings.delete(incident.reservation)
     return work.close(incident, "returned", "every test passed")
 
 

@@ -15,12 +15,12 @@ _ISSUE_AGAIN = timedelta(seconds=120)
 
 def closing(work: workflow.Pass, incident: records.RepairIncident) -> records.RepairIncident:
     """Drained again, before it leaves the reservation or is rebooted."""
-    work.world.running.stop(incident.reservation, incident.round_id)
+    work.context.running.stop(incident.reservation, incident.round_id)
     node = work.node(incident.node)
     if node is not None and work.is_anothers(node):
         return work.abandon(incident, node)
     if node is not None and not node.states & vocabulary.DRAINED_STATES:
-        outcome = work.world.hands.drain(incident.node, work.drain_reason(incident), incident.reservation)
+        outcome = work.context.slurm.drain(incident.node, work.drain_reason(incident), incident.reservation)
         if outcome.state != "done":
             return work.wait(incident, f"it cannot be drained: {outcome.why}")
         node = work.node(incident.node)
@@ -28,7 +28,7 @@ def closing(work: workflow.Pass, incident: records.RepairIncident) -> records.Re
             return work.wait(incident, "Slurm accepted the drain, yet does not show it")
     following = str(incident.detail.get("next", "ticketing"))
     if following != "acting":
-        work.world.bookings.delete(incident.reservation)
+        work.context.bookings.delete(incident.reservation)
     if following == "queued":
         return work.save(
             incident, state="queued", reservation="", reference_nodes=(), round_id=None, n_rounds=0
@@ -40,7 +40,7 @@ def closing(work: workflow.Pass, incident: records.RepairIncident) -> records.Re
 
 def acting(work: workflow.Pass, incident: records.RepairIncident) -> records.RepairIncident:
     """A reboot or a power cycle of the drained node."""
-    step, now = str(incident.detail.get("act", "")), work.world.clock.now()
+    step, now = str(incident.detail.get("act", "")), work.context.clock.now()
     node = work.node(incident.node)
     if node is None or incident.held_by or work.is_anothers(node):
         return work.make_way(incident, node)
@@ -62,8 +62,8 @@ def acting(work: workflow.Pass, incident: records.RepairIncident) -> records.Rep
             why=f"tested after {step}",
             detail=detail | {"look_again": True},
         )
-    if now - incident.acted_at > timedelta(seconds=work.world.config.repair.reboot_s):
-        words = f"{step}: it did not come back within {work.world.config.repair.reboot_s:g} s"
+    if now - incident.acted_at > timedelta(seconds=work.context.config.repair.reboot_s):
+        words = f"{step}: it did not come back within {work.context.config.repair.reboot_s:g} s"
         failing = [*incident.detail.get("failing", []), words]
         return work.save(
             incident,
@@ -80,16 +80,16 @@ def acting(work: workflow.Pass, incident: records.RepairIncident) -> records.Rep
 
 def _issue(work: workflow.Pass, incident: records.RepairIncident, step: str) -> records.RepairIncident:
     if step == "power":
-        why = work.world.power(incident.node)
+        why = work.context.power(incident.node)
     else:
-        outcome = work.world.hands.reboot(incident.node)
+        outcome = work.context.slurm.reboot(incident.node)
         why = "" if outcome.state == "done" else outcome.why
     return work.wait(incident, f"{step} failed: {why}") if why else incident
 
 
 def ticketing(work: workflow.Pass, incident: records.RepairIncident) -> records.RepairIncident:
     """Bundle and ticket, written once; the reservation is gone, the node drained."""
-    wrote = work.world.ticket(incident)
+    wrote = work.context.ticket(incident)
     detail = {k: v for k, v in incident.detail.items() if k not in {"next", "act", "issued"}}
     return work.save(incident, state="ticket", reservation="", round_id=None, detail=detail | dict(wrote))
 
@@ -100,7 +100,7 @@ def ticket(work: workflow.Pass, incident: records.RepairIncident) -> records.Rep
     if incident.held_by or view.drain_over(node):
         return work.leave_to_person(incident, node)
     booted = node is not None and node.boot_at is not None and node.boot_at > incident.changed_at
-    if booted and incident.node in work.world.green:
+    if booted and incident.node in work.context.green:
         return work.save(
             incident,
             state="queued",

@@ -1,4 +1,4 @@
-"""What the states of a repair share: the pass over all of them, the world it touches, and how a step is recorded."""
+"""What the states of a repair share: the pass over all of them, the parts it touches, and how a step is recorded."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LOOK_S = 120.0
 """How long an agent may take to look again."""
 
 
-class Bookings(Protocol):
+class ReservationOperations(Protocol):
     """Slurm's reservations; slurm_plugins.acts.reservations is the real one."""
 
     def all(self) -> list[reservations.Reservation]: ...
@@ -49,29 +49,32 @@ class Bookings(Protocol):
     def delete(self, name: str) -> None: ...
 
 
-class Running(Protocol):
+class RunningRounds(Protocol):
     """Rounds of tests under way; rounds.Rounds is the real one."""
 
     def start(
-        self, wanted: job_steps.StepWanted, asked: Callable[[int], campaign.Asked], round_id: uuid.UUID
+        self,
+        wanted: job_steps.StepWanted,
+        request_for: Callable[[int], campaign.RoundRequest],
+        round_id: uuid.UUID,
     ) -> None: ...
 
-    def state(self, round_id: uuid.UUID) -> rounds.Ended | None: ...
+    def state(self, round_id: uuid.UUID) -> rounds.RoundEnd | None: ...
 
     def stop(self, name: str, round_id: uuid.UUID | None) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
+class RepairContext:
     """Everything the workflow touches."""
 
     config: settings.Settings
     store: db_store.Store
-    hands: actions.Hands
-    bookings: Bookings
-    running: Running
+    slurm: actions.SlurmOperations
+    bookings: ReservationOperations
+    running: RunningRounds
     clock: clock.Clock
-    green: Mapping[str, resume_policy.Green]
+    green: Mapping[str, resume_policy.GreenTime]
     """Nodes whose agents show no fault, and since when."""
     power: Callable[[str], str]
     """Runs the site's power command for a node; why it failed, empty when it did not."""
@@ -83,7 +86,7 @@ class World:
 class Pass:
     """One pass over every open repair."""
 
-    world: World
+    context: RepairContext
     nodes: Mapping[str, view.Node]
     beats: Mapping[str, records.AgentHeartbeat]
     ages: Mapping[str, float]
@@ -94,7 +97,7 @@ class Pass:
     @property
     def switched_off(self) -> str:
         """The setting by which nodes are not taken out for tests; empty where they are."""
-        config = self.world.config
+        config = self.context.config
         if not config.repair.test_before_return:
             return "[repair] test_before_return = false"
         if not config.policy.auto_resume:
@@ -104,14 +107,14 @@ class Pass:
     def save(self, incident: records.RepairIncident, **changes: Any) -> records.RepairIncident:
         """The repair with these changes, stored; raises NotFound for one that was ended meanwhile."""
         if changes.get("state", incident.state) != incident.state:
-            changes["changed_at"] = self.world.clock.now()
-        return self.world.store.update_incident(incident.incident_id, **changes)
+            changes["changed_at"] = self.context.clock.now()
+        return self.context.store.update_incident(incident.incident_id, **changes)
 
     def close(
         self, incident: records.RepairIncident, state: str, why: str, **changes: Any
     ) -> records.RepairIncident:
         """The repair ended, as `returned`, `lifted` or `closed`."""
-        now: datetime = self.world.clock.now()
+        now: datetime = self.context.clock.now()
         return self.save(incident, state=state, why=why, closed_at=now, reference_nodes=(), **changes)
 
     def wait(self, incident: records.RepairIncident, why: str, **changes: Any) -> records.RepairIncident:
@@ -137,13 +140,13 @@ class Pass:
 
     def node(self, name: str) -> view.Node | None:
         """What Slurm shows of a node now, not at the pass's beginning."""
-        return self.world.hands.node(name)
+        return self.context.slurm.node(name)
 
     def is_covered(self, incident: records.RepairIncident) -> bool:
         """Whether the repair's reservation still lies over its node."""
         return any(
             one.name == incident.reservation and incident.node in one.nodes
-            for one in self.world.bookings.all()
+            for one in self.context.bookings.all()
         )
 
     @staticmethod
@@ -162,10 +165,10 @@ class Pass:
 
     def was_refused_lately(self, node: str) -> bool:
         """Whether its Prolog may still refuse jobs by a permission of ours."""
-        since = self.world.clock.now() - timedelta(seconds=self.world.config.policy.refusal_ttl_s)
+        since = self.context.clock.now() - timedelta(seconds=self.context.config.policy.refusal_ttl_s)
         return any(
             d.action == "refuse" and d.state == "done" and d.at > since
-            for d in self.world.store.drains(node=node, since=since)
+            for d in self.context.store.drains(node=node, since=since)
         )
 
     def address(self, name: str) -> str:
@@ -175,9 +178,9 @@ class Pass:
 
     def lift_drains(self, incident: records.RepairIncident, why: str) -> None:
         """Ends the rows of every drain of the node that stands."""
-        now = self.world.clock.now()
-        for drain in self.world.store.drains(node=incident.node, open_only=True):
-            self.world.store.update_drain(drain.drain_id, state="resumed", ended_at=now, why_state=why)
+        now = self.context.clock.now()
+        for drain in self.context.store.drains(node=incident.node, open_only=True):
+            self.context.store.update_drain(drain.drain_id, state="resumed", ended_at=now, why_state=why)
 
     def unprotected(self, incident: records.RepairIncident) -> records.RepairIncident:
         """Whoever took the reservation away gave users an untested node: it is drained before anything else."""
@@ -185,8 +188,8 @@ class Pass:
 
     def abandon(self, incident: records.RepairIncident, node: view.Node | None) -> records.RepairIncident:
         """A person drained it with a note of their own: it is theirs, and out of service."""
-        self.world.running.stop(incident.reservation, incident.round_id)
-        self.world.bookings.delete(incident.reservation)
+        self.context.running.stop(incident.reservation, incident.round_id)
+        self.context.bookings.delete(incident.reservation)
         why = (
             f"taken over by another: {node.reason}" if node is not None else "Slurm knows the node no longer"
         )
@@ -203,8 +206,8 @@ class Pass:
 
     def faults_of_agent(self, node: str) -> list[str]:
         """What the node's agent still says against it, in words; empty when it is current and clean."""
-        beat = next(iter(self.world.store.heartbeats([node])), None)
-        if beat is None or not confirm.is_current(beat, self.world.store.heartbeat_ages_s().get(node)):
+        beat = next(iter(self.context.store.heartbeats([node])), None)
+        if beat is None or not confirm.is_current(beat, self.context.store.heartbeat_ages_s().get(node)):
             return ["agent: it is silent"]
         acting = {records.Severity.HIGH.value, records.Severity.LOW.value}
         return [
@@ -215,13 +218,13 @@ class Pass:
 
     def ask_to_look_again(self, incident: records.RepairIncident) -> records.RepairIncident | None:
         """After a repair the agent ends what only its memory holds and looks again; None once it has, or will not."""
-        asked, now = incident.detail.get("recheck"), self.world.clock.now()
-        if asked is None:
+        recheck, now = incident.detail.get("recheck"), self.context.clock.now()
+        if recheck is None:
             what = {"clear": True, "by": "probing repair"}
-            request_id = self.world.store.request(incident.node, "recheck", ttl_s=_LOOK_S, detail=what)
+            request_id = self.context.store.request(incident.node, "recheck", ttl_s=_LOOK_S, detail=what)
             new = {"recheck": str(request_id), "recheck_at": clock.iso_z(now)}
             return self.save(incident, detail={**incident.detail, **new})
-        done = self.world.store.beats_after([uuid.UUID(asked)])
+        done = self.context.store.beats_after([uuid.UUID(recheck)])
         late = now - datetime.fromisoformat(incident.detail["recheck_at"]) > timedelta(seconds=_LOOK_S)
         return None if done or late else incident
 
@@ -232,20 +235,20 @@ class Pass:
 
     def steps_of(self, incident: records.RepairIncident) -> tuple[str, ...]:
         """Every step for its cause that this site can do, in order."""
-        table = steps.load(self.world.config.repair)
-        return steps.possible(steps.named(incident.cause, table), self.world.config.repair)
+        table = steps.load(self.context.config.repair)
+        return steps.possible(steps.named(incident.cause, table), self.context.config.repair)
 
     def idle_references(self, incident: records.RepairIncident) -> tuple[str, ...]:
         """Idle nodes, well by their agents, of the node's partition and within the budget."""
         here = self.nodes.get(incident.node)
         if here is None:
             return ()
-        ledger = budget.Ledger(self.fleet_view, self.world.config.policy)
+        ledger = budget.Ledger(self.fleet_view, self.context.config.policy)
         chosen: list[str] = []
         for name, node in sorted(self.nodes.items()):
-            if len(chosen) == self.world.config.diagnostics.references:
+            if len(chosen) == self.context.config.diagnostics.references:
                 break
-            usable = name != incident.node and self.is_idle(node) and name in self.world.green
+            usable = name != incident.node and self.is_idle(node) and name in self.context.green
             if (
                 usable
                 and name not in self.fleet_view.under_test

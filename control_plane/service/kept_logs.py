@@ -18,7 +18,7 @@ _TTL_S = 60.0
 
 def ask(service: context.Context, attempt: records.JobAttempt, name: str, now: datetime) -> None:
     """Ask a node of the attempt, once, to keep its log. `name`: the job as scontrol is told of it."""
-    key, memory = _key(attempt), service.restarts.asked
+    key, memory = _key(attempt), service.restarts.log_requests
     if key in memory:
         return
     node = _node(service, attempt)
@@ -38,7 +38,7 @@ def kept(
 ) -> dict[str, Any] | None:
     """What became of an attempt's log, for its restart's row; None while its node is at it."""
     ask(service, attempt, name, now)
-    key, memory = _key(attempt), service.restarts.asked
+    key, memory = _key(attempt), service.restarts.log_requests
     since, request, node = memory[key]
     if request is None:
         del memory[key]

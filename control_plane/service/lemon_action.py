@@ -30,7 +30,7 @@ def carry_out(service: context.Context, night: nightly.Night) -> list[records.Dr
             raise errors.DatabaseUnavailable("another service is acting just now; the next pass tries again")
         fleet_view = _picture(service)
         made = list(decide(lemons, fleet_view, service))
-        return actions.carry_out(made, service.hands, service.store, service.config, service.clock)
+        return actions.carry_out(made, service.slurm, service.store, service.config, service.clock)
 
 
 def decide(
@@ -86,5 +86,5 @@ def _picture(service: context.Context) -> view.View:
     return view.View(
         now=now,
         drains=tuple(service.store.drains(since=now - _MEMORY, actions=["drain", "refuse"])),
-        nodes={n.name: n for n in service.hands.nodes()},
+        nodes={n.name: n for n in service.slurm.nodes()},
     )

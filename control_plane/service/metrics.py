@@ -113,13 +113,13 @@ def task_metrics(service: context.Context) -> Iterator[Metric]:
     for node, count in sorted(service.store.skipped.counts().items()):
         skipped.add_metric([node], count)
     yield skipped
-    letters = GaugeMetricFamily(
+    messages = GaugeMetricFamily(
         "probing_outbox_letters", "mails and posts that are not delivered, by state", labels=["state"]
     )
     counts = Counter(x.state for x in queue.of(service.config).pending())
     for state in ("waiting", "failed"):
-        letters.add_metric([state], counts[state])
-    yield letters
+        messages.add_metric([state], counts[state])
+    yield messages
 
 
 def certificate_metric(service: context.Context) -> Metric:
@@ -232,8 +232,8 @@ def _decisions(drains: Iterable[records.Drain]) -> Iterator[Metric]:
 
 def _rows(service: context.Context, statement: sa.TextClause, **given: Any) -> list[Mapping[str, Any]]:
     with engines.translated(), service.store.engine.connect() as connection:
-        asked = connection.execute(statement, {"cluster": service.config.cluster.name, **given})
-        return [dict(row) for row in asked.mappings()]
+        result = connection.execute(statement, {"cluster": service.config.cluster.name, **given})
+        return [dict(row) for row in result.mappings()]
 
 
 def _waiting(row: Mapping[str, Any]) -> Iterator[Metric]:

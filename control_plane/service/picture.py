@@ -58,8 +58,8 @@ def asks_for_more(fleet_view: view.View, policy: settings.PolicySettings) -> boo
 
 def with_slurm(fleet_view: view.View, service: context.Context) -> view.View:
     """The same picture with Slurm's nodes and running jobs, and the GPUs those jobs hold."""
-    nodes = {n.name: n for n in service.hands.nodes()}
-    jobs = tuple(service.hands.jobs())
+    nodes = {n.name: n for n in service.slurm.nodes()}
+    jobs = tuple(service.slurm.jobs())
     starts = [j.start_at for j in jobs if j.start_at]
     since = min(starts) - timedelta(minutes=5) if starts else fleet_view.now
     running = {j.job_id for j in jobs}

@@ -42,7 +42,7 @@ def settle(service: context.Context, now: datetime) -> list[str]:
 
 def _outcome(service: context.Context, drain: records.Drain) -> tuple[str, str]:
     if drain.action == "drain":
-        return _of_drain(service.hands.node(drain.node), drain)
+        return _of_drain(service.slurm.node(drain.node), drain)
     if drain.action == "requeue" and drain.job_id is not None:
         return _of_requeue(service, drain, drain.job_id)
     return "failed", "the service ended before it was done; another follows while the fault stands"
@@ -58,7 +58,7 @@ def _of_drain(node: view.Node | None, drain: records.Drain) -> tuple[str, str]:
 
 
 def _of_requeue(service: context.Context, drain: records.Drain, job_id: int) -> tuple[str, str]:
-    job = service.hands.job(job_id)
+    job = service.slurm.job(job_id)
     if job is not None and job.start_at is not None and job.start_at <= drain.at:
         return "failed", "the service ended before it was done: the job runs on"
     attempts = service.store.attempts(job_ids=[job_id], cluster=drain.cluster)

@@ -27,7 +27,7 @@ Key = tuple[str, int, datetime]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Past:
+class RecentDecisions:
     """What was decided and done lately."""
 
     rows: Sequence[records.Drain]
@@ -78,14 +78,14 @@ class Past:
         )
 
 
-def past(service: context.Context, now: datetime) -> Past:
+def past(service: context.Context, now: datetime) -> RecentDecisions:
     """Our restarts, requeues and exclusions."""
     window = max(_MEMORY, timedelta(seconds=service.config.policy.restart_window_s))
     rows = service.store.drains(since=now - window, actions=["restart", "exclude", "requeue"])
-    return Past(rows=[r for r in rows if r.cluster == service.config.cluster.name])
+    return RecentDecisions(rows=[r for r in rows if r.cluster == service.config.cluster.name])
 
 
-def ended(service: context.Context, known: Past, now: datetime) -> list[restart.EndedAttempt]:
+def ended(service: context.Context, known: RecentDecisions, now: datetime) -> list[restart.EndedAttempt]:
     """Attempts about which something is to be decided, oldest end first."""
     cluster = service.config.cluster.name
     verdicts = [
@@ -107,7 +107,7 @@ def _with_runs(
     service: context.Context,
     attempts: Sequence[records.JobAttempt],
     verdicts: Mapping[Key, records.Verdict],
-    known: Past,
+    known: RecentDecisions,
     now: datetime,
 ) -> list[restart.EndedAttempt]:
     store, jobs = service.store, sorted({a.job_id for a in attempts})
@@ -183,8 +183,8 @@ def queue(service: context.Context, cases: Iterable[restart.EndedAttempt], now: 
     waiting = service.store.dependencies([0, *names], service.config.cluster.name) if names else []
     return restart.Queue(
         now=now,
-        jobs=restart_acts.by_id(service.hands.queue()),
-        nodes={n.name: n for n in service.hands.nodes()},
+        jobs=restart_acts.by_id(service.slurm.queue()),
+        nodes={n.name: n for n in service.slurm.nodes()},
         waiting=tuple(waiting),
     )
 

@@ -48,14 +48,14 @@ def main(config: settings.Settings) -> int:
         return 0
     with store:
         run_slurm = commands.SlurmCommands(settings=config.slurm)
-        hands = slurm_actions.SlurmHands(config, run_slurm)
+        slurm = slurm_actions.SlurmActions(config, run_slurm)
         service = context.Context(
             config=config,
             store=store,
             run_slurm=run_slurm,
-            hands=hands,
+            slurm=slurm,
             stopping=stopping,
-            apart=True,
+            in_children=True,
             aside=aside,
         )
         with report_door.serving(service), metrics.serving(service), _scheduled(service):

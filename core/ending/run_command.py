@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -15,6 +17,8 @@ from probing_cluster.core.ending import extras
 
 FAILED = 1
 INTERRUPTED = 128 + signal.SIGINT
+LEAST_FILES = 32
+"""Open files without which libraries of ours abort in the middle instead of failing."""
 
 
 def run(
@@ -31,6 +35,11 @@ def run(
     full disk behind standard output.
     """
     _open_standard_streams()
+    if (files := _raised_limit_of_files()) < LEAST_FILES:
+        _print_error(
+            f"{program}: only {files} files may be open at once here; allow more (ulimit -n {LEAST_FILES})"
+        )
+        return failed
     try:
         try:
             return work()
@@ -76,6 +85,17 @@ def _open_standard_streams() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         with contextlib.suppress(OSError):
             sys.stdout.reconfigure(errors="replace")
+
+
+def _raised_limit_of_files() -> float:
+    """How many files may be open at once; where that is too few, after raising it as far as this account may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return math.inf
+    if soft < LEAST_FILES:
+        soft = LEAST_FILES if hard == resource.RLIM_INFINITY else min(LEAST_FILES, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return soft
 
 
 def _discard_output() -> None:

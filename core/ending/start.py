@@ -5,59 +5,36 @@ Modules are named, not imported: a host has the libraries of its role only, and 
 
 from __future__ import annotations
 
+import functools
 import importlib
 import signal
 from collections.abc import Sequence
 
 
-def agent(argv: Sequence[str] | None = None) -> int:
-    """`probing-agent`."""
-    return _start("probing-agent", "probing_cluster.probe_agent.cli", argv)
-
-
-def check(argv: Sequence[str] | None = None) -> int:
-    """`probing-check`."""
-    return _start("probing-check", "probing_cluster.healthchecks.cli", argv)
-
-
-def ctl(argv: Sequence[str] | None = None) -> int:
-    """`probing-ctl`."""
-    return _start("probing-ctl", "probing_cluster.control_plane.cli.main", argv)
-
-
-def diagnose(argv: Sequence[str] | None = None) -> int:
-    """`probing-diagnose`."""
-    return _start("probing-diagnose", "probing_cluster.diagnostics.worker", argv)
-
-
-def node_helper(argv: Sequence[str] | None = None) -> int:
-    """`probing-node-helper`."""
-    return _start("probing-node-helper", "probing_cluster.slurm_plugins.acts.node_helper", argv)
-
-
-def report(argv: Sequence[str] | None = None) -> int:
-    """`probing-report`."""
-    return _start("probing-report", "probing_cluster.reports.cli", argv)
-
-
-def sandbox(argv: Sequence[str] | None = None) -> int:
-    """`probing-sandbox`."""
-    return _start("probing-sandbox", "probing_cluster.sandbox.cli", argv)
-
-
-def _start(program: str, module: str, argv: Sequence[str] | None) -> int:
+def _start(program: str, module: str, argv: Sequence[str] | None = None) -> int:
     # While modules load there is nothing to undo: the signal ends the process as it ends any other program. As an exception it would
     # end in whatever module is half loaded.
-    asked_to_ignore = signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-    if not asked_to_ignore:
+    ignores_interrupt = signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    if not ignores_interrupt:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from probing_cluster.core.ending import run_command
 
     def work() -> int:
         main = importlib.import_module(module).main
-        if not asked_to_ignore:
+        if not ignores_interrupt:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         code: int = main(argv)
         return code
 
     return run_command.run(program, work)
+
+
+agent = functools.partial(_start, "probing-agent", "probing_cluster.probe_agent.cli")
+check = functools.partial(_start, "probing-check", "probing_cluster.healthchecks.cli")
+ctl = functools.partial(_start, "probing-ctl", "probing_cluster.control_plane.cli.main")
+diagnose = functools.partial(_start, "probing-diagnose", "probing_cluster.diagnostics.worker")
+node_helper = functools.partial(
+    _start, "probing-node-helper", "probing_cluster.slurm_plugins.acts.node_helper"
+)
+report = functools.partial(_start, "probing-report", "probing_cluster.reports.cli")
+sandbox = functools.partial(_start, "probing-sandbox", "probing_cluster.sandbox.cli")

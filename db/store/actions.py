@@ -224,14 +224,14 @@ class ActionRows(base.StoreBase):
         if verb not in REQUEST_VERBS:
             raise errors.UsageError(f"a node knows no request {verb!r}; valid: {', '.join(REQUEST_VERBS)}")
         h = tables.agent_heartbeat.c
-        asked = [(uuid.uuid4(), *place) for place in places]
+        requests = [(uuid.uuid4(), *place) for place in places]
         columns = (
             sa.column("request_id", sa.Uuid()),
             sa.column("node", sa.Text()),
             sa.column("job_id", sa.BigInteger()),
             sa.column("cluster", sa.Text()),
         )
-        given = sa.values(*columns, name="asked").data(asked).alias("asked")
+        given = sa.values(*columns, name="asked").data(requests).alias("asked")
         known = (
             sa.select(h.cluster)
             .where(h.node == given.c.node)
@@ -248,10 +248,10 @@ class ActionRows(base.StoreBase):
             "detail": sa.cast(sa.literal(plain.plain(detail or {}), pg.JSONB()), pg.JSONB()),
             "expires_at": sa.func.now() + timedelta(seconds=ttl_s),
         }
-        if asked:
+        if requests:
             chosen = sa.select(*(value.label(name) for name, value in values.items())).select_from(given)
             self._execute(sa.insert(tables.node_request).from_select(list(values), chosen))
-        return [request_id for request_id, *_ in asked]
+        return [request_id for request_id, *_ in requests]
 
     def cancel_request(self, request_id: uuid.UUID) -> None:
         """Withdraw a request that the node has not acknowledged."""

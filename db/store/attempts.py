@@ -36,7 +36,7 @@ Key = tuple[str, int, datetime]
 """Cluster, job id and submit time: what makes an attempt this attempt."""
 
 
-class Arrived(NamedTuple):
+class ArrivedEvents(NamedTuple):
     """One delivery's new events: about which node, from when to when."""
 
     cluster: str
@@ -172,7 +172,9 @@ class AttemptRows(base.StoreBase):
         return self.readable(records.JobAttempt, found)
 
     def unattributed(
-        self, limit: int | None = None, grown: Callable[[Sequence[Arrived]], Iterable[Key]] | None = None
+        self,
+        limit: int | None = None,
+        grown: Callable[[Sequence[ArrivedEvents]], Iterable[Key]] | None = None,
     ) -> list[records.JobAttempt]:
         """Attempts that ended, not COMPLETED, and have no verdict yet or one that late evidence re-opened; oldest first.
 
@@ -187,7 +189,9 @@ class AttemptRows(base.StoreBase):
         )
         return self._select(records.JobAttempt, query)
 
-    def reopen_for_arrivals(self, grown: Callable[[Sequence[Arrived]], Iterable[Key]] | None = None) -> int:
+    def reopen_for_arrivals(
+        self, grown: Callable[[Sequence[ArrivedEvents]], Iterable[Key]] | None = None
+    ) -> int:
         """Have attempts judged again for which evidence has arrived since; how many.
 
         `grown` may name more of them, for some deliveries: whom they concern although they are about other nodes.
@@ -201,7 +205,7 @@ class AttemptRows(base.StoreBase):
                 waiting = connection.execute(_WAITING).fetchall()
             if not waiting:
                 return reopened
-            more = _bound(grown([Arrived(*row[1:]) for row in waiting])) if grown is not None else []
+            more = _bound(grown([ArrivedEvents(*row[1:]) for row in waiting])) if grown is not None else []
             with engines.translated(), self.engine.begin() as connection:
                 given = {"arrivals": [arrival_id for arrival_id, *_ in waiting]}
                 reopened += connection.execute(REOPEN, given).scalar_one() + len(more)
@@ -230,10 +234,6 @@ class AttemptRows(base.StoreBase):
         return self._select(
             records.GangVerdict, query.where(g.made_at >= since) if since is not None else query
         )
-
-    def save_run_accounts(self, accounts: Iterable[records.RunAccount]) -> None:
-        """Store run accounts; a run's newer account replaces its older."""
-        self._upsert(records.RunAccount, accounts)
 
     def run_account(self, run_key: str, user: str | None = None) -> records.RunAccount | None:
         """The account of a run; of several users' runs with that key, the one that ended last."""

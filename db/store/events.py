@@ -91,8 +91,8 @@ class EventRows(base.StoreBase):
         for low in range(0, len(wanted), _IDS_AT_ONCE):
             some = wanted[low : low + _IDS_AT_ONCE]
             k = tables.event_key.c
-            asked = sa.select(k.at).where(base.some(k.event_id, some))
-            times = self._mappings(asked)
+            query = sa.select(k.at).where(base.some(k.event_id, some))
+            times = self._mappings(query)
             # By time the few partitions and page ranges are found; the id alone is in no partition's index.
             when = base.some(_E.at, {row["at"] for row in times})
             query = sa.select(tables.health_event).where(when, base.some(_E.event_id, some))
@@ -143,15 +143,6 @@ class EventRows(base.StoreBase):
         query = sa.select(tables.check_now).order_by(n.node, n.name)
         query = query.where(n.name == name) if name is not None else query
         return self._select(records.CheckResult, query.where(n.node == node) if node is not None else query)
-
-    def check_history(
-        self, node: str, name: str | None = None, since: datetime | None = None
-    ) -> list[records.CheckResult]:
-        """Every change of a node's checks, oldest first."""
-        c = tables.check_result.c
-        query = sa.select(tables.check_result).where(c.node == node).order_by(c.at)
-        query = query.where(c.name == name) if name is not None else query
-        return self._select(records.CheckResult, query.where(c.at >= since) if since is not None else query)
 
     def allocations(
         self,

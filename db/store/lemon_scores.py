@@ -51,9 +51,9 @@ class LemonRows(base.StoreBase):
 
         Everything else about a score is twenty times as large, and people answer for years.
         """
-        asked = list(notes)
-        given = {"cluster": cluster, "nodes": [node for node, _ in asked], "ats": [at for _, at in asked]}
-        return self.readable(records.LemonScore, self.rows(_ANSWERED, given)) if asked else []
+        keys = list(notes)
+        given = {"cluster": cluster, "nodes": [node for node, _ in keys], "ats": [at for _, at in keys]}
+        return self.readable(records.LemonScore, self.rows(_ANSWERED, given)) if keys else []
 
     def lemon_counts(self, cluster: str) -> dict[str, int]:
         """Nodes by verdict on the latest scored day; empty before the first."""

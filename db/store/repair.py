@@ -31,9 +31,9 @@ class RepairRows(base.StoreBase):
 
     def may_add_results(self) -> bool:
         """Whether this login may store results: asked before nodes are taken for tests."""
-        asked = sa.select(sa.func.has_table_privilege(str(tables.diagnostic_result), "INSERT"))
+        query = sa.select(sa.func.has_table_privilege(str(tables.diagnostic_result), "INSERT"))
         with engines.translated(), self.engine.connect() as connection:
-            return bool(connection.execute(asked).scalar_one())
+            return bool(connection.execute(query).scalar_one())
 
     def results(
         self,

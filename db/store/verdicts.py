@@ -54,9 +54,9 @@ class VerdictRows(base.StoreBase):
     def _save_batch(self, given: Mapping[Key, records.Verdict]) -> dict[Key, records.Verdict]:
         with engines.translated(), self.engine.begin() as connection:
             cursor = connection.connection.cursor()
-            asked = list(given)
-            unjudged = {asked[n - 1] for (n,) in _call(cursor, _LOCK, _key_arrays(asked)) if n}
-            jobs = binary_arrays.ARRAYS["bigint"]([k[1] for k in asked])
+            given_keys = list(given)
+            unjudged = {given_keys[n - 1] for (n,) in _call(cursor, _LOCK, _key_arrays(given_keys)) if n}
+            jobs = binary_arrays.ARRAYS["bigint"]([k[1] for k in given_keys])
             stored = (dict(zip(_NAMES, row, strict=True)) for row in _call(cursor, _CURRENT, {"jobs": jobs}))
             current = {key_of(v): v for v in (rows.from_row(records.Verdict, row) for row in stored)}
             fresh = {k: v for k, v in given.items() if k not in current or not _same(current[k], v)}
@@ -101,10 +101,6 @@ class VerdictRows(base.StoreBase):
             query = query.where(_A.end_at >= since) if since is not None else query
             query = query.where(_A.end_at < until) if until is not None else query
         return self._select(records.Verdict, query)
-
-    def verdict_history(self, job_id: int) -> list[records.Verdict]:
-        """Every verdict ever given on a job's attempts, oldest first."""
-        return self.verdict_histories([job_id])
 
     def verdict_histories(self, job_ids: Iterable[int]) -> list[records.Verdict]:
         """Every verdict ever given on these jobs' attempts, by job and time."""

@@ -158,7 +158,7 @@ def _announces_recovery(text: str) -> bool:
     return _GOES_ON.search(text) is not None and not progress.is_progress(text)
 
 
-class Story:
+class CauseCandidates:
     """The candidates seen so far and the best of them."""
 
     def __init__(self) -> None:

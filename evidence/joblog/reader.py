@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from probing_cluster.core import digits, sanitize
 from probing_cluster.evidence import dates, literals, prefixes
 from probing_cluster.evidence.joblog import (
-    bare,
+    bare_traceback,
     cause,
     cuda,
     gloo,
@@ -87,7 +87,7 @@ TRIGGERS = (
     *_FAMILY_TRIGGERS,
     *_COLLECTIVES,
     *_FRAMES,
-    *bare.TRIGGERS,
+    *bare_traceback.TRIGGERS,
     "[ RUN ",
     " OK ] ",
     "Traceback",
@@ -150,7 +150,7 @@ def _is_no_tag(text: str, peeled: prefixes.PrefixedLine) -> bool:
 
 
 @dataclass(slots=True)
-class _Cut:
+class _WrappedLine:
     """A line that began a message and did not end it: terminals wrap hard, in the middle of words."""
 
     record: Record
@@ -164,8 +164,8 @@ class JobLogReader:
 
     def __init__(self) -> None:
         self._context = JoblogContext()
-        self._story = cause.Story()
-        self._cut: _Cut | None = None
+        self._story = cause.CauseCandidates()
+        self._cut: _WrappedLine | None = None
         self._tracebacks: dict[int | None, tuple[int, int]] = {}
         self._cut_off: tuple[int, Record] | None = None
         """The last line that was a frame, and where its traceback began: the log may end there."""
@@ -174,7 +174,7 @@ class JobLogReader:
         self._line_before = 0
         """The one before that."""
         self._unraised: dict[int | None, int] = {}
-        self._bare = bare.Bare(self._story.recent)
+        self._bare = bare_traceback.BareTraceback(self._story.recent)
         self._many = -_SAME_END_LINES
 
     def _families(self, record: Record) -> JobFinding | None:
@@ -367,11 +367,11 @@ class JobLogReader:
         )
         if found and found.line == line and (unnamed or _is_cut(text)):
             self._give_up()
-            self._cut = _Cut(record, found=found)
+            self._cut = _WrappedLine(record, found=found)
         elif found := found or last:
             self._take(found)
         elif cut and not joined and len(text.rstrip()) >= _MIN_WRAP_CHARS:
-            self._cut = _Cut(record)
+            self._cut = _WrappedLine(record)
         if not found and self._story.in_doubt:
             self._story.passed(record, overwritten=overwritten)
         self._story.recent.append(text)

@@ -11,9 +11,7 @@ from typing import Any
 from probing_cluster.core import digits, sanitize
 from probing_cluster.core.records import Severity, doc, record
 
-USER = "user_program"
 SOFTWARE = "system_software"
-HARDWARE = "hardware"
 INFO, LOW, HIGH = Severity.INFO, Severity.LOW, Severity.HIGH
 
 PCI = r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?"

@@ -26,7 +26,7 @@ def read(node: nodeview.NodeView) -> list[Reading]:
     return [_read(node, one) for one in node.spec.certificates]
 
 
-def _read(node: nodeview.NodeView, one: certificates.Named) -> Reading:
+def _read(node: nodeview.NodeView, one: certificates.CertificateFile) -> Reading:
     try:
         ends_at = certificates.ends(Path(node.path(str(one.path))), authority=one.authority)
     except (errors.MalformedInput, OSError) as exc:

@@ -69,7 +69,7 @@ def _number(
 def _unavailable(
     lack: nvml.NvmlUnavailable, on_pci: tuple[str, ...] | None, wanted: int | None
 ) -> findings.Finding:
-    if lack.kind is nvml.Lack.ABSENT and not on_pci and not wanted:
+    if lack.kind is nvml.SnapshotLack.ABSENT and not on_pci and not wanted:
         return findings.absent("no NVIDIA GPU on this node")
     if lack.code in ("DRIVER_NOT_LOADED", "GPU_IS_LOST", "RESET_REQUIRED") and (on_pci or wanted):
         number = wanted if wanted is not None else len(on_pci or ())
@@ -79,7 +79,7 @@ def _unavailable(
     if lack.code == "LIB_RM_VERSION_MISMATCH":
         return findings.fail(f"driver and NVML library differ: {lack.message}", severity=records.Severity.LOW)
     # A missing library may be our own wrong path: that must never cost a healthy node.
-    return findings.unseen(lack.message, timed_out=lack.kind is nvml.Lack.HANG)
+    return findings.unseen(lack.message, timed_out=lack.kind is nvml.SnapshotLack.HANG)
 
 
 def _identity(

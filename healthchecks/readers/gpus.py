@@ -23,7 +23,7 @@ def snapshot(node: nodeview.NodeView) -> nvml.NvmlSnapshot:
     """The snapshot; raises Absent on a node without NVIDIA GPUs, Undetermined where they do not answer."""
     value = reading(node)
     if isinstance(value, nvml.NvmlUnavailable):
-        if value.kind is nvml.Lack.ABSENT and not on_pci(node):
+        if value.kind is nvml.SnapshotLack.ABSENT and not on_pci(node):
             raise findings.Absent("no NVIDIA GPU on this node")
         raise findings.Undetermined(value.message)
     if not value.gpus:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Lack(StrEnum):
+class SnapshotLack(StrEnum):
     """Why there is no snapshot."""
 
     ABSENT = "absent"
@@ -28,7 +28,7 @@ class Lack(StrEnum):
 class NvmlUnavailable:
     """There is no snapshot, and why."""
 
-    kind: Lack
+    kind: SnapshotLack
     message: str
     code: str | None = None
     """NVML's own word: DRIVER_NOT_LOADED, GPU_IS_LOST …"""
@@ -171,7 +171,7 @@ def from_json(data: Mapping[str, Any]) -> NvmlSnapshot | NvmlUnavailable:
     """The value that `to_json` wrote."""
     if "unavailable" in data:
         lack = dict(data["unavailable"])
-        return NvmlUnavailable(**{**lack, "kind": Lack(lack["kind"])})
+        return NvmlUnavailable(**{**lack, "kind": SnapshotLack(lack["kind"])})
     return NvmlSnapshot(**{**data, "gpus": tuple(_gpu(g) for g in data["gpus"])})
 
 

@@ -163,8 +163,8 @@ def _links_at_once(p: Any, ask: Ask) -> list[dict[str, Any]] | None:
     if not count or count[0].nvmlReturn != p.NVML_SUCCESS:
         return None
     numbers = range(min(count[0].value.uiVal, p.NVML_NVLINK_MAX_LINKS))
-    asked = [(field, i) for i in numbers for field in _link_fields(p)]
-    values = ask("nvlink", "nvmlDeviceGetFieldValues", asked) if asked else []
+    pairs = [(field, i) for i in numbers for field in _link_fields(p)]
+    values = ask("nvlink", "nvmlDeviceGetFieldValues", pairs) if pairs else []
     if values is None or any(v.nvmlReturn != p.NVML_SUCCESS for v in values):
         return None
     found = [

@@ -43,10 +43,12 @@ def snapshot(
     argv = [sys.executable, "-I", "-m", __name__, *([library] if library else [])]
     answer = processes.run(argv, deadline_s=deadline_s, env=dict(os.environ), edge=edge)
     if answer.timed_out:
-        return nvml.NvmlUnavailable(kind=nvml.Lack.HANG, message=f"NVML gave no answer in {deadline_s:g} s")
+        return nvml.NvmlUnavailable(
+            kind=nvml.SnapshotLack.HANG, message=f"NVML gave no answer in {deadline_s:g} s"
+        )
     if answer.code != 0:
         tail = answer.err.strip().splitlines()[-1:] or [f"exit {answer.code}"]
-        return nvml.NvmlUnavailable(kind=nvml.Lack.ERROR, message=f"the NVML child failed: {tail[0]}")
+        return nvml.NvmlUnavailable(kind=nvml.SnapshotLack.ERROR, message=f"the NVML child failed: {tail[0]}")
     return nvml.from_json(json.loads(answer.out))
 
 
@@ -68,7 +70,7 @@ def read_here(
         pynvml = load(library)
     except OSError as exc:
         return nvml.NvmlUnavailable(
-            kind=nvml.Lack.ABSENT, message=f"NVML library: {exc}", code="LIBRARY_NOT_FOUND"
+            kind=nvml.SnapshotLack.ABSENT, message=f"NVML library: {exc}", code="LIBRARY_NOT_FOUND"
         )
     try:
         pynvml.nvmlInit()
@@ -128,17 +130,17 @@ def _word(pynvml: Any, exc: BaseException) -> str:
 def _unavailable(pynvml: Any, exc: BaseException) -> nvml.NvmlUnavailable:
     if isinstance(exc, OSError):
         return nvml.NvmlUnavailable(
-            kind=nvml.Lack.ABSENT, message=f"NVML library: {exc}", code="LIBRARY_NOT_FOUND"
+            kind=nvml.SnapshotLack.ABSENT, message=f"NVML library: {exc}", code="LIBRARY_NOT_FOUND"
         )
     word = _word(pynvml, exc)
     if word == "LIBRARY_NOT_FOUND":
-        kind = nvml.Lack.ABSENT
+        kind = nvml.SnapshotLack.ABSENT
     elif word in _LOST:
-        kind = nvml.Lack.LOST
+        kind = nvml.SnapshotLack.LOST
     elif word in _DRIVER:
-        kind = nvml.Lack.DRIVER
+        kind = nvml.SnapshotLack.DRIVER
     else:
-        kind = nvml.Lack.HANG if word == "TIMEOUT" else nvml.Lack.ERROR
+        kind = nvml.SnapshotLack.HANG if word == "TIMEOUT" else nvml.SnapshotLack.ERROR
     return nvml.NvmlUnavailable(kind=kind, message=f"NVML: {exc}", code=word)
 
 

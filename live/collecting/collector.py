@@ -149,10 +149,10 @@ def _lines(idle_s: float) -> Any:
 
 
 def _answer(place: Place, pool: readers.TableReaders, line: bytes) -> None:
-    asked = _question(line)
-    if asked is None:
+    question = _question(line)
+    if question is None:
         return
-    number, scans, deadline = asked
+    number, scans, deadline = question
     _write(b"%d ?\n" % number)
     reading = [pool.start(scan, deadline) for scan in scans]
     late = pool.collect(reading, deadline, lambda one: _send(number, one.frame or _failed(place, one.scan)))
@@ -166,10 +166,10 @@ def _answer(place: Place, pool: readers.TableReaders, line: bytes) -> None:
 
 def _answer_packed(place: Place, pool: readers.TableReaders, line: bytes, most_bytes: int) -> int:
     """Answers one question with a bundle: what makes it too large is left out, and reported."""
-    asked = _question(line)
-    if asked is None:
+    question = _question(line)
+    if question is None:
         return 1
-    _, scans, deadline = asked
+    _, scans, deadline = question
     reading = [pool.start(scan, deadline) for scan in scans]
     late = pool.collect(reading, deadline, lambda _: None)
     frames = [

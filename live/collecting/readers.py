@@ -131,10 +131,10 @@ class TableReaders:
         reader.end()
 
     def _fork(self, scan: Scan) -> TableReader:
-        (asked, asks), (reads, answers) = os.pipe(), os.pipe()
+        (questions_fd, asks), (reads, answers) = os.pipe(), os.pipe()
         pid = os.fork()
         if pid:
-            os.close(asked)
+            os.close(questions_fd)
             os.close(answers)
             return TableReader(pid=pid, questions=asks, answers=reads, scan=scan)
         status = 1
@@ -146,14 +146,14 @@ class TableReaders:
             for other in (asks, reads, *(p for r in self._open for p in (r.questions, r.answers))):
                 os.close(other)
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-            self._serve(asked, answers)
+            self._serve(questions_fd, answers)
             status = 0
         finally:
             os._exit(status)
 
-    def _serve(self, asked: int, answers: int) -> None:
+    def _serve(self, questions_fd: int, answers: int) -> None:
         """Answers until nobody can ask any more."""
-        with os.fdopen(asked, "rb") as questions, os.fdopen(answers, "wb") as out:
+        with os.fdopen(questions_fd, "rb") as questions, os.fdopen(answers, "wb") as out:
             for line in questions:
                 raw, deadline = json.loads(line)
                 frame = self._answer(Scan.of_json(raw), deadline)

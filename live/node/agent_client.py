@@ -23,7 +23,7 @@ class AgentClient:
     path: Path
     job_id: int
 
-    def ask(self, op: str, timeout_s: float, **asked: Any) -> dict[str, Any]:
+    def ask(self, op: str, timeout_s: float, **fields: Any) -> dict[str, Any]:
         """The agent's answer; raises Missing with the reason where there is none."""
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as link:
@@ -32,7 +32,7 @@ class AgentClient:
                 # Anyone might listen on a path that root does not guard; the kernel knows who does.
                 if peer.uid_of(link) not in (0, self.path.parent.stat().st_uid):
                     raise Missing(f"{self.path} is not the agent's")
-                link.sendall(json.dumps({"v": 1, "op": op, "job_id": self.job_id, **asked}).encode() + b"\n")
+                link.sendall(json.dumps({"v": 1, "op": op, "job_id": self.job_id, **fields}).encode() + b"\n")
                 raw = _read(link)
             answer = json.loads(raw)
         except (OSError, ValueError) as exc:

@@ -69,7 +69,7 @@ PrintStatus = Callable[[str], None]
 """Prints a line about the session, not of a result."""
 
 
-class Asking(Protocol):
+class ConsoleSession(Protocol):
     """A session of a running job, or of what was kept of one."""
 
     timeout_s: float
@@ -86,7 +86,7 @@ class Asking(Protocol):
 
 
 def run(
-    asking: Asking,
+    asking: ConsoleSession,
     title: str,
     show: Show,
     print_status: PrintStatus,
@@ -109,7 +109,7 @@ def run(
     return code
 
 
-def _one(asking: Asking, line: str, show: Show, print_status: PrintStatus) -> int:
+def _one(asking: ConsoleSession, line: str, show: Show, print_status: PrintStatus) -> int:
     word, _, rest = line.partition(" ")
     rest = rest.strip().rstrip(";")
     if line in ("help", "\\?", "\\h"):
@@ -156,7 +156,7 @@ def _statements(prompt: str, read: Callable[[str], str]) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _line_editing(asking: Asking) -> Iterator[None]:
+def _line_editing(asking: ConsoleSession) -> Iterator[None]:
     """History in the user's state directory, completion of tables and columns; nothing of it without a terminal."""
     if not sys.stdin.isatty():
         yield
@@ -188,7 +188,7 @@ def _save(path: Path) -> None:
 class Completer:
     """Words of SQL, schemas, tables and columns, for readline."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: ConsoleSession) -> None:
         self._asking = asking
         self._found: list[str] = []
 

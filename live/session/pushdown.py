@@ -18,7 +18,7 @@ _MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class PlannedScan:
     """What one reading of a table wants, as far as the plan tells."""
 
     columns: frozenset[str]
@@ -27,13 +27,13 @@ class Wanted:
     limit: int | None
 
 
-class Unknown(Exception):
+class NotPushable(Exception):
     """An expression that is not decided on the nodes."""
 
 
-def read(plan: Any, default_schema: str) -> Mapping[str, Sequence[Wanted | None]]:
+def read(plan: Any, default_schema: str) -> Mapping[str, Sequence[PlannedScan | None]]:
     """By full name, each reading of a table that the plan shows; None for one whose filters are not understood."""
-    found: dict[str, list[Wanted | None]] = defaultdict(list)
+    found: dict[str, list[PlannedScan | None]] = defaultdict(list)
     for scan in _scans(plan):
         _catalog, schema, name = scan.fqn()
         found[f"{schema or default_schema}.{name}"].append(_wanted(scan))
@@ -41,7 +41,7 @@ def read(plan: Any, default_schema: str) -> Mapping[str, Sequence[Wanted | None]
 
 
 def together(
-    readings: Sequence[Wanted | None], planned: Sequence[Sequence[str] | None]
+    readings: Sequence[PlannedScan | None], planned: Sequence[Sequence[str] | None]
 ) -> tuple[tuple[str, ...] | None, Condition | None, int | None]:
     """(columns, condition, limit) of one request that serves all readings of a table; None for all, always, no limit.
 
@@ -68,14 +68,14 @@ def _scans(plan: Any) -> Iterator[Any]:
         yield from _scans(inner)
 
 
-def _wanted(scan: Any) -> Wanted | None:
+def _wanted(scan: Any) -> PlannedScan | None:
     try:
         filters = [_condition(f) for f in scan.filters()]
-    except Unknown:
+    except NotPushable:
         return None
     condition = None if not filters else filters[0] if len(filters) == 1 else {"op": "and", "of": filters}
     columns = {name for _, name in scan.projection()} | conditions.columns_in(condition)
-    return Wanted(columns=frozenset(columns), condition=condition, limit=scan.fetch())
+    return PlannedScan(columns=frozenset(columns), condition=condition, limit=scan.fetch())
 
 
 def _condition(expression: Any) -> Condition:
@@ -96,7 +96,7 @@ def _condition(expression: Any) -> Condition:
         return {"op": "not", "of": [listed]} if variant.negated() else listed
     if kind == "Column":
         return {"op": "=", "column": variant.name(), "value": True}
-    raise Unknown(kind)
+    raise NotPushable(kind)
 
 
 def _binary(variant: Any) -> Condition:
@@ -104,7 +104,7 @@ def _binary(variant: Any) -> Condition:
     if op in ("AND", "OR"):
         return {"op": op.lower(), "of": [_condition(variant.left()), _condition(variant.right())]}
     if op not in _COMPARISONS:
-        raise Unknown(op)
+        raise NotPushable(op)
     sign, left, right = _COMPARISONS[op], variant.left(), variant.right()
     if type(left.to_variant()).__name__ == "Column":
         return {"op": sign, "column": _column(left), "value": _constant(right)}
@@ -114,22 +114,22 @@ def _binary(variant: Any) -> Condition:
 def _column(expression: Any) -> str:
     variant = expression.to_variant()
     if type(variant).__name__ != "Column":
-        raise Unknown(type(variant).__name__)
+        raise NotPushable(type(variant).__name__)
     return str(variant.name())
 
 
 def _constant(expression: Any) -> Any:
     if type(expression.to_variant()).__name__ != "Literal":
-        raise Unknown("no constant")
+        raise NotPushable("no constant")
     value = expression.python_value()
     if type(value).__name__ == "TimestampScalar":
         # The nodes' columns hold nanoseconds, the database's microseconds; a constant has its column's type.
         if str(value.type) == "timestamp[us, tz=UTC]":
             return value.as_py().isoformat()
         if str(value.type) != "timestamp[ns, tz=UTC]":
-            raise Unknown(str(value.type))
+            raise NotPushable(str(value.type))
         return value.value
     found = value.as_py() if hasattr(value, "as_py") else value
     if found is None or isinstance(found, bool | int | float | str):
         return found
-    raise Unknown(type(found).__name__)
+    raise NotPushable(type(found).__name__)

@@ -40,7 +40,7 @@ class Nodes(Protocol):
         ...
 
 
-class Beside(Protocol):
+class OtherSchemas(Protocol):
     """Schemas of another source, such as a database, in the same session."""
 
     @property
@@ -59,7 +59,7 @@ class Result:
 
     rows: pa.Table
     missing: tuple[streams.Missing, ...]
-    asked: bool
+    from_nodes: bool
     """The nodes were asked: only then does `missing` mean something."""
     n_ranks: int = 0
     """Ranks that were found, dead ones included; 0 where no table of ranks was read."""
@@ -74,7 +74,7 @@ class _Statement:
     """What one statement has asked so far."""
 
     missing: list[streams.Missing] = field(default_factory=list)
-    asked: bool = False
+    from_nodes: bool = False
     held: dict[str, list[unpacking.Frame]] = field(default_factory=dict)
     """Tables whose rows came with their description."""
     ranks: set[int] = field(default_factory=set)
@@ -90,7 +90,7 @@ class Session:
         nodes: Nodes,
         *,
         timeout_s: float,
-        beside: Beside | None = None,
+        beside: OtherSchemas | None = None,
         on_expression: Callable[[], None] | None = None,
     ) -> None:
         """`on_expression` is called before an expression goes to the processes."""
@@ -137,12 +137,12 @@ class Session:
 
     def _result(self, rows: pa.Table) -> Result:
         found = self._statement
-        if found.asked:
+        if found.from_nodes:
             self._last_missing = tuple(found.missing)
         return Result(
             rows=rows,
             missing=tuple(found.missing),
-            asked=found.asked,
+            from_nodes=found.from_nodes,
             n_ranks=len(found.ranks),
             world_size=found.world_size,
             unprobed=found.pages_read and not found.ranks and not found.world_size,
@@ -233,7 +233,7 @@ class Session:
 
     def _ask(self, scans: Sequence[Scan]) -> list[unpacking.Frame]:
         reply = self._nodes.ask(scans, self.timeout_s)
-        self._statement.asked = True
+        self._statement.from_nodes = True
         self._statement.missing += reply.missing
         frames = []
         for data in reply.frames:
@@ -285,7 +285,7 @@ class Session:
         self._miss_ranks()
         if missing.NAME in scans:
             data[missing.NAME] = missing_rows(
-                self._statement.missing if self._statement.asked else self._last_missing
+                self._statement.missing if self._statement.from_nodes else self._last_missing
             )
         for fragment in self._planned:
             fragment.data = data[fragment.name]
@@ -310,8 +310,8 @@ class Session:
         batches = [b for b in frame.collect()]  # noqa: C416
         rows = pa.Table.from_batches(batches, schema=batches[0].schema)
         inner = frame.optimized_logical_plan()
-        asked = [_shown(s) for s in self._scans(inner).values()]
-        more = pa.table([["asked of every node"] * len(asked), asked], schema=rows.schema)
+        scans = [_shown(s) for s in self._scans(inner).values()]
+        more = pa.table([["asked of every node"] * len(scans), scans], schema=rows.schema)
         return pa.concat_tables([rows, more])
 
 
@@ -339,7 +339,7 @@ class KeptSession:
     def sql(self, statement: str) -> Result:
         """Runs one statement; raises UsageError for one that is not understood."""
         try:
-            return Result(rows=self._context.sql(statement).to_arrow_table(), missing=(), asked=False)
+            return Result(rows=self._context.sql(statement).to_arrow_table(), missing=(), from_nodes=False)
         except MemoryError:
             raise
         except Exception as exc:

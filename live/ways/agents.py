@@ -38,7 +38,7 @@ OWNER_ALONE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Posted:
+class PostedQuestion:
     """A question on its way."""
 
     question: str
@@ -66,7 +66,7 @@ class Mailbox(Protocol):
         """The nodes of the job; raises NotFound, NotPermitted, DatabaseUnavailable."""
         ...
 
-    def post(self, scans: str, deadline_s: float) -> Posted:
+    def post(self, scans: str, deadline_s: float) -> PostedQuestion:
         """Asks every node: `scans` is a JSON list of Scan.to_json."""
         ...
 
@@ -103,10 +103,10 @@ class AgentNodes:
         back = self._back()
         posted = self._mailbox.post(text, timeout_s * streams.NODE_SHARE)
         self._nodes = posted.nodes
-        asked = set(posted.nodes) - set(posted.absent)
-        lost = self._patience.lost(asked, back, timeout_s)
-        reply = self._answers(posted.question, asked, lost, end_s)
-        silent = asked - {m.node for m in reply.missing} - reply.answered
+        expected = set(posted.nodes) - set(posted.absent)
+        lost = self._patience.lost(expected, back, timeout_s)
+        reply = self._answers(posted.question, expected, lost, end_s)
+        silent = expected - {m.node for m in reply.missing} - reply.answered
         self._patience.remember(silent, lost, timeout_s)
         if silent:
             self._earlier = [*self._earlier[1 - MAX_EARLIER :], (end_s - timeout_s, posted.question)]
@@ -123,9 +123,9 @@ class AgentNodes:
         question = next((q for at_s, q in reversed(self._earlier) if at_s <= old_s), self._earlier[0][1])
         return set(self._mailbox.take(question, None).answers)
 
-    def _answers(self, question: str, asked: set[str], lost: set[str], end_s: float) -> streams.Reply:
+    def _answers(self, question: str, expected: set[str], lost: set[str], end_s: float) -> streams.Reply:
         """What has come when all have answered but those lost, or the time is over."""
-        reply, waiting, mark = streams.Reply(), set(asked), None
+        reply, waiting, mark = streams.Reply(), set(expected), None
         while waiting - lost and (left_s := end_s - time.monotonic()) > 0:
             time.sleep(min(POLL_S, left_s))
             taken = self._mailbox.take(question, mark)

@@ -90,7 +90,7 @@ class Collectors:
     def __post_init__(self) -> None:
         _left[:] = [child for child in _left if child.poll() is None]
         self._number = 0
-        self._asked_s = self.started_s
+        self._question_s = self.started_s
         self._unsent = b""
         self._rest = b""
         self._noise = b""
@@ -134,7 +134,7 @@ class Collectors:
     def ask(self, number: int, line: bytes) -> None:
         """Gives it a question; it takes it when it can."""
         self.expect(number)
-        self._asked_s = time.monotonic()
+        self._question_s = time.monotonic()
         if not self._in.closed and len(self._unsent) + len(line) <= MAX_UNSENT_BYTES:
             self._unsent += line
             self.send()
@@ -185,7 +185,7 @@ class Collectors:
             return False
         if self.hello_s is None:
             return now_s - self.started_s > start_s
-        return not self.hello.issuperset(self.nodes) and now_s - max(self._asked_s, self.hello_s) > hello_s
+        return not self.hello.issuperset(self.nodes) and now_s - max(self._question_s, self.hello_s) > hello_s
 
     def reason(self, node: str, timeout_s: float) -> str:
         """Why the node has not answered."""

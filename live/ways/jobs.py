@@ -54,10 +54,10 @@ def find(text: str, slurm: settings.SlurmSettings, run: commands.Runner | None =
         raise errors.UsageError(
             f"{exc.args[0]}; write 123, 123_4 (array task) or 123+1 (het component)"
         ) from exc
-    asked = f"{ref.job}_{ref.task}" if ref.task is not None else str(ref.job)
+    job_name = f"{ref.job}_{ref.task}" if ref.task is not None else str(ref.job)
     run = run or commands.SlurmCommands(settings=slurm)
     try:
-        output = run("scontrol", "-o", "-d", "show", "job", asked, environment={"SLURM_TIME_FORMAT": "%s"})
+        output = run("scontrol", "-o", "-d", "show", "job", job_name, environment={"SLURM_TIME_FORMAT": "%s"})
     except errors.SlurmUnavailable as exc:
         if "Invalid job id" in str(exc):
             raise errors.NotFound(

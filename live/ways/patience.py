@@ -16,10 +16,10 @@ class Patience:
         """Some node has not answered."""
         return bool(self._waited_s)
 
-    def lost(self, asked: Iterable[str], back: AbstractSet[str], timeout_s: float) -> set[str]:
+    def lost(self, expected: Iterable[str], back: AbstractSet[str], timeout_s: float) -> set[str]:
         """Of the nodes asked, those not to be waited for: they were for so long, and are not `back`; none where no other is left."""
         silent = {n for n, waited_s in self._waited_s.items() if n not in back and waited_s >= timeout_s}
-        return silent if set(asked) - silent else set()
+        return silent if set(expected) - silent else set()
 
     def remember(self, silent: Iterable[str], lost: AbstractSet[str], timeout_s: float) -> None:
         """After a question: who has not been heard, and who of them was not waited for."""

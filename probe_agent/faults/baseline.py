@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
-class Move:
+class CounterChange:
     """How one counter moved between two readings."""
 
     value: int
@@ -39,7 +39,7 @@ class Baseline:
             return cls()
         return cls(values=dict(memory.get("counters", {})))
 
-    def move(self, name: str, value: int | None, *, ceiling: int | None = None) -> Move | None:
+    def move(self, name: str, value: int | None, *, ceiling: int | None = None) -> CounterChange | None:
         """How the counter moved; None when it could not be read, and then its old value is kept."""
         if value is None:
             return None
@@ -49,8 +49,10 @@ class Baseline:
         resets = self.values.get(f"{name}#resets", 0)
         if before is not None and value < before:
             self.values[f"{name}#resets"] = resets + 1
-            return Move(value=value, delta=value, was_reset=True, saturated=full, resets=resets + 1)
-        return Move(value=value, delta=0 if before is None else value - before, saturated=full, resets=resets)
+            return CounterChange(value=value, delta=value, was_reset=True, saturated=full, resets=resets + 1)
+        return CounterChange(
+            value=value, delta=0 if before is None else value - before, saturated=full, resets=resets
+        )
 
 
 @dataclass(kw_only=True)

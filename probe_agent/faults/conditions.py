@@ -75,7 +75,7 @@ class Judgement:
 
 
 @dataclass(kw_only=True)
-class Active:
+class ActiveCondition:
     """A condition that stands, since when, and the event that said so."""
 
     condition: Condition
@@ -90,7 +90,7 @@ class Tracker:
 
     source: str
     boot_id: str
-    active: dict[str, Active] = field(default_factory=dict)
+    active: dict[str, ActiveCondition] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
 
     def observe(
@@ -106,7 +106,7 @@ class Tracker:
                 continue
             self.counts[key] = self.counts.get(key, 0) + 1
             sighting = self._sighting(condition, f"{key}:on:{self.counts[key]}", at, latches=False)
-            self.active[key] = Active(
+            self.active[key] = ActiveCondition(
                 condition=condition, since=at, event_id=str(event_id(sighting.position)), confirmed_at=at
             )
             sightings.append(sighting)
@@ -160,7 +160,7 @@ class Tracker:
         sighting = self._sighting(what, position, edge.at or at, latches=edge.latches)
         return replace(sighting, stream_s=sighting.at.timestamp()) if edge.folds else sighting
 
-    def _recovery(self, old: Active, at: datetime) -> Sighting:
+    def _recovery(self, old: ActiveCondition, at: datetime) -> Sighting:
         what = old.condition
         lasted_s = max(0.0, (at - old.since).total_seconds())
         recovered = replace(
@@ -177,7 +177,7 @@ def _unknown(condition: Condition, unknown: Iterable[str]) -> bool:
     return "*" in names or condition.device in names
 
 
-def _row(active: Active) -> dict[str, Any]:
+def _row(active: ActiveCondition) -> dict[str, Any]:
     condition = {k: v for k, v in vars(active.condition).items() if v is not None}
     condition["severity"] = str(active.condition.severity)
     condition["detail"] = dict(active.condition.detail)
@@ -189,10 +189,10 @@ def _row(active: Active) -> dict[str, Any]:
     }
 
 
-def _active(row: Mapping[str, Any]) -> Active:
+def _active(row: Mapping[str, Any]) -> ActiveCondition:
     fields = dict(row["condition"])
     fields["severity"] = records.Severity(fields["severity"])
-    return Active(
+    return ActiveCondition(
         condition=Condition(**fields),
         since=datetime.fromisoformat(row["since"]),
         event_id=row["event_id"],

@@ -135,7 +135,11 @@ class Faults:
         return True
 
     def observe(
-        self, source: str, judged: conditions.Judgement, active: Iterable[conditions.Active], at: datetime
+        self,
+        source: str,
+        judged: conditions.Judgement,
+        active: Iterable[conditions.ActiveCondition],
+        at: datetime,
     ) -> list[Fault]:
         """Take one reading in: its conditions stand, and what it shows healthy or reset ends latched faults, which it returns."""
         self._present[source] = [
@@ -231,7 +235,7 @@ def _remember(fault: Fault, event_id: str) -> None:
         fault.event_ids = [*fault.event_ids[:1], *fault.event_ids[1:][-(_MAX_IDS - 2) :], event_id]
 
 
-def _of_condition(active: conditions.Active, source: str) -> Fault:
+def _of_condition(active: conditions.ActiveCondition, source: str) -> Fault:
     what = active.condition
     return Fault(
         kind=what.kind,

@@ -87,7 +87,7 @@ class Inventory:
         fresh = [g for g in now if g.uuid not in known]
         return Inventory(gpus=tuple(sorted((*self.gpus, *fresh), key=lambda g: (g.index, g.uuid))))
 
-    def of_job(self, numbers: str, numbering: gres_conf.Numbering | None) -> tuple[str, ...] | None:
+    def of_job(self, numbers: str, numbering: gres_conf.GpuNumbering | None) -> tuple[str, ...] | None:
         """UUIDs behind SLURM_JOB_GPUS; None when they are not certain.
 
         Without a `numbering` a number counts only where the order of PCI addresses and the minor number
@@ -117,7 +117,7 @@ class Inventory:
             ]
         )
 
-    def _one(self, word: str, numbering: gres_conf.Numbering | None) -> Gpu | None:
+    def _one(self, word: str, numbering: gres_conf.GpuNumbering | None) -> Gpu | None:
         if not digits.is_number(word):
             chip = _ROCR.match(word.lower())
             return self.by_uuid(word) or (self._by_chip(chip[1]) if chip else None)

@@ -21,7 +21,7 @@ _USUAL = ("/etc/slurm", "/run/slurm/conf", "/etc/slurm-llnl", "/usr/local/etc/sl
 
 
 @dataclass(frozen=True, kw_only=True)
-class Numbering:
+class GpuNumbering:
     """How to turn a GPU number of Slurm into a GPU."""
 
     by_pci: bool = False
@@ -30,7 +30,7 @@ class Numbering:
     """The number is an index into these minor numbers."""
 
 
-def parse(text: str, node: str) -> Numbering | None:
+def parse(text: str, node: str) -> GpuNumbering | None:
     """The numbering of `node`; None where the file does not settle it."""
     minors: list[int] = []
     types: set[str] = set()
@@ -45,11 +45,11 @@ def parse(text: str, node: str) -> Numbering | None:
             types.add(words.get("type", ""))
             minors += _minors(words["file"])
     if detect not in {"", "off"}:
-        return Numbering(by_pci=True) if detect.startswith("nv") else None
+        return GpuNumbering(by_pci=True) if detect.startswith("nv") else None
     # One type in ascending order: then the order is the same whether Slurm keeps the lines' order or sorts.
     if not minors or len(types) != 1 or minors != sorted(set(minors)):
         return None
-    return Numbering(minors=tuple(minors))
+    return GpuNumbering(minors=tuple(minors))
 
 
 def find(slurm_conf: str) -> str | None:

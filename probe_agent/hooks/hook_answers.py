@@ -22,7 +22,7 @@ RECHECK_S = 0.5
 _log = logging.getLogger(__name__)
 
 
-class Outside(Protocol):
+class AgentOperations(Protocol):
     """What answering needs of the rest of the agent."""
 
     async def keep_log(self, job: jobs.NodeJob, most_bytes: int) -> None:
@@ -62,9 +62,9 @@ class Answers:
         pages: page_directories.PageDirectories,
         faults: faults.Faults,
         permissions: fitness.Permissions,
-        outside: Outside,
+        outside: AgentOperations,
         requeues: requeue.Requeues,
-        numbering: Callable[[], gres_conf.Numbering | None] = lambda: None,
+        numbering: Callable[[], gres_conf.GpuNumbering | None] = lambda: None,
         clock: clock.Clock = clock.SYSTEM,
     ) -> None:
         self._identity = identity

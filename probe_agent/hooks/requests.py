@@ -21,7 +21,7 @@ class Requests:
     def __init__(
         self,
         *,
-        outside: hook_answers.Outside,
+        outside: hook_answers.AgentOperations,
         book: jobs.JobBook,
         permissions: fitness.Permissions,
         acknowledge: Callable[[uuid.UUID], None],

@@ -61,7 +61,7 @@ class AlarmWords:
             inode, offset = output.offsets.get(path, (0, 0))
             # What an earlier start of the job wrote into the same file is not this one's.
             first = path not in output.offsets and job.restart_count > 0
-            asked = {
+            question = {
                 "op": "words",
                 "path": path,
                 "inode": inode,
@@ -69,7 +69,7 @@ class AlarmWords:
                 "words": left,
                 "skip": first,
             }
-            answer = await self._collector.ask(job, asked)
+            answer = await self._collector.ask(job, question)
             file, end, matches = (answer.get(name) for name in ("inode", "offset", "matches"))
             # The child runs as the job's owner: what it answers is a claim of theirs.
             if type(file) is not int or type(end) is not int or not isinstance(matches, dict):

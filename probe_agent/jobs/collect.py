@@ -95,13 +95,13 @@ class Collector:
             _, shown = await self._logs(job, anywhere=True)
             for row in shown if most_bytes else ():
                 if "tail" in row:
-                    asked = {
+                    question = {
                         "op": "keep",
                         "path": row["path"],
                         "start": job.restart_count + 1,
                         "most": most_bytes,
                     }
-                    row.update(_kept(await self.ask(job, asked)))
+                    row.update(_kept(await self.ask(job, question)))
             if shown:
                 self._intake.store([job.logs_item(self._identity, shown, mark="kept")])
 
@@ -137,10 +137,10 @@ class Collector:
         read: set[Any] = set()
         for stream, paths in self._to_read(job, shown, anywhere=anywhere):
             for n, path in enumerate(paths):
-                asked: dict[str, Any] = {"op": "log", "path": path}
+                question: dict[str, Any] = {"op": "log", "path": path}
                 if job.restart_count:
-                    asked["began_s"] = job.started_at.timestamp()
-                answer = await self.ask(job, asked)
+                    question["began_s"] = job.started_at.timestamp()
+                answer = await self.ask(job, question)
                 if answer.get("refused") == "ENOENT" and n + 1 < len(paths):
                     continue  # the other name it may have
                 if answer.get("inode") is None or answer["inode"] not in read:
@@ -222,10 +222,10 @@ class Collector:
             return {
                 "refused": "earlier readers are stuck in the kernel on a file system that does not answer"
             }
-        asked = {**request, "uid": job.uid, "gid": job.gid if job.gid is not None else job.uid}
+        question = {**request, "uid": job.uid, "gid": job.gid if job.gid is not None else job.uid}
         try:
             done = await self._children.run(
-                f"collect {job.job_id}", child, deadline_s=DEADLINE_S, stdin=json.dumps(asked).encode()
+                f"collect {job.job_id}", child, deadline_s=DEADLINE_S, stdin=json.dumps(question).encode()
             )
             answer: dict[str, Any] = json.loads(done.stdout)
         except (processes.ChildFailed, ValueError) as exc:

@@ -70,11 +70,11 @@ class NodeJob:
             detail={k: v for k, v in given.items() if v not in ("", None)},
         )
 
-    def item(self, identity: identity.Identity) -> spool.Item:
+    def item(self, identity: identity.Identity) -> spool.SpoolItem:
         """The row on its way to Postgres; start and release are two items, so that neither can undo the other."""
         ended = self.released_at is not None
         position = f"{self.job_id}:{self.restart_count}:{self.started_at.timestamp():.6f}:{ended}"
-        return spool.Item(
+        return spool.SpoolItem(
             id=records.make_event_id(identity.cluster, identity.node, "allocation", position).bytes,
             lane="allocation",
             rank=spool.RANK[records.Severity.HIGH],
@@ -83,13 +83,13 @@ class NodeJob:
 
     def logs_item(
         self, identity: identity.Identity, logs: Sequence[Mapping[str, Any]], *, mark: str = "logs"
-    ) -> spool.Item:
+    ) -> spool.SpoolItem:
         """The row once more, with what a report shows of its output files."""
         allocation = self.allocation(identity)
         # Collected again once its array's numbers are known: another row, or the first would stand for both.
         part = f"{mark}:ids" if self.extra.get("ids_known") else mark
         position = f"{self.job_id}:{self.restart_count}:{self.started_at.timestamp():.6f}:{part}"
-        return spool.Item(
+        return spool.SpoolItem(
             id=records.make_event_id(identity.cluster, identity.node, "allocation", position).bytes,
             lane="allocation",
             rank=spool.RANK[records.Severity.INFO],
@@ -165,7 +165,8 @@ class JobBook:
     def end(self, job: NodeJob, now: datetime) -> NodeJob:
         """Forget a job. Returns its start, as known before or else from the Epilog's request, with the time of its release."""
         known = self._jobs.pop(job.job_id, None)
-        if known is None or known.restart_count != job.restart_count:
+        # Slurm counts a requeue before it runs the Epilogs of the start that it ended: they name the start to come.
+        if known is None or job.restart_count not in {known.restart_count, known.restart_count + 1}:
             ended = replace(job, released_at=now, extra={**job.extra, "prolog_seen": False})
         else:
             paths = {k: v for k, v in vars(job).items() if k in {"stdout", "stderr", "work_dir"} and v}

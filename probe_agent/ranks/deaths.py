@@ -76,7 +76,7 @@ class DeathWatch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class End:
+class RankEnd:
     """How one rank of a node ended."""
 
     died_s: float
@@ -84,7 +84,7 @@ class End:
     """Its page says `ended`."""
 
 
-class Fate(enum.Enum):
+class EndMeaning(enum.Enum):
     """What one end says, held against the ends of the job's other ranks here."""
 
     NEWS = enum.auto()
@@ -95,16 +95,16 @@ class Fate(enum.Enum):
     """In order, or because another one had ended."""
 
 
-def fate(one: End, others: Sequence[End | None]) -> Fate:
+def fate(one: RankEnd, others: Sequence[RankEnd | None]) -> EndMeaning:
     """What an end says; `others` are the job's other ranks here, None = lives."""
     if one.in_order:
-        return Fate.NOTHING
+        return EndMeaning.NOTHING
     # Who had ended long before belongs to another chapter.
     peers = [o for o in others if o is None or o.died_s >= one.died_s - BECAUSE_S]
     ends = [one, *(o for o in peers if o is not None and not o.in_order)]
     times = [o.died_s for o in ends]
     if peers and len(ends) == len(peers) + 1 and max(times) - min(times) <= AT_ONCE_S:
-        return Fate.TOGETHER
+        return EndMeaning.TOGETHER
     if any(o is not None and o.died_s < one.died_s for o in peers):
-        return Fate.NOTHING
-    return Fate.NEWS
+        return EndMeaning.NOTHING
+    return EndMeaning.NEWS

@@ -68,7 +68,7 @@ class PageAnswer:
 
 
 @dataclass(kw_only=True)
-class _Asked:
+class _OpenQuestion:
     process: EvaluatedProcess
     link: socket.socket
     listener_pid: int
@@ -98,14 +98,14 @@ def evaluate(
     question = json.dumps({"expression": expression}).encode() + b"\n"
     end_s = time.monotonic() + deadline_s
     answers: dict[EvaluatedProcess, PageAnswer] = {}
-    asked = []
+    open_questions = []
     for process in targets:
         found = _connect(directory, uid, process, question)
-        if isinstance(found, _Asked):
-            asked.append(found)
+        if isinstance(found, _OpenQuestion):
+            open_questions.append(found)
         else:
             answers[process] = _missing(process, found)
-    silent = _collect(asked, answers, end_s)
+    silent = _collect(open_questions, answers, end_s)
     look = stack_of or _own_look
     for one in silent:
         one.link.close()
@@ -125,7 +125,7 @@ def check(expression: str) -> None:
         raise errors.UsageError(msg) from exc
 
 
-def _connect(directory: Path, uid: int, process: EvaluatedProcess, question: bytes) -> _Asked | str:
+def _connect(directory: Path, uid: int, process: EvaluatedProcess, question: bytes) -> _OpenQuestion | str:
     """A connection with the question on its way; or why there is none."""
     path = directory / responder.name_of(process.pid_inside, process.pid_namespace or 0)
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
@@ -135,7 +135,9 @@ def _connect(directory: Path, uid: int, process: EvaluatedProcess, question: byt
             raise PermissionError("its socket is another user's")
         link.send(question)
         raw = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-        return _Asked(process=process, link=link, listener_pid=int.from_bytes(raw[:4], "little", signed=True))
+        return _OpenQuestion(
+            process=process, link=link, listener_pid=int.from_bytes(raw[:4], "little", signed=True)
+        )
     except FileNotFoundError:
         reason = NOT_LIVE
     except ConnectionRefusedError:
@@ -149,12 +151,12 @@ def _connect(directory: Path, uid: int, process: EvaluatedProcess, question: byt
 
 
 def _collect(
-    asked: Sequence[_Asked], answers: dict[EvaluatedProcess, PageAnswer], end_s: float
-) -> list[_Asked]:
+    open_questions: Sequence[_OpenQuestion], answers: dict[EvaluatedProcess, PageAnswer], end_s: float
+) -> list[_OpenQuestion]:
     """Reads replies until all are there or the time is over; those that did not answer."""
-    waiting = {one.link.fileno(): one for one in asked}
+    waiting = {one.link.fileno(): one for one in open_questions}
     with selectors.DefaultSelector() as selector:
-        for one in asked:
+        for one in open_questions:
             selector.register(one.link, selectors.EVENT_READ, one)
         while waiting and (left_s := end_s - time.monotonic()) > 0:
             for key, _ in selector.select(left_s):
@@ -169,7 +171,7 @@ def _collect(
     return list(waiting.values())
 
 
-def _read(one: _Asked) -> PageAnswer | None:
+def _read(one: _OpenQuestion) -> PageAnswer | None:
     """The answer once it is whole; None while it is not."""
     try:
         part = one.link.recv(1 << 18)

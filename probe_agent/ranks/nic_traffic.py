@@ -48,20 +48,24 @@ class NicTraffic:
     """The adapters of one node over the last minutes."""
 
     def __init__(
-        self, reach: polled.Reach | None, *, exclude: tuple[str, ...] = (), clock: clock.Clock = clock.SYSTEM
+        self,
+        reader: polled.NodeReader | None,
+        *,
+        exclude: tuple[str, ...] = (),
+        clock: clock.Clock = clock.SYSTEM,
     ) -> None:
-        """`exclude` are patterns of devices to leave out; without `reach` nothing is read."""
-        self._reach = reach
+        """`exclude` are patterns of devices to leave out; without a `reader` nothing is read."""
+        self._reader = reader
         self._exclude = exclude
         self._clock = clock
         self._readings: deque[TrafficReading] = deque(maxlen=KEPT)
 
     async def read(self) -> None:
         """Takes one more reading; a node whose sysfs does not answer has none."""
-        if self._reach is None:
+        if self._reader is None:
             return
         try:
-            raw = await self._reach.files(READ, LINKS)
+            raw = await self._reader.files(READ, LINKS)
         except processes.ChildFailed:
             return  # the poller tells of it
         self._readings.append(

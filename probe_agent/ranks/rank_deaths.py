@@ -7,14 +7,14 @@ from datetime import timedelta
 from probing_cluster.core import clock
 from probing_cluster.probe_agent.faults.sighting import Sighting
 from probing_cluster.probe_agent.ranks import deaths, rank_events
-from probing_cluster.probe_agent.ranks.ranks import Rank, Watched
+from probing_cluster.probe_agent.ranks.ranks import Rank, WatchedJob
 
 MAX_DEATH_EVENTS = 1024
 """Deaths reported of one attempt on one node: a user may start and kill processes for ever."""
 
 
 def judge(
-    watched: Watched,
+    watched: WatchedJob,
     watcher: deaths.DeathWatch,
     rank_events: rank_events.RankEvents,
     clock: clock.Clock,
@@ -33,18 +33,18 @@ def judge(
         if fate is None:
             continue
         rank.death_reported = True
-        if fate is not deaths.Fate.NOTHING:
+        if fate is not deaths.EndMeaning.NOTHING:
             rank.died_first = True
             watched.deaths += 1
             if watched.deaths <= MAX_DEATH_EVENTS:
                 at_s = now_s - _ended(rank).died_s
                 when = clock.now() - timedelta(seconds=max(0.0, at_s))
-                together = fate is deaths.Fate.TOGETHER
+                together = fate is deaths.EndMeaning.TOGETHER
                 sightings.append(rank_events.dead(watched.job, rank.page, when, together=together))
     return sightings
 
 
-def _settle(watched: Watched, rank: Rank, now_s: float, *, settled: bool) -> deaths.Fate | None:
+def _settle(watched: WatchedJob, rank: Rank, now_s: float, *, settled: bool) -> deaths.EndMeaning | None:
     """What a death says, now that the fate of the others is known; None while it is not."""
     end = _ended(rank)
     passed_s = now_s - end.died_s
@@ -54,14 +54,14 @@ def _settle(watched: Watched, rank: Rank, now_s: float, *, settled: bool) -> dea
     # Who has been started since (by torchrun, or by the script's next srun) says nothing about this end.
     before = [r.end for r in others if r.page.monotonic_ns / 1e9 <= end.died_s]
     fate = deaths.fate(end, before)
-    if fate is not deaths.Fate.TOGETHER:
+    if fate is not deaths.EndMeaning.TOGETHER:
         return fate
     if settled or (len(before) < len(others) and any(r.alive for r in others)):
-        return deaths.Fate.NOTHING
+        return deaths.EndMeaning.NOTHING
     # Slurm ends all of a job's tasks so, and then runs the Epilog; it has not where the job still runs.
     return None if passed_s < deaths.TEARDOWN_S else fate
 
 
-def _ended(rank: Rank) -> deaths.End:
+def _ended(rank: Rank) -> deaths.RankEnd:
     assert rank.end is not None
     return rank.end

@@ -14,7 +14,7 @@ from probing_cluster.probe_agent import children, self_watch
 from probing_cluster.probe_agent.inject.site._probing_probe import layout
 from probing_cluster.probe_agent.jobs import jobs, page_directories, processes
 from probing_cluster.probe_agent.ranks import deaths, pages
-from probing_cluster.probe_agent.ranks.ranks import Rank, Watched
+from probing_cluster.probe_agent.ranks.ranks import Rank, WatchedJob
 
 NAME = "ranks"
 """What the readers are called in the agent's account of itself."""
@@ -46,9 +46,9 @@ class RankPages:
         self._proc = proc
         self._clock = clock
         self._namespace = processes.namespace_of("self", proc)
-        self.jobs: dict[int, Watched] = {}
+        self.jobs: dict[int, WatchedJob] = {}
 
-    async def read(self, job_id: int) -> Watched | None:
+    async def read(self, job_id: int) -> WatchedJob | None:
         """A job's ranks as they are now (as they were last, when they cannot be read); None without any."""
         job = self._book.get(job_id)
         directory = self._directories.path(job_id)
@@ -58,7 +58,7 @@ class RankPages:
         if watched is None or watched.job.restart_count != job.restart_count:
             await self.drop(job_id)
             lane = children.Lane(self._children, f"pages {job_id}", _CHILD)
-            watched = self.jobs[job_id] = Watched(job=job, lane=lane)
+            watched = self.jobs[job_id] = WatchedJob(job=job, lane=lane)
         request = {
             "directory": str(directory),
             "uid": job.uid,
@@ -94,7 +94,7 @@ class RankPages:
         for watched in self.jobs.values():
             await watched.lane.close()
 
-    def _update(self, watched: Watched, answer: Mapping[str, Any]) -> None:
+    def _update(self, watched: WatchedJob, answer: Mapping[str, Any]) -> None:
         refused = len(answer.get("refused") or {}) + int(answer.get("more") or 0)
         by_name: dict[str, pages.ProbePage] = {}
         for name, raw in (answer.get("pages") or {}).items():
@@ -114,7 +114,9 @@ class RankPages:
         _unnumber_launchers(list(watched.ranks.values()))
         watched.refused = refused
 
-    def _found(self, watched: Watched, by_name: Mapping[str, pages.ProbePage]) -> dict[str, pages.ProbePage]:
+    def _found(
+        self, watched: WatchedJob, by_name: Mapping[str, pages.ProbePage]
+    ) -> dict[str, pages.ProbePage]:
         """The pages with the numbers their processes have here: in a container with a PID namespace they know others."""
         found, elsewhere = dict(by_name), {}
         for name, page in by_name.items():
@@ -133,7 +135,7 @@ class RankPages:
                 watched.sought[name, page.start_ticks] += not found[name].pid
         return found
 
-    def _forget(self, watched: Watched, read: set[str]) -> None:
+    def _forget(self, watched: WatchedJob, read: set[str]) -> None:
         """Forgets ranks whose page is gone, so that ever new pages fill no memory; a death is reported first."""
         for name in [n for n in watched.ranks if n not in read]:
             rank = watched.ranks[name]
@@ -144,13 +146,13 @@ class RankPages:
         for one in [s for s in watched.sought if s[0] not in read]:
             del watched.sought[one]
 
-    def _facts(self, watched: Watched, page: pages.ProbePage) -> processes.ProcessFacts | None:
+    def _facts(self, watched: WatchedJob, page: pages.ProbePage) -> processes.ProcessFacts | None:
         """The process of a page, which may name any: only one of this user, started when the page says, counts."""
         found = processes.facts(page.pid, self._proc)
         same = found is not None and found.start_ticks == page.start_ticks and found.uid == watched.job.uid
         return found if same else None
 
-    def _see(self, watched: Watched, name: str, page: pages.ProbePage) -> None:
+    def _see(self, watched: WatchedJob, name: str, page: pages.ProbePage) -> None:
         found = self._facts(watched, page)
         rank = watched.ranks.get(name)
         if rank is None or rank.page.start_ticks != page.start_ticks:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from probing_cluster.probe_agent.ranks import pages, step_windows
-from probing_cluster.probe_agent.ranks.ranks import Rank, Watched
+from probing_cluster.probe_agent.ranks.ranks import Rank, WatchedJob
 
 MAX_ROWS = 256
 """Ranks of all jobs of this node in one heartbeat: some 100 KB at most; a GPU node has eight."""
 
 
-def rows(jobs: Mapping[int, Watched], now_ns: int) -> dict[str, Any]:
+def rows(jobs: Mapping[int, WatchedJob], now_ns: int) -> dict[str, Any]:
     """`<job>:<rank>` (before it has one `<job>:pid<pid>`) to its row; `now_ns` by the monotonic clock."""
     shown = ((job_id, rank) for job_id, watched in jobs.items() for rank in watched.chosen())
     return {

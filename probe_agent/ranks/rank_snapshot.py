@@ -11,7 +11,7 @@ from probing_cluster.core import clock
 from probing_cluster.probe_agent import children
 from probing_cluster.probe_agent.jobs import jobs, processes
 from probing_cluster.probe_agent.ranks import gpu_load, nic_traffic, pages, rank_rows, step_windows
-from probing_cluster.probe_agent.ranks.ranks import Rank, Watched
+from probing_cluster.probe_agent.ranks.ranks import Rank, WatchedJob
 from probing_cluster.probe_agent.stacks import cpu_sampling, native, pyspy, sleeps
 
 MAX_CALLS = 16
@@ -38,7 +38,7 @@ class SnapshotTaker:
         self._clock = clock
         self._turn = asyncio.Semaphore(STACKS_AT_ONCE)
 
-    async def live(self, watched: Watched) -> dict[str, Any]:
+    async def live(self, watched: WatchedJob) -> dict[str, Any]:
         """The detail of a `rank_snapshot`, stacks included."""
         await self._nics.read()
         ranks, owner = watched.chosen(), _owner(watched.job)
@@ -47,7 +47,7 @@ class SnapshotTaker:
         await self._add_native(entries, slept, owner)
         return self._detail(watched, list(entries), last=False)
 
-    async def stacks(self, watched: Watched, pids: Collection[int]) -> dict[int, dict[str, Any]]:
+    async def stacks(self, watched: WatchedJob, pids: Collection[int]) -> dict[int, dict[str, Any]]:
         """States, Python stacks and C functions of a job's running ranks, by pid."""
         ranks, owner = [r for r in watched.chosen() if r.page.pid in pids and r.alive], _owner(watched.job)
         slept = {r.page.pid: sleeps.read(r.page.pid, self._proc) for r in ranks if not r.stalled}
@@ -55,7 +55,7 @@ class SnapshotTaker:
         await self._add_native(entries, slept, owner)
         return {entry["pid"]: entry for entry in entries}
 
-    def last(self, watched: Watched) -> dict[str, Any] | None:
+    def last(self, watched: WatchedJob) -> dict[str, Any] | None:
         """The pages that an attempt left when it did not end in order: what each rank was inside of when it was torn down."""
         chosen = [r for r in watched.chosen() if r.page.steps or r.page.recent_collectives]
         if all(r.page.phase == "ended" and not _raised(r.page) for r in chosen):
@@ -66,7 +66,7 @@ class SnapshotTaker:
         ]
         return self._detail(watched, entries, last=True)
 
-    def _detail(self, watched: Watched, entries: list[dict[str, Any]], *, last: bool) -> dict[str, Any]:
+    def _detail(self, watched: WatchedJob, entries: list[dict[str, Any]], *, last: bool) -> dict[str, Any]:
         worlds = [r.page.world_size for r in watched.ranks.values() if r.page.world_size]
         return {
             "ranks": entries,
@@ -118,14 +118,14 @@ class SnapshotTaker:
         """Adds the C functions inside the stacks; of a rank that gets on they would be those of another moment."""
         by_pid = {e["pid"]: e for e in entries if "state" in e and not e.get("moved")}
         still = {pid for pid, e in by_pid.items() if pid not in slept or e.get("holds_gil")}
-        asked = {pid: slept[pid] for pid in by_pid if pid not in still and slept[pid] is not None}
+        targets = {pid: slept[pid] for pid in by_pid if pid not in still and slept[pid] is not None}
         async with self._turn:
-            native_stacks = await native.look(self._children, {**dict.fromkeys(still), **asked}, owner)
+            native_stacks = await native.look(self._children, {**dict.fromkeys(still), **targets}, owner)
         for pid, found in native_stacks.items():
             by_pid[pid] |= found
 
 
-def _stood_since_s(watched: Watched) -> float:
+def _stood_since_s(watched: WatchedJob) -> float:
     """The latest progress of any rank here, by the monotonic clock."""
     alive = [r for r in watched.ranks.values() if r.alive and r.progress is not None]
     return max((r.progress.since_s for r in alive if r.progress is not None), default=0.0)

@@ -30,7 +30,7 @@ from probing_cluster.probe_agent.ranks import (
     rank_snapshot,
     stall,
 )
-from probing_cluster.probe_agent.ranks.ranks import Rank, Watched
+from probing_cluster.probe_agent.ranks.ranks import Rank, WatchedJob
 from probing_cluster.probe_agent.ranks.ras import nccl_ras
 
 SNAPSHOT_EVERY_S = 30.0
@@ -160,7 +160,7 @@ class RankWatch:
         if not rank.alive:
             return None
         assert rank.facts is not None
-        look = stall.Look(
+        look = stall.RankObservation(
             at_s=self._now_ns() / 1e9,
             page=rank.page,
             moved_bytes=rank.facts.moved_bytes,
@@ -169,12 +169,12 @@ class RankWatch:
         rank.progress, found = stall.follow(rank.progress, look, self._limits)
         return found
 
-    def _news(self, watched: Watched, *, last: bool = False) -> list[Sighting]:
+    def _news(self, watched: WatchedJob, *, last: bool = False) -> list[Sighting]:
         when = progress.ProgressMoment(now=self._clock.now(), monotonic_s=self._clock.monotonic_s())
         probe_pages = [rank.page for rank in watched.ranks.values()]
         return progress.news(watched.job, probe_pages, watched.reported, when, last=last)
 
-    def _has_ras(self, watched: Watched) -> bool:
+    def _has_ras(self, watched: WatchedJob) -> bool:
         """One node asks for all, of a job whose listener cannot be mistaken for that of the user's other job here."""
         mine = [
             j for j in map(self._book.get, self._book.running) if j is not None and j.uid == watched.job.uid
@@ -182,7 +182,7 @@ class RankWatch:
         nccl = any("nccl" in rank.page.backend for rank in watched.ranks.values())
         return nccl and len(mine) == 1 and collect.writes_here(watched.job, self._identity.node)
 
-    async def _ask_ras(self, watched: Watched, number: str) -> None:
+    async def _ask_ras(self, watched: WatchedJob, number: str) -> None:
         report = await nccl_ras.ask(self._children, watched.job)
         if isinstance(report, str):
             self._watch.failed(rank_pages.NAME, f"job {watched.job.job_id}: NCCL RAS: {report}", state="ok")

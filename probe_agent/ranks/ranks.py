@@ -43,18 +43,18 @@ class Rank:
         return self.progress is not None and self.progress.reported
 
     @property
-    def end(self) -> deaths.End | None:
+    def end(self) -> deaths.RankEnd | None:
         """How it ended; None while it lives."""
         if self.died_s is None:
             return None
         in_order = self.page.phase == "ended"
-        return deaths.End(
+        return deaths.RankEnd(
             died_s=self.page.phase_since_ns / 1e9 if in_order else self.died_s, in_order=in_order
         )
 
 
 @dataclass
-class Watched:
+class WatchedJob:
     """One start of one job on this node."""
 
     job: jobs.NodeJob

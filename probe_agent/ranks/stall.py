@@ -33,7 +33,7 @@ class StallLimits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class RankObservation:
     """One rank as seen at one moment."""
 
     at_s: float
@@ -72,7 +72,9 @@ BUSY_BYTES_PER_S = 64 * 1024
 BUSY_CPU_FRAC = 0.2
 
 
-def follow(before: RankProgress | None, look: Look, limits: StallLimits) -> tuple[RankProgress, Stall | None]:
+def follow(
+    before: RankProgress | None, look: RankObservation, limits: StallLimits
+) -> tuple[RankProgress, Stall | None]:
     """What to remember after `look`, and the stall it shows, once."""
     page = look.page
     mark = _mark(page)
@@ -151,7 +153,7 @@ def _checkpoint_s(page: pages.ProbePage) -> float:
     return (end - begin) / 1e9 if begin is not None and end is not None and end > begin else 0.0
 
 
-def _busy(before: RankProgress, look: Look) -> bool:
+def _busy(before: RankProgress, look: RankObservation) -> bool:
     """Whether the process still moves bytes or uses the CPU, in a phase without a usual length.
 
     Measured since the last look that was busy, so that a trickle does not count for ever.

@@ -24,18 +24,18 @@ LASTING = 3
 
 
 async def read(
-    reach: polled.Reach, memory: Mapping[str, Any], context: polled.PollContext
+    reader: polled.NodeReader, memory: Mapping[str, Any], context: polled.PollContext
 ) -> Mapping[str, Any]:
     """The answer of amdsmi_child, and what sysfs says of GPUs met for the first time; without the driver the library is not asked."""
     del context
-    if not (await reach.files((DRIVER,)))["files"]:
+    if not (await reader.files((DRIVER,)))["files"]:
         return {"lack": "driver", "message": "the amdgpu driver is not loaded"}
-    raw = await reach.amdsmi()
+    raw = await reader.amdsmi()
     met = {str(g["pci_bus_id"]) for g in raw.get("gpus", ()) if g["pci_bus_id"] is not None}
     fresh = sorted(met - memory.get("chips", {}).keys())
     if not fresh:
         return raw
-    found = await reach.files(
+    found = await reader.files(
         [f"{DEVICES}/{a}/{name}" for a in fresh for name in ("unique_id", "drm/renderD*/dev")]
     )
     return {**raw, "chips": chips(found, fresh)}

@@ -18,14 +18,14 @@ _NTPQ_OFFSET = re.compile(r"\boffset=([-+]?[\d.]+)")
 _NTPQ_LEAP = re.compile(r"\bleap=(\d+)")
 
 
-async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.PollContext) -> Mapping[str, Any]:
+async def read(reader: polled.NodeReader, _: Mapping[str, Any], __: polled.PollContext) -> Mapping[str, Any]:
     """The first time daemon that answers."""
     for name, args in (
         ("chronyc", ("-c", "-n", "tracking")),
         ("ntpq", ("-c", "rv 0 leap,offset")),
         ("timedatectl", ("show", "--property=NTPSynchronized")),
     ):
-        result = await reach.command(name, *args)
+        result = await reader.command(name, *args)
         if result is not None and result.returncode == 0:
             return {"tool": name, "text": result.stdout.decode("utf-8", "replace")}
     return {}

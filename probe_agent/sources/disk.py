@@ -14,14 +14,14 @@ WATCHED = ("/", "/var", "/var/log", "/var/spool", "/var/lib", "/tmp", "/run", "/
 WARN_FRAC, FULL_FRAC = 0.95, 0.99
 
 
-async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.PollContext) -> Mapping[str, Any]:
+async def read(reader: polled.NodeReader, _: Mapping[str, Any], __: polled.PollContext) -> Mapping[str, Any]:
     """What the local mounts among the watched ones answer."""
-    raw = await reach.files(mounts.TABLES)
+    raw = await reader.files(mounts.TABLES)
     local = [m for m in mounts.parse(raw) if m.path in WATCHED and m.type in tables.REAL_LOCAL]
     answers: dict[str, Any] = {}
     for mount in local:
         try:
-            answers[mount.path] = await reach.touch(mount.path, remote=False)
+            answers[mount.path] = await reader.touch(mount.path, remote=False)
         except processes.ChildFailed as exc:
             answers[mount.path] = {"error": str(exc)}
     return answers

@@ -12,8 +12,8 @@ from probing_cluster.probe_agent.faults.conditions import Condition, ConditionEd
 from probing_cluster.probe_agent.sources import polled
 
 
-async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.PollContext) -> Mapping[str, Any]:
-    return await reach.files(edac.FILES)
+async def read(reader: polled.NodeReader, _: Mapping[str, Any], __: polled.PollContext) -> Mapping[str, Any]:
+    return await reader.files(edac.FILES)
 
 
 def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.PollContext) -> Judgement:
@@ -39,7 +39,7 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Pol
     )
 
 
-def _edge(part: str, code: str, severity: records.Severity, moved: baseline.Move) -> ConditionEdge:
+def _edge(part: str, code: str, severity: records.Severity, moved: baseline.CounterChange) -> ConditionEdge:
     what = Condition(
         kind="edac",
         code=code,

@@ -115,11 +115,11 @@ def _text(path: str) -> str:
 def main() -> None:
     """Answer until the input ends."""
     for line in sys.stdin:
-        asked = json.loads(line)
-        if asked["op"] == "read":
-            answer = read(asked["root"], asked["patterns"], asked.get("links"), asked.get("skip"))
+        request = json.loads(line)
+        if request["op"] == "read":
+            answer = read(request["root"], request["patterns"], request.get("links"), request.get("skip"))
         else:
-            answer = touch(asked["root"], asked["path"])
+            answer = touch(request["root"], request["path"])
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 

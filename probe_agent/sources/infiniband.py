@@ -28,25 +28,25 @@ SYMBOL_ERRORS_PER_HOUR = 120
 
 
 async def read(
-    reach: polled.Reach, memory: Mapping[str, Any], context: polled.PollContext
+    reader: polled.NodeReader, memory: Mapping[str, Any], context: polled.PollContext
 ) -> Mapping[str, Any]:
     """The files of every port. What once answered EINVAL is left alone: reading it again only makes the driver complain."""
     skip = [*memory.get("unreadable", ()), *(f"{ib_ports.CLASS}/{name}/*" for name in context.exclude_hcas)]
-    return await reach.files(ib_ports.READ, ib_ports.LINKS, skip)
+    return await reader.files(ib_ports.READ, ib_ports.LINKS, skip)
 
 
 def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.PollContext) -> Judgement:
     """Conditions of ports that were once up, and the steps of their counters."""
     ports = ib_ports.parse(raw, context.exclude_hcas)
-    desk = _Desk(memory, context)
+    judgement = _PortJudgement(memory, context)
     for port in ports:
-        desk.port(port)
-    desk.missing({p.device for p in ports})
+        judgement.port(port)
+    judgement.missing({p.device for p in ports})
     refused = {p for p, why in raw["errors"].items() if why == "EINVAL" and "/counters/" in p}
-    return desk.judgement(ports, refused | set(desk.unreadable))
+    return judgement.result(ports, refused | set(judgement.unreadable))
 
 
-class _Desk:
+class _PortJudgement:
     """One reading on the judge's desk."""
 
     def __init__(self, memory: Mapping[str, Any], context: polled.PollContext) -> None:
@@ -94,7 +94,7 @@ class _Desk:
                     )
                 )
 
-    def judgement(self, ports: list[WatchedPort], unreadable: set[str]) -> Judgement:
+    def result(self, ports: list[WatchedPort], unreadable: set[str]) -> Judgement:
         bad = {c.device for c in self.present if c.severity is HIGH}
         return Judgement(
             present=tuple(self.present),
@@ -223,7 +223,9 @@ class _Desk:
     ) -> None:
         self.present.append(_condition(port, code, severity, message, **more))
 
-    def _step(self, port: WatchedPort, name: str, severity: records.Severity, moved: baseline.Move) -> None:
+    def _step(
+        self, port: WatchedPort, name: str, severity: records.Severity, moved: baseline.CounterChange
+    ) -> None:
         message = f"{name} rose by {moved.delta} to {moved.value}"
         what = _condition(
             port,

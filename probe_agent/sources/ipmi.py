@@ -32,9 +32,9 @@ _WORDS: tuple[tuple[str, str, records.Severity], ...] = (
 """Words of an entry to its code and severity; the first that fits wins ("uncorrectable" before "correctable")."""
 
 
-async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.PollContext) -> Mapping[str, Any]:
+async def read(reader: polled.NodeReader, _: Mapping[str, Any], __: polled.PollContext) -> Mapping[str, Any]:
     """`ipmitool` in CSV form; nothing where there is no tool or no BMC."""
-    result = await reach.command(sel.TOOL, "-c", "sel", "elist")
+    result = await reader.command(sel.TOOL, "-c", "sel", "elist")
     if result is None:
         return {"absent": "ipmitool is not installed"}
     if result.returncode != 0:

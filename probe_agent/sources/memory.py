@@ -17,8 +17,8 @@ SHRUNK_FRAC = 0.98
 _LINE = re.compile(r"^(\w+):\s+(\d+) kB$", re.MULTILINE)
 
 
-async def read(reach: polled.Reach, _: Mapping[str, Any], __: polled.PollContext) -> Mapping[str, Any]:
-    return await reach.files([FILE])
+async def read(reader: polled.NodeReader, _: Mapping[str, Any], __: polled.PollContext) -> Mapping[str, Any]:
+    return await reader.files([FILE])
 
 
 def parse(raw: Mapping[str, Any]) -> dict[str, int]:
@@ -55,7 +55,7 @@ def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.Pol
     return Judgement(present=tuple(present), edges=edges, memory=kept)
 
 
-def _corrupted(moved: baseline.Move) -> ConditionEdge:
+def _corrupted(moved: baseline.CounterChange) -> ConditionEdge:
     what = Condition(
         kind="memory",
         code="hardware_corrupted",

@@ -24,15 +24,17 @@ BOOT_GRACE_S = 600.0
 """After a boot file systems come late: until first seen in this boot they are not missed."""
 
 
-async def read(reach: polled.Reach, memory: Mapping[str, Any], _: polled.PollContext) -> Mapping[str, Any]:
+async def read(
+    reader: polled.NodeReader, memory: Mapping[str, Any], _: polled.PollContext
+) -> Mapping[str, Any]:
     """The mount table, fstab, and in its turn what each expected network mount answers."""
-    raw = await reach.files([*TABLES, FSTAB])
+    raw = await reader.files([*TABLES, FSTAB])
     answers: dict[str, Mapping[str, Any]] = {}
     if int(memory.get("round", 0)) % TOUCH_EVERY == 0 or memory.get("troubled"):
         paths = [m.path for m in parse(raw) if m.network][:MAX_TOUCHED]
         async with asyncio.TaskGroup() as group:
-            asked = {p: group.create_task(_touch(reach, p)) for p in paths}
-        answers = {p: task.result() for p, task in asked.items()}
+            touches = {p: group.create_task(_touch(reader, p)) for p in paths}
+        answers = {p: task.result() for p, task in touches.items()}
     return {**raw, "touched": answers}
 
 
@@ -125,9 +127,9 @@ def _silent(
     return found
 
 
-async def _touch(reach: polled.Reach, path: str) -> Mapping[str, Any]:
+async def _touch(reader: polled.NodeReader, path: str) -> Mapping[str, Any]:
     try:
-        return await reach.touch(path, remote=True)
+        return await reader.touch(path, remote=True)
     except children.ChildHung:
         return {"error": "hanging"}
     except processes.ChildFailed as exc:

@@ -18,8 +18,8 @@ TROUBLE_S = 600.0
 _TOOL_DIRECTORIES = ("usr/sbin", "usr/bin", "sbin", "bin", "usr/local/sbin", "usr/local/bin", "opt/bin")
 
 
-class NodeReach:
-    """The real thing; see sources.polled.Reach."""
+class ChildReader:
+    """The real thing; see sources.polled.NodeReader."""
 
     def __init__(
         self,

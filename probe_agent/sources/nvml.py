@@ -25,20 +25,20 @@ _DRIVER_SEVERITY = {"LIB_RM_VERSION_MISMATCH": LOW}
 
 
 async def read(
-    reach: polled.Reach, memory: Mapping[str, Any], context: polled.PollContext
+    reader: polled.NodeReader, memory: Mapping[str, Any], context: polled.PollContext
 ) -> Mapping[str, Any]:
     """The snapshot and the Xids since the last reading; NVLinks in their turn, or when it matters."""
     turn = int(memory.get("round", 0)) % LINKS_EVERY == 0
-    answer = await reach.nvml(links=turn or context.closely)
+    answer = await reader.nvml(links=turn or context.closely)
     if context.expect_gpus and not context.inventory.of_maker(gpus.NVIDIA).gpus and _library_absent(answer):
         # gres.conf counts GPUs of any maker: those of AMD are the amdsmi source's.
-        return {**answer, "amd": bool((await reach.files((amdsmi.DRIVER,)))["files"])}
+        return {**answer, "amd": bool((await reader.files((amdsmi.DRIVER,)))["files"])}
     return answer
 
 
 def _library_absent(answer: Mapping[str, Any]) -> bool:
     read_now = nvml.from_json(answer["snapshot"])
-    return isinstance(read_now, nvml.NvmlUnavailable) and read_now.kind is nvml.Lack.ABSENT
+    return isinstance(read_now, nvml.NvmlUnavailable) and read_now.kind is nvml.SnapshotLack.ABSENT
 
 
 def parse(raw: Mapping[str, Any]) -> tuple[nvml.NvmlSnapshot | nvml.NvmlUnavailable, list[dict[str, Any]]]:
@@ -179,11 +179,11 @@ def _unavailable(
     if context.relearn:
         expected = context.expect_gpus
     kept["expected"] = expected
-    state = "absent" if why.kind is nvml.Lack.ABSENT else f"{why.kind}: {why.message}"
+    state = "absent" if why.kind is nvml.SnapshotLack.ABSENT else f"{why.kind}: {why.message}"
     if not expected:
         return Judgement(edges=tuple(edges), memory=kept, state="absent")
     what = Condition(
-        kind="gpu_lost" if why.kind is nvml.Lack.LOST else "driver",
+        kind="gpu_lost" if why.kind is nvml.SnapshotLack.LOST else "driver",
         code=why.code or str(why.kind).upper(),
         device="nvml",
         severity=_DRIVER_SEVERITY.get(why.code or "", HIGH),

@@ -32,7 +32,7 @@ class GpuFound:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Desk:
+class _GpuJudgement:
     """One GPU on the judge's desk."""
 
     gpu: nvml.NvmlGpu
@@ -61,11 +61,11 @@ class _Desk:
     def lasting(self, name: str, *, holds: bool) -> bool:
         return self.streaks.at_least(f"{self.gpu.uuid}:{name}", LASTING, holds=holds)
 
-    def move(self, counter: str, value: int | None) -> baseline.Move | None:
+    def move(self, counter: str, value: int | None) -> baseline.CounterChange | None:
         return self.counters.move(f"{self.gpu.uuid}:{counter}", value)
 
     def happened(
-        self, kind: str, code: str, severity: records.Severity, moved: baseline.Move, what: str
+        self, kind: str, code: str, severity: records.Severity, moved: baseline.CounterChange, what: str
     ) -> None:
         condition = self.condition(
             kind,
@@ -92,37 +92,37 @@ def judge(
     links_read: bool = True,
 ) -> GpuFound:
     """What this GPU's reading means; `links` remembers, per UUID, the NVLinks seen active and those down at last sight."""
-    desk = _Desk(gpu=gpu, name=name, counters=counters, streaks=streaks, found=GpuFound())
+    judgement = _GpuJudgement(gpu=gpu, name=name, counters=counters, streaks=streaks, found=GpuFound())
     for part in (_ecc, _rows, _pages, _pcie, _throttle, _heat, _fabric):
-        part(desk)
+        part(judgement)
     if links_read:
-        _look_at_links(desk, links)
-    _links(desk, links)
-    return desk.found
+        _look_at_links(judgement, links)
+    _links(judgement, links)
+    return judgement.found
 
 
-def _ecc(desk: _Desk) -> None:
-    gpu = desk.gpu
-    bad = desk.move("ecc_uncorrected_volatile", gpu.ecc_uncorrected_volatile_total)
+def _ecc(judgement: _GpuJudgement) -> None:
+    gpu = judgement.gpu
+    bad = judgement.move("ecc_uncorrected_volatile", gpu.ecc_uncorrected_volatile_total)
     if bad is not None and bad.was_reset:
         # Volatile counts go down only when the driver or the GPU started anew.
-        desk.found.was_reset = True
+        judgement.found.was_reset = True
     elif bad is not None and bad.delta:
-        desk.happened(
+        judgement.happened(
             "ecc", "uncorrectable", HIGH, bad, "uncorrectable memory errors since the driver was loaded"
         )
     for memory, total in (
         ("sram", gpu.ecc_sram_uncorrected_volatile_total),
         ("dram", gpu.ecc_dram_uncorrected_volatile_total),
     ):
-        moved = desk.move(f"ecc_{memory}_uncorrected", total)
+        moved = judgement.move(f"ecc_{memory}_uncorrected", total)
         if moved is not None and moved.delta and not moved.was_reset:
-            desk.happened(
+            judgement.happened(
                 "ecc", f"uncorrectable_{memory}", INFO, moved, f"uncorrectable {memory.upper()} errors"
             )
-    _slowly(desk, "ecc", "corrected", gpu.ecc_corrected_volatile_total, "corrected memory errors")
+    _slowly(judgement, "ecc", "corrected", gpu.ecc_corrected_volatile_total, "corrected memory errors")
     _slowly(
-        desk,
+        judgement,
         "ecc",
         "uncorrectable_aggregate",
         gpu.ecc_uncorrected_aggregate_total,
@@ -130,26 +130,26 @@ def _ecc(desk: _Desk) -> None:
     )
 
 
-def _slowly(desk: _Desk, kind: str, code: str, value: int | None, what: str) -> None:
+def _slowly(judgement: _GpuJudgement, kind: str, code: str, value: int | None, what: str) -> None:
     """Tell of a harmless counter each time it reaches another power of ten."""
-    before = desk.counters.values.get(f"{desk.gpu.uuid}:{code}")
-    moved = desk.move(code, value)
+    before = judgement.counters.values.get(f"{judgement.gpu.uuid}:{code}")
+    moved = judgement.move(code, value)
     if moved is None or before is None or not moved.delta or moved.was_reset:
         return
     if baseline.decade(moved.value) > baseline.decade(before):
-        desk.happened(kind, code, INFO, moved, what)
+        judgement.happened(kind, code, INFO, moved, what)
 
 
-def _rows(desk: _Desk) -> None:
-    gpu = desk.gpu
+def _rows(judgement: _GpuJudgement) -> None:
+    gpu = judgement.gpu
     if gpu.remap_failed:
-        desk.stands(
+        judgement.stands(
             "row_remap", "failed", HIGH, "a row of its memory could not be remapped; it must be replaced"
         )
     if gpu.remap_pending:
-        desk.stands("row_remap", "pending", LOW, "a row remapping waits for a reset of the GPU")
+        judgement.stands("row_remap", "pending", LOW, "a row remapping waits for a reset of the GPU")
     if gpu.remap_banks_exhausted:
-        desk.stands(
+        judgement.stands(
             "row_remap",
             "banks_exhausted",
             INFO,
@@ -161,23 +161,25 @@ def _rows(desk: _Desk) -> None:
         ("uncorrected", gpu.remapped_uncorrected_total),
         ("corrected", gpu.remapped_corrected_total),
     ):
-        moved = desk.move(f"remapped_{code}", value)
+        moved = judgement.move(f"remapped_{code}", value)
         if moved is not None and moved.delta and not moved.was_reset:
-            desk.happened("row_remap", f"remapped_{code}", INFO, moved, f"rows remapped for {code} errors")
+            judgement.happened(
+                "row_remap", f"remapped_{code}", INFO, moved, f"rows remapped for {code} errors"
+            )
 
 
-def _pages(desk: _Desk) -> None:
-    gpu = desk.gpu
+def _pages(judgement: _GpuJudgement) -> None:
+    gpu = judgement.gpu
     if gpu.retired_pending:
-        desk.stands("retired_pages", "pending", LOW, "a memory page retirement waits for a restart")
+        judgement.stands("retired_pages", "pending", LOW, "a memory page retirement waits for a restart")
     if gpu.retired_dbe_total is None and gpu.retired_sbe_total is None:
         return
     total = (gpu.retired_dbe_total or 0) + (gpu.retired_sbe_total or 0)
-    moved = desk.move("retired_pages", total)
+    moved = judgement.move("retired_pages", total)
     if moved is not None and moved.delta and not moved.was_reset:
-        desk.happened("retired_pages", "retired", INFO, moved, "memory pages retired")
+        judgement.happened("retired_pages", "retired", INFO, moved, "memory pages retired")
     if total >= RETIRED_PAGES_MOST:
-        desk.stands(
+        judgement.stands(
             "retired_pages",
             "limit",
             LOW,
@@ -188,12 +190,12 @@ def _pages(desk: _Desk) -> None:
         )
 
 
-def _pcie(desk: _Desk) -> None:
-    gpu = desk.gpu
-    _slowly(desk, "pcie_replay", "replays", gpu.pcie_replays_total, "PCIe packets sent again")
+def _pcie(judgement: _GpuJudgement) -> None:
+    gpu = judgement.gpu
+    _slowly(judgement, "pcie_replay", "replays", gpu.pcie_replays_total, "PCIe packets sent again")
     width, most = gpu.pcie_width, gpu.pcie_width_max
-    if desk.lasting("width", holds=bool(width and most and width < most)):
-        desk.stands(
+    if judgement.lasting("width", holds=bool(width and most and width < most)):
+        judgement.stands(
             "pcie_width",
             "width",
             LOW,
@@ -205,8 +207,8 @@ def _pcie(desk: _Desk) -> None:
     # An idle GPU slows its link down on purpose: the generation counts only under load.
     busy = (gpu.utilization_frac or 0.0) > 0.5
     speed, best = gpu.pcie_generation, gpu.pcie_generation_max
-    if desk.lasting("generation", holds=bool(busy and speed and best and speed < best)):
-        desk.stands(
+    if judgement.lasting("generation", holds=bool(busy and speed and best and speed < best)):
+        judgement.stands(
             "pcie_width",
             "generation",
             INFO,
@@ -217,26 +219,26 @@ def _pcie(desk: _Desk) -> None:
         )
 
 
-def _throttle(desk: _Desk) -> None:
-    reasons = desk.gpu.throttle_reasons or 0
+def _throttle(judgement: _GpuJudgement) -> None:
+    reasons = judgement.gpu.throttle_reasons or 0
     for code, bit, severity, what in (
         ("hw_thermal", _HW_THERMAL, LOW, "its hardware slows it down for heat"),
         ("hw_power_brake", _HW_POWER_BRAKE, LOW, "an external power brake slows it down"),
         ("sw_thermal", _SW_THERMAL, INFO, "the driver slows it down for heat"),
     ):
-        if desk.lasting(code, holds=bool(reasons & bit)):
-            desk.stands("throttle", code, severity, what)
+        if judgement.lasting(code, holds=bool(reasons & bit)):
+            judgement.stands("throttle", code, severity, what)
 
 
-def _heat(desk: _Desk) -> None:
-    gpu = desk.gpu
+def _heat(judgement: _GpuJudgement) -> None:
+    gpu = judgement.gpu
     for code, value, limit in (
         ("gpu", gpu.temperature_c, gpu.slowdown_c),
         ("memory", gpu.memory_temperature_c, gpu.memory_max_c),
     ):
         # Some boards answer 0 for a limit they do not have.
-        if value is not None and limit and desk.lasting(f"heat_{code}", holds=value >= limit):
-            desk.stands(
+        if value is not None and limit and judgement.lasting(f"heat_{code}", holds=value >= limit):
+            judgement.stands(
                 "thermal",
                 code,
                 LOW,
@@ -247,11 +249,11 @@ def _heat(desk: _Desk) -> None:
             )
 
 
-def _fabric(desk: _Desk) -> None:
-    gpu = desk.gpu
+def _fabric(judgement: _GpuJudgement) -> None:
+    gpu = judgement.gpu
     failed = gpu.fabric_state == _FABRIC_COMPLETED and gpu.fabric_status not in (None, 0)
-    if desk.lasting("fabric", holds=failed):
-        desk.stands(
+    if judgement.lasting("fabric", holds=failed):
+        judgement.stands(
             "nvlink",
             "fabric",
             HIGH,
@@ -267,9 +269,9 @@ _LINK_COUNTERS: tuple[tuple[str, Callable[[nvml.NvLink], int | None]], ...] = (
 )
 
 
-def _look_at_links(desk: _Desk, remembered: dict[str, dict[str, list[int]]]) -> None:
+def _look_at_links(judgement: _GpuJudgement, remembered: dict[str, dict[str, list[int]]]) -> None:
     """A link is down only if it was ever up: boards leave links unconnected by design."""
-    gpu = desk.gpu
+    gpu = judgement.gpu
     if not gpu.links or gpu.uuid is None:
         return
     up = {link.link for link in gpu.links if link.active}
@@ -279,7 +281,7 @@ def _look_at_links(desk: _Desk, remembered: dict[str, dict[str, list[int]]]) -> 
     for link in gpu.links:
         for code, value_of in _LINK_COUNTERS:
             _slowly(
-                desk,
+                judgement,
                 "nvlink",
                 f"{code}_link{link.link}",
                 value_of(link),
@@ -287,10 +289,10 @@ def _look_at_links(desk: _Desk, remembered: dict[str, dict[str, list[int]]]) -> 
             )
 
 
-def _links(desk: _Desk, remembered: dict[str, dict[str, list[int]]]) -> None:
-    down = remembered.get(desk.gpu.uuid or "", {}).get("down", [])
+def _links(judgement: _GpuJudgement, remembered: dict[str, dict[str, list[int]]]) -> None:
+    down = remembered.get(judgement.gpu.uuid or "", {}).get("down", [])
     if down:
-        desk.stands(
+        judgement.stands(
             "nvlink",
             "inactive",
             HIGH,

@@ -51,15 +51,17 @@ class PcieDevice:
     """AER severity to count: fatal, nonfatal, correctable."""
 
 
-async def read(reach: polled.Reach, memory: Mapping[str, Any], _: polled.PollContext) -> Mapping[str, Any]:
+async def read(
+    reader: polled.NodeReader, memory: Mapping[str, Any], _: polled.PollContext
+) -> Mapping[str, Any]:
     """The links of the devices of interest; now and then (and at first) the whole bus is listed to find them."""
     known: dict[str, str] = dict(memory.get("known", {}))
     due = int(memory.get("round", 0)) % _RESCAN == 0
     if due or not known:
-        listed = await reach.files([f"{ROOT}/*/class", f"{ROOT}/*/vendor"])
+        listed = await reader.files([f"{ROOT}/*/class", f"{ROOT}/*/vendor"])
         known = interesting(listed)
     paths = [f"{ROOT}/{address}/{name}" for address in known for name in _LINK]
-    raw = await reach.files(paths) if paths else {"files": {}, "errors": {}, "links": {}}
+    raw = await reader.files(paths) if paths else {"files": {}, "errors": {}, "links": {}}
     return {**raw, "known": known, "scanned": due}
 
 

@@ -12,7 +12,7 @@ from probing_cluster.probe_agent import children
 from probing_cluster.probe_agent.faults import conditions, gpus
 
 
-class Reach(Protocol):
+class NodeReader(Protocol):
     """How a source reaches the node: every call is made by a child with a deadline."""
 
     async def files(
@@ -58,7 +58,7 @@ class PollContext:
     """A person says the node is repaired: what happened before now no longer counts."""
 
 
-Read = Callable[[Reach, Mapping[str, Any], PollContext], Awaitable[Any]]
+Read = Callable[[NodeReader, Mapping[str, Any], PollContext], Awaitable[Any]]
 Judge = Callable[[Any, Mapping[str, Any], PollContext], conditions.Judgement]
 
 

@@ -33,8 +33,8 @@ class _UnchangedReading:
     until_s: float
 
     def speaks_for(self, raw: Any, context: polled.PollContext, now_s: float) -> bool:
-        asked = context.closely or context.relearn or context.cleared
-        return not asked and now_s < self.until_s and context.boot_id == self.boot_id and raw == self.raw
+        must_read = context.closely or context.relearn or context.cleared
+        return not must_read and now_s < self.until_s and context.boot_id == self.boot_id and raw == self.raw
 
 
 class Poller:
@@ -44,7 +44,7 @@ class Poller:
         self,
         *,
         sources: Sequence[polled.Polled],
-        reach: polled.Reach,
+        reader: polled.NodeReader,
         identity: identity.Identity,
         intake: intake.Intake,
         faults: faults.Faults,
@@ -56,7 +56,7 @@ class Poller:
     ) -> None:
         """`context(closely, relearn, cleared)` makes the judges' context; `on_change` is called when the active faults have changed."""
         self._sources = tuple(sources)
-        self._reach = reach
+        self._reader = reader
         self._identity = identity
         self._intake = intake
         self._faults = faults
@@ -91,7 +91,7 @@ class Poller:
         memory = self._memory_of(source)
         began_s = self._clock.monotonic_s()
         try:
-            raw = self.last[source.name] = await source.read(self._reach, memory, context)
+            raw = self.last[source.name] = await source.read(self._reader, memory, context)
             judged = self._judge(source, raw, memory, context)
         except children.ChildHung as exc:
             self._watch.failed(source.name, str(exc), state="hung")

@@ -30,18 +30,20 @@ _FIELDS = "Id,LoadState,ActiveState,SubState,NRestarts"
 _RUNNING = {"active", "reloading"}
 
 
-async def read(reach: polled.Reach, _: Mapping[str, Any], context: polled.PollContext) -> Mapping[str, Any]:
+async def read(
+    reader: polled.NodeReader, _: Mapping[str, Any], context: polled.PollContext
+) -> Mapping[str, Any]:
     """The answer of systemd; without one the names of the running processes, where the site expects services."""
     wanted = context.expect_services or tuple(KNOWN)
     # The directory exists exactly where systemd is process 1 (sd_booted(3)).
-    managed = await reach.files([], links=["/run/systemd/system"])
+    managed = await reader.files([], links=["/run/systemd/system"])
     if "/run/systemd/system" in managed["errors"]:
-        result = await reach.command("systemctl", "show", f"--property={_FIELDS}", "--no-pager", *wanted)
+        result = await reader.command("systemctl", "show", f"--property={_FIELDS}", "--no-pager", *wanted)
         if result is not None and result.returncode == 0:
             return {"units": result.stdout.decode("utf-8", "replace")}
     if not context.expect_services:
         return {}
-    return {"processes": await reach.files(["/proc/[0-9]*/comm"])}
+    return {"processes": await reader.files(["/proc/[0-9]*/comm"])}
 
 
 def parse_units(text: str) -> dict[str, dict[str, str]]:

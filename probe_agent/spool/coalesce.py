@@ -33,16 +33,16 @@ class _Fold:
     last_at: datetime | None = None
     dirty: bool = False
 
-    def item(self, *, still_open: bool) -> spool.Item:
+    def item(self, *, still_open: bool) -> spool.SpoolItem:
         assert self.tail is not None
         event = dataclasses.replace(self.tail, count=self.count, last_at=self.last_at)
         self.dirty = False
         return event_item(event, still_open=still_open)
 
 
-def event_item(event: records.HealthEvent, *, still_open: bool = False) -> spool.Item:
+def event_item(event: records.HealthEvent, *, still_open: bool = False) -> spool.SpoolItem:
     """The spool's form of one event."""
-    return spool.Item(
+    return spool.SpoolItem(
         id=event.event_id.bytes,
         lane="event",
         rank=spool.RANK[event.severity],
@@ -82,7 +82,7 @@ class Coalescer:
         make: Callable[[sighting.Sighting], records.HealthEvent],
         *,
         now_s: float,
-    ) -> tuple[list[spool.Item], records.HealthEvent | None]:
+    ) -> tuple[list[spool.SpoolItem], records.HealthEvent | None]:
         """The items that `sighting` makes ready, and its event; no event (None) when it was folded.
 
         `make` builds the event and is not called for most of a storm: a folded sighting is a counter.
@@ -104,13 +104,13 @@ class Coalescer:
             self._folds[key] = _Fold(bucket=bucket, opened_s=now_s)
         return ready, event
 
-    def open_items(self) -> list[spool.Item]:
+    def open_items(self) -> list[spool.SpoolItem]:
         """The tails that grew since they were last written; they go into the batch's transaction."""
         return [f.item(still_open=True) for f in self._folds.values() if f.dirty]
 
-    def due(self, now_s: float, *, everything: bool = False) -> list[spool.Item]:
+    def due(self, now_s: float, *, everything: bool = False) -> list[spool.SpoolItem]:
         """Tails whose window has passed, closed; all of them at shutdown."""
-        ready: list[spool.Item] = []
+        ready: list[spool.SpoolItem] = []
         for key, fold in list(self._folds.items()):
             if everything or now_s - fold.opened_s >= self._window_s:
                 del self._folds[key]

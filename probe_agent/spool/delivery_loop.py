@@ -28,8 +28,8 @@ _REMEMBERED_REQUESTS = 1000
 _ANSWER_S = 60.0
 """How long an answer waits for a database that is away: nobody waits for it any longer."""
 _MAX_ANSWERS = 8
-_ASKED_S = 20.0
-_ASKED_BEAT_S = 1.0
+_PROMPT_S = 20.0
+_PROMPT_BEAT_S = 1.0
 """Who has asked something often asks again: so long, deliveries are so far apart at most."""
 
 _log = logging.getLogger(__name__)
@@ -56,12 +56,12 @@ class Door(Protocol):
 class DeliveryLoad:
     """One batch, decoded; what cannot be read any more is counted, not delivered."""
 
-    items: list[spool.Item] = field(default_factory=list)
+    items: list[spool.SpoolItem] = field(default_factory=list)
     lanes: dict[str, list[Any]] = field(default_factory=lambda: {lane: [] for lane in codec.LANES})
     unreadable: int = 0
 
     @classmethod
-    def of(cls, items: list[spool.Item]) -> DeliveryLoad:
+    def of(cls, items: list[spool.SpoolItem]) -> DeliveryLoad:
         load = cls(items=items)
         for item in items:
             try:
@@ -99,7 +99,7 @@ class DeliveryLoop:
         self._request_ids: OrderedDict[uuid.UUID, bool] = OrderedDict()
         self._to_acknowledge: set[uuid.UUID] = set()
         self._answers: dict[uuid.UUID, tuple[float, bytes]] = {}
-        self._asked_s = -math.inf
+        self._request_s = -math.inf
         self.error: str | None = None if door is not None else "no database is configured"
         self.delivered_at: datetime | None = None
         self.delivered_total = 0
@@ -167,7 +167,7 @@ class DeliveryLoop:
     def answer(self, request_id: uuid.UUID, body: bytes) -> None:
         """Bring the answer to a request with the next delivery, at once; that acknowledges it, too."""
         now_s = self._clock.monotonic_s()
-        self._asked_s = now_s
+        self._request_s = now_s
         self._answers = {k: v for k, v in self._answers.items() if now_s - v[0] < _ANSWER_S}
         while len(self._answers) >= _MAX_ANSWERS:
             del self._answers[next(iter(self._answers))]
@@ -236,7 +236,9 @@ class DeliveryLoop:
     def _beat_left_s(self) -> float:
         """Seconds until the next heartbeat; computed each time, since a job that starts shortens the interval."""
         now_s = self._clock.monotonic_s()
-        beat_s = min(self._beat_s(), _ASKED_BEAT_S) if now_s - self._asked_s < _ASKED_S else self._beat_s()
+        beat_s = (
+            min(self._beat_s(), _PROMPT_BEAT_S) if now_s - self._request_s < _PROMPT_S else self._beat_s()
+        )
         return max(0.0, self._beaten_s + beat_s - now_s)
 
     async def _wait(self) -> None:

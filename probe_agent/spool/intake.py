@@ -47,7 +47,7 @@ class Intake:
     ) -> list[records.HealthEvent]:
         """Store the sightings together with the state that explains them; returns the events that were not folded."""
         now, now_s = self._clock.now(), self._clock.monotonic_s()
-        items: list[spool.Item] = []
+        items: list[spool.SpoolItem] = []
         events: list[records.HealthEvent] = []
         changed = False
 
@@ -67,7 +67,7 @@ class Intake:
         self.store([*items, *self._folds.open_items()], stored)
         return events
 
-    def store(self, items: Sequence[spool.Item], states: Mapping[str, Any] | None = None) -> None:
+    def store(self, items: Sequence[spool.SpoolItem], states: Mapping[str, Any] | None = None) -> None:
         """Make items and state durable, and wake delivery."""
         self._spool.totals.coalesced += self._folds.drain_count()
         if items or states:

@@ -44,7 +44,7 @@ ON CONFLICT (id) DO UPDATE SET open = excluded.open, folded = excluded.folded, b
 
 
 @dataclass(frozen=True, kw_only=True)
-class Item:
+class SpoolItem:
     """One record on its way to Postgres."""
 
     id: bytes
@@ -63,7 +63,7 @@ class Item:
 class SpoolWrite:
     """Items and the state that explains them, durable together or not at all."""
 
-    items: Sequence[Item] = ()
+    items: Sequence[SpoolItem] = ()
     states: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -106,14 +106,14 @@ class Spool:
             return False
         return self._flush()
 
-    def batch(self, limit: int) -> list[Item]:
+    def batch(self, limit: int) -> list[SpoolItem]:
         """Up to `limit` items ready to deliver: highest severity first, then in order of arrival."""
         rows = self._db.execute(
             "SELECT id, lane, rank, folded, body FROM item WHERE open = 0 ORDER BY rank DESC, seq LIMIT ?",
             (limit + len(self._acked),),
         )
         found = [
-            Item(id=r[0], lane=r[1], rank=r[2], folded=r[3], body=r[4])
+            SpoolItem(id=r[0], lane=r[1], rank=r[2], folded=r[3], body=r[4])
             for r in rows
             if r[0] not in self._acked
         ]
@@ -123,14 +123,14 @@ class Spool:
             found = sorted(found + [i for i in held if i.id not in known], key=lambda i: -i.rank)
         return found[:limit]
 
-    def oldest(self) -> Item | None:
+    def oldest(self) -> SpoolItem | None:
         """The complete item that has waited longest; None when nothing waits."""
         rows = self._db.execute("SELECT id, lane, rank, folded, body FROM item WHERE open = 0 ORDER BY seq")
-        found = (Item(id=r[0], lane=r[1], rank=r[2], folded=r[3], body=r[4]) for r in rows)
+        found = (SpoolItem(id=r[0], lane=r[1], rank=r[2], folded=r[3], body=r[4]) for r in rows)
         held = (i for w in self._waiting for i in w.items if not i.open)
         return next((i for i in itertools.chain(found, held) if i.id not in self._acked), None)
 
-    def ack(self, items: Iterable[Item]) -> None:
+    def ack(self, items: Iterable[SpoolItem]) -> None:
         """Forget delivered items; where the disk refuses even that, remember to."""
         self._acked.update(i.id for i in items)
         if self._acked or self._waiting:

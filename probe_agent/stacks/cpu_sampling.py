@@ -52,10 +52,10 @@ async def look(
 
 
 async def _counted(started: children.Children, pid: int, owner: tuple[int, int]) -> dict[str, Any] | str:
-    asked = {"tid": pid, "uid": owner[0], "gid": owner[1]}
+    request = {"tid": pid, "uid": owner[0], "gid": owner[1]}
     try:
         done = await started.run(
-            f"perf {pid}", _CHILD, deadline_s=DEADLINE_S, stdin=json.dumps(asked).encode()
+            f"perf {pid}", _CHILD, deadline_s=DEADLINE_S, stdin=json.dumps(request).encode()
         )
         reply = json.loads(done.stdout)
         if "refused" in reply:

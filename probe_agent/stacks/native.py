@@ -25,9 +25,9 @@ async def look(
     """
     if not ranks:
         return {}
-    asked = {"ranks": list(ranks.items()), "uid": owner[0], "gid": owner[1]}
+    request = {"ranks": list(ranks.items()), "uid": owner[0], "gid": owner[1]}
     try:
-        done = await started.run("native", _CHILD, deadline_s=DEADLINE_S, stdin=json.dumps(asked).encode())
+        done = await started.run("native", _CHILD, deadline_s=DEADLINE_S, stdin=json.dumps(request).encode())
         reply = json.loads(done.stdout)
         return {pid: _entry(reply[str(pid)]) for pid in ranks}
     except (processes.ChildFailed, ValueError, KeyError, TypeError, AttributeError) as exc:

@@ -51,7 +51,7 @@ _GLUE = re.compile(
 
 
 @dataclass(kw_only=True)
-class Taken:
+class ProcessSnapshot:
     """What root has read of one process: where its main thread is."""
 
     pid: int
@@ -80,7 +80,7 @@ def _text(home: int, name: str, most: int = 4096) -> str:
         return handle.read(most).decode("utf-8", "replace")
 
 
-def take(pid: int, uid: int, before: int | None) -> Taken:
+def take(pid: int, uid: int, before: int | None) -> ProcessSnapshot:
     """Registers and stack of the main thread; raises Refused, OSError."""
     with _process(pid) as home:
         memory = os.open("mem", os.O_RDONLY | os.O_CLOEXEC, dir_fd=home)
@@ -89,7 +89,9 @@ def take(pid: int, uid: int, before: int | None) -> Taken:
             # rights). Asked once its memory is open: what it may execute after that has another.
             if os.stat("mem", dir_fd=home).st_uid != uid:
                 raise collect_child.Refused("not a process of the job's user")  # noqa: TRY301
-            taken = Taken(pid=pid, memory=memory, regions=elf.mappings(_text(home, "maps", _MAX_MAPS_BYTES)))
+            taken = ProcessSnapshot(
+                pid=pid, memory=memory, regions=elf.mappings(_text(home, "maps", _MAX_MAPS_BYTES))
+            )
             for _ in range(_TRIES):
                 sleep = sleeps.parse(_text(home, f"task/{pid}/status"))
                 if before is not None and sleep != before:
@@ -113,7 +115,7 @@ def take(pid: int, uid: int, before: int | None) -> Taken:
     return taken
 
 
-def _asleep(home: int, taken: Taken) -> bool:
+def _asleep(home: int, taken: ProcessSnapshot) -> bool:
     """Reads program counter and stack of a thread that does not run; False when it runs."""
     words = _text(home, f"task/{taken.pid}/syscall").split()
     if len(words) < 3:
@@ -135,7 +137,7 @@ class MappedFiles:
     by_place: dict[tuple[int, str, int], elf.Image | None] = field(default_factory=dict)
     loops: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
 
-    def opened(self, taken: Taken, region: elf.Region) -> elf.Image | None:
+    def opened(self, taken: ProcessSnapshot, region: elf.Region) -> elf.Image | None:
         """The file behind a mapping; None where there is none, or it cannot be read."""
         key = (taken.pid, region.path, region.inode)
         if key not in self.by_place:
@@ -144,7 +146,7 @@ class MappedFiles:
                 self.by_place[key] = self._open(taken, region)
         return self.by_place[key]
 
-    def _open(self, taken: Taken, region: elf.Region) -> elf.Image | None:
+    def _open(self, taken: ProcessSnapshot, region: elf.Region) -> elf.Image | None:
         if region.path == _VDSO:
             return elf.in_memory(os.pread(taken.memory, region.end - region.start, region.start))
         if not region.path.startswith("/") or len(self.by_inode) >= _MAX_IMAGES:
@@ -164,7 +166,7 @@ class MappedFiles:
             self.by_inode[inode] = elf.opened(path, file_stat.st_ino)
         return self.by_inode[inode]
 
-    def loop(self, taken: Taken, region: elf.Region) -> list[tuple[int, int]] | None:
+    def loop(self, taken: ProcessSnapshot, region: elf.Region) -> list[tuple[int, int]] | None:
         """File offsets of the interpreter's loop; None for a file that is not the interpreter."""
         image = self.opened(taken, region) if elf.is_interpreter(region.path) else None
         if image is None:
@@ -176,9 +178,9 @@ class MappedFiles:
         return self.loops[id(image)] or (None if others else [])
 
 
-def followed(taken: Taken, files: MappedFiles) -> unwind.Walk:
+def followed(taken: ProcessSnapshot, files: MappedFiles) -> unwind.Walk:
     """The stack of a thread that sleeps, or of one that runs the one that most of its samples show."""
-    space = unwind.Space(
+    space = unwind.AddressSpace(
         regions=taken.regions,
         opened=lambda region: files.opened(taken, region),
         loops=lambda region: files.loop(taken, region),
@@ -241,7 +243,7 @@ def look(ranks: Sequence[tuple[int, int | None]], uid: int, gid: int) -> dict[st
         raise collect_child.Refused(f"not known how to follow stacks of {platform.machine()}")
     began_s = time.monotonic()
     answer: dict[str, dict[str, Any]] = {}
-    taken: list[Taken] = []
+    taken: list[ProcessSnapshot] = []
     for pid, before in ranks:
         try:
             taken.append(take(pid, uid, before))
@@ -270,10 +272,10 @@ def _why(exc: BaseException) -> str:
 
 def main() -> int:
     """Answer one request."""
-    asked = json.load(sys.stdin)
-    ranks = [(int(pid), None if n is None else int(n)) for pid, n in asked["ranks"]]
+    request = json.load(sys.stdin)
+    ranks = [(int(pid), None if n is None else int(n)) for pid, n in request["ranks"]]
     try:
-        answer = look(ranks, int(asked["uid"]), int(asked["gid"]))
+        answer = look(ranks, int(request["uid"]), int(request["gid"]))
     except collect_child.Refused as exc:
         answer = {str(pid): {"native_error": str(exc)} for pid, _ in ranks}
     except OSError as exc:

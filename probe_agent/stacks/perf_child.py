@@ -86,9 +86,9 @@ def _loop(path: str) -> list[tuple[int, int]]:
 
 def main() -> int:
     """Answer one request."""
-    asked = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     try:
-        answer = look(int(asked["tid"]), int(asked["uid"]), int(asked["gid"]))
+        answer = look(int(request["tid"]), int(request["uid"]), int(request["gid"]))
     except collect_child.Refused as exc:
         answer = {"refused": str(exc)}
     except OSError as exc:

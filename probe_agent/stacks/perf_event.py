@@ -40,8 +40,8 @@ def opened(
         struct.pack_into("@Q", wanted, 80, REGISTER_MASK)
     struct.pack_into("@I", wanted, 88, stack_bytes)
     libc = ctypes.CDLL(None, use_errno=True)
-    asked = (ctypes.c_char * len(wanted)).from_buffer(wanted)
-    fd = libc.syscall(number, asked, tid, -1, -1, _CLOSE_ON_EXEC)
+    attributes = (ctypes.c_char * len(wanted)).from_buffer(wanted)
+    fd = libc.syscall(number, attributes, tid, -1, -1, _CLOSE_ON_EXEC)
     if fd < 0:
         raise collect_child.Refused(f"perf_event_open: {os.strerror(ctypes.get_errno())}")
     try:

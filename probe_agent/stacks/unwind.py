@@ -29,7 +29,7 @@ _MAX_STEPS = 4000
 _MAX_EXTENTS = 8
 
 
-class Lost(Exception):
+class UnwindEnded(Exception):
     """The stack leads no further."""
 
 
@@ -68,7 +68,7 @@ class Walk:
 
 
 @dataclass(kw_only=True)
-class Space:
+class AddressSpace:
     """A process as the unwinder needs it: what is mapped where, the files behind it, a word of memory."""
 
     regions: Sequence[elf.Region]
@@ -93,11 +93,11 @@ class Space:
         """The mapping, file and link-time address of an address of code; raises Lost."""
         region = self.region(address)
         if region is None:
-            raise Lost("an address without code")
+            raise UnwindEnded("an address without code")
         image = self.opened(region)
         if image is None:
             msg = f"{region.path or 'code without a file'} cannot be read"
-            raise Lost(msg)
+            raise UnwindEnded(msg)
         return region, image, image.address(address - region.start + region.offset)
 
 
@@ -105,7 +105,7 @@ class Space:
 class Unwinder:
     """One stack: its bytes and where they were."""
 
-    space: Space
+    space: AddressSpace
     base: int
     stack: bytes
     _steps: int = 0
@@ -116,7 +116,7 @@ class Unwinder:
         """Follows it to the interpreter's loop, or as far as it leads."""
         try:
             return self._walk(state, 0)
-        except (Lost, cfi.UnknownRule, OSError, *elf.PARSE_ERRORS) as exc:
+        except (UnwindEnded, cfi.UnknownRule, OSError, *elf.PARSE_ERRORS) as exc:
             return Walk(frames=(), reached=False, why=f"it cannot be followed ({type(exc).__name__})")
 
     def _walk(self, state: State, searches: int) -> Walk:
@@ -128,13 +128,13 @@ class Unwinder:
                     return Walk(frames=tuple(frames), reached=True)
                 frames.append(frame)
                 if len(frames) >= MAX_FRAMES:
-                    raise Lost("more frames than are told")  # noqa: TRY301
+                    raise UnwindEnded("more frames than are told")  # noqa: TRY301
                 state = self._caller(state, frame, function)
                 if searches and state.called:
                     self._link(state.pc, frame)
             except cfi.UnknownRule as exc:
                 return self._search(frames, state, searches, str(exc))
-            except Lost as exc:
+            except UnwindEnded as exc:
                 return Walk(frames=tuple(frames), reached=False, why=str(exc))
             except (OSError, *elf.PARSE_ERRORS) as exc:
                 why = f"a file or the stack is not what it should be ({type(exc).__name__})"
@@ -143,7 +143,7 @@ class Unwinder:
     def _frame(self, state: State) -> tuple[MachineFrame, cfi.CodeFunction | None]:
         self._steps += 1
         if self._steps > _MAX_STEPS:
-            raise Lost("too much to try")
+            raise UnwindEnded("too much to try")
         region, image, at = self.space.link(state.pc - state.called)
         function = cfi.find(image, at)
         extent = (function.start, function.end) if function is not None else self._extent(image, at)
@@ -177,22 +177,22 @@ class Unwinder:
         if cfa is None:
             cfa = self._frame_address(row, known)
         if cfa <= state.registers[SP] or cfa % 8:
-            raise Lost("the stack does not lead upward")
+            raise UnwindEnded("the stack does not lead upward")
         found = {SP: cfa}
         for register in _KEPT:
             value = self._register(row.registers.get(register), register, cfa, known)
             if value is not None:
                 found[register] = value
         if row.registers.get(function.return_column, cfi.RegisterRule(kind="undefined")).kind == "undefined":
-            raise Lost("the thread begins here")
+            raise UnwindEnded("the thread begins here")
         back = self._register(row.registers[function.return_column], function.return_column, cfa, known)
         if not back:
-            raise Lost("the thread begins here")
+            raise UnwindEnded("the thread begins here")
         return State(pc=back, registers=found, called=not function.is_signal)
 
     def _frame_address(self, row: cfi.CfiRow, known: Mapping[int, int]) -> int:
         if row.cfa is None:
-            raise Lost("a function that does not tell its frame")
+            raise UnwindEnded("a function that does not tell its frame")
         if row.cfa.kind == "expression":
             return cfi.evaluate(row.cfa.code, known, self._word)
         if row.cfa.register not in known:
@@ -227,9 +227,9 @@ class Unwinder:
     def _word(self, address: int) -> int:
         at = address - self.base
         if at < 0:
-            raise Lost("below the stack")
+            raise UnwindEnded("below the stack")
         if at + 8 > len(self.stack):
-            raise Lost("beyond the copy of the stack")
+            raise UnwindEnded("beyond the copy of the stack")
         value: int = struct.unpack_from("<Q", self.stack, at)[0]
         return value
 
@@ -240,12 +240,12 @@ class Unwinder:
         """
         target = self._call(back)
         if target is None:
-            raise Lost("no call stands before where it returns to")
+            raise UnwindEnded("no call stands before where it returns to")
         if not target or frame.extent is None:
             return 0
         try:
             region, _, at = self.space.link(target)
-        except (Lost, OSError, *elf.PARSE_ERRORS):
+        except (UnwindEnded, OSError, *elf.PARSE_ERRORS):
             return 0
         within = region.path == frame.region.path and frame.extent[0] <= at < frame.extent[1]
         return 1 if within else -1
@@ -290,7 +290,7 @@ class Unwinder:
                 order = self._link(way[1].pc, way[0]) - self._link(best[1].pc, best[0])
                 if not order:
                     return (way[0], *way[-shared:])
-        except Lost:
+        except UnwindEnded:
             return best  # the kernel put that frame there
         return way if order > 0 else best
 
@@ -300,7 +300,7 @@ class Unwinder:
         """The way that the stack leads if the function's frame ends there; each state is followed once."""
         try:
             caller = self._caller(state, frame, function, cfa)
-        except (Lost, cfi.UnknownRule, OSError, *elf.PARSE_ERRORS) as exc:
+        except (UnwindEnded, cfi.UnknownRule, OSError, *elf.PARSE_ERRORS) as exc:
             return Walk(frames=(), reached=False, why=str(exc))
         key = (searches, caller.pc, *sorted(caller.registers.items()))
         if key not in self._walked:
@@ -319,7 +319,7 @@ class Unwinder:
                 continue
             try:
                 link = self._link(value, frame)
-            except Lost:
+            except UnwindEnded:
                 continue
             tried += 1
             if tried > _MAX_CANDIDATES:
@@ -331,7 +331,7 @@ class Unwinder:
         try:
             _, image, at = self.space.link(back - 1)
             code = image.at(at - 7, 8)[:8]
-        except (Lost, OSError, *elf.PARSE_ERRORS):
+        except (UnwindEnded, OSError, *elf.PARSE_ERRORS):
             return None
         if len(code) < 8:
             return None
@@ -349,7 +349,7 @@ class Unwinder:
         try:
             _, image, at = self.space.link(target)
             code = image.at(at, 16)
-        except (Lost, OSError, *elf.PARSE_ERRORS):
+        except (UnwindEnded, OSError, *elf.PARSE_ERRORS):
             return target
         jump = 4 if code[:4] == b"\xf3\x0f\x1e\xfa" else 0
         jump += code[jump : jump + 1] == b"\xf2"

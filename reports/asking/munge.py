@@ -26,7 +26,7 @@ class MungeUnavailable(errors.NotPermitted):
 
 
 @records.record
-class Vouched:
+class MungeCredential:
     """What munged says of a credential it has decoded."""
 
     uid: int = records.doc("user id of the process that made it")
@@ -56,7 +56,7 @@ def encode(payload: bytes, socket: str = "", ttl_s: int = TTL_S) -> str:
         munge.munge_ctx_destroy(context)
 
 
-def decode(credential: str, now_s: float, socket: str = "") -> Vouched:
+def decode(credential: str, now_s: float, socket: str = "") -> MungeCredential:
     """What munged says of `credential`, which it decodes once only; raises Refused or MungeUnavailable.
 
     munged itself refuses what is forged, from another key, expired, from the future or seen before.
@@ -75,7 +75,7 @@ def decode(credential: str, now_s: float, socket: str = "") -> Vouched:
         made_at, realm = ctypes.c_long(), ctypes.c_char_p()
         munge.munge_ctx_get(context, ctypes.c_int(_OPT_ENCODE_TIME), ctypes.byref(made_at))
         munge.munge_ctx_get(context, ctypes.c_int(_OPT_REALM), ctypes.byref(realm))
-        return Vouched(
+        return MungeCredential(
             uid=uid.value,
             gid=gid.value,
             payload=ctypes.string_at(payload, length.value) if payload else b"",

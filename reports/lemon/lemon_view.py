@@ -58,7 +58,7 @@ class LemonCard:
 
 
 @records.record
-class Ranked:
+class RankedNode:
     """A node that is neither lemon nor suspect."""
 
     node: str = records.doc("its name")
@@ -80,7 +80,7 @@ class LemonPage:
     gone: tuple[LemonCard, ...] = records.doc("no lemons any more", default=())
     suspects: tuple[LemonCard, ...] = records.doc("to keep an eye on", default=())
     n_more_suspects: int = records.doc("suspects not shown", default=0)
-    ranked: tuple[Ranked, ...] = records.doc(
+    ranked: tuple[RankedNode, ...] = records.doc(
         "the likeliest of the others, of a night without a lemon", default=()
     )
     none_because: str = records.doc("why no node is a lemon; empty when one is", default="")
@@ -116,14 +116,14 @@ def of(night: nightly.Night, *, drains: Iterable[records.Drain] = (), report_url
     )
 
 
-def ranked(night: nightly.Night) -> tuple[Ranked, ...]:
+def ranked(night: nightly.Night) -> tuple[RankedNode, ...]:
     """The likeliest of the nodes that nobody suspects, when no node is a lemon."""
     if night.new or night.still:
         return ()
     others = [s for s in night.scores if not s.signals.get("status")]
     others.sort(key=lambda s: (-s.score, -_n_failures(s), s.node))
     return tuple(
-        Ranked(node=s.node, chance=chance(s.score), why_not=why_not(s, night.window_days))
+        RankedNode(node=s.node, chance=chance(s.score), why_not=why_not(s, night.window_days))
         for s in others[:SHOWN_RANKED]
     )
 

@@ -78,11 +78,11 @@ def _heard() -> Iterator[list[str]]:
     """What the library logs meanwhile: the only place where it says why."""
     words: list[str] = []
 
-    class Keeper(logging.Handler):
+    class MessageCollector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             words.append(record.getMessage())
 
-    keeper, logger = Keeper(level=logging.WARNING), logging.getLogger("apprise")
+    keeper, logger = MessageCollector(level=logging.WARNING), logging.getLogger("apprise")
     logger.addHandler(keeper)
     propagate, logger.propagate = logger.propagate, False
     try:

@@ -23,7 +23,7 @@ _SUBJECT_CHARS = 240
 
 
 @records.record
-class About:
+class MailHeader:
     """The job and attempt that a mail is about."""
 
     job_id: int = records.doc("Slurm's raw job id; the master's for an array")
@@ -58,14 +58,16 @@ class Content:
 
 
 def compose(
-    about: About, report: model.ReportModel | rows.ReportRows | None, config: settings.Settings
+    about: MailHeader, report: model.ReportModel | rows.ReportRows | None, config: settings.Settings
 ) -> email.message.EmailMessage:
     """The mail; without a report it says that the verdict follows, or that none came."""
     headline = report is not None
     return _message(about, content(about, report, config), config, headline=headline)
 
 
-def compose_news(about: About, words: Sequence[str], config: settings.Settings) -> email.message.EmailMessage:
+def compose_news(
+    about: MailHeader, words: Sequence[str], config: settings.Settings
+) -> email.message.EmailMessage:
     """The mail about a job that runs: it holds GPUs and does nothing with them (stage held), or says a word of alarm (stage alarm)."""
     title, step = _NEWS[about.stage]
     found = Content(
@@ -88,7 +90,7 @@ _NEWS = {
 
 
 def _message(
-    about: About, found: Content, config: settings.Settings, *, headline: bool
+    about: MailHeader, found: Content, config: settings.Settings, *, headline: bool
 ) -> email.message.EmailMessage:
     made = email.message.EmailMessage(policy=email.policy.SMTP.clone(cte_type="7bit", max_line_length=300))
     behind = f": {found.title}" if headline else ""
@@ -106,7 +108,7 @@ def _message(
 
 
 def content(
-    about: About, report: model.ReportModel | rows.ReportRows | None, config: settings.Settings
+    about: MailHeader, report: model.ReportModel | rows.ReportRows | None, config: settings.Settings
 ) -> Content:
     """What the mail says."""
     url = config.mail.report_url.replace("{job_id}", str(about.job_id)) if config.mail.report_url else ""
@@ -124,11 +126,11 @@ def content(
     return base if view is None else _of_attempt(base, report, view)
 
 
-def _footer(about: About, config: settings.Settings) -> str:
+def _footer(about: MailHeader, config: settings.Settings) -> str:
     return f"You get this because the job asked Slurm for mail. Cluster {config.cluster.name}, {about.mark}"
 
 
-def _without(base: Content, about: About) -> Content:
+def _without(base: Content, about: MailHeader) -> Content:
     words = (
         "The verdict follows: accounting or the evidence is not complete yet."
         if about.stage == "follows"
@@ -137,7 +139,7 @@ def _without(base: Content, about: About) -> Content:
     return _with(base, summary=words)
 
 
-def _view(about: About, report: model.ReportModel) -> model.AttemptView | None:
+def _view(about: MailHeader, report: model.ReportModel) -> model.AttemptView | None:
     """The attempt that the mail is about."""
     found = [
         v
@@ -181,7 +183,7 @@ def _severity(verdict: records.Verdict) -> str:
     return "warn" if verdict.domain is records.Domain.SYSTEM_SOFTWARE else "plain"
 
 
-def _of_array(base: Content, about: About, found: rows.ReportRows) -> Content:
+def _of_array(base: Content, about: MailHeader, found: rows.ReportRows) -> Content:
     """An array's summary: how many tasks died of what."""
     died = [t for t in found.siblings if t.state != "COMPLETED"]
     causes = Counter(t.cause or t.state for t in died)

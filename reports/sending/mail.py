@@ -17,7 +17,7 @@ from probing_cluster.reports.lemon import lemon_text, lemon_view
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Drawn:
+class _MailImage:
     """A drawing by where its two versions are found."""
 
     alt: str
@@ -43,7 +43,7 @@ def compose(
     made["Auto-Submitted"] = "auto-generated"
     made.set_content(lemon_text.render(view))
     ids = {f"{c.name}-{shade}": f"{c.name}-{shade}@probing" for c in charts for shade in ("light", "dark")}
-    drawn = [_Drawn(alt=c.alt, light=f"cid:{ids[f'{c.name}-light']}", dark=f"cid:{ids[f'{c.name}-dark']}") for c in charts]  # fmt: skip
+    drawn = [_MailImage(alt=c.alt, light=f"cid:{ids[f'{c.name}-light']}", dark=f"cid:{ids[f'{c.name}-dark']}") for c in charts]  # fmt: skip
     made.add_alternative(_html(view, drawn), subtype="html")
     *_, html = made.iter_parts()
     for chart in charts:
@@ -61,7 +61,7 @@ def page_of(
     """The same as one self-contained page, the drawings in it."""
     view = lemon_view.of(night, drains=drains, report_url=config.report_url)
     charts = () if view.uneventful else lemon_charts.of(night)
-    return _html(view, [_Drawn(alt=c.alt, light=_data(c.light), dark=_data(c.dark)) for c in charts])
+    return _html(view, [_MailImage(alt=c.alt, light=_data(c.light), dark=_data(c.dark)) for c in charts])
 
 
 def message_id(night: nightly.Night, sender: str) -> str:
@@ -71,7 +71,7 @@ def message_id(night: nightly.Night, sender: str) -> str:
     return f"<lemon.{cluster}.{night.day:%Y-%m-%d}@{host}>"
 
 
-def _html(view: lemon_view.LemonPage, charts: Iterable[_Drawn]) -> str:
+def _html(view: lemon_view.LemonPage, charts: Iterable[_MailImage]) -> str:
     return page.environment().get_template("lemon.html.j2").render(view=view, charts=list(charts))
 
 

@@ -46,7 +46,7 @@ def send(config: settings.MailSettings, message: bytes, recipients: Iterable[str
             # The server has answered for the mail; how it says goodbye changes nothing.
             with contextlib.suppress(OSError, smtplib.SMTPException):
                 server.quit()
-    except _Trouble as exc:
+    except _SmtpProblem as exc:
         return SendOutcome(later=dict.fromkeys(wanted, str(exc)), trouble=str(exc))
     except smtplib.SMTPResponseException as exc:
         return _answered(wanted, exc.smtp_code, exc.smtp_error)
@@ -54,7 +54,7 @@ def send(config: settings.MailSettings, message: bytes, recipients: Iterable[str
         return SendOutcome(later=dict.fromkeys(wanted, f"{config.host}:{config.port}: {_words(exc)}"))
 
 
-class _Trouble(Exception):
+class _SmtpProblem(Exception):
     """What a person should mend."""
 
 
@@ -78,7 +78,7 @@ def _connected(config: settings.MailSettings, password: str) -> smtplib.SMTP:
             server = smtplib.SMTP(config.host, config.port, timeout=config.deadline_s)
         _on_opened(server, config, password)
     except ssl.SSLError as exc:
-        raise _Trouble(f"TLS with {config.host}:{config.port} failed: {_words(exc)}") from exc
+        raise _SmtpProblem(f"TLS with {config.host}:{config.port} failed: {_words(exc)}") from exc
     return server
 
 
@@ -96,7 +96,7 @@ def _on_opened(server: smtplib.SMTP, config: settings.MailSettings, password: st
 def _encrypt(server: smtplib.SMTP, config: settings.MailSettings) -> None:
     server.ehlo()
     if not server.has_extn("starttls"):
-        raise _Trouble(f"{config.host}:{config.port} offers no STARTTLS; nothing is sent in the clear")
+        raise _SmtpProblem(f"{config.host}:{config.port} offers no STARTTLS; nothing is sent in the clear")
     server.starttls(context=_trust(config))
 
 
@@ -104,9 +104,9 @@ def _login(server: smtplib.SMTP, config: settings.MailSettings, password: str) -
     try:
         server.login(config.username, password)
     except smtplib.SMTPAuthenticationError as exc:
-        raise _Trouble(f"login as {config.username} was refused: {_text(exc.smtp_error)}") from exc
+        raise _SmtpProblem(f"login as {config.username} was refused: {_text(exc.smtp_error)}") from exc
     except smtplib.SMTPNotSupportedError as exc:
-        raise _Trouble(f"{config.host}:{config.port} offers no login") from exc
+        raise _SmtpProblem(f"{config.host}:{config.port} offers no login") from exc
 
 
 def _trust(config: settings.MailSettings) -> ssl.SSLContext:

@@ -24,9 +24,9 @@ def save(config: settings.Settings, path: str, target: Path) -> Path:
     """Writes the page at `path` of a web on the database of `config` to `target`, as an operator sees it."""
     with db_store.Store.open(config) as store:
         run_slurm = commands.SlurmCommands(settings=config.slurm)
-        hands = slurm_actions.SlurmHands(config, run_slurm)
+        slurm = slurm_actions.SlurmActions(config, run_slurm)
         service = context.Context(
-            config=config, store=store, run_slurm=run_slurm, hands=hands, stopping=threading.Event()
+            config=config, store=store, run_slurm=run_slurm, slurm=slurm, stopping=threading.Event()
         )
         site = app.make_site(service, scoped_rows.login_url(config, store.url))
         key = site.keys.issue(web_keys.Viewer(user="root", operator=True), "session", 60.0)

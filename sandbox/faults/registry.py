@@ -74,7 +74,7 @@ Fault = Callable[..., None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Registered:
+class RegisteredFault:
     """One fault: its name, meaning, function and parameters after the target."""
 
     name: str
@@ -86,7 +86,7 @@ class Registered:
         return (inspect.getdoc(self.run) or "").splitlines()[0]
 
 
-FAULTS: dict[str, Registered] = {}
+FAULTS: dict[str, RegisteredFault] = {}
 CLUSTER_WIDE: set[str] = set()
 
 
@@ -95,7 +95,7 @@ def fault(name: str, *, cluster_wide: bool = False) -> Callable[[Fault], Fault]:
 
     def register(run: Fault) -> Fault:
         parameters = tuple(inspect.signature(run, eval_str=True).parameters.values())[1:]
-        FAULTS[name] = Registered(name=name, run=run, parameters=parameters)
+        FAULTS[name] = RegisteredFault(name=name, run=run, parameters=parameters)
         if cluster_wide:
             CLUSTER_WIDE.add(name)
         return run

@@ -33,7 +33,7 @@ class ParseResult:
     """What accounting's answer held; rows = attempts + not_started + steps + duplicates + merged + bad rows."""
 
     attempts: tuple[records.JobAttempt, ...] = ()
-    rejected: tuple[sacct_rows.Rejected, ...] = ()
+    rejected: tuple[sacct_rows.RejectedRow, ...] = ()
     not_started: tuple[NotStarted, ...] = ()
     steps: int = 0
     duplicates: int = 0
@@ -45,7 +45,7 @@ class ParseResult:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Assembled:
+class AssembledAttempts:
     """Attempts in order, and what was folded into them."""
 
     attempts: tuple[records.JobAttempt, ...]
@@ -53,7 +53,7 @@ class Assembled:
     merged: int
 
 
-def assemble(rows: Iterable[records.JobAttempt]) -> Assembled:
+def assemble(rows: Iterable[records.JobAttempt]) -> AssembledAttempts:
     """Attempts numbered by submit time within each job, ordered by submit time and job id."""
     jobs: dict[tuple[str, int, str], dict[datetime, records.JobAttempt]] = {}
     duplicates = merged = 0
@@ -69,7 +69,7 @@ def assemble(rows: Iterable[records.JobAttempt]) -> Assembled:
         merged += len(ordered) - len(whole)
         attempts += [row if n == 1 else dataclasses.replace(row, attempt=n) for n, row in enumerate(whole, 1)]
     attempts.sort(key=lambda row: (row.submit_at, row.job_id))
-    return Assembled(attempts=tuple(attempts), duplicates=duplicates, merged=merged)
+    return AssembledAttempts(attempts=tuple(attempts), duplicates=duplicates, merged=merged)
 
 
 def _later(a: records.JobAttempt, b: records.JobAttempt) -> records.JobAttempt:

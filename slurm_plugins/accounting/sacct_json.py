@@ -27,7 +27,7 @@ def parse_sacct_json(
     jobs = [job for document in documents for job in _jobs(document)]
     started: list[records.JobAttempt] = []
     waiting: list[attempt_rows.NotStarted] = []
-    rejected: list[sacct_rows.Rejected] = []
+    rejected: list[sacct_rows.RejectedRow] = []
     steps = 0
     for place, job in enumerate(jobs, 1):
         steps += _n_steps(job)

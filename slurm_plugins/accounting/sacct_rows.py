@@ -32,7 +32,7 @@ class SacctRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rejected:
+class RejectedRow:
     """Input that became nothing, and why; never dropped silently."""
 
     line_no: int
@@ -42,7 +42,7 @@ class Rejected:
 
 def read(
     data: bytes, *, delimiter: str | None = None, fields: Sequence[str] | None = None
-) -> Iterator[SacctRow | Rejected]:
+) -> Iterator[SacctRow | RejectedRow]:
     """Every record and every rejected line of `data`, in order; raises MalformedInput without any header.
 
     `fields` names the columns of output made with `--noheader`; then `delimiter` defaults to `|`.
@@ -91,7 +91,7 @@ def _refuse_table(layout: sacct_layout.SacctLayout | None, line: str) -> None:
 
 def _take(
     layout: sacct_layout.SacctLayout | None, pending: list[tuple[int, str]], line_no: int, line: str
-) -> Iterator[SacctRow | Rejected]:
+) -> Iterator[SacctRow | RejectedRow]:
     if layout is None:
         yield _rejected([(line_no, line)], "before the first header line")
         return
@@ -121,7 +121,7 @@ def _joined(layout: sacct_layout.SacctLayout, lines: Sequence[tuple[int, str]]) 
 
 def _settle(
     layout: sacct_layout.SacctLayout | None, pending: Sequence[tuple[int, str]]
-) -> Iterator[SacctRow | Rejected]:
+) -> Iterator[SacctRow | RejectedRow]:
     """The records hidden in lines that did not make one together; the rest rejected."""
     start, tries = 0, MAX_TRIES
     while layout is not None and start < len(pending):
@@ -166,7 +166,7 @@ def _why_not(layout: sacct_layout.SacctLayout, line: str) -> str:
 
 def _row(
     layout: sacct_layout.SacctLayout, lines: Sequence[tuple[int, str]], parts: Sequence[str]
-) -> SacctRow | Rejected:
+) -> SacctRow | RejectedRow:
     if layout.missing:
         return _rejected(lines, f"the field list lacks {', '.join(layout.missing)}")
     return SacctRow(
@@ -174,10 +174,10 @@ def _row(
     )
 
 
-def _rejected(lines: Sequence[tuple[int, str]], why: str) -> Rejected:
+def _rejected(lines: Sequence[tuple[int, str]], why: str) -> RejectedRow:
     return refused(lines[0][0], "\n".join(text for _, text in lines), why)
 
 
-def refused(line_no: int, text: str, why: str) -> Rejected:
+def refused(line_no: int, text: str, why: str) -> RejectedRow:
     """Input set aside, with its text made safe to show."""
-    return Rejected(line_no=line_no, text=sanitize.clean(text), why=why)
+    return RejectedRow(line_no=line_no, text=sanitize.clean(text), why=why)

@@ -48,16 +48,16 @@ class _Found:
 
     def __init__(self) -> None:
         self.started: list[records.JobAttempt] = []
-        self.rejected: list[sacct_rows.Rejected] = []
+        self.rejected: list[sacct_rows.RejectedRow] = []
         self.waiting: dict[tuple[str, datetime | None], attempt_rows.NotStarted] = {}
         self.steps = 0
         self.duplicates = 0
 
     def take(
-        self, row: sacct_rows.SacctRow | sacct_rows.Rejected, reading: sacct_attempt.AttemptReading
+        self, row: sacct_rows.SacctRow | sacct_rows.RejectedRow, reading: sacct_attempt.AttemptReading
     ) -> None:
         """Puts one row where it belongs."""
-        if isinstance(row, sacct_rows.Rejected):
+        if isinstance(row, sacct_rows.RejectedRow):
             self.rejected.append(row)
             return
         if sacct_attempt.is_step(row.fields):

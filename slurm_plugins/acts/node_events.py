@@ -55,7 +55,7 @@ def back_from_down(node: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Overwritten:
+class NoteHistory:
     """What accounting knows about the notes on a node since a moment."""
 
     settled: bool
@@ -94,7 +94,7 @@ class NodeEvents:
         self._run = run
         self._us = f"{_name_of(os.geteuid())}({os.geteuid()})"
 
-    def overwritten(self, node: str, since_s: int, ours: str | None) -> Overwritten | None:
+    def overwritten(self, node: str, since_s: int, ours: str | None) -> NoteHistory | None:
         """Whether a note of another's lay on the node since then, under `ours` (None: under our resume)."""
         try:
             output = self._run(
@@ -155,7 +155,7 @@ def parse(output: bytes) -> list[NodeEvent]:
     return found
 
 
-def judge(events: list[NodeEvent], since_s: int, ours: str | None, us: str) -> Overwritten:
+def judge(events: list[NodeEvent], since_s: int, ours: str | None, us: str) -> NoteHistory:
     """What these events say about our act: `ours` is the reason we wrote, None when we resumed."""
     new = [event for event in events if event.start_s >= since_s]
     foreign = [event for event in new if event.reason != ours and is_a_persons(event.reason)]
@@ -167,10 +167,10 @@ def judge(events: list[NodeEvent], since_s: int, ours: str | None, us: str) -> O
         settled = any(event.reason == ours for event in new)
     if foreign:
         last = max(foreign, key=lambda event: event.start_s)
-        return Overwritten(settled=settled, lost=True, note=last.reason, author=last.user)
+        return NoteHistory(settled=settled, lost=True, note=last.reason, author=last.user)
     if replaced:
-        return Overwritten(settled=settled, lost=True, author=replaced[-1].user)
-    return Overwritten(settled=settled, lost=False)
+        return NoteHistory(settled=settled, lost=True, author=replaced[-1].user)
+    return NoteHistory(settled=settled, lost=False)
 
 
 def is_a_persons(reason: str) -> bool:

@@ -78,10 +78,10 @@ class NoteGuard:
             else:
                 self._open.append(write)
 
-    def _ask(self, write: NoteWrite) -> node_events.Overwritten | None:
+    def _ask(self, write: NoteWrite) -> node_events.NoteHistory | None:
         return self._events.overwritten(write.node, write.since_s, write.ours)
 
-    def _put_back(self, write: NoteWrite, found: node_events.Overwritten) -> str:
+    def _put_back(self, write: NoteWrite, found: node_events.NoteHistory) -> str:
         if not found.note:
             return f"a note of {found.author} on {write.node} was overwritten and cannot be read again"
         message = f"a note of {found.author} on {write.node} was overwritten"

@@ -45,7 +45,7 @@ def connect(slurm: settings.SlurmSettings, run: commands.Runner | None = None) -
     """The way in that `[slurm] live` names; raises SlurmUnavailable when pyslurm is demanded and absent."""
     if slurm.live != "cli":
         try:
-            return Guarded(live_pyslurm.PyslurmLive(_pyslurm(slurm)))
+            return GuardedPyslurm(live_pyslurm.PyslurmLive(_pyslurm(slurm)))
         except ImportError as exc:
             if slurm.live == "pyslurm":
                 msg = f"pyslurm does not import: {exc}"
@@ -59,7 +59,7 @@ def _pyslurm(slurm: settings.SlurmSettings) -> Any:
     return importlib.import_module("pyslurm")
 
 
-class Guarded:
+class GuardedPyslurm:
     """pyslurm with its errors under our name; whatever goes wrong in it is Slurm not answering."""
 
     def __init__(self, inner: Live) -> None:

@@ -234,13 +234,13 @@ def test_changed_rules_judge_a_span_again(store, fleet, both, monkeypatch):
     both()
     span = {"since": DAY, "until": AFTER}
     assert both(**span).changed == ()
-    n_rows = len(store.verdict_history(fleet.attempts[0].job_id))
+    n_rows = len(store.verdict_histories([fleet.attempts[0].job_id]))
     wider = settings.AttributionSettings(before_s=1800.0)
     monkeypatch.setattr(judge, "rules_version", lambda: "other rules")
     done = both(config=wider, **span)
     assert done.changed
     assert {v.rules_version for v in store.verdicts()} == {"other rules"}
-    assert len(store.verdict_history(fleet.attempts[0].job_id)) == 2 * n_rows
+    assert len(store.verdict_histories([fleet.attempts[0].job_id])) == 2 * n_rows
     assert both(config=wider, **span).changed == ()
 
 

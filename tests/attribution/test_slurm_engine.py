@@ -72,7 +72,7 @@ def test_four_slurm_workers_one_killed_give_the_same_rows(slurm, tmp_path):
     killer.start()
     logs = slurm / "logs"
     logs.mkdir(mode=0o777)
-    asked = ("n_jobs=4", "cores=1", "memory=1GiB", "interface=lo", f"log_directory={logs}", "without=--mem")
+    calls = ("n_jobs=4", "cores=1", "memory=1GiB", "interface=lo", f"log_directory={logs}", "without=--mem")
     command = [
         sys.executable,
         "-m",
@@ -91,7 +91,7 @@ def test_four_slurm_workers_one_killed_give_the_same_rows(slurm, tmp_path):
         "--output",
         str(tmp_path / "rows.parquet"),
     ]
-    command += [word for text in asked for word in ("--worker", text)]
+    command += [word for text in calls for word in ("--worker", text)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
     killer.join()
     assert done.returncode == 0, done.stderr

@@ -32,7 +32,7 @@ def live_job(job_id: int, **changes: Any) -> live_records.LiveJob:
     return live_records.LiveJob(**(values | changes))
 
 
-class Hands:
+class FakeSlurm:
     """Slurm as the policy sees it, in memory; `acts` is what it was told."""
 
     def __init__(self) -> None:
@@ -167,7 +167,7 @@ class Sacct:
 
     def __init__(self) -> None:
         self.rows: list[dict[str, str]] = []
-        self.asked: list[Sequence[str]] = []
+        self.calls: list[Sequence[str]] = []
         self.down = False
         self.users = "eve|Operator\nalice|None\n"
         self.accounts = "lab|carol\n"
@@ -190,7 +190,7 @@ class Sacct:
             return b"sbatch train.sh\n"
         if arguments == ("-e",):
             return self.FIELDS.replace(",", " ").encode()
-        self.asked.append(arguments)
+        self.calls.append(arguments)
         delimiter = next(a.partition("=")[2] for a in arguments if a.startswith("--delimiter="))
         fields = next(a.partition("=")[2] for a in arguments if a.startswith("--format=")).split(",")
         lines = [fields, *([row.get(f, "") for f in fields] for row in self.rows)]
@@ -264,7 +264,7 @@ def answering(
 ) -> Iterator[list[load.Request]]:
     """An agent that delivers a heartbeat with `faults` again and again, and says of every request that it is done; the requests."""
     stopped, heard = threading.Event(), threading.Event()
-    asked: list[load.Request] = []
+    calls: list[load.Request] = []
 
     def live() -> None:
         door = delivery.Delivery(url, "c", node)
@@ -277,10 +277,10 @@ def answering(
                 faults=dict(faults or {}),
                 jobs=jobs,
             )
-            done = [r.request_id for r in asked] if acknowledges else []
-            known = {r.request_id for r in asked}
+            done = [r.request_id for r in calls] if acknowledges else []
+            known = {r.request_id for r in calls}
             ack = door.deliver(heartbeat=beat, acknowledged=done)
-            asked.extend(r for r in ack.requests if r.request_id not in known)
+            calls.extend(r for r in ack.requests if r.request_id not in known)
             heard.set()
             stopped.wait(0.1)
         door.close()
@@ -289,7 +289,7 @@ def answering(
     agent.start()
     try:
         assert heard.wait(30), "no heartbeat was stored"
-        yield asked
+        yield calls
     finally:
         stopped.set()
         agent.join()
@@ -299,10 +299,10 @@ class Killed(BaseException):
     """The process is gone: no handler of ours runs."""
 
 
-def killed_at(step: str, service: context.Context, hands: Hands, monkeypatch: pytest.MonkeyPatch) -> None:
+def killed_at(step: str, service: context.Context, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the service die just before or just after one step."""
     when, _, name = step.partition(" ")
-    owner: Any = hands if hasattr(hands, name) else service.store
+    owner: Any = slurm if hasattr(slurm, name) else service.store
     work: Callable[..., Any] = getattr(owner, name)
 
     def dying(*given: Any, **named: Any) -> Any:

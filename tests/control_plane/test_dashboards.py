@@ -21,7 +21,7 @@ from probing_cluster.control_plane.cli import main
 from probing_cluster.control_plane.cli.site import dashboards_commands
 from probing_cluster.control_plane.service import metrics
 from probing_cluster.core import records
-from probing_cluster.db import delivery, roles
+from probing_cluster.db import bulk, delivery, roles
 from probing_cluster.db.server import embedded
 
 FILES = sorted(dashboards_commands.DIRECTORY.glob("*.json"))
@@ -100,7 +100,7 @@ def grafana(service: context.Context) -> Iterator[str]:
     store.save_lemon_scores(
         [records.LemonScore(cluster="c", node="n2", day=day, score=0.9, verdict="lemon", made_at=now)]
     )
-    store.save_run_accounts(
+    bulk.load_run_accounts(store.connection_uri(),
         [records.RunAccount(cluster="c", run_key="7", user="alice", start_at=now, end_at=now, wall_s=1.0, n_gpus=8, lost_to_replay_s=9.0, made_at=now)]
     )  # fmt: skip
     store.request("n2", "recheck", cluster="c")
@@ -154,8 +154,8 @@ def test_every_metric_asked_for_is_exported(service: context.Context) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "operate.md").read_text(encoding="utf-8")
     alarms = re.findall(r"^\| `(.*?)`", page.split("## What to alert on")[1].split("\n## ")[0], re.MULTILINE)
     assert len(alarms) >= 5
-    asked = {name for expr in [*PROMQL, *alarms] for name in re.findall(r"\bprobing_\w+", expr)}
-    assert asked - exported == set()
+    calls = {name for expr in [*PROMQL, *alarms] for name in re.findall(r"\bprobing_\w+", expr)}
+    assert calls - exported == set()
 
 
 def test_every_panel_says_what_it_shows() -> None:
@@ -183,11 +183,11 @@ def test_every_query_asks_a_data_source_that_its_viewer_chooses() -> None:
     """Each panel, query and variable names a `datasource` variable of its own dashboard, of the type that variable offers."""
     for name, board in BOARDS.items():
         chosen = {v["name"]: v["query"] for v in board["templating"]["list"] if v["type"] == "datasource"}
-        asked = [panel["datasource"] for panel in board["panels"]]
-        asked += [target["datasource"] for panel in board["panels"] for target in panel["targets"]]
-        asked += [v["datasource"] for v in board["templating"]["list"] if v["type"] == "query"]
-        assert asked, name
-        for source in asked:
+        calls = [panel["datasource"] for panel in board["panels"]]
+        calls += [target["datasource"] for panel in board["panels"] for target in panel["targets"]]
+        calls += [v["datasource"] for v in board["templating"]["list"] if v["type"] == "query"]
+        assert calls, name
+        for source in calls:
             assert chosen[source["uid"].removeprefix("${").removesuffix("}")] == source["type"], name
         for panel in board["panels"]:
             for target in panel["targets"]:

@@ -170,20 +170,20 @@ def heal(service: context.Context) -> None:
     )
 
 
-def require_all_well(service: context.Context, hands: fakes.Hands) -> None:
+def require_all_well(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     """Every pass goes through, and does for the others what it is for."""
     started = dataclasses.replace(
         service, looked_everywhere_s=float("-inf"), green={}, silent=set(), paces={}, stalls={}
     )
-    hands.acts.clear()
-    hands.state |= {
-        n: dataclasses.replace(s, states=frozenset({"IDLE"}), reason="") for n, s in hands.state.items()
+    slurm.acts.clear()
+    slurm.state |= {
+        n: dataclasses.replace(s, states=frozenset({"IDLE"}), reason="") for n, s in slurm.state.items()
     }
     for task in PASSES:
         task.run(started)
-    assert [a[:2] for a in hands.acts if a[1] == "n2"] == [("drain", "n2")]
+    assert [a[:2] for a in slurm.acts if a[1] == "n2"] == [("drain", "n2")]
     assert set(started.green) >= {"n1"}
-    assert isinstance(started.green["n1"], resume_policy.Green)
+    assert isinstance(started.green["n1"], resume_policy.GreenTime)
     assert 8 in {v.job_id for v in service.store.verdicts()}
     list(metrics.store_metrics(started))
     rank_rows.of_heartbeats(service.store.heartbeats(with_ranks=True))
@@ -238,7 +238,7 @@ def test_whatever_one_node_sends_the_others_passes_go_on(
     direct: bool,
     events: list[Any],
     service: context.Context,
-    hands: fakes.Hands,
+    slurm: fakes.FakeSlurm,
 ) -> None:
     """Arbitrary JSON through the door; and, as of a time before it looked, put into the tables."""
     heal(service)
@@ -253,7 +253,7 @@ def test_whatever_one_node_sends_the_others_passes_go_on(
         deliver(service, **event(kind, source, json.dumps(detail), job_id, measured))
     if direct:
         put(service, json.dumps(faults), json.dumps(ranks), json.dumps(events[0][2] if events else 5))
-    require_all_well(service, hands)
+    require_all_well(service, slurm)
 
 
 def put(service: context.Context, faults: str, ranks: str, detail: str, at: str = NOW) -> None:
@@ -284,12 +284,12 @@ def put(service: context.Context, faults: str, ranks: str, detail: str, at: str 
 
 @pytest.mark.parametrize("raw", RAW, ids=lambda raw: raw[:20])
 def test_what_was_stored_before_the_door_looked_stops_nobody(
-    raw: str, service: context.Context, hands: fakes.Hands, caplog: pytest.LogCaptureFixture
+    raw: str, service: context.Context, slurm: fakes.FakeSlurm, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Values that Postgres holds and no client reads: the row is left out, counted and logged with its node."""
     heal(service)
     put(service, raw, raw, raw, at="infinity")
-    require_all_well(service, hands)
+    require_all_well(service, slurm)
     assert service.store.skipped.counts()["n4"] > 0
     nodes = [r.fields["node"] for r in caplog.records if "cannot be read" in r.getMessage()]  # type: ignore[attr-defined]
     assert set(nodes) == {"n4"}

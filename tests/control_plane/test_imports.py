@@ -238,7 +238,7 @@ def test_an_output_that_attempts_appended_to_speaks_for_the_last_only() -> None:
 def test_what_is_kept_aside_can_be_read_again(tmp_path: Path) -> None:
     """The file holds every bad row as written, with file, line and reason; nothing bad makes no file."""
     assert kept_aside.write([], tmp_path) is None
-    bad = [kept_aside.Bad(file="x", line_no=n, text=f"row\x00{n}\x1b", why="w") for n in range(7)]
+    bad = [kept_aside.RejectedInput(file="x", line_no=n, text=f"row\x00{n}\x1b", why="w") for n in range(7)]
     path = kept_aside.write(bad, tmp_path)
     assert path is not None
     rows = [json.loads(line) for line in path.read_text().splitlines()]

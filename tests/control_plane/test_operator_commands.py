@@ -87,11 +87,11 @@ def url(postgres_directory: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def site(url: str, hands: fakes.Hands, monkeypatch: pytest.MonkeyPatch) -> Iterator[db_store.Store]:
+def site(url: str, slurm: fakes.FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[db_store.Store]:
     """Job 7 failed on n1 and the rules do not know why; job 9 runs on n1; n3 is drained by hand."""
-    hands.drain("n3", "probing: test (bob)")
-    hands.acts.clear()
-    monkeypatch.setattr(nodes_commands, "_hands", lambda config: hands)
+    slurm.drain("n3", "probing: test (bob)")
+    slurm.acts.clear()
+    monkeypatch.setattr(nodes_commands, "_slurm_operations", lambda config: slurm)
     monkeypatch.setattr(nodes_commands, "caller_name", lambda: "keyboard")
     attempt = records.JobAttempt(
         cluster="c", job_id=7, submit_at=fakes.NOW - timedelta(hours=2), start_at=fakes.NOW - timedelta(hours=1),
@@ -180,37 +180,39 @@ def test_whether_results_may_be_stored_is_known_before_nodes_are_taken(
 # Resuming is Slurm's to refuse: the row only follows.
 @pytest.mark.parametrize("name", sorted(OPERATOR_WRITES.keys() - {"resume"}))
 def test_a_dashboard_may_not(
-    name: str, run: Run, site: db_store.Store, hands: fakes.Hands, capsys: pytest.CaptureFixture[str]
+    name: str, run: Run, site: db_store.Store, slurm: fakes.FakeSlurm, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A reader's role changes nothing by any of them, not even in Slurm."""
     assert run(READER, name) != 0
     captured = capsys.readouterr()
     assert "permission denied" in captured.out + captured.err or "read-only" in captured.out + captured.err
-    assert (site.notes(), hands.acts) == ([], [])
+    assert (site.notes(), slurm.acts) == ([], [])
     assert [v.author for v in site.verdicts()] == ["rules"]
     assert [d.owner for d in site.drains()] == ["bob"]
 
 
 def test_what_an_operator_says_carries_their_roles_name(
-    run: Run, site: db_store.Store, hands: fakes.Hands
+    run: Run, site: db_store.Store, slurm: fakes.FakeSlurm
 ) -> None:
     """Whatever the account at the keyboard is called, the database knows who came in; the service speaks for its caller."""
     for name in OPERATOR_WRITES:
         assert run(OPERATOR, name) == 0
     assert {n.author for n in site.notes()} == {OPERATOR}
-    assert [v.author for v in site.verdict_history(7)] == ["rules", OPERATOR]
+    assert [v.author for v in site.verdict_histories([7])] == ["rules", OPERATOR]
     assert [v.cause for v in site.verdicts(job_ids=[7])] == ["gpu_lost"]
     drained = {d.node: d for d in site.drains()}
     assert (drained["n2"].owner, drained["n2"].state, drained["n2"].why_state) == (OPERATOR, "done", "")
     assert (drained["n3"].state, drained["n3"].why_state) == ("resumed", f"resumed by {OPERATOR}")
-    assert ("drain", "n2", f"probing: smells ({OPERATOR})") in hands.acts
+    assert ("drain", "n2", f"probing: smells ({OPERATOR})") in slurm.acts
     assert run(SERVICE, "ack") == 0
     assert {n.author for n in site.notes()} == {OPERATOR, "keyboard"}
 
 
-def test_a_drain_that_slurm_refused_is_on_record(run: Run, site: db_store.Store, hands: fakes.Hands) -> None:
+def test_a_drain_that_slurm_refused_is_on_record(
+    run: Run, site: db_store.Store, slurm: fakes.FakeSlurm
+) -> None:
     """The row is written before Slurm is asked, and says what became of it."""
-    hands.down = True
+    slurm.down = True
     assert run(OPERATOR, "drain") == 1
     row, = (d for d in site.drains() if d.node == "n2")  # fmt: skip
     assert (row.state, row.ended_at) == ("failed", None)
@@ -218,11 +220,11 @@ def test_a_drain_that_slurm_refused_is_on_record(run: Run, site: db_store.Store,
 
 
 def test_who_lifted_a_drain_is_kept_though_the_service_saw_it_first(
-    run: Run, site: db_store.Store, hands: fakes.Hands, monkeypatch: pytest.MonkeyPatch
+    run: Run, site: db_store.Store, slurm: fakes.FakeSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between Slurm's resume and our row the service's own pass may close it: the person's name is the last word."""
     drain, = site.drains(node="n3")  # fmt: skip
-    plain = hands.resume
+    plain = slurm.resume
 
     def resume(name: str) -> object:
         outcome = plain(name)
@@ -231,7 +233,7 @@ def test_who_lifted_a_drain_is_kept_though_the_service_saw_it_first(
         )
         return outcome
 
-    monkeypatch.setattr(hands, "resume", resume)
+    monkeypatch.setattr(slurm, "resume", resume)
     assert run(OPERATOR, "resume") == 0
     assert [d.why_state for d in site.drains(node="n3")] == [f"resumed by {OPERATOR}"]
 

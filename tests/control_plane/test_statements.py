@@ -170,7 +170,7 @@ def training(service: context.Context, n: int) -> None:
 
 def drained_by_us(service: context.Context, n: int) -> None:
     """Nodes of ours that are drained, each for an event of its own; none is well yet."""
-    assert isinstance(service.hands, fakes.Hands)
+    assert isinstance(service.slurm, fakes.FakeSlurm)
     beats(service, n)
     for i in range(1, n + 1):
         why = event(i, "xid", code="79")
@@ -188,7 +188,7 @@ def drained_by_us(service: context.Context, n: int) -> None:
                 event_ids=(why.event_id,),
             )
         )
-        service.hands.state[f"n{i}a"] = view.Node(
+        service.slurm.state[f"n{i}a"] = view.Node(
             name=f"n{i}a", states=frozenset({"DRAIN"}), reason="probing: x"
         )
 
@@ -200,8 +200,8 @@ def finished(service: context.Context, n: int) -> None:
 
 
 def excluding(service: context.Context, n: int) -> None:
-    assert isinstance(service.hands, fakes.Hands)
-    service.hands.held = {
+    assert isinstance(service.slurm, fakes.FakeSlurm)
+    service.slurm.held = {
         i: fakes.live_job(i, excluded_nodes=(f"n{i}a",), dependency=f"afterok:{i + 1000}")
         for i in range(1, n + 1)
     }
@@ -209,16 +209,16 @@ def excluding(service: context.Context, n: int) -> None:
 
 def drained_by_slurm(service: context.Context, n: int) -> None:
     """Nodes that Slurm shows drained."""
-    assert isinstance(service.hands, fakes.Hands)
-    service.hands.state = {
+    assert isinstance(service.slurm, fakes.FakeSlurm)
+    service.slurm.state = {
         node: view.Node(name=node, states=frozenset({"DRAIN"}), reason="by hand") for node in nodes(n)
     }
 
 
 def switched(service: context.Context, n: int) -> None:
     """Nodes under a switch each."""
-    assert isinstance(service.hands, fakes.Hands)
-    service.hands.switches = [(node, "switch", f"leaf-{node}") for node in nodes(n)]
+    assert isinstance(service.slurm, fakes.FakeSlurm)
+    service.slurm.switches = [(node, "switch", f"leaf-{node}") for node in nodes(n)]
 
 
 def failed_tests(service: context.Context, n: int) -> None:
@@ -264,7 +264,7 @@ def unheard(service: context.Context, n: int) -> None:
     """Agents that fell silent while the service listened, and that it believes to be."""
     dead(service, n)
     now_s = service.clock.monotonic_s()
-    service.listening = context.Listening(looked_s=now_s, looked_at=service.clock.now(), doubted_s=now_s)
+    service.listening = context.AgentListening(looked_s=now_s, looked_at=service.clock.now(), doubted_s=now_s)
 
 
 def _accounts_of_import(service: context.Context) -> object:

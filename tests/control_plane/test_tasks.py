@@ -55,20 +55,20 @@ def running(job_id: int, *nodes: str, **changes: object) -> view.ActiveJob:
 
 
 def test_a_fresh_fault_drains_and_requeues_once_and_every_act_is_a_row(
-    service: context.Context, hands: fakes.Hands
+    service: context.Context, slurm: fakes.FakeSlurm
 ) -> None:
     """The spine: drain, then requeue, both recorded with their evidence; the next pass does nothing more."""
-    hands.running[7] = running(7, "n1", "n2")
+    slurm.running[7] = running(7, "n1", "n2")
     fakes.deliver(service.store, "n2", xid(), allocations=[holds(7)])
     assert actions.run(service) == "drain n2 done, requeue n2 done"
-    assert hands.acts == [("drain", "n2", "probing: xid 79 gpu3"), ("requeue", "7")]
+    assert slurm.acts == [("drain", "n2", "probing: xid 79 gpu3"), ("requeue", "7")]
     rows = service.store.drains()
     assert [(d.action, d.state, d.job_id, d.event_ids) for d in rows] == [
         ("drain", "done", None, (uuid.UUID(int=1),)),
         ("requeue", "done", 7, (uuid.UUID(int=1),)),
     ]
     assert actions.run(service) == ""
-    assert len(hands.acts) == 2
+    assert len(slurm.acts) == 2
 
 
 def test_a_pass_out_of_turn_is_nobodys_missed_turn(
@@ -88,46 +88,50 @@ def test_a_pass_out_of_turn_is_nobodys_missed_turn(
     assert not any(service.journal.turns_missed().values())
 
 
-def test_observe_only_records_and_touches_nothing(service: context.Context, hands: fakes.Hands) -> None:
+def test_observe_only_records_and_touches_nothing(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     """The installed default: every decision is a row, Slurm is told nothing."""
     service.config = settings.Settings(cluster=settings.ClusterSettings(name="c"))
-    hands.running[7] = running(7)
+    slurm.running[7] = running(7)
     fakes.deliver(service.store, "n2", xid(), allocations=[holds(7)])
     actions.run(service)
     actions.run(service)
-    assert hands.acts == []
+    assert slurm.acts == []
     assert [(d.action, d.state) for d in service.store.drains()] == [
         ("drain", "simulated"),
         ("requeue", "simulated"),
     ]
 
 
-def test_without_a_grave_event_slurm_is_not_even_asked(service: context.Context, hands: fakes.Hands) -> None:
+def test_without_a_grave_event_slurm_is_not_even_asked(
+    service: context.Context, slurm: fakes.FakeSlurm
+) -> None:
     """Once a second, nothing to decide: the controller is left in peace."""
-    hands.down = True
+    slurm.down = True
     fakes.deliver(service.store, "n2", xid(severity=records.Severity.INFO))
     assert actions.run(service) == ""
 
 
 def test_slurm_away_is_said_and_nothing_is_recorded_as_done(
-    service: context.Context, hands: fakes.Hands
+    service: context.Context, slurm: fakes.FakeSlurm
 ) -> None:
     """With Slurm away the pass ends unavailable; when it is back the drain follows."""
     fakes.deliver(service.store, "n2", xid())
-    hands.down = True
+    slurm.down = True
     done = journal.one_pass(service.journal, "actions", lambda: actions.run(service), service.clock)
     assert done.outcome == "unavailable"
     assert service.store.drains() == []
-    hands.down = False
+    slurm.down = False
     assert actions.run(service) == "drain n2 done"
 
 
-def test_a_drain_that_fails_keeps_the_jobs_of_the_node(service: context.Context, hands: fakes.Hands) -> None:
+def test_a_drain_that_fails_keeps_the_jobs_of_the_node(
+    service: context.Context, slurm: fakes.FakeSlurm
+) -> None:
     """No requeue onto a node that is still in service."""
     from probing_cluster.slurm_plugins.acts import nodes
 
-    hands.outcome = nodes.Outcome(state="failed", why="access denied")
-    hands.running[7] = running(7)
+    slurm.outcome = nodes.Outcome(state="failed", why="access denied")
+    slurm.running[7] = running(7)
     fakes.deliver(service.store, "n2", xid(), allocations=[holds(7)])
     actions.run(service)
     rows = [(d.action, d.state, d.why_state) for d in service.store.drains()]
@@ -135,7 +139,7 @@ def test_a_drain_that_fails_keeps_the_jobs_of_the_node(service: context.Context,
         ("drain", "failed", "access denied"),
         ("requeue", "skipped", "its node could not be drained"),
     ]
-    assert 7 in hands.running
+    assert 7 in slurm.running
 
 
 @pytest.mark.parametrize(
@@ -149,47 +153,47 @@ def test_a_drain_that_fails_keeps_the_jobs_of_the_node(service: context.Context,
     ids=["gone", "restarted", "started anew", "elsewhere"],
 )
 def test_a_job_that_changed_meanwhile_is_not_requeued(
-    service: context.Context, hands: fakes.Hands, present: view.ActiveJob | None, why: str
+    service: context.Context, slurm: fakes.FakeSlurm, present: view.ActiveJob | None, why: str
 ) -> None:
     """Slurm is read again just before: only the very attempt that met the fault is requeued."""
     decided = running(7)
-    hands.running[7] = decided
+    slurm.running[7] = decided
     fakes.deliver(service.store, "n2", xid(), allocations=[holds(7)])
-    hands.job = lambda _: present  # type: ignore[method-assign]
+    slurm.job = lambda _: present  # type: ignore[method-assign]
     actions.run(service)
     (row,) = [d for d in service.store.drains() if d.action == "requeue"]
     assert (row.state, row.why_state) == ("skipped", why)
-    assert [a[0] for a in hands.acts] == ["drain"]
+    assert [a[0] for a in slurm.acts] == ["drain"]
 
 
 def test_a_fault_that_ended_while_its_node_was_drained_takes_no_job(
-    service: context.Context, hands: fakes.Hands
+    service: context.Context, slurm: fakes.FakeSlurm
 ) -> None:
     """The latest heartbeat is read again just before: what the agent no longer sees requeues nothing."""
-    hands.running[7] = running(7)
+    slurm.running[7] = running(7)
     fakes.deliver(service.store, "n2", xid(), allocations=[holds(7)])
-    drain = hands.drain
+    drain = slurm.drain
 
     def slowly(name: str, reason: str) -> object:
         fakes.deliver(service.store, name)
         return drain(name, reason)
 
-    hands.drain = slowly  # type: ignore[assignment]
+    slurm.drain = slowly  # type: ignore[assignment]
     actions.run(service)
     (row,) = [d for d in service.store.drains() if d.action == "requeue"]
     assert (row.state, row.why_state) == ("skipped", "the agent no longer sees the fault")
-    assert 7 in hands.running
+    assert 7 in slurm.running
 
 
 def test_with_the_database_away_nothing_is_done(
-    service: context.Context, hands: fakes.Hands, postgres_directory: object
+    service: context.Context, slurm: fakes.FakeSlurm, postgres_directory: object
 ) -> None:
     """Postgres stopped: the pass is unavailable and Slurm untouched; back again, it acts."""
     fakes.deliver(service.store, "n2", xid())
     embedded.stop(postgres_directory)  # type: ignore[arg-type]
     try:
         done = journal.one_pass(service.journal, "actions", lambda: actions.run(service), service.clock)
-        assert (done.outcome, hands.acts) == ("unavailable", [])
+        assert (done.outcome, slurm.acts) == ("unavailable", [])
     finally:
         embedded.ensure(postgres_directory)  # type: ignore[arg-type]
     assert actions.run(service) == "drain n2 done"
@@ -207,22 +211,22 @@ def test_a_standing_fault_gives_the_node_a_permission_to_refuse(service: context
     assert (request.verb, request.detail["event_ids"]) == ("refusal_permission", [str(old.event_id)])
 
 
-def test_slurms_drain_for_our_refusal_becomes_ours(service: context.Context, hands: fakes.Hands) -> None:
+def test_slurms_drain_for_our_refusal_becomes_ours(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     """A `Prolog error` drain that matches a recorded refusal gets our reason; any other is left alone."""
     failed = {"states": frozenset({"IDLE", "DRAIN"}), "reason": "Prolog error", "partitions": ("gpu",)}
-    hands.state |= {n: view.Node(name=n, reason_at=NOW, **failed) for n in ("n2", "n3")}  # type: ignore[arg-type]
+    slurm.state |= {n: view.Node(name=n, reason_at=NOW, **failed) for n in ("n2", "n3")}  # type: ignore[arg-type]
     refusal = xid(
         9, kind="check", code="prolog_refused", source="agent", severity=records.Severity.INFO, job_id=7,
         detail={"fault": "xid:gpu3", "event_id": str(uuid.UUID(int=1))},
     )  # fmt: skip
     fakes.deliver(service.store, "n2", refusal)
     assert actions.run(service) == "drain n2 done"
-    assert hands.acts == [("adopt", "n2", "probing: xid gpu3")]
+    assert slurm.acts == [("adopt", "n2", "probing: xid gpu3")]
     assert actions.run(service) == ""
 
 
 def test_a_healed_node_is_resumed_only_after_its_time_and_its_reboot(
-    service: context.Context, hands: fakes.Hands
+    service: context.Context, slurm: fakes.FakeSlurm
 ) -> None:
     """Without tests before the return: green for long enough, enough beats, and a reboot seen since the drain."""
     service.config = dataclasses.replace(
@@ -241,22 +245,22 @@ def test_a_healed_node_is_resumed_only_after_its_time_and_its_reboot(
     )
     fakes.deliver(service.store, "n2", boot, at=clock.at)
     assert resume.run(service).startswith("n2 resumed: healthy for 930 s")
-    assert hands.acts[-1] == ("resume", "n2")
+    assert slurm.acts[-1] == ("resume", "n2")
     (row,) = [d for d in service.store.drains() if d.action == "drain"]
     assert (row.state, row.ended_at) == ("resumed", clock.at)
 
 
-def test_a_node_a_person_put_back_is_no_longer_ours(service: context.Context, hands: fakes.Hands) -> None:
+def test_a_node_a_person_put_back_is_no_longer_ours(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     """An administrator's RESUME ends our drain; we do not drain again for the same evidence."""
     fakes.deliver(service.store, "n2", xid())
     actions.run(service)
-    hands.state["n2"] = view.Node(name="n2", states=frozenset({"IDLE"}), partitions=("gpu",))
+    slurm.state["n2"] = view.Node(name="n2", states=frozenset({"IDLE"}), partitions=("gpu",))
     assert resume.run(service) == "n2 lifted by another"
     assert actions.run(service) == ""
 
 
 def test_tests_switched_off_in_the_middle_of_one_end_no_drain(
-    service: context.Context, hands: fakes.Hands
+    service: context.Context, slurm: fakes.FakeSlurm
 ) -> None:
     """The node is undrained in our reservation: the workflow drains it again, and the drain's row must still be there."""
     service.config = dataclasses.replace(
@@ -272,16 +276,16 @@ def test_tests_switched_off_in_the_middle_of_one_end_no_drain(
         cause="gpu", state="testing", opened_at=NOW, changed_at=NOW,
     )  # fmt: skip
     service.store.open_incident(incident)
-    hands.state["n2"] = view.Node(name="n2", states=frozenset({"IDLE", "RESERVED"}), partitions=("gpu",))
+    slurm.state["n2"] = view.Node(name="n2", states=frozenset({"IDLE", "RESERVED"}), partitions=("gpu",))
     assert resume.run(service) == ""
     assert service.store.drains(open_only=True) == [drain]
     service.store.update_incident(incident.incident_id, state="queued")
     assert resume.run(service) == "n2 lifted by another"
 
 
-def test_a_persons_drain_stays_theirs(service: context.Context, hands: fakes.Hands) -> None:
+def test_a_persons_drain_stays_theirs(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     """`probing-ctl drain` carries our prefix and no fault of ours: its row stays open until a person lifts it."""
-    hands.drain("n2", "probing: lemon, 6 failures (eve)")
+    slurm.drain("n2", "probing: lemon, 6 failures (eve)")
     drain = records.Drain(
         drain_id=uuid.UUID(int=9), cluster="c", node="n2", at=NOW, action="drain", state="done",
         reason="probing: lemon, 6 failures (eve)", owner="eve",
@@ -290,7 +294,7 @@ def test_a_persons_drain_stays_theirs(service: context.Context, hands: fakes.Han
     fakes.deliver(service.store, "n2")
     assert resume.run(service) == ""
     assert service.store.drains(open_only=True) == [drain]
-    hands.state["n2"] = view.Node(name="n2", states=frozenset({"IDLE"}), partitions=("gpu",))
+    slurm.state["n2"] = view.Node(name="n2", states=frozenset({"IDLE"}), partitions=("gpu",))
     assert resume.run(service) == "n2 lifted by another"
 
 
@@ -308,7 +312,7 @@ def test_a_persons_drain_stays_theirs(service: context.Context, hands: fakes.Han
 @pytest.mark.parametrize("observe_only", [False, True])
 def test_a_recorded_drain_follows_what_slurm_shows(
     service: context.Context,
-    hands: fakes.Hands,
+    slurm: fakes.FakeSlurm,
     states: set[str] | None,
     reason: str,
     why: str,
@@ -325,48 +329,48 @@ def test_a_recorded_drain_follows_what_slurm_shows(
         )
     )  # fmt: skip
     if states is None:
-        del hands.state["n2"]
+        del slurm.state["n2"]
     else:
-        hands.state["n2"] = view.Node(name="n2", states=frozenset(states), reason=reason, partitions=("gpu",))
+        slurm.state["n2"] = view.Node(name="n2", states=frozenset(states), reason=reason, partitions=("gpu",))
     resume.run(service)
     (row,) = service.store.drains()
     assert (row.ended_at is None, row.why_state) == (not why, why)
 
 
 def test_what_slurm_shows_drained_is_known_within_one_look(
-    service: context.Context, hands: fakes.Hands
+    service: context.Context, slurm: fakes.FakeSlurm
 ) -> None:
     """By whomever, with the reason's changes, until it is back; a Slurm that lists nothing says nothing."""
 
     def known() -> dict[str, str]:
         return {d.node: d.reason for d in service.store.slurm_drains("c")}
 
-    def slurm(node: str, *states: str, reason: str = "") -> None:
-        hands.state[node] = dataclasses.replace(hands.state[node], states=frozenset(states), reason=reason)
+    def set_node(node: str, *states: str, reason: str = "") -> None:
+        slurm.state[node] = dataclasses.replace(slurm.state[node], states=frozenset(states), reason=reason)
 
     assert drained.run(service) == ""
-    slurm("n1", "IDLE", "DRAIN", reason="fan swap, ask Bob\x1b[31m")
-    slurm("n2", "DOWN", reason="Not responding")
+    set_node("n1", "IDLE", "DRAIN", reason="fan swap, ask Bob\x1b[31m")
+    set_node("n2", "DOWN", reason="Not responding")
     assert drained.run(service) == "1 drains seen, 0 over"
     assert known() == {"n1": "fan swap, ask Bob"}
     assert drained.run(service) == ""
-    slurm("n1", "IDLE", "DRAIN", reason="fan swapped")
+    set_node("n1", "IDLE", "DRAIN", reason="fan swapped")
     drained.run(service)
     assert known() == {"n1": "fan swapped"}
-    everything, hands.state = hands.state, {}
+    everything, slurm.state = slurm.state, {}
     drained.run(service)
     assert known() == {"n1": "fan swapped"}
-    hands.state = everything
-    slurm("n1", "IDLE")
+    slurm.state = everything
+    set_node("n1", "IDLE")
     assert drained.run(service) == "0 drains seen, 1 over"
     assert known() == {}
 
 
-def test_a_slurm_that_lists_no_node_ends_no_drain(service: context.Context, hands: fakes.Hands) -> None:
+def test_a_slurm_that_lists_no_node_ends_no_drain(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     """An empty answer is no answer about ours."""
     fakes.deliver(service.store, "n2", xid())
     actions.run(service)
-    hands.state.clear()
+    slurm.state.clear()
     resume.run(service)
     assert len(service.store.drains(open_only=True)) == 1
 
@@ -384,18 +388,20 @@ def test_a_silent_agent_is_told_once(service: context.Context) -> None:
 
 
 def test_a_silent_node_that_slurm_does_not_reach_is_written_once(
-    service: context.Context, hands: fakes.Hands
+    service: context.Context, slurm: fakes.FakeSlurm
 ) -> None:
     """Its agent's silence alone says nothing of the node; that Slurm does not reach it either does, DOWN or not yet. One that answers is left out."""
     for node, jobs in (("n1", (7,)), ("n2", (7,)), ("n3", ()), ("n4", (7,))):
         fakes.deliver(service.store, node, beat_s=60.0 if node == "n4" else 1e-6, jobs=jobs)
-    hands.state["n2"] = view.Node(name="n2", states=frozenset({"DOWN"}), reason="switched off by bob")
+    slurm.state["n2"] = view.Node(name="n2", states=frozenset({"DOWN"}), reason="switched off by bob")
     now_s = service.clock.monotonic_s()  # so many at once were looked at twice before
-    service.listening = context.Listening(looked_s=now_s, looked_at=service.clock.now(), doubted_s=now_s - 60)
+    service.listening = context.AgentListening(
+        looked_s=now_s, looked_at=service.clock.now(), doubted_s=now_s - 60
+    )
     assert silence.run(service) == "silent: n1, n2, n3"
     lost = frozenset({"ALLOCATED", "NOT_RESPONDING"})
     for node in ("n1", "n3", "n4"):
-        hands.state[node] = view.Node(name=node, states=lost, reason="Not responding")
+        slurm.state[node] = view.Node(name=node, states=lost, reason="Not responding")
     assert silence.run(service) == "out of Slurm's reach: n1, n3"
     assert silence.run(service) == ""
     service.down.clear()
@@ -436,28 +442,28 @@ def _age(service: context.Context, seconds: float) -> None:
             connection.execute(sa.text(query), {"s": seconds})
 
 
-def _go(service: context.Context, hands: _MovableClock, seconds: float) -> None:
-    hands.go(seconds)
+def _go(service: context.Context, slurm: _MovableClock, seconds: float) -> None:
+    slurm.go(seconds)
     _age(service, seconds)
 
 
 def test_slurm_is_asked_often_about_a_fresh_silence_and_seldom_about_an_old_one(
-    service: context.Context, hands: fakes.Hands, monkeypatch: pytest.MonkeyPatch
+    service: context.Context, slurm: fakes.FakeSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Slurm's picture of 10,000 nodes is large: an agent that is dead on a living node must not fetch it every 5 s."""
     steady = _MovableClock()
     service = dataclasses.replace(service, clock=steady)
     fakes.deliver(service.store, "n0", beat_s=1.0)
     silence.run(service)
-    asked = []
-    nodes = hands.nodes
-    monkeypatch.setattr(hands, "nodes", lambda: asked.append(steady.steady_s) or nodes())
+    calls = []
+    nodes = slurm.nodes
+    monkeypatch.setattr(slurm, "nodes", lambda: calls.append(steady.steady_s) or nodes())
     for _ in range(int(silence.RECENT_S / silence.EVERY_S) + 24):
         _go(service, steady, silence.EVERY_S)
         silence.run(service)
-    fresh = [at for at in asked if at <= 1000 + silence.OFTEN_S]
+    fresh = [at for at in calls if at <= 1000 + silence.OFTEN_S]
     assert len(fresh) >= 0.9 * silence.OFTEN_S / silence.EVERY_S
-    assert 10 <= len(asked) - len(fresh) <= 15, "once a minute until 15 minutes, then no more"
+    assert 10 <= len(calls) - len(fresh) <= 15, "once a minute until 15 minutes, then no more"
 
 
 @pytest.mark.parametrize("stopped", ["everything", "guest", "clock back"])
@@ -465,23 +471,23 @@ def test_nobody_is_silent_while_nobody_listened(
     service: context.Context, stopped: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The machine stood still for 12 minutes, its steady clock with it, or its clock was set: every agent gets its back-off and two beats."""
-    hands = _MovableClock()
-    service = dataclasses.replace(service, clock=hands)
+    slurm = _MovableClock()
+    service = dataclasses.replace(service, clock=slurm)
     for n in range(2):
         fakes.deliver(service.store, f"n{n}", beat_s=10.0)
     assert silence.run(service) == ""
     if stopped == "everything":
-        hands.go(720)
+        slurm.go(720)
     else:
-        hands.wall += timedelta(seconds=720 if stopped == "guest" else -720)
+        slurm.wall += timedelta(seconds=720 if stopped == "guest" else -720)
     _age(service, 720)
     assert silence.run(service) == ""
     assert [r.message for r in caplog.records if r.name == "probing.silence"] == ["silence counts anew"]
     for _ in range(9):
-        _go(service, hands, 5)
+        _go(service, slurm, 5)
         fakes.deliver(service.store, "n0", beat_s=10.0)
         assert silence.run(service) == ""
-    _go(service, hands, 6)
+    _go(service, slurm, 6)
     assert silence.run(service) == "silent: n1"
     assert [e.node for e in service.store.events(kinds=["agent_silent"])] == ["n1"]
 
@@ -506,26 +512,26 @@ def test_after_the_database_was_away_nobody_calls_a_healthy_agent_silent(
     service: context.Context, away_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Agents that were turned away try again within half a minute; who stays away is silent two beats later."""
-    hands = _MovableClock()
-    service = dataclasses.replace(service, clock=hands)
+    slurm = _MovableClock()
+    service = dataclasses.replace(service, clock=slurm)
     for node in ("n0", "n1"):
         fakes.deliver(service.store, node, beat_s=10.0)
     silence.run(service)
     with monkeypatch.context() as away:
         away.setattr(service.store, "silences_s", _no_database)
         for _ in range(int(away_s / 5)):
-            _go(service, hands, 5)
+            _go(service, slurm, 5)
             with pytest.raises(errors.DatabaseUnavailable):
                 silence.run(service)
     assert silence.run(service) == ""
     for _ in range(9):
         assert _shown_silent(service) == set()
-        _go(service, hands, 5)
+        _go(service, slurm, 5)
         assert silence.run(service) == ""
     fakes.deliver(service.store, "n0", beat_s=10.0)
-    _go(service, hands, 6)
+    _go(service, slurm, 6)
     assert silence.run(service) == "silent: n1"
-    _go(service, hands, 25)
+    _go(service, slurm, 25)
     fakes.deliver(service.store, "n0", beat_s=10.0)
     assert _shown_silent(service) == {"n1"}
 
@@ -548,17 +554,17 @@ def test_a_service_that_begins_with_its_database_calls_nobody_silent(service: co
 
 def test_most_agents_silent_together_are_looked_at_twice(service: context.Context) -> None:
     """The way to us broke, not forty nodes; those that stay silent are told two beats later."""
-    hands = _MovableClock()
-    service = dataclasses.replace(service, clock=hands)
+    slurm = _MovableClock()
+    service = dataclasses.replace(service, clock=slurm)
     for n in range(6):
         fakes.deliver(service.store, f"n{n}", beat_s=10.0)
     assert silence.run(service) == ""
-    hands.go(5)
+    slurm.go(5)
     _age(service, 60)
     assert silence.run(service) == ""
     found = ""
     for _ in range(11):
-        _go(service, hands, 5)
+        _go(service, slurm, 5)
         for n in range(3):
             fakes.deliver(service.store, f"n{n}", beat_s=10.0)
         found = silence.run(service) or found
@@ -617,7 +623,7 @@ def test_a_round_that_a_person_asked_for_is_nobodys_attempt(service: context.Con
     service.config = dataclasses.replace(
         service.config, diagnostics=settings.DiagnosticsSettings(account=account)
     )
-    question = by_hand.Question(round_id=uuid.uuid4(), names=("n2",))
+    question = by_hand.DiagnosisRequest(round_id=uuid.uuid4(), names=("n2",))
     nodes = {"n2": view.Node(name="n2", partitions=("gpu",))}
     ours = {"JobName": by_hand.wanted(service.config, nodes, question).name, "State": "CANCELLED"}
     service.run_slurm.rows = [
@@ -657,9 +663,9 @@ def test_a_node_that_could_not_name_a_log_is_told_the_numbers_once(service: cont
     accounting.run(service)
     from probing_cluster.db import delivery
 
-    (asked,) = delivery.Delivery(service.store.connection_uri(), "c", "n2").deliver(events=[]).requests
-    assert (asked.verb, asked.job_id) == ("collect", 7)
-    assert {k: asked.detail[k] for k in ("array_job_id", "array_task_id", "restart_count")} == {
+    (calls,) = delivery.Delivery(service.store.connection_uri(), "c", "n2").deliver(events=[]).requests
+    assert (calls.verb, calls.job_id) == ("collect", 7)
+    assert {k: calls.detail[k] for k in ("array_job_id", "array_task_id", "restart_count")} == {
         "array_job_id": 6,
         "array_task_id": 5,
         "restart_count": 0,
@@ -687,9 +693,9 @@ def test_a_poll_asks_from_the_oldest_unfinished_start(service: context.Context) 
         fakes.row(7, State="RUNNING", Submit=str(start), Start=str(start), End="Unknown")
     ]
     accounting.run(service)
-    service.run_slurm.asked.clear()
+    service.run_slurm.calls.clear()
     accounting.run(service)
-    starts = [asked[asked.index("-S") + 1] for asked in service.run_slurm.asked]
+    starts = [calls[calls.index("-S") + 1] for calls in service.run_slurm.calls]
     assert min(starts) == (NOW - timedelta(hours=30)).strftime("%Y-%m-%dT%H:%M:%S")
 
 

@@ -40,8 +40,8 @@ def parser() -> command_line.Parser:
 )
 def test_an_option_may_stand_before_the_subcommand(line: str) -> None:
     """Wherever people put it, the same is asked."""
-    asked = parser().read(line.split())
-    assert (asked.command, asked.node, asked.config, asked.json) == ("nodes", ["n1"], Path("c.toml"), True)
+    calls = parser().read(line.split())
+    assert (calls.command, calls.node, calls.config, calls.json) == ("nodes", ["n1"], Path("c.toml"), True)
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_an_option_may_stand_before_the_subcommand(line: str) -> None:
 )
 def test_groups_of_groups_and_values_that_look_like_commands(line: str) -> None:
     """`--config nodes lemon report`: `nodes` is the file."""
-    asked = parser().read(line.split())
-    assert (asked.command, asked.lemon_command, asked.config) == ("lemon", "report", Path("nodes"))
+    calls = parser().read(line.split())
+    assert (calls.command, calls.lemon_command, calls.config) == ("lemon", "report", Path("nodes"))
 
 
 @pytest.mark.parametrize("line", ["--day x nodes", "--odd nodes", "--json", "", "-- nodes", "--json --"])

@@ -51,8 +51,8 @@ def test_nothing_else_asks_whether_text_is_digits() -> None:
     folders = [path for path in ROOT.iterdir() if path.is_dir() and path.name[0] not in "._"]
     names = [str(path.relative_to(ROOT)) for folder in folders for path in folder.rglob("*.py")]
     assert len(names) > 400
-    asked = {name for name in names if _calls(ROOT / name)}
-    assert asked == set(ALONE)
+    calls = {name for name in names if _calls(ROOT / name)}
+    assert calls == set(ALONE)
 
 
 def _calls(path: Path) -> bool:

@@ -37,6 +37,15 @@ def test_a_full_disk_behind_the_output_is_an_error_and_no_traceback(name: str) -
     assert done.stderr == f"probing-{name}: No space left on device\n"
 
 
+def test_too_few_open_files_are_said_before_a_library_aborts() -> None:
+    """DataFusion panics without a file for its threads; a soft limit is raised as far as the hard one goes."""
+    command = f"{BIN}/probing-ctl fleet"
+    done = ended(f"ulimit -n 8; {command}", "")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "probing-ctl: only 8 files may be open at once here; allow more (ulimit -n 32)\n"
+    assert ended(f"ulimit -S -n 8; {command} --help", "").returncode == 0
+
+
 PRINTS = (
     "from probing_cluster.core.ending import run_command as r; exit(r.run('x', lambda: print('row') or 0))"
 )

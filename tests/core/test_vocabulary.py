@@ -13,7 +13,7 @@ _LIST = re.compile(r"\bsource\s+(?:NOT\s+)?IN\s*\(([^()]*)\)", re.IGNORECASE)
 _ONE = re.compile(r"\bsource\s*(?:=|<>|!=)\s*'(\w+)'", re.IGNORECASE)
 REPEATED = {
     vocabulary.JOB_SIDE_SOURCES: "what a user's process can write",
-    vocabulary.SEES_BEGIN_AND_END: "what sees a condition begin and end",
+    vocabulary.POLLED_SOURCES & vocabulary.ACTING_SOURCES: "what sees a condition begin and end",
     vocabulary.KERNEL_LOG_SOURCES: "the node's kernel log",
 }
 

@@ -262,12 +262,12 @@ def test_requests_are_handed_out_and_acknowledged(
     site: Site, store: store_module.Store, make_event: Callable[..., Any]
 ) -> None:
     """Only to their node, until it has dealt with them."""
-    asked = store.request("n1", "collect", job_id=7, ttl_s=600, detail={"why": "ended"}, cluster="c")
+    calls = store.request("n1", "collect", job_id=7, ttl_s=600, detail={"why": "ended"}, cluster="c")
     beats = [(n, DatabaseLoad(heartbeat=_beat(make_event, n))) for n in ("n1", "n2")]
     first, other = site.hand(*beats)
-    assert [r["request_id"] for r in first["requests"]] == [str(asked)]
+    assert [r["request_id"] for r in first["requests"]] == [str(calls)]
     assert other["requests"] == []
-    (answer,) = site.hand(("n1", DatabaseLoad(acknowledged=[asked])))
+    (answer,) = site.hand(("n1", DatabaseLoad(acknowledged=[calls])))
     assert answer["requests"] == []
 
 

@@ -259,8 +259,8 @@ def _granted(connection: psycopg.Connection[Any], word: str) -> set[str]:
         " AND NOT relispartition AND {}(oid, %s)"
     )
     by_column = word in {"INSERT", "UPDATE"}
-    asked = query.format("has_any_column_privilege" if by_column else "has_table_privilege")
-    return {name for (name,) in connection.execute(asked, [word])}
+    calls = query.format("has_any_column_privilege" if by_column else "has_table_privilege")
+    return {name for (name,) in connection.execute(calls, [word])}
 
 
 @pytest.mark.parametrize("role", MAY_WRITE)

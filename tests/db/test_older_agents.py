@@ -42,7 +42,7 @@ def test_a_recorded_delivery_is_taken_and_answered(
     call: Path, as_agent: psycopg.Connection[Any], store: store_module.Store
 ) -> None:
     """Every row arrives, once; the answer has the counts and requests that agent reads."""
-    asked = store.request("n1", "collect", job_id=7, ttl_s=600, detail={"why": "ended"}, cluster="c")
+    calls = store.request("n1", "collect", job_id=7, ttl_s=600, detail={"why": "ended"}, cluster="c")
     text = call.read_text(encoding="utf-8")
     found = [as_agent.execute(text).fetchone() for _ in range(2)]
     first, again = [row[0] for row in found if row is not None]
@@ -52,7 +52,7 @@ def test_a_recorded_delivery_is_taken_and_answered(
     assert (again["accepted"], again["duplicates"]) == (0, 2)
     request, = first["requests"]  # fmt: skip
     assert {"request_id", "verb", "job_id", "expires_at", "detail"} <= request.keys()
-    assert (request["request_id"], request["verb"], request["job_id"]) == (str(asked), "collect", 7)
+    assert (request["request_id"], request["verb"], request["job_id"]) == (str(calls), "collect", 7)
     assert delivery.ack(first).accepted == 2
     xid, mount = sorted(store.events(), key=lambda e: e.at)
     assert (xid.code, xid.device, xid.gpu_uuid, xid.detail, xid.count) == (

@@ -99,7 +99,7 @@ def story(
     store.add_note(
         records.OperatorNote(note_id=uuid.uuid4(), cluster="c", at=NOW, author="eve", subject="node:n2", action="ticket", note="RMA")
     )  # fmt: skip
-    store.save_run_accounts(
+    bulk.load_run_accounts(store.connection_uri(),
         [records.RunAccount(cluster="c", run_key="1", start_at=NOW, end_at=NOW, wall_s=1.0, n_gpus=16, lost_to_replay_s=900.0, made_at=NOW)]
     )  # fmt: skip
     store.request("n2", "recheck", cluster="c")

@@ -199,7 +199,7 @@ def test_turns_hold_through_it(store: store_module.Store, pgbouncer: Callable[..
     def service(number: int) -> None:
         with store_module.Store.open(url) as mine:
             turns = context.Context(
-                config=settings.Settings(), store=mine, run_slurm=_no_slurm, hands=cast("Any", None)
+                config=settings.Settings(), store=mine, run_slurm=_no_slurm, slurm=cast("Any", None)
             )
             deadline = time.monotonic() + 240
             while min(taken.values()) < 10 and time.monotonic() < deadline:

@@ -105,13 +105,13 @@ def test_only_the_score_that_a_word_answers_is_read_and_of_it_the_models_number(
         for cluster in ("c", "d") for n in range(5)
     ]  # fmt: skip
     store.save_lemon_scores(scores)
-    asked = [
+    calls = [
         ("n1", day + timedelta(days=2.5)),
         ("n1", day + timedelta(days=2.9)),
         ("n1", day - timedelta(days=1)),
         ("n9", day),
     ]
-    (found,) = store.scores_answered("c", asked)
+    (found,) = store.scores_answered("c", calls)
     assert (found.cluster, found.day, found.score, found.signals) == (
         "c",
         day + timedelta(days=2),

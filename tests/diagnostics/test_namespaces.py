@@ -63,17 +63,7 @@ def bridge() -> Iterator[links.Links]:
         made.end()
 
 
-@pytest.mark.parametrize(
-    ("times", "waits"),
-    [
-        (1.0, ("latency", "2s")),
-        (1.1, ("latency", "2s")),
-        (1.2, ("latency", "2s")),
-        (2.0, ("latency", "2s")),
-        (1.0, ("limit", "20kb")),  # a quarter of the packets
-    ],
-    ids=["healthy", "1.1 times", "1.2 times", "twice", "drops"],
-)
+@links.WORSE_LINKS
 def test_the_node_with_the_worse_link_is_named(
     bridge: links.Links, times: float, waits: Sequence[str]
 ) -> None:

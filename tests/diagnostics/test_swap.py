@@ -62,8 +62,3 @@ def test_without_a_slowdown_or_spares_it_refuses() -> None:
         swap.plan([swap.Stretch(nodes=frozenset({"a"}), step_s=1.0)], 1, 1.0, 0.9)
     with pytest.raises(errors.UsageError, match="spare"):
         swap.plan([swap.Stretch(nodes=frozenset({"a"}), step_s=1.0)], 0, 1.0, 1.2)
-
-
-def test_the_two_levels_of_a_job_that_slowed() -> None:
-    assert swap.levels([1.0] * 20 + [1.1] * 20) == (1.0, 1.1)
-    assert swap.levels([1.0, 1.01] * 20) is None

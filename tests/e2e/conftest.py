@@ -134,13 +134,13 @@ class Cluster:
     ) -> dict[str, Any]:
         """The first report that is `good`, of an array's task by 12_3; asked for when rows that it tells of have changed, and now and then."""
         number = int(str(job_id).partition("_")[0])
-        asked: list[Any] = [None, 0.0]
+        calls: list[Any] = [None, 0.0]
 
         def ask() -> dict[str, Any] | None:
             now = [self.rows(_REPORTED, number, number, number), time.monotonic()]
-            if now[0] == asked[0] and now[1] < asked[1] + _ASK_ANEW_S:
+            if now[0] == calls[0] and now[1] < calls[1] + _ASK_ANEW_S:
                 return None
-            asked[:] = now
+            calls[:] = now
             done = self.sandbox.run(["probing-report", str(job_id), "--json"], check=False)
             if done.returncode != 0:
                 return None

@@ -24,23 +24,23 @@ def site() -> Iterator[notified.Site]:
 
 def test_the_owner_gets_the_verdict_in_slurms_mail(site: Any) -> None:
     """FAIL comes with the cause; BEGIN goes to the site's own program, unchanged; END alone is mailed by us (22.05)."""
-    asked = site.sandbox.submit(
+    calls = site.sandbox.submit(
         "echo KeyError: x; exit 3", mail_type="ALL", mail_user="alice@site", gres="gpu:1"
     )
     only_end = site.sandbox.submit("exit 3", mail_type="END", mail_user="alice@site", gres="gpu:1")
-    for job in (asked, only_end):
+    for job in (calls, only_end):
         site.until(f"mail about {job}", lambda job=job: site.mails_about(job), 60)
-    (subject,) = site.mails_about(asked)
+    (subject,) = site.mails_about(calls)
     assert "Failed" in subject
     assert "died" in subject
     (subject,) = site.mails_about(only_end)
     assert "Ended" in subject
     begun = site.until(
-        "mail of the begin", lambda: [a for a in site.site_mails() if f"Job_id={asked} " in a[1]]
+        "mail of the begin", lambda: [a for a in site.site_mails() if f"Job_id={calls} " in a[1]]
     )
     assert [(a[0], a[2]) for a in begun] == [("-s", "alice@site")]
     assert "Began" in begun[0][1]
-    line = site.until("line in accounting", lambda: written(site, asked), 60)
+    line = site.until("line in accounting", lambda: written(site, calls), 60)
     assert line.startswith("probing #1: ")
 
 

@@ -88,12 +88,12 @@ def test_asked_killed_and_kept(calm: Any) -> None:
         return attempts if attempts and len(list(attempts[0].glob("*.kept"))) == 2 else None
 
     (attempt,) = calm.until("both nodes' files", over, 120)
-    asked = kept_sql.context(kept.tables(attempt))
-    rows = asked.sql(
+    calls = kept_sql.context(kept.tables(attempt))
+    rows = calls.sql(
         "SELECT rank, max(step) AS s, min(mine) AS m FROM python.train GROUP BY rank ORDER BY rank"
     )
     assert [(r["rank"], r["m"]) for r in rows.to_pylist()] == [(n, n) for n in range(4)]
-    assert asked.sql("SELECT count(*) AS n FROM torch.steps").to_pylist()[0]["n"] > 4 * 40
+    assert calls.sql("SELECT count(*) AS n FROM torch.steps").to_pylist()[0]["n"] > 4 * 40
     page = sandbox.run(["probing-report", str(job), "--html", "-"], check=False)
     if page.returncode == 0:
         assert "train: loss along step" in page.stdout

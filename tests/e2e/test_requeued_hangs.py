@@ -31,12 +31,12 @@ def stalled_to_start_s(up: Any, job: int) -> float:
     return float(row["s"])
 
 
-@pytest.mark.parametrize("asked", ["owner 1", "owner 2", "owner 3", "owner 4", "site"])
-def test_a_stopped_gang_is_requeued_where_it_was_asked_for(gangs: Any, asked: str) -> None:
+@pytest.mark.parametrize("wished_by", ["owner 1", "owner 2", "owner 3", "owner 4", "site"])
+def test_a_stopped_gang_is_requeued_where_it_was_asked_for(gangs: Any, wished_by: str) -> None:
     """SIGSTOP of one rank: named, all ranks looked at once more, stacks kept, requeued, training within two minutes of the stall."""
     up = gangs
     wish = {"probing_on_hang": "requeue"}
-    if asked == "site":
+    if wished_by == "site":
         wish = {}
         config = up.sandbox.layout.probing_toml
         config.write_text(config.read_text().replace("[policy]\n", '[policy]\non_hang = "requeue"\n'))
@@ -54,7 +54,7 @@ def test_a_stopped_gang_is_requeued_where_it_was_asked_for(gangs: Any, asked: st
     up.until("its outcome", lambda: requeued()[0]["state"] == "done", 60)
     up.reported(job, lambda r: len(r["attempts"]) == 2 and r["attempts"][1]["start_at"], 60)
     took_s = stalled_to_start_s(up, job)
-    print(f"{asked}: {took_s:g} s")
+    print(f"{wished_by}: {took_s:g} s")
     up.until(
         "steps of its next start",
         lambda: (directory / "steps.0").stat().st_mtime > row["at"].timestamp() + 5,

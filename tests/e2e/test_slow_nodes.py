@@ -138,17 +138,7 @@ def bridged(clusters: Any) -> Iterator[tuple[Any, links.Links]]:
         made.end()
 
 
-@pytest.mark.parametrize(
-    ("times", "waits"),
-    [
-        (1.0, ("latency", "2s")),
-        (1.1, ("latency", "2s")),
-        (1.2, ("latency", "2s")),
-        (2.0, ("latency", "2s")),
-        (1.0, ("limit", "20kb")),  # what does not fit is dropped, and sent again by TCP
-    ],
-    ids=["healthy", "1.1 times", "1.2 times", "twice", "drops"],
-)
+@links.WORSE_LINKS
 def test_a_node_with_a_worse_link_is_named(
     bridged: tuple[Any, links.Links], times: float, waits: tuple[str, str]
 ) -> None:

@@ -137,8 +137,8 @@ def environment(up: Any, home: Path) -> dict[str, str]:
 def argv(home: Path, job: int, statement: str, *options: str, uid: int = NOBODY) -> list[str]:
     become = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
     main = "probing_cluster.control_plane.cli.main"
-    asked = ["sql", str(job), statement, "--format", "csv"]
-    return [*become, str(home / "python"), "-m", main, *asked, *options]
+    calls = ["sql", str(job), statement, "--format", "csv"]
+    return [*become, str(home / "python"), "-m", main, *calls, *options]
 
 
 def test_1_every_table_says_what_the_job_knows(gangs: Any, home: Path, gang: int) -> None:
@@ -212,9 +212,9 @@ def test_3_a_live_rank_joins_its_nodes_history(gangs: Any, home: Path, gang: int
         "--format",
         "csv",
     ]
-    asked = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    rows = list(csv.DictReader(io.StringIO(asked.stdout)))
-    assert len(rows) == 8, asked.stderr
+    calls = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    rows = list(csv.DictReader(io.StringIO(calls.stdout)))
+    assert len(rows) == 8, calls.stderr
     assert all(int(r["n"]) > 0 for r in rows)  # each node has booted, at least
 
 
@@ -235,8 +235,8 @@ def test_31_an_operator_reads_the_same_rows_through_the_agents(gangs: Any, home:
     assert "only the job's owner may evaluate" in done.stderr
     done = command(gangs, home, gang, "SELECT * FROM ranks", "--via", "agents", uid=1)
     assert (done.returncode, done.stdout) == (5, "")
-    asked = gangs.rows("SELECT DISTINCT detail ->> 'by' AS by FROM probing.node_request WHERE verb = 'ask'")
-    assert asked == [{"by": f"uid {uid}"}]
+    calls = gangs.rows("SELECT DISTINCT detail ->> 'by' AS by FROM probing.node_request WHERE verb = 'ask'")
+    assert calls == [{"by": f"uid {uid}"}]
 
 
 def test_32_of_a_suspended_job_the_agents_tell(gangs: Any, home: Path, gang: int) -> None:
@@ -278,10 +278,10 @@ def test_34_a_collector_that_is_stopped_silences_its_own_node_alone(
     """In an open step: one more question is answered by the three other nodes."""
     node = gangs.nodes_of(gang)[1]
     statement = "SELECT count(*) AS n FROM ranks"
-    asked = argv(home, gang, statement, "--watch", "0.5", "--timeout", "4", "--via", "slurm", uid=NOBODY)
+    calls = argv(home, gang, statement, "--watch", "0.5", "--timeout", "4", "--via", "slurm", uid=NOBODY)
     with (home / "watched").open("w+") as watched:
         watching = subprocess.Popen(
-            asked, env=environment(gangs, home), cwd="/", stdout=watched, stderr=subprocess.DEVNULL
+            calls, env=environment(gangs, home), cwd="/", stdout=watched, stderr=subprocess.DEVNULL
         )
         try:
             gangs.until("a whole answer", lambda: "8" in (home / "watched").read_text().split())

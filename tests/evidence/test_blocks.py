@@ -20,7 +20,7 @@ WORDS = st.sampled_from(
 @pytest.mark.parametrize("triggers", [kernel.TRIGGERS, joblog.TRIGGERS])
 def test_every_line_with_a_trigger_passes(triggers: tuple[str, ...]) -> None:
     """Whatever was seen before, a line that contains a trigger is a hit."""
-    sieve = blocks.Sieve(triggers)
+    sieve = blocks.TriggerSieve(triggers)
     for trigger in triggers:
         around = [
             f"x{trigger}y".encode(),
@@ -35,7 +35,7 @@ def test_every_line_with_a_trigger_passes(triggers: tuple[str, ...]) -> None:
 @given(st.lists(st.lists(WORDS, max_size=8).map("".join), max_size=8))
 def test_the_sieve_never_drops_what_a_family_could_want(lines: list[str]) -> None:
     """The hits include every line with a trigger in it, in any mixture and order."""
-    sieve = blocks.Sieve(kernel.TRIGGERS)
+    sieve = blocks.TriggerSieve(kernel.TRIGGERS)
     raw = [line.encode() for line in lines]
     must = {i for i, line in enumerate(lines) if any(t in line for t in kernel.TRIGGERS)}
     for _ in range(2):
@@ -45,13 +45,13 @@ def test_the_sieve_never_drops_what_a_family_could_want(lines: list[str]) -> Non
 def test_a_trigger_with_a_digit_is_refused() -> None:
     """Digits are taken out of templates, so a trigger must not need one."""
     with pytest.raises(ValueError, match="digit"):
-        blocks.Sieve(("mlx5",))
+        blocks.TriggerSieve(("mlx5",))
 
 
 def test_what_it_remembers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log of ever new words does not fill the memory."""
     monkeypatch.setattr(blocks, "_MAX_TEMPLATES", 50)
-    sieve = blocks.Sieve(("NVRM",))
+    sieve = blocks.TriggerSieve(("NVRM",))
     for number in range(300):
         word = "".join(chr(97 + int(d)) for d in str(number))
         assert sieve.hits([f"line of {word}".encode()]) == []

@@ -80,7 +80,7 @@ class FakeNode:
         self.facts: dict[str, Any] = {}
         self.memory: dict[str, dict[str, Any]] = {}
         self.self_state: dict[str, Any] = {}
-        self.certificates: tuple[certificates.Named, ...] = ()
+        self.certificates: tuple[certificates.CertificateFile, ...] = ()
         self._mounts: list[str] = []
         self._seq = 0
         self.up_s = 0.0
@@ -201,7 +201,9 @@ class FakeNode:
         plan = dataclasses.replace(plan, limits={**plan.limits, **limits})
         facts = dict(self.facts)
         if "nvml" not in facts:
-            lack = nvml.NvmlUnavailable(kind=nvml.Lack.ABSENT, message="no library", code="LIBRARY_NOT_FOUND")
+            lack = nvml.NvmlUnavailable(
+                kind=nvml.SnapshotLack.ABSENT, message="no library", code="LIBRARY_NOT_FOUND"
+            )
             snapshot = nvml.NvmlSnapshot(driver_version="550.90.07", gpus=tuple(self.gpus))
             facts["nvml"] = nvml.to_json(snapshot if self.gpus else lack)
         kept = self.memory.get(name, {})

@@ -79,7 +79,7 @@ def test_a_hanging_nvml_is_no_verdict_on_any_gpu(node: Any) -> None:
 
 def test_a_broken_nvml_is_no_verdict_on_any_gpu(node: Any) -> None:
     """When NVML fails for a reason of its own, every GPU check is in error; none fails, none is ok."""
-    lack = nvml.NvmlUnavailable(kind=nvml.Lack.ERROR, message="NVML: Unknown Error", code="UNKNOWN")
+    lack = nvml.NvmlUnavailable(kind=nvml.SnapshotLack.ERROR, message="NVML: Unknown Error", code="UNKNOWN")
     node.facts["nvml"] = nvml.to_json(lack)
     for name, check in registry.load().items():
         if check.lane == "gpu":

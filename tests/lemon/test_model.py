@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probing_cluster.lemon import episodes, model
+from probing_cluster.lemon import episodes, model, proof
 
 NODES = 200
 DAYS = 24.0
@@ -70,20 +70,20 @@ def test_two_failures_in_two_days_are_not_proof() -> None:
     )
     scores = model.score(close)
     assert scores.episodes[7] == 2
-    assert scores.probability[7] == model.UNPROVEN
+    assert scores.probability[7] == proof.UNPROVEN
     far = dataclasses.replace(close, failures=one_by_one((7, 8.0, 3), (7, 1.0, 3)).failures)
     assert model.score(far).probability[7] > 0.9
 
 
 def test_two_different_failures_are_not_proof_however_far_apart() -> None:
     """A third sign can make them one: the same part, a trend."""
-    assert model.score(window({7: 2})).probability[7] <= model.UNPROVEN
-    assert model.score(window({7: 2}, auxiliary={7: 4.0})).probability[7] > model.UNPROVEN
+    assert model.score(window({7: 2})).probability[7] <= proof.UNPROVEN
+    assert model.score(window({7: 2}, auxiliary={7: 4.0})).probability[7] > proof.UNPROVEN
 
 
 def test_ten_failures_on_one_day_are_one_bad_day() -> None:
     """A burst is one fault seen often."""
-    assert model.score(window({7: 10}, days={7: 1})).probability[7] <= model.UNPROVEN
+    assert model.score(window({7: 10}, days={7: 1})).probability[7] <= proof.UNPROVEN
 
 
 def test_a_fleet_without_lemons_names_nobody() -> None:
@@ -180,7 +180,7 @@ def test_two_failures_of_one_part_in_two_days_are_one_episode() -> None:
     """Seen again before anybody looked."""
     scores = model.score(one_by_one((7, 2.5, 3), (7, 1.0, 3)))
     assert scores.episodes[7] == 1
-    assert scores.probability[7] <= model.UNPROVEN
+    assert scores.probability[7] <= proof.UNPROVEN
 
 
 def test_a_switch_is_nobodys_lemon() -> None:

@@ -199,10 +199,10 @@ def test_a_card_that_takes_its_faults_along() -> None:
     ]
     found = signals.compute(f.facts([f.attempt(1, 1, 9, "n1", "n2")], events))
     assert of(found, "n1").cards == (
-        signals.Card(gpu_uuid="GPU-a", other="n2", n_here=2, n_there=1, moved_here=False),
+        signals.MovedGpu(gpu_uuid="GPU-a", other="n2", n_here=2, n_there=1, moved_here=False),
     )
     assert of(found, "n2").cards == (
-        signals.Card(gpu_uuid="GPU-a", other="n1", n_here=1, n_there=2, moved_here=True),
+        signals.MovedGpu(gpu_uuid="GPU-a", other="n1", n_here=1, n_there=2, moved_here=True),
     )
 
 

@@ -311,7 +311,7 @@ def test_deaths_are_told_so_often_and_no_more(rig: Rig, monkeypatch: pytest.Monk
     monkeypatch.setattr(rank_deaths, "MAX_DEATH_EVENTS", 3)
     monkeypatch.setattr(deaths, "SETTLE_S", 0.0)
     # Whoever spaces them out makes each death look like the first.
-    monkeypatch.setattr(deaths, "fate", lambda *_: deaths.Fate.NEWS)
+    monkeypatch.setattr(deaths, "fate", lambda *_: deaths.EndMeaning.NEWS)
     for rank in range(6):
         rig.write(7, MALLORY, *rig.sleeper(MALLORY), rank)
 

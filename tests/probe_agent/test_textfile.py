@@ -39,7 +39,7 @@ def test_prometheus_reads_every_number(tmp_path: Path) -> None:
         sources={"kernel": {"state": "ok"}, "nvml": {"state": "error"}, 'evil"} 1\n#': {"error": "x"}},
     )  # fmt: skip
     crt, _ = made.self_signed(tmp_path)
-    used = [certificates.Named(key="", path=p, authority=False) for p in (crt, tmp_path / "none")]
+    used = [certificates.CertificateFile(key="", path=p, authority=False) for p in (crt, tmp_path / "none")]
     assert textfile.Textfile(path).write(one, used)
     found = samples(path.read_text())
     assert found["probing_local_faults", "high"] == found["probing_local_faults", "low"] == 1
@@ -87,7 +87,7 @@ def test_the_real_node_exporter_takes_it(tmp_path: Path) -> None:
         faults={"xid:gpu3": {"severity": "high"}}, spool_depth=4, sources={'a"b\\c\nd': {"state": "ok"}}
     )
     crt, _ = made.self_signed(tmp_path)
-    used = [certificates.Named(key="", path=crt, authority=False)]
+    used = [certificates.CertificateFile(key="", path=crt, authority=False)]
     assert textfile.Textfile(tmp_path / "probing.prom").write(one, used)
     arguments = (
         "--collector.disable-defaults",

@@ -85,12 +85,12 @@ def test_a_screen_reader_hears_names_for_all_of_it(chromium: browser.Browser, sh
 def test_the_page_is_quiet(chromium: browser.Browser, shown: Path) -> None:
     """Nothing is fetched, nothing complains: the file is all there is."""
     chromium.open(shown)
-    asked = [
+    calls = [
         e["params"]["request"]["url"]
         for e in chromium.events
         if e.get("method") == "Network.requestWillBeSent"
     ]
-    assert asked == [shown.as_uri()]
+    assert calls == [shown.as_uri()]
     assert [
         e for e in chromium.events if e.get("method") in {"Log.entryAdded", "Runtime.exceptionThrown"}
     ] == []

@@ -206,6 +206,19 @@ def test_nobody_is_sent_to_an_empty_log(
     assert build(found).advice[0].startswith("Its log is empty" if empty else "Look at the program's")
 
 
+def test_a_job_whose_output_could_not_be_opened_is_sent_to_its_path(story: rows.ReportRows) -> None:
+    """Slurm's 0:53: there is no output to look at, but a file that could not be opened and why."""
+    _, first = story.attempts
+    (verdict,) = story.verdicts
+    first = dataclasses.replace(first, exit_code=0, exit_signal=53)
+    own = dataclasses.replace(verdict, cause="user_error", next_step="Name files that can be opened.")
+    log = rows.JobLog(node="n1", at=first.start_at, path="/no/o.out", why="there is no such file")  # type: ignore[arg-type]
+    found = dataclasses.replace(story, attempts=(first,), verdicts=(own,), logs=(log,))
+    words = "Slurm could not open /no/o.out (there is no such file). Name files that can be opened."
+    assert build(found).advice[0] == words
+    assert build(dataclasses.replace(found, logs=())).advice[0] == own.next_step
+
+
 def test_a_running_job_was_last_seen_by_the_latest_beat_that_lists_it() -> None:
     """Only a beat of one of its nodes that names the job says that it still runs."""
     running = example.attempt(1, state="RUNNING", start_at=example.at("14:03:00"), nodes=("n1", "n2"))

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from probing_cluster.core import errors, records
-from probing_cluster.db import delivery
+from probing_cluster.db import bulk, delivery
 from probing_cluster.db import store as db_store
 from probing_cluster.reports import job_ref, model, query, rows
 
@@ -24,7 +24,7 @@ def fill(store: db_store.Store, story: rows.ReportRows) -> None:
     for drain in story.drains:
         store.save_drain(drain)
     if story.account:
-        store.save_run_accounts([story.account])
+        bulk.load_run_accounts(store.connection_uri(), [story.account])
 
 
 def read(url: str, ref: str) -> rows.ReportRows:

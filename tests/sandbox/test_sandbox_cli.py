@@ -68,16 +68,16 @@ def test_a_gang_takes_the_nodes_that_are_idle_and_says_what_to_ask(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A drained node of the demo is in nobody's way; too few are a sentence."""
-    asked: list[dict[str, object]] = []
+    calls: list[dict[str, object]] = []
     monkeypatch.setattr(cli.cluster.Sandbox, "open", lambda _: _Slurm(n_idle))
-    monkeypatch.setattr(cli.gangs, "submit", lambda *_, **options: asked.append(options) or 7)
+    monkeypatch.setattr(cli.gangs, "submit", lambda *_, **options: calls.append(options) or 7)
     monkeypatch.setattr(cli.importlib.util, "find_spec", lambda _: True)
     assert cli.main(["gang", "--dir", str(tmp_path)]) == (0 if n_nodes else 2)
     printed = capsys.readouterr()
     if not n_nodes:
         assert "2 nodes are idle" in printed.err
         return
-    assert (asked[0]["nodes"], asked[0]["ntasks"]) == (n_nodes, 2 * n_nodes)
+    assert (calls[0]["nodes"], calls[0]["ntasks"]) == (n_nodes, 2 * n_nodes)
     assert all(f"probing-ctl {command} 7" in printed.out for command in ("ranks", "stacks", "sql"))
 
 

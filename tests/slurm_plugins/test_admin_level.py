@@ -27,12 +27,12 @@ class Sacctmgr:
     """Answers from memory and counts."""
 
     def __init__(self) -> None:
-        self.n_asked = 0
+        self.n_calls = 0
         self.down = False
 
     def __call__(self, program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
         assert program == "sacctmgr"
-        self.n_asked += 1
+        self.n_calls += 1
         if self.down:
             raise errors.SlurmUnavailable("slurmdbd is away")
         return (USERS if "user" in arguments else ACCOUNTS).encode()
@@ -47,17 +47,17 @@ class Clock:
 
 def test_slurm_is_asked_once_a_minute_and_a_failure_gives_nobody_a_right() -> None:
     """However many ask; without an answer the last one does not stand in."""
-    asked, the_clock = Sacctmgr(), Clock()
-    known = admin_level.Remembered(asked, the_clock)  # type: ignore[arg-type]
+    calls, the_clock = Sacctmgr(), Clock()
+    known = admin_level.CachedPrivileges(calls, the_clock)  # type: ignore[arg-type]
     for _ in range(5):
         found = known.now()
         assert found is not None
         assert "eve" in found.operators
-    assert asked.n_asked == 2
-    asked.down = True
+    assert calls.n_calls == 2
+    calls.down = True
     the_clock.at_s = admin_level.KEPT_S
     assert known.now() is None
-    asked.down = False
+    calls.down = False
     assert known.now() is None
     the_clock.at_s *= 2
     assert known.now() is not None

@@ -27,7 +27,7 @@ JOB = {
 @contextlib.contextmanager
 def serving(path: Path, answer: bytes | None) -> Iterator[list[dict[str, object]]]:
     """A door that gives one answer, or none; what it was asked."""
-    asked: list[dict[str, object]] = []
+    calls: list[dict[str, object]] = []
     done = threading.Event()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
@@ -39,7 +39,7 @@ def serving(path: Path, answer: bytes | None) -> Iterator[list[dict[str, object]
             except OSError:
                 return
             with connection, connection.makefile("rb") as stream:
-                asked.append(json.loads(stream.readline()))
+                calls.append(json.loads(stream.readline()))
                 if answer is None:
                     done.wait(20)
                 else:
@@ -48,7 +48,7 @@ def serving(path: Path, answer: bytes | None) -> Iterator[list[dict[str, object]
         thread = threading.Thread(target=serve)
         thread.start()
         try:
-            yield asked
+            yield calls
         finally:
             done.set()
             listener.shutdown(socket.SHUT_RDWR)
@@ -82,9 +82,9 @@ def test_the_service_has_it_and_the_site_is_not_called(program: Path, tmp_path: 
     """Subject, recipient and the attempt; nothing of the job's own variables."""
     with serving(tmp_path / "sock", b'{"v": 1, "ok": true}\n') as requests:
         assert call(program) is None
-    (asked,) = requests
-    assert (asked["op"], asked["subject"], asked["recipient"]) == ("mail", ARGUMENTS[1], ARGUMENTS[2])
-    environment = asked["environment"]
+    (calls,) = requests
+    assert (calls["op"], calls["subject"], calls["recipient"]) == ("mail", ARGUMENTS[1], ARGUMENTS[2])
+    environment = calls["environment"]
     assert isinstance(environment, dict)
     assert environment["SLURM_JOB_RESTART_COUNT"] == "2"
     assert "SLURM_JOB_NAME" not in environment

@@ -486,17 +486,17 @@ def test_accounting_knows_every_outage(slurm: settings.SlurmSettings) -> None:
 
 
 @contextlib.contextmanager
-def unfit_where_first_asked(lay: layout.Layout) -> Iterator[list[str]]:
+def unfit_at_first(lay: layout.Layout) -> Iterator[list[str]]:
     """Agents of every node: the node whose Prolog asks first, whichever Slurm chooses, is unfit. The names of those that asked."""
     from tests.slurm_plugins.conftest import FakeAgent
 
-    asked: list[str] = []
+    calls: list[str] = []
 
     def agent_of(node: str) -> FakeAgent:
         def answer(connection: socket.socket, line: bytes) -> None:
             if json.loads(line)["op"] == "prolog":
-                asked.append(node)
-            fit = asked[:1] != [node]
+                calls.append(node)
+            fit = calls[:1] != [node]
             connection.sendall(
                 json.dumps({"v": 1, "ok": True, "fit": fit, "reason": "xid 79"}).encode() + b"\n"
             )
@@ -508,7 +508,7 @@ def unfit_where_first_asked(lay: layout.Layout) -> Iterator[list[str]]:
 
     agents = [agent_of(node) for node in lay.node_names]
     try:
-        yield asked
+        yield calls
     finally:
         for agent in agents:
             agent.close()
@@ -520,10 +520,10 @@ def test_an_unfit_node_is_adopted_and_the_job_runs_elsewhere(
     box: cluster.Sandbox, slurm: settings.SlurmSettings, look: live.Live
 ) -> None:
     """The Prolog's no drains its node as Slurm does, the job completes on another one, and the drain becomes ours."""
-    with unfit_where_first_asked(box.layout) as asked:
+    with unfit_at_first(box.layout) as calls:
         job_id = box.submit("hostname")
         box.wait(job_id, ["COMPLETED"], timeout_s=90)
-    unfit = asked[0]
+    unfit = calls[0]
     job = look.job(job_id)
     assert job is not None
     assert job.nodes != (unfit,)

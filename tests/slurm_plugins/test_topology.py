@@ -52,11 +52,11 @@ def test_what_cannot_be_read_has_no_place() -> None:
 
 def test_slurm_is_asked_in_its_own_words() -> None:
     """One command, and its bytes."""
-    asked: list[tuple[str, ...]] = []
+    calls: list[tuple[str, ...]] = []
 
     def run(program: str, *arguments: str, environment: object = None) -> bytes:
-        asked.append((program, *arguments))
+        calls.append((program, *arguments))
         return TREE.encode()
 
     assert ("n4", "leaf", "leaf2") in topology.places(run)
-    assert asked == [("scontrol", "show", "topology")]
+    assert calls == [("scontrol", "show", "topology")]

@@ -13,7 +13,7 @@ from probing_cluster.web import scoped_rows
 from probing_cluster.web.api import console
 
 
-def asked(world: World, sql: str, user: str = OWNER, limit: int = 10_000) -> tuple[int, str]:
+def calls(world: World, sql: str, user: str = OWNER, limit: int = 10_000) -> tuple[int, str]:
     """Status and body of one question."""
     found = world.as_user(user).post("/api/v1/sql", json={"sql": sql, "limit": limit})
     return found.status_code, found.text
@@ -34,7 +34,7 @@ def asked(world: World, sql: str, user: str = OWNER, limit: int = 10_000) -> tup
 )
 def test_an_answer_is_bounded_before_it_is_held(world: World, sql: str) -> None:
     """Neither one row nor all of them together grow the server, however the statement is dressed."""
-    status, body = asked(world, sql)
+    status, body = calls(world, sql)
     assert status == 400
     assert "longer than" in body or "syntax error" in body
 
@@ -53,7 +53,7 @@ def test_what_fits_is_answered_as_it_was_asked(world: World) -> None:
         "values (1), (2)",
         "table node_now",
     ):
-        assert asked(world, sql)[0] == 200, sql
+        assert calls(world, sql)[0] == 200, sql
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_what_fits_is_answered_as_it_was_asked(world: World) -> None:
 def test_nobody_reads_or_ends_what_another_asks(world: World, sql: str) -> None:
     """All viewers are one login to the database."""
     for user in (OWNER, OPERATOR):
-        status, body = asked(world, sql, user)
+        status, body = calls(world, sql, user)
         assert (status, "permission denied" in body) == (403, True), sql
 
 
@@ -79,7 +79,7 @@ def test_a_question_has_one_deadline_however_many_parts(
     """Not one for each part of its rows, nor one that the question itself takes away: eleven seconds of sleep end after two."""
     made = web_world.world_on(store, sql_timeout_s=2.0)
     sql = f"select case when n = 1 then {first} when n > 64 then pg_sleep(0.02)::text end from generate_series(1, 600) n"
-    status, body = asked(made, sql)
+    status, body = calls(made, sql)
     made.site.reader.close()
     assert (status, "no answer within 2 s" in body) == (400, True), body
 
@@ -87,20 +87,20 @@ def test_a_question_has_one_deadline_however_many_parts(
 def test_one_person_asks_one_thing_at_a_time(world: World) -> None:
     """Slow questions of one do not take the connections of all; the next is answered as soon as the last is."""
     done: list[int] = []
-    slow = threading.Thread(target=lambda: done.append(asked(world, "select pg_sleep(1)")[0]))
+    slow = threading.Thread(target=lambda: done.append(calls(world, "select pg_sleep(1)")[0]))
     slow.start()
     while OWNER not in console._TURNS._asking and slow.is_alive():
         pass
-    assert asked(world, "select 1")[0] == 409
-    assert asked(world, "select 1", COORDINATOR)[0] == 200
+    assert calls(world, "select 1")[0] == 409
+    assert calls(world, "select 1", COORDINATOR)[0] == 200
     slow.join()
     assert done == [200]
-    assert asked(world, "select 1")[0] == 200
+    assert calls(world, "select 1")[0] == 200
 
 
 def test_not_all_connections_are_for_questions() -> None:
     """The pages keep some; a turn that ended in an error is given back."""
-    turns = console.Turns(2)
+    turns = console.UserTurns(2)
     with turns.of("a"), turns.of("b"), pytest.raises(console.Busy), turns.of("c"):
         pass
     with pytest.raises(KeyError), turns.of("a"):

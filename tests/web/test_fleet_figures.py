@@ -13,7 +13,7 @@ import pytest
 import web_world
 from web_world import OPERATOR, World
 
-from probing_cluster.control_plane import apart as processes
+from probing_cluster.control_plane import child_process as processes
 from probing_cluster.core import errors
 from probing_cluster.db import store as db_store
 from probing_cluster.web import fleet_figures
@@ -116,7 +116,7 @@ def test_the_server_computes_in_a_process_of_its_own(
     service = made.site.service
     database = dataclasses.replace(service.config.database, url=store.connection_uri())
     service.config = dataclasses.replace(service.config, database=database)
-    service.apart = True
+    service.in_children = True
     store.upsert_attempts([web_world.attempt(7)])
     ran: list[str] = []
     real = processes.run

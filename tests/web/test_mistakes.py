@@ -147,7 +147,7 @@ def test_4_another_sites_page_changes_nothing(world: World) -> None:
         assert browser.post("/api/v1/nodes/n1/drain", **options).status_code == 403, headers
         login = world.as_user(None).post("/login", data={"key": "x" * 40}, headers=headers)
         assert login.status_code == 403, headers
-    assert world.hands.acts == []
+    assert world.slurm.acts == []
     good = browser.post("/api/v1/nodes/n1/drain", json={"reason": "x"}, headers={"idempotency-key": "k" * 16})
     assert good.status_code == 200
 
@@ -215,10 +215,10 @@ N_PAGES = 200
 
 def test_8_many_who_look_are_one_question(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two hundred open pages: the picture is gathered once a look, not once a page, and rendered once an audience."""
-    asked: list[str] = []
+    calls: list[str] = []
     whole = world.site.all_rows
     monkeypatch.setattr(
-        type(world.site), "all_rows", lambda self, name, given=None: asked.append(name) or whole(name, given)
+        type(world.site), "all_rows", lambda self, name, given=None: calls.append(name) or whole(name, given)
     )
     rendered: list[str] = []
 
@@ -247,8 +247,8 @@ def test_8_many_who_look_are_one_question(world: World, monkeypatch: pytest.Monk
         return heard
 
     assert asyncio.run(look()) == N_PAGES
-    assert max(Counter(asked).values()) == 1, "no question was asked twice"
-    assert "now_jobs" in asked
+    assert max(Counter(calls).values()) == 1, "no question was asked twice"
+    assert "now_jobs" in calls
     assert len(rendered) == 2, "once for all operators, once for the user"
     assert OWNER in rendered
 
@@ -286,7 +286,7 @@ def test_10_every_page_works_under_a_path(store) -> None:
 def test_11_an_empty_database_is_no_500(store) -> None:
     """Before the first job, agent and night, Slurm away too: every page renders, every route answers."""
     made = web_world.world_on(store)
-    made.hands.down = True
+    made.slurm.down = True
     browser = made.as_user(OPERATOR)
     for path in EVERY_PAGE:
         found = browser.get(path, headers={"accept": "text/html"})
@@ -327,7 +327,7 @@ def test_11b_a_database_that_is_away_is_503(world: World, postgres_url: str) -> 
 def test_11c_what_is_missing_is_no_500(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Database away between two questions: 503 with a sentence; Slurm away: what does not need it still answers."""
     browser = world.as_user(OPERATOR)
-    world.hands.down = True
+    world.slurm.down = True
     for path in ("/", "/nodes", "/fleet", "/lemons", "/api/v1/nodes"):
         assert browser.get(path).status_code == 200, path
 

@@ -202,9 +202,9 @@ def test_a_portals_apache_names_its_user(store: db_store.Store, world: World, ho
         assert token is not None
         own = basic(OWNER) | {"origin": documented["url"], "sec-fetch-site": "same-origin"}
         question = {"sql": "select job_id from attempt_verdicts", "csrf": token[1]}
-        asked = httpx2.post(f"{portal}/sql", data=question, headers=own, timeout=60)
-        assert asked.status_code == 200
-        assert ">7<" in asked.text
+        calls = httpx2.post(f"{portal}/sql", data=question, headers=own, timeout=60)
+        assert calls.status_code == 200
+        assert ">7<" in calls.text
         for headers, data in (
             (own | {"origin": "https://portal.example"}, question),
             (own, {"sql": "select 1"}),

@@ -65,7 +65,7 @@ class World:
 
     site: web_site.Site
     app: Any
-    hands: fakes.Hands
+    slurm: fakes.FakeSlurm
     store: db_store.Store
 
     def key(self, user: str, kind: str = "session", *, acts: bool = True) -> str:
@@ -139,7 +139,7 @@ class Browser:
         return self("POST", path, **options)
 
 
-def service_on(store: db_store.Store, hands: Any, **web: Any) -> context.Context:
+def service_on(store: db_store.Store, slurm: Any, **web: Any) -> context.Context:
     """A service for the web on a store."""
     sacct = fakes.Sacct()
     sacct.users, sacct.accounts = f"{OPERATOR}|Operator\n{STRANGER}|None\n", f"lab|{COORDINATOR}\nsecret|\n"
@@ -148,17 +148,17 @@ def service_on(store: db_store.Store, hands: Any, **web: Any) -> context.Context
         web=settings.WebSettings(**{"requests_per_s": 1e6, "sql_timeout_s": 120.0} | web),
     )
     return context.Context(
-        config=config, store=store, run_slurm=sacct, hands=hands, clock=SetClock(fakes.NOW)
+        config=config, store=store, run_slurm=sacct, slurm=slurm, clock=SetClock(fakes.NOW)
     )
 
 
 def world_on(store: db_store.Store, **web: Any) -> World:
     """A site on a store."""
-    hands = fakes.Hands()
+    slurm = fakes.FakeSlurm()
     url = store.url.replace("probing_owner", scoped_rows.LOGIN, 1)
     scoped_rows.made_login(store.url, url)
-    site = app.make_site(service_on(store, hands, **web), url)
-    return World(site, app.make(site), hands, store)
+    site = app.make_site(service_on(store, slurm, **web), url)
+    return World(site, app.make(site), slurm, store)
 
 
 def stuck(world: World, job_id: int = 12) -> None:

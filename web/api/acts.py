@@ -27,7 +27,7 @@ def drain(ask: operation.Ask) -> documents.Done:
     node, service = _node(ask), ask.site.service
     reason = nodes_commands.drain_reason(ask.body.reason, ask.viewer.user)
     outcome = nodes_commands.drain_one(
-        service.config, service.store, service.hands, node, reason, ask.viewer.user
+        service.config, service.store, service.slurm, node, reason, ask.viewer.user
     )
     return documents.Done(subject=node, outcome=outcome)
 
@@ -35,7 +35,7 @@ def drain(ask: operation.Ask) -> documents.Done:
 def resume(ask: operation.Ask) -> documents.Done:
     """Lift a drain of ours."""
     node, service = _node(ask), ask.site.service
-    outcome = nodes_commands.resume_one(service.store, service.hands, node, ask.viewer.user)
+    outcome = nodes_commands.resume_one(service.store, service.slurm, node, ask.viewer.user)
     return documents.Done(subject=node, outcome=outcome)
 
 
@@ -51,7 +51,7 @@ def set_healthy(ask: operation.Ask) -> documents.Done:
     node, service = _node(ask), ask.site.service
     why = repaired.look_again(service.store, [node], ask.viewer.user, wait_s=LOOK_S)[node]
     outcome = nodes_commands.heal_one(
-        service.config, service.store, service.hands, node, ask.body.note, why, ask.viewer.user
+        service.config, service.store, service.slurm, node, ask.body.note, why, ask.viewer.user
     )
     return documents.Done(subject=node, outcome=outcome)
 
@@ -83,20 +83,20 @@ def diagnose(ask: operation.Ask) -> documents.Done:
     given: documents.Tests = ask.body
     service, site = ask.site.service, ask.site
     tests = tuple(t.name for t in registry.chosen(given.tests or service.config.diagnostics.tests))
-    nodes = {n.name: n for n in service.hands.nodes()}
+    nodes = {n.name: n for n in service.slurm.nodes()}
     references = tuple(hostlist.expand(given.reference)) if given.reference else ()
-    question = by_hand.Question(
+    question = by_hand.DiagnosisRequest(
         round_id=uuid.uuid4(), names=(ask.path["node"],), references=references, tests=tests
     )
     everyone = (*question.names, *question.references)
     nodes_commands.require_known(everyone, nodes)
     by_hand.require_free(everyone, nodes)
-    wanted, places = by_hand.wanted(service.config, nodes, question), topology.leaves(service.hands.places())
+    wanted, places = by_hand.wanted(service.config, nodes, question), topology.leaves(service.slurm.places())
     nodes_commands.add_note(
         service.config, service.store, ask.path["node"], "diagnose", f"round {question.round_id}", ask.viewer.user
     )  # fmt: skip
     site.rounds.start(
-        wanted, lambda job_id: by_hand.asked(question, nodes, places, job_id), question.round_id
+        wanted, lambda job_id: by_hand.round_request(question, nodes, places, job_id), question.round_id
     )
     LOG.info("a round of tests begins", extra={"fields": {"user": ask.viewer.user, "node": ask.path["node"]}})
     return documents.Done(subject=ask.path["node"], outcome=f"testing begins: round {question.round_id}")
@@ -108,7 +108,7 @@ def verdict(ask: operation.Ask) -> documents.Done:
     given: documents.NewVerdict = ask.body
     words = attribute_commands.set_verdict(
         ask.site.service.store,
-        attribute_commands.ByHand(
+        attribute_commands.ManualVerdict(
             job=str(ref), attempt=given.attempt, cause=given.cause, note=given.note, node=given.node,
             device=given.device, author=ask.viewer.user,
         ),
@@ -124,7 +124,7 @@ def _node(ask: operation.Ask) -> str:
         with contextlib.suppress(
             errors.SlurmUnavailable
         ):  # then it is known to no agent, and Slurm does not say
-            known |= {n.name for n in service.hands.nodes()}
+            known |= {n.name for n in service.slurm.nodes()}
     if name not in known:
         raise errors.NotFound(f"{sanitize.clean(name, 64)} is not known: neither Slurm nor an agent names it")
     return name

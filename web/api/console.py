@@ -19,7 +19,7 @@ MOST_AT_ONCE = 4
 """Questions in the database at a time: the pages need connections, too."""
 
 
-class Turns:
+class UserTurns:
     """One question of a user at a time, and not all connections to questions."""
 
     def __init__(self, most: int = MOST_AT_ONCE) -> None:
@@ -47,7 +47,7 @@ class Busy(errors.ProbingError):
     """The question must wait."""
 
 
-_TURNS = Turns()
+_TURNS = UserTurns()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,18 +63,18 @@ class ConsoleAnswer:
 
 def question(ask: operation.Ask) -> documents.Rows:
     """The rows of one statement."""
-    found = asked(ask)
+    found = answer(ask)
     return tabular.document(found.heads, found.rows, found.more)
 
 
 def live(ask: operation.Ask) -> documents.LiveRows:
     """The same over the processes of a running job, whose owner asks."""
-    found = asked(ask, ask.path["job"])
+    found = answer(ask, ask.path["job"])
     rows = tabular.document(found.heads, found.rows, found.more)
     return documents.LiveRows(heads=rows.heads, rows=rows.rows, more=rows.more, missing=list(found.missing))
 
 
-def asked(ask: operation.Ask, job: str = "") -> ConsoleAnswer:
+def answer(ask: operation.Ask, job: str = "") -> ConsoleAnswer:
     """What the database answers, or a running job; raises UsageError, NotPermitted, NotFound and Busy."""
     given: documents.Question = ask.body
     if not 1 <= given.limit <= MOST:

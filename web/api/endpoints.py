@@ -102,8 +102,10 @@ def with_etag(
     """The answer with a tag of its content; nothing but the tag where the asker has it already."""
     tag = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
     named = {"etag": tag} | (headers or {})
-    asked = request.headers.get("if-none-match", "")
-    if request.method in ("GET", "HEAD") and tag in [t.strip().removeprefix("W/") for t in asked.split(",")]:
+    if_none_match = request.headers.get("if-none-match", "")
+    if request.method in ("GET", "HEAD") and tag in [
+        t.strip().removeprefix("W/") for t in if_none_match.split(",")
+    ]:
         return Response(status_code=304, headers=named)
     return Response(body, media_type=media_type, headers=named)
 

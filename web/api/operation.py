@@ -22,7 +22,7 @@ Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 Word = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
-class Nothing(msgspec.Struct, forbid_unknown_fields=True):
+class NoParameters(msgspec.Struct, forbid_unknown_fields=True):
     """No parameters."""
 
 
@@ -71,7 +71,7 @@ class Operation:
     path: str
     handle: Callable[[Ask], Any]
     answer: Any
-    query: type[msgspec.Struct] = Nothing
+    query: type[msgspec.Struct] = NoParameters
     body: type[msgspec.Struct] | None = None
     operators: bool = False
     """Whether only operators may ask: everything that is of no one job."""

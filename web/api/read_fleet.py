@@ -64,8 +64,8 @@ def _number(text: str) -> int | None:
 
 def _jobs(ask: operation.Ask, word: str) -> list[documents.Found]:
     array, _, task = (_number(part) for part in word.partition("_"))
-    asked = {"job_id": _number(word), "array_id": array, "task": task}
-    rows = ask.site.rows(ask.viewer, "search_jobs", **ask.scope, **asked, word=word)
+    parameters = {"job_id": _number(word), "array_id": array, "task": task}
+    rows = ask.site.rows(ask.viewer, "search_jobs", **ask.scope, **parameters, word=word)
     made = []
     for row in rows:
         where = "" if row["cause"] is None else f", {row['cause']}"

@@ -65,7 +65,7 @@ def node(ask: operation.Ask) -> documents.NodeDetail:
 
 def _slurm(ask: operation.Ask, name: str) -> Any:
     try:
-        return next((n for n in ask.site.service.hands.nodes() if n.name == name), None)
+        return next((n for n in ask.site.service.slurm.nodes() if n.name == name), None)
     except errors.SlurmUnavailable:
         return None
 

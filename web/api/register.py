@@ -37,7 +37,7 @@ OPERATIONS: tuple[Op, ...] = (
     Op(name="mesh", meaning="the mesh of a running job's process groups, and who waits for whom", path="/jobs/{job}/mesh", handle=read_gangs.mesh_of,
        answer=documents.Mesh),
     Op(name="look", meaning="ask a running job's nodes for its ranks' stacks and calls", path="/jobs/{job}/look", handle=read_gangs.look,
-       answer=documents.Done, body=operation.Nothing),
+       answer=documents.Done, body=operation.NoParameters),
     Op(name="live", meaning="one read-only question to a running job's processes, for its owner", path="/jobs/{job}/sql", handle=console.live,
        answer=documents.LiveRows, body=documents.Question),
     Op(name="nodes", meaning="nodes as they are now", path="/nodes", handle=read_nodes.nodes, answer=documents.Page[documents.Node],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 from typing import TYPE_CHECKING, Any
 
-from probing_cluster.control_plane import apart as processes
+from probing_cluster.control_plane import child_process as processes
 from probing_cluster.core import errors, records, settings
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def ask(config: settings.Settings, job: str, statement: str, most: int) -> LiveA
     return found
 
 
-def apart(config: settings.Settings, job: str, statement: str, most: int) -> LiveAnswer:
+def in_child(config: settings.Settings, job: str, statement: str, most: int) -> LiveAnswer:
     """The child's side: the same, within its bounds."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))

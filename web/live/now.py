@@ -98,7 +98,7 @@ class SlurmNodes:
             now_s = clock.SYSTEM.monotonic_s()
             if now_s - self._at_s >= SLURM_S:
                 try:
-                    self._found = {n.name: n for n in service.hands.nodes()}
+                    self._found = {n.name: n for n in service.slurm.nodes()}
                 except errors.SlurmUnavailable:
                     self._found = {}
                 self._at_s = now_s
@@ -114,8 +114,8 @@ def gather(site: web_site.Site) -> Now:
     nodes = site.all_rows("now_nodes")
     job_ids = sorted({job for row in nodes for job in row["jobs"] or ()})
     store, cluster = site.service.store, site.service.config.cluster.name
-    asked = {"job_ids": job_ids, "cluster": cluster}
-    owners = {r["job_id"]: r for r in site.all_rows("now_jobs_on", asked)} if job_ids else {}
+    parameters = {"job_ids": job_ids, "cluster": cluster}
+    owners = {r["job_id"]: r for r in site.all_rows("now_jobs_on", parameters)} if job_ids else {}
     repairs = {one.node: one for one in store.incidents(open_only=True)}
     denied = _denied(store, [row["node"] for row in nodes])
     slurm = SLURM.now(site.service)

@@ -17,17 +17,17 @@ from probing_cluster.web.pages import charting, mesh_drawing, render
 BROUGHT_BACK = ("restart", "requeue", "exclude")
 
 
-def show(request: Request, asked: operation.Ask) -> Response:
+def show(request: Request, ask: operation.Ask) -> Response:
     """The report as it exists, with the ranks of a job that runs."""
-    ref = job_ref.parse(asked.path["job"])
-    rows = read_jobs.stored(asked)
+    ref = job_ref.parse(ask.path["job"])
+    rows = read_jobs.stored(ask)
     if model.is_overview(ref, rows):
         return render.html(request, "array.html.j2", ref=str(ref), rows=rows, title=f"Job {ref}")
-    report = model.build(ref, rows, now=asked.site.service.clock.now())
+    report = model.build(ref, rows, now=ask.site.service.clock.now())
     given: dict[str, Any] = {"gang": None}
     if report.end_at is None:
-        given = {"gang": read_gangs.worst(asked)} | _mesh(asked)
-        given["stack"] = read_gangs.stacks_of(asked) if given["gang"]["n_ranks"] else None
+        given = {"gang": read_gangs.worst(ask)} | _mesh(ask)
+        given["stack"] = read_gangs.stacks_of(ask) if given["gang"]["n_ranks"] else None
         given["lines"] = charting.tree_lines(given["stack"]["tree"]) if given["stack"] else []
     return render.html(
         request, "job_page.html.j2", **page.parts_of(report), **given, restarts=restarts(rows.drains),
@@ -35,8 +35,8 @@ def show(request: Request, asked: operation.Ask) -> Response:
     )  # fmt: skip
 
 
-def _mesh(asked: operation.Ask) -> dict[str, Any]:
-    found = read_gangs.last_mesh(asked)
+def _mesh(ask: operation.Ask) -> dict[str, Any]:
+    found = read_gangs.last_mesh(ask)
     if found is None:
         return {"mesh": None, "mesh_drawing": ""}
     return {"mesh": read_gangs.document(found), "mesh_drawing": mesh_drawing.draw(found.mesh)}

@@ -135,15 +135,15 @@ def nodes_page(request: Request) -> Response:
 
 def node_page(request: Request) -> Response:
     """One node: what it says now, and everything that happened on it."""
-    asked = ask(request)
-    found = read_nodes.node(asked)
+    api_ask = ask(request)
+    found = read_nodes.node(api_ask)
     span = request.query_params.get("span", "7d")
     days = read_fleet.SPANS.get(span, 7)
-    at = asked.site.service.clock.now()
+    at = api_ask.site.service.clock.now()
     when = read_nodes.Span(since=at - timedelta(days=days), until=at + timedelta(minutes=5))
     moments = read_nodes.timeline(ask(request, when))
     try:
-        repair = read_repairs.repair(asked)
+        repair = read_repairs.repair(api_ask)
     except errors.NotFound:
         repair = None
     tests = read_repairs.diagnostics(
@@ -206,9 +206,9 @@ def sql(request: Request, form: forms.Form | None) -> Response:
     if form is None or not text.strip():
         return render.html(request, "sql.html.j2", **page)
     shape = str(form.get("as", "table"))
-    asked = ask(request, body=documents.Question(sql=text, limit=console.MOST if shape != "table" else 500))
+    api_ask = ask(request, body=documents.Question(sql=text, limit=console.MOST if shape != "table" else 500))
     try:
-        found = console.asked(asked, job)
+        found = console.answer(api_ask, job)
     except (errors.UsageError, errors.NotPermitted, errors.NotFound, console.Busy) as exc:
         return render.html(request, "sql.html.j2", status=400, **page | {"why": str(exc)})
     if shape in ("csv", "parquet"):
@@ -239,12 +239,12 @@ def act(request: Request, form: forms.Form) -> Response:
     except msgspec.ValidationError as exc:
         raise errors.UsageError(str(exc)) from exc
     subject = request.path_params["subject"]
-    asked = ask(request, path={"node": subject, "job": subject}, body=body)
+    api_ask = ask(request, path={"node": subject, "job": subject}, body=body)
     key = str(form.get("request_key") or uuid.uuid4().hex)
     what = f"form {op.name} {subject} {sorted(given.items())}"
-    status, answer = endpoints.once(asked, key, what, lambda: op.handle(asked))
+    status, answer = endpoints.once(api_ask, key, what, lambda: op.handle(api_ask))
     words = answer["outcome"] if status == 200 else f"not done: {answer.get('detail') or answer['title']}"
     folder = "jobs" if "{job}" in op.path else "nodes"
-    target = request.url.replace(path=f"{asked.site.prefix}/{folder}/{subject}", query="").path
+    target = request.url.replace(path=f"{api_ask.site.prefix}/{folder}/{subject}", query="").path
 
     return RedirectResponse(f"{target}?{urllib.parse.urlencode({'done': words[:300]})}", 303)

@@ -67,7 +67,7 @@ def goodput_loss(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Storm:
+class RequeueStorm:
     """One job that infrastructure ended again and again."""
 
     job_id: int
@@ -86,7 +86,7 @@ class RequeueStorms(base.Figure):
     """Jobs with many infrastructure failures, worst first."""
 
     min_failures: int
-    storms: tuple[Storm, ...]
+    storms: tuple[RequeueStorm, ...]
 
 
 def requeue_storms(
@@ -102,7 +102,7 @@ def requeue_storms(
     span = base.FleetSpan(source, since, until, partition, users)
     rows = span.rows("fleet_storms", min_failures=min_failures, near_us=round(base.NEAR_S * 1e6))
     storms = tuple(
-        Storm(
+        RequeueStorm(
             job_id=r["job_id"],
             user=r["user"],
             n_gpus=r["gpus"],
@@ -118,7 +118,7 @@ def requeue_storms(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Together:
+class CauseOverlap:
     """How many failures attributed to `cause` also showed `other`."""
 
     cause: str
@@ -133,7 +133,7 @@ class Cooccurrence(base.Figure):
 
     failures: dict[str, int]
     """Cause to failures attributed to it."""
-    pairs: tuple[Together, ...]
+    pairs: tuple[CauseOverlap, ...]
 
 
 def cooccurrence(
@@ -149,7 +149,7 @@ def cooccurrence(
     rows = span.rows("fleet_cooccurrence")
     totals = {r["blamed"]: r["n"] for r in rows if not r["other"]}
     pairs = [
-        Together(cause=r["blamed"], other=r["other"], n=r["n"], frac=r["n"] / totals[r["blamed"]])
+        CauseOverlap(cause=r["blamed"], other=r["other"], n=r["n"], frac=r["n"] / totals[r["blamed"]])
         for r in rows
         if r["other"]
     ]

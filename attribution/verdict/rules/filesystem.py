@@ -55,7 +55,9 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 def _lacked_a_file(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
     """Whether the program found a file missing while the server gave errors instead of answers: a mount that waits fails no call."""
-    silent = sighting.when is evidence_view.When.RUNNING and "still trying" not in sighting.event.message
+    silent = (
+        sighting.when is evidence_view.EventPhase.RUNNING and "still trying" not in sighting.event.message
+    )
     near = view.end_at - sighting.at <= _MISSED
     return silent and near and any(not _NO_FILE.isdisjoint(f.signature.kinds) for f in view.findings)
 

@@ -54,7 +54,7 @@ def need_not_hold(view: evidence_view.EvidenceView, sighting: evidence_view.Case
     """Whether it was ended from outside and has so few GPUs of the node that the lost one may be none of them."""
     per_node = (view.attempt.n_gpus or 0) / max(len(view.attempt.nodes), 1)
     return (
-        sighting.hold is gpus.Hold.WHOLE
+        sighting.hold is gpus.PartCertainty.WHOLE
         and 0 < per_node < _WHOLE_NODE
         and view.state in ("TIMEOUT", "DEADLINE", "CANCELLED")
     )
@@ -64,4 +64,4 @@ def _same_bus(sighting: evidence_view.CaseSighting, claim: claims.Claim) -> bool
     """True when the PCIe event can be the claim's GPU or a port above it."""
     if sighting.gpu is not None:
         return sighting.gpu == claim.gpu
-    return sighting.hold is not gpus.Hold.NOT
+    return sighting.hold is not gpus.PartCertainty.NOT

@@ -19,7 +19,9 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     uncontained = {
         (s.event.node, s.gpu)
         for s in view.of(UNCORRECTABLE)
-        if s.event.kind == "xid" and s.event.code in _NOT_CONTAINED and s.when is evidence_view.When.RUNNING
+        if s.event.kind == "xid"
+        and s.event.code in _NOT_CONTAINED
+        and s.when is evidence_view.EventPhase.RUNNING
     }
     contained = [s for s in view.of(CONTAINED) if (s.event.node, s.gpu) not in uncontained]
     escaped = [s for s in view.of(CONTAINED) if (s.event.node, s.gpu) in uncontained]

@@ -17,14 +17,17 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     yield from claims.collect(view, CAUSE, "gpu_xid", view.of(CAUSE), _unless_logged_before(view))
     for sighting in view.sightings:
         # Such an error ends its process: one after the end is the next job's on that GPU.
-        running = sighting.when is evidence_view.When.RUNNING
+        running = sighting.when is evidence_view.EventPhase.RUNNING
         if sighting.signature.role is signatures.Role.USER and running and not sighting.ours:
             yield from _pattern(view, sighting)
 
 
 def _unless_logged_before(view: evidence_view.EvidenceView) -> claims.Adjust:
     """The node's check reads the log of the whole boot: an Xid of before the attempt is no news when it tells of it."""
-    earlier = [*view.outside, *(s.event for s in view.sightings if s.when is evidence_view.When.BEFORE_START)]
+    earlier = [
+        *view.outside,
+        *(s.event for s in view.sightings if s.when is evidence_view.EventPhase.BEFORE_START),
+    ]
     known = {
         (e.node, p) for e in earlier if e.kind in _LOGGED_KINDS and e.at < view.start_at for p in _names(e)
     }

@@ -25,7 +25,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         mine = [
             s
             for s in sightings
-            if s.hold is not gpus.Hold.NOT and s.when is not evidence_view.When.BEFORE_START
+            if s.hold is not gpus.PartCertainty.NOT and s.when is not evidence_view.EventPhase.BEFORE_START
         ]
         node = mine[0].event.node if mine else None
         if node is None and len(view.attempt.nodes) == 1:
@@ -65,7 +65,7 @@ def _took_the_daemon(
     if view.state not in ("NODE_FAIL", "BOOT_FAIL"):
         return
     for s in sightings:
-        if s.event.process in _DAEMONS and s.when is evidence_view.When.RUNNING:
+        if s.event.process in _DAEMONS and s.when is evidence_view.EventPhase.RUNNING:
             yield claims.Claim(
                 cause="system_services",
                 weight=0.9,
@@ -83,7 +83,7 @@ def _took_the_daemon(
 
 def _in_time(sightings: list[evidence_view.CaseSighting]) -> list[evidence_view.CaseSighting]:
     """Without the kills of after the end, which are another job's; all of them where no other is known (a clock that is off)."""
-    ended = evidence_view.When.AFTER_END
+    ended = evidence_view.EventPhase.AFTER_END
     return [s for s in sightings if s.when is not ended] or sightings
 
 
@@ -95,7 +95,7 @@ def _killed(view: evidence_view.EvidenceView) -> claims.Adjust:
     reported = any(f.signature.cause == HOST for f in view.findings)
 
     def adjust(sighting: evidence_view.CaseSighting, weight: float) -> float:
-        if sighting.when is not evidence_view.When.RUNNING:
+        if sighting.when is not evidence_view.EventPhase.RUNNING:
             return weight * 0.5
         if sighting.event.job_id == attempt.job_id:
             return 0.97
@@ -103,7 +103,7 @@ def _killed(view: evidence_view.EvidenceView) -> claims.Adjust:
             return weight * 0.5
         return (
             max(weight, 0.9)
-            if weight and (sigkill or reported) and sighting.hold is gpus.Hold.HELD
+            if weight and (sigkill or reported) and sighting.hold is gpus.PartCertainty.HELD
             else weight * 0.7
         )
 

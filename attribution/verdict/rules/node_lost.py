@@ -19,7 +19,7 @@ _CRASHED = 0.85
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """NODE_FAIL is Slurm's word for it; a reboot seen while the attempt still ran says more."""
-    boots = [s for s in view.of(REBOOT) if s.when is evidence_view.When.RUNNING and not s.ours]
+    boots = [s for s in view.of(REBOOT) if s.when is evidence_view.EventPhase.RUNNING and not s.ours]
     boots = [s for s in boots if s.at > view.start_at]
     yield from claims.collect(view, REBOOT, "node_lost", boots)
     if view.state in STATES:
@@ -66,7 +66,7 @@ def _just_after(view: evidence_view.EvidenceView, boot: evidence_view.CaseSighti
 
 
 def _after(sighting: evidence_view.CaseSighting) -> bool:
-    return sighting.when is evidence_view.When.AFTER_END and not sighting.ours
+    return sighting.when is evidence_view.EventPhase.AFTER_END and not sighting.ours
 
 
 def _went(
@@ -93,7 +93,7 @@ def _went(
 def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
     node = view.lost_node
     sightings = [
-        s for s in (*view.of(LOST), *view.of(REBOOT)) if s.when is not evidence_view.When.BEFORE_START
+        s for s in (*view.of(LOST), *view.of(REBOOT)) if s.when is not evidence_view.EventPhase.BEFORE_START
     ]
     # A silence that ended by itself was the way to us, or a machine that stood still as a whole: no node was lost by it.
     sightings = [s for s in sightings if s.event.kind != "agent_silent" or _fell_silent(view, s.event.node)]
@@ -131,7 +131,9 @@ def _crashed(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             if s.at <= view.end_at + evidence_view.SLACK and s.event.observed_at > view.start_at
         ]
         booted = [s for s in view.of(REBOOT) if s.event.node == node and not s.ours and not s.taken]
-        booted = [s for s in booted if s.when is evidence_view.When.AFTER_END and _has_prolog(view, node)]
+        booted = [
+            s for s in booted if s.when is evidence_view.EventPhase.AFTER_END and _has_prolog(view, node)
+        ]
         booted = [s for s in booted if not _lived_on(view, node, s.at)]
         gone = [s for s in (*down, *booted) if not _ended_there(view, node, s.event.observed_at)]
         if not gone:

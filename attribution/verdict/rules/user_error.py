@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from probing_cluster.attribution.verdict import claims, evidence_view, findings, gpus, signatures, taxonomy
-from probing_cluster.core import hostlist, records
+from probing_cluster.core import hostlist, records, vocabulary
 
 CAUSE, MISMATCH, KILLED = "user_error", "collective_mismatch", "rank_killed"
 NEAR = timedelta(seconds=60)
@@ -21,8 +21,6 @@ _SENT = frozenset({9, 15})
 _NOT_ITS_OWN = "and the process that was killed for want of memory is not known to be its own"
 _HINTED = 0.6
 """What an exit code alone weighs beside a hint at a machine."""
-_NO_OUTPUT = 53
-"""What Slurm's step daemon writes for a signal when it cannot open the files of the step's input or output."""
 _NO_OUTPUT_WORDS = "never began: Slurm could not open its output, error or input file (0:53): no such directory on the node, or not writable"
 
 
@@ -39,7 +37,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         s
         for s in view.of(CAUSE)
         if s.signature.role is signatures.Role.USER
-        and s.when is evidence_view.When.RUNNING
+        and s.when is evidence_view.EventPhase.RUNNING
         and not s.ours
         and s.at >= view.onset_at - NEAR
     ]
@@ -72,9 +70,9 @@ def _may_follow_a_fault(view: evidence_view.EvidenceView, first: records.HealthE
     """
     signs = [f.signature for f in view.findings if f.event is first]
     return any(
-        s.hold is gpus.Hold.MAYBE
+        s.hold is gpus.PartCertainty.MAYBE
         and s.signature.role is signatures.Role.ROOT
-        and s.when is evidence_view.When.RUNNING
+        and s.when is evidence_view.EventPhase.RUNNING
         and any(sign.supports(s.cause) for sign in signs)
         for s in view.sightings
     )
@@ -135,7 +133,7 @@ def _by_exit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     words = f"{how}, {_NOT_ITS_OWN if others else _beside(view)}"
     if hints and hints[0].message:
         words += f"; its log says: {hints[0].message}"
-    if signal == _NO_OUTPUT:
+    if signal == vocabulary.OUTPUT_NOT_OPENED:
         weight, words = min(weight, 0.7), _NO_OUTPUT_WORDS
     yield claims.Claim(
         cause=KILLED if signal in _SENT else CAUSE,

@@ -97,14 +97,14 @@ def _alike(url: str, exc: BaseException) -> str:
     """`did you mean ops.node_now? ` for a relation that is not there; the names come from the database itself."""
     import psycopg
 
-    asked = re.match(r'relation "([^"]{1,200})" does not exist', str(exc))
-    if asked is None:
+    relation = re.match(r'relation "([^"]{1,200})" does not exist', str(exc))
+    if relation is None:
         return ""
     with psycopg.connect(url, connect_timeout=10) as link:
         names = [row[0] for row in link.execute(_NAMES)]
-    schema, _, _ = asked[1].rpartition(".")
+    schema, _, _ = relation[1].rpartition(".")
     plain = {name.rpartition(".")[2]: name for name in names if schema != "ops" or name.startswith("ops.")}
-    near = difflib.get_close_matches(asked[1].rpartition(".")[2], plain, n=3)
+    near = difflib.get_close_matches(relation[1].rpartition(".")[2], plain, n=3)
     return f"did you mean {' or '.join(plain[name] for name in near)}? " if near else ""
 
 

@@ -265,7 +265,7 @@ def _verdict(args: argparse.Namespace) -> int:
     config = settings.load(args.config)
     taxonomy_cause(args.cause)
     with db_store.Store.open(config) as store:
-        given = ByHand(
+        given = ManualVerdict(
             job=args.job, attempt=args.attempt, cause=args.cause, note=args.note, node=args.node,
             device=args.device, author=store.speaker(caller_name()),
         )  # fmt: skip
@@ -274,7 +274,7 @@ def _verdict(args: argparse.Namespace) -> int:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ByHand:
+class ManualVerdict:
     """What a person says of one attempt."""
 
     job: str
@@ -294,7 +294,7 @@ def taxonomy_cause(word: str) -> taxonomy.Cause:
     return taxonomy.cause(word)
 
 
-def set_verdict(store: db_store.Store, given: ByHand) -> str:
+def set_verdict(store: db_store.Store, given: ManualVerdict) -> str:
     """Stores a person's verdict and the note of it; what was replaced by what. Raises NotFound and UsageError."""
     from probing_cluster.control_plane.imports import load
 
@@ -315,7 +315,7 @@ def set_verdict(store: db_store.Store, given: ByHand) -> str:
 
 
 def _by_hand(
-    given: ByHand,
+    given: ManualVerdict,
     attempt: records.JobAttempt,
     before: records.Verdict | None,
     cause: taxonomy.Cause,
@@ -345,7 +345,9 @@ def _by_hand(
     return made
 
 
-def _note(given: ByHand, attempt: records.JobAttempt, before: records.Verdict | None) -> records.OperatorNote:
+def _note(
+    given: ManualVerdict, attempt: records.JobAttempt, before: records.Verdict | None
+) -> records.OperatorNote:
     return records.OperatorNote(
         note_id=uuid.uuid4(),
         cluster=attempt.cluster,

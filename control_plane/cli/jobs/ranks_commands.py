@@ -82,20 +82,20 @@ def _awaited(
     ask: Callable[..., Mapping[str, Any]], first: Mapping[str, Any], wait_s: float
 ) -> Mapping[str, Any]:
     """The stacks once every node that told before has told anew, or what there is when the wait is over."""
-    asked_at = datetime.fromisoformat(first["made_at"])
+    request_at = datetime.fromisoformat(first["made_at"])
     end_s = clock.SYSTEM.monotonic_s() + wait_s
     document = first
-    while not _complete(document, asked_at) and clock.SYSTEM.monotonic_s() < end_s:
+    while not _complete(document, request_at) and clock.SYSTEM.monotonic_s() < end_s:
         time.sleep(min(_TAKEN_S, max(0.0, end_s - clock.SYSTEM.monotonic_s())))
         document = ask("stacks")
     return document
 
 
-def _complete(document: Mapping[str, Any], asked_at: datetime) -> bool:
+def _complete(document: Mapping[str, Any], request_at: datetime) -> bool:
     """Whether recent stacks of all ranks are there."""
     if document["at"] is None:
         return False
-    recent = (asked_at - datetime.fromisoformat(document["at"])).total_seconds() < RECENT_S
+    recent = (request_at - datetime.fromisoformat(document["at"])).total_seconds() < RECENT_S
     n_ranks, world = document["n_ranks"], document["world_size"]
     return recent and not document["silent_nodes"] and (world is None or n_ranks >= world)
 

@@ -113,8 +113,8 @@ def _diagnose(args: argparse.Namespace) -> int:
         t.name for t in registry.chosen([t for t in args.tests.split(",") if t] or config.diagnostics.tests)
     )
     with db_store.Store.open(config) as store:
-        hands = slurm_actions.SlurmHands(config, slurm_commands.SlurmCommands(settings=config.slurm))
-        nodes = {n.name: n for n in hands.nodes()}
+        slurm = slurm_actions.SlurmActions(config, slurm_commands.SlurmCommands(settings=config.slurm))
+        nodes = {n.name: n for n in slurm.nodes()}
         names, references = _wanted(args, store, config), _expanded(args.reference)
         if not args.node:
             names = _those_free(names, nodes)
@@ -127,7 +127,7 @@ def _diagnose(args: argparse.Namespace) -> int:
             raise errors.NotPermitted(
                 "this database login may not store results, so no node is taken; ask as an operator (probing-ctl db add-login)"
             )
-        found = _run(args, config, store, nodes, names, references, tests, topology.leaves(hands.places()))
+        found = _run(args, config, store, nodes, names, references, tests, topology.leaves(slurm.places()))
         store.add_results(found.results)
     if args.html:
         _page(args.html, config.cluster.name, found, names)
@@ -254,7 +254,7 @@ def _run(
     from probing_cluster.control_plane.repair import by_hand, campaign, rounds
     from probing_cluster.slurm_plugins.acts import job_steps
 
-    question = by_hand.Question(
+    question = by_hand.DiagnosisRequest(
         round_id=uuid.uuid4(), names=tuple(names), references=tuple(references), tests=tests, every_link=args.every_link
     )  # fmt: skip
     steps, wanted = job_steps.JobSteps(config.slurm), by_hand.wanted(config, nodes, question)
@@ -267,7 +267,7 @@ def _run(
         signal.signal(number, signal.default_int_handler)
     announce(f"waiting for {hostlist.compress(wanted.nodes)}")
     try:
-        asked = by_hand.asked(question, nodes, places, _allocated(steps, wanted, args.wait))
+        round_request = by_hand.round_request(question, nodes, places, _allocated(steps, wanted, args.wait))
         runner = campaign.Campaign(
             config=config,
             steps=steps,
@@ -275,7 +275,7 @@ def _run(
             now=clock.SYSTEM.now,
             announce=announce,
         )
-        return runner.run(asked, rounds.history(store))
+        return runner.run(round_request, rounds.history(store))
     except KeyboardInterrupt:
         announce("cancelled: the tests' job is being ended, and nothing of this round is stored")
         raise

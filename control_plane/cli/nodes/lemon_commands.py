@@ -100,7 +100,7 @@ def _day(text: str | None) -> datetime:
 
 def _report(args: argparse.Namespace) -> int:
     from probing_cluster.control_plane import delivery
-    from probing_cluster.control_plane.outbox import message
+    from probing_cluster.control_plane.outbox import night_messages
     from probing_cluster.reports.lemon import lemon_json, lemon_text, lemon_view
 
     config, store = _open(args)
@@ -118,7 +118,7 @@ def _report(args: argparse.Namespace) -> int:
         if not args.send:
             return 0
         now = clock.SYSTEM.now()
-        new = message.put(config, night, drains, now, again=args.again)
+        new = night_messages.put(config, night, drains, now, again=args.again)
         tried = delivery.flush(config, now)
     return _report_sent(config, new, tried)
 
@@ -143,8 +143,8 @@ def _slurm_facts(config: settings.Settings, store: db_store.Store, day: datetime
     from probing_cluster.slurm_plugins import commands as slurm_commands
 
     try:
-        hands = slurm_actions.SlurmHands(config, slurm_commands.SlurmCommands(settings=config.slurm))
-        return task.slurm_facts(hands, store, config, day)
+        slurm = slurm_actions.SlurmActions(config, slurm_commands.SlurmCommands(settings=config.slurm))
+        return task.slurm_facts(slurm, store, config, day)
     except errors.SlurmUnavailable:
         return gather.SlurmFacts()
 
@@ -161,7 +161,7 @@ def _write_html(
     command_line.write_file(Path(target), markup)
 
 
-def _report_sent(config: settings.Settings, new: Sequence[str], tried: Sequence[queue.Letter]) -> int:
+def _report_sent(config: settings.Settings, new: Sequence[str], tried: Sequence[queue.QueuedMessage]) -> int:
     import sys
 
     def print_line(text: str) -> None:
@@ -169,11 +169,13 @@ def _report_sent(config: settings.Settings, new: Sequence[str], tried: Sequence[
 
     if not (config.mail.host and config.mail.recipients) and not config.lemon.webhook_url:
         raise errors.SettingsError("[mail] host and recipients are empty, and so is [lemon] webhook_url")
-    for letter in tried:
-        print_line(f"{letter.kind} {letter.key}: {letter.state}{f' ({letter.why})' if letter.why else ''}")
+    for message in tried:
+        print_line(
+            f"{message.kind} {message.key}: {message.state}{f' ({message.why})' if message.why else ''}"
+        )
     if not new and not tried:
         print_line("that night was sent before; --again sends it once more")
-    return 0 if all(letter.state == "sent" for letter in tried) else 1
+    return 0 if all(message.state == "sent" for message in tried) else 1
 
 
 def _list(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`probing-ctl lemon confirm|deny|repaired|tickets|outbox`: what people say, and the letters they wait for."""
+"""`probing-ctl lemon confirm|deny|repaired|tickets|outbox`: what people say, and the messages they wait for."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def register(group: commands.Commands) -> None:
         "file", metavar="FILE", help="CSV with the columns node, ticket, opened and, if you like, note"
     )
     made.add_argument("--json", action="store_true", help="one JSON object")
-    made = group.add("outbox", _outbox, "letters that wait or could not be delivered")
+    made = group.add("outbox", _outbox, "messages that wait or could not be delivered")
     made.add_argument("--retry", action="store_true", help="try all of them now, the failed ones too")
     made.add_argument("--json", action="store_true", help="one JSON array")
 

@@ -63,11 +63,11 @@ def _open(args: argparse.Namespace) -> tuple[settings.Settings, db_store.Store]:
     return config, db_store.Store.open(config)
 
 
-def _hands(config: settings.Settings) -> slurm_actions.SlurmHands:
+def _slurm_operations(config: settings.Settings) -> slurm_actions.SlurmActions:
     from probing_cluster.control_plane.policy import slurm_actions
     from probing_cluster.slurm_plugins import commands as slurm_commands
 
-    return slurm_actions.SlurmHands(config, slurm_commands.SlurmCommands(settings=config.slurm))
+    return slurm_actions.SlurmActions(config, slurm_commands.SlurmCommands(settings=config.slurm))
 
 
 def _names(args: argparse.Namespace) -> list[str]:
@@ -78,12 +78,12 @@ def _names(args: argparse.Namespace) -> list[str]:
 
 
 def _known_names(
-    args: argparse.Namespace, store: db_store.Store, hands: slurm_actions.SlurmHands
+    args: argparse.Namespace, store: db_store.Store, slurm: slurm_actions.SlurmActions
 ) -> list[str]:
     """The nodes asked for, all of them known before anything is done about the first."""
     names = _names(args)
     try:
-        known = {node.name for node in hands.nodes()}
+        known = {node.name for node in slurm.nodes()}
     except errors.SlurmUnavailable:
         return names  # what cannot be checked is tried: each node says for itself what is wrong
     require_known(names, known | {beat.node for beat in store.heartbeats()})
@@ -116,8 +116,8 @@ def _nodes(args: argparse.Namespace) -> int:
         for words in dict.fromkeys(line for row in rows for line in row["alarms"]):
             print(f"Word of alarm: {words}")
     else:
-        asked = len(wanted or known)
-        print(f"no fault, drain or silent agent on {asked} node{'s' if asked > 1 else ''}")
+        n_nodes = len(wanted or known)
+        print(f"no fault, drain or silent agent on {n_nodes} node{'s' if n_nodes > 1 else ''}")
     return 0
 
 
@@ -145,7 +145,7 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _node_rows(config: settings.Settings, store: db_store.Store) -> list[dict[str, Any]]:
     try:
-        slurm = {n.name: n for n in _hands(config).nodes()}
+        slurm = {n.name: n for n in _slurm_operations(config).nodes()}
     except errors.SlurmUnavailable:
         slurm = {}
     beats = {b.node: b for b in store.heartbeats()}
@@ -241,9 +241,9 @@ def _drain(args: argparse.Namespace) -> int:
     with store:
         person = store.speaker(caller_name())
         reason = drain_reason(args.reason, person)
-        hands = _hands(config)
-        for name in _known_names(args, store, hands):
-            failed += _attempt(name, lambda name=name: drain_one(config, store, hands, name, reason, person))
+        slurm = _slurm_operations(config)
+        for name in _known_names(args, store, slurm):
+            failed += _attempt(name, lambda name=name: drain_one(config, store, slurm, name, reason, person))
     return 1 if failed else 0
 
 
@@ -257,7 +257,7 @@ def drain_reason(words: str, person: str) -> str:
 def drain_one(
     config: settings.Settings,
     store: db_store.Store,
-    hands: actions.Hands,
+    slurm: actions.SlurmOperations,
     name: str,
     reason: str,
     person: str,
@@ -272,7 +272,7 @@ def drain_one(
     )  # fmt: skip
     store.add_drain(row)
     try:
-        outcome = hands.drain(name, reason)
+        outcome = slurm.drain(name, reason)
     except errors.SlurmUnavailable as exc:
         store.update_drain(row.drain_id, why_state=str(exc))
         raise
@@ -293,19 +293,19 @@ def _require_done(outcome: nodes.Outcome) -> None:
 def _resume(args: argparse.Namespace) -> int:
     config, store = _open(args)
     with store:
-        hands = _hands(config)
+        slurm = _slurm_operations(config)
         failed = sum(
-            _attempt(name, lambda name=name: resume_one(store, hands, name, caller_name()))
-            for name in _known_names(args, store, hands)
+            _attempt(name, lambda name=name: resume_one(store, slurm, name, caller_name()))
+            for name in _known_names(args, store, slurm)
         )
     return 1 if failed else 0
 
 
-def resume_one(store: db_store.Store, hands: actions.Hands, name: str, person: str) -> str:
+def resume_one(store: db_store.Store, slurm: actions.SlurmOperations, name: str, person: str) -> str:
     """Lifts our drain of one node in a person's name."""
     # Asked first: the service sees a drain that was lifted, too, and would not know by whom.
     open_drains = [drain for drain in store.drains(node=name, open_only=True) if drain.action == "drain"]
-    _require_done(hands.resume(name))
+    _require_done(slurm.resume(name))
     why = f"resumed by {store.speaker(person)}"
     for drain in open_drains:
         store.update_drain(drain.drain_id, state="resumed", ended_at=clock.SYSTEM.now(), why_state=why)
@@ -315,7 +315,7 @@ def resume_one(store: db_store.Store, hands: actions.Hands, name: str, person: s
 def _ack(args: argparse.Namespace) -> int:
     config, store = _open(args)
     with store:
-        for name in _known_names(args, store, _hands(config)):
+        for name in _known_names(args, store, _slurm_operations(config)):
             add_note(config, store, name, "ack", args.note, caller_name())
             print(f"{name}: acknowledged")
     return 0
@@ -326,15 +326,15 @@ def _set_healthy(args: argparse.Namespace) -> int:
 
     config, store = _open(args)
     with store:
-        hands = _hands(config)
-        names = list(dict.fromkeys(_known_names(args, store, hands)))
+        slurm = _slurm_operations(config)
+        names = list(dict.fromkeys(_known_names(args, store, slurm)))
         if sys.stderr.isatty():
             print(f"asking {_agents(names)} to look again …", file=sys.stderr, flush=True)
         whys = repaired.look_again(store, names, store.speaker(caller_name()))
         failed = sum(
             _attempt(
                 name,
-                lambda name=name: heal_one(config, store, hands, name, args.note, whys[name], caller_name()),
+                lambda name=name: heal_one(config, store, slurm, name, args.note, whys[name], caller_name()),
             )
             for name in names
         )
@@ -348,7 +348,7 @@ def _agents(names: list[str]) -> str:
 def heal_one(
     config: settings.Settings,
     store: db_store.Store,
-    hands: actions.Hands,
+    slurm: actions.SlurmOperations,
     name: str,
     note: str,
     why: str,
@@ -358,10 +358,10 @@ def heal_one(
     if why:
         raise _NotDone(why)
     add_note(config, store, name, "repaired", note, person)
-    node = hands.node(name)
+    node = slurm.node(name)
     if node is None or not node.ours:
         return "noted as repaired; it is not drained by us"
-    return f"noted as repaired and {resume_one(store, hands, name, person)}"
+    return f"noted as repaired and {resume_one(store, slurm, name, person)}"
 
 
 def add_note(

@@ -50,16 +50,16 @@ def _simulate(args: argparse.Namespace) -> int:
         evidence = {e.event_id: e for e in store.events_by_id(ids)}
     try:
         runner = slurm_commands.SlurmCommands(settings=config.slurm)
-        nodes = {n.name: n for n in simulate.in_service(slurm_actions.SlurmHands(config, runner).nodes())}
-        asked = "Slurm"
+        nodes = {n.name: n for n in simulate.in_service(slurm_actions.SlurmActions(config, runner).nodes())}
+        nodes_source = "Slurm"
     except errors.SlurmUnavailable:
-        nodes, asked = simulate.nodes_of(attempts), "the jobs' own nodes"
+        nodes, nodes_source = simulate.nodes_of(attempts), "the jobs' own nodes"
     found = simulate.replay(events, attempts, nodes, config.policy)
     back = simulate_restarts.replay(ended, verdicts, evidence, history, config.policy)
     if args.json:
         print(json.dumps(_json(found) | {"restarts": simulate_restarts.to_json(back)}, indent=2))
     else:
-        print(_text(found, asked), *simulate_restarts.sentences(back), sep="\n")
+        print(_text(found, nodes_source), *simulate_restarts.sentences(back), sep="\n")
     return 0
 
 
@@ -88,7 +88,7 @@ def _json(found: object) -> dict[str, object]:
     }
 
 
-def _text(found: object, asked: str) -> str:
+def _text(found: object, nodes_source: str) -> str:
     from probing_cluster.control_plane.policy import simulate
     from probing_cluster.control_plane.terminal import table
 
@@ -116,6 +116,6 @@ def _text(found: object, asked: str) -> str:
             f"of the requeued attempts {found.n_failed_anyway} ended badly anyway, {found.n_completed_anyway} had completed "
             f"({found.gpu_h_cut:.1f} GPU-hours cut short)"
         ),
-        f"assumed: every fault confirmed by its agent, every job requeueable, nodes as {asked} knows them",
+        f"assumed: every fault confirmed by its agent, every job requeueable, nodes as {nodes_source} knows them",
     ]
     return "\n".join(lines)

@@ -26,7 +26,7 @@ def register(register: commands.Commands) -> None:
 
 def _test(args: argparse.Namespace) -> int:
     from probing_cluster.control_plane import delivery
-    from probing_cluster.control_plane.notices import blind, kinds, letters, routes
+    from probing_cluster.control_plane.notices import blind, kinds, messages, routes
 
     config = settings.load(args.config)
     routes.check(config, [k.name for k in (*kinds.REGISTER, blind.KIND)])
@@ -46,8 +46,8 @@ def _test(args: argparse.Namespace) -> int:
     }
     failed = 0
     for route in chosen:
-        letter = letters.letter(content, route, now, key=f"notice.{mark}.{route.name}")
-        outcome = delivery.deliver(config, letter, now)
+        message = messages.message(content, route, now, key=f"notice.{mark}.{route.name}")
+        outcome = delivery.deliver(config, message, now)
         for recipient in outcome.sent:
             print(f"{route.name}: {recipient} has it")
         for recipient, why in {**outcome.later, **outcome.never}.items():
@@ -83,7 +83,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _rows(
-    config: settings.Settings, group: grouping.NoticeGroup, waiting: dict[str, queue.Letter]
+    config: settings.Settings, group: grouping.NoticeGroup, waiting: dict[str, queue.QueuedMessage]
 ) -> list[dict[str, Any]]:
     from probing_cluster.control_plane.notices import blind, fact, kinds, routes
 
@@ -103,12 +103,12 @@ def _rows(
     return [{**base, "route": r.name, "delivery": _delivery(group, r.name, waiting)} for r in wanted]
 
 
-def _delivery(group: grouping.NoticeGroup, route: str, waiting: dict[str, queue.Letter]) -> str:
-    """How far a route is with a group; a letter's fate is known on the service's own host only."""
+def _delivery(group: grouping.NoticeGroup, route: str, waiting: dict[str, queue.QueuedMessage]) -> str:
+    """How far a route is with a group; a message's fate is known on the service's own host only."""
     revision = group.sent.get(route)
-    letter = waiting.get(f"notice.{group.group_id}.{revision}.{route}")
-    if letter is not None:
-        return f"{letter.state}: {letter.why}" if letter.why else letter.state
+    message = waiting.get(f"notice.{group.group_id}.{revision}.{route}")
+    if message is not None:
+        return f"{message.state}: {message.why}" if message.why else message.state
     if route in group.held:
         return f"held: {group.held[route]}"
     if revision is None:

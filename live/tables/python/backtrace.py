@@ -69,8 +69,8 @@ def _native(
     view: node_view.NodeView, read: Sequence[node_view.RankProcess], slept: Mapping[int, int | None]
 ) -> Iterator[Row]:
     """C functions inside the innermost Python frame of each main thread, which has not moved since py-spy read it."""
-    asked = [(p.pid, slept[p.pid]) for p in read if slept.get(p.pid) is not None]
-    request = json.dumps({"ranks": asked, "uid": view.uid, "gid": -1}).encode()
+    ranks = [(p.pid, slept[p.pid]) for p in read if slept.get(p.pid) is not None]
+    request = json.dumps({"ranks": ranks, "uid": view.uid, "gid": -1}).encode()
     try:
         done = subprocess.run(
             _NATIVE,

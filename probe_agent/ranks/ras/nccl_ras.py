@@ -24,10 +24,10 @@ async def ask(
     the job's user listens on the port (no NCCL job)."""
     if job.uid is None:
         return None
-    asked = {"uid": job.uid, "gid": job.gid if job.gid is not None else job.uid, "port": port}
+    request = {"uid": job.uid, "gid": job.gid if job.gid is not None else job.uid, "port": port}
     try:
         done = await started.run(
-            f"ras {job.job_id}", _CHILD, deadline_s=_DEADLINE_S, stdin=json.dumps(asked).encode()
+            f"ras {job.job_id}", _CHILD, deadline_s=_DEADLINE_S, stdin=json.dumps(request).encode()
         )
         reply: Mapping[str, Any] = json.loads(done.stdout)
     except (processes.ChildFailed, ValueError) as exc:

@@ -10,7 +10,7 @@ import pytest
 
 from probing_cluster.attribution.history import history
 from probing_cluster.attribution.history import source as sources
-from probing_cluster.attribution.passes import attribute, bulk, reattribute
+from probing_cluster.attribution.passes import attribute, bulk, distributed
 from probing_cluster.attribution.reliability import fleet
 from probing_cluster.core import records
 from probing_cluster.db import delivery
@@ -122,7 +122,7 @@ def test_figures_read_both(year, tmp_path):
 def test_the_history_can_be_judged_again(year, tmp_path):
     """Bulk re-attribution of exported months names what the store's verdicts name."""
     history.export(year, tmp_path, before=UNTIL, since=SINCE)
-    found = pa.concat_tables(list(reattribute.reattribute(tmp_path, SINCE, UNTIL)))
+    found = pa.concat_tables(list(distributed.run(tmp_path, SINCE, UNTIL)))
     attempts = {
         r["attempt_id"]: r for r in history.pq.ParquetDataset(tmp_path / "attempts").read().to_pylist()
     }
@@ -147,7 +147,7 @@ def test_a_hang_in_the_history_moves_the_window(store, make, postgres_url, tmp_p
         delivery.Delivery(postgres_url, "c", node).deliver(events=[event])
     store.upsert_attempts([make.attempt(submit_at=begin, eligible_at=begin, start_at=begin, end_at=end)])
     history.export(store, tmp_path, before=UNTIL, since=SINCE)
-    (row,) = pa.concat_tables(list(reattribute.reattribute(tmp_path, SINCE, UNTIL))).to_pylist()
+    (row,) = pa.concat_tables(list(distributed.run(tmp_path, SINCE, UNTIL))).to_pylist()
     assert (row["cause"], row["node"], row["confidence"]) == ("gpu_lost", "n2", "certain")
 
 

@@ -87,8 +87,8 @@ def test_an_interruption_loses_and_doubles_nothing(
 def test_the_same_sql_as_of_a_running_job(tmp_path: Path) -> None:
     """Tables under their schemas, names quoted where they must be."""
     keep(tmp_path / "a", "n1", 1, 2, 3)
-    asked = kept_sql.context(kept.tables(tmp_path / "a"))
-    rows = asked.sql('SELECT node, avg(loss) AS loss FROM python."a b/c.d" GROUP BY node').to_pylist()
+    calls = kept_sql.context(kept.tables(tmp_path / "a"))
+    rows = calls.sql('SELECT node, avg(loss) AS loss FROM python."a b/c.d" GROUP BY node').to_pylist()
     assert rows == [{"node": "n1", "loss": 1.0}]
 
 

@@ -94,7 +94,7 @@ def test_late_evidence_reopens_and_history_is_kept(store, make, deliver):
     deliver(make.xid(79))
     run = attribute.attribute(store, at=later(make))
     assert run.counts == {"gpu_lost": 1}
-    assert [v.cause for v in store.verdict_history(4242)] == ["user_error", "gpu_lost"]
+    assert [v.cause for v in store.verdict_histories([4242])] == ["user_error", "gpu_lost"]
 
 
 def test_a_persons_verdict_is_not_overruled(store, make, deliver):

@@ -174,15 +174,17 @@ def test_only_a_log_around_the_whole_run_is_whole(make):
     attempt, minute = make.attempt(nodes=("n1",)), timedelta(minutes=1)
     before, after = make.start - minute, make.end + minute
     logs = {
-        "whole": assign_rows.Watch(after, ((None, before),), beats=False),
-        "begins in it": assign_rows.Watch(after, ((None, make.start + minute),), beats=False),
-        "ends in it": assign_rows.Watch(make.end - minute, ((None, before),), beats=False),
-        "a gap in it": assign_rows.Watch(after, ((None, before), (before, make.end - minute)), beats=False),
-        "another file later": assign_rows.Watch(
+        "whole": assign_rows.AgentWatch(after, ((None, before),), beats=False),
+        "begins in it": assign_rows.AgentWatch(after, ((None, make.start + minute),), beats=False),
+        "ends in it": assign_rows.AgentWatch(make.end - minute, ((None, before),), beats=False),
+        "a gap in it": assign_rows.AgentWatch(
+            after, ((None, before), (before, make.end - minute)), beats=False
+        ),
+        "another file later": assign_rows.AgentWatch(
             after + 9 * minute, ((None, before), (after, after + minute)), beats=False
         ),
-        "begin unknown": assign_rows.Watch(after, beats=False),
-        "an agent": assign_rows.Watch(after, ((None, before),)),
+        "begin unknown": assign_rows.AgentWatch(after, beats=False),
+        "an agent": assign_rows.AgentWatch(after, ((None, before),)),
     }
     whole = [name for name, log in logs.items() if assign_rows.by_whole_log(attempt, {"n1": log})]
     assert whole == ["whole", "another file later"]

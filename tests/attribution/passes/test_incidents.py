@@ -22,10 +22,10 @@ def downs(make, *nodes, before=30, step=1):
     ]
 
 
-def ids(events, asked=None) -> set:
+def ids(events, calls=None) -> set:
     """The incidents of some events (all of them), as their chains tell."""
     chains = incidents.Chains(events)
-    return {chains.incident(e.event_id) for e in asked or events}
+    return {chains.incident(e.event_id) for e in calls or events}
 
 
 def test_three_nodes_at_once_are_one_incident(make):
@@ -106,31 +106,31 @@ def test_what_is_read_for_others_changes_nothing(make):
 
 def test_a_chain_without_an_end_is_followed_for_a_day(make):
     """And no further: an ever flapping link must not read the whole history, and nothing is read twice."""
-    asked = []
+    calls = []
 
     def read(spans):
-        asked.extend(spans)
+        calls.extend(spans)
         return [dataclasses.replace(e, at=at) for span in spans for at in span for e in downs(make, "n1")]
 
     incidents.around(read, [make.end])
     reach = incidents.MARGIN + incidents.REACH
-    assert (min(a for a, _ in asked), max(b for _, b in asked)) == (make.end - reach, make.end + reach)
-    assert sum((b - a for a, b in asked), timedelta()) == 2 * reach
+    assert (min(a for a, _ in calls), max(b for _, b in calls)) == (make.end - reach, make.end + reach)
+    assert sum((b - a for a, b in calls), timedelta()) == 2 * reach
 
 
 def test_what_makes_no_incident_widens_nothing(make):
     """Recoveries and a program's own errors are everywhere at all times: they are no chain. Near instants are read at once."""
-    asked = []
+    calls = []
 
     def read(spans):
-        asked.append(spans)
+        calls.append(spans)
         back = make.event(kind="nfs", code="recovered", severity=records.Severity.INFO)
         return [dataclasses.replace(e, at=at) for span in spans for at in span for e in (back, make.xid(31))]
 
     far = make.end - timedelta(days=3)
     lone = incidents.around(read, [make.end, far, make.end - timedelta(minutes=15)])
     margin = incidents.MARGIN
-    assert asked == [
+    assert calls == [
         [(far - margin, far + margin), (make.end - timedelta(minutes=15) - margin, make.end + margin)]
     ]
     assert lone.incident(make.xid(31).event_id) is None
@@ -176,10 +176,10 @@ def test_a_lone_fault_far_from_the_borders_needs_no_reading(make):
 
 def test_what_the_nodes_of_an_incident_share(make):
     """Their leaf switch, and for a file system what they name; asked for only when an incident is wide."""
-    asked = []
+    calls = []
 
     def places():
-        asked.append(1)
+        calls.append(1)
         return layout.Places(
             records.NodePlace(cluster="c", node=f"n{i}", kind="leaf", place=f"l{i // 8}", since_at=make.end)
             for i in range(800)
@@ -187,14 +187,14 @@ def test_what_the_nodes_of_an_incident_share(make):
 
     two = downs(make, "n1", "n2")
     assert incidents.Chains(two, places).place([e.event_id for e in two]) == ""
-    assert not asked
+    assert not calls
     five = downs(make, *(f"n{i}" for i in range(5)))
     chains = incidents.Chains(five, places)
     placed = chains.place([five[2].event_id])
     assert placed.startswith("5 of the 8 nodes of leaf l0 (all that failed; p = ")
     job = [f"n{i}" for i in range(5)]
     assert chains.place([five[2].event_id], job) == f"{placed}; {incidents.JOB_TOO}"
-    assert len(asked) == 1
+    assert len(calls) == 1
     served = [
         make.event(
             30 - i,

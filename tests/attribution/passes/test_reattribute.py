@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from probing_cluster.attribution.passes import bulk, reattribute
+from probing_cluster.attribution.passes import bulk, distributed, reattribute
 from probing_cluster.attribution.verdict import judge
 from probing_cluster.core import clock
 
@@ -54,7 +54,7 @@ def history(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def bulked(history) -> pa.Table:
     """The bulk answer."""
-    return pa.concat_tables(list(reattribute.reattribute(history, SINCE, UNTIL)))
+    return pa.concat_tables(list(distributed.run(history, SINCE, UNTIL)))
 
 
 def test_every_failed_attempt_is_answered_once(history, bulked):
@@ -144,14 +144,14 @@ def test_slices_do_not_change_the_answer(history, bulked):
 
 def test_a_small_memory_pool_is_enough(history, bulked):
     """The engine works within a bounded pool."""
-    small = pa.concat_tables(list(reattribute.reattribute(history, SINCE, UNTIL, memory_bytes=256 << 20)))
+    small = pa.concat_tables(list(distributed.run(history, SINCE, UNTIL, memory_bytes=256 << 20)))
     assert small.equals(bulked)
 
 
 def test_planted_faults_are_found(tmp_path):
     """With the usual noise, nearly every planted fault is named."""
     generate.generate(tmp_path, generate.SMALL)
-    found = pa.concat_tables(list(reattribute.reattribute(tmp_path, SINCE, UNTIL)))
+    found = pa.concat_tables(list(distributed.run(tmp_path, SINCE, UNTIL)))
     labels = {
         r["attempt_id"]: r["label"]
         for r in ds.dataset(tmp_path / "attempts", partitioning="hive").to_table().to_pylist()

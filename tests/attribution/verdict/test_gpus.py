@@ -44,11 +44,11 @@ def test_the_prologs_record_teaches_the_indices(make):
 @pytest.mark.parametrize(
     ("held", "index", "alone", "expected"),
     [
-        ((3,), 3, False, gpus.Hold.HELD),
-        ((2,), 3, True, gpus.Hold.NOT),
-        ((), 3, True, gpus.Hold.NOT),
-        (None, 3, True, gpus.Hold.WHOLE),
-        (None, 3, False, gpus.Hold.MAYBE),
+        ((3,), 3, False, gpus.PartCertainty.HELD),
+        ((2,), 3, True, gpus.PartCertainty.NOT),
+        ((), 3, True, gpus.PartCertainty.NOT),
+        (None, 3, True, gpus.PartCertainty.WHOLE),
+        (None, 3, False, gpus.PartCertainty.MAYBE),
     ],
 )
 def test_who_held_it(make, held, index, alone, expected):
@@ -61,12 +61,12 @@ def test_who_held_it(make, held, index, alone, expected):
 def test_an_attempt_without_gpus_held_none(make):
     """CPU jobs are nobody's victim of a GPU."""
     attempt = make.attempt(n_gpus=0, gpus=None)
-    assert gpus.hold_of_gpu(make.xid(79), attempt, gpus.GpuMap(), None, alone=True) is gpus.Hold.NOT
+    assert gpus.hold_of_gpu(make.xid(79), attempt, gpus.GpuMap(), None, alone=True) is gpus.PartCertainty.NOT
 
 
 def test_the_index_decides_where_uuids_could_not_be_resolved(make):
     """The Prolog knew the indices only."""
     given = records.JobAllocation(cluster="c", node="n2", job_id=1, at=make.start, gpu_indices="0,1")
     attempt = make.attempt(nodes=("n2",), gpus=None)
-    for index, expected in ((1, gpus.Hold.HELD), (3, gpus.Hold.NOT)):
+    for index, expected in ((1, gpus.PartCertainty.HELD), (3, gpus.PartCertainty.NOT)):
         assert gpus.hold_of_gpu(make.xid(79, index), attempt, gpus.GpuMap(), given, alone=False) is expected

@@ -1084,6 +1084,8 @@ def test_output_that_could_not_be_opened_is_told(make):
     v = make.judge(attempt=make.attempt(exit_code=0, exit_signal=53))
     assert (v.cause, str(v.confidence)) == ("user_error", "possible")
     assert "could not open its output" in v.summary
+    assert "Look at" not in v.next_step, "there is no output to look at"
+    assert v.next_step.startswith("Name files with --output")
 
 
 def test_a_cancellation_beside_a_fault_is_not_certain(make):

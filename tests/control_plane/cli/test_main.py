@@ -99,7 +99,7 @@ def test_a_persons_verdict_stands_against_the_rules(
     (verdict,) = store.verdicts(job_ids=[8])
     assert (verdict.cause, verdict.domain, verdict.node) == ("gpu_lost", records.Domain.HARDWARE, "n3")
     assert verdict.author != "rules"
-    assert len(store.verdict_history(8)) >= 2
+    assert len(store.verdict_histories([8])) >= 2
     (note,) = store.notes(action="verdict")
     assert note.note == "seen on site"
     code, _, err = run("verdict", "8", "--cause", "gremlins")

@@ -87,8 +87,11 @@ def test_root_runs_only_what_root_alone_can_change(place: Path) -> None:
     script.parent.chmod(0o777)
     assert one(site_rights.hooks(config)) == ("prolog_path", "fail")
     script.parent.chmod(0o1777)
-    assert one(site_rights.hooks(config)) == ("prolog_path", "fail")
+    assert one(site_rights.hooks(config)) == ("prolog_path", "fail"), "anybody may add one there"
     script.parent.chmod(0o755)
+    place.chmod(0o1777)
+    assert one(site_rights.hooks(config)) == ("prolog_path", "warn"), "nobody can change it while it is there"
+    place.chmod(0o755)
     os.chown(script, 65534, 65534)
     assert one(site_rights.hooks(config)) == ("prolog_path", "fail")
     (place / "open").mkdir()

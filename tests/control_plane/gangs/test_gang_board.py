@@ -32,8 +32,8 @@ def board(store: db_store.Store, op: str, ref: str = "7") -> dict[str, object]:
 
 def answer(service: context.Context, caller: callers.Caller, **request: object) -> dict[str, object]:
     """The door's answer about job 7 to a caller who has been identified."""
-    asked = {"v": 1, "op": "ranks", "job": "7"} | request
-    return report_door.answer(service, callers.Callers(service), caller, asked)
+    calls = {"v": 1, "op": "ranks", "job": "7"} | request
+    return report_door.answer(service, callers.Callers(service), caller, calls)
 
 
 @pytest.fixture
@@ -141,8 +141,8 @@ def test_nodes_are_asked_once_however_often_a_user_asks(stuck: context.Context) 
     """A user in a loop costs the nodes one request in half a minute; a job that has ended costs none."""
     for _ in range(5):
         answer(stuck, ALICE, op="stacks", fresh=True)
-    asked = delivery.Delivery(stuck.store.connection_uri(), "c", "n2").deliver(events=[])
-    assert [(r.verb, r.job_id) for r in asked.requests] == [("collect", 7)]
+    calls = delivery.Delivery(stuck.store.connection_uri(), "c", "n2").deliver(events=[])
+    assert [(r.verb, r.job_id) for r in calls.requests] == [("collect", 7)]
     stuck.store.upsert_attempts([gang_rows.attempt(7, "n1", "n2", end=True)])
     gang = gang_board.find(stuck.store, "c", job_ref.parse("7"), fakes.NOW)
     assert gang_board.ask(stuck.store, gang) == 0

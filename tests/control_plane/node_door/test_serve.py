@@ -264,9 +264,9 @@ def test_an_agent_that_sends_without_end_and_callers_that_reset_hold_up_nobody(
     # Answers to questions come through, too.
     question = uuid.uuid4()
     detail = {"question": str(question), "by": "ada", "scans": [{"table": "cluster.ranks"}]}
-    asked = store.request("n1", "ask", 7, 600, detail, "c")
-    assert [r.request_id for r in agent.deliver().requests] == [asked]
-    agent.deliver(answers=[(asked, b"F\0body")])
+    calls = store.request("n1", "ask", 7, 600, detail, "c")
+    assert [r.request_id for r in agent.deliver().requests] == [calls]
+    agent.deliver(answers=[(calls, b"F\0body")])
     assert [(n, b) for n, b, _ in store.answers(question, "ada", None, 1 << 20)] == [("n1", b"F\0body")]
     agent.close()
 

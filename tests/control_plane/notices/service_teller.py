@@ -20,7 +20,9 @@ from probing_cluster.db import store as db_store
 def main() -> None:
     config = settings.load(Path(sys.argv[1]))
     with db_store.Store.open(config) as store:
-        service = context.Context(config=config, store=store, run_slurm=fakes.Sacct(), hands=fakes.Hands())
+        service = context.Context(
+            config=config, store=store, run_slurm=fakes.Sacct(), slurm=fakes.FakeSlurm()
+        )
         print("ready", flush=True)
         while True:
             notices.run(service)

@@ -68,7 +68,7 @@ def later(service: context.Context, by: timedelta) -> None:
 
 
 def test_a_look_waits_for_no_delivery(noticing: context.Context, sink: web_sink.Sink) -> None:
-    """Letters go beside the pass: a server that does not answer must not keep the next look."""
+    """Messages go beside the pass: a server that does not answer must not keep the next look."""
     notices.run(noticing)
     begun: list[Callable[[], object]] = []
     noticing.aside = begun.append
@@ -144,7 +144,7 @@ def test_severity_kind_and_partition_choose_the_route(
     drain(noticing, "n1", action="requeue", job_id=7, severity=records.Severity.HIGH)
     drain(noticing, "n2", "probing: ecc gpu0")
     notices.run(noticing)
-    keys = [x.key.rpartition(".")[2] for x in queue.of(noticing.config).letters()]
+    keys = [x.key.rpartition(".")[2] for x in queue.of(noticing.config).messages()]
     assert sorted(keys) == ["high", "kind", "part", "part"]
     assert len(sink.posts) == 4
 
@@ -183,14 +183,14 @@ def test_quiet_hours_and_the_rate_hold_and_nothing_is_lost(
 
 
 def test_a_server_that_refuses_gets_it_later_and_once(noticing: context.Context, sink: web_sink.Sink) -> None:
-    """A 500 keeps the letter, with its reason and without the address's secrets; another pass does not double it."""
+    """A 500 keeps the message, with its reason and without the address's secrets; another pass does not double it."""
     sink.statuses = [500]
     drain(noticing, "n1")
     notices.run(noticing)
-    (letter,) = queue.of(noticing.config).pending()
-    assert letter.state == "waiting"
-    assert "500" in letter.why or "Server" in letter.why
-    assert "hook" not in letter.why.replace("webhook", "")
+    (message,) = queue.of(noticing.config).pending()
+    assert message.state == "waiting"
+    assert "500" in message.why or "Server" in message.why
+    assert "hook" not in message.why.replace("webhook", "")
     later(noticing, MINUTE)
     notices.run(noticing)
     from probing_cluster.control_plane import delivery

@@ -21,6 +21,7 @@ from probing_cluster.control_plane.owners import handover
 from probing_cluster.control_plane.policy import actions
 from probing_cluster.control_plane.service.tasks.people import owners
 from probing_cluster.core import errors, records, settings
+from probing_cluster.db import bulk
 
 SUBJECT = "Slurm Job_id=7 Name=train Failed, Run time 00:10:00, FAILED, ExitCode 1"
 
@@ -92,7 +93,7 @@ def judge(service: context.Context, of: records.JobAttempt, **changes: object) -
         "made_at": service.clock.now(),
     }  # fmt: skip
     service.store.save_verdicts([records.Verdict(**(values | changes))])
-    service.store.save_run_accounts(
+    bulk.load_run_accounts(service.store.connection_uri(),
         [
             records.RunAccount(
                 cluster="c", run_key="7", user="alice", start_at=of.submit_at, end_at=service.clock.now(), n_gpus=16, n_attempts=1,
@@ -272,18 +273,18 @@ def test_no_mail_waits_for_lines_in_accounting(mailing: context.Context, box: ma
     mailing.config = dataclasses.replace(
         config, service=dataclasses.replace(config.service, write_back="Comment")
     )
-    asked: list[str] = []
+    calls: list[str] = []
     inner = mailing.run_slurm
 
     def heard(program: str, *arguments: str, environment: object = None) -> bytes:
-        asked.append(program)
+        calls.append(program)
         return inner(program, *arguments, environment=environment)  # type: ignore[call-arg]
 
     mailing.run_slurm = heard  # type: ignore[assignment]
     owe(mailing)
     judge(mailing, attempt(mailing))
     assert owners.run(mailing) == "1 mails"
-    assert "sacctmgr" not in asked
+    assert "sacctmgr" not in calls
 
 
 def test_a_mail_asks_accounting_and_the_judge_out_of_turn(
@@ -300,7 +301,7 @@ def test_a_mail_asks_accounting_and_the_judge_out_of_turn(
     sacct.rows = [fakes.row(7, State="FAILED", ExitCode="1:0", Cluster="c", **times)]
     owe(mailing)
     assert owners.run(mailing) == "1 mails"
-    assert [argument for asked in sacct.asked for argument in asked if argument == "-j"] == ["-j"]
+    assert [argument for calls in sacct.calls for argument in calls if argument == "-j"] == ["-j"]
     assert "job 7" in box.message()["Subject"]
 
 
@@ -475,8 +476,8 @@ def test_from_25_11_3_our_requeue_of_an_ended_job_is_mailed_by_us(
 def test_what_is_kept_is_what_was_owed() -> None:
     """Through the file and back."""
     owed = handover.read(request(), "c", fakes.NOW)
-    assert handover.of_letter(handover.letter(owed)) == owed
-    json.loads(handover.letter(owed).body)
+    assert handover.of_letter(handover.message(owed)) == owed
+    json.loads(handover.message(owed).body)
 
 
 def test_the_owner_of_an_idle_job_is_told_once(mailing: context.Context, box: mail_server.Box) -> None:

@@ -170,7 +170,7 @@ def test_the_owners_word_goes_first(word: str | None, wish: str) -> None:
     allocation = records.JobAllocation(
         cluster="c", node="n1", job_id=7, at=START, detail={"on_hang": word} if word else {}
     )
-    assert hang.asked_for([allocation], attempt, "tell") == wish
+    assert hang.on_hang_of([allocation], attempt, "tell") == wish
 
 
 def test_another_word_is_refused() -> None:

@@ -22,19 +22,21 @@ Run = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def hands(monkeypatch: pytest.MonkeyPatch) -> fakes.Hands:
+def slurm(monkeypatch: pytest.MonkeyPatch) -> fakes.FakeSlurm:
     """n1 is drained by us."""
-    made = fakes.Hands()
+    made = fakes.FakeSlurm()
     made.drain("n1", "probing: xid 79 gpu0")
     made.acts.clear()
-    monkeypatch.setattr(nodes_commands, "_hands", lambda _config: made)
+    monkeypatch.setattr(nodes_commands, "_slurm_operations", lambda _config: made)
     return made
 
 
 @pytest.fixture
-def run(store: db_store.Store, hands: fakes.Hands, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(
+    store: db_store.Store, slurm: fakes.FakeSlurm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Run:
     """`probing-ctl set-healthy`: its exit code and what it printed."""
-    assert hands.acts == []
+    assert slurm.acts == []
     config = tmp_path / "probing.toml"
     config.write_text(f'[cluster]\nname = "c"\n[database]\nurl = "{store.connection_uri()}"\n')
     store.save_drain(
@@ -51,25 +53,25 @@ def run(store: db_store.Store, hands: fakes.Hands, tmp_path: Path, capsys: pytes
     return one
 
 
-def test_a_node_that_is_well_comes_back(store: db_store.Store, run: Run, hands: fakes.Hands) -> None:
+def test_a_node_that_is_well_comes_back(store: db_store.Store, run: Run, slurm: fakes.FakeSlurm) -> None:
     """Its agent was told to forget and found nothing: the drain is lifted, and whose word it was is kept."""
-    with fakes.answering(store.connection_uri(), "n1") as asked:
+    with fakes.answering(store.connection_uri(), "n1") as calls:
         code, printed = run("n1", "--note", "new riser")
     assert (code, printed) == (0, "n1: noted as repaired and resumed\n")
-    assert [(r.verb, r.detail["clear"]) for r in asked] == [("recheck", True)]
-    assert [act[:2] for act in hands.acts] == [("resume", "n1")]
+    assert [(r.verb, r.detail["clear"]) for r in calls] == [("recheck", True)]
+    assert [act[:2] for act in slurm.acts] == [("resume", "n1")]
     assert [(n.action, n.note) for n in store.notes("node:n1")] == [("repaired", "new riser")]
     assert [d.state for d in store.drains(node="n1")] == ["resumed"]
 
 
-def test_a_node_that_is_broken_stays_out(store: db_store.Store, run: Run, hands: fakes.Hands) -> None:
+def test_a_node_that_is_broken_stays_out(store: db_store.Store, run: Run, slurm: fakes.FakeSlurm) -> None:
     """What still fails is said with what to do; nothing is lifted and no repair is noted."""
     with fakes.answering(store.connection_uri(), "n1", LOST):
         code, printed = run("n1")
     assert code == 1
     assert "n1: not done: still failing: gpu_lost:gpu0 (gpu0 is lost: NVML says so); do: " in printed
     assert "replace gpu0 of n1" in printed
-    assert (hands.acts, store.notes()) == ([], [])
+    assert (slurm.acts, store.notes()) == ([], [])
     assert [d.state for d in store.drains(node="n1")] == ["done"]
 
 
@@ -79,37 +81,39 @@ def test_an_information_holds_nobody_back(store: db_store.Store, run: Run) -> No
         assert run("n1")[0] == 0
 
 
-def test_a_silent_node_is_not_believed(store: db_store.Store, run: Run, hands: fakes.Hands) -> None:
+def test_a_silent_node_is_not_believed(store: db_store.Store, run: Run, slurm: fakes.FakeSlurm) -> None:
     """Nobody can look there: said at once, and the way past it is named."""
     code, printed = run("n1")
     assert code == 1
     assert "its agent has never been heard" in printed
     assert "probing-ctl resume n1" in printed
-    assert (hands.acts, store.notes()) == ([], [])
+    assert (slurm.acts, store.notes()) == ([], [])
 
 
 def test_only_a_heartbeat_after_the_clearing_counts(store: db_store.Store) -> None:
     """An agent that goes on beating without an answer says nothing about the repair."""
     clock = iter(range(100))
-    with fakes.answering(store.connection_uri(), "n1", acknowledges=False) as asked:
+    with fakes.answering(store.connection_uri(), "n1", acknowledges=False) as calls:
         while not store.heartbeats():
             pass
         answers = repaired.look_again(store, ["n1"], "bob", wait_s=3, now_s=lambda: next(clock))
     assert "did not answer within 3 s" in answers["n1"]
-    assert len(asked) <= 1
+    assert len(calls) <= 1
 
 
-def test_each_node_of_several_has_its_own_answer(store: db_store.Store, run: Run, hands: fakes.Hands) -> None:
+def test_each_node_of_several_has_its_own_answer(
+    store: db_store.Store, run: Run, slurm: fakes.FakeSlurm
+) -> None:
     """One that is broken does not hold back the other."""
-    hands.drain("n2", "probing: xid 48 gpu1")
-    hands.acts.clear()
+    slurm.drain("n2", "probing: xid 48 gpu1")
+    slurm.acts.clear()
     url = store.connection_uri()
     with fakes.answering(url, "n1", LOST), fakes.answering(url, "n2"):
         code, printed = run("n[1-2]")
     assert code == 1
     assert "n1: not done: still failing" in printed
     assert "n2: noted as repaired and resumed" in printed
-    assert [act[:2] for act in hands.acts] == [("resume", "n2")]
+    assert [act[:2] for act in slurm.acts] == [("resume", "n2")]
 
 
 @pytest.mark.parametrize("fault", ["boo", None, [1], {"severity": [3]}, {"severity": "low", "code": [1]}])

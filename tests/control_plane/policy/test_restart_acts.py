@@ -39,27 +39,27 @@ def hang_row(**detail: Any) -> records.Drain:
     )  # fmt: skip
 
 
-def test_a_hang_is_released_once_its_last_process_has_gone(hands: fakes.Hands) -> None:
+def test_a_hang_is_released_once_its_last_process_has_gone(slurm: fakes.FakeSlurm) -> None:
     """Slurm counts the restart at once and holds the job seconds later; only then can a node be left out and the job go."""
     ledger = Ledger()
-    made = restart_acts.Restarter(hands=hands, ledger=ledger, now=fakes.NOW)  # type: ignore[arg-type]
-    hands.held[7] = fakes.live_job(7, state="RUNNING", start_at=START)
+    made = restart_acts.Restarter(slurm=slurm, ledger=ledger, now=fakes.NOW)  # type: ignore[arg-type]
+    slurm.held[7] = fakes.live_job(7, state="RUNNING", start_at=START)
     row = made.begin(hang_row(exclude=["n2"]))
     assert restart_acts.is_begun(row)
-    held = hands.held[7]
+    held = slurm.held[7]
     for ending in ({"state": "COMPLETING"}, {"flags": frozenset({"COMPLETING"})}):
         shown = fakes.live_job(7, **({"state": "PENDING", "restart_count": 1} | ending))
         assert made.go_on(row, {7: shown}) is row
-    assert [act[0] for act in hands.acts] == ["requeue_held"]
+    assert [act[0] for act in slurm.acts] == ["requeue_held"]
     assert made.go_on(row, {7: held}).state == ledger.state == "done"
-    assert [act[0] for act in hands.acts] == ["requeue_held", "exclude", "release"]
+    assert [act[0] for act in slurm.acts] == ["requeue_held", "exclude", "release"]
     assert ledger.exclusions == 1
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "FAILED", "CANCELLED"])
-def test_a_requeue_that_slurm_never_took_is_not_done(hands: fakes.Hands, state: str) -> None:
+def test_a_requeue_that_slurm_never_took_is_not_done(slurm: fakes.FakeSlurm, state: str) -> None:
     """It runs on, or ended by another's hand: nothing waits for ever."""
-    made = restart_acts.Restarter(hands=hands, ledger=Ledger(), now=fakes.NOW)  # type: ignore[arg-type]
+    made = restart_acts.Restarter(slurm=slurm, ledger=Ledger(), now=fakes.NOW)  # type: ignore[arg-type]
     row = made.go_on(hang_row(), {7: fakes.live_job(7, state=state, start_at=START)})
     assert (row.state, row.why_state) == ("failed", restart_acts.NOT_DONE)
     assert made.go_on(hang_row(), {}).state == "failed"

@@ -28,49 +28,49 @@ def cured(hours_ago: float, **changes: object) -> records.Drain:
     return drain(hours_ago, state="resumed", ended_at=NOW - timedelta(hours=hours_ago - 0.5), **changes)
 
 
-def patient(**changes: object) -> resume_policy.Patient:
+def drained(**changes: object) -> resume_policy.DrainedNode:
     """Drained an hour ago for a mount, healthy ever since: ready to go."""
-    green = resume_policy.Green(since=NOW - timedelta(seconds=1000), beats=100, last_at=NOW)
+    green = resume_policy.GreenTime(since=NOW - timedelta(seconds=1000), beats=100, last_at=NOW)
     values: dict[str, object] = {"drain": drain(1), "kinds": frozenset({"mount"}), "green": green}
-    return resume_policy.Patient(**(values | changes))
+    return resume_policy.DrainedNode(**(values | changes))
 
 
-def verdict(**changes: object) -> resume_policy.Next:
-    return resume_policy.judge(patient(**changes), POLICY, NOW)[0]
+def verdict(**changes: object) -> resume_policy.ResumeStep:
+    return resume_policy.judge(drained(**changes), POLICY, NOW)[0]
 
 
 def test_a_node_healthy_long_enough_is_resumed() -> None:
     """Time and count are both met and the fault needs no reboot."""
-    assert verdict() is resume_policy.Next.RESUME
+    assert verdict() is resume_policy.ResumeStep.RESUME
 
 
 @pytest.mark.parametrize(
     "green",
     [
         None,
-        resume_policy.Green(since=NOW - timedelta(seconds=899), beats=100, last_at=NOW),
-        resume_policy.Green(since=NOW - timedelta(seconds=9000), beats=29, last_at=NOW),
+        resume_policy.GreenTime(since=NOW - timedelta(seconds=899), beats=100, last_at=NOW),
+        resume_policy.GreenTime(since=NOW - timedelta(seconds=9000), beats=29, last_at=NOW),
     ],
     ids=["still ill or silent", "not long enough", "too few beats"],
 )
-def test_a_node_not_green_for_its_time_and_count_waits(green: resume_policy.Green | None) -> None:
+def test_a_node_not_green_for_its_time_and_count_waits(green: resume_policy.GreenTime | None) -> None:
     """Both the time and the count must be met."""
-    assert verdict(green=green) is resume_policy.Next.WAIT
+    assert verdict(green=green) is resume_policy.ResumeStep.WAIT
 
 
 @pytest.mark.parametrize(
     ("kinds", "booted_h", "expected"),
     [
-        ({"xid"}, None, resume_policy.Next.WAIT),
-        ({"xid"}, 2, resume_policy.Next.WAIT),
-        ({"xid"}, 0.5, resume_policy.Next.RESUME),
-        ({"mount", "gpu_lost"}, None, resume_policy.Next.WAIT),
-        ({"ib_link"}, None, resume_policy.Next.RESUME),
+        ({"xid"}, None, resume_policy.ResumeStep.WAIT),
+        ({"xid"}, 2, resume_policy.ResumeStep.WAIT),
+        ({"xid"}, 0.5, resume_policy.ResumeStep.RESUME),
+        ({"mount", "gpu_lost"}, None, resume_policy.ResumeStep.WAIT),
+        ({"ib_link"}, None, resume_policy.ResumeStep.RESUME),
     ],
     ids=["never", "before the drain", "after the drain", "one of two needs it", "not needed"],
 )
 def test_a_fault_that_only_a_reboot_cures_waits_for_the_reboot(
-    kinds: set[str], booted_h: float | None, expected: resume_policy.Next
+    kinds: set[str], booted_h: float | None, expected: resume_policy.ResumeStep
 ) -> None:
     """A reboot counts only after the drain."""
     booted = None if booted_h is None else NOW - timedelta(hours=booted_h)
@@ -80,18 +80,18 @@ def test_a_fault_that_only_a_reboot_cures_waits_for_the_reboot(
 @pytest.mark.parametrize(
     ("past", "expected"),
     [
-        ([cured(10), cured(20)], resume_policy.Next.ESCALATE),
-        ([cured(10)], resume_policy.Next.RESUME),
-        ([cured(10), cured(20, reason="probing: ib_link mlx5_0")], resume_policy.Next.RESUME),
-        ([cured(10), cured(20, reason=f"{REASON} (+1 more)")], resume_policy.Next.ESCALATE),
-        ([cured(10), cured(24 * 31)], resume_policy.Next.RESUME),
-        ([cured(10), drain(20)], resume_policy.Next.RESUME),
-        ([cured(10), cured(20, action="requeue")], resume_policy.Next.RESUME),
+        ([cured(10), cured(20)], resume_policy.ResumeStep.ESCALATE),
+        ([cured(10)], resume_policy.ResumeStep.RESUME),
+        ([cured(10), cured(20, reason="probing: ib_link mlx5_0")], resume_policy.ResumeStep.RESUME),
+        ([cured(10), cured(20, reason=f"{REASON} (+1 more)")], resume_policy.ResumeStep.ESCALATE),
+        ([cured(10), cured(24 * 31)], resume_policy.ResumeStep.RESUME),
+        ([cured(10), drain(20)], resume_policy.ResumeStep.RESUME),
+        ([cured(10), cured(20, action="requeue")], resume_policy.ResumeStep.RESUME),
     ],
     ids=["twice", "once", "another fault", "same fault among others", "long ago", "never cured", "no drain"],
 )
 def test_the_same_fault_after_two_cures_goes_to_hardware_inspection(
-    past: list[records.Drain], expected: resume_policy.Next
+    past: list[records.Drain], expected: resume_policy.ResumeStep
 ) -> None:
     """Only cures of this very fault, within the days that count, escalate."""
     assert verdict(past=tuple(past)) is expected
@@ -100,7 +100,7 @@ def test_the_same_fault_after_two_cures_goes_to_hardware_inspection(
 def test_auto_resume_can_be_switched_off() -> None:
     """Then people resume."""
     off = dataclasses.replace(POLICY, auto_resume=False)
-    assert resume_policy.judge(patient(), off, NOW)[0] is resume_policy.Next.WAIT
+    assert resume_policy.judge(drained(), off, NOW)[0] is resume_policy.ResumeStep.WAIT
 
 
 def beat(at_s: float, **faults: str) -> records.AgentHeartbeat:

@@ -47,8 +47,8 @@ def test_a_ticket_goes_once_and_its_bundle_has_what_failed(store: db_store.Store
     bundle.ticket(config, store, run, incident, fakes.NOW)
     directory = Path(first["bundle"])
     assert ran == [("open-ticket", str(directory))]
-    (letter,) = queue.of(config).letters()
-    assert json.loads(letter.body)["failing"] == ["gemm: wrong"]
+    (message,) = queue.of(config).messages()
+    assert json.loads(message.body)["failing"] == ["gemm: wrong"]
     assert directory.stat().st_mode & 0o077 == 0
     assert json.loads((directory / "tests.jsonl").read_text())["message"] == "wrong"
     assert "probing-ctl repair release n1" in (directory / "ticket.txt").read_text()

@@ -32,11 +32,11 @@ class Steps:
         self.quota: dict[str, float] = {}
         self.quick_from = 1000
         """From this step on nobody is slow."""
-        self.asked: list[wire.WireStep] = []
+        self.calls: list[wire.WireStep] = []
 
     def step(self, job_id: int, nodes: Sequence[str], command: str, stdin: bytes, deadline_s: float) -> bytes:
         step = wire.WireStep.decode(stdin)
-        self.asked.append(step)
+        self.calls.append(step)
         lines = []
         for label, node in enumerate(nodes):
             if node in self.silent:
@@ -47,7 +47,7 @@ class Steps:
 
     def _one(self, test: str, node: str, group: Sequence[str]) -> str:
         detail: dict[str, str | float] = {"model": "m", "engine": "e"}
-        slow = self.slow if len(self.asked) < self.quick_from else {}
+        slow = self.slow if len(self.calls) < self.quick_from else {}
         if node in self.quota:
             detail[registry.QUOTA] = self.quota[node]
         device = "cpu" if test == "gemm" else None
@@ -67,7 +67,7 @@ def steps() -> Steps:
 
 
 def run(
-    steps: Steps, *nodes: str, history: Sequence[records.DiagnosticResult] = (), **asked: Any
+    steps: Steps, *nodes: str, history: Sequence[records.DiagnosticResult] = (), **calls: Any
 ) -> round_findings.Findings:
     runner = campaign.Campaign(
         config=settings.Settings(cluster=settings.ClusterSettings(name="c")),
@@ -75,8 +75,8 @@ def run(
         command="x",
         now=lambda: NOW,
     )
-    question = campaign.Asked(
-        round_id=uuid.uuid4(), job_id=1, nodes=nodes, **{"tests": ("gemm", "pair", "ring"), **asked}
+    question = campaign.RoundRequest(
+        round_id=uuid.uuid4(), job_id=1, nodes=nodes, **{"tests": ("gemm", "pair", "ring"), **calls}
     )
     return runner.run(question, history)
 
@@ -91,7 +91,7 @@ def test_a_healthy_set_passes_and_every_result_is_of_this_round(steps: Steps) ->
 
 def test_a_repair_step_is_for_the_nodes_under_test_and_never_for_a_reference(steps: Steps) -> None:
     run(steps, "a", references=("b",), command="reset")
-    assert [(s.command, s.command_nodes) for s in steps.asked if s.command] == [("reset", ("a",))]
+    assert [(s.command, s.command_nodes) for s in steps.calls if s.command] == [("reset", ("a",))]
 
 
 def test_a_wrong_product_and_dead_links_are_told_apart(steps: Steps) -> None:
@@ -188,11 +188,11 @@ def test_a_figure_is_held_against_its_past_and_only_equal_ones(steps: Steps) -> 
 def test_slow_for_a_moment_is_measured_again_and_not_named(steps: Steps) -> None:
     """A neighbour was busy during the first measurement, or through the second."""
     for quick_at in (2, 3):
-        steps.asked.clear()
+        steps.calls.clear()
         steps.slow, steps.quick_from = {"b": 1.3}, quick_at
         found = run(steps, "a", "b", "c", "d", "e", tests=("gemm",))
         assert found.slow_nodes == {}
-        assert len(steps.asked) == quick_at
+        assert len(steps.calls) == quick_at
 
 
 def test_where_all_are_slower_than_before_no_node_is(steps: Steps) -> None:
@@ -220,6 +220,6 @@ def test_a_cancelled_round_judges_nobody(steps: Steps) -> None:
     runner = campaign.Campaign(
         config=settings.Settings(), steps=steps, command="x", now=lambda: NOW, stopped=lambda: True
     )
-    found = runner.run(campaign.Asked(round_id=uuid.uuid4(), job_id=1, nodes=("a",), tests=("gemm",)))
-    assert steps.asked == []
+    found = runner.run(campaign.RoundRequest(round_id=uuid.uuid4(), job_id=1, nodes=("a",), tests=("gemm",)))
+    assert steps.calls == []
     assert round_findings.unanswered(found, "a") == ["it was cancelled"]

@@ -69,7 +69,7 @@ class Slurm:
         self.judge()
 
 
-class Hands(fakes.Hands):
+class FakeOperations(fakes.FakeOperations):
     """The acts of the workflow on that Slurm."""
 
     def __init__(self, slurm: Slurm, clock: SetClock) -> None:
@@ -135,31 +135,33 @@ class Running:
 
     def __init__(self, slurm: Slurm) -> None:
         self.slurm = slurm
-        self.ended: dict[uuid.UUID, rounds.Ended] = {}
-        self.answer: Callable[[campaign.Asked], rounds.Ended] | None = None
+        self.ended: dict[uuid.UUID, rounds.RoundEnd] = {}
+        self.answer: Callable[[campaign.RoundRequest], rounds.RoundEnd] | None = None
 
-    def start(self, wanted: Any, asked: Callable[[int], campaign.Asked], round_id: uuid.UUID) -> None:
+    def start(
+        self, wanted: Any, requested: Callable[[int], campaign.RoundRequest], round_id: uuid.UUID
+    ) -> None:
         self.slurm.step()
-        question = asked(7)
+        question = requested(7)
         assert set(wanted.nodes) <= self.slurm.held[wanted.reservation]
         if question.command and self.slurm.cured_by.get(question.nodes[0]) == question.command:
             self.slurm.broken.discard(question.nodes[0])
         self.ended[round_id] = self.answer(question) if self.answer else self._found(question)
         self.slurm.step()
 
-    def _found(self, asked: campaign.Asked) -> rounds.Ended:
-        (node,) = asked.nodes
+    def _found(self, requested: campaign.RoundRequest) -> rounds.RoundEnd:
+        (node,) = requested.nodes
         bad = node in self.slurm.broken
         outcome = records.Outcome.FAIL if bad else records.Outcome.OK
         if not bad:
             self.slurm.tested.add(node)
         result = records.DiagnosticResult(
-            result_id=uuid.uuid4(), cluster="c", round_id=asked.round_id, node=node, test="gemm",
+            result_id=uuid.uuid4(), cluster="c", round_id=requested.round_id, node=node, test="gemm",
             outcome=outcome, message="3 wrong results" if bad else "fine", at=NOW,
         )  # fmt: skip
-        return rounds.Ended(found=round_findings.Findings(results=(result,)))
+        return rounds.RoundEnd(found=round_findings.Findings(results=(result,)))
 
-    def state(self, round_id: uuid.UUID) -> rounds.Ended | None:
+    def state(self, round_id: uuid.UUID) -> rounds.RoundEnd | None:
         self.slurm.step()
         if round_id not in self.ended:
             raise errors.NotFound("not run by this service")
@@ -218,26 +220,26 @@ class Site:
         assert store.open_incident(self.incident)
         self.running = Running(self.slurm)
 
-    def start(self) -> workflow.World:
+    def start(self) -> workflow.RepairContext:
         """A service begins: it knows of no round."""
         answer = self.running.answer
         self.running = Running(self.slurm)
         self.running.answer = answer
-        self.world = workflow.World(
+        self.context = workflow.RepairContext(
             config=self.config,
             store=KillingStore(self.store, self.slurm),  # type: ignore[arg-type]
-            hands=Hands(self.slurm, self.clock),
+            slurm=FakeOperations(self.slurm, self.clock),
             bookings=Bookings(self.slurm),
             running=self.running,
             clock=self.clock,
             green={
-                n: resume_policy.Green(since=NOW - timedelta(hours=1), beats=99, last_at=NOW)
+                n: resume_policy.GreenTime(since=NOW - timedelta(hours=1), beats=99, last_at=NOW)
                 for n in self.clean
             },
             power=lambda _: "",
             ticket=self._ticket,
         )
-        return self.world
+        return self.context
 
     def _ticket(self, incident: records.RepairIncident) -> Mapping[str, Any]:
         self.slurm.step()
@@ -261,10 +263,10 @@ class Site:
             under_test=self.store.nodes_under_test("c"),
         )
         one = workflow.Pass(
-            world=self.world, nodes=self.slurm.nodes, beats=beats, ages=self.store.heartbeat_ages_s(), notes=notes,
+            context=self.context, nodes=self.slurm.nodes, beats=beats, ages=self.store.heartbeat_ages_s(), notes=notes,
             fleet_view=fleet_view,
         )  # fmt: skip
-        engine.orphans(self.world, incidents)
+        engine.orphans(self.context, incidents)
         for incident in incidents:
             engine.advance(one, incident)
 
@@ -276,9 +278,9 @@ class Site:
         door = self.doors.setdefault(
             beat.node, delivery.Delivery(self.store.connection_uri(), "c", beat.node)
         )
-        asked = door.deliver(heartbeat=beat).requests
-        if asked:
-            door.deliver(heartbeat=beat, acknowledged=[r.request_id for r in asked])
+        requested = door.deliver(heartbeat=beat).requests
+        if requested:
+            door.deliver(heartbeat=beat, acknowledged=[r.request_id for r in requested])
 
     def close(self) -> None:
         """Gives the agents' connections back."""
@@ -351,11 +353,11 @@ def test_a_power_cycle_is_the_site_s_command_and_a_node_that_does_not_boot_gets_
     """Drained meanwhile, asked for once, and waited for so long and no longer."""
     site = Site(store, power_command="power", reboot_s=300.0)
     site.slurm.broken = {"n1"}
-    asked: list[str] = []
+    requested: list[str] = []
 
     def power(node: str) -> str:
         assert "DRAIN" in site.slurm.nodes[node].states
-        asked.append(node)
+        requested.append(node)
         site.slurm.broken.discard(node)
         boot_at = site.clock.now() + timedelta(seconds=20)
         site.slurm.set(
@@ -366,9 +368,9 @@ def test_a_power_cycle_is_the_site_s_command_and_a_node_that_does_not_boot_gets_
         return ""
 
     site.start()
-    site.world = dataclasses.replace(site.world, power=power)
+    site.context = dataclasses.replace(site.context, power=power)
     found = site.until("returned", "ticket")
-    assert (found.state, asked) == ("returned" if boots else "ticket", ["n1"])
+    assert (found.state, requested) == ("returned" if boots else "ticket", ["n1"])
     assert found.steps_done == boots
     assert boots or "power: it did not come back within 300 s" in found.detail["failing"]
 
@@ -389,12 +391,12 @@ def test_slow_once_is_tested_again_and_slow_twice_is_kept(store: db_store.Store)
     site = Site(store)
     answers = 0
 
-    def slow(asked: campaign.Asked) -> rounds.Ended:
+    def slow(requested: campaign.RoundRequest) -> rounds.RoundEnd:
         nonlocal answers
         answers += 1
-        found = site.running._found(asked).found
+        found = site.running._found(requested).found
         assert found is not None
-        return rounds.Ended(
+        return rounds.RoundEnd(
             found=dataclasses.replace(found, slow_nodes={"n1": "compute"} if answers < 3 else {})
         )
 
@@ -406,7 +408,7 @@ def test_slow_once_is_tested_again_and_slow_twice_is_kept(store: db_store.Store)
 
 def test_rounds_without_an_answer_end_at_a_person(store: db_store.Store) -> None:
     site = Site(store)
-    site.running.answer = lambda _: rounds.Ended(why="the test's job did not start")
+    site.running.answer = lambda _: rounds.RoundEnd(why="the test's job did not start")
     site.start()
     found = site.until("ticket")
     assert found.detail["failing"] == ["not tested: the test's job did not start"]
@@ -490,7 +492,7 @@ def test_one_node_s_trouble_is_named_and_goes_when_it_is_mended(store: db_store.
             raise errors.SettingsError(full[0])
         return site._ticket(incident)
 
-    site.world = dataclasses.replace(site.world, ticket=ticket)
+    site.context = dataclasses.replace(site.context, ticket=ticket)
     site.until("ticketing")
     site.look()
     site.look()

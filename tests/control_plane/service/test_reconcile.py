@@ -30,12 +30,12 @@ STEPS = [
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_drain_killed_anywhere_is_recorded_as_it_is(
-    step: str, service: context.Context, hands: fakes.Hands, monkeypatch: pytest.MonkeyPatch
+    step: str, service: context.Context, slurm: fakes.FakeSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the next passes the node is drained once, and one row says so: it can be resumed."""
     fakes.deliver(service.store, "n2", test_tasks.xid())
     with monkeypatch.context() as dying:
-        fakes.killed_at(step, service, hands, dying)
+        fakes.killed_at(step, service, slurm, dying)
         with pytest.raises(fakes.Killed):
             actions.run(service)
     again(service)
@@ -44,7 +44,7 @@ def test_a_drain_killed_anywhere_is_recorded_as_it_is(
         service.store, "n2", test_tasks.xid(at=service.clock.now(), observed_at=service.clock.now())
     )
     again(service)
-    assert [a[0] for a in hands.acts] == ["drain"]
+    assert [a[0] for a in slurm.acts] == ["drain"]
     assert [d.state for d in service.store.drains(open_only=True)] == ["done"]
     assert [d for d in service.store.drains() if d.why_state == acting.BEGUN] == []
     done = [d for d in service.store.drains() if d.state == "done"]
@@ -59,17 +59,17 @@ def again(service: context.Context) -> None:
 
 @pytest.mark.parametrize("step", ["before requeue", "after requeue"])
 def test_a_requeue_killed_is_recorded_as_it_is(
-    step: str, service: context.Context, hands: fakes.Hands, monkeypatch: pytest.MonkeyPatch
+    step: str, service: context.Context, slurm: fakes.FakeSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job runs on: not done. It has started anew: done."""
-    hands.running[7] = test_tasks.running(7)
+    slurm.running[7] = test_tasks.running(7)
     fakes.deliver(service.store, "n2", test_tasks.xid(), allocations=[test_tasks.holds(7)])
     with monkeypatch.context() as dying:
-        fakes.killed_at(step, service, hands, dying)
+        fakes.killed_at(step, service, slurm, dying)
         with pytest.raises(fakes.Killed):
             actions.run(service)
     if step == "after requeue":
-        hands.running[7] = test_tasks.running(7, "n3", start_at=service.clock.now() + timedelta(seconds=5))
+        slurm.running[7] = test_tasks.running(7, "n3", start_at=service.clock.now() + timedelta(seconds=5))
     reconcile.settle(service, service.clock.now())
     (row,) = [d for d in service.store.drains() if d.action == "requeue"]
     assert row.state == ("done" if step == "after requeue" else "failed")
@@ -101,9 +101,9 @@ def test_a_node_that_is_not_drained_was_not(service: context.Context) -> None:
     assert (state, "Slurm shows IDLE" in why) == ("failed", True)
 
 
-def test_anothers_drain_is_not_ours(service: context.Context, hands: fakes.Hands) -> None:
+def test_anothers_drain_is_not_ours(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     """Drained with another reason: ours was not done."""
-    hands.state["n2"] = view.Node(name="n2", states=frozenset({"IDLE", "DRAIN"}), reason="bad fan (eve)")
+    slurm.state["n2"] = view.Node(name="n2", states=frozenset({"IDLE", "DRAIN"}), reason="bad fan (eve)")
     assert settled(service, begun())[0] == "failed"
 
 
@@ -131,17 +131,17 @@ def test_a_persons_drain_may_be_under_way(service: context.Context) -> None:
 
 @pytest.mark.parametrize("step", ["before resume", "after resume"])
 def test_a_resume_killed_is_ours(
-    step: str, service: context.Context, hands: fakes.Hands, monkeypatch: pytest.MonkeyPatch
+    step: str, service: context.Context, slurm: fakes.FakeSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node that we resumed is not said to be lifted by another; one that we did not is resumed at the next pass."""
     reason = "probing: xid 79 gpu3"
-    hands.state["n2"] = view.Node(
+    slurm.state["n2"] = view.Node(
         name="n2", states=frozenset({"IDLE", "DRAIN"}), reason=reason, partitions=("gpu",)
     )
     row = begun(state="done", why_state="", at=fakes.NOW - timedelta(hours=1))
     service.store.save_drain(row)
     with monkeypatch.context() as dying:
-        fakes.killed_at(step, service, hands, dying)
+        fakes.killed_at(step, service, slurm, dying)
         with pytest.raises(fakes.Killed):
             resume._resume(service, row, "healthy", fakes.NOW)
     resume.run(service)

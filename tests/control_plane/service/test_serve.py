@@ -158,14 +158,14 @@ def test_the_service_starts_a_crashed_server_again_and_no_stopped_one(
 
     monkeypatch.setattr(serve.embedded, "ensure", ensure)
     monkeypatch.setattr(serve.embedded, "crashed", lambda _: crashed)
-    hands = SetClock(fakes.NOW)
-    service = dataclasses.replace(service, clock=hands, config=settings.Settings())
+    set_clock = SetClock(fakes.NOW)
+    service = dataclasses.replace(service, clock=set_clock, config=settings.Settings())
     crashed = False
     serve.revive(service)
     crashed = True
     for _ in range(4):
         serve.revive(service)
-        hands.at += timedelta(seconds=10)
+        set_clock.at += timedelta(seconds=10)
     assert len(started) == 2
     of_the_site = settings.Settings(database=settings.DatabaseSettings(url="postgresql://db/probing"))
     serve.revive(dataclasses.replace(service, config=of_the_site))

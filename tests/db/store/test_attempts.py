@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.core import records
-from probing_cluster.db import delivery
+from probing_cluster.db import bulk, delivery
 from probing_cluster.db import store as store_module
 
 Make = Callable[..., Any]
@@ -278,7 +278,7 @@ def test_verdicts_keep_their_history(
     store.save_verdicts([second])
     store.save_verdicts([dataclasses.replace(second, made_at=second.made_at + timedelta(hours=1))])
     assert store.verdicts(job_ids=[1]) == [second]
-    assert store.verdict_history(1) == [first, second]
+    assert store.verdict_histories([1]) == [first, second]
 
 
 def test_a_persons_verdict_stands(store: store_module.Store, make_attempt: Make, make_verdict: Make) -> None:
@@ -292,7 +292,7 @@ def test_a_persons_verdict_stands(store: store_module.Store, make_attempt: Make,
     assert store.verdicts() == [theirs]
     store.save_verdicts([again])
     assert store.verdicts() == [again]
-    assert [v.cause for v in store.verdict_history(1)] == ["gpu_lost", "x", "y", "z"]
+    assert [v.cause for v in store.verdict_histories([1])] == ["gpu_lost", "x", "y", "z"]
 
 
 def test_verdicts_are_found(store: store_module.Store, make_attempt: Make, make_verdict: Make) -> None:
@@ -313,8 +313,8 @@ def test_run_accounts(store: store_module.Store, make_attempt: Make) -> None:
         records.RunAccount(cluster="c", run_key="r", user=user, start_at=at, end_at=at + timedelta(hours=n), wall_s=3600.0 * n, made_at=at)
         for n, user in enumerate(("alice", "bob"), 1)
     )  # fmt: skip
-    store.save_run_accounts([dataclasses.replace(mine, wall_s=1.0), theirs])
-    store.save_run_accounts([mine])
+    bulk.load_run_accounts(store.connection_uri(), [dataclasses.replace(mine, wall_s=1.0), theirs])
+    bulk.load_run_accounts(store.connection_uri(), [mine])
     assert store.run_account("r", user="alice") == mine
     assert store.run_account("r") == theirs
     assert store.run_account("s") is None

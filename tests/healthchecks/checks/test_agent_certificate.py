@@ -22,7 +22,8 @@ def files(node: Any) -> dict[str, Path]:
         for name, days in (("agent", 90), ("ca", 2000))
     }
     node.certificates = tuple(
-        certificates.Named(key="url", path=Path(f"/etc/{name}.crt"), authority=name == "ca") for name in found
+        certificates.CertificateFile(key="url", path=Path(f"/etc/{name}.crt"), authority=name == "ca")
+        for name in found
     )
     return found
 

@@ -13,7 +13,7 @@ from probing_cluster.healthchecks.readers import nvml
 H100 = "pci:v000010DEd00002330sv000010DEsd000016C1bc03sc02i00"
 
 
-def lack(kind: nvml.Lack, code: str) -> dict[str, Any]:
+def lack(kind: nvml.SnapshotLack, code: str) -> dict[str, Any]:
     return nvml.to_json(nvml.NvmlUnavailable(kind=kind, message=f"NVML: {code}", code=code))
 
 
@@ -94,7 +94,7 @@ def test_more_than_configured(node: Any) -> None:
 def test_nothing_answers(node: Any, code: str) -> None:
     """With GPUs on the bus and no driver, or all of them lost, the node has no GPU: fail, high."""
     node.pci("0000:01:00.0", H100)
-    node.facts["nvml"] = lack(nvml.Lack.DRIVER, code)
+    node.facts["nvml"] = lack(nvml.SnapshotLack.DRIVER, code)
     finding = node.check("gpu_count")
     assert (finding.outcome, finding.severity, finding.measured, finding.threshold) == (
         Outcome.FAIL,
@@ -106,7 +106,7 @@ def test_nothing_answers(node: Any, code: str) -> None:
 
 def test_versions_apart(node: Any) -> None:
     """A library newer than the loaded driver fails, low: running jobs are not hurt."""
-    node.facts["nvml"] = lack(nvml.Lack.DRIVER, "LIB_RM_VERSION_MISMATCH")
+    node.facts["nvml"] = lack(nvml.SnapshotLack.DRIVER, "LIB_RM_VERSION_MISMATCH")
     finding = node.check("gpu_count", expected=8)
     assert (finding.outcome, finding.severity) == (Outcome.FAIL, Severity.LOW)
 
@@ -124,6 +124,6 @@ def test_no_gpu(node: Any) -> None:
 
 def test_nvml_timeout_is_no_verdict(node: Any) -> None:
     """NVML's own timeout is an error that timed out."""
-    node.facts["nvml"] = lack(nvml.Lack.HANG, "TIMEOUT")
+    node.facts["nvml"] = lack(nvml.SnapshotLack.HANG, "TIMEOUT")
     finding = node.check("gpu_count", expected=8)
     assert (finding.outcome, finding.timed_out) == (Outcome.ERROR, True)

@@ -111,12 +111,12 @@ def test_what_a_gpu_does_not_have_is_unknown(library: str, state: Path) -> None:
 @pytest.mark.parametrize(
     ("driver", "kind", "code"),
     [
-        ("not_loaded", nvml.Lack.DRIVER, "DRIVER_NOT_LOADED"),
-        ("mismatch", nvml.Lack.DRIVER, "LIB_RM_VERSION_MISMATCH"),
+        ("not_loaded", nvml.SnapshotLack.DRIVER, "DRIVER_NOT_LOADED"),
+        ("mismatch", nvml.SnapshotLack.DRIVER, "LIB_RM_VERSION_MISMATCH"),
     ],
 )
 def test_a_driver_that_does_not_answer(
-    library: str, state: Path, driver: str, kind: nvml.Lack, code: str
+    library: str, state: Path, driver: str, kind: nvml.SnapshotLack, code: str
 ) -> None:
     """No driver, or one of another version, is told apart."""
     nvml_state.update(state, {"driver.state": driver})
@@ -129,7 +129,7 @@ def test_no_library(tmp_path: Path) -> None:
     """A library that is not there is absent."""
     value = nvml_snapshot.snapshot(str(tmp_path / "libnvidia-ml.so.1"), 60.0)
     assert isinstance(value, nvml.NvmlUnavailable)
-    assert value.kind is nvml.Lack.ABSENT
+    assert value.kind is nvml.SnapshotLack.ABSENT
 
 
 def test_a_call_that_never_returns(library: str, state: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_call_that_never_returns(library: str, state: Path) -> None:
     before = set(children.read_text().split())
     value = nvml_snapshot.snapshot(library, 3.0)
     assert isinstance(value, nvml.NvmlUnavailable)
-    assert value.kind is nvml.Lack.HANG
+    assert value.kind is nvml.SnapshotLack.HANG
     assert set(children.read_text().split()) <= before
 
 
@@ -207,7 +207,7 @@ def test_json_is_lossless(library: str, state: Path) -> None:
     """What crosses the pipe is what was read."""
     snapshot = read(library)
     assert nvml.from_json(json.loads(json.dumps(nvml.to_json(snapshot)))) == snapshot
-    lack = nvml.NvmlUnavailable(kind=nvml.Lack.HANG, message="m", code="TIMEOUT")
+    lack = nvml.NvmlUnavailable(kind=nvml.SnapshotLack.HANG, message="m", code="TIMEOUT")
     assert nvml.from_json(json.loads(json.dumps(nvml.to_json(lack)))) == lack
 
 

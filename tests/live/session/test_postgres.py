@@ -29,12 +29,12 @@ class Reader:
     """Answers the catalogue, then one row."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.calls: list[str] = []
 
     def table(self, statement: str) -> pa.Table:
         if "information_schema" in statement:
             return COLUMNS
-        self.asked.append(statement)
+        self.calls.append(statement)
         rows = {"node": "n1", "at": 10**15, "count": 3, "detail": "{}"}
         wanted = {n: rows[n] for n in rows if f'AS "{n}"' in statement}
         types = {"at": pa.timestamp("us", tz="UTC"), "count": pa.int64()}
@@ -64,13 +64,13 @@ def test_columns_conditions_and_limits_reach_the_database(beside: postgres.Postg
         "AND at > TIMESTAMP '2001-01-01T00:00:00Z' AND detail IS NOT NULL LIMIT 5"
     )
     assert asking.sql(statement).rows.to_pylist() == [{"node": "n1"}]
-    (asked,) = beside._reader.asked
-    assert '"node"::text AS "node"' in asked
-    assert """("node"::text <> 'o''x'::text)""" in asked
-    assert """("at"::timestamptz > '2001-01-01T00:00:00+00:00'::timestamptz)""" in asked
-    assert """"count"::bigint = '3'::bigint""" in asked
-    assert '("detail" IS NOT NULL)' in asked
-    assert asked.endswith("LIMIT 5")
+    (calls,) = beside._reader.calls
+    assert '"node"::text AS "node"' in calls
+    assert """("node"::text <> 'o''x'::text)""" in calls
+    assert """("at"::timestamptz > '2001-01-01T00:00:00+00:00'::timestamptz)""" in calls
+    assert """"count"::bigint = '3'::bigint""" in calls
+    assert '("detail" IS NOT NULL)' in calls
+    assert calls.endswith("LIMIT 5")
 
 
 def test_its_tables_are_in_the_information_schema(beside: postgres.Postgres) -> None:

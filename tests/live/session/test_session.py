@@ -187,8 +187,8 @@ def test_explain_asks_nobody_and_shows_what_each_node_would_be_asked() -> None:
         "EXPLAIN SELECT rank FROM ranks WHERE step IN (1, 2) LIMIT 3"
     )
     assert not nodes.scans
-    (asked,) = [r["plan"] for r in found.rows.to_pylist() if r["plan_type"] == "asked of every node"]
-    assert asked.split("\n  ") == [
+    (calls,) = [r["plan"] for r in found.rows.to_pylist() if r["plan_type"] == "asked of every node"]
+    assert calls.split("\n  ") == [
         "cluster.ranks",
         "columns: rank, step",
         "condition: (step = 1 or step = 2)",

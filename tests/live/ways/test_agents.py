@@ -144,13 +144,13 @@ def test_the_rows_are_those_of_the_node_itself(
 ) -> None:
     """Every statement, with conditions, joins and limits, gives by the agents what it gives on the node."""
     wait_for(postgres_url)
-    asked = by_agents(config)
+    calls = by_agents(config)
     for statement in STATEMENTS:
-        result, local = asked.sql(statement), asking.sql(statement)
+        result, local = calls.sql(statement), asking.sql(statement)
         assert result.missing == ()
         assert result.rows.to_pylist() == local.rows.to_pylist()
         assert result.rows.num_rows > 0
-    assert asked.sql("SELECT table_name FROM information_schema.tables").rows.num_rows > 20
+    assert calls.sql("SELECT table_name FROM information_schema.tables").rows.num_rows > 20
 
 
 def test_an_expression_is_refused_before_it_travels(
@@ -164,12 +164,12 @@ def test_an_expression_is_refused_before_it_travels(
     with pytest.raises(errors.NotPermitted, match="only the job's owner may evaluate"):
         box.post('[{"table": "python.1 + 1"}]', 1.0)
     with db_store.Store.open(postgres_url) as store:
-        asked = store.request(
+        calls = store.request(
             "n2", "ask", JOB, 60.0, {"scans": [{"table": "python.1 + 1"}], "deadline_s": 1}, "c"
         )
         handed = delivery.Delivery(postgres_url, "c", "n2").deliver().requests
         assert handed == ()
-        assert store.request_states([asked]) == {asked: "open"}
+        assert store.request_states([calls]) == {calls: "open"}
 
 
 def test_a_node_without_an_answer_is_named_in_time(
@@ -178,9 +178,9 @@ def test_a_node_without_an_answer_is_named_in_time(
     """One agent has died since: the other's rows are there, and the silent one is a row of cluster.missing."""
     wait_for(postgres_url)
     heard(postgres_url, "n2")
-    asked = by_agents(config, 3.0)
+    calls = by_agents(config, 3.0)
     for _ in range(20):  # the first one in time: a busy machine may need more than the first
-        result = asked.sql("SELECT rank FROM cluster.ranks")
+        result = calls.sql("SELECT rank FROM cluster.ranks")
         if result.rows.num_rows:
             break
     assert result.rows.num_rows == 4
@@ -197,9 +197,9 @@ class ScriptedMailbox:
     def nodes(self) -> tuple[str, ...]:
         return ("n1", "n2")
 
-    def post(self, scans: str, deadline_s: float) -> agents.Posted:
+    def post(self, scans: str, deadline_s: float) -> agents.PostedQuestion:
         self.posted.append(f"question {len(self.posted)}")
-        return agents.Posted(question=self.posted[-1], nodes=self.nodes())
+        return agents.PostedQuestion(question=self.posted[-1], nodes=self.nodes())
 
     def take(self, question: str, mark: str | None) -> agents.TakenAnswers:
         came = self.answering if question == self.posted[-1] else self.late
@@ -216,19 +216,19 @@ def test_a_silent_agent_is_waited_for_once_and_again_when_it_has_answered(
     """`--watch` goes on at the speed of the agents that answer; the silent one is named each time."""
     monkeypatch.setattr(agents, "POLL_S", 0.001)
     box = ScriptedMailbox()
-    asked = agents.AgentNodes(box)
-    first = asked.ask(SCAN, 0.01)
+    calls = agents.AgentNodes(box)
+    first = calls.ask(SCAN, 0.01)
     assert [(m.node, m.reason) for m in first.missing] == [("n2", "its agent brought no answer in 0.01 s")]
-    asked._patience.remember({"n2"}, set(), 3600.0)
+    calls._patience.remember({"n2"}, set(), 3600.0)
     for _ in range(3):
-        reply = asked.ask(SCAN, 3600.0)  # with the agent waited for, it would take the hour
+        reply = calls.ask(SCAN, 3600.0)  # with the agent waited for, it would take the hour
         assert reply.answered == {"n1"}
         assert [m.node for m in reply.missing] == ["n2"]
         assert reply.missing[0].reason.endswith("in 3600 s; not waited for again before it answers")
     box.answering = box.late = {"n1", "n2"}  # the earlier question, too, has its answer by now
-    assert asked._back() == {"n1", "n2"}
-    assert asked.ask(SCAN, 3600.0).answered == {"n1", "n2"}
-    assert asked.ask(SCAN, 3600.0).missing == []
+    assert calls._back() == {"n1", "n2"}
+    assert calls.ask(SCAN, 3600.0).answered == {"n1", "n2"}
+    assert calls.ask(SCAN, 3600.0).missing == []
 
 
 def test_a_silent_agent_is_waited_for_where_more_time_is_given_or_nobody_else_is_left() -> None:

@@ -24,10 +24,10 @@ class Scontrol:
 
     def __init__(self, *lines: str, config: str = CONFIG) -> None:
         self.output, self.config = "".join(lines).encode(), config.encode()
-        self.asked: list[tuple[str, ...]] = []
+        self.calls: list[tuple[str, ...]] = []
 
     def __call__(self, program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
-        self.asked.append((program, *arguments))
+        self.calls.append((program, *arguments))
         if arguments[-1] == "config":
             return self.config
         if not self.output:
@@ -48,7 +48,7 @@ def test_a_plain_job() -> None:
     run = Scontrol(line(7))
     found = jobs.find("7", SLURM, run)
     assert (found.job_id, found.uid, found.user, found.nodes) == (7, 1000, "ada", ("n1", "n2"))
-    assert run.asked == [("scontrol", "-o", "-d", "show", "job", "7")]
+    assert run.calls == [("scontrol", "-o", "-d", "show", "job", "7")]
 
 
 def test_an_arrays_task_by_its_written_name_and_its_raw_id() -> None:

@@ -177,20 +177,20 @@ def srun(
     `fate`: what becomes of a hung srun when the others have answered."""
     (tmp_path / f"hangs-{hung}").touch()
 
-    def step(asked: tuple[str, ...]) -> collectors.Command:
+    def step(calls: tuple[str, ...]) -> collectors.Command:
         # A hung node in a tree keeps those behind it from beginning; alone, a healthy one begins.
         text = SRUN.format(
-            nodes=asked,
+            nodes=calls,
             hung=(hung,),
             others=[n for n in nodes if n != hung],
-            frames={n: frame(n) for n in asked},
+            frames={n: frame(n) for n in calls},
             flag=tmp_path / "hangs",
-            begins=begins or len(asked) < len(nodes),
+            begins=begins or len(calls) < len(nodes),
             fate=fate,
         )
         return collectors.Command(
             argv=[sys.executable, "-c", text],
-            nodes=asked,
+            nodes=calls,
             environment={"PATH": "/usr/bin:/bin"},
             narrower=step,
             ends_itself=True,
@@ -270,17 +270,17 @@ def test_a_silent_node_is_waited_for_where_more_time_is_given_or_nobody_else_is_
 
 def test_no_smaller_step_beyond_the_share_of_steps(tmp_path: Path) -> None:
     """The job has made many steps of its own since the question's own was allowed: its srun is not to fail for an answer."""
-    asked: list[int] = []
+    calls: list[int] = []
 
     def may_add(steps: set[str], more: int) -> bool:
-        asked.append(more)
+        calls.append(more)
         return False
 
     opened = streams.Streams([srun(tmp_path, ("n1", "n3"), "n3", fate="pass")], may_add=may_add)
     try:
-        while not asked:
+        while not calls:
             reply = opened.ask(SCAN, 3.0)
-        assert set(asked) == {2}
+        assert set(calls) == {2}
         assert len(opened._children) == 1
         assert reply.missing[1].reason.startswith(
             "no answer in 3 s: its step hangs, and the job has made too many steps"

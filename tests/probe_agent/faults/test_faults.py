@@ -26,10 +26,10 @@ def keys(state: faults.Faults) -> list[str]:
     return [f.key for f in state.active()]
 
 
-def active(kind: str = "mount", device: str = "/scratch", **fields: Any) -> conditions.Active:
+def active(kind: str = "mount", device: str = "/scratch", **fields: Any) -> conditions.ActiveCondition:
     usual = {"severity": records.Severity.HIGH, "message": "gone"} | fields
     condition = conditions.Condition(kind=kind, device=device, **usual)
-    return conditions.Active(condition=condition, since=NOW, event_id="e1", confirmed_at=NOW)
+    return conditions.ActiveCondition(condition=condition, since=NOW, event_id="e1", confirmed_at=NOW)
 
 
 def test_grave_kernel_line_stands_and_names_its_events(state: faults.Faults, event: Any) -> None:

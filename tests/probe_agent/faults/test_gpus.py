@@ -45,10 +45,10 @@ def test_numbers_that_could_mean_two_gpus_are_not_guessed() -> None:
 
 def test_gres_conf_settles_what_the_numbers_mean() -> None:
     """File= lists minors in order; AutoDetect=nvml orders by PCI address."""
-    files = gres_conf.Numbering(minors=(0, 1, 2, 3))
+    files = gres_conf.GpuNumbering(minors=(0, 1, 2, 3))
     assert SHUFFLED.of_job("0,1", files) == ("GPU-1", "GPU-3")
-    assert SHUFFLED.of_job("0,1", gres_conf.Numbering(minors=(2, 3))) == ("GPU-0", "GPU-2")
-    assert SHUFFLED.of_job("3", gres_conf.Numbering(by_pci=True)) == ("GPU-3",)
+    assert SHUFFLED.of_job("0,1", gres_conf.GpuNumbering(minors=(2, 3))) == ("GPU-0", "GPU-2")
+    assert SHUFFLED.of_job("3", gres_conf.GpuNumbering(by_pci=True)) == ("GPU-3",)
 
 
 def test_unknown_number_makes_the_whole_answer_unknown() -> None:

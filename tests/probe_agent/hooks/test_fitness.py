@@ -83,7 +83,7 @@ def test_condition_read_long_ago_refuses_nobody() -> None:
     """Never a stale reading: it has to be confirmed at that moment."""
     state = faults.Faults("b")
     gone = conditions.Condition(kind="mount", device="/x", severity=records.Severity.HIGH, message="gone")
-    active = conditions.Active(condition=gone, since=NOW, event_id="e", confirmed_at=NOW)
+    active = conditions.ActiveCondition(condition=gone, since=NOW, event_id="e", confirmed_at=NOW)
     state.observe("mounts", conditions.Judgement(), [active], NOW)
     held = fitness.Permissions()
     held.grant(permission(after_s=100))

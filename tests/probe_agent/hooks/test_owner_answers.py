@@ -121,7 +121,9 @@ def test_gpus_are_the_jobs_own(monkeypatch: pytest.MonkeyPatch) -> None:
         ("GPU-a", 0.5, False)
     ]
     monkeypatch.setattr(
-        nvml_snapshot, "snapshot", lambda *_: nvml.NvmlUnavailable(kind=nvml.Lack.HANG, message="no answer")
+        nvml_snapshot,
+        "snapshot",
+        lambda *_: nvml.NvmlUnavailable(kind=nvml.SnapshotLack.HANG, message="no answer"),
     )
     rig.answers._kept.clear()
     with pytest.raises(errors.NotFound, match="no answer"):

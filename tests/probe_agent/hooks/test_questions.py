@@ -64,7 +64,7 @@ def test_an_expression_is_never_passed_on(table: Any) -> None:
         questions.question_of({"scans": [SCAN | {"table": table}], "deadline_s": 1})
 
 
-def asked(job_id: int | None, **detail: Any) -> delivery.Request:
+def calls(job_id: int | None, **detail: Any) -> delivery.Request:
     expires_at = datetime.now(UTC) + timedelta(seconds=60)
     return delivery.Request(
         request_id=uuid.uuid4(), verb="ask", job_id=job_id, expires_at=expires_at,
@@ -90,8 +90,8 @@ def test_every_question_is_answered_also_with_a_refusal(
 ) -> None:
     """A job that is not here, a question that is none; too many at once; and a real collector's word."""
     made, answers = desk
-    elsewhere, wrong = asked(8), asked(7, scans=[])
-    here = [asked(7) for _ in range(questions.AT_ONCE + 1)]
+    elsewhere, wrong = calls(8), calls(7, scans=[])
+    here = [calls(7) for _ in range(questions.AT_ONCE + 1)]
 
     async def all_at_once() -> None:
         await asyncio.gather(*(made.ask(r) for r in [elsewhere, wrong, *here]))

@@ -156,20 +156,20 @@ def test_a_word_nobody_asked_for_is_not_taken(
 
 def test_the_words_are_read_with_the_owners_rights_only(tmp_path: Path, out: Path) -> None:
     """Another's file, a link, a name that is missing: refused, as everything of a job's."""
-    asked = {"inode": 0, "offset": 0, "words": list(WORDS), "skip": False, "uid": ME}
+    calls = {"inode": 0, "offset": 0, "words": list(WORDS), "skip": False, "uid": ME}
     link = tmp_path / "link"
     link.symlink_to(out)
     for path, uid in ((link, ME), (out, ME + 1), (tmp_path / "missing", ME)):
         with pytest.raises(collect_child.Refused):
-            collect_child.alarm_words({**asked, "path": str(path), "uid": uid})
+            collect_child.alarm_words({**calls, "path": str(path), "uid": uid})
 
 
 def test_a_flood_is_read_from_its_end(out: Path) -> None:
     """Of what was written since the last look so much, and no more; a line without end is read as it stands."""
     out.write_bytes(b"CUDA error\n" + b"x" * (2 * collect_child.MAX_TAIL_BYTES) + b"\nloss is nan\n")
-    asked = {"path": str(out), "inode": 0, "offset": 0, "words": list(WORDS), "skip": False, "uid": ME}
-    answer = collect_child.alarm_words(asked)
+    calls = {"path": str(out), "inode": 0, "offset": 0, "words": list(WORDS), "skip": False, "uid": ME}
+    answer = collect_child.alarm_words(calls)
     assert list(answer["matches"]) == ["loss is nan"]
     assert answer["offset"] == out.stat().st_size
     out.write_bytes(b"y" * 100_000)
-    assert collect_child.alarm_words(asked)["offset"] == 100_000
+    assert collect_child.alarm_words(calls)["offset"] == 100_000

@@ -126,18 +126,18 @@ def test_child_leaves_out_what_an_earlier_attempt_wrote_into_the_same_file(tmp_p
     path = tmp_path / "out"
     requeued = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-03-01T10:00:00 DUE TO JOB REQUEUE ***\n"
     path.write_text("RuntimeError: NCCL error: unhandled system error\n" + requeued + TRACE)
-    asked = {"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()}
+    calls = {"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()}
     began = datetime(2026, 3, 1, 10, 0, 7).timestamp()  # noqa: DTZ001  # the node's own zone, as slurmd writes
-    kinds = {f["kind"] for f in child({**asked, "began_s": began})["findings"]}
-    own_end = {f["kind"] for f in child({**asked, "began_s": began - 60})["findings"]}
+    kinds = {f["kind"] for f in child({**calls, "began_s": began})["findings"]}
+    own_end = {f["kind"] for f in child({**calls, "began_s": began - 60})["findings"]}
     assert "slurm_requeued" not in kinds
-    assert kinds < own_end == {f["kind"] for f in child(asked)["findings"]}
+    assert kinds < own_end == {f["kind"] for f in child(calls)["findings"]}
 
 
 @pytest.mark.parametrize("op", ["log", "dumps", "find"])
 def test_a_job_that_left_nothing_costs_no_reader(tmp_path: Path, op: str) -> None:
     """Every job has an Epilog and most leave nothing: the grammars are not even imported."""
-    asked = {
+    calls = {
         "op": op,
         "path": str(tmp_path / "none"),
         "directory": str(tmp_path),
@@ -150,7 +150,7 @@ def test_a_job_that_left_nothing_costs_no_reader(tmp_path: Path, op: str) -> Non
     )
     done = subprocess.run(
         [sys.executable, "-I", "-c", code],
-        input=json.dumps({**asked, "uid": ME, "gid": os.getgid()}),
+        input=json.dumps({**calls, "uid": ME, "gid": os.getgid()}),
         capture_output=True,
         text=True,
         check=True,
@@ -341,7 +341,7 @@ def test_a_copy_is_made_with_the_owners_rights(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     (tmp_path / "out").write_text(TRACE)
     os.chown(tmp_path / "out", 65534, 65534)
-    asked = {
+    calls = {
         "op": "keep",
         "path": str(tmp_path / "out"),
         "start": 1,
@@ -349,9 +349,9 @@ def test_a_copy_is_made_with_the_owners_rights(tmp_path: Path) -> None:
         "uid": 65534,
         "gid": 65534,
     }
-    assert child(asked)["refused"] in {"it could not be copied: EACCES", "EACCES"}
+    assert child(calls)["refused"] in {"it could not be copied: EACCES", "EACCES"}
     (tmp_path / "link").symlink_to("/etc/shadow")
-    assert child({**asked, "path": str(tmp_path / "link")})["refused"] in {"ELOOP", "EACCES"}
+    assert child({**calls, "path": str(tmp_path / "link")})["refused"] in {"ELOOP", "EACCES"}
     assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "out"]
 
 
@@ -412,7 +412,7 @@ def test_output_files_of_a_running_job_are_found(tmp_path: Path) -> None:
         "SLURM_JOB_ID": "4242", "SLURMD_NODENAME": "n1", "SLURM_ARRAY_JOB_ID": "4240", "SLURM_ARRAY_TASK_ID": "0",
         "SLURM_JOB_NAME": "train",
     }  # fmt: skip
-    asked = {"op": "find", "uid": ME, "gid": os.getgid(), "node": "n1"}
+    calls = {"op": "find", "uid": ME, "gid": os.getgid(), "node": "n1"}
     out, err, rank = tmp_path / "out", tmp_path / "err", tmp_path / "rank"
     with out.open("w") as one, err.open("w") as two, rank.open("w") as three:
         script = subprocess.Popen(["/bin/sleep", "60"], stdout=one, stderr=two, env=environment)
@@ -420,13 +420,13 @@ def test_output_files_of_a_running_job_are_found(tmp_path: Path) -> None:
             ["/bin/sleep", "60"], stdout=three, stderr=three, env={**environment, "SLURM_STEP_ID": "0"}
         )
     try:
-        assert child({**asked, "job_id": 4242}) == {
+        assert child({**calls, "job_id": 4242}) == {
             "logs": [str(out), str(err), str(rank)],
             "ids": {"ids_known": True, "array_job_id": 4240, "array_task_id": 0, "job_name": "train"},
         }
         nothing: dict[str, Any] = {"logs": [], "ids": {}}
-        assert child({**asked, "job_id": 4243}) == nothing
-        assert child({**asked, "job_id": 4242, "node": "n2"}) == nothing
+        assert child({**calls, "job_id": 4243}) == nothing
+        assert child({**calls, "job_id": 4242, "node": "n2"}) == nothing
     finally:
         for process in (script, step):
             process.kill()

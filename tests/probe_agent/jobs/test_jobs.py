@@ -57,6 +57,17 @@ def test_epilog_of_a_start_nobody_saw_is_kept_as_such() -> None:
     assert ended.extra["prolog_seen"] is False
 
 
+def test_the_epilog_of_a_requeued_start_ends_that_start() -> None:
+    """Slurm has counted the requeue by then: SLURM_JOB_RESTART_COUNT is the next start's, which begins after this Epilog."""
+    book = jobs.JobBook("b")
+    book.start(job(gpu_uuids=("GPU-1",)))
+    ended = book.end(job(started_at=NOW + timedelta(hours=1), restart_count=1), NOW + timedelta(hours=1))
+    assert (ended.restart_count, ended.started_at, ended.gpu_uuids) == (0, NOW, ("GPU-1",))
+    book.start(job(started_at=NOW + timedelta(hours=2), restart_count=1))
+    again = book.end(job(restart_count=1), NOW + timedelta(hours=3))
+    assert (again.restart_count, again.started_at) == (1, NOW + timedelta(hours=2))
+
+
 def test_book_survives_the_agent_and_not_the_boot() -> None:
     """After a reboot nothing runs, but what was left can still be collected."""
     book = jobs.JobBook("b")

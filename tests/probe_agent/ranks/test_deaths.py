@@ -11,11 +11,11 @@ import pytest
 
 from probing_cluster.probe_agent.ranks import deaths
 
-NEWS, TOGETHER, NOTHING = deaths.Fate
+NEWS, TOGETHER, NOTHING = deaths.EndMeaning
 
 
-def end(died_s: float, *, in_order: bool = False) -> deaths.End:
-    return deaths.End(died_s=died_s, in_order=in_order)
+def end(died_s: float, *, in_order: bool = False) -> deaths.RankEnd:
+    return deaths.RankEnd(died_s=died_s, in_order=in_order)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def end(died_s: float, *, in_order: bool = False) -> deaths.End:
     ],
 )
 def test_a_death_that_may_have_begun_a_failure(
-    one: deaths.End, others: list[deaths.End | None], expected: deaths.Fate
+    one: deaths.RankEnd, others: list[deaths.RankEnd | None], expected: deaths.EndMeaning
 ) -> None:
     """Slurm kills every task of a failed step: those deaths tell nothing, or only later."""
     assert deaths.fate(one, others) is expected

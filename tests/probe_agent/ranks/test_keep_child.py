@@ -70,11 +70,11 @@ def request(directory: Path, history: Path | str, **more: Any) -> dict[str, Any]
     } | more
 
 
-def ask(asked: dict[str, Any]) -> dict[str, Any]:
+def ask(calls: dict[str, Any]) -> dict[str, Any]:
     """The child's answer."""
     done = subprocess.run(
         [sys.executable, "-I", "-m", keep_child.__name__],
-        input=json.dumps(asked), capture_output=True, text=True, check=True, timeout=60,
+        input=json.dumps(calls), capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
     return dict(json.loads(done.stdout))
 
@@ -136,8 +136,8 @@ def test_it_is_written_with_the_owners_rights(shared: Path) -> None:
     shutil.copytree(inject.SITE_DIRECTORY, package, ignore=shutil.ignore_patterns("__pycache__"))
     code = f"import sys; sys.path.insert(0, {str(package)!r})\nfrom _probing_probe import importhook; importhook.arm()\n"
     run(directory, code + PROGRAM, NOBODY.pw_uid)
-    asked = request(directory, f"{shared}/%u", uid=NOBODY.pw_uid, gid=NOBODY.pw_gid)
-    assert ask(asked)["kept"] > 0
+    calls = request(directory, f"{shared}/%u", uid=NOBODY.pw_uid, gid=NOBODY.pw_gid)
+    assert ask(calls)["kept"] > 0
     kept_at = shared / "nobody" / "c-7-0" / "n1.kept"
     assert kept_at.stat().st_uid == NOBODY.pw_uid
     assert [t.name for t in kept_file.read(kept_at.read_bytes())] == ["train", "steps"]
@@ -148,10 +148,10 @@ def test_it_is_written_with_the_owners_rights(shared: Path) -> None:
     ):
         if base == shared / "link":
             base.symlink_to(target)
-        answer = ask({**asked, "history": str(base)})
+        answer = ask({**calls, "history": str(base)})
         assert why in answer["refused"], answer
     assert list(target.iterdir()) == []
-    assert "no account" in ask({**asked, "uid": 54321})["refused"]
+    assert "no account" in ask({**calls, "uid": 54321})["refused"]
 
 
 def test_the_agent_keeps_before_it_removes(

@@ -30,8 +30,8 @@ class Node:
     """A simulated node whose counters move."""
 
     def __init__(self, root: Path, clock: Any, **more: Any) -> None:
-        self.root, self.clock, self.reach = root, clock, Reach(root)
-        self.traffic = nic_traffic.NicTraffic(self.reach, clock=clock, **more)  # type: ignore[arg-type]
+        self.root, self.clock, self.reader = root, clock, Reach(root)
+        self.traffic = nic_traffic.NicTraffic(self.reader, clock=clock, **more)  # type: ignore[arg-type]
 
     def set(self, path: str, value: int | str) -> None:
         (self.root / path).write_text(f"{value}\n")
@@ -85,7 +85,7 @@ def test_too_little_time_or_no_reading_is_no_rate(node: Node) -> None:
     assert node.traffic.since(0.0) == {}
     node.read()
     assert node.traffic.since(0.0) == {}
-    node.reach.hangs = True
+    node.reader.hangs = True
     node.read(10.0)
     assert node.traffic.since(0.0) == {}
     assert nic_traffic.NicTraffic(None).since(0.0) == {}

@@ -33,7 +33,7 @@ def page(
     return pages.ProbePage(**(values | more))
 
 
-def watch(looks: list[stall.Look]) -> list[stall.Stall]:
+def watch(looks: list[stall.RankObservation]) -> list[stall.Stall]:
     """The stalls a sequence of looks shows."""
     found, kept = [], None
     for look in looks:
@@ -43,9 +43,9 @@ def watch(looks: list[stall.Look]) -> list[stall.Stall]:
     return found
 
 
-def still(a_page: pages.ProbePage, start_s: float, end_s: float, **more: Any) -> list[stall.Look]:
+def still(a_page: pages.ProbePage, start_s: float, end_s: float, **more: Any) -> list[stall.RankObservation]:
     """The same page seen again and again."""
-    return [stall.Look(at_s=start_s + t, page=a_page, **more) for t in range(int(end_s - start_s))]
+    return [stall.RankObservation(at_s=start_s + t, page=a_page, **more) for t in range(int(end_s - start_s))]
 
 
 @pytest.mark.parametrize(("step_s", "bound_s"), [(0.1, 10.0), (1.0, 10.0), (5.0, 50.0), (60.0, 600.0)])
@@ -66,7 +66,7 @@ def test_a_stopped_rank_is_told_once() -> None:
 
 def test_a_rank_that_steps_is_never_stalled() -> None:
     """Slow but steady is not a stall."""
-    looks = [stall.Look(at_s=float(t), page=page(20 + t // 8)) for t in range(20, 400)]
+    looks = [stall.RankObservation(at_s=float(t), page=page(20 + t // 8)) for t in range(20, 400)]
     assert watch(looks) == []
 
 
@@ -77,7 +77,7 @@ def test_collectives_are_progress_too() -> None:
         is_async=False, is_p2p=False, raised=False,
     )  # fmt: skip
     looks = [
-        stall.Look(
+        stall.RankObservation(
             at_s=float(t),
             page=page(
                 20,
@@ -110,7 +110,9 @@ def test_a_job_that_never_gets_started_is_told_in_the_end() -> None:
 def test_a_long_checkpoint_that_writes_is_no_stall() -> None:
     """Ten times longer than ever before, but bytes still move."""
     saving = page(20, phase="checkpointing", since_s=20, checkpoint_begin_ns=5 * NS, checkpoint_end_ns=6 * NS)
-    looks = [stall.Look(at_s=20.0 + t, page=saving, moved_bytes=t * 50_000_000) for t in range(200)]
+    looks = [
+        stall.RankObservation(at_s=20.0 + t, page=saving, moved_bytes=t * 50_000_000) for t in range(200)
+    ]
     assert watch(looks) == []
 
 

@@ -63,7 +63,7 @@ class Watched:
 
     def __init__(self, source: polled.Polled, node_identity: identity.Identity, clock: Any) -> None:
         self.source = source
-        self.reach = DirectReach(node_identity.root)
+        self.reader = DirectReach(node_identity.root)
         self.memory: Mapping[str, Any] = {}
         self.clock = clock
         self.context = polled.PollContext(
@@ -75,7 +75,7 @@ class Watched:
         for _ in range(times):
             self.clock.move(every_s)
             context = replace(self.context, now=self.clock.now(), **changed)
-            raw = asyncio.run(self.source.read(self.reach, self.memory, context))
+            raw = asyncio.run(self.source.read(self.reader, self.memory, context))
             judged = self.source.judge(raw, self.memory, context)
             self.memory = json.loads(json.dumps(judged.memory))
             if judged.inventory is not None:

@@ -132,7 +132,7 @@ def test_a_makers_reading_leaves_the_other_makers_gpus(desk: Desk) -> None:
     ("numbers", "numbering", "uuids"),
     [
         ("0,1", None, ("AMD-0", "AMD-1")),  # the order of addresses and of render devices agree
-        ("1", gres_conf.Numbering(minors=(128, 129)), ("AMD-1",)),  # File=/dev/dri/renderD[128-129]
+        ("1", gres_conf.GpuNumbering(minors=(128, 129)), ("AMD-1",)),  # File=/dev/dri/renderD[128-129]
         ("GPU-f1b2c3d4e5f60718", None, ("AMD-1",)),  # as ROCR_VISIBLE_DEVICES names it
         ("GPU-a1b2c3d4e5f607", None, ("AMD-0",)),
         ("GPU-ffffffffffffffff", None, None),
@@ -218,7 +218,7 @@ class Live:
         self.driver = Path(node_identity.root) / amdsmi.DRIVER
         self.driver.parent.mkdir(parents=True, exist_ok=True)
         self.driver.write_text("live\n")
-        self.reach = node_reader.NodeReach(
+        self.reader = node_reader.ChildReader(
             node_identity,
             children.Children(),
             amdsmi_library=str(library),
@@ -255,7 +255,7 @@ def test_the_child_reads_the_library(live: Live, clock: Any) -> None:
     async def run() -> list[Any]:
         readings = []
         try:
-            readings.append(await amdsmi.read(live.reach, {}, context))
+            readings.append(await amdsmi.read(live.reader, {}, context))
             live.write_state(
                 *TWO,
                 "gpu.0.correctable=3",
@@ -263,13 +263,13 @@ def test_the_child_reads_the_library(live: Live, clock: Any) -> None:
                 "gpu.0.temperature=71",
                 "gpu.0.temperature_critical=110",
             )
-            readings.append(await amdsmi.read(live.reach, {}, context))
+            readings.append(await amdsmi.read(live.reader, {}, context))
             live.write_state(*TWO, "gpu.0.missing=1", "gpu.1.status=12")
-            readings.append(await amdsmi.read(live.reach, {}, context))
+            readings.append(await amdsmi.read(live.reader, {}, context))
             live.driver.unlink()
-            readings.append(await amdsmi.read(live.reach, {}, context))
+            readings.append(await amdsmi.read(live.reader, {}, context))
         finally:
-            await live.reach.close()
+            await live.reader.close()
         return readings
 
     unloaded, two, broken, gone = asyncio.run(run())
@@ -288,14 +288,14 @@ def test_a_library_that_is_not_there_is_said(node_identity: identity.Identity, l
     """Neither the child nor the agent fails over it."""
 
     async def run() -> Any:
-        made = node_reader.NodeReach(
+        made = node_reader.ChildReader(
             node_identity, children.Children(), amdsmi_library="/none.so", deadline_s=10.0
         )
         try:
             return await made.amdsmi()
         finally:
             await made.close()
-            await live.reach.close()
+            await live.reader.close()
 
     assert asyncio.run(run())["lack"] == "library"
 
@@ -305,12 +305,12 @@ def test_a_call_that_never_returns_costs_the_child_and_not_the_agent(live: Live)
     live.write_state(*TWO, "gpu.0.hang=1")
 
     async def run() -> None:
-        live.reach._deadline_s = 0.5
+        live.reader._deadline_s = 0.5
         try:
             with pytest.raises(children.ChildHung):
-                await live.reach.amdsmi()
+                await live.reader.amdsmi()
         finally:
-            await live.reach.close()
+            await live.reader.close()
 
     asyncio.run(run())
 
@@ -320,7 +320,7 @@ def test_gpus_of_gres_conf_are_not_missed_by_nvml_on_a_node_of_amd(live: Live, c
     context = polled.PollContext(now=clock.now(), boot_id="b", expect_gpus=2)
 
     async def look() -> Any:
-        raw = await nvml.read(live.reach, {}, context)
+        raw = await nvml.read(live.reader, {}, context)
         return nvml.judge(raw, {}, context)
 
     async def run() -> tuple[Any, Any]:
@@ -329,7 +329,7 @@ def test_gpus_of_gres_conf_are_not_missed_by_nvml_on_a_node_of_amd(live: Live, c
             live.driver.unlink()
             return amd, await look()
         finally:
-            await live.reach.close()
+            await live.reader.close()
 
     amd, other = asyncio.run(run())
     assert (amd.present, amd.state) == ((), "absent")

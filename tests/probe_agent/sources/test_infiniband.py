@@ -13,7 +13,7 @@ PORT = "sys/class/infiniband/mlx5_3/ports/1"
 
 
 def put(watched: Any, name: str, value: str, port: str = PORT) -> None:
-    writing.put(watched.reach.root, f"{port}/{name}", value)
+    writing.put(watched.reader.root, f"{port}/{name}", value)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_narrower_link_is_told_and_an_unknown_speed_is_not(ib: Any, present: Any
 
 def test_device_that_disappears_is_grave_after_three_readings(ib: Any, present: Any) -> None:
     """A card that is gone is found by its absence."""
-    (ib.reach.root / "sys/class/infiniband/mlx5_3").rename(ib.reach.root / "gone")
+    (ib.reader.root / "sys/class/infiniband/mlx5_3").rename(ib.reader.root / "gone")
     assert present(ib.look(2)) == []
     assert present(ib.look()) == [("ib_link", "missing", "mlx5_3", "high")]
 
@@ -145,11 +145,11 @@ def test_flaps_are_still_seen_when_the_counter_is_full(ib: Any, present: Any) ->
 def test_unreadable_counter_is_unknown_and_left_alone(ib: Any) -> None:
     """EINVAL is not zero; reading it again would only fill the kernel log, so it is not read again."""
     path = f"/{PORT}/counters/symbol_error"
-    ib.reach.failing[path] = "EINVAL"
+    ib.reader.failing[path] = "EINVAL"
     assert ib.look().edges == ()
-    ib.reach.reads.clear()
+    ib.reader.reads.clear()
     ib.look()
-    assert path not in ib.reach.reads
+    assert path not in ib.reader.reads
 
 
 def test_text_instead_of_a_number_is_unknown(ib: Any) -> None:
@@ -164,7 +164,7 @@ def test_unreadable_state_neither_confirms_nor_clears(ib: Any, present: Any) -> 
     """Not seeing is not health."""
     down(ib)
     ib.look(2)
-    ib.reach.failing[f"/{PORT}/state"] = "EIO"
+    ib.reader.failing[f"/{PORT}/state"] = "EIO"
     judged = ib.look()
     assert present(judged) == []
     assert "mlx5_3" in judged.unknown
@@ -183,13 +183,13 @@ def test_excluded_devices_are_not_even_read(watch: Any) -> None:
     """Reading some functions' counters makes the driver complain: the site can name them."""
     watched = watch(infiniband.SOURCE)
     watched.look(exclude_hcas=("mlx5_[37]",))
-    assert not any("mlx5_3/ports" in path for path in watched.reach.reads)
-    assert any("mlx5_2/ports" in path for path in watched.reach.reads)
+    assert not any("mlx5_3/ports" in path for path in watched.reader.reads)
+    assert any("mlx5_2/ports" in path for path in watched.reader.reads)
 
 
 def test_virtual_functions_are_left_out(ib: Any) -> None:
     """A VF's port follows its parent's."""
-    device = ib.reach.root / "sys/class/infiniband/mlx5_3/device"
+    device = ib.reader.root / "sys/class/infiniband/mlx5_3/device"
     (device.resolve() / "physfn").symlink_to("../0000:00:00.0")
     assert "mlx5_3" not in ib.look().healthy
 
@@ -197,7 +197,7 @@ def test_virtual_functions_are_left_out(ib: Any) -> None:
 def test_node_without_hca_is_absent(watch: Any, bare: Any, clock: Any) -> None:
     """Nothing there is not the same as nothing wrong."""
     watched = watch(infiniband.SOURCE)
-    watched.reach.root = bare.root
+    watched.reader.root = bare.root
     assert watched.look().state == "absent"
 
 

@@ -87,9 +87,9 @@ def test_journald_lines_become_events_and_the_cursor_is_kept(
     (event,) = events(queue)
     assert (event.kind, event.code, event.source) == ("xid", "79", "kernel")
     assert queue.state(kernel_log.STATE)["place"] == {"cursor": f"s=1;i=4;b={BOOT}"}
-    asked = tmp_path / "asked"
-    until(follow("journald").run(), lambda: asked.read_text().count("\n") >= 2)
-    assert f"--after-cursor=s=1;i=4;b={BOOT}" in asked.read_text()
+    calls = tmp_path / "asked"
+    until(follow("journald").run(), lambda: calls.read_text().count("\n") >= 2)
+    assert f"--after-cursor=s=1;i=4;b={BOOT}" in calls.read_text()
     assert len(events(queue)) == 1
 
 

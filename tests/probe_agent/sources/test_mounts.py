@@ -12,9 +12,9 @@ from probing_cluster.sandbox.nodetree import writing
 
 def change(watched: Any, old: str, new: str) -> None:
     for name in ("proc/mounts", "proc/self/mounts"):
-        text = (watched.reach.root / name).read_text().rstrip("\n")
+        text = (watched.reader.root / name).read_text().rstrip("\n")
         assert old in text
-        writing.put(watched.reach.root, name, text.replace(old, new))
+        writing.put(watched.reader.root, name, text.replace(old, new))
 
 
 @pytest.fixture
@@ -58,16 +58,16 @@ def test_mount_that_was_always_read_only_is_well(watch: Any, present: Any) -> No
 
 def test_mount_that_does_not_answer_is_grave_when_it_stays_so(table: Any, present: Any) -> None:
     """A call that never returns is a finding; the others are still looked at."""
-    table.reach.silent.add("/scratch")
+    table.reader.silent.add("/scratch")
     found = [present(table.look()) for _ in range(8)]
     assert found[-1] == [("mount", "hanging", "/scratch", "high")]
-    table.reach.silent.clear()
+    table.reader.silent.clear()
     assert present(table.look(7)) == []
 
 
 def test_one_silent_answer_is_neither_fault_nor_health(table: Any) -> None:
     """A server that restarts is waited for."""
-    table.reach.silent.add("/scratch")
+    table.reader.silent.add("/scratch")
     judged = next(j for j in (table.look() for _ in range(7)) if "/scratch" in j.unknown)
     assert judged.present == ()
     assert "/scratch" not in judged.healthy
@@ -103,7 +103,7 @@ def test_table_that_cannot_be_read_is_unknown(watch: Any, bare: Any) -> None:
     """Without a table nothing is missing: nothing is known."""
     watched = watch(mounts.SOURCE)
     watched.look(2)
-    watched.reach.root = bare.root
+    watched.reader.root = bare.root
     judged = watched.look()
     assert judged.present == ()
     assert judged.unknown == {"*"}

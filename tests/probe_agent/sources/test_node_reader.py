@@ -30,7 +30,7 @@ def test_files_links_errors_and_skipping(node_identity: identity.Identity) -> No
     (node_identity.root / "sys/x/broken").symlink_to("nowhere")
 
     async def work() -> dict[str, dict[str, str]]:
-        made = node_reader.NodeReach(node_identity, children.Children())
+        made = node_reader.ChildReader(node_identity, children.Children())
         found = await made.files(["/sys/x/[ab]", "/sys/x/broken"], ["/sys/x/l"], ["/sys/x/b"])
         await made.close()
         return dict(found)
@@ -47,7 +47,7 @@ def test_tools_are_the_nodes_own_or_absent(node_identity: identity.Identity) -> 
     tool.parent.mkdir(parents=True)
 
     async def ask() -> children.Finished | None:
-        return await node_reader.NodeReach(node_identity, children.Children()).command("ipmitool", "sel")
+        return await node_reader.ChildReader(node_identity, children.Children()).command("ipmitool", "sel")
 
     assert asyncio.run(ask()) is None
     tool.write_text("#!/bin/sh\necho told $1\n")
@@ -88,7 +88,7 @@ def test_mount_that_hangs_costs_one_child_and_is_known(
     started = children.Children()
 
     async def work() -> None:
-        made = node_reader.NodeReach(node_identity, started, deadline_s=0.5)
+        made = node_reader.ChildReader(node_identity, started, deadline_s=0.5)
         with pytest.raises(children.ChildHung, match="no answer"):
             await made.touch("/hung", remote=True)
         with pytest.raises(children.ChildHung):
@@ -135,12 +135,12 @@ def test_healthy_remote_mounts_share_a_child_and_a_hang_parts_them(
 
     monkeypatch.setattr(started, "start", counted)
 
-    async def touched(made: node_reader.NodeReach, *paths: str) -> list[Any]:
-        asked = (made.touch(p, remote=True) for p in paths)
-        return await asyncio.gather(*asked, return_exceptions=True)
+    async def touched(made: node_reader.ChildReader, *paths: str) -> list[Any]:
+        calls = (made.touch(p, remote=True) for p in paths)
+        return await asyncio.gather(*calls, return_exceptions=True)
 
     async def work() -> None:
-        made = node_reader.NodeReach(node_identity, started, deadline_s=10.0)
+        made = node_reader.ChildReader(node_identity, started, deadline_s=10.0)
         for _ in range(3):
             assert await touched(made, "/home", "/scratch") == [{"bytes_total": 1}] * 2
         assert keys == ["mounts"]

@@ -125,7 +125,7 @@ def test_driver_that_does_not_answer_is_a_fault_of_a_gpu_node(
     desk: Desk, present: Any, code: str, severity: str
 ) -> None:
     """A driver updated under running jobs stops only new ones: that is less than a driver that is gone."""
-    desk.unavailable = values.NvmlUnavailable(kind=values.Lack.DRIVER, message="no", code=code)
+    desk.unavailable = values.NvmlUnavailable(kind=values.SnapshotLack.DRIVER, message="no", code=code)
     assert present(desk.look()) == [("driver", code, "nvml", severity)]
     desk.unavailable = None
     assert present(desk.look()) == []
@@ -133,7 +133,7 @@ def test_driver_that_does_not_answer_is_a_fault_of_a_gpu_node(
 
 def test_node_without_gpus_is_absent_whatever_nvml_says(clock: Any, present: Any) -> None:
     """A login node with the library installed has no fault."""
-    for kind in (values.Lack.ABSENT, values.Lack.DRIVER):
+    for kind in (values.SnapshotLack.ABSENT, values.SnapshotLack.DRIVER):
         desk = Desk(clock)
         desk.unavailable = values.NvmlUnavailable(kind=kind, message="no")
         judged = desk.look(2)
@@ -291,7 +291,7 @@ def live(
     """The real child on the stub library."""
     monkeypatch.setenv("PROBING_NVML_STATE", str(home / build.NVML_STATE))
     started = children.Children()
-    made = node_reader.NodeReach(node_identity, started, nvml_library=str(nvml_library), deadline_s=5.0)
+    made = node_reader.ChildReader(node_identity, started, nvml_library=str(nvml_library), deadline_s=5.0)
     return home / build.NVML_STATE, made, started
 
 

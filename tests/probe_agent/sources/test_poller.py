@@ -62,10 +62,10 @@ class Rig:
         self.faults = faults.Faults(node_identity.boot_id(), self.spool.state("faults"))
         self.watch = self_watch.SelfWatch()
         self.changes = 0
-        reach: Any = None
+        reader: Any = None
         self.poller = poller.Poller(
             sources=[s.source for s in sources],
-            reach=reach,
+            reader=reader,
             identity=node_identity,
             intake=intake.Intake(identity=node_identity, spool=self.spool, faults=self.faults),
             faults=self.faults,
@@ -84,9 +84,9 @@ class Rig:
     def changed(self) -> None:
         self.changes += 1
 
-    def poll(self, times: int = 1, **asked: bool) -> None:
+    def poll(self, times: int = 1, **calls: bool) -> None:
         for _ in range(times):
-            asyncio.run(self.poller.poll(**asked))
+            asyncio.run(self.poller.poll(**calls))
 
     def events(self) -> list[records.HealthEvent]:
         return [codec.decode(i.body, records.HealthEvent) for i in self.spool.batch(100)]

@@ -12,11 +12,11 @@ from probing_cluster.sandbox.nodetree import writing
 
 
 def put(watched: Any, name: str, value: str) -> None:
-    writing.put(watched.reach.root, name, value)
+    writing.put(watched.reader.root, name, value)
 
 
 def first(watched: Any, pattern: str) -> str:
-    return str(min(watched.reach.root.glob(pattern)).relative_to(watched.reach.root))
+    return str(min(watched.reader.root.glob(pattern)).relative_to(watched.reader.root))
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def first(watched: Any, pattern: str) -> str:
 def test_nothing_there_is_absent_not_well(watch: Any, bare: Any, source: Any) -> None:
     """A node without the hardware or the tool says so."""
     watched = watch(source)
-    watched.reach.root = bare.root
+    watched.reader.root = bare.root
     judged = watched.look(2)
     assert judged.state.startswith("absent")
     assert (judged.present, judged.edges, judged.healthy) == ((), (), frozenset())
@@ -43,7 +43,7 @@ def test_uncorrected_memory_error_is_grave_and_names_the_dimm(watch: Any, moved:
     watched = watch(edac.SOURCE)
     watched.look()
     name = first(watched, "sys/devices/system/edac/mc/mc*/dimm*/dimm_ue_count")
-    label = (watched.reach.root / name).parent.joinpath("dimm_label").read_text().strip()
+    label = (watched.reader.root / name).parent.joinpath("dimm_label").read_text().strip()
     put(watched, name, "1")
     assert moved(watched.look()) == [("edac", "uncorrected", label, "high")]
 
@@ -70,7 +70,7 @@ def test_corrected_memory_errors_are_told_by_powers_of_ten(watch: Any, moved: An
 
 
 def _hca(watched: Any) -> str:
-    devices = watched.reach.root / "sys/bus/pci/devices"
+    devices = watched.reader.root / "sys/bus/pci/devices"
     return next(d.name for d in sorted(devices.iterdir()) if (d / "class").read_text().startswith("0x0207"))
 
 
@@ -97,7 +97,7 @@ def test_device_gone_from_the_bus_is_grave(watch: Any, present: Any) -> None:
     watched = watch(pcie.SOURCE)
     watched.look()
     address = _hca(watched)
-    (watched.reach.root / "sys/bus/pci/devices" / address).rename(watched.reach.root / "gone")
+    (watched.reader.root / "sys/bus/pci/devices" / address).rename(watched.reader.root / "gone")
     assert present(watched.look(3)) == [("pcie_link", "missing", address, "high")]
 
 
@@ -118,7 +118,7 @@ def units(*rows: tuple[str, ...]) -> str:
 
 
 def systemd(watched: Any) -> Any:
-    (watched.reach.root / "run/systemd/system").mkdir(parents=True)
+    (watched.reader.root / "run/systemd/system").mkdir(parents=True)
     return watched
 
 
@@ -128,15 +128,15 @@ def test_service_that_ran_and_runs_no_more_is_told(watch: Any, present: Any, mov
     well = ("slurmd.service", "loaded", "active", "running", "0")
     never = ("munge.service", "loaded", "inactive", "dead", "0")
     absent = ("chrony.service", "not-found", "inactive", "dead", "")
-    watched.reach.answer("systemctl", units(well, never, absent))
+    watched.reader.answer("systemctl", units(well, never, absent))
     assert present(watched.look(3)) == []
-    watched.reach.answer(
+    watched.reader.answer(
         "systemctl", units(("slurmd.service", "loaded", "failed", "failed", "3"), never, absent)
     )
     judged = watched.look()
     assert moved(judged) == [("service", "restarted", "slurmd.service", "info")]
     assert present(watched.look()) == [("service", "down", "slurmd.service", "low")]
-    watched.reach.answer(
+    watched.reader.answer(
         "systemctl", units(("slurmd.service", "loaded", "active", "running", "3"), never, absent)
     )
     assert present(watched.look()) == []
@@ -146,7 +146,7 @@ def test_without_systemd_the_sites_services_are_looked_for_by_name(watch: Any, p
     """The kernel keeps fifteen characters of a name; that is enough."""
     watched = watch(services.SOURCE)
     put_process = {"proc/71/comm": "slurmd", "proc/72/comm": "nvidia-persiste"}
-    writing.write(watched.reach.root, put_process)
+    writing.write(watched.reader.root, put_process)
     wanted = ("slurmd", "nvidia-persistenced", "munged")
     assert present(watched.look(2, expect_services=wanted)) == [("service", "down", "munged", "low")]
 
@@ -169,7 +169,7 @@ def test_memory_that_shrank_is_told_until_relearned(watch: Any, present: Any) ->
     """A DIMM the firmware mapped out shows as less memory than before."""
     watched = watch(memory.SOURCE)
     watched.look()
-    text = (watched.reach.root / "proc/meminfo").read_text()
+    text = (watched.reader.root / "proc/meminfo").read_text()
     total = int(text.split("MemTotal:")[1].split()[0])
     put(watched, "proc/meminfo", text.replace(str(total), str(total * 15 // 16), 1).rstrip("\n"))
     assert present(watched.look()) == [("memory", "size", "memory", "low")]
@@ -179,7 +179,7 @@ def test_memory_that_shrank_is_told_until_relearned(watch: Any, present: Any) ->
 def test_memory_that_cannot_be_read_is_unknown(watch: Any, bare: Any) -> None:
     """No number is not zero bytes."""
     watched = watch(memory.SOURCE)
-    watched.reach.root = bare.root
+    watched.reader.root = bare.root
     assert watched.look().unknown == {"*"}
 
 
@@ -200,7 +200,7 @@ def test_clock_is_judged_by_what_chrony_says(
 ) -> None:
     """Off by more than a second is a fault; an offset without a server is not believed."""
     watched = watch(clock_source.SOURCE)
-    watched.reach.answer("chronyc", CHRONY.format(offset=offset, stratum=stratum, leap=leap))
+    watched.reader.answer("chronyc", CHRONY.format(offset=offset, stratum=stratum, leap=leap))
     assert present(watched.look(3)) == expected
 
 
@@ -220,13 +220,13 @@ SEL = """1,01/30/2026,11:02:33,System Event #0x01,OEM System boot event,Asserted
 def test_new_entries_of_the_event_log_are_graded(watch: Any, moved: Any) -> None:
     """The first reading is history; what is added later is told, the grave as grave."""
     watched = watch(ipmi.SOURCE)
-    watched.reach.answer("ipmitool", SEL)
+    watched.reader.answer("ipmitool", SEL)
     assert watched.look().edges == ()
     more = (
         "3,01/31/2026,14:00:00,Memory #0x53,Uncorrectable ECC,Asserted\n"
         "4,01/31/2026,14:00:05,Fan 3,Lower Critical going low ,Deasserted\n"
     )
-    watched.reach.answer("ipmitool", SEL + more)
+    watched.reader.answer("ipmitool", SEL + more)
     assert moved(watched.look()) == [
         ("ipmi", "memory_uncorrectable", "Memory #0x53", "high"),
         ("ipmi", "entry", "Fan 3", "info"),
@@ -237,14 +237,14 @@ def test_new_entries_of_the_event_log_are_graded(watch: Any, moved: Any) -> None
 def test_cleared_event_log_counts_anew(watch: Any, moved: Any) -> None:
     """After a clear the numbers begin again; date and sensor keep entries apart."""
     watched = watch(ipmi.SOURCE)
-    watched.reach.answer("ipmitool", SEL)
+    watched.reader.answer("ipmitool", SEL)
     watched.look()
-    watched.reach.answer("ipmitool", "1,01/31/2026,15:00:00,Power Supply 1,Power Supply AC lost,Asserted\n")
+    watched.reader.answer("ipmitool", "1,01/31/2026,15:00:00,Power Supply 1,Power Supply AC lost,Asserted\n")
     assert moved(watched.look()) == [("ipmi", "power_supply", "Power Supply 1", "low")]
 
 
 def test_tool_without_a_bmc_is_absent(watch: Any) -> None:
     """ipmitool is installed everywhere; a BMC is not."""
     watched = watch(ipmi.SOURCE)
-    watched.reach.answer("ipmitool", "", returncode=1)
+    watched.reader.answer("ipmitool", "", returncode=1)
     assert watched.look().state.startswith("absent")

@@ -22,7 +22,7 @@ disk = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,nr_inodes=40", "small", disk], check=True)
 directory = disk / "spool"
 def item(n):
-    return spool.Item(id=n.to_bytes(16, "big"), lane="event", rank=0, body=b"x" * 200)
+    return spool.SpoolItem(id=n.to_bytes(16, "big"), lane="event", rank=0, body=b"x" * 200)
 def fill():
     with open(disk / "fill", "wb", buffering=0) as file:
         try:

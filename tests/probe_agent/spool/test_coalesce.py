@@ -19,7 +19,7 @@ HIGH, LOW = records.Severity.HIGH, records.Severity.LOW
 IDENTITY = identity.Identity(cluster="c", node="n1", root=Path("/"))
 
 
-def decoded(items: list[spool.Item]) -> list[records.HealthEvent]:
+def decoded(items: list[spool.SpoolItem]) -> list[records.HealthEvent]:
     return [codec.decode(i.body, records.HealthEvent) for i in items]
 
 
@@ -32,14 +32,14 @@ def make(one: sighting.Sighting) -> records.HealthEvent:
     return sighting.to_event(one, identity=IDENTITY, inventory=gpus.Inventory(), observed_at=START)
 
 
-def add(folds: coalesce.Coalescer, one: sighting.Sighting, now_s: float = 0.0) -> list[spool.Item]:
+def add(folds: coalesce.Coalescer, one: sighting.Sighting, now_s: float = 0.0) -> list[spool.SpoolItem]:
     return folds.add(one, make, now_s=now_s)[0]
 
 
 def test_hundred_thousand_equal_lines_keep_their_count_and_times() -> None:
     """A minute of one cable's noise becomes a few rows whose counts, first and last times add up."""
     folds = coalesce.Coalescer(window_s=10.0)
-    items: list[spool.Item] = []
+    items: list[spool.SpoolItem] = []
     for n in range(100_000):
         after_s = n * 60 / 100_000
         items += add(
@@ -89,7 +89,7 @@ def test_replay_of_the_same_stream_makes_the_same_rows() -> None:
 
     def run() -> Counter[tuple[str, int]]:
         folds = coalesce.Coalescer(window_s=10.0)
-        items: list[spool.Item] = []
+        items: list[spool.SpoolItem] = []
         for n in range(500):
             items += add(folds, xid(f"b:{n}", pid=n % 3, stream_s=n / 7))
         return Counter((str(e.event_id), e.count) for e in decoded(items + folds.due(0.0, everything=True)))
@@ -101,7 +101,7 @@ def test_more_keys_than_can_be_tracked_still_lose_nothing(monkeypatch: pytest.Mo
     """A storm of ever new process ids passes unfolded instead of filling memory."""
     monkeypatch.setattr(coalesce, "MAX_OPEN", 50)
     folds = coalesce.Coalescer()
-    items: list[spool.Item] = []
+    items: list[spool.SpoolItem] = []
     for n in range(80):
         items += add(folds, xid(f"b:{n}", pid=n))
         items += add(folds, xid(f"c:{n}", pid=n))

@@ -105,12 +105,14 @@ def test_events_checks_allocations_and_heartbeat_arrive_once(rig: Any, postgres_
 def test_request_of_the_service_arrives_once_and_is_acknowledged(rig: Any, postgres_url: str) -> None:
     """The acknowledgement of a delivery brings requests; done ones are not brought again."""
     with store.Store.open(postgres_url) as service:
-        asked = service.request("n1", "recheck", ttl_s=60.0, detail={"clear": True}, cluster="c")
+        requested = service.request("n1", "recheck", ttl_s=60.0, detail={"clear": True}, cluster="c")
     asyncio.run(rig.loop.once(beat=True))
-    assert [(r.request_id, r.verb, r.detail) for r in rig.requests] == [(asked, "recheck", {"clear": True})]
+    assert [(r.request_id, r.verb, r.detail) for r in rig.requests] == [
+        (requested, "recheck", {"clear": True})
+    ]
     asyncio.run(rig.loop.once(beat=True))
     assert len(rig.requests) == 1
-    rig.loop.acknowledge(asked)
+    rig.loop.acknowledge(requested)
     asyncio.run(rig.loop.once())  # not only with the next heartbeat: a restart waits for the word
     assert rows(postgres_url, "select acknowledged_at is not null from probing.node_request") == [(True,)]
 
@@ -178,7 +180,9 @@ def test_unreadable_item_is_counted_and_holds_up_nothing(tmp_path: Path) -> None
     """A body that no longer decodes is given up alone."""
     door = Broken(0)
     rig = Rig(tmp_path, lambda: door)
-    rig.spool.commit(spool.SpoolWrite(items=[spool.Item(id=b"x" * 16, lane="event", rank=2, body=b"torn")]))
+    rig.spool.commit(
+        spool.SpoolWrite(items=[spool.SpoolItem(id=b"x" * 16, lane="event", rank=2, body=b"torn")])
+    )
     rig.see("b:1")
     asyncio.run(rig.loop.once())
     assert [e.message for e in door.calls[0]["events"]] == ["b:1"]
@@ -231,14 +235,14 @@ def test_expired_and_unknown_requests_do_nothing_but_are_acknowledged() -> None:
 
     done: list[uuid.UUID] = []
     held = fitness.Permissions()
-    hands: Any = None
+    slurm: Any = None
     desk = requests.Requests(
-        outside=hands,
+        outside=slurm,
         book=jobs.JobBook("b"),
         permissions=held,
         acknowledge=done.append,
         spawn=lambda w: w.close(),
-        questions=hands,
+        questions=slurm,
     )
 
     def request(verb: str, after_s: float = 60.0) -> delivery.Request:

@@ -22,17 +22,17 @@ made = spool.Spool(Path(sys.argv[1]), max_bytes=100_000_000)
 n = made.state("cursor") or 0
 while True:
     n += 1
-    item = spool.Item(id=n.to_bytes(16, "big"), lane="event", rank=n % 3, body=b"x" * 200)
+    item = spool.SpoolItem(id=n.to_bytes(16, "big"), lane="event", rank=n % 3, body=b"x" * 200)
     if made.commit(spool.SpoolWrite(items=[item], states={"cursor": n})):
         print(n, flush=True)
 """
 
 
-def item(n: int, *, rank: int = 0, size: int = 100, **more: object) -> spool.Item:
-    return spool.Item(id=n.to_bytes(16, "big"), lane="event", rank=rank, body=b"x" * size, **more)  # type: ignore[arg-type]
+def item(n: int, *, rank: int = 0, size: int = 100, **more: object) -> spool.SpoolItem:
+    return spool.SpoolItem(id=n.to_bytes(16, "big"), lane="event", rank=rank, body=b"x" * size, **more)  # type: ignore[arg-type]
 
 
-def numbers(items: list[spool.Item]) -> list[int]:
+def numbers(items: list[spool.SpoolItem]) -> list[int]:
     return [int.from_bytes(i.id, "big") for i in items]
 
 

@@ -48,10 +48,10 @@ def test_a_gil_that_was_let_go_of_is_not_held(monkeypatch: pytest.MonkeyPatch) -
 def test_without_counters_it_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop of few lines may be caught twice on the same one."""
     still = {"stack": HERE, "holds_gil": True}
-    sample, asked = look(
+    sample, calls = look(
         monkeypatch, "not permitted", still, still, {"stack": THERE, "holds_gil": True}, still
     )
-    assert (sample["ran_error"], sample["moved"], asked) == ("not permitted", True, 3)
+    assert (sample["ran_error"], sample["moved"], calls) == ("not permitted", True, 3)
     sample, _ = look(monkeypatch, "not permitted", still)
     assert sample == {"ran_error": "not permitted", "moved": False, "holds_gil": True}
 

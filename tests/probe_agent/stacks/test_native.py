@@ -46,11 +46,11 @@ def test_what_is_no_answer_is_said(monkeypatch: pytest.MonkeyPatch, answer: str)
 
 def test_who_gets_on_is_asked_with_how_often_it_slept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stalled ranks and those in C code as they are; of one whose Python frames moved, or that is gone, nobody asks."""
-    asked: dict[int, int | None] = {}
+    calls: dict[int, int | None] = {}
 
     async def look(_: object, ranks: dict[int, int | None], owner: object) -> dict[int, dict[str, Any]]:
         assert owner == (1000, 1000)
-        asked.update(ranks)
+        calls.update(ranks)
         return {pid: {"native": []} for pid in ranks}
 
     monkeypatch.setattr(native, "look", look)
@@ -67,5 +67,5 @@ def test_who_gets_on_is_asked_with_how_often_it_slept(monkeypatch: pytest.Monkey
     )
     slept = {2: 17, 3: 17, 4: 17, 5: None, 6: None}
     asyncio.run(taker._add_native(entries, slept, (1000, 1000)))
-    assert asked == {1: None, 4: None, 2: 17}
+    assert calls == {1: None, 4: None, 2: 17}
     assert [e["pid"] for e in entries if "native" in e] == [1, 2, 4]

@@ -30,9 +30,9 @@ def start() -> Iterator[Any]:
 def look(pid: int, before: int | None = None, uid: int | None = None) -> dict[str, Any]:
     """The child's answer about one process."""
     owner = os.getuid() if uid is None else uid
-    asked = json.dumps({"ranks": [[pid, before]], "uid": owner, "gid": os.getgid() if uid is None else uid})
+    calls = json.dumps({"ranks": [[pid, before]], "uid": owner, "gid": os.getgid() if uid is None else uid})
     argv = [sys.executable, "-I", "-m", "probing_cluster.probe_agent.stacks.native_child"]
-    done = subprocess.run(argv, input=asked, capture_output=True, text=True, check=True)
+    done = subprocess.run(argv, input=calls, capture_output=True, text=True, check=True)
     return dict(json.loads(done.stdout)[str(pid)])
 
 

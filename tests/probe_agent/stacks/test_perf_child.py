@@ -33,9 +33,9 @@ def ask(request: pytest.FixtureRequest) -> Iterator[Any]:
         started.append(process)
         assert process.stdout is not None
         assert process.stdout.readline() == b"go\n"
-        asked = json.dumps({"tid": process.pid, "uid": os.getuid(), "gid": os.getgid()})
+        calls = json.dumps({"tid": process.pid, "uid": os.getuid(), "gid": os.getgid()})
         child = [sys.executable, "-I", "-m", "probing_cluster.probe_agent.stacks.perf_child"]
-        done = subprocess.run(child, input=asked, capture_output=True, text=True, check=True)
+        done = subprocess.run(child, input=calls, capture_output=True, text=True, check=True)
         return dict(json.loads(done.stdout))
 
     yield work

@@ -15,11 +15,13 @@ BASE = 0x7F0000000000
 STACK = 0x7FFD00000000
 
 
-def space(loops: list[tuple[int, int]] | None = None) -> unwind.Space:
+def space(loops: list[tuple[int, int]] | None = None) -> unwind.AddressSpace:
     """A process in which nothing but the library is mapped, whole."""
     image = elf.in_memory(deep_stack.library())
     region = elf.Region(start=BASE, end=BASE + len(deep_stack.library()), offset=0, path="/lib/libdeep.so")
-    return unwind.Space(regions=[region], opened=lambda _: image, loops=lambda _: loops, word=lambda _: 0)
+    return unwind.AddressSpace(
+        regions=[region], opened=lambda _: image, loops=lambda _: loops, word=lambda _: 0
+    )
 
 
 def starts() -> dict[str, int]:

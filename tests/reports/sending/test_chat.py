@@ -27,11 +27,11 @@ class Edge:
     """Every request that the library makes, each taken."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.calls: list[tuple[str, dict[str, Any]]] = []
 
     def __call__(self, url: str, *_: object, **options: Any) -> requests.Response:
         data = options.get("data") or options.get("json")
-        self.asked.append((url, json.loads(data) if isinstance(data, str | bytes) else dict(data or {})))
+        self.calls.append((url, json.loads(data) if isinstance(data, str | bytes) else dict(data or {})))
         made = requests.Response()
         made.status_code = 202 if "pagerduty" in url or "opsgenie" in url else 200
         made._content = (
@@ -61,7 +61,7 @@ def post(tmp_path: Path, service: str, *, severity: str = "high", over: bool = F
 def test_each_service_takes_the_message(tmp_path: Path, edge: Edge, service: str) -> None:
     """Title and text stand in what it is sent."""
     assert post(tmp_path, service) == {service: ""}
-    ((url, body),) = edge.asked
+    ((url, body),) = edge.calls
     assert url.startswith("https://") or service == "mattermost"
     assert "Drained: n1 (xid)" in json.dumps(body)
     assert "xid 79 gpu3" in json.dumps(body)
@@ -73,7 +73,7 @@ def test_pagerduty_opens_and_closes_one_incident(tmp_path: Path, edge: Edge, sev
     post(tmp_path, "pagerduty", severity=severity)
     post(tmp_path, "pagerduty", severity=severity)
     post(tmp_path, "pagerduty", severity=severity, over=True)
-    assert [(b["event_action"], b["dedup_key"]) for _, b in edge.asked] == [
+    assert [(b["event_action"], b["dedup_key"]) for _, b in edge.calls] == [
         ("trigger", "3f2a"), ("trigger", "3f2a"), ("resolve", "3f2a"),
     ]  # fmt: skip
 
@@ -83,6 +83,6 @@ def test_opsgenie_opens_and_closes_one_alert(tmp_path: Path, edge: Edge, severit
     """The same by its alias, and from another process than opened it."""
     post(tmp_path, "opsgenie", severity=severity)
     post(tmp_path, "opsgenie", severity=severity, over=True)
-    (opened, body), (closed, _) = edge.asked
+    (opened, body), (closed, _) = edge.calls
     assert (opened.rpartition("/")[2], body["alias"]) == ("alerts", "3f2a")
     assert "/close" in closed

@@ -77,10 +77,10 @@ def test_a_long_history_is_asked_for_day_by_day() -> None:
     result = accounting.Accounting(settings.SlurmSettings(), run=slurm).attempts(
         SINCE, SINCE + timedelta(days=6.5)
     )
-    asked = [(c[c.index("-S") + 1], c[c.index("-E") + 1]) for c in slurm.calls if "-S" in c]
-    assert len(asked) == 7
-    assert all(a[1] == b[0] for a, b in itertools.pairwise(asked))
-    assert (asked[0][0], asked[-1][1]) == ("2024-01-01T10:00:00", "2024-01-07T22:00:00")
+    requested = [(c[c.index("-S") + 1], c[c.index("-E") + 1]) for c in slurm.calls if "-S" in c]
+    assert len(requested) == 7
+    assert all(a[1] == b[0] for a, b in itertools.pairwise(requested))
+    assert (requested[0][0], requested[-1][1]) == ("2024-01-01T10:00:00", "2024-01-07T22:00:00")
     assert (len(result.attempts), result.duplicates, result.rejected) == (1, 6, ())
 
 

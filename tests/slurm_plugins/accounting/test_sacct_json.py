@@ -103,8 +103,8 @@ def test_gpus_by_type_and_by_request() -> None:
     """Typed counts are summed where no total stands, and the request fills in where the allocation is silent."""
     typed = new(tres={"allocated": [{"type": "gres", "name": f"gpu:{t}", "count": 2} for t in ("a", "b")]})
     assert parse(typed).attempts[0].n_gpus == 4
-    asked = new(tres={"allocated": [], "requested": [{"type": "gres", "name": "gpu", "count": 3}]})
-    assert parse(asked).attempts[0].n_gpus == 3
+    calls = new(tres={"allocated": [], "requested": [{"type": "gres", "name": "gpu", "count": 3}]})
+    assert parse(calls).attempts[0].n_gpus == 3
 
 
 def test_what_never_ran_and_what_cannot_be() -> None:

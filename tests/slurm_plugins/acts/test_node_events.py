@@ -14,10 +14,10 @@ n4|soon|1800|unreadable
 
 def test_outages_of_the_span_with_their_whole_reason() -> None:
     """Only what began in the span; a reason may hold the delimiter; the cluster's own events are nobody's."""
-    asked: list[tuple[str, ...]] = []
+    calls: list[tuple[str, ...]] = []
 
     def run(program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
-        asked.append((program, *arguments))
+        calls.append((program, *arguments))
         assert environment == {"SLURM_TIME_FORMAT": "%s"}
         return OUTPUT
 
@@ -25,5 +25,5 @@ def test_outages_of_the_span_with_their_whole_reason() -> None:
         node_events.NodeOutage(node="n1", start_s=1000, end_s=1500, reason="Not responding"),
         node_events.NodeOutage(node="n2", start_s=1600, end_s=None, reason="eve: a|b"),
     ]
-    assert "start=1970-01-01T00:16:40" in asked[0]
-    assert "format=NodeName,TimeStart,TimeEnd,Reason" in asked[0]
+    assert "start=1970-01-01T00:16:40" in calls[0]
+    assert "format=NodeName,TimeStart,TimeEnd,Reason" in calls[0]

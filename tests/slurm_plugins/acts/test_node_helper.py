@@ -21,10 +21,10 @@ class Recorder:
     """Stands where DirectActions would act."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[object, ...]] = []
+        self.calls: list[tuple[object, ...]] = []
 
     def _note(self, *what: object) -> nodes.Outcome:
-        self.asked.append(what)
+        self.calls.append(what)
         return nodes.Outcome(state="skipped", why="said so", alarm=True)
 
     def drain(self, node: str, reason: str, reservation: str = "") -> nodes.Outcome:
@@ -94,7 +94,7 @@ def test_the_nine_verbs_arrive_as_they_were_asked(helper: tuple[Recorder, nodes.
         through.release(7, 3),
     ]
     assert set(outcomes) == {nodes.Outcome(state="skipped", why="said so", alarm=True)}
-    assert recorder.asked == [
+    assert recorder.calls == [
         ("drain", "n1", "probing: a"),
         ("adopt", "n1", "probing: b"),
         ("resume", "n1"),
@@ -139,7 +139,7 @@ def test_nothing_else_is_understood(helper: tuple[Recorder, nodes.Actions, Path]
         connection.sendall(line)
         connection.shutdown(socket.SHUT_WR)
         assert b'"ok": false' in helper_client.read_line(connection)
-    assert recorder.asked == []
+    assert recorder.calls == []
     assert through.resume_own("n1").state == "skipped", "and the helper lives on"
 
 
@@ -152,7 +152,7 @@ def test_others_may_not_ask() -> None:
         "ok": False,
         "error": "uid 1000 may not ask",
     }
-    assert recorder.asked == []
+    assert recorder.calls == []
 
 
 def test_the_socket_is_for_one_user_in_a_safe_directory(tmp_path: Path) -> None:

@@ -321,6 +321,6 @@ def test_slurmctlds_own_reasons_are_nobodys_note() -> None:
     """A node that stopped responding while we drained it lost no person's words."""
     event = node_events.NodeEvent(start_s=10, end_s=11, user="slurm(64030)", reason="Not responding")
     ours = node_events.NodeEvent(start_s=11, end_s=None, user=US, reason=REASON)
-    assert node_events.judge([event, ours], 10, REASON, US) == node_events.Overwritten(
+    assert node_events.judge([event, ours], 10, REASON, US) == node_events.NoteHistory(
         settled=True, lost=False
     )

@@ -102,7 +102,7 @@ def test_an_action_is_done_once(world: World) -> None:
     assert drain("smells", "short").status_code == 400
     assert drain(" ", "key-of-two").status_code == 400
     assert drain("x", "key-of-six", "n99").status_code == 404
-    assert world.hands.acts == [("drain", "n1", f"probing: smells ({ACTOR})")]
+    assert world.slurm.acts == [("drain", "n1", f"probing: smells ({ACTOR})")]
     (row,) = world.store.drains(open_only=True)
     assert (row.node, row.owner, row.state) == ("n1", ACTOR, "done")
     for act in ("ack", "resume"):
@@ -120,8 +120,8 @@ def test_a_node_is_said_to_be_repaired(world: World, monkeypatch: pytest.MonkeyP
     client.drain("n1", reason="smells")
     with pytest.raises(urllib.error.HTTPError, match="409"):
         client.set_healthy("n1")
-    asked = world.store.rows("SELECT verb FROM probing.node_request", {})
-    assert [r["verb"] for r in asked] == ["recheck"]
+    calls = world.store.rows("SELECT verb FROM probing.node_request", {})
+    assert [r["verb"] for r in calls] == ["recheck"]
     assert len(world.store.drains(open_only=True)) == 1
     monkeypatch.setattr(
         acts.repaired, "look_again", lambda _store, nodes, *_by, **_wait: dict.fromkeys(nodes, "")
@@ -148,7 +148,7 @@ def test_to_see_everything_is_not_to_act(world: World) -> None:
     options = {"json": {"reason": "x"}, "headers": {"idempotency-key": "k" * 16}}
     assert world.as_user(OPERATOR).post("/api/v1/nodes/n1/drain", **options).status_code == 403
     assert world.machine(ACTOR).post("/api/v1/nodes/n1/drain", **options).status_code == 403
-    assert world.hands.acts == []
+    assert world.slurm.acts == []
     assert world.machine(ACTOR, acts=True).post("/api/v1/nodes/n1/drain", **options).status_code == 200
 
 
@@ -159,7 +159,7 @@ def test_a_form_acts_as_the_api_does(world: World) -> None:
     for _ in range(2):
         found = browser.post("/act/drain/n1", data=fields)
         assert (found.status_code, found.headers["location"]) == (303, "/nodes/n1?done=drained")
-    assert len(world.hands.acts) == 1
+    assert len(world.slurm.acts) == 1
     assert browser.post("/act/drain/n1", data=fields | {"csrf": "0" * 64}).status_code == 403
 
 

@@ -84,11 +84,11 @@ def come_back(
     """A whole login, as a browser goes through it."""
     begun = world.as_user(None).get("/oidc/login?next=%2Fjobs%2F7")
     assert begun.status_code in (302, 303)
-    asked = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(begun.headers["location"]).query))
-    assert asked["code_challenge_method"] == "S256"
-    provider.nonce = asked["nonce"]
+    calls = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(begun.headers["location"]).query))
+    assert calls["code_challenge_method"] == "S256"
+    provider.nonce = calls["nonce"]
     pending = begun.headers["set-cookie"].split(";")[0] if cookie is None else cookie
-    query = {"code": "c", "state": asked["state"] if state is None else state}
+    query = {"code": "c", "state": calls["state"] if state is None else state}
     return world.as_user(None, cookie=pending).get("/oidc/back", params=query)
 
 

@@ -84,8 +84,8 @@ def test_the_page_gives_table_chart_csv_and_parquet(world: World) -> None:
     fields = {"csrf": page.headers.pop("x-probing-csrf")}
     live = {"job": "7", "sql": "SELECT rank, step FROM cluster.ranks ORDER BY rank"}
     stored = {"job": "", "sql": "SELECT job_id AS rank, 70 AS step FROM attempt_verdicts ORDER BY 1"}
-    for asked in (live, stored):
-        text = page.post("/sql", data=fields | asked).text
+    for calls in (live, stored):
+        text = page.post("/sql", data=fields | calls).text
         assert "<svg" in text
         assert '<td class="number">70</td>' in text
     rows = list(csv.reader(io.StringIO(page.post("/sql", data=fields | stored | {"as": "csv"}).text)))

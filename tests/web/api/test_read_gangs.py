@@ -39,8 +39,8 @@ def test_a_look_asks_the_nodes_once(world: World) -> None:
     assert "Ask its nodes now" in page.get("/jobs/12").text
     assert "2 nodes asked" in client.look(12)["outcome"]
     assert "a moment ago" in client.look(12)["outcome"]
-    asked = [r["verb"] for r in store.rows("SELECT verb FROM probing.node_request", {})]
-    assert asked == ["collect", "collect"]
+    calls = [r["verb"] for r in store.rows("SELECT verb FROM probing.node_request", {})]
+    assert calls == ["collect", "collect"]
     fields = {"csrf": page.headers.pop("x-probing-csrf"), "request_key": "a" * 16}
     found = page.post("/act/look/12", data=fields)
     assert (found.status_code, found.headers["location"].partition("?")[0]) == (303, "/jobs/12")

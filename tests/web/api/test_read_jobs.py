@@ -63,13 +63,13 @@ FROM probing.job_attempt a WHERE a.job_id >= 1000
 """
 
 
-@pytest.mark.parametrize("asked", [
+@pytest.mark.parametrize("filters", [
     {"account": "none"}, {"account": "lab"}, {"cause": "none"}, {"cause": "gpu_lost"}, {"cause": "user_error"}, {"domain": "hardware"},
     {"domain": "user_program"},
 ])  # fmt: skip
 @pytest.mark.parametrize("viewer", [OPERATOR, COORDINATOR])
 def test_the_list_of_one_cause_or_account_does_not_read_everything(
-    world: World, monkeypatch: pytest.MonkeyPatch, asked: dict[str, str], viewer: str
+    world: World, monkeypatch: pytest.MonkeyPatch, filters: dict[str, str], viewer: str
 ) -> None:
     """One that none, two or all of twenty thousand attempts have, asked for by an operator and by a coordinator."""
     monkeypatch.setattr(read_jobs, "FEW", 100)
@@ -84,9 +84,9 @@ def test_the_list_of_one_cause_or_account_does_not_read_everything(
     proof = web_keys.proof_of(world.site.keys.issue(may, "session", 600.0))
     found = world.site.keys.find(proof)
     ask = operation.Ask(site=world.site, viewer=found, path={}, query=None)
-    few = read_jobs.few(ask, asked.get("cause"), asked.get("domain"))
+    few = read_jobs.few(ask, filters.get("cause"), filters.get("domain"))
     scope = {"everything": everything, "viewer": viewer, "accounts": list(accounts), "few": few, "n": 51}
-    given = dict.fromkeys(FILTERS) | asked | scope
+    given = dict.fromkeys(FILTERS) | filters | scope
     (row,) = world.site.reader.rows(
         proof, f"explain (analyze, format json) {web_site.statement('jobs')}", given
     )

@@ -74,13 +74,13 @@ def test_a_word_about_a_repair_is_the_commands(world: World) -> None:
 
 def test_a_node_is_tested_from_the_page(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """One round in one job of ours under its own name; its state is told; a node that takes no job is refused."""
-    began: list[tuple[object, campaign.Asked]] = []
-    ends: dict[uuid.UUID, rounds.Ended | None] = {}
+    began: list[tuple[object, campaign.RoundRequest]] = []
+    ends: dict[uuid.UUID, rounds.RoundEnd | None] = {}
 
-    def start(self: rounds.Rounds, wanted: object, asked: object, round_id: uuid.UUID) -> None:
+    def start(self: rounds.Rounds, wanted: object, calls: object, round_id: uuid.UUID) -> None:
         noted = [n.note for n in world.store.notes() if n.action == "diagnose"]
         assert noted == [f"round {round_id}"], "every action is a row first"
-        began.append((wanted, asked(4242)))
+        began.append((wanted, calls(4242)))
         ends[round_id] = None
 
     monkeypatch.setattr(rounds.Rounds, "start", start)
@@ -89,9 +89,9 @@ def test_a_node_is_tested_from_the_page(world: World, monkeypatch: pytest.Monkey
     outcome = client.diagnose("n2", tests=["gemm"], reference="n[3-4]", idempotency_key="test-of-n2")
     again = client.diagnose("n2", tests=["gemm"], reference="n[3-4]", idempotency_key="test-of-n2")
     assert outcome == again
-    ((wanted, asked),) = began
+    ((wanted, calls),) = began
     assert (wanted.nodes, wanted.partition) == (("n2", "n3", "n4"), "gpu")
-    assert (asked.nodes, asked.references, asked.tests, asked.job_id) == (
+    assert (calls.nodes, calls.references, calls.tests, calls.job_id) == (
         ("n2",),
         ("n3", "n4"),
         ("gemm",),
@@ -99,7 +99,7 @@ def test_a_node_is_tested_from_the_page(world: World, monkeypatch: pytest.Monkey
     )
     round_id = re.search(r"[0-9a-f-]{36}", outcome["outcome"])[0]
     assert client.round(round_id)["state"] == "running"
-    ends[uuid.UUID(round_id)] = rounds.Ended(why="the test's job did not start within 90 s")
+    ends[uuid.UUID(round_id)] = rounds.RoundEnd(why="the test's job did not start within 90 s")
     found = client.round(round_id)
     assert (found["state"], found["why"]) == ("failed", "the test's job did not start within 90 s")
     client.drain("n1", reason="smells")

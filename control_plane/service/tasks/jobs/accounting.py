@@ -16,8 +16,8 @@ from probing_cluster.slurm_plugins.accounting import accounting
 
 CURSOR = "accounting.until"
 DEEP = "accounting.deep"
-ASKED = "accounting.logs_asked"
-_MOST_ASKED = 1000
+REQUESTED_LOGS = "accounting.logs_asked"
+_MOST_REQUESTED = 1000
 _REQUEST_TTL_S = 300.0
 OVERLAP = timedelta(minutes=10)
 """slurmctld's word can reach slurmdbd late; the last minutes are asked for again."""
@@ -201,11 +201,11 @@ def _ask_for_logs(
     """Tell agents, once each, the numbers of ended jobs whose output they could not name: older Prologs do not say them."""
     ended = {(a.job_id, a.restart_count): a for a in attempts if a.end_at is not None}
     unnamed = [x for x in allocations if (x.job_id, x.restart_count) in ended and has_unnamed_log(x)]
-    asked = service.store.recall(ASKED, []) if unnamed else []
-    asked = asked if isinstance(asked, list) else []
+    requested = service.store.recall(REQUESTED_LOGS, []) if unnamed else []
+    requested = requested if isinstance(requested, list) else []
     for allocation in unnamed:
         key = f"{allocation.node} {allocation.job_id} {allocation.restart_count}"
-        if key in asked:
+        if key in requested:
             continue
         attempt = ended[allocation.job_id, allocation.restart_count]
         ids = {
@@ -218,9 +218,9 @@ def _ask_for_logs(
         service.store.request(
             allocation.node, "collect", attempt.job_id, _REQUEST_TTL_S, ids, attempt.cluster
         )
-        asked = [*asked, key][-_MOST_ASKED:]
+        requested = [*requested, key][-_MOST_REQUESTED:]
     if unnamed:
-        service.store.remember(ASKED, asked)
+        service.store.remember(REQUESTED_LOGS, requested)
 
 
 def has_unnamed_log(allocation: records.JobAllocation) -> bool:

@@ -17,7 +17,7 @@ _OURS = timedelta(days=30)
 def run(service: context.Context) -> str:
     """One look at the queue; what is new."""
     now, cluster, store = service.clock.now(), service.config.cluster.name, service.store
-    jobs = list(service.hands.queue())
+    jobs = list(service.slurm.queue())
     excluding = [job for job in jobs if job.excluded_nodes]
     ours = (
         {(d.job_id, d.node) for d in store.drains(since=now - _OURS, actions=["exclude"])}

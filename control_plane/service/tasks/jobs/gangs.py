@@ -42,9 +42,9 @@ def run(service: context.Context) -> str:
         return ""
     running |= _running(service, set(wanted) - running.keys())
     words = []
-    asked = _ask(service, fresh, running)
+    n_requested = _ask(service, fresh, running)
     if fresh:
-        words.append(f"jobs {', '.join(map(str, sorted(fresh)))}: {asked} nodes asked")
+        words.append(f"jobs {', '.join(map(str, sorted(fresh)))}: {n_requested} nodes asked")
     nodes = sorted({n for a in running.values() for n in a.nodes})
     rows = rank_rows.on_own_nodes(
         rank_rows.by_job(rank_rows.of_heartbeats(service.store.heartbeats(nodes, with_ranks=True))),

@@ -54,7 +54,7 @@ def run(service: context.Context) -> str:
 def _hangs(
     service: context.Context,
     open_verdicts: Sequence[records.GangVerdict],
-    known: restart_picture.Past,
+    known: restart_picture.RecentDecisions,
     now: datetime,
 ) -> Iterator[hang.Hang]:
     """The gangs whose jobs are to be requeued when they hang, and about which nothing is recorded yet."""
@@ -68,7 +68,7 @@ def _hangs(
         attempt = running.get((found.job_id, found.submit_at))
         if attempt is None or _decided(found, known):
             continue
-        wish = hang.asked_for(allocations, attempt, policy.on_hang)
+        wish = hang.on_hang_of(allocations, attempt, policy.on_hang)
         if wish != "requeue":
             continue
         earlier = [
@@ -83,7 +83,7 @@ def _hangs(
         )
 
 
-def _decided(found: records.GangVerdict, known: restart_picture.Past) -> bool:
+def _decided(found: records.GangVerdict, known: restart_picture.RecentDecisions) -> bool:
     return any(r.detail.get("hang") == str(found.gang_id) for r in known.rows)
 
 
@@ -163,7 +163,7 @@ def _carry_out(
         return f"hang of job {row.job_id} {row.state}: {row.why_state}"
     row = dataclasses.replace(row, detail={**row.detail, "start_at": clock.iso_z(start_at)})
     service.store.save_drain(row)
-    made = restart_acts.Restarter(hands=service.hands, ledger=service.store, now=now).begin(row)
+    made = restart_acts.Restarter(slurm=service.slurm, ledger=service.store, now=now).begin(row)
     return f"hang of job {row.job_id}: requeue {'goes on' if restart_acts.is_begun(made) else made.state}"
 
 

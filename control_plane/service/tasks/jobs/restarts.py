@@ -54,7 +54,7 @@ def _go_on(
     jobs: Mapping[int, live_records.LiveJob],
     now: datetime,
 ) -> Iterator[str]:
-    restarter = restart_acts.Restarter(hands=service.hands, ledger=service.store, now=now)
+    restarter = restart_acts.Restarter(slurm=service.slurm, ledger=service.store, now=now)
     for row in begun:
         made = restarter.go_on(row, jobs)
         yield f"restart of job {row.job_id} {'goes on' if restart_acts.is_begun(made) else made.state}"
@@ -63,7 +63,7 @@ def _go_on(
 def _decide(
     service: context.Context,
     cases: Iterable[restart.EndedAttempt],
-    known: restart_picture.Past,
+    known: restart_picture.RecentDecisions,
     queue: restart.Queue,
 ) -> Iterator[str]:
     policy = service.config.policy
@@ -117,7 +117,7 @@ def _carry_out(
     if row.state != "failed":
         restart_acts.log(row)
         return row
-    return restart_acts.Restarter(hands=service.hands, ledger=service.store, now=now).begin(row)
+    return restart_acts.Restarter(slurm=service.slurm, ledger=service.store, now=now).begin(row)
 
 
 def _taken(service: context.Context, queue: restart.Queue) -> view.View:
@@ -136,7 +136,7 @@ def _lift(
         over = _is_over(row, queue.jobs)
         if not over and (row.node not in green or now - row.at < _green_time(service)):
             continue
-        lifted, why = restart_acts.lift(row, queue.jobs, service.hands)
+        lifted, why = restart_acts.lift(row, queue.jobs, service.slurm)
         if lifted:
             service.store.update_drain(row.drain_id, ended_at=now, why_state=why)
             yield f"{row.node} no longer left out of job {row.job_id}: {why}"

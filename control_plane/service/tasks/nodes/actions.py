@@ -26,7 +26,7 @@ def run(service: context.Context) -> str:
         settled = reconcile.settle(service, fleet_view.now)
         fleet_view = picture.with_slurm(picture.waiting(service), service)
         decisions = policy.decide(fleet_view, service.config.policy)
-        rows = actions.carry_out(decisions, service.hands, service.store, service.config, service.clock)
+        rows = actions.carry_out(decisions, service.slurm, service.store, service.config, service.clock)
     return ", ".join([*settled, *(f"{r.action} {r.node} {r.state}" for r in rows)])
 
 

@@ -9,7 +9,7 @@ from probing_cluster.db.store import actions as store_actions
 
 def run(service: context.Context) -> str:
     """One look at every node; what changed."""
-    nodes = service.hands.nodes()
+    nodes = service.slurm.nodes()
     if not nodes:
         return ""  # a Slurm that lists no node at all says nothing
     found = {

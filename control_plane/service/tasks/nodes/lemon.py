@@ -1,4 +1,4 @@
-"""The nightly search for lemons: the day scored, the letters in the outbox, the lemons dealt with; once a day.
+"""The nightly search for lemons: the day scored, the messages in the outbox, the lemons dealt with; once a day.
 
 Asked every minute whether a night is due, so that a night missed because the service or its database was
 away is made up for as soon as both are back, in one go and not once per night missed.
@@ -11,8 +11,7 @@ from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
 from probing_cluster.attribution.places import layout
-from probing_cluster.control_plane import apart as apart_module
-from probing_cluster.control_plane import context
+from probing_cluster.control_plane import child_process, context
 from probing_cluster.control_plane.policy import actions, slurm_actions
 from probing_cluster.control_plane.service import lease
 from probing_cluster.core import errors, settings
@@ -43,18 +42,20 @@ def run(service: context.Context) -> str:
         # Before the first job there is nobody to score: the libraries of a night need not be loaded to find none.
         if service.store.any_started(service.config.cluster.name, day + timedelta(days=1)):
             summary = (
-                apart_module.run(__name__, service.config, day) if service.apart else _night(service, day)
+                child_process.run(__name__, service.config, day)
+                if service.in_children
+                else _night(service, day)
             )
         service.store.remember(_key(service), f"{day:%Y-%m-%d}")
     return summary
 
 
-def apart(config: settings.Settings, day: datetime) -> str:
+def in_child(config: settings.Settings, day: datetime) -> str:
     """The night in a process of its own."""
     run_slurm = commands.SlurmCommands(settings=config.slurm)
-    hands = slurm_actions.SlurmHands(config, run_slurm)
+    slurm = slurm_actions.SlurmActions(config, run_slurm)
     with db_store.Store.open(config) as store:
-        return _night(context.Context(config=config, store=store, run_slurm=run_slurm, hands=hands), day)
+        return _night(context.Context(config=config, store=store, run_slurm=run_slurm, slurm=slurm), day)
 
 
 def due_day(now: datetime, config: settings.Settings) -> datetime:
@@ -105,7 +106,7 @@ def _neighbours(store: db_store.Store, cluster: str, at: datetime) -> dict[str, 
 
 
 def slurm_facts(
-    hands: actions.Hands, store: db_store.Store, config: settings.Settings, day: datetime
+    slurm: actions.SlurmOperations, store: db_store.Store, config: settings.Settings, day: datetime
 ) -> gather.SlurmFacts:
     """What is known about nodes beside our own evidence: when they were out of service, and which hang together."""
     from probing_cluster.lemon import gather, nightly
@@ -114,7 +115,7 @@ def slurm_facts(
     since = until - timedelta(days=config.lemon.window_days)
     places = _neighbours(store, config.cluster.name, until)
     try:
-        out = hands.outages(since, until)
+        out = slurm.outages(since, until)
     except errors.SlurmUnavailable:
         return gather.SlurmFacts(places=places)
     outages = [
@@ -124,16 +125,16 @@ def slurm_facts(
 
 
 def _night(service: context.Context, day: datetime) -> str:
-    from probing_cluster.control_plane.outbox import message
+    from probing_cluster.control_plane.outbox import night_messages
     from probing_cluster.reports.lemon import lemon_view
 
     config, store, now = service.config, service.store, service.clock.now()
     night = _scored(service, day)
     if not night.scores:
         return ""
-    # Before the letters, so that they say what was done.
+    # Before the messages, so that they say what was done.
     acted = _acted(service, night)
-    new = message.put(config, night, store.drains(open_only=True), now)
+    new = night_messages.put(config, night, store.drains(open_only=True), now)
     store.forget_exclusions(now - timedelta(days=config.database.retention_days))
     store.forget_dependencies(now - timedelta(days=config.database.retention_days))
     words = [lemon_view.headline(night), *acted]
@@ -141,13 +142,13 @@ def _night(service: context.Context, day: datetime) -> str:
 
 
 def _scored(service: context.Context, day: datetime) -> nightly.Night:
-    """The day scored by this night; not again where only its letters or acts are to be tried again."""
+    """The day scored by this night; not again where only its messages or acts are to be tried again."""
     from probing_cluster.lemon import nightly
 
     store, config, key = service.store, service.config, f"{SCORED} {service.config.cluster.name}"
     if store.recall(key) == f"{day:%Y-%m-%d}":
         return nightly.load(store, config, day)
-    found = slurm_facts(service.hands, store, config, day)
+    found = slurm_facts(service.slurm, store, config, day)
     night = nightly.score(store, config, day, slurm_facts=found, at=service.clock)
     if night.scores:
         store.remember(key, f"{day:%Y-%m-%d}")
@@ -155,7 +156,7 @@ def _scored(service: context.Context, day: datetime) -> nightly.Night:
 
 
 def _acted(service: context.Context, night: nightly.Night) -> list[str]:
-    """What was done about the lemons; with Slurm away the letters go out all the same, and the next night acts."""
+    """What was done about the lemons; with Slurm away the messages go out all the same, and the next night acts."""
     from probing_cluster.control_plane.service import lemon_action
 
     try:

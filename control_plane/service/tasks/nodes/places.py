@@ -12,7 +12,7 @@ from probing_cluster.slurm_plugins import topology
 def run(service: context.Context) -> str:
     """One look at both; how many nodes moved."""
     cluster, now = service.config.cluster, service.clock.now()
-    changed = service.store.save_places(cluster.name, topology.KINDS, service.hands.places(), now)
+    changed = service.store.save_places(cluster.name, topology.KINDS, service.slurm.places(), now)
     if cluster.places_file:
         kinds, rows = places_file.read(Path(cluster.places_file))
         changed += service.store.save_places(cluster.name, kinds, rows, now)

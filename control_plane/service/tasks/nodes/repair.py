@@ -35,28 +35,28 @@ def run(service: context.Context) -> str:
     with lease.taken(service, "repair") as mine:
         if not mine:
             return ""
-        world = service.world or _world(service)
-        service.world = world
-        nodes = {n.name: n for n in service.hands.nodes()}
+        repair_context = service.repair_context or _repair_context(service)
+        service.repair_context = repair_context
+        nodes = {n.name: n for n in service.slurm.nodes()}
         done = _opened(service, drains, nodes, {i.node for i in incidents})
         incidents = store.incidents(open_only=True)
         if not policy.observe_only:
-            done += engine.orphans(world, incidents)
+            done += engine.orphans(repair_context, incidents)
             service.orphans_sought = True
-        done += _passed(service, world, nodes, incidents)
+        done += _passed(service, repair_context, nodes, incidents)
     return ", ".join(text for text in done if text)
 
 
 def _passed(
     service: context.Context,
-    world: workflow.World,
+    repair_context: workflow.RepairContext,
     nodes: Mapping[str, view.Node],
     incidents: list[records.RepairIncident],
 ) -> list[str]:
     beats = {b.node: b for b in service.store.heartbeats({i.node for i in incidents})}
     fleet_view = picture.with_nodes(picture.waiting(service), nodes)
     one_pass = workflow.Pass(
-        world=world,
+        context=repair_context,
         nodes=nodes,
         beats=beats,
         ages=service.store.heartbeat_ages_s(),
@@ -106,8 +106,8 @@ def _open(service: context.Context, drain: records.Drain) -> str:
     events = store.events_by_id(set(drain.event_ids))
     kinds, cause = {e.kind for e in events}, steps.cause_of(steps.names_of(events), steps.load(config.repair))
     past = store.drains(node=drain.node, since=drain.at - timedelta(days=config.policy.escalate_days))
-    patient = resume_policy.Patient(drain=drain, kinds=frozenset(kinds), past=tuple(past))
-    cures = resume_policy.cures(patient, config.policy)
+    drained = resume_policy.DrainedNode(drain=drain, kinds=frozenset(kinds), past=tuple(past))
+    cures = resume_policy.cures(drained, config.policy)
     escalated = cures >= config.policy.escalate_cures and not config.policy.observe_only
     why = f"the same fault again after {cures} cures: inspect the hardware" if escalated else ""
     incident = records.RepairIncident(
@@ -126,7 +126,7 @@ def _open(service: context.Context, drain: records.Drain) -> str:
     return f"{drain.node} repair opened ({cause.name})" if store.open_incident(incident) else ""
 
 
-def _world(service: context.Context) -> workflow.World:
+def _repair_context(service: context.Context) -> workflow.RepairContext:
     config = service.config
 
     def power(node: str) -> str:
@@ -135,10 +135,10 @@ def _world(service: context.Context) -> workflow.World:
     def ticket(incident: records.RepairIncident) -> Mapping[str, Any]:
         return bundle.ticket(config, service.store, site_command, incident, service.clock.now())
 
-    return workflow.World(
+    return workflow.RepairContext(
         config=config,
         store=service.store,
-        hands=service.hands,
+        slurm=service.slurm,
         bookings=reservations.Reservations(service.run_slurm, rounds.user()),
         running=rounds.Rounds(config, service.store),
         clock=service.clock,

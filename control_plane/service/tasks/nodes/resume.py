@@ -30,7 +30,7 @@ def run(service: context.Context) -> str:
     with lease.taken(service, "resume") as mine:
         if not mine:
             return ""
-        nodes = {n.name: n for n in service.hands.nodes()}
+        nodes = {n.name: n for n in service.slurm.nodes()}
         history = _History.read(service, open_drains)
         # A Slurm that lists no node at all says nothing about ours.
         outcomes = [_one(service, drain, nodes.get(drain.node), history) for drain in open_drains if nodes]
@@ -96,9 +96,9 @@ def _one(service: context.Context, drain: records.Drain, node: view.Node | None,
     verdict, why = resume_policy.judge(
         _patient(service, drain, node, past, history), service.config.policy, now
     )
-    if verdict is resume_policy.Next.RESUME:
+    if verdict is resume_policy.ResumeStep.RESUME:
         return _resume(service, drain, why, now)
-    if verdict is resume_policy.Next.ESCALATE and not drain.why_state:
+    if verdict is resume_policy.ResumeStep.ESCALATE and not drain.why_state:
         service.store.update_drain(drain.drain_id, why_state=why)
         return f"{drain.node} {why}"
     return ""
@@ -119,11 +119,11 @@ def _patient(
     node: view.Node,
     past: Sequence[records.Drain],
     history: _History,
-) -> resume_policy.Patient:
+) -> resume_policy.DrainedNode:
     events = [history.events[i] for i in drain.event_ids if i in history.events]
     boots = [e for e in history.boots if e.node == drain.node and e.at >= drain.at]
     booted = [e.at for e in boots] + [at for at in (node.boot_at,) if at is not None]
-    return resume_policy.Patient(
+    return resume_policy.DrainedNode(
         drain=drain,
         kinds=frozenset(e.kind for e in events),
         green=service.green.get(drain.node),
@@ -136,7 +136,7 @@ def _resume(service: context.Context, drain: records.Drain, why: str, now: datet
     # First the row: a resume that nobody recorded would look like a person's.
     service.store.update_drain(drain.drain_id, why_state=_BEGUN)
     try:
-        outcome = service.hands.resume(drain.node)
+        outcome = service.slurm.resume(drain.node)
     except errors.SlurmUnavailable:
         service.store.update_drain(drain.drain_id, why_state=_before(drain))
         raise

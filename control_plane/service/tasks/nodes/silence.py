@@ -49,7 +49,7 @@ def run(service: context.Context) -> str:
         return ""
     _save(service, [_event(service, beats[node], ages[node]) for node in fresh])
     service.silent, service.down = silent, service.down & silent
-    unreached = _unreached(service, {n: beats[n] for n in silent if _is_asked_about(ages[n])})
+    unreached = _unreached(service, {n: beats[n] for n in silent if _is_due(ages[n])})
     _save(service, [_down(service, beats[node], ages[node]) for node in unreached])
     service.down |= set(unreached)
     words = (("silent", fresh), ("out of Slurm's reach", unreached))
@@ -64,7 +64,7 @@ def _save(service: context.Context, events: list[records.HealthEvent]) -> None:
         bulk.load_events(service.store.connection_uri(), events)
 
 
-def _is_asked_about(age_s: float) -> bool:
+def _is_due(age_s: float) -> bool:
     """Whether this look asks Slurm about a node that has been silent for so long: its answer is large on a large cluster."""
     return age_s <= OFTEN_S or (age_s <= RECENT_S and age_s % SELDOM_S < EVERY_S)
 
@@ -72,10 +72,10 @@ def _is_asked_about(age_s: float) -> bool:
 def _unreached(service: context.Context, beats: Mapping[str, records.AgentHeartbeat]) -> list[str]:
     """The silent nodes that slurmctld does not reach either and for which no event is written yet; Slurm is asked at most once."""
     # Also one whose last beat names no job: it may have begun one since.
-    asked = beats.keys() - service.down
-    if not asked:
+    candidates = beats.keys() - service.down
+    if not candidates:
         return []
-    return sorted(n.name for n in service.hands.nodes() if n.name in asked and GONE in n.states)
+    return sorted(n.name for n in service.slurm.nodes() if n.name in candidates and GONE in n.states)
 
 
 def _down(service: context.Context, beat: records.AgentHeartbeat, age_s: float) -> records.HealthEvent:
@@ -107,7 +107,9 @@ def _silences_s(service: context.Context) -> Mapping[str, float]:
     return silences
 
 
-def _gap_s(before: context.Listening, now_s: float, now: datetime, silences: Mapping[str, float]) -> float:
+def _gap_s(
+    before: context.AgentListening, now_s: float, now: datetime, silences: Mapping[str, float]
+) -> float:
     """Seconds for which nobody may have listened: since the last look, by either clock, or since anybody at all was heard."""
     if before.looked_at is None:
         return min(silences.values(), default=0.0)

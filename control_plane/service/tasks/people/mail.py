@@ -1,4 +1,4 @@
-"""Letters that wait in the outbox, on their way."""
+"""Messages that wait in the outbox, on their way."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FORGET_S = 3600.0
 
 
 def run(service: context.Context) -> str:
-    """One round: what became of the letters that were due."""
+    """One round: what became of the messages that were due."""
     if not Path(service.config.mail.spool_directory).is_dir():
         return ""
     from probing_cluster.control_plane import delivery

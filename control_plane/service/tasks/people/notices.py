@@ -33,7 +33,7 @@ def run(service: context.Context) -> str:
     return ", ".join(f"{n} put on its way" for n in [len(put)] if n)
 
 
-def _due(service: context.Context, now: datetime) -> list[queue.Letter]:
+def _due(service: context.Context, now: datetime) -> list[queue.QueuedMessage]:
     from probing_cluster.control_plane.notices import kinds, picture
     from probing_cluster.control_plane.service import lease
 

@@ -82,10 +82,10 @@ def watch(found, is_compiling):
     if hasattr(found, "_is_compiling_flag") and hasattr(found, "is_dynamo_compiling"):
         compiling, compiler = found.is_dynamo_compiling, found
     else:
-        compiling, compiler = is_compiling, _Untold
+        compiling, compiler = is_compiling, _Unwritten
 
 
-class _Untold:
+class _Unwritten:
     _is_compiling_flag = False
 
 

@@ -158,10 +158,10 @@ def test_slips_are_one_line(
 
 def test_what_to_ask_slurm_for() -> None:
     """Lists are given word by word."""
-    asked = history_pass.workers(
+    calls = history_pass.workers(
         ["n_jobs=8", "memory=16GiB", "directives=--account=ops", "directives=--gres=none"]
     )
-    assert asked == distributed.SlurmWorkers(
+    assert calls == distributed.SlurmWorkers(
         n_jobs=8, memory="16GiB", directives=("--account=ops", "--gres=none")
     )
 

@@ -53,7 +53,7 @@ def test_stacks_waits_for_every_node_that_is_asked(
 
     def nodes_answer() -> None:
         for node, ranks in (("n1", (0, 1)), ("n2", (2, 3))):
-            while not asked(store, node):  # an answer of before the question counts for nothing
+            while not calls(store, node):  # an answer of before the question counts for nothing
                 time.sleep(0.05)
             entries = [gang_rows.entry(r, gang_rows.REDUCE) for r in ranks]
             gang_rows.snapshot(store, 7, node, entries, at=datetime.now(UTC))
@@ -75,10 +75,10 @@ def test_stacks_last_asks_nobody(
     """`--last` shows what there is, at once."""
     assert main.main(["stacks", "7", "--last", "--config", str(config)]) == 0
     assert "no stacks have been taken of it yet" in capsys.readouterr().out
-    assert asked(store, "n1") == []
+    assert calls(store, "n1") == []
 
 
-def asked(store: db_store.Store, node: str) -> list[str]:
+def calls(store: db_store.Store, node: str) -> list[str]:
     """What a node's agent would be asked."""
     return [r.verb for r in delivery.Delivery(store.connection_uri(), "c", node).deliver(events=[]).requests]
 

@@ -122,16 +122,16 @@ def test_an_outcome_is_told_in_its_own_words(
     store: db_store.Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node that is not drained is no question of rights, and one that Slurm does not know no silence of Slurm's."""
-    hands = fakes.Hands()
+    slurm = fakes.FakeSlurm()
     monkeypatch.setattr(
-        hands, "resume", lambda name: nodes.Outcome(state="skipped", why=f"{name} is not drained")
+        slurm, "resume", lambda name: nodes.Outcome(state="skipped", why=f"{name} is not drained")
     )
     monkeypatch.setattr(
-        hands,
+        slurm,
         "drain",
         lambda name, _reason: nodes.Outcome(state="failed", why=f"Slurm knows no node {name} any more"),
     )
-    monkeypatch.setattr(nodes_commands, "_hands", lambda _config: hands)
+    monkeypatch.setattr(nodes_commands, "_slurm_operations", lambda _config: slurm)
     monkeypatch.delenv("COLUMNS", raising=False)  # somebody's terminal
     config = tmp_path / "probing.toml"
     config.write_text(f'[cluster]\nname = "c"\n[database]\nurl = "{store.connection_uri()}"\n')
@@ -141,11 +141,11 @@ def test_an_outcome_is_told_in_its_own_words(
         "n1: not done: n1 is not drained",
         "n2: not done: Slurm knows no node n2 any more",
     ]
-    asked: list[str] = []
-    monkeypatch.setattr(hands, "drain", lambda name, _reason: asked.append(name))
+    calls: list[str] = []
+    monkeypatch.setattr(slurm, "drain", lambda name, _reason: calls.append(name))
     assert main.main(["drain", "n[1,9]", "--reason", "x", "--config", str(config)]) == 3
     assert "n9 is not known" in capsys.readouterr().err
-    assert asked == [], "a slip of the keyboard drains no half of a list"
+    assert calls == [], "a slip of the keyboard drains no half of a list"
 
 
 def test_a_node_that_nobody_knows_is_no_empty_table(

@@ -35,7 +35,7 @@ def attempt(job_id: int, *nodes: str, end: bool = False) -> records.JobAttempt:
     )  # fmt: skip
 
 
-def asked(service: context.Context, node: str) -> list[tuple[str, int | None]]:
+def calls(service: context.Context, node: str) -> list[tuple[str, int | None]]:
     """What a node's agent learns with its next delivery."""
     ack = delivery.Delivery(service.store.connection_uri(), "c", node).deliver(events=[])
     return [(r.verb, r.job_id) for r in ack.requests]
@@ -48,8 +48,8 @@ def test_the_other_nodes_of_a_stalled_job_are_asked_once(service: context.Contex
     service.store.upsert_attempts([attempt(7, "n1", "n2", "n3"), attempt(8, "n4")])
     fakes.deliver(service.store, "n2", stall(1, 7))
     assert gangs.run(service) == "jobs 7: 2 nodes asked"
-    assert asked(service, "n1") == asked(service, "n3") == [("collect", 7)]
-    assert asked(service, "n4") == []
+    assert calls(service, "n1") == calls(service, "n3") == [("collect", 7)]
+    assert calls(service, "n4") == []
     assert gangs.run(service) == ""
     fakes.deliver(service.store, "n2", stall(2, 7))
     assert gangs.run(service) == "jobs 7: 2 nodes asked"
@@ -201,7 +201,7 @@ def test_a_node_that_is_none_of_the_jobs_says_nothing_about_it(service: context.
     forged = rank(5, arrived=False, steps=10**9)
     fakes.deliver(service.store, "n4", stall(50, 7, "n4"), snapshot(51, "n4", forged, rank(0, arrived=False)))
     assert gangs.run(service) == ""
-    assert (asked(service, "n1"), service.store.gang_verdicts()) == ([], [])
+    assert (calls(service, "n1"), service.store.gang_verdicts()) == ([], [])
     test_who_is_at_fault_is_named_when_all_nodes_have_told(service)
     fakes.deliver(service.store, "n4", stall(52, 7, "n4"), snapshot(53, "n4", forged))
     gang_rows.beat(service.store, 7, {6: gang_rows.row(6, steps=10**9)}, per_node=2)  # from n4, and not heard

@@ -30,7 +30,7 @@ def beat(service: context.Context, node: str, acknowledged: list[uuid.UUID], *, 
     door.deliver(heartbeat=made, acknowledged=acknowledged)
 
 
-def asked(service: context.Context, node: str) -> list[uuid.UUID]:
+def calls(service: context.Context, node: str) -> list[uuid.UUID]:
     """What the node is asked for."""
     found = delivery.Delivery(service.store.connection_uri(), "c", node).deliver(events=[]).requests
     assert {(r.verb, r.job_id) for r in found} <= {("collect", 7)}
@@ -38,11 +38,11 @@ def asked(service: context.Context, node: str) -> list[uuid.UUID]:
 
 
 @pytest.fixture
-def hanging(service: context.Context, hands: fakes.Hands) -> context.Context:
+def hanging(service: context.Context, slurm: fakes.FakeSlurm) -> context.Context:
     """Rank 3 on n2 was stopped more than the grace ago; both nodes beat."""
     attempt = gang_rows.attempt(7, *NODES)
     service.store.upsert_attempts([attempt])
-    hands.held[7] = fakes.live_job(7, state="RUNNING", start_at=attempt.start_at, nodes=NODES)
+    slurm.held[7] = fakes.live_job(7, state="RUNNING", start_at=attempt.start_at, nodes=NODES)
     verdict = records.GangVerdict(
         gang_id=uuid.UUID(int=1), cluster="c", job_id=7, submit_at=attempt.submit_at, kind="rank_stopped", ranks=(3,), nodes=("n2",),
         domain=records.Domain.SYSTEM_SOFTWARE, confidence=records.Confidence.LIKELY, summary="rank 3 on n2 was stopped",
@@ -72,7 +72,7 @@ def wishing(
 def looked_again(service: context.Context, *, steps: int = 40) -> str:
     """One pass that asks, what the nodes answer, one pass that decides."""
     assert "all nodes asked once more" in hangs.run(service)
-    requests = {node: asked(service, node) for node in NODES}
+    requests = {node: calls(service, node) for node in NODES}
     assert all(requests.values())
     for node in NODES:
         beat(service, node, requests[node], steps=steps)
@@ -81,39 +81,39 @@ def looked_again(service: context.Context, *, steps: int = 40) -> str:
 
 @pytest.mark.parametrize("wish", [{"site": "requeue"}, {"owner": "requeue"}])
 def test_it_is_requeued_where_it_was_asked_for(
-    hanging: context.Context, hands: fakes.Hands, wish: dict[str, str]
+    hanging: context.Context, slurm: fakes.FakeSlurm, wish: dict[str, str]
 ) -> None:
     """By the site or by its owner; once, and it is known by which hang."""
     wishing(hanging, **wish)
     assert looked_again(hanging) == "hang of job 7: requeue goes on"
-    assert hands.acts == [("requeue_held", "7")]
+    assert slurm.acts == [("requeue_held", "7")]
     (row,) = hanging.store.drains(actions=["requeue"])
     assert restart_acts.is_begun(row)
     assert (row.node, row.job_id, row.detail["cause"]) == ("n2", 7, "rank_stopped")
     assert hangs.run(hanging) == ""
-    assert hands.acts == [("requeue_held", "7")]
+    assert slurm.acts == [("requeue_held", "7")]
 
 
 @pytest.mark.parametrize("wish", [{}, {"site": "requeue", "owner": "tell"}])
 def test_it_is_left_alone_where_it_was_not(
-    hanging: context.Context, hands: fakes.Hands, wish: dict[str, str]
+    hanging: context.Context, slurm: fakes.FakeSlurm, wish: dict[str, str]
 ) -> None:
     """Nobody is even asked; the owner's word goes before the site's."""
     wishing(hanging, **wish)
     assert hangs.run(hanging) == ""
-    assert (asked(hanging, "n1"), hands.acts, hanging.store.drains()) == ([], [], [])
+    assert (calls(hanging, "n1"), slurm.acts, hanging.store.drains()) == ([], [], [])
 
 
-def test_observe_only_simulates(hanging: context.Context, hands: fakes.Hands) -> None:
+def test_observe_only_simulates(hanging: context.Context, slurm: fakes.FakeSlurm) -> None:
     """The row says what would have been done."""
     wishing(hanging, site="requeue", observe_only=True)
     assert looked_again(hanging) == "hang of job 7 simulated: observe-only"
     assert [(r.state, r.action) for r in hanging.store.drains()] == [("simulated", "requeue")]
-    assert hands.acts == []
+    assert slurm.acts == []
 
 
-def test_a_gang_that_got_on_meanwhile_is_left_alone(hanging: context.Context, hands: fakes.Hands) -> None:
+def test_a_gang_that_got_on_meanwhile_is_left_alone(hanging: context.Context, slurm: fakes.FakeSlurm) -> None:
     """All ranks are looked at once more just before."""
     wishing(hanging, site="requeue")
     assert looked_again(hanging, steps=41) == "hang of job 7 skipped: its ranks have got on since"
-    assert hands.acts == []
+    assert slurm.acts == []

@@ -22,7 +22,7 @@ SUBMIT = START - timedelta(minutes=1)
 
 
 def died(
-    service: context.Context, hands: fakes.Hands, job_id: int = 7, source: str = "kernel", **changes: Any
+    service: context.Context, slurm: fakes.FakeSlurm, job_id: int = 7, source: str = "kernel", **changes: Any
 ) -> None:
     """A job that ended by itself, judged, and still in Slurm's queue."""
     event = records.HealthEvent(
@@ -41,90 +41,94 @@ def died(
         "evidence": (event.event_id,), "rules_version": "1", "made_at": fakes.NOW, "attempt": attempt.attempt,
     }  # fmt: skip
     service.store.save_verdicts([records.Verdict(**(values | changes))])
-    hands.held[job_id] = fakes.live_job(job_id, start_at=START, end_at=END, submit_at=SUBMIT)
+    slurm.held[job_id] = fakes.live_job(job_id, start_at=START, end_at=END, submit_at=SUBMIT)
 
 
 def rows(service: context.Context, action: str = "restart") -> list[records.Drain]:
     return service.store.drains(actions=[action])
 
 
-def verbs(hands: fakes.Hands) -> list[str]:
-    return [act[0] for act in hands.acts]
+def verbs(slurm: fakes.FakeSlurm) -> list[str]:
+    return [act[0] for act in slurm.acts]
 
 
 ONCE = ["requeue_held", "exclude", "release"]
 
 
 def test_a_hardware_death_is_requeued_away_from_its_node(
-    service: context.Context, hands: fakes.Hands
+    service: context.Context, slurm: fakes.FakeSlurm
 ) -> None:
     """One row and one pass; the node left out is a row of its own; the next passes do nothing more."""
-    died(service, hands)
+    died(service, slurm)
     assert restarts.run(service) == "restart of job 7 done"
-    assert verbs(hands) == ONCE
+    assert verbs(slurm) == ONCE
     (row,) = rows(service)
     assert (row.state, row.node, row.job_id, row.submit_at) == ("done", "n2", 7, SUBMIT)
     assert row.detail["log"] == "not kept: no agent of its nodes answers"
     (mark,) = rows(service, "exclude")
     assert (mark.state, mark.node, mark.ended_at) == ("done", "n2", None)
-    assert hands.held[7].excluded_nodes == ("n2",)
-    assert not hands.held[7].held_by_requeue
+    assert slurm.held[7].excluded_nodes == ("n2",)
+    assert not slurm.held[7].held_by_requeue
     assert restarts.run(service) == ""
-    assert verbs(hands) == ONCE
+    assert verbs(slurm) == ONCE
 
 
-def test_a_programs_own_failure_leaves_no_row(service: context.Context, hands: fakes.Hands) -> None:
+def test_a_programs_own_failure_leaves_no_row(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     """600 bugs are 600 jobs nobody decides about, and Slurm is not even asked."""
-    died(service, hands, cause="user_error", domain=records.Domain.USER_PROGRAM, node=None)
-    died(service, hands, 8, confidence=records.Confidence.POSSIBLE)
-    hands.down = True
+    died(service, slurm, cause="user_error", domain=records.Domain.USER_PROGRAM, node=None)
+    died(service, slurm, 8, confidence=records.Confidence.POSSIBLE)
+    slurm.down = True
     assert restarts.run(service) == ""
     assert rows(service) == []
 
 
-def test_what_only_the_job_itself_saw_is_refused_once(service: context.Context, hands: fakes.Hands) -> None:
+def test_what_only_the_job_itself_saw_is_refused_once(
+    service: context.Context, slurm: fakes.FakeSlurm
+) -> None:
     """A verdict on the job's own words: recorded with its reason, done never; but not before a node's evidence may have come."""
-    died(service, hands, source="joblog")
+    died(service, slurm, source="joblog")
     assert restarts.run(service) == ""
     assert rows(service) == []
     service.clock.at += timedelta(seconds=41)  # type: ignore[attr-defined]
     assert "own words" in restarts.run(service)
     assert restarts.run(service) == ""
     assert [r.state for r in rows(service)] == ["skipped"]
-    assert hands.acts == []
+    assert slurm.acts == []
 
 
-def test_evidence_that_comes_late_brings_the_job_back(service: context.Context, hands: fakes.Hands) -> None:
+def test_evidence_that_comes_late_brings_the_job_back(
+    service: context.Context, slurm: fakes.FakeSlurm
+) -> None:
     """First only its own words say why it ended; the node's poll says the same seconds later."""
-    died(service, hands, source="joblog")
+    died(service, slurm, source="joblog")
     assert restarts.run(service) == ""
-    died(service, hands)
+    died(service, slurm)
     assert restarts.run(service) == "restart of job 7 done"
 
 
-def test_observe_only_simulates(service: context.Context, hands: fakes.Hands) -> None:
+def test_observe_only_simulates(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     """The row says what would have been done; nothing is."""
     policy = dataclasses.replace(service.config.policy, observe_only=True)
     service.config = dataclasses.replace(service.config, policy=policy)
-    died(service, hands)
+    died(service, slurm)
     restarts.run(service)
     assert [(r.state, r.why_state) for r in rows(service)] == [("simulated", "observe-only")]
-    assert hands.acts == []
+    assert slurm.acts == []
     assert restarts.run(service) == ""
 
 
-def test_it_can_be_switched_off(service: context.Context, hands: fakes.Hands) -> None:
+def test_it_can_be_switched_off(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     """policy.restart_ended = false."""
     policy = dataclasses.replace(service.config.policy, restart_ended=False)
     service.config = dataclasses.replace(service.config, policy=policy)
-    died(service, hands)
+    died(service, slurm)
     assert restarts.run(service) == ""
     assert rows(service) == []
 
 
-def test_the_runs_budget_is_denied_once(service: context.Context, hands: fakes.Hands) -> None:
+def test_the_runs_budget_is_denied_once(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     """Three restarts of the run within the window: a fourth is denied, in one row however often it is looked at."""
-    died(service, hands)
+    died(service, slurm)
     for n in range(3):
         service.store.save_drain(
             records.Drain(
@@ -157,55 +161,55 @@ STEPS = [
 
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_at_any_line_it_ends_in_the_same_state(
-    step: str, service: context.Context, hands: fakes.Hands, monkeypatch: pytest.MonkeyPatch
+    step: str, service: context.Context, slurm: fakes.FakeSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the next passes the job is in the queue once, without its culprit and not held, its dependent waits, and the rows say so."""
-    died(service, hands)
-    hands.held[9] = fakes.live_job(
+    died(service, slurm)
+    slurm.held[9] = fakes.live_job(
         9, name="eval", state="PENDING", reason="DependencyNeverSatisfied", dependency="afterok:7(failed)"
     )
     with monkeypatch.context() as dying:
-        fakes.killed_at(step, service, hands, dying)
+        fakes.killed_at(step, service, slurm, dying)
         with pytest.raises(fakes.Killed):
             restarts.run(service)
     for _ in range(3):
         service.clock.at += timedelta(seconds=31)  # type: ignore[attr-defined]
         service.restarts = restart_acts.RestartMemory()
         restarts.run(service)
-    assert (hands.held[7].state, hands.held[7].restart_count) == ("PENDING", 1)
-    assert (hands.held[7].excluded_nodes, hands.held[7].held_by_requeue) == (("n2",), False)
-    assert hands.held[9].reason != "DependencyNeverSatisfied"
-    assert verbs(hands).count("requeue_held") == 1
+    assert (slurm.held[7].state, slurm.held[7].restart_count) == ("PENDING", 1)
+    assert (slurm.held[7].excluded_nodes, slurm.held[7].held_by_requeue) == (("n2",), False)
+    assert slurm.held[9].reason != "DependencyNeverSatisfied"
+    assert verbs(slurm).count("requeue_held") == 1
     assert [r.state for r in rows(service)].count("done") == 1
     assert not any(restart_acts.is_begun(r) for r in rows(service))
     assert [m.state for m in rows(service, "exclude")] == ["done"]
 
 
 def test_slurm_goes_away_while_the_job_is_held(
-    service: context.Context, hands: fakes.Hands, monkeypatch: pytest.MonkeyPatch
+    service: context.Context, slurm: fakes.FakeSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The row stays begun, and the job is released as soon as Slurm answers."""
-    died(service, hands)
-    real = hands.requeue_held
+    died(service, slurm)
+    real = slurm.requeue_held
 
     def then_away(*given: Any, **named: Any) -> Any:
         done = real(*given, **named)
-        hands.down = True
+        slurm.down = True
         return done
 
-    monkeypatch.setattr(hands, "requeue_held", then_away)
+    monkeypatch.setattr(slurm, "requeue_held", then_away)
     restarts.run(service)
-    assert hands.held[7].held_by_requeue
+    assert slurm.held[7].held_by_requeue
     assert [restart_acts.is_begun(r) for r in rows(service)] == [True]
-    hands.down = False
+    slurm.down = False
     restarts.run(service)
-    assert not hands.held[7].held_by_requeue
+    assert not slurm.held[7].held_by_requeue
     assert [r.state for r in rows(service)] == ["done"]
 
 
-def test_the_log_is_kept_first(service: context.Context, hands: fakes.Hands) -> None:
+def test_the_log_is_kept_first(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     """The first node is asked to copy it; the restart waits for its word, and for no longer than a dead job should wait."""
-    died(service, hands)
+    died(service, slurm)
     fakes.deliver(service.store, "n1", at=fakes.NOW)
     assert restarts.run(service) == ""
     assert rows(service) == []
@@ -214,50 +218,50 @@ def test_the_log_is_kept_first(service: context.Context, hands: fakes.Hands) -> 
     assert rows(service)[0].detail["log"] == "not kept: n1 did not answer within 20 s"
 
 
-def test_the_log_was_kept(service: context.Context, hands: fakes.Hands) -> None:
+def test_the_log_was_kept(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     """An agent that answers is believed."""
-    died(service, hands)
-    with fakes.answering(service.store.connection_uri(), "n1") as asked:
+    died(service, slurm)
+    with fakes.answering(service.store.connection_uri(), "n1") as calls:
         for _ in range(600):
             if restarts.run(service):
                 break
             service.stopping.wait(0.1)
-    assert [(r.verb, r.job_id) for r in asked] == [("keep_log", 7)]
+    assert [(r.verb, r.job_id) for r in calls] == [("keep_log", 7)]
     assert rows(service)[0].detail["log"] == "n1 was asked to keep it"
 
 
 def test_the_log_is_copied_while_its_nodes_are_waited_for(
-    service: context.Context, hands: fakes.Hands
+    service: context.Context, slurm: fakes.FakeSlurm
 ) -> None:
     """A crashed node's job completes for as long as SlurmdTimeout: once its nodes are free nothing more is waited for."""
-    died(service, hands)
-    hands.held[7] = dataclasses.replace(hands.held[7], flags=frozenset({"COMPLETING"}))
-    with fakes.answering(service.store.connection_uri(), "n1") as asked:
+    died(service, slurm)
+    slurm.held[7] = dataclasses.replace(slurm.held[7], flags=frozenset({"COMPLETING"}))
+    with fakes.answering(service.store.connection_uri(), "n1") as calls:
         for _ in range(600):
             assert restarts.run(service) == ""
-            states = service.store.request_states([r.request_id for r in asked])
+            states = service.store.request_states([r.request_id for r in calls])
             if set(states.values()) == {"acknowledged"}:
                 break
             service.stopping.wait(0.1)
-    assert [r.verb for r in asked] == ["keep_log"]
-    hands.held[7] = dataclasses.replace(hands.held[7], flags=frozenset())
+    assert [r.verb for r in calls] == ["keep_log"]
+    slurm.held[7] = dataclasses.replace(slurm.held[7], flags=frozenset())
     assert restarts.run(service) == "restart of job 7 done"
     assert rows(service)[0].detail["log"] == "n1 was asked to keep it"
 
 
 @pytest.mark.parametrize("own", [{"requeue": False}, {"batch": False}])
 def test_a_log_that_no_restart_truncates_is_not_copied(
-    service: context.Context, hands: fakes.Hands, own: dict[str, Any]
+    service: context.Context, slurm: fakes.FakeSlurm, own: dict[str, Any]
 ) -> None:
     """Nobody's directory gets a copy for a job that will not come back."""
-    died(service, hands)
+    died(service, slurm)
     fakes.deliver(service.store, "n1", at=fakes.NOW)
-    hands.held[7] = dataclasses.replace(hands.held[7], flags=frozenset({"COMPLETING"}), **own)
+    slurm.held[7] = dataclasses.replace(slurm.held[7], flags=frozenset({"COMPLETING"}), **own)
     assert restarts.run(service) == ""
-    assert service.restarts.asked == {}
+    assert service.restarts.log_requests == {}
 
 
-def test_a_death_is_not_left_to_the_next_poll(service: context.Context, hands: fakes.Hands) -> None:
+def test_a_death_is_not_left_to_the_next_poll(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     """A job that left a node with a fresh hard fault: accounting is asked at once, and judges; without such a fault it is not."""
     now = service.clock.now()
     allocation = records.JobAllocation(
@@ -271,7 +275,7 @@ def test_a_death_is_not_left_to_the_next_poll(service: context.Context, hands: f
     sacct = service.run_slurm
     assert isinstance(sacct, fakes.Sacct)
     restarts.run(service)
-    assert sacct.asked == []
+    assert sacct.calls == []
     fault = records.HealthEvent(
         event_id=uuid.uuid4(), cluster="c", node="n2", at=now - timedelta(seconds=10), observed_at=now, kind="gpu_lost",
         severity=records.Severity.HIGH, source="nvml", message="is lost", device="gpu3", gpu_uuid="GPU-3",
@@ -285,40 +289,40 @@ def test_a_death_is_not_left_to_the_next_poll(service: context.Context, hands: f
     ]
     later(service, seconds=4)
     restarts.run(service)
-    assert len(sacct.asked) > 0
-    hands.held[9] = fakes.live_job(9)
+    assert len(sacct.calls) > 0
+    slurm.held[9] = fakes.live_job(9)
     for _ in range(3):
         later(service, seconds=4)
         restarts.run(service)
     assert [v.job_id for v in service.store.verdicts()] == [9]
-    n_asked = len(sacct.asked)
+    n_calls = len(sacct.calls)
     later(service, seconds=4)
     restarts.run(service)
-    assert len(sacct.asked) == n_asked, "once it is judged nobody asks again"
+    assert len(sacct.calls) == n_calls, "once it is judged nobody asks again"
 
 
-def test_a_node_that_is_back_is_given_back(service: context.Context, hands: fakes.Hands) -> None:
+def test_a_node_that_is_back_is_given_back(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     """Only a waiting job's list can be changed, and only a node that has been green for long enough is back."""
-    died(service, hands)
+    died(service, slurm)
     restarts.run(service)
     later(service, seconds=60)
     assert restarts.run(service) == ""
     later(service, seconds=service.config.policy.resume_green_s)
-    hands.held[7] = dataclasses.replace(hands.held[7], state="RUNNING")
+    slurm.held[7] = dataclasses.replace(slurm.held[7], state="RUNNING")
     assert restarts.run(service) == ""
-    hands.held[7] = dataclasses.replace(hands.held[7], state="PENDING")
+    slurm.held[7] = dataclasses.replace(slurm.held[7], state="PENDING")
     later(service, seconds=30)
     assert restarts.run(service) == "n2 no longer left out of job 7: the node is back"
-    assert hands.held[7].excluded_nodes == ()
+    assert slurm.held[7].excluded_nodes == ()
     (mark,) = rows(service, "exclude")
     assert (mark.ended_at, mark.why_state) == (service.clock.now(), "the node is back")
 
 
-def test_an_exclusion_ends_with_its_job(service: context.Context, hands: fakes.Hands) -> None:
+def test_an_exclusion_ends_with_its_job(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     """Slurm has forgotten the job, or it is over."""
-    died(service, hands)
+    died(service, slurm)
     restarts.run(service)
-    del hands.held[7]
+    del slurm.held[7]
     later(service, seconds=30)
     assert restarts.run(service) == "n2 no longer left out of job 7: the job has ended"
 
@@ -329,17 +333,17 @@ def later(service: context.Context, seconds: float) -> None:
     fakes.deliver(service.store, "n2", at=service.clock.now())
 
 
-def test_our_exclusions_are_no_users(service: context.Context, hands: fakes.Hands) -> None:
+def test_our_exclusions_are_no_users(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     """What a restart left out speaks against no node; who waits for whom is kept."""
-    died(service, hands)
+    died(service, slurm)
     restarts.run(service)
-    hands.held[8] = fakes.live_job(8, excluded_nodes=("n2",), dependency="afterok:7(unfulfilled),singleton")
+    slurm.held[8] = fakes.live_job(8, excluded_nodes=("n2",), dependency="afterok:7(unfulfilled),singleton")
     assert exclusions.run(service) == "1 exclusions, 2 dependencies"
     assert {d.job_id for d in service.store.dependencies([7], "c")} == {8}
     assert {d.job_id for d in service.store.dependencies([0], "c")} == {8}
 
 
-def test_a_loop_of_the_programs_own_is_told(service: context.Context, hands: fakes.Hands) -> None:
+def test_a_loop_of_the_programs_own_is_told(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     """A job that its own script requeues dies three times at one step: a row says so, and nothing is done."""
     for n in range(3):
         begun = START + timedelta(minutes=n)
@@ -369,10 +373,10 @@ def test_a_loop_of_the_programs_own_is_told(service: context.Context, hands: fak
                 )
             ]
         )  # fmt: skip
-    hands.held[7] = fakes.live_job(7, restart_count=2)
+    slurm.held[7] = fakes.live_job(7, restart_count=2)
     assert restarts.run(service).endswith(
         "three starts in a row died at step 4120 with the same KeyError: it is the program"
     )
     (row,) = rows(service)
     assert (row.state, row.detail["loop"], row.detail["step"]) == ("skipped", True, 4120)
-    assert hands.acts == []
+    assert slurm.acts == []

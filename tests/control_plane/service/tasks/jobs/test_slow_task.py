@@ -77,8 +77,8 @@ def test_a_slow_rank_moves_no_node_and_accuses_no_hardware(service: context.Cont
     service.store.upsert_attempts([gang_rows.attempt(7, "n1", "n2", "n3", "n4")])
     run_windows(service, 4, {5: 1.5})
     actions.run(service)
-    assert isinstance(service.hands, fakes.Hands)
-    assert service.hands.acts == []
+    assert isinstance(service.slurm, fakes.FakeSlurm)
+    assert service.slurm.acts == []
     signature = findings.find(events(service)[0])
     assert (signature.role, signature.weight) == (findings.FindingRole.CONTEXT, 0.0)
 

@@ -12,7 +12,7 @@ import lemon_fleet as fleet
 import mail_server
 import pytest
 
-from probing_cluster.control_plane import apart, context
+from probing_cluster.control_plane import child_process, context
 from probing_cluster.control_plane.outbox import queue
 from probing_cluster.control_plane.policy import resume_policy, view
 from probing_cluster.control_plane.service import lemon_action
@@ -29,10 +29,10 @@ DUE = fleet.END + 6 * HOUR
 
 
 @pytest.fixture
-def night(service: context.Context, hands: fakes.Hands, tmp_path: Path) -> context.Context:
-    """The story of lemon_fleet, a minute after its night was due; letters go into tmp_path."""
+def night(service: context.Context, slurm: fakes.FakeSlurm, tmp_path: Path) -> context.Context:
+    """The story of lemon_fleet, a minute after its night was due; messages go into tmp_path."""
     fleet.story(service.store)
-    hands.state |= {
+    slurm.state |= {
         n: view.Node(name=n, states=frozenset({"IDLE"}), partitions=("gpu",), n_gpus=8) for n in fleet.NODES
     }
     service.config = dataclasses.replace(
@@ -52,7 +52,7 @@ def set_clock(service: context.Context, at: datetime) -> None:
 
 
 def waiting(service: context.Context) -> list[str]:
-    return [x.key for x in queue.of(service.config).letters()]
+    return [x.key for x in queue.of(service.config).messages()]
 
 
 def with_lemon(service: context.Context, **changes: object) -> None:
@@ -89,7 +89,7 @@ def test_nights_missed_are_made_up_for_once(night: context.Context) -> None:
     assert nightly.load(night.store, night.config).previous_day == fleet.DAY
 
 
-def test_a_night_that_breaks_off_is_done_again(night: context.Context, hands: fakes.Hands) -> None:
+def test_a_night_that_breaks_off_is_done_again(night: context.Context, slurm: fakes.FakeSlurm) -> None:
     """An outbox that cannot be written leaves the night undone; the next pass finishes it, with one mail."""
     spool = Path(night.config.mail.spool_directory)
     spool.write_text("in the way")
@@ -153,23 +153,23 @@ def test_a_wrong_hour_or_zone_is_named(zone: str, run_at: str, words: str) -> No
 
 def test_an_empty_database_has_no_night(service: context.Context, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the first job there is nothing to mail about, and nothing to load the libraries of a night for."""
-    monkeypatch.setattr(apart, "run", lambda *_: pytest.fail("a process for no night"))
-    service.apart = True
+    monkeypatch.setattr(child_process, "run", lambda *_: pytest.fail("a process for no night"))
+    service.in_children = True
     assert lemon.run(service) == ""
 
 
-def test_off_by_default(night: context.Context, hands: fakes.Hands) -> None:
+def test_off_by_default(night: context.Context, slurm: fakes.FakeSlurm) -> None:
     """A lemon is mailed; Slurm is told nothing."""
     lemon.run(night)
-    assert hands.acts == []
+    assert slurm.acts == []
 
 
-def test_a_new_lemon_is_drained_after_its_jobs(night: context.Context, hands: fakes.Hands) -> None:
+def test_a_new_lemon_is_drained_after_its_jobs(night: context.Context, slurm: fakes.FakeSlurm) -> None:
     """action = drain: drained with our reason, nothing requeued, and the mail says so; once, not every night."""
     with_lemon(night, action="drain")
-    hands.running[1] = view.ActiveJob(job_id=1, start_at=DUE, nodes=("n07",))
+    slurm.running[1] = view.ActiveJob(job_id=1, start_at=DUE, nodes=("n07",))
     assert "drain n07 done" in lemon.run(night)
-    ((verb, node, reason),) = hands.acts
+    ((verb, node, reason),) = slurm.acts
     assert (verb, node) == ("drain", "n07")
     assert reason.startswith("probing: lemon, over 99 %, 6 failures")
     (row,) = night.store.drains()
@@ -179,59 +179,61 @@ def test_a_new_lemon_is_drained_after_its_jobs(night: context.Context, hands: fa
         "probing",
         records.Severity.LOW,
     )
-    (letter,) = queue.of(night.config).letters()
-    assert b"drained since" in letter.body
+    (message,) = queue.of(night.config).messages()
+    assert b"drained since" in message.body
     # A person puts it back: the next night does not fight them.
-    hands.state["n07"] = view.Node(name="n07", states=frozenset({"IDLE"}), partitions=("gpu",))
+    slurm.state["n07"] = view.Node(name="n07", states=frozenset({"IDLE"}), partitions=("gpu",))
     set_clock(night, DUE + DAY)
     lemon.run(night)
-    assert len(hands.acts) == 1
+    assert len(slurm.acts) == 1
 
 
-def test_the_drain_budget_holds_for_lemons(night: context.Context, hands: fakes.Hands) -> None:
+def test_the_drain_budget_holds_for_lemons(night: context.Context, slurm: fakes.FakeSlurm) -> None:
     """No node left in the budget: denied with the reason, nothing touched."""
     with_lemon(night, action="drain")
     night.config = dataclasses.replace(
         night.config, policy=dataclasses.replace(night.config.policy, budget_nodes=0)
     )
     assert "drain n07 denied" in lemon.run(night)
-    assert hands.acts == []
+    assert slurm.acts == []
     (row,) = night.store.drains()
     assert row.why_state.startswith("budget: 0 of 0 nodes")
 
 
-def test_observe_only_holds_for_lemons(night: context.Context, hands: fakes.Hands) -> None:
+def test_observe_only_holds_for_lemons(night: context.Context, slurm: fakes.FakeSlurm) -> None:
     """The decision is a row, Slurm is told nothing."""
     with_lemon(night, action="drain")
     night.config = dataclasses.replace(
         night.config, policy=dataclasses.replace(night.config.policy, observe_only=True)
     )
     assert "drain n07 simulated" in lemon.run(night)
-    assert hands.acts == []
+    assert slurm.acts == []
 
 
-def test_a_node_that_somebody_else_holds_is_left_alone(night: context.Context, hands: fakes.Hands) -> None:
+def test_a_node_that_somebody_else_holds_is_left_alone(
+    night: context.Context, slurm: fakes.FakeSlurm
+) -> None:
     """A person's drain or note stands."""
     with_lemon(night, action="drain")
-    hands.state["n07"] = view.Node(
+    slurm.state["n07"] = view.Node(
         name="n07", states=frozenset({"DRAIN"}), reason="bob: RMA", partitions=("gpu",)
     )
     assert "drain n07 skipped" in lemon.run(night)
-    assert hands.acts == []
+    assert slurm.acts == []
 
 
-def test_with_slurm_away_the_mail_goes_all_the_same(night: context.Context, hands: fakes.Hands) -> None:
+def test_with_slurm_away_the_mail_goes_all_the_same(night: context.Context, slurm: fakes.FakeSlurm) -> None:
     """Nothing is drained, and the report says that Slurm was not asked."""
     with_lemon(night, action="drain")
-    hands.down = True
+    slurm.down = True
     assert "not acted: slurmctld is away" in lemon.run(night)
     assert any("only our own drains" in r for r in nightly.load(night.store, night.config).remarks)
     assert len(waiting(night)) == 1
 
 
-def test_slurms_outages_are_asked_for(night: context.Context, hands: fakes.Hands) -> None:
+def test_slurms_outages_are_asked_for(night: context.Context, slurm: fakes.FakeSlurm) -> None:
     """What slurmdbd knows is counted."""
-    hands.out = [
+    slurm.out = [
         view.Outage(node="n07", start_at=fleet.at(d), end_at=fleet.at(d - 0.1), reason="x") for d in (2, 5)
     ]
     lemon.run(night)
@@ -239,9 +241,9 @@ def test_slurms_outages_are_asked_for(night: context.Context, hands: fakes.Hands
     assert score.out_count == 2
 
 
-def test_neighbours_are_what_is_known_of_places(night: context.Context, hands: fakes.Hands) -> None:
+def test_neighbours_are_what_is_known_of_places(night: context.Context, slurm: fakes.FakeSlurm) -> None:
     """Nodes hang together by their leaf switch, and where none is known by their rack, whatever becomes of the accounting."""
-    hands.switches = [(f"n{i:02}", "leaf", f"leaf{i // 8}") for i in range(30)]
+    slurm.switches = [(f"n{i:02}", "leaf", f"leaf{i // 8}") for i in range(30)]
     places.run(night)
     day = datetime.now(UTC)
     night.store.save_places(
@@ -251,8 +253,8 @@ def test_neighbours_are_what_is_known_of_places(night: context.Context, hands: f
     def away(since: datetime, until: datetime) -> list[view.Outage]:
         raise errors.SlurmUnavailable("slurmdbd is away")
 
-    hands.outages = away  # type: ignore[method-assign]
-    facts = lemon.slurm_facts(hands, night.store, night.config, day)
+    slurm.outages = away  # type: ignore[method-assign]
+    facts = lemon.slurm_facts(slurm, night.store, night.config, day)
     assert facts.outages is None
     assert [facts.places[n] for n in ("n09", "n29", "n39")] == ["leaf1", "leaf3", "r1"]
 
@@ -268,21 +270,21 @@ def test_a_wrong_action_is_named_before_anything_is_done(night: context.Context)
 def test_a_lemons_drain_is_never_lifted_by_its_health() -> None:
     """It passes every check: hours of green bring an ordinary node back, a lemon waits for a person."""
 
-    def patient(reason: str) -> resume_policy.Patient:
+    def drained(reason: str) -> resume_policy.DrainedNode:
         drain = records.Drain(
             drain_id=uuid.UUID(int=1), cluster="c", node="n07", at=DUE, action="drain", reason=reason,
             owner="probing", state="done",
         )  # fmt: skip
-        green = resume_policy.Green(since=DUE, beats=1000, last_at=DUE + DAY)
-        return resume_policy.Patient(drain=drain, kinds=frozenset(), green=green)
+        green = resume_policy.GreenTime(since=DUE, beats=1000, last_at=DUE + DAY)
+        return resume_policy.DrainedNode(drain=drain, kinds=frozenset(), green=green)
 
     policy = settings.PolicySettings()
     assert (
-        resume_policy.judge(patient("probing: ib_link mlx5_0"), policy, DUE + DAY)[0]
-        is resume_policy.Next.RESUME
+        resume_policy.judge(drained("probing: ib_link mlx5_0"), policy, DUE + DAY)[0]
+        is resume_policy.ResumeStep.RESUME
     )
-    verdict, why = resume_policy.judge(patient(f"{vocabulary.LEMON_PREFIX}, 97 %"), policy, DUE + DAY)
-    assert verdict is resume_policy.Next.WAIT
+    verdict, why = resume_policy.judge(drained(f"{vocabulary.LEMON_PREFIX}, 97 %"), policy, DUE + DAY)
+    assert verdict is resume_policy.ResumeStep.WAIT
     assert "lemon repaired" in why
 
 
@@ -314,21 +316,21 @@ def test_the_mail_leaves_greylisting_behind(night: context.Context) -> None:
 
 
 def test_the_webhook_gets_the_night_signed(night: context.Context, tmp_path: Path) -> None:
-    """Mail and post are letters of their own: the one waits for its server, the other for its."""
+    """Mail and post are messages of their own: the one waits for its server, the other for its."""
     secret = tmp_path / "secret"
     secret.write_text("s3cret")
     secret.chmod(0o600)
     with_lemon(night, webhook_url="http://127.0.0.1:1/hook", webhook_secret_file=str(secret))
     assert lemon.run(night).endswith("mail queued; webhook queued")
     assert mail.run(night) == "2 waiting"
-    (hook,) = [x for x in queue.of(night.config).letters() if x.kind == "webhook"]
+    (hook,) = [x for x in queue.of(night.config).messages() if x.kind == "webhook"]
     assert [s["node"] for s in json.loads(hook.body)["new"]] == ["n07"]
 
 
-def test_what_users_exclude_is_kept(night: context.Context, hands: fakes.Hands) -> None:
+def test_what_users_exclude_is_kept(night: context.Context, slurm: fakes.FakeSlurm) -> None:
     """Polled while the job lives, counted once per job and node, in the night's score."""
     set_clock(night, fleet.at(0.5))
-    hands.held = {
+    slurm.held = {
         70: fakes.live_job(70, user="eve", excluded_nodes=("n07", "n08", "n07")),
         71: fakes.live_job(71, user="bob", excluded_nodes=("n07",)),
     }

@@ -29,9 +29,9 @@ def now(service: context.Context) -> set[tuple[str, str, str]]:
     return {(p.node, p.kind, p.place) for p in service.store.places("c") if p.until_at is None}
 
 
-def test_what_moves_keeps_its_dates(service: context.Context, hands: fakes.Hands, tmp_path: Path) -> None:
+def test_what_moves_keeps_its_dates(service: context.Context, slurm: fakes.FakeSlurm, tmp_path: Path) -> None:
     """A second look at the same changes nothing; a node that moves ends one row and begins another; it may come back."""
-    hands.switches = [("n1", "leaf", "l1"), ("n2", "leaf", "l1")]
+    slurm.switches = [("n1", "leaf", "l1"), ("n2", "leaf", "l1")]
     both = site(service, "node,rack\nn[1-2],r1\n", tmp_path)
     assert places.run(both) == "4 places of nodes changed"
     assert places.run(both) == ""
@@ -53,23 +53,23 @@ def test_what_moves_keeps_its_dates(service: context.Context, hands: fakes.Hands
 
 
 def test_slurm_away_or_a_bad_table_leaves_what_was_known(
-    service: context.Context, hands: fakes.Hands, tmp_path: Path
+    service: context.Context, slurm: fakes.FakeSlurm, tmp_path: Path
 ) -> None:
     """Neither ends a place."""
-    hands.switches = [("n1", "leaf", "l1")]
+    slurm.switches = [("n1", "leaf", "l1")]
     both = site(service, "node,rack\nn1,r1\n", tmp_path)
     places.run(both)
     known = now(both)
     (tmp_path / "places.csv").write_text("node,rack\nn1\n")
     with pytest.raises(errors.MalformedInput, match="line 2"):
         places.run(both)
-    hands.down = True
+    slurm.down = True
     with pytest.raises(errors.SlurmUnavailable):
         places.run(both)
     assert now(both) == known
 
 
-def test_the_picture_names_the_place_at_fault(service: context.Context, hands: fakes.Hands) -> None:
+def test_the_picture_names_the_place_at_fault(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     """From the agents' present faults of shared parts; lost GPUs of as many nodes share no place."""
     service.store.save_places("c", ["leaf"], [(f"n{i}", "leaf", f"l{i // 8}") for i in range(400)], AT)
 

@@ -16,10 +16,10 @@ from probing_cluster.core import errors, logs, processes, settings
 
 
 def run(module: str, config: settings.Settings, *given: Any, timeout_s: float | None = None) -> Any:
-    """What `apart(config, *given)` of the module of that name gives; raises what it raises."""
+    """What `in_child(config, *given)` of the module of that name gives; raises what it raises."""
     words = module.rpartition(".")[2]
     done = processes.run(
-        [sys.executable, "-m", "probing_cluster.control_plane.apart", module],
+        [sys.executable, "-m", "probing_cluster.control_plane.child_process", module],
         deadline_s=math.inf if timeout_s is None else timeout_s,
         env=os.environ,
         stdin=pickle.dumps((config, given)),
@@ -45,7 +45,7 @@ def main() -> int:
         logs.configure()
         module = importlib.import_module(sys.argv[1])
         try:
-            answer = (False, module.apart(config, *given))
+            answer = (False, module.in_child(config, *given))
         except errors.ProbingError as exc:
             answer = (True, exc)
         answers.write(pickle.dumps(answer))

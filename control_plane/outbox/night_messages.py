@@ -19,32 +19,32 @@ def put(
     *,
     again: bool = False,
 ) -> list[str]:
-    """Put the night's letters into the outbox, each once per night unless `again`; the kinds that are new there."""
+    """Put the night's messages into the outbox, each once per night unless `again`; the kinds that are new there."""
     made = [*_mail(config, night, drains, now), *_webhook(config, night, now)]
     into = queue.of(config)
-    return [letter.kind for letter in made if into.put(letter, again=again)]
+    return [message.kind for message in made if into.put(message, again=again)]
 
 
 def _mail(
     config: settings.Settings, night: nightly.Night, drains: Iterable[records.Drain], now: datetime
-) -> list[queue.Letter]:
+) -> list[queue.QueuedMessage]:
     if not (config.mail.host and config.mail.recipients):
         return []
     from probing_cluster.reports.sending import mail  # matplotlib's import costs a second
 
     body = bytes(mail.compose(night, config.mail, drains=drains))
     key, to = f"{_name(night)}.mail", config.mail.recipients
-    return [queue.Letter(key=key, kind="mail", body=body, recipients=to, made_at=now)]
+    return [queue.QueuedMessage(key=key, kind="mail", body=body, recipients=to, made_at=now)]
 
 
-def _webhook(config: settings.Settings, night: nightly.Night, now: datetime) -> list[queue.Letter]:
+def _webhook(config: settings.Settings, night: nightly.Night, now: datetime) -> list[queue.QueuedMessage]:
     if not config.lemon.webhook_url:
         return []
     from probing_cluster.reports.lemon import lemon_json
 
     body = json.dumps(lemon_json.document(night), separators=(",", ":")).encode("ascii")
     key, to = f"{_name(night)}.webhook", (config.lemon.webhook_url,)
-    return [queue.Letter(key=key, kind="webhook", body=body, recipients=to, made_at=now)]
+    return [queue.QueuedMessage(key=key, kind="webhook", body=body, recipients=to, made_at=now)]
 
 
 def _name(night: nightly.Night) -> str:

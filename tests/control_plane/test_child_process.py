@@ -9,7 +9,7 @@ from datetime import timedelta
 import fakes
 import pytest
 
-from probing_cluster.control_plane import apart, context
+from probing_cluster.control_plane import child_process, context
 from probing_cluster.control_plane.service.tasks.nodes import lemon
 from probing_cluster.core import errors, records, settings
 
@@ -27,7 +27,7 @@ def test_a_night_in_a_process_of_its_own(service: context.Context) -> None:
     url = settings.DatabaseSettings(url=service.store.connection_uri())
     slurm = settings.SlurmSettings(bin_directory="/nonexistent")
     service.config = dataclasses.replace(service.config, database=url, slurm=slurm)
-    service.apart = True
+    service.in_children = True
     before = set(sys.modules)
     assert "2 nodes scored" in lemon.run(service)
     assert not {name for name in set(sys.modules) - before if name.startswith(("scipy", "datafusion"))}
@@ -39,15 +39,15 @@ def test_what_it_raises_is_raised_here() -> None:
     """The product's own errors as themselves, so that the task waits for a database that is away."""
     away = settings.Settings(database=settings.DatabaseSettings(url="postgresql://x@/none?host=/nonexistent"))
     with pytest.raises(errors.DatabaseUnavailable):
-        apart.run(lemon.__name__, away, fakes.NOW)
+        child_process.run(lemon.__name__, away, fakes.NOW)
 
 
 def test_a_pass_that_takes_too_long_is_ended() -> None:
     with pytest.raises(errors.ProbingError, match=r"lemon pass was ended after 0.01 s"):
-        apart.run(lemon.__name__, settings.Settings(), fakes.NOW, timeout_s=0.01)
+        child_process.run(lemon.__name__, settings.Settings(), fakes.NOW, timeout_s=0.01)
 
 
 def test_a_process_that_breaks_is_an_error_of_its_pass() -> None:
     """Killed, or broken by an error of ours: the task fails and the service goes on."""
     with pytest.raises(errors.ProbingError, match="lemon pass ended with status 1"):
-        apart.run(lemon.__name__, settings.Settings(), "too", "many", "words")
+        child_process.run(lemon.__name__, settings.Settings(), "too", "many", "words")

@@ -1,4 +1,4 @@
-"""A group as a letter for one route, and its delivery: mail through [mail], everything else through apprise."""
+"""A group as a message for one route, and its delivery: mail through [mail], everything else through apprise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.attribution.places import scan
-from probing_cluster.control_plane import apart
+from probing_cluster.control_plane import child_process
 from probing_cluster.control_plane.notices import fact, grouping
 from probing_cluster.control_plane.outbox import queue
 from probing_cluster.core import errors, sanitize, secret_file, settings
@@ -33,8 +33,8 @@ def of_group(
     group: grouping.NoticeGroup,
     route: settings.NoticeRoute,
     now: datetime,
-) -> queue.Letter:
-    """The letter of the group's latest revision."""
+) -> queue.QueuedMessage:
+    """The message of the group's latest revision."""
     over = group.lasting and group.over_at is not None
     title = fact.title(kind, _shown(group), over=over, place=scan.name_in(group.place))
     updated = "" if over or route.name not in group.sent else "Update: "
@@ -46,14 +46,16 @@ def of_group(
         "group": group.group_id,
         "mark": f"{group.group_id}.{group.revision}",
     }
-    return letter(content, route, now, key=f"notice.{group.group_id}.{group.revision}.{route.name}")
+    return message(content, route, now, key=f"notice.{group.group_id}.{group.revision}.{route.name}")
 
 
-def letter(content: dict[str, Any], route: settings.NoticeRoute, now: datetime, *, key: str) -> queue.Letter:
-    """The letter of one message on one route."""
+def message(
+    content: dict[str, Any], route: settings.NoticeRoute, now: datetime, *, key: str
+) -> queue.QueuedMessage:
+    """Content for one route, ready for the outbox."""
     mail = [f"mail:{address}" for address in route.mail_to]
     addresses = [f"url:{_name_of(url)}" for url in _urls(route)] or (["url:"] if route.url_file else [])
-    return queue.Letter(
+    return queue.QueuedMessage(
         key=key,
         kind=KIND,
         lane=f"{KIND}:{route.name}",
@@ -86,7 +88,7 @@ def _lines(kind: fact.Kind, group: grouping.NoticeGroup, *, over: bool) -> Itera
     yield f"ref {group.group_id}.{group.revision}"
 
 
-def deliver(config: settings.Settings, waiting: queue.Letter, now: datetime) -> smtp.SendOutcome:
+def deliver(config: settings.Settings, waiting: queue.QueuedMessage, now: datetime) -> smtp.SendOutcome:
     """One attempt to deliver a notice to those who have not got it."""
     content = json.loads(waiting.body)
     route = next((r for r in config.notices.routes if waiting.lane == f"{KIND}:{r.name}"), None)
@@ -105,7 +107,7 @@ def deliver(config: settings.Settings, waiting: queue.Letter, now: datetime) -> 
 
 
 def _mail(
-    config: settings.Settings, waiting: queue.Letter, content: dict[str, Any], now: datetime
+    config: settings.Settings, waiting: queue.QueuedMessage, content: dict[str, Any], now: datetime
 ) -> smtp.SendOutcome:
     wanted = [r.removeprefix("mail:") for r in waiting.recipients if r.startswith("mail:")]
     if not wanted:
@@ -132,13 +134,16 @@ def _mail(
 
 
 def _posts(
-    config: settings.Settings, route: settings.NoticeRoute, waiting: queue.Letter, content: dict[str, Any]
+    config: settings.Settings,
+    route: settings.NoticeRoute,
+    waiting: queue.QueuedMessage,
+    content: dict[str, Any],
 ) -> smtp.SendOutcome:
     wanted = [r for r in waiting.recipients if r.startswith("url:")]
     if not wanted:
         return smtp.SendOutcome()
     named = {f"url:{_name_of(url)}": url for url in _read(route)}
-    if wanted == ["url:"]:  # the file could not be read when the letter was made
+    if wanted == ["url:"]:  # the file could not be read when the message was made
         wanted = list(named)
     gone = {r: f"{route.url_file} no longer has it" for r in wanted if r not in named}
     given = {r: named[r] for r in wanted if r in named}
@@ -154,7 +159,7 @@ def _answers(config: settings.Settings, given: dict[str, str], content: dict[str
     """Address to why it did not get it, empty where it did."""
     deadline_s = config.notices.deadline_s
     try:
-        answers: dict[str, str] = apart.run(
+        answers: dict[str, str] = child_process.run(
             _POSTING, config, given, content, timeout_s=deadline_s * max(1, len(given)) + _SLACK_S
         )
     except errors.ProbingError as exc:

@@ -34,7 +34,7 @@ _STEPS = 3
 """So many further steps say that the program lived on."""
 
 
-class Bare:
+class BareTraceback:
     """Follows frames that no traceback began and keeps the exception that may have ended the log."""
 
     def __init__(self, recent: Iterable[str] = ()) -> None:
