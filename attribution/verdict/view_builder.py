@@ -18,6 +18,7 @@ from probing_cluster.core import records, vocabulary
 
 OWN_HANDLING = timedelta(seconds=30)
 """A drain or requeue this long after the end still belongs to the attempt."""
+_NOTHING_KNOWN = gpus.GpuMap()
 
 
 def means_gpu(event: records.HealthEvent, signature: signatures.Signature) -> bool:
@@ -156,13 +157,15 @@ class _SightingBuilder:
         if at is None:
             self.outside += [event] if root else []
             return None
-        known = self._known.get(event.node, gpus.GpuMap())
+        known = self._known.get(event.node, _NOTHING_KNOWN)
+        of_gpu = means_gpu(event, signature)
         # Of a part lost before the start it matters who had the node when the attempt ran.
-        hold = self._hold(event, signature, known, max(at, self._start_at) if still_active else at)
+        since = max(at, self._start_at) if still_active else at
+        hold = self._hold(event, signature, known, since, of_gpu=of_gpu)
         if hold is gpus.Hold.NOT:
-            self.not_held += [event] if root and means_gpu(event, signature) else []
+            self.not_held += [event] if root and of_gpu else []
             return None
-        is_gpu = means_gpu(event, signature) and known.is_gpu(event) is not False
+        is_gpu = of_gpu and known.is_gpu(event) is not False
         gpu = gpus.gpu_key(event, known) if is_gpu else None
         device = (known.device_of(event) if is_gpu else None) or event.device or event.gpu_uuid
         return CaseSighting(
@@ -196,7 +199,13 @@ class _SightingBuilder:
         return When.AFTER_END if at > attempt.end_at + SLACK else When.RUNNING
 
     def _hold(
-        self, event: records.HealthEvent, signature: signatures.Signature, known: gpus.GpuMap, at: datetime
+        self,
+        event: records.HealthEvent,
+        signature: signatures.Signature,
+        known: gpus.GpuMap,
+        at: datetime,
+        *,
+        of_gpu: bool,
     ) -> gpus.Hold:
         attempt = self._case.attempt
         if event.job_id is not None:
@@ -205,7 +214,7 @@ class _SightingBuilder:
             since - SLACK <= at and (until is None or at <= until + SLACK)
             for since, until in self._case.shared.get(event.node, ())
         )
-        if means_gpu(event, signature):
+        if of_gpu:
             if event.kind.startswith("pcie") and known.is_gpu(event) is False:
                 # A port or another device: whoever has the whole node sits behind it.
                 return gpus.Hold.HELD if alone else gpus.Hold.MAYBE
