@@ -6,8 +6,8 @@ A second is the unit, as for somebody who asks every second: in every other one,
 drawn; in the others nothing is, at an instant drawn alike. Steps are counted in the stretch after the instant and in the one before it, with
 fractions of a step, so a drift of the machine strikes both; what the loop is slower in the one is what a question costs it, of one second. The
 instants without a question say how large the noise is. Beside wall time stands the rank's processor time, in which others' work
-hardly shows. The collector is open on the same node, as in a console or under --watch. The ranks have the machine's highest priority; the
-asker, which on a cluster is elsewhere, runs on the same cores.
+hardly shows. The collector is open on the same node, as in a console or under --watch. The ranks have the machine's highest priority. The
+asker, which on a cluster is elsewhere, does no more here than to take the answer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from probing_cluster.core import settings
-from probing_cluster.live.session import session
+from probing_cluster.live.table import Scan
 from probing_cluster.live.ways import choosing
 from probing_cluster.probe_agent import inject
 
@@ -104,7 +104,7 @@ class Gang:
             process.wait()
 
 
-def instants(asking: session.Session, n_questions: int) -> list[tuple[bool, int]]:
+def instants(asked_nodes: choosing.Nodes, n_questions: int) -> list[tuple[bool, int]]:
     """(asked, monotonic nanoseconds) of the instants, half of them with a question, one a second."""
     dice, found = random.Random(7), []
     for first in (dice.random() < 0.5 for _ in range(n_questions)):
@@ -113,10 +113,15 @@ def instants(asking: session.Session, n_questions: int) -> list[tuple[bool, int]
             time.sleep(dice.uniform(STRETCH_S, 1.0 - STRETCH_S))
             found.append((asked, time.monotonic_ns()))
             if asked:
-                rows = asking.sql("SELECT * FROM cluster.ranks").rows.num_rows
-                assert rows == RANKS, rows
+                ask(asked_nodes)
             time.sleep(max(0.0, began + 1.0 - time.monotonic()))
     return found
+
+
+def ask(asked_nodes: choosing.Nodes) -> None:
+    """What a node gets of `SELECT * FROM cluster.ranks`."""
+    reply = asked_nodes.ask([Scan(table="cluster.ranks")], 30.0)
+    assert not reply.missing, reply.missing
 
 
 def at(steps: Sequence[tuple[int, int]], instant: int) -> tuple[float, float] | None:
@@ -161,11 +166,11 @@ def main() -> None:
         gang = Gang(base)
         config = settings.parse(f'[agent]\nnode = "n1"\njob_directory = "{base}/jobs"\n')
         nodes = choosing.open_nodes(config, "7", "local")
+        assert isinstance(nodes, choosing.Nodes)
         try:
-            asking = session.Session(nodes, timeout_s=30)
-            asking.sql("SELECT * FROM cluster.ranks")
+            ask(nodes)
             load_before = os.getloadavg()[0]
-            found = instants(asking, max(2, args.questions))
+            found = instants(nodes, max(2, args.questions))
             steps = gang.steps(0)
         finally:
             nodes.close()
