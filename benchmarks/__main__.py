@@ -63,7 +63,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     Benchmark(
         name="live.training",
         about="what a training loop loses by being asked every second",
-        short=("--pairs", "5"),
+        short=("--questions", "5"),
     ),
     Benchmark(
         name="evidence.parse", about="lines per second through the readers", short=("--lines", "100000")

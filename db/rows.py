@@ -27,7 +27,9 @@ def to_row(record: Any) -> dict[str, Any]:
 def from_row(cls: type[_R], row: Mapping[Any, Any]) -> _R:
     """The record of a row; columns the record does not have are ignored. Raises MalformedInput for one that is none."""
     try:
-        values = {name: convert(row[name]) for name, convert in _converters(cls)}
+        values = {name: row[name] for name in names(cls)}
+        for name, convert in _converters(cls):
+            values[name] = convert(values[name])
         if cls is records.AgentHeartbeat:
             _require_faults(values["faults"])
     except (AttributeError, TypeError, ValueError) as exc:
@@ -62,10 +64,14 @@ def names(cls: type[Any]) -> tuple[str, ...]:
 
 
 def _converters(cls: type[Any]) -> _Converters:
+    """The fields whose values the driver does not give as the record has them."""
     if cls not in _CONVERTERS:
         hints = typing.get_type_hints(cls)
         kinds = {name: tables.split_optional(hints[name]) for name in names(cls)}
-        _CONVERTERS[cls] = tuple((name, _converter(*kind)) for name, kind in kinds.items())
+        made = {name: _converter(*kind) for name, kind in kinds.items()}
+        _CONVERTERS[cls] = tuple(
+            (name, convert) for name, convert in made.items() if convert is not _as_it_is
+        )
     return _CONVERTERS[cls]
 
 
@@ -85,7 +91,11 @@ def _converter(kind: Any, optional: bool = True) -> Callable[[Any], Any]:
         member = kind
         known: dict[str | None, enum.StrEnum | None] = {None: None, **{word.value: word for word in kind}}
         return lambda value: known[value] if value in known else member(value)
-    return lambda value: value
+    return _as_it_is
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def _utc(value: datetime | None) -> datetime | None:

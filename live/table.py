@@ -47,6 +47,8 @@ class Scan:
     """More rows than this of one node are not needed."""
     describe: bool = False
     """Only the columns are wanted, of a table whose columns are known to the node alone."""
+    make_live: bool = False
+    """Processes that were not started live are made so before they evaluate, where their Python can."""
 
     def to_json(self) -> dict[str, Any]:
         """The scan as it travels to a node."""
@@ -56,6 +58,7 @@ class Scan:
             "condition": self.condition,
             "limit": self.limit,
             "describe": self.describe,
+            "make_live": self.make_live,
         }
 
     @classmethod
@@ -68,6 +71,7 @@ class Scan:
             condition=raw.get("condition"),
             limit=int(raw["limit"]) if raw.get("limit") is not None else None,
             describe=raw.get("describe") is True,
+            make_live=raw.get("make_live") is True,
         )
 
 

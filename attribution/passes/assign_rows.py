@@ -41,6 +41,8 @@ SHORT = timedelta(minutes=15)
 
 ActiveFaults = Mapping[str, Sequence[tuple[records.HealthEvent, datetime | None]]]
 """Node to the conditions that stood there, and when each was seen to go."""
+Condition = tuple[records.HealthEvent, bool]
+"""A high condition, and whether it is of a sort that lasts until a reset."""
 
 
 def span(attempts: Sequence[records.JobAttempt]) -> tuple[datetime, datetime]:
@@ -199,9 +201,16 @@ def stood(
     A lost GPU counts whenever it was lost. Any other condition counts only for a short attempt: a long one ran well
     beside it.
     """
-    start_at, end_at = life
-    if event.at < window_start_at - ACTIVE_FOR or (gone_at is not None and gone_at <= end_at):
+    if event.at < window_start_at - ACTIVE_FOR or (gone_at is not None and gone_at <= life[1]):
         return False
+    return may_have_stood(event, window_start_at, life)
+
+
+def may_have_stood(
+    event: records.HealthEvent, window_start_at: datetime, life: tuple[datetime, datetime]
+) -> bool:
+    """`stood`, of a condition of which nobody has looked yet whether it went, however long ago it began."""
+    start_at, end_at = life
     if signatures.is_until_reset(event):
         return event.at < max(window_start_at, start_at)
     return event.at < window_start_at and end_at - start_at <= SHORT

@@ -185,19 +185,25 @@ class _Prefilter:
     def _active_faults(self, names: Sequence[str]) -> tuple[assign_rows.ActiveFaults, Flags, datetime]:
         """The active conditions, per place whether one concerns its attempt, and the first instant one of those counts from."""
         first, end = _at(self._from.min()), _at(self._end.max())
-        active_faults = self._fetcher.active_faults(
-            self._cluster, names, first - assign_rows.ACTIVE_FOR, end, end
-        )
-        lasting = {n for n, met in active_faults.items() if any(signatures.is_until_reset(e) for e, _ in met)}
+        met = self._fetcher.conditions.begun(self._cluster, names, first - assign_rows.ACTIVE_FOR, end)
+        lasting = {n for n, found in met.items() if any(signatures.is_until_reset(e) for e, _ in found)}
         faulty, any_length = (
             np.isin(self._node, [i for i, name in enumerate(names) if name in some])
-            for some in (active_faults, lasting)
+            for some in (met, lasting)
         )
         short = self._end - self._start <= clock.span_us(assign_rows.SHORT)
-        flags = np.zeros(len(self._node), np.bool_)
+        places = {}
+        near: list[assign_rows.Condition] = []
         for place in np.flatnonzero(faulty & (short[self._attempt] | any_length)):
             attempt, name = self._attempt[place], names[self._node[place]]
             since, life = _at(self._from[attempt]), (_at(self._start[attempt]), _at(self._end[attempt]))
+            mine = [c for c in met[name] if assign_rows.may_have_stood(c[0], since, life)]
+            if mine:
+                places[place] = name, since, life
+                near += mine
+        active_faults = self._fetcher.conditions.with_ends(self._cluster, near, end)
+        flags = np.zeros(len(self._node), np.bool_)
+        for place, (name, since, life) in places.items():
             flags[place] = any(
                 assign_rows.stood(event, gone_at, since, life) for event, gone_at in active_faults[name]
             )

@@ -6,6 +6,7 @@ import functools
 from dataclasses import dataclass
 from enum import IntEnum
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -68,16 +69,23 @@ class EventSort:
 def sorts_of(events: pa.Table) -> tuple[list[EventSort], co_residency.Numbers]:
     """The sorts of events there are, and which each event is of."""
     columns = ["kind", "code", "severity", "source", "recovered"]
-    text = [pc.fill_null(events[c].cast(pa.string()), "") for c in columns]
-    joined = pc.binary_join_element_wise(*text, "\x1f")
-    which = pc.unique(joined)
+    # One number per event, of its words' numbers: thousands of events are of a few sorts.
+    words = [
+        pc.fill_null(events[c].cast(pa.string()), "").combine_chunks().dictionary_encode() for c in columns
+    ]
+    number = np.zeros(events.num_rows, np.int64)
+    for word in words:
+        number = number * max(len(word.dictionary), 1) + co_residency.ints(word.indices)
+    _, first, of = np.unique(number, return_index=True, return_inverse=True)
     made = []
-    for word in which.to_pylist():
-        kind, code, severity, source, recovered = word.split("\x1f")
+    for event in first.tolist():
+        kind, code, severity, source, recovered = (
+            w.dictionary[w.indices[event].as_py()].as_py() for w in words
+        )
         sort = (kind, code or None, records.Severity(severity))
         found = weight(*sort, recovered=recovered == "true")
         signature = signatures.find(*sort, recovered=recovered == "true")
         root = signature.role is signatures.Role.ROOT and sort[2] is records.Severity.HIGH
         wide = incidents.is_shared(signature)
         made.append(EventSort(weight=found, root=root, family=claims.family(source), wide=wide))
-    return made, co_residency.ints(pc.index_in(joined, value_set=which))
+    return made, of.astype(np.int64, copy=False)

@@ -12,14 +12,13 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from probing_cluster.attribution.passes import assign_rows, incidents
+from probing_cluster.attribution.passes import assign_rows, conditions, incidents
 from probing_cluster.attribution.places import layout
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import (
     co_residency,
     onset,
     signatures,
-    taxonomy,
     view_builder,
     window,
 )
@@ -57,6 +56,7 @@ class Fetcher:
         self, source: store.Store, policy: cases.WindowPolicy, known: PassCache | None = None
     ) -> None:
         self._store, self._policy, self._known = source, policy, known
+        self.conditions = conditions.ConditionReader(source)
 
     def build(self, attempts: Attempts) -> list[cases.Case]:
         """One case per attempt that started and ended, in the same order."""
@@ -115,7 +115,7 @@ class Fetcher:
         ends = [a.end_at for a in attempts if a.end_at is not None]
         watched = known.watched if known else self.watched(cluster, nodes, min(ends), max(ends))
         by_log = assign_rows.by_log(watched)
-        active = known.active_faults if known else self._active_faults(cluster, nodes, attempts, windows)
+        active = known.active_faults if known else self.conditions.met(cluster, nodes, attempts, windows)
         stalls = known.stalls if known else self._stalls(cluster, attempts, windows)
         actions = assign_rows.by_job_and_node(self._actions(cluster, attempts, nodes))
         past = self._past(cluster, attempts, events)
@@ -198,22 +198,6 @@ class Fetcher:
             if r["last_at"] is not None
         }
 
-    def active_faults(
-        self, cluster: str, nodes: Sequence[str], since: datetime, until: datetime, last: datetime
-    ) -> assign_rows.ActiveFaults:
-        """Conditions that began since `since` and before `until`, and whether they were seen to go before `last`."""
-        lasting = signatures.roots_of(taxonomy.until_reset())
-        given = {
-            "cluster": cluster,
-            "nodes": list(nodes),
-            "since": since,
-            "until": until,
-            "last": last,
-            "lasting_kinds": [kind for kind, _ in lasting],
-            "lasting_codes": [code for _, code in lasting],
-        }
-        return self._with_ends("active_faults", given)
-
     def stalls(
         self, cluster: str, lives: Sequence[tuple[str, datetime, datetime]], last: datetime
     ) -> assign_rows.ActiveFaults:
@@ -261,13 +245,6 @@ class Fetcher:
                 (e, row["gone_at"]) for e in self._store.readable(records.HealthEvent, [row])
             ]
         return found
-
-    def _active_faults(
-        self, cluster: str, nodes: Sequence[str], attempts: Attempts, windows: Sequence[window.Window]
-    ) -> assign_rows.ActiveFaults:
-        since = min(w.start_at for w in windows) - assign_rows.ACTIVE_FOR
-        last = max(a.end_at for a in attempts if a.end_at is not None)
-        return self.active_faults(cluster, nodes, since, last, last)
 
     def _actions(self, cluster: str, attempts: Attempts, nodes: Sequence[str]) -> list[records.Drain]:
         since, until = assign_rows.span(attempts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import uuid
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -105,6 +106,16 @@ class EvidenceView:
         if len(there) < 2:
             return self._by_cause[there[0]] if there else ()
         return tuple(s for s in self.sightings if s.cause in there)
+
+    @property
+    def causes(self) -> Collection[str]:
+        """The causes that any sighting points at."""
+        return self._by_cause.keys()
+
+    @functools.cached_property
+    def stalls(self) -> tuple[records.HealthEvent, ...]:
+        """The case's stalls, oldest first: a verdict names the first, and the database gives them in any order."""
+        return tuple(sorted(self.case.stalls, key=lambda e: (e.at, e.event_id)))
 
     @functools.cached_property
     def lost_gpus(self) -> tuple[CaseSighting, ...]:

@@ -42,20 +42,25 @@ class Ending(NamedTuple):
 
 
 class _Template(NamedTuple):
-    """A sentence with parameters (nodes, user, ran, limit): text and a parameter's name by turns, text first and last."""
+    """A sentence with parameters (nodes, user, ran, limit)."""
 
-    pieces: tuple[str, ...]
+    text: str
+    """With `%s` where a parameter stands."""
+    names: tuple[str, ...]
+    """The parameters, as they stand."""
 
     @classmethod
     def of(cls, sentence: str, parameters: Mapping[str, str]) -> _Template:
         """The template behind a sentence; `parameters` gives each one's name by how it stands in the sentence."""
         longest_first = sorted(parameters, key=len, reverse=True)
         pieces = re.split(f"({'|'.join(map(re.escape, longest_first))})", sentence)
-        return cls(tuple(parameters[p] if i % 2 else p for i, p in enumerate(pieces)))
+        return cls(
+            "%s".join(p.replace("%", "%%") for p in pieces[::2]), tuple(parameters[p] for p in pieces[1::2])
+        )
 
     def fill(self, values: Mapping[str, str]) -> str:
         """The sentence with these values; each is put in as it is, whatever it looks like."""
-        return "".join(values[p] if i % 2 else p for i, p in enumerate(self.pieces))
+        return self.text % tuple([values[name] for name in self.names])
 
 
 @dataclass(frozen=True, kw_only=True)

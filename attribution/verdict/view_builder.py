@@ -20,6 +20,7 @@ OWN_HANDLING = timedelta(seconds=30)
 """A drain or requeue this long after the end still belongs to the attempt."""
 _REPAIR_BEGINS = timedelta(seconds=30)
 """No repair resets or reboots a drained node sooner after its last job: it is reserved and tested first."""
+_NOTHING_KNOWN = gpus.GpuMap()
 
 
 def means_gpu(event: records.HealthEvent, signature: signatures.Signature) -> bool:
@@ -159,13 +160,15 @@ class _SightingBuilder:
         if at is None:
             self.outside += [event] if root else []
             return None
-        known = self._known.get(event.node, gpus.GpuMap())
+        known = self._known.get(event.node, _NOTHING_KNOWN)
+        of_gpu = means_gpu(event, signature)
         # Of a part lost before the start it matters who had the node when the attempt ran.
-        hold = self._hold(event, signature, known, max(at, self._start_at) if still_active else at)
+        since = max(at, self._start_at) if still_active else at
+        hold = self._hold(event, signature, known, since, of_gpu=of_gpu)
         if hold is gpus.PartCertainty.NOT:
-            self.not_held += [event] if root and means_gpu(event, signature) else []
+            self.not_held += [event] if root and of_gpu else []
             return None
-        is_gpu = means_gpu(event, signature) and known.is_gpu(event) is not False
+        is_gpu = of_gpu and known.is_gpu(event) is not False
         gpu = gpus.gpu_key(event, known) if is_gpu else None
         device = (known.device_of(event) if is_gpu else None) or event.device or event.gpu_uuid
         return CaseSighting(
@@ -210,7 +213,13 @@ class _SightingBuilder:
         return EventPhase.AFTER_END if at > attempt.end_at + SLACK else EventPhase.RUNNING
 
     def _hold(
-        self, event: records.HealthEvent, signature: signatures.Signature, known: gpus.GpuMap, at: datetime
+        self,
+        event: records.HealthEvent,
+        signature: signatures.Signature,
+        known: gpus.GpuMap,
+        at: datetime,
+        *,
+        of_gpu: bool,
     ) -> gpus.PartCertainty:
         attempt = self._case.attempt
         if event.job_id is not None:
@@ -219,7 +228,7 @@ class _SightingBuilder:
             since - SLACK <= at and (until is None or at <= until + SLACK)
             for since, until in self._case.shared.get(event.node, ())
         )
-        if means_gpu(event, signature):
+        if of_gpu:
             if event.kind.startswith("pcie") and known.is_gpu(event) is False:
                 # A port or another device: whoever has the whole node sits behind it.
                 return gpus.PartCertainty.HELD if alone else gpus.PartCertainty.MAYBE

@@ -52,6 +52,8 @@ def window(attempt: records.JobAttempt, onset_at: datetime, policy: cases.Window
 
 def widened(base: Window, signature: signatures.Signature, onset_at: datetime, end_at: datetime) -> Window:
     """`base` with the signature's own bounds where it has some."""
+    if signature.window_before_s is None and signature.window_after_s is None:
+        return base
     start, end = base.start_at, base.end_at
     if signature.window_before_s is not None:
         start = onset_at - timedelta(seconds=signature.window_before_s)

@@ -1,16 +1,19 @@
-"""What a training loop loses by being asked: two ranks of torch under gloo, seconds with a question beside seconds without.
+"""What a training loop loses by being asked: two ranks of torch under gloo, each question's next moments beside those before it.
 
-    python -m benchmarks.live.training [--pairs 45]
+    python -m benchmarks.live.training [--questions 300]
 
-Of each pair of seconds one, by the dice, begins with a question, and the mean time of a step in the one is compared with the other's. For
-the noise of the machine the seconds without a question are compared with each other in the same way. The collector is open on the
-same node, as in a console or under --watch. The ranks have the machine's highest priority, so that other work is less in their way;
-the asker, which on a cluster is elsewhere, runs on the same cores.
+A second is the unit, as for somebody who asks every second: in every other one, by the dice, a question is asked at an instant that is
+drawn; in the others nothing is, at an instant drawn alike. Steps are counted in the stretch after the instant and in the one before it, with
+fractions of a step, so a drift of the machine strikes both; what the loop is slower in the one is what a question costs it, of one second. The
+instants without a question say how large the noise is. Beside wall time stands the rank's processor time, in which others' work
+hardly shows. The collector is open on the same node, as in a console or under --watch. The ranks have the machine's highest priority. The
+asker, which on a cluster is elsewhere, does no more here than to take the answer.
 """
 
 from __future__ import annotations
 
 import argparse
+import bisect
 import contextlib
 import itertools
 import os
@@ -25,13 +28,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from probing_cluster.core import settings
-from probing_cluster.live.session import session
+from probing_cluster.live.table import Scan
 from probing_cluster.live.ways import choosing
 from probing_cluster.probe_agent import inject
 
 RANKS = 2
 HIGHEST = -20
-LEAST_STEPS = 20
+STRETCH_S = 0.3
+"""Before and after an instant; a question is over well within it."""
+LEAST_STEPS = 5
 TRAIN = """
 import os, struct, sys, time, torch, torch.distributed as dist
 rank, base = int(sys.argv[1]), sys.argv[2]
@@ -99,70 +104,89 @@ class Gang:
             process.wait()
 
 
-def seconds(asking: session.Session, n_pairs: int) -> list[tuple[bool, int, int]]:
-    """(asked, begin, end) of each second, monotonic nanoseconds; two make a pair."""
+def instants(question_nodes: choosing.Nodes, n_questions: int) -> list[tuple[bool, int]]:
+    """(questioned, monotonic nanoseconds) of the instants, half of them with a question, one a second."""
     dice, found = random.Random(7), []
-    for first in (dice.random() < 0.5 for _ in range(n_pairs)):
+    for first in (dice.random() < 0.5 for _ in range(n_questions)):
         for questioned in (first, not first):
             began = time.monotonic()
+            time.sleep(dice.uniform(STRETCH_S, 1.0 - STRETCH_S))
+            found.append((questioned, time.monotonic_ns()))
             if questioned:
-                rows = asking.sql("SELECT * FROM cluster.ranks").rows.num_rows
-                assert rows == RANKS, rows
+                ask(question_nodes)
             time.sleep(max(0.0, began + 1.0 - time.monotonic()))
-            found.append((questioned, int(began * 1e9), time.monotonic_ns()))
     return found
 
 
-def per_step_ms(steps: Sequence[tuple[int, int]], begin: int, end: int) -> tuple[float, float] | None:
-    """Milliseconds of wall and of the rank's processor time per step between two instants; None for too few steps."""
-    inside = [s for s in steps if begin <= s[0] <= end]
-    n = len(inside) - 1
-    if n < LEAST_STEPS:
+def ask(question_nodes: choosing.Nodes) -> None:
+    """What a node gets of `SELECT * FROM cluster.ranks`."""
+    reply = question_nodes.ask([Scan(table="cluster.ranks")], 30.0)
+    assert not reply.missing, reply.missing
+
+
+def at(steps: Sequence[tuple[int, int]], instant: int) -> tuple[float, float] | None:
+    """(steps, processor nanoseconds) done by an instant, with the fraction of the step it lies in; None outside of them."""
+    after = bisect.bisect_right(steps, (instant, 0))
+    if not 0 < after < len(steps):
         return None
-    return (inside[-1][0] - inside[0][0]) / n / 1e6, (inside[-1][1] - inside[0][1]) / n / 1e6
+    (one, cpu), (other, later) = steps[after - 1], steps[after]
+    part = (instant - one) / (other - one)
+    return after - 1 + part, cpu + part * (later - cpu)
 
 
-def slowdowns(pairs: Sequence[tuple[float, float]]) -> list[float]:
-    """Percent by which the first of each pair is above the second."""
-    return [100 * (one / other - 1) for one, other in pairs]
+def lost(steps: Sequence[tuple[int, int]], instant: int) -> tuple[float, float] | None:
+    """Percent of a second that the loop is behind after an instant, and of processor time that its steps took more; None for too few."""
+    width = int(STRETCH_S * 1e9)
+    found = [at(steps, instant + offset) for offset in (-width, 0, width)]
+    if None in found:
+        return None
+    (first, cpu_first), (here, cpu_here), (last, cpu_last) = (f for f in found if f is not None)
+    before, after = here - first, last - here
+    if min(before, after) < LEAST_STEPS:
+        return None
+    cpu = (cpu_last - cpu_here) / after / ((cpu_here - cpu_first) / before)
+    return 100 * STRETCH_S * (1 - after / before), 100 * STRETCH_S * (cpu - 1)
 
 
 def interval(values: Sequence[float]) -> str:
     """The median with its 95 % interval, by drawing again."""
     dice = random.Random(1)
     drawn = sorted(statistics.median(dice.choices(values, k=len(values))) for _ in range(2000))
-    return f"{statistics.median(values):+.2f} % ({drawn[50]:+.2f} to {drawn[1949]:+.2f}, {len(values)} pairs)"
+    return (
+        f"{statistics.median(values):+.2f} % ({drawn[50]:+.2f} to {drawn[1949]:+.2f}, {len(values)} instants)"
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=45, help="of seconds")
+    parser.add_argument("--questions", type=int, default=300, help="each two seconds")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as text:
         base = Path(text)
         gang = Gang(base)
         config = settings.parse(f'[agent]\nnode = "n1"\njob_directory = "{base}/jobs"\n')
         nodes = choosing.open_nodes(config, "7", "local")
+        assert isinstance(nodes, choosing.Nodes)
         try:
-            asking = session.Session(nodes, timeout_s=30)
-            asking.sql("SELECT * FROM cluster.ranks")
+            ask(nodes)
             load_before = os.getloadavg()[0]
-            spans = seconds(asking, max(2, args.pairs))
+            found = instants(nodes, max(2, args.questions))
             steps = gang.steps(0)
         finally:
             nodes.close()
             gang.end()
-    found = [(questioned, per_step_ms(steps, begin, end)) for questioned, begin, end in spans]
-    pairs = [sorted(pair, key=lambda f: f[0]) for pair in zip(found[::2], found[1::2], strict=True)]
-    whole = [(idle, questioned) for (_, idle), (_, questioned) in pairs if idle and questioned]
+    took = [(other - one) / 1e6 for (one, _), (other, _) in itertools.pairwise(steps)]
     print(
-        f"a step takes {statistics.median(unasked[0] for unasked, _ in whole):.2f} ms; {len(pairs) - len(whole)} pairs with too few steps; load {load_before:.1f} to {os.getloadavg()[0]:.1f}"
+        f"a step takes {statistics.median(took):.2f} ms; load {load_before:.1f} to {os.getloadavg()[0]:.1f}"
     )
-    for at, name in ((0, "wall time of a step"), (1, "processor time of a step")):
-        compared = [(questioned[at], idle[at]) for idle, questioned in whole]
-        print(f"{name}, asked every second: {interval(slowdowns(compared))}")
-        unasked = [one for _, one in compared]
-        print(f"{name}, not asked (noise): {interval(slowdowns(list(itertools.pairwise(unasked))))}")
+    for number, name in ((0, "of a second, wall time"), (1, "of a second, processor time of the rank")):
+        for wanted, words in ((True, "a question"), (False, "no question (noise)")):
+            each = [
+                each
+                for questioned, instant in found
+                if questioned is wanted and (each := lost(steps, instant))
+            ]
+            print(f"lost {name}, {words}: {interval([values[number] for values in each])}")
 
 
 if __name__ == "__main__":

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from probing_cluster.core import digits, errors, settings
 from probing_cluster.live.table import Scan
-from probing_cluster.live.ways import agents, jobs, local, slurm, step_count, streams
+from probing_cluster.live.ways import jobs, local, slurm, step_count, streams
 
-Mailbox = Callable[[], agents.Mailbox]
+if TYPE_CHECKING:
+    from probing_cluster.live.ways import agents
+
+Mailbox = Callable[[], "agents.Mailbox"]
 """Makes the mailbox of the job; it reaches nobody before it is used."""
 
 
@@ -65,7 +69,7 @@ def open_nodes(
     if way == "local":
         return _local(config, text, here, ())
     if way == "agents":
-        return agents.AgentNodes(_required(mailbox)())
+        return _through_agents(_required(mailbox))
     try:
         job = jobs.find(text, config.slurm)
     except errors.SlurmUnavailable as exc:
@@ -103,9 +107,17 @@ def _by_step(config: settings.Settings, text: str, job: jobs.RunningJob) -> Node
 def _by_agents(mailbox: Mailbox, why: errors.ProbingError) -> agents.AgentNodes:
     """Through the agents; raises `why` there was no step where the service cannot be reached, and what it says to a stranger."""
     try:
-        return agents.AgentNodes(mailbox())
+        return _through_agents(mailbox)
     except errors.DatabaseUnavailable as exc:
         raise type(why)(f"{why}; and not through the agents either: {exc}") from exc
+
+
+def _through_agents(mailbox: Mailbox) -> agents.AgentNodes:
+    from probing_cluster.live.ways import (
+        agents,
+    )  # a step is the usual way, and waits for no more than it needs
+
+    return agents.AgentNodes(mailbox())
 
 
 def _required(mailbox: Mailbox | None) -> Mailbox:

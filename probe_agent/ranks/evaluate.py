@@ -22,12 +22,13 @@ from probing_cluster.core import errors, peer, sanitize
 from probing_cluster.probe_agent import children
 from probing_cluster.probe_agent.inject.site._probing_probe import responder
 from probing_cluster.probe_agent.jobs import processes
+from probing_cluster.probe_agent.ranks import make_live
 from probing_cluster.probe_agent.stacks import pyspy
 
 WARNING = "an expression runs inside the training process: while it holds the GIL the rank stands still, and nothing can stop it"
 NOT_LIVE = (
     "not live: it answers only in a job started with --probing=live (or PROBING=live in its environment), once it has "
-    "imported torch or probing_tables"
+    "imported torch or probing_tables; on Python 3.14 and later --make-live makes it so"
 )
 MAX_REPLY_BYTES = 8 << 20
 _STACK_S = 2.0
@@ -83,10 +84,11 @@ def evaluate(
     *,
     deadline_s: float = 3.0,
     stack_of: StackOf | None = None,
+    may_make_live: bool = False,
 ) -> list[PageAnswer]:
     """The answers of `targets`, in their order, within about `deadline_s` and two seconds for looking at the silent.
 
-    `directory` is the job's page directory, `uid` the job's owner. Raises NotPermitted for anybody else than the owner,
+    `may_make_live`: those that were not started live are made so first, where their Python can. `directory` is the job's page directory, `uid` the job's owner. Raises NotPermitted for anybody else than the owner,
     UsageError for an expression that is none.
     """
     if os.geteuid() != uid:
@@ -99,8 +101,13 @@ def evaluate(
     end_s = time.monotonic() + deadline_s
     answers: dict[EvaluatedProcess, PageAnswer] = {}
     open_questions = []
+    not_made: Mapping[int, str] = {}
+    if may_make_live:
+        sockets = [(t.pid, _socket_of(directory, t)) for t in targets]
+        asleep = [(pid, path) for pid, path in sockets if pid > 0 and not path.exists()]
+        not_made = make_live.make_live(asleep, end_s - deadline_s / 2)
     for process in targets:
-        found = _connect(directory, uid, process, question)
+        found = not_made.get(process.pid) or _connect(directory, uid, process, question)
         if isinstance(found, _OpenQuestion):
             open_questions.append(found)
         else:
@@ -125,9 +132,13 @@ def check(expression: str) -> None:
         raise errors.UsageError(msg) from exc
 
 
+def _socket_of(directory: Path, process: EvaluatedProcess) -> Path:
+    return directory / responder.name_of(process.pid_inside, process.pid_namespace or 0)
+
+
 def _connect(directory: Path, uid: int, process: EvaluatedProcess, question: bytes) -> _OpenQuestion | str:
     """A connection with the question on its way; or why there is none."""
-    path = directory / responder.name_of(process.pid_inside, process.pid_namespace or 0)
+    path = _socket_of(directory, process)
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
     try:
         link.connect(str(path))

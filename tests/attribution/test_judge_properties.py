@@ -8,7 +8,16 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probing_cluster.attribution.verdict import claims, findings, judge, phrases, signatures, taxonomy
+from probing_cluster.attribution.verdict import (
+    claims,
+    findings,
+    judge,
+    phrases,
+    rules,
+    signatures,
+    taxonomy,
+    view_builder,
+)
 from probing_cluster.core import records, vocabulary
 from tests.attribution.conftest import Maker
 
@@ -184,3 +193,14 @@ def test_hardware_is_never_certain_from_the_jobs_side_alone(found):
     made = verdict(make, attempt, own, more)
     if made.domain is records.Domain.HARDWARE and made.cause not in ("node_lost", "node_refused"):
         assert made.confidence is not records.Confidence.CERTAIN
+
+
+@settings(deadline=None)
+@given(found=scenes())
+def test_a_rule_that_is_not_asked_had_nothing_to_say(found):
+    """Asking only the rules whose causes something points at leaves out no claim."""
+    make, attempt, events, more = found
+    view = view_builder.build(make.case(*events, attempt=attempt, **more))
+    assert view is not None
+    every = [c for rule in rules.registered().values() for c in rule(view)]
+    assert rules.claims_of(view) == every

@@ -714,6 +714,26 @@ def test_a_backlog_is_worked_off_without_a_pause(
     assert service.store.unattributed() == []
 
 
+def test_a_backlog_of_many_nodes_is_worked_off_in_larger_passes(
+    service: context.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a first full pass as many attempts are judged at once as there are agents."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    monkeypatch.setattr(attribution, "_MOST_AT_ONCE", 2)
+    judge, limits = attribution.attribute.attribute, []
+
+    def recorded(*args: Any, **given: Any) -> Any:
+        limits.append(given["limit"])
+        return judge(*args, **given)
+
+    monkeypatch.setattr(attribution.attribute, "attribute", recorded)
+    monkeypatch.setattr(type(service.store), "heartbeat_ages_s", lambda _: dict.fromkeys("abcd", 1.0))
+    service.run_slurm.rows = [fakes.row(n, State="FAILED", ExitCode="1:0") for n in range(1, 8)]
+    accounting.run(service)
+    assert attribution.run(service).startswith("7 attempts judged")
+    assert limits == [2, 4, 4]
+
+
 def test_an_ended_attempt_is_judged_and_its_run_accounted(service: context.Context) -> None:
     """From sacct's row and the kernel's line to a verdict and an account that adds up."""
     assert isinstance(service.run_slurm, fakes.Sacct)

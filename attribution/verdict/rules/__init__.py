@@ -1,4 +1,8 @@
-"""The rules: one a file, each turns an evidence view into weighted claims. Importing this package registers them all."""
+"""The rules: one a file, each turns an evidence view into weighted claims. Importing this package registers them all.
+
+A rule with `SIGHTED` (causes) says nothing of a view without any finding of the job's own side in which nothing points at one of
+these: it is not asked then. Most attempts have one sighting, and asking every rule about it took most of the judge's time.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +20,28 @@ Rule = Callable[[evidence_view.EvidenceView], Iterable[claims.Claim]]
 @functools.cache
 def registered() -> Mapping[str, Rule]:
     """Rule name to rule: every module of this package has one function `rule`."""
-    found: dict[str, Rule] = {}
+    return {name: rule for name, (rule, _) in _modules().items()}
+
+
+@functools.cache
+def _modules() -> Mapping[str, tuple[Rule, frozenset[str] | None]]:
+    """Rule name to the rule and its `SIGHTED`; None for one that is always asked."""
+    found: dict[str, tuple[Rule, frozenset[str] | None]] = {}
     for module in sorted(pkgutil.iter_modules(__path__), key=lambda m: m.name):
         loaded = importlib.import_module(f"{__name__}.{module.name}")
         if not callable(getattr(loaded, "rule", None)):
             msg = f"rule module {module.name} has no function named rule"
             raise errors.MalformedInput(msg)
-        found[module.name] = loaded.rule
+        found[module.name] = (loaded.rule, getattr(loaded, "SIGHTED", None))
     return found
 
 
 def claims_of(view: evidence_view.EvidenceView, only: Container[str] | None = None) -> list[claims.Claim]:
     """What every rule, or only those named, says about the evidence, in no particular order."""
-    return [c for name, rule in registered().items() if only is None or name in only for c in rule(view)]
+    made: list[claims.Claim] = []
+    for name, (rule, sighted) in _modules().items():
+        if only is not None and name not in only:
+            continue
+        if sighted is None or view.findings or not sighted.isdisjoint(view.causes):
+            made += rule(view)
+    return made

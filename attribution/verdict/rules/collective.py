@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from probing_cluster.attribution.verdict import claims, evidence_view, findings
 
+SIGHTED: frozenset[str] = frozenset()
+
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """A missing rank points at its host's program; a bare timeout points nowhere."""

@@ -24,6 +24,7 @@ _NO_FILE = frozenset({"python_file_error", "launch_mistake"})
 """Findings of a file that is not there."""
 
 MOUNT, DISK = "filesystem_mount", "disk"
+SIGHTED = frozenset({MOUNT, DISK})
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:

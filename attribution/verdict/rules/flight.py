@@ -11,6 +11,8 @@ from probing_cluster.evidence.flight_recorder import digest, verdict
 _ARGUES = frozenset({"missing_rank", "mismatch_op", "mismatch_shape", "all_inside"})
 """A device that stands still is shown by its node's own events; nothing shows why a dump is missing."""
 
+SIGHTED: frozenset[str] = frozenset()
+
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """At most one claim; none where one node had every rank's dump and has already judged them itself."""

@@ -39,6 +39,8 @@ _WEIGHTS = {
     records.Confidence.POSSIBLE: 0.6,
 }
 
+SIGHTED: frozenset[str] = frozenset()
+
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """At most one claim, from the last snapshot of every node; pages can be forged, so never certain."""

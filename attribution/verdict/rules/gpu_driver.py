@@ -9,6 +9,7 @@ from probing_cluster.attribution.verdict import claims, evidence_view, findings
 from probing_cluster.core import records
 
 GSP, DRIVER = "gpu_gsp_timeout", "gpu_driver"
+SIGHTED = frozenset({GSP, DRIVER})
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:

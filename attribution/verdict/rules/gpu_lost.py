@@ -9,6 +9,7 @@ from datetime import timedelta
 from probing_cluster.attribution.verdict import claims, evidence_view, gpus
 
 CAUSE = "gpu_lost"
+SIGHTED = frozenset({CAUSE})
 _LATE_STEP = timedelta(minutes=5)
 """A rank that does not hold the lost GPU still ends its step within this."""
 _SHORT = timedelta(minutes=15)

@@ -11,6 +11,7 @@ UNCORRECTABLE, CONTAINED, NO_SPARE = (
     "gpu_memory_contained",
     "gpu_row_remap_failure",
 )
+SIGHTED = frozenset({UNCORRECTABLE, CONTAINED, NO_SPARE})
 _NOT_CONTAINED = frozenset({"95", "140"})
 
 

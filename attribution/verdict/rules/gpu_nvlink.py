@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from probing_cluster.attribution.verdict import claims, evidence_view, findings
 
 LINK, SWITCH = "gpu_nvlink", "nvswitch"
+SIGHTED = frozenset({LINK, SWITCH})
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:

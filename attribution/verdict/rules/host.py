@@ -8,6 +8,7 @@ from probing_cluster.attribution.verdict import claims, evidence_view, findings
 
 SERVICES = "system_services"
 CAUSES = ("main_memory", "cpu_mce", "thermal_power", "kernel_panic", SERVICES)
+SIGHTED = frozenset(CAUSES)
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:

@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from probing_cluster.attribution.verdict import claims, evidence_view, findings, signatures
 from probing_cluster.core import records
 
+CAUSES = ("ib_link", "eth_link")
+SIGHTED = frozenset(CAUSES)
 _FLAP = timedelta(seconds=30)
 _FELT = timedelta(seconds=120)
 """A gang that trains feels a dead link within its transport's retries, well within this."""
@@ -21,7 +23,7 @@ _DOWN = frozenset({"down", "port_down", "state", "phys_state", "missing"})
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """Weighs a link by whether it came back before the end, and whether the gang felt it."""
-    for cause in ("ib_link", "eth_link"):
+    for cause in CAUSES:
         sightings = view.of(cause)
         backs = _recoveries(sightings)
         made = claims.collect(view, cause, "links", sightings, _staying_down(view, sightings, backs))

@@ -9,6 +9,7 @@ from datetime import timedelta
 from probing_cluster.attribution.verdict import claims, evidence_view, signatures
 
 CAUSE = "pcie"
+SIGHTED = frozenset({CAUSE})
 _AT_ONCE = timedelta(seconds=60)
 _ADAPTER_GONE = frozenset({"missing", "health_compromised", "health_fatal", "cmd_timeout"})
 _SHARED = ("gpu_lost", "ib_link", "disk")

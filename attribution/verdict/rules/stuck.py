@@ -25,13 +25,13 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """One claim per node and cause, where a task was blocked behind the fault and the fault was not seen to go."""
     if view.state not in ENDED_FROM_OUTSIDE:
         return
-    hung = [e for e in view.case.stalls if e.kind == "hung_task"]
+    hung = [e for e in view.stalls if e.kind == "hung_task"]
     for node in sorted({e.node for e in hung}):
         blocked = [e for e in hung if e.node == node]
         if _is_whole(view, node):
             yield from _claim(view, GSP, [e for e in view.left_behind if e.node == node], blocked)
         working = [e for e in blocked if _PROGRAM.search(e.message)]
-        yield from _claim(view, MOUNT, [e for e in view.case.stalls if e.node == node], working)
+        yield from _claim(view, MOUNT, [e for e in view.stalls if e.node == node], working)
 
 
 def _is_whole(view: evidence_view.EvidenceView, node: str) -> bool:

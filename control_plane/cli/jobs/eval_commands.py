@@ -14,8 +14,8 @@ from probing_cluster.core import command_line, errors, settings
 if TYPE_CHECKING:
     from probing_cluster.live.ways import streams
 
-_EPILOG = """For the job's owner alone, and only in a job started with --probing=live. EXPR sees the locals of the functions of the
-program's own file that the main thread is in, that file's globals, and the modules that are loaded. It runs inside the process:
+_EPILOG = """For the job's owner alone, and only in a job started with --probing=live, or made so by --make-live. EXPR sees the locals of the
+functions of the program's own file that the main thread is in, that file's globals, and the modules that are loaded. It runs inside the process:
 while it holds the GIL the rank stands still, and nothing can stop it. JOBID is 123, 123_4 (array task) or 123+1 (het component).
 Exit code 8: a rank did not answer; 9: all answered, and in one or more the expression raised.
 example: probing-ctl eval 4242 --rank 3 "torch.cuda.memory_allocated() / 2**30\""""
@@ -41,6 +41,11 @@ def register(register: commands.Commands) -> None:
     )
     made.add_argument(
         "--local", action="store_true", help="the ranks of this node, one of the job's, without Slurm"
+    )
+    made.add_argument(
+        "--make-live",
+        action="store_true",
+        help="first make processes live that were not started so (Python 3.14 and later)",
     )
     made.add_argument("--quiet", dest="no_warning", action="store_true", help="without the warning")
     made.add_argument("--json", action="store_true", help="one JSON object a rank")
@@ -74,7 +79,7 @@ def _answers(nodes: Any, args: argparse.Namespace) -> tuple[list[dict[str, Any]]
     wanted = None if args.rank is None else {"op": "=", "column": "rank", "value": args.rank}
     # A bare name would be one of the program's own tables.
     expression = f"({args.expression})" if args.expression.isidentifier() else args.expression
-    scan = Scan(table=f"python.{expression}", condition=wanted)
+    scan = Scan(table=f"python.{expression}", condition=wanted, make_live=args.make_live)
     node_s = args.timeout + own.LOOK_S
     reply = nodes.ask([scan], node_s + START_S, node_s=node_s)
     rows: list[dict[str, Any]] = []

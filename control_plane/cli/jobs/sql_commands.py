@@ -57,14 +57,19 @@ def register(register: commands.Commands) -> None:
 
 
 def _sql(args: argparse.Namespace) -> int:
-    from probing_cluster.control_plane.gangs import mailbox
-    from probing_cluster.live.ways import agents, choosing
+    from probing_cluster.live.ways import choosing
 
     config = settings.load(args.config)
     query = sys.stdin.read() if args.query == "-" else args.query
+
+    def mailbox() -> agents.Mailbox:
+        from probing_cluster.control_plane.gangs import mailbox as mailboxes
+
+        return mailboxes.JobMailbox(config, args.job)
+
     # The collectors start while our own libraries load.
     try:
-        nodes = choosing.open_nodes(config, args.job, args.via, lambda: mailbox.JobMailbox(config, args.job))
+        nodes = choosing.open_nodes(config, args.job, args.via, mailbox)
     except errors.NotFound as exc:
         return _kept(args, config, query, exc)
     try:
@@ -84,7 +89,7 @@ def _sql(args: argparse.Namespace) -> int:
 
             return console.run(asking, args.job, lambda result: _show(args, result), _print_status)
         if args.watch is not None:
-            return _watch(args, asking, query, agents.LEAST_EVERY_S if nodes.way == "agents" else 0.0)
+            return _watch(args, asking, query, _least_every_s(nodes.way))
         return _show(args, asking.sql(query))
     finally:
         nodes.close()
@@ -157,6 +162,12 @@ class _Warning:
         if not self._is_out:
             _print_status(evaluate.WARNING)
         self._is_out = True
+
+
+def _least_every_s(way: str) -> float:
+    from probing_cluster.live.ways import agents
+
+    return agents.LEAST_EVERY_S if way == "agents" else 0.0
 
 
 def _watch(args: argparse.Namespace, asking: session.Session, query: str, least_s: float) -> int:

@@ -79,6 +79,7 @@ def _values(view: node_view.NodeView, expression: str, scan: Scan) -> Columns:
             expression,
             targets,
             deadline_s=round(max(0.5, view.left_s() - LOOK_S), 1),
+            may_make_live=scan.make_live,
         )
     except errors.UsageError as exc:
         raise Missing(str(exc)) from exc

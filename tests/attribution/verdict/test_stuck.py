@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import timedelta
 
 import pytest
@@ -102,3 +103,12 @@ def test_a_missing_file_is_the_servers_where_it_gave_errors(make, how, cause):
     )  # fmt: skip
     v = make.judge(silent, error, attempt=attempt)
     assert (v.cause, v.confidence) == (cause, C.LIKELY)
+
+
+@pytest.mark.parametrize("state", ["TIMEOUT", "CANCELLED"])
+def test_of_several_stalls_the_first_is_named_whatever_their_order(make, state):
+    """The database gives them in any order; the verdict must not depend on it."""
+    stalls = [_silent(make), *(_blocked(make, "nfsiod", before_end_s=HOURS - s) for s in (60, 600, 120))]
+    end = _ended(make, state)
+    made = {make.judge(attempt=end, stalls=order).evidence for order in itertools.permutations(stalls)}
+    assert made == {(min(stalls, key=lambda e: (e.at, e.event_id)).event_id,)}

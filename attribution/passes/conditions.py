@@ -1,0 +1,95 @@
+"""High conditions that began before an attempt: a lost GPU, a mount that is away; and whether they were seen to go."""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.attribution.passes import assign_rows
+from probing_cluster.attribution.verdict import signatures, taxonomy, window
+from probing_cluster.core import records
+from probing_cluster.db import store
+
+_SQL = Path(__file__).parent / "sql"
+
+
+class ConditionReader:
+    """Reads them from one store."""
+
+    def __init__(self, source: store.Store) -> None:
+        self._store = source
+
+    def begun(
+        self, cluster: str, nodes: Sequence[str], since: datetime, until: datetime
+    ) -> dict[str, list[assign_rows.Condition]]:
+        """Node to the conditions that began there since `since` and before `until`, gone or not."""
+        given = {"cluster": cluster, "nodes": list(nodes), "since": since, "until": until, **_lasting_sorts()}
+        found: dict[str, list[assign_rows.Condition]] = defaultdict(list)
+        for row in self._rows("active_faults", given):
+            found[row["node"]] += [
+                (e, row["lasts"]) for e in self._store.readable(records.HealthEvent, [row])
+            ]
+        return found
+
+    def with_ends(
+        self, cluster: str, conditions: Iterable[assign_rows.Condition], last: datetime
+    ) -> assign_rows.ActiveFaults:
+        """Node to these conditions, each once, and whether they were seen to go before `last`.
+
+        Reading a node's events since is what costs: only of conditions that an attempt may have met.
+        """
+        chosen = list({e.event_id: (e, lasts) for e, lasts in conditions}.values())
+        if not chosen:
+            return {}
+        given = {
+            "cluster": cluster,
+            "last": last,
+            "lasting_kinds": _lasting_sorts()["lasting_kinds"],
+            "numbers": list(range(len(chosen))),
+            "nodes": [e.node for e, _ in chosen],
+            "ats": [e.at for e, _ in chosen],
+            "kinds": [e.kind for e, _ in chosen],
+            "devices": [e.device for e, _ in chosen],
+            "uuids": [e.gpu_uuid for e, _ in chosen],
+            "addresses": [e.pci_bus_id for e, _ in chosen],
+            "lasts": [int(lasts) for _, lasts in chosen],
+        }
+        found: dict[str, list[tuple[records.HealthEvent, datetime | None]]] = defaultdict(list)
+        for row in self._rows("condition_ends", given):
+            event, _ = chosen[row["n"]]
+            found[event.node].append((event, row["gone_at"]))
+        return found
+
+    def met(
+        self,
+        cluster: str,
+        nodes: Sequence[str],
+        attempts: Sequence[records.JobAttempt],
+        windows: Sequence[window.Window],
+    ) -> assign_rows.ActiveFaults:
+        """Those that some of these attempts may have met."""
+        since = min(w.start_at for w in windows) - assign_rows.ACTIVE_FOR
+        last = max(a.end_at for a in attempts if a.end_at is not None)
+        begun = self.begun(cluster, nodes, since, last)
+        near = (
+            c
+            for a, w in zip(attempts, windows, strict=True)
+            if a.start_at is not None and a.end_at is not None
+            for n in a.nodes
+            for c in begun.get(n, ())
+            if assign_rows.may_have_stood(c[0], w.start_at, (a.start_at, a.end_at))
+        )
+        return self.with_ends(cluster, near, last)
+
+    def _rows(self, name: str, given: Mapping[str, Any]) -> Sequence[Mapping[Any, Any]]:
+        return self._store.rows((_SQL / f"{name}.sql").read_text("utf-8"), given)
+
+
+@functools.cache
+def _lasting_sorts() -> dict[str, list[Any]]:
+    sorts = signatures.roots_of(taxonomy.until_reset())
+    return {"lasting_kinds": [kind for kind, _ in sorts], "lasting_codes": [code for _, code in sorts]}
