@@ -109,6 +109,11 @@ def job_page(request: Request) -> Response:
     return job_view.show(request, ask(request))
 
 
+def tables_page(request: Request) -> Response:
+    """What a job's own program writes down."""
+    return job_view.tables(request, ask(request))
+
+
 def repairs_page(request: Request) -> Response:
     """Drained nodes on their way back, and what tests found lately."""
     q = query_of(request, read_repairs.Repairs)
