@@ -117,6 +117,8 @@ class Moment(msgspec.Struct, kw_only=True):
     what: str
     severity: str | None = None
     job_id: int | None = None
+    ref: str | None = None
+    """The job as its owner names it."""
     device: str | None = None
     message: str = ""
 
