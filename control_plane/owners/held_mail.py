@@ -23,6 +23,7 @@ class _News:
     """What the owner of one job is to be told."""
 
     job_id: int
+    ref: str
     stage: str
     subject: str
     words: tuple[str, ...]
@@ -50,8 +51,10 @@ def _held(service: context.Context, box: queue.Outbox) -> Iterator[_News]:
     for job in held_jobs.read(service.store, config.cluster.name, config.policy.idle_s, service.clock.now()):
         key = f"held.{job.job_id}.{job.since:%Y%m%d%H%M%S}"
         if not box.known(key):
-            subject = f"Job_id={job.job_id} holds GPUs idle"
-            yield _News(job_id=job.job_id, stage="held", subject=subject, words=(job.words,), keys=(key,))
+            subject = f"Job_id={job.ref} holds GPUs idle"
+            yield _News(
+                job_id=job.job_id, ref=job.ref, stage="held", subject=subject, words=(job.words,), keys=(key,)
+            )
 
 
 def _alarmed(service: context.Context, box: queue.Outbox) -> Iterator[_News]:
@@ -64,8 +67,9 @@ def _alarmed(service: context.Context, box: queue.Outbox) -> Iterator[_News]:
             new.setdefault(job.job_id, {})[key] = job
     for job_id, found in new.items():
         words = tuple(job.words for job in found.values())
-        subject = f"Job_id={job_id} says a word of alarm"
-        yield _News(job_id=job_id, stage="alarm", subject=subject, words=words, keys=tuple(found))
+        ref = next(iter(found.values())).ref
+        subject = f"Job_id={ref} says a word of alarm"
+        yield _News(job_id=job_id, ref=ref, stage="alarm", subject=subject, words=words, keys=tuple(found))
 
 
 def _put(service: context.Context, box: queue.Outbox, news: _News, recipient: str) -> bool:
@@ -86,7 +90,7 @@ def _put(service: context.Context, box: queue.Outbox, news: _News, recipient: st
         stage=news.stage,
         at=now,
     )
-    made = job_mail.compose_news(about, news.words, service.config)
+    made = job_mail.compose_news(about, news.ref, news.words, service.config)
     letter = queue.Letter(
         key=news.keys[0], kind="mail", lane="owners", body=bytes(made), recipients=(address,), made_at=now
     )
