@@ -287,7 +287,7 @@ def test_a_job_brought_back_after_its_end_is_told(noticing: context.Context, sin
     task = records.JobAttempt(
         cluster="c",
         job_id=5,
-        array_job_id=4,
+        array_job_id=9,
         array_task_id=2,
         submit_at=fakes.NOW,
         run_key="5",
