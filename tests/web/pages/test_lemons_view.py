@@ -6,6 +6,7 @@ import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import fakes
 import pytest
 from web_world import OPERATOR, World
 
@@ -77,3 +78,10 @@ def test_a_failure_is_named_as_its_owner_names_the_job(nights: World) -> None:
     """A task of an array is 11_2 here too; the link is by Slurm's own id."""
     text = nights.as_user(OPERATOR).get("/lemons").text
     assert '<a href="/jobs/13">job 11_2</a>' in text
+
+
+def test_a_chance_is_never_certain(nights: World) -> None:
+    """Now and the node's page say over 99 %, as the page of lemons does: 100 % would be a proof."""
+    nights.store.save_lemon_scores([score("n1", DAY + timedelta(days=1), "", 0.999)])
+    fakes.deliver(nights.store, "n1")
+    assert "over 99 %" in nights.as_user(OPERATOR).get("/nodes/n1").text
