@@ -38,6 +38,7 @@ ATTEMPT = pa.schema(
         ("summary", pa.string()),
         ("incident", pa.string()),
         ("attested", pa.bool_()),
+        ("ref", pa.string()),
     ]
 )
 """One attempt with what its verdict says about a node; see sql/pg_attempts.sql."""

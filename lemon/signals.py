@@ -71,6 +71,8 @@ class Failure:
     """One failed attempt that is laid at the node."""
 
     job_id: int
+    ref: str
+    """The job as its owner names it."""
     attempt: int
     at: datetime
     n_nodes: int
@@ -333,7 +335,7 @@ def _details(
 
     for row in context.sql("SELECT * FROM failure ORDER BY node, at_us, job_id, attempt").to_pylist():
         made = Failure(
-            job_id=row["job_id"], attempt=row["attempt"], at=_at(row["at_us"]), n_nodes=row["n_nodes"],
+            job_id=row["job_id"], ref=row["ref"] or str(row["job_id"]), attempt=row["attempt"], at=_at(row["at_us"]), n_nodes=row["n_nodes"],
             n_gpus=row["n_gpus"], user=row["user"], cause=row["cause"], device=row["device"],
             confidence=row["confidence"], summary=row["summary"] or "", counts=row["counts"],
         )  # fmt: skip

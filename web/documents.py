@@ -117,6 +117,8 @@ class Moment(msgspec.Struct, kw_only=True):
     what: str
     severity: str | None = None
     job_id: int | None = None
+    ref: str | None = None
+    """The job as its owner names it."""
     device: str | None = None
     message: str = ""
 
@@ -234,6 +236,32 @@ class LiveRows(Rows, kw_only=True):
     """What the processes of a job answered, and who did not."""
 
     missing: list[str] = []
+
+
+class OwnTable(msgspec.Struct, kw_only=True):
+    """One table that the job's own program writes, those of all its processes together."""
+
+    name: str
+    columns: str
+    n_processes: int = 0
+    n_rows: int = 0
+    n_dropped: int = 0
+
+
+class OwnFigure(msgspec.Struct, kw_only=True):
+    """One column of such a table, drawn."""
+
+    title: str
+    svg: str
+
+
+class OwnTables(msgspec.Struct, kw_only=True):
+    """What the job's own program writes down, and who did not answer."""
+
+    tables: list[OwnTable]
+    figures: list[OwnFigure]
+    missing: list[str] = []
+    at: datetime | None = None
 
 
 class MeshAxis(msgspec.Struct, kw_only=True):

@@ -24,6 +24,7 @@ import httpx2
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql as pg
 
+from benchmarks.control_plane import node_door
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.door import web_keys
 from probing_cluster.control_plane.gangs import rank_rows
@@ -158,8 +159,10 @@ def heat() -> dict[str, Any]:
     }
 
 
-def streams(site: Any, viewer: web_keys.Viewer, seconds: float, changes_per_s: float) -> dict[str, Any]:
-    """The share of a core that 200 open pages cost this process, all of it included, and what the database's looks take."""
+def streams(
+    site: Any, viewer: web_keys.Viewer, seconds: float, changes_per_s: float, postmaster: int
+) -> dict[str, Any]:
+    """The shares of a core that 200 open pages cost this process, all of it included, and the database."""
 
     async def run() -> dict[str, Any]:
         live = broadcast.Broadcast(site)
@@ -176,6 +179,7 @@ def streams(site: Any, viewer: web_keys.Viewer, seconds: float, changes_per_s: f
         tasks = [asyncio.create_task(listen(stream)) for stream in many]
         await asyncio.sleep(3)
         before, began = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
+        database_before_s = node_door.cpu_s(postmaster)
         while time.monotonic() - began < seconds:
             await asyncio.sleep(1 / changes_per_s)
             await asyncio.to_thread(touch, site.service.store)
@@ -186,6 +190,7 @@ def streams(site: Any, viewer: web_keys.Viewer, seconds: float, changes_per_s: f
         return {
             "clients": N_CLIENTS,
             "core_frac": round(cpu_s / took, 3),
+            "database_core_frac": round((node_door.cpu_s(postmaster) - database_before_s) / took, 3),
             "messages": heard[0],
             "seconds": round(took, 1),
         }
@@ -234,6 +239,7 @@ def main() -> None:
                     service,
                     scoped_rows.made_login(url, url.replace(embedded.OWNER, scoped_rows.LOGIN, 1)),
                 )
+                postmaster = int((Path(text) / "pg/data/postmaster.pid").read_text().split()[0])
                 viewer = web_keys.Viewer(user="root", operator=True, acts=True)
                 key = site.keys.issue(viewer, "session", 3600.0)
                 made = app.make(site)
@@ -246,7 +252,7 @@ def main() -> None:
                 found = {
                     "attempts": args.attempts, "nodes": N_NODES,
                     "pages": pages(made, key, PAGES), "of_users": of_users, "heat": heat(),
-                    "live": streams(site, site.keys.find(web_keys.proof_of(key)), args.seconds, args.changes_per_s),
+                    "live": streams(site, site.keys.find(web_keys.proof_of(key)), args.seconds, args.changes_per_s, postmaster),
                 }  # fmt: skip
                 site.reader.close()
                 print(json.dumps(found, indent=2))

@@ -45,6 +45,11 @@ class BoardGang:
     since: datetime
     """Start of the latest attempt."""
 
+    @property
+    def is_over(self) -> bool:
+        """Its latest attempt has ended."""
+        return self.attempt is not None and self.attempt.end_at is not None
+
     @functools.cached_property
     def nodes(self) -> frozenset[str]:
         """Where it runs; empty while accounting does not know it. Asked for each of its ranks: made once."""
@@ -157,7 +162,7 @@ def fresh_snapshots(store: db_store.Store, gang: BoardGang) -> list[records.Heal
 
 def ask(store: db_store.Store, gang: BoardGang) -> int:
     """Asks every node of a running job for its ranks' stacks; how many were asked."""
-    if gang.attempt is not None and gang.attempt.end_at is not None:
+    if gang.is_over:
         return 0
     running = {b.node for b in store.heartbeats(job_id=gang.job_id) if _may_speak(gang, b.node)}
     places = [store_actions.RequestSubject(node, gang.job_id, gang.cluster) for node in sorted(running)]
@@ -214,7 +219,7 @@ def _head(gang: BoardGang, now: datetime) -> dict[str, Any]:
         "job_id": gang.job_id,
         "name": attempt.name if attempt is not None else "",
         "state": attempt.state if attempt is not None else "RUNNING",
-        "ended": attempt is not None and attempt.end_at is not None,
+        "ended": gang.is_over,
         "started_at": clock.iso_z(gang.since),
         "made_at": clock.iso_z(now),
     }

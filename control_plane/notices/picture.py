@@ -17,6 +17,8 @@ from probing_cluster.slurm_plugins.acts import node_events
 
 LOOK_BACK = timedelta(hours=24)
 """What happened longer ago, and no longer stands, is told to nobody."""
+BRINGS_BACK = frozenset({"requeue", "restart"})
+"""Decisions about a job that ran, or after its end."""
 _SELDOM_S = 60.0
 """How old nodes' partitions, lemon scores and idle jobs may be."""
 _INCIDENTS = (Path(__file__).parent / "sql" / "incidents.sql").read_text(encoding="utf-8")
@@ -36,6 +38,8 @@ class NoticePicture:
     """Hangs that stand."""
     attempts: Mapping[int, records.JobAttempt] = dataclasses.field(default_factory=dict)
     """The jobs that hang."""
+    refs: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    """The jobs that were to be brought back, as their owners name them."""
     silent_s: Mapping[str, float] | None = None
     """Node to how long its agent has been silent; None before that was looked at."""
     by_slurm: Sequence[actions.SlurmDrain] = ()
@@ -65,6 +69,7 @@ def read(service: context.Context) -> NoticePicture:
     gangs = store.gang_verdicts(open_only=True, since=now - timedelta(days=30))
     jobs = sorted({g.job_id for g in gangs})
     running = store.attempts(job_ids=jobs, ended=False) if jobs else []
+    moved = sorted({d.job_id for d in recent.values() if d.action in BRINGS_BACK and d.job_id is not None})
     by_slurm = [d for d in store.slurm_drains(cluster) if node_events.is_mishap(d.reason)]
     beats = store.heartbeats(sorted(d.node for d in by_slurm)) if by_slurm else []
     return NoticePicture(
@@ -76,6 +81,7 @@ def read(service: context.Context) -> NoticePicture:
         incidents=store.rows(_INCIDENTS, {"cluster": cluster, "since": since}),
         gangs=gangs,
         attempts={a.job_id: a for a in running},
+        refs={a.job_id: a.ref for a in store.attempts(job_ids=moved)} if moved else {},
         silent_s=_silent_s(service),
         by_slurm=by_slurm,
         faults_by_node={b.node: tuple(sorted(b.faults)) for b in beats},

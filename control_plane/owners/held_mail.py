@@ -23,6 +23,7 @@ class _HeldNotice:
     """What the owner of one job is to be told."""
 
     job_id: int
+    ref: str
     stage: str
     subject: str
     words: tuple[str, ...]
@@ -50,9 +51,9 @@ def _held(service: context.Context, box: queue.Outbox) -> Iterator[_HeldNotice]:
     for job in held_jobs.read(service.store, config.cluster.name, config.policy.idle_s, service.clock.now()):
         key = f"held.{job.job_id}.{job.since:%Y%m%d%H%M%S}"
         if not box.known(key):
-            subject = f"Job_id={job.job_id} holds GPUs idle"
+            subject = f"Job_id={job.ref} holds GPUs idle"
             yield _HeldNotice(
-                job_id=job.job_id, stage="held", subject=subject, words=(job.words,), keys=(key,)
+                job_id=job.job_id, ref=job.ref, stage="held", subject=subject, words=(job.words,), keys=(key,)
             )
 
 
@@ -66,8 +67,11 @@ def _alarmed(service: context.Context, box: queue.Outbox) -> Iterator[_HeldNotic
             new.setdefault(job.job_id, {})[key] = job
     for job_id, found in new.items():
         words = tuple(job.words for job in found.values())
-        subject = f"Job_id={job_id} says a word of alarm"
-        yield _HeldNotice(job_id=job_id, stage="alarm", subject=subject, words=words, keys=tuple(found))
+        ref = next(iter(found.values())).ref
+        subject = f"Job_id={ref} says a word of alarm"
+        yield _HeldNotice(
+            job_id=job_id, ref=ref, stage="alarm", subject=subject, words=words, keys=tuple(found)
+        )
 
 
 def _put(service: context.Context, box: queue.Outbox, news: _HeldNotice, recipient: str) -> bool:
@@ -88,7 +92,7 @@ def _put(service: context.Context, box: queue.Outbox, news: _HeldNotice, recipie
         stage=news.stage,
         at=now,
     )
-    made = job_mail.compose_news(about, news.words, service.config)
+    made = job_mail.compose_news(about, news.ref, news.words, service.config)
     message = queue.QueuedMessage(
         key=news.keys[0], kind="mail", lane="owners", body=bytes(made), recipients=(address,), made_at=now
     )

@@ -1,10 +1,10 @@
 -- Attempts that ended in the window and whose verdict lays it at one node, with how sure that is.
 -- Inputs   table attempt (pg_attempts.sql), table confidence (confidence, weight), table cleared (node, at_us: what was before has
 --          been dealt with by a person); $since_us, $until_us.
--- Output   node, job_id, attempt, at_us (end), n_nodes, n_gpus, "user", cause, component, device, confidence, weight (0..1), run_s,
+-- Output   node, job_id, ref (as its owner names it), attempt, at_us (end), n_nodes, n_gpus, "user", cause, component, device, confidence, weight (0..1), run_s,
 --          summary, counts (false: dealt with). Left out: word that only the job gives; faults of parts that many nodes share (an
 --          incident, a file server).
-SELECT a.fault_node AS node, a.job_id, a.attempt, a.end_us AS at_us, a.n_nodes, a.n_gpus, a."user", a.cause, a.component,
+SELECT a.fault_node AS node, a.job_id, a.ref, a.attempt, a.end_us AS at_us, a.n_nodes, a.n_gpus, a."user", a.cause, a.component,
        a.device, a.confidence, c.weight, (a.end_us - a.start_us) / 1e6 AS run_s, a.summary,
        d.at_us IS NULL OR a.end_us >= d.at_us AS counts
 FROM attempt a

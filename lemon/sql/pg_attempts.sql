@@ -4,6 +4,7 @@
 --          incident: the wide incident, of a part many nodes share; a fault of one node is no such.
 --          attested: the word against fault_node does not come from the job alone: Slurm says it, a person does, or an event
 --          of that node's own sources is among the evidence.
+--          ref: the job as its owner names it.
 SELECT a.job_id, a.attempt,
        (extract(epoch FROM a.start_at) * 1000000)::bigint AS start_us,
        (extract(epoch FROM a.end_at) * 1000000)::bigint AS end_us,
@@ -19,7 +20,8 @@ SELECT a.job_id, a.attempt,
                 JOIN probing.event_key k ON k.event_id = i.id
                 JOIN probing.health_event e ON e.node = v.node AND e.at = k.at AND e.event_id = k.event_id
                 WHERE NOT e.source = ANY (string_to_array($4, ',')))
-       END AS attested
+       END AS attested,
+       probing.job_ref(a) AS ref
 FROM probing.job_attempt a
 LEFT JOIN probing.verdict v
   ON v.cluster = a.cluster AND v.job_id = a.job_id AND v.submit_at = a.submit_at AND v.superseded_at IS NULL

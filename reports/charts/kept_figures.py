@@ -1,9 +1,9 @@
-"""What a job's own tables looked like, and its time per step, drawn from what was kept of its last attempt."""
+"""What a job's own tables look like, and its time per step, drawn from what was kept of its last attempt, or from rows given."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from probing_cluster.core import errors, records, settings
@@ -37,16 +37,20 @@ def of_job(config: settings.Settings, cluster: str, job_id: int) -> list[KeptFig
     directory = kept.directory_of(config.kept)
     try:
         found = kept.attempts(directory, cluster, job_id) if directory is not None else []
-        drawn = _series(kept.tables(found[-1])) if found else ()
-        return [
-            KeptFigure(title=title, drawing=series.line(f"kept-{n}", title, places, "{:.4g}".format))
-            for n, (title, places) in enumerate(drawn)
-        ]
+        return drawn(kept.tables(found[-1])) if found else []
     except (OSError, errors.MalformedInput):
         return []
 
 
-def _series(found: Any) -> Iterator[tuple[str, list[series.SeriesPlace]]]:
+def drawn(found: Mapping[tuple[str, str], Any]) -> list[KeptFigure]:
+    """Drawings of Arrow tables by schema and name: the first of schema `python`, and the time per step of `torch.steps`."""
+    return [
+        KeptFigure(title=title, drawing=series.line(f"kept-{n}", title, places, "{:.4g}".format))
+        for n, (title, places) in enumerate(_series(found))
+    ]
+
+
+def _series(found: Mapping[tuple[str, str], Any]) -> Iterator[tuple[str, list[series.SeriesPlace]]]:
     own = [(name, table) for (schema, name), table in found.items() if schema == "python"][:MAX_TABLES]
     steps = found.get(("torch", "steps"))
     if steps is not None:

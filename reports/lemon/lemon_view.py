@@ -26,6 +26,7 @@ class FailureLine:
 
     at: datetime = records.doc("when it ended, UTC")
     job_id: int = records.doc("Slurm job id")
+    ref: str = records.doc("the job as its owner names it")
     what: str = records.doc("cause, part, confidence")
     size: str = records.doc("nodes and GPUs")
     command: str = records.doc("how to read all about it")
@@ -225,12 +226,14 @@ def _failure(failure: Mapping[str, Any], report_url: str) -> FailureLine:
     n_nodes, n_gpus = failure["n_nodes"], failure.get("n_gpus")
     nodes = _count(n_nodes, "node")
     job_id = int(failure["job_id"])
+    ref = sanitize.clean(str(failure.get("ref") or job_id), 40)  # older nights have no ref
     return FailureLine(
         at=datetime.fromisoformat(failure["at"]),
         job_id=job_id,
+        ref=ref,
         what=sanitize.clean(f"{failure['cause']}{part}, {failure['confidence']}", 120),
         size=f"{nodes}, {n_gpus} GPUs" if n_gpus is not None else nodes,
-        command=f"probing-report {job_id}",
+        command=f"probing-report {ref}",
         url=report_url.replace("{job_id}", str(job_id))
         if report_url.startswith(("https://", "http://"))
         else "",

@@ -66,16 +66,16 @@ def compose(
 
 
 def compose_news(
-    about: MailHeader, words: Sequence[str], config: settings.Settings
+    about: MailHeader, ref: str, words: Sequence[str], config: settings.Settings
 ) -> email.message.EmailMessage:
-    """The mail about a job that runs: it holds GPUs and does nothing with them (stage held), or says a word of alarm (stage alarm)."""
+    """The mail about a job that runs, by the name that its owner knows: it holds GPUs and does nothing with them (stage held), or says a word of alarm (stage alarm)."""
     title, step = _NEWS[about.stage]
     found = Content(
-        title=f"job {about.job_id} {title}",
+        title=f"job {ref} {title}",
         severity="warn",
         summary=" ".join(f"The job {sanitize.clean(sentence, 500)}." for sentence in words),
-        steps=(f"Nothing is done about it. {step} scancel {about.job_id}.",),
-        command=f"probing-report {about.job_id}",
+        steps=(f"Nothing is done about it. {step} scancel {ref}.",),
+        command=f"probing-report {ref}",
         url=config.mail.report_url.replace("{job_id}", str(about.job_id)) if config.mail.report_url else "",
         footer=_footer(about, config),
     )

@@ -44,6 +44,15 @@ def test_the_node_that_keeps_killing_jobs_is_named_and_no_other(store: db_store.
     assert of(night, "n30").reasons == ()
 
 
+def test_a_failure_has_the_name_that_its_owner_knows(store: db_store.Store) -> None:
+    """A task of an array is 11_2, whatever raw id Slurm gave it."""
+    fleet.story(store)
+    (task,) = store.attempts(job_ids=[6])
+    store.upsert_attempts([dataclasses.replace(task, array_job_id=11, array_task_id=2)])
+    bad = of(nightly.score(store, CONFIG, DAY), BAD)
+    assert [f["ref"] for f in bad.signals["failures"]] == ["11_2", "5", "4", "3", "2", "1"]
+
+
 def test_a_night_told_twice_is_the_same_rows(store: db_store.Store) -> None:
     """Scoring again replaces and changes nothing but the time it was made; what is stored is what is loaded."""
     fleet.story(store)

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from probing_cluster.control_plane.gangs import gang_board
 from probing_cluster.core import errors
 from probing_cluster.db import plain
 from probing_cluster.web import documents
 from probing_cluster.web.api import operation, read_jobs, tabular
-from probing_cluster.web.live import live_question
+from probing_cluster.web.live import live_question, table_figures
 
 MOST = 10_000
 MOST_AT_ONCE = 4
@@ -48,6 +49,8 @@ class Busy(errors.ProbingError):
 
 
 _TURNS = UserTurns()
+_DRAWING = UserTurns(2)
+"""A page that stays open does not take its reader's turn at the console."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,11 +93,31 @@ def answer(ask: operation.Ask, job: str = "") -> ConsoleAnswer:
     return ConsoleAnswer(heads=heads, rows=list(rows), more=more)
 
 
-def _of_a_job(ask: operation.Ask, job: str, text: str, most: int) -> ConsoleAnswer:
+def tables(ask: operation.Ask) -> documents.OwnTables:
+    """The tables that a job's own program writes, drawn; raises NotPermitted, NotFound and Busy."""
+    service, gang = ask.site.service, _owned(ask, ask.path["job"])
+    if gang.is_over and not table_figures.reads_kept_of(service.config, ask.viewer.user):
+        raise errors.NotFound(
+            f"job {gang.ref} is over: what was kept of its tables are your own files; draw them with probing-report {gang.ref} --html FILE"
+        )
+    found = table_figures.FIGURES.fresh(service, gang)
+    if found is None:
+        with _DRAWING.of(ask.viewer.user):
+            found = table_figures.FIGURES.look(service, gang)
+    return found
+
+
+def _owned(ask: operation.Ask, job: str) -> gang_board.BoardGang:
+    """The job, which is the asker's own; raises NotFound and NotPermitted."""
     gang = read_jobs.gang_of(ask, job)
     if {str(a["user"]) for a in gang.owners} != {ask.viewer.user}:
         raise errors.NotPermitted(f"only its owner asks the processes of job {gang.ref}")
-    if gang.attempt is not None and gang.attempt.end_at is not None:
+    return gang
+
+
+def _of_a_job(ask: operation.Ask, job: str, text: str, most: int) -> ConsoleAnswer:
+    gang = _owned(ask, job)
+    if gang.is_over:
         raise errors.NotFound(
             f"job {gang.ref} is over: its processes are gone; the report says what is known"
         )

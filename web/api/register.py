@@ -40,6 +40,8 @@ OPERATIONS: tuple[Op, ...] = (
        answer=documents.Done, body=operation.NoParameters),
     Op(name="live", meaning="one read-only question to a running job's processes, for its owner", path="/jobs/{job}/sql", handle=console.live,
        answer=documents.LiveRows, body=documents.Question),
+    Op(name="tables", meaning="the tables that a running job's own program writes, drawn, for its owner", path="/jobs/{job}/tables", handle=console.tables,
+       answer=documents.OwnTables, body=operation.NoParameters),
     Op(name="nodes", meaning="nodes as they are now", path="/nodes", handle=read_nodes.nodes, answer=documents.Page[documents.Node],
        query=read_nodes.Nodes, operators=True),
     Op(name="node", meaning="one node: agent, checks, GPUs, Slurm", path="/nodes/{node}", handle=read_nodes.node, answer=documents.NodeDetail, operators=True),

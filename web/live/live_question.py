@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from probing_cluster.control_plane import child_process as processes
 from probing_cluster.core import errors, records, settings
 
 if TYPE_CHECKING:
-    from probing_cluster.live.ways import agents, choosing
+    from probing_cluster.live.ways import agents, choosing, streams
 
 LEFT_S = 10.0
 """Of LONGEST_S for starting, and for the statement itself once the rows are there."""
@@ -34,32 +35,43 @@ def ask(config: settings.Settings, job: str, statement: str, most: int) -> LiveA
 
 def in_child(config: settings.Settings, job: str, statement: str, most: int) -> LiveAnswer:
     """The child's side: the same, within its bounds."""
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    bound()
     from probing_cluster.live.session import session
 
-    nodes = _opened(config, job)
+    nodes, patience_s = opened(config, job)
     try:
-        patience_s = config.live.agents_timeout_s if nodes.way == "agents" else config.live.timeout_s
         asking = session.Session(nodes, timeout_s=min(patience_s, LONGEST_S - LEFT_S))
         result = asking.sql(statement)
     finally:
         nodes.close()
     table = result.rows.slice(0, most)
-    lines = [
-        f"{m.node or 'a node'}{'' if m.rank is None else f', rank {m.rank}'}{f', {m.table}' if m.table else ''}: {m.reason}"
-        for m in result.missing
-    ]
     return LiveAnswer(
         heads=tuple(table.column_names),
         rows=tuple(zip(*(column.to_pylist() for column in table.columns), strict=True)),
         more=result.rows.num_rows > most,
-        missing=tuple(dict.fromkeys(lines))[:50],
+        missing=lines(result.missing),
     )
 
 
-def _opened(config: settings.Settings, job: str) -> choosing.Nodes | agents.AgentNodes:
-    """The job's node where the server runs on it, else its nodes through their agents, who evaluate no expression; raises NotFound.
+def bound() -> None:
+    """Holds this process to the processor time and memory that a question may take."""
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+
+
+def lines(missing: Iterable[streams.Missing]) -> tuple[str, ...]:
+    """Who did not answer and why, a line each, the first fifty."""
+    words = [
+        f"{m.node or 'a node'}{'' if m.rank is None else f', rank {m.rank}'}{f', {m.table}' if m.table else ''}: {m.reason}"
+        for m in missing
+    ]
+    return tuple(dict.fromkeys(words))[:50]
+
+
+def opened(config: settings.Settings, job: str) -> tuple[choosing.Nodes | agents.AgentNodes, float]:
+    """The job's nodes, and for how long one question may wait for them.
+
+    Its node where the server runs on it, else its nodes through their agents, who evaluate no expression; raises NotFound.
 
     That the job's owner asks was checked before: to the database it is the web server that asks.
     """
@@ -67,12 +79,13 @@ def _opened(config: settings.Settings, job: str) -> choosing.Nodes | agents.Agen
     from probing_cluster.live.ways import choosing
 
     try:
-        return choosing.open_nodes(config, job, "local")
+        return choosing.open_nodes(config, job, "local"), config.live.timeout_s
     except (errors.NotFound, errors.NotPermitted):
         pass  # the job runs elsewhere
     try:
-        return choosing.open_nodes(config, job, "agents", lambda: mailbox.JobMailbox(config, job))
+        by_agents = choosing.open_nodes(config, job, "agents", lambda: mailbox.JobMailbox(config, job))
     except (errors.NotFound, errors.NotPermitted, errors.DatabaseUnavailable) as exc:
         raise errors.NotFound(
             f'this server cannot reach the processes of job {job}; ask as yourself on a login node: probing-ctl sql {job} "…" ({exc})'
         ) from exc
+    return by_agents, config.live.agents_timeout_s

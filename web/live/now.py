@@ -16,6 +16,7 @@ from probing_cluster.control_plane.repair import engine
 from probing_cluster.core import clock, errors, records, vocabulary
 from probing_cluster.core.catalogue import fault_names
 from probing_cluster.db import store as db_store
+from probing_cluster.reports.lemon import lemon_view
 from probing_cluster.slurm_plugins.acts import node_events
 from probing_cluster.web import documents
 from probing_cluster.web import site as web_site
@@ -149,9 +150,11 @@ def health(site: web_site.Site) -> documents.Health:
     most_s = max(STALE_S, 3 * site.service.config.service.accounting_poll_s)
     whys = []
     if read_at is None:
-        whys.append("accounting was never read; is probing-ctl serve running?")
+        whys.append("accounting was never read, so probing-ctl serve may not run")
     elif (at - read_at).total_seconds() > most_s:
-        whys.append(f"accounting was last read {read_at:%Y-%m-%d %H:%M:%S}Z; is probing-ctl serve running?")
+        whys.append(
+            f"accounting was last read {read_at:%Y-%m-%d %H:%M:%S}Z, so probing-ctl serve may not run"
+        )
     if heard_s is None or heard_s > STALE_S:
         ago = "no agent was ever heard" if heard_s is None else f"no agent was heard for {heard_s:.0f} s"
         whys.append(f"{ago}: what nodes do now is not known")
@@ -238,7 +241,7 @@ def node_of(
             else []
         )
     if row["lemon_verdict"] in ("lemon", "suspect"):
-        causes.append(f"{row['lemon_verdict']} ({row['lemon_score'] * 100:.0f} %)")
+        causes.append(f"{row['lemon_verdict']} ({lemon_view.chance(row['lemon_score'])})")
     starts = [f.since for f in named if f.since]
     since = min(starts, default=row["drained_at"] or row["silent_since"])
     return NowNode(

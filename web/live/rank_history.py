@@ -124,10 +124,9 @@ class Histories:
             self._known[key] = history
             while len(self._known) > MOST_JOBS:
                 self._known.popitem(last=False)
-        ended = gang.attempt is not None and gang.attempt.end_at is not None
         with history.lock:
             now_s = service.clock.monotonic_s()
-            if not ended and now_s - history.at_s >= EVERY_S * 0.9:
+            if not gang.is_over and now_s - history.at_s >= EVERY_S * 0.9:
                 history.look(now_s, self.rows(service, gang))
         return history
 

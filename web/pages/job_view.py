@@ -6,12 +6,14 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
 from probing_cluster.core import records
 from probing_cluster.reports import job_ref, model, page
-from probing_cluster.web.api import operation, read_gangs, read_jobs
+from probing_cluster.web.api import console, operation, read_gangs, read_jobs
+from probing_cluster.web.live import table_figures
 from probing_cluster.web.pages import charting, mesh_drawing, render
 
 BROUGHT_BACK = ("restart", "requeue", "exclude")
@@ -31,8 +33,30 @@ def show(request: Request, ask: operation.Ask) -> Response:
         given["lines"] = charting.tree_lines(given["stack"]["tree"]) if given["stack"] else []
     return render.html(
         request, "job_page.html.j2", **page.parts_of(report), **given, restarts=restarts(rows.drains),
-        title=f"Job {report.title}", done=request.query_params.get("done", "")[:300], request_key=secrets.token_hex(16),
+        own_tables=_own_tables(ask, report), every_s=table_figures.EVERY_S, title=f"Job {report.title}", done=request.query_params.get("done", "")[:300], request_key=secrets.token_hex(16),
     )  # fmt: skip
+
+
+def tables(request: Request, ask: operation.Ask) -> Response:
+    """The tables that the job's own program writes, on a page of their own, which the job's page puts into itself."""
+    found = console.tables(ask)
+    # The drawings escape their own values.
+    figures = [(figure.title, Markup(figure.svg)) for figure in found.figures]  # noqa: S704
+    ref = str(job_ref.parse(ask.path["job"]))
+    over = read_jobs.gang_of(ask).is_over
+    return render.html(
+        request, "tables_page.html.j2", found=found, figures=figures, ref=ref, over=over, title=f"Tables of job {ref}"
+    )  # fmt: skip
+
+
+def _own_tables(ask: operation.Ask, report: model.ReportModel) -> str:
+    """Where the viewer finds what the program wrote down: `here`, `elsewhere`, or empty for whom it is not, or where nothing is kept."""
+    config = ask.site.service.config
+    if ask.viewer.user != report.user:
+        return ""
+    if report.end_at is None or table_figures.reads_kept_of(config, report.user):
+        return "here"
+    return "elsewhere" if config.kept.directory else ""
 
 
 def _mesh(ask: operation.Ask) -> dict[str, Any]:

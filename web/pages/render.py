@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from probing_cluster.reports import page, phrase
+from probing_cluster.reports.lemon import lemon_view
 from probing_cluster.web import site as web_site
 from probing_cluster.web.access import cross_site
 from probing_cluster.web.api import endpoints
@@ -47,6 +48,7 @@ def environment() -> jinja2.Environment:
     loader = jinja2.FileSystemLoader([HERE / "templates", REPORTS])
     made = page.environment().overlay(loader=loader)
     made.filters["age"] = age
+    made.filters["chance"] = lemon_view.chance
     return made
 
 

@@ -29,6 +29,7 @@ def routes() -> list[Route]:
     """All of them."""
     pages: list[tuple[str, Callable[[Request], Response], bool]] = [
         ("/", views.now_page, False), ("/jobs", views.jobs_page, False), ("/jobs/{job}", views.job_page, False),
+        ("/jobs/{job}/tables", views.tables_page, False),
         ("/nodes", views.nodes_page, True), ("/nodes/{node}", views.node_page, True), ("/repairs", views.repairs_page, True), ("/fleet", views.fleet, True),
         ("/lemons", views.lemons, True), ("/search", views.search, False),
     ]  # fmt: skip

@@ -17,9 +17,7 @@ from probing_cluster.control_plane.cli.history import fleet_commands
 from probing_cluster.control_plane.terminal import diagnose_text
 from probing_cluster.core import errors
 from probing_cluster.core.catalogue import fault_names
-from probing_cluster.lemon import nightly
 from probing_cluster.reports.fleet import fleet_page
-from probing_cluster.reports.lemon import lemon_view
 from probing_cluster.web import documents, forms
 from probing_cluster.web import site as web_site
 from probing_cluster.web.api import (
@@ -34,7 +32,7 @@ from probing_cluster.web.api import (
     tabular,
 )
 from probing_cluster.web.live import broadcast, now
-from probing_cluster.web.pages import charting, job_view, render
+from probing_cluster.web.pages import charting, job_view, lemons_view, render
 
 ACTS = {op.name: op for op in register.OPERATIONS if op.acts or op.name == "look"}
 FIGURES_SHOWN = (
@@ -109,6 +107,11 @@ def job_page(request: Request) -> Response:
     return job_view.show(request, ask(request))
 
 
+def tables_page(request: Request) -> Response:
+    """What a job's own program writes down."""
+    return job_view.tables(request, ask(request))
+
+
 def repairs_page(request: Request) -> Response:
     """Drained nodes on their way back, and what tests found lately."""
     q = query_of(request, read_repairs.Repairs)
@@ -171,21 +174,8 @@ def fleet(request: Request) -> Response:
 
 
 def lemons(request: Request) -> Response:
-    """Lemons and suspects of the latest scored night."""
-    service = request.state.site.service
-    try:
-        night = nightly.load(service.store, service.config)
-    except errors.NotFound as exc:
-        return render.html(request, "lemons.html.j2", view=None, why=str(exc), title="Lemons")
-    drains = service.store.drains(open_only=True)
-    url = f"{request.state.site.base}/jobs/{{job_id}}"
-    return render.html(
-        request,
-        "lemons.html.j2",
-        view=lemon_view.of(night, drains=drains, report_url=url),
-        why="",
-        title="Lemons",
-    )
+    """Lemons and suspects of a scored night."""
+    return lemons_view.show(request, ask(request), query_of(request, lemons_view.LemonNight))
 
 
 def search(request: Request) -> Response:

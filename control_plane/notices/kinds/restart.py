@@ -19,7 +19,7 @@ _WORDS = {
 def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
     """A fact per requeue that was decided: of a job that ran, or (`restart`) after its end."""
     for drain in now.drains:
-        if drain.action in {"requeue", "restart"} and (words := _words(drain)):
+        if drain.action in picture.BRINGS_BACK and (words := _words(drain)):
             reason = drain.reason.removeprefix(vocabulary.OWN_PREFIX).strip()
             failed = drain.state in {"denied", "failed"}
             why = (
@@ -32,10 +32,15 @@ def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
                 cause=drain_kind.cause(reason),
                 at=drain.at,
                 severity=records.Severity.LOW if failed else records.Severity.INFO,
-                line=f"job {drain.job_id} {words}{why}: {reason}",
+                line=f"job {_ref(now, drain)} {words}{why}: {reason}",
                 nodes=(drain.node,),
                 partitions=now.partitions_of([drain.node]),
             )
+
+
+def _ref(now: picture.NoticePicture, drain: records.Drain) -> str:
+    """The job as its owner names it, as far as accounting has told."""
+    return now.refs.get(drain.job_id or 0, str(drain.job_id))
 
 
 def _words(drain: records.Drain) -> str:

@@ -284,10 +284,22 @@ def test_a_job_brought_back_after_its_end_is_told(noticing: context.Context, sin
     drain(noticing, "n1", job_id=3, state="denied", why_state=spent, **given)
     drain(noticing, "n1", job_id=4, state="failed", why_state=actions.BEGUN, **given)
     drain(noticing, "n1", state="failed", why_state=actions.BEGUN)
+    task = records.JobAttempt(
+        cluster="c",
+        job_id=5,
+        array_job_id=9,
+        array_task_id=2,
+        submit_at=fakes.NOW,
+        run_key="5",
+        state="FAILED",
+    )
+    noticing.store.upsert_attempts([task])
+    drain(noticing, "n1", job_id=5, **given)
     notices.run(noticing)
     (post,) = sink.posts
     assert post["title"] == "[c] Restart decided: n1 (gpu_lost)"
     for line in (
+        "job 9_2 requeued after its end: gpu_lost n1 gpu3",
         "job 1 requeued after its end: gpu_lost n1 gpu3",
         "job 2 not requeued after its end (it was submitted with --no-requeue): gpu_lost",
         f"job 3 not requeued after its end ({spent}): gpu_lost",

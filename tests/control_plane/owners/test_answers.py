@@ -487,7 +487,8 @@ def test_the_owner_of_an_idle_job_is_told_once(mailing: context.Context, box: ma
 
     mailing.run_slurm.listing = LISTING.replace("FAILED", "RUNNING")  # type: ignore[attr-defined]
     for job_id in (7, 10):
-        attempt(mailing, job_id=job_id, end_at=None, state="RUNNING", nodes=("n1",))
+        task = {"array_job_id": 6, "array_task_id": job_id}
+        attempt(mailing, job_id=job_id, end_at=None, state="RUNNING", nodes=("n1",), **task)
     fakes.deliver(mailing.store, "n1")
     idle = {"since": (fakes.NOW - timedelta(hours=2)).isoformat(), "why": "no_load"}
     with psycopg.connect(mailing.store.connection_uri()) as connection:
@@ -500,7 +501,8 @@ def test_the_owner_of_an_idle_job_is_told_once(mailing: context.Context, box: ma
         later(mailing, 61)
     delivery.flush(mailing.config, mailing.clock.now())
     assert [recipients for recipients, _ in box.mails] == [["alice@site"]]
-    assert box.message()["Subject"] == "Job_id=7 holds GPUs idle"
+    assert box.message()["Subject"] == "Job_id=6_7 holds GPUs idle", "a task of an array has its owner's name"
+    assert "scancel 6_7" in text_of(box)
     assert "puts no load on its GPUs" in text_of(box)
 
 

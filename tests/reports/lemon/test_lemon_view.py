@@ -28,6 +28,20 @@ def test_every_node_is_in_its_place_with_reason_price_and_evidence() -> None:
     assert view.total_cost == "Together 113 GPU-hours of lost work and 9 jobs in 28 days."
 
 
+def test_a_failure_is_named_as_its_owner_names_the_job() -> None:
+    """A task of an array as 11_2, also in the command; of a night stored before that was known, by Slurm's raw id."""
+    score = nights.score("n7", "new", n=2)
+    score.signals["failures"][1]["ref"] = "11_2"
+    view = lemon_view.of(nights.night(score), report_url="https://probing.example/jobs/{job_id}")
+    first, second = view.new[0].failures
+    assert (first.ref, first.command, first.url) == (
+        "11_2",
+        "probing-report 11_2",
+        "https://probing.example/jobs/4241",
+    )
+    assert (second.ref, second.command) == ("4240", "probing-report 4240")
+
+
 def test_the_exact_commands_for_each_state() -> None:
     """A lemon is drained, confirmed, denied or repaired; a drained one is not drained again; a suspect is looked at."""
     drain = records.Drain(

@@ -70,6 +70,24 @@ if (document.querySelector("[data-await]")) {
   setTimeout(there, 1000);
 }
 
+// The tables that a job's own program writes: its nodes are asked when the page is opened, and again while it is looked at.
+const tables = document.querySelector("[data-tables]");
+if (tables) {
+  const words = () => tables.querySelector("[data-tables-words]");
+  let came = false;
+  const draw = async () => {
+    if (document.hidden) return;
+    if (words()) words().textContent = "Its processes are being asked.";
+    const answer = await fetch(tables.dataset.tables).catch(() => null);
+    const page = answer && new DOMParser().parseFromString(await answer.text(), "text/html"), fresh = page?.getElementById("own-tables");
+    if (fresh && !tables.contains(document.activeElement)) { tables.innerHTML = fresh.innerHTML; came = true; }
+    else if (words()) words().textContent = page?.querySelector("main section p")?.textContent ?? "The server does not answer.";
+  };
+  draw();
+  document.addEventListener("visibilitychange", () => { if (!came) draw(); });
+  if (tables.dataset.everyS) setInterval(draw, 1000 * tables.dataset.everyS);
+}
+
 // The report of a job that runs: asked for again, and only what has changed is put in its place.
 const report = document.querySelector("[data-refresh]");
 if (report) {
