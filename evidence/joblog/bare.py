@@ -9,7 +9,9 @@ from probing_cluster.evidence.joblog import languages, progress, python
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 
 TRIGGERS = ('File "', "Error:", "Exception:", "AssertionError", *languages.LAST_TRIGGERS)
-_FRAME = re.compile(r"^\s*File \"[^\"]{1,400}\", line \d{1,7}, in \S")
+_FRAME = re.compile(r"^\s*File \"[^\"]{1,400}\", line \d{1,7}(?:, in \S|$)")
+"""Of a traceback, or of a file that Python cannot parse."""
+_JAVA_FRAME = re.compile(r"\s+at [\w.$<>/]{3,300}\(|\s+\.\.\. \d{1,4} (?:more|common frames)|\s*Possible solutions: ")
 _INSIDE = re.compile(r"^(?:\s|$)")
 _PLAIN = re.compile(
     r"^(?:[A-Za-z_]\w{0,60}\.){0,8}(?:[A-Z]\w{0,60}(?:Error|Exception)|Exception)(?:: \S|:?\s*$)"
@@ -24,7 +26,7 @@ _LAST_WORDS = frozenset({"command_not_found", "program_error"})
 _LACKS = frozenset({"command_not_found", "import_error"})
 """What follows when the module system did not do its part."""
 _NO_WORD = re.compile(
-    r"\s*$|\s{2,}\S|\++ |[-=*#]{3,}|g?make(?:\[\d{1,3}\])?: (?:Leaving|Entering) |(?:Please check|It is also possible|Also make sure|without these module|While processing|Executing this command)\b|Failed (?:on|at) line\b|(?:real|user|sys)\s+\d+m|[Tt]ry ['\"‘`].{1,80}--help|[Uu]sage: |(?:exit|return)(?: code| status)?\W{1,3}\d"
+    r"\s*$|\s{2,}\S|\s+at \S|\++ |[-=*#]{3,}|g?make(?:\[\d{1,3}\])?: (?:Leaving|Entering) |(?:Please check|It is also possible|Also make sure|without these module|While processing|Executing this command)\b|Failed (?:on|at) line\b|(?:real|user|sys)\s+\d+m|[Tt]ry ['\"‘`].{1,80}--help|[Uu]sage: |(?:exit|return)(?: code| status)?\W{1,3}\d"
 )
 """Lines that say nothing about whether the program went on."""
 _WENT_WELL = re.compile(r"\b(?:passed|success(?:ful(?:ly)?)?|succeeded)\b", re.IGNORECASE)
@@ -45,6 +47,8 @@ class Bare:
         self._frames_until = 0
         self._last: JobFinding | None = None
         self._steps = 0
+        self._frames_behind = 0
+        """Lines of a Java stack behind it: the exception's own, however many."""
         self._behind = 0
         """Lines behind the last message of that kind that could speak of work."""
         self._weak: JobFinding | None = None
@@ -103,7 +107,7 @@ class Bare:
 
     def hold(self, found: JobFinding) -> None:
         """A message that counts only as the log's last word."""
-        self._last, self._steps, self._behind = found, 0, 0
+        self._last, self._steps, self._behind, self._frames_behind = found, 0, 0, 0
         self._progress = progress.LogProgress(self._recent)
 
     def hold_weak(self, found: JobFinding) -> None:
@@ -133,10 +137,13 @@ class Bare:
                 self._weak = None
         if self._last is None or line == self._last.line:
             return
+        if _JAVA_FRAME.match(text):
+            self._frames_behind += 1
+            return
         self._steps += progress.is_progress(text) or self._progress.passed(text)
         self._behind += self._behind < 0 or not _NO_WORD.match(text)
         word = self._last.kind in _LAST_WORDS
-        over = self._behind > _COMMAND_LINES if word else line - self._last.line > _LAST_LINES
+        over = self._behind > _COMMAND_LINES if word else line - self._last.line - self._frames_behind > _LAST_LINES
         if self._steps >= _STEPS or over or (word and _WENT_WELL.search(text)):
             self._last = None
 

@@ -6,6 +6,7 @@ Every form stands at the beginning of its line, where the runtime or the code wr
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from probing_cluster.evidence.joblog import grammar, place, process
 from probing_cluster.evidence.joblog.grammar import (
@@ -59,8 +60,14 @@ _HEAD = re.compile(
     r"|Error in user input:$"
 )
 """Announcements: what went wrong stands on one of the next lines."""
+_RULES = re.compile(r"^\W+|\W+$")
 _NOTHING = re.compile(r"\W*$|.{0,200}:$|\s{0,4}-\s")
 """Lines between an announcement and the error: rules, further headings, entries of a list."""
+_PLACE = re.compile(
+    r"\s{0,8}(?:(?:src_file|src_line|mpi_rank|message|file|line|function|in namespace|routine)\s?:.{0,200}|(?:FATAL CALLED FROM|Source|Program|MPI rank|In file|In routine|Called from)\b.{0,300}|\S{1,300}, line \d{1,7}:)$",
+    re.IGNORECASE,
+)
+"""Where it happened, between a heading and its sentence."""
 _LOADING = re.compile(
     r"\S{1,300}: (?:\S{1,300}: )?version `[^']{1,60}' not found \(required by "
     r"|\S{1,300}: error while loading shared libraries: "
@@ -75,7 +82,6 @@ _ARGUMENTS = re.compile(
 _CODES = re.compile(
     r"ERROR(?: on proc \d{1,8})?: .{1,300}\(\S{0,200}\.(?:cpp|cc|c|h|cu|f90):\d{1,6}\)$"
     r"|ERROR on proc \d{1,8}: \S"
-    r"|Fatal error:$"
     r"|Error in routine \S{1,80}"
     r"|\[\d{1,8}\]PETSC ERROR: (?!-)"
     r"|--> FOAM FATAL (?:IO )?ERROR"
@@ -132,15 +138,20 @@ _NO_LAST = re.compile(
 )
 
 
+def heading(record: Record, context: JoblogContext) -> JobFinding:
+    """The heading of an error whose sentence stands on one of the next lines: weak, since that line says what it was."""
+    context.head, context.head_line = _RULES.sub("", record.text), record.line
+    return make(FACTS, "program_error", record, role=LineRole.EXIT)
+
+
 def read(record: Record, context: JoblogContext) -> JobFinding | None:
     """A line by which a program, its runtime or its tool says that it stops."""
     text = record.text.strip()
-    if context.announced(record.line) and not _NOTHING.match(record.text):
+    if context.announced(record.line) and not (_NOTHING.match(record.text) or _PLACE.match(record.text)):
         context.head_line = 0
-        return make(FACTS, "program_error", record)
+        return make(FACTS, "program_error", replace(record, text=f"{context.head}: {text}"))
     if _HEAD.match(text):
-        context.head_line = record.line
-        return make(FACTS, "program_error", record, role=LineRole.EXIT)
+        return heading(record, context)
     if _FLUX.match(text):
         return make(FACTS, "host_oom_kill", record)
     if _LOADING.match(text):
