@@ -22,7 +22,12 @@ _LAST_LINES = 40
 """An exception without any traceback is how a log ended when no more lines than these stand behind it."""
 _COMMAND_LINES = 3
 """A command that was not found ends a script only when hardly anything follows."""
-_LAST_WORDS = frozenset({"command_not_found", "program_error"})
+_LAST_WORDS = frozenset({"command_not_found", "program_error", "process_terminated", "process_crashed"})
+_LAUNCHES = frozenset({"rendezvous_failed", "slurm_launch_failed"})
+_UNREACHED = re.compile(
+    r"(?:ssh|rsh|kex_exchange_identification): |Host key verification failed|.{0,100}Permission denied \((?:publickey|password|keyboard|gssapi|hostbased)|Connection closed by |(?:ba|c|tc)?sh: .{0,20}orted: "
+)
+"""What ssh says where a launcher could not start its part on another node."""
 _LACKS = frozenset({"command_not_found", "import_error"})
 """What follows when the module system did not do its part."""
 _NO_WORD = re.compile(
@@ -118,7 +123,9 @@ class Bare:
         self._weak_until = found.line + _LAST_LINES
 
     def weak_reason(self, found: JobFinding) -> JobFinding | None:
-        """The complaint of the module system that explains why `found`'s command or library is not there."""
+        """What explains `found`: the module system's complaint, for a command or library that is not there; ssh's, for a launcher that did not reach a node."""
+        if found.kind in _LAUNCHES and self._last is not None and _UNREACHED.match(self._last.message):
+            return self.take_last()
         weak = self._weak
         if weak is None or not weak.detail.get("modules") or found.line > self._weak_until:
             return None
@@ -143,7 +150,8 @@ class Bare:
         self._steps += progress.is_progress(text) or self._progress.passed(text)
         self._behind += self._behind < 0 or not _NO_WORD.match(text)
         word = self._last.kind in _LAST_WORDS
-        over = self._behind > _COMMAND_LINES if word else line - self._last.line - self._frames_behind > _LAST_LINES
+        most = 0 if self._last.kind == "process_terminated" else _COMMAND_LINES
+        over = self._behind > most if word else line - self._last.line - self._frames_behind > _LAST_LINES
         if self._steps >= _STEPS or over or (word and _WENT_WELL.search(text)):
             self._last = None
 

@@ -37,7 +37,7 @@ _NONE = re.compile(
 )
 """Numbers called errors, and what is only noted."""
 _WELL = re.compile(
-    r"\b(?:success(?:ful(?:ly)?)?|succeeded|completed?|done|finished|all (?:tests )?passed|saved|100 ?%|converged|normal(?:ly)? terminat\w{1,4}|ended? ok)\b",
+    r"\b(?:passed|success(?:ful(?:ly)?)?|succeeded|completed?|done|finished|all (?:tests )?passed|saved|100 ?%|converged|normal(?:ly)? terminat\w{1,4}|ended? ok)\b",
     re.IGNORECASE,
 )
 _NOT_WELL = re.compile(
@@ -50,9 +50,17 @@ _SILENT = re.compile(
 """Lines behind an error that do not speak of work."""
 
 
+_JUDGED = re.compile(
+    r"\b(?:srun|slurmstepd|slurmd|sbatch|pyxis|conftest|CMakeTmp|CMakeScratch)\b|Xid|No such file or directory|File exists|NCCL|[Gg]loo|CUDA|cuda|Traceback"
+)
+"""What other families judge: if they did not take such a line, it was none."""
+
+
 def _is_error(text: str) -> bool:
     body = text.strip()
     if not 8 <= len(body) <= _MAX_CHARS or _NONE.search(body) or place.is_speech(text):
+        return False
+    if _JUDGED.search(body) or languages.is_known(body):
         return False
     if place.begins_with_speaker(body) or progress.is_progress(text):
         return False
@@ -81,9 +89,13 @@ class Tail:
         """The first line of the errors that the log ends with; None where it ends with anything else."""
         found: tuple[int, str] | None = None
         others = 0
-        for line, text in reversed(self._lines):
+        for index in range(len(self._lines) - 1, -1, -1):
+            line, text = self._lines[index]
             if not text.strip():
                 continue
+            above = [earlier for _, earlier in list(self._lines)[:index]]
+            if place.is_repeated(text, above):
+                break
             if _is_error(text):
                 found = line, text
                 continue

@@ -16,6 +16,7 @@ from probing_cluster.evidence.joblog import (
     nccl,
     process,
     python,
+    report,
     slurm,
     tools,
     torch_nccl,
@@ -74,6 +75,7 @@ TRIGGERS = (
     "NCCL WARN",
     "WorkNCCL",
     "lines of output",
+    *report.TRIGGERS,
 )
 """What a line must contain to be read at all, unless the reader is following a message over several lines."""
 

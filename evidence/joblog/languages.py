@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from probing_cluster.evidence.joblog import grammar, place, process
+from probing_cluster.evidence.joblog import grammar, place, process, progress
 from probing_cluster.evidence.joblog.grammar import (
     USER,
     JobFinding,
@@ -23,7 +23,7 @@ FACTS = {
     "program_error": fact(
         LineRole.ROOT, USER, "The program, its runtime or its language stopped it, and says why."
     ),
-    **{k: process.ENDS[k] for k in ("process_aborted", "process_crashed", "segfault")},
+    **{k: process.ENDS[k] for k in ("process_aborted", "process_crashed", "process_terminated", "segfault")},
     "host_oom_kill": process.FACTS["host_oom_kill"],
 }
 _RUNTIMES = re.compile(
@@ -131,6 +131,11 @@ _LAST = re.compile(
     r"(?:cannot |can't |unable |failed |missing |unrecognized |invalid |illegal |extra operand|unexpected |.{1,200}: (?:No such file or directory|Permission denied|Not a directory|Is a directory)$)"
 )
 """A line that says of itself that it is an error: believed as the log's last word only."""
+_TOLD_TO_END = re.compile(
+    r"(?:Terminated|(?P<other>Hangup|Alarm clock|Quit|User defined signal [12]|File size limit exceeded|Profiling timer expired|Virtual timer expired))(?: \(core dumped\))?\.?$"
+)
+"""How a shell tells that a signal ended its child, alone on the line or behind a progress bar that it cut."""
+_BAR_CUT = re.compile(r".{1,4000}[\])%\\|/0-9-]\s{0,4}(?=Terminated$)")
 _NO_LAST = re.compile(
     r"^(?:/\S{0,80}/)?(?:rm|rmdir|unlink|ls): (?:cannot (?:remove|access)|failed to remove) .{1,400}: No such file or directory$|^(?:/\S{0,80}/)?(?:mkdir|ln): .{1,400}: File exists$"
     r"|pip's dependency|\b(?:0|no) errors?\b|^which: no (?:nvcc|nvidia-smi|hipcc|rocm-smi|icc) |libnvinfer|TensorRT|\bignored?\b|\bwarning\b|\bretry",
@@ -183,15 +188,33 @@ def is_error(text: str) -> bool:
     return _LAST.match(text.strip()) is not None
 
 
+def is_known(text: str) -> bool:
+    """Whether such a line was already judged, as a last word or as one that says nothing."""
+    return _LAST.match(text) is not None or _NO_LAST.search(text) is not None
+
+
 def last_word(record: Record) -> JobFinding | None:
     """A line that calls itself an error; what ended the program only where hardly anything follows it."""
     text = record.text.strip()
     if place.is_speech(record.text) or place.begins_with_speaker(text) or _NO_LAST.search(text):
         return None
-    return make(FACTS, "program_error", record) if _LAST.match(text) else None
+    if _LAST.match(text):
+        return make(FACTS, "program_error", record)
+    bar = _BAR_CUT.match(text)
+    if (bar and progress.is_progress(text)) or _TOLD_TO_END.match(text):
+        told = _TOLD_TO_END.match(text, bar.end() if bar else 0)
+        kind = "process_crashed" if told and told["other"] else "process_terminated"
+        return make(FACTS, kind, record, role=LineRole.EXIT)
+    return None
 
 
 LAST_TRIGGERS = (
+    "Terminated",
+    "Hangup",
+    "Alarm clock",
+    "User defined signal",
+    "size limit exceeded",
+    "timer expired",
     "[E::",
     "SEVERE",
     "Caused by: ",

@@ -123,7 +123,8 @@ class JobLogReader:
 
     def _families(self, record: Record) -> JobFinding | None:
         if place.is_speech(record.text):
-            return None
+            quotes = self._context.announced(record.line) and record.text.lstrip()[:1] in "'\"`"
+            return languages.FAMILY.read(record, self._context) if quotes else None
         if (english := locales.english(record.text)) != record.text:
             found = self._families(replace(record, text=english))
             return replace(found, message=sanitize.clean(record.text, 1024)) if found else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+TRIGGERS = ("Command error:", "Command output:", "Command wrapper:")
 _HEAD = re.compile(r"(?P<indent>\s{0,8})Command (?P<what>error|output|wrapper):\s*$")
 """How Nextflow announces what the command of a failed process printed."""
 _END = re.compile(r"\s{0,8}(?:Work dir|Container|Tip|Command [a-z ]{4,20}):|\s{0,8}\[.{0,40}Pipeline\b")
