@@ -122,6 +122,9 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         return False
     if _script_went_on(best, new):
         return True
+    if best.detail.get("failed_step") and new.role is LineRole.EXIT:
+        # A workflow engine's own words: how the step ended stands below them.
+        return new.line - best.line <= _REASON_LINES
     weak = best.role in (LineRole.EXIT, LineRole.REMOTE) or best.detail.get("handled") is True
     if new.role is best.role is LineRole.SYMPTOM:
         return _clearly_before(new, best)

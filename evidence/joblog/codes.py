@@ -118,7 +118,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
 FAMILY = grammar.LogFamily(
     name="codes",
     triggers=(
-        "--- !", "FATAL CALLED", "E R R O R", "Fatal Error", "Fatal error", "FATAL ERROR", "FATAL:", "FATAL from PE", "ERROR", "Error:", "Error in \"", "Error!", "Error *", "Error-", "Error=", "rrors ",
+        "--- !", "FATAL CALLED", "E R R O R", "Fatal Error", "Fatal error", "FATAL ERROR", "FATAL:", "FATAL from PE", "fatal error:", "ERROR", "Error:", "Error in \"", "Error!", "Error *", "Error-", "Error=", "rrors ",
         "Q-Chem fatal", "nternal error", "inconsistency", "nconsistency", "nput error", "not implemented:", "allocation failed", "Assertion failed:", "logic error:", "options:", "output error:",
         "received signal ", "** SIG", "forrtl: ", "SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGTERM signal", "SIGILL", "*** Break ***", "egmentation violation", "Segmentation fault",
         "Fatal error in ", "MPICH ERROR", "_ofi", "_psm", "_portals", "_openib", "_ucx", "_ugni", "_mxm", "Error returned from fi_", "fi_", "The Open MPI ", "MPIDI_OFI", "PSM", "GNI_", "ptl_",

@@ -138,7 +138,7 @@ _TOLD_TO_END = re.compile(
 _BAR_CUT = re.compile(r".{1,4000}[\])%\\|/0-9-]\s{0,4}(?=Terminated$)")
 _NO_LAST = re.compile(
     r"^(?:/\S{0,80}/)?(?:rm|rmdir|unlink|ls): (?:cannot (?:remove|access)|failed to remove) .{1,400}: No such file or directory$|^(?:/\S{0,80}/)?(?:mkdir|ln): .{1,400}: File exists$"
-    r"|pip's dependency|\b(?:0|no) errors?\b|^which: no (?:nvcc|nvidia-smi|hipcc|rocm-smi|icc) |libnvinfer|TensorRT|\bignored?\b|\bwarning\b|\bretry",
+    r"|pip's dependency|\b(?:0|no) errors?\b|^error: [\d.e+-]{1,24}$|^which: no (?:nvcc|nvidia-smi|hipcc|rocm-smi|icc) |libnvinfer|TensorRT|\bignored?\b|\bwarning\b|\bretry",
     re.IGNORECASE,
 )
 

@@ -12,6 +12,7 @@ from probing_cluster.evidence.joblog import (
     bare,
     cause,
     closing,
+    codes,
     cuda,
     families,
     grammar,
@@ -34,7 +35,7 @@ from probing_cluster.evidence.joblog.grammar import (
     Record,
 )
 
-_JUDGE_PLACE = (cuda.FAMILY, python.FAMILY)
+_JUDGE_PLACE = (cuda.FAMILY, python.FAMILY, codes.FAMILY, workflows.FAMILY)
 """Families that judge the place of an error in its line by themselves."""
 
 MAX_LINE_CHARS = 8192

@@ -62,7 +62,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     text = record.text
     if _FAILED.match(text):
         context.failed_line = record.line
-        return make(FACTS, "program_error", record, role=LineRole.EXIT)
+        return make(FACTS, "program_error", record, role=LineRole.EXIT, detail={"failed_step": True})
     near = context.reasoned(record.line)
     if near and (_CAUSED.match(text) or not text.strip()):
         return None
