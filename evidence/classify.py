@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from probing_cluster.evidence import blocks
-from probing_cluster.evidence.joblog import progress
+from probing_cluster.evidence.joblog import families, progress
 from probing_cluster.evidence.joblog import reader as joblog
 from probing_cluster.evidence.joblog.grammar import JobFinding
 from probing_cluster.evidence.kernel import reader as kernel
@@ -102,18 +102,20 @@ def _kernel(batches: Iterator[list[bytes]], all_lines: bool) -> Iterator[dict[st
 
 def _job_findings(batches: Iterator[list[bytes]], counted: list[int]) -> Iterator[JobFinding]:
     """Findings in line order; `counted[0]` grows to the number of lines."""
-    reader, sieve = joblog.JobLogReader(), blocks.TriggerSieve(joblog.TRIGGERS)
+    reader, sieve = joblog.JobLogReader(), blocks.TriggerSieve(families.TRIGGERS)
     for batch in batches:
         wanted = iter(sieve.hits(batch))
         index = next(wanted, None)
         position = 0
         while position < len(batch):
             if not reader.following(counted[0] + position + 1):
+                until = len(batch) if index is None else index
+                if until > position:
+                    first = max(position, until - progress.LOOK_BACK_LINES)
+                    reader.skipped(counted[0] + first + 1, batch[first:until])
+                    position = until
                 if index is None:
                     break
-                if index > position:
-                    reader.skipped(batch[max(position, index - progress.LOOK_BACK_LINES) : index])
-                    position = index
             yield from reader.feed(counted[0] + position + 1, batch[position].decode("utf-8", "replace"))
             position += 1
             while index is not None and index < position:

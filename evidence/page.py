@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from probing_cluster.evidence.joblog import reader as joblog
+from probing_cluster.evidence.joblog import families as joblog
 from probing_cluster.evidence.kernel import reader as kernel
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "evidence.md"

@@ -22,6 +22,7 @@ from types import FrameType
 from probing_cluster.core.errors import MalformedInput
 from probing_cluster.evidence import classify
 from probing_cluster.evidence.flight_recorder import model, verdict
+from probing_cluster.evidence.joblog import families
 from probing_cluster.evidence.joblog import reader as joblog
 from probing_cluster.evidence.kernel import reader as kernel
 
@@ -62,7 +63,7 @@ def seeds(paths: list[Path]) -> list[bytes]:
         if f.suffix in {".tsv", ".log", ".txt"}
     ]
     lines = [line.split(b"\t")[0] for f in files for line in f.read_bytes().split(b"\n")]
-    words = [t.encode() for t in (*kernel.TRIGGERS, *joblog.TRIGGERS)]
+    words = [t.encode() for t in (*kernel.TRIGGERS, *families.TRIGGERS)]
     return [line for line in lines if line] + words
 
 
@@ -124,7 +125,7 @@ def dump(data: bytes) -> None:
 def rounds(lines: int, seed: int, pool: list[bytes]) -> Iterator[tuple[int, int, float]]:
     """Run; yields (lines done, findings, CPU seconds) every 100,000 lines. A failure prints its line and raises."""
     chance, target = random.Random(seed), Target()
-    words = [t.encode() for t in (*kernel.TRIGGERS, *joblog.TRIGGERS)]
+    words = [t.encode() for t in (*kernel.TRIGGERS, *families.TRIGGERS)]
     signal.signal(signal.SIGPROF, _alarm)
     start = time.process_time()
     for number in range(1, lines + 1):

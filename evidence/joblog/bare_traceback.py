@@ -9,7 +9,11 @@ from probing_cluster.evidence.joblog import languages, progress, python
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 
 TRIGGERS = ('File "', "Error:", "Exception:", "AssertionError", *languages.LAST_TRIGGERS)
-_FRAME = re.compile(r"^\s*File \"[^\"]{1,400}\", line \d{1,7}, in \S")
+_FRAME = re.compile(r"^\s*File \"[^\"]{1,400}\", line \d{1,7}(?:, in \S|$)")
+"""Of a traceback, or of a file that Python cannot parse."""
+_JAVA_FRAME = re.compile(
+    r"\s+at [\w.$<>/]{3,300}\(|\s+\.\.\. \d{1,4} (?:more|common frames)|\s*Possible solutions: "
+)
 _INSIDE = re.compile(r"^(?:\s|$)")
 _PLAIN = re.compile(
     r"^(?:[A-Za-z_]\w{0,60}\.){0,8}(?:[A-Z]\w{0,60}(?:Error|Exception)|Exception)(?:: \S|:?\s*$)"
@@ -20,11 +24,16 @@ _LAST_LINES = 40
 """An exception without any traceback is how a log ended when no more lines than these stand behind it."""
 _COMMAND_LINES = 3
 """A command that was not found ends a script only when hardly anything follows."""
-_LAST_WORDS = frozenset({"command_not_found", "program_error"})
+_LAST_WORDS = frozenset({"command_not_found", "program_error", "process_terminated", "process_crashed"})
+_LAUNCHES = frozenset({"rendezvous_failed", "slurm_launch_failed"})
+_UNREACHED = re.compile(
+    r"(?:ssh|rsh|kex_exchange_identification): |Host key verification failed|.{0,100}Permission denied \((?:publickey|password|keyboard|gssapi|hostbased)|Connection closed by |(?:ba|c|tc)?sh: .{0,20}orted: "
+)
+"""What ssh says where a launcher could not start its part on another node."""
 _LACKS = frozenset({"command_not_found", "import_error"})
 """What follows when the module system did not do its part."""
 _NO_WORD = re.compile(
-    r"\s*$|\s{2,}\S|\++ |[-=*#]{3,}|g?make(?:\[\d{1,3}\])?: (?:Leaving|Entering) |(?:Please check|It is also possible|Also make sure|without these module|While processing|Executing this command)\b|Failed (?:on|at) line\b|(?:real|user|sys)\s+\d+m|[Tt]ry ['\"‘`].{1,80}--help|[Uu]sage: |(?:exit|return)(?: code| status)?\W{1,3}\d"
+    r"\s*$|\s{2,}\S|\s+at \S|\++ |[-=*#]{3,}|g?make(?:\[\d{1,3}\])?: (?:Leaving|Entering) |(?:Please check|It is also possible|Also make sure|without these module|While processing|Executing this command)\b|Failed (?:on|at) line\b|(?:real|user|sys)\s+\d+m|[Tt]ry ['\"‘`].{1,80}--help|[Uu]sage: |(?:exit|return)(?: code| status)?\W{1,3}\d"
 )
 """Lines that say nothing about whether the program went on."""
 _WENT_WELL = re.compile(r"\b(?:passed|success(?:ful(?:ly)?)?|succeeded)\b", re.IGNORECASE)
@@ -45,6 +54,8 @@ class BareTraceback:
         self._frames_until = 0
         self._last: JobFinding | None = None
         self._steps = 0
+        self._frames_behind = 0
+        """Lines of a Java stack behind it: the exception's own, however many."""
         self._behind = 0
         """Lines behind the last message of that kind that could speak of work."""
         self._weak: JobFinding | None = None
@@ -103,7 +114,7 @@ class BareTraceback:
 
     def hold(self, found: JobFinding) -> None:
         """A message that counts only as the log's last word."""
-        self._last, self._steps, self._behind = found, 0, 0
+        self._last, self._steps, self._behind, self._frames_behind = found, 0, 0, 0
         self._progress = progress.LogProgress(self._recent)
 
     def hold_weak(self, found: JobFinding) -> None:
@@ -114,7 +125,9 @@ class BareTraceback:
         self._weak_until = found.line + _LAST_LINES
 
     def weak_reason(self, found: JobFinding) -> JobFinding | None:
-        """The complaint of the module system that explains why `found`'s command or library is not there."""
+        """What explains `found`: the module system's complaint, for a command or library that is not there; ssh's, for a launcher that did not reach a node."""
+        if found.kind in _LAUNCHES and self._last is not None and _UNREACHED.match(self._last.message):
+            return self.take_last()
         weak = self._weak
         if weak is None or not weak.detail.get("modules") or found.line > self._weak_until:
             return None
@@ -133,10 +146,14 @@ class BareTraceback:
                 self._weak = None
         if self._last is None or line == self._last.line:
             return
+        if _JAVA_FRAME.match(text):
+            self._frames_behind += 1
+            return
         self._steps += progress.is_progress(text) or self._progress.passed(text)
         self._behind += self._behind < 0 or not _NO_WORD.match(text)
         word = self._last.kind in _LAST_WORDS
-        over = self._behind > _COMMAND_LINES if word else line - self._last.line > _LAST_LINES
+        most = 0 if self._last.kind == "process_terminated" else _COMMAND_LINES
+        over = self._behind > most if word else line - self._last.line - self._frames_behind > _LAST_LINES
         if self._steps >= _STEPS or over or (word and _WENT_WELL.search(text)):
             self._last = None
 

@@ -61,6 +61,14 @@ _LACKING = re.compile(
 )
 
 
+_NO_GPU = re.compile(
+    r"\b(?:no|any|not? (?:a|an|find|detect(?:ed)?)|without (?:a )?|zero|0)\b.{0,30}\b(?:GPUs?|CUDA(?:-capable)?|accelerators?|NVIDIA)\b|\b(?:GPUs?|CUDA|accelerators?)\b.{0,40}\b(?:(?:is|are|was|were)(?: not|n't)|not) (?:available|found|detected|visible|present|enabled|supported)"
+    r"|\b(?:needs?|requires?|required?|must have)\b.{0,24}\b(?:GPUs?|CUDA|accelerators?)\b|is_available\(\) is False|device_count\b.{0,20}\b0\b|[Ii]nvalid device (?:id|ordinal)",
+    re.IGNORECASE,
+)
+"""What programs say when they find no GPU; why there is none, PyTorch may have said long before."""
+
+
 def _clearly_before(new: JobFinding, best: JobFinding) -> bool:
     """Whether the clock of PyTorch's own lines puts `new` before `best`, although it is printed behind it.
 
@@ -114,6 +122,9 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         return False
     if _script_went_on(best, new):
         return True
+    if best.detail.get("failed_step") and new.role is LineRole.EXIT:
+        # A workflow engine's own words: how the step ended stands below them.
+        return new.line - best.line <= _REASON_LINES
     weak = best.role in (LineRole.EXIT, LineRole.REMOTE) or best.detail.get("handled") is True
     if new.role is best.role is LineRole.SYMPTOM:
         return _clearly_before(new, best)
@@ -121,8 +132,8 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         # Launchers' tables, each with the instant of every end (ISO order is the order of time).
         return bool(new.detail["ended_at"] < best.detail["ended_at"])
     if (best.kind, new.kind) == ("python_consequence", "peer_lost"):
-        # Ray's exception says that an actor died, a line below it why.
-        return 0 < new.line - best.line <= _REASON_LINES
+        # Ray's exception says that an actor died; that its node did, only a line below it.
+        return 0 < new.line - best.line <= _REASON_LINES and "node has died" in new.message
     if new.role is LineRole.ROOT:
         plain_cancel = best.kind == "slurm_cancelled"
         waited = best.kind in grammar.WAITED and new.kind in _OWN and None not in (new.rank, best.rank)
@@ -199,6 +210,8 @@ class CauseCandidates:
             self.best = len(self.held) - 1
             if finding.detail.get("terminated") or finding.detail.get("exit_code") == _TERMINATED_CODE:
                 self._take_signal(finding.line)
+            if finding.kind == "python_exception" and _NO_GPU.search(finding.message):
+                self._take_no_gpu()
             self._forget()
             self._progress = progress.LogProgress(self.recent)
             self._entry = progress.entry(finding.message)
@@ -221,6 +234,14 @@ class CauseCandidates:
             near = line - earlier.line <= _SIGNAL_LINES and not earlier.detail.get("survived")
             if near and earlier.kind == "process_terminated" and earlier.role is LineRole.OBSERVATION:
                 self.held[i] = replace(earlier, role=LineRole.EXIT)
+                self.best = i
+                return
+
+    def _take_no_gpu(self) -> None:
+        """The program found no GPU: that CUDA could not be set up, if PyTorch said so, came first."""
+        for i, earlier in enumerate(self.held[:-1]):
+            if earlier.detail.get("no_gpu") and not earlier.detail.get("survived"):
+                self.held[i] = replace(earlier, role=LineRole.ROOT)
                 self.best = i
                 return
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from probing_cluster.evidence.joblog import grammar, place
@@ -273,9 +274,17 @@ def is_reported(kind: str, text: str, found: re.Match[str], *, quoted: bool = Fa
     return place.is_reported(text, found.start(), ends[-1] if ends else found.end(), quoted=quoted)
 
 
+_INITIALISED = re.compile(r"\S{1,400}\.py:\d{1,7}: UserWarning: CUDA initialization: (?P<why>\S.{0,400})")
+"""What PyTorch warns of when it finds no GPU that works: many programs go on without one, others end a while later."""
+
+
 def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     """An error line; the advice that PyTorch prints under it is none, and an error that is only mentioned is none."""
     text = record.text
+    if found := _INITIALISED.match(text):
+        kind = kind_of(found["why"].partition(" - ")[0]) or "cuda_unavailable"
+        seen = finding(kind, record, no_gpu=True)
+        return replace(seen, role=LineRole.OBSERVATION)
     if advice := _ADVICE.search(text):
         text = text[: advice.start()]
     if _HIP_BINARY.match(text):

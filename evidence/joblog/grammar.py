@@ -109,8 +109,13 @@ class JoblogContext:
     """Where PyTorch warned that a port is taken; 0 when it did not."""
     usage_line: int = 0
     """Where a parser of options began to tell how the program is used; 0 when none did."""
+    head: str = ""
+    """The words of the last heading of an error."""
     head_line: int = 0
     """Where a line announced an error that stands on one of the next; 0 when none is awaited."""
+
+    failed_line: int = 0
+    """Where a workflow engine told of a step that failed; its reason stands below. 0 when none is awaited."""
 
     def listing(self, line: int) -> bool:
         """Whether `line` can belong to that list."""
@@ -119,6 +124,10 @@ class JoblogContext:
     def announced(self, line: int) -> bool:
         """Whether `line` can be the error that an earlier line announced."""
         return 0 < self.head_line < line <= self.head_line + _HEAD_LINES
+
+    def reasoned(self, line: int) -> bool:
+        """Whether `line` can be the reason that a workflow engine gives for a step's failure."""
+        return 0 < self.failed_line < line <= self.failed_line + _REASON_LINES
 
 
 Read = Callable[[Record, JoblogContext], "JobFinding | None"]
@@ -165,6 +174,7 @@ def number(text: str | None, limit: int = 2**63 - 1) -> int | None:
 MAX_RANK = 2**31 - 1
 _LISTING_LINES = 200
 _HEAD_LINES = 8
+_REASON_LINES = 4
 _TORCH_RANK = re.compile(r"\[rank(?P<rank>\d{1,8})\](?=:|\s)")
 _PREFIXES = (
     re.compile(r"(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})?\[\d+,(?P<rank>\d{1,8})\]<std(?:out|err)>:\s?"),
@@ -189,6 +199,12 @@ _PREFIXES = (
     ),
     re.compile(r"\s{2,16}\"message\": \"(?=(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{2,60}(?:Error|Exception): )"),
     re.compile(r"(?P<bench>[\w.-]{1,200}) \[std(?:out|err)\] "),
+    re.compile(
+        r"(?:[A-Z][a-z]{2}-\d\d |\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d[.,]\d{3} \[[^\]]{1,80}\] (?=(?:ERROR|FATAL|SEVERE|CRITICAL)\b)"
+    ),
+    re.compile(
+        r"(?:\[\d{4}-\d\d-\d\d[T, ]{1,2}\d\d:\d\d:\d\d[^\]]{0,16}\] )?\{[\w./]{1,80}\.py:\d{1,6}\} (?:DEBUG|INFO|WARNING|ERROR|CRITICAL) - (?=\S)"
+    ),
 )
 _LABELS = (0, 1, 3)
 """Those by which a launcher marks every line of a task, whatever it says."""

@@ -6,8 +6,9 @@ Every form stands at the beginning of its line, where the runtime or the code wr
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
-from probing_cluster.evidence.joblog import grammar, place, process
+from probing_cluster.evidence.joblog import grammar, place, process, progress
 from probing_cluster.evidence.joblog.grammar import (
     USER,
     JobFinding,
@@ -22,7 +23,7 @@ FACTS = {
     "program_error": fact(
         LineRole.ROOT, USER, "The program, its runtime or its language stopped it, and says why."
     ),
-    **{k: process.ENDS[k] for k in ("process_aborted", "process_crashed", "segfault")},
+    **{k: process.ENDS[k] for k in ("process_aborted", "process_crashed", "process_terminated", "segfault")},
     "host_oom_kill": process.FACTS["host_oom_kill"],
 }
 _RUNTIMES = re.compile(
@@ -59,8 +60,14 @@ _HEAD = re.compile(
     r"|Error in user input:$"
 )
 """Announcements: what went wrong stands on one of the next lines."""
+_RULES = re.compile(r"^\W+|\W+$")
 _NOTHING = re.compile(r"\W*$|.{0,200}:$|\s{0,4}-\s")
 """Lines between an announcement and the error: rules, further headings, entries of a list."""
+_PLACE = re.compile(
+    r"\s{0,8}(?:(?:src_file|src_line|mpi_rank|message|file|line|function|in namespace|routine)\s?:.{0,200}|(?:FATAL CALLED FROM|Source|Program|MPI rank|In file|In routine|Called from)\b.{0,300}|\S{1,300}, line \d{1,7}:)$",
+    re.IGNORECASE,
+)
+"""Where it happened, between a heading and its sentence."""
 _LOADING = re.compile(
     r"\S{1,300}: (?:\S{1,300}: )?version `[^']{1,60}' not found \(required by "
     r"|\S{1,300}: error while loading shared libraries: "
@@ -75,7 +82,6 @@ _ARGUMENTS = re.compile(
 _CODES = re.compile(
     r"ERROR(?: on proc \d{1,8})?: .{1,300}\(\S{0,200}\.(?:cpp|cc|c|h|cu|f90):\d{1,6}\)$"
     r"|ERROR on proc \d{1,8}: \S"
-    r"|Fatal error:$"
     r"|Error in routine \S{1,80}"
     r"|\[\d{1,8}\]PETSC ERROR: (?!-)"
     r"|--> FOAM FATAL (?:IO )?ERROR"
@@ -125,22 +131,32 @@ _LAST = re.compile(
     r"(?:cannot |can't |unable |failed |missing |unrecognized |invalid |illegal |extra operand|unexpected |.{1,200}: (?:No such file or directory|Permission denied|Not a directory|Is a directory)$)"
 )
 """A line that says of itself that it is an error: believed as the log's last word only."""
+_TOLD_TO_END = re.compile(
+    r"(?:Terminated|(?P<other>Hangup|Alarm clock|Quit|User defined signal [12]|File size limit exceeded|Profiling timer expired|Virtual timer expired))(?: \(core dumped\))?\.?$"
+)
+"""How a shell tells that a signal ended its child, alone on the line or behind a progress bar that it cut."""
+_BAR_CUT = re.compile(r".{1,4000}[\])%\\|/0-9-]\s{0,4}(?=Terminated$)")
 _NO_LAST = re.compile(
     r"^(?:/\S{0,80}/)?(?:rm|rmdir|unlink|ls): (?:cannot (?:remove|access)|failed to remove) .{1,400}: No such file or directory$|^(?:/\S{0,80}/)?(?:mkdir|ln): .{1,400}: File exists$"
-    r"|pip's dependency|\b(?:0|no) errors?\b|^which: no (?:nvcc|nvidia-smi|hipcc|rocm-smi|icc) |libnvinfer|TensorRT|\bignored?\b|\bwarning\b|\bretry",
+    r"|pip's dependency|\b(?:0|no) errors?\b|^error: [\d.e+-]{1,24}$|^which: no (?:nvcc|nvidia-smi|hipcc|rocm-smi|icc) |libnvinfer|TensorRT|\bignored?\b|\bwarning\b|\bretry",
     re.IGNORECASE,
 )
+
+
+def heading(record: Record, context: JoblogContext) -> JobFinding:
+    """The heading of an error whose sentence stands on one of the next lines: weak, since that line says what it was."""
+    context.head, context.head_line = _RULES.sub("", record.text), record.line
+    return make(FACTS, "program_error", record, role=LineRole.EXIT)
 
 
 def read(record: Record, context: JoblogContext) -> JobFinding | None:
     """A line by which a program, its runtime or its tool says that it stops."""
     text = record.text.strip()
-    if context.announced(record.line) and not _NOTHING.match(record.text):
+    if context.announced(record.line) and not (_NOTHING.match(record.text) or _PLACE.match(record.text)):
         context.head_line = 0
-        return make(FACTS, "program_error", record)
+        return make(FACTS, "program_error", replace(record, text=f"{context.head}: {text}"))
     if _HEAD.match(text):
-        context.head_line = record.line
-        return make(FACTS, "program_error", record, role=LineRole.EXIT)
+        return heading(record, context)
     if _FLUX.match(text):
         return make(FACTS, "host_oom_kill", record)
     if _LOADING.match(text):
@@ -172,15 +188,33 @@ def is_error(text: str) -> bool:
     return _LAST.match(text.strip()) is not None
 
 
+def is_known(text: str) -> bool:
+    """Whether such a line was already judged, as a last word or as one that says nothing."""
+    return _LAST.match(text) is not None or _NO_LAST.search(text) is not None
+
+
 def last_word(record: Record) -> JobFinding | None:
     """A line that calls itself an error; what ended the program only where hardly anything follows it."""
     text = record.text.strip()
     if place.is_speech(record.text) or place.begins_with_speaker(text) or _NO_LAST.search(text):
         return None
-    return make(FACTS, "program_error", record) if _LAST.match(text) else None
+    if _LAST.match(text):
+        return make(FACTS, "program_error", record)
+    bar = _BAR_CUT.match(text)
+    if (bar and progress.is_progress(text)) or _TOLD_TO_END.match(text):
+        told = _TOLD_TO_END.match(text, bar.end() if bar else 0)
+        kind = "process_crashed" if told and told["other"] else "process_terminated"
+        return make(FACTS, kind, record, role=LineRole.EXIT)
+    return None
 
 
 LAST_TRIGGERS = (
+    "Terminated",
+    "Hangup",
+    "Alarm clock",
+    "User defined signal",
+    "size limit exceeded",
+    "timer expired",
     "[E::",
     "SEVERE",
     "Caused by: ",

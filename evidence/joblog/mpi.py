@@ -62,6 +62,12 @@ _NOT_STARTED = re.compile(
     re.IGNORECASE,
 )
 """The launcher refused, or the processes did not find it: slots, bindings, executables, PMI."""
+_NO_EXECUTABLE = re.compile(
+    r"(?:find|launch) the specified|could not access\b|execvp error on file .{1,300}\((?:No such file|Permission denied|Exec format)|via the \"execve\""
+)
+_NOT_THERE = (
+    "MPI's launcher could not start the program: the executable is not there, or may not be executed."
+)
 _MEANING_LAUNCH = "MPI's launcher could not start the processes, or they could not reach it: slots, bindings, the executable, or PMI."
 _UCX = re.compile(
     r"UCX\s{1,4}ERROR\s{1,4}(?P<text>\S.{0,300})|\bpml_ucx\.c:\d{1,6}\s{1,4}Error: (?P<pml>.{1,300})"
@@ -120,7 +126,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
             return make(FACTS, "rendezvous_failed", record, meaning=_MEANING_START)
     if (found := _NOT_STARTED.search(text)) and not place.is_mentioned(text, found.start()):
         detail = {"launcher": "mpi"}
-        return make(FACTS, "slurm_launch_failed", record, meaning=_MEANING_LAUNCH, detail=detail)
+        own, meaning = (USER, _NOT_THERE) if _NO_EXECUTABLE.search(text) else (None, _MEANING_LAUNCH)
+        return make(FACTS, "slurm_launch_failed", record, domains=own, meaning=meaning, detail=detail)
     if _PMI.search(text) and 0 < record.line - context.mpi_start_line <= _STACK_LINES:
         return make(
             FACTS,

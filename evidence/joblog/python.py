@@ -244,6 +244,8 @@ def cut_off(record: Record) -> JobFinding:
 
 _PASSED_ON = re.compile(r"Caught [\w.]{1,120} in (?:DataLoader worker process|pin memory thread|replica)\b")
 """What PyTorch raises in the parent for an error of a worker."""
+_NOTEBOOKS = frozenset({"PapermillExecutionError", "CellExecutionError"})
+"""What runs notebooks raises for an error of one of their cells, whose own traceback it prints below."""
 _SUM = re.compile(r"CheckpointException ranks: ?dict_keys\(")
 """What PyTorch raises in every rank for the errors of some while a checkpoint is read or written; theirs follow."""
 _SUM_MEANING = (
@@ -272,7 +274,7 @@ def exception(record: Record, *, own_name: bool = False) -> JobFinding | None:
         return None
     name = found["inner"] or found["name"].rsplit(".", 1)[-1]
     detail = {"exception": found["name"]}
-    if _PASSED_ON.match(found["text"]):
+    if _PASSED_ON.match(found["text"]) or name in _NOTEBOOKS:
         # The traceback of the worker's own error follows.
         return make(FACTS, "python_exception", record, role=LineRole.EXIT, detail=detail)
     if name in _INTERRUPTS:

@@ -11,48 +11,31 @@ from probing_cluster.evidence import dates, literals, prefixes
 from probing_cluster.evidence.joblog import (
     bare_traceback,
     cause,
+    closing,
+    codes,
     cuda,
-    gloo,
+    families,
     grammar,
     hccl,
     languages,
     locales,
-    megatron,
-    mpi,
-    nccl,
     place,
     process,
     python,
-    slurm,
-    tools,
+    report,
     torch_nccl,
     unfold,
+    workflows,
 )
 from probing_cluster.evidence.joblog.grammar import (
     JobFinding,
     JoblogContext,
     LineRole,
-    LogFact,
     LogFamily,
     Record,
 )
 
-FAMILIES: tuple[LogFamily, ...] = (
-    slurm.FAMILY,
-    mpi.FAMILY,
-    torch_nccl.FAMILY,
-    hccl.FAMILY,
-    nccl.FAMILY,
-    gloo.FAMILY,
-    cuda.FAMILY,
-    megatron.FAMILY,
-    python.FAMILY,
-    languages.FAMILY,
-    process.FAMILY,
-    tools.FAMILY,
-)
-"""The registration: the first family that understands a line speaks for it."""
-_JUDGE_PLACE = (cuda.FAMILY, python.FAMILY)
+_JUDGE_PLACE = (cuda.FAMILY, python.FAMILY, codes.FAMILY, workflows.FAMILY)
 """Families that judge the place of an error in its line by themselves."""
 
 MAX_LINE_CHARS = 8192
@@ -64,42 +47,7 @@ _MAX_TRACEBACKS = 256
 _TRACEBACK_LINES = 400
 _UNRAISED_LINES = 3
 _SAME_END_LINES = 3
-_COLLECTIVES = (
-    "reduce(",
-    "barrier(",
-    "broadcast(",
-    "gather(",
-    "scatter(",
-    "all_to_all",
-    "_tensor(",
-    "_base(",
-    "_single(",
-    "_list(",
-    "_object(",
-    ".send(",
-    ".recv(",
-    "isend(",
-    "irecv(",
-)
-_FRAMES = ("in barrier", "in all_", "in broadcast", "in reduce_")
-_FAMILY_TRIGGERS = (*dict.fromkeys(t for family in FAMILIES for t in family.triggers), *locales.TRIGGERS)
-TRIGGERS = (
-    *_FAMILY_TRIGGERS,
-    *_COLLECTIVES,
-    *_FRAMES,
-    *bare_traceback.TRIGGERS,
-    "[ RUN ",
-    " OK ] ",
-    "Traceback",
-    "Exception ignored",
-    "Logging error",
-    "ProcessGroup",
-    "NCCL WARN",
-    "WorkNCCL",
-    "lines of output",
-)
-"""What a line must contain to be read at all, unless the reader is following a message over several lines."""
-_ANY = re.compile(literals.any_of(_FAMILY_TRIGGERS))
+_ANY = re.compile(literals.any_of(families.OWN_TRIGGERS))
 _OP = re.compile(
     r"(?:dist|distributed|default_pg|group|pg|comm|work)\w*\.(?P<op>all_reduce|allreduce|barrier|broadcast|all_gather(?:_into_tensor|_object)?|_all_gather_base|reduce_scatter(?:_tensor)?|reduce|all_to_all(?:_single)?|gather|scatter|send|recv|isend|irecv|monitored_barrier|broadcast_object_list)\(|, in (?P<frame>barrier|all_reduce|broadcast|all_gather|reduce_scatter|monitored_barrier|all_to_all_single)$"
 )
@@ -119,11 +67,6 @@ _UNRAISED = re.compile(r"^\s*(?:Exception ignored (?:in|on|while)\b|--- Logging 
 _ERROR_WORD = re.compile(r"(?:error|exception|failure|fault|warning|interrupt|exit)$", re.IGNORECASE)
 _FRAME = re.compile(r"^(?:\s|\[rank|$)|^\S.*File \"")
 _DEEP = re.compile(r"^\s*(?:During handling of the above|The above exception was the direct)")
-
-
-def facts() -> dict[str, LogFact]:
-    """Every kind that can be found in a job log and what it means."""
-    return {kind: fact for family in FAMILIES for kind, fact in family.facts.items()}
 
 
 def _is_cut(text: str) -> bool:
@@ -175,17 +118,21 @@ class JobLogReader:
         """The one before that."""
         self._unraised: dict[int | None, int] = {}
         self._bare = bare_traceback.BareTraceback(self._story.recent)
+        self._report = report.Report()
+        self._tail = closing.Tail()
         self._many = -_SAME_END_LINES
 
     def _families(self, record: Record) -> JobFinding | None:
         if place.is_speech(record.text):
-            return None
+            quotes = self._context.announced(record.line) and record.text.lstrip()[:1] in "'\"`"
+            return languages.FAMILY.read(record, self._context) if quotes else None
         if (english := locales.english(record.text)) != record.text:
             found = self._families(replace(record, text=english))
             return replace(found, message=sanitize.clean(record.text, 1024)) if found else None
-        for family in FAMILIES:
+        for family in families.FAMILIES:
             wanted = family is process.FAMILY and self._context.listing(record.line)
             wanted |= family is languages.FAMILY and self._context.announced(record.line)
+            wanted |= family is workflows.FAMILY and self._context.reasoned(record.line)
             if not wanted and not any(t in record.text for t in family.triggers):
                 continue
             if found := family.read(record, self._context):
@@ -326,6 +273,8 @@ class JobLogReader:
             or bool(self._tracebacks)
             or self._context.listing(line)
             or self._context.announced(line)
+            or self._context.reasoned(line)
+            or self._report.inside(line)
             or self._story.in_doubt
             or self._bare.following(line)
         )
@@ -336,6 +285,7 @@ class JobLogReader:
         A progress bar overwrites itself with carriage returns; each overwriting is read as text of its own.
         """
         text = prefixes.plain(text).rstrip("\r\n")
+        self._tail.add(line, text.rpartition("\r")[2])
         parts = (text.removeprefix("\ufeff") if line == 1 else text).split("\r")
         for part in parts:
             for piece in unfold.lines(part) if part else ():
@@ -352,11 +302,12 @@ class JobLogReader:
         if (passed := place.test_mark(text)) is not None:
             self._story.tested(passed=passed)
         self._bare.announce(line, text)
+        text = self._report.text(line, text)
         interesting = _ANY.search(text) is not None
         record = self._record(line, text)
         cut = _CUT.search(text) is not None and not _CHATTER.search(text) and not place.is_speech(record.text)
         self._note_op(record)
-        listed = self._context.listing(line) or self._context.announced(line)
+        listed = self._context.listing(line) or self._context.announced(line) or self._context.reasoned(line)
         joined, found = self._join(record)
         if not joined and (interesting or listed):
             found = self._families(record)
@@ -372,13 +323,17 @@ class JobLogReader:
             self._take(found)
         elif cut and not joined and len(text.rstrip()) >= _MIN_WRAP_CHARS:
             self._cut = _WrappedLine(record)
-        if not found and self._story.in_doubt:
+        if self._report.of_errors(line) and (word := self._bare.take_last(at_exit=True)):
+            self._story.add(word)
+        if not found and self._story.in_doubt and not self._report.inside(line):
             self._story.passed(record, overwritten=overwritten)
         self._story.recent.append(text)
 
-    def skipped(self, lines: Iterable[bytes]) -> None:
-        """The last lines in front of the next one that were not worth reading: what the program printed while it ran."""
-        self._story.recent.extend(line[:MAX_LINE_CHARS].decode("utf-8", "replace") for line in lines)
+    def skipped(self, first: int, lines: Iterable[bytes]) -> None:
+        """The last lines in front of the next one that were not worth reading, from number `first` on: what the program printed while it ran."""
+        texts = [line[:MAX_LINE_CHARS].decode("utf-8", "replace") for line in lines]
+        self._story.recent.extend(texts)
+        self._tail.extend(first, texts)
 
     def close(self) -> list[JobFinding]:
         """The findings still held, the first cause marked."""
@@ -386,6 +341,8 @@ class JobLogReader:
         self._take_last()
         if self._cut_off is not None and self._cut_off[0] == self._last_line:
             self._story.add(python.cut_off(self._cut_off[1]))
+        if not self._story.held and (word := self._tail.last_word()):
+            self._story.add(word)
         return self._settle()
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probing_cluster.evidence import blocks
-from probing_cluster.evidence.joblog import reader as joblog
+from probing_cluster.evidence.joblog import families
 from probing_cluster.evidence.kernel import reader as kernel
 
 WORDS = st.sampled_from(
@@ -17,7 +17,7 @@ WORDS = st.sampled_from(
 )
 
 
-@pytest.mark.parametrize("triggers", [kernel.TRIGGERS, joblog.TRIGGERS])
+@pytest.mark.parametrize("triggers", [kernel.TRIGGERS, families.TRIGGERS])
 def test_every_line_with_a_trigger_passes(triggers: tuple[str, ...]) -> None:
     """Whatever was seen before, a line that contains a trigger is a hit."""
     sieve = blocks.TriggerSieve(triggers)

@@ -10,7 +10,7 @@ import pytest
 from probing_cluster.core.catalogue import nvlink5, sxid, xid
 from probing_cluster.core.errors import MalformedInput
 from probing_cluster.evidence import generate_catalogues, page
-from probing_cluster.evidence.joblog import reader as joblog
+from probing_cluster.evidence.joblog import families as joblog
 from probing_cluster.evidence.kernel import reader as kernel
 
 

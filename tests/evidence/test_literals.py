@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probing_cluster.evidence import literals
-from probing_cluster.evidence.joblog import reader as joblog
+from probing_cluster.evidence.joblog import families
 from probing_cluster.evidence.kernel import reader as kernel
 
 WORD = st.text(alphabet="ab.[|\\é ", min_size=1, max_size=5)
@@ -25,7 +25,7 @@ def test_it_finds_what_each_word_alone_would_find(words: list[str], text: str) -
 
 def test_every_trigger_is_found_in_a_line() -> None:
     """No trigger of a family is lost among the others."""
-    for triggers in (kernel.TRIGGERS, joblog.TRIGGERS):
+    for triggers in (kernel.TRIGGERS, families.TRIGGERS):
         search = re.compile(literals.any_of(triggers)).search
         assert [t for t in triggers if not search(f"<< {t} >>")] == []
         assert search("nothing of that kind") is None

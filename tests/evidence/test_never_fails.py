@@ -17,6 +17,7 @@ from probing_cluster.core.errors import MalformedInput
 from probing_cluster.core.records import Severity
 from probing_cluster.evidence import classify
 from probing_cluster.evidence.flight_recorder import model, verdict
+from probing_cluster.evidence.joblog import families
 from probing_cluster.evidence.joblog import reader as joblog
 from probing_cluster.evidence.kernel import reader as kernel
 
@@ -36,7 +37,7 @@ KERNEL_KEYS = [
 JOB_KEYS = ["line", "kind", "op", "seq", "group", "rank", "timeout_ms", "domains", "first_cause", "meaning"]
 WORDS = (
     *kernel.TRIGGERS,
-    *joblog.TRIGGERS,
+    *families.TRIGGERS,
     "0000:3b:00.0",
     "pid=",
     "name=",

@@ -113,10 +113,10 @@ def test_a_recovery_is_never_a_fault(make):
 
 def test_every_message_the_log_reader_knows_has_a_row():
     """A new family of job-log messages cannot go unheard."""
-    from probing_cluster.evidence.joblog import reader
+    from probing_cluster.evidence.joblog import families
 
     known = findings.kinds()
-    assert not [k for family in reader.FAMILIES for k in family.facts if k not in known]
+    assert not [k for family in families.FAMILIES for k in family.facts if k not in known]
 
 
 def test_unknown_findings_are_read_by_their_role(make):

@@ -1,0 +1,128 @@
+"""How other batch systems and their launchers tell that a process or a job ended: LSF, PBS, HTCondor, Grid Engine, ALPS, PALS, jsrun, Flux."""
+
+from __future__ import annotations
+
+import re
+
+from probing_cluster.evidence.joblog import grammar, process, slurm
+from probing_cluster.evidence.joblog.grammar import USER, JobFinding, JoblogContext, Record, make
+
+FACTS = {
+    **process.ENDS,
+    "peer_lost": process.FACTS["peer_lost"],
+    "host_oom_kill": process.FACTS["host_oom_kill"],
+    **{k: slurm.FACTS[k] for k in ("slurm_timeout", "slurm_oom", "slurm_preempted", "slurm_launch_failed", "slurm_cancelled")},
+}  # fmt: skip
+_WORDS = r"(?i:Killed|Segmentation fault|Bus error|Aborted|Terminated|Floating point exception|Illegal instruction)"
+_SIGNALS = {
+    "killed": 9,
+    "segmentation fault": 11,
+    "bus error": 7,
+    "aborted": 6,
+    "terminated": 15,
+    "floating point exception": 8,
+    "illegal instruction": 4,
+}
+_ENDED = (
+    # LSF
+    re.compile(
+        r"\s{0,4}Exited with (?:signal termination: (?P<word>[A-Za-z ]{4,30}?|(?P<signal>\d{1,2}))\.?$|exit code (?P<code>\d{1,3})\.)"
+    ),
+    # ALPS (aprun), PALS (mpiexec of Cray's newer systems), jsrun, HTCondor, PBS, Flux
+    re.compile(
+        rf"_pmiu_daemon\(SIGCHLD\): \[NID \d{{1,8}}\].{{0,80}} PE RANK (?P<rank>\d{{1,8}}) exit (?:signal (?P<word>{_WORDS})|code (?P<code>\d{{1,3}}))"
+    ),
+    re.compile(
+        rf"Application \d{{1,12}} (?:exit signals: (?P<word>{_WORDS})|exit codes: (?P<code>[1-9]\d{{0,2}})\b)"
+    ),
+    re.compile(
+        r"(?P<host>[A-Za-z][\w.-]{0,200}): rank (?P<rank>\d{1,8}) (?:died from signal (?P<signal>\d{1,2})|exited with code (?P<code>[1-9]\d{0,2}))\b"
+    ),
+    re.compile(
+        r"ERROR:\s{1,3}One or more process \(first noticed rank (?P<rank>\d{1,8})\) terminated with (?:signal (?P<signal>\d{1,2})|exit(?:ing)? (?:code|status) (?P<code>\d{1,3}))"
+    ),
+    re.compile(r"\s{1,8}\(0\) Abnormal termination \(signal (?P<signal>\d{1,2})\)"),
+    re.compile(r"\s{1,8}\(1\) Normal termination \(return value (?P<code>[1-9]\d{0,2})\)"),
+    re.compile(
+        r"(?:flux-job: |\S{0,20}\s?flux-\w{1,20}(?:\[\d{1,8}\])?: )task\(s\) (?:exited with exit code (?P<code>[1-9]\d{0,2})|(?P<word>[A-Z][A-Za-z ]{4,30})$)"
+    ),
+    re.compile(r"(?:\s{0,4}(?:PBS )?(?:Job )?Exit[_ ][Ss]tatus\s{0,3}[:=]\s{0,3}(?P<pbs>-?\d{1,3})$)"),
+)
+"""A process ended badly: by its code, its signal, or the signal's name."""
+_PBS_SIGNAL = 256
+"""PBS adds it to the number of the signal that ended the job."""
+_MEMORY = re.compile(
+    r"\s{0,8}(?:Error from \S{1,200}: )?(?:Job has gone over (?:its )?(?:cgroup )?memory limit|memory usage exceeded request_memory)"
+    r"|.{0,40}job \S{1,40} exceeded? (?:hard|soft) (?:h_vmem|s_vmem|h_rss|h_data)\b|\s{0,4}\S{0,40}\[?\d{0,9}\]?:? ?exceeded job (?:hard|soft) limit \"?(?:h_vmem|h_rss)",
+)
+_TIME = re.compile(
+    r".{0,40}job \S{1,40} exceeded? (?:hard|soft) (?:wallclock time|h_rt|s_rt|h_cpu)\b|.{0,20}exceeded hard wallclock time"
+    r"|\s{0,4}exec: job.exception: .{0,40}type=timeout|\S{0,20}\s?job\.exception type=timeout|.{0,40}resource allocation expired"
+)
+_TIME_LINE = "The batch system ended the job at its time limit."
+_KILLED = re.compile(
+    r"\[NID \d{1,8}\].{0,80}\bOOM killer terminated this process|OOM killer terminated this process\."
+)
+_LOST = re.compile(
+    r"=>> PBS: job killed: node \d{1,6} \((?P<host>[\w.-]{1,253})\) requested job (?:terminate|die)|Error: Remote JSM server is not responding on host (?P<jsm>[\w.-]{1,253})"
+    r"|\s{0,8}Shadow exception!|\s{0,8}Job disconnected, attempting to reconnect"
+)
+_CLAIM = re.compile(
+    r"apsched: claim exceeds reservation's|aprun: (?:-\w|file) .{1,160}(?:not found|exceeds|cannot)|aprun: file \S{1,300} not found|Error: jsrun .{1,160}|Unable to run job: \S|qsub: (?!waiting|job|Job)\S|bsub: (?!Job)\S|condor_submit: \S|ERROR: Can't (?:open|find) \"|flux-(?:run|submit|batch): ERROR: \S"
+)
+_EVICTED = re.compile(r"\d{3} \([\d.]{5,24}\) [\d/: -]{10,24} Job was evicted\.")
+_CAP = re.compile(r"(?:CPU time limit exceeded|Cputime limit exceeded)(?: \(core dumped\))?$")
+_CPU_LINE = "A process used more CPU time than its limit (ulimit -t) allows."
+
+
+def _kind(found: dict[str, str | None]) -> str | None:
+    word = found.get("word")
+    if number := found.get("signal"):
+        return slurm.of_signal(int(number))
+    if word:
+        return slurm.of_signal(_SIGNALS.get(word.strip().lower(), 4))
+    if pbs := found.get("pbs"):
+        code = int(pbs)
+        return slurm.of_signal(code - _PBS_SIGNAL) if code > _PBS_SIGNAL else process.of_code(code)
+    return process.of_code(int(found["code"])) if found.get("code") else None
+
+
+def read(record: Record, _context: JoblogContext) -> JobFinding | None:
+    """A line of a batch system other than Slurm, or of its launcher."""
+    text = record.text
+    for pattern in _ENDED:
+        if found := pattern.match(text):
+            words = found.groupdict()
+            kind = _kind(words)
+            rank = grammar.number(words.get("rank"), grammar.MAX_RANK)
+            return make(FACTS, kind, record, rank=rank, host=words.get("host")) if kind else None
+    if _KILLED.match(text):
+        return make(FACTS, "host_oom_kill", record)
+    if _MEMORY.match(text):
+        return make(FACTS, "slurm_oom", record)
+    if _CAP.match(text):
+        return make(FACTS, "slurm_timeout", record, meaning=_CPU_LINE)
+    if _TIME.match(text):
+        return make(FACTS, "slurm_timeout", record, meaning=_TIME_LINE)
+    if found := _LOST.match(text):
+        return make(FACTS, "peer_lost", record, host=found["host"] or found["jsm"])
+    if _EVICTED.match(text):
+        return make(FACTS, "slurm_preempted", record)
+    if _CLAIM.match(text):
+        return make(FACTS, "slurm_launch_failed", record, domains=USER, meaning=_REFUSED)
+    return None
+
+
+_REFUSED = "The batch system or its launcher refused what the job asked for."
+
+FAMILY = grammar.LogFamily(
+    name="batch",
+    triggers=(
+        "Exited with ", "_pmiu_daemon", " exit signals: ", " exit codes: ", ": rank ", "One or more process", "bnormal termination", "Normal termination (",
+        "task(s) ", "xit_status", "xit status", "xit_Status", "xit Status", "emory limit", "request_memory", "h_vmem", "h_rss", "wallclock time", "h_rt", "type=timeout", "allocation expired",
+        "OOM killer terminated", "requested job ", "Remote JSM", "Shadow exception", "Job disconnected", "apsched: ", "aprun: ", "Error: jsrun", "Unable to run job",
+        "qsub: ", "bsub: ", "condor_submit: ", "ERROR: Can't ", "flux-run", "flux-submit", "flux-batch", "Job was evicted", "time limit exceeded",
+    ),
+    read=read,
+    facts=FACTS,
+)  # fmt: skip

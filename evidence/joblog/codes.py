@@ -1,0 +1,135 @@
+"""What codes of science, their network libraries and crash handlers write when they stop; every form stands at the beginning of its line."""
+
+from __future__ import annotations
+
+import re
+
+from probing_cluster.evidence.joblog import cuda, grammar, languages, nccl, place, process, python, slurm
+from probing_cluster.evidence.joblog.grammar import ALL, JobFinding, JoblogContext, LineRole, Record, make
+
+FACTS = {
+    "program_error": languages.FACTS["program_error"],
+    **process.ENDS,
+    "net_ib_error": nccl.FACTS["net_ib_error"],
+    "host_memory_error": python.FACTS["host_memory_error"],
+    "cuda_oom": cuda.FACTS["cuda_oom"],
+}
+_HEAD = re.compile(
+    r"--- !(?:ERROR|BUG)$|[-*=#]{3,60} FATAL CALLED [-*=#]{3,60}$|===>>> : E R R O R$|\s{0,8}E R R O R\W{0,12}$|(?:\*{3} )?Fatal Error \(description follows\)$"
+    r"|[*=#!-]{3,80} {0,4}(?i:(?:fatal |internal |input |runtime )?errors?(?: message| occurred| detected)?!?:?) {0,4}[*=#!-]{3,80}$"
+    r"|Q-Chem fatal error occurred in module \S{1,200}|INPUT ERROR$|Charm\+\+ fatal error:$|(?:\*{2,4} )?(?:ERROR|Error)!{1,3}$|Error in \"[^\"]{1,300}\": ?$"
+    r"|(?:Fatal error|FATAL ERROR|Fatal Error|ERROR|Error|FATAL|Internal error|Software inconsistency error|Input error|Inconsistency in user input|Feature not implemented|Memory allocation failed|Assertion failed|Error in user input|Standard library logic error|Parallel consistency error|Invalid (?:input|command-line options?)|File input/output error|Program error|API error) ?: ?$"
+)
+"""A heading alone on its line: what went wrong stands on one of the next."""
+_SIGNALLED = re.compile(
+    r"\s{0,4}Program received signal (?:\d{1,2} \()?SIG(?P<a>[A-Z]{3,6})\)?\b|\*{3} SIG(?P<b>[A-Z]{3,6}) (?:\(@0x[0-9a-f]{1,16}\) )?received\b"
+    r"|forrtl: (?:error|severe) \(\d{1,5}\): (?:process (?:killed|interrupted|quit) \()?SIG(?P<c>[A-Z]{3,6})|SIG(?P<d>[A-Z]{3,6}): (?:segmentation violation|bus error|abort|illegal instruction|floating-point exception|arithmetic exception)$"
+    r"|SIG(?P<e>[A-Z]{3,6}) signal \(.{3,60}\) (?:intercepted!|received\.)"
+)
+_SIGNALS = {"SEGV": 11, "BUS": 7, "ABRT": 6, "FPE": 8, "ILL": 4, "KILL": 9, "TERM": 15, "INT": 2}
+_VIOLATION = re.compile(
+    r"\*{3} Break \*{3} (?:segmentation violation|bus error)|-{0,80} ?Segmentation violation detected\b|Error: segmentation violation, address |Caught signal 11, Segmentation fault|Fatal error: Segmentation fault$"
+    r"|#?\s{0,4}SIGSEGV \(segmentation violation\)|Segmentation fault \(signal 11\)"
+)
+_MPI = re.compile(
+    r"(?:MPICH ERROR \[Rank (?P<rank>\d{1,8})\](?: \[[^\]]{0,60}\]){0,2} \[(?P<host>[\w.-]{1,253})\] - Abort\(-?\d{1,12}\).{0,60}: |Abort\(-?\d{1,12}\) on node (?P<node>\d{1,8}) \(rank \d{1,8} in comm \d{1,8}\): )?"
+    r"Fatal error in (?P<call>(?:P?MPIX?|internal)_\w{2,60}): (?P<why>[^,:]{3,120})(?=, error stack|:|,|$)"
+)
+_MPI_START = re.compile(r"_(?:Init|Init_thread)$|^internal_Init")
+_NO_REASON = re.compile(
+    r"(?:Other|Internal) MPI error!?|Unknown error|See the MPI_ERROR field|Process failed|Communicator revoked"
+)
+"""Classes of MPI's errors that leave open who is at fault; the others are of the caller's arguments."""
+_OPEN_MEANING = "The MPI library met an error of its own or of the network below it and stopped the job."
+_FABRIC = re.compile(
+    r"\s{0,8}(?:\[[\w.-]{1,253}:\d{1,10}\] )?(?:(?:\S{1,200}/)?(?:mtl|btl|pml|osc|common)_(?:ofi|psm2?|portals4|openib|ucx|usnic|ugni|mxm)\w{0,40}\.[ch]:\d{1,6}[:\s]{1,4}(?:\w{1,60}[:\s]{1,3})?(?:Error|ERROR|error)\b.{0,20}|(?:Error|ERROR)(?: returned)? (?:from|in) )(?:fi|ibv|psm2?|Ptl|GNI)\w{0,3}_?\w{2,40}"
+    r"|\*{3} The Open MPI (?:OFI|PSM2?|UCX|Portals) \w{3} is aborting|MPIDI_OFI_\w{2,60}\(\d{1,6}\)\.{0,30}: ?OFI \w{2,40}(?: \w{2,20})? failed|.{0,60}\bfi_\w{2,40}(?:\(\))? (?:failed|returned error|error)\b|PSM2? (?:Endpoint|Could not detect|can't open|was unable to open|no hfi)\b.{0,200}"
+    r"|\S{0,200}:\d{1,10}(?:terminated with|\.\S{1,60}): ?PSM2? .{1,60}(?:failed|error)|GNI_\w{2,40} .{0,40}(?:GNI_RC_\w{2,30})|ptl_\w{2,30}: .{0,60}PTL_\w{2,30}"
+)
+_FABRIC_MEANING = (
+    "The network library under MPI reported an error: a transfer, a memory region or a queue failed."
+)
+_STOPS = re.compile(
+    r"FATAL from PE\s{1,6}(?P<rank>\d{1,8}): \S"
+    r"|EXITING(?: because of |: )(?:FATAL|fatal) [A-Za-z ]{0,30}(?:ERROR|error)\b|A USER ERROR has occurred: |A GATK RUNTIME ERROR has occurred"
+    r"|ERROR: (?:Constraint failure in RATTLE|Atoms moving too fast)|SANDER BOMB in subroutine |\s{0,6}Unit\s{1,6}\d{1,4} Error on OPEN: |Error \([A-Z][A-Z_\d]{2,40}\): \S"
+    r"|galloc:\s{1,3}could not allocate memory|Out-of-memory error in routine \S|Erroneous (?:write|read)\b|Convergence failure -- run terminated|Convergence criterion not met\.$"
+    r"|Found Error: \d{1,4}\s{1,6}Line: \d|(?:Error|ERROR) [A-Z][A-Z_\d]{3,20}: \S|LAPACK: Routine \S{2,20} failed|ABNORMAL END: S/R \S|\*{1,4} ?(?:ERROR|Error) ?\*{1,4} {0,4}\S"
+    r"|BLAST Database error: |BLAST (?:query|engine)(?:/options)? error: |Command line argument error: "
+    r"|(?:Unrecognized|Undefined) (?:function or variable|function|method, property, or field|field name) '[^']{1,80}'|Undefined function '[^']{1,80}' for input"
+    r"|\S{1,300}\.rb:\d{1,7}:in [`'][^']{1,120}': .{1,300} \((?:\w{1,60}::){0,6}[A-Z]\w{1,60}\)$|(?:PHP )?(?:Fatal|Parse) error:\s{1,3}(?:Uncaught|syntax error|Allowed memory|Maximum execution|Cannot|Call to|require)"
+    r"|Fatal error: exception \S|\w[\w.-]{0,60}: (?:Prelude|internal error|user error)\b[. :(]|Unrecognized VM option '|Invalid (?:maximum|initial) heap size|Error: (?:Invalid or corrupt jarfile|LinkageError|A JNI error)"
+    r"|configure: error: \S|npm ERR! (?:code|missing)|Error: Cannot find module '|ORA-\d{5}: |(?:psql|pg_\w{2,20}|mysql|mongo\w{0,6}): (?:error|FATAL|ERROR)[ :]"
+    r"|(?:\[\d{1,8}\] )?\?{0,3} ?(?:GLOBAL ERROR|ERROR EXIT)\b|\(rank:\d{1,8} hostname:[\w.-]{1,253} pid:\d{1,10}\):ARMCI DASSERT fail|\*{3} FATAL:? \S|ENDRUN:\s?\S|ERROR: ?\(\w{2,40}\) \S|\(shr_sys_abort\) ERROR: ?\S"
+    r"|Error: (?:\"?Snakefile\"?|Snakefile) .{1,300} not found|HDF5 ?(?:error|ERROR): \S|NetCDF (?:error|ERROR): \S|%\s(?!Compiled|Loaded|Restored|LOADCT|Program)[A-Z][A-Z_\d]{2,40}: \S.{0,200}(?:[Uu]ndefined|not defined|[Ee]rror|[Uu]nable)\b"
+)
+_BOTCHED = re.compile(
+    r"recon-all -s \S{1,200} exited with ERRORS|\(ERR\): \S{1,80} exited with value \d|EXECUTION OF GAMESS TERMINATED -?ABNORMALLY|PMEMD Terminated Abnormally|DDI Process \d{1,8}: error code|\S{1,80} ended abnormally$"
+    r"|MATLAB is exiting because of fatal error|MATLAB has experienced a low-level|r\(\d{1,5}\);$|Siesta: Stopping|Stopping Program from Node:|BUILD FAILED\b|\*{3} Check failure stack trace: \*{3}|Fatal error detected - exiting"
+)
+"""That it ended badly, and nothing more."""
+_HEAP = re.compile(
+    r"FATAL ERROR: .{0,120}(?:JavaScript heap out of memory|Allocation failed)|(?:PHP )?Fatal error:\s{1,3}(?:Allowed memory size|Out of memory)|Out of memory\. Type (?:\"|')?(?:help memory|HELP MEMORY)|slurmstepd: error: memory allocation failure"
+    r"|Error: cannot allocate vector of size |forrtl: severe \(41\): insufficient virtual memory|\*{2,3} ?ERROR ?\*{2,3}.{0,60}\binsufficient memory\b|Operating system error: Cannot allocate memory"
+)
+_DEVICE = re.compile(
+    r"(?:\w{1,60}(?:\.\w{1,60}){0,6}: )?(?:Error allocating \d{1,15} bytes of device memory|(?:cuda\w{0,20}|hip)Malloc(?:Async|Pitch)? failed:? out of memory)|CL_(?:MEM_OBJECT_ALLOCATION_FAILURE|OUT_OF_RESOURCES)\b"
+    r"|\w{0,40}(?:ResourceExhaustedError|GpuArrayException|MXNetError|RuntimeError): .{0,200}(?:[Oo]ut of memory (?:error )?on (?:GPU|device)|: out of memory$|[Mm]emory (?:isn't|is not|not) enough)"
+)
+"""The GPU's memory, in the words of frameworks of before and beside PyTorch."""
+
+
+def _mpi(found: re.Match[str], record: Record) -> JobFinding | None:
+    if _MPI_START.search(found["call"]):
+        return None
+    rank = grammar.number(found["rank"] or found["node"], grammar.MAX_RANK)
+    about = {"rank": rank, "host": found["host"]}
+    if _NO_REASON.match(found["why"]):
+        return make(FACTS, "process_aborted", record, domains=ALL, meaning=_OPEN_MEANING, **about)
+    return make(FACTS, "program_error", record, **about)
+
+
+def read(record: Record, context: JoblogContext) -> JobFinding | None:
+    """A line by which such a code, the library under it or a crash handler says that it stops."""
+    text = record.text.strip()
+    if place.begins_with_speaker(text):
+        return None
+    if _HEAD.match(text):
+        return languages.heading(record, context)
+    if found := _SIGNALLED.match(text):
+        name = next(g for g in found.groups() if g)
+        kind = slurm.of_signal(_SIGNALS.get(name, 4))
+        return make(FACTS, kind, record, role=LineRole.EXIT)
+    if _VIOLATION.match(text):
+        return make(FACTS, "segfault", record)
+    if found := _MPI.match(text):
+        return _mpi(found, record)
+    if _DEVICE.match(text):
+        return make(FACTS, "cuda_oom", record)
+    if _HEAP.match(text):
+        return make(FACTS, "host_memory_error", record)
+    if _FABRIC.match(text):
+        return make(FACTS, "net_ib_error", record, meaning=_FABRIC_MEANING)
+    if found := _STOPS.match(text):
+        return make(FACTS, "program_error", record, rank=grammar.number(found["rank"], grammar.MAX_RANK))
+    if _BOTCHED.match(text):
+        return make(FACTS, "task_exit", record)
+    return None
+
+
+FAMILY = grammar.LogFamily(
+    name="codes",
+    triggers=(
+        "--- !", "FATAL CALLED", "E R R O R", "Fatal Error", "Fatal error", "FATAL ERROR", "FATAL:", "FATAL from PE", "fatal error:", "ERROR", "Error:", "Error in \"", "Error!", "Error *", "Error-", "Error=", "rrors ",
+        "Q-Chem fatal", "nternal error", "inconsistency", "nconsistency", "nput error", "not implemented:", "allocation failed", "Assertion failed:", "logic error:", "options:", "output error:",
+        "received signal ", "** SIG", "forrtl: ", "SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGTERM signal", "SIGILL", "*** Break ***", "egmentation violation", "Segmentation fault",
+        "Fatal error in ", "MPICH ERROR", "_ofi", "_psm", "_portals", "_openib", "_ucx", "_ugni", "_mxm", "Error returned from fi_", "fi_", "The Open MPI ", "MPIDI_OFI", "PSM", "GNI_", "ptl_",
+        "EXITING", "RATTLE", "SANDER BOMB", "Error on OPEN", "Error (", "galloc: ", "Out-of-memory error", "Erroneous ", "Convergence ", "Found Error", "Error E", "Error F", "LAPACK: Routine", "ABNORMAL END",
+        "BLAST ", "Command line argument error", "Unrecognized function", "Unrecognized field", "Unrecognized method", "Undefined function", "Undefined variable", ".rb:", "Parse error", "exception ", "Prelude", "user error",
+        "VM option", "heap size", "Error: Invalid or", "Error: LinkageError", "Error: A JNI", "configure: error", "npm ERR!", "Cannot find module", "ORA-", "psql: ", "pg_", "mysql: ", "mongo", "ARMCI", "ENDRUN", "shr_sys_abort",
+        "Snakefile", "% ", "exited with ERRORS", "exited with value", "ABNORMALLY", "Terminated Abnormally", "DDI Process", "ended abnormally", "MATLAB is exiting", "MATLAB has", "r(", "Stopping", "BUILD FAILED", "Check failure stack",
+        "heap out of memory", "Allowed memory", "Out of memory. Type", "allocate vector", "virtual memory", "allocate memory", "bytes of device memory", "Malloc", "CL_MEM_OBJECT", "CL_OUT_OF", "xhaustedError", "GpuArrayException", "MXNetError", "memory isn't enough",
+    ),
+    read=read,
+    facts=FACTS,
+)  # fmt: skip

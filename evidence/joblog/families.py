@@ -1,0 +1,85 @@
+"""The families of job-log messages: one file each, one registration here."""
+
+from __future__ import annotations
+
+from probing_cluster.evidence.joblog import (
+    bare,
+    batch,
+    codes,
+    cuda,
+    gloo,
+    hccl,
+    languages,
+    locales,
+    megatron,
+    mpi,
+    nccl,
+    process,
+    python,
+    report,
+    slurm,
+    tools,
+    torch_nccl,
+    workflows,
+)
+from probing_cluster.evidence.joblog.grammar import LogFact, LogFamily
+
+FAMILIES: tuple[LogFamily, ...] = (
+    slurm.FAMILY,
+    mpi.FAMILY,
+    torch_nccl.FAMILY,
+    hccl.FAMILY,
+    nccl.FAMILY,
+    gloo.FAMILY,
+    cuda.FAMILY,
+    megatron.FAMILY,
+    python.FAMILY,
+    workflows.FAMILY,
+    batch.FAMILY,
+    codes.FAMILY,
+    languages.FAMILY,
+    process.FAMILY,
+    tools.FAMILY,
+)
+"""The registration: the first family that understands a line speaks for it."""
+_COLLECTIVES = (
+    "reduce(",
+    "barrier(",
+    "broadcast(",
+    "gather(",
+    "scatter(",
+    "all_to_all",
+    "_tensor(",
+    "_base(",
+    "_single(",
+    "_list(",
+    "_object(",
+    ".send(",
+    ".recv(",
+    "isend(",
+    "irecv(",
+)
+_FRAMES = ("in barrier", "in all_", "in broadcast", "in reduce_")
+OWN_TRIGGERS = (*dict.fromkeys(t for family in FAMILIES for t in family.triggers), *locales.TRIGGERS)
+TRIGGERS = (
+    *OWN_TRIGGERS,
+    *_COLLECTIVES,
+    *_FRAMES,
+    *bare.TRIGGERS,
+    "[ RUN ",
+    " OK ] ",
+    "Traceback",
+    "Exception ignored",
+    "Logging error",
+    "ProcessGroup",
+    "NCCL WARN",
+    "WorkNCCL",
+    "lines of output",
+    *report.TRIGGERS,
+)
+"""What a line must contain to be read at all, unless the reader is following a message over several lines."""
+
+
+def facts() -> dict[str, LogFact]:
+    """Every kind that can be found in a job log and what it means."""
+    return {kind: fact for family in FAMILIES for kind, fact in family.facts.items()}

@@ -1,0 +1,194 @@
+"""Workflow engines, other batch systems, codes of science and headings: the line that says why is the first cause, wherever it stands."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from probing_cluster.evidence import classify
+
+STEPS = [f"step {n} loss {9 / n:.3f}" for n in range(1, 9)]
+MORE = [f"step {n} loss {9 / n:.3f}" for n in range(9, 40)]
+CARRIERS = ('{{"prompt": "{}"}}', "  text: {}", "> {}", "print('{}')", "# {}", 'sample 3: "{}"')
+STAMP = "Mar-03 09:12:40.123 [Task monitor] "
+
+
+def _first(text):
+    found = classify.classify_stream(io.BytesIO(f"{text}\n".encode()), "joblog")
+    return next((f for f in found if f["first_cause"]), None)
+
+
+def _nextflow(reason, *errors, head=STAMP + "ERROR nextflow.processor.TaskProcessor - "):
+    block = ["", "Command error:", *(f"  {line}" for line in errors)] if errors else []
+    return "\n".join([
+        f"{head}Error executing process > 'ALIGN (s1)'", "", "Caused by:", f"  {reason}", "", "Command executed:", "", "  align.py s1.fq", "",
+        "Command exit status:", "  1", "", "Command output:", "  Iteration 1, logL: -2.1", "  Iteration 2, logL: -1.9", "  Iteration 3, logL: -1.8",
+        *block, "", "Work dir:", "  /scratch/work/ab/12", "", "Tip: look into `.command.err`", *(f"{STAMP}DEBUG nextflow.Session - barrier {c}" for c in "abcdef"),
+    ])  # fmt: skip
+
+
+ENDED = "Process `ALIGN (s1)` terminated with an error exit status (1)"
+
+
+@pytest.mark.parametrize("head", [STAMP + "ERROR nextflow.processor.TaskProcessor - ", "ERROR ~ "])
+@pytest.mark.parametrize(
+    ("reason", "errors", "words", "kind"),
+    [
+        (ENDED, [".command.sh: line 2: align.py: command not found"], "align.py: command", "command_not_found"),
+        (ENDED, ['  File "align.py", line 3', "    print x", "          ^", "SyntaxError: invalid syntax"], "SyntaxError", "python_exception"),
+        (ENDED, ["Traceback (most recent call last):", '  File "align.py", line 3, in <module>', "    f(x)", "KeyError: 's1'"], "KeyError", "python_exception"),
+        (ENDED, ["Error in library(DESeq2) : there is no package called 'DESeq2'", "Execution halted"], "DESeq2", "program_error"),
+        ("Missing output file(s) `s1.bam` expected by process `ALIGN (s1)`", [], "Missing output", "program_error"),
+        ("No such variable: genome", [], "No such variable", "program_error"),
+        ("Failed to submit process to grid scheduler for execution", [], "Failed to submit", "program_error"),
+        (ENDED.replace("(1)", "(137)").replace("ALIGN (137)", "ALIGN (s1)"), [], "exit status (137)", "oom_kill_suspected"),
+    ],
+)  # fmt: skip
+def test_what_the_step_printed_comes_before_what_nextflow_says(head, reason, errors, words, kind):
+    """The reason is the step's own error where Nextflow repeats it, else its `Caused by:`."""
+    text = _nextflow(reason, *errors, head=head)
+    found = _first(text)
+    assert words in text.split("\n")[found["line"] - 1]
+    if kind != "oom_kill_suspected":
+        assert found["kind"] == kind
+
+
+def test_a_step_that_nextflow_tries_again_is_no_cause():
+    """It notes the failure and goes on."""
+    note = (
+        f"{STAMP}INFO  nextflow.processor.TaskProcessor - [ab/12] NOTE: {ENDED} -- Execution is retried (1)"
+    )
+    assert _first("\n".join([note, f"{STAMP}INFO  nextflow.Session - all done"])) is None
+
+
+HEADINGS = [
+    ("Fatal error:", "There are 3 atoms outside the box"),
+    ("--- !ERROR", "src_file: m_geo.F90\nsrc_line: 17\nmpi_rank: 0\nmessage: |\n    `natom` must be positive"),
+    ("-------------- FATAL CALLED ---------------", "FATAL CALLED FROM FILE:  <stdin>  LINE:   88\n namelist time_control not found"),
+    ("************ FATAL ERROR ************", "*** The mesh has no cells"),
+    ("ERROR:", "\nthe k-point grid does not match"),
+    ("Charm++ fatal error:", "Reason: patches do not fit"),
+    (STAMP + "ERROR nextflow.cli.Launcher - @unknown", "groovy.lang.MissingMethodException: No signature of method: Foo.bar()"),
+    ("* What went wrong:", "Execution failed for task ':compile'."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("head", "rest"), HEADINGS)
+def test_the_sentence_below_a_heading_is_the_cause(head, rest):
+    """A heading alone on its line says nothing; where it happened is passed over."""
+    lines = rest.split("\n")
+    found = _first("\n".join([*STEPS, head, *lines]))
+    assert (found["kind"], found["line"]) == ("program_error", len(STEPS) + 1 + len(lines))
+    assert _first("\n".join([*STEPS, head, *lines, *MORE])) is None
+
+
+CRASHES = [
+    ("Program received signal 11 (SIGSEGV): Segmentation fault.", "segfault"),
+    ("*** SIGSEGV (@0x18) received by PID 77 (TID 0x7f1) from PID 24; stack trace: ***", "segfault"),
+    ("*** SIGABRT received at time=1700000000 on cpu 3 ***", "process_aborted"),
+    ("*** Break *** segmentation violation", "segfault"),
+    ("SIGSEGV: segmentation violation", "segfault"),
+    ("forrtl: error (78): process killed (SIGTERM)", "process_terminated"),
+    ("SIGFPE signal (floating point exception) intercepted!", "process_crashed"),
+    ("_pmiu_daemon(SIGCHLD): [NID 00017] [c0-0c0s4n1] [Mon Mar  3 09:12:40 2025] PE RANK 12 exit signal Segmentation fault", "segfault"),
+    ("x1002c0s3b0n1.hsn.cm: rank 3 died from signal 9", "oom_kill_suspected"),
+    ("ERROR:  One or more process (first noticed rank 5) terminated with signal 7", "bus_error"),
+    ("Exited with exit code 2.", "task_exit"),
+    ("[NID 00017] 2025-03-03 09:12:40 Apid 99: OOM killer terminated this process.", "host_oom_kill"),
+    ("Error: Remote JSM server is not responding on host n17", "peer_lost"),
+    ("Terminated", "process_terminated"),
+    ("reading frames:  20% (117/558) [##      ] eta 1:02:03 |Terminated", "process_terminated"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "kind"), CRASHES)
+def test_how_a_process_ended_in_the_words_of_others(line, kind):
+    """Crash handlers, other batch systems and their launchers."""
+    found = _first("\n".join([*STEPS, line]))
+    assert (found["kind"], found["line"]) == (kind, len(STEPS) + 1)
+
+
+STOPS = [
+    "FATAL from PE    12: mpp_domains: no compute domain",
+    "EXITING because of FATAL INPUT ERROR: unknown parameter --foo",
+    "A USER ERROR has occurred: Couldn't read file s1.bam",
+    "Error EDDDAV: Call to ZHEGV failed. Returncode = 8",
+    "LAPACK: Routine ZPOTRF failed! 1",
+    "BLAST Database error: No alias or index file found for nucleotide database [nt]",
+    "Unrecognized function or variable 'foo'.",
+    "run.rb:12:in `load': undefined method `size' for nil:NilClass (NoMethodError)",
+    "PHP Fatal error:  Uncaught Error: Call to undefined function f()",
+    "Fatal error: exception Not_found",
+    "configure: error: no acceptable C compiler found in $PATH",
+    "ORA-12541: TNS:no listener",
+    "Fatal error in PMPI_Recv: Message truncated, error stack:",
+    "MPICH ERROR [Rank 3] [job id 7.0] [Mon Mar  3 09:12:40 2025] [n17] - Abort(1) (rank 3 in comm 0): Fatal error in PMPI_Send: Invalid rank, error stack:",
+    "Process `A:B` declares 3 input channels but 2 were specified",
+    "MissingInputException in rule all in file /w/Snakefile, line 3:",
+    "Broken DAG: [/dags/a.py] invalid syntax",
+]
+
+
+@pytest.mark.parametrize("line", STOPS)
+def test_codes_and_engines_say_why_they_stop(line):
+    """With or without an exit behind it; what was survived, or is only spoken of, is none."""
+    for end in ([], ["srun: error: n1: task 0: Exited with exit code 1"]):
+        found = _first("\n".join([*STEPS, line, *end]))
+        assert (found["kind"], found["line"]) == ("program_error", len(STEPS) + 1)
+    assert _first("\n".join([*STEPS, line, *MORE])) is None
+    for carrier in CARRIERS:
+        assert _first("\n".join([*STEPS, carrier.format(line)])) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "kind"),
+    [
+        ("ssh: connect to host n17 port 22: No route to host\n------\nORTE was unable to reliably start one or more daemons.", 1, "program_error"),
+        ("mpiexec was unable to launch the specified application as it could not access\nor execute an executable:", 1, "slurm_launch_failed"),
+        ("Error allocating 1024 bytes of device memory (out of memory). Driver report 7 bytes free", 1, "cuda_oom"),
+        ("mtl_ofi.h:101: Error returned from fi_cq_readerr: Resource temporarily unavailable(-11).", 1, "net_ib_error"),
+        ("MPICH ERROR [Rank 3] [job id 7.0] [Mon Mar  3 09:12:40 2025] [n17] - Abort(1) (rank 3 in comm 0): Fatal error in PMPI_Wait: Other MPI error, error stack:", 1, "process_aborted"),
+        ("/e/torch/cuda/__init__.py:182: UserWarning: CUDA initialization: CUDA unknown error - this may be due to an incorrectly set up environment\nTraceback (most recent call last):\n  File \"a.py\", line 3, in <module>\n    f()\nNotImplementedError: this needs a GPU", 1, "cuda_unknown_error"),
+        ("papermill.exceptions.PapermillExecutionError: \n---------\nKeyError                  Traceback (most recent call last)\nCell In[4], line 5\n----> 5 f()\n\nKeyError: 'lr'", 7, "python_exception"),
+    ],
+)  # fmt: skip
+def test_the_line_that_explains_the_others(text, line, kind):
+    """Launchers, device memory, network libraries, notebooks, a GPU that PyTorch warned of."""
+    found = _first(text)
+    assert (found["line"], found["kind"]) == (line, kind)
+
+
+def test_a_warning_about_gpus_alone_is_no_cause():
+    """Many programs go on without one, or end of something else."""
+    warned = "/e/torch/cuda/__init__.py:182: UserWarning: CUDA initialization: CUDA unknown error - this may be due to"
+    own = "Traceback (most recent call last):\n  File \"a.py\", line 3, in <module>\n    f()\nKeyError: 'lr'"
+    assert _first("\n".join([warned, *STEPS])) is None
+    assert _first("\n".join([warned, *STEPS, own]))["kind"] == "python_exception"
+
+
+LAST = [
+    "frobnicate: cannot place cell (2, 3)",
+    "Aborting: negative density in cell (3, 4)",
+    "solver(3): invalid boundary patch 'inlet'",
+    "Illegal value for parameter NPX in the namelist",
+    "the restart file is corrupt",
+]
+
+
+@pytest.mark.parametrize("line", LAST)
+def test_an_error_shaped_end_is_the_last_resort(line):
+    """Where no family knows a line, and only at the very end; no log that went on or ended well has one."""
+    quiet = ["setting up the grid", "reading the mesh"]
+    found = _first("\n".join([*quiet, line, "", "-----"]))
+    assert (found["kind"], found["line"], found["domains"]) == ("program_error", 3, ["user_program"])
+    for behind in (["Run completed successfully."], MORE, [f"writing part {c}" for c in "abcdef"]):
+        assert _first("\n".join([*quiet, line, *behind])) is None
+    for carrier in CARRIERS:
+        assert _first("\n".join([*quiet, carrier.format(line)])) is None
+
+
+@pytest.mark.parametrize("line", ["error: 0.0123", "Failed tests: 0", "Error rate 0.3 on dev", "no errors found", "validation error = 0.1"])  # fmt: skip
+def test_numbers_called_errors_end_no_log(line):
+    """A metric, a count of none."""
+    assert _first("\n".join(["setting up the grid", line])) is None
