@@ -69,7 +69,7 @@ class Slurm:
         self.judge()
 
 
-class FakeOperations(fakes.FakeOperations):
+class FakeOperations(fakes.FakeSlurm):
     """The acts of the workflow on that Slurm."""
 
     def __init__(self, slurm: Slurm, clock: SetClock) -> None:
