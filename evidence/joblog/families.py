@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from probing_cluster.evidence.joblog import (
-    bare,
+    bare_traceback,
     batch,
     codes,
     cuda,
@@ -65,7 +65,7 @@ TRIGGERS = (
     *OWN_TRIGGERS,
     *_COLLECTIVES,
     *_FRAMES,
-    *bare.TRIGGERS,
+    *bare_traceback.TRIGGERS,
     "[ RUN ",
     " OK ] ",
     "Traceback",

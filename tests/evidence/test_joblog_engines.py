@@ -191,4 +191,4 @@ def test_an_error_shaped_end_is_the_last_resort(line):
 @pytest.mark.parametrize("line", ["error: 0.0123", "Failed tests: 0", "Error rate 0.3 on dev", "no errors found", "validation error = 0.1"])  # fmt: skip
 def test_numbers_called_errors_end_no_log(line):
     """A metric, a count of none."""
-    assert _first("\n".join(["setting up the grid", line])) is None
+    assert _first(f"setting up the grid\n{line}") is None
