@@ -93,7 +93,7 @@ def of_rows(rows: documents.Rows) -> Markup | str:
     number = max(numbers)
     word = 0 if number else 1
     given = [
-        charts.ChartRow(label=str(row[word])[:40], values=(float(row[number]),))
+        charts.ChartRow(label="–" if row[word] is None else str(row[word])[:40], values=(float(row[number]),))
         for row in rows.rows[:MOST_ROWS]
         if isinstance(row[number], int | float) and row[number] >= 0
     ]
