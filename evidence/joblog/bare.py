@@ -11,7 +11,9 @@ from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 TRIGGERS = ('File "', "Error:", "Exception:", "AssertionError", *languages.LAST_TRIGGERS)
 _FRAME = re.compile(r"^\s*File \"[^\"]{1,400}\", line \d{1,7}(?:, in \S|$)")
 """Of a traceback, or of a file that Python cannot parse."""
-_JAVA_FRAME = re.compile(r"\s+at [\w.$<>/]{3,300}\(|\s+\.\.\. \d{1,4} (?:more|common frames)|\s*Possible solutions: ")
+_JAVA_FRAME = re.compile(
+    r"\s+at [\w.$<>/]{3,300}\(|\s+\.\.\. \d{1,4} (?:more|common frames)|\s*Possible solutions: "
+)
 _INSIDE = re.compile(r"^(?:\s|$)")
 _PLAIN = re.compile(
     r"^(?:[A-Za-z_]\w{0,60}\.){0,8}(?:[A-Z]\w{0,60}(?:Error|Exception)|Exception)(?:: \S|:?\s*$)"

@@ -13,9 +13,7 @@ FACTS = {
     "host_oom_kill": process.FACTS["host_oom_kill"],
     **{k: slurm.FACTS[k] for k in ("slurm_timeout", "slurm_oom", "slurm_preempted", "slurm_launch_failed", "slurm_cancelled")},
 }  # fmt: skip
-_WORDS = (
-    r"(?i:Killed|Segmentation fault|Bus error|Aborted|Terminated|Floating point exception|Illegal instruction)"
-)
+_WORDS = r"(?i:Killed|Segmentation fault|Bus error|Aborted|Terminated|Floating point exception|Illegal instruction)"
 _SIGNALS = {
     "killed": 9,
     "segmentation fault": 11,
@@ -48,9 +46,7 @@ _ENDED = (
     re.compile(
         r"(?:flux-job: |\S{0,20}\s?flux-\w{1,20}(?:\[\d{1,8}\])?: )task\(s\) (?:exited with exit code (?P<code>[1-9]\d{0,2})|(?P<word>[A-Z][A-Za-z ]{4,30})$)"
     ),
-    re.compile(
-        r"(?:\s{0,4}(?:PBS )?(?:Job )?Exit[_ ][Ss]tatus\s{0,3}[:=]\s{0,3}(?P<pbs>-?\d{1,3})$)"
-    ),
+    re.compile(r"(?:\s{0,4}(?:PBS )?(?:Job )?Exit[_ ][Ss]tatus\s{0,3}[:=]\s{0,3}(?P<pbs>-?\d{1,3})$)"),
 )
 """A process ended badly: by its code, its signal, or the signal's name."""
 _PBS_SIGNAL = 256
@@ -88,7 +84,8 @@ def _kind(found: dict[str, str | None]) -> str | None:
     if pbs := found.get("pbs"):
         code = int(pbs)
         return slurm.of_signal(code - _PBS_SIGNAL) if code > _PBS_SIGNAL else process.of_code(code)
-    return process.of_code(int(found["code"])) if found.get("code") else None
+    code = found.get("code")
+    return process.of_code(int(code)) if code else None
 
 
 def read(record: Record, _context: JoblogContext) -> JobFinding | None:

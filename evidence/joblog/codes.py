@@ -46,7 +46,9 @@ _FABRIC = re.compile(
     r"|\*{3} The Open MPI (?:OFI|PSM2?|UCX|Portals) \w{3} is aborting|MPIDI_OFI_\w{2,60}\(\d{1,6}\)\.{0,30}: ?OFI \w{2,40}(?: \w{2,20})? failed|.{0,60}\bfi_\w{2,40}(?:\(\))? (?:failed|returned error|error)\b|PSM2? (?:Endpoint|Could not detect|can't open|was unable to open|no hfi)\b.{0,200}"
     r"|\S{0,200}:\d{1,10}(?:terminated with|\.\S{1,60}): ?PSM2? .{1,60}(?:failed|error)|GNI_\w{2,40} .{0,40}(?:GNI_RC_\w{2,30})|ptl_\w{2,30}: .{0,60}PTL_\w{2,30}"
 )
-_FABRIC_MEANING = "The network library under MPI reported an error: a transfer, a memory region or a queue failed."
+_FABRIC_MEANING = (
+    "The network library under MPI reported an error: a transfer, a memory region or a queue failed."
+)
 _STOPS = re.compile(
     r"FATAL from PE\s{1,6}(?P<rank>\d{1,8}): \S"
     r"|EXITING(?: because of |: )(?:FATAL|fatal) [A-Za-z ]{0,30}(?:ERROR|error)\b|A USER ERROR has occurred: |A GATK RUNTIME ERROR has occurred"

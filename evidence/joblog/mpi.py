@@ -65,7 +65,9 @@ _NOT_STARTED = re.compile(
 _NO_EXECUTABLE = re.compile(
     r"(?:find|launch) the specified|could not access\b|execvp error on file .{1,300}\((?:No such file|Permission denied|Exec format)|via the \"execve\""
 )
-_NOT_THERE = "MPI's launcher could not start the program: the executable is not there, or may not be executed."
+_NOT_THERE = (
+    "MPI's launcher could not start the program: the executable is not there, or may not be executed."
+)
 _MEANING_LAUNCH = "MPI's launcher could not start the processes, or they could not reach it: slots, bindings, the executable, or PMI."
 _UCX = re.compile(
     r"UCX\s{1,4}ERROR\s{1,4}(?P<text>\S.{0,300})|\bpml_ucx\.c:\d{1,6}\s{1,4}Error: (?P<pml>.{1,300})"

@@ -56,7 +56,9 @@ def test_what_the_step_printed_comes_before_what_nextflow_says(head, reason, err
 
 def test_a_step_that_nextflow_tries_again_is_no_cause():
     """It notes the failure and goes on."""
-    note = f"{STAMP}INFO  nextflow.processor.TaskProcessor - [ab/12] NOTE: {ENDED} -- Execution is retried (1)"
+    note = (
+        f"{STAMP}INFO  nextflow.processor.TaskProcessor - [ab/12] NOTE: {ENDED} -- Execution is retried (1)"
+    )
     assert _first("\n".join([note, f"{STAMP}INFO  nextflow.Session - all done"])) is None
 
 
@@ -189,4 +191,4 @@ def test_an_error_shaped_end_is_the_last_resort(line):
 @pytest.mark.parametrize("line", ["error: 0.0123", "Failed tests: 0", "Error rate 0.3 on dev", "no errors found", "validation error = 0.1"])  # fmt: skip
 def test_numbers_called_errors_end_no_log(line):
     """A metric, a count of none."""
-    assert _first("\n".join(["setting up the grid", line])) is None
+    assert _first(f"setting up the grid\n{line}") is None
