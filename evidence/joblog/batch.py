@@ -82,9 +82,10 @@ def _kind(found: dict[str, str | None]) -> str | None:
     if word:
         return slurm.of_signal(_SIGNALS.get(word.strip().lower(), 4))
     if pbs := found.get("pbs"):
-        code = int(pbs)
-        return slurm.of_signal(code - _PBS_SIGNAL) if code > _PBS_SIGNAL else process.of_code(code)
-    return process.of_code(int(found["code"])) if found.get("code") else None
+        status = int(pbs)
+        return slurm.of_signal(status - _PBS_SIGNAL) if status > _PBS_SIGNAL else process.of_code(status)
+    code = found.get("code")
+    return process.of_code(int(code)) if code else None
 
 
 def read(record: Record, _context: JoblogContext) -> JobFinding | None:
