@@ -8,7 +8,8 @@ from datetime import datetime, tzinfo
 from typing import Any
 
 from probing_cluster.core import records, sanitize, storable
-from probing_cluster.evidence.joblog import grammar, reader, slurm
+from probing_cluster.evidence.joblog import grammar, reader
+from probing_cluster.evidence.joblog.messages import slurm
 
 _COLUMNS = frozenset({"kind", "message", "pid", "detail", "meaning", "labelled"})
 

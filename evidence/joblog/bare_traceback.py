@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from probing_cluster.evidence.joblog import languages, progress, python
+from probing_cluster.evidence.joblog import progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
+from probing_cluster.evidence.joblog.messages import languages, python
 
 TRIGGERS = ('File "', "Error:", "Exception:", "AssertionError", *languages.LAST_TRIGGERS)
 _FRAME = re.compile(r"^\s*File \"[^\"]{1,400}\", line \d{1,7}(?:, in \S|$)")

@@ -9,8 +9,9 @@ import re
 from collections import deque
 from collections.abc import Iterable
 
-from probing_cluster.evidence.joblog import grammar, languages, place, progress
+from probing_cluster.evidence.joblog import grammar, place, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record, make
+from probing_cluster.evidence.joblog.messages import languages
 
 FACTS = {"program_error": languages.FACTS["program_error"]}
 _LINES = 16

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from probing_cluster.evidence.joblog import (
-    bare_traceback,
+from probing_cluster.evidence.joblog import bare_traceback, locales, report
+from probing_cluster.evidence.joblog.grammar import LogFact, LogFamily
+from probing_cluster.evidence.joblog.messages import (
     batch,
     codes,
     cuda,
     gloo,
     hccl,
     languages,
-    locales,
     megatron,
     mpi,
     nccl,
     process,
     python,
-    report,
     slurm,
     tools,
     torch_nccl,
     workflows,
 )
-from probing_cluster.evidence.joblog.grammar import LogFact, LogFamily
 
 FAMILIES: tuple[LogFamily, ...] = (
     slurm.FAMILY,

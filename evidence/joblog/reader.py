@@ -12,20 +12,12 @@ from probing_cluster.evidence.joblog import (
     bare_traceback,
     cause,
     closing,
-    codes,
-    cuda,
     families,
     grammar,
-    hccl,
-    languages,
     locales,
     place,
-    process,
-    python,
     report,
-    torch_nccl,
     unfold,
-    workflows,
 )
 from probing_cluster.evidence.joblog.grammar import (
     JobFinding,
@@ -33,6 +25,16 @@ from probing_cluster.evidence.joblog.grammar import (
     LineRole,
     LogFamily,
     Record,
+)
+from probing_cluster.evidence.joblog.messages import (
+    codes,
+    cuda,
+    hccl,
+    languages,
+    process,
+    python,
+    torch_nccl,
+    workflows,
 )
 
 _JUDGE_PLACE = (cuda.FAMILY, python.FAMILY, codes.FAMILY, workflows.FAMILY)

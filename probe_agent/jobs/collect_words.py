@@ -9,7 +9,8 @@ from typing import Any
 
 from probing_cluster.core import errors
 from probing_cluster.evidence.flight_recorder import digest, flight_verdict, load, model, verdict
-from probing_cluster.evidence.joblog import grammar, reader, slurm
+from probing_cluster.evidence.joblog import grammar, reader
+from probing_cluster.evidence.joblog.messages import slurm
 
 MAX_FINDINGS = 200
 """Findings of one log that are kept: the first half and the last half of what it says."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.joblog import cuda, grammar
+from probing_cluster.evidence.joblog import grammar
 from probing_cluster.evidence.joblog.grammar import (
     ALL,
     NETWORK,
@@ -17,6 +17,7 @@ from probing_cluster.evidence.joblog.grammar import (
     fact,
     make,
 )
+from probing_cluster.evidence.joblog.messages import cuda
 
 _COMPLETIONS = {
     1: "local length error", 2: "local QP operation error", 4: "local protection error", 5: "flushed after an earlier error",

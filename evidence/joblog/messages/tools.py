@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.joblog import cuda, grammar, languages, place, process, python
+from probing_cluster.evidence.joblog import grammar, place
 from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, LineRole, Record, make
+from probing_cluster.evidence.joblog.messages import cuda, languages, process, python
 
 FACTS = {
     **{k: process.FACTS[k] for k in ("oom_kill_suspected", "command_not_found")},

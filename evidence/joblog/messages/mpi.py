@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.joblog import gloo, grammar, place, process, python, slurm
+from probing_cluster.evidence.joblog import grammar, place
 from probing_cluster.evidence.joblog.grammar import USER, JobFinding, JoblogContext, LineRole, Record, make
+from probing_cluster.evidence.joblog.messages import gloo, process, python, slurm
 
 FACTS = {
     "peer_lost": process.FACTS["peer_lost"],

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.joblog import grammar, process, slurm
+from probing_cluster.evidence.joblog import grammar
 from probing_cluster.evidence.joblog.grammar import USER, JobFinding, JoblogContext, Record, make
+from probing_cluster.evidence.joblog.messages import process, slurm
 
 FACTS = {
     **process.ENDS,

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.joblog import grammar, languages, process
+from probing_cluster.evidence.joblog import grammar
 from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, LineRole, Record, make
+from probing_cluster.evidence.joblog.messages import languages, process
 
 FACTS = {"program_error": languages.FACTS["program_error"], **process.ENDS}
 _SIGNS = re.compile(r"Negsignal\.(?P<name>SIG[A-Z]{2,6})")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from probing_cluster.evidence.joblog import grammar, place, process, progress
+from probing_cluster.evidence.joblog import grammar, place, progress
 from probing_cluster.evidence.joblog.grammar import (
     USER,
     JobFinding,
@@ -18,6 +18,7 @@ from probing_cluster.evidence.joblog.grammar import (
     fact,
     make,
 )
+from probing_cluster.evidence.joblog.messages import process
 
 FACTS = {
     "program_error": fact(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.joblog import grammar, place, slurm
+from probing_cluster.evidence.joblog import grammar, place
 from probing_cluster.evidence.joblog.grammar import (
     ALL,
     USER,
@@ -15,6 +15,7 @@ from probing_cluster.evidence.joblog.grammar import (
     fact,
     make,
 )
+from probing_cluster.evidence.joblog.messages import slurm
 
 ENDS = {
     k: slurm.FACTS[k]

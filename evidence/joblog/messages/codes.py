@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.joblog import cuda, grammar, languages, nccl, place, process, python, slurm
+from probing_cluster.evidence.joblog import grammar, place
 from probing_cluster.evidence.joblog.grammar import ALL, JobFinding, JoblogContext, LineRole, Record, make
+from probing_cluster.evidence.joblog.messages import cuda, languages, nccl, process, python, slurm
 
 FACTS = {
     "program_error": languages.FACTS["program_error"],
