@@ -37,7 +37,7 @@ Tables = dict[tuple[str, str], "pa.Table"]
 def read(nodes: session.Nodes, timeout_s: float) -> tuple[Tables, list[streams.Missing]]:
     """The list of tables, the rows of the first ones and the last steps; and who did not answer. Both questions share the time."""
     end_s = time.monotonic() + timeout_s
-    found, missing = _asked(
+    found, missing = _replies(
         nodes,
         (
             Scan(table=".".join(LIST)),
@@ -50,12 +50,12 @@ def read(nodes: session.Nodes, timeout_s: float) -> tuple[Tables, list[streams.M
     names = sorted(n for n in listed if n.isidentifier() and n != LIST[1])[:MOST_TABLES]
     if names:
         scans = [Scan(table=f"{LIST[0]}.{name}", condition=FIRST_RANKS) for name in names]
-        rows, more = _asked(nodes, scans, max(end_s - time.monotonic(), 1.0))
+        rows, more = _replies(nodes, scans, max(end_s - time.monotonic(), 1.0))
         found, missing = found | rows, missing + more
     return found, missing
 
 
-def _asked(
+def _replies(
     nodes: session.Nodes, scans: Sequence[Scan], timeout_s: float
 ) -> tuple[Tables, list[streams.Missing]]:
     reply = nodes.ask(scans, timeout_s)

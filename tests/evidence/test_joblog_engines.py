@@ -179,13 +179,13 @@ LAST = [
 @pytest.mark.parametrize("line", LAST)
 def test_an_error_shaped_end_is_the_last_resort(line):
     """Where no family knows a line, and only at the very end; no log that went on or ended well has one."""
-    quiet = ["setting up the grid", "reading the mesh"]
-    found = _first("\n".join([*quiet, line, "", "-----"]))
+    before = ["setting up the grid", "reading the mesh"]
+    found = _first("\n".join([*before, line, "", "-----"]))
     assert (found["kind"], found["line"], found["domains"]) == ("program_error", 3, ["user_program"])
     for behind in (["Run completed successfully."], MORE, [f"writing part {c}" for c in "abcdef"]):
-        assert _first("\n".join([*quiet, line, *behind])) is None
+        assert _first("\n".join([*before, line, *behind])) is None
     for carrier in CARRIERS:
-        assert _first("\n".join([*quiet, carrier.format(line)])) is None
+        assert _first("\n".join([*before, carrier.format(line)])) is None
 
 
 @pytest.mark.parametrize("line", ["error: 0.0123", "Failed tests: 0", "Error rate 0.3 on dev", "no errors found", "validation error = 0.1"])  # fmt: skip

@@ -27,10 +27,10 @@ class LemonNight(msgspec.Struct, kw_only=True):
     partition: Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9._-]{1,64}$")] | None = None
 
 
-def show(request: Request, asked: operation.Ask, chosen: LemonNight) -> Response:
+def show(request: Request, ask: operation.Ask, chosen: LemonNight) -> Response:
     """Lemons and suspects of one night; a score is of one window that ends with its night, so nights are chosen and no spans."""
-    site, service = asked.site, asked.site.service
-    nights = site.rows(asked.viewer, "lemon_nights", cluster=service.config.cluster.name, n=MOST_NIGHTS)
+    site, service = ask.site, ask.site.service
+    nights = site.rows(ask.viewer, "lemon_nights", cluster=service.config.cluster.name, n=MOST_NIGHTS)
     slurm = now.SLURM.now(service)
     page: dict[str, Any] = {
         "title": "Lemons", "view": None, "why": "", "q": chosen, "nights": nights,

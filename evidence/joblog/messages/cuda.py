@@ -283,8 +283,8 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     text = record.text
     if found := _INITIALISED.match(text):
         kind = kind_of(found["why"].partition(" - ")[0]) or "cuda_unavailable"
-        seen = finding(kind, record, no_gpu=True)
-        return replace(seen, role=LineRole.OBSERVATION)
+        unavailable = finding(kind, record, no_gpu=True)
+        return replace(unavailable, role=LineRole.OBSERVATION)
     if advice := _ADVICE.search(text):
         text = text[: advice.start()]
     if _HIP_BINARY.match(text):

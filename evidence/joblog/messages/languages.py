@@ -132,7 +132,7 @@ _LAST = re.compile(
     r"(?:cannot |can't |unable |failed |missing |unrecognized |invalid |illegal |extra operand|unexpected |.{1,200}: (?:No such file or directory|Permission denied|Not a directory|Is a directory)$)"
 )
 """A line that says of itself that it is an error: believed as the log's last word only."""
-_TOLD_TO_END = re.compile(
+_ENDED_BY_SIGNAL = re.compile(
     r"(?:Terminated|(?P<other>Hangup|Alarm clock|Quit|User defined signal [12]|File size limit exceeded|Profiling timer expired|Virtual timer expired))(?: \(core dumped\))?\.?$"
 )
 """How a shell tells that a signal ended its child, alone on the line or behind a progress bar that it cut."""
@@ -202,9 +202,9 @@ def last_word(record: Record) -> JobFinding | None:
     if _LAST.match(text):
         return make(FACTS, "program_error", record)
     bar = _BAR_CUT.match(text)
-    if (bar and progress.is_progress(text)) or _TOLD_TO_END.match(text):
-        told = _TOLD_TO_END.match(text, bar.end() if bar else 0)
-        kind = "process_crashed" if told and told["other"] else "process_terminated"
+    if (bar and progress.is_progress(text)) or _ENDED_BY_SIGNAL.match(text):
+        ended = _ENDED_BY_SIGNAL.match(text, bar.end() if bar else 0)
+        kind = "process_crashed" if ended and ended["other"] else "process_terminated"
         return make(FACTS, kind, record, role=LineRole.EXIT)
     return None
 

@@ -32,14 +32,14 @@ class Counted:
     """Nodes that count what they are asked."""
 
     def __init__(self, nodes: choosing.Nodes) -> None:
-        self._inner, self.asked = nodes, []
+        self._inner, self.questions = nodes, []
 
     @property
     def nodes(self) -> tuple[str, ...]:
         return self._inner.nodes
 
     def ask(self, scans: Sequence[Scan], timeout_s: float) -> streams.Reply:
-        self.asked.append([s.table for s in scans])
+        self.questions.append([s.table for s in scans])
         return self._inner.ask(scans, timeout_s)
 
 
@@ -52,7 +52,7 @@ def test_two_questions_bring_the_list_the_first_tables_and_the_steps(empty_job) 
     finally:
         nodes._inner.close()
     assert missing == []
-    assert nodes.asked == [["python.tables", "torch.steps"], ["python.Val", "python.b"]]
+    assert nodes.questions == [["python.tables", "torch.steps"], ["python.Val", "python.b"]]
     assert set(found[own_tables.LIST]["name"].to_pylist()) == {"train", "tables", "no name", "b", "Val"}
     assert found["python", "b"]["loss"].to_pylist() == [1.0 / (1 + step) for step in range(5)]
     assert sorted(found[own_tables.STEPS]["rank"].to_pylist()) == [0, 0, 0, 1, 1, 1]
