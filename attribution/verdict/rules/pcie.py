@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable
 from datetime import timedelta
 
@@ -22,7 +23,11 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             s for s in view.of(*_SHARED) if s.event.node == claim.node and abs(s.at - claim.at) <= _AT_ONCE
         ]
         gone = [s for s in near if _is_gone(view, s)]
-        lost = {s.gpu or s.device or "" for s in gone}
+        lost = {_unit(s) for s in gone}
+        own = all(e.code == "inaccessible" for e in claim.evidence if e.kind == "pcie_link")
+        if len(lost) == 1 and own and {s.cause for s in gone} == {"disk"}:
+            # The drive that is gone is the device that no longer answers: its own end, as a lost GPU's is.
+            continue
         if len(lost) < 2 or claim.weight < claims.POSSIBLE:
             yield claim
             continue
@@ -35,6 +40,17 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             words=f"lost {len(lost)} devices at once behind one PCIe part",
             explains=frozenset(_SHARED),
         )
+
+
+_PART = re.compile(r"(?P<drive>nvme\d+)(?:n\d+)?(?:p\d+)?$|(?P<disk>[sv]d[a-z]+)\d*$")
+"""A drive's name space or partition, and the drive."""
+
+
+def _unit(sighting: evidence_view.CaseSighting) -> str:
+    """The device, by one name: a drive tells of itself as controller, name space and partition."""
+    name = sighting.gpu or sighting.device or ""
+    found = _PART.match(name)
+    return (found["drive"] or found["disk"]) if found else name
 
 
 def _is_gone(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:

@@ -410,3 +410,14 @@ def test_a_rank_that_tells_of_the_fault_itself_had_not_hung_before_it(make):
     verdict = make.judge(make.xid(94, severity=LOW), felt, peers)
     assert verdict.cause in ("gpu_memory_contained", "gpu_memory_uncorrectable")
     assert verdict.confidence is not records.Confidence.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("other", "cause"), [("nvme0n1", "disk"), ("nvme3", "pcie")], ids=["one drive", "two drives"]
+)
+def test_a_drive_that_vanished_is_no_fault_of_the_bus(make, other, cause):
+    """One drive tells of itself as controller and name space; two that go at once have a part above them."""
+    gone = [make.event(kind="block_io", code="nvme_disabled", device=name) for name in ("nvme0", other)]
+    link = make.event(kind="pcie_link", code="inaccessible", device="0000:e1:00.0")
+    attempt = make.attempt(state="FAILED", exit_code=1)
+    assert make.judge(*gone, link, attempt=attempt).cause == cause
