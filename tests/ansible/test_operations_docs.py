@@ -68,6 +68,7 @@ def test_every_finding_of_the_doctor_is_listed() -> None:
     for path in looks:
         text = path.read_text(encoding="utf-8")
         names |= set(re.findall(r'\bname="(\w+)"', text))
+        names |= set(re.findall(r'\b(?:doctor\.)?(?:ok|note|warn|fail)\(\s*"(\w+)"', text))
     names |= {f"{key.lower()}_path" for key in (*site_rights.ROOTS_HOOKS, *site_rights.EVERYBODYS)}
     assert len(names) > 30
     assert sorted(name for name in names if f"| `{name}` |" not in pages) == []

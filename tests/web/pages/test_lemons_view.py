@@ -37,8 +37,8 @@ def score(node: str, day: datetime, status: str, chance: float = 0.97) -> record
 def nights(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     """n1 is a lemon on the 20th and none on the 21st; n2, in another partition, is one on the 21st."""
     monkeypatch.setattr(now, "SLURM", now.SlurmNodes())
-    other = world.hands.state["n2"]
-    world.hands.state["n2"] = dataclasses.replace(other, partitions=("big",))
+    other = world.slurm.state["n2"]
+    world.slurm.state["n2"] = dataclasses.replace(other, partitions=("big",))
     later = DAY + timedelta(days=1)
     world.store.save_lemon_scores([score("n1", DAY, "new"), score("n2", DAY, "", 0.01)])
     world.store.save_lemon_scores([score("n1", later, "recovered", 0.2), score("n2", later, "new")])
@@ -68,7 +68,7 @@ def test_the_nodes_of_a_partition_are_chosen(nights: World) -> None:
     assert "/nodes/n2" not in text
     assert "those that are in gpu now" in text
     assert "no node is in tiny now" in browser.get("/lemons?partition=tiny").text
-    nights.hands.down = True
+    nights.slurm.down = True
     now.SLURM._at_s = float("-inf")
     assert "Slurm does not answer" in browser.get("/lemons?partition=gpu").text
     assert "n2" in browser.get("/lemons").text
