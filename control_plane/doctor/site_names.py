@@ -41,9 +41,9 @@ def judge(
     config: settings.Settings, slurm: Mapping[str, bool], beats: Iterable[records.AgentHeartbeat]
 ) -> Iterator[doctor.DoctorFinding]:
     """The findings on who reports, held against `slurm`: node name to whether it has GPUs."""
-    heard = list(beats)
-    foreign = sorted(b.node for b in heard if b.cluster != config.cluster.name and b.node in slurm)
-    ours = {b.node for b in heard if b.cluster == config.cluster.name}
+    newest_beats = list(beats)
+    foreign = sorted(b.node for b in newest_beats if b.cluster != config.cluster.name and b.node in slurm)
+    ours = {b.node for b in newest_beats if b.cluster == config.cluster.name}
     if foreign:
         yield doctor.fail(
             "agent_cluster",

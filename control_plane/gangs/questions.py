@@ -29,8 +29,8 @@ def nodes(store: db_store.Store, gang: gang_board.BoardGang) -> dict[str, Any]:
     """{"nodes": of a running job, "absent": those whose agents are silent, and why}; raises NotFound for one that is over."""
     if gang.is_over:
         raise errors.NotFound(f"job {gang.ref} is over: nothing runs that could be asked")
-    heard = {b.node for b in store.heartbeats(job_id=gang.job_id)}
-    known = heard | (set(gang.attempt.nodes) if gang.attempt is not None else set())
+    beating = {b.node for b in store.heartbeats(job_id=gang.job_id)}
+    known = beating | (set(gang.attempt.nodes) if gang.attempt is not None else set())
     if not known:
         raise errors.NotFound(f"no agent has reported job {gang.ref} as running")
     ages_s = store.heartbeat_ages_s()

@@ -56,12 +56,12 @@ def of_heartbeats(
     job_id: int | None = None,
 ) -> list[RankNow]:
     """Every rank in some heartbeats (of one job), by job and rank; rows that are none are left out."""
-    heard = ages_s or {}
+    beat_ages_s = ages_s or {}
     found = [
         row
         for beat in beats
         for key, entry in beat.ranks.items()
-        if (row := _row(beat.node, key, entry, heard.get(beat.node, 0.0))) is not None
+        if (row := _row(beat.node, key, entry, beat_ages_s.get(beat.node, 0.0))) is not None
         and (job_id is None or row.job_id == job_id)
     ]
     return sorted(found, key=lambda r: (r.job_id, r.rank is None, r.rank or 0, r.node, r.pid))

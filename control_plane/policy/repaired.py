@@ -97,8 +97,8 @@ def _sentence(text: str) -> str:
 
 
 def _silent(node: str, age_s: float | None) -> str:
-    heard = "has never been heard" if age_s is None else f"was last heard {age_s:.0f} s ago"
+    last_beat = "has never been heard" if age_s is None else f"was last heard {age_s:.0f} s ago"
     return (
-        f"its agent {heard}, so nobody can look; start it there (systemctl start probing-agent), or lift the drain "
+        f"its agent {last_beat}, so nobody can look; start it there (systemctl start probing-agent), or lift the drain "
         f"unseen with `probing-ctl resume {node}`"
     )

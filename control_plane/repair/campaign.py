@@ -156,15 +156,15 @@ class _Round:
         by_node = {r.node: r for r in reports}
         made = []
         for pair in pairs:
-            heard = [by_node[node] for node in pair if node in by_node]
-            outcomes = {r.outcome for r in heard}
+            answers = [by_node[node] for node in pair if node in by_node]
+            outcomes = {r.outcome for r in answers}
             if records.Outcome.FAIL in outcomes:
                 self._pair_row(
-                    pair, records.Outcome.FAIL, next(r for r in heard if r.outcome is records.Outcome.FAIL)
+                    pair, records.Outcome.FAIL, next(r for r in answers if r.outcome is records.Outcome.FAIL)
                 )
                 made.append(isolation.PairResult(round_id=self._request.round_id, pair=pair, passed=False))
-            elif len(heard) == 2 and outcomes <= set(round_findings.REPORTED):
-                slowest = max(heard, key=lambda r: r.measured or 0.0)
+            elif len(answers) == 2 and outcomes <= set(round_findings.REPORTED):
+                slowest = max(answers, key=lambda r: r.measured or 0.0)
                 self._pair_row(pair, records.Outcome.OK, slowest)
                 made.append(
                     isolation.PairResult(
@@ -174,7 +174,7 @@ class _Round:
             else:
                 # Neither end says that the other failed: nothing is known, and nobody is accused.
                 case.void(pair)
-                words = "; ".join(r.message for r in heard) or "neither node gave an answer"
+                words = "; ".join(r.message for r in answers) or "neither node gave an answer"
                 self._add(pair[0], "pair", records.Outcome.ERROR, peer=pair[1], message=words)
         return made
 

@@ -77,7 +77,7 @@ class Collectors:
     """When the first of them had started, monotonic."""
     hello: set[str] = field(default_factory=set)
     """Nodes whose collector has started."""
-    heard: set[str] = field(default_factory=set)
+    with_output: set[str] = field(default_factory=set)
     """Nodes whose collector has started or has answered any question since the last one was asked."""
     steps: set[str] = field(default_factory=set)
     frames: dict[str, list[bytes]] = field(default_factory=dict)
@@ -129,7 +129,7 @@ class Collectors:
     def expect(self, number: int) -> None:
         """From now on only an answer to that question is one."""
         self._number, self.frames = number, {}
-        self.heard.clear()
+        self.with_output.clear()
 
     def ask(self, number: int, line: bytes) -> None:
         """Gives it a question; it takes it when it can."""
@@ -282,7 +282,7 @@ class Collectors:
             return None
         self._names[label] = node
         self.hello.add(node)
-        self.heard.add(node)
+        self.with_output.add(node)
         self.hello_s = self.hello_s or time.monotonic()
         if not is_answer:
             return None

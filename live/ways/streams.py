@@ -158,7 +158,7 @@ class Streams:
         if not self._patience:
             return set()
         back = {node for node, _ in self._come(0)}
-        back.update(*(child.heard for child in self._children))
+        back.update(*(child.with_output for child in self._children))
         return self._patience.lost(self._can_answer, back, timeout_s)
 
     @property
@@ -167,8 +167,8 @@ class Streams:
         return {node for child in self._children if child.reads for node in child.nodes}
 
     def _remember(self, answered: set[str], lost: set[str], timeout_s: float) -> None:
-        heard = set().union(*(child.heard for child in self._children))
-        self._patience.remember(self._can_answer - answered - heard, lost, timeout_s)
+        with_output = set().union(*(child.with_output for child in self._children))
+        self._patience.remember(self._can_answer - answered - with_output, lost, timeout_s)
 
     @property
     def _look_s(self) -> float:

@@ -160,8 +160,10 @@ def _lived_on(view: evidence_view.EvidenceView, node: str, booted_at: datetime) 
     A silence of under a minute leaves no gap in what the agent watched: of a boot so soon after the end nobody can tell.
     """
     last = view.case.watched.get(node)
-    heard = last is not None and node not in view.case.by_log and last > view.end_at + evidence_view.SLACK
-    return heard and booted_at > view.end_at + _STILL_ALIVE
+    beat_after_end = (
+        last is not None and node not in view.case.by_log and last > view.end_at + evidence_view.SLACK
+    )
+    return beat_after_end and booted_at > view.end_at + _STILL_ALIVE
 
 
 def _has_prolog(view: evidence_view.EvidenceView, node: str) -> bool:

@@ -264,7 +264,7 @@ def test_a_silent_node_is_waited_for_where_more_time_is_given_or_nobody_else_is_
     assert opened._lost(1.0) == {"n2"}
     assert opened._lost(2.0) == set()
     opened._patience.remember({"n1", "n2"}, set(), 1.0)
-    opened._children[0].heard.clear()
+    opened._children[0].with_output.clear()
     assert opened._lost(1.0) == set()
 
 
