@@ -44,7 +44,9 @@ SIGHTED: frozenset[str] = frozenset()
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """At most one claim, from the last snapshot of every node; pages can be forged, so never certain."""
-    found = snapshots.gang((f.event for f in view.findings), end_at=view.end_at)
+    # Whom our requeue ends dies of it, and says nothing of why the job was requeued.
+    requeued_at = min((a.at for a in view.handled if a.action == "requeue"), default=view.window.end_at)
+    found = snapshots.gang((f.event for f in view.findings if f.event.at <= requeued_at), end_at=view.end_at)
     if found is None:
         return
     gang_finding = snapshots.judge(found, node_faults.at_end(view, found.onset_at), view.attempt.nodes)

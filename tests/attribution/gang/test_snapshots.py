@@ -80,6 +80,20 @@ def test_the_first_to_die_is_dead_and_takes_others_with_it(make: Any) -> None:
     assert (found.kind, found.ranks, found.nodes) == ("rank_dead", (3,), ("n2",))
 
 
+def test_whom_our_requeue_ended_is_no_evidence(make: Any) -> None:
+    """The first to die of it is as dead as one that died before, which counts."""
+    lost = make.xid(79, 3, 20)
+    requeue = make.action("requeue", -5, job_id=4242, event_ids=(lost.event_id,))
+    detail = {"rank": 3, "steps": 7, "phase": "training", "step_id": 0}
+    for before_end_s, counts in ((4.0, False), (12.0, True)):
+        dead = make.finding("rank_dead", before_end_s, node="n2", pid=103, source="probe", detail=detail)
+        alive = snapshot(make, "n1", entry(0), entry(1), before_end_s=before_end_s)
+        attempt = make.attempt(state="REQUEUED", exit_code=0)
+        verdict = make.judge(lost, dead, alive, attempt=attempt, actions=(requeue,))
+        assert verdict.cause == "gpu_lost"
+        assert (dead.event_id in verdict.evidence) is counts
+
+
 def together(make: Any, rank: int, before_end_s: float, step_id: int = 0) -> Any:
     """A death of a rank that all others of its node died with."""
     detail = {"rank": rank, "steps": 7, "phase": "training", "step_id": step_id, "together": True}
