@@ -13,6 +13,7 @@ import sys
 from typing import Any
 
 from probing_cluster.core import errors, logs, processes, settings
+from probing_cluster.core.ending import process_memory
 
 
 def run(module: str, config: settings.Settings, *given: Any, timeout_s: float | None = None) -> Any:
@@ -43,6 +44,7 @@ def main() -> int:
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)  # what anybody prints is no answer
         logs.configure()
+        process_memory.without_data_frames()
         module = importlib.import_module(sys.argv[1])
         try:
             answer = (False, module.in_child(config, *given))

@@ -1,11 +1,14 @@
-"""The processor's name, by which equal nodes are compared, and how long a quota has kept this process from it."""
+"""The processor's name, by which equal nodes are compared, how long a quota has kept this process from it, and which lie at which memory."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from probing_cluster.core import digits, sanitize
+
+_MOST_CPUS = 8192
 
 
 def model() -> str:
@@ -29,6 +32,35 @@ def throttled_s(root: Path = Path("/")) -> float:
 def quota_times(root: Path = Path("/")) -> float:
     """How many times as long one thread takes under the narrowest quota of this process's control groups; 1 without one."""
     return max((_times_of(group) for group in _groups(root)), default=1.0)
+
+
+def at_each_memory_node(root: Path = Path("/")) -> Iterator[str]:
+    """Moves this thread to the processors at each of the machine's memory nodes in turn; its name, empty where there is one only."""
+    allowed = os.sched_getaffinity(0)
+    found = {
+        path.name: _listed(_text(path / "cpulist")) & allowed
+        for path in sorted((root / "sys/devices/system/node").glob("node[0-9]*"))
+    }
+    usable = {name: near for name, near in found.items() if near}
+    if len(usable) < 2:
+        yield ""
+        return
+    try:
+        for name, near in usable.items():
+            os.sched_setaffinity(0, near)
+            yield name
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+def _listed(text: str) -> set[int]:
+    """The numbers of `0-3,8`."""
+    found: set[int] = set()
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        if digits.is_number(first) and digits.is_number(last or first):
+            found |= set(range(int(first), min(int(last or first), int(first) + _MOST_CPUS) + 1))
+    return found
 
 
 def _groups(root: Path) -> Iterator[Path]:

@@ -34,6 +34,21 @@ TOO_NOISY = 0.20
 """A limit further above the median than this judges nobody: what it would name cannot be told from noise."""
 
 
+SMALL_REPEATS = 200
+"""All-reduces of a pair that is timed by small ones."""
+_SMALL_S = 0.010
+"""What one of those takes at most: a neighbour's turn on the processors lengthens few of so many so short ones."""
+_SMALLEST = 1 << 14
+
+
+def small_bytes(size: int, seconds: Iterable[float]) -> int:
+    """The bytes, `size` or a half or quarter … of it, of which an all-reduce is short, by the least that one of `size` took between pairs."""
+    taken = min(seconds, default=0.0)
+    while taken > _SMALL_S and size > _SMALLEST:
+        size, taken = size // 2, taken / 2
+    return size
+
+
 @dataclass(frozen=True, kw_only=True)
 class Limit:
     """The bound at which a node counts as slow."""

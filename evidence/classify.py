@@ -81,13 +81,22 @@ def _none(first: int, last: int) -> Iterator[dict[str, Any]]:
     return ({"line": n, "kind": "none"} for n in range(first, last))
 
 
+def _margin(batch: list[bytes]) -> bytes:
+    """The blanks that every line begins with: a log pasted into a text is set in as a whole, and none of its lines is another's rest."""
+    first = next((line for line in batch if line.strip()), b"")
+    margin = first[: len(first) - len(first.lstrip(b" \t"))]
+    n_others = sum(bool(line.strip()) for line in batch[:_LOOK_AT_LINES]) - 1 if margin else 0
+    return margin if n_others > 0 and all(line.startswith(margin) for line in batch if line.strip()) else b""
+
+
 def _kernel(batches: Iterator[list[bytes]], all_lines: bool) -> Iterator[dict[str, Any]]:
     reader, sieve = kernel.KernelReader(), blocks.TriggerSieve(kernel.TRIGGERS)
-    start = 1
+    start, margin = 1, None
     for batch in batches:
+        margin = _margin(batch) if margin is None else margin
         done = start
         for index in sieve.hits(batch):
-            found = reader.read_line(batch[index].decode("utf-8", "replace"))
+            found = reader.read_line(batch[index].removeprefix(margin).decode("utf-8", "replace"))
             if found is None:
                 continue
             line = start + index

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.core import certificates, clock, errors, settings
+from probing_cluster.core import certificates, clock, errors, records, settings
 from probing_cluster.probe_agent import assembly, report, textfile
 from probing_cluster.probe_agent.jobs import held, jobs
 from probing_cluster.probe_agent.sources import (
@@ -120,6 +120,8 @@ class Agent:
         """Queue what a job left for collection; of a running one, what its ranks are doing, too."""
         if job.released_at is None:
             self.spawn(self.parts.ranks.snapshot(job.job_id))
+        elif any(f.severity is records.Severity.HIGH for f in self.parts.node.faults.active()):
+            self.parts.delivery.ask_often()
         self.spawn(self.parts.collector.collect(job))
 
     async def keep_log(self, job: jobs.NodeJob, most_bytes: int) -> None:

@@ -83,8 +83,9 @@ def _submit_again(
         ours = verdict.domain is records.Domain.HARDWARE and verdict.confidence in _SURE
         if ours and verdict.submit_at == last.submit_at and last.end_at is not None:
             away = f" with --exclude={verdict.node}" if verdict.node else ""
+            did = "did not" if verdict.confidence is records.Confidence.CERTAIN else "most likely did not"
             return (
-                "The program did not cause this: unless Slurm still has the job "
+                f"The program {did} cause this: unless Slurm still has the job "
                 f"(squeue -j {verdict.job_id} shows it), submit it again{away}."
             )
     return ""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.core import records, vocabulary
-from probing_cluster.reports import advice, cost, job_ref, node_state, rows
+from probing_cluster.reports import advice, cost, job_ref, node_state, phrase, rows
 
 FAILED_STATES = frozenset(
     {
@@ -24,6 +24,9 @@ FAILED_STATES = frozenset(
     }
 )
 """States in which an attempt ended without finishing its work."""
+
+STOPPED_STATES = frozenset({"CANCELLED", "PREEMPTED"})
+"""States of what somebody ended: it did not die."""
 
 ETTR_FROM_S = 600.0
 """A run of one start that was shorter than this was all start-up: its ETTR says nothing and is not shown."""
@@ -55,8 +58,9 @@ class AttemptView:
     actions: tuple[records.Drain, ...] = records.doc("what was done because of it, oldest first", default=())
     lost_s: float | None = records.doc("work of it that was lost, seconds; null when not known", default=None)
     nodes_without_faults: tuple[str, ...] = records.doc(
-        "its nodes with no fault recorded during it", default=()
+        "its nodes that were watched, with no fault recorded during it", default=()
     )
+    unwatched_nodes: tuple[str, ...] = records.doc("its nodes that nobody watched", default=())
     last_seen_at: datetime | None = records.doc("when an agent last said it still runs", default=None)
 
     @property
@@ -79,8 +83,8 @@ class AttemptView:
         """`died`, as the title of its verdict says it."""
         if self.refused:
             return "did not begin"
-        if self.died and self.attempt.state == "CANCELLED":
-            return "was cancelled"
+        if self.died and self.attempt.state in STOPPED_STATES:
+            return f"was {self.attempt.state.lower()}"
         return "died" if self.died else "is flagged"
 
 
@@ -128,7 +132,15 @@ class ReportModel:
         run = self.run
         if run is None or run.ettr_measured is None:
             return False
-        return run.measured or run.n_attempts > 1 or run.wall_s >= ETTR_FROM_S
+        return run.measured or run.n_attempts > 1 or run.wall_s - run.queued_s >= ETTR_FROM_S
+
+    @property
+    def queue_words(self) -> str:
+        """`3 h of its 4 h in the queue`, where that was most of the run's time; else empty."""
+        run = self.run
+        if run is None or run.queued_s * 2 <= run.wall_s:
+            return ""
+        return f"{phrase.span(run.queued_s)} of its {phrase.span(run.wall_s)} in the queue"
 
     @property
     def headline(self) -> str:
@@ -270,6 +282,8 @@ def _view(
     others = tuple(e for e in found.others if e.event_id not in wanted and _concerns(attempt, e))
     until = later[0].start_at if later else None
     nodes_with_events = {e.node for e in (*evidence, *others)}
+    silent = [n for n in attempt.nodes if n not in nodes_with_events]
+    unwatched = tuple(n for n in silent if (attempt.submit_at, n) in found.unwatched)
     return AttemptView(
         attempt=attempt,
         verdict=verdict,
@@ -281,7 +295,8 @@ def _view(
         actions=_worth_a_line(
             sorted((d for d in found.drains if _acted_on(attempt, d, wanted, until)), key=lambda d: d.at)
         ),
-        nodes_without_faults=tuple(n for n in attempt.nodes if n not in nodes_with_events),
+        nodes_without_faults=tuple(n for n in silent if n not in unwatched),
+        unwatched_nodes=unwatched,
         last_seen_at=_last_seen(attempt, found.heartbeats),
     )
 

@@ -63,6 +63,10 @@ class ReportRows:
     tested: tuple[records.HealthEvent, ...] = records.doc(
         "what tests of ours found on its nodes within a day of its end", default=()
     )
+    unwatched: frozenset[tuple[datetime, str]] = records.doc(
+        "nodes that nobody watched while an attempt ran there, with when that was submitted",
+        default=frozenset(),
+    )
     pace: tuple[records.HealthEvent, ...] = records.doc(
         "slow ranks and slow-downs that the probe's pages showed, oldest first", default=()
     )
@@ -148,6 +152,9 @@ def from_json(document: Mapping[str, Any]) -> ReportRows:
         evidence=many("evidence", records.HealthEvent),
         others=many("others", records.HealthEvent),
         tested=many("tested", records.HealthEvent),
+        unwatched=frozenset(
+            (datetime.fromisoformat(u["submit_at"]), u["node"]) for u in document.get("unwatched") or ()
+        ),
         pace=many("pace", records.HealthEvent),
         gangs=many("gangs", records.GangVerdict),
         drains=many("drains", records.Drain),

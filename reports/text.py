@@ -89,8 +89,10 @@ def _ettr(report: model.ReportModel) -> str:
     run = report.run
     assert run is not None
     how = "measured" if run.measured else "checkpoints and start-up assumed, not seen"
-    kept = "" if run.productive_s > 0 else ", since no work of it was kept"
-    return f"ETTR {phrase.ratio(run.ettr_measured)}{kept} (expected {phrase.ratio(run.ettr_expected)}; {how})"
+    queued = f"; {report.queue_words}" if report.queue_words else ""
+    none_kept = ", since no work of it was kept" if run.measured else ", if no work of it was kept"
+    kept = "" if run.productive_s > 0 else none_kept
+    return f"ETTR {phrase.ratio(run.ettr_measured)}{kept} (expected {phrase.ratio(run.ettr_expected)}; {how}{queued})"
 
 
 def _attempts(report: model.ReportModel, width: int, days: bool, brush: paint.Brush) -> Iterator[str]:
@@ -105,8 +107,15 @@ def _attempts(report: model.ReportModel, width: int, days: bool, brush: paint.Br
         yield brush.state(f"{head:<{widest}}  {bars[-1]}", view.attempt.state)
         waiting = view.attempt.end_at or report.drawn_until
     left, right = (phrase.clock_z(at, with_day=days) for at in (scale.start_at, scale.end_at))
-    legend = f"bar {left} to {right}: {timeline.legend(bars)}"
+    legend = f"bar {left} to {right}: {timeline.legend(bars, _meanings(report))}"
     yield from (brush.faint(line) for line in _wrap(legend, width, "  "))
+
+
+def _meanings(report: model.ReportModel) -> dict[str, str]:
+    """What marks mean here: nothing died where every end was somebody's, and a loss after assumed checkpoints is assumed."""
+    deaths = [v for v in report.attempts if v.died and v.attempt.state not in model.STOPPED_STATES]
+    assumed = report.run is not None and not report.run.measured
+    return ({} if deaths else {"x": "ended"}) | ({"-": "lost (assumed)"} if assumed else {})
 
 
 def _attempt_head(view: model.AttemptView, days: bool) -> str:
@@ -281,6 +290,8 @@ def _done(view: model.AttemptView, days: bool) -> str:
         words.append(_action(drain, days, "" if drain.reason in known else sanitize.clean(drain.reason, 120)))
     if view.nodes_without_faults and view.evidence:
         words.append(f"{hostlist.compress(view.nodes_without_faults)}: no fault recorded")
+    if view.unwatched_nodes and view.evidence:
+        words.append(f"nobody watched {hostlist.compress(view.unwatched_nodes)}")
     return "; ".join(words)
 
 

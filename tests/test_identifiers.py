@@ -1,6 +1,7 @@
 """Names are the field's: words that name nothing are banned as identifiers (CONTRIBUTING.md)."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,7 @@ BANNED = frozenset(
 )
 FIELD_TERMS = ("first_seen", "last_seen", "quiet_hours", "quiet_until", "quiet_s")
 """Compounds that the field itself uses."""
+_TERMS = re.compile(rf"(?<![a-z])(?:{'|'.join(FIELD_TERMS)})(?![a-z])")
 
 
 def identifiers(source: str) -> Iterator[tuple[int, str]]:
@@ -46,12 +48,12 @@ def identifiers(source: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, name
 
 
-def words(name: str) -> set[str]:
+@functools.cache
+def words(name: str) -> frozenset[str]:
     """The words of a compound name, `_told_node` and `CannotTell` alike; terms of the field count as none."""
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-    for term in FIELD_TERMS:
-        snake = re.sub(rf"(?<![a-z]){term}(?![a-z])", "", snake)
-    return set(snake.split("_"))
+    snake = _TERMS.sub("", snake)
+    return frozenset(snake.split("_"))
 
 
 def banned(source: str) -> list[tuple[int, str]]:

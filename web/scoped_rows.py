@@ -85,7 +85,9 @@ class Reader:
             except psycopg.errors.InsufficientPrivilege as exc:
                 raise errors.NotPermitted(f"the database says: {driver_errors.first_line(exc)}") from exc
             except (psycopg.ProgrammingError, psycopg.DataError, psycopg.NotSupportedError) as exc:
-                raise errors.UsageError(f"{driver_errors.first_line(exc)}; one SELECT is answered") from exc
+                raise errors.UsageError(
+                    f"one SELECT is answered, and the database says of it: {driver_errors.first_line(exc)}"
+                ) from exc
             return heads, rows[:most], len(rows) > most
 
     def close(self) -> None:

@@ -39,6 +39,9 @@ def register(register: commands.Commands) -> None:
 
 
 def _serve(args: argparse.Namespace) -> int:
+    from probing_cluster.core.ending import process_memory
+
+    process_memory.keep_small()
     from probing_cluster.web import serve
 
     return serve.main(settings.load(args.config))

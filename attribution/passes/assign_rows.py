@@ -166,7 +166,9 @@ def shared(
     contested = [e for e in mine if needs_neighbours(e, attempt)]
     if co_residents is None or not contested:
         return {}
-    since = min(stretch.start_at, *(neighbours_from(e, attempt, stretch.start_at) for e in contested))
+    assert attempt.start_at is not None
+    begins = (neighbours_from(e, attempt.start_at, stretch.start_at) for e in contested)
+    since = min(stretch.start_at, *begins)
     nodes = {e.node for e in contested}
     return co_residents.spans(
         attempt, nodes, since - evidence_view.SLACK, stretch.end_at + evidence_view.SLACK
@@ -243,13 +245,18 @@ def stalled(
     return began and (gone_at is None or gone_at > end_at)
 
 
-def neighbours_from(
-    event: records.HealthEvent, attempt: records.JobAttempt, window_start_at: datetime
-) -> datetime:
-    """The instant from which the other jobs on the event's node must be known."""
-    assert attempt.start_at is not None
+def neighbours_from(event: records.HealthEvent, start_at: datetime, window_start_at: datetime) -> datetime:
+    """The instant from which the other jobs on the event's node must be known, for an attempt that started at `start_at`."""
     lasting = signatures.is_until_reset(event)
-    return max(event.at, min(window_start_at, attempt.start_at) if lasting else window_start_at)
+    return max(event.at, min(window_start_at, start_at) if lasting else window_start_at)
+
+
+def may_need_neighbours(event: records.HealthEvent) -> bool:
+    """`needs_neighbours`, of an event that comes before the end of an attempt of which it is not known which GPUs it had."""
+    signature = signatures.of(event)
+    if signature.role is signatures.Role.CONTEXT:
+        return False
+    return event.kind == "oom" or view_builder.means_gpu(event, signature)
 
 
 def needs_neighbours(event: records.HealthEvent, attempt: records.JobAttempt) -> bool:

@@ -84,10 +84,10 @@ class _Prefilter:
         to_judge = self._by_themselves() | self._unwatched(names, watched)
         job_side = self._has_job_side_events()
         arguing, mentionable, shared = self._event_flags()
-        active_faults, stood, earliest = self._active_faults(names)
+        active_faults, stood, lasting = self._active_faults(names)
         stalls, stalled = self._stalls(names)
         acted = self._acted(names)
-        ran = self._ran([names[i] for i in np.unique(self._node[stood])], earliest)
+        ran = self._ran(lasting)
         preemptors, again = self._preempted(ran)
         to_judge |= job_side | arguing | self._any(stood | stalled) | acted | again
         return PrefilterResult(
@@ -182,8 +182,10 @@ class _Prefilter:
         to_judge = self._any(argues | own | outside | reaching) | (faint > 1)
         return to_judge, argues | user | some_faint | outside | reaching, shared
 
-    def _active_faults(self, names: Sequence[str]) -> tuple[assign_rows.ActiveFaults, Flags, datetime]:
-        """The active conditions, per place whether one concerns its attempt, and the first instant one of those counts from."""
+    def _active_faults(
+        self, names: Sequence[str]
+    ) -> tuple[assign_rows.ActiveFaults, Flags, dict[str, datetime]]:
+        """The active conditions, per place whether one concerns its attempt, and from when on it is to be known who ran on those nodes."""
         first, end = _at(self._from.min()), _at(self._end.max())
         met = self._fetcher.conditions.begun(self._cluster, names, first - assign_rows.ACTIVE_FOR, end)
         lasting = {n for n, found in met.items() if any(signatures.is_until_reset(e) for e, _ in found)}
@@ -203,12 +205,15 @@ class _Prefilter:
                 near += mine
         active_faults = self._fetcher.conditions.with_ends(self._cluster, near, end)
         flags = np.zeros(len(self._node), np.bool_)
+        begins: dict[int, dict[str, datetime]] = {}
         for place, (name, since, life) in places.items():
-            flags[place] = any(
-                assign_rows.stood(event, gone_at, since, life) for event, gone_at in active_faults[name]
-            )
-        starts = self._start[self._attempt[flags]]
-        return active_faults, flags, min(first, _at(starts.min()) if len(starts) else first)
+            stood = [e for e, gone_at in active_faults[name] if assign_rows.stood(e, gone_at, since, life)]
+            flags[place] = bool(stood)
+            for event in filter(assign_rows.may_need_neighbours, stood):
+                nodes = begins.setdefault(int(self._attempt[place]), {})
+                begin = assign_rows.neighbours_from(event, life[0], since)
+                nodes[name] = min(begin, nodes.get(name, begin))
+        return active_faults, flags, _earliest(begins.values())
 
     def _stalls(self, names: Sequence[str]) -> tuple[assign_rows.ActiveFaults, Flags]:
         """The stalls, and per place whether one held up its attempt when a person or a limit ended it."""
@@ -247,13 +252,15 @@ class _Prefilter:
             return np.zeros(self._n, np.bool_)
         jobs = pa.array([r["job_id"] for r in done if r["job_id"] is not None], pa.int64())
         own: Flags = np.asarray(pc.is_in(self._ended["job_id"], value_set=jobs), np.bool_)
-        on = np.isin(self._node, [i for i, n in enumerate(names) if n in {r["node"] for r in done}])
+        acted_on = {r["node"] for r in done}
+        on = np.isin(self._node, [i for i, n in enumerate(names) if n in acted_on])
         return own | self._any(on)
 
-    def _ran(self, stood: Sequence[str], earliest: datetime) -> co_residency.CoResidents:
-        """Who ran at the time of these ends; from `earliest` on on the nodes where a condition stood."""
+    def _ran(self, lasting: Mapping[str, datetime]) -> co_residency.CoResidents:
+        """Who ran at the time of these ends; on some nodes, where a condition stood, from an earlier instant on."""
         since, until = _at(self._from.min()) - fetch.NEAR, _at(self._to.max()) + fetch.NEAR
-        return self._fetcher.co_residents(self._cluster, since, until, (stood, earliest - fetch.NEAR))
+        earlier = {node: at - fetch.NEAR for node, at in lasting.items()}
+        return self._fetcher.co_residents(self._cluster, since, until, earlier)
 
     def _preempted(self, ran: co_residency.CoResidents) -> tuple[dict[int, Mapping[str, Any]], Flags]:
         """The row of each preempted attempt's preemptor, and the attempts whose preemptor had itself been requeued."""
@@ -285,6 +292,15 @@ class _Prefilter:
 
     def _rows(self, name: str, given: Mapping[str, Any]) -> Sequence[Mapping[Any, Any]]:
         return self._source.rows((_SQL / f"{name}.sql").read_text("utf-8"), given)
+
+
+def _earliest(begins: Iterable[Mapping[str, datetime]]) -> dict[str, datetime]:
+    """Node to the earliest instant from which one of some attempts asks about it; each asks about all its nodes from the earliest of its own."""
+    found: dict[str, datetime] = {}
+    for nodes in begins:
+        first = min(nodes.values())
+        found.update((name, min(first, found.get(name, first))) for name in nodes)
+    return found
 
 
 def _shared(

@@ -271,8 +271,9 @@ class Fetcher:
             return self._known.co_residents
         # What began before the window counts from there.
         instants = [
-            assign_rows.neighbours_from(e, attempts[i], windows[i].start_at)
+            assign_rows.neighbours_from(e, start_at, windows[i].start_at)
             for i, events in met.items()
+            if (start_at := attempts[i].start_at) is not None
             for e in events
             if assign_rows.needs_neighbours(e, attempts[i])
         ]
@@ -286,14 +287,15 @@ class Fetcher:
         cluster: str,
         since: datetime,
         until: datetime,
-        lasting: tuple[Sequence[str], datetime] | None = None,
+        lasting: Mapping[str, datetime] | None = None,
     ) -> co_residency.CoResidents:
-        """The attempts that ran in a span; `lasting`: nodes of which they are known from an earlier instant on."""
-        nodes, from_at = lasting or ((), since)
+        """The attempts that ran in a span; `lasting`: nodes on which they are known from an earlier instant on."""
         query = (_SQL / "ran.sql").read_text("utf-8")
         # The driver takes no list without an element; no node has an empty name.
+        earlier = {node: at for node, at in (lasting or {}).items() if at < since} or {"": since}
+        from_us = [clock.to_us(at) for at in earlier.values()]
         return co_residency.CoResidents(
-            self._store.arrow(query, cluster, since, until, list(nodes) or [""], from_at)
+            self._store.arrow(query, cluster, since, until, list(earlier), from_us, min(earlier.values()))
         )
 
     def _past(
@@ -339,15 +341,20 @@ class Fetcher:
         if not jobs:
             return {}
         cluster = mine[0][1].cluster
-        known = {(a.job_id, a.submit_at): a for a in self._store.attempts(job_ids=jobs, cluster=cluster)}
+        starts: dict[int, dict[datetime, records.JobAttempt]] = defaultdict(dict)
+        for attempt in self._store.attempts(job_ids=jobs, cluster=cluster):
+            starts[attempt.job_id][attempt.submit_at] = attempt
         verdicts: dict[int, list[records.Verdict]] = defaultdict(list)
         for verdict in self._store.verdicts(job_ids=jobs):
             if verdict.cluster == cluster:
                 verdicts[verdict.job_id].append(verdict)
         return {
-            i: {"preemptor": known[k], "behind": assign_rows.behind(known[k], known.values(), verdicts[k[0]])}
+            i: {
+                "preemptor": a,
+                "behind": assign_rows.behind(a, starts[a.job_id].values(), verdicts[a.job_id]),
+            }
             for i, row in preemptors.items()
-            if (k := (row["job_id"], row["submit_at"])) in known
+            if (a := starts[row["job_id"]].get(row["submit_at"])) is not None
         }
 
     def _records(self, cls: type[_R], name: str, given: Mapping[str, Any]) -> list[_R]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 
 from probing_cluster.attribution.verdict import (
     claims,
@@ -22,6 +23,9 @@ _LINKS = frozenset({"ib_link", "eth_link"})
 _FILES = frozenset({"filesystem_mount", "disk"})
 LOOKED_FOR = _GPU | _LINKS | _FILES
 """Causes of which any sign at all changes what is ruled out."""
+
+_FELT = timedelta(minutes=30)
+"""The longest wait that NCCL's own settings allow: a program whose log nobody read and that exits later exits by itself, or by the fault."""
 
 
 def ruled_out(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> tuple[str, ...]:
@@ -43,9 +47,13 @@ def _program(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> 
         yield f"user program ({own[0].signature.words}, as a consequence)"
     elif winner.info.domain is records.Domain.UNKNOWN:
         return
+    elif winner.evidence and winner.at < view.start_at:
+        if view.findings:
+            yield "user program (its log shows no error of its own)"
+        # Else nothing clears it: whatever it did came after a fault that was there before it.
     elif view.findings or (view.state != "FAILED" and view.log_was_read):
         yield "user program (no error of its own before the fault)"
-    elif view.state == "FAILED":
+    elif view.state == "FAILED" and view.end_at - winner.at <= _FELT:
         yield "user program (its exit came after the fault)"
 
 

@@ -19,7 +19,7 @@ from probing_cluster.attribution.verdict import (
     view_builder,
     wording,
 )
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 
 JUDGED_STATES = frozenset(
     {
@@ -94,7 +94,7 @@ def judge(case: cases.Case, *, made_at: datetime) -> records.Verdict | None:
         cause=winner.cause,
         domain=winner.domain or info.domain,
         component=info.component or None,
-        node=winner.node if info.domain is not records.Domain.USER_PROGRAM else None,
+        node=_node(winner),
         device=winner.device,
         confidence=ranking.confidence,
         summary=wording.summary(found, ranking),
@@ -108,6 +108,14 @@ def judge(case: cases.Case, *, made_at: datetime) -> records.Verdict | None:
         rules_version=rules_version(),
         made_at=made_at,
     )
+
+
+def _node(winner: claims.Claim) -> str | None:
+    """The node the cause is at; of a program's own causes only memory runs out at one, where that node itself saw it."""
+    by_node = any(e.source not in vocabulary.JOB_SIDE_SOURCES for e in winner.evidence)
+    if winner.info.domain is records.Domain.USER_PROGRAM and not (winner.cause == "oom_host" and by_node):
+        return None
+    return winner.node
 
 
 def _active_since(found: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> list[datetime]:

@@ -74,6 +74,8 @@ def _node_lost(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -
     else:
         watched = [n for n in view.attempt.nodes if n in view.case.watched]
         before_that = "; nothing was seen on it before" if watched else "; nobody watched them"
+    if view.state == "BOOT_FAIL":
+        return _sentence(f"{node} did not boot for the job, as Slurm says{before_that}")
     boots = [s for s in view.of("node_reboot") if s.event.node == winner.node]
     back = [s for s in boots if s.when is not evidence_view.EventPhase.BEFORE_START]
     return _sentence(
@@ -131,7 +133,7 @@ def _ended_by(view: evidence_view.EvidenceView) -> str:
 def _cancelled_by(view: evidence_view.EvidenceView) -> str:
     by, user = view.attempt.cancelled_by, view.attempt.user
     if not by:
-        return "was cancelled"
+        return "was cancelled; by whom is not known"
     if by == user:
         return f"was cancelled by its user ({user})"
     if by in _ROOT:
@@ -182,8 +184,9 @@ def _preempted(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) 
 
 
 def preempted_by(job_id: int, name: str, user: str, behind: records.Verdict | None = None) -> str:
-    """The job that took its place, and why, when that job had to start again."""
-    text = f"Preempted by job {job_id}" + (f" ({name}, {user})" if name and user else "")
+    """The job that started in its place, and why, when that had to start again. That it was preempted Slurm says; by whom it does not."""
+    text = f"A job of higher priority took its place; the next to start there was job {job_id}"
+    text += f" ({name}, {user})" if name and user else ""
     if behind is not None:
         text += f", which had to start again because of {behind.cause}"
         text += f" on {behind.node}" if behind.node else ""
@@ -216,7 +219,9 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
     if winner.cause == "user_cancelled" and view.hung_since is not None:
         return "Find out why it hung: look at what its ranks did last, and at the last lines of its log."
     if winner.cause == "user_cancelled" and by in _ROOT and by != view.attempt.user:
-        return "Ask the administrators why: root cancelled it, not its user."
+        return "Ask the administrators whether one of them cancelled it, and why: what Slurm cancels itself bears root's name, too."
+    if winner.cause == "user_cancelled" and not by:
+        return "Nothing, if you cancelled it yourself; else ask the administrators who did: the accounting does not say."
     if winner.cause == "user_error" and view.signal == vocabulary.OUTPUT_NOT_OPENED:
         return "Name files with --output, --error and --input whose directories exist on the node and are open to their user."
     step = winner.info.next_step

@@ -32,11 +32,17 @@ class Scale:
     n_attempts: int
     n_events: int
     seed: int = 20260302
+    start_us: int = START_US
 
 
 FULL = Scale(n_nodes=2000, days=334, n_attempts=4_000_000, n_events=20_000_000)
 MEDIUM = Scale(n_nodes=2000, days=167, n_attempts=2_000_000, n_events=10_000_000)
 """Half a year of the same density: what ends in three minutes."""
+DAYS = Scale(
+    n_nodes=2000, days=13, n_attempts=144_000, n_events=838_000,
+    start_us=int(datetime(2025, 6, 4, tzinfo=UTC).timestamp() * 1e6),
+)  # fmt: skip
+"""Twelve days of the same density about the one that `incremental` judges: what is made in seconds."""
 SMALL = Scale(n_nodes=100, days=40, n_attempts=20_000, n_events=100_000)
 
 SIZES = np.array([1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096])
@@ -122,7 +128,7 @@ def _attempts(rng: np.random.Generator, scale: Scale) -> dict[str, np.ndarray]:
     gpus = rng.choice(SIZES, n, p=SIZE_P / SIZE_P.sum())
     n_nodes = np.minimum((gpus + 7) // 8, scale.n_nodes)
     run_s = np.clip(rng.lognormal(7.0, 1.9, n), 20, 7 * 86400)
-    end_us = START_US + rng.integers(DAY_US, scale.days * DAY_US, n)
+    end_us = scale.start_us + rng.integers(DAY_US, scale.days * DAY_US, n)
     end_us = np.sort(end_us // 1_000_000 * 1_000_000)
     state = rng.choice(len(STATES), n, p=STATE_P / STATE_P.sum())
     first = rng.integers(0, scale.n_nodes, n)
@@ -187,7 +193,7 @@ def _events(rng: np.random.Generator, scale: Scale, planted: dict[str, np.ndarra
     share = np.array([s[4] for s in SORTS])
     hot = rng.random(n) < 0.1
     node = np.where(hot, rng.integers(0, max(1, scale.n_nodes // 100), n), rng.integers(0, scale.n_nodes, n))
-    at = np.concatenate([START_US + rng.integers(0, (scale.days + 1) * DAY_US, n), planted["at"]])
+    at = np.concatenate([scale.start_us + rng.integers(0, (scale.days + 1) * DAY_US, n), planted["at"]])
     sort = np.concatenate([rng.choice(len(SORTS), n, p=share / share.sum()), planted["sort"]])
     node = np.concatenate([node, planted["node"]])
     order = np.argsort(at, kind="stable")

@@ -1,6 +1,6 @@
 """Attribution at fleet scale, each step beside the best DuckDB, Polars and pandas formulation in the same run.
 
-    python -m benchmarks.attribution.scale [--scale full|medium|small] [--rounds 3] [--directory DIR] [--postgres]
+    python -m benchmarks.attribution.scale [--scale full|medium|days|small] [--rounds 3] [--directory DIR] [--postgres]
 
 Every measurement is a process of its own (time, CPU time and peak resident memory of that process alone); the engines take
 turns in each round, so that noise of the machine strikes them alike, and ratios are taken per round. `--postgres` also loads
@@ -26,7 +26,7 @@ import pyarrow.dataset as ds
 from benchmarks.attribution import core_join, figures, generate, incremental, processes
 from probing_cluster.attribution.passes import distributed
 
-_SCALES = {"full": generate.FULL, "medium": generate.MEDIUM, "small": generate.SMALL}
+_SCALES = {"full": generate.FULL, "medium": generate.MEDIUM, "days": generate.DAYS, "small": generate.SMALL}
 
 
 def measure(task: str, engine: str, directory: Path) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--scale", choices=("full", "medium", "small"), default="small")
+    parser.add_argument("--scale", choices=tuple(_SCALES), default="small")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--directory", type=Path)
     parser.add_argument("--postgres", action="store_true")

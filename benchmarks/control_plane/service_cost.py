@@ -4,7 +4,7 @@
 
 Per size a database of its own: a week of jobs (6.5 ends per node and day) and events (30 per node and day) as full_size.sql makes them, every
 agent's last beat. Each task is the service's own function in this process; Slurm is a twin in memory. Given is the processor time of
-this process and of the database, the least of the rounds, in which the sizes take turns; exponents are the slope of log time over log nodes.
+this process and that of the database, the least of the rounds, in which the sizes take turns; exponents are the slope of log time over log nodes.
 What this process holds is printed after each round: it must not grow from one to the next.
 """
 
@@ -266,6 +266,19 @@ TASKS = (
 )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CpuTime:
+    """Processor seconds of one run of a task: this process's, and the database server's."""
+
+    service_s: float
+    server_s: float
+
+    @property
+    def both_s(self) -> float:
+        """Of both together."""
+        return self.service_s + self.server_s
+
+
 class Site:
     """A cluster of so many nodes: its database and its service."""
 
@@ -300,12 +313,13 @@ class Site:
         embedded.stop(self._home)
         shutil.rmtree(self._home, ignore_errors=True)
 
-    def cpu_s(self, task: ServiceTask) -> float:
-        """Processor seconds of one run of a task, this process's and the server's."""
+    def used(self, task: ServiceTask) -> CpuTime:
+        """What one run of a task costs."""
         task.before(self._service, self.n_nodes)
         own, server = time.process_time(), processes.server_cpu_s(self._home)
         task.run(self._service, self.n_nodes)
-        return time.process_time() - own + processes.server_cpu_s(self._home) - server
+        server_s = processes.server_cpu_s(self._home) - server
+        return CpuTime(service_s=time.process_time() - own, server_s=server_s)
 
 
 def exponent(nodes: Sequence[int], seconds: Sequence[float]) -> float:
@@ -326,7 +340,7 @@ def main() -> None:
     wanted = parser.parse_args()
     sizes = sorted(int(n) for n in wanted.nodes.split(","))
     tasks = [task for task in TASKS if task.name.startswith(tuple(wanted.tasks.split(",")))]
-    found: dict[int, dict[str, float]] = {n: {} for n in sizes}
+    found: dict[int, dict[str, CpuTime]] = {n: {} for n in sizes}
     with contextlib.ExitStack() as stack:
         sites = []
         for n_nodes in sizes:
@@ -335,26 +349,40 @@ def main() -> None:
         # The sizes take turns, so that the machine's other work strikes them alike; the first round opens connections.
         for number in range(wanted.rounds + 1):
             for site in sites:
-                used = {task.name: site.cpu_s(task) for task in tasks}
+                used = {task.name: site.used(task) for task in tasks}
                 if number:
                     best = found[site.n_nodes]
-                    best.update({k: min(v, best.get(k, v)) for k, v in used.items()})
+                    for name, cost in used.items():
+                        best[name] = min(cost, best.get(name, cost), key=lambda each: each.both_s)
                 held_mb = psutil.Process().memory_info().rss / 1e6
-                each = ", ".join(f"{name.split(':')[0]} {cpu_s:.2f}" for name, cpu_s in used.items())
+                each = ", ".join(
+                    f"{name.split(':')[0]} {cost.service_s:.2f} + {cost.server_s:.2f}"
+                    for name, cost in used.items()
+                )
                 at = f"round {number}, {site.n_nodes:,} nodes, load {os.getloadavg()[0]:.1f}"
                 print(f"{at}, {held_mb:.0f} MB resident: {each}", flush=True)
-    print(
-        "| task, CPU seconds | "
-        + " | ".join(f"{n:,} nodes" for n in sizes)
-        + " | exponent | a day at the last size |"
-    )
-    print("|---" * (len(sizes) + 3) + "|")
+    print(table(sizes, [task for task in tasks if wanted.rounds], found))
+
+
+def table(
+    sizes: Sequence[int], tasks: Sequence[ServiceTask], found: Mapping[int, Mapping[str, CpuTime]]
+) -> str:
+    """What each task costs at each size (the service + the server), and how that grows: of both, of the service, of the server."""
+    heads = [f"{n:,} nodes" for n in sizes]
+    lines = [
+        f"| task, CPU seconds: service + server | {' | '.join(heads)} | exponent (service, server) | a day at the last size |",
+        "|---" * (len(sizes) + 3) + "|",
+    ]
     for task in tasks:
-        seconds = [found[n][task.name] for n in sizes]
-        cells = " | ".join(f"{s:.2f}" for s in seconds)
-        print(
-            f"| {task.name} | {cells} | {exponent(sizes, seconds):.2f} | {seconds[-1] * task.per_day:.0f} s |"
+        costs = [found[n][task.name] for n in sizes]
+        cells = " | ".join(f"{c.service_s:.2f} + {c.server_s:.2f}" for c in costs)
+        both, own, server = (
+            exponent(sizes, [seconds(c) for c in costs])
+            for seconds in (lambda c: c.both_s, lambda c: c.service_s, lambda c: c.server_s)
         )
+        day_s = costs[-1].both_s * task.per_day
+        lines.append(f"| {task.name} | {cells} | {both:.2f} ({own:.2f}, {server:.2f}) | {day_s:.0f} s |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -140,3 +140,11 @@ def may_read(caller: Caller, owners: frozenset[str], service: settings.ServiceSe
 def is_slurm(caller: Caller, slurm: settings.SlurmSettings) -> bool:
     """Whether `caller` is the controller: root, or SlurmUser."""
     return caller.uid in {0, os.geteuid()} or (bool(caller.name) and caller.name == slurm.user)
+
+
+def slurm_uids(slurm: settings.SlurmSettings) -> frozenset[int]:
+    """The same, by uid."""
+    found = {0, os.geteuid()}
+    with contextlib.suppress(KeyError):
+        found.add(pwd.getpwnam(slurm.user).pw_uid)
+    return frozenset(found)

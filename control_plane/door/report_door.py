@@ -38,6 +38,8 @@ QUESTIONS = 240
 MOST = 64
 MOST_OF_ONE = 16
 """Connections served at once, and of these from one uid or one address."""
+MOST_OF_SLURM = 96
+"""Those of the controller's uids, beside them: Slurm runs 64 mail programs at once, and each hands its mail over or it goes out without a verdict."""
 
 
 def answer(
@@ -124,8 +126,8 @@ def _handed_over(
     if not service.config.mail.host:
         raise errors.UsageError("there is no [mail] host")
     now = service.clock.now()
-    handover.put(service.config, handover.read(request, service.config.cluster.name, now))
-    return {}
+    owed = handover.read(request, service.config.cluster.name, now)
+    return {"kept": owed.key} if handover.put(service.config, owed) else {}
 
 
 def _gang(
@@ -204,6 +206,9 @@ class _Handler(socketserver.BaseRequestHandler):
             reply = _refusal(exc) | {"message": str(exc)}  # whose fault: the credential's, or munged's
         else:
             reply = answer(self.server.service, self.server.known, caller, request)
+            if "kept" in reply and peer.has_gone(self.request):
+                handover.take_back(self.server.service.config, reply["kept"], self.server.service.clock.now())
+                return
         self.request.settimeout(_REPLY_S)
         self.request.sendall(json.dumps(reply).encode() + b"\n")
 
@@ -227,10 +232,12 @@ def _request(connection: socket.socket) -> dict[str, Any] | None:
 class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     daemon_threads = True
     allow_reuse_address = True
-    request_queue_size = 64
+    request_queue_size = 256
+    """A mail program that finds the queue full gives up."""
 
     def __init__(self, service: context.Context, known: callers.Callers, at: Any) -> None:
         self.service, self.known = service, known
+        self.slurm = callers.slurm_uids(service.config.slurm)
         self._at_once: Counter[object] = Counter()
         self._sources: dict[int, object] = {}
         self._lock = threading.Lock()
@@ -247,11 +254,18 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         except OSError:  # gone already; raised here it would end the server
             return False
         with self._lock:
-            if self._at_once.total() >= MOST or self._at_once[source] >= MOST_OF_ONE:
+            if not self._has_room(source):
                 return False
             self._at_once[source] += 1
             self._sources[id(request)] = source  # a descriptor's number is reused before its thread has ended
             return True
+
+    def _has_room(self, source: object) -> bool:
+        mine = self._at_once[source]
+        if source in self.slurm:
+            return mine < MOST_OF_SLURM
+        others = sum(n for s, n in self._at_once.items() if s not in self.slurm)
+        return others < MOST and mine < MOST_OF_ONE
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         with self._lock:

@@ -215,10 +215,12 @@ def _accounting(order: LoadOrder, files: ImportFiles, announce: Announce) -> Ite
         done.bad += bad
         # Who runs our tests is not in the file; that the name holds one of the job's own nodes has to do.
         ours = {id(a) for a in found.attempts if workflow.is_of_a_test(a.name, a.nodes)}
-        attempts = [a for a in found.attempts if id(a) not in ours]
+        future = {id(a) for a in found.attempts if a.start_at and a.start_at > order.now + _CLOCKS_DIFFER}
+        attempts = [a for a in found.attempts if id(a) not in ours | future]
         left_out = [
             (len(ours), "jobs that tested nodes for Probing Cluster"),
             (len(found.not_started), "jobs that never started"),
+            (len(future), "that begin in the future"),
             (found.steps, "steps"),
             (found.duplicates, "doubles"),
             (found.merged, "resized rows merged"),
@@ -232,6 +234,8 @@ def _accounting(order: LoadOrder, files: ImportFiles, announce: Announce) -> Ite
         yield from attempts
 
 
+_CLOCKS_DIFFER = timedelta(days=1)
+"""A start that lies so far ahead of this machine's clock, or a zone that was not given, is no start."""
 _Span = tuple[datetime, datetime]
 
 

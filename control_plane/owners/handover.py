@@ -59,6 +59,11 @@ def put(config: settings.Settings, owed: OwedMail) -> bool:
     return box(config).put(message(owed))
 
 
+def take_back(config: settings.Settings, key: str, now: datetime) -> None:
+    """Leave a mail to the site's own program: whoever handed it over went away before the answer."""
+    box(config).done(queue.QueuedMessage(key=key, kind=KIND, body=b"", recipients=(), made_at=now))
+
+
 def message(owed: OwedMail) -> queue.QueuedMessage:
     """An owed mail as it is kept."""
     row = dataclasses.asdict(owed) | {"at": owed.at.isoformat()}

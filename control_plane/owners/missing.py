@@ -31,9 +31,8 @@ def run(service: context.Context) -> None:
 
 
 def _look(service: context.Context) -> int:
-    release = service.seldom("release", 3600.0, lambda: _release(service))
     now = service.clock.now()
-    ends = list(_ends(service, release, now))
+    ends = list(_ends(service, release(service), now))
     keys = {(a.job_id, a.submit_at, event) for a, event in ends}
     new = [(a, event) for a, event in ends if (a.job_id, a.submit_at, event) not in service.ends_looked_at]
     if not new:
@@ -51,7 +50,12 @@ def _look(service: context.Context) -> int:
     return put
 
 
-def _release(service: context.Context) -> tuple[int, int, int]:
+def release(service: context.Context) -> tuple[int, int, int]:
+    """Slurm's, as of the last hour."""
+    return service.seldom("release", 3600.0, lambda: _read_release(service))
+
+
+def _read_release(service: context.Context) -> tuple[int, int, int]:
     text = service.run_slurm("scontrol", "--version").decode("ascii", "replace")
     found = _RELEASE.search(text)
     if found is None:
@@ -60,15 +64,15 @@ def _release(service: context.Context) -> tuple[int, int, int]:
 
 
 def _ends(
-    service: context.Context, release: tuple[int, int, int], now: datetime
+    service: context.Context, slurm: tuple[int, int, int], now: datetime
 ) -> Iterator[tuple[records.JobAttempt, str]]:
     """Attempts whose end Slurm does not mail about, each with Slurm's word for it."""
     cluster, since = service.config.cluster.name, now - _LATE
-    if release < NO_END_MAIL_BEFORE:
+    if slurm < NO_END_MAIL_BEFORE:
         states = sorted(model.FAILED_STATES - {"REQUEUED", "CANCELLED", "PREEMPTED"})
         for attempt in service.store.attempts(since=since, states=states, ended=True, cluster=cluster):
             yield attempt, "Ended"
-    if release >= NO_REQUEUE_MAIL_FROM:
+    if slurm >= NO_REQUEUE_MAIL_FROM:
         acts = [
             d for d in service.store.drains(since=since, actions=["restart"], states=["done"]) if d.job_id
         ]

@@ -2,14 +2,19 @@
 
 Appended behind what is there, never over it. A comment that slurmctld itself holds overwrites ours at the end and again at a
 requeue, so what was lately judged is read again, in one listing for all, and what is missing is appended once more.
+
+sacctmgr stores no text to the letter: quotes become backquotes, and before 23.02 capitals become small. Where others wrote such
+letters nothing is appended: the field is written as a whole, and their words would change.
 """
 
 from __future__ import annotations
 
+import string
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from probing_cluster.control_plane import context
+from probing_cluster.control_plane.owners import missing
 from probing_cluster.core import digits, errors, records, sanitize
 
 FIELDS = ("SystemComment", "AdminComment", "Comment")
@@ -23,6 +28,8 @@ _LINE_CHARS = 300
 _FIELD_CHARS = 4000
 """A field is no log: where others have written so much, nothing is appended."""
 _MARK = "probing"
+CAPITALS_FROM = (23, 2, 0)
+"""The first release whose sacctmgr leaves capital letters as they are."""
 _AGAIN_S = 300.0
 _MOST_JOBS = 5000
 _ENDED = """
@@ -69,8 +76,9 @@ def _look(service: context.Context, field: str) -> int:
         if verdict.cluster == service.config.cluster.name:
             by_job.setdefault(verdict.job_id, []).append(verdict)
     written = 0
+    small = bool(by_job) and missing.release(service) < CAPITALS_FROM
     for job_id, text in (_read(service, field, sorted(by_job)) if by_job else {}).items():
-        new = appended(text, by_job.get(job_id, ()))
+        new = appended(text, by_job.get(job_id, ()), small=small)
         if new is not None and written < _MOST_AT_ONCE:
             _write(service, field, job_id, new)
             written += 1
@@ -86,14 +94,17 @@ def _jobs(service: context.Context) -> list[int]:
     return [row["job_id"] for row in service.store.rows(_ENDED if everything else _JUDGED, given)]
 
 
-def appended(text: str, verdicts: Sequence[records.Verdict]) -> str | None:
-    """The field with a line for each verdict behind it; None where nothing is missing, or there is no room.
+def appended(text: str, verdicts: Sequence[records.Verdict], *, small: bool = False) -> str | None:
+    """The field with a line for each verdict behind it; None where nothing is missing, there is no room, or others' words would change.
 
     A line of ours about an attempt is replaced by that of a newer verdict on it; everything else stays as it is.
+    `small`: sacctmgr stores no capital letters.
     """
+    if _as_stored(text, small=small) != text:
+        return None
     parts = text.split("; ") if text else []
     for verdict in sorted(verdicts, key=lambda v: (v.attempt, v.submit_at)):
-        mine = line(verdict)
+        mine = _as_stored(line(verdict), small=small)
         at = [n for n, part in enumerate(parts) if part.startswith(_prefix(verdict))]
         if at:
             parts[at[0]] = mine
@@ -101,6 +112,15 @@ def appended(text: str, verdicts: Sequence[records.Verdict]) -> str | None:
             parts.append(mine)
     new = "; ".join(parts)
     return new if new != text and len(new) <= _FIELD_CHARS else None
+
+
+def _as_stored(text: str, *, small: bool) -> str:
+    """What sacctmgr makes of a text."""
+    return text.translate(_CAPITALS if small else {}).translate(_QUOTES)
+
+
+_QUOTES = str.maketrans("'\"", "``")
+_CAPITALS = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 def _read(service: context.Context, field: str, jobs: Sequence[int]) -> Mapping[int, str]:

@@ -74,8 +74,6 @@ class RestartMemory:
     """Per attempt whose log is to be kept: since when, by which request, on which node."""
     looking: dict[uuid.UUID, tuple[datetime, list[uuid.UUID]]] = dataclasses.field(default_factory=dict)
     """Per hang whose ranks are looked at once more: since when, by which requests."""
-    hurried_s: float = float("-inf")
-    """When accounting was last asked out of turn, by the monotonic clock."""
     lifted_s: float = float("-inf")
     """When exclusions were last looked at, by the monotonic clock."""
 

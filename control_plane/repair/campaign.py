@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from probing_cluster.control_plane.repair import round_findings, speed
 from probing_cluster.core import records, settings
@@ -148,11 +148,14 @@ class _Round:
             case.add(self._pairs(case, pairs))
 
     def _pairs(
-        self, case: isolation.IsolationCase, pairs: Sequence[isolation.Pair]
+        self,
+        case: isolation.IsolationCase,
+        pairs: Sequence[isolation.Pair],
+        options: machine.Options | None = None,
     ) -> list[isolation.PairResult]:
         nodes = tuple(node for pair in pairs for node in pair)
         deadline_s = min(self._chosen["pair"].deadline_s, self._given.test_s) + 6
-        reports = self._step(nodes, ("pair",), pairs, deadline_s)
+        reports = self._step(nodes, ("pair",), pairs, deadline_s, options=options)
         by_node = {r.node: r for r in reports}
         made = []
         for pair in pairs:
@@ -179,17 +182,31 @@ class _Round:
         return made
 
     def _time(self, case: isolation.IsolationCase) -> tuple[isolation.Pair, ...]:
-        proven = case.outcome().proven
-        timing = slowness.Timing(proven)
-        while not self._cut and (pairs := timing.next_pairs()):
-            self._c.announce(f"timing {len(pairs)} pair{'s' if len(pairs) > 1 else ''}")
-            for result in self._pairs(case, pairs):
-                if result.passed and result.seconds is not None:
-                    timing.add(result.pair, result.seconds)
-        nodes, links = timing.outcome()
-        self._noise += [f"pair: {words}"] if (words := timing.noise()) else []
-        self._slow |= {node: "network" for node in nodes if node in self._request.nodes}
-        return tuple(link for link in links if set(link) & set(self._request.nodes))
+        """Large transfers suffer from lost packets, small ones from a delay; many small ones are the finer measure as well."""
+        proven, large = case.outcome().proven, self._options()
+        of_large = (min(times) for times in case.seconds.values())
+        small = dataclasses.replace(
+            large,
+            bytes_moved=slowness.small_bytes(large.bytes_moved, of_large),
+            repeats=slowness.SMALL_REPEATS,
+        )
+        slow: set[isolation.Pair] = set()
+        # Where a large one is short already, the small ones are it.
+        sizes = {small.bytes_moved: ("small", small)}
+        sizes.setdefault(large.bytes_moved, ("large", large))
+        for kind, options in sizes.values():
+            # Who is slow by one size needs no other.
+            timing = slowness.Timing([n for n in proven if self._slow.get(n) != "network"])
+            while not self._cut and (pairs := timing.next_pairs()):
+                self._c.announce(f"timing {len(pairs)} pair{'s' if len(pairs) > 1 else ''}, {kind} transfers")
+                for result in self._pairs(case, pairs, options):
+                    if result.passed and result.seconds is not None:
+                        timing.add(result.pair, result.seconds)
+            nodes, links = timing.outcome()
+            self._noise += [f"pair, {kind} transfers: {words}"] if (words := timing.noise()) else []
+            self._slow |= {node: "network" for node in nodes if node in self._request.nodes}
+            slow |= {link for link in links if set(link) & set(self._request.nodes)}
+        return tuple(sorted(link for link in slow if not any(self._slow.get(n) == "network" for n in link)))
 
     def _collect(self) -> None:
         """For tickets: the parts, logs and the vendor's report of nodes that failed, while their job still runs."""
@@ -255,6 +272,7 @@ class _Round:
         groups: Sequence[tuple[str, ...]],
         deadline_s: float,
         command: str = "",
+        options: machine.Options | None = None,
     ) -> list[wire.Reported]:
         left = self._until - time.monotonic()
         self._n_steps += 1
@@ -275,7 +293,7 @@ class _Round:
                 self._given.base_port,
                 uuid.uuid5(self._request.round_id, str(self._n_steps)),
             ),
-            options=self._options(),
+            options=options or self._options(),
             test_s=self._given.test_s,
             command=command,
             command_nodes=self._request.nodes,
@@ -300,36 +318,27 @@ class _Round:
 
     def _keep(self, reports: Iterable[wire.Reported]) -> list[uuid.UUID]:
         """Their rows' ids."""
-        return [
-            self._add(
-                one.node,
-                one.test,
-                one.outcome,
-                device=one.device,
-                measured=one.measured,
-                unit=one.unit,
-                message=one.message,
-                duration_s=one.duration_s,
-                version=f"{one.version} {one.detail.get('engine', '')}".strip(),
-                model=str(one.detail.get("model", "")),
-                detail=one.detail,
-            )
-            for one in reports
-        ]
+        return [self._keep_one(one) for one in reports]
+
+    def _keep_one(self, one: wire.Reported, **changes: Any) -> uuid.UUID:
+        given = {
+            "node": one.node,
+            "test": one.test,
+            "outcome": one.outcome,
+            "device": one.device,
+            "measured": one.measured,
+            "unit": one.unit,
+            "message": one.message,
+            "duration_s": one.duration_s,
+            "version": f"{one.version} {one.detail.get('engine', '')}".strip(),
+            "model": str(one.detail.get("model", "")),
+            "detail": one.detail,
+        }
+        return self._add(**(given | changes))
 
     def _pair_row(self, pair: isolation.Pair, outcome: records.Outcome, one: wire.Reported) -> None:
-        self._add(
-            pair[0],
-            "pair",
-            outcome,
-            peer=pair[1],
-            measured=one.measured,
-            unit=one.unit,
-            message=one.message if outcome is records.Outcome.OK else f"{one.node}: {one.message}",
-            duration_s=one.duration_s,
-            version=f"{one.version} {one.detail.get('engine', '')}".strip(),
-            detail=one.detail,
-        )
+        words = one.message if outcome is records.Outcome.OK else f"{one.node}: {one.message}"
+        self._keep_one(one, node=pair[0], peer=pair[1], outcome=outcome, message=words)
 
     def _add(
         self, node: str, test: str, outcome: records.Outcome, *, peer: str = "", **more: object

@@ -29,8 +29,8 @@ class Findings:
     cut: str = records.doc("why the round ended early; empty when it did not", default="")
 
 
-def against(found: Findings, node: str) -> list[str]:
-    """Why the node must not return, in words; empty when every test that ran passed."""
+def proven(found: Findings, node: str) -> list[str]:
+    """What is proven against the node itself, in words."""
     words = [
         f"{r.test}{f' on {r.device}' if r.device else ''}: {r.message}"
         for r in found.results
@@ -38,6 +38,12 @@ def against(found: Findings, node: str) -> list[str]:
     ]
     if node in found.bad_nodes and not any(w.startswith("pair: ") for w in words):
         words.append(f"pair: {ALONE}")
+    return words
+
+
+def against(found: Findings, node: str) -> list[str]:
+    """Why the node must not return, in words, proven or not; empty when every test that ran passed."""
+    words = proven(found, node)
     if node in found.open_nodes:
         words.append(f"pair: it fails, and nobody can tell whose fault it is ({found.why})")
     words += [f"pair: the link between {a} and {b} is bad" for a, b in found.bad_links if node in (a, b)]

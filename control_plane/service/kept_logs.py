@@ -14,6 +14,13 @@ from probing_cluster.slurm_plugins.live import output_mode
 PATIENCE = timedelta(seconds=20)
 """How long a node is waited for that was asked to keep a log; a dead job waits no longer for its log."""
 _TTL_S = 60.0
+_FORGET = timedelta(hours=1)
+"""A log that was asked for early, and whose attempt nothing was decided about, is remembered so long."""
+
+
+def is_requested(service: context.Context, attempt: records.JobAttempt) -> bool:
+    """Whether a node has been asked to keep its log."""
+    return _key(attempt) in service.restarts.log_requests
 
 
 def ask(service: context.Context, attempt: records.JobAttempt, name: str, now: datetime) -> None:
@@ -21,6 +28,8 @@ def ask(service: context.Context, attempt: records.JobAttempt, name: str, now: d
     key, memory = _key(attempt), service.restarts.log_requests
     if key in memory:
         return
+    for old in [k for k, (since, *_) in memory.items() if now - since > _FORGET]:
+        del memory[old]
     node = _node(service, attempt)
     request = None
     if node is not None:

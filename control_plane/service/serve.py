@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import logging
 import signal
 import threading
@@ -19,6 +18,7 @@ from probing_cluster.control_plane.door import report_door
 from probing_cluster.control_plane.policy import slurm_actions
 from probing_cluster.control_plane.service import metrics, tasks
 from probing_cluster.core import clock, errors, logs, settings
+from probing_cluster.core.ending import process_memory
 from probing_cluster.db import store as db_store
 from probing_cluster.db.server import embedded
 from probing_cluster.slurm_plugins import commands
@@ -31,14 +31,11 @@ _GRACE_S = 25.0
 """How long a pass may go on after SIGTERM; systemd's own patience is longer."""
 _TRIM_FROM_S = 30.0
 """After passes that come as seldom as this, memory is given back: it takes some milliseconds."""
-_M_ARENA_MAX, _ARENAS = -8, 2
-"""malloc.h."""
 
 
 def main(config: settings.Settings) -> int:
     """Run the service until it is stopped; its exit code."""
     logs.configure()
-    few_arenas()
     attribute.seldom_collected()
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -80,23 +77,6 @@ def aside(work: Callable[[], object]) -> None:
             LOG.exception("work beside the passes failed")
 
     threading.Thread(target=one, name="aside").start()
-
-
-def few_arenas() -> None:
-    """Have the scheduler's threads share two heaps; only glibc has more.
-
-    Any task may run on any thread, and a heap of its own stays as large as the largest pass that ever ran there.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_M_ARENA_MAX, _ARENAS)
-
-
-def give_back() -> None:
-    """Give the memory of the passes that have ended back to the machine; only glibc keeps it."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
 
 
 def _open_store(config: settings.Settings, stopping: threading.Event) -> db_store.Store | None:
@@ -182,7 +162,7 @@ def _schedule(
             if (
                 task.every_s is None or task.every_s(service.config) >= _TRIM_FROM_S
             ) and not service.stopping.is_set():
-                give_back()
+                process_memory.give_back()
 
     first = clock.SYSTEM.now() + timedelta(seconds=0.1 * number)
     options = {"id": task.name, "name": task.name}

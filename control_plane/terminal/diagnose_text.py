@@ -7,7 +7,7 @@ from typing import Any
 
 from probing_cluster.control_plane.repair import round_findings, speed
 from probing_cluster.control_plane.terminal import table
-from probing_cluster.core import clock, records
+from probing_cluster.core import clock, hostlist, records
 
 _SLOW = {
     speed.COMPUTE: "it computes slower than the others, each time",
@@ -17,8 +17,8 @@ _SLOW = {
 
 
 def at_fault(found: round_findings.Findings, names: Sequence[str]) -> dict[str, list[str]]:
-    """Node to what stands against it."""
-    against = {name: round_findings.against(found, name) for name in names}
+    """Node to what is proven against it."""
+    against = {name: round_findings.proven(found, name) for name in names}
     for name, by in found.slow_nodes.items():
         against.setdefault(name, []).append(
             _SLOW.get(by, f"slower in {by} than in its own or its model's past")
@@ -26,21 +26,35 @@ def at_fault(found: round_findings.Findings, names: Sequence[str]) -> dict[str, 
     return {name: words for name, words in against.items() if words}
 
 
+def is_clean(found: round_findings.Findings, names: Sequence[str]) -> bool:
+    """Whether no node or link failed or was slow, known or not whose fault it is."""
+    failed = (found.slow_nodes, found.bad_links, found.slow_links)
+    return not any(failed) and not any(round_findings.against(found, name) for name in names)
+
+
 def text(found: round_findings.Findings, names: Sequence[str]) -> str:
     """The whole answer."""
     lines = []
-    for name, words in at_fault(found, names).items():
+    accused = at_fault(found, names)
+    for name, words in accused.items():
         lines.append(f"{name}: {'; '.join(words)}")
     lines += [f"link {a} - {b}: bad, both nodes are well" for a, b in found.bad_links]
-    lines += [f"link {a} - {b}: slow" for a, b in found.slow_links]
+    lines += [f"link {a} - {b}: slow, both nodes are well" for a, b in found.slow_links]
+    if found.open_nodes:
+        listed = hostlist.compress(sorted(found.open_nodes))
+        lines += [f"{listed}: a pair fails, and nobody can tell whose fault it is ({found.why})"]
     lines += list(found.noise)
     unclear = {name: round_findings.unanswered(found, name) for name in names}
     lines += [f"{name}: not judged: {words[0]}" for name, words in unclear.items() if words]
-    well = [name for name in names if name not in at_fault(found, names) and not unclear[name]]
+    well = [
+        name
+        for name in names
+        if name not in accused and not unclear[name] and not round_findings.against(found, name)
+    ]
     lines += [f"{len(well)} of {len(names)} nodes passed every test that could run"]
     place = {name: n for n, name in enumerate(names)}
     ordered = sorted(found.results, key=lambda r: (place.get(r.node, len(place)), r.node, r.peer, r.test))
-    shown = [_row(r) for r in ordered if r.outcome is not records.Outcome.ABSENT]
+    shown = _rows([r for r in ordered if r.outcome is not records.Outcome.ABSENT])
     absent = sorted(
         {r.test for r in found.results if r.outcome is records.Outcome.ABSENT} - {r[1] for r in shown}
     )
@@ -51,9 +65,19 @@ def text(found: round_findings.Findings, names: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _row(result: records.DiagnosticResult) -> tuple[str, str, str, str, str, str]:
-    node = f"{result.node}-{result.peer}" if result.peer else result.node
-    return (node, result.test, result.device or "", result.outcome.value, measured(result), result.message)
+def _rows(results: Sequence[records.DiagnosticResult]) -> list[tuple[str, str, str, str, str, str]]:
+    """A line a result; a pair that passed again and again is one, with its least figure."""
+    passes: dict[tuple[object, ...], list[records.DiagnosticResult]] = {}
+    for r in results:
+        is_pass = bool(r.peer) and r.outcome is records.Outcome.OK
+        passes.setdefault((r.node, r.peer, r.version) if is_pass else (r.result_id,), []).append(r)
+    shown = []
+    for alike in passes.values():
+        r = min(alike, key=lambda one: one.measured or 0.0)
+        node = f"{r.node}-{r.peer}" if r.peer else r.node
+        words = r.message if len(alike) == 1 else f"{r.message}, the least of {len(alike)}"
+        shown.append((node, r.test, r.device or "", r.outcome.value, measured(r), words))
+    return shown
 
 
 def measured(result: records.DiagnosticResult) -> str:

@@ -12,5 +12,6 @@ TEST = registry.Test(
     next_step="When several nodes of one switch fail together, look at the switch first.",
     run=allreduce.test,
     scope="group",
+    version="2",
     deadline_s=60.0,
 )

@@ -11,7 +11,7 @@ _PATTERNS = (0x00, 0xFF, 0x55, 0xAA)
 
 
 def run(node: machine.Machine) -> Sequence[findings.Finding]:
-    made = [_of_host(node)]
+    made = [_of_host(node, f"host {near}".strip()) for near in cpus.at_each_memory_node(node.root)]
     try:
         version, parts = gpus.ask(node, "memory", TEST.deadline_s, bytes=node.options.bytes_moved)
         made += gpus.judged(
@@ -28,7 +28,7 @@ def run(node: machine.Machine) -> Sequence[findings.Finding]:
     return made
 
 
-def _of_host(node: machine.Machine) -> findings.Finding:
+def _of_host(node: machine.Machine, device: str) -> findings.Finding:
     size, wrong, best = node.options.bytes_moved, 0, float("inf")
     for pattern in _PATTERNS:
         block = bytes([pattern]) * size
@@ -41,12 +41,12 @@ def _of_host(node: machine.Machine) -> findings.Finding:
     if wrong:
         return findings.fail(
             f"{wrong} of {len(_PATTERNS) * node.options.repeats} copies differ from what was written",
-            device="host",
+            device=device,
             detail=detail,
         )
     speed = 2 * size / best
     return findings.ok(
-        f"{speed / 1e9:.3g} GB/s", device="host", measured=speed, unit="bytes_s", detail=detail
+        f"{speed / 1e9:.3g} GB/s", device=device, measured=speed, unit="bytes_s", detail=detail
     )
 
 

@@ -13,5 +13,6 @@ TEST = registry.Test(
     run=allreduce.test,
     scope="pair",
     judged="network",
+    version="2",
     deadline_s=60.0,
 )

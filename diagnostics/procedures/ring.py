@@ -12,5 +12,6 @@ TEST = registry.Test(
     next_step="Look at the pairs' results.",
     run=allreduce.test,
     scope="group",
+    version="2",
     deadline_s=60.0,
 )

@@ -28,7 +28,9 @@ class GangDumps:
         recorded = [e.seq for e in dump.entries if e.group == group and not e.is_p2p]
         status = dump.status.get(group)
         best = max([*recorded, status.enqueued if status else -1])
-        return best if best >= 0 else 0 if dump.entries or not dump.status else -1
+        # A dump that lists the group and says -1 of it has issued nothing there; one that leaves it out may have been cut.
+        is_whole = status is not None or dump.entries or not dump.status
+        return best if best >= 0 else 0 if is_whole else -1
 
     def is_gloo(self, group: str) -> bool:
         """Whether what was recorded in `group` is Gloo's."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
-from probing_cluster.evidence.joblog import progress
+from probing_cluster.core import sanitize
+from probing_cluster.evidence.joblog import locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.messages import languages, python
 
@@ -17,7 +19,7 @@ _JAVA_FRAME = re.compile(
 )
 _INSIDE = re.compile(r"^(?:\s|$)")
 _PLAIN = re.compile(
-    r"^(?:[A-Za-z_]\w{0,60}\.){0,8}(?:[A-Z]\w{0,60}(?:Error|Exception)|Exception)(?:: \S|:?\s*$)"
+    r"^(?:[A-Za-z_]\w{0,60}\.){0,8}(?:[A-Z]\w{0,60}(?:Error|Exception)|Exception|(?<=\.)Error)(?:: \S|:?\s*$)"
 )
 _FRAMES_LINES = 400
 _MAX_RANKS = 256
@@ -34,14 +36,22 @@ _UNREACHED = re.compile(
 _LACKS = frozenset({"command_not_found", "import_error"})
 """What follows when the module system did not do its part."""
 _NO_WORD = re.compile(
-    r"\s*$|\s{2,}\S|\s+at \S|\++ |[-=*#]{3,}|g?make(?:\[\d{1,3}\])?: (?:Leaving|Entering) |(?:Please check|It is also possible|Also make sure|without these module|While processing|Executing this command)\b|Failed (?:on|at) line\b|(?:real|user|sys)\s+\d+m|[Tt]ry ['\"‘`].{1,80}--help|[Uu]sage: |(?:exit|return)(?: code| status)?\W{1,3}\d"
+    r"\s*$|\s{2,}\S|\s+at \S|\++ |[-=*#]{3,}|g?make(?:\[\d{1,3}\])?: (?:Leaving|Entering) |(?:Please check|It is also possible|Also make sure|without these module|While processing|Executing this command)\b|Failed (?:on|at) line\b|(?:real|user|sys)\s+\d+m|[Tt]ry ['\"‘`].{1,80}--help|[Uu]sage: |(?:exit|return)(?: code| status)?\W{1,3}\d|Primary job\s|a non-zero exit code\b|mpirun (?:detected|has exited|noticed)|the job to be terminated"
 )
 """Lines that say nothing about whether the program went on."""
+_NO_DIRECTORY = re.compile(r"\S{1,300}: (?:line )?\d{1,6}: cd: \S")
+"""A script that did not reach its directory and went on where it was."""
 _WENT_WELL = re.compile(r"\b(?:passed|success(?:ful(?:ly)?)?|succeeded)\b", re.IGNORECASE)
 _PRINTED = re.compile(r"╰─> \[(?P<lines>\d{1,5}) lines? of output\]")
 """How pip announces what a package's own build printed."""
 _STEPS = 3
 """So many further steps say that the program lived on."""
+
+
+def _last_word(record: Record) -> JobFinding | None:
+    """A line that calls itself an error, in whatever language."""
+    word = languages.last_word(replace(record, text=locales.english(record.text)))
+    return replace(word, message=sanitize.clean(record.text, 1024)) if word else None
 
 
 class BareTraceback:
@@ -86,7 +96,7 @@ class BareTraceback:
         self._frames[record.rank] = False
         self._frames_until = record.line + _FRAMES_LINES
 
-    def read(self, record: Record, *, known: bool) -> JobFinding | None:
+    def read(self, record: Record, *, known: bool, interesting: bool) -> JobFinding | None:
         """The exception at the end of frames without a head; nothing of a line that is understood already."""
         if _FRAME.match(record.text):
             if len(self._frames) < _MAX_RANKS:
@@ -100,7 +110,7 @@ class BareTraceback:
         if uncaught is False or known:
             return None
         if not _PLAIN.match(record.text):
-            if word := languages.last_word(record):
+            if word := _last_word(record) if interesting else languages.last_word(record):
                 if self._last is None:
                     self.hold(word)
                 else:
@@ -128,6 +138,9 @@ class BareTraceback:
     def weak_reason(self, found: JobFinding) -> JobFinding | None:
         """What explains `found`: the module system's complaint, for a command or library that is not there; ssh's, for a launcher that did not reach a node."""
         if found.kind in _LAUNCHES and self._last is not None and _UNREACHED.match(self._last.message):
+            return self.take_last()
+        lacks_file = found.detail.get("exception") in ("FileNotFoundError", "ModuleNotFoundError")
+        if lacks_file and self._last is not None and _NO_DIRECTORY.match(self._last.message):
             return self.take_last()
         weak = self._weak
         if weak is None or not weak.detail.get("modules") or found.line > self._weak_until:

@@ -159,7 +159,7 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
 def _can_be_survived(finding: JobFinding) -> bool:
     """Whether the program can go on behind it; what Slurm and the kernel report at the end is final."""
     of_slurm = finding.kind.startswith("slurm_") and "launcher" not in finding.detail
-    if of_slurm or finding.kind in _NEVER_SURVIVED:
+    if of_slurm or (finding.kind in _NEVER_SURVIVED and not finding.detail.get("retried")):
         return False
     return finding.role in (LineRole.ROOT, LineRole.SYMPTOM, LineRole.REMOTE)
 

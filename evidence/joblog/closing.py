@@ -1,6 +1,7 @@
-"""The last resort: a log that ends in lines shaped like errors, of which no family knows one.
+"""The last resort: what a log says last, where no family knows it; and what it said right before an end that gives no reason.
 
 Only the end counts: what stands there is the program's last word. It proves nothing of a machine, and any finding says more.
+In front of an end that is known to be bad, an error's word may stand anywhere in its line.
 """
 
 from __future__ import annotations
@@ -14,26 +15,46 @@ from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.messages import languages
 
 FACTS = {"program_error": languages.FACTS["program_error"]}
-_LINES = 16
+_LINES = 40
 _MAX_CHARS = 600
 _OTHERS = 3
 """So many lines behind an error may say anything; more, and the program went on."""
 _MEANING = "The output ends with this error; the program does not say more, and no known form fits."
-_NAME = r"(?:[\w./+-]{1,80}(?:\(\d{1,8}\)|\[\d{1,10}\])?: ){0,3}"
+_FAR = 16
+"""So near the end must an error stand where nothing else tells of a bad end."""
+_NAME = (
+    r"(?:[\w./+-]{1,80}(?:::[\w~]{1,60}){0,6}(?:\(\d{1,8}\)|\[\d{1,10}\])?(?:: {1,3}|::(?:\d{1,6}::)?)){0,3}"
+)
+_WORDS = r"(?i:fatal|abort(?:ed|ing)?|panic|failed|cannot|can't|can not|could not|couldn't|unable to|invalid|illegal|unrecogni[sz]ed|undefined|unsupported|missing)"
 _WORD = re.compile(
     rf"(?:\W{{0,6}})(?:\[[^\]\n]{{1,40}}\]:? ?)?{_NAME}(?:\W{{0,6}})"
-    r"(?:(?i:(?:fatal|internal|critical|unexpected|unrecoverable|runtime|input|i/o|configuration|system|license|unknown|severe|program|parse|syntax|type|value|usage|mpi|solver|mesh) )?"
-    r"(?i:errors?|failures?|exception)(?: (?:code|number|no\.?|in|at|on|while|when|during|reading|opening|writing|from|occurred|encountered|detected)\b|\s?[:!#(*])"
-    r"|(?i:fatal|abort(?:ed|ing)?|panic|failed|cannot|can't|can not|could not|couldn't|unable to|invalid|illegal|unrecogni[sz]ed|undefined|unsupported|missing)\b(?!\s?[=:]\s?\d))"
+    r"(?:(?:(?i:fatal|caught|uncaught|unhandled|internal|critical|unexpected|unrecoverable|runtime|input|i/o|configuration|system|license|unknown|severe|program|parse|syntax|type|value|usage|mpi|solver|mesh|user|numerical|memory|execution) ){0,2}"
+    r"(?i:errors?|failures?|exception)(?: (?:code|number|no\.?|in|at|on|while|when|during|reading|opening|writing|from|occurred|encountered|detected)\b| [A-Z][A-Z_]{2,24}\b| \d{1,6}\b|\s?[:!#(*])"
+    r"|(?:[A-Z][\w+-]{1,20} ){1,2}(?:ERROR|Error)(?:: (?!-?\d)|\s{1,3}\d{1,6}: )|(?:ERROR|FATAL|CRITICAL)\s{1,3}(?=[A-Za-z'\"\[(/])"
+    rf"|{_WORDS}\b(?!\s?[=:]\s?\d))"
+    rf"|.{{1,200}}?[^:]: {_WORDS} (?!\d)|.{{0,80}}(?<![:\w])::(?:Abort|Error|Fatal\w{{0,10}}|Assert)::"
+    r"|.{0,200}\b(?i:not (?:achieved|reached|converged?)|did(?: not|n't) converge|has occurred: |with (?:an )?error (?:level|code|status)\b)"
 )
-"""An error's word where errors stand: first, or behind the name of who speaks."""
+"""An error's word where errors stand: first, behind the name of who speaks, or behind a colon."""
 _TAIL = re.compile(
     r".{1,300}(?:: |\bis |\bwas |\bwere |\bdoes |\bhas |\bhave )(?i:(?:file |command )?not found|no such \w.{0,40}|not defined|undefined|not exist|does not exist|permission denied|access denied|invalid|corrupt(?:ed)?|failed|refused|too (?:small|large|many|few|long)|not (?:a valid|allowed|supported|enough|converged|installed|recogni[sz]ed|permitted|available)\b.{0,60}|missing|exceeded|aborted)[.!]{0,3}$"
 )
+_ANYWHERE = re.compile(
+    r"(?:errors?|fatal|fail(?:ed|ure|ures|s)|abort(?:ed|ing)?|cannot|can't|could(?: not|n't)|unable to|invalid|illegal|not found|no such|missing|exceed(?:ed|s)?|unexpected|unrecogni[sz]ed|unknown|undefined|unsupported|(?:not|to) converge[ds]?|diverge[ds]?|divergence"
+    r"|corrupt(?:ed)?|denied|refused?|overflow|singular|crash(?:ed)?|panic|exception|must (?:be|have|not|contain)|required|requires|not enough|insufficient|out of (?:memory|range|bounds)|too (?:many|large|small|few|long|short)|does(?: not|n't)|(?:is|are|was|has|have|will) not"
+    r"|violat\w{2,4}|mismatch|inconsistent|not (?:allowed|permitted|available|implemented|defined|set|valid|positive|supported|match)|bad|wrong|incorrect|expired|exhausted)\b",
+    re.IGNORECASE,
+)
+"""What errors are made of; believed anywhere in a line that stands in front of a bad end."""
+_ENDING = re.compile(
+    r"STOP {1,4}(?!0+$)\d{1,6}$|\W{0,12}(?:[\w.-]{1,40} ){0,4}?(?i:abnormal(?:ly)? (?:program )?(?:terminat|end|exit)\w{0,6}|terminated abnormally|aborting(?: the)?(?: run| job| program| execution| simulation| calculation)?|(?:exit(?:ed|ing)?|end(?:ed|ing)?|finished|terminat(?:ed|ing)|stopp(?:ed|ing)|quit(?:ting)?) (?:with|due to|because of|on|after|by) (?:an? )?(?:fatal )?errors?"
+    r"|(?:run|job|program|execution|simulation|calculation|pipeline|analysis|step|training|script|workflow|build|test) (?:has )?(?:failed|aborted|crashed|halted|stopped|terminated|will stop|is aborted)|error termination|(?:parallel )?run (?:aborting|exiting)|bailing out|giving up|refuse to continue|(?:program|execution|job) (?:stop|abort)s?|stopping ?\.\.\.)[^:=]{0,60}$"
+)
+"""That it ended badly, and nothing of the reason."""
 _NONE = re.compile(
-    r"\b(?:no|0|zero|without|any) (?:\w{1,20} )?(?:errors?|failures?|failed|missing|invalid)\b|\bwarn|\bdeprecat|\bignor|\bretry|\bskip|\bfall(?:ing|s)? ?back|\boptional\b|\bcontinu|\binstead\b|\bdebug\b|\bINFO\b|\bnote\b"
+    r"\b(?:no|0|zero|without|any) (?:\w{1,20} )?(?:errors?|failures?|failed|missing|invalid)\b|\bwarn|Warning\b|\.py:\d{1,7}: |\bdeprecat|\bignor|\bretry|\bskip|\bfall(?:ing|s)? ?back|\boptional\b|(?<!to )(?<!not )\bcontinu|\binstead\b|\bdebug\b|\bINFO\b|\bnote\b"
     r"|\b(?:error|failures?|failed|invalid|missing)s?\W{0,3}(?:rate|bars?|norm|tolerance|threshold|handling|handler|log|count|estimate|model|bound|correction|stderr|file)\b"
-    r"|\b(?:errors?|failed|failures|missing|invalid|aborted|undefined)\b[^:=]{0,24}[:=]\s{0,4}[-+(\[]?\d|\d\s?%|\berror\W{1,3}[\d.eE+-]{1,20}\W{0,3}$|\?$",
+    r"|\b(?:errors?(?! (?:reading|opening|writing|creating|loading|code|number|in|at|on|from|while|when)\b)|failed|failures|missing|invalid|aborted|undefined)\b[^:=]{0,24}[:=]\s{0,4}[-+(\[]?\d|\d\s?%|\berror\W{1,3}[\d.eE+-]{1,20}\W{0,3}$|\?$",
     re.IGNORECASE,
 )
 """Numbers called errors, and what is only noted."""
@@ -44,6 +65,16 @@ _WELL = re.compile(
 _NOT_WELL = re.compile(
     r"\b(?:not|un|in|never|without|before|could|cannot)\b.{0,24}$|(?:un|in)$", re.IGNORECASE
 )
+_STACK = re.compile(
+    r"#?\s{0,4}\[?\d{0,6}\]?\s{0,8}(?:#\d|\[\d{1,4}\]|\[\d{1,4}:\d{1,4}\]|0x[0-9a-f]{4,16}\b|/\S{1,300}\(\S{0,200}\) ?\[0x|\S{1,100}\s{2,}[0-9A-F]{8,16}\s|Image {6,}PC|at \S|in \S{1,200}\.\w{1,4}:\d|\[?file \S{1,200}, line \d)|(?:backtrace|stack ?trace|call stack|stack dump|where|location|source)\b.{0,80}$|\[\d{1,6}\] Stack Traceback|Current trace|traceback|(?:major|minor): |#\d{3}: ",
+    re.IGNORECASE,
+)
+"""Frames of a stack, and what announces them."""
+_BOILERPLATE = re.compile(
+    r"Primary job\s|a non-zero exit code\b|mpi(?:run|exec)\S{0,8} (?:detected|has exited|noticed|was)\b|the job to be terminated|MPI_ABORT was|with errorcode|NOTE: invoking|exactly when Open MPI"
+    r"|You may or may not|Process name: |aborting job$|(?:srun|slurmstepd|slurmd|sbatch): "
+)
+"""What launchers print of any end."""
 _SILENT = re.compile(
     r"\W*$|\s{2,}\S|(?:real|user|sys)\s+\d+m|(?:please|see|try|use|usage|hint|tip|for (?:more|help|further)|check|contact|report|run)\b|(?:exit(?:ing|ed)?|stop(?:ped|ping)?|quit|bye|end)\b.{0,60}$|\s*at \S|#\d",
     re.IGNORECASE,
@@ -51,25 +82,51 @@ _SILENT = re.compile(
 """Lines behind an error that do not speak of work."""
 
 
+_ENTRY = re.compile(r"\s{0,8}(?:#(?P<a>\d{1,5})[:.)]?|\(?(?P<b>\d{1,5})[.)])\s")
+"""The beginning of an entry of a numbered list."""
 _JUDGED = re.compile(
-    r"\b(?:srun|slurmstepd|slurmd|sbatch|pyxis|conftest|CMakeTmp|CMakeScratch)\b|Xid|No such file or directory|File exists|NCCL|[Gg]loo|CUDA|cuda|Traceback"
+    r"\b(?:srun|slurmstepd|slurmd|sbatch|pyxis|conftest|CMakeTmp|CMakeScratch)\b|Xid|Root Cause \(|Failures:|exitcode|No such file or directory|File exists|NCCL|[Gg]loo|CUDA|cuda|Traceback"
 )
 """What other families judge: if they did not take such a line, it was none."""
 
 
-def _is_error(text: str) -> bool:
+_SPACED = re.compile(r"(?:\b\w ){5,}\w\b")
+_BOXED = re.compile(r"[|*#!+]+\s+(?P<words>\S.*?)\s+[|*#!+]+$")
+
+
+def _plain(text: str) -> str:
+    """The line's words: out of the box that is drawn around them, and of letters set apart."""
     body = text.strip()
-    if not 8 <= len(body) <= _MAX_CHARS or _NONE.search(body) or place.is_speech(text):
+    if boxed := _BOXED.match(body):
+        body = boxed["words"]
+    if _SPACED.search(body):
+        body = re.sub(r"(?<=\b\w) (?=\w\b)", "", body)
+    return body
+
+
+def _is_error(text: str, *, ended: bool) -> bool:
+    """Whether the line is an error; `ended` where a bad end is known to stand behind it."""
+    body = _plain(text)
+    if not 8 <= len(body) <= _MAX_CHARS or _NONE.search(body):
         return False
-    if _JUDGED.search(body) or languages.is_known(body):
+    if place.is_speech(body) or (place.is_speech(text) and not ended):
+        return False
+    if _JUDGED.search(body) or (languages.is_known(body) and not ended):
         return False
     if place.begins_with_speaker(body) or progress.is_progress(text):
         return False
+    if (ended or body.startswith("STOP ")) and _ANYWHERE.search(body):
+        return True
     return _WORD.match(body) is not None or _TAIL.match(body) is not None
 
 
 def _went_well(text: str) -> bool:
     return any(not _NOT_WELL.search(text[: found.start()]) for found in _WELL.finditer(text))
+
+
+def _number(text: str) -> int | None:
+    found = _ENTRY.match(text)
+    return int(found["a"] or found["b"]) if found else None
 
 
 class Tail:
@@ -88,16 +145,29 @@ class Tail:
 
     def last_word(self) -> JobFinding | None:
         """The first line of the errors that the log ends with; None where it ends with anything else."""
+        return self._word(list(self._lines), ended=False)
+
+    def reason(self, line: int) -> JobFinding | None:
+        """The first line of the errors that stand right in front of `line`, which tells of a bad end without a reason."""
+        return self._word([held for held in self._lines if held[0] < line], ended=True)
+
+    def _word(self, lines: list[tuple[int, str]], *, ended: bool) -> JobFinding | None:
         found: tuple[int, str] | None = None
-        others = 0
-        for index in range(len(self._lines) - 1, -1, -1):
-            line, text = self._lines[index]
-            if not text.strip():
+        ending: tuple[int, str] | None = None
+        others = looked_at = 0
+        for index in range(len(lines) - 1, -1, -1):
+            line, text = lines[index]
+            if not text.strip() or _STACK.match(text.strip()) or _BOILERPLATE.match(text.strip()):
                 continue
-            above = [earlier for _, earlier in list(self._lines)[:index]]
-            if place.is_repeated(text, above):
+            looked_at += 1
+            if looked_at > _FAR and found is None and ending is None and not ended:
                 break
-            if _is_error(text):
+            if place.is_repeated(text, [earlier for _, earlier in lines[:index]]):
+                break
+            if found is None and _ENDING.match(_plain(text)) and not _NONE.search(text):
+                ended, ending = True, (line, text)
+                continue
+            if _is_error(text, ended=ended):
                 found = line, text
                 continue
             if progress.is_progress(text) or _went_well(text):
@@ -107,10 +177,16 @@ class Tail:
             others += 1
             if others > _OTHERS or found is not None:
                 break
-        if found is None:
+        word = found or ending
+        if word is None or self._in_a_list(word[0]):
             return None
-        record = grammar.strip(found[0], found[1])
-        return _made(record)
+        return _made(grammar.strip(*word))
+
+    def _in_a_list(self, error: int) -> bool:
+        """Whether the next entry of the numbered list that line `error` stands in follows: then it is a catalogue's text, or the program went on."""
+        above = [n for line, text in self._lines if line <= error and (n := _number(text)) is not None]
+        behind = [n for line, text in self._lines if line > error and (n := _number(text)) is not None]
+        return bool(above) and above[-1] + 1 in behind
 
 
 def _made(record: Record) -> JobFinding:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probing_cluster.evidence.joblog import bare_traceback, locales, report
+from probing_cluster.evidence.joblog import bare_traceback, heredoc, locales, report
 from probing_cluster.evidence.joblog.grammar import LogFact, LogFamily
 from probing_cluster.evidence.joblog.messages import (
     batch,
@@ -74,6 +74,7 @@ TRIGGERS = (
     "WorkNCCL",
     "lines of output",
     *report.TRIGGERS,
+    *heredoc.TRIGGERS,
 )
 """What a line must contain to be read at all, unless the reader is following a message over several lines."""
 

@@ -189,6 +189,15 @@ _PREFIXES = (
     ),
     re.compile(r"(?:trainer|worker|replica|node|role|actor)/(?P<rank>\d{1,6}) "),
     re.compile(r"[A-Za-z][\w.-]{0,200}[-_]\d{1,6}\s{1,30}\| "),
+    re.compile(
+        r"\[(?P<rank>\d{1,6})\] (?=-->|\s*$|Error|ERROR|FATAL|Fatal|Traceback \(|terminate called|forrtl:)"
+    ),
+    re.compile(
+        r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{3,6}\s{1,8}\d{1,18} [\w./-]{1,120}\.py:\d{1,6}\] (?=.*(?:Traceback \(|File \"|\w(?:Error|Exception)\b|\] ))"
+    ),
+    re.compile(
+        r"(?:>> ){1,40}(?=Error|\{?Error|Unrecognized|Undefined|Out of memory|Index|Not enough|Invalid)"
+    ),
     re.compile(r"\((?P<actor>[\w.:]{1,64}) pid=(?P<pid>\d{1,10})(?:, ip=(?P<host>[\w.:-]{1,64}))?\)\s"),
     re.compile(
         r"(?P<host>[A-Za-z0-9][\w.-]{0,252}):\s(?=\[rank\d|\[E\d{0,4}\s|\[\d{4}-|Traceback \(|\s+File|slurmstepd|srun:)"

@@ -85,6 +85,22 @@ _ERRORS = {
         "Transportslutpunkten är inte förbunden", "Diğer uç aktarım için bağlı değil",
         "Кінцеву точку передавання не з’єднано", "传输端点尚未连接", "傳輸的兩端尚未連線",
     ),
+    "No such file or directory": (
+        "El fitxer o directori no existeix", "Adresář nebo soubor neexistuje", "Ingen sådan fil eller filkatalog",
+        "Datei oder Verzeichnis nicht gefunden", "No existe el fichero o el directorio", "No existe el archivo o el directorio",
+        "Tiedostoa tai hakemistoa ei ole", "Aucun fichier ou dossier de ce type", "Aucun fichier ou répertoire de ce type",
+        "Nincs ilyen fájl vagy könyvtár", "File o directory non esistente", "そのようなファイルやディレクトリはありません",
+        "그런 파일이나 디렉터리가 없습니다", "Ingen slik fil eller filkatalog", "Bestand of map bestaat niet",
+        "Nie ma takiego pliku ani katalogu", "Ficheiro ou directoria inexistente", "Arquivo ou diretório inexistente",
+        "Arquivo ou diretório não encontrado", "Нет такого файла или каталога", "Filen eller katalogen finns inte",
+        "Böyle bir dosya ya da dizin yok", "Немає такого файла або каталогу", "没有那个文件或目录", "沒有此一檔案或目錄",
+    ),
+    "Permission denied": (
+        "S’ha denegat el permís", "Adgang nægtet", "Keine Berechtigung", "Permiso denegado", "Lupa evätty",
+        "Permission non accordée", "Hozzáférés megtagadva", "Permesso negato", "許可がありません", "허가 거부", "Ikke tilgang",
+        "Toegang geweigerd", "Brak dostępu", "Permissão recusada", "Permissão negada", "Отказано в доступе", "Åtkomst nekas",
+        "Erişim engellendi", "Відмовлено у доступі", "权限不够", "拒絕不符權限的操作",
+    ),
 }  # fmt: skip
 """What `strerror` says."""
 _SIGNALS = {
@@ -152,6 +168,10 @@ def _either(words: tuple[str, ...] | list[str]) -> str:
     return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
 
 
+_LINE = re.compile(
+    r"^(?P<shell>\S{1,200}?)[:：] ?(?:第 ?|Zeile |ligne |línea |línia |linea |riga |linha |regel |rad |linje |linia |wiersz |строка |рядок |řádek |satır |rivi |行 ?|줄 ?)(?P<line>\d{1,6})(?: ?行)?[:：] ?"
+)
+"""How a shell names the line of a script."""
 _ERROR = re.compile(
     rf"(?P<before>(?:[:：] ?|\] ?|\())(?P<said>{_either([w for ws in _ERRORS.values() for w in ws])})"
 )
@@ -181,4 +201,5 @@ def english(text: str) -> str:
         return f"{plain['shell']}: {plain['name']}: command not found"
     if bare := _BARE.match(text.rstrip()):
         return _ENGLISH[bare["said"]]
+    text = _LINE.sub(r"\g<shell>: line \g<line>: ", text)
     return _ERROR.sub(lambda found: found["before"] + _ENGLISH[found["said"]], text)

@@ -14,6 +14,7 @@ from probing_cluster.evidence.joblog import (
     closing,
     families,
     grammar,
+    heredoc,
     locales,
     place,
     report,
@@ -49,6 +50,10 @@ _MAX_TRACEBACKS = 256
 _TRACEBACK_LINES = 400
 _UNRAISED_LINES = 3
 _SAME_END_LINES = 3
+_COLOURS = re.compile(r"\[\d{1,2}(?:;\d{1,3}){0,4}m")
+"""A terminal's colours whose escape character got lost on the way."""
+_UNEXPLAINED = frozenset({"task_exit", "slurm_task_failure", "process_aborted"})
+"""Ends whose reason may stand right in front of them in words that no family knows."""
 _ANY = re.compile(literals.any_of(families.OWN_TRIGGERS))
 _OP = re.compile(
     r"(?:dist|distributed|default_pg|group|pg|comm|work)\w*\.(?P<op>all_reduce|allreduce|barrier|broadcast|all_gather(?:_into_tensor|_object)?|_all_gather_base|reduce_scatter(?:_tensor)?|reduce|all_to_all(?:_single)?|gather|scatter|send|recv|isend|irecv|monitored_barrier|broadcast_object_list)\(|, in (?P<frame>barrier|all_reduce|broadcast|all_gather|reduce_scatter|monitored_barrier|all_to_all_single)$"
@@ -121,6 +126,7 @@ class JobLogReader:
         self._unraised: dict[int | None, int] = {}
         self._bare = bare_traceback.BareTraceback(self._story.recent)
         self._report = report.Report()
+        self._heredoc = heredoc.HereDocument()
         self._tail = closing.Tail()
         self._many = -_SAME_END_LINES
 
@@ -177,7 +183,7 @@ class JobLogReader:
             self._take(self._cut.found)
         self._cut = None
 
-    def _traceback(self, record: Record, *, known: bool) -> JobFinding | None:
+    def _traceback(self, record: Record, *, known: bool, interesting: bool) -> JobFinding | None:
         """Follow a traceback of this rank; its last line is the exception."""
         if "| " in record.text:
             record = replace(record, text=python.ungrouped(record.text))
@@ -197,7 +203,7 @@ class JobLogReader:
         if _DEEP.match(record.text):
             self._take_last()
         if rank not in self._tracebacks:
-            return self._bare.read(record, known=known)
+            return self._bare.read(record, known=known, interesting=interesting)
         began, indented = self._tracebacks[rank]
         if indented and _indent(record.text) >= indented:
             record = replace(record, text=record.text[indented:])
@@ -257,6 +263,12 @@ class JobLogReader:
             self._story.add(reason)
         if finding.role in (LineRole.EXIT, LineRole.REMOTE) or finding.kind == "memory_corruption":
             self._take_last(at_exit=finding.role is not LineRole.REMOTE)
+        if (
+            finding.kind in _UNEXPLAINED
+            and self._story.best is None
+            and (word := self._tail.reason(finding.line))
+        ):
+            self._story.add(word)
         self._story.add(finding)
 
     def _take_last(self, *, at_exit: bool = False) -> None:
@@ -277,6 +289,7 @@ class JobLogReader:
             or self._context.announced(line)
             or self._context.reasoned(line)
             or self._report.inside(line)
+            or self._heredoc.inside(line)
             or self._story.in_doubt
             or self._bare.following(line)
         )
@@ -286,7 +299,7 @@ class JobLogReader:
 
         A progress bar overwrites itself with carriage returns; each overwriting is read as text of its own.
         """
-        text = prefixes.plain(text).rstrip("\r\n")
+        text = _COLOURS.sub("", prefixes.plain(text)).rstrip("\r\n")
         self._tail.add(line, text.rpartition("\r")[2])
         parts = (text.removeprefix("\ufeff") if line == 1 else text).split("\r")
         for part in parts:
@@ -298,7 +311,7 @@ class JobLogReader:
     def _read(self, line: int, text: str, *, overwritten: bool = False) -> None:
         if text.strip() and line != self._last_line:
             self._line_before, self._last_line = self._last_line, line
-        if place.is_repeated(text, self._story.recent):
+        if self._heredoc.quotes(line, text) or place.is_repeated(text, self._story.recent):
             self._story.recent.append(text)
             return
         if (passed := place.test_mark(text)) is not None:
@@ -313,7 +326,7 @@ class JobLogReader:
         joined, found = self._join(record)
         if not joined and (interesting or listed):
             found = self._families(record)
-        last = self._traceback(record, known=found is not None)
+        last = self._traceback(record, known=found is not None, interesting=interesting)
         self._bare.passed(line, text)
         unnamed = (
             found is not None and found.kind == _UNNAMED and cut and len(text.rstrip()) >= _MIN_WRAP_CHARS
@@ -343,7 +356,7 @@ class JobLogReader:
         self._take_last()
         if self._cut_off is not None and self._cut_off[0] == self._last_line:
             self._story.add(python.cut_off(self._cut_off[1]))
-        if not self._story.held and (word := self._tail.last_word()):
+        if self._story.best is None and (word := self._tail.last_word()):
             self._story.add(word)
         return self._settle()
 

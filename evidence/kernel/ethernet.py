@@ -34,12 +34,25 @@ _WATCHDOG = re.compile(
 _HANG = re.compile(
     r"(?:Detected (?:Tx|Hardware) Unit Hang|Tx Unit Hang\b|Tx timeout\. Index \d|Keep alive watchdog timeout|[Tt](?:X|x|ransmit)(?: queue \d{1,4})?[ _][Tt]ime(?:d[ _])?[ _]?out\b|Tx Timeout triggered\b|Found a Tx that wasn't completed on time|TX hasn't completed, qid \d|TX q \d{1,4} is paused for too long|napi handler hasn't been called for a long time|HWC: Request timed out|Detected Tx timeout\b|(?:atlantic|nfp): TX time|[Pp]otential MSIX issue on Tx side|(?:The )?number of lost tx completions is above the threshold|initiating reset due to (?:lost link with pending Tx work|tx timeout)|tx hang(?: detected| \d|$)|TX stuck with port_enabled|Timeout on tx queue|Reset adapter unexpectedly)"
 )
+_PHY = re.compile(
+    r"[^:\n]{1,80}:[\w:.-]{0,40}: attached PHY driver\b.{0,80}mii_bus:phy_addr=(?P<driver>[A-Za-z]\w{1,20})"
+)
+"""What an interface says that is being set up: the link it then calls down has not been up yet."""
 _VIRTUAL = re.compile(
     r"(?:veth|vnet|docker|br-|virbr|tap|tun|cali|cilium|lxc|flannel|cni|dummy|ata\d|usb\d)", re.ASCII
 )
 
 
-def read(message: str, _context: KernelContext) -> KernelFinding | None:
+def _begins(device: str, message: str, context: KernelContext) -> bool:
+    """Whether a link is called down by an interface that has just been set up, once for each time it was."""
+    name = message.partition(" ")[0]
+    expected = context.get("phy", name) or 0
+    if expected:
+        context.put("phy", name, expected - 1)
+    return bool(expected) and not _VIRTUAL.match(device)
+
+
+def read(message: str, context: KernelContext) -> KernelFinding | None:
     """A line about an Ethernet link; fabric NICs, virtual interfaces and SATA or PCIe links are not ours."""
     if (
         "mlx" in message
@@ -48,6 +61,9 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
         or "SATA" in message
         or "NVLink" in message
     ):
+        return None
+    if phy := _PHY.match(message):
+        context.put("phy", phy["driver"], (context.get("phy", phy["driver"]) or 0) + 1)
         return None
     if slave := head.match(_SLAVE, message):
         return make(
@@ -74,7 +90,7 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
     if (down := head.match(_DOWN, message)) and (device := down["device"] or named):
         return (
             None
-            if _VIRTUAL.match(device)
+            if _VIRTUAL.match(device) or _begins(device, message, context)
             else make(FACTS, "eth_link", "link_down", message, device=device, pci_bus_id=address)
         )
     return None
@@ -114,6 +130,7 @@ FAMILY = grammar.LineFamily(
         "TX timed out",
         "link down",
         "MSIX issue",
+        "attached PHY driver",
     ),
     read=read,
     facts=FACTS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Coroutine
@@ -12,6 +13,9 @@ from probing_cluster.db import delivery
 from probing_cluster.probe_agent.hooks import fitness, hook_answers, questions
 from probing_cluster.probe_agent.jobs import jobs
 
+RELEASE_S = 15.0
+"""How long a log that is to be kept waits for its job's Epilog on this node."""
+_LOOK_S = 0.5
 _log = logging.getLogger(__name__)
 
 
@@ -59,23 +63,35 @@ class Requests:
             self._spawn(self._questions.ask(request))
             return
         elif request.verb == "keep_log" and request.job_id is not None:
-            job = self._book.get(request.job_id)
-            if job is not None and job.released_at is not None:
-                self._spawn(self._keep_log(request, job))
-                return
+            self._spawn(self._keep_log(request, request.job_id))
+            return
         else:
             _log.warning(
                 "request %s has a verb this agent does not know: %s", request.request_id, request.verb
             )
         self._acknowledge(request.request_id)
 
-    async def _keep_log(self, request: delivery.Request, job: jobs.NodeJob) -> None:
+    async def _keep_log(self, request: delivery.Request, job_id: int) -> None:
         most = request.detail.get("most_bytes")
         try:
-            await self._outside.keep_log(job, most if type(most) is int and most > 0 else 0)
+            job = await self._released(job_id)
+            if job is not None:
+                await self._outside.keep_log(job, most if type(most) is int and most > 0 else 0)
         finally:
             # Whatever came of it is in the job's row; a restart waits for the word, not for the copy.
             self._acknowledge(request.request_id)
+
+    async def _released(self, job_id: int) -> jobs.NodeJob | None:
+        """The job once its Epilog has run here, which may be after its end; None where it still runs, or is unknown."""
+        known = job = self._book.get(job_id)
+        for _ in range(round(RELEASE_S / _LOOK_S)):
+            if job is None or known is None or job.restart_count != known.restart_count:
+                return None
+            if job.released_at is not None:
+                return job
+            await asyncio.sleep(_LOOK_S)
+            job = self._book.get(job_id)
+        return None
 
     async def _recheck(self, request: delivery.Request) -> None:
         detail = request.detail

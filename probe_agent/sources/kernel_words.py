@@ -7,8 +7,10 @@ said before it can change what a line means, so it is read anew after a second w
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import OrderedDict
+from collections.abc import Callable
 
 from probing_cluster.core import records
 from probing_cluster.evidence import literals
@@ -23,12 +25,18 @@ _MAX_TEMPLATE_CHARS = 1024
 _NO_DIGITS = str.maketrans("", "", "0123456789")
 
 
+@functools.cache
+def _matters() -> Callable[[str], re.Match[str] | None]:
+    """Whether a text holds a trigger word: of hundreds of words, made once."""
+    return re.compile(literals.any_of(reader.TRIGGERS)).search
+
+
 class KernelWords:
     """Reads one log in order; see evidence.kernel.reader for what it remembers."""
 
     def __init__(self) -> None:
         self._engine = reader.KernelReader()
-        self._matters = re.compile(literals.any_of(reader.TRIGGERS)).search
+        self._matters = _matters()
         self._dull: set[str] = set()
         self._known: OrderedDict[str, tuple[float, float, grammar.KernelFinding | None]] = OrderedDict()
 

@@ -159,6 +159,10 @@ class DeliveryLoop:
         self._beaten_s = -math.inf
         self._intake.urgent.set()
 
+    def ask_often(self) -> None:
+        """Deliver every second for a while: a job has left a node with a hard fault, and its log will be asked for."""
+        self._request_s = self._clock.monotonic_s()
+
     def acknowledge(self, request_id: uuid.UUID) -> None:
         """Tell the service, at once, that a request has been dealt with: a restart waits for it."""
         self._to_acknowledge.add(request_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from probing_cluster.core import records
@@ -55,10 +55,11 @@ def bar(view: model.AttemptView, scale: Axis, waiting_since: datetime) -> str:
     return "".join(cells).rstrip()
 
 
-def legend(bars: Iterable[str]) -> str:
-    """What the marks in these bars mean; of one that is in none nothing is said."""
+def legend(bars: Iterable[str], meanings: Mapping[str, str] | None = None) -> str:
+    """What the marks in these bars mean, some of them as `meanings` says; of one that is in none nothing is said."""
     drawn = set("".join(bars))
-    return ", ".join(f"{mark} {meaning}" for mark, meaning in MARKS.items() if mark in drawn)
+    words = MARKS | dict(meanings or {})
+    return ", ".join(f"{mark} {meaning}" for mark, meaning in words.items() if mark in drawn)
 
 
 def _mark(cells: list[str], scale: Axis, begin: datetime, end: datetime, *, died: bool) -> None:

@@ -2,7 +2,8 @@
 -- whether it is read here or sent over the service's socket.
 -- inputs:  cluster  text   the cluster preferred when several have such a job
 --          job_id   bigint the raw job id, or null; array_id + task, het_id + component likewise
--- output:  document jsonb  attempts, verdicts, evidence, others, tested, pace, gangs, drains, account, heartbeats, listening_since,
+-- output:  document jsonb  attempts, verdicts, evidence, others, tested, unwatched (submit_at, node), pace, gangs, drains, account,
+--                          heartbeats, listening_since,
 --                          logs (node, at, and of each output file stream, path, tail or why),
 --                          run_jobs, siblings, n_siblings; null when no attempt is known.
 --                          Times ISO 8601 in UTC, durations in seconds.
@@ -33,7 +34,7 @@ with named as (
     join probing.event_key k using (event_id)
     join probing.health_event e on e.event_id = k.event_id and e.at = k.at
 ), spans as (
-    select unnest(nodes) as node, start_at, coalesce(end_at, 'infinity') as end_at
+    select unnest(nodes) as node, submit_at, start_at, coalesce(end_at, 'infinity') as end_at
     from (select * from attempts where start_at is not null order by submit_at desc limit 50) recent
 ), others as (
     select distinct on (e.event_id) e.* from spans s
@@ -58,6 +59,15 @@ with named as (
           and h.source = 'diagnostic' and h.severity in ('low', 'high')
         order by h.at limit 20
     ) e
+), unwatched as (
+    -- no agent was there, and no kernel log is at hand that reaches to within a day of it
+    select s.submit_at, s.node from spans s
+    left join probing.agent_heartbeat b on b.node = s.node and b.cluster in (select cluster from picked)
+    where s.end_at < 'infinity'
+      and not case when b.node is not null then b.at >= s.start_at and not b.unwatched @> tstzrange(s.start_at, s.end_at, '[]')
+                   else exists (select from probing.health_event h
+                                where h.node = s.node and h.source in ('import', 'kernel') and h.at <= s.end_at
+                                  and coalesce(h.last_at, h.at) >= s.start_at - interval '1 day') end
 ), pace as (
     select e.* from probing.health_event e
     where e.job_id in (select job_id from picked) and e.source = 'probe'
@@ -101,6 +111,7 @@ select case when exists (select 1 from attempts) then jsonb_build_object(
     'evidence', (select jsonb_agg(to_jsonb(e) order by e.at) from evidence e),
     'others', (select jsonb_agg(to_jsonb(o) order by o.at) from (select * from others order by at limit 500) o),
     'tested', (select jsonb_agg(to_jsonb(t) order by t.at) from (select * from tested order by at limit 100) t),
+    'unwatched', (select jsonb_agg(to_jsonb(u)) from (select * from unwatched order by submit_at, node limit 5000) u),
     'pace', (select jsonb_agg(to_jsonb(p) order by p.at) from pace p),
     'gangs', (select jsonb_agg(to_jsonb(g) order by g.made_at) from gangs g),
     'drains', (select jsonb_agg(to_jsonb(d) order by d.at) from drains d),

@@ -48,7 +48,8 @@ def start(lay: layout.Layout, env: Mapping[str, str], node: str, path: str) -> N
 def stop(lay: layout.Layout, node: str) -> None:
     """Ends every hanging mount of the node; calls that wait on one fail at once."""
     roles = {p.role for p in processes.listing(lay.directory) if p.role.startswith(f"hang-{node}-")}
-    processes.end(lay.directory, roles)
+    if roles:
+        processes.end(lay.directory, roles)
     mounts.unmount_below(lay.node(node) / "root")
 
 

@@ -16,6 +16,8 @@ from probing_cluster.slurm_plugins.accounting import attempt_rows
 LONG_STATES = ("CANCELLED", "OUT_OF_MEMORY", "NODE_FAIL", "PREEMPTED", "COMPLETED", "COMPLETING", "BOOT_FAIL")
 RUN_KEY_IN_COMMENT = re.compile(r"(?:^|[\s,;])probing-run=([\w.:/@+-]{1,128})")
 NO_NODES = frozenset({"", "None assigned", "(null)", "None"})
+NO_START = ("1970-01-01", "1969-12-31")
+"""How exports of exports write a start that Slurm did not know, by the zone they were made in."""
 
 
 @dataclass(kw_only=True)
@@ -53,6 +55,8 @@ def attempt_of(
             end_at=times["end"],
             user=_text(fields, "user"),
         )
+    if fields["start"].startswith(NO_START):
+        raise errors.MalformedInput(f"start {fields['start']!r} is the beginning of Unix time: it is not known")
     reading.no_submit += times["submit"] is None
     reading.no_nodes |= "nodelist" not in fields
     return records.JobAttempt(

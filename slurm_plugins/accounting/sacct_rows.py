@@ -69,7 +69,7 @@ def read(
         yield from _take(layout, pending, line_no, line)
     yield from _settle(layout, pending)
     if not found and data.strip():
-        msg = "no header line with sacct's column names; give the field list it was made with"
+        msg = "no header line with sacct's column names; give the field list it was made with (--fields)"
         raise errors.MalformedInput(msg)
 
 

@@ -6,7 +6,7 @@ Started by a small script in whose last line the site's own program stands, so t
     /usr/bin/python3 -I -S <this file> --socket /run/probing-cluster/report.sock -- "$@" || exec /bin/mail "$@"
 
 Exit 0: the service has the mail, safe on its disk. Any other status: nothing was done, and the site's program is called
-with Slurm's own arguments. Slurm runs 64 of these at once and kills one after 120 s; this one gives up after 3 s.
+with Slurm's own arguments. Slurm runs 64 of these at once and kills one after 120 s; this one gives up after 10 s.
 """
 
 import json
@@ -14,7 +14,7 @@ import os
 import socket
 import sys
 
-DEADLINE_S = 3.0
+DEADLINE_S = 10.0
 NOT_TAKEN = 75
 TYPES = ("Ended", "Failed", "Requeued")
 """Slurm's words for what it mails about; only these are about an end."""

@@ -44,6 +44,7 @@ def until(holds: Callable[[], object]) -> None:
         time.sleep(0.2)
 
 
+@pytest.mark.soak
 def test_beside_the_sites_own_and_gone_again(box: cluster.Sandbox, tmp_path: Path) -> None:
     """A job passes the site's hooks and ours, in this order, and rides with the probe; after uninstalling it does not."""
     lay = box.layout

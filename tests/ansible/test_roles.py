@@ -1,7 +1,7 @@
 """The roles applied to this machine: to a directory that is a node's configuration, and to a real Slurm's.
 
 What they put there comes out again to the byte, `--check` and the second run change nothing. The gate applies and
-undoes them beside a real Slurm instead: test_on_slurm.py.
+undoes them once; the soak twice, and beside a real Slurm as well: test_on_slurm.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from tests.ansible import conftest, playbooks
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.soak,
     pytest.mark.timeout(900),
     pytest.mark.skipif(os.geteuid() != 0, reason="the roles are root's"),
 ]
@@ -59,6 +58,28 @@ def variables(place: Path) -> dict[str, object]:
     }
 
 
+def test_applied_and_undone(place: Path) -> None:
+    """A compute and a login node that have Slurm's configuration: ours before the site's own; undone, the site's to the byte."""
+    for name in ("slurm", "units", "bin"):
+        (place / name).mkdir()
+    (place / "slurm/slurm.conf").write_text(SLURM_CONF)
+    before = playbooks.picture(*(place / n for n in ("slurm", "units", "bin")))
+    site = playbooks.Site(
+        directory=place,
+        groups=("probing_slurm_conf", "probing_compute", "probing_login"),
+        variables={**variables(place), "probing_inside_jobs": "taskprolog"},
+    )
+    assert site.play("site") > 0
+    text = (place / "slurm/slurm.conf").read_text()
+    assert f"Prolog={place}/lib/slurm/prolog.d/*" in text
+    assert "/etc/site/prolog.sh" in (place / "lib/slurm/prolog.d/10-site").read_text()
+    assert (place / "units/probing-agent.service").exists()
+    site.play("uninstall", probing_purge=True)
+    assert playbooks.picture(*(place / n for n in ("slurm", "units", "bin"))) == before
+    assert not any((place / n).exists() for n in ("lib", "etc", "run"))
+
+
+@pytest.mark.soak
 def test_applied_twice_and_undone(place: Path) -> None:
     """Everything is there, once; then nothing is, and slurm.conf is the site's again; looking (--check) changes nothing."""
     for name in ("slurm", "units", "bin"):

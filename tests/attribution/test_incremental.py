@@ -26,11 +26,11 @@ SORTS = sorted({*signatures.exact_sorts(), *((kind, "") for kind in signatures.k
 class Fleet:
     """A day or two of a small cluster where far more goes wrong than on a real one; the same every time."""
 
-    def __init__(self, days: int) -> None:
+    def __init__(self, days: int, n_jobs: int) -> None:
         self.random, self.days = random.Random(20260302), days
-        self.attempts = [self._attempt(job) for job in range(1, 221)]
+        self.attempts = [self._attempt(job) for job in range(1, n_jobs + 1)]
         self.attempts += [self._again(a) for a in self.attempts[::9] if a.state != "COMPLETED"]
-        self.events = [self._event() for _ in range(650)]
+        self.events = [self._event() for _ in range(3 * n_jobs)]
         self.events += [self._finding(a) for a in self.attempts[::11]]
 
     def _at(self) -> datetime:
@@ -139,10 +139,12 @@ class Fleet:
         ]
 
 
-@pytest.fixture(params=[1, pytest.param(2, marks=pytest.mark.soak)])
+@pytest.fixture(
+    params=[(1, 120), *(pytest.param(p, marks=pytest.mark.soak) for p in ((1, 220), (2, 220)))], ids=str
+)
 def fleet(request, store, postgres_url) -> Fleet:
     """A database that holds it; one node's agent is silent, one has never been."""
-    made = Fleet(request.param)
+    made = Fleet(*request.param)
     store.upsert_attempts(made.attempts)
     bulk.load_events(postgres_url, made.events)
     for drain in made.drains():
@@ -330,7 +332,7 @@ def test_a_run_in_slices_keeps_nothing_of_the_slices_before(store, fleet, monkey
         n += done.n_attempts
         del done
         peak = max(peak, held() - before)
-    assert n > 150
+    assert n > 100
     assert peak <= 80
 
 
@@ -345,3 +347,46 @@ def test_what_is_open_is_judged_in_slices_too(store, fleet, monkeypatch):
     store.upsert_attempts([dataclasses.replace(judged, exit_signal=11)])
     (again,) = attribute.in_slices(store, at=SETTLED)
     assert [_key(v) for v in again.verdicts] == [(judged.cluster, judged.job_id, judged.submit_at)]
+
+
+def test_who_ran_before_is_asked_only_of_nodes_that_lost_a_gpu(store, monkeypatch):
+    """A mount that is away tells nothing of neighbours, and of a lost GPU's node nobody before the attempt's start matters."""
+    died = DAY + timedelta(days=1)
+
+    def attempt(job: int, node: str, end: datetime, took: timedelta) -> records.JobAttempt:
+        return records.JobAttempt(
+            cluster="c", job_id=job, submit_at=end - took, start_at=end - took, end_at=end, state="FAILED", nodes=(node,), n_gpus=8,
+            user="alice", run_key=str(job),
+        )  # fmt: skip
+
+    def fault(node: str, kind: str, **over: str) -> records.HealthEvent:
+        at = died - timedelta(days=2)
+        return records.HealthEvent(
+            event_id=uuid.uuid4(), cluster="c", node=node, at=at, observed_at=at, kind=kind, severity=records.Severity.HIGH,
+            message="x", **over,
+        )  # fmt: skip
+
+    ten_hours, minute = timedelta(hours=10), timedelta(minutes=1)
+    store.upsert_attempts(
+        [
+            attempt(1, "n1", died, minute),
+            attempt(2, "n2", died, ten_hours),
+            *(attempt(10 + i, node, died - timedelta(hours=h), minute) for i, (node, h) in enumerate((("n1", 5), ("n2", 5), ("n2", 20)))),
+        ]
+    )  # fmt: skip
+    bulk.load_events(
+        store.url,
+        [fault("n1", "mount", code="missing", device="/scratch", source="mount"), fault("n2", "xid", code="79", device="gpu0", source="kernel")],
+    )  # fmt: skip
+    queries, arrow = [], type(store).arrow
+
+    def watched(self, query, *given):
+        found = arrow(self, query, *given)
+        if "Who ran in a span" in query:
+            queries.append((list(given[3]), sorted(found["job_id"].to_pylist())))
+        return found
+
+    monkeypatch.setattr(type(store), "arrow", watched)
+    waiting = pending.read(store, died, died + minute, None, unjudged=False)
+    columnar_prefilter.prefilter(store, waiting, attribute.policy_of(None))
+    assert queries == [(["n2"], [1, 2, 11])]

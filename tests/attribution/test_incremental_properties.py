@@ -40,7 +40,7 @@ RECORDS = (
     records.Verdict,
     records.JobAttempt,
 )
-EXAMPLES = int(os.environ.get("PROBING_EXAMPLES", "10"))
+EXAMPLES = int(os.environ.get("PROBING_EXAMPLES", "6"))
 one_of = st.sampled_from
 
 

@@ -21,6 +21,8 @@ from probing_cluster.attribution.verdict import (
 from probing_cluster.core import records, vocabulary
 from tests.attribution.conftest import Maker
 
+MANY = 3 * settings.default.max_examples
+
 KINDS = sorted(signatures.kinds())
 CODES = [
     "79",
@@ -132,7 +134,7 @@ def verdict(make, attempt, events, more):
     return made
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=MANY)
 @given(scenes(), st.randoms(use_true_random=False))
 def test_the_order_of_the_input_changes_nothing(found, random):
     """Shuffled events and actions give the same verdict, word for word."""
@@ -145,7 +147,7 @@ def test_the_order_of_the_input_changes_nothing(found, random):
     assert verdict(make, attempt, mixed, {**more, "actions": tuple(acts)}) == first
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=MANY)
 @given(scenes())
 def test_every_piece_of_evidence_exists_and_lies_in_the_window(found):
     """Evidence ids are events of the case, inside the window the verdict names, on nodes of the attempt."""
@@ -166,7 +168,7 @@ def test_every_piece_of_evidence_exists_and_lies_in_the_window(found):
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=MANY)
 @given(scenes(), st.data())
 def test_more_evidence_is_never_less_specific_without_saying_why(found, data):
     """When a further event makes the answer vaguer or less sure, the verdict names that event or the other answer."""
@@ -184,7 +186,7 @@ def test_more_evidence_is_never_less_specific_without_saying_why(found, data):
         assert named or rival, (before, after, extra)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=MANY)
 @given(scenes())
 def test_hardware_is_never_certain_from_the_jobs_side_alone(found):
     """Without a node event and without Slurm's word no hardware verdict is certain."""

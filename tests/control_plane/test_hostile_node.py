@@ -225,7 +225,7 @@ def deliver(service: context.Context, **given: Any) -> None:
         connection.execute(f"SELECT probing.deliver('c', 'n4', {names})", list(given.values()))
 
 
-@hypothesis.settings(max_examples=25, suppress_health_check=list(hypothesis.HealthCheck))
+@hypothesis.settings(max_examples=10, suppress_health_check=list(hypothesis.HealthCheck))
 @hypothesis.given(
     faults=FAULTS, ranks=RANKS, sources=ANY, beat_s=_WORDS, direct=st.booleans(),
     events=st.lists(st.tuples(st.sampled_from(KINDS), st.sampled_from(SOURCES), ANY, st.sampled_from([7, 9]), st.sampled_from([None, *NUMBERS])), max_size=8),

@@ -53,6 +53,18 @@ def test_a_kernel_log_becomes_events_of_source_import() -> None:
     assert found.n_lines == 2
 
 
+def test_a_start_in_the_future_is_left_out_and_counted(tmp_path: Path) -> None:
+    """A typed year, or a broken clock: it would end every span of the figures."""
+    path = tmp_path / "sacct"
+    path.write_text(
+        "JobID|State|Start|End\n"
+        + "".join(f"{y}|FAILED|{y}-11-10T10:00:00|{y}-11-10T11:00:00\n" for y in (2025, 2099))
+    )
+    found = load.read(order(sacct=[path], timezone="UTC"), lambda words: None)
+    assert [a.job_id for a in found.attempts] == [2025]
+    assert any("1 that begin in the future" in line for line in found.done.lines)
+
+
 @pytest.mark.parametrize(
     ("prefix", "zone", "expected"),
     [

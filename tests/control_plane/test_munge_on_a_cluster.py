@@ -130,6 +130,7 @@ def _name_in(settings: str) -> str:
     return settings.partition("[cluster]")[2].partition('"')[2].partition('"')[0]
 
 
+@pytest.mark.soak
 def test_users_see_their_own_jobs_and_nobody_elses(site: Site) -> None:
     """Each of two users is told why their job failed; asked for the other's, the service shows nothing; root sees both."""
     jobs = {user: site.submit(user) for user in (ALICE, MALLORY)}

@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import adbc_driver_manager.dbapi as adbc
 import fakes
-import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -41,6 +39,7 @@ from probing_cluster.core import records
 from probing_cluster.db import bulk, delivery, rows, tables
 from probing_cluster.db.store import base as store_base
 from probing_cluster.lemon import nightly
+from tests import statement_count
 from tests.control_plane.service.tasks.jobs.test_gangs_task import rank, snapshot, stall
 
 FEW, MANY = 3, 30
@@ -54,39 +53,9 @@ FILLED = (
 )  # fmt: skip
 
 
-class Statements:
-    """Counts what is sent to the database, by whichever driver; many rows of one statement count once."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.n = 0
-        for owner, name in (
-            (psycopg.Cursor, "execute"),
-            (psycopg.Cursor, "executemany"),
-            (psycopg.Connection, "connect"),
-            (adbc.Cursor, "execute"),
-            (adbc.Cursor, "adbc_ingest"),
-        ):
-            self._count(monkeypatch, owner, name)
-
-    def _count(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
-        real = getattr(owner, name)
-
-        def counted(*given: Any, **named: Any) -> Any:
-            self.n += 1
-            return real(*given, **named) if name != "connect" else real(*given[1:], **named)
-
-        monkeypatch.setattr(owner, name, classmethod(counted) if name == "connect" else counted)
-
-    def of(self, work: Callable[[], object]) -> int:
-        """How many `work` sends."""
-        before = self.n
-        work()
-        return self.n - before
-
-
 @pytest.fixture
-def statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
-    return Statements(monkeypatch)
+def statements(monkeypatch: pytest.MonkeyPatch) -> statement_count.Statements:
+    return statement_count.Statements(monkeypatch)
 
 
 def attempt(number: int, **over: Any) -> records.JobAttempt:
@@ -324,7 +293,7 @@ UNCOUNTED = {
 
 @pytest.mark.parametrize("name", PASSES)
 def test_a_pass_does_not_ask_once_for_each(
-    name: str, service: context.Context, statements: Statements, store: Any
+    name: str, service: context.Context, statements: statement_count.Statements, store: Any
 ) -> None:
     """As many statements and connections for ten times the nodes, jobs and runs."""
     prepare, work = PASSES[name]
@@ -341,7 +310,7 @@ def test_a_pass_does_not_ask_once_for_each(
 
 
 def test_a_page_of_figures_reads_the_attempts_once(
-    service: context.Context, statements: Statements, store: Any
+    service: context.Context, statements: statement_count.Statements, store: Any
 ) -> None:
     """Many figures of one span cost hardly more statements than one of them, and are the same."""
     dead(service, FEW)
@@ -367,7 +336,7 @@ def test_every_task_is_counted_or_says_why_not() -> None:
     assert names >= UNCOUNTED.keys()
 
 
-def test_a_query_in_a_loop_is_found(service: context.Context, statements: Statements) -> None:
+def test_a_query_in_a_loop_is_found(service: context.Context, statements: statement_count.Statements) -> None:
     """The count itself: by SQLAlchemy, by psycopg alone and by ADBC."""
     store = service.store
     assert statements.of(lambda: [store.attempts(job_ids=[i]) for i in range(MANY)]) >= MANY

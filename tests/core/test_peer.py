@@ -21,3 +21,17 @@ def test_a_uid_with_the_high_bit_set_is_not_negative():
             return struct.pack("iII", 7, 4294967294, 4294967294)
 
     assert peer.uid_of(Vouched()) == 4294967294
+
+
+def test_who_has_closed_is_gone_and_who_is_silent_is_not():
+    """Asked without waiting, also of a socket with a timeout, which it keeps."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX)
+    with ours:
+        ours.settimeout(30.0)
+        assert not peer.has_gone(ours)
+        theirs.sendall(b"x")
+        assert not peer.has_gone(ours)
+        assert ours.recv(1) == b"x"
+        theirs.close()
+        assert peer.has_gone(ours)
+        assert ours.gettimeout() == 30.0

@@ -158,7 +158,7 @@ WRONG: dict[str, list[Any]] = {
 }  # fmt: skip
 
 
-@hypothesis.settings(max_examples=80, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
 @hypothesis.given(
     wrong=st.dictionaries(st.sampled_from(sorted(WRONG)), st.integers(0, 7), min_size=1, max_size=4),
     n=st.integers(0, 3),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import ClassVar
 
@@ -9,7 +10,7 @@ import pytest
 
 from probing_cluster.core import records
 from probing_cluster.diagnostics import cpus, machine
-from probing_cluster.diagnostics.procedures import gemm
+from probing_cluster.diagnostics.procedures import gemm, loopback, memory
 
 OPTIONS = machine.Options(size=64, repeats=2)
 
@@ -102,3 +103,23 @@ def test_a_product_takes_as_long_as_its_quota_lets_it(quota: float, waits: float
     assert found.outcome is records.Outcome.OK
     assert found.measured == pytest.approx(times)
     assert ("CPU quota" in found.message, "quota" in found.detail) == (times > 1, times > 1)
+
+
+def test_memory_and_loopback_are_tried_at_each_memory_node(tmp_path: Path) -> None:
+    """On processors of that node alone, which gives them its memory; a node without processors, or of others' alone, is left out."""
+    allowed = os.sched_getaffinity(0)
+    if len(allowed) < 2:
+        pytest.skip("needs two processors")
+    first, *others = sorted(allowed)
+    lists = {"node0": str(first), "node1": ",".join(map(str, others)), "node2": "", "node3": "4000-4001"}
+    for name, listed in lists.items():
+        (tmp_path / "sys/devices/system/node" / name).mkdir(parents=True)
+        (tmp_path / "sys/devices/system/node" / name / "cpulist").write_text(listed + "\n")
+    allowed_there = {name: os.sched_getaffinity(0) for name in cpus.at_each_memory_node(tmp_path)}
+    assert allowed_there == {"node0": {first}, "node1": set(others)}
+    assert os.sched_getaffinity(0) == allowed
+    group = machine.Group(members=("a",), addresses={"a": ("127.0.0.1", 1)}, token=b"")
+    here = machine.Machine(node="a", root=tmp_path, group=group)
+    assert [f.device for f in loopback.run(here)] == ["127.0.0.1 node0", "127.0.0.1 node1"]
+    assert [f.device for f in memory.run(here)] == ["host node0", "host node1", "gpu"]
+    assert list(cpus.at_each_memory_node(tmp_path / "none")) == [""]

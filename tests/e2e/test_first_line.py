@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-# One cluster (`calm`) serves the first four in this order: no node is out of service until the third takes n4 and the fourth another. A
-# second (`last`) serves the soak's. In a third (`pair`), where nothing is tested before it returns, the repaired one takes n1 and the mount
-# n2; the budget of a cluster is two. The last has a budget of its own, and so its own cluster.
+# One cluster (`calm`) serves the gate's in this order: no node is out of service until the third takes n4, a person n3 and the mount n2; the
+# budget of a cluster is two. The soak's have others: `last` the links, `pair`, where nothing is tested before it returns, the repaired one,
+# and the last, whose budget is its own, one for itself.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 FUSE = pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="needs /dev/fuse to make a mount hang")
@@ -103,20 +103,21 @@ def test_a_reboot_ends_what_stood_before_it(calm: Any) -> None:
     assert reason.startswith("probing:")
 
 
-def test_a_link_that_stays_down_takes_its_node_and_frees_its_job(calm: Any) -> None:
+@pytest.mark.soak
+def test_a_link_that_stays_down_takes_its_node_and_frees_its_job(last: Any) -> None:
     """Held for a while, then as sure as any fault: drained, and the job requeued onto another node."""
     # Slurm chooses the node: the last test's job may not have left the first one yet.
-    job = calm.sandbox.submit('[ "$SLURM_RESTART_COUNT" ] || sleep 300', nodes=1, gres="gpu:8")
-    (node,) = calm.running(job)
-    calm.sandbox.fault(node, "ib-down", hca="mlx5_2")
-    calm.until("drain", lambda: calm.drained(node), 60)
+    job = last.sandbox.submit('[ "$SLURM_RESTART_COUNT" ] || sleep 300', nodes=1, gres="gpu:8")
+    (node,) = last.running(job)
+    last.sandbox.fault(node, "ib-down", hca="mlx5_2")
+    last.until("drain", lambda: last.drained(node), 60)
 
     def explained(report: dict[str, Any]) -> bool:
         # What the agent saw may come after the drain that its heartbeat asked for: then it is judged again.
         verdict = report["attempts"][0]["verdict"]
         return report["state"] == "COMPLETED" and verdict is not None and verdict["cause"] == "ib_link"
 
-    report = calm.reported(job, explained, 90)
+    report = last.reported(job, explained, 90)
     assert [a["state"] for a in report["attempts"]] == ["REQUEUED", "COMPLETED"]
     verdict = report["attempts"][0]["verdict"]
     assert (verdict["domain"], verdict["node"], verdict["confidence"]) == ("hardware", node, "likely")
@@ -125,7 +126,7 @@ def test_a_link_that_stays_down_takes_its_node_and_frees_its_job(calm: Any) -> N
 @pytest.mark.soak
 def test_a_flapping_link_drains_and_disturbs_no_job(last: Any) -> None:
     """Flaps that came back are no reason to end a job: the node is drained at most, the job on it runs on."""
-    node = last.sandbox.layout.node_names[0]
+    node = last.sandbox.layout.node_names[2]
     job = last.sandbox.submit("sleep 280", nodelist=node, gres="gpu:8")
     last.running(job)
     last.sandbox.fault(node, "ib-flap", hca="mlx5_2", times=4, gap_s=0.1)
@@ -146,6 +147,7 @@ def test_a_flapping_link_drains_and_disturbs_no_job(last: Any) -> None:
     last.sandbox.run(["scancel", str(job)])
 
 
+@pytest.mark.soak
 def test_a_repaired_node_comes_back_and_stays(pair: Any) -> None:
     """Broken: the drain stays and the fault is named. Mended: it comes back, and no sweep drains it again."""
     config = pair.sandbox.layout.probing_toml
@@ -181,26 +183,42 @@ def test_a_repaired_node_comes_back_and_stays(pair: Any) -> None:
     pair.until("drain of a node that broke again", lambda: pair.drained(node))
 
 
+def test_an_administrators_drain_stays_as_it_was(calm: Any) -> None:
+    """A node a person drained keeps the person's words, whatever breaks on it."""
+    node = calm.sandbox.layout.node_names[2]
+    calm.sandbox.run(["scontrol", "update", f"nodename={node}", "state=drain", "reason=fan swap, ask Bob"])
+    before = calm.node_state(node)
+    calm.sandbox.fault(node, "xid", code=79, gpu=1)
+    calm.until(
+        "a recorded decision",
+        lambda: calm.rows("SELECT 1 FROM probing.drain WHERE node = %s AND state = 'skipped'", node),
+        30,
+    )
+    time.sleep(3)
+    assert calm.node_state(node) == before
+
+
 @FUSE
-def test_a_mount_that_hangs_in_the_kernel_takes_its_node_and_not_its_agent(pair: Any) -> None:
+def test_a_mount_that_hangs_in_the_kernel_takes_its_node_and_not_its_agent(calm: Any) -> None:
     """A stale mount: found while every call on it sleeps unkillably, the node drained, the agent beating on."""
-    node = pair.sandbox.layout.node_names[1]
-    pair.sandbox.fault(node, "mount-hang", path="/home")
-    reason = pair.until("drain", lambda: pair.drained(node), 90)
+    node = calm.sandbox.layout.node_names[1]
+    calm.sandbox.fault(node, "mount-hang", path="/home")
+    reason = calm.until("drain", lambda: calm.drained(node), 90)
     assert reason.startswith("probing:")
     beat = "SELECT received_at, hung_children FROM probing.agent_heartbeat WHERE node = %s"
-    (before,) = pair.rows(beat, node)
-    pair.until("another beat", lambda: pair.rows(beat, node)[0]["received_at"] > before["received_at"], 30)
-    sweep(pair, node)
-    stuck = pair.until(
+    (before,) = calm.rows(beat, node)
+    calm.until("another beat", lambda: calm.rows(beat, node)[0]["received_at"] > before["received_at"], 30)
+    sweep(calm, node)
+    stuck = calm.until(
         "stuck child shown",
-        lambda: (found := check_now(pair, node, "mount_responsive")) and found["outcome"] == "fail" and found,
+        lambda: (found := check_now(calm, node, "mount_responsive")) and found["outcome"] == "fail" and found,
         60,
     )
     assert "/home" in (stuck["device"] or "") + stuck["message"]
-    assert check_now(pair, node, "uptime") is not None  # the others were judged all the same
+    assert check_now(calm, node, "uptime") is not None  # the others were judged all the same
 
 
+@pytest.mark.soak
 def test_half_of_the_nodes_failing_at_once_stops_at_the_budget(up: Any) -> None:
     """One node within the budget is taken; the next is denied in words, keeps its job, and the alarm is a row."""
     config = up.sandbox.layout.probing_toml

@@ -72,6 +72,7 @@ def test_an_arrays_task_with_a_file_for_its_errors(up: Any, home: Path) -> None:
     up.until("the same verdict", lambda: len(causes()) == 1)
 
 
+@pytest.mark.soak
 def test_an_array_task_that_is_dead_at_once(up: Any, home: Path) -> None:
     """No process of it was ever looked at, and this Slurm's Prolog is told nothing of arrays: accounting knows the number."""
     job = submit(up, home, f"echo '{ECC}'; exit 1", "-a", "5", "-o", "at-once-%A_%a.out")
@@ -94,6 +95,7 @@ def test_files_of_a_steps_tasks_are_read_on_their_own_nodes(up: Any, home: Path)
     assert found["rank-1"]["tail"][-2:] == ["rank 1", "ValueError: bad shape"]
 
 
+@pytest.mark.soak
 def test_a_file_that_nobody_can_read_says_why(up: Any, home: Path) -> None:
     """Removed by the job itself: the report says so, and does not pretend that nothing was written."""
     job = submit(up, home, "sleep 1; rm gone.out; exit 1", "-o", "gone.out")

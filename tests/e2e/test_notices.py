@@ -51,6 +51,7 @@ def written(site: Any, job: int) -> str:
     ).strip()
 
 
+@pytest.mark.soak
 def test_with_the_service_away_the_sites_program_is_called_unchanged(site: Any) -> None:
     """Slurm's own arguments, and nothing is sent twice once the service is back."""
     lay = site.sandbox.layout

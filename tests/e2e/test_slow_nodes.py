@@ -1,4 +1,4 @@
-"""`probing-ctl diagnose` on real Slurm: nodes that a CPU quota or their link makes slower, links that drop, a peer that is dead.
+"""`probing-ctl diagnose` on real Slurm: nodes that a CPU quota or their link makes slower, links that drop or delay, a peer that is dead.
 
 Every node has a share of the processors of its own, by a quota, or a link of its own, in a network namespace that its slurmd runs in:
 what one node does holds up no other. The slow one is another node in each round, and nobody else may be named.
@@ -49,6 +49,13 @@ def judged(up: Any, tests: str, slow: str) -> list[str]:
         (r["node"], r["peer"], r["measured"], r["message"]) for r in answer["results"] if r["measured"]
     ]
     print("  " + "; ".join(f"{node} {message}" for node, peer, _, message in figures if not peer))
+    for size in sorted({message.partition(" in ")[0] for _, peer, _, message in figures if peer}):
+        times = sorted(
+            (round(taken * 1e3, 2), f"{node}-{peer}")
+            for node, peer, taken, message in figures
+            if message.startswith(f"{size} in ")
+        )
+        print(f"  {size}, ms: " + " ".join(f"{pair} {taken}" for taken, pair in times))
     assert set(answer["at_fault"]) <= {slow}, (answer["at_fault"], figures)
     assert (answer["bad_links"], answer["slow_links"], answer["open"]) == ([], [], []), figures
     assert answer["not_judged"] == {}
@@ -139,15 +146,13 @@ def bridged(clusters: Any) -> Iterator[tuple[Any, links.Links]]:
 
 
 @links.WORSE_LINKS
-def test_a_node_with_a_worse_link_is_named(
-    bridged: tuple[Any, links.Links], times: float, waits: tuple[str, str]
-) -> None:
+def test_a_node_with_a_worse_link_is_named(bridged: tuple[Any, links.Links], kind: links.Kind) -> None:
     up, made = bridged
     names = up.sandbox.layout.node_names
     for trial in range(TRIALS):
-        slow = names[trial % len(names)] if times > 1 or waits[0] == "limit" else ""
+        slow = names[trial % len(names)] if kind.is_worse else ""
         for node in names:
-            made.shape(node, *((RATE_MBIT / times, waits) if node == slow else (RATE_MBIT,)))
+            made.shape(node, RATE_MBIT, kind if node == slow else links.HEALTHY)
         assert judged(up, "pair", slow) == ([NETWORK] if slow else [])
 
 

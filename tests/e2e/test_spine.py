@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-# One cluster (`calm`) serves 1, 4, 7, 8 and 5 in this order, another (`pair`) 6 and 3, a third (`last`) 2 and 9: 1 and 4 find every node in
-# service, 8 drains n3 as a person, 5, 6, 2 and 9 each take a node, and 3 loses one. The budget of a cluster is two nodes.
+# One cluster (`calm`) serves 1, 4 and 7 in this order, and 5 in the soak, another (`pair`) 6 and 3, a third (`last`) 2 and 9: 1 and 4 find
+# every node in service, 5, 6, 2 and 9 each take a node, and 3 loses one. The budget of a cluster is two nodes. What a person drained (8) is
+# in test_first_line.py.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 RESUMES = """
@@ -117,52 +118,6 @@ def test_7_the_agent_is_killed_in_mid_fault(calm: Any) -> None:
     assert int(total["n"]) == 30
 
 
-def test_8_an_administrators_drain_stays_as_it_was(calm: Any) -> None:
-    """A node a person drained keeps the person's words, whatever breaks on it."""
-    node = calm.sandbox.layout.node_names[2]
-    calm.sandbox.run(["scontrol", "update", f"nodename={node}", "state=drain", "reason=fan swap, ask Bob"])
-    before = calm.node_state(node)
-    calm.sandbox.fault(node, "xid", code=79, gpu=1)
-    calm.until(
-        "a recorded decision",
-        lambda: calm.rows("SELECT 1 FROM probing.drain WHERE node = %s AND state = 'skipped'", node),
-        30,
-    )
-    time.sleep(3)
-    assert calm.node_state(node) == before
-
-
-def test_5_the_database_is_away_when_it_happens(calm: Any) -> None:
-    """Nothing is done meanwhile; afterwards verdict and evidence are those of case 2, once each, and no later attempt is touched."""
-    job, (_first, second) = two_node_job(calm, FAILS_SOON, no_requeue=True)
-    calm.sandbox.fault("-", "db-down")
-    calm.sandbox.fault(second, "xid", code=79, gpu=3)
-    calm.sandbox.wait(job, {"FAILED"}, 120)
-    assert "DRAIN" not in calm.node_state(second)[0]
-    later = calm.sandbox.submit("sleep 280", nodelist=second, gres="gpu:8")
-    calm.running(later)
-    calm.sandbox.fault("-", "db-up")
-    report = calm.reported(job, lambda r: explained(r, "gpu_lost"), 90)
-    (attempt,) = report["attempts"]
-    verdict = attempt["verdict"]
-    assert (attempt["state"], verdict["domain"], verdict["node"]) == ("FAILED", "hardware", second)
-    assert verdict["confidence"] == "certain"
-    assert any(
-        e["kind"] == "xid" and e["code"] == "79" and "NVRM" in e["message"] for e in verdict["evidence"]
-    )
-    lines = calm.rows(
-        "SELECT message, count(*) FROM probing.health_event WHERE source = 'kernel' AND code = '79' AND node = %s GROUP BY message",
-        second,
-    )
-    assert lines
-    assert {line["count"] for line in lines} == {1}
-    time.sleep(8)
-    assert calm.state(later) == "RUNNING"
-    requeues = calm.rows("SELECT * FROM probing.drain WHERE action = 'requeue' AND state = 'done'")
-    assert requeues == []
-    calm.sandbox.run(["scancel", str(later)])
-
-
 def test_6_an_unfit_node_at_job_start(pair: Any) -> None:
     """A job that would start on a node with a dead GPU runs elsewhere, with nothing lost."""
     victim = pair.sandbox.layout.node_names[0]
@@ -195,6 +150,38 @@ def test_3_a_node_crashes(pair: Any) -> None:
     assert lost["verdict"]["confidence"] != "certain" or lost["verdict"]["evidence"]
     assert second in lost["verdict"]["summary"]
     assert report["attempts"][1]["state"] == "COMPLETED"
+
+
+@pytest.mark.soak
+def test_5_the_database_is_away_when_it_happens(calm: Any) -> None:
+    """Nothing is done meanwhile; afterwards verdict and evidence are those of case 2, once each, and no later attempt is touched."""
+    job, (_first, second) = two_node_job(calm, FAILS_SOON, no_requeue=True)
+    calm.sandbox.fault("-", "db-down")
+    calm.sandbox.fault(second, "xid", code=79, gpu=3)
+    calm.sandbox.wait(job, {"FAILED"}, 120)
+    assert "DRAIN" not in calm.node_state(second)[0]
+    later = calm.sandbox.submit("sleep 280", nodelist=second, gres="gpu:8")
+    calm.running(later)
+    calm.sandbox.fault("-", "db-up")
+    report = calm.reported(job, lambda r: explained(r, "gpu_lost"), 90)
+    (attempt,) = report["attempts"]
+    verdict = attempt["verdict"]
+    assert (attempt["state"], verdict["domain"], verdict["node"]) == ("FAILED", "hardware", second)
+    assert verdict["confidence"] == "certain"
+    assert any(
+        e["kind"] == "xid" and e["code"] == "79" and "NVRM" in e["message"] for e in verdict["evidence"]
+    )
+    lines = calm.rows(
+        "SELECT message, count(*) FROM probing.health_event WHERE source = 'kernel' AND code = '79' AND node = %s GROUP BY message",
+        second,
+    )
+    assert lines
+    assert {line["count"] for line in lines} == {1}
+    time.sleep(8)
+    assert calm.state(later) == "RUNNING"
+    requeues = calm.rows("SELECT * FROM probing.drain WHERE action = 'requeue' AND state = 'done'")
+    assert requeues == []
+    calm.sandbox.run(["scancel", str(later)])
 
 
 @pytest.mark.soak

@@ -426,3 +426,13 @@ def test_a_device_that_is_busy_with_another_collective_is_not_stuck() -> None:
     assert (
         verdict.judge([calls(r, ["0"], ["0"], world=4, timed=False) for r in range(4)]).kind == "all_inside"
     )
+
+
+@pytest.mark.parametrize("idle", [(3,), (0, 2)])
+def test_a_rank_that_has_issued_nothing_at_all_is_missing(idle: tuple[int, ...]) -> None:
+    """Its dump lists the group, with -1 for how far it came, and has no entry."""
+    dumps = [
+        dump(r, [], -1, -1) if r in idle else dump(r, [entry(1, state="started")], 1, -1) for r in range(4)
+    ]
+    found = verdict.judge(dumps)
+    assert (found.kind, found.ranks, found.seq) == ("missing_rank", idle, 1), found.meaning

@@ -118,3 +118,21 @@ def test_any_trace_of_a_shell_is_silent(error: str, words: str) -> None:
     words = " ".join(words.split())
     line = f"{words} {error}".strip()
     assert first(f"+ echo '{line}'\n{line}") == []
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("opens", ["cat > a.err <<'EOF'", "  cat <<-EOF >> log", 'tee "$d/x" << "EOF"'])
+def test_what_a_printed_script_writes_into_a_file_is_no_report(opens: str, error: str) -> None:
+    """A here-document ends with its word; behind it, and where none was opened, lines count again."""
+    assert first(f"#!/bin/bash\n{opens}\n{error}\nEOF\necho done") == []
+    assert first(f"#!/bin/bash\n{opens}\nwords\nEOF\n{error}")
+    assert first(f"{opens.replace('<<', '>>')}\n{error}")
+
+
+@pytest.mark.parametrize(
+    ("above", "behind", "n"), [("#70", "#71", 0), ("7.", "8.", 0), ("#70", "#90", 1), ("", "#71", 1)]
+)
+def test_an_error_inside_a_numbered_list_is_no_last_word(above: str, behind: str, n: int) -> None:
+    """The next entry follows: a catalogue of messages, or a program that went on."""
+    text = f"starting\n{above} \tThe file of sources\n\nError occurred in the source routine\n{behind} \tThe camera works only with flag 5"
+    assert len(first(text)) == n

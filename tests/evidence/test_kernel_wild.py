@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from probing_cluster.core.records import Severity
+from probing_cluster.evidence import classify
 from probing_cluster.evidence.kernel import reader
 
 FOUND = [
@@ -330,3 +333,41 @@ def test_what_nvidias_services_say(line: str, code: str | None) -> None:
     """Failures by what they are; the daily chatter is none."""
     found = reader.KernelReader().read_line(line)
     assert (found[1].kind, found[1].code) == ("fabric_manager", code) if found else code is None
+
+
+_SURPRISE_DOWN = """pcieport 0000:02:02.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Receiver ID)
+pcieport 0000:02:02.0:   device [10b5:8718] error status/mask=00000020/00000000
+pcieport 0000:02:02.0:    [ 5] SDES                   (First)
+"""
+
+
+@pytest.mark.parametrize("margin", ["  ", "\t\t", "      "])
+def test_a_log_that_is_set_in_as_a_whole_is_read(margin: str) -> None:
+    """Pasted into a text: no line can be the rest of another's name where all begin so."""
+    text = "".join(f"{margin}{line}\n" for line in _SURPRISE_DOWN.splitlines())
+    found = list(classify.classify_stream(io.BytesIO(text.encode()), "kernel"))
+    assert [(f["kind"], f["code"]) for f in found] == [("pcie_aer", "fatal")] * 3
+    forged = f"usb 1-1: Product: a\n{text}"
+    assert list(classify.classify_stream(io.BytesIO(forged.encode()), "kernel")) == []
+
+
+_ATTACHED = (
+    "Generic FE-GE Realtek PHY r8169-0-800:00: attached PHY driver (mii_bus:phy_addr=r8169-0-800:00, irq=MAC)"
+)
+_DOWN = "r8169 0000:08:00.0 enp8s0: Link is Down"
+
+
+@pytest.mark.parametrize(
+    ("lines", "n"),
+    [
+        ([_ATTACHED, _DOWN], 0),
+        ([_DOWN], 1),
+        ([_ATTACHED, _DOWN, _DOWN], 1),
+        ([_ATTACHED, "igb 0000:09:00.0 eno1: Link is Down"], 1),
+    ],
+)
+def test_an_interface_that_is_being_set_up_has_lost_no_link(lines: list[str], n: int) -> None:
+    """It calls its link down once before that was ever up; what is called so later went down."""
+    engine = reader.KernelReader()
+    found = [engine.read_line(f"[    7.5] {line}") for line in lines]
+    assert sum(f is not None and f[1].kind == "eth_link" for f in found) == n

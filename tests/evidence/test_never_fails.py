@@ -91,7 +91,7 @@ def real_lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").split("\n")
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_mutated_real_lines_are_read(shared_samples: Path, data: st.DataObject) -> None:
     """Real lines cut, doubled and spliced with one another are read like any other."""

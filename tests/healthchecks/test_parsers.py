@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from probing_cluster.core import errors
@@ -62,7 +62,6 @@ TEXTS = st.one_of(st.text(max_size=200), st.lists(WORDS, max_size=12).map("".joi
 
 
 @pytest.mark.parametrize("name", sorted(PARSERS))
-@settings(max_examples=150, deadline=None)
 @given(text=TEXTS)
 def test_no_text_breaks_it(name: str, text: str) -> None:
     """Whatever a kernel, a driver or a tool writes, parsing it gives a value and no exception."""
@@ -72,7 +71,6 @@ def test_no_text_breaks_it(name: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("check", "name"), [("nvme_smart", "parse"), ("clock_sync", "parse_chrony"), ("clock_sync", "parse_ntpq")]
 )
-@settings(max_examples=150, deadline=None)
 @given(
     text=st.one_of(TEXTS, st.sampled_from(["[]", "3", "null", '{"critical_warning": []}', "offset=x,leap"]))
 )

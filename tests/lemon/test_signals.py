@@ -122,6 +122,20 @@ def test_faults_that_are_not_the_nodes_own(changes: dict[str, str]) -> None:
     assert of(found, "n1").failures == ()
 
 
+def test_a_node_that_slurm_lost_and_nobody_watched_counts_once() -> None:
+    """Why it was lost is unknown; that it was this node is not. It is no unnamed failure as well."""
+    lost = {
+        "state": "NODE_FAIL",
+        "cause": "node_lost",
+        "domain": "unknown",
+        "confidence": "likely",
+        "device": None,
+    }
+    found = signals.compute(f.facts([f.failed(1, 1, 2, "n1", by="n1", component="node", **lost)]))
+    assert [one.cause for one in of(found, "n1").failures] == ["node_lost"]
+    assert not found.window.gangs
+
+
 def test_failures_reach_the_model_with_age_weight_part_and_cause() -> None:
     """One row per failure; the same part of two nodes has the same number, a whole node has none."""
     found = signals.compute(

@@ -126,6 +126,8 @@ def test_who_lost_a_job_to_hardware_is_told_to_submit_it_again(
     )
     assert len(words) == sure
     assert all("--exclude=n2" in w and "squeue -j 4242" in w for w in words)
+    did = "did not" if confidence is records.Confidence.CERTAIN else "most likely did not"
+    assert all(w.startswith(f"The program {did} cause this") for w in words)
     came_back = dataclasses.replace(story, verdicts=(verdict,))
     assert not any("submit it again" in s for s in build(came_back).advice)
 

@@ -35,6 +35,14 @@ def test_the_report_answers_why_what_it_cost_and_what_now(story: rows.ReportRows
         assert line in page
 
 
+def test_a_node_that_nobody_watched_is_not_called_faultless(story: rows.ReportRows) -> None:
+    """Its kernel log was not imported and it has no agent: that nothing is recorded of it says nothing."""
+    first = min(a.submit_at for a in story.attempts)
+    page = render(dataclasses.replace(story, unwatched=frozenset({(first, "n1")})))
+    assert "nobody watched n1" in " ".join(page.split())
+    assert "no fault recorded" not in " ".join(page.split())
+
+
 @pytest.mark.parametrize("width", [72, 80, 110])
 def test_no_line_is_wider_than_asked_and_no_byte_is_colour(story: rows.ReportRows, width: int) -> None:
     """At 80 columns, in a pipe, nothing wraps and no escape sequence appears."""
@@ -276,7 +284,27 @@ def test_a_short_failure_has_neither_a_ratio_nor_parts_of_nothing(story: rows.Re
     assert "no GPU-hours\n" in render(dataclasses.replace(story, attempts=(brief,), account=free))
     longer = dataclasses.replace(account, wall_s=model.ETTR_FROM_S)
     page = render(dataclasses.replace(story, attempts=(brief,), account=longer))
+    assert "ETTR 0.00, if no work of it was kept" in " ".join(page.split())
+    measured = dataclasses.replace(longer, measured=True)
+    page = render(dataclasses.replace(story, attempts=(brief,), account=measured))
     assert "ETTR 0.00, since no work of it was kept" in " ".join(page.split())
+
+
+def test_an_ettr_that_is_mostly_the_queue_says_so(story: rows.ReportRows) -> None:
+    """0.23 after a first wait of three hours of four reads like lost work; three seconds of running say nothing of an ETTR."""
+    assert story.account is not None
+    last = story.attempts[0]
+    alone = dataclasses.replace(story, attempts=(last,), verdicts=(), evidence=(), drains=())
+    account = dataclasses.replace(
+        story.account, n_attempts=1, wall_s=14400.0, queued_s=10800.0, productive_s=3312.0, lost_to_replay_s=0.0,
+        restart_s=288.0, ettr_measured=0.23, measured=False,
+    )  # fmt: skip
+    page = " ".join(render(dataclasses.replace(alone, account=account)).split())
+    assert "not seen; 3 h of its 4 h in the queue)" in page
+    little = dataclasses.replace(account, queued_s=3600.0)
+    assert "in the queue" not in render(dataclasses.replace(alone, account=little))
+    brief = dataclasses.replace(account, queued_s=14397.0, productive_s=0.0, ettr_measured=0.0)
+    assert "ETTR" not in render(dataclasses.replace(alone, account=brief))
 
 
 def test_two_attempts_that_lost_everything_are_drawn_as_lost(story: rows.ReportRows) -> None:
@@ -303,7 +331,18 @@ def test_two_attempts_that_lost_everything_are_drawn_as_lost(story: rows.ReportR
     assert len(bars) == 2
     assert not any("#" in line for line in bars)
     legend = next(line for line in page.splitlines() if line.startswith("  bar "))
-    assert legend.endswith(": - lost, . waited, x died")
+    assumed = "" if account.measured else " (assumed)"
+    assert legend.endswith(f": - lost{assumed}, . waited, x died")
+
+
+@pytest.mark.parametrize("state", ["CANCELLED", "PREEMPTED"])
+def test_what_somebody_ended_did_not_die(story: rows.ReportRows, state: str) -> None:
+    """Neither the heading nor the legend speaks of a death."""
+    ended = dataclasses.replace(story.attempts[1], state=state)
+    page = render(dataclasses.replace(story, attempts=(ended,)))
+    assert f"Why attempt 1 was {state.lower()}" in page
+    assert "x ended" in " ".join(page.split())
+    assert "died" not in page
 
 
 def test_starts_that_were_refused_are_one_story(story: rows.ReportRows) -> None:

@@ -98,7 +98,7 @@ def test_refused_or_misunderstood_the_site_sends_it(program: Path, tmp_path: Pat
 
 
 def test_without_a_service_or_an_answer_the_site_sends_it(program: Path, tmp_path: Path) -> None:
-    """Nobody there, and somebody who never answers: after three seconds."""
+    """Nobody there, and somebody who never answers: after ten seconds."""
     assert call(program) == ARGUMENTS
     (tmp_path / "called").unlink()
     with serving(tmp_path / "sock", None):

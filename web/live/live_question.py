@@ -36,7 +36,7 @@ def ask(config: settings.Settings, job: str, statement: str, most: int) -> LiveA
 def in_child(config: settings.Settings, job: str, statement: str, most: int) -> LiveAnswer:
     """The child's side: the same, within its bounds."""
     bound()
-    from probing_cluster.live.session import session
+    from probing_cluster.live.session import session, unpacking
 
     nodes, patience_s = opened(config, job)
     try:
@@ -44,7 +44,7 @@ def in_child(config: settings.Settings, job: str, statement: str, most: int) -> 
         result = asking.sql(statement)
     finally:
         nodes.close()
-    table = result.rows.slice(0, most)
+    table = unpacking.for_python(result.rows.slice(0, most))
     return LiveAnswer(
         heads=tuple(table.column_names),
         rows=tuple(zip(*(column.to_pylist() for column in table.columns), strict=True)),

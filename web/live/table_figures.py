@@ -71,7 +71,7 @@ def in_child(config: settings.Settings, job: str, job_id: int, over: bool) -> do
     live_question.bound()
     if over:
         return _document((), kept_figures.of_job(config, config.cluster.name, job_id), ())
-    from probing_cluster.live.session import own_tables
+    from probing_cluster.live.session import own_tables, unpacking
 
     nodes, patience_s = live_question.opened(config, job)
     try:
@@ -80,7 +80,7 @@ def in_child(config: settings.Settings, job: str, job_id: int, over: bool) -> do
     finally:
         nodes.close()
     rows = tables.pop(own_tables.LIST, None)
-    listed = _listed(rows.to_pylist() if rows is not None else ())
+    listed = _listed(unpacking.for_python(rows).to_pylist() if rows is not None else ())
     return _document(listed, kept_figures.drawn(tables), live_question.lines(missing))
 
 

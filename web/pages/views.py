@@ -132,8 +132,9 @@ def nodes_page(request: Request) -> Response:
     q = query_of(request, read_nodes.Nodes)
     found = read_nodes.nodes(ask(request, q))
     return render.html(
-        request, "nodes.html.j2", found=found, q=q, title="Nodes", more=_next(request, found.next)
-    )
+        request, "nodes.html.j2", found=found, q=q, title="Nodes", named=fault_names.named,
+        more=_next(request, found.next),
+    )  # fmt: skip
 
 
 def node_page(request: Request) -> Response:

@@ -16,7 +16,8 @@ NEAR = timedelta(seconds=60)
 _ENDED_BY_ITSELF = frozenset({"FAILED", "OUT_OF_MEMORY", "TIMEOUT", "DEADLINE", "CANCELLED", "REQUEUED"})
 _DOUBTFUL_SIGNALS = {9: 0.55, 15: 0.55, 7: 0.6, 6: 0.6}
 """Killed, terminated, bus error, abort: often somebody else's doing (a watchdog, a server, memory)."""
-_SENT = frozenset({9, 15})
+_TERM = 15
+_SENT = frozenset({9, _TERM})
 """Signals that somebody sends: no mistake of a program's raises them."""
 _NOT_ITS_OWN = "and the process that was killed for want of memory is not known to be its own"
 _HINTED = 0.6
@@ -135,6 +136,19 @@ def _by_exit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         words += f"; its log says: {hints[0].message}"
     if signal == vocabulary.OUTPUT_NOT_OPENED:
         weight, words = min(weight, 0.7), _NO_OUTPUT_WORDS
+    ended = [f.event for f in view.findings if f.event.detail.get("told_to_end") is True]
+    if signal == _TERM and ended:
+        # Whoever ended the launcher ended the whole job: no process of it went before the others.
+        yield claims.Claim(
+            cause=taxonomy.UNKNOWN,
+            weight=weight,
+            at=view.end_at,
+            rule="user_error",
+            evidence=tuple(ended),
+            by_elimination=True,
+            words="its launcher was told to end (SIGTERM), and nothing says by whom",
+        )
+        return
     yield claims.Claim(
         cause=KILLED if signal in _SENT else CAUSE,
         weight=weight,

@@ -68,7 +68,9 @@ def _query(args: argparse.Namespace) -> int:
             f"{driver_errors.first_line(exc)}; {_alike(engines.url_of(config), exc)}docs/sql.md has every view and its columns"
         ) from exc
     except (psycopg.errors.SyntaxError, psycopg.errors.DataError, psycopg.errors.ProgrammingError) as exc:
-        raise errors.UsageError(f"{driver_errors.first_line(exc)}; one SELECT is answered") from exc
+        raise errors.UsageError(
+            f"one SELECT is answered, and the database says of it: {driver_errors.first_line(exc)}"
+        ) from exc
     except psycopg.errors.QueryCanceled as exc:
         raise errors.ProbingError(
             f"no answer within {args.timeout:g} s; --timeout S gives it longer"

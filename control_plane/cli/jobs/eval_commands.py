@@ -90,7 +90,7 @@ def _answers(nodes: Any, args: argparse.Namespace) -> tuple[list[dict[str, Any]]
         except errors.MalformedInput as exc:
             missing.append(streams.Missing(node=None, reason=str(exc)))
             continue
-        rows += frame.rows.to_pylist()
+        rows += unpacking.for_python(frame.rows).to_pylist()
         missing += [streams.Missing(node=frame.node, rank=rank, reason=why) for rank, why in frame.missing]
     rows.sort(key=lambda r: (-1 if r["rank"] is None else r["rank"], r["node"]))
     return rows, missing

@@ -119,7 +119,12 @@ def _diagnose(args: argparse.Namespace) -> int:
         if not args.node:
             names = _those_free(names, nodes)
         _require_free([*names, *references], nodes)
-        plan = [_plan(args, names, references, tests, config), *_busy([*names, *references], nodes)]
+        everyone = [*names, *references]
+        plan = [
+            _plan(args, names, references, tests, config),
+            *_busy(everyone, nodes),
+            *_too_few(everyone, nodes, tests),
+        ]
         print("\n".join(plan), file=sys.stderr if args.json else sys.stdout, flush=True)
         if args.dry_run:
             return 0
@@ -138,7 +143,7 @@ def _diagnose(args: argparse.Namespace) -> int:
         if args.json
         else diagnose_text.text(found, names)
     )
-    return 1 if diagnose_text.at_fault(found, names) else 0
+    return 0 if diagnose_text.is_clean(found, names) else 1
 
 
 def _swap_search(args: argparse.Namespace) -> int:
@@ -225,6 +230,25 @@ def _busy(names: Sequence[str], nodes: dict[str, view.Node]) -> list[str]:
 
     busy = [name for name in names if nodes[name].states & workflow.BUSY]
     return [f"jobs run on {hostlist.compress(busy)} now: the tests wait for their ends"] if busy else []
+
+
+def _too_few(everyone: Sequence[str], nodes: dict[str, view.Node], tests: Sequence[str]) -> list[str]:
+    """What so few nodes cannot show, and which idle ones to add."""
+    from probing_cluster.control_plane.repair import workflow
+    from probing_cluster.diagnostics import registry, slowness
+
+    missing = slowness.FEWEST - len(everyone)
+    if missing <= 0 or not any(test.judged for test in registry.chosen(tests)):
+        return []
+    together = set.intersection(*(set(nodes[name].partitions) for name in everyone))
+    idle = [
+        name
+        for name, node in sorted(nodes.items())
+        if name not in everyone and workflow.Pass.is_idle(node) and together & set(node.partitions)
+    ]
+    links = "one node alone has no link to test, and " if len(everyone) == 1 else ""
+    hint = f"; to add idle ones: --reference '{hostlist.compress(idle[:missing])}'" if idle else ""
+    return [f"{links}fewer than {slowness.FEWEST} nodes are not compared by speed{hint}"]
 
 
 def _plan(

@@ -26,7 +26,7 @@ _WORDS = {
 def register(register: commands.Commands) -> None:
     """Adds the five."""
     group = register.group("repair", "drained nodes on their way through tests and repair steps")
-    made = group.add("list", _list, "every repair under way, and those that ended lately")
+    made = group.add("list", _list, "every repair under way")
     made.add_argument("--all", action="store_true", help="those of the last two weeks too")
     made.add_argument("--json", action="store_true", help="one JSON array")
     made = group.add("show", _show, "one node's repair: its state, its steps and every test")
@@ -130,7 +130,8 @@ def _text(
         if one.reservation and one.closed_at is None
         else []
     )
-    lines += [f"still failing: {words}" for words in one.detail.get("failing", [])]
+    when = "failed before its repair" if one.state in {"returning", "returned"} else "still failing"
+    lines += [f"{when}: {words}" for words in one.detail.get("failing", [])]
     lines += [f"bundle: {one.detail['bundle']}"] if "bundle" in one.detail else []
     rows = [
         (

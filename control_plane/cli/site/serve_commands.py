@@ -13,6 +13,9 @@ def register(register: commands.Commands) -> None:
 
 
 def _serve(args: argparse.Namespace) -> int:
+    from probing_cluster.core.ending import process_memory
+
+    process_memory.keep_small()
     from probing_cluster.control_plane.service import serve
     from probing_cluster.core import settings
 

@@ -18,13 +18,14 @@ FACTS = {
 _HEAD = re.compile(
     r"--- !(?:ERROR|BUG)$|[-*=#]{3,60} FATAL CALLED [-*=#]{3,60}$|===>>> : E R R O R$|\s{0,8}E R R O R\W{0,12}$|(?:\*{3} )?Fatal Error \(description follows\)$"
     r"|[*=#!-]{3,80} {0,4}(?i:(?:fatal |internal |input |runtime )?errors?(?: message| occurred| detected)?!?:?) {0,4}[*=#!-]{3,80}$"
-    r"|Q-Chem fatal error occurred in module \S{1,200}|INPUT ERROR$|Charm\+\+ fatal error:$|(?:\*{2,4} )?(?:ERROR|Error)!{1,3}$|Error in \"[^\"]{1,300}\": ?$"
+    r"|Q-Chem fatal error occurred in module \S{1,200}|INPUT ERROR$|-{3,20} Processor \d{1,6} Exiting: Called CmiAbort -{3,20}$|Charm\+\+ fatal error:$|(?:\*{2,4} )?(?:ERROR|Error)!{1,3}$|Error in \"[^\"]{1,300}\": ?$"
     r"|(?:Fatal error|FATAL ERROR|Fatal Error|ERROR|Error|FATAL|Internal error|Software inconsistency error|Input error|Inconsistency in user input|Feature not implemented|Memory allocation failed|Assertion failed|Error in user input|Standard library logic error|Parallel consistency error|Invalid (?:input|command-line options?)|File input/output error|Program error|API error) ?: ?$"
 )
 """A heading alone on its line: what went wrong stands on one of the next."""
 _SIGNALLED = re.compile(
     r"\s{0,4}Program received signal (?:\d{1,2} \()?SIG(?P<a>[A-Z]{3,6})\)?\b|\*{3} SIG(?P<b>[A-Z]{3,6}) (?:\(@0x[0-9a-f]{1,16}\) )?received\b"
     r"|forrtl: (?:error|severe) \(\d{1,5}\): (?:process (?:killed|interrupted|quit) \()?SIG(?P<c>[A-Z]{3,6})|SIG(?P<d>[A-Z]{3,6}): (?:segmentation violation|bus error|abort|illegal instruction|floating-point exception|arithmetic exception)$"
+    r"|SIG(?P<f>SEGV|ABRT|FPE|BUS|ILL)$|MPT(?: ERROR)?: (?:On host .{1,400}, )?Rank \d{1,8}[^ ]{0,20},? (?:Process \d{1,10} )?received signal SIG(?P<g>[A-Z]{3,6})"
     r"|SIG(?P<e>[A-Z]{3,6}) signal \(.{3,60}\) (?:intercepted!|received\.)"
 )
 _SIGNALS = {"SEGV": 11, "BUS": 7, "ABRT": 6, "FPE": 8, "ILL": 4, "KILL": 9, "TERM": 15, "INT": 2}
@@ -51,6 +52,8 @@ _FABRIC_MEANING = (
     "The network library under MPI reported an error: a transfer, a memory region or a queue failed."
 )
 _STOPS = re.compile(
+    r"fatal error\.\s{2}\S|"
+    r"Error at (?:Node \d{1,6}|host): (?!floating point)\S|An error occurred in (?:line <|file <)|lib-\d{3,5} : (?:UNRECOVERABLE|FATAL)\b|: (?:[a-z]\w{0,40}\.){1,8}[A-Z]\w{1,80}(?:Error|Exception): \S|"
     r"FATAL from PE\s{1,6}(?P<rank>\d{1,8}): \S"
     r"|EXITING(?: because of |: )(?:FATAL|fatal) [A-Za-z ]{0,30}(?:ERROR|error)\b|A USER ERROR has occurred: |A GATK RUNTIME ERROR has occurred"
     r"|ERROR: (?:Constraint failure in RATTLE|Atoms moving too fast)|SANDER BOMB in subroutine |\s{0,6}Unit\s{1,6}\d{1,4} Error on OPEN: |Error \([A-Z][A-Z_\d]{2,40}\): \S"
@@ -65,7 +68,7 @@ _STOPS = re.compile(
     r"|Error: (?:\"?Snakefile\"?|Snakefile) .{1,300} not found|HDF5 ?(?:error|ERROR): \S|NetCDF (?:error|ERROR): \S|%\s(?!Compiled|Loaded|Restored|LOADCT|Program)[A-Z][A-Z_\d]{2,40}: \S.{0,200}(?:[Uu]ndefined|not defined|[Ee]rror|[Uu]nable)\b"
 )
 _BOTCHED = re.compile(
-    r"recon-all -s \S{1,200} exited with ERRORS|\(ERR\): \S{1,80} exited with value \d|EXECUTION OF GAMESS TERMINATED -?ABNORMALLY|PMEMD Terminated Abnormally|DDI Process \d{1,8}: error code|\S{1,80} ended abnormally$"
+    r"(?:-?\d{1,6}:)?\s{0,8}MPT ERROR: MPI_COMM_WORLD rank|--- Stop Module: .{1,200} /rc=(?!_RC_ALL_IS_WELL_)\S|# Ended \(code [1-9]\d{0,2}\)|(?:run|queue|slurm|ssh|pbs|sge)\.pl: (?:\d{1,6} / \d{1,6} failed|job failed)|recon-all -s \S{1,200} exited with ERRORS|\(ERR\): \S{1,80} exited with value \d|EXECUTION OF GAMESS TERMINATED -?ABNORMALLY|PMEMD Terminated Abnormally|DDI Process \d{1,8}: error code|\S{1,80} ended abnormally$"
     r"|MATLAB is exiting because of fatal error|MATLAB has experienced a low-level|r\(\d{1,5}\);$|Siesta: Stopping|Stopping Program from Node:|BUILD FAILED\b|\*{3} Check failure stack trace: \*{3}|Fatal error detected - exiting"
 )
 """That it ended badly, and nothing more."""
@@ -128,6 +131,7 @@ FAMILY = grammar.LogFamily(
         "EXITING", "RATTLE", "SANDER BOMB", "Error on OPEN", "Error (", "galloc: ", "Out-of-memory error", "Erroneous ", "Convergence ", "Found Error", "Error E", "Error F", "LAPACK: Routine", "ABNORMAL END",
         "BLAST ", "Command line argument error", "Unrecognized function", "Unrecognized field", "Unrecognized method", "Undefined function", "Undefined variable", ".rb:", "Parse error", "exception ", "Prelude", "user error",
         "VM option", "heap size", "Error: Invalid or", "Error: LinkageError", "Error: A JNI", "configure: error", "npm ERR!", "Cannot find module", "ORA-", "psql: ", "pg_", "mysql: ", "mongo", "ARMCI", "ENDRUN", "shr_sys_abort",
+        "Error at ", "An error occurred in ", "lib-", "fatal error.", "MPT ERROR: ", "Error: ", "Exception: ", "# Ended (code ", "--- Stop Module", ".pl: ", "SIGILL", "SIGFPE",
         "Snakefile", "% ", "exited with ERRORS", "exited with value", "ABNORMALLY", "Terminated Abnormally", "DDI Process", "ended abnormally", "MATLAB is exiting", "MATLAB has", "r(", "Stopping", "BUILD FAILED", "Check failure stack",
         "heap out of memory", "Allowed memory", "Out of memory. Type", "allocate vector", "virtual memory", "allocate memory", "bytes of device memory", "Malloc", "CL_MEM_OBJECT", "CL_OUT_OF", "xhaustedError", "GpuArrayException", "MXNetError", "memory isn't enough",
     ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from probing_cluster.evidence.joblog import grammar, place, progress
+from probing_cluster.evidence.joblog import grammar, locales, place, progress
 from probing_cluster.evidence.joblog.grammar import (
     USER,
     JobFinding,
@@ -73,6 +73,7 @@ _LOADING = re.compile(
     r"\S{1,300}: (?:\S{1,300}: )?version `[^']{1,60}' not found \(required by "
     r"|\S{1,300}: error while loading shared libraries: "
     r"|\S{1,300}: symbol lookup error: "
+    r"|Please verify that both the operating system and the processor support |(?:Fatal Error: )?This program was not built to run "
 )
 _SHELLS = re.compile(
     r"\S{1,300}: (?:line )?\d{1,6}: (?:\S{1,120}: (?:unbound variable|bad substitution|parameter (?:null or )?not set)|syntax error)"
@@ -115,9 +116,11 @@ _FLUX = re.compile(r"\S{0,20}\s?flux-shell\[\d{1,8}\]:\s{1,3}ERROR: oom: .{0,60}
 _LAST = re.compile(
     r"(?:\[?(?:ERROR|FATAL|CRITICAL)\]?|Error|Fatal(?: error)?|FATAL ERROR|fatal|abort)\s{0,2}[:!]{1,3} {1,3}(?=\S)"
     r"|\S{1,300}: .{0,120}write error: "
-    r"|\S{1,300}: (?:line )?\d{1,6}: (?:.{1,300}: (?:No such file or directory|Permission denied|Is a directory|Not a directory|Exec format error|cannot execute\b.{0,60})$"
+    r"|\S{1,300}: (?:line )?\d{1,6}: (?:.{1,300}: (?:No such file or directory|Permission denied|Is a directory|Not a directory|Exec format error|Argument list too long|cannot execute\b.{0,60})$"
     r"|\S{1,80}: (?:Can't|cannot) open \S|(?:Can't|cannot) open \S|Syntax error: |Bad substitution$)"
-    r"|error: (?=\S)|Execution halted$"
+    r"|(?:\S{1,80}: ){1,3}(?:No such file or directory|Permission denied)$|(?:critical|error)\s{1,4}libmamba "
+    r"|error: (?=\S)|Execution halted$|NetCDF: (?!.{0,20}version)\S"
+    r"|(?:(?:\[[^\]\n]{1,60}\]|[\d:/., TZ-]{8,32}|[\w.-]{1,40}:)\s{0,2}){0,4}\[(?i:error|fatal|critical|severe|E|F)\]:?\s{0,3}(?=\S)"
     r"|(?:\[?(?:ERROR|FATAL|CRITICAL|SEVERE)\]?|\W{0,4}[\w.]{1,80} - (?:ERROR|CRITICAL|FATAL) -|\|? ?(?:ERROR|CRITICAL|FATAL)\s{1,5}\|)\s{1,3}(?=\S)"
     r"|(?:ERROR|CRITICAL) \([\w.]{1,80}\): \S|\[E::\w{1,80}\] |Caused by: (?:\w{1,60}\.){1,8}[A-Z]\w{1,80}(?:Error|Exception)\b"
     r"|which: no \S{1,80} in \(|(?:[\w./+-]{1,80}: )?(?:[Cc]ould not|[Cc]annot|[Cc]an't|[Uu]nable to|[Ff]ailed to) (?:open|read|find|create|write|access|stat|locate|load|start|parse|connect to) \S"
@@ -136,10 +139,13 @@ _ENDED_BY_SIGNAL = re.compile(
     r"(?:Terminated|(?P<other>Hangup|Alarm clock|Quit|User defined signal [12]|File size limit exceeded|Profiling timer expired|Virtual timer expired))(?: \(core dumped\))?\.?$"
 )
 """How a shell tells that a signal ended its child, alone on the line or behind a progress bar that it cut."""
+_CHILD_TERMINATED = re.compile(r"\S{1,200}: line \d{1,9}: {1,4}\d{1,10} Terminated\b")
+"""How a shell tells the same of a child of its script."""
 _BAR_CUT = re.compile(r".{1,4000}[\])%\\|/0-9-]\s{0,4}(?=Terminated$)")
+_SIGNAL_WORD = re.compile(r"Terminated|Hangup|Alarm clock|Quit|User defined|size limit|timer expired")
 _NO_LAST = re.compile(
     r"^(?:/\S{0,80}/)?(?:rm|rmdir|unlink|ls): (?:cannot (?:remove|access)|failed to remove) .{1,400}: No such file or directory$|^(?:/\S{0,80}/)?(?:mkdir|ln): .{1,400}: File exists$"
-    r"|pip's dependency|\b(?:0|no) errors?\b|^error: [\d.e+-]{1,24}$|^which: no (?:nvcc|nvidia-smi|hipcc|rocm-smi|icc) |libnvinfer|TensorRT|\bignored?\b|\bwarning\b|\bretry",
+    r"|^(?:major|minor): |pip's dependency|\b(?:0|no) errors?\b|^error: [\d.e+-]{1,24}$|^which: no (?:nvcc|nvidia-smi|hipcc|rocm-smi|icc) |libnvinfer|TF-TRT|TensorRT(?!-LLM\]\[E)|\bignored?\b|\bwarning\b|\bretry|\bskipp(?:ed|ing)\b|\bcontinuing\b|\bfalling back\b",
     re.IGNORECASE,
 )
 
@@ -197,12 +203,15 @@ def is_known(text: str) -> bool:
 def last_word(record: Record) -> JobFinding | None:
     """A line that calls itself an error; what ended the program only where hardly anything follows it."""
     text = record.text.strip()
+    last = _LAST.match(text)
+    if last is None and not _SIGNAL_WORD.search(text):
+        return None
     if place.is_speech(record.text) or place.begins_with_speaker(text) or _NO_LAST.search(text):
         return None
-    if _LAST.match(text):
+    if last:
         return make(FACTS, "program_error", record)
     bar = _BAR_CUT.match(text)
-    if (bar and progress.is_progress(text)) or _ENDED_BY_SIGNAL.match(text):
+    if (bar and progress.is_progress(text)) or _ENDED_BY_SIGNAL.match(text) or _CHILD_TERMINATED.match(text):
         ended = _ENDED_BY_SIGNAL.match(text, bar.end() if bar else 0)
         kind = "process_crashed" if ended and ended["other"] else "process_terminated"
         return make(FACTS, kind, record, role=LineRole.EXIT)
@@ -217,6 +226,12 @@ LAST_TRIGGERS = (
     "size limit exceeded",
     "timer expired",
     "[E::",
+    "[E]",
+    "[F]",
+    "[error]",
+    "[Error]",
+    "[fatal]",
+    "NetCDF: ",
     "SEVERE",
     "Caused by: ",
     "which: no ",
@@ -249,6 +264,9 @@ LAST_TRIGGERS = (
     "ermission denied",
     "a directory",
     "Exec format",
+    "rgument list too",
+    "libmamba ",
+    *locales.TRIGGERS,
     "cannot execute",
     "t open ",
     "cannot open ",
@@ -314,6 +332,8 @@ FAMILY = grammar.LogFamily(
         "' not found (",
         "loading shared",
         "symbol lookup",
+        "Please verify that both",
+        "not built to run",
         "unbound variable",
         "bad substitution",
         "not set",

@@ -97,7 +97,7 @@ _NO_COMMAND = re.compile(
 _DEATH = re.compile(r"\bReceived (?:15|2) death signal, shutting down workers")
 _TERMINATED = "The launcher was told to end (SIGTERM or SIGINT); nothing here says by whom."
 _CAUGHT = re.compile(
-    r"(?:\[(?P<host>[A-Za-z0-9][\w.-]{0,253}):(?P<pid>\d{1,10})(?: ?:[\d: ]{1,24})?\] )?(?:Caught signal (?P<signal>\d{1,3})\b|\*\*\* Process received signal \*\*\*|Signal: .* \((?P<mpi>\d{1,3})\)$)"
+    r"(?:\[(?P<host>[A-Za-z0-9][\w.-]{0,253}):(?P<pid>\d{1,10})(?: ?:[\d: ]{1,24})?\] )?(?:(?:Caught|MPT: Received) (?:fatal )?signal(?: - signo:| )(?P<signal>\d{1,3})\b|\*\*\* Process received signal \*\*\*|Signal: .* \((?P<mpi>\d{1,3})\)$)"
 )
 _FATAL = re.compile(
     r"Fatal Python error: (?P<how>Segmentation fault|Bus error|Aborted|Illegal instruction|.{1,80})"
@@ -189,7 +189,7 @@ def _crashed(record: Record) -> JobFinding | None:
                 host=found["host"],
                 pid=grammar.number(found["pid"]),
             )
-    if found := _SHELL.search(text) or _ZSH.match(text):
+    if (found := _SHELL.search(text) or _ZSH.match(text)) and found["how"].lower() != "terminated":
         return make(FACTS, _how(found["how"]), record, pid=grammar.number(found["pid"]))
     if found := _KERNEL.search(text):
         kind = "segfault" if found["segfault"] else "process_crashed"
@@ -236,13 +236,16 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if finding := _elastic(record, context) or _crashed(record):
         return finding
     if _RAY_OOM.search(text):
-        return make(FACTS, "host_oom_kill", record)
+        return make(FACTS, "host_oom_kill", record, detail={"retried": True})
     if found := _PEER.search(text):
         return make(FACTS, "peer_lost", record, rank=grammar.number(found["task"], grammar.MAX_RANK))
     if _GIL.search(text):
         return make(FACTS, "gil_deadlock", record)
     if _DEATH.search(text):
-        return make(FACTS, "process_terminated", record, role=LineRole.EXIT, meaning=_TERMINATED)
+        detail = {"told_to_end": True}
+        return make(
+            FACTS, "process_terminated", record, role=LineRole.EXIT, meaning=_TERMINATED, detail=detail
+        )
     if found := _NO_COMMAND.match(text):
         modules = {"weak": True, "modules": True} if found["name"] in ("module", "ml") else {}
         return make(FACTS, "command_not_found", record, detail=modules)
@@ -271,6 +274,8 @@ FAMILY = grammar.LogFamily(
         "Illegal instr",
         "Floating point exc",
         "Caught signal",
+        "eceived signal",
+        "fatal signal",
         "Process received signal",
         "Signal: ",
         "Fatal Python",

@@ -69,7 +69,7 @@ _STRERROR = (
     (
         "disk_full",
         re.compile(
-            r"(?:: |error |with |\()(?:No space left on device|Disk quota exceeded)\b|PermissionError: .*quota",
+            r"(?:: |error |with |\(|= ')(?:No space left on device|Disk quota exceeded)\b|PermissionError: .*quota",
             re.IGNORECASE,
         ),
     ),
@@ -84,6 +84,8 @@ _STRERROR = (
         re.compile(r"Transport endpoint is not connected|Cannot send after transport endpoint shutdown"),
     ),
 )
+_UCX = re.compile(r"\bUCX  ?(?:ERROR|WARN|DIAG)\b|\buc[pstm]_\w")
+"""UCX calls any of its own failures an input/output error; no file has part in it."""
 _SHM = re.compile(
     r"(?:shared memory|/torch_\d+|dev/shm|shm).*(?:No space left|out of shared memory|Bus error)|out of shared memory|insufficient shared memory|No space left on device.{0,40}(?:/dev/shm|/torch_\d)"
 )
@@ -156,7 +158,7 @@ def _files(record: Record) -> JobFinding | None:
     if (found := _ERRNO.search(text)) and (kind := _ERRNOS.get(int(found["errno"]))):
         return make(FACTS, kind, record, detail={"errno": int(found["errno"])})
     for kind, pattern in _STRERROR:
-        if pattern.search(text):
+        if pattern.search(text) and not (kind == "io_error" and _UCX.search(text)):
             return make(FACTS, kind, record)
     if _SUM.search(text):
         return make(FACTS, "checkpoint_failed", record, role=LineRole.EXIT, meaning=_SUM_MEANING)
@@ -244,8 +246,8 @@ def cut_off(record: Record) -> JobFinding:
 
 _PASSED_ON = re.compile(r"Caught [\w.]{1,120} in (?:DataLoader worker process|pin memory thread|replica)\b")
 """What PyTorch raises in the parent for an error of a worker."""
-_NOTEBOOKS = frozenset({"PapermillExecutionError", "CellExecutionError"})
-"""What runs notebooks raises for an error of one of their cells, whose own traceback it prints below."""
+_RUNNERS = frozenset({"PapermillExecutionError", "CellExecutionError", "Py4JJavaError"})
+"""What runs notebooks or Spark raises for an error of a cell or a task, whose own traceback it prints below."""
 _SUM = re.compile(r"CheckpointException ranks: ?dict_keys\(")
 """What PyTorch raises in every rank for the errors of some while a checkpoint is read or written; theirs follow."""
 _SUM_MEANING = (
@@ -254,7 +256,7 @@ _SUM_MEANING = (
 
 
 _OWN_NAME = re.compile(
-    r"(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{1,60})(?P<inner>(?!))?(?P<sep>: |$)(?P<text>.{0,400})"
+    r"(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{1,60}|(?:[a-z_]\w{0,60}\.){1,8}error)(?P<inner>(?!))?(?P<sep>: |$)(?P<text>.{0,400})"
 )
 
 
@@ -266,7 +268,7 @@ def exception(record: Record, *, own_name: bool = False) -> JobFinding | None:
     found = _EXCEPTION.match(record.text)
     if found is None and own_name:
         found = _OWN_NAME.match(record.text)
-        if found:
+        if found and not found["name"].endswith("ExceptionGroup"):
             return make(FACTS, "python_exception", record, detail={"exception": found["name"]})
     if found is None or found["name"].endswith("ExceptionGroup") or _RAISED.search(found["text"]):
         return None
@@ -274,7 +276,7 @@ def exception(record: Record, *, own_name: bool = False) -> JobFinding | None:
         return None
     name = found["inner"] or found["name"].rsplit(".", 1)[-1]
     detail = {"exception": found["name"]}
-    if _PASSED_ON.match(found["text"]) or name in _NOTEBOOKS:
+    if _PASSED_ON.match(found["text"]) or name in _RUNNERS:
         # The traceback of the worker's own error follows.
         return make(FACTS, "python_exception", record, role=LineRole.EXIT, detail=detail)
     if name in _INTERRUPTS:

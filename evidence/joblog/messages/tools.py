@@ -80,7 +80,7 @@ _THREADS = re.compile(
 _ASSERTED = re.compile(
     r"(?:\S{1,200}: )?(?!malloc\.c)\S{1,300}\.(?:c|cc|cpp|cxx|h|hpp|cu|cuh|inl|tcc):\d{1,7}: .{0,600}\bAssertion [`'].{1,400}' failed"
     r"|Assertion failed: \(.{1,300}\), function \w{1,100}, file |Assertion failed in file \S{1,300} at line \d"
-    r"|\S{1,300}\.(?:c|cc|cpp|h|hpp):\d{1,7}: (?:guarantee|CHECK|ASSERT)\w{0,20}\("
+    r"|\S{1,300}\.(?:c|cc|cpp|cu|h|hpp):\d{1,7}: (?:guarantee|\w{0,20}CHECK|\w{0,20}ASSERT)\w{0,20}\("
     r"|F(?:\d{4} [\d:.]{8,18}\s{1,8}\d{1,10})? ?[\w./-]{1,300}\.(?:cc|cpp|cu|cuh|h):\d{1,7}\] "
 )
 """Checks of the program's own that failed, and Google's loggers at their last level: the program ends there."""
@@ -134,11 +134,11 @@ FAMILY = grammar.LogFamily(
     triggers=(
         "rror: ", "error   : ", "fatal   : ", "undefined reference", "cannot find -l", "error[E", "CMake Error", "ninja: ",
         "ERROR: ", ": *** ", "Lmod has", "modulefile for", "/lmod: ", "modulecmd", ":ERROR:",
-        "icense checkout", "LICENSE MANAGER", "icensing error", "Licensing Error", "icensed number", "icense found", "icense available",
+        "icense checkout", "et license", "in license", "re license", "out license", "LICENSE MANAGER", "icensing error", "Licensing Error", "icensed number", "icense found", "icense available",
         "icense error", "icense expired", "icense has", "icense not", "icense problem", "a license", "icense for", "icense server", "icence",
         "Flags parsing", "ed option", "id option", "wn option", "al option", "us option", ": option ", "line flag", "wn flag", "nd flag", "required flag",
         "│ ", "Could not override", "In '", "Error merging", "sage: ", "Sanitizer", "OMP: Error", "libgomp: ", "MKL FATAL", "MKL ERROR",
-        "insufficient memory for the Java", "blas_thread_init", "Assertion ", ": guarantee(", ": CHECK", "heck fail", "CHECK fail", "F external/",
+        "insufficient memory for the Java", "blas_thread_init", "Assertion ", ": guarantee(", ": CHECK", "ASSERT", "CHECK(", "heck fail", "CHECK fail", "F external/",
         "F tensorflow/", "to Coordinator", "above for traceback)", ") Invalid arg", ") Not found: ", ") Out of range: ", ") Failed precond", ") Unimplemented: ", ") INVALID_ARG",
         ") NOT_FOUND: ", ") OUT_OF_RANGE: ", ") FAILED_PRECOND", ") UNIMPLEMENTED: ",
     ),

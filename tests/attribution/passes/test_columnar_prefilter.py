@@ -21,6 +21,8 @@ from probing_cluster.attribution.verdict.rules import user_error
 from probing_cluster.core import records
 from tests.attribution.conftest import Maker
 
+MANY = 3 * settings.default.max_examples
+
 SORTS = sorted(
     {*signatures.exact_sorts(), *((kind, "") for kind in signatures.kinds()), ("no such kind", "x")}
 )
@@ -77,7 +79,7 @@ def judged(make, attempt, drawn, **more):
     return judge.judge(make.case(*drawn, attempt=attempt, **more), made_at=make.end)
 
 
-@settings(max_examples=250)
+@settings(max_examples=MANY)
 @given(st.data())
 def test_what_is_taken_for_quiet_is(data):
     """Inert events, faint ones of one family, and the program's own GPU errors away from the end change no word."""
@@ -117,7 +119,7 @@ def test_every_sort_that_is_taken_for_quiet_is(make):
                     assert judged(make, ending, [event]) == alone[a], (kind, code, severity, recovered)
 
 
-@settings(max_examples=250)
+@settings(max_examples=MANY)
 @given(st.data())
 def test_inert_events_matter_only_beside_others_of_their_node(data):
     """Of an attempt that is judged in full, nodes with nothing but inert events need not be read."""
@@ -129,7 +131,7 @@ def test_inert_events_matter_only_beside_others_of_their_node(data):
     assert judged(make, attempt, read) == judged(make, attempt, drawn)
 
 
-@settings(max_examples=200)
+@settings(max_examples=MANY)
 @given(st.data())
 def test_a_quiet_verdict_is_the_judges_own_word_for_word(data):
     """However it ended, whatever its nodes, user and limits are called."""

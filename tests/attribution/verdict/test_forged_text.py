@@ -12,6 +12,8 @@ from probing_cluster.attribution.verdict import findings, signatures, taxonomy
 from probing_cluster.core import records
 from tests.attribution.conftest import Maker
 
+MANY = 3 * settings.default.max_examples
+
 C, D = records.Confidence, records.Domain
 HELD = (0, 1)
 ROLES = (signatures.Role.ROOT, signatures.Role.WEAK)
@@ -107,7 +109,7 @@ def cases(draw):
     return make, [*forged, *others], {"attempt": attempt, "actions": actions, "shared": shared}
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=MANY)
 @given(cases())
 def test_forged_text_never_makes_more_than_possible_of_a_machine(evidence) -> None:
     """Whatever else is there: silences that ended, neighbours' faults, their drains, other jobs, readings that accuse nobody."""

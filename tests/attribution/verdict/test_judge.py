@@ -62,6 +62,13 @@ def test_serial_number_reaches_the_next_step(make):
     assert v.next_step.endswith("(serial 1650123456789).")
 
 
+def test_a_node_that_did_not_boot_never_stopped_answering(make):
+    """BOOT_FAIL: Slurm could not boot it for the job, so that it had answered nothing."""
+    v = make.judge(attempt=make.attempt(state="BOOT_FAIL", exit_code=0, failed_node="n2"), watched={})
+    assert (v.cause, v.node) == ("node_lost", "n2")
+    assert v.summary == "n2 did not boot for the job, as Slurm says; nobody watched it."
+
+
 def test_node_crash_is_told_as_lost(make):
     """End-to-end case 3: NODE_FAIL with nothing seen before, and the service's word that it listened and did not hear the node."""
     silent = make.event(0, kind="agent_silent", source="agent", node="n2", severity=records.Severity.INFO)
@@ -426,6 +433,9 @@ def test_out_of_memory_state_is_certain(make):
     v = make.judge(kill, attempt=make.attempt(state="OUT_OF_MEMORY", exit_code=0, exit_signal=9))
     assert (v.cause, v.domain, v.confidence) == ("oom_host", D.USER_PROGRAM, C.CERTAIN)
     assert kill.event_id in v.evidence
+    # The node that saw it is where memory ran out; without its word nobody knows, and no node is to blame for either.
+    assert v.node == kill.node
+    assert make.judge(attempt=make.attempt(state="OUT_OF_MEMORY", exit_code=0, exit_signal=9)).node is None
 
 
 @pytest.mark.parametrize("state", ["OUT_OF_MEMORY", "FAILED"])
@@ -481,6 +491,20 @@ def test_a_job_cancelled_by_another_was_not_cancelled_on_purpose_by_its_user(mak
     assert v.next_step.startswith("Ask the administrators") == (by in ("root", "0"))
 
 
+def test_who_cancelled_is_not_known_where_nobody_is_named(make):
+    """CANCELLED alone says neither who nor that it was meant."""
+    v = make.judge(attempt=make.attempt(state="CANCELLED", exit_code=0))
+    assert v.summary == "The job was cancelled; by whom is not known."
+    assert v.next_step.startswith("Nothing, if you cancelled it yourself; else ask the administrators")
+
+
+def test_roots_name_is_told_as_an_administrators_or_slurms(make):
+    """The next step does not know more than the summary: Slurm's own cancellations bear root's name."""
+    v = make.judge(attempt=make.attempt(state="CANCELLED", exit_code=0, cancelled_by="root"))
+    assert "whether one of them cancelled it" in v.next_step
+    assert "root cancelled it" not in v.next_step
+
+
 def test_cancelled_after_a_lost_gpu_names_the_gpu(make):
     """People cancel hung jobs: the fault is the cause, and not certain."""
     v = make.judge(make.xid(79, 3, 300), attempt=make.attempt(state="CANCELLED", exit_code=0))
@@ -495,7 +519,7 @@ def test_preempted_names_its_preemptor_and_what_is_behind_it(make):
     assert (v.cause, v.confidence) == ("preempted", C.CERTAIN)
     assert (
         v.summary
-        == "Preempted by job 99 (pretrain, bob), which had to start again because of gpu_lost on n2."
+        == "A job of higher priority took its place; the next to start there was job 99 (pretrain, bob), which had to start again because of gpu_lost on n2."
     )
 
 
@@ -1151,6 +1175,19 @@ def test_the_program_is_ruled_out_only_where_its_log_was_read(make):
     assert cleared not in make.judge(attempt=lost, watched={}).ruled_out
     assert cleared not in make.judge(attempt=lost, **log_only).ruled_out
     assert cleared in make.judge(attempt=lost, watched={"n1": make.end}).ruled_out
+
+
+@pytest.mark.parametrize(
+    ("before_end_s", "cleared"), [(4.0, True), (1700.0, True), (1900.0, False), (4 * 3600.0, False)]
+)
+def test_an_exit_long_after_a_fault_or_a_fault_before_the_job_clears_no_program(make, before_end_s, cleared):
+    """Nobody read its log: that it exited after a fault of half an hour ago, or of before it began, rules nothing out."""
+    start = make.end - timedelta(hours=1)
+    old = make.xid(79, 3, before_end_s)
+    active = {"active_faults": (old,)} if before_end_s > 600 else {}
+    v = make.judge(*(() if active else (old,)), attempt=make.attempt(start_at=start), **active)
+    assert v.cause == "gpu_lost"
+    assert any(s.startswith("user program") for s in v.ruled_out) is cleared
 
 
 def test_gpus_it_may_not_have_held_are_not_ruled_out_beside_an_error_of_one(make):

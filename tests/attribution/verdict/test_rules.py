@@ -361,6 +361,23 @@ def test_a_signal_that_somebody_sends_is_no_mistake_of_the_program(make, end, ca
 
 
 @pytest.mark.parametrize(
+    ("end", "launcher", "cause"),
+    [
+        ({"exit_code": 143}, True, "unknown"),
+        ({"exit_code": 0, "exit_signal": 15}, True, "unknown"),
+        ({"exit_code": 143}, False, "rank_killed"),
+        ({"exit_code": 137}, True, "rank_killed"),
+    ],
+)
+def test_a_launcher_that_was_told_to_end_lost_no_process(make, end, launcher, cause):
+    """Who ends the launcher ends them all; a rank's own word of a signal, or a kill behind it, says no such thing."""
+    ended = make.finding("process_terminated", detail={"told_to_end": True} if launcher else {})
+    verdict = make.judge(ended, attempt=make.attempt(**end))
+    assert verdict.cause == cause
+    assert cause != "unknown" or "launcher was told to end" in verdict.summary
+
+
+@pytest.mark.parametrize(
     ("state", "cause"),
     [({}, "rank_killed"), ({"watched": {}}, "oom_host"), ({"by_log": frozenset({"n1", "n2"})}, "oom_host")],
 )

@@ -66,7 +66,7 @@ def test_a_file_without_an_end_is_refused() -> None:
         places_file.read(Path("/dev/zero"))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(max_size=200))
 def test_any_text_is_read_or_refused(tmp_path: Path, text: str) -> None:
     """Never anything else."""

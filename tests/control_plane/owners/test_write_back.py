@@ -32,6 +32,23 @@ def test_others_words_stay_to_the_letter(text: str) -> None:
     assert write_back.appended(new, [verdict()]) is None
 
 
+@pytest.mark.parametrize(
+    ("text", "small"),
+    [("it's mine", False), ('say "x"', False), ("Train LLaMA", True), ("'x", True)],
+)
+def test_words_that_a_write_would_change_are_left_alone(text: str, small: bool) -> None:
+    """sacctmgr writes the whole field: quotes come back as backquotes, and before 23.02 capitals as small letters."""
+    assert write_back.appended(text, [verdict()], small=small) is None
+    assert write_back.appended(write_back._as_stored(text, small=small), [verdict()], small=small)
+
+
+def test_our_line_is_known_again_as_it_is_stored() -> None:
+    """Else it were written anew at every look."""
+    new = write_back.appended("mine", [verdict()], small=True)
+    assert new == f"mine; {LINE.lower()}"
+    assert write_back.appended(new, [verdict()], small=True) is None
+
+
 def test_a_newer_verdict_takes_the_place_of_ours_alone() -> None:
     """Each attempt has one line."""
     first = write_back.appended("mine", [verdict()])

@@ -13,7 +13,7 @@ import pytest
 from probing_cluster.control_plane.repair import campaign, round_findings
 from probing_cluster.control_plane.terminal import diagnose_text
 from probing_cluster.core import records, settings
-from probing_cluster.diagnostics import evidence, registry, wire
+from probing_cluster.diagnostics import evidence, machine, registry, slowness, wire
 from probing_cluster.healthchecks import findings
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -28,7 +28,12 @@ class Steps:
         self.wrong: set[str] = set()
         self.silent: set[str] = set()
         self.torn: set[str] = set()
+        self.torn_links: set[frozenset[str]] = set()
         self.slow: dict[str, float] = {}
+        self.slow_small: dict[str, float] = {}
+        """By how much an all-reduce of few bytes takes longer with a node, and of many."""
+        self.slow_large: dict[str, float] = {}
+        self.pair_s = 1.0
         self.quota: dict[str, float] = {}
         self.quick_from = 1000
         """From this step on nobody is slow."""
@@ -42,21 +47,25 @@ class Steps:
             if node in self.silent:
                 continue
             group = next((g for g in step.groups if node in g), ())
-            lines += [f"{label}: {self._one(test, node, group)}" for test in step.tests]
+            lines += [f"{label}: {self._one(test, node, group, step.options)}" for test in step.tests]
         return "\n".join(lines).encode()
 
-    def _one(self, test: str, node: str, group: Sequence[str]) -> str:
+    def _one(self, test: str, node: str, group: Sequence[str], options: machine.Options) -> str:
         detail: dict[str, str | float] = {"model": "m", "engine": "e"}
         slow = self.slow if len(self.calls) < self.quick_from else {}
         if node in self.quota:
             detail[registry.QUOTA] = self.quota[node]
         device = "cpu" if test == "gemm" else None
-        found = findings.ok("fine", device=device, measured=slow.get(node, 1.0), unit="s", detail=detail)
+        taken = slow.get(node, 1.0)
+        if test == "pair":
+            is_small = options.repeats == slowness.SMALL_REPEATS
+            taken *= self.pair_s * (self.slow_small if is_small else self.slow_large).get(node, 1.0)
+        found = findings.ok("fine", device=device, measured=taken, unit="s", detail=detail)
         if test == "gemm" and node in self.wrong:
             found = findings.fail("3 elements are wrong", detail=detail)
         if test == "pair" and node in self.cut:
             found = findings.unseen("port taken")
-        elif test in self.torn or (group and self.dead & set(group)):
+        elif test in self.torn or (group and (self.dead & set(group) or frozenset(group) in self.torn_links)):
             found = findings.fail("no answer from the other")
         return wire.line(test, node, found, 0.1, "1")
 
@@ -102,6 +111,35 @@ def test_a_wrong_product_and_dead_links_are_told_apart(steps: Steps) -> None:
     assert round_findings.against(found, "c") == []
     assert list(diagnose_text.at_fault(found, "abcd")) == ["a", "b"]
     assert "2 of 4 nodes passed" in diagnose_text.text(found, list("abcd"))
+
+
+def test_whoever_cannot_be_told_apart_stands_not_accused(steps: Steps) -> None:
+    steps.dead = {"b"}
+    found = run(steps, "a", "b", tests=("pair",))
+    assert diagnose_text.at_fault(found, "ab") == {}
+    assert not diagnose_text.is_clean(found, "ab")
+    text = diagnose_text.text(found, ["a", "b"])
+    assert text.startswith("a,b: a pair fails, and nobody can tell whose fault it is")
+    assert "0 of 2 nodes passed" in text
+    assert "nobody can tell" in round_findings.against(found, "a")[0], "and neither returns from a repair"
+
+
+def test_the_ends_of_a_bad_link_stand_not_accused(steps: Steps) -> None:
+    steps.torn_links = {frozenset("ab")}
+    found = run(steps, "a", "b", "c", "d", tests=("pair",))
+    assert diagnose_text.at_fault(found, "abcd") == {}
+    assert not diagnose_text.is_clean(found, "abcd")
+    text = diagnose_text.text(found, list("abcd"))
+    assert text.startswith("link a - b: bad, both nodes are well\n2 of 4 nodes passed")
+    assert round_findings.against(found, "a") == ["pair: the link between a and b is bad"]
+
+
+def test_a_pair_that_passes_again_and_again_is_one_line_of_the_answer(steps: Steps) -> None:
+    found = run(steps, "a", "b", "c", "d", tests=("pair",))
+    passes = [r for r in found.results if (r.node, r.peer) == ("a", "b")]
+    text = diagnose_text.text(found, list("abcd"))
+    (line,) = [line for line in text.splitlines() if line.startswith("a-b ")]
+    assert line.endswith(f"fine, the least of {len(passes)}")
 
 
 def test_of_nodes_that_failed_parts_and_logs_are_collected_and_of_no_others(steps: Steps) -> None:
@@ -167,6 +205,28 @@ def test_slow_compute_is_named_only_beside_others(steps: Steps) -> None:
     steps.slow = {"b": 1.3}
     assert run(steps, "a", "b", "c", "d", "e", tests=("gemm",)).slow_nodes == {"b": "compute"}
     assert run(steps, "a", "b", tests=("gemm",)).slow_nodes == {}
+
+
+def test_a_link_is_timed_by_large_and_by_small_transfers(steps: Steps) -> None:
+    """A delay shows in small ones, lost packets in large ones."""
+    steps.slow_small = {"b": 1.1}
+    found = run(steps, "a", "b", "c", "d", "e", tests=("pair",))
+    assert found.slow_nodes == {"b": "network"}
+    assert found.slow_links == ()
+    assert {s.options.bytes_moved for s in steps.calls} == {1 << 22, 1 << 15}, (
+        "10 ms and less, of the 1 s that 4 MiB take"
+    )
+    repeats = [s.options.repeats for s in steps.calls]
+    last = steps.calls[len(repeats) - repeats[::-1].index(slowness.SMALL_REPEATS) :]
+    assert "b" not in {node for s in last for pair in s.groups for node in pair}, "it is known"
+    steps.slow_small, steps.slow_large = {}, {"c": 1.1}
+    assert run(steps, "a", "b", "c", "d", tests=("pair",)).slow_nodes == {"c": "network"}
+    steps.calls.clear()
+    steps.slow_large, steps.pair_s = {}, 0.003
+    run(steps, "a", "b", "c", "d", tests=("pair",))
+    sizes = {(s.options.bytes_moved, s.options.repeats) for s in steps.calls}
+    assert sizes == {(1 << 22, 5), (1 << 22, slowness.SMALL_REPEATS)}, "4 MiB are few where they take 3 ms"
+    assert len(steps.calls) == 1 + 6, "once for each partner, not for large and small"
 
 
 def test_a_figure_is_held_against_its_past_and_only_equal_ones(steps: Steps) -> None:

@@ -30,8 +30,8 @@ REASON = "probing: mount /scratch"
 
 
 FATES = ["well", "cured by reset", "cured by reboot", "incurable", "held", "ended"]
-STRIDE = 1 if "PROBING_KILL_ROUNDS" in os.environ else 18
-"""The gate kills at every eighteenth step, each fate from another one on; the soak at every single one."""
+STRIDE = 1 if "PROBING_KILL_ROUNDS" in os.environ else 45
+"""The gate kills at every forty-fifth step, each fate from another one on; the soak at every single one."""
 
 
 class Slurm:
@@ -343,7 +343,11 @@ def test_the_step_that_cures_it_brings_it_back(store: db_store.Store, step: str)
     site = Site(store, reset_command="reset", reboot=True)
     site.slurm.broken, site.slurm.cured_by = {"n1"}, {"n1": step}
     site.start()
-    assert site.until("returned").steps_done == (1 if step == "reset" else 2)
+    found = site.until("returned")
+    assert found.steps_done == (1 if step == "reset" else 2)
+    shown = repair_commands._text(found, ([], []), [])
+    assert "failed before its repair: " in shown
+    assert "still failing" not in shown
 
 
 @pytest.mark.parametrize("boots", [True, False])

@@ -100,6 +100,7 @@ def test_the_service_runs_and_ends_cleanly_on_sigterm(home: Path, store: db_stor
     assert not (home / "report.sock").exists()
 
 
+@pytest.mark.soak
 def test_the_night_is_mailed_by_the_running_service(home: Path, store: db_store.Store) -> None:
     """Real process, scheduler, Postgres and SMTP: the night due last is made up for at once and mailed, once."""
     now = datetime.now(UTC).replace(microsecond=0)
@@ -314,9 +315,9 @@ def test_a_scrape_without_the_database_still_answers(
 
 _THREADS = """
 import ctypes, os, sys, threading
-from probing_cluster.control_plane.service import serve
+from probing_cluster.core.ending import process_memory
 if sys.argv[1] == "few":
-    serve.few_arenas()
+    process_memory.keep_small()
 libc, together = ctypes.CDLL(None), threading.Barrier(8)
 libc.malloc.restype = ctypes.c_void_p
 def work():
@@ -343,3 +344,53 @@ def test_the_tasks_threads_share_few_heaps() -> None:
 
     assert heaps("few") <= 3  # glibc counts the threads there are, and one it has begun with
     assert heaps("many") > 3
+
+
+_PASSES = """
+import re, sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from probing_cluster.core.ending import process_memory
+if sys.argv[1] == "small":
+    process_memory.keep_small()
+from probing_cluster.db import arrow
+import pyarrow as pa, pyarrow.compute as pc
+
+def resident_mb():
+    return int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1000
+
+def one(_):
+    with lock:
+        column = pa.nulls(1_000_000, pa.int64()).fill_null(7)
+        words = column.cast(pa.string())
+        pc.take(words, pc.sort_indices(words))
+    together.wait()
+
+lock, together = threading.Lock(), threading.Barrier(4)
+before_mb = resident_mb()
+with ThreadPoolExecutor(4) as pool:
+    list(pool.map(one, range(4)))
+    process_memory.give_back()
+    print(resident_mb() - before_mb, "pandas" in sys.modules)
+import types
+plugin = types.ModuleType("site_plugin")
+exec("import pandas", vars(plugin))
+print(plugin.pandas.__name__)
+"""
+
+
+def test_a_pass_leaves_nothing_behind() -> None:
+    """What each thread's pass took goes back, and no pandas is loaded, which Arrow imports wherever it is installed, as it is here.
+
+    A plugin that imports it gets it.
+    """
+
+    def left(how: str) -> list[str]:
+        done = subprocess.run(
+            [sys.executable, "-c", _PASSES, how], capture_output=True, text=True, check=True
+        )
+        return done.stdout.split()
+
+    (small_mb, small, plugins), (usual_mb, usual, _) = left("small"), left("usual")
+    assert (small, usual, plugins) == ("False", "True", "pandas")
+    assert float(small_mb) < 20 < float(usual_mb)

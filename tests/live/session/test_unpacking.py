@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import struct
+from datetime import datetime
 
 import pyarrow as pa
 import pytest
@@ -136,3 +137,11 @@ def test_nodes_that_know_other_columns_have_one_table() -> None:
     assert joined["a"].num_chunks == 1
     described = [of(whole=False, a=("int", [])), of(whole=False, a=("float", []))]
     assert unpacking.schema_of(described).types == [pa.float64()]
+
+
+def test_instants_come_to_python_without_pandas() -> None:
+    """Python's own datetime holds microseconds; the nanoseconds behind them would need pandas, which a service is without."""
+    at = pa.array([1_795_470_249_094_123_184, None], pa.timestamp("ns", tz="UTC"))
+    rows = unpacking.for_python(pa.table({"at": at, "rank": [0, 1]})).to_pylist()
+    assert type(rows[0]["at"]) is datetime
+    assert (rows[0]["at"].microsecond, rows[1]["at"], rows[1]["rank"]) == (94_123, None, 1)

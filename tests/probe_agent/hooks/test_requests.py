@@ -21,7 +21,7 @@ from probing_cluster.db.server import embedded
 from probing_cluster.probe_agent import children, identity
 from probing_cluster.probe_agent.faults import faults
 from probing_cluster.probe_agent.hooks import fitness, questions, requests
-from probing_cluster.probe_agent.jobs import page_directories
+from probing_cluster.probe_agent.jobs import jobs, page_directories
 from probing_cluster.probe_agent.spool import delivery_loop, intake, spool
 
 NOW = datetime.now(UTC)
@@ -51,6 +51,11 @@ ANSWER = ANY | st.fixed_dictionaries(
         "requests": ANY | st.lists(REQUEST, max_size=4),
     }
 )
+
+
+def job(**changes: Any) -> jobs.NodeJob:
+    """A job that runs here."""
+    return jobs.NodeJob(job_id=7, started_at=NOW, **changes)
 
 
 class Outside:
@@ -128,7 +133,7 @@ def answering(postgres_url: str) -> str:
     return postgres_url
 
 
-@hypothesis.settings(max_examples=60, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
+@hypothesis.settings(suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture])
 @hypothesis.given(answer=ANSWER)
 @hypothesis.example(answer={"requests": [_GOOD | {"expires_at": "infinity"}]})
 @hypothesis.example(answer={"requests": [_GOOD | {"detail": {"faults": 5}}]})
@@ -202,3 +207,49 @@ def test_an_operator_asks_for_nothing_an_agent_cannot_read(
     handed = delivery.Delivery(postgres_url, "c", "n1").deliver().requests
     assert {"clear": True} in [r.detail for r in handed]
     assert all(r.expires_at < NOW + timedelta(days=1) or expires_at == "9999-12-31" for r in handed)
+
+
+@pytest.mark.parametrize(
+    ("shown", "kept"),
+    [
+        ([None], 0),
+        ([job(), job(released_at=NOW)], 1),
+        ([job(), job(restart_count=1)], 0),
+        ([job()] * 1000, 0),
+    ],
+    ids=("unknown", "ending", "started again", "runs on"),
+)
+def test_a_log_is_kept_once_the_epilog_has_run(
+    shown: list[jobs.NodeJob | None], kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Accounting may tell an end before the node's Epilog: what its job still writes would be missing in the copy."""
+    monkeypatch.setattr(requests, "_LOOK_S", 0.01)
+    monkeypatch.setattr(requests, "RELEASE_S", 0.1)
+    copied, acknowledged, begun = list[int](), list[uuid.UUID](), list[Coroutine[Any, Any, None]]()
+
+    class Copying(Outside):
+        async def keep_log(self, job: Any, most_bytes: int) -> None:
+            copied.append(most_bytes)
+
+    class Jobs:
+        def get(self, job_id: int) -> jobs.NodeJob | None:
+            return shown.pop(0) if len(shown) > 1 else shown[0]
+
+    wanted = delivery.Request(
+        request_id=uuid.uuid4(),
+        verb="keep_log",
+        job_id=7,
+        detail={"most_bytes": 5},
+        expires_at=NOW + timedelta(1),
+    )
+    made = requests.Requests(
+        outside=Copying(),  # type: ignore[arg-type]
+        book=Jobs(),  # type: ignore[arg-type]
+        permissions=fitness.Permissions(),
+        acknowledge=acknowledged.append,
+        spawn=begun.append,
+        questions=None,  # type: ignore[arg-type]
+    )
+    made.handle(wanted)
+    asyncio.run(begun[0])
+    assert (copied, acknowledged) == ([5] * kept, [wanted.request_id])

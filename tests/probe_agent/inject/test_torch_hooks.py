@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -55,13 +56,65 @@ def page_of(tmp_path: Path, process: subprocess.Popen[str]) -> pages.ProbePage:
     return pages.parse((tmp_path / "pages" / f"p{process.pid}.page").read_bytes())
 
 
-def test_steps_checkpoints_and_phases(tmp_path: Path) -> None:
+TRAINING = """
+import inspect, pickle
+assert pickle.loads(pickle.dumps(dist.all_reduce)) is dist.all_reduce
+print("signature", inspect.signature(dist.all_reduce).parameters.keys() >= {"tensor", "op", "group"}, dist.all_reduce.__name__)
+print("save", pickle.loads(pickle.dumps(torch.save)) is torch.save)
+step()
+pid = os.fork()
+if pid == 0:
+    torch.save(model.state_dict(), "/dev/null")
+    os._exit(0)
+os.waitpid(pid, 0)
+class Data(torch.utils.data.Dataset):
+    def __len__(self): return 8
+    def __getitem__(self, i): return torch.ones(8)
+for _ in torch.utils.data.DataLoader(Data(), num_workers=2, multiprocessing_context="fork"): pass
+step()
+pid = os.fork()
+if pid == 0:
+    step(); step()
+    os._exit(0)
+os.waitpid(pid, 0)
+print("trainer", pid)
+for lost in (None, "/nonexistent"):
+    pid = os.fork()
+    if pid == 0:
+        os.environ.pop("PROBING_PAGE_DIR")
+        if lost: os.environ["PROBING_PAGE_DIR"] = lost
+        step(); step()
+        os._exit(7)
+    print("lost", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+step()
+torch.save(model.state_dict(), "/dev/null")
+model.eval()
+"""
+"""A program that does one after the other what several tests ask about: importing torch takes each process seconds."""
+
+
+@dataclass
+class Trained:
+    """What TRAINING left behind."""
+
+    output: list[list[str]]
+    page: pages.ProbePage
+    pages: dict[int, Path]
+    """By their process."""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    directory = tmp_path_factory.mktemp("trained")
+    process = start(directory, TRAINING)
+    output = [line.split() for line in finish(process).splitlines()]
+    found = {int(path.stem[1:]): path for path in (directory / "pages").glob("*.page")}
+    return Trained(output, page_of(directory, process), found)
+
+
+def test_steps_checkpoints_and_phases(trained: Trained) -> None:
     """Optimizer steps, torch.save, evaluation and the end are all seen."""
-    process = start(
-        tmp_path, "for _ in range(3): step()\ntorch.save(model.state_dict(), '/dev/null')\nmodel.eval()\n"
-    )
-    finish(process)
-    page = page_of(tmp_path, process)
+    page = trained.page
     assert (page.steps, page.checkpoints, page.phase) == (3, 1, "ended")
     assert page.checkpoint_end_ns is not None
     assert page.recent_steps[-1].backward_ns > 0
@@ -93,23 +146,42 @@ except RuntimeError as exc:
     assert page_of(tmp_path, process).checkpoints == 0
 
 
-def test_collectives_are_counted_per_group(tmp_path: Path) -> None:
-    """Two ranks show the same (group, sequence, operation, size); identity comes from the process group."""
-    code = """
-gang(int(os.environ["SLURM_PROCID"]), 2)
+GANG = """
+import datetime
+rank = int(os.environ["SLURM_PROCID"])
+gang(rank, 2)
 for size in (4, 8):
     dist.all_reduce(torch.ones(size))
 dist.barrier()
 sub = dist.new_group([0, 1])
 dist.broadcast(torch.ones(3), 0, group=sub)
-dist.destroy_process_group()
+impatient = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=3))
+dist.all_reduce(torch.ones(4))
+if rank == 0:
+    try:
+        dist.all_reduce(torch.ones(4), group=impatient)
+    except RuntimeError:
+        print("theirs")
 """
-    gang = [start(tmp_path, code, rank) for rank in (0, 1)]
-    for process in gang:
-        finish(process)
-    read = [page_of(tmp_path, process) for process in gang]
+
+
+@pytest.fixture(scope="module")
+def gang(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[pages.ProbePage], Path]:
+    """Two ranks' collectives, the last of which one rank does not enter: what the other printed, their pages and their directory."""
+    directory = tmp_path_factory.mktemp("gang")
+    ranks = [start(directory, GANG, rank) for rank in (0, 1)]
+    out = [process.communicate(timeout=120)[0] for process in ranks]
+    return out[0], [page_of(directory, process) for process in ranks], directory / "pages"
+
+
+def test_collectives_are_counted_per_group(gang: tuple[str, list[pages.ProbePage], Path]) -> None:
+    """Two ranks show the same (group, sequence, operation, size); identity comes from the process group."""
+    read = gang[1]
     assert [(p.rank, p.world_size, p.backend) for p in read] == [(0, 2, "gloo"), (1, 2, "gloo")]
-    calls = [[(c.group, c.seq, c.op, c.numel, c.dtype_code) for c in p.recent_collectives] for p in read]
+    calls = [
+        [(c.group, c.seq, c.op, c.numel, c.dtype_code) for c in p.recent_collectives if not c.raised]
+        for p in read
+    ]
     assert calls[0] == calls[1]
     assert [(c[2], c[3]) for c in calls[0]][:3] == [("all_reduce", 4), ("all_reduce", 8), ("barrier", 0)]
     broadcast = [c for c in calls[0] if c[2] == "broadcast" and c[3] == 3]
@@ -149,79 +221,30 @@ dist.all_reduce(torch.ones(4))
             process.communicate()
 
 
-def test_a_failing_collective_leaves_a_dump(tmp_path: Path) -> None:
+def test_a_failing_collective_leaves_a_dump(gang: tuple[str, list[pages.ProbePage], Path]) -> None:
     """gloo writes no dump of its own: when a collective raises, ours is in the page directory."""
-    code = """
-import datetime
-rank = int(os.environ["SLURM_PROCID"])
-gang(rank, 2)
-impatient = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=3))
-dist.all_reduce(torch.ones(4))
-if rank == 0:
-    try:
-        dist.all_reduce(torch.ones(4), group=impatient)
-    except RuntimeError:
-        print("theirs")
-"""
-    gang = [start(tmp_path, code, rank) for rank in (0, 1)]
-    out = gang[0].communicate(timeout=120)[0]
-    gang[1].communicate(timeout=120)
+    out, read, directory = gang
     assert out == "theirs\n"
-    assert page_of(tmp_path, gang[0]).recent_collectives[-1].raised
-    assert (tmp_path / "pages" / "fr_rank_0").stat().st_size > 100
+    assert read[0].recent_collectives[-1].raised
+    assert (directory / "fr_rank_0").stat().st_size > 100
 
 
-def test_forked_workers_do_not_write_the_parents_page(tmp_path: Path) -> None:
+def test_forked_workers_do_not_write_the_parents_page(trained: Trained) -> None:
     """A data-loader worker that saves or steps must not look like its parent's progress."""
-    code = """
-step()
-pid = os.fork()
-if pid == 0:
-    torch.save(model.state_dict(), "/dev/null")
-    os._exit(0)
-os.waitpid(pid, 0)
-class Data(torch.utils.data.Dataset):
-    def __len__(self): return 8
-    def __getitem__(self, i): return torch.ones(8)
-for _ in torch.utils.data.DataLoader(Data(), num_workers=2, multiprocessing_context="fork"): pass
-step()
-"""
-    process = start(tmp_path, code)
-    finish(process)
-    page = page_of(tmp_path, process)
-    assert (page.steps, page.checkpoints, page.loader_ends) == (2, 0, 1)
-    assert page.recent_steps[-1].input_ns > 0
-    assert len(list((tmp_path / "pages").glob("*.page"))) == 1
+    assert (trained.page.steps, trained.page.checkpoints, trained.page.loader_ends) == (3, 1, 1)
+    assert [s.input_ns > 0 for s in trained.page.recent_steps] == [False, True, False]
 
 
-def test_a_forked_trainer_gets_its_own_page(tmp_path: Path) -> None:
+def test_a_forked_trainer_gets_its_own_page(trained: Trained) -> None:
     """torch.multiprocessing with fork: each child that steps has a page with its own pid."""
-    code = """
-pid = os.fork()
-if pid == 0:
-    step(); step()
-    os._exit(0)
-os.waitpid(pid, 0)
-print(pid)
-"""
-    child = int(finish(start(tmp_path, code)))
-    assert pages.parse((tmp_path / "pages" / f"p{child}.page").read_bytes()).steps == 2
+    (child,) = (int(words[1]) for words in trained.output if words[0] == "trainer")
+    assert pages.parse(trained.pages[child].read_bytes()).steps == 2
 
 
-def test_a_program_that_loses_our_directory_is_not_disturbed(tmp_path: Path) -> None:
+def test_a_program_that_loses_our_directory_is_not_disturbed(trained: Trained) -> None:
     """Neither a forked trainer whose environment was emptied nor one whose page cannot be made hears of us."""
-    code = """
-for lost in (None, "/nonexistent"):
-    pid = os.fork()
-    if pid == 0:
-        os.environ.pop("PROBING_PAGE_DIR")
-        if lost: os.environ["PROBING_PAGE_DIR"] = lost
-        step(); step()
-        os._exit(7)
-    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-"""
-    assert finish(start(tmp_path, code)) == "7\n7\n"
-    assert len(list((tmp_path / "pages").glob("*.page"))) == 1
+    assert [words[1] for words in trained.output if words[0] == "lost"] == ["7", "7"]
+    assert len(trained.pages) == 2  # the program's own and its trainer's; none of workers and of those two
 
 
 @pytest.mark.soak
@@ -279,12 +302,6 @@ print("done")
     assert "_probing_probe" not in err
 
 
-def test_hooked_functions_stay_what_they_were(tmp_path: Path) -> None:
+def test_hooked_functions_stay_what_they_were(trained: Trained) -> None:
     """Pickle, signature and name are the original's."""
-    code = """
-import inspect, pickle
-assert pickle.loads(pickle.dumps(dist.all_reduce)) is dist.all_reduce
-print(inspect.signature(dist.all_reduce).parameters.keys() >= {"tensor", "op", "group"}, dist.all_reduce.__name__)
-print(pickle.loads(pickle.dumps(torch.save)) is torch.save)
-"""
-    assert finish(start(tmp_path, code)) == "True all_reduce\nTrue\n"
+    assert trained.output[:2] == [["signature", "True", "all_reduce"], ["save", "True"]]

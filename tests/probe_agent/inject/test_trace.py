@@ -75,14 +75,25 @@ def traced(
     return done.stdout, found, next(directory.glob("p*.page"))
 
 
-def test_sampled_steps_have_spans_and_the_program_is_as_without(tmp_path: Path) -> None:
+SEED = "torch.manual_seed(0)\nmodel.apply(lambda m: m.reset_parameters() if isinstance(m, nn.Linear) else None)\n"
+LOSSES = "print([step() for _ in range(12)])\n"
+HOOKED = "print('_probing_probe.trace' in sys.modules, bool(nn.modules.module._has_any_global_hook()))\n"
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], dict[str, list[dict[str, Any]]]]:
+    """(what a program that asks for no tracing printed, the rows of its rings)."""
+    printed, tables, _ = traced(tmp_path_factory.mktemp("plain"), SEED + LOSSES + HOOKED, None)
+    return printed.splitlines(), tables
+
+
+def test_sampled_steps_have_spans_and_the_program_is_as_without(
+    tmp_path: Path, plain: tuple[list[str], dict[str, list[dict[str, Any]]]]
+) -> None:
     """Every fourth step: each module forward and backward, in order and inside its parent; in-place operations work; losses are equal."""
-    code = "print([step() for _ in range(12)])\nfrom _probing_probe import trace\nassert trace.failures == [], trace.failures\n"
-    (tmp_path / "off").mkdir()
-    seed = "torch.manual_seed(0)\nmodel.apply(lambda m: m.reset_parameters() if isinstance(m, nn.Linear) else None)\n"
-    plain, nothing, _ = traced(tmp_path / "off", seed + "print([step() for _ in range(12)])\n", None)
-    printed, tables, _ = traced(tmp_path, seed + code)
-    assert (printed, nothing) == (plain, {})
+    code = LOSSES + "from _probing_probe import trace\nassert trace.failures == [], trace.failures\n"
+    printed, tables, _ = traced(tmp_path, SEED + code)
+    assert printed.splitlines() == plain[0][:1]
     spans = tables["torch_modules"]
     assert {s["step"] for s in spans} == {5, 9}
     forward = [s for s in spans if s["step"] == 5 and s["phase"] == "forward"]
@@ -103,17 +114,18 @@ def test_sampled_steps_have_spans_and_the_program_is_as_without(tmp_path: Path) 
     assert tables["torch_memory"] == []  # no CUDA here
 
 
-def test_off_there_is_nothing_of_it_in_the_process(tmp_path: Path) -> None:
-    """Not the module, not a ring, not a hook; nor for a rate that is none."""
-    code = (
-        "step()\nprint('_probing_probe.trace' in sys.modules, bool(nn.modules.module._has_any_global_hook()))"
-    )
-    printed, tables, _ = traced(tmp_path, code, None)
-    assert (printed, tables) == ("False False\n", {})
-    (tmp_path / "wrong").mkdir()
-    printed, tables, _ = traced(
-        tmp_path / "wrong", "step(); step()\nprint(bool(nn.modules.module._has_any_global_hook()))", "often"
-    )
+def test_off_there_is_nothing_of_it_in_the_process(
+    plain: tuple[list[str], dict[str, list[dict[str, Any]]]],
+) -> None:
+    """Not the module, not a ring, not a hook."""
+    assert (plain[0][1], plain[1]) == ("False False", {})
+
+
+@pytest.mark.soak
+def test_a_rate_that_is_none_traces_nothing(tmp_path: Path) -> None:
+    """A slip in the job's environment."""
+    hooked = "step(); step()\nprint(bool(nn.modules.module._has_any_global_hook()))"
+    printed, tables, _ = traced(tmp_path, hooked, "often")
     assert (printed, tables) == ("False\n", {})
 
 

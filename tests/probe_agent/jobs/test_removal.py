@@ -161,7 +161,7 @@ TREES = st.recursive(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tree=st.dictionaries(st.sampled_from("abcd"), TREES, max_size=4))
 def test_any_tree_goes(base: int, tmp_path: Path, tree: dict[str, object]) -> None:
     """Whatever is in it."""

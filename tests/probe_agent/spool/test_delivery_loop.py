@@ -258,3 +258,15 @@ def test_expired_and_unknown_requests_do_nothing_but_are_acknowledged() -> None:
     desk.handle(request("refusal_permission"))
     assert len(held.held) == 1
     assert len(done) == 4
+
+
+def test_after_a_death_beside_a_fault_the_agent_asks_often(tmp_path: Path) -> None:
+    """The service will ask for the log of the job that has left: its restart must not wait for the next beat."""
+    rig = Rig(tmp_path, lambda: Broken(0))
+    try:
+        asyncio.run(rig.loop.once(beat=True))
+        assert rig.loop._beat_left_s() > 5.0
+        rig.loop.ask_often()
+        assert rig.loop._beat_left_s() <= 1.0
+    finally:
+        rig.close()

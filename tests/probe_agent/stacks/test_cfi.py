@@ -6,7 +6,7 @@ import struct
 
 import deep_stack
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from probing_cluster.probe_agent.stacks import cfi, elf
@@ -103,7 +103,6 @@ def test_expressions_that_lie(code: bytes) -> None:
 
 @deep_stack.compiler
 @deep_stack.x86_64
-@settings(max_examples=100)
 @given(data=st.data())
 def test_tables_with_wrong_bytes(data: st.DataObject) -> None:
     """The whole of a library's tables may say anything."""

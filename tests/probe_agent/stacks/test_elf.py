@@ -9,7 +9,7 @@ from pathlib import Path
 
 import deep_stack
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from probing_cluster.probe_agent.stacks import elf
@@ -94,7 +94,6 @@ def test_files_that_lie_about_themselves(header: bytes, rest: bytes) -> None:
 
 
 @deep_stack.compiler
-@settings(max_examples=60)
 @given(data=st.data())
 def test_files_with_some_wrong_bytes(data: st.DataObject) -> None:
     """Headers and sections that point anywhere, of any size."""

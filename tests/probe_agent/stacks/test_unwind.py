@@ -6,7 +6,7 @@ import struct
 
 import deep_stack
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from probing_cluster.probe_agent.stacks import cfi, elf, unwind
@@ -96,7 +96,6 @@ def test_no_guess_is_told_that_does_not_lead_to_the_interpreter() -> None:
 
 @deep_stack.compiler
 @deep_stack.x86_64
-@settings(max_examples=150)
 @given(data=st.data())
 def test_stacks_that_make_no_sense(data: st.DataObject) -> None:
     """Any address of the library, any words, most of them addresses of code: an answer within bounds."""

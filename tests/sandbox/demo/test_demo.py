@@ -17,8 +17,12 @@ def test_the_demo_tells_the_whole_story_and_leaves_a_report(
     box_directory: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Boot, job, Xid 79, drain, requeue, resume, verdict, HTML: in this order, and nothing runs afterwards."""
-    monkeypatch.setattr(demo, "STEPS", 24)
+    monkeypatch.setattr(demo, "STEPS", 48)  # a busy machine takes its time to drain the node
     monkeypatch.setattr(demo, "CHECKPOINT_EVERY", 4)
+    # A newcomer's machine has no torch, and importing it takes each of four processes five seconds.
+    (box_directory / "without").mkdir(parents=True)
+    (box_directory / "without/torch.py").write_text("raise ImportError")
+    monkeypatch.setenv("PYTHONPATH", str(box_directory / "without"))
     directory = box_directory / "demo"
     announced: list[str] = []
     job = demo.run(directory, keep=False, announce=announced.append)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from probing_cluster.core import errors
@@ -173,7 +173,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.dictionaries(st.sampled_from(sorted(old())), JSON, max_size=6))
 def test_no_shape_breaks_it(changes: dict[str, Any]) -> None:
     """Any value under any key makes an attempt, a pending job or a rejected one, never an accident."""
@@ -181,7 +180,6 @@ def test_no_shape_breaks_it(changes: dict[str, Any]) -> None:
     assert len(result.attempts) + len(result.not_started) + len(result.rejected) == 1
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.binary(max_size=200))
 def test_no_bytes_break_it(data: bytes) -> None:
     """Arbitrary bytes are refused by name."""

@@ -18,6 +18,8 @@ from probing_cluster.slurm_plugins.accounting import (
     sacct_text,
 )
 
+MANY = 3 * settings.default.max_examples
+
 HEADER = "JobIDRaw|JobID|State|Submit|Start|End|NodeList|AllocTRES|JobName|UID"
 ROW = "7|7|COMPLETED|2024-01-01T10:00:00|2024-01-01T10:00:05|2024-01-01T11:00:05|n[1-2]|cpu=8,gres/gpu=16|train|1000"
 
@@ -300,6 +302,17 @@ def test_submit_and_end_have_stand_ins() -> None:
     assert any("no Submit" in note for note in result.notes)
 
 
+def test_the_beginning_of_unix_time_is_no_start() -> None:
+    """1970 stands where nobody knew the start: half a century on a node's GPUs would swamp every figure."""
+    rows = [
+        f"{job}|FAILED|{start}|2026-11-10T11:00:00"
+        for job, start in ((1, "1970-01-01T00:00:00"), (2, "2026-11-10T10:00:00"))
+    ]
+    result = parse("JobID|State|Start|End", *rows)
+    assert [a.job_id for a in result.attempts] == [2]
+    assert "not known" in result.rejected[0].why
+
+
 def test_jobs_that_never_ran_are_no_attempts() -> None:
     """Pending, cancelled while pending (in the old and the new writing), pending arrays and federation siblings."""
     result = parse(
@@ -487,7 +500,7 @@ def test_states_cut_short_are_completed() -> None:
 FREE = st.text(st.sampled_from("ab|\n\r ;\x1f\tü"), max_size=12)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=MANY)
 @given(st.lists(st.tuples(FREE, FREE), max_size=8))
 def test_with_a_delimiter_nobody_knows_no_text_can_harm(texts: list[tuple[str, str]]) -> None:
     """Whatever stands in names and comments, every row comes back with exactly its own columns."""
@@ -504,7 +517,7 @@ def test_with_a_delimiter_nobody_knows_no_text_can_harm(texts: list[tuple[str, s
     ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=MANY)
 @given(
     st.lists(
         st.sampled_from([HEADER, ROW, ROW[:50], ROW[50:], ROW.replace("train", "a|b"), "x", "", "|" * 12]),
@@ -525,7 +538,7 @@ def test_every_line_is_accounted_for(lines: list[str]) -> None:
     assert shown + accounted == len(lines) + 1
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=MANY)
 @given(st.one_of(st.binary(max_size=300), st.binary(max_size=200).map(lambda b: HEADER.encode() + b"\n" + b)))
 def test_no_bytes_break_it(data: bytes) -> None:
     """Arbitrary bytes are parsed or refused by name, never by accident."""

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from probing_cluster.core import errors, settings
@@ -529,7 +528,6 @@ def test_the_recorded_node_listing(shared_samples: Path) -> None:
     assert {node.n_gpus for node in nodes if node.name.startswith("euclid")} == {None}
 
 
-@hypothesis_settings(max_examples=60, deadline=None)
 @given(st.text(st.sampled_from("JobIdStaeNoR=[](), \n0179n*+|@"), max_size=80))
 def test_no_text_breaks_the_readers(text: str) -> None:
     """Arbitrary text is read or left out, never an accident."""

@@ -77,7 +77,7 @@ if (tables) {
   let came = false;
   const draw = async () => {
     if (document.hidden) return;
-    if (words()) words().textContent = "Its processes are being asked.";
+    if (words()) words().textContent = "Its tables are being read.";
     const answer = await fetch(tables.dataset.tables).catch(() => null);
     const page = answer && new DOMParser().parseFromString(await answer.text(), "text/html"), fresh = page?.getElementById("own-tables");
     if (fresh && !tables.contains(document.activeElement)) { tables.innerHTML = fresh.innerHTML; came = true; }

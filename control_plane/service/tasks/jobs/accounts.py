@@ -15,7 +15,7 @@ def run(service: context.Context) -> str:
 
 def _made(service: context.Context) -> str:
     from probing_cluster.attribution.reliability import (
-        accounts,  # ADBC's threads, begun before serve.few_arenas, would each have a heap
+        accounts,  # ADBC's threads, begun before process_memory.keep_small, would each have a heap
     )
 
     made = accounts.update(

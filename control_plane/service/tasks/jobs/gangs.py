@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -9,7 +10,8 @@ from datetime import datetime, timedelta
 from probing_cluster.attribution.gang import finding, snapshots, stacks
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.gangs import gang_board, rank_rows
-from probing_cluster.core import records
+from probing_cluster.control_plane.service.tasks.jobs import accounting
+from probing_cluster.core import errors, records
 from probing_cluster.db.store import actions as store_actions
 
 LOOK_BACK = timedelta(seconds=120)
@@ -25,6 +27,13 @@ SECOND_THOUGHTS = timedelta(seconds=10)
 STANDS = timedelta(days=30)
 """No gang stands still for longer than a job may run."""
 MAX_TREE_LINES = 60
+ENDS_EVERY_S = 3.0
+"""No sooner is accounting asked again whether jobs that hung have ended."""
+_JUST = timedelta(minutes=2)
+_RELEASED = """
+select distinct job_id from probing.job_allocation
+where cluster = :cluster and job_id = any(:jobs) and released_at >= :since order by job_id
+"""
 
 
 def run(service: context.Context) -> str:
@@ -41,6 +50,7 @@ def run(service: context.Context) -> str:
     if not wanted:
         return ""
     running |= _running(service, set(wanted) - running.keys())
+    running = _without_ended(service, running, {v.job_id for v in open_verdicts}, now)
     words = []
     n_requested = _ask(service, fresh, running)
     if fresh:
@@ -93,6 +103,23 @@ def _ask(
         if node != event.node
     ]
     return len(service.store.request_all(places, "collect", REQUEST_TTL_S))
+
+
+def _without_ended(
+    service: context.Context, running: dict[int, records.JobAttempt], hung: set[int], now: datetime
+) -> dict[int, records.JobAttempt]:
+    """The same without hung jobs that have ended: of those that a node has released accounting is asked out of turn."""
+    given = {
+        "cluster": service.config.cluster.name,
+        "jobs": sorted(hung & running.keys()),
+        "since": now - _JUST,
+    }
+    released = [row["job_id"] for row in service.store.rows(_RELEASED, given)] if given["jobs"] else []
+    if not released:
+        return running
+    with contextlib.suppress(errors.SlurmUnavailable):  # then its end is learnt at the next poll
+        service.seldom("hang_ends", ENDS_EVERY_S, lambda: accounting.of_jobs(service, released))
+    return {k: a for k, a in running.items() if k not in released} | _running(service, set(released))
 
 
 def _verdicts(

@@ -16,7 +16,7 @@ from probing_cluster.core import records
 from probing_cluster.slurm_plugins.live import live_records
 
 AGAIN_S = 3.0
-"""No sooner are accounting and attribution asked out of turn again, however much dies."""
+"""No sooner is accounting or attribution asked out of turn again, or the queue read for logs, however much dies."""
 _RELEASED = timedelta(minutes=2)
 """An Epilog longer ago than this has been accounted for by an ordinary poll."""
 _DEATHS = Path(__file__).with_name("deaths.sql").read_text(encoding="utf-8")
@@ -28,7 +28,7 @@ def run(service: context.Context) -> str:
     """One look at what ended; what was decided, done, or gone on with."""
     now = service.clock.now()
     if service.config.policy.restart_ended:
-        _judge_deaths(service, now)
+        _hurry_deaths(service, now)
     known = restart_picture.past(service, now)
     cases = restart_picture.ended(service, known, now) if service.config.policy.restart_ended else []
     lifting = bool(known.excluded) and service.clock.monotonic_s() - service.restarts.lifted_s >= LIFT_EVERY_S
@@ -101,9 +101,8 @@ def _keep_meanwhile(
     service: context.Context, decision: restart.RestartDecision, queue: restart.Queue
 ) -> None:
     """Have the log copied while its nodes are waited for: of a crashed one that takes as long as SlurmdTimeout."""
-    job = queue.jobs[decision.leader]
-    if job.requeue and job.batch and not service.config.policy.observe_only:
-        kept_logs.ask(service, decision.case.attempt, job.name_for_slurm, queue.now)
+    if not service.config.policy.observe_only:
+        _ask(service, decision.case.attempt, queue.jobs[decision.leader], queue.now)
 
 
 def _carry_out(
@@ -151,27 +150,50 @@ def _green_time(service: context.Context) -> timedelta:
     return timedelta(seconds=service.config.policy.resume_green_s)
 
 
-def _judge_deaths(service: context.Context, now: datetime) -> bool:
-    """Poll accounting, or judge what has ended, for jobs that left a node with a fresh hard fault; whether there were any."""
-    memory = service.restarts
-    if service.clock.monotonic_s() - memory.hurried_s < AGAIN_S:
-        return False
-    fresh = now - timedelta(seconds=service.config.policy.fresh_s)
+def _hurry_deaths(service: context.Context, now: datetime) -> None:
+    """Have jobs that left a node with a fresh hard fault accounted for, their logs copied beside the settling, and judged."""
+    found = _deaths(service, now)
+    if any(row["unaccounted"] for row in found):
+        service.seldom("deaths_accounting", AGAIN_S, lambda: accounting.run(service))
+        found = _deaths(service, now)
+    unjudged = [row["job_id"] for row in found if row["unjudged"]]
+    if unjudged and not service.config.policy.observe_only:
+        service.seldom("deaths_logs", AGAIN_S, lambda: _keep_early(service, unjudged, now))
+    if any(row["settled"] for row in found):
+        service.seldom("deaths_attribution", AGAIN_S, lambda: attribution.run(service))
+
+
+def _deaths(service: context.Context, now: datetime) -> list[dict[str, Any]]:
     given = {
         "cluster": service.config.cluster.name,
-        "fresh": fresh,
+        "fresh": now - timedelta(seconds=service.config.policy.fresh_s),
         "released": now - _RELEASED,
         "settled": now - timedelta(seconds=service.config.service.settle_s),
     }
-    found = service.store.rows(_DEATHS, given)
-    if not found:
-        return False
-    memory.hurried_s = service.clock.monotonic_s()
-    if any(row["unaccounted"] for row in found):
-        accounting.run(service)
-    if any(row["unjudged"] for row in found):
-        attribution.run(service)
-    return True
+    return service.store.rows(_DEATHS, given)
+
+
+def _keep_early(service: context.Context, job_ids: Iterable[int], now: datetime) -> None:
+    """Have the logs of what died beside a hard fault copied before the verdict: a restart waits for its node's word."""
+    ended = [
+        a
+        for a in service.store.attempts(job_ids=job_ids, ended=True, cluster=service.config.cluster.name)
+        if a.state in restart.CANDIDATES - {"CANCELLED"} and not kept_logs.is_requested(service, a)
+    ]
+    if not ended:
+        return
+    jobs = restart_acts.by_id(service.slurm.queue())
+    for attempt in ended:
+        own, leader = jobs.get(attempt.job_id), jobs.get(attempt.het_job_id or attempt.job_id)
+        if own is not None and leader is not None and own.start_at == attempt.start_at:
+            _ask(service, attempt, leader, now)
+
+
+def _ask(
+    service: context.Context, attempt: records.JobAttempt, leader: live_records.LiveJob, now: datetime
+) -> None:
+    if leader.requeue and leader.batch:
+        kept_logs.ask(service, attempt, leader.name_for_slurm, now)
 
 
 TASK = context.Task(

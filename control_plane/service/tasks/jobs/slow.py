@@ -57,7 +57,7 @@ def run(service: context.Context) -> str:
     new = [(a, t, e) for a in latest.values() for t in fresh[a.job_id] if (e := _event(service, a, t))]
     from probing_cluster.db import (
         bulk,
-    )  # ADBC's threads, begun before serve.few_arenas, would each have a heap
+    )  # ADBC's threads, begun before process_memory.keep_small, would each have a heap
 
     bulk.load_events(service.store.connection_uri(), [event for *_, event in new])
     for attempt, t, _ in new:

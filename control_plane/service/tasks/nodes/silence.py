@@ -58,7 +58,7 @@ def run(service: context.Context) -> str:
 
 def _save(service: context.Context, events: list[records.HealthEvent]) -> None:
     if events:
-        # Not above: ADBC's threads, begun before serve.few_arenas, would each have a heap.
+        # Not above: ADBC's threads, begun before process_memory.keep_small, would each have a heap.
         from probing_cluster.db import bulk
 
         bulk.load_events(service.store.connection_uri(), events)

@@ -37,3 +37,23 @@ def test_where_none_is_left_it_says_so_and_named_ones_are_refused() -> None:
         diagnose_commands._those_free(["n2", "n3"], NODES)
     with pytest.raises(errors.NotPermitted, match=r"n2 is drained by us.*; n3 takes no job"):
         diagnose_commands._require_free(["n1", "n2", "n3"], NODES)
+
+
+def test_of_too_few_nodes_the_plan_says_what_they_cannot_show_and_whom_to_add() -> None:
+    """Idle ones of a partition that all are in; four are enough, and a disk is compared with nobody's."""
+    states = {"n1": "MIXED", "n2": "IDLE", "n3": "ALLOCATED", "n4": "IDLE", "n5": "IDLE", "n6": "IDLE"}
+    nodes = {
+        name: view.Node(
+            name=name, states=frozenset({state}), partitions=("other",) if name == "n4" else ("gpu",)
+        )
+        for name, state in states.items()
+    }
+    assert diagnose_commands._too_few(["n1"], nodes, ["gemm", "pair"]) == [
+        "one node alone has no link to test, and fewer than 4 nodes are not compared by speed; to add idle ones: --reference 'n[2,5-6]'"
+    ]
+    assert diagnose_commands._too_few(["n1", "n2", "n5"], nodes, ["pair"]) == [
+        "fewer than 4 nodes are not compared by speed; to add idle ones: --reference 'n6'"
+    ]
+    assert diagnose_commands._too_few(["n1", "n2", "n5", "n6"], nodes, ["pair"]) == []
+    assert diagnose_commands._too_few(["n1"], nodes, ["disk"]) == []
+    assert diagnose_commands._too_few(["n4"], nodes, ["gemm"])[0].endswith("are not compared by speed")

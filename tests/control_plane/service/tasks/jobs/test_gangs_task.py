@@ -172,6 +172,27 @@ def test_a_gang_whose_job_has_ended_is_over(service: context.Context) -> None:
     assert service.store.gang_verdicts(open_only=True) == []
 
 
+def test_that_a_hang_is_over_is_not_left_to_the_next_poll(service: context.Context) -> None:
+    """A node has released the job: accounting is asked about it at once, and not of one that runs on."""
+    test_who_is_at_fault_is_named_when_all_nodes_have_told(service)
+    sacct = service.run_slurm
+    assert isinstance(sacct, fakes.Sacct)
+    began, now = fakes.NOW - timedelta(hours=1), service.clock.now()
+    times = {
+        name: str(int(at.timestamp())) for name, at in (("Submit", began), ("Start", began), ("End", now))
+    }
+    sacct.rows = [fakes.row(7, State="CANCELLED by 0", Eligible=times["Submit"], **times)]
+    gangs.run(service)
+    assert sacct.calls == []
+    released = records.JobAllocation(cluster="c", node="n1", job_id=7, at=began, released_at=now)
+    fakes.deliver(service.store, "n1", allocations=[released])
+    gangs.run(service)
+    assert service.store.gang_verdicts(open_only=True) == []
+    sacct.calls.clear()
+    gangs.run(service)
+    assert sacct.calls == []
+
+
 @pytest.mark.parametrize(
     ("gpu", "before_s", "kind"),
     [("GPU-a", 0, "gpu_lost"), ("GPU-b", 0, "python_loop"), ("GPU-a", 300, "python_loop")],

@@ -301,6 +301,39 @@ def test_a_death_is_not_left_to_the_next_poll(service: context.Context, slurm: f
     assert len(sacct.calls) == n_calls, "once it is judged nobody asks again"
 
 
+@pytest.mark.parametrize(
+    ("changes", "requested"),
+    [({}, [9]), ({"requeue": False}, []), ({"start_at": fakes.NOW}, [])],
+    ids=("dead", "no-requeue", "started again"),
+)
+def test_a_dead_jobs_log_is_copied_beside_the_settling(
+    service: context.Context, slurm: fakes.FakeSlurm, changes: dict[str, Any], requested: list[int]
+) -> None:
+    """Its end is known and its verdict is not: the copy is asked for, once, so that a restart does not wait for it."""
+    now = service.clock.now()
+    begun = now - timedelta(minutes=5)
+    allocation = records.JobAllocation(
+        cluster="c", node="n2", job_id=9, at=begun, released_at=now - timedelta(seconds=1)
+    )
+    fault = records.HealthEvent(
+        event_id=uuid.uuid4(), cluster="c", node="n2", at=now - timedelta(seconds=3), observed_at=now, kind="gpu_lost",
+        severity=records.Severity.HIGH, source="nvml", message="is lost", device="gpu3", gpu_uuid="GPU-3",
+    )  # fmt: skip
+    fakes.deliver(service.store, "n2", fault, at=now, allocations=[allocation])
+    attempt = records.JobAttempt(
+        cluster="c", job_id=9, submit_at=begun, start_at=begun, end_at=now - timedelta(seconds=1), state="FAILED",
+        nodes=("n2",), user="alice", name="train", partition="gpu", run_key="9",
+    )  # fmt: skip
+    service.store.upsert_attempts([attempt])
+    slurm.held[9] = fakes.live_job(9, **({"start_at": begun, "state": "FAILED"} | changes))
+    for _ in range(2):
+        assert restarts.run(service) == ""
+        later(service, seconds=restarts.AGAIN_S)
+    assert service.store.verdicts() == []
+    open_requests = service.store.rows("SELECT job_id FROM probing.node_request WHERE verb = 'keep_log'", {})
+    assert [r["job_id"] for r in open_requests] == requested
+
+
 def test_a_node_that_is_back_is_given_back(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     """Only a waiting job's list can be changed, and only a node that has been green for long enough is back."""
     died(service, slurm)

@@ -21,11 +21,21 @@ from probing_cluster.control_plane.service.tasks.nodes import lemon, places
 from probing_cluster.control_plane.service.tasks.people import mail
 from probing_cluster.core import errors, records, settings, vocabulary
 from probing_cluster.lemon import nightly
+from probing_cluster.reports.charts import lemon_charts
 from tests.set_clock import SetClock
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 DUE = fleet.END + 6 * HOUR
+
+
+@pytest.fixture(autouse=True)
+def _undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing a night takes a second of processor: one test does, the others' charts are a word."""
+    if request.function.__name__ != "test_a_night_is_scored_and_its_mail_queued_once":
+        for name in ("_nodes", "_fleet"):
+            monkeypatch.setattr(lemon_charts, name, lambda *_: None)
+        monkeypatch.setattr(lemon_charts, "_png", lambda _: b"drawn")
 
 
 @pytest.fixture

@@ -1,0 +1,117 @@
+"""What a log says last in words that no family knows, and what it says in front of an end that gives no reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing_cluster.evidence.joblog import reader
+
+ENDS = {
+    "an MPI program's own sentence": (
+        " grid size does not divide the number of ranks\n" + "-" * 60 + "\nMPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD\nwith errorcode 1.\n" + "-" * 60,
+        "grid size does not divide",
+    ),
+    "in front of mpirun's own words": (
+        "Error: bad input in section 3\n" + "-" * 60 + "\nPrimary job  terminated normally, but 1 process returned\na non-zero exit code. Per user-direction, the job has been aborted.\n" + "-" * 60,
+        "bad input in section 3",
+    ),
+    "in front of srun's": (
+        "reading mesh\nThe mesh has a negative volume: must be positive\nsrun: error: n1: task 0: Exited with exit code 3",
+        "negative volume",
+    ),
+    "in front of a stop": (" Error reading control file: 2\nSTOP 1", "Error reading control file"),
+    "in front of its own ending": (
+        " The wave function is not converged after 125 cycles\n[file tools/msg.cpp, line 458]:\n  .... aborting the run",
+        "not converged",
+    ),
+    "a stop with a sentence": (" reading namelist\nSTOP input file not found", "STOP input file"),
+    "letters set apart": ("*** Error 40509 (SOL+509)\n E r r o r   t e r m i n a t i o n", "Error 40509"),
+    "a refusal in a box": ("| ----> I REFUSE TO CONTINUE WITH THIS SICK JOB ... BYE!!! <---- |", "I REFUSE"),
+    "a C++ abort": ("Initializing\namrex::Abort::0::Failed to open inputs file !!!\nSIGABRT", "amrex::Abort"),
+    "behind a place": (
+        "Code termination on task=3, function alloc(), file a.c, line 120: Failed to allocate `P' (12 MB).",
+        "Failed to allocate",
+    ),
+    "no licence": ("Starting server\nFailed to get license.\nServer process exited with code 143", "Failed to get license"),
+    "a severity in brackets": ("[solver] start\n[solver][ERROR] mpiSize == tp * pp", "[ERROR] mpiSize"),
+    "a lower one": ("[error] Pipestance failed. Error log at:\n/w/_errors", "[error] Pipestance"),
+    "a shell's child that was ended": (
+        "val 0.3\nrun.sh: line 32: 2796136 Terminated              python main.py",
+        "Terminated",
+    ),
+    "an ended module's code": (
+        "The command SYMM is not allowed here\n--- Stop Module: seward at Sun Mar 10 18:13:59 2024 /rc=_RC_INPUT_ERROR_ ---",
+        "is not allowed",
+    ),
+    "another rank's prefix": ("[3] \n[3] --> FOAM FATAL ERROR: (openfoam-2112)\n[3] Maximum number of iterations", "FOAM FATAL"),
+    "a prompt": (">> >> Unrecognized function or variable 'loaddata'.", "Unrecognized function"),
+    "a logger around a traceback": (
+        'I0605 05:23:33.533774 139634508203840 run.py:258] Traceback (most recent call last):\nI0605 05:23:33.534178 139634508203840 run.py:258] File "/a.py", line 5, in <module>\nI0605 05:23:33.534278 139634508203840 run.py:258] RuntimeError: HHblits failed',
+        "RuntimeError: HHblits failed",
+    ),
+    "colours that lost their escape": (
+        '[31mTraceback (most recent call last):[0m\n[31m  File "t.py", line 4, in <module>[0m\n[31mValueError: bad[0m',
+        "ValueError: bad",
+    ),
+    "a group of exceptions": (
+        '  + Exception Group Traceback (most recent call last):\n  |   File "a.py", line 10, in <module>\n  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)\n  +-+---------------- 1 ----------------\n    | Traceback (most recent call last):\n    |   File "a.py", line 4, in f\n    | ValueError: one\n    +------------------------------------',
+        "ValueError: one",
+    ),
+    "a script that missed its directory": (
+        "/var/spool/job1: line 12: cd: /scratch/x: No such file or directory\npython: can't open file 'train.py': [Errno 2] No such file or directory",
+        "cd: /scratch/x",
+    ),
+    "the GPU's memory in OpenACC's words": (
+        "Accelerator Fatal Error: call to cuMemAlloc returned error 2: Out of memory\n File: a.f90",
+        "cuMemAlloc",
+    ),
+    "an MPT rank": ("MPT ERROR: Rank 12(g:12) received signal SIGSEGV(11).", "SIGSEGV"),
+    "a failed check": ("/w/ggml/src/ggml.c:3212: GGML_ASSERT(n == 1) failed", "GGML_ASSERT"),
+    "HDF5's stack": (
+        "HDF5-DIAG: Error detected in HDF5 (1.10.5) thread 0:\n  #000: H5F.c line 509 in H5Fopen(): unable to open file\n    major: File accessibilty\n    minor: Unable to open file",
+        "HDF5-DIAG",
+    ),
+    "a German shell": ("slurm_script: Zeile 5: /opt/x/setup.sh: Datei oder Verzeichnis nicht gefunden", "setup.sh"),
+    "a Chinese one": ("bash: ./a.out: 没有那个文件或目录", "a.out"),
+    "a Portuguese one": ("bash: ./a.out: Permissão negada", "a.out"),
+}  # fmt: skip
+WELL = {
+    "a warning of Python's": "/a/elec.py:234: RuntimeWarning: invalid value encountered in multiply\n  a * b",
+    "an advice": "/a/loop.py:302: Couldn't infer the batch indices fetched from your dataloader",
+    "a stop that is none": " simulation finished\nSTOP 0",
+    "a stop that says so": "STOP normal end of program",
+    "metrics": "mean squared error\n0.1231\nmax error 0.33",
+    "skipped": "Processing file 1/3\nCould not parse line 33 of file a.txt, skipping\nwrote it",
+    "counted": "Completed 1000 tasks: 997 succeeded, 3 failed",
+    "early stopping": "Epoch 32: val_loss did not improve from 0.21\nEarly stopping",
+    "a solver that goes on": "Linear solver did not converge at iteration 3 (continuing)\nTime = 0.1 done",
+    "cmake": "-- Performing Test HAS_FLAG - Failed\n-- Configuring done",
+    "a motto": 'gcq#112: "Invalid Code, Life Failed Me" (Anonymous)',
+}
+
+
+def first(text: str) -> str | None:
+    """The line that the reader takes for the first cause."""
+    found = next((f for f in reader.read(text.split("\n")) if f.first_cause), None)
+    return text.split("\n")[found.line - 1] if found else None
+
+
+@pytest.mark.parametrize(("text", "line"), ENDS.values(), ids=ENDS)
+def test_the_last_word_is_the_first_cause(text, line):
+    assert line in (first(text) or "nothing")
+
+
+@pytest.mark.parametrize("text", WELL.values(), ids=WELL)
+def test_what_is_no_end_stays_silent(text):
+    assert first(text) is None
+
+
+def test_a_known_cause_is_not_replaced_by_what_stands_before_the_end():
+    text = 'Traceback (most recent call last):\n  File "t.py", line 4, in f\nKeyError: 1\nthe run has not finished\nsrun: error: n1: task 0: Exited with exit code 1'
+    assert first(text) == "KeyError: 1"
+
+
+def test_what_the_program_said_last_never_convicts_a_machine():
+    for text, _ in ENDS.values():
+        for found in reader.read(text.split("\n")):
+            assert found.domains != ("hardware",)
