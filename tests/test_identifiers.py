@@ -31,6 +31,16 @@ FIELD_TERMS = ("first_seen", "last_seen", "quiet_hours", "quiet_until", "quiet_s
 """Compounds that the field itself uses."""
 _TERMS = re.compile(rf"(?<![a-z])(?:{'|'.join(FIELD_TERMS)})(?![a-z])")
 
+_TEXTS = re.compile(
+    r"#[^\n]*"
+    r'|"""(?:\\.|[^\\])*?"""'
+    r'|"(?:\\.|[^"\\\n])*"'
+    r"|'(?:\\.|[^'\\\n])*'",
+    re.DOTALL,
+)
+"""Comments and string literals."""
+_NAME = re.compile(r"[^\W\d]\w*")
+
 
 def identifiers(source: str) -> Iterator[tuple[int, str]]:
     """Line and name of every identifier a source text binds, reads or passes."""
@@ -58,6 +68,9 @@ def words(name: str) -> frozenset[str]:
 
 def banned(source: str) -> list[tuple[int, str]]:
     """The banned names of a source text; the name of a test is a sentence and may have any word."""
+    names = set(_NAME.findall(_TEXTS.sub("''", source)))
+    if not any(words(name) & BANNED for name in names if not name.startswith("test_")):
+        return []  # nearly every file: reading all as trees takes a quarter of a minute
     return [
         (line, name)
         for line, name in identifiers(source)
