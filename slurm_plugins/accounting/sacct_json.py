@@ -147,7 +147,8 @@ def _state(job: Mapping[str, Any]) -> str:
         raise errors.MalformedInput(msg)
     base = [word.upper() for word in listed]
     # A flag decides where it says how this row ended: the base beside REQUEUED is only PENDING.
-    return next((word for word in ("REQUEUED", "RESIZING", "REVOKED") if word in base), base[0])
+    deciding = next((word for word in ("REQUEUED", "RESIZING", "REVOKED") if word in base), base[0])
+    return attempt_rows.require_state(deciding)
 
 
 def _words(job: Mapping[str, Any], state: str) -> dict[str, Any]:
