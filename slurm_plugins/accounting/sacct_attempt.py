@@ -56,7 +56,9 @@ def attempt_of(
             user=_text(fields, "user"),
         )
     if fields["start"].startswith(NO_START):
-        raise errors.MalformedInput(f"start {fields['start']!r} is the beginning of Unix time: it is not known")
+        raise errors.MalformedInput(
+            f"start {fields['start']!r} is the beginning of Unix time: it is not known"
+        )
     reading.no_submit += times["submit"] is None
     reading.no_nodes |= "nodelist" not in fields
     return records.JobAttempt(

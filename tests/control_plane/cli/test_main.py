@@ -86,6 +86,39 @@ def test_files_become_verdicts_and_reports_offline(
     assert report.main(["7", "--config", str(config)]) == 0
 
 
+def test_a_second_import_says_what_was_there_already(run: Run, history: list[str]) -> None:
+    """New is what the database had not; one of a thing is called one."""
+    _, out, _ = run(*history)
+    assert "kern.log (node n2): 1 event of 1 line; 0 kept aside\n" in out
+    assert ": 1 finding\n" in out
+    assert out.endswith("stored 3 new attempts and 2 new events\n")
+    _, out, _ = run(*history)
+    assert ": 0 findings (1 already known)\n" in out
+    assert out.endswith(
+        "stored 0 new attempts and 0 new events; 3 attempts and 2 events were there already\n"
+    )
+
+
+def test_files_that_are_not_there_are_named_before_the_others_are_read(
+    run: Run, history: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them at once: minutes of reading would come before the second."""
+    from probing_cluster.control_plane.imports import load
+
+    monkeypatch.setattr(load, "read", lambda *_: pytest.fail("it read first"))
+    code, _, err = run(*history, "--kernel", f"n3={tmp_path}/no3", "--events", f"{tmp_path}")
+    assert code == 2
+    assert f"{tmp_path}: Is a directory; {tmp_path}/no3: No such file or directory" in err
+
+
+def test_an_unsure_hour_is_said_in_the_summary(run: Run, tmp_path: Path) -> None:
+    """The end of daylight saving, in a log that does not tell its passes apart."""
+    (tmp_path / "kern.log").write_text(f"2024-10-27 02:19:00 {XID}\n")
+    _, out, _ = run("import", "--timezone", "Europe/Berlin", "--kernel", f"n2={tmp_path}/kern.log")
+    assert "note: in an hour the clocks repeated" in out
+    assert "an hour too early: 1 finding\n" in out
+
+
 def test_a_persons_verdict_stands_against_the_rules(
     run: Run, history: list[str], store: db_store.Store
 ) -> None:

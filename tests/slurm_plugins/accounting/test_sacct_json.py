@@ -230,7 +230,9 @@ def test_real_jobs_of_five_releases(shared_samples: Path) -> None:
 @pytest.mark.parametrize("current", ["BANANA", ["BANANA"]])
 def test_a_state_that_slurm_does_not_have_is_set_aside(current: Any) -> None:
     """Counted and named; the other job of the dump is taken."""
-    result = parse(old(state={"current": current}), old(job_id=8, state={"current": ["FAILED", "EXPEDITING"]}))
+    result = parse(
+        old(state={"current": current}), old(job_id=8, state={"current": ["FAILED", "EXPEDITING"]})
+    )
     assert [a.job_id for a in result.attempts] == [8]
     (bad,) = result.rejected
     assert "'BANANA' is no state that Slurm has, such as COMPLETED" in bad.why
