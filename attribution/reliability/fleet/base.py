@@ -108,11 +108,12 @@ class FleetSpan:
         found: list[dict[str, Any]] = self._source.checks(self.since, self.until).to_pylist()
         return found
 
-    def with_events(self) -> None:
-        """Make the span's events and what they say known to the SQL."""
+    def with_events(self) -> int:
+        """Make the span's events and what they say known to the SQL; how many they are."""
         events = self._source.events(self.since, self.until)
         self._register("event", events)
         self._register("signature", sources.signature_table(events))
+        return events.num_rows
 
     def _register(self, name: str, table: pa.Table) -> None:
         self._context.register_record_batches(name, [table.to_batches() or [_empty(table.schema)]])
