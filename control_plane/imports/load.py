@@ -18,6 +18,7 @@ from probing_cluster.control_plane.imports import (
     joblog,
     kept_aside,
     kernel,
+    never_started,
     packed,
 )
 from probing_cluster.control_plane.repair import workflow
@@ -25,6 +26,7 @@ from probing_cluster.core import errors, records, sanitize, storable, vocabulary
 from probing_cluster.db import bulk
 from probing_cluster.db import store as db_store
 from probing_cluster.reports import job_ref
+from probing_cluster.slurm_plugins.accounting import attempt_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +79,7 @@ class ImportFiles:
     """What the files say; nothing of it is stored yet."""
 
     attempts: list[records.JobAttempt] = field(default_factory=list)
-    n_not_started: int = 0
+    not_started: list[attempt_rows.NotStarted] = field(default_factory=list)
     events: list[_Events] = field(default_factory=list)
     done: Loaded
 
@@ -130,6 +132,7 @@ def save(store: db_store.Store, order: LoadOrder, files: ImportFiles, announce: 
         announce(f"storing {vocabulary.plural(len(files.attempts), 'attempt')}")
         done.n_attempts = bulk.load_attempts(store.connection_uri(), files.attempts)
         done.n_known_attempts = len(files.attempts) - done.n_attempts
+    bulk.load_events(store.connection_uri(), never_started.events(files.not_started, done.cluster, order.now))
     for one in files.events:
         announce(f"storing the events of {one.path.name}")
         _store_events(store, done, one.path, one.found, one.what)
@@ -165,7 +168,7 @@ def _under_known_submits(
 
 def _require_some(order: LoadOrder, files: ImportFiles) -> None:
     """Raises MalformedInput where the logs and lists are empty and nothing else was given."""
-    good = files.attempts or files.n_not_started or any(one.found.n_lines for one in files.events)
+    good = files.attempts or files.not_started or any(one.found.n_lines for one in files.events)
     if files.events and not good and not order.joblog:
         raise errors.MalformedInput(f"{files.events[0].path} is empty; there is nothing to import")
 
@@ -216,7 +219,7 @@ def _accounting(order: LoadOrder, files: ImportFiles, announce: Announce) -> Ite
             msg = f"{path}: {exc.strerror}"
             raise errors.UsageError(msg) from exc
         _require_rows(bad, good=bool(found.attempts or found.not_started or found.steps))
-        files.n_not_started += len(found.not_started)
+        files.not_started += found.not_started
         done.bad += bad
         # Who runs our tests is not in the file; that the name holds one of the job's own nodes has to do.
         ours = {id(a) for a in found.attempts if workflow.is_of_a_test(a.name, a.nodes)}

@@ -32,6 +32,8 @@ class NotStarted:
     submit_at: datetime | None = None
     end_at: datetime | None = None
     user: str = ""
+    cancelled_by: str | None = None
+    """A name, or the number that Slurm wrote; None where it names nobody."""
 
 
 @dataclass(frozen=True, kw_only=True)

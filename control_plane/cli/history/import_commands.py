@@ -99,7 +99,12 @@ def _loaded(args: argparse.Namespace, announce: load.Announce) -> tuple[settings
     _require_readable([*order.sacct, *order.events, *(path for _, path in (*order.kernel, *order.joblog))])
     files = load.read(order, announce)
     # Only what was read makes a database: job output alone is about attempts that one has already.
-    fruitful = bool(files.attempts or any(one.found.events for one in files.events) or config.database.url)
+    fruitful = bool(
+        files.attempts
+        or files.not_started
+        or any(one.found.events for one in files.events)
+        or config.database.url
+    )
     if not fruitful and not args.joblog and not embedded.exists(config.database.directory):
         msg = "these files hold no attempt and no event, so no database was made of them; give --sacct or --kernel files that do"
         raise errors.MalformedInput(msg)

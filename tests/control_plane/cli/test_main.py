@@ -99,6 +99,36 @@ def test_a_second_import_says_what_was_there_already(run: Run, history: list[str
     )
 
 
+@pytest.mark.parametrize(
+    ("row", "job", "words"),
+    [
+        ("9|9|CANCELLED by 1000", "9", "it was cancelled by its owner ada at 2026-11-20 08:30:00Z, while it waited"),
+        ("9|9|CANCELLED by 0", "9", "it was cancelled by root at 2026-11-20"),
+        ("9|9|CANCELLED", "9", "while it waited (accounting does not say by whom)"),
+        ("9|9|DEADLINE", "9", "it ended DEADLINE at 2026-11-20 08:30:00Z"),
+        ("12|11_4|CANCELLED by 77", "11_4", "job 11_4 never started: it was cancelled by 77 at"),
+        ("11|11_[5-9,20%2]|CANCELLED by 77", "11_7", "job 11_7 never started: it was cancelled by 77 at"),
+        ("11|11_[5-9,20%2]|CANCELLED by 77", "11_10", "job 11_10 is not known"),
+        ("9|9|PENDING", "9", "job 9 is not known: no start of it"),
+    ],
+)  # fmt: skip
+def test_the_report_of_a_job_that_never_started_says_so_and_by_whom(
+    run: Run, config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], row: str, job: str, words: str
+) -> None:
+    """There is no attempt of it to judge, but accounting knows what became of it."""
+    from probing_cluster.reports import cli as report
+
+    (tmp_path / "sacct.txt").write_text(
+        "JobIDRaw|JobID|State|Submit|Start|End|NodeList|User|UID\n"
+        f"{row}|2026-11-20T08:00:00|None|2026-11-20T08:30:00|None assigned|ada|1000\n"
+    )
+    code, out, err = run("import", "--sacct", f"{tmp_path}/sacct.txt")
+    assert (code, err) == (0, "")
+    assert "left out: 1 job that never started" in out
+    assert report.main([job, "--config", str(config)]) == 3
+    assert words in capsys.readouterr().err
+
+
 def test_files_that_are_not_there_are_named_before_the_others_are_read(
     run: Run, history: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
