@@ -113,7 +113,8 @@ class FleetSpan:
         events = self._source.events(self.since, self.until)
         self._register("event", events)
         self._register("signature", sources.signature_table(events))
-        return events.num_rows
+        n_events: int = events.num_rows
+        return n_events
 
     def _register(self, name: str, table: pa.Table) -> None:
         self._context.register_record_batches(name, [table.to_batches() or [_empty(table.schema)]])
