@@ -50,13 +50,6 @@ def _jobs(n: int, word: str = "attempt") -> str:
     return vocabulary.plural(n, word)
 
 
-def _not_recorded(n_unknown: int, n_attempts: int) -> str:
-    """Of how many attempts accounting does not record the GPUs, so that what is counted in GPU hours lacks them."""
-    if n_unknown == n_attempts:
-        return "Accounting does not record their GPUs, so GPU hours are not known"
-    return f"Of {_jobs(n_unknown)} the GPUs are not recorded: they are not in the GPU hours"
-
-
 def _states(figure: Figure) -> list[str]:
     if not figure["n_attempts"]:
         return ["No attempt ended in this span."]
@@ -68,17 +61,16 @@ def _states(figure: Figure) -> list[str]:
     listed += f", {rest:,} in other states" if rest else ""
     after = "" if figure["gpu_h"] is None else f", after {_amount(figure['gpu_h'])} GPU hours"
     made = [f"{_jobs(figure['n_attempts'])} ended{after}: {listed}."]
-    if unknown := figure.get("n_unknown_gpus"):
-        made.append(_not_recorded(unknown, figure["n_attempts"]) + ".")
+    if (unknown := figure.get("n_unknown_gpus")) == figure["n_attempts"]:
+        made.append("Accounting does not record their GPUs, so GPU hours are not known.")
+    elif unknown:
+        made.append(f"Of {_jobs(unknown)} the GPUs are not recorded: they are not in the GPU hours.")
     if figure["n_attempts"] < FEW:
         made.append("Too few to tell shares of them.")
-    elif figure["infrastructure_gpu_time_frac"] is not None:
-        made.append(
-            f"Infrastructure ended {_share(figure['infrastructure_attempts_frac'])} of them, with"
-            f" {_share(figure['infrastructure_gpu_time_frac'])} of the GPU time."
-        )
     elif figure["infrastructure_attempts_frac"] is not None:
-        made.append(f"Infrastructure ended {_share(figure['infrastructure_attempts_frac'])} of them.")
+        share, of_time = (figure[f"infrastructure_{key}_frac"] for key in ("attempts", "gpu_time"))
+        also = "" if of_time is None else f", with {_share(of_time)} of the GPU time"
+        made.append(f"Infrastructure ended {_share(share)} of them{also}.")
     return made
 
 
@@ -88,9 +80,8 @@ def _sizes(figure: Figure) -> list[str]:
     top = max(figure["sizes"], key=lambda s: s["gpu_h"] or 0.0)
     if figure["n_unknown_gpus"] == sum(s["n_attempts"] for s in figure["sizes"]):
         return ["How large jobs were is not known: accounting records no attempt's GPUs."]
-    if not top["gpu_h"]:
-        made = ["No attempt on record held a GPU."]
-    else:
+    made = ["No attempt on record held a GPU."]
+    if top["gpu_h"]:
         made = [f"Most GPU time went to jobs of {_gpus(top['n_gpus'])}: {_share(top['gpu_time_frac'])}."]
     if figure["n_unknown_gpus"]:
         made.append(f"Of {_jobs(figure['n_unknown_gpus'])} the number of GPUs is not known.")
@@ -125,10 +116,8 @@ def _over_time(figure: Figure) -> list[str]:
     (worst, n), (_, latest) = max(buckets, key=lambda b: b[1]), buckets[-1]
     period = phrase.span(figure["bucket_s"])
     if len(buckets) == 1:
-        return [
-            f"{_jobs(n, 'failure')} in the one period of {period} with jobs, from {worst['at'][:10]}.",
-            *_began(figure),
-        ]
+        one = f"{_jobs(n, 'failure')} in the one period of {period} with jobs, from {worst['at'][:10]}."
+        return [one, *_began(figure)]
     most = f"at most {_jobs(n, 'failure')} (from {worst['at'][:10]})"
     return [f"In periods of {period}: {most}, in the last {latest:,}.", *_began(figure)]
 
@@ -185,12 +174,11 @@ def _goodput(figure: Figure) -> list[str]:
 
 
 def _ettr(figure: Figure) -> list[str]:
-    if figure["ettr"] is None and figure["runs"]:
-        n_accounts = _jobs(len(figure["runs"]), "run")
-        return [f"ETTR of the fleet is not known: the GPUs of {n_accounts} with an account are not recorded."]
+    n = len(figure["runs"])
+    if figure["ettr"] is None and n:
+        return [f"ETTR is not known: the GPUs of {_jobs(n, 'run')} with an account are not recorded."]
     if figure["ettr"] is None:
         return ["No run has an account yet: ETTR is not known."]
-    n = len(figure["runs"])
     if n < FEW:
         return [
             f"{_jobs(n, 'run')} with an account: too few for an ETTR of the fleet (each has its own in its report)."

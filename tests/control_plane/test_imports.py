@@ -62,7 +62,7 @@ def test_a_start_in_the_future_is_left_out_and_counted(tmp_path: Path) -> None:
     )
     found = load.read(order(sacct=[path], timezone="UTC"), lambda words: None)
     assert [a.job_id for a in found.attempts] == [2025]
-    assert any("1 that begin in the future" in line for line in found.done.lines)
+    assert any("1 that begins in the future" in line for line in found.done.lines)
 
 
 @pytest.mark.parametrize(

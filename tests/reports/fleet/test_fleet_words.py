@@ -95,7 +95,7 @@ def test_heads_are_no_identifiers(key: str) -> None:
         ("goodput-loss", {"first_gpu_h": 0.0, "second_gpu_h": 0.0, "sizes": [{"n_first": 1}]},
          "GPU hours lost are not known: the GPUs of 1 attempt that infrastructure ended are none, or not recorded."),
         ("run-ettr", {"ettr": None, "runs": [{}], "measured_frac": 0.0},
-         "ETTR of the fleet is not known: the GPUs of 1 run with an account are not recorded."),
+         "ETTR is not known: the GPUs of 1 run with an account are not recorded."),
         ("check-coverage", {"causes": [{"n_attempts": 1, "n_by_check": 0}], "good_with_failed_check_frac": 0.0, "checks": []},
          "What checks see of failures is not known: no result of a check is on record."),
         ("utilisation", {"utilisation_frac": None, "n_unknown_gpus": 4},
