@@ -125,6 +125,10 @@ def test_the_report_of_a_job_that_never_started_says_so_and_by_whom(
     code, out, err = run("import", "--sacct", f"{tmp_path}/sacct.txt")
     assert (code, err) == (0, "")
     assert "left out: 1 job that never started" in out
+    if job == "9":
+        assert "no agent's event and no kernel log is on record" in " ".join(
+            run("fleet", "cooccurrence")[1].split()
+        )
     assert report.main([job, "--config", str(config)]) == 3
     assert words in capsys.readouterr().err
 
