@@ -218,3 +218,12 @@ def is_back_already(why_state: str) -> bool:
 
 RESERVATION_PREFIX = "probing-"
 """How the name of every reservation that we make begins, and no other: the nodes in it are out of service for a test of ours."""
+
+
+NEVER_STARTED = "never_started"
+"""Kind of the event of a job that accounting ended before it began: no attempt of it is there to judge."""
+
+
+def plural(number: int, noun: str, many: str = "") -> str:
+    """`1 port`, `8 ports`, `1,200 ports`; `many` where the plural is not the noun with an s."""
+    return f"{number:,} {noun if number == 1 else many or noun + 's'}"

@@ -24,11 +24,14 @@ _MERGE_EVENTS = (Path(__file__).parent / "bulk_events.sql").read_text(encoding="
 
 
 def load_attempts(uri: str, attempts: Iterable[records.JobAttempt] | Iterable[Any]) -> int:
-    """Merge attempts, given as records or as Arrow tables or batches of their schema; the rows read."""
+    """Merge attempts, given as records or as Arrow tables or batches of their schema; how many were new."""
     incoming = _incoming(records.JobAttempt)
     key = [incoming.selected_columns[name] for name in ("cluster", "job_id", "submit_at")]
     once = incoming.prefix_with("DISTINCT ON (cluster, job_id, submit_at)").order_by(*key)
-    return _load(uri, records.JobAttempt, attempts, _compiled(store_attempts.merge_attempts(once)))[0]
+    # Postgres stamps the row that an upsert found and changed with its transaction; one that it made has none.
+    merge: sa.ClauseElement = store_attempts.merge_attempts(once).returning(sa.literal_column("xmax = 0").label("is_new"))
+    counted = f"WITH merged AS ({_compiled(merge)}) SELECT count(*) FILTER (WHERE is_new) FROM merged"  # noqa: S608 - our own statement
+    return sum(_load(uri, records.JobAttempt, attempts, counted)[1])
 
 
 def load_events(uri: str, events: Iterable[records.HealthEvent] | Iterable[Any]) -> int:

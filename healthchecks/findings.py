@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from probing_cluster.core import errors, records
+from probing_cluster.core import errors, records, vocabulary
 
 MAX_LISTED = 64
 """Devices listed in one result; a node with more broken parts is one fact, not a thousand."""
@@ -118,9 +118,8 @@ def amount(measured: float, threshold: float | None, unit: str) -> dict[str, Any
     }
 
 
-def plural(number: int, noun: str) -> str:
-    """`1 port`, `8 ports`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+plural = vocabulary.plural
+"""`1 port`, `8 ports`."""
 
 
 def _badness(part: Finding) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from probing_cluster.core.ending import run_command
 from probing_cluster.reports import job_ref, json_out, model, rows, source, text
 from probing_cluster.reports.charts import paint
 
-_EPILOG = """exit codes: 0 printed, 2 wrong usage or configuration, 3 no such job,
+_EPILOG = """exit codes: 0 printed, 2 wrong usage or configuration, 3 no such job, or it never started,
 4 database and service unreachable, 5 not your job"""
 
 

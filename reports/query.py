@@ -6,9 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from probing_cluster.core import errors
-from probing_cluster.reports import job_ref
+from probing_cluster.core import digits, errors, vocabulary
+from probing_cluster.reports import job_ref, phrase
 
+_NEVER_STARTED = """
+SELECT detail ->> 'job', detail ->> 'state', detail ->> 'cancelled_by', detail ->> 'user', at
+FROM probing.health_event
+WHERE job_id = %(base)s AND kind = %(kind)s AND source = 'import'
+ORDER BY cluster = %(cluster)s DESC, detail ->> 'job' = %(written)s DESC, at DESC
+LIMIT 1000
+"""
 SQL = (Path(__file__).parent / "sql" / "report.sql").read_text(encoding="utf-8")
 
 
@@ -28,6 +35,36 @@ def fetch(connection: Connection, cluster: str, ref: job_ref.JobRef) -> Mapping[
         raise errors.NotFound(msg)
     document: Mapping[str, Any] = row[0]
     return document
+
+
+def never_started(connection: Connection, cluster: str, ref: job_ref.JobRef) -> str | None:
+    """Of a job without a start that an imported accounting shows as over: what became of it, and by whom; else None.
+
+    It names people: only for those who may open the database themselves.
+    """
+    given = {"cluster": cluster, "base": ref.base, "kind": vocabulary.NEVER_STARTED, "written": str(ref)}
+    for written, state, by, user, at in connection.execute(_NEVER_STARTED, given).fetchall():
+        if written != str(ref) and not (ref.task is not None and _holds(written, ref.task)):
+            continue
+        by_words = f" by {'its owner ' if by == user else ''}{by}" if by else ""
+        unnamed = " (accounting does not say by whom)" if state == "CANCELLED" and not by else ""
+        ended = "was cancelled" if state == "CANCELLED" else f"ended {state}"
+        return (
+            f"job {ref} never started: it {ended}{by_words} at {phrase.stamp_z(at)}, while it waited{unnamed}"
+        )
+    return None
+
+
+def _holds(written: str, task: int) -> bool:
+    """Whether `123_[5-9,12%2]` names the task: a pending array's rest is one row of accounting."""
+    _, bracket, rest = written.partition("_[")
+    if not bracket:
+        return False
+    for part in rest.rstrip("]").partition("%")[0].split(","):
+        first, _, last = part.partition(":")[0].partition("-")
+        if digits.is_number(first) and int(first) <= task <= int(last if digits.is_number(last) else first):
+            return True
+    return False
 
 
 def parameters(cluster: str, ref: job_ref.JobRef) -> dict[str, Any]:

@@ -83,14 +83,12 @@ def _url(config: settings.Settings) -> str:
 def _direct(url: str, cluster: str, ref: job_ref.JobRef) -> Mapping[str, Any]:
     import psycopg  # costs 0.2 s: not paid by those whom the service answers
 
-    from probing_cluster.reports import query
-
     options = "-c TimeZone=UTC -c jit=off -c default_transaction_read_only=on"
     try:
         with psycopg.connect(
             url, connect_timeout=_CONNECT_S, options=options, application_name="probing-report"
         ) as link:
-            return query.fetch(link, cluster, ref)
+            return _fetched(link, cluster, ref)
     except (
         psycopg.errors.InvalidSchemaName,
         psycopg.errors.UndefinedTable,
@@ -106,6 +104,18 @@ def _direct(url: str, cluster: str, ref: job_ref.JobRef) -> Mapping[str, Any]:
         raise driver_errors.unreachable(exc) from exc
     except psycopg.Error as exc:
         raise errors.DatabaseUnavailable(f"the database cannot be reached: {_first_line(exc)}") from exc
+
+
+def _fetched(link: Any, cluster: str, ref: job_ref.JobRef) -> Mapping[str, Any]:
+    from probing_cluster.reports import query
+
+    try:
+        return query.fetch(link, cluster, ref)
+    except errors.NotFound as exc:
+        why = query.never_started(link, cluster, ref)
+        if why is None:
+            raise
+        raise errors.NotFound(why) from exc
 
 
 def _first_line(error: Exception) -> str:

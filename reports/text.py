@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from probing_cluster.core import hostlist, records, sanitize
+from probing_cluster.core import hostlist, records, sanitize, vocabulary
 from probing_cluster.reports import model, phrase, rows
 from probing_cluster.reports.charts import paint, timeline
 
@@ -165,7 +165,7 @@ def _others(view: model.AttemptView, width: int, days: bool) -> Iterator[str]:
     if not faults:
         return
     n = len(others)
-    yield f"  {n} other event{'s' if n > 1 else ''} on its nodes meanwhile (--json lists all), the gravest:"
+    yield f"  {vocabulary.plural(n, 'other event')} on its nodes meanwhile (--json lists all), the gravest:"
     yield from _evidence(tuple(faults.values())[:_MOST_OTHERS], width, days)
 
 
@@ -356,10 +356,12 @@ def render_overview(
         counts[task.state] = counts.get(task.state, 0) + 1
     partial = "" if found.n_siblings <= len(found.siblings) else f" among {len(found.siblings)} of them"
     totals = ", ".join(f"{n} {state}" for state, n in sorted(counts.items(), key=lambda c: (-c[1], c[0])))
-    lines = _wrap(f"Job array {ref}: {found.n_siblings} tasks started; {totals}{partial}", width)
+    lines = _wrap(
+        f"Job array {ref}: {vocabulary.plural(found.n_siblings, 'task')} started; {totals}{partial}", width
+    )
     listed = [t for t in found.siblings if t.state != "COMPLETED"][:_MOST_TASKS]
     for task in listed:
-        starts = f"{task.n_attempts} start{'s' if task.n_attempts > 1 else ''}"
+        starts = vocabulary.plural(task.n_attempts, "start")
         lines.append(
             brush.state(f"  {task.ref:<14} {task.state:<12} {starts:<9} {task.cause or ''}", task.state)
         )

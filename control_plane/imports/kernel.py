@@ -47,6 +47,8 @@ class Read:
     """From the log's first date to its last; None where nothing of it could be dated."""
     is_log: bool = False
     """Some line has a date or a time since boot, or a finding; of other lists of events always false."""
+    n_unsure: int = 0
+    """Findings in an hour that the clocks repeated of which nothing tells the pass: read as of the first."""
     foreign_dates: bool = False
     """Some line has a date of `dmesg -T` whose words are not known."""
 
@@ -83,6 +85,7 @@ def read(lines: Iterable[bytes], place: FilePlace) -> Read:
             )
             continue
         found.events.append(event)
+    found.n_unsure = clock.n_unsure
     if (covered := span.span()) is not None:
         found.covers = coverage.event_of(covered, place.cluster, place.node, place.read_at)
     return found

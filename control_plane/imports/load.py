@@ -18,13 +18,15 @@ from probing_cluster.control_plane.imports import (
     joblog,
     kept_aside,
     kernel,
+    never_started,
     packed,
 )
 from probing_cluster.control_plane.repair import workflow
-from probing_cluster.core import errors, records, sanitize, storable
+from probing_cluster.core import errors, records, sanitize, storable, vocabulary
 from probing_cluster.db import bulk
 from probing_cluster.db import store as db_store
 from probing_cluster.reports import job_ref
+from probing_cluster.slurm_plugins.accounting import attempt_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +56,12 @@ class Loaded:
     """One per file, for a person."""
     bad: list[kept_aside.RejectedInput] = field(default_factory=list)
     n_attempts: int = 0
+    """Those that were new."""
+    n_known_attempts: int = 0
+    """Those that the database had already, from an earlier import or another of the files."""
     n_events: int = 0
+    """Those that were new."""
+    n_known_events: int = 0
     cluster: str = ""
 
 
@@ -72,7 +79,7 @@ class ImportFiles:
     """What the files say; nothing of it is stored yet."""
 
     attempts: list[records.JobAttempt] = field(default_factory=list)
-    n_not_started: int = 0
+    not_started: list[attempt_rows.NotStarted] = field(default_factory=list)
     events: list[_Events] = field(default_factory=list)
     done: Loaded
 
@@ -122,9 +129,10 @@ def save(store: db_store.Store, order: LoadOrder, files: ImportFiles, announce: 
     done = files.done
     if files.attempts:
         files.attempts = _under_known_submits(store, files.attempts, order, done)
-        announce(f"storing {len(files.attempts):,} attempts")
-        bulk.load_attempts(store.connection_uri(), files.attempts)
-    done.n_attempts = len(files.attempts)
+        announce(f"storing {vocabulary.plural(len(files.attempts), 'attempt')}")
+        done.n_attempts = bulk.load_attempts(store.connection_uri(), files.attempts)
+        done.n_known_attempts = len(files.attempts) - done.n_attempts
+    bulk.load_events(store.connection_uri(), never_started.events(files.not_started, done.cluster, order.now))
     for one in files.events:
         announce(f"storing the events of {one.path.name}")
         _store_events(store, done, one.path, one.found, one.what)
@@ -160,7 +168,7 @@ def _under_known_submits(
 
 def _require_some(order: LoadOrder, files: ImportFiles) -> None:
     """Raises MalformedInput where the logs and lists are empty and nothing else was given."""
-    good = files.attempts or files.n_not_started or any(one.found.n_lines for one in files.events)
+    good = files.attempts or files.not_started or any(one.found.n_lines for one in files.events)
     if files.events and not good and not order.joblog:
         raise errors.MalformedInput(f"{files.events[0].path} is empty; there is nothing to import")
 
@@ -169,7 +177,7 @@ def _require_rows(bad: Sequence[kept_aside.RejectedInput], *, good: bool) -> Non
     """Raises MalformedInput for a file of which no row could be read; the first bad row tells why, and what helps."""
     if bad and not good:
         raise errors.MalformedInput(
-            f"none of {len(bad)} rows could be read, so nothing was imported; {bad[0].file}, line {bad[0].line_no}: {sanitize.clean(bad[0].why, 200)}"
+            f"none of {vocabulary.plural(len(bad), 'row')} could be read, so nothing was imported; {bad[0].file}, line {bad[0].line_no}: {sanitize.clean(bad[0].why, 200)}"
         )
 
 
@@ -211,23 +219,27 @@ def _accounting(order: LoadOrder, files: ImportFiles, announce: Announce) -> Ite
             msg = f"{path}: {exc.strerror}"
             raise errors.UsageError(msg) from exc
         _require_rows(bad, good=bool(found.attempts or found.not_started or found.steps))
-        files.n_not_started += len(found.not_started)
+        files.not_started += found.not_started
         done.bad += bad
         # Who runs our tests is not in the file; that the name holds one of the job's own nodes has to do.
         ours = {id(a) for a in found.attempts if workflow.is_of_a_test(a.name, a.nodes)}
         future = {id(a) for a in found.attempts if a.start_at and a.start_at > order.now + _CLOCKS_DIFFER}
         attempts = [a for a in found.attempts if id(a) not in ours | future]
         left_out = [
-            (len(ours), "jobs that tested nodes for Probing Cluster"),
-            (len(found.not_started), "jobs that never started"),
-            (len(future), "that begin in the future"),
-            (found.steps, "steps"),
-            (found.duplicates, "doubles"),
-            (found.merged, "resized rows merged"),
+            (
+                len(ours),
+                "job that tested nodes for Probing Cluster",
+                "jobs that tested nodes for Probing Cluster",
+            ),
+            (len(found.not_started), "job that never started", "jobs that never started"),
+            (len(future), "that begins in the future", "that begin in the future"),
+            (found.steps, "step", "steps"),
+            (found.duplicates, "double", "doubles"),
+            (found.merged, "resized row merged", "resized rows merged"),
         ]
-        left_out_text = ", ".join(f"{n} {what}" for n, what in left_out if n)
+        left_out_text = ", ".join(vocabulary.plural(n, one, many) for n, one, many in left_out if n)
         done.lines.append(
-            f"{path}: {len(attempts)} attempts; {_aside(bad)}"
+            f"{path}: {vocabulary.plural(len(attempts), 'attempt')}; {_aside(bad)}"
             + (f"; left out: {left_out_text}" if left_out_text else "")
         )
         done.lines += [f"  note: {note}" for note in found.notes]
@@ -292,10 +304,16 @@ def _store_events(store: db_store.Store, loaded: Loaded, path: Path, found: kern
     loaded.n_events += new
     loaded.bad += found.bad
     known = len(found.events) - new
+    loaded.n_known_events += known
     doubles = f" ({known} already known)" if known else ""
     loaded.lines.append(
-        f"{path} ({what}): {new} events of {found.n_lines} lines{doubles}; {_aside(found.bad)}"
+        f"{path} ({what}): {vocabulary.plural(new, 'event')} of {vocabulary.plural(found.n_lines, 'line')}{doubles}; {_aside(found.bad)}"
     )
+    if found.n_unsure:
+        loaded.lines.append(
+            f"  note: in an hour the clocks repeated, nothing tells which time it was: read as the earlier, perhaps an hour"
+            f" too early: {vocabulary.plural(found.n_unsure, 'finding')}"
+        )
 
 
 def _job_output(store: db_store.Store, order: LoadOrder, loaded: Loaded, job: str, path: Path) -> None:
@@ -304,7 +322,11 @@ def _job_output(store: db_store.Store, order: LoadOrder, loaded: Loaded, job: st
         events = joblog.read(packed.lines(stream), attempt, order.now, zone_of(order.timezone))
     new = bulk.load_events(store.connection_uri(), events) if events else 0
     loaded.n_events += new
-    loaded.lines.append(f"{path} (output of job {job}, attempt {attempt.attempt}): {new} findings")
+    loaded.n_known_events += len(events) - new
+    known = f" ({len(events) - new} already known)" if len(events) > new else ""
+    loaded.lines.append(
+        f"{path} (output of job {job}, attempt {attempt.attempt}): {vocabulary.plural(new, 'finding')}{known}"
+    )
 
 
 def attempt_of(store: db_store.Store, job: str, number: int | None = None) -> records.JobAttempt:

@@ -30,11 +30,24 @@ class LogClock:
         self.reference = reference
         self._skipped: deque[str] = deque(maxlen=_LINES_BACK)
         self._latest = datetime.min.replace(tzinfo=UTC)
+        self._first_pass = datetime.min.replace(tzinfo=UTC)
+        """The latest instant that was read as a first pass."""
+        self._unsure: list[datetime] = []
+        """First passes that nothing has proved yet: a step back, or a zone's name, may still come below them."""
+        self._n_unproved = 0
+        """Those that nothing can prove any more: the log has left their hour."""
 
     def skip(self, raw: str) -> None:
         """Takes a line that nobody asks the instant of; it may yet tell when the clocks went back."""
         if self.zone is not None:
             self._skipped.append(raw)
+            if self._unsure:
+                self._catch_up()
+
+    @property
+    def n_unsure(self) -> int:
+        """Instants given so far that may be an hour too early: nothing in the log tells which pass they are of."""
+        return self._n_unproved + len(self._unsure)
 
     def instant(self, line: prefixes.PrefixedLine, raw: str) -> datetime | None:
         """UTC; None when the prefix gives no date that can be, and no boot instant is known."""
@@ -50,21 +63,38 @@ class LogClock:
             return line.at
         first, second = _readings(line.at, self.zone)
         if first == second:
-            self._latest = max(self._latest, first)
-            return first
+            return self._pass_by(first)
         self._catch_up()
-        return self._choose(raw, first, second)
+        at, sure = self._choose(raw, first, second)
+        if not sure:
+            self._unsure.append(at)
+        return at
 
-    def _choose(self, raw: str, first: datetime, second: datetime) -> datetime:
-        """The pass that the line names itself; else the earliest that is not before what stands above it."""
+    def _choose(self, raw: str, first: datetime, second: datetime) -> tuple[datetime, bool]:
+        """The pass that the line names itself, else the earliest that is not before what stands above it; and whether that is certain."""
         assert self.zone is not None
         named = _ABBREVIATION.match(raw)
+        after_first_pass = first + _DISORDER < self._latest <= second + _DISORDER
         if named and named[1] == second.astimezone(self.zone).tzname():
-            at = second
+            at, sure = second, True
         elif named and named[1] == first.astimezone(self.zone).tzname():
-            at = first
+            at, sure = first, True
         else:
-            at = second if first + _DISORDER < self._latest <= second + _DISORDER else first
+            at, sure = (second if after_first_pass else first), after_first_pass
+        stepped_back = at == second and first + _DISORDER < self._first_pass < second
+        if stepped_back or (sure and at == first):
+            # What stands above was written before: in the first pass too.
+            self._unsure = [u for u in self._unsure if abs(u - first) > second - first]
+        if at == first:
+            self._first_pass = max(self._first_pass, at)
+        self._latest = max(self._latest, at)
+        return at, sure
+
+    def _pass_by(self, at: datetime) -> datetime:
+        """`at`, the only instant that a line's date can mean; behind a repeated hour nothing more is learnt of it."""
+        if self._unsure and at > max(self._unsure):
+            self._n_unproved += len(self._unsure)
+            self._unsure.clear()
         self._latest = max(self._latest, at)
         return at
 
@@ -75,7 +105,11 @@ class LogClock:
             raw = self._skipped.popleft()
             at = prefixes.parse(raw, self.reference).at
             if at is not None and at.year > 1 and not _ABSOLUTE.match(raw):
-                self._choose(raw, *_readings(at, self.zone))
+                first, second = _readings(at, self.zone)
+                if first == second:
+                    self._pass_by(first)
+                else:
+                    self._choose(raw, first, second)
 
 
 def _readings(written: datetime, zone: tzinfo) -> tuple[datetime, datetime]:

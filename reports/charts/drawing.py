@@ -55,7 +55,7 @@ def timeline(report: model.ReportModel) -> str:
     waiting = report.attempts[0].attempt.eligible_at or report.submit_at
     rows = []
     for i, view in enumerate(report.attempts):
-        rows.append(_row(view, scale, waiting, _TOP + i * _ROW))
+        rows.append(_row(view, scale, waiting, _TOP + i * _ROW, _assumed(report)))
         waiting = view.attempt.end_at or report.drawn_until
     return svg.element(
         "svg",
@@ -72,12 +72,18 @@ def timeline(report: model.ReportModel) -> str:
     )
 
 
+def _assumed(report: model.ReportModel) -> str:
+    """What stands behind every loss that follows from assumed checkpoints; empty where they were seen."""
+    return " (assumed)" if report.run is not None and not report.run.measured else ""
+
+
 def _words(report: model.ReportModel) -> str:
     parts = []
+    assumed = _assumed(report)
     for view in report.attempts:
         start = phrase.stamp_z(view.attempt.start_at) if view.attempt.start_at else "never"
         end = phrase.stamp_z(view.attempt.end_at) if view.attempt.end_at else "still running"
-        lost = f", the last {phrase.span(view.lost_s)} lost" if view.lost_s else ""
+        lost = f", the last {phrase.span(view.lost_s)} lost{assumed}" if view.lost_s else ""
         parts.append(f"Attempt {view.attempt.attempt}: {start} to {end}, {view.attempt.state}{lost}.")
     return " ".join(parts)
 
@@ -111,7 +117,7 @@ def _axis(scale: Scale, y: float, *, days: bool, late: bool) -> str:
     return svg.element("g", *marks, aria_hidden="true")
 
 
-def _row(view: model.AttemptView, scale: Scale, waiting: datetime, top: float) -> str:
+def _row(view: model.AttemptView, scale: Scale, waiting: datetime, top: float, assumed: str) -> str:
     attempt = view.attempt
     begin = attempt.start_at or scale.end
     end = attempt.end_at or scale.end
@@ -129,7 +135,7 @@ def _row(view: model.AttemptView, scale: Scale, waiting: datetime, top: float) -
         ),
         _span(scale, waiting, begin, bar, "waited", "waited"),
         _span(scale, begin, lost_from, bar, "ran", "ran"),
-        _span(scale, lost_from, end, bar, "lost", "ran, but lost"),
+        _span(scale, lost_from, end, bar, "lost", f"ran, but lost{assumed}"),
     ]
     if view.died:
         parts.append(_cross(scale.x(end), bar + _BAR / 2, f"ended {attempt.state} {phrase.stamp_z(end)}"))

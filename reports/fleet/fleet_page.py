@@ -149,7 +149,13 @@ def _facts(figures: Mapping[str, Figure]) -> list[tuple[str, str]]:
         ),
         ("ETTR of all runs", None if few_runs else ettr.get("ettr"), fleet_words.percent),
         ("failures per node-day, large jobs", rate.get("per_node_day"), number),
-        ("GPU hours lost", _sum(loss.get("first_gpu_h"), loss.get("second_gpu_h")), number),
+        (
+            "GPU hours lost",
+            None
+            if states and states.get("gpu_h") is None
+            else _sum(loss.get("first_gpu_h"), loss.get("second_gpu_h")),
+            number,
+        ),
     )
     return [(words, form(value)) for words, value, form in wanted if value is not None]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from probing_cluster.core import vocabulary
 from probing_cluster.reports import phrase
 from probing_cluster.reports.fleet import column_heads
 
@@ -46,7 +47,7 @@ def _share(value: float | None) -> str:
 
 
 def _jobs(n: int, word: str = "attempt") -> str:
-    return f"{n:,} {word}{'' if n == 1 else 's'}"
+    return vocabulary.plural(n, word)
 
 
 def _states(figure: Figure) -> list[str]:
@@ -58,22 +59,30 @@ def _states(figure: Figure) -> list[str]:
     rest = sum(s["n_attempts"] for s in by_size[shown:])
     listed = ", ".join(f"{s['n_attempts']:,} {s['state']}" for s in by_size[:shown])
     listed += f", {rest:,} in other states" if rest else ""
-    made = [f"{_jobs(figure['n_attempts'])} ended, after {_amount(figure['gpu_h'])} GPU hours: {listed}."]
+    after = "" if figure["gpu_h"] is None else f", after {_amount(figure['gpu_h'])} GPU hours"
+    made = [f"{_jobs(figure['n_attempts'])} ended{after}: {listed}."]
+    if (unknown := figure.get("n_unknown_gpus")) == figure["n_attempts"]:
+        made.append("Accounting does not record their GPUs, so GPU hours are not known.")
+    elif unknown:
+        made.append(f"Of {_jobs(unknown)} the GPUs are not recorded: they are not in the GPU hours.")
     if figure["n_attempts"] < FEW:
         made.append("Too few to tell shares of them.")
-    elif figure["infrastructure_gpu_time_frac"] is not None:
-        made.append(
-            f"Infrastructure ended {_share(figure['infrastructure_attempts_frac'])} of them, with"
-            f" {_share(figure['infrastructure_gpu_time_frac'])} of the GPU time."
-        )
+    elif figure["infrastructure_attempts_frac"] is not None:
+        share, of_time = (figure[f"infrastructure_{key}_frac"] for key in ("attempts", "gpu_time"))
+        also = "" if of_time is None else f", with {_share(of_time)} of the GPU time"
+        made.append(f"Infrastructure ended {_share(share)} of them{also}.")
     return made
 
 
 def _sizes(figure: Figure) -> list[str]:
     if not figure["sizes"]:
         return ["No attempt of known size ran in this span."]
-    top = max(figure["sizes"], key=lambda s: s["gpu_h"])
-    made = [f"Most GPU time went to jobs of {_gpus(top['n_gpus'])}: {_share(top['gpu_time_frac'])}."]
+    top = max(figure["sizes"], key=lambda s: s["gpu_h"] or 0.0)
+    if figure["n_unknown_gpus"] == sum(s["n_attempts"] for s in figure["sizes"]):
+        return ["How large jobs were is not known: accounting records no attempt's GPUs."]
+    made = ["No attempt on record held a GPU."]
+    if top["gpu_h"]:
+        made = [f"Most GPU time went to jobs of {_gpus(top['n_gpus'])}: {_share(top['gpu_time_frac'])}."]
     if figure["n_unknown_gpus"]:
         made.append(f"Of {_jobs(figure['n_unknown_gpus'])} the number of GPUs is not known.")
     return made
@@ -82,6 +91,11 @@ def _sizes(figure: Figure) -> list[str]:
 def _rates(figure: Figure) -> list[str]:
     parts = sorted(figure["components"], key=lambda c: -c["n_failures"])
     if not parts:
+        if n := figure.get("n_attempts_without_gpus"):
+            which = f"{_jobs(n)} without GPUs, or whose GPUs are not recorded"
+            return [
+                f"Infrastructure ended {which}; they are in no rate, and no failure of others was attributed to it."
+            ]
         return ["No failure was attributed to infrastructure."]
     listed = []
     for part in parts[:4]:
@@ -89,21 +103,21 @@ def _rates(figure: Figure) -> list[str]:
         few = part["n_failures"] < FEW
         often = "" if not rate else " (too few for a rate)" if few else f" ({one_per_gpu_h(rate)})"
         listed.append(f"{part['component']} {part['n_failures']}{often}")
-    more = f", and {len(parts) - 4} more components" if len(parts) > 4 else ""
+    more = f", and {_jobs(len(parts) - 4, 'more component')}" if len(parts) > 4 else ""
     return [f"Failures by component: {', '.join(listed)}{more}."]
 
 
 def _over_time(figure: Figure) -> list[str]:
     buckets = [(b, sum(b["failures"].values())) for b in figure["buckets"]]
     if not any(n for _, n in buckets):
+        if buckets and not any(b.get("gpu_h", 1) for b, _ in buckets):
+            return ["Failures over time are not known: no GPU hours are on record."]
         return ["No infrastructure failure in any period."]
     (worst, n), (_, latest) = max(buckets, key=lambda b: b[1]), buckets[-1]
     period = phrase.span(figure["bucket_s"])
     if len(buckets) == 1:
-        return [
-            f"{_jobs(n, 'failure')} in the one period of {period} with jobs, from {worst['at'][:10]}.",
-            *_began(figure),
-        ]
+        one = f"{_jobs(n, 'failure')} in the one period of {period} with jobs, from {worst['at'][:10]}."
+        return [one, *_began(figure)]
     most = f"at most {_jobs(n, 'failure')} (from {worst['at'][:10]})"
     return [f"In periods of {period}: {most}, in the last {latest:,}.", *_began(figure)]
 
@@ -118,7 +132,7 @@ def _began(figure: Figure) -> list[str]:
 def _large(figure: Figure) -> list[str]:
     size = f"jobs of {_gpus(figure['min_gpus'])} or more"
     if not figure["n_attempts"]:
-        return [f"No {size} ran; their failure rate is not known."]
+        return [f"No {size} are on record; their failure rate is not known."]
     if not figure["n_failures"]:
         return [f"No failure in {_amount(figure['node_days'])} node-days of {size}."]
     rate, low, high = (figure[key] for key in ("per_node_day", "low_per_node_day", "high_per_node_day"))
@@ -141,11 +155,16 @@ def _mttf(figure: Figure) -> list[str]:
     if projected:
         last = projected[-1]
         made.append(f"One of {_gpus(last['n_gpus'])} would run {phrase.span(last['projected_h'] * 3600)}.")
-    return made or ["No size had a failure: how long a job runs until one is not known."]
+    return made or ["No failure of jobs of recorded size: how long one runs until it fails is not known."]
 
 
 def _goodput(figure: Figure) -> list[str]:
     lost, more = figure["first_gpu_h"], figure["second_gpu_h"]
+    n_ended = sum(s["n_first"] for s in figure.get("sizes", ()))
+    if not lost and not more and n_ended:
+        return [
+            f"GPU hours lost are not known: the GPUs of {_jobs(n_ended)} that infrastructure ended are none, or not recorded."
+        ]
     if not lost and not more:
         return ["No GPU hours were lost to infrastructure; what failed by itself is not counted here."]
     also = f", and {_amount(more)} by jobs preempted for their return" if more else ""
@@ -155,9 +174,11 @@ def _goodput(figure: Figure) -> list[str]:
 
 
 def _ettr(figure: Figure) -> list[str]:
+    n = len(figure["runs"])
+    if figure["ettr"] is None and n:
+        return [f"ETTR is not known: the GPUs of {_jobs(n, 'run')} with an account are not recorded."]
     if figure["ettr"] is None:
         return ["No run has an account yet: ETTR is not known."]
-    n = len(figure["runs"])
     if n < FEW:
         return [
             f"{_jobs(n, 'run')} with an account: too few for an ETTR of the fleet (each has its own in its report)."
@@ -220,7 +241,9 @@ def _grid(figure: Figure) -> list[str]:
 
 def _coverage(figure: Figure) -> list[str]:
     n, n_detected = (sum(c[k] for c in figure["causes"]) for k in ("n_attempts", "n_by_check"))
-    words = [f"A check saw {n_detected} of {n} attempts that infrastructure ended."] if n else []
+    if not (figure["checks"] or n_detected or figure.get("n_good_with_failed_check")):
+        return ["What checks see of failures is not known: no result of a check is on record."]
+    words = [f"A check saw {n_detected} of {_jobs(n)} that infrastructure ended."] if n else []
     if figure["good_with_failed_check_frac"] is not None:
         words.append(
             f"{_share(figure['good_with_failed_check_frac'])} of good jobs ran beside a failed check."
@@ -232,12 +255,18 @@ def _coverage(figure: Figure) -> list[str]:
 
 
 def _use(figure: Figure) -> list[str]:
+    unknown = figure.get("n_unknown_gpus")
+    if figure["utilisation_frac"] is None and unknown:
+        return [
+            f"How much of the GPU time was used is not known: the GPUs of {_jobs(unknown)} are not recorded."
+        ]
     if figure["utilisation_frac"] is None:
         return ["No attempt ran on any node: nothing was used."]
     used, good, free = (_share(figure[f"{key}_frac"]) for key in ("utilisation", "goodput", "fragmented"))
-    size = f"{figure['n_nodes']:,} nodes of {_gpus(figure['gpus_per_node'])}"
+    size = f"{_jobs(figure['n_nodes'], 'node')} of {_gpus(figure['gpus_per_node'])}"
     return [
-        f"Of {size} {used} of the time was used, {good} used and not lost, {free} free in parts of nodes."
+        f"Of {size} {used} of the time was used, {good} used and not lost, {free} free in parts of nodes.",
+        *([f"What {_jobs(unknown)} used is not among it: no GPUs are recorded there."] if unknown else []),
     ]
 
 
@@ -250,7 +279,7 @@ def _signals(figure: Figure) -> list[str]:
     best, least = (pick(known, key=lambda s: s["separation_frac"]) for pick in (max, min))
     often = f"higher on a lemon than on another node in {_share(best['separation_frac'])} of pairs"
     return [
-        f"On {figure['day'][:10]} {_jobs(best['n_lemons'], 'lemon')} of {best['n_nodes']:,} nodes.",
+        f"On {figure['day'][:10]} {_jobs(best['n_lemons'], 'lemon')} of {_jobs(best['n_nodes'], 'node')}.",
         f"Most telling: {column_heads.head(best['signal'])} ({often}); least: {column_heads.head(least['signal'])} ({_share(least['separation_frac'])}).",
     ]
 
@@ -267,7 +296,7 @@ def _departures(figure: Figure) -> list[str]:
 def _swaps(figure: Figure) -> list[str]:
     if not figure["n_watched"]:
         return ["Of no node is it known which GPUs its jobs held: swaps cannot be counted."]
-    some = f"of {figure['n_watched']:,} nodes in {_amount(figure['node_days'])} node-days"
+    some = f"of {_jobs(figure['n_watched'], 'node')} in {_amount(figure['node_days'])} node-days"
     if not figure["n_swaps"]:
         return [f"No GPU {some} was swapped."]
     often = (
@@ -297,6 +326,8 @@ def _whose(figure: Figure) -> str:
 
 def _together(figure: Figure) -> list[str]:
     pairs = sorted(figure["pairs"], key=lambda p: -p["n"])
+    if not pairs and figure.get("n_events") == 0:
+        return ["Which faults come together is not known: no agent's event and no kernel log is on record."]
     if not pairs:
         return ["No two faults came together."]
     top = pairs[0]
@@ -306,7 +337,8 @@ def _together(figure: Figure) -> list[str]:
 def _tests(figure: Figure) -> list[str]:
     if not figure["nodes"]:
         return ["No node was tested."]
-    words = [f"{len(figure['nodes'])} nodes were tested."]
+    n_tested = len(figure["nodes"])
+    words = [f"{_jobs(n_tested, 'node')} {'was' if n_tested == 1 else 'were'} tested."]
     worse = [d for d in figure["drifts"] if d["worse"]]
     if worse:
         most = max(worse, key=lambda d: abs(d["change_frac"]))
@@ -335,12 +367,12 @@ def _storms(figure: Figure) -> list[str]:
     worst = max(storms, key=lambda s: s["n_failures"])
     some = _jobs(len(storms), "job")
     return [
-        f"{some} ended by infrastructure {figure['min_failures']} times or more; job {worst['job_id']} {worst['n_failures']} times."
+        f"{some} ended by infrastructure {figure['min_failures']} times or more; job {worst['job_id']} {_jobs(worst['n_failures'], 'time')}."
     ]
 
 
 def _gpus(n: int) -> str:
-    return f"{n:,} GPU{'s' if n != 1 else ''}"
+    return vocabulary.plural(n, "GPU")
 
 
 _SENTENCES: Mapping[str, Callable[[Figure], list[str]]] = {

@@ -7,13 +7,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from probing_cluster.core import records
+from probing_cluster.core import errors, records
 from probing_cluster.slurm_plugins.accounting import sacct_rows
+from probing_cluster.slurm_plugins.live import live_records
 
 ACTIVE = frozenset({"RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STAGE_OUT", "STOPPED", "SIGNALING"})
 """States of a job that has not ended."""
 WAITING = frozenset({"PENDING", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT", "REVOKED"})
 """States of a job that is not running here; a start time beside them is a forecast."""
+_FLAGS = frozenset(
+    {"REQUEUED", "RESIZING", "LAUNCH_FAILED", "RECONFIG_FAIL", "POWER_UP_NODE", "UPDATE_DB", "EXPEDITING"}
+)
+STATES = live_records.JOB_BASES | ACTIVE | WAITING | _FLAGS
+"""Every state that Slurm 20.11 to 26.05 writes of a job, the flags that newer JSON lists among them included."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +32,8 @@ class NotStarted:
     submit_at: datetime | None = None
     end_at: datetime | None = None
     user: str = ""
+    cancelled_by: str | None = None
+    """A name, or the number that Slurm wrote; None where it names nobody."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +59,21 @@ class AssembledAttempts:
     attempts: tuple[records.JobAttempt, ...]
     duplicates: int
     merged: int
+
+
+def require_state(state: str) -> str:
+    """`state`; raises MalformedInput where Slurm has no such state, or it was cut too short to tell which."""
+    if state in STATES:
+        return state
+    if state.endswith("+"):
+        could_be = " or ".join(sorted(s for s in STATES if s.startswith(state[:-1]))) or "none that Slurm has"
+        raise errors.MalformedInput(
+            f"the state {state!r} is cut short (it may be {could_be}); export with --format=…,State%20"
+        )
+    raise errors.MalformedInput(
+        f"{state!r} is no state that Slurm has, such as COMPLETED, FAILED, CANCELLED, TIMEOUT, NODE_FAIL,"
+        " PREEMPTED, OUT_OF_MEMORY, BOOT_FAIL, DEADLINE, REQUEUED, RUNNING, PENDING"
+    )
 
 
 def assemble(rows: Iterable[records.JobAttempt]) -> AssembledAttempts:

@@ -13,7 +13,6 @@ from probing_cluster.core import digits, errors, hostlist, records, sanitize
 from probing_cluster.slurm_plugins import job_ids, slurm_times, tres
 from probing_cluster.slurm_plugins.accounting import attempt_rows
 
-LONG_STATES = ("CANCELLED", "OUT_OF_MEMORY", "NODE_FAIL", "PREEMPTED", "COMPLETED", "COMPLETING", "BOOT_FAIL")
 RUN_KEY_IN_COMMENT = re.compile(r"(?:^|[\s,;])probing-run=([\w.:/@+-]{1,128})")
 NO_NODES = frozenset({"", "None assigned", "(null)", "None"})
 NO_START = ("1970-01-01", "1969-12-31")
@@ -46,6 +45,7 @@ def attempt_of(
     written = fields.get("jobid") or fields["jobidraw"]
     ref = job_ids.parse(written)
     state, cancelled_by = state_of(fields["state"])
+    attempt_rows.require_state(state)
     times = _times(fields, reading)
     if _never_started(fields, state, ref, times):
         return attempt_rows.NotStarted(
@@ -54,6 +54,7 @@ def attempt_of(
             submit_at=times["submit"],
             end_at=times["end"],
             user=_text(fields, "user"),
+            cancelled_by=_name_of(cancelled_by, fields),
         )
     if fields["start"].startswith(NO_START):
         raise errors.MalformedInput(
@@ -142,7 +143,7 @@ def state_of(text: str) -> tuple[str, str | None]:
     """Base state and who cancelled it: `CANCELLED by 1000`; a state cut short (`CANCELLED+`) is completed."""
     word, _, rest = text.strip().partition(" ")
     if word.endswith("+"):
-        whole = [state for state in LONG_STATES if state.startswith(word[:-1])]
+        whole = [state for state in attempt_rows.STATES if state.startswith(word[:-1])]
         if len(whole) == 1:
             word = whole[0]
     return word, sanitize.clean(rest.removeprefix("by ").strip()) or None

@@ -89,8 +89,14 @@ def attempt_of(
     nodes = slurm_json.text(job.get("nodes"))
     nowhere = nodes in sacct_attempt.NO_NODES and start_at == end_at
     if start_at is None or state in attempt_rows.WAITING or nowhere:
+        by = slurm_json.text(job.get("kill_request_user")) if state == "CANCELLED" else ""
         return attempt_rows.NotStarted(
-            job_id=str(job_id), state=state, submit_at=submit_at, end_at=end_at, user=_user(job)
+            job_id=_written(job, job_id),
+            state=state,
+            submit_at=submit_at,
+            end_at=end_at,
+            user=_user(job),
+            cancelled_by=by or None,
         )
     if end_at is not None and end_at < start_at:
         msg = "it ends before it starts"
@@ -111,6 +117,14 @@ def attempt_of(
         **_exits(job, state),
         **_words(job, state),
     )
+
+
+def _written(job: Mapping[str, Any], job_id: int) -> str:
+    """The job as people name it: 123, 123_4, 123+1."""
+    found = _identity(job, job_id)
+    if found["array_job_id"] is not None:
+        return f"{found['array_job_id']}_{found['array_task_id']}"
+    return str(job_id) if found["het_offset"] is None else f"{found['het_job_id']}+{found['het_offset']}"
 
 
 def _identity(job: Mapping[str, Any], job_id: int) -> dict[str, Any]:
@@ -147,7 +161,8 @@ def _state(job: Mapping[str, Any]) -> str:
         raise errors.MalformedInput(msg)
     base = [word.upper() for word in listed]
     # A flag decides where it says how this row ended: the base beside REQUEUED is only PENDING.
-    return next((word for word in ("REQUEUED", "RESIZING", "REVOKED") if word in base), base[0])
+    deciding = next((word for word in ("REQUEUED", "RESIZING", "REVOKED") if word in base), base[0])
+    return attempt_rows.require_state(deciding)
 
 
 def _words(job: Mapping[str, Any], state: str) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def test_a_start_in_the_future_is_left_out_and_counted(tmp_path: Path) -> None:
     )
     found = load.read(order(sacct=[path], timezone="UTC"), lambda words: None)
     assert [a.job_id for a in found.attempts] == [2025]
-    assert any("1 that begin in the future" in line for line in found.done.lines)
+    assert any("1 that begins in the future" in line for line in found.done.lines)
 
 
 @pytest.mark.parametrize(
@@ -148,9 +148,41 @@ def test_the_repeated_hour_of_a_log_is_told_by_the_order_of_its_lines() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("stamps", "n_unsure"),
+    [
+        (["01:50:00", "02:19:00", "02:40:00", "03:10:00"], 2),
+        (["02:19:00", "02:40:00"], 2),
+        (["02:19:00", "02:50:00", "02:20:00", "03:10:00"], 0),
+        (["02:19:00", "02:50:00", "hello 02:20:00", "03:10:00"], 0),
+        (["02:19:00", "hello 02:50:00", "hello 02:20:00", "hello 03:10:00"], 0),
+        (["02:19:00", "hello 03:10:00"], 1),
+        (["02:30:00", "03:00:30", "02:59:50"], 1),
+        (["01:50:00", "03:10:00"], 0),
+    ],
+)
+def test_where_nothing_tells_the_pass_of_a_repeated_hour_the_import_says_so(
+    stamps: list[str], n_unsure: int, tmp_path: Path
+) -> None:
+    """A step back proves what stands above it, whether or not the lines are findings; without one, nothing does."""
+    path = tmp_path / "kern.log"
+    path.write_text(
+        "".join(
+            f"2024-10-27 {stamp.split()[-1]} n2 {'kernel: hello' if 'hello' in stamp else XID}\n"
+            for stamp in stamps
+        )
+    )
+    found = kernel.read(path.read_bytes().splitlines(), place(zone=load.zone_of("Europe/Berlin")))
+    assert found.n_unsure == n_unsure
+    assert kernel.read(path.read_bytes().splitlines(), place()).n_unsure == 0, "UTC repeats no hour"
+
+
 def test_a_zone_named_in_the_line_tells_the_pass() -> None:
     """`journalctl -o short-full` writes the zone's name behind the time."""
-    assert clocks_back("Sun 2024-10-27 02:19:00 CEST", "Sun 2024-10-27 02:19:00 CET") == ["00:19", "01:19"]
+    stamps = ("Sun 2024-10-27 02:19:00 CEST", "Sun 2024-10-27 02:19:00 CET")
+    assert clocks_back(*stamps) == ["00:19", "01:19"]
+    lines = [f"{stamp} n2 {XID}".encode() for stamp in stamps]
+    assert kernel.read(lines, place(zone=load.zone_of("Europe/Berlin"))).n_unsure == 0
 
 
 def test_the_same_line_in_two_files_is_one_event_and_twice_in_one_file_is_two() -> None:
@@ -264,7 +296,7 @@ def test_real_accounting_dumps_load_with_every_row_accounted_for(
 ) -> None:
     """Real text and JSON dumps: what is an attempt is stored, what is broken is kept, each with its count; one without a good row is refused."""
     broken = shared_samples / "slurm/gcm_sacct/sample-sacct-output-with-invalid-lines.txt"
-    with pytest.raises(errors.MalformedInput, match="none of 1 rows could be read"):
+    with pytest.raises(errors.MalformedInput, match="none of 1 row could be read"):
         load.load(store, order(sacct=[broken], timezone="America/Los_Angeles"))
     names = (
         "gcm_sacct/sample-sacct-output-midnight-edge-case.txt",
@@ -272,7 +304,7 @@ def test_real_accounting_dumps_load_with_every_row_accounted_for(
     )
     files = [shared_samples / "slurm" / name for name in names]
     done = load.load(store, order(sacct=files, timezone="America/Los_Angeles"))
-    assert done.n_attempts >= len(store.attempts()) > 300
+    assert done.n_attempts == len(store.attempts()) > 300
     counts = [line for line in done.lines if " attempts; " in line]
     assert len(counts) == 2
     for path, line in zip(files, counts, strict=True):

@@ -121,10 +121,20 @@ def test_the_drawing_tells_its_content_in_words(story: rows.ReportRows) -> None:
     assert words == [
         "Timeline of job 4242",
         (
-            "Attempt 1: 2026-11-21 14:02:14Z to 2026-11-21 14:20:36Z, REQUEUED, the last 7 min 30 s lost. "
+            "Attempt 1: 2026-11-21 14:02:14Z to 2026-11-21 14:20:36Z, REQUEUED, the last 7 min 30 s lost (assumed). "
             "Attempt 2: 2026-11-21 14:21:40Z to 2026-11-21 14:41:09Z, COMPLETED."
         ),
     ]
+
+
+def test_a_loss_after_assumed_checkpoints_is_drawn_as_assumed(story: rows.ReportRows) -> None:
+    """In the words of the drawing and in the bar's tooltip, as in the text."""
+    assert story.account is not None
+    for measured, words in ((False, "lost (assumed)"), (True, "lost")):
+        account = dataclasses.replace(story.account, measured=measured)
+        drawn = drawing.timeline(build(dataclasses.replace(story, account=account)))
+        assert f"the last 7 min 30 s {words}." in drawn
+        assert f"ran, but {words} 7 min 30 s" in drawn
 
 
 @pytest.mark.parametrize("seconds", [1, 59, 3600, 86400 * 3, 86400 * 400])

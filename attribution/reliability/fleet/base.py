@@ -11,6 +11,7 @@ from typing import Any
 
 import datafusion
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from probing_cluster.attribution.history import history
 from probing_cluster.attribution.history import source as sources
@@ -108,11 +109,13 @@ class FleetSpan:
         found: list[dict[str, Any]] = self._source.checks(self.since, self.until).to_pylist()
         return found
 
-    def with_events(self) -> None:
-        """Make the span's events and what they say known to the SQL."""
+    def with_events(self) -> int:
+        """Make the span's events and what they say known to the SQL; how many of them are of a node."""
         events = self._source.events(self.since, self.until)
         self._register("event", events)
         self._register("signature", sources.signature_table(events))
+        n_of_nodes: int = pc.sum(pc.not_equal(events.column("node"), "")).as_py() or 0
+        return n_of_nodes
 
     def _register(self, name: str, table: pa.Table) -> None:
         self._context.register_record_batches(name, [table.to_batches() or [_empty(table.schema)]])

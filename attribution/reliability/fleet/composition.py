@@ -15,9 +15,15 @@ def _share(row: Mapping[str, Any], total: int, gpu_s: float) -> dict[str, Any]:
     return {
         "n_attempts": row["n_attempts"],
         "attempts_frac": row["n_attempts"] / total,
-        "gpu_h": row["gpu_s"] / 3600,
+        "gpu_h": _gpu_h(row),
         "gpu_time_frac": row["gpu_s"] / gpu_s if gpu_s else None,
     }
+
+
+def _gpu_h(row: Mapping[str, Any]) -> float | None:
+    """GPU-hours of a row's attempts; None where accounting records the GPUs of none of them."""
+    unknown = row["n_attempts"] > 0 and row["n_unknown_gpus"] == row["n_attempts"]
+    return None if unknown else row["gpu_s"] / 3600
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +33,8 @@ class StateShare:
     state: str
     n_attempts: int
     attempts_frac: float
-    gpu_h: float
+    gpu_h: float | None
+    """None where the GPUs of none of them are recorded."""
     gpu_time_frac: float | None
     n_infrastructure: int
     """Of them, ended by hardware or system software."""
@@ -39,7 +46,10 @@ class StateBreakdown(base.Figure):
 
     states: tuple[StateShare, ...]
     n_attempts: int
-    gpu_h: float
+    gpu_h: float | None
+    """None where the GPUs of none of them are recorded."""
+    n_unknown_gpus: int
+    """Attempts whose GPUs are not recorded: they add nothing to gpu_h."""
     infrastructure_attempts_frac: float | None
     infrastructure_gpu_time_frac: float | None
 
@@ -54,7 +64,7 @@ def state_breakdown(
     """Attempts that ended in the span, by state (Figure 3 of the paper)."""
     span = base.FleetSpan(source, since, until, partition, users)
     rows = span.rows("fleet_states")
-    total, gpu_s = sum(r["n_attempts"] for r in rows), sum(r["gpu_s"] for r in rows)
+    total, gpu_s, unknown = (sum(r[key] for r in rows) for key in ("n_attempts", "gpu_s", "n_unknown_gpus"))
     return StateBreakdown(
         **span.about,
         states=tuple(
@@ -66,7 +76,8 @@ def state_breakdown(
             for r in rows
         ),
         n_attempts=total,
-        gpu_h=gpu_s / 3600,
+        gpu_h=_gpu_h({"n_attempts": total, "gpu_s": gpu_s, "n_unknown_gpus": unknown}),
+        n_unknown_gpus=unknown,
         infrastructure_attempts_frac=sum(r["n_infra"] for r in rows) / total if total else None,
         infrastructure_gpu_time_frac=sum(r["infra_gpu_s"] for r in rows) / gpu_s if gpu_s else None,
     )
@@ -79,7 +90,8 @@ class SizeShare:
     n_gpus: int
     n_attempts: int
     attempts_frac: float
-    gpu_h: float
+    gpu_h: float | None
+    """None where the GPUs of none of them are recorded."""
     gpu_time_frac: float | None
 
 

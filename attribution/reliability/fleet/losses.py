@@ -134,6 +134,8 @@ class Cooccurrence(base.Figure):
     failures: dict[str, int]
     """Cause to failures attributed to it."""
     pairs: tuple[CauseOverlap, ...]
+    n_events: int
+    """Events on record of any node in the span; of none, no fault can be seen together with another."""
 
 
 def cooccurrence(
@@ -145,7 +147,7 @@ def cooccurrence(
 ) -> Cooccurrence:
     """Which other causes the evidence of each cause's failures points at as well."""
     span = base.FleetSpan(source, since, until, partition, users)
-    span.with_events()
+    n_events = span.with_events()
     rows = span.rows("fleet_cooccurrence")
     totals = {r["blamed"]: r["n"] for r in rows if not r["other"]}
     pairs = [
@@ -154,5 +156,8 @@ def cooccurrence(
         if r["other"]
     ]
     return Cooccurrence(
-        **span.about, failures=totals, pairs=tuple(sorted(pairs, key=lambda p: (-p.n, p.cause, p.other)))
+        **span.about,
+        failures=totals,
+        pairs=tuple(sorted(pairs, key=lambda p: (-p.n, p.cause, p.other))),
+        n_events=n_events,
     )

@@ -40,9 +40,11 @@ class Utilisation(base.Figure):
     gpus_per_node: int
     capacity_gpu_h: float
     utilisation_frac: float | None
-    """None without any node."""
+    """None without any node, and where accounting records no attempt's GPUs."""
     goodput_frac: float | None
     fragmented_frac: float | None
+    n_unknown_gpus: int
+    """Attempts whose GPUs are not recorded: what they used is not among the used."""
 
 
 def utilisation(
@@ -66,8 +68,10 @@ def utilisation(
     free_s = {
         r["n"]: r["free_gpu_s"] for r in span.rows("fleet_fragments", gpus_per_node=gpus_per_node, **bounds)
     }
-    n_nodes = n_nodes or span.one("fleet_nodes")["n_nodes"]
-    gpus = n_nodes * gpus_per_node
+    there = span.one("fleet_nodes")
+    n_nodes = n_nodes or there["n_nodes"]
+    recorded = there["n_known"] or not there["n_unknown_gpus"]
+    gpus = n_nodes * gpus_per_node if recorded else 0
     n_buckets = -(-(bounds["until_us"] - bounds["since_us"]) // bucket_us) if gpus else 0
     buckets = tuple(_bucket(n, gpus, bounds, used.get(n, {}), free_s.get(n, 0.0)) for n in range(n_buckets))
     capacity = sum(b.capacity_gpu_h for b in buckets)
@@ -84,6 +88,7 @@ def utilisation(
         utilisation_frac=in_use / capacity if capacity else None,
         goodput_frac=(in_use - lost) / capacity if capacity else None,
         fragmented_frac=free / capacity if capacity else None,
+        n_unknown_gpus=there["n_unknown_gpus"],
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from probing_cluster.control_plane.cli import commands, span
 from probing_cluster.control_plane.terminal import progress
-from probing_cluster.core import clock, errors, settings
+from probing_cluster.core import clock, errors, settings, vocabulary
 
 if TYPE_CHECKING:
     from probing_cluster.control_plane.imports import load
@@ -95,15 +96,35 @@ def _loaded(args: argparse.Namespace, announce: load.Announce) -> tuple[settings
         unnamed=base.cluster.name,
         now=now,
     )
+    _require_readable([*order.sacct, *order.events, *(path for _, path in (*order.kernel, *order.joblog))])
     files = load.read(order, announce)
     # Only what was read makes a database: job output alone is about attempts that one has already.
-    fruitful = bool(files.attempts or any(one.found.events for one in files.events) or config.database.url)
+    fruitful = bool(
+        files.attempts
+        or files.not_started
+        or any(one.found.events for one in files.events)
+        or config.database.url
+    )
     if not fruitful and not args.joblog and not embedded.exists(config.database.directory):
         msg = "these files hold no attempt and no event, so no database was made of them; give --sacct or --kernel files that do"
         raise errors.MalformedInput(msg)
     with db_store.Store.open(config, upgrade=fruitful) as store:
         done = load.save(store, order, files, announce)
     return config, done
+
+
+def _require_readable(paths: Sequence[Path]) -> None:
+    """Raises UsageError naming every path that cannot be opened: the others may take minutes to read."""
+    failed = []
+    for path in dict.fromkeys(paths):
+        try:
+            # Not opened when it is a pipe: what it holds can be read once.
+            if not stat.S_ISFIFO(path.stat().st_mode):
+                path.open("rb").close()
+        except OSError as exc:
+            failed.append(f"{path}: {exc.strerror}")
+    if failed:
+        raise errors.UsageError("; ".join(failed))
 
 
 def database_of(base: settings.Settings, text: str | None) -> settings.DatabaseSettings:
@@ -138,17 +159,29 @@ def _print(args: argparse.Namespace, config: settings.Settings, done: object) ->
         print(
             "\n".join(
                 [
-                    f"{len(done.bad)} rows could not be read; they are kept in {kept}:",
+                    f"{vocabulary.plural(len(done.bad), 'row')} could not be read, kept in {kept}:",
                     *kept_aside.shown(done.bad),
                 ]
             )
         )
-    print(f"stored {done.n_attempts} attempts and {done.n_events} new events")
+    print(
+        f"stored {vocabulary.plural(done.n_attempts, 'new attempt')} and {vocabulary.plural(done.n_events, 'new event')}"
+        + _already(done.n_known_attempts, done.n_known_events)
+    )
     if args.database and not config.database.url:
         path = directory / "probing.toml"
         if not path.exists():
             path.write_text(_config_text(done.cluster, directory), encoding="utf-8")
         print(f"next: export PROBING_CONFIG={path}; probing-ctl attribute; probing-report JOBID")
+
+
+def _already(n_attempts: int, n_events: int) -> str:
+    """What of the files the database had before; empty for none."""
+    parts = [vocabulary.plural(n, noun) for n, noun in ((n_attempts, "attempt"), (n_events, "event")) if n]
+    if not parts:
+        return ""
+    verb = "was" if n_attempts + n_events == 1 else "were"
+    return f"; {' and '.join(parts)} {verb} there already"
 
 
 def _config_text(cluster: str, directory: Path) -> str:

@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from probing_cluster.control_plane.cli import commands, span
 from probing_cluster.control_plane.terminal import progress
-from probing_cluster.core import clock, command_line, errors, hostlist, records, sanitize, settings
+from probing_cluster.core import (
+    clock,
+    command_line,
+    errors,
+    hostlist,
+    records,
+    sanitize,
+    settings,
+    vocabulary,
+)
 
 if TYPE_CHECKING:
     from probing_cluster.attribution.passes import attribute
@@ -134,7 +143,7 @@ def _by_engine(args: argparse.Namespace) -> int:
     _print_causes(done.causes)
     ends = f" (it ends at {done.until:%Y-%m-%d})" if done.until else ""
     print(
-        f"{done.n_attempts} attempts of the history{ends} judged,"
+        f"{vocabulary.plural(done.n_attempts, 'attempt')} of the history{ends} judged,"
         f" {done.n_changed} of another cause than it holds; nothing stored"
     )
     return 0
@@ -181,8 +190,9 @@ class _Text:
         """The causes, and a last line."""
         _print_causes(total.causes)
         print(
-            f"{total.n_attempts} attempts judged, {total.n_changed} verdicts new or changed,"
-            f" {total.n_accounts} run accounts"
+            f"{vocabulary.plural(total.n_attempts, 'attempt')} judged,"
+            f" {vocabulary.plural(total.n_changed, 'verdict')} new or changed,"
+            f" {vocabulary.plural(total.n_accounts, 'run account')}"
         )
 
 
@@ -209,7 +219,10 @@ class _DryText(_Text):
 
     def end(self, total: _Total) -> None:
         """The last line."""
-        print(f"{total.n_attempts} attempts judged, {total.n_changed} verdicts would change; nothing stored")
+        judged, changed = (
+            vocabulary.plural(*p) for p in ((total.n_attempts, "attempt"), (total.n_changed, "verdict"))
+        )
+        print(f"{judged} judged, {changed} would change; nothing stored")
 
 
 class _Json(_Text):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from probing_cluster.control_plane.cli import commands, span
 from probing_cluster.control_plane.cli.nodes import lemon_people_commands
 from probing_cluster.control_plane.terminal import progress, table
-from probing_cluster.core import clock, command_line, errors, hostlist, records, settings
+from probing_cluster.core import clock, command_line, errors, hostlist, records, settings, vocabulary
 
 if TYPE_CHECKING:
     from probing_cluster.control_plane.outbox import queue
@@ -251,7 +251,11 @@ def _thresholds(args: argparse.Namespace) -> int:
         return 0
     heads = ("SIGNAL", *(f"P{p:g}" if p < 100 else "MAX" for p in _THRESHOLD_POINTS), "THRESHOLD")
     rows = [(name, *spread[name].values(), _number(limits[name])) for name in baseline.SIGNALS]
-    print(f"{len(found.nodes)} nodes, {config.lemon.window_days} days until {day:%Y-%m-%d}")
+    nodes, days = (
+        vocabulary.plural(len(found.nodes), "node"),
+        vocabulary.plural(config.lemon.window_days, "day"),
+    )
+    print(f"{nodes}, {days} until {day:%Y-%m-%d}")
     print(table.render(heads, rows, right=frozenset(heads[1:])))
     print(
         f"{args.votes} of seven, one of them a failure signal, name: {hostlist.compress(named) or 'nobody'}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from probing_cluster.control_plane.cli import commands, span
 from probing_cluster.control_plane.terminal import table
-from probing_cluster.core import clock, errors, settings
+from probing_cluster.core import clock, errors, settings, vocabulary
 
 _FAILURES = """
 SELECT p.kind, p.place, cardinality(array_agg(DISTINCT p.node)) AS n_nodes, count(DISTINCT f.incident_id) AS n_failures
@@ -88,7 +88,9 @@ def _load(args: argparse.Namespace) -> int:
     with db_store.Store.open(config) as store:
         changed = store.save_places(config.cluster.name, kinds, places, clock.SYSTEM.now())
     nodes = len({node for node, _, _ in places})
-    print(f"{nodes} nodes, {', '.join(kinds)}: {changed} places changed.")
+    print(
+        f"{vocabulary.plural(nodes, 'node')}, {', '.join(kinds)}: {vocabulary.plural(changed, 'place')} changed."
+    )
     return 0
 
 

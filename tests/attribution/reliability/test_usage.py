@@ -118,3 +118,17 @@ def test_a_node_of_cpus_alone_is_no_node_of_gpus():
     assert fleet.utilisation(drawn, SINCE, UNTIL).n_nodes == names
     drawn.rows[-1]["n_gpus"] = None
     assert fleet.utilisation(drawn, SINCE, UNTIL).n_nodes == names + 2
+
+
+def test_attempts_whose_gpus_are_not_recorded_used_nobody_knows_how_much() -> None:
+    """No share of a capacity that is made up, and no GPU hours of 0."""
+    drawn = DrawnUse(1)
+    for row in drawn.rows:
+        row["n_gpus"] = None
+    found = fleet.utilisation(drawn, SINCE, UNTIL)
+    assert (found.utilisation_frac, found.capacity_gpu_h, found.buckets) == (None, 0, ())
+    assert found.n_unknown_gpus > 10
+    states, sizes = fleet.state_breakdown(drawn, SINCE, UNTIL), fleet.job_sizes(drawn, SINCE, UNTIL)
+    assert states.n_unknown_gpus == states.n_attempts > 10
+    assert {states.gpu_h, *(s.gpu_h for s in (*states.states, *sizes.sizes))} == {None}
+    assert fleet.cooccurrence(drawn, SINCE, UNTIL).n_events == 0

@@ -86,6 +86,73 @@ def test_files_become_verdicts_and_reports_offline(
     assert report.main(["7", "--config", str(config)]) == 0
 
 
+def test_a_second_import_says_what_was_there_already(run: Run, history: list[str]) -> None:
+    """New is what the database had not; one of a thing is called one."""
+    _, out, _ = run(*history)
+    assert "kern.log (node n2): 1 event of 1 line; 0 kept aside\n" in out
+    assert ": 1 finding\n" in out
+    assert out.endswith("stored 3 new attempts and 2 new events\n")
+    _, out, _ = run(*history)
+    assert ": 0 findings (1 already known)\n" in out
+    assert out.endswith(
+        "stored 0 new attempts and 0 new events; 3 attempts and 2 events were there already\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("row", "job", "words"),
+    [
+        ("9|9|CANCELLED by 1000", "9", "it was cancelled by its owner ada at 2026-11-20 08:30:00Z, while it waited"),
+        ("9|9|CANCELLED by 0", "9", "it was cancelled by root at 2026-11-20"),
+        ("9|9|CANCELLED", "9", "while it waited (accounting does not say by whom)"),
+        ("9|9|DEADLINE", "9", "it ended DEADLINE at 2026-11-20 08:30:00Z"),
+        ("12|11_4|CANCELLED by 77", "11_4", "job 11_4 never started: it was cancelled by 77 at"),
+        ("11|11_[5-9,20%2]|CANCELLED by 77", "11_7", "job 11_7 never started: it was cancelled by 77 at"),
+        ("11|11_[5-9,20%2]|CANCELLED by 77", "11_10", "job 11_10 is not known"),
+        ("9|9|PENDING", "9", "job 9 is not known: no start of it"),
+    ],
+)  # fmt: skip
+def test_the_report_of_a_job_that_never_started_says_so_and_by_whom(
+    run: Run, config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], row: str, job: str, words: str
+) -> None:
+    """There is no attempt of it to judge, but accounting knows what became of it."""
+    from probing_cluster.reports import cli as report
+
+    (tmp_path / "sacct.txt").write_text(
+        "JobIDRaw|JobID|State|Submit|Start|End|NodeList|User|UID\n"
+        f"{row}|2026-11-20T08:00:00|None|2026-11-20T08:30:00|None assigned|ada|1000\n"
+    )
+    code, out, err = run("import", "--sacct", f"{tmp_path}/sacct.txt")
+    assert (code, err) == (0, "")
+    assert "left out: 1 job that never started" in out
+    if job == "9":
+        assert "no agent's event and no kernel log is on record" in " ".join(
+            run("fleet", "cooccurrence")[1].split()
+        )
+    assert report.main([job, "--config", str(config)]) == 3
+    assert words in capsys.readouterr().err
+
+
+def test_files_that_are_not_there_are_named_before_the_others_are_read(
+    run: Run, history: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them at once: minutes of reading would come before the second."""
+    from probing_cluster.control_plane.imports import load
+
+    monkeypatch.setattr(load, "read", lambda *_: pytest.fail("it read first"))
+    code, _, err = run(*history, "--kernel", f"n3={tmp_path}/no3", "--events", f"{tmp_path}")
+    assert code == 2
+    assert f"{tmp_path}: Is a directory; {tmp_path}/no3: No such file or directory" in err
+
+
+def test_an_unsure_hour_is_said_in_the_summary(run: Run, tmp_path: Path) -> None:
+    """The end of daylight saving, in a log that does not tell its passes apart."""
+    (tmp_path / "kern.log").write_text(f"2024-10-27 02:19:00 {XID}\n")
+    _, out, _ = run("import", "--timezone", "Europe/Berlin", "--kernel", f"n2={tmp_path}/kern.log")
+    assert "note: in an hour the clocks repeated" in out
+    assert "an hour too early: 1 finding\n" in out
+
+
 def test_a_persons_verdict_stands_against_the_rules(
     run: Run, history: list[str], store: db_store.Store
 ) -> None:

@@ -225,3 +225,14 @@ def test_real_jobs_of_five_releases(shared_samples: Path) -> None:
     assert (failed.state, failed.exit_code, failed.nodes) == ("FAILED", 1, ("cn1",))
     (cancelled,) = sacct_json.parse_sacct_json((newest / "slurmdb-job-archived.json").read_bytes()).attempts
     assert (cancelled.state, cancelled.cancelled_by) == ("CANCELLED", "sevans")
+
+
+@pytest.mark.parametrize("current", ["BANANA", ["BANANA"]])
+def test_a_state_that_slurm_does_not_have_is_set_aside(current: Any) -> None:
+    """Counted and named; the other job of the dump is taken."""
+    result = parse(
+        old(state={"current": current}), old(job_id=8, state={"current": ["FAILED", "EXPEDITING"]})
+    )
+    assert [a.job_id for a in result.attempts] == [8]
+    (bad,) = result.rejected
+    assert "'BANANA' is no state that Slurm has, such as COMPLETED" in bad.why

@@ -480,6 +480,9 @@ def test_an_hour_that_never_was_means_a_wrong_zone() -> None:
         ("7|FAILED|1|200|100|n1", "ends before it starts"),
         ("7|FAILED|1|2|3|n[1-", "unbalanced"),
         ("7|failed|1|2|3|n1", "cannot be a state"),
+        ("7|BANANA|1|2|3|n1", "'BANANA' is no state that Slurm has, such as COMPLETED, FAILED"),
+        ("7|BANANA|1|None|3|None assigned", "'BANANA' is no state that Slurm has"),
+        ("7|COMPL+|1|2|3|n1", "cut short (it may be COMPLETED or COMPLETING)"),
     ],
 )
 def test_rows_that_cannot_be_true_are_set_aside(row: str, why: str) -> None:
@@ -494,7 +497,16 @@ def test_states_cut_short_are_completed() -> None:
     """Dumps of the table for people, converted by hand, carry `CANCELLED+`."""
     assert sacct_attempt.state_of("CANCELLED+") == ("CANCELLED", None)
     assert sacct_attempt.state_of("OUT_OF_ME+") == ("OUT_OF_MEMORY", None)
+    assert sacct_attempt.state_of("REQUEUE_H+") == ("REQUEUE_HOLD", None)
     assert sacct_attempt.state_of("COMPL+") == ("COMPL+", None), "COMPLETED or COMPLETING: not guessed"
+
+
+@pytest.mark.parametrize("state", sorted(attempt_rows.STATES | {"CANCELLED by 1000", "CANCELLED+"}))
+def test_a_row_of_every_state_of_slurm_is_taken(state: str) -> None:
+    """Flags of newer releases and what sacct writes behind a state are no reason to set a row aside."""
+    result = parse("JobIDRaw|State|Submit|Start|End|NodeList", f"7|{state}|1|2|3|n1")
+    assert result.rejected == ()
+    assert len(result.attempts) + len(result.not_started) == 1
 
 
 FREE = st.text(st.sampled_from("ab|\n\r ;\x1f\tü"), max_size=12)

@@ -1,0 +1,39 @@
+"""Jobs that ended before they began, as events: there is no attempt of them, and their report says why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from probing_cluster.core import records, storable, vocabulary
+from probing_cluster.slurm_plugins import job_ids
+from probing_cluster.slurm_plugins.accounting import attempt_rows
+
+
+def events(
+    jobs: Iterable[attempt_rows.NotStarted], cluster: str, read_at: datetime
+) -> list[records.HealthEvent]:
+    """One event for each job that is over, of no node; a job that still waits has none."""
+    made = [
+        _event(job, cluster, read_at) for job in jobs if job.state not in attempt_rows.WAITING and job.end_at
+    ]
+    return [event for event in made if storable.why_not(event) is None]
+
+
+def _event(job: attempt_rows.NotStarted, cluster: str, read_at: datetime) -> records.HealthEvent:
+    assert job.end_at is not None, "only jobs that are over have an event"
+    position = f"{vocabulary.NEVER_STARTED}:{job.job_id}:{job.submit_at}:{job.end_at}"
+    by = f" by {job.cancelled_by}" if job.cancelled_by else ""
+    return records.HealthEvent(
+        event_id=records.make_event_id(cluster, "", "import", position),
+        cluster=cluster,
+        node="",
+        at=job.end_at,
+        observed_at=read_at,
+        kind=vocabulary.NEVER_STARTED,
+        severity=records.Severity.INFO,
+        job_id=job_ids.parse(job.job_id).job,
+        source="import",
+        message=f"job {job.job_id} never started: {job.state}{by}",
+        detail={"job": job.job_id, "state": job.state, "cancelled_by": job.cancelled_by, "user": job.user},
+    )
