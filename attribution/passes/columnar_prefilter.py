@@ -88,7 +88,7 @@ class _Prefilter:
         job_side = self._has_job_side_events()
         arguing, mentionable, shared, outside = self._event_flags(names)
         active_faults, stood, lasting = self._active_faults(names)
-        stalls, stalled = self._stalls(names)
+        stalls, stalled = self._stalls(names, job_side)
         acted = self._acted(names)
         ran = self._ran(lasting)
         preemptors, again = self._preempted(ran)
@@ -245,14 +245,17 @@ class _Prefilter:
                 nodes[name] = min(begin, nodes.get(name, begin))
         return active_faults, flags, _earliest(begins.values())
 
-    def _stalls(self, names: Sequence[str]) -> tuple[assign_rows.ActiveFaults, Flags]:
+    def _stalls(self, names: Sequence[str], job_side: Flags) -> tuple[assign_rows.ActiveFaults, Flags]:
         """The stalls, and per place whether one held up its attempt when a person or a limit ended it."""
         flags = np.zeros(len(self._node), np.bool_)
         ended = self._states(assign_rows.ENDED_FROM_OUTSIDE)[self._attempt]
         if not ended.any():
             return {}, flags
-        # A hang that the job's side tells of moves the window back: a day more is read.
-        begin = np.maximum(self._start, self._from - 2 * clock.span_us(assign_rows.STALLED))[self._attempt]
+        # A hang that the job's side tells of moves the window back: a day more is read for such a job.
+        n_days = np.where(job_side, 2, 1)
+        begin = np.maximum(self._start, self._from - n_days * clock.span_us(assign_rows.STALLED))[
+            self._attempt
+        ]
         until = self._from[self._attempt]
         lives = [
             (names[self._node[i]], _at(begin[i]), _at(until[i]))

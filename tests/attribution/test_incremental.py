@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from probing_cluster.attribution.passes import attribute, columnar_prefilter, pending
+from probing_cluster.attribution.passes import attribute, columnar_prefilter, fetch, pending
 from probing_cluster.attribution.verdict import judge, signatures
 from probing_cluster.core import records, settings
 from probing_cluster.db import bulk
@@ -438,3 +438,25 @@ def test_faults_before_the_window_are_mentioned_without_the_judge(store, monkeyp
         "PCIe error fatal on n2 (it came 3 h before, outside the window)",
         "PCIe error fatal on n1 (it came 2 h before, outside the window)",
     ]
+
+
+def test_stalls_of_a_second_day_are_read_only_where_the_job_told_of_something(store, monkeypatch):
+    """Only what the job's own side says moves a window back: a job that said nothing needs one day before its window."""
+    ended, day = DAY + timedelta(days=9), timedelta(days=1)
+    store.upsert_attempts(
+        records.JobAttempt(
+            cluster="c", job_id=job, submit_at=ended - 5 * day, start_at=ended - 5 * day, end_at=ended, state="CANCELLED", nodes=(f"n{job}",),
+            n_gpus=8, user="alice", run_key=str(job),
+        )
+        for job in (1, 2)
+    )  # fmt: skip
+    finding = records.HealthEvent(
+        event_id=uuid.UUID(int=1), cluster="c", node="n2", at=ended, observed_at=ended, kind="nccl_timeout", job_id=2,
+        severity=records.Severity.INFO, source="joblog", message="",
+    )  # fmt: skip
+    bulk.load_events(store.url, [finding])
+    lives = []
+    monkeypatch.setattr(fetch.Fetcher, "stalls", lambda _, __, given, ___: lives.extend(given) or {})
+    waiting = pending.read(store, ended, ended + day, None, unjudged=False)
+    columnar_prefilter.prefilter(store, waiting, attribute.policy_of(None))
+    assert {node: until - since for node, since, until in lives} == {"n1": day, "n2": 2 * day}
