@@ -264,7 +264,8 @@ class _Pass:
         chosen = np.flatnonzero(found.without_evidence)
         made = []
         for i, row in zip(chosen, no_evidence_verdict.rows(part.take(pa.array(chosen))), strict=True):
-            verdict = self._without_evidence.verdict(row, found.preemptors.get(int(i)))
+            outside = found.outside.get(int(i), ())
+            verdict = self._without_evidence.verdict(row, found.preemptors.get(int(i)), outside)
             if verdict is None:
                 answered[i] = False
             else:

@@ -21,6 +21,7 @@ from probing_cluster.attribution.passes import assign_rows, event_weight, event_
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import (
     co_residency,
+    eliminate,
     evidence_view,
     judge,
     signatures,
@@ -46,6 +47,8 @@ class PrefilterResult:
     """Per attempt: nothing was seen that may change its verdict."""
     preemptors: Mapping[int, Mapping[str, Any]]
     """Number of a preempted attempt to who took its place: job_id, attempt, name, user."""
+    outside: Mapping[int, Sequence[str]]
+    """Number of an attempt to its verdict's sentences about faults that lie outside its window."""
     known: fetch.PassCache
 
 
@@ -83,9 +86,9 @@ class _Prefilter:
         watched = self._fetcher.watched(self._cluster, names, *ends)
         to_judge = self._by_themselves() | self._unwatched(names, watched)
         job_side = self._has_job_side_events()
-        arguing, mentionable, shared = self._event_flags()
+        arguing, mentionable, shared, outside = self._event_flags(names)
         active_faults, stood, lasting = self._active_faults(names)
-        stalls, stalled = self._stalls(names)
+        stalls, stalled = self._stalls(names, job_side)
         acted = self._acted(names)
         ran = self._ran(lasting)
         preemptors, again = self._preempted(ran)
@@ -93,6 +96,7 @@ class _Prefilter:
         return PrefilterResult(
             without_evidence=~to_judge,
             preemptors=preemptors,
+            outside=outside,
             known=fetch.PassCache(
                 watched=watched,
                 active_faults=active_faults,
@@ -153,10 +157,13 @@ class _Prefilter:
         flags: Flags = np.asarray(pc.is_in(self._ended["job_id"], value_set=found), np.bool_)
         return flags
 
-    def _event_flags(self) -> tuple[Flags, Flags, incidents.SharedIncidents]:
+    def _event_flags(
+        self, names: Sequence[str]
+    ) -> tuple[Flags, Flags, incidents.SharedIncidents, dict[int, list[str]]]:
         """Per attempt: whether node events may change its verdict. Per place: whether a verdict may mention one there.
 
-        Third: the times at which wide incidents may lie among these events.
+        Third: the times at which wide incidents may lie among these events. Fourth: number of an attempt to its verdict's
+        sentences about faults that lie outside its window.
         """
         kinds, codes = zip(*event_weight.inert_sorts(), strict=True)
         query = (_SQL / "weighed_events.sql").read_text("utf-8")
@@ -179,8 +186,31 @@ class _Prefilter:
             some_faint |= here
             faint += self._any(here)
         user = events.within(self._node, start, end, events.weight == event_weight.Weight.USER)
-        to_judge = self._any(argues | own | outside | reaching) | (faint > 1)
-        return to_judge, argues | user | some_faint | outside | reaching, shared
+        places = np.flatnonzero(outside)
+        before = events.what(self._node[places], start[places] - _DAY_US, start[places] - 1, events.root)
+        sentences, unordered = self._outside(names, zip(places.tolist(), before, strict=True))
+        to_judge = self._any(argues | own | reaching) | (faint > 1) | unordered
+        return to_judge, argues | user | some_faint | outside | reaching, shared, sentences
+
+    def _outside(
+        self, names: Sequence[str], before: Iterable[tuple[int, Iterable[tuple[int, str]]]]
+    ) -> tuple[dict[int, list[str]], Flags]:
+        """Number of an attempt to the sentences about what happened before its window (by place: times and names of events).
+
+        Second: the attempts of which the order of these events is not known, since some came at one instant.
+        """
+        faults: dict[int, list[tuple[int, str, str]]] = {}
+        for place, there in before:
+            mine = faults.setdefault(int(self._attempt[place]), [])
+            mine += [(at, what, names[self._node[place]]) for at, what in there]
+        unordered = np.zeros(self._n, np.bool_)
+        sentences = {}
+        for i, mine in faults.items():
+            unordered[i] = len({at for at, *_ in mine}) < len(mine)
+            last = sorted(mine)[-eliminate.MAX_OUTSIDE :]
+            made = (eliminate.outside(what, node, (self._end[i] - at) / 1e6) for at, what, node in last)
+            sentences[i] = list(dict.fromkeys(made))
+        return sentences, unordered
 
     def _active_faults(
         self, names: Sequence[str]
@@ -215,14 +245,17 @@ class _Prefilter:
                 nodes[name] = min(begin, nodes.get(name, begin))
         return active_faults, flags, _earliest(begins.values())
 
-    def _stalls(self, names: Sequence[str]) -> tuple[assign_rows.ActiveFaults, Flags]:
+    def _stalls(self, names: Sequence[str], job_side: Flags) -> tuple[assign_rows.ActiveFaults, Flags]:
         """The stalls, and per place whether one held up its attempt when a person or a limit ended it."""
         flags = np.zeros(len(self._node), np.bool_)
         ended = self._states(assign_rows.ENDED_FROM_OUTSIDE)[self._attempt]
         if not ended.any():
             return {}, flags
-        # A hang that the job's side tells of moves the window back: a day more is read.
-        begin = np.maximum(self._start, self._from - 2 * clock.span_us(assign_rows.STALLED))[self._attempt]
+        # A hang that the job's side tells of moves the window back: a day more is read for such a job.
+        n_days = np.where(job_side, 2, 1)
+        begin = np.maximum(self._start, self._from - n_days * clock.span_us(assign_rows.STALLED))[
+            self._attempt
+        ]
         until = self._from[self._attempt]
         lives = [
             (names[self._node[i]], _at(begin[i]), _at(until[i]))

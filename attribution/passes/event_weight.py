@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from probing_cluster.attribution.passes import incidents
-from probing_cluster.attribution.verdict import claims, co_residency, eliminate, signatures
+from probing_cluster.attribution.verdict import claims, co_residency, eliminate, phrases, signatures
 from probing_cluster.core import records
 
 _NAMED_ALONE = frozenset({"node_lost", "node_reboot", "node_refused", "oom_host"})
@@ -62,6 +62,8 @@ class EventSort:
     root: bool
     """True for a high root fault: a verdict mentions it even where it lies outside the window."""
     family: str
+    what: str
+    """What sentences call it: `Xid 79`."""
     wide: bool
     """True when it can be part of an incident of many nodes."""
 
@@ -87,5 +89,6 @@ def sorts_of(events: pa.Table) -> tuple[list[EventSort], co_residency.Numbers]:
         signature = signatures.find(*sort, recovered=recovered == "true")
         root = signature.role is signatures.Role.ROOT and sort[2] is records.Severity.HIGH
         wide = incidents.is_shared(signature)
-        made.append(EventSort(weight=found, root=root, family=claims.family(source), wide=wide))
+        what = phrases.what_of(kind, code)
+        made.append(EventSort(weight=found, root=root, family=claims.family(source), what=what, wide=wide))
     return made, of.astype(np.int64, copy=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ class EventWindows:
         self._span = (at.max() - self._base + 2) if len(at) else 2
         order = np.lexsort((at, node))
         self._key = (node * self._span + at - self._base)[order]
+        self._at, self._sort, self._sorts = at[order], of[order], sorts
         self._last = co_residency.microseconds(events["last_at"])[order]
         self.weight = np.array([s.weight for s in sorts], np.int64)[of][order]
         self.root = np.array([s.root for s in sorts], np.bool_)[of][order]
@@ -49,6 +50,18 @@ class EventWindows:
         low, high = self._between(node, since, until)
         total = np.concatenate([[0], np.cumsum(which)])
         return total[np.maximum(high, low)] > total[low]
+
+    def what(
+        self,
+        node: co_residency.Numbers,
+        since: co_residency.Numbers,
+        until: co_residency.Numbers,
+        which: Flags,
+    ) -> Iterator[list[tuple[int, str]]]:
+        """Per window (both ends belong to it): the times (microseconds) and names of those of these events that lie in it."""
+        for low, high in zip(*self._between(node, since, until), strict=True):
+            there = low + np.flatnonzero(which[low:high])
+            yield [(int(self._at[i]), self._sorts[self._sort[i]].what) for i in there]
 
     def reaching(
         self, node: co_residency.Numbers, since: co_residency.Numbers, until: co_residency.Numbers

@@ -18,7 +18,7 @@ from probing_cluster.core import clock, records
 NEAR = timedelta(minutes=15)
 """Who starts within this after a preemption may have caused it."""
 _SLACK_US = 1_000_000
-_NULL = int(np.iinfo(np.int64).min)
+_NULL, _OPEN = (int(limit) for limit in (np.iinfo(np.int64).min, np.iinfo(np.int64).max))
 
 Numbers = npt.NDArray[np.int64]
 
@@ -43,7 +43,7 @@ class CoResidents:
         self._node, self._rank = node[order], rank[row][order]
         self._submit, self._end = microseconds(ran["submit_at"]), microseconds(ran["end_at"])
         self._number = {name: i for i, name in enumerate(self._names.to_pylist())}
-        self._known: dict[str, tuple[Numbers, ...]] = {}
+        self._known: dict[str, list[tuple[int, int, int, int]]] = {}
 
     def spans(
         self, attempt: records.JobAttempt, nodes: Iterable[str], since: datetime, until: datetime
@@ -92,20 +92,23 @@ class CoResidents:
         return [{**row, "submit_at": at} for row, at in zip(plain, submit, strict=True)]
 
     def _over(self, node: str, mine: tuple[int, int], low: int, high: int) -> tuple[cases.Span, ...]:
-        job, submit, start, end = self._on(node)
-        other = (job != mine[0]) | (submit != mine[1])
-        there = other & (start <= high) & ((end >= low) | (end == _NULL))
-        times = zip(start[there].tolist(), end[there].tolist(), strict=True)
-        return tuple((_at(a), None if b == _NULL else _at(b)) for a, b in times)
-
-    def _on(self, node: str) -> tuple[Numbers, ...]:
-        """The attempts that ran on a node: job ids, submit times, starts and ends (microseconds)."""
         if node not in self._known:
-            number = self._number.get(node, -1)
-            low, high = np.searchsorted(self._node, [number, number + 1])
-            rows = self._by_rank[self._rank[low:high]]
-            self._known[node] = tuple(c[rows] for c in (self._job, self._submit, self._start, self._end))
-        return self._known[node]
+            self._known[node] = self._on(node)
+        # Plain numbers: a node has few attempts, and NumPy's calls cost more than they do.
+        return tuple(
+            (_at(start), None if end == _OPEN else _at(end))
+            for end, start, job, submit in self._known[node]
+            if end >= low and start <= high and (job, submit) != mine
+        )
+
+    def _on(self, node: str) -> list[tuple[int, int, int, int]]:
+        """The attempts that ran on a node, by start: end, start (microseconds), job id, submit time (microseconds)."""
+        number = self._number.get(node, -1)
+        low, high = np.searchsorted(self._node, [number, number + 1])
+        rows = self._by_rank[self._rank[low:high]]
+        end = np.where(self._end[rows] == _NULL, _OPEN, self._end[rows])
+        columns = (end, self._start[rows], self._job[rows], self._submit[rows])
+        return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def ints(column: pa.Array | pa.ChunkedArray) -> Numbers:

@@ -17,6 +17,8 @@ from probing_cluster.attribution.verdict import (
 from probing_cluster.core import records
 
 MAX_SENTENCES = 8
+MAX_OUTSIDE = 2
+"""Of the faults outside the window only the last ones are mentioned."""
 
 _GPU = frozenset({"gpu_lost", "gpu_memory_uncorrectable", "gpu_memory_contained", "gpu_row_remap_failure", "gpu_nvlink", "nvswitch", "gpu_gsp_timeout", "gpu_driver", "gpu_xid"})  # fmt: skip
 _LINKS = frozenset({"ib_link", "eth_link"})
@@ -114,10 +116,14 @@ def _limit(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> It
 
 
 def _outside(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> Iterable[str]:
-    for event in view.outside[-2:]:
+    for event in view.outside[-MAX_OUTSIDE:]:
         if event.at < view.window.start_at:
-            gap = phrases.duration((view.onset_at - event.at).total_seconds())
-            yield f"{phrases.what(event)} on {event.node} (it came {gap} before, outside the window)"
+            yield outside(phrases.what(event), event.node, (view.onset_at - event.at).total_seconds())
+
+
+def outside(what: str, node: str, gap_s: float) -> str:
+    """The sentence about a fault (`phrases.what`) that came `gap_s` seconds before the onset, before the window."""
+    return f"{what} on {node} (it came {phrases.duration(gap_s)} before, outside the window)"
 
 
 def _rivals(_view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:

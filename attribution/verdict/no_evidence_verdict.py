@@ -7,7 +7,7 @@ become templates with parameters (nodes, user, durations), which are filled in f
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from probing_cluster.attribution.verdict import case as cases
-from probing_cluster.attribution.verdict import co_residency, judge, phrases, wording
+from probing_cluster.attribution.verdict import co_residency, eliminate, judge, phrases, wording
 from probing_cluster.core import hostlist, records
 
 _END = datetime(2026, 1, 1, tzinfo=UTC)
@@ -80,11 +80,15 @@ class NoEvidenceVerdicts:
         self._answers: dict[tuple[Any, ...], _Answer | None] = {}
 
     def verdict(
-        self, row: Sequence[Any], preemptor: Mapping[str, Any] | None = None
+        self,
+        row: Sequence[Any],
+        preemptor: Mapping[str, Any] | None = None,
+        outside: Iterable[str] = (),
     ) -> records.Verdict | None:
         """The verdict on an attempt (its fields as in COLUMNS); None where it depends on the attempt's names.
 
-        `preemptor` is who took its place, when that is known: job_id, name, user.
+        `preemptor` is who took its place, when that is known: job_id, name, user. `outside`: the sentences about faults
+        that lie outside its window.
         """
         (cluster, job_id, submit_at, attempt, start_at, end_at, suspended_s, state, code, signal) = row[:10]
         (reason, nodes, n_gpus, user, limit_s, cancelled_by) = row[10:]
@@ -123,7 +127,7 @@ class NoEvidenceVerdicts:
                 "submit_at": submit_at,
                 "attempt": attempt,
                 "summary": summary if preemptor is None else _by(preemptor),
-                "ruled_out": tuple(ruled_out),
+                "ruled_out": (*ruled_out, *outside)[: eliminate.MAX_SENTENCES],
                 "next_step": next_step,
                 "onset_at": end_at,
                 "window_start_at": end_at - self._before,

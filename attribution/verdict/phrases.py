@@ -63,5 +63,10 @@ def device_of_node(name: str | None, node: str | None) -> str:
 
 def what(event: records.HealthEvent) -> str:
     """`Xid 79`, `InfiniBand link port_down`."""
-    kind = _KINDS.get(event.kind, event.kind.replace("_", " "))
-    return f"{kind} {event.code}" if event.code and event.kind != event.code else kind
+    return what_of(event.kind, event.code)
+
+
+def what_of(kind: str, code: str | None) -> str:
+    """The same of an event's kind and code."""
+    word = _KINDS.get(kind, kind.replace("_", " "))
+    return f"{word} {code}" if code and kind != code else word

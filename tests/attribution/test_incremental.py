@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from probing_cluster.attribution.passes import attribute, columnar_prefilter, pending
+from probing_cluster.attribution.passes import attribute, columnar_prefilter, fetch, pending
 from probing_cluster.attribution.verdict import judge, signatures
 from probing_cluster.core import records, settings
 from probing_cluster.db import bulk
@@ -390,3 +390,73 @@ def test_who_ran_before_is_asked_only_of_nodes_that_lost_a_gpu(store, monkeypatc
     waiting = pending.read(store, died, died + minute, None, unjudged=False)
     columnar_prefilter.prefilter(store, waiting, attribute.policy_of(None))
     assert queries == [(["n2"], [1, 2, 11])]
+
+
+def test_faults_before_the_window_are_mentioned_without_the_judge(store, monkeypatch):
+    """The last two, in order of time; only where two came at one instant does the judge say which is the later."""
+    died, hour, minute = DAY + timedelta(days=1), timedelta(hours=1), timedelta(minutes=1)
+    nodes = {1: ("n1", "n2"), 2: ("n3",)}
+    store.upsert_attempts(
+        records.JobAttempt(
+            cluster="c", job_id=job, submit_at=died - 9 * hour, start_at=died - 9 * hour, end_at=died, state="FAILED", exit_code=1,
+            nodes=where, n_gpus=8, user="alice", run_key=str(job),
+        )
+        for job, where in nodes.items()
+    )  # fmt: skip
+    faults = [
+        ("n1", 5, "fatal"),
+        ("n2", 3, "fatal"),
+        ("n1", 2, "fatal"),
+        ("n3", 4, "fatal"),
+        ("n3", 4, "bus"),
+    ]
+    bulk.load_events(
+        store.url,
+        [
+            records.HealthEvent(
+                event_id=uuid.UUID(int=number), cluster="c", node=node, at=died - hours * hour, observed_at=died, kind="pcie_aer",
+                code=code, severity=records.Severity.HIGH, source="kernel", message="",
+            )
+            for number, (node, hours, code) in enumerate(faults)
+        ],
+    )  # fmt: skip
+    beats = [records.AgentHeartbeat(cluster="c", node=node, at=AFTER) for node in ("n1", "n2", "n3")]
+    store._upsert(records.AgentHeartbeat, beats)
+    waiting = pending.read(store, died, died + minute, None, unjudged=False)
+    found = columnar_prefilter.prefilter(store, waiting, attribute.policy_of(None))
+    assert dict(zip(waiting["job_id"].to_pylist(), found.without_evidence, strict=True)) == {
+        1: True,
+        2: False,
+    }
+    verdicts = []
+    for many in (1, 1_000_000):
+        monkeypatch.setattr(attribute, "MANY", many)
+        verdicts.append(attribute.attribute(store, at=SETTLED, dry_run=True).verdicts)
+    assert verdicts[0] == verdicts[1]
+    ruled_out = next(v for v in verdicts[0] if v.job_id == 1).ruled_out
+    assert [s for s in ruled_out if "outside the window" in s] == [
+        "PCIe error fatal on n2 (it came 3 h before, outside the window)",
+        "PCIe error fatal on n1 (it came 2 h before, outside the window)",
+    ]
+
+
+def test_stalls_of_a_second_day_are_read_only_where_the_job_told_of_something(store, monkeypatch):
+    """Only what the job's own side says moves a window back: a job that said nothing needs one day before its window."""
+    ended, day = DAY + timedelta(days=9), timedelta(days=1)
+    store.upsert_attempts(
+        records.JobAttempt(
+            cluster="c", job_id=job, submit_at=ended - 5 * day, start_at=ended - 5 * day, end_at=ended, state="CANCELLED", nodes=(f"n{job}",),
+            n_gpus=8, user="alice", run_key=str(job),
+        )
+        for job in (1, 2)
+    )  # fmt: skip
+    finding = records.HealthEvent(
+        event_id=uuid.UUID(int=1), cluster="c", node="n2", at=ended, observed_at=ended, kind="nccl_timeout", job_id=2,
+        severity=records.Severity.INFO, source="joblog", message="",
+    )  # fmt: skip
+    bulk.load_events(store.url, [finding])
+    lives = []
+    monkeypatch.setattr(fetch.Fetcher, "stalls", lambda _, __, given, ___: lives.extend(given) or {})
+    waiting = pending.read(store, ended, ended + day, None, unjudged=False)
+    columnar_prefilter.prefilter(store, waiting, attribute.policy_of(None))
+    assert {node: until - since for node, since, until in lives} == {"n1": day, "n2": 2 * day}
