@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
@@ -84,6 +85,38 @@ def gather(
 def present(gang: GangDumps, group: str) -> list[int]:
     """Ranks of a group that left a dump, ascending."""
     return sorted(r for r in gang.members[group] if r in gang.dumps)
+
+
+def unposted(gang: GangDumps) -> dict[int, list[Entry]]:
+    """Ranks that wait for nothing and did not post their half of a send or receive that another one waits in, with what waits for them.
+
+    Both ends name each other, so their counts compare where the group's do not.
+    """
+    found: dict[int, list[Entry]] = {}
+    for rank in gang.dumps:
+        for entry in gang.outstanding(rank):
+            pair = _PAIR.fullmatch(entry.op) if entry.is_p2p else None
+            peer = _global(gang, entry.group, int(pair["peer"])) if pair else None
+            if pair is None or peer is None or peer not in gang.dumps or gang.outstanding(peer):
+                continue
+            back, arrow = ("recv", "<-") if pair["verb"] == "send" else ("send", "->")
+            half = f"{back} {pair['peer']}{arrow}{pair['own']}"
+            if _count(gang, peer, entry.group, half) < _count(gang, rank, entry.group, entry.op):
+                found.setdefault(peer, []).append(entry)
+    return found
+
+
+_PAIR = re.compile(r"(?P<verb>send|recv) (?P<own>\d{1,7})(?:->|<-)(?P<peer>\d{1,7})")
+
+
+def _count(gang: GangDumps, rank: int, group: str, op: str) -> int:
+    return sum(e.group == group and e.op == op for e in gang.dumps[rank].entries)
+
+
+def _global(gang: GangDumps, group: str, number: int) -> int | None:
+    """The global rank of the group's rank `number`."""
+    ranks = sorted(gang.members.get(group, ()))
+    return ranks[number] if number < len(ranks) else None
 
 
 def waits_for_others(gang: GangDumps, rank: int) -> bool:

@@ -5,7 +5,8 @@ completed, so of Gloo only the host's side is read: a rank whose process is gone
 its peers and waits for nothing itself is why they wait. When every rank waits, the one whose device
 finished least, or never started what its peers started, is suspect; where they wait for each other in different groups, they came in
 different order. Only then the fabric. Sequence numbers are compared within one group only, and
-groups that send point to point are never compared by count: pipeline stages differ legitimately.
+groups that send point to point are never compared by count: pipeline stages differ legitimately. A send and the receive
+that it names are: who posted no half of what another rank waits in, and waits for nothing, is why it waits.
 """
 
 from __future__ import annotations
@@ -236,6 +237,29 @@ def _inside(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
     )
 
 
+def _unposted(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
+    """The ranks that others wait for in a send or receive, and that neither posted their half of it nor wait themselves."""
+    found = gang_dumps.unposted(gang)
+    if not found:
+        return None
+    ranks = tuple(sorted(found))
+    first = min((e for r in ranks for e in found[r]), key=lambda e: (e.created_ns or 1 << 62, e.seq))
+    entries = gang.dumps[ranks[0]].entries
+    names = ", ".join(map(str, ranks))
+    return FlightVerdict(
+        kind="missing_rank",
+        ranks=ranks,
+        domains=(USER, SOFTWARE, HARDWARE),
+        group=first.group,
+        seq=first.seq,
+        op=first.op,
+        timeout_ms=first.timeout_ms,
+        waiting=tuple(sorted(r for r in gang.dumps if gang.outstanding(r))),
+        doing=entries[-1].frames if entries else (),
+        meaning=f"Rank {names} waits for nothing and did not post its half of {first.op} in group {first.group}, in which another rank waits: its host side is stuck, slow or gone.",
+    )
+
+
 def _idle(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
     """Of a group that sends point to point, the few ranks that wait for nothing while all the others wait.
 
@@ -308,6 +332,7 @@ def judge(
         or _stuck(gang)
         or _not_started(gang)
         or _late(gang)
+        or _unposted(gang)
         or _idle(gang)
         or _inside(gang)
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from probing_cluster.core import sanitize
-from probing_cluster.evidence.joblog import locales, progress
+from probing_cluster.evidence.joblog import closing, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.messages import languages, python
 
@@ -112,7 +112,8 @@ class BareTraceback:
         if not _PLAIN.match(record.text):
             if word := _last_word(record) if interesting else languages.last_word(record):
                 if self._last is None:
-                    self.hold(word)
+                    ending = word.role is LineRole.ROOT and closing.is_ending(record.text)
+                    self.hold(replace(word, role=LineRole.EXIT) if ending else word)
                 else:
                     self._behind = -1
             return None

@@ -55,6 +55,14 @@ _OF_PANIC = re.compile(r"panick|\b(?:Join|Recv|Send|Poison)Error\b|\bAny \{")
 _PANIC_LINES = 40
 """So near behind a thread's panic the main thread's is the same."""
 _SIGNAL_LINES = 1_000
+_WRAPPED_LINES = 100
+"""So many lines has the chain below an exception that only passes another one on."""
+_GONE = re.compile(r"node has died|worker died or was killed")
+_ANNOUNCED_LINES = 3
+_INTERRUPTED_LINES = 40
+_RAISED = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit): ")
+"""An exception that tells of a signal."""
+_JOB_CANCELLED = re.compile(r"\*\*\* JOB (?P<job>\d{1,12})\S* .{0,300}?CANCELLED AT (?P<at>\S{10,30})")
 _TERMINATED_CODE = 143
 _LACKING = re.compile(
     r"no such file|not found|does ?n[o']t exist|cannot open|opening file|missing", re.IGNORECASE
@@ -109,6 +117,22 @@ def _script_went_on(best: JobFinding, new: JobFinding) -> bool:
     return own and not _LACKING.search(new.message)
 
 
+def _explains(new: JobFinding, best: JobFinding) -> bool:
+    """Whether `best` is the heading, the wrapper or the suspicion of what `new` says in words of its own."""
+    behind = new.line - best.line
+    root = new.role is LineRole.ROOT
+    if best.detail.get("heading") and root and 0 < behind <= _REASON_LINES:
+        return True
+    if best.detail.get("wrapper") and (root or new.role is LineRole.REMOTE) and 0 < behind <= _WRAPPED_LINES:
+        return True
+    if best.kind == "nccl_unhandled_cuda" and root and new.kind.startswith("cuda_"):
+        return 0 < behind <= _REASON_LINES and new.rank == best.rank
+    if best.kind == "dataloader_oom" and new.kind in ("slurm_oom", "host_oom_kill"):
+        return True
+    # A step that is cancelled first, with a time of grace: the job's own line names the reason.
+    return best.kind == "slurm_cancelled" and new.kind in _FORCED_ENDS
+
+
 def outranks(new: JobFinding, best: JobFinding | None) -> bool:
     """Whether `new`, printed after `best`, is nevertheless the cause."""
     if new.role is LineRole.OBSERVATION:
@@ -125,6 +149,8 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
     if best.detail.get("failed_step") and new.role is LineRole.EXIT:
         # A workflow engine's own words: how the step ended stands below them.
         return new.line - best.line <= _REASON_LINES
+    if _explains(new, best):
+        return True
     weak = best.role in (LineRole.EXIT, LineRole.REMOTE) or best.detail.get("handled") is True
     if new.role is best.role is LineRole.SYMPTOM:
         return _clearly_before(new, best)
@@ -133,7 +159,8 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         return bool(new.detail["ended_at"] < best.detail["ended_at"])
     if (best.kind, new.kind) == ("python_consequence", "peer_lost"):
         # Ray's exception says that an actor died; that its node did, only a line below it.
-        return 0 < new.line - best.line <= _REASON_LINES and "node has died" in new.message
+        near = 0 < new.line - best.line <= _REASON_LINES
+        return near and _GONE.search(new.message) is not None
     if new.role is LineRole.ROOT:
         plain_cancel = best.kind == "slurm_cancelled"
         waited = best.kind in grammar.WAITED and new.kind in _OWN and None not in (new.rank, best.rank)
@@ -178,6 +205,8 @@ class CauseCandidates:
         self.settled = False
         self.recent: deque[str] = deque(maxlen=progress.LOOK_BACK_LINES)
         """The lines read last, with their prefixes."""
+        self._job: tuple[str, str, int] | None = None
+        """The job that Slurm cancelled last: its number, the instant, and how many findings were held by then."""
         self._test: int | None = None
         """How many findings were held when the running test began."""
         self._forget()
@@ -205,6 +234,8 @@ class CauseCandidates:
         self.held.append(finding)
         if self.settled:
             return
+        if finding.role is LineRole.END:
+            self._next_job(finding)
         best = self.held[self.best] if self.best is not None else None
         if outranks(finding, best):
             self.best = len(self.held) - 1
@@ -236,6 +267,54 @@ class CauseCandidates:
                 self.held[i] = replace(earlier, role=LineRole.EXIT)
                 self.best = i
                 return
+
+    def _next_job(self, finding: JobFinding) -> None:
+        """Jobs that append to one log: what stands before another one's end was that one's."""
+        found = _JOB_CANCELLED.search(finding.message)
+        if found is None:
+            return
+        job, self._job = self._job, (found["job"], found["at"], len(self.held))
+        # The components of a heterogeneous job are cancelled at the same instant.
+        if job is None or job[0] == found["job"] or job[1] == found["at"]:
+            return
+        self.best = None
+        for i in range(job[2], len(self.held) - 1):
+            now = self.held[i]
+            if not now.detail.get("survived") and outranks(
+                now, None if self.best is None else self.held[self.best]
+            ):
+                self.best = i
+
+    def announced(self, line: int) -> None:
+        """A traceback begins in `line`: an exception that ends with a colon right above it only announces it."""
+        if self.best is None or self.settled:
+            return
+        best = self.held[self.best]
+        if (
+            0 < line - best.line <= _ANNOUNCED_LINES
+            and "exception" in best.detail
+            and best.message.rstrip().endswith(":")
+        ):
+            self.held[self.best] = replace(best, detail={**best.detail, "wrapper": True})
+
+    def take_interruption(self, last_line: int) -> None:
+        """Nothing else explains the end: the program was interrupted from outside shortly before it, if somebody said so.
+
+        A signal that was only received may be how a server is told to stop: it counts where something then ended badly.
+        """
+        if self.best is not None or self.settled:
+            return
+        last = [
+            i
+            for i, f in enumerate(self.held)
+            if last_line - f.line <= _INTERRUPTED_LINES and not f.detail.get("survived")
+        ]
+        ended = [i for i in last if self.held[i].kind in ("interrupted", "process_terminated")]
+        ends = [self.held[i] for i in ended]
+        died = any("exit_code" in f.detail or _RAISED.match(f.message) for f in ends[1:])
+        if died or any(f.kind == "interrupted" for f in ends):
+            self.held[ended[0]] = replace(self.held[ended[0]], role=LineRole.EXIT)
+            self.best = ended[0]
 
     def _take_no_gpu(self) -> None:
         """The program found no GPU: that CUDA could not be set up, if PyTorch said so, came first."""

@@ -72,7 +72,7 @@ _STACK = re.compile(
 """Frames of a stack, and what announces them."""
 _BOILERPLATE = re.compile(
     r"Primary job\s|a non-zero exit code\b|mpi(?:run|exec)\S{0,8} (?:detected|has exited|noticed|was)\b|the job to be terminated|MPI_ABORT was|with errorcode|NOTE: invoking|exactly when Open MPI"
-    r"|You may or may not|Process name: |aborting job$|(?:srun|slurmstepd|slurmd|sbatch): "
+    r"|You may or may not|\*{3} Aborted at \d|Process name: |aborting job$|(?:srun|slurmstepd|slurmd|sbatch): "
 )
 """What launchers print of any end."""
 _SILENT = re.compile(
@@ -90,18 +90,25 @@ _JUDGED = re.compile(
 """What other families judge: if they did not take such a line, it was none."""
 
 
+_PLACE = re.compile(r"^\[?/[\w./+-]{1,300}\.\w{1,4}:\d{1,7}\]:? ")
+_LEVEL = re.compile(r"^\W{0,3}(?:ERROR|FATAL|CRITICAL|Error|error)\W{1,4}(?=\S)")
 _SPACED = re.compile(r"(?:\b\w ){5,}\w\b")
 _BOXED = re.compile(r"[|*#!+]+\s+(?P<words>\S.*?)\s+[|*#!+]+$")
 
 
 def _plain(text: str) -> str:
-    """The line's words: out of the box that is drawn around them, and of letters set apart."""
-    body = text.strip()
+    """The line's words: without its launcher's prefix and its source file, out of the box that is drawn around them, and of letters set apart."""
+    body = _PLACE.sub("", grammar.strip(0, text).text.strip())
     if boxed := _BOXED.match(body):
         body = boxed["words"]
     if _SPACED.search(body):
         body = re.sub(r"(?<=\b\w) (?=\w\b)", "", body)
     return body
+
+
+def is_ending(text: str) -> bool:
+    """Whether the line only says that the run ended badly, whatever level its logger gives it."""
+    return _ENDING.match(_LEVEL.sub("", _plain(text))) is not None
 
 
 def _is_error(text: str, *, ended: bool) -> bool:

@@ -111,6 +111,8 @@ class JoblogContext:
     """Where a parser of options began to tell how the program is used; 0 when none did."""
     head: str = ""
     """The words of the last heading of an error."""
+    head_raised: bool = False
+    """Whether it is an exception's name, whose own text begins on the next line."""
     head_line: int = 0
     """Where a line announced an error that stands on one of the next; 0 when none is awaited."""
 

@@ -137,14 +137,18 @@ class JobLogReader:
         if (english := locales.english(record.text)) != record.text:
             found = self._families(replace(record, text=english))
             return replace(found, message=sanitize.clean(record.text, 1024)) if found else None
+        announced = self._context.announced(record.line)
         for family in families.FAMILIES:
             wanted = family is process.FAMILY and self._context.listing(record.line)
-            wanted |= family is languages.FAMILY and self._context.announced(record.line)
+            wanted |= family is languages.FAMILY and announced
             wanted |= family is workflows.FAMILY and self._context.reasoned(record.line)
             if not wanted and not any(t in record.text for t in family.triggers):
                 continue
             if found := family.read(record, self._context):
-                return None if self._is_quotation(family, record) else found
+                sentence = announced and family is languages.FAMILY
+                if announced and self._context.head_line < record.line:
+                    self._context.head_line = 0
+                return None if not sentence and self._is_quotation(family, record) else found
         return None
 
     def _is_quotation(self, family: LogFamily, record: Record) -> bool:
@@ -196,6 +200,7 @@ class JobLogReader:
                 self._bare.ignored(record)
             elif len(self._tracebacks) < _MAX_TRACEBACKS:
                 self._tracebacks[rank] = (record.line, _indent(record.text))
+                self._story.announced(record.line)
             return None
         stale = [r for r, (began, _) in self._tracebacks.items() if record.line - began > _TRACEBACK_LINES]
         for old in stale:
@@ -214,6 +219,9 @@ class JobLogReader:
         first = self._cut_off is not None and self._cut_off[0] == self._line_before
         if found := python.exception(record, own_name=first):
             del self._tracebacks[rank]
+            if python.named_only(found):
+                languages.heading(record, self._context, raised=True)
+                found = replace(found, detail={**found.detail, "heading": True})
         return found
 
     def _note_op(self, record: Record) -> None:
@@ -358,6 +366,7 @@ class JobLogReader:
             self._story.add(python.cut_off(self._cut_off[1]))
         if self._story.best is None and (word := self._tail.last_word()):
             self._story.add(word)
+        self._story.take_interruption(self._last_line)
         return self._settle()
 
 

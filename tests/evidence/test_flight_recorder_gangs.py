@@ -6,6 +6,7 @@ import json
 import pickle
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -194,3 +195,33 @@ def test_the_stage_of_a_pipeline_that_waits_for_nothing_is_named(
         dumps.append(model.parse(rank, pickle.dumps(raw) if binary else json.dumps(raw).encode()))
     found = verdict.judge(dumps)
     assert (found.kind, found.ranks) == ("missing_rank", (culprit,))
+
+
+@pytest.mark.parametrize("culprit", [1, 2, 3])
+def test_the_stage_that_posts_no_half_of_what_its_neighbours_wait_in_is_named(culprit: int) -> None:
+    """Also where as many ranks have nothing left to do as wait: the first stage has sent everything."""
+    stages, steps = 4, 3
+
+    def entry(n: int, op: str, *, waits: bool) -> dict[str, Any]:
+        state = {"state": "started", "retired": False} if waits else {"state": "completed", "retired": True}
+        at = {"collective_seq_id": 0, "p2p_seq_id": n, "time_created_ns": 1_000 + n, "is_p2p": True}
+        return {"process_group": ("0", "default_pg"), "pg_id": 0, "profiling_name": op, **at, **state}
+
+    dumps = []
+    for rank in range(stages):
+        entries = []
+        for n in range(1, steps + 1):
+            last = n == steps
+            if (last and rank == culprit) or (last and rank > culprit + 1):
+                break
+            if rank > 0:
+                entries.append(entry(n, f"nccl:recv {rank}<-{rank - 1}", waits=last and rank == culprit + 1))
+            if rank < stages - 1 and not (last and rank > culprit):
+                op = f"nccl:send {rank}->{rank + 1}"
+                entries.append(entry(n, op, waits=last and rank == culprit - 1))
+        config = {"0": {"name": "0", "desc": "default_pg", "ranks": str(list(range(stages)))}}
+        raw = {"version": "2.10", "pg_config": config, "entries": entries}
+        dumps.append(model.parse(rank, json.dumps(raw).encode()))
+    found = verdict.judge(dumps)
+    assert (found.kind, found.ranks) == ("missing_rank", (culprit,)), found.meaning
+    assert culprit not in found.waiting

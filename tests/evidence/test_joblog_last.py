@@ -43,7 +43,7 @@ ENDS = {
         "The command SYMM is not allowed here\n--- Stop Module: seward at Sun Mar 10 18:13:59 2024 /rc=_RC_INPUT_ERROR_ ---",
         "is not allowed",
     ),
-    "another rank's prefix": ("[3] \n[3] --> FOAM FATAL ERROR: (openfoam-2112)\n[3] Maximum number of iterations", "FOAM FATAL"),
+    "another rank's prefix": ("[3] \n[3] --> FOAM FATAL ERROR: (openfoam-2112)\n[3] Maximum number of iterations", "Maximum number"),
     "a prompt": (">> >> Unrecognized function or variable 'loaddata'.", "Unrecognized function"),
     "a logger around a traceback": (
         'I0605 05:23:33.533774 139634508203840 run.py:258] Traceback (most recent call last):\nI0605 05:23:33.534178 139634508203840 run.py:258] File "/a.py", line 5, in <module>\nI0605 05:23:33.534278 139634508203840 run.py:258] RuntimeError: HHblits failed',

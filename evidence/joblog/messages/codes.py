@@ -18,6 +18,7 @@ FACTS = {
 _HEAD = re.compile(
     r"--- !(?:ERROR|BUG)$|[-*=#]{3,60} FATAL CALLED [-*=#]{3,60}$|===>>> : E R R O R$|\s{0,8}E R R O R\W{0,12}$|(?:\*{3} )?Fatal Error \(description follows\)$"
     r"|[*=#!-]{3,80} {0,4}(?i:(?:fatal |internal |input |runtime )?errors?(?: message| occurred| detected)?!?:?) {0,4}[*=#!-]{3,80}$"
+    r"|\*{3} (?:ERROR|FATAL) \*{3}\s{2,40}CP =\s.{0,60}$|\*{3} Error \d{1,6} \([A-Z]{2,5}\+\d{1,5}\)$|ERROR: ?\(\w{2,40}\)(?: ERROR:)?$|error: Server Error$"
     r"|Q-Chem fatal error occurred in module \S{1,200}|INPUT ERROR$|-{3,20} Processor \d{1,6} Exiting: Called CmiAbort -{3,20}$|Charm\+\+ fatal error:$|(?:\*{2,4} )?(?:ERROR|Error)!{1,3}$|Error in \"[^\"]{1,300}\": ?$"
     r"|(?:Fatal error|FATAL ERROR|Fatal Error|ERROR|Error|FATAL|Internal error|Software inconsistency error|Input error|Inconsistency in user input|Feature not implemented|Memory allocation failed|Assertion failed|Error in user input|Standard library logic error|Parallel consistency error|Invalid (?:input|command-line options?)|File input/output error|Program error|API error) ?: ?$"
 )
@@ -124,14 +125,14 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
 FAMILY = grammar.LogFamily(
     name="codes",
     triggers=(
-        "--- !", "FATAL CALLED", "E R R O R", "Fatal Error", "Fatal error", "FATAL ERROR", "FATAL:", "FATAL from PE", "fatal error:", "ERROR", "Error:", "Error in \"", "Error!", "Error *", "Error-", "Error=", "rrors ",
+        "*** Error ", "--- !", "FATAL CALLED", "E R R O R", "Fatal Error", "Fatal error", "FATAL ERROR", "FATAL:", "FATAL from PE", "fatal error:", "ERROR", "Error:", "Error in \"", "Error!", "Error *", "Error-", "Error=", "rrors ",
         "Q-Chem fatal", "nternal error", "inconsistency", "nconsistency", "nput error", "not implemented:", "allocation failed", "Assertion failed:", "logic error:", "options:", "output error:",
         "received signal ", "** SIG", "forrtl: ", "SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGTERM signal", "SIGILL", "*** Break ***", "egmentation violation", "Segmentation fault",
         "Fatal error in ", "MPICH ERROR", "_ofi", "_psm", "_portals", "_openib", "_ucx", "_ugni", "_mxm", "Error returned from fi_", "fi_", "The Open MPI ", "MPIDI_OFI", "PSM", "GNI_", "ptl_",
         "EXITING", "RATTLE", "SANDER BOMB", "Error on OPEN", "Error (", "galloc: ", "Out-of-memory error", "Erroneous ", "Convergence ", "Found Error", "Error E", "Error F", "LAPACK: Routine", "ABNORMAL END",
         "BLAST ", "Command line argument error", "Unrecognized function", "Unrecognized field", "Unrecognized method", "Undefined function", "Undefined variable", ".rb:", "Parse error", "exception ", "Prelude", "user error",
         "VM option", "heap size", "Error: Invalid or", "Error: LinkageError", "Error: A JNI", "configure: error", "npm ERR!", "Cannot find module", "ORA-", "psql: ", "pg_", "mysql: ", "mongo", "ARMCI", "ENDRUN", "shr_sys_abort",
-        "Error at ", "An error occurred in ", "lib-", "fatal error.", "MPT ERROR: ", "Error: ", "Exception: ", "# Ended (code ", "--- Stop Module", ".pl: ", "SIGILL", "SIGFPE",
+        "Called CmiAbort", "Server Error", "Error at ", "An error occurred in ", "lib-", "fatal error.", "MPT ERROR: ", "Error: ", "Exception: ", "# Ended (code ", "--- Stop Module", ".pl: ", "SIGILL", "SIGFPE",
         "Snakefile", "% ", "exited with ERRORS", "exited with value", "ABNORMALLY", "Terminated Abnormally", "DDI Process", "ended abnormally", "MATLAB is exiting", "MATLAB has", "r(", "Stopping", "BUILD FAILED", "Check failure stack",
         "heap out of memory", "Allowed memory", "Out of memory. Type", "allocate vector", "virtual memory", "allocate memory", "bytes of device memory", "Malloc", "CL_MEM_OBJECT", "CL_OUT_OF", "xhaustedError", "GpuArrayException", "MXNetError", "memory isn't enough",
     ),

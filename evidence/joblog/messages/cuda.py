@@ -167,12 +167,13 @@ _NUMBERED = re.compile(
 )
 _ANCHOR = re.compile(
     r"(?:CUDA|Cuda|HIP) [Ee]rror(?: \d+|\(\d{1,4}\))?(?: in [^:]*)?[:,] (?P<a>[^\n]{2,300})|\b(?:cuda|hip)Error(?!_t\b)\w{2,60}(?:: (?P<b>[^\n]{2,200}))?|cuda runtime error \(\d+\) ?: (?P<c>[^\n]{2,200})"
-    r"|\bCUDA_ERROR_(?P<d>[A-Z_]{3,60})|CUDA [Dd]river error: (?P<e>[^\n]{2,200})|(?:CUDA|HIP) (?P<f>out of memory)\b|\bCUDA (?P<z>unknown error)\b|(?P<j>Memory access fault by GPU node-\d+)|(?P<q>HW Exception by GPU node-\d{1,6}\b.{0,120})|\b(?:cuda|hip)[A-Z]\w{2,60} failed: (?P<r>[^\n]{2,200})|CUDA (?:initialization|call).*?: (?P<g>[^\n]{2,200})"
+    r"|\bCUDA_ERROR_(?P<d>[A-Z_]{3,60})|CUDA [Dd]river error: (?P<e>[^\n]{2,200})|(?:CUDA|HIP) (?P<f>out of memory)\b|\bCUDA (?P<z>unknown error)\b|(?P<j>Memory access fault by GPU \*{0,2}node-\d+)|(?P<q>HW Exception by GPU node-\d{1,6}\b.{0,120})|\b(?:cuda|hip)[A-Z]\w{2,60} failed: (?P<r>[^\n]{2,200})|CUDA (?:initialization|call).*?: (?P<g>[^\n]{2,200})"
     r"|THCudaCheck FAIL .{0,300}?\berror=\d{1,4} : (?P<k>[^\n]{2,200})|cudaError_t \d{1,4} : \"(?P<l>[^\"\n]{2,200})\"|Test (?:CUDA|HIP) failure \S{1,200} '(?P<m>[^'\n]{2,200})'|\bHSA_STATUS_ERROR_(?P<n>[A-Z_]{3,60})"
     r"|\b(?:cuda|CUDA|hip|HIP)(?: \w{2,40})? failed with error \d{1,4}[: ]\s{0,3}(?P<x>[^\n]{2,200})|\bCUDA failure \d{1,4}: (?P<s>[^\n]{2,200})|\bcud(?:a|art)?[A-Z]\w{2,60}\([^\n]{0,200}?\) failed with (?:error )?(?P<t>[^\n]{2,200})"
     r"|== cudaSuccess \(\d{1,4} vs\. 0\)\s{1,3}(?P<u>[^\n]{2,200})|Check failed: \S{1,80} == cudaSuccess (?P<y>[^\n(]{2,200})|\binit CUDA: Error \([^)\n]{0,100}\): (?P<v>[^\n]{2,200})"
     r"|\bCUDART[: ](?:[Ee]rror|call)\b[^\n]{0,200}? (?:failed with|:) (?P<w>[^\n]{2,200})"
     r"|\bcall to cu[A-Z]\w{2,60} returned error \d{1,4}(?: \(\w{2,60}\))?: (?P<call>[^\n]{2,200})"
+    r"|\bcu[A-Z]\w{2,60}\([^\n]{0,120}?\) (?:is )?failed[.:] (?:ret:\s?)?(?P<drv>[^\n]{2,200})|^Cuda failure (?:\d{1,4} )?'(?P<nccl>[^'\n]{2,200})'"
     r"|(?P<o>NVIDIA driver on your system is too old)|(?P<p>NVML_SUCCESS == r INTERNAL ASSERT FAILED)"
     r"|CUDA driver (?P<h>initialization failed)|from cudaGetDeviceCount\(\).*?\bError \d{1,4}: (?P<i>[^\n]{2,200})",
 )
@@ -302,7 +303,7 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
 
 
 _WARNED = re.compile(
-    r"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,9}: )?W(?:\d{4} [\d:.]{8,18}\s{1,8}\d{1,10})? ?[\w./-]{1,200}\.(?:cc|cpp|cu|cuh|h):\d{1,6}\] "
+    r"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,9}: )?\[?W(?:\d{4} [\d:.]{8,18}\s{1,8}\d{1,10})? ?[\w./-]{1,200}\.(?:cc|cpp|cu|cuh|h):\d{1,6}\] "
 )
 """A source file warns: the error itself, where the program did not survive it, comes after it."""
 
@@ -313,6 +314,23 @@ FAMILY = grammar.LogFamily(
         "CUDA",
         "cuda",
         "call to cu",
+        *(
+            f"cu{part}"
+            for part in (
+                "Ctx",
+                "Mem",
+                "Ipc",
+                "Stream",
+                "Event",
+                "Device",
+                "Module",
+                "Launch",
+                "Init",
+                "Func",
+                "Pointer",
+                "Multicast",
+            )
+        ),
         "HIP error",
         "hipError",
         "HIP out of",

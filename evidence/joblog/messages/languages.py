@@ -18,7 +18,7 @@ from probing_cluster.evidence.joblog.grammar import (
     fact,
     make,
 )
-from probing_cluster.evidence.joblog.messages import process
+from probing_cluster.evidence.joblog.messages import process, python
 
 FACTS = {
     "program_error": fact(
@@ -26,6 +26,7 @@ FACTS = {
     ),
     **{k: process.ENDS[k] for k in ("process_aborted", "process_crashed", "process_terminated", "segfault")},
     "host_oom_kill": process.FACTS["host_oom_kill"],
+    "python_exception": python.FACTS["python_exception"],
 }
 _RUNTIMES = re.compile(
     r"forrtl: (?:severe|error) \(\d{1,5}\)(?!: SIG)"
@@ -34,6 +35,7 @@ _RUNTIMES = re.compile(
     r"|jwe\d{4}i-[us] "
     r"|terminate called after throwing an instance of '(?:std::(?!(?:runtime|system)_error|bad_alloc|exception\b)[\w:<>]{1,80})'"
     r"|panic: \S"
+    r"|LLVM ERROR: \S"
     r"|fatal error: (?:all goroutines are asleep|concurrent map|runtime: |unexpected signal)"
     r"|Exception in thread \"[^\"]{1,80}\" [\w.$]{1,120}(?:Error|Exception)\b"
     r"|ERROR: (?:LoadError: |InitError: |[A-Z]\w{1,40}(?:Error|Exception|Mismatch)\b)"
@@ -58,11 +60,14 @@ _THREADS = re.compile(
 _HEAD = re.compile(
     r"ERROR: (?:LoadError: ){0,4}(?:TaskFailedException|RemoteException|CompositeException|CapturedException)\W{0,3}$"
     r"|[/*=#!-]{3,40}\s{0,4}(?:ERROR|Error|FATAL ERROR|Fatal Error)\s{0,4}[/*=#!-]{3,40}$"
-    r"|Error in user input:$"
+    r"|\[?(?:ERROR|FATAL|CRITICAL)\]?:?\s{1,3}(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{1,60}(?:Error|Exception):$"
+    r"|Error in user input:$|--> FOAM FATAL (?:IO )?ERROR ?:?\s{0,3}(?:\([\w.,= -]{1,60}\)?)?$"
 )
 """Announcements: what went wrong stands on one of the next lines."""
 _RULES = re.compile(r"^\W+|\W+$")
-_NOTHING = re.compile(r"\W*$|.{0,200}:$|\s{0,4}-\s")
+_NOTHING = re.compile(
+    r"\W*$|\d{1,4} root error\(s\) found|\s{0,40}(?:\w ){4}|.{0,200}:$|\s{0,4}-\s(?!(?:cause|reason|error|message)\s?:)"
+)
 """Lines between an announcement and the error: rules, further headings, entries of a list."""
 _PLACE = re.compile(
     r"\s{0,8}(?:(?:src_file|src_line|mpi_rank|message|file|line|function|in namespace|routine)\s?:.{0,200}|(?:FATAL CALLED FROM|Source|Program|MPI rank|In file|In routine|Called from)\b.{0,300}|\S{1,300}, line \d{1,7}:)$",
@@ -95,7 +100,7 @@ _CODES = re.compile(
 )
 """Of widely used codes and tools: LAMMPS, GROMACS, Quantum ESPRESSO, VASP, CP2K, PETSc, OpenFOAM, Snakemake, Nextflow, Conda."""
 _WORKFLOWS = re.compile(
-    r"CondaError: Run 'conda init'|(?:RuleException|CalledProcessError|MissingOutputException) in (?:rule |line \d|file )\S|Missing output file\(s\) `|Error termination (?:via Lnk1e|request processed)|ORCA finished by error termination|Error in rule \S{1,80}:$|ERROR ~ \S|size mismatch for [\w.]{1,200}: copying a param with shape |make(?:\[\d{1,3}\])?: \*\*\* \["
+    r"CondaError: Run 'conda init'|(?:RuleException|CalledProcessError|MissingOutputException) in (?:rule |line \d|file )\S|Missing output file\(s\) `|Error termination (?:via Lnk1e|request processed)|ORCA finished by error termination|(?:\[ERROR\] )?Error in rule \S{1,80}(?::$|, jobid: \d)|ERROR ~ \S|size mismatch for [\w.]{1,200}: copying a param with shape |make(?:\[\d{1,3}\])?: \*\*\* \["
 )
 """Of a Conda that was not set up, of what runs other programs, and details of an error: another line says more, where there is one."""
 _THROWN = re.compile(
@@ -123,6 +128,7 @@ _LAST = re.compile(
     r"|(?:(?:\[[^\]\n]{1,60}\]|[\d:/., TZ-]{8,32}|[\w.-]{1,40}:)\s{0,2}){0,4}\[(?i:error|fatal|critical|severe|E|F)\]:?\s{0,3}(?=\S)"
     r"|(?:\[?(?:ERROR|FATAL|CRITICAL|SEVERE)\]?|\W{0,4}[\w.]{1,80} - (?:ERROR|CRITICAL|FATAL) -|\|? ?(?:ERROR|CRITICAL|FATAL)\s{1,5}\|)\s{1,3}(?=\S)"
     r"|(?:ERROR|CRITICAL) \([\w.]{1,80}\): \S|\[E::\w{1,80}\] |Caused by: (?:\w{1,60}\.){1,8}[A-Z]\w{1,80}(?:Error|Exception)\b"
+    r"|(?:\[[\d.]{8,24}\] \[[\w.:-]{1,100}\] {1,20}\S{1,60}:\d{1,6} {1,4})?UCX {1,4}(?:ERROR|FATAL) \S"
     r"|which: no \S{1,80} in \(|(?:[\w./+-]{1,80}: )?(?:[Cc]ould not|[Cc]annot|[Cc]an't|[Uu]nable to|[Ff]ailed to) (?:open|read|find|create|write|access|stat|locate|load|start|parse|connect to) \S"
     r"|(?:[\w./+-]{1,80}: ){1,2}['\"‘]?\S{1,300}: (?:No such file or directory|Permission denied|Is a directory|Not a directory)$|(?:[\w.()<>-]{1,60}: ){0,3}(?:.{0,80}\b(?:message|reason|error) (?:was|is): )?\[Errno \d{1,3}\] \w"
     r"|(?:/\S{0,80}/)?(?:env|nohup|timeout|nice|xargs|time|stdbuf|setsid|taskset|numactl|bash|sh|-bash|-sh): .{1,300}: (?:No such file or directory|Permission denied|Exec format error)\b"
@@ -150,9 +156,12 @@ _NO_LAST = re.compile(
 )
 
 
-def heading(record: Record, context: JoblogContext) -> JobFinding:
-    """The heading of an error whose sentence stands on one of the next lines: weak, since that line says what it was."""
-    context.head, context.head_line = _RULES.sub("", record.text), record.line
+def heading(record: Record, context: JoblogContext, *, raised: bool = False) -> JobFinding:
+    """The heading of an error whose sentence stands on one of the next lines: weak, since that line says what it was.
+
+    `raised`: it is an exception's name.
+    """
+    context.head, context.head_line, context.head_raised = _RULES.sub("", record.text), record.line, raised
     return make(FACTS, "program_error", record, role=LineRole.EXIT)
 
 
@@ -161,7 +170,10 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     text = record.text.strip()
     if context.announced(record.line) and not (_NOTHING.match(record.text) or _PLACE.match(record.text)):
         context.head_line = 0
-        return make(FACTS, "program_error", replace(record, text=f"{context.head}: {text}"))
+        sentence = replace(record, text=f"{context.head}: {text}")
+        if context.head_raised:
+            return make(FACTS, "python_exception", sentence, detail={"exception": context.head})
+        return make(FACTS, "program_error", sentence)
     if _HEAD.match(text):
         return heading(record, context)
     if _FLUX.match(text):
@@ -177,6 +189,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         # OpenBLAS complains of it and goes on; see tools.
         return None if "blas_thread_init" in text else make(FACTS, "program_error", record)
     if _WORKFLOWS.match(text):
+        context.head_line = 0
         return make(FACTS, "program_error", record, detail={"handled": True})
     if _THROWN.match(text):
         return make(FACTS, "process_aborted", record)
@@ -344,6 +357,7 @@ FAMILY = grammar.LogFamily(
         "Fatal error:",
         "PETSC ERROR",
         "FOAM FATAL",
+        "LLVM ERROR",
         "size mismatch for",
         ": *** [",
         "ERROR ~",

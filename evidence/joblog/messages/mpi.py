@@ -6,7 +6,7 @@ import re
 
 from probing_cluster.evidence.joblog import grammar, place
 from probing_cluster.evidence.joblog.grammar import USER, JobFinding, JoblogContext, LineRole, Record, make
-from probing_cluster.evidence.joblog.messages import gloo, process, python, slurm
+from probing_cluster.evidence.joblog.messages import gloo, languages, process, python, slurm
 
 FACTS = {
     "peer_lost": process.FACTS["peer_lost"],
@@ -14,6 +14,7 @@ FACTS = {
     **process.ENDS,
     "host_memory_error": python.FACTS["host_memory_error"],
     "slurm_launch_failed": slurm.FACTS["slurm_launch_failed"],
+    "program_error": languages.FACTS["program_error"],
 }
 _ABOUT = re.compile(
     r"(?:^|\s)=\s+(?:RANK (?P<rank>\d{1,8}) )?PID (?P<pid>\d{1,10}) RUNNING AT (?P<host>\S{1,253})"
@@ -73,6 +74,13 @@ _MEANING_LAUNCH = "MPI's launcher could not start the processes, or they could n
 _UCX = re.compile(
     r"UCX\s{1,4}ERROR\s{1,4}(?P<text>\S.{0,300})|\bpml_ucx\.c:\d{1,6}\s{1,4}Error: (?P<pml>.{1,300})"
 )
+_BTL = re.compile(
+    r"\[[\w.-]{1,253}\]\[\[\d{1,10},\d{1,10}\],(?P<rank>\d{1,8})\]\[\S{0,200}btl_tcp\w{0,30}\.c:\d{1,6}:\w{1,60}\] (?:\w{1,60}: )?(?:(?:readv|writev|recv|send|recv_blocking)\S{0,40} (?:(?P<bad>error \()|failed)|.{0,40}\bconnect\(\) .{1,80} failed|.{0,40}received unexpected process identifier)"
+)
+"""Open MPI's transport over TCP: `error (address, length)` is how it says that the caller's buffer is none, `failed` that the peer or the way to it is."""
+_BAD_BUFFER = (
+    "The program handed MPI a buffer that is not its own (bad address): a wrong pointer, count or type."
+)
 _NO_MEMORY = re.compile(r"failed to allocate|out of memory|cannot allocate memory|no memory", re.IGNORECASE)
 _NO_WAY = re.compile(
     r"no (?:\w{1,20} ){0,4}transport\b|destination is unreachable|no (?:usable|suitable|such) (?:transport|device|component)",
@@ -125,6 +133,11 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
             return make(FACTS, "host_memory_error", record)
         if _NO_WAY.search(reason):
             return make(FACTS, "rendezvous_failed", record, meaning=_MEANING_START)
+    if found := _BTL.match(text):
+        rank = grammar.number(found["rank"], grammar.MAX_RANK)
+        if found["bad"]:
+            return make(FACTS, "program_error", record, rank=rank, meaning=_BAD_BUFFER)
+        return make(FACTS, "peer_lost", record, rank=rank)
     if (found := _NOT_STARTED.search(text)) and not place.is_mentioned(text, found.start()):
         detail = {"launcher": "mpi"}
         own, meaning = (USER, _NOT_THERE) if _NO_EXECUTABLE.search(text) else (None, _MEANING_LAUNCH)
@@ -198,6 +211,7 @@ FAMILY = grammar.LogFamily(
         "write_line error",
         "UCX",
         "pml_ucx.c",
+        "btl_tcp",
     ),
     read=read,
     facts=FACTS,

@@ -65,7 +65,7 @@ _CHILD_HOST = re.compile(r"(?:^|\s)host\s+: (?P<host>\S+)")
 _CHILD_EXIT = re.compile(r"(?:^|\s)exitcode\s+: (?P<code>-?\d+) \(pid: (?P<pid>\d{1,18})\)")
 _ROOT = re.compile(r"Root Cause \(first observed failure\)")
 _CODE = re.compile(
-    r"(?:exits with return code|returned? (?:non-zero )?exit (?:code|status)|exited with (?:code|status)|command terminated with exit code|died with|(?:failed|ended|terminated) with (?:an? )?exit ?code) ?=? ?:?(?:<Signals\.(?P<signame>SIG[A-Z]+)[^>]*>|(?P<code>-?\d{1,6}))"
+    r"(?:exits with return code|returned? (?:non-zero )?exit (?:code|status)|exited with (?:code|status)|command terminated with exit code|died with|(?:failed|ended|terminated|crashed) with (?:an? )?exit ?code) ?=? ?:?(?:<Signals\.(?P<signame>SIG[A-Z]+)[^>]*>|(?P<code>-?\d{1,6}))"
 )
 _EXITING = re.compile(
     r"^\s*(?:exiting process (?P<rank>\d{1,8}) with exit code: (?P<code>\d{1,6})|Process (?P<name>\S+) terminated with exit code (?P<other>\d{1,6}))"
@@ -94,7 +94,7 @@ _NO_COMMAND = re.compile(
     r"|^\s{0,8}(?:nohup|timeout|nice|stdbuf|setsid|xargs|time|taskset|numactl)\S{0,3}: (?:failed to run command|cannot run|failed to execute) .{1,200}: No such file or directory$|^\s{0,8}xargs: \S{1,200}: No such file or directory$"
     r"|^\s{0,8}\S{1,300}: \S{1,200}: bad interpreter: No such file or directory$"
 )
-_DEATH = re.compile(r"\bReceived (?:15|2) death signal, shutting down workers")
+_DEATH = re.compile(r"\bReceived (?P<signal>15|[123]) death signal, shutting down workers")
 _TERMINATED = "The launcher was told to end (SIGTERM or SIGINT); nothing here says by whom."
 _CAUGHT = re.compile(
     r"(?:\[(?P<host>[A-Za-z0-9][\w.-]{0,253}):(?P<pid>\d{1,10})(?: ?:[\d: ]{1,24})?\] )?(?:(?:Caught|MPT: Received) (?:fatal )?signal(?: - signo:| )(?P<signal>\d{1,3})\b|\*\*\* Process received signal \*\*\*|Signal: .* \((?P<mpi>\d{1,3})\)$)"
@@ -220,7 +220,7 @@ def _launcher(record: Record) -> JobFinding | None:
         return make(FACTS, kind, record, rank=rank) if kind else None
     if found := _CODE.search(text):
         kind = of_code(_code(found))
-        return make(FACTS, kind, record) if kind else None
+        return make(FACTS, kind, record, detail={"exit_code": _code(found)}) if kind else None
     return None
 
 
@@ -241,7 +241,9 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "peer_lost", record, rank=grammar.number(found["task"], grammar.MAX_RANK))
     if _GIL.search(text):
         return make(FACTS, "gil_deadlock", record)
-    if _DEATH.search(text):
+    if (found := _DEATH.search(text)) and found["signal"] == "1":
+        return make(FACTS, "process_terminated", record, role=LineRole.END, domains=USER, meaning=_HUNG_UP)
+    if found:
         detail = {"told_to_end": True}
         return make(
             FACTS, "process_terminated", record, role=LineRole.EXIT, meaning=_TERMINATED, detail=detail

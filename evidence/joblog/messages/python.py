@@ -236,6 +236,14 @@ def ungrouped(text: str) -> str:
 _CUT_OFF = "A Python traceback began and the output ends inside it: the program ended, and the exception itself is not there."
 
 
+def named_only(found: JobFinding) -> bool:
+    """Whether the exception's own text begins on the next line: Python prints no colon where there is none."""
+    return found.detail.get("exception") is not None and _NAME_ONLY.fullmatch(found.message) is not None
+
+
+_NAME_ONLY = re.compile(r"(?:\[rank\d{1,8}\]: ?)?[\w.]{1,400}:\s?")
+
+
 def cut_off(record: Record) -> JobFinding:
     """The traceback that begins at `record` and in whose frames the whole output ends: weak, since a launcher has them, too."""
     detail = {"cut_off": True}
@@ -244,6 +252,11 @@ def cut_off(record: Record) -> JobFinding:
     )
 
 
+_ONLY_THAT = re.compile(
+    r"ray::\S|For simplicity, JAX has removed|Graph execution error:|The following operation failed in the TorchScript interpreter|(?:\S{1,60} ){0,3}[Cc]ompil\w{1,6}:? (?:failed|error)\W{0,3}$|PassManager::run failed"
+    r"|(?:PTXAS error: )?Internal Triton PTX codegen error\W{0,3}$|(?:Exception|Error) raised (?:in|from|by) \w[\w ]{0,40}:$|.{0,200}\bfailed to import on the worker\b"
+)
+"""Texts that only say that something failed: the chain's own exception, or the compiler's line, says what."""
 _PASSED_ON = re.compile(r"Caught [\w.]{1,120} in (?:DataLoader worker process|pin memory thread|replica)\b")
 """What PyTorch raises in the parent for an error of a worker."""
 _RUNNERS = frozenset({"PapermillExecutionError", "CellExecutionError", "Py4JJavaError"})
@@ -275,7 +288,9 @@ def exception(record: Record, *, own_name: bool = False) -> JobFinding | None:
     if not _NAMED.search(found["name"]) and record.text[: found.start("name")].strip():
         return None
     name = found["inner"] or found["name"].rsplit(".", 1)[-1]
-    detail = {"exception": found["name"]}
+    detail: dict[str, object] = {"exception": found["name"]}
+    if _ONLY_THAT.match(found["text"]):
+        detail["wrapper"] = True
     if _PASSED_ON.match(found["text"]) or name in _RUNNERS:
         # The traceback of the worker's own error follows.
         return make(FACTS, "python_exception", record, role=LineRole.EXIT, detail=detail)

@@ -88,6 +88,8 @@ _COORDINATOR = re.compile(
     r"(?:INFO:tensorflow:)?Error reported to Coordinator: (?:<class '(?P<a>[\w.]{1,120})'>, )?(?P<b>.{1,300})"
 )
 
+_NODE = re.compile(r"Node: '[^'\n]{1,400}'$")
+"""The last line of TensorFlow's account of where a graph failed: why stands on the next."""
 _GRAPH = re.compile(
     r"(?P<name>[A-Z]\w{1,60}Error) \(see above for traceback\): (?P<text>\S.{0,300})"
     r"|\(\d{1,4}\) (?:Invalid argument|Not found|Out of range|Failed precondition|Unimplemented|INVALID_ARGUMENT|NOT_FOUND|OUT_OF_RANGE|FAILED_PRECONDITION|UNIMPLEMENTED): \s?\S"
@@ -122,6 +124,9 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         raised = f"{found['name']}: {found['text']}" if found["name"] else "ValueError: "
         inner = python.exception(Record(line=record.line, text=raised, rank=record.rank))
         return make(FACTS, "python_exception", record) if inner and inner.role is LineRole.ROOT else None
+    if _NODE.match(text):
+        languages.heading(record, context, raised=True)
+        return None
     if _USAGE.match(text):
         context.usage_line = record.line
     elif 0 < context.usage_line < record.line <= context.usage_line + _USAGE_LINES and _PARSER.match(text):
@@ -139,7 +144,7 @@ FAMILY = grammar.LogFamily(
         "Flags parsing", "ed option", "id option", "wn option", "al option", "us option", ": option ", "line flag", "wn flag", "nd flag", "required flag",
         "│ ", "Could not override", "In '", "Error merging", "sage: ", "Sanitizer", "OMP: Error", "libgomp: ", "MKL FATAL", "MKL ERROR",
         "insufficient memory for the Java", "blas_thread_init", "Assertion ", ": guarantee(", ": CHECK", "ASSERT", "CHECK(", "heck fail", "CHECK fail", "F external/",
-        "F tensorflow/", "to Coordinator", "above for traceback)", ") Invalid arg", ") Not found: ", ") Out of range: ", ") Failed precond", ") Unimplemented: ", ") INVALID_ARG",
+        "Node: '", "F tensorflow/", "to Coordinator", "above for traceback)", ") Invalid arg", ") Not found: ", ") Out of range: ", ") Failed precond", ") Unimplemented: ", ") INVALID_ARG",
         ") NOT_FOUND: ", ") OUT_OF_RANGE: ", ") FAILED_PRECOND", ") UNIMPLEMENTED: ",
     ),
     read=read,

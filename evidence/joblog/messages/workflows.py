@@ -9,18 +9,26 @@ import re
 
 from probing_cluster.evidence.joblog import grammar
 from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, LineRole, Record, make
-from probing_cluster.evidence.joblog.messages import languages, process
+from probing_cluster.evidence.joblog.messages import languages, process, python
 
-FACTS = {"program_error": languages.FACTS["program_error"], **process.ENDS}
+FACTS = {
+    "program_error": languages.FACTS["program_error"],
+    "interrupted": python.FACTS["interrupted"],
+    **process.ENDS,
+}
 _SIGNS = re.compile(r"Negsignal\.(?P<name>SIG[A-Z]{2,6})")
 _LOGGED = r"(?:ERROR\s{1,3}(?:~|(?:nextflow|n)\.[\w.$]{1,120} -)\s{1,3})"
 _FAILED = re.compile(rf"{_LOGGED}?Error executing process > ['\"‘]")
 _HEAD = re.compile(
-    rf"{_LOGGED}(?:@unknown|Unexpected error.{{0,80}}|Unknown error.{{0,40}}|)$"
+    rf"{_LOGGED}(?:@unknown|Unexpected error.{{0,80}}|Unknown error.{{0,40}}|(?:Script|Config) compilation (?:failed|error)|)$|(?:Script|Config) compilation (?:failed|error)$"
     r"|(?:ERROR\s{1,3})?(?:\[(?:job|step|workflow) [^\]]{1,200}\] )?(?:Job error:|Workflow error, try again with --debug.{0,60}|Tool definition failed validation:|Input object failed validation:|Workflow or tool uses unsupported feature:|I'm sorry, I couldn't load this CWL file.{0,80})$"
     r"|\* What went wrong:$|Workflow input processing failed:?$"
 )
 """The reason stands on the next line."""
+_INTERRUPTED = re.compile(
+    r"(?:Terminating processes|Cancelling snakemake) on user request\b|Will exit after finishing currently running jobs\b"
+)
+"""Somebody stopped the engine; what becomes of its steps is the consequence."""
 _CAUSED = re.compile(r"\s{0,4}Caused by:$")
 _ENDED = re.compile(
     r"\s{0,8}Process [`'‘].{1,300}['`’] terminated (?:with an error exit status \((?P<code>\d{1,3})\)|for an unknown reason)"
@@ -30,7 +38,7 @@ _ENDED = re.compile(
 )
 _OVER = re.compile(
     r"(?:\S{1,20}\s{1,3})?\[(?:job|step|workflow) [^\]]{1,200}\] completed permanentFail$|Final process status is permanentFail$"
-    r"|Exiting because a job execution failed\. Look (?:above|below) for error"
+    r"|(?:\[ERROR\] )?Exiting because a job execution failed\. Look (?:above|below) for error|(?:WorkflowError: )?At least one job did not complete successfully\b"
     r"|(?:[A-Z]{4,8} - )?(?:Marking task as FAILED|Failed to execute (?:job|task) \d{1,9} for task )"
     r"|(?:ERROR: )?\[pid \d{1,10}\] Worker Worker\(.{1,300}\) failed\b|(?:FAILURE: )?Build failed with an exception\.$"
     r"|.{0,40}\bJob (?:was|is) a zombie\b|Detected zombie job"
@@ -61,6 +69,8 @@ def _ended(found: re.Match[str], record: Record) -> JobFinding | None:
 def read(record: Record, context: JoblogContext) -> JobFinding | None:
     """A line of a workflow engine about a step that failed."""
     text = record.text
+    if _INTERRUPTED.match(text):
+        return make(FACTS, "interrupted", record, role=LineRole.END, domains=grammar.USER)
     if _FAILED.match(text):
         context.failed_line = record.line
         return make(FACTS, "program_error", record, role=LineRole.EXIT, detail={"failed_step": True})
@@ -92,7 +102,7 @@ FAMILY = grammar.LogFamily(
         "Build failed with", "zombie", "Exception in ", "Exception:", "Error:", "cannot be locked", "No such variable", "No such property", "No signature of",
         "Missing process or", "Unknown config", "Unknown method", "Unknown process", "Unknown variable", "compilation failed", "compilation error", "parse config file", "Cannot find a matching",
         "Cannot find matching", "main script", "Not a valid ", "Missing workflow", "to submit process", "pull singularity", "create Conda", "evaluate ",
-        "localize", "call-to-call", "Broken DAG", "could not be found",
+        "on user request", "At least one job", "Will exit after fin", "localize", "call-to-call", "Broken DAG", "could not be found",
     ),
     read=read,
     facts=FACTS,

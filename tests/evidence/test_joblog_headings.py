@@ -1,0 +1,93 @@
+"""A heading, a wrapper, a suspicion and a receipt of a signal give way to the line that says what was wrong, or to who ended the job."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing_cluster.evidence.joblog import reader
+
+TRACE = 'Traceback (most recent call last):\n  File "/w/t.py", line 4, in f\n    g()\n'
+CANCELLED = "slurmstepd: error: *** {} ON n1 CANCELLED AT 2025-01-01T0{}:00:00{} ***"
+FIRST = {
+    # headings
+    "OpenFOAM": ("[4] --> FOAM FATAL IO ERROR: (openfoam-2312)\n[4] \"keyword nuu is not there\"\n[4] \n[4] file: 0/U at line 3.", 2, "program_error"),
+    "OpenFOAM, of another fork": ("--> FOAM FATAL ERROR: \n    request for volScalarField kk failed\n", 2, "program_error"),
+    "an exception whose text begins below it": (TRACE + "RuntimeError: \nthe solver gave up after 40 rounds", 5, "python_exception"),
+    "Nextflow's compiler": ("ERROR ~ Script compilation error\n- file : /w/main.nf\n- cause: Unexpected input: ')' @ line 3\n", 3, "program_error"),
+    "a logger's exception": ("[ERROR] WorkflowError:\nthe sheet of samples has no column 'fq2'\n", 2, "program_error"),
+    "a rule of Snakemake": ('[ERROR] RuleException:\nCalledProcessError in file "/w/a.smk", line 3:\nCommand \'x\' returned non-zero exit status 1.\n[ERROR] Error in rule a, jobid: 1\n[ERROR] WorkflowError:\nAt least one job did not complete successfully.\n[ERROR] The analysis run has failed.', 2, "program_error"),
+    "a graph of TensorFlow": (TRACE + "tensorflow.python.framework.errors_impl.InvalidArgumentError: Graph execution error:\n\nDetected at node 'a/b' defined at (most recent call last):\n    File \"/w/t.py\", line 3, in <module>\n      main()\nNode: 'a/b'\nIncompatible shapes: [8,4] vs. [8,5]\n\t [[{{node a/b}}]]", 10, "python_exception"),
+    "Charm++": ("------------- Processor 0 Exiting: Called CmiAbort ------------\nReason: FATAL ERROR: no file of parameters was named\n", 2, "program_error"),
+    "LS-DYNA": (" *** Error 10246 (KEY+246)\n     the deck has no part 7\n", 2, "program_error"),
+    "ANSYS": (" *** ERROR ***                           CP =       1.234   TIME= 10:11:12\n Element 12 is turned inside out.\n", 2, "program_error"),
+    "CESM": (" ERROR: (shr_sys_abort) ERROR: \n the restart file has no field T\n", 2, "program_error"),
+    "STAR-CCM+": ("error: Server Error\nA floating point exception has occurred: [Overflow].\n", 2, "program_error"),
+    # wrappers
+    "TorchScript": (TRACE + "RuntimeError: The following operation failed in the TorchScript interpreter.\nTraceback of TorchScript (most recent call last):\n  File \"/w/m.py\", line 9, in forward\nRuntimeError: sizes 3 and 4 differ", 7, "python_exception"),
+    "Ray's task": (TRACE + "ray.exceptions.RayTaskError(KeyError): \x1b[36mray::W.run()\x1b[39m (pid=1)\n  File \"/w/a.py\", line 3, in run\nKeyError: 'lr'", 6, "python_exception"),
+    "Ray's task of an actor that died": (TRACE + "ray.exceptions.RayTaskError(ActorDiedError): ray::M.run() (pid=1)\n  File \"/w/a.py\", line 3, in run\nray.exceptions.ActorDiedError: The actor died unexpectedly.\n(raylet) A worker died or was killed while executing a task by an unexpected system error.", 7, "peer_lost"),
+    "an import on a worker": (TRACE + "RuntimeError: The class W failed to load there. It may lack its libraries:\n\n" + TRACE + "ImportError: /v/a.so: undefined symbol: _Z1f", 9, "import_error"),
+    "JAX": (TRACE + "jax.errors.SimplifiedTraceback: For simplicity, JAX has removed its internal frames\n\nThe above exception was the direct cause of the following exception:\n\n" + TRACE + "ValueError: negative axis", 11, "python_exception"),
+    "Triton's assembler": (TRACE + "triton.runtime.errors.PTXASError: PTXAS error: Internal Triton PTX codegen error\n`ptxas` stderr:\nptxas fatal   : Value 'sm_999' is not defined for option 'gpu-name'", 6, "program_error"),
+    "LLVM": ("LLVM ERROR: cannot select this rounding\n" + TRACE + "RuntimeError: PassManager::run failed", 1, "program_error"),
+    "NCCL": ("[rank3]: " + TRACE.replace("\n", "\n[rank3]: ") + "torch.distributed.DistBackendError: NCCL error in: /p/a.cpp:33, unhandled cuda error, NCCL version 2.26.2\n[rank3]: ncclUnhandledCudaError: Call to CUDA function failed.\n[rank3]: Last error:\n[rank3]: Cuda failure 2 'out of memory'", 7, "cuda_oom"),
+    # suspicions and warnings
+    "a worker killed for memory": ("RuntimeError: DataLoader worker (pid 9) is killed by signal: Killed.\nslurmstepd: error: Detected 1 oom_kill event in StepId=6.batch.", 2, "slurm_oom"),
+    "a warning of the same error": ("[W CUDAGuardImpl.h:99] Warning: CUDA warning: an illegal memory access was encountered (function f)\nterminate called after throwing an instance of 'c10::Error'\n  what():  CUDA error: an illegal memory access was encountered", 3, "cuda_illegal_access"),
+    # the library's reason in front of a crash
+    "UCX and the driver": ("0: [157.8] [n1:5:2]  cuda_copy_md.c:62   UCX  ERROR cuMemGetAddressRange(&b, &s, p) failed: invalid argument\n0: [n1:5:2:6] Caught signal 11 (Segmentation fault: address not mapped to object at address 0x20)", 1, "cuda_error"),
+    "UCX alone": ("[1579244748.838989] [n1:5:2]       ucp_rkey.c:250  UCX  ERROR Failed to unpack remote key\n[n1:5:2:6] Caught signal 11 (Segmentation fault: address not mapped to object at address 0x20)", 1, "program_error"),
+    "Open MPI and a bad buffer": ("[n1][[12,1],3][btl_tcp_frag.c:227:mca_btl_tcp_frag_recv] mca_btl_tcp_frag_recv: readv error (0x7f, 81)\n\tBad address(1)\n[n1:1] pml_ob1_sendreq.c:308 FATAL", 1, "program_error"),
+    "Open MPI and a peer": ("[n1][[12,1],3][btl_tcp_frag.c:227:mca_btl_tcp_frag_recv] mca_btl_tcp_frag_recv: readv failed: Connection reset by peer (104)", 1, "peer_lost"),
+    "a source file in front of an abort": ("(W pid=7) [/b/gloo/transport/x.h:596] listen: invalid argument\n(W pid=7) *** SIGABRT received at time=1734086759 ***", 1, "program_error"),
+    "a GPU's fault, and glog's line": ("Memory access fault by GPU node-3 on address 0x42. Reason: Unknown.\n*** Aborted at 1500432842 (unix time) try \"date -d @1500432842\" ***\n*** SIGABRT (@0x9ec) received by PID 2540 (TID 0x7f) from PID 2540; stack trace: ***", 1, "cuda_illegal_access"),
+    # ended from outside
+    "a terminal that went away": ("Received 1 death signal, shutting down workers\n" + TRACE + "torch.distributed.elastic.multiprocessing.api.SignalException: Process 1 got signal: 1", 1, "process_terminated"),
+    "a server": ("[2026] SIGTERM received. Draining requests and shutting down...\n[2026] Subprocess scheduler (pid=3) crashed with exit code -15. Triggering SIGQUIT", 1, "process_terminated"),
+    "a server as it starts": (TRACE + "KeyboardInterrupt: terminated\n", 4, "interrupted"),
+    "Airflow": ("[2025-01-01T00:00:00] {taskinstance.py:1} ERROR - Received SIGTERM. Terminating subprocesses.\n" + TRACE + "airflow.exceptions.AirflowException: Task received SIGTERM signal", 1, "process_terminated"),
+    "Snakemake": ("Terminating processes on user request, this might take some time.\n[Sun]\nError in rule a:\n    jobid: 2\n", 1, "interrupted"),
+    # several ends in one log
+    "another job's log above": (TRACE + "KeyError: 1\n" + CANCELLED.format("JOB 7", 1, "") + "\nloading\n" + CANCELLED.format("JOB 9", 2, ""), 7, "slurm_cancelled"),
+    "another job's log above, and an error": (CANCELLED.format("JOB 7", 1, "") + "\n" + TRACE + "KeyError: 1\n" + CANCELLED.format("JOB 9", 2, ""), 5, "python_exception"),
+    "both parts of a job": (TRACE + "KeyError: 1\n" + CANCELLED.format("JOB 7", 1, "") + "\n" + CANCELLED.format("JOB 8", 1, ""), 4, "python_exception"),
+    "a time of grace": (CANCELLED.format("STEP 7.0", 1, "") + "\nBypassing signal 15\n" + CANCELLED.format("JOB 7", 2, " DUE TO PREEMPTION"), 3, "slurm_preempted"),
+}  # fmt: skip
+NOTHING = {
+    "a server that was told to stop and did": "INFO: started\nReceived SIGTERM, shutting down\nINFO: Finished server process [3]",
+    "an interrupt long before the end": TRACE
+    + "KeyboardInterrupt\n"
+    + "\n".join(f"row {n}" for n in range(60)),
+    "UCX where the program goes on": "[1.8] [n1:5:2]   ucp_rkey.c:250  UCX  ERROR one lane is not there\n"
+    + "\n".join(f"step {n} loss {1 / n:.3f}" for n in range(1, 40)),
+}
+
+
+def first(text: str) -> tuple[int, str] | None:
+    """Line and kind of the first cause."""
+    found = next((f for f in reader.read(text.split("\n")) if f.first_cause), None)
+    return (found.line, found.kind) if found else None
+
+
+@pytest.mark.parametrize(("text", "line", "kind"), FIRST.values(), ids=FIRST)
+def test_the_line_that_says_what_was_wrong(text: str, line: int, kind: str) -> None:
+    """Where it stands, and its kind."""
+    assert first(text) == (line, kind)
+
+
+@pytest.mark.parametrize("text", NOTHING.values(), ids=NOTHING)
+def test_what_ended_nothing_stays_silent(text: str) -> None:
+    """A receipt alone is no end."""
+    assert first(text) is None
+
+
+def test_a_heading_without_its_sentence_stays_the_cause() -> None:
+    """Nothing below it says more."""
+    assert first("--> FOAM FATAL IO ERROR: \n") == (1, "program_error")
+    assert first(f"{TRACE}RuntimeError:\n") == (4, "python_exception")
+
+
+def test_a_wrapper_that_the_program_survived_is_no_cause() -> None:
+    """Ray's exception was caught and the steps go on."""
+    text = f"step 1 loss 3.0\nstep 2 loss 2.0\n{TRACE}ray.exceptions.RayTaskError(KeyError): ray::W.run() (pid=1)\n"
+    assert first(text + "\n".join(f"step {n} loss {1 / n:.3f}" for n in range(3, 60))) is None
