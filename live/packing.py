@@ -25,6 +25,8 @@ from probing_cluster.live.table import Columns, Kind
 LENGTH = struct.Struct("<I")
 MAX_TEXT_BYTES = 65536
 """A longer text of one cell is cut."""
+MAX_FRAMES = 64
+"""Of one bundle: no question is about more tables."""
 _INT = (-(1 << 63), (1 << 63) - 1)
 
 
@@ -63,10 +65,13 @@ def frames_of(body: bytes, most_bytes: int) -> list[bytes]:
         raise errors.MalformedInput("an answer is damaged") from exc
     if not unpacker.eof or unpacker.unused_data:
         raise errors.MalformedInput(f"an answer is cut short, or unpacks to more than {most_bytes} bytes")
-    frames, at = [], 0
+    frames: list[bytes] = []
+    at = 0
     while at < len(data):
         if at + LENGTH.size > len(data):
             raise errors.MalformedInput("an answer is cut short")
+        if len(frames) == MAX_FRAMES:  # empty ones cost four bytes each, and packed nothing
+            raise errors.MalformedInput(f"an answer of more than {MAX_FRAMES} tables")
         (size,) = LENGTH.unpack_from(data, at)
         at += LENGTH.size
         if at + size > len(data):

@@ -99,7 +99,8 @@ _BOXED = re.compile(r"[|*#!+]+\s+(?P<words>\S.*?)\s+[|*#!+]+$")
 def _plain(text: str) -> str:
     """The line's words: without its launcher's prefix and its source file, out of the box that is drawn around them, and of letters set apart."""
     body = _PLACE.sub("", grammar.strip(0, text).text.strip())
-    if boxed := _BOXED.match(body):
+    # No box is that wide, and the time to look for one grows with the square of the line.
+    if len(body) <= 2 * _MAX_CHARS and (boxed := _BOXED.match(body)):
         body = boxed["words"]
     if _SPACED.search(body):
         body = re.sub(r"(?<=\b\w) (?=\w\b)", "", body)

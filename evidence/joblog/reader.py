@@ -308,7 +308,7 @@ class JobLogReader:
         A progress bar overwrites itself with carriage returns; each overwriting is read as text of its own.
         """
         text = _COLOURS.sub("", prefixes.plain(text)).rstrip("\r\n")
-        self._tail.add(line, text.rpartition("\r")[2])
+        self._tail.add(line, text.rpartition("\r")[2][:MAX_LINE_CHARS])
         parts = (text.removeprefix("\ufeff") if line == 1 else text).split("\r")
         for part in parts:
             for piece in unfold.lines(part) if part else ():

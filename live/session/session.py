@@ -278,10 +278,10 @@ class Session:
             live = [Scan(table="cluster.ranks", columns=("rank", "world_size"))]
         frames = self._ask(live) if live else []
         for scan in live:
-            came = [f.rows for f in frames if f.table == scan.table and f.rows.num_columns]
-            data[scan.table] = unpacking.joined(came, self._narrow(scan))
+            came = [f for f in frames if f.table == scan.table and f.rows.num_columns]
+            data[scan.table] = self._joined(came, self._narrow(scan))
         for name, kept in held.items():
-            data[name] = unpacking.joined([f.rows for f in kept], self._schemas[name])
+            data[name] = self._joined(kept, self._schemas[name])
         self._miss_ranks()
         if missing.NAME in scans:
             data[missing.NAME] = missing_rows(
@@ -289,6 +289,17 @@ class Session:
             )
         for fragment in self._planned:
             fragment.data = data[fragment.name]
+
+    def _joined(self, frames: Sequence[unpacking.Frame], schema: pa.Schema) -> pa.Table:
+        """The rows of all nodes; one that sends values of another type is missing, and costs the others nothing."""
+        fitting = []
+        for frame in frames:
+            try:
+                fitting.append(unpacking.fitted(frame.rows, schema))
+            except errors.MalformedInput as exc:
+                lost = streams.Missing(node=frame.node, table=frame.table, reason=str(exc))
+                self._statement.missing.append(lost)
+        return unpacking.joined(fitting, schema)
 
     def _narrow(self, scan: Scan) -> pa.Schema:
         schema = self._schemas.get(scan.table)
@@ -339,7 +350,8 @@ class KeptSession:
     def sql(self, statement: str) -> Result:
         """Runs one statement; raises UsageError for one that is not understood."""
         try:
-            return Result(rows=self._context.sql(statement).to_arrow_table(), missing=(), from_nodes=False)
+            rows = self._context.sql_with_options(statement, _READING).to_arrow_table()
+            return Result(rows=rows, missing=(), from_nodes=False)
         except MemoryError:
             raise
         except Exception as exc:

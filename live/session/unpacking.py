@@ -23,6 +23,10 @@ TYPES: Mapping[Kind, pa.DataType] = {
 }
 _WIDTH = {"int": 8, "float": 8, "time": 8}
 MAX_ROWS = 1 << 24
+MAX_NAME_CHARS = 8192
+"""An expression is a table's name, too."""
+MAX_HEADER_BYTES = 4 << 20
+"""Read as JSON, which takes many times its size."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,17 +58,23 @@ def unpack(data: bytes) -> Frame:
     """The frame in `data`; raises MalformedInput for anything that a collector would not have written."""
     try:
         (size,) = packing.LENGTH.unpack_from(data)
+        if size > MAX_HEADER_BYTES:
+            raise ValueError(f"a header of {size} bytes")  # noqa: TRY301
         start = packing.LENGTH.size + size
         header = json.loads(data[packing.LENGTH.size : start])
         body = pa.py_buffer(data).slice(start + -start % 8)
         n_rows = int(header["rows"])
         if not 0 <= n_rows <= MAX_ROWS:
             raise ValueError(f"{n_rows} rows")  # noqa: TRY301
-        columns = {str(name): _array(body, n_rows, *rest) for name, *rest in header["columns"]}
+        described = list(header["columns"])
+        # Columns on one buffer would cost nothing here, and their size each where rows of several nodes are joined.
+        if sum(int(bytes_) for *_, places in described for _, bytes_ in places) > body.size:
+            raise ValueError("columns that share their bytes")  # noqa: TRY301
+        columns = {_name(name): _array(body, n_rows, *rest) for name, *rest in described}
         missing = tuple((_number(rank), sanitize.clean(str(why), 300)) for rank, why in header["missing"])
         return Frame(
-            node=str(header["node"]),
-            table=str(header["table"]),
+            node=_name(header["node"]),
+            table=_name(header["table"]),
             rows=pa.table(columns),
             whole=header["whole"] is True,
             missing=missing,
@@ -82,6 +92,11 @@ def unpack(data: bytes) -> Frame:
         pa.ArrowException,
     ) as exc:
         raise errors.MalformedInput(f"a collector's answer is damaged: {type(exc).__name__}: {exc}") from exc
+
+
+def _name(value: Any) -> str:
+    """A name as a terminal may be given it."""
+    return sanitize.clean(str(value), MAX_NAME_CHARS)
 
 
 def _number(value: Any) -> int | None:
@@ -143,11 +158,21 @@ def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 def joined(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
     """All rows with the schema's columns in its order, as one chunk: many chunks cost DataFusion more than the copy."""
-    same = [t if t.schema == schema else _fitted(t, schema) for t in tables]
+    same = [fitted(t, schema) for t in tables]
     return pa.concat_tables(same).combine_chunks() if same else schema.empty_table()
 
 
-def _fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The same rows with the schema's columns; raises MalformedInput where a column holds what the schema's has not."""
+    if table.schema == schema:
+        return table
+    try:
+        return _cast(table, schema)
+    except pa.ArrowException as exc:
+        raise errors.MalformedInput(f"its columns are of other types: {exc}"[:300]) from exc
+
+
+def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
     columns = []
     for field in schema:
         if field.name not in table.column_names:

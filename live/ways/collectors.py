@@ -19,6 +19,10 @@ from probing_cluster.core import digits, errors, processes, sanitize
 
 MAX_LINE_BYTES = 1 << 16
 MAX_FRAME_CHARS = 512 << 20
+"""Of all frames that the nodes of one child send for a question; what comes beyond is not kept."""
+_SIGNS = (b"!", b"?", b"+", b".")
+_LEAST_FRAME_CHARS = 64
+"""What any frame counts for: empty ones take memory, too."""
 MAX_UNSENT_BYTES = 4 << 20
 """Of questions that it has not taken; beyond, it gets no more."""
 READ_BYTES = 1 << 18
@@ -94,8 +98,10 @@ class Collectors:
         self._unsent = b""
         self._rest = b""
         self._noise = b""
+        self._taken = 0
         self._parts: dict[str, list[bytes]] = {}
         self._names: dict[str, str] = {}
+        self._labels: set[str] = set()
         try:
             self.process = processes.start(
                 self.command.argv,
@@ -128,7 +134,8 @@ class Collectors:
 
     def expect(self, number: int) -> None:
         """From now on only an answer to that question is one."""
-        self._number, self.frames = number, {}
+        self._number, self.frames, self._taken = number, {}, 0
+        self._parts.clear()
         self.with_output.clear()
 
     def ask(self, number: int, line: bytes) -> None:
@@ -258,26 +265,35 @@ class Collectors:
             return None
         is_answer = int(number) == self._number
         name, sign = label.decode(), what[:1]
+        if sign not in _SIGNS:
+            return None
+        if name not in self._labels and len(self._labels) > len(self.nodes):
+            return None  # each node has one, and noise may have none
+        self._labels.add(name)
         if sign == b"!":
             return self._named(name, what[1:].decode("ascii", "replace"), is_answer=is_answer)
-        parts = self._parts.setdefault(name, [])
         if sign == b"?":
             self.flows = True
-        elif sign == b"+":
-            parts.append(what[1:])
-        elif what == b".":
-            whole = b"".join(parts)
-            parts.clear()
+        elif is_answer and self._has_room(len(what) - 1 if sign == b"+" else _LEAST_FRAME_CHARS):
             # An answer to an earlier question that was given up comes too late.
-            if is_answer and len(whole) <= MAX_FRAME_CHARS:
-                self.frames.setdefault(name, []).append(_decoded(whole))
+            if sign == b"+":
+                self._parts.setdefault(name, []).append(what[1:])
+            elif what == b".":
+                self.frames.setdefault(name, []).append(_decoded(b"".join(self._parts.pop(name, ()))))
         return None
+
+    def _has_room(self, chars: int) -> bool:
+        """Whether so much more is kept: a child that is somebody else's may write without end."""
+        self._taken += chars
+        return self._taken <= MAX_FRAME_CHARS
 
     def _named(self, label: str, words: str, *, is_answer: bool) -> tuple[str, list[bytes]] | None:
         """A collector that has started, or one that has answered."""
         node, _, step = words.partition(" ")
-        if step.strip():
-            self.steps.add(step.strip())
+        # A word of the job's owner, and root may be the one whose scancel gets it.
+        number = step.strip()
+        if digits.is_number(number) and len(self.steps) < len(self.nodes):
+            self.steps.add(number)
         if node not in self.nodes:
             return None
         self._names[label] = node

@@ -27,8 +27,9 @@ AT_ONCE = 2
 TIDY_S = 10.0
 FIND_AT_S = (0.7, 2.0, 10.0, 40.0)
 """Seconds after its start at which a job's processes are looked at for the files they write."""
-MAX_STUCK = 4
-"""Collecting children stuck in the kernel (a dead file server) beyond which no more are started."""
+MAX_STUCK, MAX_STUCK_IN_ALL = 4, 16
+"""Collecting children stuck in the kernel (a dead file server) beyond which no more are started: of one user, who may
+serve files that never answer, and of all."""
 
 PageReader = Callable[[jobs.NodeJob], Awaitable[list[Sighting]]]
 """The seam for the probe's pages: what a job's page directory says, before it is removed."""
@@ -215,9 +216,12 @@ class Collector:
         self, job: jobs.NodeJob, request: Mapping[str, Any], child: tuple[str, ...] = _CHILD
     ) -> dict[str, Any]:
         """What a child that has become the job's owner answers; `refused` says why there is nothing."""
-        if len([k for k in self._children.hung if k.startswith("collect ")]) >= MAX_STUCK:
+        key = f"collect {job.uid} "
+        stuck = [k for k in self._children.hung if k.startswith("collect ")]
+        mine = sum(k.startswith(key) for k in stuck)
+        if mine >= MAX_STUCK or len(stuck) >= MAX_STUCK_IN_ALL:
             self._watch.failed(
-                NAME, f"job {job.job_id}: not read, {MAX_STUCK} earlier children are stuck", state="hung"
+                NAME, f"job {job.job_id}: not read, {len(stuck)} earlier children are stuck", state="hung"
             )
             return {
                 "refused": "earlier readers are stuck in the kernel on a file system that does not answer"
@@ -225,7 +229,7 @@ class Collector:
         question = {**request, "uid": job.uid, "gid": job.gid if job.gid is not None else job.uid}
         try:
             done = await self._children.run(
-                f"collect {job.job_id}", child, deadline_s=DEADLINE_S, stdin=json.dumps(question).encode()
+                f"{key}{job.job_id}", child, deadline_s=DEADLINE_S, stdin=json.dumps(question).encode()
             )
             answer: dict[str, Any] = json.loads(done.stdout)
         except (processes.ChildFailed, ValueError) as exc:

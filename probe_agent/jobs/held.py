@@ -18,8 +18,6 @@ EVERY_S = 15.0
 BUSY_FRAC = 0.01
 """Load below this is none: NVML rounds to hundredths."""
 MAX_JOBS = 64
-_EXTERN = (b"sleep", b"100000000")
-"""What slurmstepd itself starts in the step `extern`."""
 
 
 class HeldJobs:
@@ -84,9 +82,10 @@ class HeldJobs:
             try:
                 if not digits.is_number(entry.name) or entry.stat().st_uid not in uids:
                     continue
-                words = (Path(entry.path) / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue  # it has just ended
-            if tuple(words[:2]) != _EXTERN and (job := processes.job_of(int(entry.name), self._proc, sluids)):
+            pid = int(entry.name)
+            job = processes.job_of(pid, self._proc, sluids)
+            if job is not None and job not in found and not processes.is_extern(pid, self._proc):
                 found.add(job)
         return found

@@ -26,7 +26,9 @@ _CGROUP = re.compile(
     re.MULTILINE,
 )
 """Only where Slurm makes them: a user who may make cgroups (under user@1000.service) names them as they like."""
-_STEPD = re.compile(rb"^slurmstepd: \[(\d+)\.")
+_STEPD = re.compile(rb"^slurmstepd: \[(\d+)\.(extern\b)?")
+_ROOTS = re.compile(rb"^Uid:\t0\t0\t", re.MULTILINE)
+"""Real and effective user: whoever starts a set-uid program chooses its title, and only its effective user is root then."""
 _NUMBERS = re.compile(rb"^NSpid:.*\t(\d+)$", re.MULTILINE)
 """The last one is that in the process's own namespace."""
 _MAX_DEPTH = 64
@@ -103,11 +105,29 @@ def job_of(pid: int, proc: Path = PROC, sluids: Mapping[str, int] = NO_SLUIDS) -
         process = facts(here, proc)
         if process is None or (process.parent <= 1 and here != pid):
             return None
-        title = _STEPD.match(_read(proc / str(here) / "cmdline", 256))
-        if title is not None and process.uid == 0:
+        if (title := _stepd(here, proc)) is not None:
             return int(title[1])
         here = process.parent
     return None
+
+
+def is_extern(pid: int, proc: Path = PROC) -> bool:
+    """Whether it is the `sleep` with which slurmstepd holds the step `extern` open: no program of the job's."""
+    if _read(proc / str(int(pid)) / "comm", 64) != b"sleep\n" or (found := facts(pid, proc)) is None:
+        return False
+    title = _stepd(found.parent, proc)
+    return title is not None and title[2] is not None
+
+
+def _stepd(pid: int, proc: Path) -> re.Match[bytes] | None:
+    """The title of a slurmstepd, which is root's.
+
+    A user's command line is never read: that takes a lock which a stuck process may hold for as long as its user likes.
+    """
+    home = proc / str(int(pid))
+    if _ROOTS.search(_read(home / "status", 4096)) is None:
+        return None
+    return _STEPD.match(_read(home / "cmdline", 256))
 
 
 def ancestors(pid: int, proc: Path = PROC) -> frozenset[int]:

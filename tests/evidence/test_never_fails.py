@@ -7,6 +7,8 @@ import io
 import json
 import pickle
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -192,6 +194,28 @@ def test_long_lines_and_long_logs_are_bounded() -> None:
 
     found = list(classify.classify_stream(Endless(), "kernel"))  # type: ignore[arg-type]
     assert [(f["line"], f["code"]) for f in found] == [(2, "79")]
+
+
+_UNDER_A_LIMIT = """
+import resource
+from probing_cluster.evidence.joblog import reader
+resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
+for line in {lines!r}:
+    list(reader.read([line] * 300))
+"""
+
+
+def test_tables_of_numbers_and_boxes_use_up_no_collectors_time() -> None:
+    """The agent's reader of logs has a minute of CPU: once a line of numbers took a fifth of a second, and a box seconds."""
+    lines = ["1 2 3 4 5 6 7 8 9 10 " * 10, (":" + " " * 20) * 20, "# a1 ####### " * 600]
+    subprocess.run([sys.executable, "-c", _UNDER_A_LIMIT.format(lines=lines)], check=True)
+
+
+def test_the_last_lines_are_kept_cut() -> None:
+    """A line without end is not held, nor searched, as a whole."""
+    engine = joblog.JobLogReader()
+    list(engine.feed(1, "x" * (1 << 20)))
+    assert max(len(text) for _, text in engine._tail._lines) <= joblog.MAX_LINE_CHARS
 
 
 def test_a_progress_bar_without_end_keeps_its_last_words() -> None:

@@ -125,7 +125,7 @@ _LAST = re.compile(
     r"|\S{1,80}: (?:Can't|cannot) open \S|(?:Can't|cannot) open \S|Syntax error: |Bad substitution$)"
     r"|(?:\S{1,80}: ){1,3}(?:No such file or directory|Permission denied)$|(?:critical|error)\s{1,4}libmamba "
     r"|error: (?=\S)|Execution halted$|NetCDF: (?!.{0,20}version)\S"
-    r"|(?:(?:\[[^\]\n]{1,60}\]|[\d:/., TZ-]{8,32}|[\w.-]{1,40}:)\s{0,2}){0,4}\[(?i:error|fatal|critical|severe|E|F)\]:?\s{0,3}(?=\S)"
+    r"|(?:(?>(?:\[[^\]\n]{1,60}\]|[\d:/., TZ-]{8,64}|[\w.-]{1,40}:)\s{0,2})){0,4}\[(?i:error|fatal|critical|severe|E|F)\]:?\s{0,3}(?=\S)"
     r"|(?:\[?(?:ERROR|FATAL|CRITICAL|SEVERE)\]?|\W{0,4}[\w.]{1,80} - (?:ERROR|CRITICAL|FATAL) -|\|? ?(?:ERROR|CRITICAL|FATAL)\s{1,5}\|)\s{1,3}(?=\S)"
     r"|(?:ERROR|CRITICAL) \([\w.]{1,80}\): \S|\[E::\w{1,80}\] |Caused by: (?:\w{1,60}\.){1,8}[A-Z]\w{1,80}(?:Error|Exception)\b"
     r"|(?:\[[\d.]{8,24}\] \[[\w.:-]{1,100}\] {1,20}\S{1,60}:\d{1,6} {1,4})?UCX {1,4}(?:ERROR|FATAL) \S"

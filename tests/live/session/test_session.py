@@ -292,3 +292,27 @@ def test_a_statement_that_is_no_question_does_nothing(statement: str, tmp_path: 
         "WITH a AS (SELECT 1) SELECT * FROM a",
     ):
         assert asking.sql(question).rows.num_rows
+
+
+def test_a_node_with_values_of_another_type_costs_the_others_nothing() -> None:
+    """A hostile node sends text where ranks stand: it is missing, and the others' rows are there."""
+
+    class Lying(FakeNodes):
+        def _frame(self, node: str, scan: Scan) -> bytes:
+            if node != "n2":
+                return super()._frame(node, scan)
+            forged = Columns(names=("rank",), kinds=("text",), values=(["none"],))
+            return packing.pack({"node": node, "table": scan.table, "missing": []}, forged)
+
+    result = session.Session(Lying(), timeout_s=1.0).sql("SELECT rank FROM cluster.ranks ORDER BY rank")
+    assert result.rows["rank"].to_pylist() == [0, 1, 4, 5]
+    assert ("n2", "cluster.ranks") in {(m.node, m.table) for m in result.missing}
+
+
+def test_a_statement_over_kept_tables_only_asks(tmp_path: Any) -> None:
+    """The same promise as of a running job: a statement that was pasted writes no file."""
+    kept = session.KeptSession(datafusion.SessionContext(), ())
+    with pytest.raises(errors.UsageError):
+        kept.sql(f"COPY (SELECT 1 AS a) TO '{tmp_path}/out.csv'")
+    assert not list(tmp_path.iterdir())
+    assert kept.sql("SELECT 1 AS a").rows["a"].to_pylist() == [1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import struct
+import zlib
 from datetime import datetime
 
 import pyarrow as pa
@@ -103,12 +104,28 @@ def forged(**fields: object) -> bytes:
         forged(columns=[["i", "int", 1, [[0, 0], [0, 16]]]]),
         forged(missing=[["x", "y"]]),
         forged(columns="abc"),
+        forged(columns=[[name, "int", 0, [[0, 0], [0, 64]]] for name in "ab"]),
+        forged(missing=[[None, "x" * (5 << 20)]]),
     ],
 )
 def test_a_forged_frame_is_refused(data: bytes) -> None:
     """Offsets outside, buffers too short, kinds that are none, numbers beyond bounds."""
     with pytest.raises(errors.MalformedInput):
         unpacking.unpack(data)
+
+
+def test_what_a_node_names_is_safe_to_print() -> None:
+    """Names of nodes, tables and columns come from the other side like any text."""
+    found = unpacking.unpack(
+        forged(node="n\x1b[2J1", table="a\x07.b", columns=[["c\x1b]0;x\x07", "int", 0, [[0, 0], [0, 16]]]])
+    )
+    assert (found.node, found.table, found.rows.column_names) == ("n1", "a.b", ["c"])
+
+
+def test_a_bundle_of_nothing_is_refused() -> None:
+    """Sixteen million empty frames pack into 300 kB: they would take minutes and gigabytes."""
+    with pytest.raises(errors.MalformedInput, match="64 tables"):
+        packing.frames_of(zlib.compress(bytes(1 << 20)), 1 << 20)
 
 
 def of(whole: bool = True, **values: tuple[str, list[object]]) -> unpacking.Frame:

@@ -416,3 +416,26 @@ HINT = collectors._HINT
 def test_a_collector_that_ended_says_so_in_its_own_words(noise: str, words: str) -> None:
     """The node is not named twice, and the exit code is said only where nothing else was."""
     assert collectors.last_words(noise, "n1") == words
+
+
+def test_a_step_is_a_number(start: Start) -> None:
+    """The collector is its owner's process, and root may ask: what it calls its step becomes an argument of scancel."""
+    opened = start((lines('print(f"{number} !n1 5,77")', "n1"), ("n1",)))
+    assert opened.ask(SCAN, 20.0).answered == {"n1"}
+    assert opened.steps == set()
+
+
+def test_what_is_written_without_end_is_not_kept(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither one endless frame nor endless empty ones, nor ever new labels, fill the asker's memory."""
+    monkeypatch.setattr(collectors, "MAX_FRAME_CHARS", 10_000)
+    body = """for n in range(500): print(f"{number} +" + "A" * 960)
+for n in range(500): print(f"{number} .")
+for n in range(500): print(f"{n}: {number} +" + "A" * 960)
+print(f"{number} !n1 5")"""
+    opened = start((lines(body, "n1"), ("n1",)))
+    reply = opened.ask(SCAN, 20.0)
+    (child,) = opened._children
+    assert reply.answered == {"n1"}
+    assert len(reply.frames) <= 10_000 // 64
+    assert sum(len(part) for parts in child._parts.values() for part in parts) <= 10_000
+    assert set(child._parts) | set(child.frames) <= {"", "0"}

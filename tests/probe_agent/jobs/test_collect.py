@@ -479,3 +479,18 @@ def test_a_log_that_is_not_copied_whole_is_no_copy(tmp_path: Path) -> None:
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert done.stdout == "refused\n"
+
+
+def test_readers_that_one_user_keeps_stuck_cost_the_others_nothing(
+    collector: Any, queue: spool.Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever serves files that never answer (FUSE) may stop the reading of their own logs, not a neighbour's."""
+    (tmp_path / "slurm-7.out").write_text(
+        "RuntimeError: CUDA error: an illegal memory access was encountered\n"
+    )
+    stuck = tuple(f"collect 54321 {n}" for n in range(collect.MAX_STUCK))
+    monkeypatch.setattr(children.Children, "hung", property(lambda _: stuck))
+    asyncio.run(collector.collect(job(stdout=str(tmp_path / "slurm-7.out"))))
+    assert events(queue)
+    answer = asyncio.run(collector.ask(job(uid=54321), {"op": "log", "path": "/x"}))
+    assert "stuck" in answer["refused"]

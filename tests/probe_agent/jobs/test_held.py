@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -90,15 +91,19 @@ def test_a_job_without_a_process_is_told_apart(
 
 def test_slurmstepds_own_sleep_is_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The step `extern` holds a `sleep 100000000` open for as long as the allocation lives."""
-    monkeypatch.setattr(processes, "job_of", lambda *_: 9)
-    for pid, words in ((11, b"sleep\x00100000000\x00"), (12, b"python\x00train.py\x00")):
-        (tmp_path / str(pid)).mkdir()
-        (tmp_path / str(pid) / "cmdline").write_bytes(words)
+    for pid, parent, name, real in ((10, 1, "slurmstepd", 0), (11, 10, "sleep", 7), (12, 1, "sleep", 7)):
+        home = tmp_path / str(pid)
+        home.mkdir()
+        (home / "comm").write_text(f"{name}\n")
+        (home / "stat").write_text(f"{pid} ({name}) S {parent} " + "0 " * 30)
+        (home / "status").write_text(f"Uid:\t{real}\t{real}\t{real}\t{real}\n")
+    (tmp_path / "10/cmdline").write_bytes(b"slurmstepd: [9.extern]\x00")
+    monkeypatch.setattr(processes, "job_of", lambda pid, *_: None if pid == 10 else 9)
     book = jobs.JobBook("b")
     book.start(jobs.NodeJob(job_id=9, started_at=NOW, uid=os.getuid(), gpu_uuids=("GPU-0",)))
     watch = held.HeldJobs(book, clock=SetClock(NOW), proc=tmp_path)
     watch.look(reading({}))
     assert watch.rows()["9"]["why"] == "no_process"
-    (tmp_path / "12" / "cmdline").unlink()
+    shutil.rmtree(tmp_path / "12")
     watch.look(reading({}))
     assert watch.rows()["9"]["why"] == "no_program"

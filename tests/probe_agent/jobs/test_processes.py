@@ -16,11 +16,12 @@ def test_the_job_of_a_process_is_never_its_own_word(tmp_path: Path) -> None:
     """Cgroup or slurmstepd ancestry count; the environment does not."""
     proc = tmp_path / "proc"
 
-    def process(pid: int, parent: int, cmdline: bytes, cgroup: bytes = b"0::/\n") -> None:
+    def process(pid: int, parent: int, cmdline: bytes, cgroup: bytes = b"0::/\n", real: int = 0) -> None:
         home = proc / str(pid)
         home.mkdir(parents=True)
         fields = [b"S", str(parent).encode(), *([b"0"] * 17), b"5", *([b"0"] * 10)]
         (home / "stat").write_bytes(b"%d (x) y) " % pid + b" ".join(fields))
+        (home / "status").write_bytes(b"Name:\tx\nUid:\t%d\t0\t0\t0\n" % real)
         (home / "cmdline").write_bytes(cmdline)
         (home / "cgroup").write_bytes(cgroup)
         (home / "environ").write_bytes(b"SLURM_JOB_ID=666\0")
@@ -29,9 +30,11 @@ def test_the_job_of_a_process_is_never_its_own_word(tmp_path: Path) -> None:
     process(20, 10, b"slurmstepd: [4242.0]\0")
     process(30, 20, b"python\0train.py\0")
     process(40, 1, b"python\0", b"0::/system.slice/slurmstepd.scope/job_77/step_0/user/task_0\n")
-    process(50, 1, b"python\0")
-    if os.getuid() == 0:
-        assert processes.job_of(30, proc) == 4242
+    process(50, 1, b"python\0", real=1000)
+    process(60, 10, b"slurmstepd: [66.0]\0", real=1000)  # a set-uid program, whose title its user chose
+    process(70, 60, b"python\0", real=1000)
+    assert processes.job_of(30, proc) == 4242
+    assert processes.job_of(70, proc) is None
     assert processes.job_of(40, proc) == 77
     assert processes.job_of(50, proc) is None
     assert processes.facts(30, proc) is not None
@@ -86,9 +89,27 @@ def test_an_unknown_sluid_is_known_by_its_slurmstepd(tmp_path: Path) -> None:
         (home / "cgroup").write_text(f"0::{SCOPE}/{SLUID}/step_0/user/task_0\n")
         (home / "stat").write_text(f"{pid} (x) S {parent} " + "0 " * 30)
         (home / "cmdline").write_bytes(title)
-    if os.getuid() == 0:
-        assert processes.job_of(30, tmp_path) == 3385
+        (home / "status").write_bytes(b"Uid:\t0\t0\t0\t0\n")
+    assert processes.job_of(30, tmp_path) == 3385
     assert processes.job_of(30, tmp_path, {SLUID: 4242}) == 4242
+
+
+def test_a_users_command_line_is_never_read(tmp_path: Path) -> None:
+    """Reading it waits for a lock that its user can hold for ever; here it is a pipe that nobody writes to."""
+    for pid, parent in ((20, 10), (30, 20)):
+        home = tmp_path / str(pid)
+        home.mkdir()
+        (home / "stat").write_text(f"{pid} (x) S {parent} " + "0 " * 30)
+        (home / "status").write_bytes(b"Uid:\t1000\t1000\t1000\t1000\n")
+        os.mkfifo(home / "cmdline")
+    found: list[object] = []
+    reader = threading.Thread(
+        target=lambda: found.extend((processes.job_of(30, tmp_path), processes.is_extern(30, tmp_path))),
+        daemon=True,
+    )
+    reader.start()
+    reader.join(20.0)
+    assert found == [None, False]
 
 
 def test_children_are_found_whichever_thread_started_them() -> None:
