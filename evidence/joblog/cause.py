@@ -13,10 +13,9 @@ import re
 from collections import deque
 from dataclasses import replace
 
-from probing_cluster.evidence.joblog import grammar, progress
+from probing_cluster.evidence.joblog import grammar, precedence, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 
-_FORCED_ENDS = frozenset({"slurm_timeout", "slurm_preempted", "slurm_requeued"})
 _STEPS = 3
 """So many further steps say that the program went on."""
 _HANDLED_STEPS = 2
@@ -30,157 +29,27 @@ _BUFFERED_CHARS = 9_000
 """Steps of before the failure can stand this far behind it: error output is not buffered, standard output is, by 8 KiB."""
 _DOUBT_CHARS = 262_144
 """Without further steps in so much text it did not go on."""
-_CLOCKS_DIFFER_S = 60
 _NEVER_SURVIVED = frozenset({"host_oom_kill", "collective_mismatch"})
 """Reports that come at the end, beside everything that Slurm says."""
-_PEER_NOISE = frozenset({
-    "net_ib_completion_error", "net_ib_error", "net_ib_async_event", "nccl_system_error", "nccl_internal_error", "nccl_watchdog_exception",
-    "gloo_timeout", "gloo_connect_failed",
-})  # fmt: skip
-"""What a peer's death looks like to those who wait for it: as weak as its going away."""
-_OWN = frozenset({"python_exception", "import_error", "cuda_oom", "cuda_device_assert", "host_memory_error"})
-"""Errors a rank makes by itself; ranks that waited for it tell of a timeout, and may be printed before it."""
-_MISSING = frozenset({"FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "OSError", "IOError"})
-"""What a step says when a command before it did not make what it needs."""
 _UNEXPLAINED = frozenset({"task_exit", "slurm_task_failure", "python_consequence", "process_aborted"})
 """Ends that say nothing of their reason."""
-_REASON_LINES = 8
 _SCRIPT_WENT_ON = re.compile(
     r"(?:/\S{0,80}/)?(?:cp|mv|rm|ln|ls|cat|mkdir|rmdir|chmod|chown|touch|tar|gzip|gunzip|unzip|find|sed|awk|grep|rsync): \S"
 )
 """What the shell's commands complain of: the batch script lives."""
-_TOP_LINES = 40
-"""A helper of the site stands at the top of its log."""
-_OF_PANIC = re.compile(r"panick|\b(?:Join|Recv|Send|Poison)Error\b|\bAny \{")
-_PANIC_LINES = 40
-"""So near behind a thread's panic the main thread's is the same."""
 _SIGNAL_LINES = 1_000
-_WRAPPED_LINES = 100
-"""So many lines has the chain below an exception that only passes another one on."""
-_GONE = re.compile(r"node has died|worker died or was killed")
 _ANNOUNCED_LINES = 3
 _INTERRUPTED_LINES = 40
 _RAISED = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit): ")
 """An exception that tells of a signal."""
 _JOB_CANCELLED = re.compile(r"\*\*\* JOB (?P<job>\d{1,12})\S* .{0,300}?CANCELLED AT (?P<at>\S{10,30})")
 _TERMINATED_CODE = 143
-_LACKING = re.compile(
-    r"no such file|not found|does ?n[o']t exist|cannot open|opening file|missing", re.IGNORECASE
-)
-
-
 _NO_GPU = re.compile(
     r"\b(?:no|any|not? (?:a|an|find|detect(?:ed)?)|without (?:a )?|zero|0)\b.{0,30}\b(?:GPUs?|CUDA(?:-capable)?|accelerators?|NVIDIA)\b|\b(?:GPUs?|CUDA|accelerators?)\b.{0,40}\b(?:(?:is|are|was|were)(?: not|n't)|not) (?:available|found|detected|visible|present|enabled|supported)"
     r"|\b(?:needs?|requires?|required?|must have)\b.{0,24}\b(?:GPUs?|CUDA|accelerators?)\b|is_available\(\) is False|device_count\b.{0,20}\b0\b|[Ii]nvalid device (?:id|ordinal)",
     re.IGNORECASE,
 )
 """What programs say when they find no GPU; why there is none, PyTorch may have said long before."""
-
-
-def _clearly_before(new: JobFinding, best: JobFinding) -> bool:
-    """Whether the clock of PyTorch's own lines puts `new` before `best`, although it is printed behind it.
-
-    Launchers write what ranks say in the order it reaches them; a minute is more than clocks differ.
-    """
-    ours, theirs = new.detail.get("stamp"), best.detail.get("stamp")
-    return bool(ours and theirs and ours[0] == theirs[0] and ours[1] + _CLOCKS_DIFFER_S <= theirs[1])
-
-
-def _refuted(best: JobFinding, new: JobFinding) -> bool:
-    """Whether a line of text alone convicts a machine and the program then ended by an exception of its own."""
-    if not best.detail.get("unattributed") or new.kind not in ("python_exception", "import_error"):
-        return False
-    return best.rank is None or new.rank is None or best.rank == new.rank
-
-
-def _began_after(best: JobFinding, new: JobFinding) -> bool:
-    """Whether `best` is of a command of the batch script that failed before the step whose task `new` is, and did not keep it from starting.
-
-    A launcher that labels the lines of its tasks labels all of them. What may be missing because of `best` is left to it.
-    """
-    if best.labelled or not new.labelled or new.detail.get("exception") in _MISSING:
-        return False
-    return best.kind in ("python_exception", "import_error") and new.kind in _OWN - {"import_error"}
-
-
-def _script_went_on(best: JobFinding, new: JobFinding) -> bool:
-    """Whether `new` ended what a batch script did after the program that `best` ended.
-
-    A site's helper at the top of a script fails in every job and ends none. What may lack because of `best` is left to it.
-    """
-    if best.detail.get("script_went_on") is not True or best.labelled or best.line > _TOP_LINES:
-        return False
-    if new.role is LineRole.END:
-        # srun cancels a step whose task failed; a whole job is ended by a person or its limit.
-        return new.kind in _FORCED_ENDS or (new.kind == "slurm_cancelled" and "*** JOB" in new.message)
-    own = new.role is LineRole.ROOT and new.kind == "program_error" and not new.detail.get("handled")
-    return own and not _LACKING.search(new.message)
-
-
-def _explains(new: JobFinding, best: JobFinding) -> bool:
-    """Whether `best` is the heading, the wrapper or the suspicion of what `new` says in words of its own."""
-    behind = new.line - best.line
-    root = new.role is LineRole.ROOT
-    if best.detail.get("heading") and root and 0 < behind <= _REASON_LINES:
-        return True
-    if best.detail.get("wrapper") and (root or new.role is LineRole.REMOTE) and 0 < behind <= _WRAPPED_LINES:
-        return True
-    if best.kind == "nccl_unhandled_cuda" and root and new.kind.startswith("cuda_"):
-        return 0 < behind <= _REASON_LINES and new.rank == best.rank
-    if best.kind == "dataloader_oom" and new.kind in ("slurm_oom", "host_oom_kill"):
-        return True
-    # A step that is cancelled first, with a time of grace: the job's own line names the reason.
-    return best.kind == "slurm_cancelled" and new.kind in _FORCED_ENDS
-
-
-def outranks(new: JobFinding, best: JobFinding | None) -> bool:
-    """Whether `new`, printed after `best`, is nevertheless the cause."""
-    if new.role is LineRole.OBSERVATION:
-        return False
-    if best is None:
-        return True
-    if best.kind == new.kind and best.detail.get("handled") is True and new.detail.get("handled") is True:
-        return False
-    near = new.line - best.line <= _PANIC_LINES and new.detail.get("panic")
-    if best.detail.get("panic") and (near or _OF_PANIC.search(new.message)):
-        return False
-    if _script_went_on(best, new):
-        return True
-    if best.detail.get("failed_step") and new.role is LineRole.EXIT:
-        # A workflow engine's own words: how the step ended stands below them.
-        return new.line - best.line <= _REASON_LINES
-    if _explains(new, best):
-        return True
-    weak = best.role in (LineRole.EXIT, LineRole.REMOTE) or best.detail.get("handled") is True
-    if new.role is best.role is LineRole.SYMPTOM:
-        return _clearly_before(new, best)
-    if new.role is best.role is LineRole.EXIT and "ended_at" in new.detail and "ended_at" in best.detail:
-        # Launchers' tables, each with the instant of every end (ISO order is the order of time).
-        return bool(new.detail["ended_at"] < best.detail["ended_at"])
-    if (best.kind, new.kind) == ("python_consequence", "peer_lost"):
-        # Ray's exception says that an actor died; that its node did, only a line below it.
-        near = 0 < new.line - best.line <= _REASON_LINES
-        return near and _GONE.search(new.message) is not None
-    if new.role is LineRole.ROOT:
-        plain_cancel = best.kind == "slurm_cancelled"
-        waited = best.kind in grammar.WAITED and new.kind in _OWN and None not in (new.rank, best.rank)
-        # A launcher that lost its store: a rank that speaks of its own error had long met the others.
-        lost_store = best.kind == "rendezvous_failed" and best.rank is None and new.kind in _OWN
-        noise = best.kind in _PEER_NOISE or (waited and new.rank != best.rank)
-        noise = noise or (lost_store and new.rank is not None)
-        announced = (
-            best.detail.get("warned") is True and new.kind == best.kind and not new.detail.get("warned")
-        )
-        return (
-            weak
-            or noise
-            or _began_after(best, new)
-            or announced
-            or _refuted(best, new)
-            or (new.late and (best.role is LineRole.SYMPTOM or plain_cancel))
-        )
-    terminated = best.kind == "process_terminated" and new.role is LineRole.END
-    return weak and (new.kind in _FORCED_ENDS or terminated)
 
 
 def _can_be_survived(finding: JobFinding) -> bool:
@@ -237,7 +106,7 @@ class CauseCandidates:
         if finding.role is LineRole.END:
             self._next_job(finding)
         best = self.held[self.best] if self.best is not None else None
-        if outranks(finding, best):
+        if precedence.outranks(finding, best):
             self.best = len(self.held) - 1
             if finding.detail.get("terminated") or finding.detail.get("exit_code") == _TERMINATED_CODE:
                 self._take_signal(finding.line)
@@ -280,7 +149,7 @@ class CauseCandidates:
         self.best = None
         for i in range(job[2], len(self.held) - 1):
             now = self.held[i]
-            if not now.detail.get("survived") and outranks(
+            if not now.detail.get("survived") and precedence.outranks(
                 now, None if self.best is None else self.held[self.best]
             ):
                 self.best = i

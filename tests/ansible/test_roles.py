@@ -1,7 +1,7 @@
 """The roles applied to this machine: to a directory that is a node's configuration, and to a real Slurm's.
 
 What they put there comes out again to the byte, `--check` and the second run change nothing. The gate applies and
-undoes them once; the soak twice, and beside a real Slurm as well: test_on_slurm.py.
+undoes the role that edits a file of the site's; the soak all of them, twice, and beside a real Slurm as well: test_on_slurm.py.
 """
 
 from __future__ import annotations
@@ -58,6 +58,19 @@ def variables(place: Path) -> dict[str, object]:
     }
 
 
+def test_the_sites_own_file_comes_back_to_the_byte(place: Path) -> None:
+    """The role that edits what is the site's: ours before its own in slurm.conf; undone, all is as it was."""
+    (place / "slurm").mkdir()
+    (place / "slurm/slurm.conf").write_text(SLURM_CONF)
+    before = playbooks.picture(place / "slurm")
+    site = playbooks.Site(directory=place, groups=("probing_slurm_conf",), variables=variables(place))
+    assert site.play("site") > 0
+    assert f"Prolog={place}/lib/slurm/prolog.d/*" in (place / "slurm/slurm.conf").read_text()
+    site.play("uninstall", probing_purge=True)
+    assert playbooks.picture(place / "slurm") == before
+
+
+@pytest.mark.soak
 def test_applied_and_undone(place: Path) -> None:
     """A compute and a login node that have Slurm's configuration: ours before the site's own; undone, the site's to the byte."""
     for name in ("slurm", "units", "bin"):
