@@ -47,6 +47,10 @@ SOURCES: tuple[Source, ...] = (
 
 OUTPUT_NOT_OPENED = 53
 """The exit signal that Slurm's step daemon writes when it cannot open the files of the step's input or output."""
+ENDED_FROM_OUTSIDE = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})
+"""States that a person or a limit ends a job in, who may do so because it hangs."""
+LOG_STALL = "log_stall"
+"""The finding that a job's log tells of no progress from an instant until the job's end; `measured` is for how long, seconds."""
 POLLED_SOURCES = frozenset(s.name for s in SOURCES if s.polled)
 ACTING_SOURCES = frozenset(s.name for s in SOURCES if s.acts)
 LATCHING_SOURCES = frozenset(s.name for s in SOURCES if s.latches)

@@ -76,6 +76,12 @@ def iso(text: str) -> datetime | None:
     return _instant((year, month, day, hour, minute, min(second, 59)), found[7], offset)
 
 
+def names_zone(text: str) -> bool:
+    """Whether the ISO-8601 text says of which zone it is."""
+    found = _ISO_PARTS.search(text)
+    return found is not None and bool(found[8] or found[9])
+
+
 def from_epoch_us(micro: int) -> datetime | None:
     """The instant `micro` microseconds after the epoch; None when out of range."""
     try:

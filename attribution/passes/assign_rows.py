@@ -19,7 +19,7 @@ from probing_cluster.attribution.verdict import (
     window,
 )
 from probing_cluster.attribution.verdict.rules import user_error
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 
 ACTIVE_FOR = timedelta(days=7)
 """How far back a condition may have begun that is still active."""
@@ -34,8 +34,6 @@ STALLS: tuple[tuple[str, str | None], ...] = (
     ("hung_task", None),
 )
 """Sorts (kind, code; None = any) that hold a job up for as long as they last."""
-ENDED_FROM_OUTSIDE = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})
-"""States that a person or a limit ends a job in, who may do so because it hangs."""
 SHORT = timedelta(minutes=15)
 """An attempt that ran longer than this ran well beside what stood before it began."""
 
@@ -222,7 +220,11 @@ def stalls_for(
     attempt: records.JobAttempt, stretch: window.Window, stalls: ActiveFaults
 ) -> tuple[records.HealthEvent, ...]:
     """Stalls on the attempt's nodes that held it up when a person or a limit ended it; none for other ends."""
-    if attempt.state not in ENDED_FROM_OUTSIDE or attempt.start_at is None or attempt.end_at is None:
+    if (
+        attempt.state not in vocabulary.ENDED_FROM_OUTSIDE
+        or attempt.start_at is None
+        or attempt.end_at is None
+    ):
         return ()
     life = (attempt.start_at, attempt.end_at)
     return tuple(

@@ -27,7 +27,7 @@ from probing_cluster.attribution.verdict import (
     signatures,
 )
 from probing_cluster.attribution.verdict.rules import user_error
-from probing_cluster.core import clock
+from probing_cluster.core import clock, vocabulary
 from probing_cluster.db import store
 
 _SQL = Path(__file__).parent / "sql"
@@ -248,7 +248,7 @@ class _Prefilter:
     def _stalls(self, names: Sequence[str], job_side: Flags) -> tuple[assign_rows.ActiveFaults, Flags]:
         """The stalls, and per place whether one held up its attempt when a person or a limit ended it."""
         flags = np.zeros(len(self._node), np.bool_)
-        ended = self._states(assign_rows.ENDED_FROM_OUTSIDE)[self._attempt]
+        ended = self._states(vocabulary.ENDED_FROM_OUTSIDE)[self._attempt]
         if not ended.any():
             return {}, flags
         # A hang that the job's side tells of moves the window back: a day more is read for such a job.

@@ -22,7 +22,7 @@ from probing_cluster.attribution.verdict import (
     view_builder,
     window,
 )
-from probing_cluster.core import clock, records
+from probing_cluster.core import clock, records, vocabulary
 from probing_cluster.db import store
 
 _R = TypeVar("_R")
@@ -222,9 +222,7 @@ class Fetcher:
         self, cluster: str, attempts: Attempts, windows: Sequence[window.Window]
     ) -> assign_rows.ActiveFaults:
         ended = [
-            (a, w)
-            for a, w in zip(attempts, windows, strict=True)
-            if a.state in assign_rows.ENDED_FROM_OUTSIDE
+            (a, w) for a, w in zip(attempts, windows, strict=True) if a.state in vocabulary.ENDED_FROM_OUTSIDE
         ]
         if not ended:
             return {}

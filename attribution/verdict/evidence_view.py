@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from probing_cluster.attribution.verdict import case as cases
-from probing_cluster.attribution.verdict import findings, gpus, signatures, taxonomy, window
-from probing_cluster.core import hostlist, records
+from probing_cluster.attribution.verdict import findings, gpus, onset, signatures, taxonomy, window
+from probing_cluster.core import hostlist, records, vocabulary
 
 SLACK = timedelta(seconds=2)
 """Slurm's times are whole seconds and clocks differ a little."""
@@ -245,6 +245,15 @@ class EvidenceView:
         step_at = self.case.last_progress_at
         went_on = step_at is not None and step_at > max(e.at for e in stalls)
         return None if went_on else step_at or self.onset_at
+
+    @functools.cached_property
+    def log_stall(self) -> records.HealthEvent | None:
+        """The finding that its log stood still until the end; None where there is none, or where the probe saw a later step."""
+        found = [f.event for f in self.findings if f.event.kind == vocabulary.LOG_STALL]
+        latest = max(found, key=onset.stood_since, default=None)
+        step_at = self.case.last_progress_at
+        went_on = latest is not None and step_at is not None and step_at > onset.stood_since(latest)
+        return None if went_on else latest
 
     @functools.cached_property
     def left_waiting(self) -> bool:

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from probing_cluster.attribution.verdict import findings
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 
 _TIMEOUT_FIELDS_MS = ("timeout_ms", "elapsed_ms", "ran_ms")
 """Where a finding tells how long the collective was waited for; the longest counts."""
 
+_STALLS = frozenset({("probe", "rank_stall"), ("joblog", vocabulary.LOG_STALL)})
 _LATEST_NS = 4_102_444_800 * 10**9
 _LONGEST_S = 30 * 86400.0
 """Nobody waits longer: larger numbers come from a forged line or event."""
@@ -60,20 +61,22 @@ def _still_outstanding(finding: records.HealthEvent) -> Iterable[datetime]:
             yield datetime.fromtimestamp(created_ns / 1e9, UTC)
 
 
-def last_progress(attempt: records.JobAttempt, job_side: Iterable[records.HealthEvent]) -> datetime | None:
-    """The last training step (or other sign of life) the probe saw in this attempt; None when it saw none.
+def stood_since(stall: records.HealthEvent) -> datetime:
+    """When a rank, or a job's log, made its last progress before this finding that it stalled."""
+    return stall.at - timedelta(seconds=min(max(stall.measured or 0.0, 0.0), _LONGEST_S))
 
-    A `rank_stall` says how long the rank had made no progress when it was reported. The last step of a gang that was
+
+def last_progress(attempt: records.JobAttempt, job_side: Iterable[records.HealthEvent]) -> datetime | None:
+    """The last training step (or other sign of life) that the probe or the log's own times show; None when they show none.
+
+    A stall says how long the rank, or the job's log, had made no progress when it was reported. The last step of a gang that was
     validating or writing a checkpoint at its end says nothing of when its trouble began.
     """
     assert attempt.start_at is not None
     assert attempt.end_at is not None
+    job_side = list(job_side)
     probe_events = [e for e in job_side if e.source == "probe"]
-    found = [
-        event.at - timedelta(seconds=min(max(event.measured, 0.0), _LONGEST_S))
-        for event in probe_events
-        if event.kind == "rank_stall" and event.measured is not None
-    ]
+    found = [stood_since(e) for e in job_side if (e.source, e.kind) in _STALLS]
     last = [e for e in probe_events if e.kind == "last_progress"]
     if found or any(e.detail.get("phase") == "training" for e in last):
         found += [e.at for e in last]

@@ -129,7 +129,8 @@ def _in_context(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims
         if claim.info.until_reset or (view.left_waiting and claim.cause == "user_error"):
             # The job could not go on without the part; that it was then ended by somebody is no certain proof.
             weight = min(weight, 0.95)
-        elif claim.weight < claims.CERTAIN and not claim.explains >= ENDINGS:
+        elif (claim.weight < claims.CERTAIN or view.log_stall) and not claim.explains >= ENDINGS:
+            # When the log stood still is known to the minute: what did not stop it then is not certain.
             weight *= 0.7
     if came_into_the_hang(view, claim):
         # A part that is gone beside a hang is seldom chance: often it is only found out when the job is ended.
@@ -159,6 +160,8 @@ def came_into_the_hang(view: evidence_view.EvidenceView, claim: claims.Claim) ->
     """
     if any(_names_the_part(f, claim) for f in view.findings):
         return False
+    if view.log_stall is not None and view.log_stall in claim.evidence:
+        return False  # it came within a few of the log's own gaps
     hung = view.end_at - view.onset_at > _SKEW and view.state not in ("NODE_FAIL", "BOOT_FAIL")
     return hung and _has_node_evidence(claim) and claim.at > view.onset_at + _SKEW
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from probing_cluster.attribution.verdict import claims, evidence_view, phrases, rank_claims, taxonomy
+from probing_cluster.attribution.verdict import claims, evidence_view, onset, phrases, rank_claims, taxonomy
 from probing_cluster.core import digits, hostlist, records, vocabulary
 
 _ROOT = frozenset({"root", "0"})
@@ -33,6 +33,9 @@ def summary(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> s
             if winner.node
             else f"the job {_clean(winner.words)}"
         )
+    if winner.rule == "stuck" and view.log_stall is not None and view.log_stall in winner.evidence:
+        hung = _hung(view, onset.stood_since(view.log_stall))
+        return _sentence(f"{hung}: {text}{_by(winner)}; then {_ended_by(view, 'the job')}")
     return _sentence(f"{text}{_by(winner)}{_when(view, winner)}")
 
 
@@ -111,23 +114,34 @@ def _oom_gpu(_view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -
 
 def _own_words(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     if view.hung_since is not None and ranking.winner.rule == "gang" and view.state in _ENDED_BY:
-        return _sentence(f"{_hung(view)}: {_clean(ranking.winner.words)}; then {_ended_by(view)}")
+        return _sentence(
+            f"{_hung(view, view.hung_since)}: {_clean(ranking.winner.words)}; then {_ended_by(view)}"
+        )
     return _sentence(f"{ranking.winner.info.meaning.rstrip('.')}: {_clean(ranking.winner.words)}")
 
 
 _ENDED_BY = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})
 
 
-def _hung(view: evidence_view.EvidenceView) -> str:
-    since = view.hung_since
-    assert since is not None
+def _hung(view: evidence_view.EvidenceView, since: datetime) -> str:
+    return f"Hung since {_since(view, since)} before the end"
+
+
+def _since(view: evidence_view.EvidenceView, since: datetime) -> str:
     day = "%Y-%m-%d " if since.date() != view.end_at.date() else ""
     waited = phrases.duration((view.end_at - since).total_seconds())
-    return f"Hung since {since:{day}%H:%M:%S}Z, {waited} before the end"
+    return f"{since:{day}%H:%M:%S}Z, {waited}"
 
 
-def _ended_by(view: evidence_view.EvidenceView) -> str:
-    return f"it {_cancelled_by(view)}" if view.state == "CANCELLED" else "it reached its time limit"
+def _ended_by(view: evidence_view.EvidenceView, it: str = "it") -> str:
+    return f"{it} {_cancelled_by(view)}" if view.state == "CANCELLED" else f"{it} reached its time limit"
+
+
+def _log_stood(view: evidence_view.EvidenceView) -> str:
+    """What its own log says of having stood still: evidence, and no cause."""
+    if view.log_stall is None:
+        return ""
+    return f"; its log tells of no progress since {_since(view, onset.stood_since(view.log_stall))} before the end"
 
 
 def _cancelled_by(view: evidence_view.EvidenceView) -> str:
@@ -146,14 +160,14 @@ def _cancelled_by(view: evidence_view.EvidenceView) -> str:
 def _time_limit(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> str:
     limit_s = view.attempt.time_limit_s
     return _sentence(
-        f"The job reached its time limit{f' of {phrases.duration(limit_s)}' if limit_s else ''}{_lost_gpu(view)}"
+        f"The job reached its time limit{f' of {phrases.duration(limit_s)}' if limit_s else ''}{_lost_gpu(view)}{_log_stood(view)}"
     )
 
 
 def _cancelled(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> str:
     if view.hung_since is not None:
-        return _sentence(f"{_hung(view)}; then {_ended_by(view)}{_lost_gpu(view)}")
-    return _sentence(f"The job {_cancelled_by(view)}{_lost_gpu(view)}")
+        return _sentence(f"{_hung(view, view.hung_since)}; then {_ended_by(view)}{_lost_gpu(view)}")
+    return _sentence(f"The job {_cancelled_by(view)}{_lost_gpu(view)}{_log_stood(view)}")
 
 
 def _lost_gpu(view: evidence_view.EvidenceView) -> str:

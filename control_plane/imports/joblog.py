@@ -7,6 +7,7 @@ from dataclasses import fields
 from datetime import datetime, tzinfo
 from typing import Any
 
+from probing_cluster.control_plane.imports import log_stall
 from probing_cluster.core import records, sanitize, storable
 from probing_cluster.evidence.joblog import grammar, reader
 from probing_cluster.evidence.joblog.messages import slurm
@@ -22,15 +23,19 @@ def read(
     What former attempts wrote into the same file is left out; Slurm dates their ends in the cluster's `zone`.
     """
     began = attempt.start_at.astimezone(zone).replace(tzinfo=None) if attempt.start_at else None
-    engine, found = reader.JobLogReader(), list[grammar.JobFinding]()
+    engine, found, steps = reader.JobLogReader(), list[grammar.JobFinding](), log_stall.LogSteps(zone)
     for number, raw in enumerate(lines, 1):
-        text = raw.decode("utf-8", "replace").rstrip("\r\n")
+        line = raw.decode("utf-8", "replace")
+        text = line.rstrip("\r\n")
         if slurm.ended_before(text, began):
-            engine, found = reader.JobLogReader(), []
+            engine, found, steps = reader.JobLogReader(), [], log_stall.LogSteps(zone)
             continue
         found += engine.feed(number, text)
-    events = (_event(f, attempt, read_at) for f in [*found, *engine.close()])
-    return [event for event in events if storable.why_not(event) is None]
+        steps.feed(number, line)
+    found += engine.close()
+    events = [_event(f, attempt, read_at) for f in found]
+    stall = steps.finding(attempt, found, read_at)
+    return [event for event in (*events, *filter(None, (stall,))) if storable.why_not(event) is None]
 
 
 def _event(

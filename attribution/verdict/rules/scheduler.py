@@ -101,7 +101,7 @@ def _time_limit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         "time_limit",
         min(0.6 if hung or view.left_waiting else 0.97, _beside_lost_gpu(view), _beside_a_stall(view)),
     )
-    yield dataclasses.replace(limit, evidence=(*hung, *view.stalls[:1]))
+    yield dataclasses.replace(limit, evidence=(*hung, *view.stalls[:1], *_log_stall(view)))
 
 
 def _cancelled(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
@@ -116,13 +116,17 @@ def _cancelled(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         # Who cancels a job whose node or log shows a fault may do so because of it.
         weight = min(weight, _BESIDE_A_FAULT)
     made = _of(view, "user_cancelled", weight, f"was cancelled by {by}" if by else "")
-    yield dataclasses.replace(made, evidence=(*hung, *view.stalls[:1]))
+    yield dataclasses.replace(made, evidence=(*hung, *view.stalls[:1], *_log_stall(view)))
+
+
+def _log_stall(view: evidence_view.EvidenceView) -> tuple[records.HealthEvent, ...]:
+    return () if view.log_stall is None else (view.log_stall,)
 
 
 def _beside_a_stall(view: evidence_view.EvidenceView) -> float:
     """How sure it can be that only the limit or the person ended a job: less where it waited for a file server or in the kernel,
-    however long, or where a part failed under it before and was not seen to come back."""
-    return _BESIDE_A_FAULT if view.stalls or view.left_behind else 1.0
+    however long, where a part failed under it before and was not seen to come back, or where its log stood still."""
+    return _BESIDE_A_FAULT if view.stalls or view.left_behind or view.log_stall else 1.0
 
 
 def _beside_lost_gpu(view: evidence_view.EvidenceView) -> float:

@@ -1,4 +1,4 @@
-"""What hung in the kernel behind a fault until a person or the time limit ended the job."""
+"""What stood behind a fault until a person or the time limit ended the job: a task in the kernel, or the job's log."""
 
 from __future__ import annotations
 
@@ -6,37 +6,134 @@ import re
 from collections.abc import Iterable
 from datetime import timedelta
 
-from probing_cluster.attribution.verdict import claims, evidence_view, rank_claims, signatures
-from probing_cluster.core import records
+from probing_cluster.attribution.verdict import (
+    claims,
+    evidence_view,
+    gpus,
+    onset,
+    rank_claims,
+    signatures,
+    taxonomy,
+)
+from probing_cluster.core import records, vocabulary
 
 GSP, MOUNT = "gpu_gsp_timeout", "filesystem_mount"
-ENDED_FROM_OUTSIDE = frozenset({"TIMEOUT", "DEADLINE", "CANCELLED"})
+_PARTS = frozenset(
+    {"gpu", "gpu_memory", "gpu_driver", "nvlink", "nvswitch", "pcie", "ib", "ethernet", "filesystem"}
+)
+"""Components of causes without which a job that uses the part does not go on."""
+_FEW_GAPS = 3
+_REPORTED_AFTER = timedelta(minutes=3)
+"""Drivers and file systems report what no longer answers after timeouts of their own."""
 _WEIGHT = 0.85
 """Likely: that nothing says it passed is no proof that it did not."""
 _BLOCKED_AFTER = timedelta(minutes=30)
 """The kernel complains of a blocked task two minutes after it began to wait, later where it looks seldom."""
 _WHOLE_NODE = 4
 """GPUs of a node that a job without neighbours holds: no other GPU is likely to be the one that hung."""
+_LONGEST_GAP_S = 86400.0
+"""No log's steps are further apart: a larger number comes from a forged event."""
 _PROGRAM = re.compile(r"task (?:python|pt_|torchrun|ray::)")
 """Tasks that compute. Daemons that look after mounts hang on every dead server, whether or not the job uses it."""
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """One claim per node and cause, where a task was blocked behind the fault and the fault was not seen to go."""
-    if view.state not in ENDED_FROM_OUTSIDE:
+    """One claim per node and cause, where a task or the log stood behind the fault and the fault was not seen to go."""
+    if view.state not in vocabulary.ENDED_FROM_OUTSIDE:
         return
-    hung = [e for e in view.stalls if e.kind == "hung_task"]
+    yield from _behind_the_log(view)
+    stalls = [*view.stalls, *_moved_into_the_window(view)]
+    hung = [e for e in stalls if e.kind == "hung_task"]
     for node in sorted({e.node for e in hung}):
         blocked = [e for e in hung if e.node == node]
         if _is_whole(view, node):
-            yield from _claim(view, GSP, [e for e in view.left_behind if e.node == node], blocked)
+            silent = [e for e in (*view.left_behind, *stalls) if e.node == node]
+            yield from _claim(view, GSP, silent, blocked)
         working = [e for e in blocked if _PROGRAM.search(e.message)]
-        yield from _claim(view, MOUNT, [e for e in view.stalls if e.node == node], working)
+        yield from _claim(view, MOUNT, [e for e in stalls if e.node == node], working)
+
+
+def _moved_into_the_window(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
+    """What would be a stall of before the window, or left behind there, had the log's own times not moved the window back."""
+    if view.log_stall is None:
+        return []
+    before = view.end_at - timedelta(seconds=view.case.policy.before_s)
+    waits = [s for s in view.sightings if view.start_at <= s.at < before and not s.still_active]
+    weighed = (signatures.Role.ROOT, signatures.Role.WEAK)
+    some = [s for s in waits if s.event.kind == "hung_task" or s.signature.role in weighed]
+    return [s.event for s in some if not _passed(view, s)]
+
+
+def _behind_the_log(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
+    """Lasting faults that came just when the job's log told of its last progress."""
+    stood = view.log_stall
+    if stood is None:
+        return
+    last_at = onset.stood_since(stood)
+    first = last_at - max(_seconds(stood, "before_s"), evidence_view.SLACK)
+    last = last_at + max(_FEW_GAPS * _seconds(stood, "gap_s"), _REPORTED_AFTER)
+    found: dict[tuple[str, str], evidence_view.CaseSighting] = {}
+    for s in view.sightings:
+        if max(first, view.start_at) <= s.at <= last and _stops_a_job(view, s) and not _passed(view, s):
+            found.setdefault((s.cause, s.event.node), s)
+    for (cause, node), s in found.items():
+        yield claims.Claim(
+            cause=cause,
+            weight=_WEIGHT,
+            at=s.at,
+            rule="stuck",
+            node=node,
+            device=s.device,
+            gpu=s.gpu,
+            evidence=(s.event, stood),
+            cap=records.Confidence.LIKELY,
+            nodes=frozenset(n for c, n in found if c == cause),
+            n_sources=2,
+            explains=rank_claims.ENDINGS,
+        )
+
+
+def _seconds(stood: records.HealthEvent, name: str) -> timedelta:
+    value = stood.detail.get(name)
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return timedelta()
+    return timedelta(seconds=min(max(value, 0.0), _LONGEST_GAP_S))
+
+
+def _stops_a_job(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
+    """Whether it is a hard fault that stays until somebody acts, of a part that the job held and that it needs."""
+    cause = taxonomy.cause(sighting.cause)
+    event, signature = sighting.event, sighting.signature
+    if not cause.persistent or cause.component not in _PARTS or sighting.ours:
+        return False
+    if event.severity is not records.Severity.HIGH or signature.role is not signatures.Role.ROOT:
+        return False
+    if sighting.cause == "nvswitch":
+        return _gpus_per_node(view) > 1
+    held = sighting.hold is gpus.PartCertainty.HELD
+    return held or (sighting.hold is gpus.PartCertainty.WHOLE and _is_whole(view, event.node))
+
+
+def _passed(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
+    """Whether the part was seen to work again, or was set up anew, before the job ended."""
+    since = [s for s in view.sightings if s.event.node == sighting.event.node and s.at >= sighting.at]
+    return any(_is_back(s, sighting) for s in since if s.at <= view.end_at)
+
+
+def _is_back(later: evidence_view.CaseSighting, sighting: evidence_view.CaseSighting) -> bool:
+    if later.cause == "node_reboot" or later.event.kind == "driver_load":
+        return True
+    names = {later.gpu or later.device, sighting.gpu or sighting.device}
+    same = later.event.kind == sighting.event.kind and (len(names) == 1 or None in names)
+    return later.signature.recovery and same
 
 
 def _is_whole(view: evidence_view.EvidenceView, node: str) -> bool:
-    per_node = (view.attempt.n_gpus or 0) / max(len(view.attempt.nodes), 1)
-    return not view.case.shared.get(node) and per_node >= _WHOLE_NODE
+    return not view.case.shared.get(node) and _gpus_per_node(view) >= _WHOLE_NODE
+
+
+def _gpus_per_node(view: evidence_view.EvidenceView) -> float:
+    return (view.attempt.n_gpus or 0) / max(len(view.attempt.nodes), 1)
 
 
 def _claim(

@@ -1,0 +1,170 @@
+"""Since when a job's log tells of no progress, by the times that stand in its own lines.
+
+What is progress, the shape of a line says (see `progress`). A log that may have been buffered, that went on without times or that
+says that the work was over tells nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from probing_cluster.evidence.joblog import grammar, progress
+
+_LEAST = timedelta(minutes=5)
+"""A shorter silence is a checkpoint, an evaluation, a slow step."""
+_TIMES = 5
+"""So many of the longest gaps before must the silence last."""
+_SKEW = timedelta(seconds=60)
+"""Ranks and streams reach one log so much out of order."""
+_CHATTER = 64
+"""Lines behind the last progress: more, and the program went on with something else."""
+_MAX_ADVANCES = 256
+_PAGE_CHARS = 4096
+_BUFFER_CHARS = 8192
+"""The smallest and the usual buffer of a stream that goes to a file: a program that is killed takes its content along."""
+_LOGGER = re.compile(r"\d\d:\d\d:\d\d,\d{3}\b")
+"""How Python's logging writes its times; it flushes every line."""
+_SLURM = re.compile(r"(?:srun|slurmstepd(?:-[\w.-]{1,253})?|slurmd|sbatch): |\*\*\* (?:JOB|STEP) ")
+_OVER = re.compile(
+    r"\b(?:all done|done training|finish(?:ed|ing)|completed?|goodbye|exit(?:ed|ing)|shutting down|total (?:\w{1,20} )?time|end of (?:the )?(?:training|run|program))\b|\bdone\W*$",
+    re.IGNORECASE,
+)
+"""What programs print when their work is over."""
+_RATIO = re.compile(r"(?<![\w./:-])(\d{1,12})\s{0,2}/\s{0,8}(\d{1,12})(?![\w/.:-])")
+
+
+def is_of_slurm(text: str) -> bool:
+    """Whether Slurm wrote the line: its times are the cluster's, whatever the program's are."""
+    return _SLURM.search(text) is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standstill:
+    """The last progress of a log that then told of none until its job's end."""
+
+    line: int
+    """1-based number of the line of the last progress."""
+    text: str
+    last_at: datetime
+    """When the last progress was, UTC."""
+    before_s: float
+    """Seconds from the progress before it."""
+    gap_s: float
+    """The longest time between two steps before, seconds; where the log leaves steps out, that of the steps it usually writes."""
+
+
+class DatedProgress:
+    """The lines of one job's output in order, with the instants that stand in them; what it remembers is bounded."""
+
+    def __init__(self) -> None:
+        self.first_at: datetime | None = None
+        """The first instant that any line names."""
+        self._chars = 0
+        self._last: tuple[int, str] = (0, "")
+        self._last_at: datetime | None = None
+        self._before_s = 0.0
+        self._counters: dict[str, progress.Place] = {}
+        self._advances: Counter[float] = Counter()
+        """By how much the counter advanced, and how often; 0 where that is not known."""
+        self._gaps: dict[float, float] = {}
+        """Per advance the longest gap, seconds."""
+        self._latest_at: datetime | None = None
+        """The latest instant that a line behind the last progress names."""
+        self._after = 0
+        self._went_on = self._cut = self._disordered = False
+
+    def feed(self, line: int, text: str, at: datetime | None) -> None:
+        """Take one line; `at` is the instant that stands in it, UTC, and None where none does."""
+        if found := _SLURM.search(text):
+            # Slurm writes into the same file: behind half a line, when the program's buffer was cut off there.
+            begins = grammar.strip(line, text).text.lstrip().startswith(found[0])
+            self._cut |= not begins and not found[0].startswith("*")
+            return
+        if not text.strip():
+            return
+        self._cut = not text.endswith("\n")
+        self._chars += len(text)
+        step = progress.place(text.rstrip())
+        if at is not None:
+            self.first_at = self.first_at or at
+            if step is not None:
+                self._step(line, text, at, step)
+                return
+            self._latest_at = max(at, self._latest_at or at)
+        self._after += 1
+        self._went_on |= step is not None or _OVER.search(text) is not None
+
+    def _step(self, line: int, text: str, at: datetime, step: tuple[str, progress.Place]) -> None:
+        words, now = step
+        before, self._counters[words] = self._counters.get(words), now
+        if len(self._counters) > _MAX_ADVANCES:
+            self._counters.clear()
+        last_at = self._last_at
+        if last_at is not None and at <= last_at:
+            self._disordered |= last_at - at > _SKEW
+        else:
+            if last_at is not None:
+                self._before_s = (at - last_at).total_seconds()
+                self._note_gap(_advance(before, now))
+            self._last_at = at
+        self._last = line, text
+        self._after, self._went_on, self._latest_at = 0, False, None
+
+    def _note_gap(self, advance: float) -> None:
+        if advance not in self._gaps and len(self._gaps) >= _MAX_ADVANCES:
+            advance = 0.0
+        self._advances[advance] += 1
+        self._gaps[advance] = max(self._gaps.get(advance, 0.0), self._before_s)
+
+    def standstill(self, end_at: datetime) -> Standstill | None:
+        """Since when there was no progress until `end_at`, the job's end; None where the log does not show that it stood still."""
+        last_at, line, text = self._last_at, *self._last
+        if last_at is None or not self._gaps or self._disordered or self._cut or self._went_on:
+            return None
+        silence_s, gap_s = (end_at - last_at).total_seconds(), self._gap_s()
+        shortest_s = max(_LEAST.total_seconds(), _TIMES * gap_s, *self._gaps.values(), self._buffered_s())
+        if silence_s <= shortest_s or self._after > _CHATTER or _is_last_step(text):
+            return None
+        if self._latest_at and self._latest_at > last_at + _SKEW + timedelta(seconds=gap_s):
+            return None
+        return Standstill(line=line, text=text, last_at=last_at, before_s=self._before_s, gap_s=gap_s)
+
+    def _gap_s(self) -> float:
+        """The longest gap, seconds; one in which the counter went on by more than usual counts for its share."""
+        usual = _median({a: n for a, n in self._advances.items() if a})
+        return max(gap * min(1.0, usual / a) if a else gap for a, gap in self._gaps.items())
+
+    def _buffered_s(self) -> float:
+        """For how long a buffer may have held back what the program printed, seconds; 0 where nothing was."""
+        assert self.first_at is not None
+        assert self._last_at is not None
+        if self._chars < _PAGE_CHARS or _LOGGER.search(self._last[1]):
+            return 0.0
+        return (self._last_at - self.first_at).total_seconds() * _BUFFER_CHARS / self._chars
+
+
+def _advance(before: progress.Place | None, now: progress.Place) -> float:
+    """By how much the innermost counter went on; 0 where that is not known."""
+    if before is None or len(before) != len(now) or before[:-1] != now[:-1]:
+        return 0.0
+    return max(now[-1] - before[-1], 0.0)
+
+
+def _median(counts: Mapping[float, int]) -> float:
+    """The middle one of values that are given with how often each came; 0 where there are none."""
+    left = sum(counts.values()) // 2
+    for value in sorted(counts):
+        left -= counts[value]
+        if left < 0:
+            return value
+    return 0.0
+
+
+def _is_last_step(text: str) -> bool:
+    """Whether every counter that names its end has reached it."""
+    pairs = _RATIO.findall(text)
+    return bool(pairs) and all(int(n) >= int(of) for n, of in pairs)

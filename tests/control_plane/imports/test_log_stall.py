@@ -1,0 +1,218 @@
+"""Jobs that stood still, by the times of their own logs, until a person or the limit ended them: the fault of that minute, or nothing."""
+
+from __future__ import annotations
+
+import zoneinfo
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from probing_cluster.attribution.verdict import case as cases
+from probing_cluster.attribution.verdict import judge, onset
+from probing_cluster.control_plane.imports import joblog
+from probing_cluster.core import records, vocabulary
+
+START = datetime(2026, 5, 4, tzinfo=UTC)
+END = START + timedelta(hours=6)
+LAST = START + timedelta(hours=2)
+"""The last step of the usual log."""
+CANCELLED = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-05-04T06:00:00 ***"
+NVLINK = {"kind": "xid", "code": "74", "pci_bus_id": "0000:5d:00"}
+PORT = {"kind": "ib_link", "device": "mlx5_0"}
+
+
+def attempt(**over: Any) -> records.JobAttempt:
+    """Eight GPUs of one node, cancelled by their user after six hours."""
+    values: dict[str, Any] = {
+        "cluster": "c", "job_id": 7, "submit_at": START, "start_at": START, "end_at": END, "nodes": ("n1",), "n_gpus": 8,
+        "state": "CANCELLED", "user": "alice", "cancelled_by": "alice", "exit_code": 0, "exit_signal": 0,
+    }  # fmt: skip
+    return records.JobAttempt(**{**values, **over})
+
+
+def event(after_last_s: float, node: str = "n1", **over: Any) -> records.HealthEvent:
+    """A hard fault in a kernel log, so long after the last step."""
+    at = LAST + timedelta(seconds=after_last_s)
+    values: dict[str, Any] = {
+        "code": None,
+        "severity": records.Severity.HIGH,
+        "source": "import",
+        "message": "",
+    }
+    key = f"{node}:{after_last_s}:{sorted(over)}:{over.get('code')}"
+    return records.HealthEvent(
+        event_id=records.make_event_id("c", node, "import", key), cluster="c", node=node, at=at, observed_at=END,
+        **{**values, **over},
+    )  # fmt: skip
+
+
+def step(number: int, at: datetime, zone: str = "UTC") -> str:
+    return f"[{at.astimezone(zoneinfo.ZoneInfo(zone)):%Y-%m-%d %H:%M:%S}] step {number} loss 1.97"
+
+
+def steps(n: int = 6, apart_s: float = 20.0, zone: str = "UTC", last_at: datetime = LAST) -> list[str]:
+    """Dated steps, the last of them at `last_at`."""
+    return [step(100 + i, last_at - timedelta(seconds=apart_s * (n - 1 - i)), zone) for i in range(n)]
+
+
+def findings(
+    lines: Iterable[str], of: records.JobAttempt | None = None, zone: str | None = "UTC"
+) -> list[records.HealthEvent]:
+    known = zoneinfo.ZoneInfo(zone) if zone else None
+    return joblog.read((f"{line}\n".encode() for line in lines), of or attempt(), END, known)
+
+
+def stall(lines: Iterable[str], **over: Any) -> records.HealthEvent | None:
+    """The finding that the log stood still."""
+    return next((e for e in findings(lines, **over) if e.kind == vocabulary.LOG_STALL), None)
+
+
+def verdict(
+    lines: Iterable[str], *faults: records.HealthEvent, of: records.JobAttempt | None = None, **over: Any
+) -> records.Verdict:
+    """The verdict that an import of log, accounting and kernel logs leads to."""
+    of = of or attempt()
+    own = findings(lines, of, **over)
+    watched = {n: END + timedelta(hours=1) for n in of.nodes}
+    case = cases.Case(
+        attempt=of, events=(*faults, *own), watched=watched, by_log=frozenset(of.nodes), by_whole_log=frozenset(of.nodes),
+        last_progress_at=onset.last_progress(of, own),
+    )  # fmt: skip
+    made = judge.judge(case, made_at=END + timedelta(hours=2))
+    assert made is not None
+    return made
+
+
+def test_a_link_between_gpus_that_failed_with_the_last_step_is_why_the_user_gave_up() -> None:
+    """Likely, never certain; since when it stood, by which fault, and who ended it then."""
+    made = verdict([*steps(), CANCELLED], event(9, **NVLINK))
+    assert (made.cause, made.node, made.confidence) == ("gpu_nvlink", "n1", "likely")
+    assert made.summary.startswith("Hung since 02:00:00Z, 4 h before the end: ")
+    assert "Xid 74" in made.summary
+    assert made.summary.endswith("; then the job was cancelled by its user (alice).")
+    assert made.onset_at == LAST
+    assert len(made.evidence) >= 2
+
+
+def test_a_port_that_went_down_and_stayed_so_is_why_the_limit_came() -> None:
+    """A log with steps left out is compared by how far its counter went: its longest silence held eighty steps of the usual pace."""
+    of = attempt(state="TIMEOUT", cancelled_by=None, nodes=("n1", "n2"), n_gpus=16)
+    early = [step(20 + i, LAST - timedelta(seconds=1700 - 20 * i)) for i in range(4)]
+    made = verdict([*early, *steps(), CANCELLED], event(30, node="n2", code="port_down", **PORT), of=of)
+    assert (made.cause, made.node, made.confidence) == ("ib_link", "n2", "likely")
+    assert made.summary.endswith("; then the job reached its time limit.")
+
+
+def test_a_switch_that_failed_with_the_last_step_of_a_log_in_the_sites_zone() -> None:
+    """Times without a zone are read in the one that the import is given; without one they must begin with the job."""
+    fault = event(4, kind="sxid", code="24007")
+    lines = [*steps(zone="Asia/Tokyo"), CANCELLED.replace("T06", "T15")]
+    assert verdict(lines, fault, zone="Asia/Tokyo").cause == "nvswitch"
+    assert verdict(lines, fault, zone=None).cause == "user_cancelled"
+    assert stall([*steps(), CANCELLED], zone=None) is None
+    begun = step(1, START + timedelta(minutes=2))
+    assert stall([begun, *steps(400), CANCELLED], zone=None) is None  # one gap of hours
+    whole = steps(360, apart_s=19.9)
+    assert stall([*whole, CANCELLED], zone=None) is not None
+    zoned = [line.replace("] ", "Z] ") for line in steps()]
+    assert stall([*zoned, CANCELLED], zone=None) is not None
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        [event(-600, **NVLINK)],
+        [event(1800, **NVLINK)],
+        [event(9, node="n2", **NVLINK)],
+        [event(9, severity=records.Severity.LOW, **NVLINK)],
+        [event(9, kind="mount", code="missing", device="/scratch"), event(700, kind="mount", code="returned", device="/scratch")],
+        [event(9, **NVLINK), event(3000, kind="driver_load", severity=records.Severity.INFO)],
+        [event(9, kind="xid", code="94", pci_bus_id="0000:5d:00")],
+        [],
+    ],
+    ids=["steps went on", "long after", "another node", "low", "mounted again", "set up anew", "contained", "none"],
+)  # fmt: skip
+def test_without_a_lasting_fault_of_that_minute_it_was_cancelled(faults: list[records.HealthEvent]) -> None:
+    """That it stood is evidence, and no cause."""
+    made = verdict([*steps(), CANCELLED], *faults)
+    assert made.cause == "user_cancelled"
+    assert made.confidence != "certain"
+    assert "its log tells of no progress since 02:00:00Z, 4 h before the end" in made.summary
+    own = findings([*steps(), CANCELLED])
+    assert {e.event_id for e in own if e.kind == vocabulary.LOG_STALL} <= set(made.evidence)
+
+
+def test_a_mount_that_stayed_away_is_why_it_stood() -> None:
+    """The counterpart of the one that was mounted again."""
+    made = verdict([*steps(), CANCELLED], event(9, kind="mount", code="missing", device="/scratch"))
+    assert (made.cause, made.confidence) == ("filesystem_mount", "likely")
+
+
+def test_a_dead_server_with_a_task_blocked_behind_it_stays_the_cause() -> None:
+    """The times of the log move the window back over both, which are low: they count as they do before the window."""
+    silent = event(20, kind="nfs", code="not_responding", device="home7", severity=records.Severity.LOW)
+    blocked = event(
+        150, kind="hung_task", severity=records.Severity.INFO, message="INFO: task python:77 blocked for more than 120 seconds."
+    )  # fmt: skip
+    made = verdict([*steps(), CANCELLED], silent, blocked)
+    assert (made.cause, made.confidence) == ("filesystem_mount", "likely")
+
+
+def test_on_a_shared_node_a_gpu_may_be_the_neighbours() -> None:
+    """A job that holds two of eight GPUs, nobody knows which, is not laid at one that failed."""
+    made = verdict([*steps(), CANCELLED], event(9, **NVLINK), of=attempt(n_gpus=2))
+    assert made.cause == "user_cancelled"
+
+
+LONG = steps(300, apart_s=20.0)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [line.partition("] ")[2] for line in steps()],
+        [line.replace("2026-05-04 ", "") for line in steps()],
+        steps(1),
+        steps(3, apart_s=3600),
+        [*steps(), "step 400 loss 1.2"],
+        [*steps()[:-1], steps()[-1][:25] + CANCELLED],
+        [f"{line} {'x' * 60}" for line in steps(300, apart_s=300.0, last_at=END - timedelta(minutes=40))],
+        [*steps(last_at=LAST + timedelta(hours=1)), *steps()],
+        [*steps(), "All done. Waiting for uploads to finish"],
+        [line.replace("loss", "of 105 loss") for line in steps()[:-1]] + [f"[{LAST:%Y-%m-%d %H:%M:%S}] step 105/105"],
+        [*steps(), f"[{LAST + timedelta(hours=1):%Y-%m-%d %H:%M:%S}] waiting for rank 3"],
+        [*steps(), *(f"warning of a library: line {n}" for n in "abcdefgh" * 10)],
+        [*steps(), "Traceback (most recent call last):", '  File "t.py", line 3, in <module>', "KeyError: 'lr'"],
+        steps(last_at=START + timedelta(hours=7)),
+        steps(last_at=START - timedelta(hours=1)),
+        steps(last_at=END - timedelta(minutes=4)),
+    ],
+    ids=[
+        "no times", "no dates", "one step", "hours between steps", "steps without times", "cut off in a buffer", "a buffer holds as much",
+        "out of order", "done", "last step", "it spoke on", "other work", "its own error", "after its end", "before its start", "short",
+    ],
+)  # fmt: skip
+def test_a_log_that_does_not_show_it_gives_no_finding(lines: list[str]) -> None:
+    """Nor does a fault of that minute become the cause then."""
+    assert stall([*lines, CANCELLED]) is None
+    assert verdict([*lines, CANCELLED], event(9, **NVLINK)).cause in ("user_cancelled", "user_error")
+
+
+def test_a_job_that_ended_by_itself_did_not_stand() -> None:
+    """Only who is ended from outside stood until then."""
+    assert stall(steps(), of=attempt(state="FAILED", exit_code=1)) is None
+
+
+@pytest.mark.parametrize("change", [str, lambda line: line.replace("] ", ",123] INFO ")])
+def test_a_long_log_needs_a_silence_that_no_buffer_explains(change: Callable[[str], str]) -> None:
+    """Eight KiB of its lines; Python's logging, known by its times, has none."""
+    lines = [change(line) for line in LONG]
+    found = stall([*lines, CANCELLED])
+    assert found is not None
+    assert (found.at, found.unit, found.source) == (END, "s", "joblog")
+    assert found.measured == pytest.approx(4 * 3600.0, abs=1)
+    assert found.detail["gap_s"] == 20.0
+    soon = attempt(end_at=LAST + timedelta(minutes=30))
+    assert (stall([*lines, CANCELLED], of=soon) is None) is (change is str)
