@@ -610,4 +610,4 @@ def test_a_quiet_kernel_log_is_a_good_one(run: Run, tmp_path: Path) -> None:
     """A log of a node on which nothing happened is read and holds no event: no error where the database is there."""
     (tmp_path / "quiet").write_text("2026-11-21T10:00:00+00:00 n1 kernel: usb 1-1: new device\n")
     code, out, _ = run("import", "--kernel", f"n1={tmp_path}/quiet")
-    assert (code, "0 events of 1 lines" in out) == (0, True)
+    assert (code, "0 events of 1 line" in out) == (0, True)
