@@ -96,7 +96,7 @@ class IsolationCase:
         chosen = list(self._for_the_open())
         taken = {node for pair in chosen for node in pair}
         if self.every_link:
-            chosen += _matching(
+            chosen += apart(
                 [
                     p
                     for p in combinations(self.nodes, 2)
@@ -177,9 +177,9 @@ def partner(pair: Pair, node: str) -> str:
     return pair[1] if pair[0] == node else pair[0]
 
 
-def _matching(pairs: Iterable[Pair], taken: set[str]) -> list[Pair]:
-    """Pairs that share no node with each other, nor with those taken."""
-    made = []
+def apart(pairs: Iterable[Pair], taken: Iterable[str] = ()) -> list[Pair]:
+    """Those of `pairs` that share no node with each other, nor with those taken: they can be tested side by side."""
+    made, taken = [], set(taken)
     for a, b in pairs:
         if a not in taken and b not in taken:
             taken |= {a, b}

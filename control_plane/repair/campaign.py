@@ -146,6 +146,13 @@ class _Round:
         while not self._cut and (pairs := case.next_pairs()):
             self._c.announce(f"{len(pairs)} pair{'s' if len(pairs) > 1 else ''}: {_names(pairs)}")
             case.add(self._pairs(case, pairs))
+        # A late start or a lost packet fails a pair once: a node is accused when it fails with two partners, a link when it fails twice.
+        doubted = case.outcome().bad_links
+        while not self._cut and (pairs := isolation.apart(doubted)):
+            self._c.announce(f"again: {_names(pairs)}")
+            case.add(repeated := self._pairs(case, pairs))
+            self._noise += [f"pair: {_names([r.pair])} passed when repeated" for r in repeated if r.passed]
+            doubted = tuple(link for link in doubted if link not in pairs)
 
     def _pairs(
         self,
@@ -185,11 +192,8 @@ class _Round:
         """Large transfers suffer from lost packets, small ones from a delay; many small ones are the finer measure as well."""
         proven, large = case.outcome().proven, self._options()
         of_large = (min(times) for times in case.seconds.values())
-        small = dataclasses.replace(
-            large,
-            bytes_moved=slowness.small_bytes(large.bytes_moved, of_large),
-            repeats=slowness.SMALL_REPEATS,
-        )
+        moved = slowness.small_bytes(large.bytes_moved, of_large)
+        small = dataclasses.replace(large, bytes_moved=moved, repeats=slowness.SMALL_REPEATS)
         slow: set[isolation.Pair] = set()
         # Where a large one is short already, the small ones are it.
         sizes = {small.bytes_moved: ("small", small)}

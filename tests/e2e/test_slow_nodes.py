@@ -56,8 +56,10 @@ def judged(up: Any, tests: str, slow: str) -> list[str]:
             if message.startswith(f"{size} in ")
         )
         print(f"  {size}, ms: " + " ".join(f"{pair} {taken}" for taken, pair in times))
-    assert set(answer["at_fault"]) <= {slow}, (answer["at_fault"], figures)
-    assert (answer["bad_links"], answer["slow_links"], answer["open"]) == ([], [], []), figures
+    failed = [(r["node"], r["peer"], r["message"]) for r in answer["results"] if r["outcome"] == "fail"]
+    print(f"  failed: {failed or 'nothing'}; {answer['too_noisy']}")
+    assert set(answer["at_fault"]) <= {slow}, (answer["at_fault"], figures, failed)
+    assert (answer["bad_links"], answer["slow_links"], answer["open"]) == ([], [], []), (figures, failed)
     assert answer["not_judged"] == {}
     if slow and not words and answer["too_noisy"]:
         pytest.skip(f"a busy machine: {answer['too_noisy']}")
