@@ -148,7 +148,7 @@ class _Round:
             case.add(self._pairs(case, pairs))
         # A late start or a lost packet fails a pair once: a node is accused when it fails with two partners, a link when it fails twice.
         doubted = case.outcome().bad_links
-        while not self._cut and (pairs := isolation.apart(doubted)):
+        while not self._cut and (pairs := tuple(isolation.apart(doubted))):
             self._c.announce(f"again: {_names(pairs)}")
             case.add(repeated := self._pairs(case, pairs))
             self._noise += [f"pair: {_names([r.pair])} passed when repeated" for r in repeated if r.passed]
