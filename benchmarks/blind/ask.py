@@ -173,8 +173,12 @@ def _verdict(
         if re.search(rf"(?<!\w){re.escape(job)}(?!\w)", _text(case, "sacct")):
             return None, None
         raise cases.BadCase(f"{case.path}: its accounting has no job {job}; name one that it has") from exc
-    made = [v for v in store.verdicts(job_ids=[attempt.job_id]) if v.submit_at == attempt.submit_at]
-    return attempt, made[0] if made else None
+    verdicts = {v.submit_at: v for v in store.verdicts(job_ids=[attempt.job_id])}
+    last = verdicts.get(attempt.submit_at)
+    if last is None and "none" not in _wanted(case.label) and verdicts:
+        # The label speaks of a start that failed; a later one went well.
+        last = verdicts[max(verdicts)]
+    return attempt, last
 
 
 @dataclass(frozen=True)

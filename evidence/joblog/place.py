@@ -16,7 +16,7 @@ _SPEAKER = re.compile(
     re.IGNORECASE,
 )
 _CODE = re.compile(
-    r"^(?!\"hipError\w{2,60}: )\s*(?:\d{1,6}\s*[|│:]\s*)?(?:#(?!\d| (?:A fatal error has been|There is insufficient memory|UNRECOVERABLE ERROR|Ended \(code) | {2}SIG)|//|/\*(?!\*\*)|raise\b|if\b|elif\b|except\b|return\s+(?!code)|print\(|(?:echo|printf) |assert\b|self\.|def\b|class\b|log(?:ger|ging)?\.\w+\(|warnings\.|f?[\"'`]|>{1,3}\s|\.\.\. |[\w.]+ = f?[\"'])"
+    r"^(?!\"hipError\w{2,60}: )\s*(?:\d{1,6}(?:\s*[|│:]\s*|\s{2,}))?(?:#(?!\d| (?:A fatal error has been|There is insufficient memory|UNRECOVERABLE ERROR|Ended \(code) | {2}SIG)|//|/\*(?!\*\*)|raise\b|if\b|elif\b|except\b|return\s+(?!code)|print\(|(?:echo|printf) |assert\b|self\.|def\b|class\b|log(?:ger|ging)?\.\w+\(|warnings\.|f?[\"'`]|>{1,3}\s|\.\.\. |[\w.]+ = f?[\"'])"
 )
 _TITLE = re.compile(
     r"^[\s*|/\\_]{0,24}(?:commit:? )?(?=[0-9a-f]{0,39}\d)(?=[0-9a-f]{0,39}[a-f])[0-9a-f]{7,40}\s+(?=[A-Za-z(])(?!\w+(?:\.\w+)*(?:Error|Exception)\b:)"
@@ -38,7 +38,7 @@ _LISTED = re.compile(
 """What searches print of other files (`run-17.out:88:…`), and names of tests, whose parameters may be errors."""
 _PIECE = re.compile(
     r"^\W*(?:\d{1,7}(?:/\d{1,7})?\W{1,3}(?=[a-z]))?(?:[qa](?=: \S)|(?:prompt|question|query|user|human|assistant|chosen|rejected|instruction|completion|reference|prediction|hypothesis|generated)s?"
-    r"(?:\s?\d{1,6})?|(?:doc(?:ument)?|passage|chunk|hit|candidate|snippet|sample|example|result)s?\s?[#:]?\d{1,6}(?:\W{1,3}(?:score|sim(?:ilarity)?|dist(?:ance)?|rank|prob|p)\W{0,3}[\d.e+-]{1,20}\)?)?)\s?[:=>]\s",
+    r"(?:\s?\d{1,6})?|(?:doc(?:ument)?|passage|chunk|hit|candidate|snippet|sample|example|result)s?\s?[#:]?\d{1,6}(?:\W{1,3}(?:score|sim(?:ilarity)?|dist(?:ance)?|rank|prob|p)\W{0,3}[\d.e+-]{1,20}\)?)?)(?:\s?[:=>]|\s\|)\s",
     re.IGNORECASE,
 )
 """What chats, datasets and searches print of their own texts: the whole line is such a text."""

@@ -248,6 +248,11 @@ KINDS = [
     ("srun: error: sdumont6156: task 0: Out Of Memory", "slurm_oom"),
     ("srun: error: Node failure on n17", "slurm_node_fail"),
     ("srun: error: n1: tasks 0-7: Segmentation fault (core dumped)", "segfault"),
+    (
+        "srun: error: CPU binding outside of job step allocation, allocated CPUs are: 0x03.",
+        "slurm_launch_failed",
+    ),
+    ("salloc: Prolog failure on node n12", "slurm_launch_failed"),
     ("slurmstepd: error: execve(): python9: No such file or directory", "slurm_launch_failed"),
     ("RuntimeError: DataLoader worker (pid 2972) is killed by signal: Killed.", "dataloader_oom"),
     (
@@ -257,6 +262,7 @@ KINDS = [
     ("RuntimeError: DataLoader worker (pid(s) 3, 4) exited unexpectedly", "dataloader_crash"),
     ("OSError: [Errno 28] No space left on device", "disk_full"),
     ("OSError: [Errno 122] Disk quota exceeded: '/home/x'", "disk_full"),
+    ("No space left on device", "disk_full"),
     ("OSError: [Errno 116] Stale file handle", "stale_file_handle"),
     ("OSError: [Errno 5] Input/output error", "io_error"),
     ("OSError: [Errno 107] Transport endpoint is not connected", "filesystem_unreachable"),

@@ -161,6 +161,8 @@ CANCELLED = "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2024-01-01T00:00:0
         (f"see “{CANCELLED}” in the manual", False),
         (f'step 20 sample: "{CANCELLED}" -> label: timeout', False),
         (f"> {TIMEOUT}", False),
+        (f"sample 2 | prompt: {CANCELLED} - is this my fault?", False),
+        (f' 21          raise RuntimeError("{TIMEOUT}")', False),
         (f"old/slurm-81.out:77:{CANCELLED}", False),
         (f"slurm-81.err:{CANCELLED}", False),
         (f"tests/test_x.py::test_raises[{TIMEOUT}] PASSED", False),

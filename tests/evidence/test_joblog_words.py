@@ -27,6 +27,7 @@ WORDS: list[tuple[str, str, dict[str, Any]]] = [
     ("CUDA failure 77: an illegal memory access was encountered ; GPU=0 ; hostname=h", "cuda_illegal_access", {}),
     ("F1220 10:11:14.1 2341 math.cu:28] Check failed: error == cudaSuccess (77 vs. 0)  an illegal memory access was encountered", "cuda_illegal_access", {}),
     ("ERROR    Uncaught exception: /i/gpu_memory.h:601 cudaDeviceSynchronize() failed with error an illegal memory access was encountered", "cuda_illegal_access", {}),
+    ("ROCk module is NOT loaded, possibly no GPU devices", "cuda_unavailable", {}),
     ("RuntimeError: HIP error: hipErrorNoBinaryForGpu", "cuda_version", {}),
     ("RuntimeError: hipErrorOutOfMemory", "cuda_oom", {}),
     ("hipErrorLaunchFailure: unspecified launch failure", "cuda_launch_failure", {}),

@@ -139,7 +139,8 @@ _NOT_READY = re.compile(
 )
 _ORDINAL = re.compile(r"invalid device ordinal|INVALID_DEVICE\b|ErrorInvalidDevice\b|\b101\b", re.IGNORECASE)
 _NO_DRIVER = re.compile(
-    r"no NVIDIA driver|no NVIDIA GPU|couldn't communicate with the NVIDIA driver", re.IGNORECASE
+    r"no NVIDIA driver|no NVIDIA GPU|ROCk module is NOT loaded|couldn't communicate with the NVIDIA driver",
+    re.IGNORECASE,
 )
 _UNAVAILABLE: tuple[tuple[str, re.Pattern[str], tuple[str, ...], str], ...] = (
     (
@@ -199,7 +200,7 @@ _LIBRARY = re.compile(
     r"|\bFailed to get convolution algorithm\b|\b[Cc]ould not create (?:cudnn|cublas|cusolver\w{0,2}) (?:handle|instance)\b|\bBlas \w{0,5}GEMM\w{0,20} launch failed\b|\b[Cc]u[Dd][Nn][Nn] launch failure\b|\b[Ff]ailed to create cuSolverDN instance\b"
 )
 _HANDLE = re.compile(
-    r"Unable to determine the device handle for GPU\s?(?P<pci>[0-9A-Fa-f:.]+)?: (?P<why>.{2,120})|No CUDA GPUs are available|no NVIDIA GPU|Found no NVIDIA driver|nvidia-smi has failed because it couldn't communicate",
+    r"Unable to determine the device handle for GPU\s?(?P<pci>[0-9A-Fa-f:.]+)?: (?P<why>.{2,120})|No CUDA GPUs are available|no NVIDIA GPU|Found no NVIDIA driver|nvidia-smi has failed because it couldn't communicate|^ROCk module is NOT loaded",
     re.IGNORECASE,
 )
 _NVML = re.compile(
@@ -368,6 +369,7 @@ FAMILY = grammar.LogFamily(
         "device handle",
         "NVIDIA GPU",
         "nvidia-smi has",
+        "ROCk module",
         "GPUassert",
         "GPU memory trying",
         "unspecified launch",

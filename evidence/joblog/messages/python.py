@@ -69,7 +69,7 @@ _STRERROR = (
     (
         "disk_full",
         re.compile(
-            r"(?:: |error |with |\(|= ')(?:No space left on device|Disk quota exceeded)\b|PermissionError: .*quota",
+            r"(?:^\s*|: |error |with |\(|= ')(?:No space left on device|Disk quota exceeded)\b|PermissionError: .*quota",
             re.IGNORECASE,
         ),
     ),

@@ -87,7 +87,8 @@ _UNKILLABLE = re.compile(
 _LAUNCH = re.compile(
     r"(?:(?:slurmstepd|slurmd)(?:-(?P<step>\S{1,253}))?: |\[\d{1,10}(?:\.\w{1,20})?\] )error: (?:.*execve\(\): (?P<what>.*)|TaskProlog failed|container_[pg]_\w{1,30}:? .*failed|.*task_p_pre_launch|.*spank.*failed"
     r"|pyxis: (?:\s{0,12}\[ERROR\]|\s{1,12}enroot-\w{1,20}: |(?!\s|printing|.{0,40}(?:remov|clean|delet|unmount))))"
-    r"|srun: error: (?:Application launch failed|task \d+ launch failed|Task launch for \S{1,64} failed on node (?P<node>[^\s:]{1,253})|Unable to create (?:job )?step|Unable to allocate|.*Invalid (?:job|account|partition|generic resource|qos))"
+    r"|srun: error: (?:Application launch failed|CPU binding outside of job step allocation|task \d+ launch failed|Task launch for \S{1,64} failed on node (?P<node>[^\s:]{1,253})|Unable to create (?:job )?step|Unable to allocate|.*Invalid (?:job|account|partition|generic resource|qos))"
+    r"|(?:srun|salloc): (?:error: )?Prolog (?:failure|error|failed) on node (?P<refused>[^\s:,]{1,253})"
     r"|srun: fatal: |(?:sbatch|salloc): error: (?:Batch job submission failed|Job submit/allocate failed|Unable to allocate)",
     re.IGNORECASE,
 )
@@ -248,7 +249,9 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     if _PRINTED.search(text):
         return _launch(record, None, container=True)
     if found := _LAUNCH.search(text):
-        return _launch(record, found["step"] or found["node"], container="pyxis: " in text)
+        return _launch(
+            record, found["step"] or found["node"] or found["refused"], container="pyxis: " in text
+        )
     if _CONTAINER.match(text.lstrip()):
         return _launch(record, None, container=True)
     return _batch(record)
@@ -268,7 +271,7 @@ FAMILY = grammar.LogFamily(
         "slurmstepd-",
         "slurmd:",
         "sbatch: error",
-        "salloc: error",
+        "salloc: ",
         "NODE FAILURE",
         "FATAL:",
         "FATAL :",
