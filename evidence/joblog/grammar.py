@@ -105,8 +105,10 @@ class JoblogContext:
     """Where MPI said that it could not start: its error stack, which names the part that failed, stands behind it."""
     nccl_line: int = -1_000
     """Line of the last NCCL error: its result's name, on a line of its own, stands behind it."""
-    in_use_line: int = 0
-    """Where PyTorch warned that a port is taken; 0 when it did not."""
+    in_use: Record | None = None
+    """The line in which PyTorch first warned that a port is taken."""
+    last_error_line: int = -1_000
+    """Where NCCL announced its last error, which stands on the next line."""
     usage_line: int = 0
     """Where a parser of options began to tell how the program is used; 0 when none did."""
     head: str = ""

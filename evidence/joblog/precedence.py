@@ -80,6 +80,8 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
         return True
     if best.detail.get("wrapper") and (root or new.role is LineRole.REMOTE) and 0 < behind <= _WRAPPED_LINES:
         return True
+    if new.detail.get("last_error") and best.kind == new.kind:
+        return 0 < behind <= _REASON_LINES and new.rank == best.rank
     if best.kind == "nccl_unhandled_cuda" and root and new.kind.startswith("cuda_"):
         return 0 < behind <= _REASON_LINES and new.rank == best.rank
     if best.kind == "dataloader_oom" and new.kind in ("slurm_oom", "host_oom_kill"):
@@ -109,6 +111,9 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
     weak = best.role in (LineRole.EXIT, LineRole.REMOTE) or best.detail.get("handled") is True
     if new.role is best.role is LineRole.SYMPTOM:
         return _clearly_before(new, best)
+    if best.detail.get("list_cut") and "ended_at" in new.detail:
+        # The launcher's own choice of the first follows the list that the log begins in.
+        return True
     if new.role is best.role is LineRole.EXIT and "ended_at" in new.detail and "ended_at" in best.detail:
         # Launchers' tables, each with the instant of every end (ISO order is the order of time).
         return bool(new.detail["ended_at"] < best.detail["ended_at"])

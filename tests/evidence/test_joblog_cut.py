@@ -186,7 +186,7 @@ CASES: list[tuple[str, str | None, dict[str, Any], str]] = [
     (
         "accelerate 2246: why no address could be listened on stands in the warnings",
         "address_in_use",
-        {"line": 2},
+        {"line": 1},
         ("[W socket.cpp:436] [c10d] The server socket has failed to bind to 0.0.0.0:12211 (errno: 98 - Address already in use).\n"
         "[E socket.cpp:472] [c10d] The server socket has failed to listen on any local network address."),
     ),

@@ -28,6 +28,12 @@ WORDS: list[tuple[str, str, dict[str, Any]]] = [
     ("F1220 10:11:14.1 2341 math.cu:28] Check failed: error == cudaSuccess (77 vs. 0)  an illegal memory access was encountered", "cuda_illegal_access", {}),
     ("ERROR    Uncaught exception: /i/gpu_memory.h:601 cudaDeviceSynchronize() failed with error an illegal memory access was encountered", "cuda_illegal_access", {}),
     ("ROCk module is NOT loaded, possibly no GPU devices", "cuda_unavailable", {}),
+    ("  exitcode  : -11 (pid: 3304209)", "segfault", {"pid": 3304209}),
+    ("mpirun noticed that process rank 1 with PID xxxx on node n1 exited on signal 9 (Killed).", "oom_kill_suspected", {"rank": 1}),
+    ("pure virtual method called", "process_aborted", {}),
+    ("Execution of replica 0 failed: DEADLINE_EXCEEDED: GetKeyValue() timed out with key: cliques[0]", "rendezvous_timeout", {}),
+    ("E external/xla/client.cc:96] Coordination service agent in error status: DEADLINE_EXCEEDED: Deadline Exceeded", "rendezvous_timeout", {}),
+    ("[n1:6807 :0:6807] ib_mlx5_log.c:115  FATAL: Error on mlx5_3:1 QP 0xe6d7 wqe[7821]: Transport retry count exceeded (synd 0x15 vend 0x81) opcode SEND", "net_ib_completion_error", {}),
     ("RuntimeError: HIP error: hipErrorNoBinaryForGpu", "cuda_version", {}),
     ("RuntimeError: hipErrorOutOfMemory", "cuda_oom", {}),
     ("hipErrorLaunchFailure: unspecified launch failure", "cuda_launch_failure", {}),
@@ -162,3 +168,38 @@ def test_a_rank_that_died_explains_the_timeout_of_the_others() -> None:
     assert other is not None
     assert same is not None
     assert (other.kind, same.kind) == ("python_exception", "watchdog_timeout")
+
+
+def test_what_a_launcher_could_not_import_comes_before_what_followed() -> None:
+    """The plugin says that its helper failed, at what, and that Slurm's stack of plugins failed with it."""
+    found = first(
+        "slurmstepd: error: pyxis: child 10028 failed with error code: 1",
+        "slurmstepd: error: pyxis: failed to import docker image",
+        "slurmstepd: error: pyxis: printing enroot log file:",
+        "slurmstepd: error: pyxis:     [INFO] Querying registry for permission grant",
+        "slurmstepd: error: spank: required plugin spank_pyxis.so: task_init() failed with rc=-1",
+    )
+    assert found is not None
+    assert (found.kind, found.line) == ("slurm_launch_failed", 2)
+
+
+def test_the_last_error_below_an_exception_says_what_the_system_error_was() -> None:
+    """NCCL's own words stand a line below its result's name; elsewhere they are somebody's sentence."""
+    head = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1333, unhandled system error, NCCL version 2.18.6"
+    words = "socketStartConnect: Connect to 192.0.2.14<52822> failed : No route to host"
+    found = first(head, "ncclSystemError: System call failed or device error.", "Last error:", words)
+    assert found is not None
+    assert (found.kind, found.line) == ("nccl_system_error", 4)
+    assert first("starting", words) is None
+
+
+def test_a_taken_port_is_told_by_the_warning_that_names_it() -> None:
+    """What fails two lines later has no number."""
+    found = first(
+        "[W socket.cpp:426] [c10d] The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).",
+        "[W socket.cpp:426] [c10d] The server socket has failed to bind to 0.0.0.0:29500 (errno: 98 - Address already in use).",
+        "[E socket.cpp:462] [c10d] The server socket has failed to listen on any local network address.",
+    )
+    assert found is not None
+    assert (found.kind, found.line) == ("address_in_use", 1)
+    assert "29500" in found.message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from probing_cluster.evidence.joblog import grammar
 from probing_cluster.evidence.joblog.grammar import (
@@ -66,7 +67,7 @@ _ENFORCE = re.compile(
 )
 _STORE_TIMEOUT = re.compile(
     r"Timed out after (?P<s>\d{1,7}) seconds waiting for clients|The client socket has timed out after (?P<ms>\d{1,18})(?P<unit>ms|s)|connect\(\) timed out\. Original timeout was (?P<old>\d{1,18}) ms|"
-    r"(?:wait|Socket) timeout (?:after|of) (?P<after>\d{1,18})ms, keys|Timeout waiting for key|RendezvousTimeoutError|Timeout while waiting for (?:TCPStore|rank)|DEADLINE_EXCEEDED: Barrier timed out"
+    r"(?:wait|Socket) timeout (?:after|of) (?P<after>\d{1,18})ms, keys|Timeout waiting for key|RendezvousTimeoutError|Timeout while waiting for (?:TCPStore|rank)|DEADLINE_EXCEEDED: \w{1,40}(?:\(\))? timed out|oordination service agent in error status: DEADLINE_EXCEEDED"
     r"|Termination timeout for `[^`]{0,200}` of (?P<xla>\d{1,7}) seconds exceeded"
 )
 _STORE_BARRIER = re.compile(
@@ -153,9 +154,12 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "rendezvous_timeout", record, timeout_ms=ms)
     in_use = _IN_USE.search(text) is not None
     if in_use:
-        context.in_use_line = record.line
+        context.in_use = context.in_use or record
     elif _NOT_LISTENING.search(text):
-        in_use = 0 < context.in_use_line >= record.line - _BINDS_LINES
+        warned, context.in_use = context.in_use, None
+        if warned is not None and warned.line >= record.line - _BINDS_LINES:
+            # The warning names the port.
+            return make(FACTS, "address_in_use", replace(warned, rank=warned.rank or record.rank))
     if in_use and _OWN_ERROR.search(text):
         return make(FACTS, "address_in_use", record)
     role = LineRole.OBSERVATION if _AT_THE_END.search(text) else LineRole.REMOTE
@@ -178,7 +182,7 @@ FAMILY = grammar.LogFamily(
         "client socket",
         "server socket",
         "Original timeout",
-        "Barrier timed out",
+        "DEADLINE_EXCEEDED",
         "Termination timeout for",
         "timeout after",
         "Timeout waiting",

@@ -105,6 +105,7 @@ _WORKFLOWS = re.compile(
 """Of a Conda that was not set up, of what runs other programs, and details of an error: another line says more, where there is one."""
 _THROWN = re.compile(
     r"terminate called (?:without an active exception|after throwing an instance of '(?!c10)\S)"
+    r"|(?:pure|deleted) virtual method called$"
 )
 """The thrower's own words stand on the next line, and what it met may have been said before."""
 _SIGNALLED = re.compile(
@@ -333,6 +334,7 @@ FAMILY = grammar.LogFamily(
         "PGFIO",
         "jwe",
         "terminate called",
+        "virtual method called",
         "panicked at",
         "panic: ",
         "fatal error: ",

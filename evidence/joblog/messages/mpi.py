@@ -24,7 +24,7 @@ _ABOUT = re.compile(
 """The first line of a message that says on a later one how the process ended."""
 _ABOUT_LINES = 4
 _ON_SIGNAL = re.compile(
-    r"process rank (?P<rank>\d{1,18}) with PID (?P<pid>\d{1,18}) on node (?P<host>\S+) exited on signal (?P<signal>\d{1,18})"
+    r"process rank (?P<rank>\d{1,18}) with PID (?:(?P<pid>\d{1,18})|\S{1,18}) on node (?P<host>\S+) exited on signal (?P<signal>\d{1,18})"
 )
 _MVAPICH = re.compile(
     r"\[(?:(?P<host>[\w.-]{1,253}):)?mpi_rank_(?P<rank>\d{1,8})\]\[error_sighandler\] Caught error: .{0,60}\(signal (?P<signal>\d{1,3})\)"

@@ -134,7 +134,7 @@ _OFI = re.compile(
 """The plugin for libfabric: EFA, Slingshot."""
 _BARE = re.compile(r"^(?:.{0,60}?)(?P<text>NET/IBP? ?: ?.*)")
 _UCX = re.compile(
-    r"\b[Tt]ransport retry count(?:er)? exceeded on (?P<hca>\w+):\d+/\w+|\bFailed to modify QP to (?:INIT|RTR|RTS)\b|\bibv_\w{2,40}\([^)]{0,100}\) failed\b"
+    r"\b[Tt]ransport retry count(?:er)? exceeded on (?P<hca>\w+):\d+/\w+|\bError on (?P<old>\w+):\d{1,3} QP 0x.{0,80}?: Transport retry count exceeded\b|\bFailed to modify QP to (?:INIT|RTR|RTS)\b|\bibv_\w{2,40}\([^)]{0,100}\) failed\b"
 )
 """What UCX (under MPI, NVSHMEM, NIXL) and other users of verbs print when the peer does not acknowledge."""
 
@@ -175,14 +175,26 @@ def _multicast(record: Record) -> JobFinding:
     )
 
 
-def read(record: Record, _context: JoblogContext) -> JobFinding | None:
+def _last_error(record: Record) -> JobFinding | None:
+    """What stands below "Last error:" of an exception: NCCL's own words, without its WARN."""
+    kind = next((name for name, pattern in _TEXTS if pattern.search(record.text)), None)
+    return None if kind in (None, "nccl_warning") else make(FACTS, kind, record, detail={"last_error": True})
+
+
+def read(record: Record, context: JoblogContext) -> JobFinding | None:
     """A WARN line, or its text alone where a framework reprinted it."""
+    if record.text.strip() == "Last error:":
+        context.last_error_line = record.line
+        return None
+    if record.line == context.last_error_line + 1 and (finding := _last_error(record)):
+        return finding
     warning = _WARNING.search(record.text)
     if warning is None and (found := _UCX.search(record.text)):
-        if not found["hca"]:
+        hca = found["hca"] or found["old"]
+        if not hca:
             return make(FACTS, "net_ib_error", record)
         meaning = f"An InfiniBand or RoCE transfer ended with error 12: {_COMPLETIONS[12]}."
-        return make(FACTS, "net_ib_completion_error", record, meaning=meaning, detail={"hca": found["hca"]})
+        return make(FACTS, "net_ib_completion_error", record, meaning=meaning, detail={"hca": hca})
     if warning is None and _BIND.search(record.text):
         return _multicast(record)
     if warning is None:
@@ -241,6 +253,11 @@ FAMILY = grammar.LogFamily(
         "modify QP to",
         "ibv_",
         "NVLink SHARP",
+        "Last error:",
+        " failed : ",
+        "Call to ",
+        "by remote peer",
+        "remote process",
     ),
     read=read,
     facts=FACTS,

@@ -158,7 +158,8 @@ def _elastic(record: Record, context: JoblogContext) -> JobFinding | None:
         context.child["rank"] = int(rank["rank"][:9])
     elif listing and (host := _CHILD_HOST.search(text)):
         context.child["host"] = host["host"]
-    elif listing and (ended := _CHILD_EXIT.search(text)):
+    elif (ended := _CHILD_EXIT.search(text)) and (listing or not context.child_line):
+        # A log may begin inside the list.
         child, context.child = context.child, {}
         if kind := of_code(int(ended["code"][:9])):
             return make(
@@ -168,7 +169,7 @@ def _elastic(record: Record, context: JoblogContext) -> JobFinding | None:
                 rank=child.get("rank"),
                 host=child.get("host"),
                 pid=grammar.number(ended["pid"]),
-                detail={"ended_at": child["time"]} if "time" in child else {},
+                detail={"ended_at": child["time"]} if "time" in child else {"list_cut": not listing},
             )
     return None
 

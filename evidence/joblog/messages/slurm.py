@@ -99,9 +99,11 @@ _CONTAINER = re.compile(
     re.IGNORECASE,
 )
 _WRAPPED = re.compile(
-    r"pyxis: (?:child \d{1,10} failed|failed to (?:import|create|start)|couldn't start|container start failed)"
+    r"spank: required plugin \S{0,40}pyxis|pyxis: (?:failed to (?:import|create|start)|couldn't start|container start failed)"
 )
 """What the plugin says before it prints the log of the program that failed."""
+_CHILD = re.compile(r"pyxis: child \d{1,10} failed")
+"""The plugin's helper ended badly: what it was doing stands on the next line."""
 _PRINTED = re.compile(
     r"error: pyxis: {4,16}(?!\[(?:INFO|WARN)|curl:)(?:[\w./-]{1,80}: .{1,300}|\[ERROR\] .{1,300})$"
 )
@@ -202,6 +204,8 @@ def _tasks(record: Record) -> JobFinding | None:
 
 def _launch(record: Record, host: str | None, *, container: bool) -> JobFinding:
     """A program that was never started: by the job's own mistake, or the site's."""
+    if _CHILD.search(record.text):
+        return make(FACTS, "slurm_launch_failed", record, host=host, role=LineRole.EXIT)
     if _WRAPPED.search(record.text):
         # The reason follows where the container's own log is printed.
         return make(FACTS, "slurm_launch_failed", record, host=host, detail={"handled": True})
