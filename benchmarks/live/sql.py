@@ -128,7 +128,7 @@ class ManyNodes:
 
     def __init__(self, n: int) -> None:
         self.nodes = tuple(f"n{i}" for i in range(n))
-        self.frames = [self._frame(i) for i in range(n)]
+        self.frames = [(f"n{i}", self._frame(i)) for i in range(n)]
 
     def ask(self, _: Sequence[Scan], __: float) -> streams.Reply:
         return streams.Reply(frames=self.frames, answered=set(self.nodes))
@@ -150,7 +150,7 @@ def many_nodes(n: int, times: int) -> None:
     statement = "SELECT rank, avg(duration_s) AS d FROM torch.steps GROUP BY rank"
     rows = asking.sql(statement).rows.num_rows
     assert rows == n * RANKS, rows
-    sent_mb = sum(map(len, nodes.frames)) / 1e6
+    sent_mb = sum(len(frame) for _, frame in nodes.frames) / 1e6
     took = timed(lambda: asking.sql(statement), times)
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(

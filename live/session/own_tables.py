@@ -61,11 +61,11 @@ def _replies(
     reply = nodes.ask(scans, timeout_s)
     missing = list(reply.missing)
     frames: dict[str, list[Any]] = {}
-    for data in reply.frames:
+    for node, data in reply.frames:
         try:
-            frame = unpacking.unpack(data)
+            frame = unpacking.unpack(data, node)
         except errors.MalformedInput as exc:
-            missing.append(streams.Missing(node=None, reason=str(exc)))
+            missing.append(streams.Missing(node=node, reason=str(exc)))
             continue
         if frame.rows.num_columns:
             frames.setdefault(frame.table, []).append(frame)

@@ -236,11 +236,11 @@ class Session:
         self._statement.from_nodes = True
         self._statement.missing += reply.missing
         frames = []
-        for data in reply.frames:
+        for node, data in reply.frames:
             try:
-                frame = unpacking.unpack(data)
+                frame = unpacking.unpack(data, node)
             except errors.MalformedInput as exc:
-                self._statement.missing.append(streams.Missing(node=None, reason=str(exc)))
+                self._statement.missing.append(streams.Missing(node=node, reason=str(exc)))
                 continue
             frames.append(frame)
             self._statement.ranks |= frame.ranks

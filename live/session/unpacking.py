@@ -54,8 +54,8 @@ def for_python(rows: pa.Table) -> pa.Table:
     return rows.cast(pa.schema(fields), safe=False)
 
 
-def unpack(data: bytes) -> Frame:
-    """The frame in `data`; raises MalformedInput for anything that a collector would not have written."""
+def unpack(data: bytes, sender: str) -> Frame:
+    """The frame in `data`; raises MalformedInput for anything that the collector of the node `sender` would not have written."""
     try:
         (size,) = packing.LENGTH.unpack_from(data)
         if size > MAX_HEADER_BYTES:
@@ -71,9 +71,11 @@ def unpack(data: bytes) -> Frame:
         if sum(int(bytes_) for *_, places in described for _, bytes_ in places) > body.size:
             raise ValueError("columns that share their bytes")  # noqa: TRY301
         columns = {_name(name): _array(body, n_rows, *rest) for name, *rest in described}
+        node = _name(header["node"])
+        _require_own_words(sender, node, columns.get("node"))
         missing = tuple((_number(rank), sanitize.clean(str(why), 300)) for rank, why in header["missing"])
         return Frame(
-            node=_name(header["node"]),
+            node=node,
             table=_name(header["table"]),
             rows=pa.table(columns),
             whole=header["whole"] is True,
@@ -92,6 +94,17 @@ def unpack(data: bytes) -> Frame:
         pa.ArrowException,
     ) as exc:
         raise errors.MalformedInput(f"a collector's answer is damaged: {type(exc).__name__}: {exc}") from exc
+
+
+def _require_own_words(sender: str, node: str, column: pa.Array | None) -> None:
+    """Raises ValueError where a node tells of another: `node` by its header, `column` by its rows."""
+    if node != sender:
+        raise ValueError(f"{sender} speaks for {node}")
+    if column is None or column.type != TYPES["text"]:
+        return
+    others = [name for name in column.unique().to_pylist() if name not in (sender, None)]
+    if others:
+        raise ValueError(f"{sender} speaks for {_name(others[0])}")
 
 
 def _name(value: Any) -> str:

@@ -168,7 +168,7 @@ def _add(reply: streams.Reply, node: str, body: bytes) -> None:
         reply.missing.append(streams.Missing(node=node, reason=reason))
         return
     try:
-        reply.frames += packing.frames_of(body[1:], MAX_UNPACKED_BYTES)
+        reply.frames += [(node, frame) for frame in packing.frames_of(body[1:], MAX_UNPACKED_BYTES)]
         reply.answered.add(node)
     except errors.MalformedInput as exc:
         reply.missing.append(streams.Missing(node=node, reason=str(exc)))

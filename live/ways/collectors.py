@@ -101,6 +101,7 @@ class Collectors:
         self._taken = 0
         self._parts: dict[str, list[bytes]] = {}
         self._names: dict[str, str] = {}
+        self._labels_of: dict[str, str] = {}
         self._labels: set[str] = set()
         try:
             self.process = processes.start(
@@ -178,10 +179,11 @@ class Collectors:
         self._noise = (self._noise + (self._read(self._err) or b""))[-4096:]
         return iter(())
 
-    def unanswered(self) -> Iterator[tuple[str | None, list[bytes]]]:
-        """Frames of those that have not answered whole, with their node where that is known."""
+    def unanswered(self) -> Iterator[tuple[str, list[bytes]]]:
+        """Frames of those that have not answered whole, with their node; of a label that has named none nothing is taken."""
         for label, frames in self.frames.items():
-            yield self._names.get(label), frames
+            if label in self._names:
+                yield self._names[label], frames
 
     def is_stuck(self, now_s: float, hello_s: float, start_s: float) -> bool:
         """Whether its nodes seem to wait for a silent one among them: smaller steps may reach the others.
@@ -294,9 +296,11 @@ class Collectors:
         number = step.strip()
         if digits.is_number(number) and len(self.steps) < len(self.nodes):
             self.steps.add(number)
-        if node not in self.nodes:
+        # Once a label has named its node it speaks for no other, and no other label for that one.
+        if node not in self.nodes or self._labels_of.setdefault(node, label) != label:
             return None
-        self._names[label] = node
+        if self._names.setdefault(label, node) != node:
+            return None
         self.hello.add(node)
         self.with_output.add(node)
         self.hello_s = self.hello_s or time.monotonic()

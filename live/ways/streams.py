@@ -45,7 +45,8 @@ class Missing:
 class Reply:
     """What came of one question."""
 
-    frames: list[bytes] = field(default_factory=list)
+    frames: list[tuple[str, bytes]] = field(default_factory=list)
+    """Each with the node that sent it."""
     missing: list[Missing] = field(default_factory=list)
     answered: set[str] = field(default_factory=set)
 
@@ -68,6 +69,7 @@ class Streams:
         self._nodes = tuple(dict.fromkeys(n for c in self._children for n in c.nodes))
         self._retired: list[collectors.Collectors] = []
         self._patience = patience.Patience()
+        self._answered: set[str] = set()
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -108,16 +110,21 @@ class Streams:
             for node, frames in self._come(min(left_s, self._look_s)):
                 if node not in reply.answered:
                     reply.answered.add(node)
-                    reply.frames += frames
+                    reply.frames += [(node, frame) for frame in frames]
             self._narrow(line, timeout_s)
         reply.frames += self._partial(reply.answered)
         reply.missing += self._silent(reply.answered, lost, timeout_s)
         self._remember(reply.answered, lost, timeout_s)
+        self._answered = reply.answered
         self._retire()
         return reply
 
     def close(self) -> None:
-        """Ends every child: first by closing its input, then by force; never waits for a hung node."""
+        """Ends every child: first by closing its input, then by force; never waits for a hung node.
+
+        A step whose nodes have all answered is asked to end, and left to it: on a busy cluster it takes longer than anybody
+        should wait for, and killing its srun would leave the step behind.
+        """
         every_child = [*self._children, *self._retired]
         for child in every_child:
             child.close_input()
@@ -125,14 +132,14 @@ class Streams:
             running = [c for c in every_child if c.process.poll() is None]
             if stop is not None:
                 for child in running:
-                    if stop == signal.SIGTERM or not child.must_be_left:
+                    if stop == signal.SIGTERM or not (child.must_be_left or self._is_done(child)):
                         child.signal(stop)
-            waiting = [c for c in running if not c.must_be_left]
+            waiting = [c for c in running if not (c.must_be_left or (stop and self._is_done(c)))]
             end_s = time.monotonic() + END_S
             while waiting and time.monotonic() < end_s:
                 waiting = [c for c in waiting if c.process.poll() is None]
                 time.sleep(0.005)
-        hung = set().union(*(c.steps for c in every_child if c.process.poll() != 0))
+        hung = set().union(*(c.steps for c in every_child if c.process.poll() != 0 and not self._is_done(c)))
         if self._on_close is not None and hung:
             self._on_close(hung)
         for child in every_child:
@@ -140,6 +147,10 @@ class Streams:
             if child.process.poll() is None:
                 child.leave()
         self._selector.close()
+
+    def _is_done(self, child: collectors.Collectors) -> bool:
+        """A step all of whose nodes have answered: it hangs nowhere, and ends by itself."""
+        return child.command.ends_itself and self._answered.issuperset(child.nodes)
 
     def _start(self, command: collectors.Command) -> collectors.Collectors:
         return collectors.Collectors(command=command, selector=self._selector)
@@ -207,15 +218,14 @@ class Streams:
                     one.retire()
             child.narrowed = []
 
-    def _partial(self, answered: set[str]) -> list[bytes]:
+    def _partial(self, answered: set[str]) -> list[tuple[str, bytes]]:
         """Tables that came of nodes whose other tables did not."""
-        found: list[bytes] = []
+        found: list[tuple[str, bytes]] = []
         taken = set(answered)
         for child in self._children:
             for node, frames in child.unanswered():
-                if node is None or node not in taken:
-                    found += frames
-                if node is not None:
+                if node not in taken:
+                    found += [(node, frame) for frame in frames]
                     taken.add(node)
         return found
 

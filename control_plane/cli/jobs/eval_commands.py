@@ -84,11 +84,11 @@ def _answers(nodes: Any, args: argparse.Namespace) -> tuple[list[dict[str, Any]]
     reply = nodes.ask([scan], node_s + START_S, node_s=node_s)
     rows: list[dict[str, Any]] = []
     missing = list(reply.missing)
-    for data in reply.frames:
+    for node, data in reply.frames:
         try:
-            frame = unpacking.unpack(data)
+            frame = unpacking.unpack(data, node)
         except errors.MalformedInput as exc:
-            missing.append(streams.Missing(node=None, reason=str(exc)))
+            missing.append(streams.Missing(node=node, reason=str(exc)))
             continue
         rows += unpacking.for_python(frame.rows).to_pylist()
         missing += [streams.Missing(node=frame.node, rank=rank, reason=why) for rank, why in frame.missing]

@@ -181,7 +181,7 @@ def test_hostile_pages_and_rings_crash_nothing(empty_job: Any) -> None:
         "python.tables",
         "process.memory",
     ):
-        found = unpacking.unpack(answering.answer(empty_job.view(seconds=20), Scan(table=table)))
+        found = unpacking.unpack(answering.answer(empty_job.view(seconds=20), Scan(table=table)), "n1")
         assert found.node == "n1"
         if table == "cluster.ranks":
             assert {0, 1} <= set(found.rows["rank"].to_pylist())
@@ -195,7 +195,7 @@ def test_a_page_of_another_user_is_not_read(empty_job: Any) -> None:
     empty_job.start(1)
     page = next(empty_job.directory.glob("p*.page"))
     os.chown(page, 65534, 65534)
-    found = unpacking.unpack(answering.answer(empty_job.view(), Scan(table="cluster.ranks")))
+    found = unpacking.unpack(answering.answer(empty_job.view(), Scan(table="cluster.ranks")), "n1")
     assert found.rows.num_rows == 0
     assert found.missing
 

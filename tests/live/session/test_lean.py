@@ -22,7 +22,7 @@ class Nodes:
     nodes = ("n1",)
     def ask(self, scans, timeout_s):
         header = {{"node": "n1", "table": "cluster.ranks", "missing": []}}
-        return streams.Reply(frames=[packing.pack(header, columns)], answered={{"n1"}})
+        return streams.Reply(frames=[("n1", packing.pack(header, columns))], answered={{"n1"}})
 found = session.Session(Nodes(), timeout_s=1).sql("SELECT rank, host, step FROM ranks WHERE rank IS NULL OR rank < 5 ORDER BY rank")
 for form in output.FORMATS:
     to = io.BytesIO()

@@ -77,7 +77,7 @@ class Silent:
     nodes = ("n1",)
 
     def ask(self, scans: Sequence[Scan], timeout_s: float) -> streams.Reply:
-        return streams.Reply(frames=[b"\0\0"], missing=[streams.Missing(node="n1", reason="asleep")])
+        return streams.Reply(frames=[("n1", b"\0\0")], missing=[streams.Missing(node="n1", reason="asleep")])
 
 
 def test_who_is_silent_is_named() -> None:

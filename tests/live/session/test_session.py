@@ -65,7 +65,7 @@ class FakeNodes:
             if node in self.silent:
                 reply.missing.append(streams.Missing(node=node, reason=f"no answer in {timeout_s:g} s"))
                 continue
-            reply.frames += [self._frame(node, scan) for scan in scans]
+            reply.frames += [(node, self._frame(node, scan)) for scan in scans]
             reply.answered.add(node)
         return reply
 
@@ -264,7 +264,24 @@ def test_a_damaged_frame_is_missing_and_the_others_count() -> None:
 
     found = session.Session(Damaged(), timeout_s=1.0).sql("SELECT rank FROM ranks ORDER BY rank")
     assert found.rows["rank"].to_pylist() == [2, 3, 4, 5]
-    assert "damaged" in found.missing[0].reason
+    assert (found.missing[0].node, "damaged" in found.missing[0].reason) == ("n1", True)
+
+
+@pytest.mark.parametrize("in_header", [True, False])
+def test_a_node_that_speaks_for_another_is_missing(in_header: bool) -> None:
+    """By the frame's header, or in its rows: what it says of the other is not taken, and the other's own rows are."""
+
+    class Speaking(FakeNodes):
+        def _frame(self, node: str, scan: Scan) -> bytes:
+            if node != "n1":
+                return super()._frame(node, scan)
+            header = {"node": "n2" if in_header else "n1", "table": scan.table, "missing": []}
+            forged = Columns(names=("node", "rank"), kinds=("text", "int"), values=(["n2"], [7]))
+            return packing.pack(header, forged)
+
+    found = session.Session(Speaking(), timeout_s=1.0).sql("SELECT node, rank FROM ranks ORDER BY rank")
+    assert found.rows["rank"].to_pylist() == [2, 3, 4, 5]
+    assert "n1 speaks for n2" in next(m.reason for m in found.missing if m.node == "n1")
 
 
 @pytest.mark.parametrize(

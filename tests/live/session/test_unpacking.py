@@ -42,7 +42,7 @@ def test_a_frame_comes_through(rows: list[tuple[object, ...]]) -> None:
     """Every kind, with nulls, empty and of any length."""
     i, f, t, b = ([r[k] for r in rows] for k in range(4))
     found = unpacking.unpack(
-        frame(i=("int", i), f=("float", f), t=("text", t), b=("bool", b), at=("time", i))
+        frame(i=("int", i), f=("float", f), t=("text", t), b=("bool", b), at=("time", i)), "n1"
     )
     assert (found.node, found.table, found.whole, found.missing) == ("n1", "a.b", True, ((3, "why"),))
     assert (found.ranks, found.world_size) == ({1, 2}, 4)
@@ -56,7 +56,7 @@ def test_a_frame_comes_through(rows: list[tuple[object, ...]]) -> None:
 def test_values_that_do_not_fit_are_bounded() -> None:
     """What a page can hold (64 bits without sign) and a text of any length."""
     found = unpacking.unpack(
-        frame(i=("int", [1 << 64, -(1 << 70)]), t=("text", ["é" * 70_000, "\ud800"]))
+        frame(i=("int", [1 << 64, -(1 << 70)]), t=("text", ["é" * 70_000, "\ud800"])), "n1"
     ).rows
     assert found["i"].to_pylist() == [(1 << 63) - 1, -(1 << 63)]
     assert len(found["t"][0].as_py().encode()) <= packing.MAX_TEXT_BYTES
@@ -75,7 +75,7 @@ def test_a_damaged_frame_is_refused_and_nothing_else_happens() -> None:
         if dice.random() < 0.3:
             del damaged[dice.randrange(len(damaged)) :]
         try:
-            unpacking.unpack(bytes(damaged)).rows.validate(full=True)
+            unpacking.unpack(bytes(damaged), "n1").rows.validate(full=True)
         except errors.MalformedInput:
             refused += 1
     assert 500 < refused < 2000
@@ -111,13 +111,14 @@ def forged(**fields: object) -> bytes:
 def test_a_forged_frame_is_refused(data: bytes) -> None:
     """Offsets outside, buffers too short, kinds that are none, numbers beyond bounds."""
     with pytest.raises(errors.MalformedInput):
-        unpacking.unpack(data)
+        unpacking.unpack(data, "n")
 
 
 def test_what_a_node_names_is_safe_to_print() -> None:
     """Names of nodes, tables and columns come from the other side like any text."""
     found = unpacking.unpack(
-        forged(node="n\x1b[2J1", table="a\x07.b", columns=[["c\x1b]0;x\x07", "int", 0, [[0, 0], [0, 16]]]])
+        forged(node="n\x1b[2J1", table="a\x07.b", columns=[["c\x1b]0;x\x07", "int", 0, [[0, 0], [0, 16]]]]),
+        "n1",
     )
     assert (found.node, found.table, found.rows.column_names) == ("n1", "a.b", ["c"])
 
@@ -129,7 +130,7 @@ def test_a_bundle_of_nothing_is_refused() -> None:
 
 
 def of(whole: bool = True, **values: tuple[str, list[object]]) -> unpacking.Frame:
-    found = unpacking.unpack(frame(**values))
+    found = unpacking.unpack(frame(**values), "n1")
     return unpacking.Frame(**{**vars(found), "whole": whole})
 
 

@@ -73,7 +73,7 @@ def test_interleaved_lines_come_together(start: Start) -> None:
     opened = start((lines(LABELLED, "n1", "n2"), ("n1", "n2")), (lines(LABELLED, "n3"), ("n3",)))
     for _ in range(2):
         reply = opened.ask(SCAN, 20.0)
-        found = [unpacking.unpack(f) for f in reply.frames]
+        found = [unpacking.unpack(f, node) for node, f in reply.frames]
         assert sorted(f.node for f in found) == ["n1", "n2", "n3"]
         assert all(f.rows["rank"].to_pylist() == list(range(200)) for f in found)
         assert (reply.missing, reply.answered) == ([], {"n1", "n2", "n3"})
@@ -95,7 +95,7 @@ def test_who_hangs_is_missing_and_the_others_are_there_in_time(start: Start) -> 
         if reply.answered and reason in {m.reason for m in reply.missing}:
             break
     assert [child.process.poll() for child in opened._children if child.nodes == ("n2", "n3")] == [None]
-    assert [unpacking.unpack(f).node for f in reply.frames] == ["n1"]
+    assert [unpacking.unpack(f, node).node for node, f in reply.frames] == ["n1"]
     assert {m.node: m.reason for m in reply.missing} == {
         "n2": "no answer in 3 s: its collector has not started",
         "n3": "no answer in 3 s: its collector has not started",
@@ -121,7 +121,7 @@ def test_noise_is_no_answer(start: Start) -> None:
     opened = start((lines(noisy, "n1"), ("n1",)))
     reply = opened.ask(SCAN, 20.0)
     assert reply.answered == {"n1"}
-    assert any(f and unpacking.unpack(f).node == "n1" for f in reply.frames if f)
+    assert any(f and unpacking.unpack(f, node).node == "n1" for node, f in reply.frames if f)
 
 
 def test_closing_ends_what_will_not_end_and_reports_its_steps(start: Start) -> None:
@@ -207,13 +207,13 @@ def test_a_node_that_never_begins_the_step_silences_nobody_else(tmp_path: Path, 
     opened = streams.Streams([srun(tmp_path, nodes, "n3", begins=begins, fate=fails)])
     try:
         reply = opened.ask(SCAN, 120.0)
-        assert sorted(unpacking.unpack(f).node for f in reply.frames) == ["n1", "n2", "n4"]
+        assert sorted(unpacking.unpack(f, node).node for node, f in reply.frames) == ["n1", "n2", "n4"]
         assert [(m.node, m.reason) for m in reply.missing] == [
             ("n3", "Task launch for 7.3 failed on node n3: timed out")
         ]
         assert opened.nodes == nodes
         again = opened.ask(SCAN, 120.0)
-        assert sorted(unpacking.unpack(f).node for f in again.frames) == ["n1", "n2", "n4"]
+        assert sorted(unpacking.unpack(f, node).node for node, f in again.frames) == ["n1", "n2", "n4"]
     finally:
         opened.close()
 
@@ -226,7 +226,7 @@ def test_at_the_deadline_the_others_rows_are_there(tmp_path: Path) -> None:
             reply = opened.ask(SCAN, 3.0)
             if reply.answered:
                 break
-        assert [unpacking.unpack(f).node for f in reply.frames] == ["n1"]
+        assert [unpacking.unpack(f, node).node for node, f in reply.frames] == ["n1"]
         assert [m.node for m in reply.missing] == ["n3"]
         assert reply.missing[0].reason.startswith("no answer in 3 s: its collector has not started")
     finally:
@@ -305,7 +305,7 @@ def test_a_step_that_comes_to_itself_is_asked_alone_again(tmp_path: Path) -> Non
     try:
         for _ in range(3):
             reply = opened.ask(SCAN, 60.0)
-            assert sorted(unpacking.unpack(f).node for f in reply.frames) == ["n1", "n2"]
+            assert sorted(unpacking.unpack(f, node).node for node, f in reply.frames) == ["n1", "n2"]
             assert reply.missing == []
         assert made == [("n1",), ("n2",)]
     finally:
@@ -379,6 +379,26 @@ def test_an_srun_that_is_starting_is_asked_to_end_and_left_to_itself(tmp_path: P
         child.process.wait()
 
 
+def test_a_step_that_has_answered_is_asked_to_end_and_left_to_itself() -> None:
+    """A busy cluster ends it when it can: nobody waits for that, and its srun is not killed, which would leave the step behind."""
+    slow = (
+        "import signal; signal.signal(signal.SIGTERM, lambda *_: print('asked', flush=True))\n"
+        + LABELLED
+        + "\nsys.stdout.flush(); time.sleep(600); time.sleep(600)"
+    )
+    command = collectors.Command(argv=lines(slow, "n1"), nodes=("n1",), environment={}, ends_itself=True)
+    cancelled: list[set[str]] = []
+    opened = streams.Streams([command], on_close=cancelled.append)
+    assert opened.ask(SCAN, 60.0).answered == {"n1"}
+    (child,) = opened._children
+    opened.close()
+    try:
+        assert (child.process.poll(), cancelled) == (None, [])
+    finally:
+        child.process.kill()
+        child.process.wait()
+
+
 def test_a_node_that_answers_twice_counts_once(start: Start) -> None:
     """A step that comes to itself answers beside the smaller ones that were started for its nodes."""
     late = LABELLED.replace(
@@ -387,9 +407,20 @@ def test_a_node_that_answers_twice_counts_once(start: Start) -> None:
     )
     opened = start((lines(late, "n1", "n2"), ("n1", "n2")), (lines(LABELLED, "n1"), ("n1",)))
     reply = opened.ask(SCAN, 60.0)
-    assert sorted(unpacking.unpack(f).node for f in reply.frames) == ["n1", "n2"]
+    assert sorted(unpacking.unpack(f, node).node for node, f in reply.frames) == ["n1", "n2"]
     assert (reply.answered, reply.missing) == ({"n1", "n2"}, [])
     assert opened.nodes == ("n1", "n2")
+
+
+def test_a_label_speaks_for_one_node(start: Start) -> None:
+    """A collector that names another's node costs that one nothing: its own answer is waited for, and is the one that counts."""
+    claims = """print(" 0: 0 !n1 5"); print(" 1: 0 !n2 5"); print(f" 1: {number} !n1 5"); print(" 2: 0 !n1 5")
+print(f" 2: {number} !n1 5")
+"""
+    opened = start((lines(claims + LABELLED, "n1", "n2"), ("n1", "n2")))
+    reply = opened.ask(SCAN, 20.0)
+    assert sorted(unpacking.unpack(f, node).node for node, f in reply.frames) == ["n1", "n2"]
+    assert reply.missing == []
 
 
 HINT = collectors._HINT
