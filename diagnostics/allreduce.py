@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from concurrent import futures
 from typing import Self
 
-from probing_cluster.diagnostics import machine, proven_link
+from probing_cluster.diagnostics import machine, proven_link, registry
 from probing_cluster.healthchecks import findings
 
 _LANE = 8
@@ -45,7 +45,8 @@ def test(node: machine.Machine) -> Sequence[findings.Finding]:
         try:
             ring = stack.enter_context(AllreduceRing(node, group))
         except OSError as exc:
-            raise findings.Undetermined(f"{exc.strerror or exc}: {group.addresses[node.node]}") from exc
+            words = f"{exc.strerror or exc}: {group.addresses[node.node]}"
+            return [findings.unseen(words, detail={registry.UNTESTED: words})]
         try:
             ring.join()
             taken = ring.timed()
