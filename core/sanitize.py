@@ -15,11 +15,14 @@ _SEQUENCE = re.compile(
 )
 """A terminal's escape sequence with its parameters, which would be left as text without their escape."""
 
+_BREAKS = "\t\n\r\u2028\u2029"
+"""The last two are breaks to `str.splitlines`, and so to a mail's header."""
+
 
 def clean(text: str, limit: int = MAX_MESSAGE_CHARS) -> str:
     """`text` without control, format and surrogate characters, at most `limit` characters.
 
-    Tabs and newlines become spaces; NUL (which Postgres refuses), whole escape sequences,
+    Tabs and line breaks become spaces; NUL (which Postgres refuses), whole escape sequences,
     bidirectional overrides and lone surrogates are dropped.
     """
     if text.isascii() and text.isprintable():
@@ -28,8 +31,8 @@ def clean(text: str, limit: int = MAX_MESSAGE_CHARS) -> str:
     if "\x1b" in text or "\x9b" in text:
         text = _SEQUENCE.sub("", text)
     kept = (
-        " " if ch in "\t\n\r" else ch
+        " " if ch in _BREAKS else ch
         for ch in text
-        if ch in "\t\n\r" or unicodedata.category(ch) not in {"Cc", "Cf", "Cs", "Co", "Cn"}
+        if ch in _BREAKS or unicodedata.category(ch) not in {"Cc", "Cf", "Cs", "Co", "Cn"}
     )
     return "".join(kept)[:limit]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 SCOPES = ("node", "pair", "group", "after")
 """What a test needs: one node, two, or all of a group at once; `after` collects for a ticket on nodes that failed, and proves nothing."""
+UNTESTED = "untested"
+"""In the detail of a test between nodes: what kept this end from taking part at all."""
 QUOTA = "quota"
 """In a finding's detail: how many times as long one thread takes by the CPU quota that held this one back."""
 _PACKAGE, _FOLDER = "probing_cluster.diagnostics.procedures", Path(__file__).parent / "procedures"

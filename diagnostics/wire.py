@@ -151,7 +151,7 @@ def _reported(row: Mapping[str, Any]) -> Reported:
     if not isinstance(detail, dict):
         raise TypeError("detail is no object")
     clean = {
-        sanitize.clean(str(k), 40): v if isinstance(v, int | float) else sanitize.clean(str(v), 200)
+        sanitize.clean(str(k), 40): v if _is_number(v) else sanitize.clean(str(v), 200)
         for k, v in list(detail.items())[:32]
     }
     device, unit = row["device"], row["unit"]
@@ -167,3 +167,8 @@ def _reported(row: Mapping[str, Any]) -> Reported:
         version=sanitize.clean(str(row["version"]), 40),
         detail=clean,
     )
+
+
+def _is_number(value: object) -> bool:
+    """One that JSON and Postgres have (no NaN is below anything): Python reads `NaN` and `Infinity`, and one such would lose a whole round's rows."""
+    return isinstance(value, int | float) and abs(value) < 1e18

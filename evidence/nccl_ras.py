@@ -18,9 +18,9 @@ MAX_RANKS = 64
 _HEAD = re.compile(
     r"(?:#(?P<comm>\d+-\d+) \((?P<hash>[0-9a-f]{1,16})\) )?(?P<kind>INCOMPLETE|DEAD|ERROR|MISMATCH|TIMEOUT)"
 )
-_PROCESS = re.compile(r"  Process (?P<pid>\d+) on node (?P<node>\S+) managing GPUs? (?P<gpus>\S+)")
+_PROCESS = re.compile(r"  Process (?P<pid>\d{1,18}) on node (?P<node>\S+) managing GPUs? (?P<gpus>\S+)")
 _RANK = re.compile(
-    r"  Rank (?P<rank>\d+)(?P<words> (?:has|reported) .*?)? -- (?:GPU \S+ managed by process (?P<pid>\d+) on node (?P<node>\S+)"
+    r"  Rank (?P<rank>\d{1,18})(?P<words> (?:has|reported) .*?)? -- (?:GPU \S+ managed by process (?P<pid>\d{1,18}) on node (?P<node>\S+)"
     r"|\[process information not found\])"
 )
 _MISSING = re.compile(r"  The missing ranks?: (?P<ranks>[\d, ]+)")

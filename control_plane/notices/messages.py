@@ -16,9 +16,9 @@ from probing_cluster.attribution.places import scan
 from probing_cluster.control_plane import child_process
 from probing_cluster.control_plane.notices import fact, grouping
 from probing_cluster.control_plane.outbox import queue
-from probing_cluster.core import errors, sanitize, secret_file, settings
+from probing_cluster.core import errors, secret_file, settings
 from probing_cluster.reports import phrase
-from probing_cluster.reports.sending import smtp
+from probing_cluster.reports.sending import headers, smtp
 
 KIND = "notice"
 _POSTING = "probing_cluster.control_plane.notices.posting"
@@ -113,7 +113,7 @@ def _mail(
     if not wanted:
         return smtp.SendOutcome()
     made = email.message.EmailMessage(policy=email.policy.SMTP.clone(cte_type="7bit"))
-    made["Subject"] = sanitize.clean(content["title"], 200)
+    made["Subject"] = headers.subject(content["title"], 200)
     made["From"] = config.mail.sender
     made["To"] = ", ".join(wanted)
     made["Date"] = email.utils.format_datetime(now)

@@ -6,6 +6,7 @@ A few statements a pass for all that wait, and one for each mail that is sent.
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -18,6 +19,7 @@ from probing_cluster.db import engines
 from probing_cluster.reports import job_ref, model, query, rows
 from probing_cluster.reports.sending import job_mail
 
+LOG = logging.getLogger("probing.owners")
 GIVE_UP = timedelta(hours=24)
 """A verdict that has not come by then will not come."""
 _ACCOUNTS = """
@@ -60,6 +62,10 @@ def run(service: context.Context, now: datetime) -> list[str]:
             sent += _one(service, box, kept, owed, known, now)
         except errors.DatabaseUnavailable:
             continue
+        except Exception:  # what users wrote is in it: the others get theirs
+            LOG.exception("an owner's mail cannot be made", extra={"fields": {"key": kept.key}})
+            if now - owed.at >= GIVE_UP:
+                box.done(kept)
     return sent
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from probing_cluster.control_plane.outbox import queue
 from probing_cluster.core import digits, errors, settings
+from probing_cluster.reports.sending import headers
 
 KIND = "owed"
 MOST_CHARS = 1000
@@ -94,7 +95,7 @@ def read(request: Mapping[str, Any], cluster: str, now: datetime) -> OwedMail:
     return OwedMail(
         job_id=array_id if array and array_id is not None else job_id,
         restart_count=_number(environment.get("SLURM_JOB_RESTART_COUNT")) or 0,
-        recipient=address(recipient),
+        recipient=headers.address(recipient),
         subject=subject,
         event=str(environment.get("SLURM_JOB_MAIL_TYPE", ""))[:40],
         state=str(environment.get("SLURM_JOB_STATE", ""))[:40],
@@ -102,15 +103,6 @@ def read(request: Mapping[str, Any], cluster: str, now: datetime) -> OwedMail:
         array=array,
         at=now,
     )
-
-
-def address(text: object) -> str:
-    """A recipient as an SMTP server may be given it; raises UsageError for what is none, or may be more than one."""
-    if not isinstance(text, str) or not 0 < len(text) <= 320 or text.startswith("-"):
-        raise errors.UsageError("the mail has no recipient")
-    if not text.isascii() or not text.isprintable() or any(ch in text for ch in ' ,;<>()[]\\"'):
-        raise errors.UsageError("the recipient is no plain address")
-    return text
 
 
 def _number(value: object) -> int | None:

@@ -9,9 +9,9 @@ from datetime import timedelta
 
 from probing_cluster.control_plane import alarmed_jobs, context, held_jobs
 from probing_cluster.control_plane.outbox import queue
-from probing_cluster.control_plane.owners import handover, missing
+from probing_cluster.control_plane.owners import missing
 from probing_cluster.core import errors
-from probing_cluster.reports.sending import job_mail
+from probing_cluster.reports.sending import headers, job_mail
 
 _EVERY_S = 60.0
 _NEWS = timedelta(hours=24)
@@ -77,7 +77,7 @@ def _alarmed(service: context.Context, box: queue.Outbox) -> Iterator[_HeldNotic
 def _put(service: context.Context, box: queue.Outbox, news: _HeldNotice, recipient: str) -> bool:
     now = service.clock.now()
     try:
-        address = handover.address(recipient)
+        address = headers.address(recipient)
     except errors.UsageError:
         # Nobody asked Slurm for mail: the names remember that this was looked at.
         for key in news.keys:

@@ -13,6 +13,7 @@ from probing_cluster.control_plane import context
 from probing_cluster.control_plane.owners import handover
 from probing_cluster.core import errors, records
 from probing_cluster.reports import model
+from probing_cluster.reports.sending import headers
 
 _LATE = timedelta(minutes=5)
 """An end that accounting tells later than this is forgotten by the controller (MinJobAge)."""
@@ -110,7 +111,7 @@ def _owed(
     if not wanted or attempt.array_task_id is not None:
         return  # arrays get one summary, or with ARRAY_TASKS mails of their own
     try:
-        recipient = handover.address(recipient)
+        recipient = headers.address(recipient)
     except errors.UsageError:
         return
     restarts = attempt.attempt - 1 if attempt.restart_count is None else attempt.restart_count

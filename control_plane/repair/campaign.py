@@ -168,10 +168,11 @@ class _Round:
         for pair in pairs:
             answers = [by_node[node] for node in pair if node in by_node]
             outcomes = {r.outcome for r in answers}
-            if records.Outcome.FAIL in outcomes:
-                self._pair_row(
-                    pair, records.Outcome.FAIL, next(r for r in answers if r.outcome is records.Outcome.FAIL)
-                )
+            # An end with a stranger on its port was not met: that the other says it failed proves nothing.
+            met = all(registry.UNTESTED not in r.detail for r in answers)
+            if met and records.Outcome.FAIL in outcomes:
+                failing = next(r for r in answers if r.outcome is records.Outcome.FAIL)
+                self._pair_row(pair, failing.outcome, failing)
                 made.append(isolation.PairResult(round_id=self._request.round_id, pair=pair, passed=False))
             elif len(answers) == 2 and outcomes <= set(round_findings.REPORTED):
                 slowest = max(answers, key=lambda r: r.measured or 0.0)
@@ -182,7 +183,7 @@ class _Round:
                     )
                 )
             else:
-                # Neither end says that the other failed: nothing is known, and nobody is accused.
+                # Nothing is known, and nobody is accused.
                 case.void(pair)
                 words = "; ".join(r.message for r in answers) or "neither node gave an answer"
                 self._add(pair[0], "pair", records.Outcome.ERROR, peer=pair[1], message=words)

@@ -97,7 +97,7 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "md_degraded",
         re.compile(
-            r"md: kicking non-fresh (?P<device>\S+) from array|md/raid[^ ]{0,40}: (?:raid level \d+ )?active with (?P<left>\d+) out of (?!(?P=left) )\d+ (?:devices|mirrors)|md/raid[^ ]{0,40}: Operation continuing on \d+ devices"
+            r"md: kicking non-fresh (?P<device>\S+) from array|md/raid[^ ]{0,40}: (?:raid level \d+ )?active with (?P<left>\d{1,9}) out of (?!(?P=left) )\d+ (?:devices|mirrors)|md/raid[^ ]{0,40}: Operation continuing on \d+ devices"
         ),
     ),
     ("md_degraded", re.compile(r"md: super_written gets error=")),

@@ -61,6 +61,8 @@ _DAEMONS: Mapping[str, frozenset[tuple[str, str | None]]] = {
 their names, so none of these may say what only the kernel knows."""
 _NAMED = frozenset({"mmfs", "nv-fabricmanager", "nvidia-persistenced"})
 """Those whose name is a part of their messages' form."""
+MAX_MESSAGE_CHARS = 2048
+"""No family sees more of a message: the kernel writes half as much, and a form's time may grow with the square of it."""
 _ANY = re.compile(literals.any_of(TRIGGERS))
 
 
@@ -77,6 +79,7 @@ class KernelReader:
 
     def read_message(self, message: str) -> KernelFinding | None:
         """The finding in a message that has no prefixes left (a /dev/kmsg record's text)."""
+        message = message[:MAX_MESSAGE_CHARS]
         only = head.quoting(message)
         for family in FAMILIES:
             if only is not None and family.name != only:

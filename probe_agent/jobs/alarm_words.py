@@ -47,15 +47,19 @@ class AlarmWords:
             else _Output(started_at=job.started_at)
             for job in running[:MAX_JOBS]
         }
+        slow: set[int | None] = set()
         for job in running[:MAX_JOBS]:
-            await self._look_at(job, self._outputs[job.job_id])
+            # Whoever stops the readers of their own files waits for the next look; the others do not.
+            if job.uid not in slow and not await self._look_at(job, self._outputs[job.job_id]):
+                slow.add(job.uid)
 
     def rows(self) -> dict[str, Any]:
         """The heartbeat's alarm words: job to word to when it was first read, and its line."""
         running = set(self._book.running)
         return {str(j): dict(o.words) for j, o in self._outputs.items() if o.words and j in running}
 
-    async def _look_at(self, job: jobs.NodeJob, output: _Output) -> None:
+    async def _look_at(self, job: jobs.NodeJob, output: _Output) -> bool:
+        """Whether every reader answered; after one that did not, the job's other files are left for later."""
         left = [w for w in self.words if w not in output.words]
         for path in self._collector.outputs(job) if left else ():
             inode, offset = output.offsets.get(path, (0, 0))
@@ -70,6 +74,8 @@ class AlarmWords:
                 "skip": first,
             }
             answer = await self._collector.ask(job, question)
+            if answer.get("refused") == collect.NO_ANSWER:
+                return False
             file, end, matches = (answer.get(name) for name in ("inode", "offset", "matches"))
             # The child runs as the job's owner: what it answers is a claim of theirs.
             if type(file) is not int or type(end) is not int or not isinstance(matches, dict):
@@ -82,3 +88,4 @@ class AlarmWords:
                         "line": sanitize.clean(str(matches[word]), 200),
                     }
                     output.words.setdefault(word, row)
+        return True

@@ -18,12 +18,17 @@ from probing_cluster.core import clock, errors, hostlist, processes, records, sa
 from probing_cluster.healthchecks.readers import mounts
 from probing_cluster.probe_agent import children, identity, self_watch
 from probing_cluster.probe_agent.faults.sighting import Sighting
-from probing_cluster.probe_agent.jobs import jobs, log_names, page_directories
+from probing_cluster.probe_agent.jobs import jobs, log_names, page_directories, user_turns
 from probing_cluster.probe_agent.spool import intake
 
 NAME = "collect"
 DEADLINE_S = 30.0
-AT_ONCE = 2
+AT_ONCE, AT_ONCE_OF_ONE = 3, 2
+"""Readers at once, and of them one user's: the place that is left is another's at once."""
+MAX_JOBS = 64
+"""Jobs whose collection has begun, AT_ONCE_OF_ONE of one user: what they have found so far is held in memory."""
+MAX_UNANSWERED = 2
+"""So many files of one job whose readers did not answer, and its others are not tried: each costs DEADLINE_S."""
 TIDY_S = 10.0
 FIND_AT_S = (0.7, 2.0, 10.0, 40.0)
 """Seconds after its start at which a job's processes are looked at for the files they write."""
@@ -34,6 +39,7 @@ serve files that never answer, and of all."""
 PageReader = Callable[[jobs.NodeJob], Awaitable[list[Sighting]]]
 """The seam for the probe's pages: what a job's page directory says, before it is removed."""
 
+NO_ANSWER = "its reader did not answer"
 _CHILD = (sys.executable, "-I", "-m", "probing_cluster.probe_agent.jobs.collect_child")
 _KEEP_CHILD = (sys.executable, "-I", "-m", "probing_cluster.probe_agent.ranks.keep_child")
 KEPT_LEAST_BYTES = 64 * 1024
@@ -42,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 
 class Collector:
-    """Collects for one agent, a few jobs at a time."""
+    """Collects for one agent: a few readers at a time, and no user's before another's."""
 
     def __init__(
         self,
@@ -66,17 +72,19 @@ class Collector:
         self._page_reader = page_reader
         self._kept = kept or settings.KeptSettings()
         self._clock = clock
-        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._turns = user_turns.UserTurns(AT_ONCE, AT_ONCE_OF_ONE)
+        self._begun = user_turns.UserTurns(MAX_JOBS, AT_ONCE_OF_ONE)
 
     async def collect(self, job: jobs.NodeJob) -> None:
         """Collect everything of one job; after its release its page directory goes too."""
         if job.uid is None:
             return
-        async with self._turn:
+        async with self._begun.of(job.uid):
             sightings, shown = await self._logs(job)
             sightings += await self._dumps(job)
             if self._page_reader is not None:
-                sightings += await self._page_reader(job)
+                async with self._turns.of(job.uid):
+                    sightings += await self._page_reader(job)
             self._book.collected(job)
             self._intake.take(sightings, {"jobs": self._book.to_state()})
             if job.released_at is not None and shown:
@@ -92,7 +100,7 @@ class Collector:
         """
         if job.uid is None:
             return
-        async with self._turn:
+        async with self._begun.of(job.uid):
             _, shown = await self._logs(job, anywhere=True)
             for row in shown if most_bytes else ():
                 if "tail" in row:
@@ -102,7 +110,7 @@ class Collector:
                         "start": job.restart_count + 1,
                         "most": most_bytes,
                     }
-                    row.update(_kept(await self.ask(job, question)))
+                    row.update(_kept(await self._read(job, question)))
             if shown:
                 self._intake.store([job.logs_item(self._identity, shown, mark="kept")])
 
@@ -136,12 +144,20 @@ class Collector:
         sightings: list[Sighting] = []
         shown: list[dict[str, Any]] = []
         read: set[Any] = set()
+        unanswered = 0
         for stream, paths in self._to_read(job, shown, anywhere=anywhere):
+            if unanswered >= MAX_UNANSWERED:
+                answer: dict[str, Any] = {
+                    "refused": f"not tried: {unanswered} others of its job did not answer"
+                }
+                shown.append(_shown(stream, paths[0], answer))
+                continue
             for n, path in enumerate(paths):
                 question: dict[str, Any] = {"op": "log", "path": path}
                 if job.restart_count:
                     question["began_s"] = job.started_at.timestamp()
-                answer = await self.ask(job, question)
+                answer = await self._read(job, question)
+                unanswered += answer.get("refused") == NO_ANSWER
                 if answer.get("refused") == "ENOENT" and n + 1 < len(paths):
                     continue  # the other name it may have
                 if answer.get("inode") is None or answer["inode"] not in read:
@@ -191,7 +207,7 @@ class Collector:
         directory = self._pages.path(job.job_id)
         if not directory.is_dir():
             return []
-        answer = await self.ask(job, {"op": "dumps", "directory": str(directory)})
+        answer = await self._read(job, {"op": "dumps", "directory": str(directory)})
         return [self._from_dump(job, n, f) for n, f in enumerate(answer.get("findings", ()))]
 
     async def _keep(self, job: jobs.NodeJob) -> None:
@@ -210,7 +226,15 @@ class Collector:
             "most_bytes_in_all": self._kept.user_bytes,
             "days": self._kept.days,
         }
-        await self.ask(job, request, _KEEP_CHILD)
+        await self._read(job, request, _KEEP_CHILD)
+
+    async def _read(
+        self, job: jobs.NodeJob, request: Mapping[str, Any], child: tuple[str, ...] = _CHILD
+    ) -> dict[str, Any]:
+        """The same as `ask`, in its owner's turn: a file at a time, so that others come in between."""
+        assert job.uid is not None
+        async with self._turns.of(job.uid):
+            return await self.ask(job, request, child)
 
     async def ask(
         self, job: jobs.NodeJob, request: Mapping[str, Any], child: tuple[str, ...] = _CHILD
@@ -234,7 +258,7 @@ class Collector:
             answer: dict[str, Any] = json.loads(done.stdout)
         except (processes.ChildFailed, ValueError) as exc:
             self._watch.failed(NAME, f"job {job.job_id}: {exc}")
-            return {"refused": "its reader did not answer"}
+            return {"refused": NO_ANSWER}
         why = answer.get("refused")
         if isinstance(why, str):
             self._watch.failed(NAME, f"job {job.job_id}: {request['op']}: {why}", state="ok")
@@ -297,7 +321,7 @@ def _kept(answer: Mapping[str, Any]) -> dict[str, Any]:
     """The path of a log's copy, or why there is none."""
     if isinstance(answer.get("copy"), str):
         return {"copy": sanitize.clean(answer["copy"], 1024)}
-    return {"no_copy": sanitize.clean(str(answer.get("refused", "its reader did not answer")), 200)}
+    return {"no_copy": sanitize.clean(str(answer.get("refused", NO_ANSWER)), 200)}
 
 
 def _nodes(job: jobs.NodeJob) -> list[str]:

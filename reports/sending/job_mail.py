@@ -15,6 +15,7 @@ from datetime import datetime
 
 from probing_cluster.core import records, sanitize, settings
 from probing_cluster.reports import model, page, phrase, rows, text
+from probing_cluster.reports.sending import headers
 
 _WIDTH = 76
 _MOST_EVIDENCE = 5
@@ -94,7 +95,7 @@ def _message(
 ) -> email.message.EmailMessage:
     made = email.message.EmailMessage(policy=email.policy.SMTP.clone(cte_type="7bit", max_line_length=300))
     behind = f": {found.title}" if headline else ""
-    made["Subject"] = sanitize.clean(f"{about.subject}{behind}", _SUBJECT_CHARS)
+    made["Subject"] = headers.subject(f"{about.subject}{behind}", _SUBJECT_CHARS)
     made["From"] = config.mail.sender
     made["To"] = about.recipient
     made["Date"] = email.utils.format_datetime(about.at)

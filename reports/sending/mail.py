@@ -9,11 +9,12 @@ import email.utils
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from probing_cluster.core import records, sanitize, settings
+from probing_cluster.core import records, settings
 from probing_cluster.lemon import nightly
 from probing_cluster.reports import page
 from probing_cluster.reports.charts import lemon_charts
 from probing_cluster.reports.lemon import lemon_text, lemon_view
+from probing_cluster.reports.sending import headers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,7 @@ def compose(
     view = lemon_view.of(night, drains=drains, report_url=config.report_url)
     charts = () if view.uneventful else lemon_charts.of(night)
     made = email.message.EmailMessage(policy=email.policy.SMTP.clone(cte_type="7bit"))
-    made["Subject"] = sanitize.clean(f"[{night.cluster}] {view.subject}", 200)
+    made["Subject"] = headers.subject(f"[{night.cluster}] {view.subject}", 200)
     made["From"] = config.sender
     made["To"] = ", ".join(config.recipients)
     made["Date"] = email.utils.format_datetime(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import socket
 import threading
@@ -9,7 +10,7 @@ import threading
 import pytest
 
 from probing_cluster.core import records
-from probing_cluster.diagnostics import allreduce, machine
+from probing_cluster.diagnostics import allreduce, machine, registry
 from probing_cluster.healthchecks import findings
 from probing_cluster.sandbox.machine import ports
 
@@ -99,8 +100,9 @@ def test_a_port_that_is_taken_is_nobodys_fault() -> None:
             addresses={"a": taken.getsockname()[:2], "b": ("127.0.0.1", 1)},
             token=b"t" * 32,
         )
-        with pytest.raises(findings.Undetermined):
-            allreduce.test(machine.Machine(node="a", options=OPTIONS, group=group))
+        (found,) = allreduce.test(machine.Machine(node="a", options=OPTIONS, group=group))
+    assert found.outcome is records.Outcome.ERROR
+    assert registry.UNTESTED in found.detail
 
 
 def test_a_member_of_another_round_is_let_in_nowhere() -> None:
@@ -122,3 +124,39 @@ def test_a_member_of_another_round_is_let_in_nowhere() -> None:
         thread.join(30)
     assert found["a"].outcome is records.Outcome.FAIL
     assert found["b"].outcome is records.Outcome.FAIL
+
+
+def test_strangers_on_the_port_neither_fail_a_pair_nor_delay_it() -> None:
+    """Whoever can reach a node may connect and say nothing, something else, or half of it, also before the test begins."""
+    chosen = ports.choose(2)
+    addresses = {f"n{i}": ("127.0.0.1", port) for i, port in enumerate(chosen)}
+    group = machine.Group(members=("n0", "n1"), addresses=addresses, token=b"t" * 32)
+    options = dataclasses.replace(OPTIONS, connect_s=20.0)
+    found: dict[str, findings.Finding] = {}
+    over = threading.Event()
+
+    def one(name: str) -> None:
+        found[name] = allreduce.test(machine.Machine(node=name, options=options, group=group))[0]
+
+    def stranger(words: bytes) -> None:
+        held: list[socket.socket] = []
+        while not over.is_set() and len(held) < 300:
+            for address in addresses.values():
+                with contextlib.suppress(OSError):
+                    held.append(socket.create_connection(address, timeout=1.0))
+                    held[-1].sendall(words)
+            over.wait(0.02)
+        over.wait()
+        for link in held:
+            link.close()
+
+    strangers = [threading.Thread(target=stranger, args=(words,)) for words in (b"", b"x" * 32, b"half")]
+    members = [threading.Thread(target=one, args=(name,)) for name in group.members]
+    for thread in (*strangers, *members):
+        thread.start()
+    for thread in members:
+        thread.join(60)
+    over.set()
+    for thread in strangers:
+        thread.join(60)
+    assert [found[name].outcome for name in group.members] == [records.Outcome.OK] * 2

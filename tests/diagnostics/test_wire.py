@@ -87,3 +87,13 @@ def test_no_bytes_make_it_fail(data: bytes) -> None:
 def test_no_json_makes_it_fail(value: object) -> None:
     line = base64.b64encode(json.dumps(value).encode())
     wire.parse(b"0: PROBING1 " + line, ["n1"], ["gemm"])
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "1" + "0" * 400])
+def test_what_postgres_takes_for_no_number_loses_no_round(number: str) -> None:
+    """All rows of a round are stored at once: one node's `NaN` would take the other nodes' results with it."""
+    given = json.loads(base64.b64decode(GOOD.split()[1]))
+    text = json.dumps(given | {"detail": {"x": 0}}).replace('{"x": 0}', f'{{"x": {number}}}')
+    (one,) = wire.parse(b"0: PROBING1 " + base64.b64encode(text.encode()), ["n1"], ["gemm"])
+    json.dumps(dict(one.detail), allow_nan=False)
+    assert isinstance(one.detail["x"], str)

@@ -91,7 +91,7 @@ _BEGUN = re.compile(
 _SENTENCE = "Watchdogcaughtcollectiveoperationtimeout:WorkNCCL("
 _AT_WORK = re.compile(
     r"(?:Timeout at (?:NCCL|collective)(?: work)?: ?|detected by watchdog at work(?: sequence id)?: )(?P<seq>\d{1,18})"
-    r"(?:.*?last enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), last completed (?:NCCL )?work: (?P<completed>-?\d+))?"
+    r"(?:.*?last enqueued (?:NCCL )?work: (?P<enqueued>-?\d{1,18}), last completed (?:NCCL )?work: (?P<completed>-?\d{1,18})\b)?"
 )
 _GROUP = re.compile(
     r"\[PG(?: ID)? (?P<id>\d{1,18})(?: PG GUID (?P<guid>[\w-]+))?\s?(?:\((?P<desc>[^)]{1,100})\))? Rank (?P<rank>\d{1,8})\]"

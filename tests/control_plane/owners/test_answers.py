@@ -361,8 +361,39 @@ def test_foreign_words_stay_words(mailing: context.Context, box: mail_server.Box
 
 
 @pytest.mark.parametrize(
-    "recipient", ["", "-oQ/tmp", "a@b\nBcc: c@d", "a b@c", "a@b,c@d", "x" * 400, None, "ä@b", "<a@b>"]
+    "name", ["=?utf-8?q?a=0d=0aBcc:_all@site=0d=0a=0d=0aforged?=", "x\u2028Bcc: all@site", "x\u2029y"]
 )
+def test_a_jobs_name_makes_no_header(mailing: context.Context, box: mail_server.Box, name: str) -> None:
+    """Neither a word that a header would decode, nor a break that only some call one."""
+    owe(mailing, subject=f"Slurm Job_id=7 Name={name} Failed")
+    judge(mailing, attempt(mailing))
+    owners.run(mailing)
+    mail = box.message()
+    assert mail["Bcc"] is None
+    assert "Job_id=7" in mail["Subject"]
+    assert mail["To"] == "alice@site"
+
+
+def test_one_mail_that_cannot_be_made_keeps_nobody_elses_back(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """The recipient is of a service that took any: Python's own reader of addresses breaks on it."""
+    bad = handover.read(request(), "c", mailing.clock.now())
+    assert handover.put(mailing.config, dataclasses.replace(bad, recipient=".:"))
+    owe(mailing)
+    judge(mailing, attempt(mailing))
+    owners.run(mailing)
+    assert [to for to, *_ in box.mails] == [["alice@site"]]
+    later(mailing, 25 * 3600)
+    owners.run(mailing)
+    assert not handover.box(mailing.config).pending()
+
+
+@pytest.mark.parametrize(
+    "recipient",
+    ["", "-oQ/tmp", "a@b\nBcc: c@d", "a b@c", "a@b,c@d", "x" * 400, None, "ä@b", "<a@b>",
+     ".:", "%'$/#@", "a@b@c", "=?us-ascii?q?=0d=0aBcc:x@y?=", "a@=?utf-8?b?DQo=?="]
+)  # fmt: skip
 def test_a_recipient_that_is_no_plain_address_is_left_to_the_site(recipient: object) -> None:
     """Then the site's program is called, with Slurm's own arguments."""
     with pytest.raises(errors.UsageError):

@@ -66,7 +66,9 @@ class Steps:
         if test == "gemm" and node in self.wrong:
             found = findings.fail("3 elements are wrong", detail=detail)
         if test == "pair" and node in self.cut:
-            found = findings.unseen("port taken")
+            found = findings.unseen("port taken", detail={registry.UNTESTED: "port taken"})
+        elif test == "pair" and self.cut & set(group):
+            found = findings.fail("the other does not connect")
         elif test in self.torn or (group and (self.dead & set(group) or self._is_torn(group))):
             found = findings.fail("no answer from the other")
         return wire.line(test, node, found, 0.1, "1")

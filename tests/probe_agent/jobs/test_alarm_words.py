@@ -138,6 +138,27 @@ def test_an_answer_of_another_shape_is_no_answer(
     assert list(look(alarms)["7"]) == ["CUDA error"]
 
 
+def test_who_stops_their_own_readers_delays_nobody_else(
+    alarms: alarm_words.AlarmWords, book: jobs.JobBook, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user may stop the child that reads as them: one of theirs is waited for in a look, not one a file of each job."""
+    for n in range(20):
+        book.start(job(out, job_id=100 + n, uid=54321, logs=("/none/a", "/none/b")))
+    book.start(job(out, job_id=900))
+    write(out, "CUDA error\n")
+    collector, real, stopped = alarms._collector, alarms._collector.ask, []
+
+    async def ask(of: jobs.NodeJob, question: Any) -> Any:
+        if of.uid != 54321:
+            return await real(of, question)
+        stopped.append(of.job_id)
+        return {"refused": collect.NO_ANSWER}
+
+    monkeypatch.setattr(collector, "ask", ask)
+    assert list(look(alarms)["900"]) == ["CUDA error"]
+    assert len(stopped) == 1
+
+
 def test_a_word_nobody_asked_for_is_not_taken(
     alarms: alarm_words.AlarmWords, book: jobs.JobBook, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

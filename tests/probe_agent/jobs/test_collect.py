@@ -494,3 +494,53 @@ def test_readers_that_one_user_keeps_stuck_cost_the_others_nothing(
     assert events(queue)
     answer = asyncio.run(collector.ask(job(uid=54321), {"op": "log", "path": "/x"}))
     assert "stuck" in answer["refused"]
+
+
+def test_one_users_slow_logs_keep_nobody_elses_job_unread(
+    collector: Any, queue: spool.Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fifty jobs of another user's, whose readers never answer, hold the places that are theirs and no more."""
+    (tmp_path / "out").write_text(TRACE)
+    real = children.Children.run
+
+    async def run(self: children.Children, key: str, *given: Any, **named: Any) -> Any:
+        if key.startswith("collect 54321 "):
+            await asyncio.Event().wait()
+        return await real(self, key, *given, **named)
+
+    monkeypatch.setattr(children.Children, "run", run)
+
+    async def scene() -> None:
+        slow = [
+            asyncio.create_task(collector.collect(job(job_id=100 + n, uid=54321, stdout=f"/none/{n}")))
+            for n in range(50)
+        ]
+        await asyncio.sleep(0)
+        mine = asyncio.create_task(collector.collect(job(stdout=str(tmp_path / "out"))))
+        await asyncio.wait([mine], timeout=120)
+        done = mine.done()
+        for task in (*slow, mine):
+            task.cancel()
+        await asyncio.gather(*slow, mine, return_exceptions=True)
+        assert done
+
+    asyncio.run(scene())
+    assert events(queue)
+
+
+def test_of_a_job_whose_readers_do_not_answer_few_files_are_tried(
+    collector: Any, queue: spool.Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its 32 files could cost half a minute; the report says of each why it was not read."""
+    tried = []
+
+    async def run(self: children.Children, key: str, *_: Any, **named: Any) -> Any:
+        tried.append(named["stdin"])
+        raise children.ChildHung(key)
+
+    monkeypatch.setattr(children.Children, "run", run)
+    slow = job(logs=tuple(f"/none/{n}" for n in range(32)))
+    asyncio.run(collector.collect(slow))
+    assert len([t for t in tried if b'"log"' in t]) == collect.MAX_UNANSWERED
+    (row,) = [json.loads(i.body) for i in queue.batch(100) if i.lane == "allocation"]
+    assert sum("not tried" in log.get("why", "") for log in row["detail"]["logs"]) == 30

@@ -1,0 +1,49 @@
+"""Places for the readers of what jobs left: each free one goes to the user who has fewest, so nobody's slow files keep another's unread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator
+
+
+class UserTurns:
+    """So many readers at once, and so many of them one user's; of one event loop."""
+
+    def __init__(self, at_once: int, of_one: int) -> None:
+        self._at_once = at_once
+        self._of_one = of_one
+        self._running: Counter[int] = Counter()
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._last: int | None = None
+        """Who got the last place: at equal numbers it is another's."""
+
+    @contextlib.asynccontextmanager
+    async def of(self, uid: int) -> AsyncIterator[None]:
+        """One place, held while the block runs."""
+        given = asyncio.get_running_loop().create_future()
+        self._waiting.append((uid, given))
+        self._give()
+        try:
+            await given
+            yield
+        finally:
+            if (uid, given) in self._waiting:  # cancelled before it had one
+                self._waiting.remove((uid, given))
+            else:
+                self._running[uid] -= 1
+                self._running += Counter()  # forgets the zeros
+            self._give()
+
+    def _give(self) -> None:
+        while self._running.total() < self._at_once:
+            # A task that was cancelled while it waited takes itself out of the list only when it next runs.
+            fits = [w for w in self._waiting if self._running[w[0]] < self._of_one and not w[1].done()]
+            if not fits:
+                return
+            chosen = min(fits, key=lambda w: (self._running[w[0]], w[0] == self._last))
+            self._waiting.remove(chosen)
+            self._last = chosen[0]
+            self._running[chosen[0]] += 1
+            chosen[1].set_result(None)

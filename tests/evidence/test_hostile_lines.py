@@ -1,0 +1,53 @@
+"""Lines that somebody wrote to make a reader break or take long: numbers without end, messages without end."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+import probing_cluster.evidence as room
+from probing_cluster.evidence.joblog import reader as joblog
+from probing_cluster.evidence.kernel import reader as kernel
+
+NUMBER = "1" * 5000
+"""`int` refuses text of more than 4,300 digits."""
+_UNBOUNDED = re.compile(r"\((?:\?P<\w+>)?-?(?:\\d|\[0-9\])[+*]\)")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"Timeout at NCCL work: 5, last enqueued NCCL work: {NUMBER}, last completed NCCL work: 4.",
+        f"Timeout at NCCL work: 5, last enqueued NCCL work: 5, last completed NCCL work: -{NUMBER}.",
+    ],
+)
+def test_a_number_without_end_costs_no_log(line: str) -> None:
+    """One line would else leave all of a job's log unread: what it said before, too."""
+    found = list(joblog.read(["RuntimeError: CUDA error: an illegal memory access was encountered", line]))
+    assert any(f.first_cause for f in found)
+
+
+def test_no_form_takes_a_number_without_end() -> None:
+    """What a form captures as a number is made one."""
+    sources = Path(room.__path__[0]).rglob("*.py")
+    bad = {p.name: f for p in sources if (f := _UNBOUNDED.findall(p.read_text("utf-8")))}
+    assert bad == {}
+
+
+def test_no_family_sees_more_of_a_message_than_a_kernel_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`dmesg` and syslog files hold what users log, too; forms whose time grows with the square of a line see little of it."""
+    seen: list[int] = []
+
+    def read(message: str, _: object) -> None:
+        seen.append(len(message))
+
+    families = tuple(dataclasses.replace(f, read=read) for f in kernel.FAMILIES)
+    monkeypatch.setattr(kernel, "FAMILIES", families)
+    message = " ".join(kernel.TRIGGERS) + " " * 20_000
+    kernel.KernelReader().read_message(message)
+    kernel.KernelReader().read_line(f"[   12.345678] {message}")
+    assert len(seen) >= len(families)
+    assert max(seen) <= kernel.MAX_MESSAGE_CHARS
