@@ -39,6 +39,7 @@ SOURCES: tuple[Source, ...] = (
     Source(name="agent", meaning="the agent, or the service, about the node's agent", polled=True),
     Source(name="diagnostic", meaning="a test that we ran on nodes out of service (docs/diagnose.md)"),
     Source(name="import", meaning="a kernel log read from a file", kernel_log=True),
+    Source(name="accounting", meaning="Slurm's accounting, of jobs that never started"),
     Source(name="joblog", meaning="a job's output", job_side=True),
     Source(name="probe", meaning="the pages that a job's ranks write", job_side=True),
     Source(name="dump", meaning="flight-recorder dumps of a job", job_side=True),
@@ -224,6 +225,8 @@ RESERVATION_PREFIX = "probing-"
 """How the name of every reservation that we make begins, and no other: the nodes in it are out of service for a test of ours."""
 
 
+ACCOUNTING = "accounting"
+"""Source of what Slurm's accounting says of jobs without an attempt."""
 NEVER_STARTED = "never_started"
 """Kind of the event of a job that accounting ended before it began: no attempt of it is there to judge."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -10,13 +11,23 @@ from probing_cluster.core import digits, errors, vocabulary
 from probing_cluster.reports import job_ref, phrase
 
 _NEVER_STARTED = """
-SELECT detail ->> 'job', detail ->> 'state', detail ->> 'cancelled_by', detail ->> 'user', at
+SELECT detail ->> 'job', detail ->> 'state', detail ->> 'cancelled_by', detail ->> 'user', detail ->> 'account',
+       detail ->> 'reason', at
 FROM probing.health_event
-WHERE job_id = %(base)s AND kind = %(kind)s AND source = 'import'
+WHERE job_id = %(base)s AND kind = %(kind)s AND node = '' -- a node's agent can write no event of no node
 ORDER BY cluster = %(cluster)s DESC, detail ->> 'job' = %(written)s DESC, at DESC
 LIMIT 1000
 """
 SQL = (Path(__file__).parent / "sql" / "report.sql").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeverStarted:
+    """What became of a job that ended before it began; `words` names people."""
+
+    words: str
+    user: str
+    account: str
 
 
 class Connection(Protocol):
@@ -37,21 +48,18 @@ def fetch(connection: Connection, cluster: str, ref: job_ref.JobRef) -> Mapping[
     return document
 
 
-def never_started(connection: Connection, cluster: str, ref: job_ref.JobRef) -> str | None:
-    """Of a job without a start that an imported accounting shows as over: what became of it, and by whom; else None.
-
-    It names people: only for those who may open the database themselves.
-    """
+def never_started(connection: Connection, cluster: str, ref: job_ref.JobRef) -> NeverStarted | None:
+    """Of a job without a start that accounting shows as over: what became of it, and by whom; else None."""
     given = {"cluster": cluster, "base": ref.base, "kind": vocabulary.NEVER_STARTED, "written": str(ref)}
-    for written, state, by, user, at in connection.execute(_NEVER_STARTED, given).fetchall():
+    for written, state, by, user, account, reason, at in connection.execute(_NEVER_STARTED, given).fetchall():
         if written != str(ref) and not (ref.task is not None and _holds(written, ref.task)):
             continue
         by_words = f" by {'its owner ' if by == user else ''}{by}" if by else ""
         unnamed = " (accounting does not say by whom)" if state == "CANCELLED" and not by else ""
         ended = "was cancelled" if state == "CANCELLED" else f"ended {state}"
-        return (
-            f"job {ref} never started: it {ended}{by_words} at {phrase.stamp_z(at)}, while it waited{unnamed}"
-        )
+        why = f" (Slurm's reason: {reason})" if reason else ""
+        words = f"job {ref} never started: it {ended}{by_words} at {phrase.stamp_z(at)}, while it waited{why}{unnamed}"
+        return NeverStarted(words=words, user=user or "", account=account or "")
     return None
 
 

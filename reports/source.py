@@ -115,7 +115,7 @@ def _fetched(link: Any, cluster: str, ref: job_ref.JobRef) -> Mapping[str, Any]:
         why = query.never_started(link, cluster, ref)
         if why is None:
             raise
-        raise errors.NotFound(why) from exc
+        raise errors.NotFound(why.words) from exc
 
 
 def _first_line(error: Exception) -> str:

@@ -79,6 +79,9 @@ def is_own(event: records.HealthEvent, attempt: records.JobAttempt, policy: case
     assert attempt.end_at is not None
     if event.job_id != attempt.job_id:
         return False
+    # An agent says it of every log that was silent at its job's end: one that ended by itself was at work.
+    if event.kind == vocabulary.LOG_STALL and attempt.state not in vocabulary.ENDED_FROM_OUTSIDE:
+        return False
     named = event.detail.get("restart_count")
     if isinstance(named, int) and attempt.restart_count is not None and named != attempt.restart_count:
         return False

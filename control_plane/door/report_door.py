@@ -87,6 +87,7 @@ def _answered(
         rows = _rows(service, ref)
     except errors.NotFound:
         _require_not_waiting(service, known, caller, ref)
+        _require_started(service, known, caller, ref)
         raise
     if not known.may_read(caller, rows["attempts"]):
         msg = f"job {ref} is another user's"
@@ -95,11 +96,17 @@ def _answered(
 
 
 def _rows(service: context.Context, ref: job_ref.JobRef) -> Mapping[str, Any]:
+    with _database(service) as connection:
+        return query.fetch(connection, service.config.cluster.name, ref)
+
+
+@contextlib.contextmanager
+def _database(service: context.Context) -> Iterator[query.Connection]:
     with engines.translated(), service.store.engine.connect() as connection:
         raw = connection.connection.driver_connection
         assert raw is not None
         raw.execute("set local timezone = 'UTC'")
-        return query.fetch(raw, service.config.cluster.name, ref)
+        yield raw
 
 
 def _require_not_waiting(
@@ -114,6 +121,16 @@ def _require_not_waiting(
     if reason and known.may_read(caller, [{"user": user, "account": account}]):
         msg = f"job {ref} waits ({sanitize.clean(reason, 100)}): it has not started yet, there is nothing to report of it"
         raise errors.NotFound(msg)
+
+
+def _require_started(
+    service: context.Context, known: callers.Callers, caller: callers.Caller, ref: job_ref.JobRef
+) -> None:
+    """Raises NotFound with what became of a job of the caller's that ended before it began."""
+    with _database(service) as connection:
+        found = query.never_started(connection, service.config.cluster.name, ref)
+    if found is not None and known.may_read(caller, [{"user": found.user, "account": found.account}]):
+        raise errors.NotFound(found.words)
 
 
 def _handed_over(

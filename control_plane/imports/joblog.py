@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from probing_cluster.control_plane.imports import log_stall
 from probing_cluster.core import records, sanitize, storable
-from probing_cluster.evidence.joblog import grammar, reader
+from probing_cluster.evidence.joblog import grammar, reader, standstill
 from probing_cluster.evidence.joblog.messages import slurm
 
 _COLUMNS = frozenset({"kind", "message", "pid", "detail", "meaning", "labelled"})
@@ -23,19 +23,23 @@ def read(
     What former attempts wrote into the same file is left out; Slurm dates their ends in the cluster's `zone`.
     """
     began = attempt.start_at.astimezone(zone).replace(tzinfo=None) if attempt.start_at else None
-    engine, found, steps = reader.JobLogReader(), list[grammar.JobFinding](), log_stall.LogSteps(zone)
+    engine, found, steps = reader.JobLogReader(), list[grammar.JobFinding](), _steps(zone)
     for number, raw in enumerate(lines, 1):
         line = raw.decode("utf-8", "replace")
         text = line.rstrip("\r\n")
         if slurm.ended_before(text, began):
-            engine, found, steps = reader.JobLogReader(), [], log_stall.LogSteps(zone)
+            engine, found, steps = reader.JobLogReader(), [], _steps(zone)
             continue
         found += engine.feed(number, text)
         steps.feed(number, line)
     found += engine.close()
     events = [_event(f, attempt, read_at) for f in found]
-    stall = steps.finding(attempt, found, read_at)
+    stall = log_stall.finding(steps, attempt, found, read_at)
     return [event for event in (*events, *filter(None, (stall,))) if storable.why_not(event) is None]
+
+
+def _steps(zone: tzinfo | None) -> standstill.LogSteps:
+    return standstill.LogSteps(zone or UTC, is_sure=zone is not None)
 
 
 def _event(

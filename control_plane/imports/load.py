@@ -18,7 +18,6 @@ from probing_cluster.control_plane.imports import (
     joblog,
     kept_aside,
     kernel,
-    never_started,
     packed,
 )
 from probing_cluster.control_plane.repair import workflow
@@ -26,7 +25,7 @@ from probing_cluster.core import errors, records, sanitize, storable, vocabulary
 from probing_cluster.db import bulk
 from probing_cluster.db import store as db_store
 from probing_cluster.reports import job_ref
-from probing_cluster.slurm_plugins.accounting import attempt_rows
+from probing_cluster.slurm_plugins.accounting import attempt_rows, never_started
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
+from probing_cluster.evidence import dates
 from probing_cluster.evidence.joblog import grammar, progress
 
 _LEAST = timedelta(minutes=5)
@@ -26,6 +27,11 @@ _MAX_ADVANCES = 256
 _PAGE_CHARS = 4096
 _BUFFER_CHARS = 8192
 """The smallest and the usual buffer of a stream that goes to a file: a program that is killed takes its content along."""
+_HEAD_CHARS = 600
+_CLOCKS_DIFFER = timedelta(minutes=2)
+_NEAR_START = timedelta(minutes=15)
+"""A log whose first time is so near the start was written in the zone it is read in: zones differ by more."""
+_NO_ERROR = frozenset({grammar.LineRole.OBSERVATION, grammar.LineRole.END})
 _LOGGER = re.compile(r"\d\d:\d\d:\d\d,\d{3}\b")
 """How Python's logging writes its times; it flushes every line."""
 _SLURM = re.compile(r"(?:srun|slurmstepd(?:-[\w.-]{1,253})?|slurmd|sbatch): |\*\*\* (?:JOB|STEP) ")
@@ -56,6 +62,11 @@ class Standstill:
     gap_s: float
     """The longest time between two steps before, seconds; where the log leaves steps out, that of the steps it usually writes."""
 
+    @property
+    def words(self) -> str:
+        """The finding's text."""
+        return f"no progress after: {self.text}"
+
 
 class DatedProgress:
     """The lines of one job's output in order, with the instants that stand in them; what it remembers is bounded."""
@@ -76,6 +87,8 @@ class DatedProgress:
         """The latest instant that a line behind the last progress names."""
         self._after = 0
         self._went_on = self._cut = self._disordered = False
+        self.has_steps = False
+        """Whether any line tells of progress, with a time or without."""
 
     def feed(self, line: int, text: str, at: datetime | None) -> None:
         """Take one line; `at` is the instant that stands in it, UTC, and None where none does."""
@@ -89,6 +102,7 @@ class DatedProgress:
         self._cut = not text.endswith("\n")
         self._chars += len(text)
         step = progress.place(text.rstrip())
+        self.has_steps |= step is not None
         if at is not None:
             self.first_at = self.first_at or at
             if step is not None:
@@ -120,6 +134,10 @@ class DatedProgress:
         self._advances[advance] += 1
         self._gaps[advance] = max(self._gaps.get(advance, 0.0), self._before_s)
 
+    def may_stand(self, end_at: datetime) -> bool:
+        """Whether the lines taken so far, if they are a log's last ones, leave it open that it stood still until `end_at`."""
+        return self._last_at is not None and end_at - self._last_at > _LEAST
+
     def standstill(self, end_at: datetime) -> Standstill | None:
         """Since when there was no progress until `end_at`, the job's end; None where the log does not show that it stood still."""
         last_at, line, text = self._last_at, *self._last
@@ -145,6 +163,72 @@ class DatedProgress:
         if self._chars < _PAGE_CHARS or _LOGGER.search(self._last[1]):
             return 0.0
         return (self._last_at - self.first_at).total_seconds() * _BUFFER_CHARS / self._chars
+
+
+class LogSteps:
+    """The dated steps of one attempt's output; times that name no zone are of `zone` (None: of this machine's)."""
+
+    def __init__(self, zone: tzinfo | None, *, is_sure: bool) -> None:
+        self._zone = zone
+        self._is_sure = is_sure
+        """Whether the program is known to write in that zone; else the log must begin with the job."""
+        self._zone_missing = False
+        self._first_at: datetime | None = None
+        self._steps = DatedProgress()
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether any line tells of progress."""
+        return self._steps.has_steps
+
+    def may_stand(self, lines: Iterable[bytes], end_at: datetime) -> bool:
+        """Take a log's lines from its last one on, as many as tell whether reading all of them could show that it stood still."""
+        last: list[str] = []
+        for raw in lines:
+            text = raw[: 2 * _HEAD_CHARS].decode("utf-8", "replace")
+            if text.strip() and not is_of_slurm(text):
+                last.append(text)
+            if len(last) > _CHATTER:
+                break
+        for number, text in enumerate(reversed(last), 1):
+            self.feed(number, text)
+        return self._steps.may_stand(end_at)
+
+    def feed_head(self, text: str) -> None:
+        """Take a line of the log's beginning, where of a long log only the end is fed."""
+        if self._first_at is None and not is_of_slurm(text):
+            self._first_at = self._instant(text[:_HEAD_CHARS])
+
+    def feed(self, line: int, text: str) -> None:
+        """Take one line with its end."""
+        at = None if is_of_slurm(text) else self._instant(text[:_HEAD_CHARS])
+        self._first_at = self._first_at or at
+        self._steps.feed(line, text, at)
+
+    def _instant(self, text: str) -> datetime | None:
+        at = dates.iso(text)
+        if at is None or dates.names_zone(text):
+            return at
+        self._zone_missing = True
+        try:
+            return at.replace(tzinfo=self._zone).astimezone(UTC)
+        except (OverflowError, ValueError):  # a date of the year 1
+            return None
+
+    def standstill(
+        self, start_at: datetime, end_at: datetime, found: Iterable[grammar.JobFinding]
+    ) -> Standstill | None:
+        """Since when there was no progress until `end_at`, the end of the attempt; None where the log does not show that.
+
+        Also none where its times do not lie in the attempt's life, or where it tells of an error (`found`): that has a story of its own.
+        """
+        stood, first_at = self._steps.standstill(end_at), self._first_at
+        if stood is None or first_at is None or first_at < start_at - _CLOCKS_DIFFER:
+            return None
+        if self._zone_missing and not self._is_sure and first_at > start_at + _NEAR_START:
+            return None
+        errors = (f for f in found if f.role not in _NO_ERROR)
+        return None if any(f.first_cause or f.line > stood.line for f in errors) else stood
 
 
 def _advance(before: progress.Place | None, now: progress.Place) -> float:

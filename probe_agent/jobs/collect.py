@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from probing_cluster.core import clock, errors, hostlist, processes, records, sanitize, settings
+from probing_cluster.core import clock, errors, hostlist, processes, records, sanitize, settings, vocabulary
 from probing_cluster.healthchecks.readers import mounts
 from probing_cluster.probe_agent import children, identity, self_watch
 from probing_cluster.probe_agent.faults.sighting import Sighting
@@ -145,6 +145,7 @@ class Collector:
         shown: list[dict[str, Any]] = []
         read: set[Any] = set()
         unanswered = 0
+        goes_on = False
         for stream, paths in self._to_read(job, shown, anywhere=anywhere):
             if unanswered >= MAX_UNANSWERED:
                 answer: dict[str, Any] = {
@@ -156,6 +157,8 @@ class Collector:
                 question: dict[str, Any] = {"op": "log", "path": path}
                 if job.restart_count:
                     question["began_s"] = job.started_at.timestamp()
+                if job.released_at is not None:
+                    question["span_s"] = (job.started_at.timestamp(), job.released_at.timestamp())
                 answer = await self._read(job, question)
                 unanswered += answer.get("refused") == NO_ANSWER
                 if answer.get("refused") == "ENOENT" and n + 1 < len(paths):
@@ -163,9 +166,12 @@ class Collector:
                 if answer.get("inode") is None or answer["inode"] not in read:
                     read.add(answer.get("inode"))
                     sightings += self._of_log(job, path, answer)
+                    goes_on |= bool(answer.get("goes_on"))
                     missing = answer.get("refused") == "ENOENT" and not log_names.ids_known(job)
                     shown.append(_shown(stream, path, answer) | ({"unnamed": True} if missing else {}))
                 break
+        # A job that goes on in one of its files does not stand still.
+        sightings = [s for s in sightings if not (goes_on and s.kind == vocabulary.LOG_STALL)]
         return sightings, shown[: jobs.MAX_LOGS]
 
     def _to_read(
@@ -288,6 +294,8 @@ class Collector:
             severity=records.Severity.INFO,
             message=str(found.get("message", "")),
             pid=found.get("pid"),
+            measured=found.get("measured"),
+            unit=found.get("unit"),
             job_id=job.job_id,
             detail={**found.get("detail", {}), "restart_count": job.restart_count},
         )

@@ -19,7 +19,7 @@ import resource
 import stat
 import sys
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ MAX_LINES = 10
 """Last lines of a log that a report shows."""
 MAX_LINE_CHARS = 200
 _TAIL_BYTES = 16 * 1024
+_HEAD_BYTES = 16 * 1024
 _MAX_LOGS = 32
 _MEMORY_BYTES = 1024 * 1024 * 1024
 
@@ -127,10 +128,16 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
 
     data, start, file_stat = read_own(request["path"], request["uid"], most=MAX_TAIL_BYTES, tail=True)
     began = datetime.fromtimestamp(request["began_s"]) if "began_s" in request else None  # noqa: DTZ006  # as slurmd writes it
-    found = collect_words.log_findings(data, start, began)
+    span, head = None, b""
+    if "span_s" in request:
+        started_s, released_s = request["span_s"]
+        span = datetime.fromtimestamp(started_s, UTC), datetime.fromtimestamp(released_s, UTC)
+    if span is not None and start and began is None:  # else the beginning is an earlier attempt's
+        head, _, _ = read_own(request["path"], request["uid"], most=min(start, _HEAD_BYTES), tail=False)
+    words = collect_words.read_log(data, start, began, span, head)
     where = {"inode": file_stat.st_ino, "filesystem": filesystem(file_stat.st_dev)}
     tail = [line[:MAX_LINE_CHARS] for line in data[-_TAIL_BYTES:].decode("utf-8", "replace").splitlines()]
-    return {"size": file_stat.st_size, "from": start, **where, "findings": found, "tail": tail[-MAX_LINES:]}
+    return {"size": file_stat.st_size, "from": start, **where, **vars(words), "tail": tail[-MAX_LINES:]}
 
 
 def filesystem(device: int, table: Path = Path("/proc/self/mountinfo")) -> str:

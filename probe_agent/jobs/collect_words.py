@@ -4,40 +4,101 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
-from probing_cluster.core import errors
+from probing_cluster.core import errors, vocabulary
 from probing_cluster.evidence.flight_recorder import digest, flight_verdict, load, model, verdict
-from probing_cluster.evidence.joblog import grammar, reader
+from probing_cluster.evidence.joblog import grammar, reader, standstill
 from probing_cluster.evidence.joblog.messages import slurm
 
 MAX_FINDINGS = 200
 """Findings of one log that are kept: the first half and the last half of what it says."""
 
 
-def log_findings(data: bytes, start: int, began: datetime | None = None) -> list[dict[str, Any]]:
-    """The findings of a log's tail that begins at byte `start` of the file, each with its line's byte `offset`.
+@dataclasses.dataclass(kw_only=True)
+class LogWords:
+    """What one log says."""
 
-    What an attempt before `began` (naive, this node's zone) wrote into the same file is left out.
+    findings: list[dict[str, Any]]
+    """Each with its line's byte `offset`."""
+    goes_on: bool
+    """It has steps, and does not show that they stopped before the job's end."""
+
+
+def log_findings(data: bytes, start: int, began: datetime | None = None) -> list[dict[str, Any]]:
+    """The findings of a log's tail that begins at byte `start` of the file."""
+    return read_log(data, start, began).findings
+
+
+def read_log(
+    data: bytes,
+    start: int,
+    began: datetime | None = None,
+    span: tuple[datetime, datetime] | None = None,
+    head: bytes = b"",
+) -> LogWords:
+    """What a log's tail says that begins at byte `start` of the file; its beginning is `head`.
+
+    What an attempt before `began` (naive, this node's zone) wrote into the same file is left out. Of an attempt with an end (`span`)
+    also that it stood still until then: whether somebody ended it from outside, only accounting knows.
     """
     engine = reader.JobLogReader()
+    lines = data.split(b"\n")
+    # Most jobs print until their end: a look at the last lines costs nothing, the time of each line as much as its meaning.
+    last = standstill.LogSteps(None, is_sure=False)
+    dated = span is not None and last.may_stand(reversed(lines), span[1])
+    steps = standstill.LogSteps(None, is_sure=False)
+    for raw in head.split(b"\n")[:-1]:
+        steps.feed_head(raw.decode("utf-8", "replace"))
+    ended: datetime | None = None
     offsets: dict[int, int] = {}
     found: list[grammar.JobFinding] = []
     at = start
-    for number, raw in enumerate(data.split(b"\n"), 1):
+    for number, raw in enumerate(lines, 1):
         offsets[number] = at
         at += len(raw) + 1
         if number == 1 and start:
             continue  # the tail begins in the middle of a line
         text = raw.decode("utf-8", "replace").rstrip("\r")
         if slurm.ended_before(text, began):
-            found, engine = [], reader.JobLogReader()
+            found, engine, ended = [], reader.JobLogReader(), None
+            steps = standstill.LogSteps(None, is_sure=False)
             continue
         found += engine.feed(number, text)
+        if dated:
+            steps.feed(number, text if at > start + len(data) else f"{text}\n")
+            ended = slurm.cancelled_at(text) or ended
     found += engine.close()
     kept = _both_ends(found)
-    return [_row(f, offsets.get(f.line, start), left_out=len(found) - len(kept)) for f in kept]
+    rows = [_row(f, offsets.get(f.line, start), left_out=len(found) - len(kept)) for f in kept]
+    stood = _stood(steps, found, span, ended) if dated and span is not None else None
+    if stood is not None:
+        rows.append({**stood, "offset": offsets[stood["detail"]["line"]]})
+    return LogWords(findings=rows, goes_on=last.has_steps and stood is None)
+
+
+def _stood(
+    steps: standstill.LogSteps,
+    found: list[grammar.JobFinding],
+    span: tuple[datetime, datetime],
+    ended: datetime | None,
+) -> dict[str, Any] | None:
+    """The finding that the log stood still until the end: Slurm's word of it, else when the node was released."""
+    start_at, end_at = span
+    if ended is not None:
+        end_at = max(start_at, min(end_at, ended.astimezone(UTC)))
+    stood = steps.standstill(start_at, end_at, found)
+    if stood is None:
+        return None
+    return {
+        "kind": vocabulary.LOG_STALL,
+        "message": stood.words,
+        "at_s": end_at.timestamp(),
+        "measured": (end_at - stood.last_at).total_seconds(),
+        "unit": "s",
+        "detail": {"line": stood.line, "before_s": stood.before_s, "gap_s": stood.gap_s},
+    }
 
 
 def _both_ends(found: list[grammar.JobFinding]) -> list[grammar.JobFinding]:

@@ -32,6 +32,9 @@ class NotStarted:
     submit_at: datetime | None = None
     end_at: datetime | None = None
     user: str = ""
+    account: str = ""
+    reason: str = ""
+    """Why it still waited when it ended, in Slurm's word; empty where it gives none."""
     cancelled_by: str | None = None
     """A name, or the number that Slurm wrote; None where it names nobody."""
 

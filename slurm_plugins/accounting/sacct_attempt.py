@@ -54,6 +54,8 @@ def attempt_of(
             submit_at=times["submit"],
             end_at=times["end"],
             user=_text(fields, "user"),
+            account=_text(fields, "account"),
+            reason=_text(fields, "reason"),
             cancelled_by=_name_of(cancelled_by, fields),
         )
     if fields["start"].startswith(NO_START):

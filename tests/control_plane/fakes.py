@@ -163,7 +163,7 @@ class FakeSlurm:
 class Sacct:
     """A runner that answers `sacct` with rows given as dictionaries."""
 
-    FIELDS = "JobIDRaw,JobID,State,Submit,Eligible,Start,End,ExitCode,NodeList,AllocTRES,User,Account,Partition,JobName,Cluster"
+    FIELDS = "JobIDRaw,JobID,State,Submit,Eligible,Start,End,ExitCode,NodeList,AllocTRES,User,UID,Account,Partition,Reason,JobName,Cluster"
 
     def __init__(self) -> None:
         self.rows: list[dict[str, str]] = []
@@ -218,6 +218,18 @@ def row(job_id: int, **changes: str) -> dict[str, str]:
         "Cluster": "c",
     }
     return values | changes
+
+
+def row_never_started(job_id: int, **changes: str) -> dict[str, str]:
+    """One row of sacct: alice's job, which she cancelled while it waited."""
+    values = {
+        "State": "CANCELLED by 1001",
+        "UID": "1001",
+        "Start": "None",
+        "NodeList": "None assigned",
+        "AllocTRES": "",
+    }
+    return row(job_id, **values | changes)
 
 
 def deliver(

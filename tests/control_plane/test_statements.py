@@ -165,7 +165,8 @@ def drained_by_us(service: context.Context, n: int) -> None:
 def finished(service: context.Context, n: int) -> None:
     """Jobs that sacct tells of."""
     assert isinstance(service.run_slurm, fakes.Sacct)
-    service.run_slurm.rows = [fakes.row(i) for i in range(1, n + 1)]
+    cancelled = [fakes.row_never_started(1000 + i) for i in range(1, n + 1)]
+    service.run_slurm.rows = [*(fakes.row(i) for i in range(1, n + 1)), *cancelled]
 
 
 def excluding(service: context.Context, n: int) -> None:

@@ -595,6 +595,24 @@ def test_accounting_stores_attempts_with_the_gpus_their_own_prolog_saw(service: 
     assert (two.attempt, two.gpus, two.n_gpus) == (2, {"n2": ("GPU-1",)}, 16)
 
 
+def test_a_job_that_never_started_is_an_event_and_no_attempt(service: context.Context) -> None:
+    """Once, however often accounting lists it; a job that waits has none, and what ended long ago is read once an hour."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    old = fakes.row_never_started(10, End=str(int(NOW.timestamp()) - 86400))
+    waiting = fakes.row_never_started(9, State="PENDING", End="Unknown")
+    service.run_slurm.rows = [fakes.row_never_started(8, Reason="Dependency"), waiting]
+    assert accounting.run(service) == "0 attempts"
+    service.run_slurm.rows.append(old)
+    accounting.run(service)
+    assert service.store.attempts() == []
+    (event,) = service.store.events()
+    assert (event.node, event.job_id, event.source, event.kind) == ("", 8, "accounting", "never_started")
+    assert (event.detail["cancelled_by"], event.detail["reason"]) == ("alice", "Dependency")
+    service.store.remember(accounting.DEEP, clock.iso_z(NOW - 2 * accounting.DEEP_EVERY))
+    accounting.run(service)
+    assert sorted(e.job_id or 0 for e in service.store.events()) == [8, 10]
+
+
 def test_our_own_tests_of_a_node_are_nobodys_attempts(service: context.Context) -> None:
     """A repair's job ends CANCELLED and counts in no figure; another account's of that name does."""
     assert isinstance(service.run_slurm, fakes.Sacct)

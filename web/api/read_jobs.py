@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -74,12 +76,14 @@ def gang_of(ask: operation.Ask, job: str = "") -> gang_board.BoardGang:
     """The job of the path, or `job`, which the viewer may see; raises NotFound and NotPermitted."""
     ref = job_ref.parse(job or ask.path["job"])
     site = ask.site
-    gang = gang_board.find(
-        site.service.store, site.service.config.cluster.name, ref, site.service.clock.now()
-    )
-    own = {str(a["user"]) for a in gang.owners} == {ask.viewer.user}
-    coordinated = bool(gang.owners) and all(a.get("account") in ask.viewer.accounts for a in gang.owners)
-    if not (ask.viewer.operator or own or coordinated):
+    try:
+        gang = gang_board.find(
+            site.service.store, site.service.config.cluster.name, ref, site.service.clock.now()
+        )
+    except errors.NotFound:
+        _require_started(ask, ref)
+        raise
+    if not _may_see(ask, gang.owners):
         raise errors.NotPermitted(f"job {ref} is another user's; {ask.viewer.user} may see their own")
     # The policies' word counts as much as ours: a job in accounting must be visible to the viewer's own key.
     if gang.attempt is not None and not ask.site.rows(ask.viewer, "visible", job_id=gang.job_id):
@@ -87,15 +91,35 @@ def gang_of(ask: operation.Ask, job: str = "") -> gang_board.BoardGang:
     return gang
 
 
-def stored(ask: operation.Ask) -> rows.ReportRows:
-    """Every row that a report on the job is made of."""
-    gang_of(ask)
-    ref, store = job_ref.parse(ask.path["job"]), ask.site.service.store
-    with engines.translated(), store.engine.connect() as connection:
+def _may_see(ask: operation.Ask, owners: Collection[Mapping[str, Any]]) -> bool:
+    own = {str(a["user"]) for a in owners} == {ask.viewer.user}
+    coordinated = bool(owners) and all(a.get("account") in ask.viewer.accounts for a in owners)
+    return ask.viewer.operator or own or coordinated
+
+
+def _require_started(ask: operation.Ask, ref: job_ref.JobRef) -> None:
+    """Raises NotFound with what became of a job of the viewer's that ended before it began."""
+    with _database(ask) as connection:
+        found = query.never_started(connection, ask.site.service.config.cluster.name, ref)
+    if found is not None and _may_see(ask, [{"user": found.user, "account": found.account}]):
+        raise errors.NotFound(found.words)
+
+
+@contextlib.contextmanager
+def _database(ask: operation.Ask) -> Iterator[query.Connection]:
+    with engines.translated(), ask.site.service.store.engine.connect() as connection:
         raw = connection.connection.driver_connection
         assert raw is not None
         raw.execute("set local timezone = 'UTC'; set local jit = off")
-        return rows.from_json(query.fetch(raw, ask.site.service.config.cluster.name, ref))
+        yield raw
+
+
+def stored(ask: operation.Ask) -> rows.ReportRows:
+    """Every row that a report on the job is made of."""
+    gang_of(ask)
+    with _database(ask) as connection:
+        found = query.fetch(connection, ask.site.service.config.cluster.name, job_ref.parse(ask.path["job"]))
+    return rows.from_json(found)
 
 
 def report(ask: operation.Ask) -> dict[str, Any]:

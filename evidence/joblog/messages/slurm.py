@@ -161,12 +161,18 @@ def ended_before(text: str, began: datetime | None) -> bool:
 
     Attempts write into one file where the job or the site appends (`--open-mode=append`, JobFileAppend).
     """
-    if began is None or "CANCELLED AT" not in text or not (found := _JOB_ENDED.search(text)):
-        return False
+    at = cancelled_at(text) if began is not None else None
+    return began is not None and at is not None and at <= began
+
+
+def cancelled_at(text: str) -> datetime | None:
+    """When Slurm ended the job, by its line about it (naive, the cluster's zone); None for any other line."""
+    if "CANCELLED AT" not in text or not (found := _JOB_ENDED.search(text)):
+        return None
     try:
-        return datetime.fromisoformat(found["at"]) <= began
+        return datetime.fromisoformat(found["at"])
     except ValueError:
-        return False
+        return None
 
 
 def of_signal(signal: int) -> str:

@@ -75,6 +75,39 @@ def test_a_job_that_waits_is_told_to_whom_it_belongs(
 
 
 @pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        ("15", "job 15 never started: it was cancelled by its owner alice at "),
+        (
+            "16",
+            "while it waited (Slurm's reason: DependencyNeverSatisfied) (accounting does not say by whom)",
+        ),
+        ("17_6", "job 17_6 never started: it ended DEADLINE at "),
+        ("18", "job 18 is not known"),
+    ],
+)
+def test_a_job_that_never_started_is_told_to_whom_it_belonged(
+    service: context.Context, job: str, words: str
+) -> None:
+    """The service reads it in accounting; another's is not known, and nobody's attempt is made of it."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [
+        fakes.row_never_started(15),
+        fakes.row_never_started(16, State="CANCELLED", Reason="DependencyNeverSatisfied"),
+        fakes.row_never_started(17, JobID="17_[5-9%2]", State="DEADLINE"),
+        fakes.row_never_started(18, User="bob"),
+    ]
+    accounting.run(service)
+    found = answer(service, ALICE, ASK | {"job": job})
+    assert (found["ok"], found["error"]) == (False, "not_found")
+    assert words in str(found["message"])
+    theirs = str(answer(service, BOB, ASK | {"job": job})["message"])
+    assert theirs.startswith(f"job {job} " + ("never started" if job == "18" else "is not known"))
+    carol = callers.Caller(uid=2003, name="carol")  # coordinates the account
+    assert "never started" in str(answer(service, carol, ASK | {"job": job})["message"])
+
+
+@pytest.mark.parametrize(
     ("service", "caller", "may"),
     [
         (settings.ServiceSettings(operators=("bob",)), BOB, True),

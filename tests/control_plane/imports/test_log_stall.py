@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import zoneinfo
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.attribution.verdict import case as cases
-from probing_cluster.attribution.verdict import judge, onset
+from probing_cluster.attribution.verdict import judge, onset, view_builder
 from probing_cluster.control_plane.imports import joblog
 from probing_cluster.core import records, vocabulary
 
@@ -164,6 +165,28 @@ def test_on_a_shared_node_a_gpu_may_be_the_neighbours() -> None:
     """A job that holds two of eight GPUs, nobody knows which, is not laid at one that failed."""
     made = verdict([*steps(), CANCELLED], event(9, **NVLINK), of=attempt(n_gpus=2))
     assert made.cause == "user_cancelled"
+
+
+def test_what_an_agent_read_counts_alike_where_somebody_ended_the_job() -> None:
+    """It says so of every log that was silent when its node was released, half a minute later; of one that failed it is no evidence."""
+    (own,) = [e for e in findings([*steps(), CANCELLED]) if e.kind == vocabulary.LOG_STALL]
+    released_at = END + timedelta(seconds=30)
+    agents = dataclasses.replace(own, at=released_at, measured=(own.measured or 0.0) + 30.0)
+    fault, watched = event(9, **NVLINK), {"n1": END + timedelta(hours=1)}
+    of = attempt()
+    since = onset.last_progress(of, [agents])
+    case = cases.Case(attempt=of, events=(fault, agents), watched=watched, last_progress_at=since)
+    made = judge.judge(case, made_at=END)
+    assert made is not None
+    assert (made.cause, made.onset_at) == ("gpu_nvlink", LAST)
+    assert agents.event_id in made.evidence
+    failed = attempt(state="FAILED", exit_code=1)
+    alone, beside = (
+        judge.judge(cases.Case(attempt=failed, events=events, watched=watched), made_at=END)
+        for events in ((fault,), (fault, agents))
+    )
+    assert alone == beside
+    assert not view_builder.is_own(agents, attempt(state="FAILED"), cases.WindowPolicy())
 
 
 LONG = steps(300, apart_s=20.0)

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from probing_cluster.probe_agent import children, identity, self_watch
 from probing_cluster.probe_agent.faults import faults
 from probing_cluster.probe_agent.jobs import collect, collect_child, jobs, page_directories
 from probing_cluster.probe_agent.spool import codec, intake, spool
+from tests.set_clock import SetClock
 
 NOW = datetime(2026, 1, 31, 14, 0, tzinfo=UTC)
 ME = os.getuid()
@@ -544,3 +545,69 @@ def test_of_a_job_whose_readers_do_not_answer_few_files_are_tried(
     assert len([t for t in tried if b'"log"' in t]) == collect.MAX_UNANSWERED
     (row,) = [json.loads(i.body) for i in queue.batch(100) if i.lane == "allocation"]
     assert sum("not tried" in log.get("why", "") for log in row["detail"]["logs"]) == 30
+
+
+STARTED = datetime(2026, 1, 31, 8, 0, tzinfo=UTC)
+
+
+def dated_steps(last_at: datetime, n: int = 30) -> str:
+    """Steps twenty seconds apart, in this machine's zone as programs write it, the last of them at `last_at`."""
+    at = [(last_at - timedelta(seconds=20 * (n - 1 - i))).astimezone() for i in range(n)]
+    return "".join(f"[{a:%Y-%m-%d %H:%M:%S},123] INFO step {i} loss 1.97\n" for i, a in enumerate(at))
+
+
+STOOD = dated_steps(NOW - timedelta(hours=4), 350)
+CANCELLED = f"slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT {NOW.astimezone():%Y-%m-%dT%H:%M:%S} ***\n"
+
+
+@pytest.mark.parametrize(
+    ("out", "err", "found"),
+    [
+        (STOOD + CANCELLED, None, True),
+        (STOOD, CANCELLED, True),
+        ("starting\n", STOOD + CANCELLED, True),
+        (STOOD, "step 1 loss 2\nstep 2 loss 1\n", False),
+        (STOOD, TRACE.removeprefix("epoch 1\n"), True),
+        (STOOD + TRACE, None, False),
+        (dated_steps(NOW - timedelta(minutes=2)) + CANCELLED, None, False),
+        (STOOD.replace("2026-01-31", ""), None, False),
+        (STOOD.replace("2026-01-31", "2026-01-30"), None, False),
+        (dated_steps(NOW - timedelta(hours=2)), None, False),
+    ],
+    ids=["one file", "two files", "stderr", "goes on in another", "error in another", "its own error", "until its end", "no dates", "before it began", "another zone?"],
+)  # fmt: skip
+def test_a_log_that_stood_still_until_the_jobs_end_is_a_finding(
+    collector: Any, queue: spool.Spool, tmp_path: Path, out: str, err: str | None, found: bool
+) -> None:
+    """The same that an import finds, with the last step's instant, once; who ended the job only accounting knows."""
+    (tmp_path / "out").write_text(out)
+    if err is not None:
+        (tmp_path / "err").write_text(err)
+    paths = {"stdout": str(tmp_path / "out")} | ({"stderr": str(tmp_path / "err")} if err is not None else {})
+    late = NOW + timedelta(seconds=40)
+    collector._clock = SetClock(late + timedelta(seconds=1))
+
+    async def collect_it() -> None:
+        for released_at in (late, late) if found else (None, late):
+            await collector.collect(job(started_at=STARTED, released_at=released_at, **paths))
+
+    asyncio.run(collect_it())
+    stalls = [e for e in events(queue) if e.kind == vocabulary.LOG_STALL]
+    assert len(stalls) == found
+    for stall in stalls:
+        assert (stall.source, stall.unit, str(stall.severity)) == ("joblog", "s", "info")
+        assert stall.at == (NOW if STOOD + CANCELLED in (out, err) else late)
+        assert stall.measured == pytest.approx((stall.at - NOW).total_seconds() + 4 * 3600, abs=1)
+        assert stall.detail["gap_s"] == 20.0
+        assert "step 349" in stall.message
+
+
+def test_of_a_long_log_the_beginning_tells_its_zone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only its end is read; an appended file begins with an earlier start and tells nothing."""
+    (tmp_path / "out").write_text(STOOD + CANCELLED)
+    monkeypatch.setattr(collect_child, "MAX_TAIL_BYTES", 4096)
+    span_s = (STARTED.timestamp(), NOW.timestamp())
+    question = {"path": str(tmp_path / "out"), "uid": ME, "span_s": span_s}
+    assert vocabulary.LOG_STALL in {f["kind"] for f in collect_child.log_findings(question)["findings"]}
+    again = question | {"began_s": STARTED.timestamp()}
+    assert vocabulary.LOG_STALL not in {f["kind"] for f in collect_child.log_findings(again)["findings"]}

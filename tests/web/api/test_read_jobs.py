@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
+import fakes
 import pytest
 import sqlalchemy as sa
 import web_world
 from web_world import COORDINATOR, OPERATOR, OWNER, STRANGER, World
 
 from probing_cluster.control_plane.door import web_keys
+from probing_cluster.control_plane.service.tasks.jobs import accounting
 from probing_cluster.reports import job_ref, query
 from probing_cluster.web import site as web_site
 from probing_cluster.web.api import operation, read_jobs
@@ -121,3 +124,19 @@ def test_a_task_of_an_array_has_the_name_that_squeue_gives_it(world: World) -> N
     assert browser.get("/search?q=11_2").headers["location"] == "/jobs/18"
     (found,) = browser.get("/api/v1/search", params={"q": "11_2"}).json()
     assert (found["name"], found["path"]) == ("11_2", "/jobs/18")
+
+
+@pytest.mark.parametrize(
+    ("user", "may"), [(OWNER, True), (COORDINATOR, True), (OPERATOR, True), (STRANGER, False)]
+)
+def test_a_job_that_never_started_is_told_to_whom_it_belonged(world: World, user: str, may: bool) -> None:
+    """On its page and in the API: what became of it, and by whom; another's is not known."""
+    service = world.site.service
+    slurm = fakes.Sacct()
+    slurm.rows = [fakes.row_never_started(15, User=OWNER)]
+    accounting.run(dataclasses.replace(service, run_slurm=slurm))
+    words = f"job 15 never started: it was cancelled by its owner {OWNER} at "
+    for path in ("/jobs/15", "/api/v1/jobs/15"):
+        found = world.as_user(user).get(path)
+        assert found.status_code == 404, path
+        assert (words in found.text) is may, path

@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.repair import by_hand, workflow
 from probing_cluster.core import clock, errors, records
+from probing_cluster.db import bulk
 from probing_cluster.slurm_plugins import admin_level
-from probing_cluster.slurm_plugins.accounting import accounting
+from probing_cluster.slurm_plugins.accounting import accounting, attempt_rows, never_started
 
 CURSOR = "accounting.until"
 DEEP = "accounting.deep"
@@ -43,11 +44,30 @@ def run(service: context.Context) -> str:
     allocations = service.store.allocations(since=earliest - _SLACK) if attempts else []
     attempts = with_allocations(attempts, allocations)
     service.store.upsert_attempts(attempts)
+    _store_never_started(service, found.not_started, None if deep else _polled_until(service), now)
     _ask_for_logs(service, attempts, allocations)
     service.store.remember(CURSOR, clock.iso_z(now))
     if deep:
         service.store.remember(DEEP, clock.iso_z(now))
     return f"{len(attempts)} attempts" + (f", {len(found.rejected)} rows rejected" if found.rejected else "")
+
+
+def _store_never_started(
+    service: context.Context,
+    jobs: Iterable[attempt_rows.NotStarted],
+    since: datetime | None,
+    now: datetime,
+) -> None:
+    """An event for each job that ended before it began; one long-running job makes each poll list those of a week."""
+    events = never_started.events(jobs, service.config.cluster.name, now)
+    fresh = [e for e in events if since is None or e.at >= since]
+    bulk.load_events(service.store.connection_uri(), fresh)
+
+
+def _polled_until(service: context.Context) -> datetime | None:
+    """Ends before this instant an earlier poll has seen; None before the first."""
+    cursor = service.store.recall(CURSOR)
+    return datetime.fromisoformat(cursor) - OVERLAP if cursor is not None else None
 
 
 def of_jobs(service: context.Context, job_ids: Iterable[int]) -> int:

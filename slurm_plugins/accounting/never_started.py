@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from probing_cluster.core import records, storable, vocabulary
+from probing_cluster.core import clock, records, storable, vocabulary
 from probing_cluster.slurm_plugins import job_ids
 from probing_cluster.slurm_plugins.accounting import attempt_rows
 
@@ -22,10 +22,12 @@ def events(
 
 def _event(job: attempt_rows.NotStarted, cluster: str, read_at: datetime) -> records.HealthEvent:
     assert job.end_at is not None, "only jobs that are over have an event"
-    position = f"{vocabulary.NEVER_STARTED}:{job.job_id}:{job.submit_at}:{job.end_at}"
+    submitted = clock.iso_z(job.submit_at) if job.submit_at else ""
+    position = f"{vocabulary.NEVER_STARTED}:{job.job_id}:{submitted}:{clock.iso_z(job.end_at)}"
     by = f" by {job.cancelled_by}" if job.cancelled_by else ""
     return records.HealthEvent(
-        event_id=records.make_event_id(cluster, "", "import", position),
+        # The poll of accounting sees a row many times, and an import may bring it once more.
+        event_id=records.make_event_id(cluster, "", vocabulary.ACCOUNTING, position),
         cluster=cluster,
         node="",
         at=job.end_at,
@@ -33,7 +35,14 @@ def _event(job: attempt_rows.NotStarted, cluster: str, read_at: datetime) -> rec
         kind=vocabulary.NEVER_STARTED,
         severity=records.Severity.INFO,
         job_id=job_ids.parse(job.job_id).job,
-        source="import",
+        source=vocabulary.ACCOUNTING,
         message=f"job {job.job_id} never started: {job.state}{by}",
-        detail={"job": job.job_id, "state": job.state, "cancelled_by": job.cancelled_by, "user": job.user},
+        detail={
+            "job": job.job_id,
+            "state": job.state,
+            "cancelled_by": job.cancelled_by,
+            "user": job.user,
+            "account": job.account,
+            "reason": job.reason,
+        },
     )
