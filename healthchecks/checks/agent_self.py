@@ -41,7 +41,6 @@ def judge(report: dict[str, Any], limits: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="agent_self",
     proves="The checks themselves can be trusted: none is stuck, and the site file on disk is the one in force.",
     component="agent",
     domain=records.Domain.SYSTEM_SOFTWARE,
@@ -55,19 +54,12 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="stuck_fail_s",
-            default=600.0,
-            unit="s",
-            meaning="how long a child may be stuck before the node is unwell",
-            source="ours: two sweeps; hung_task_timeout_secs is 120 s",
+            "stuck_fail_s",
+            600.0,
+            "s",
+            "how long a child may be stuck before the node is unwell",
+            "ours: two sweeps; hung_task_timeout_secs is 120 s",
         ),
-        registry.Threshold(
-            key="errors_warn",
-            default=0,
-            kind=int,
-            unit="count",
-            meaning="checks that could not run before we warn",
-            source="ours",
-        ),
+        registry.Threshold("errors_warn", 0, "count", "checks that could not run before we warn", "ours"),
     ),
 )

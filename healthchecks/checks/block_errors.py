@@ -98,7 +98,6 @@ def judge(broken: list[Broken], limits: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="block_errors",
     proves="No disk of this node has lately failed to read or write, or shut its filesystem down in this boot.",
     component="block",
     domain=records.Domain.HARDWARE,
@@ -111,19 +110,12 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="errors_fail",
-            default=2,
-            kind=int,
-            unit="count",
-            meaning="I/O errors on one disk within the window that fail",
-            source="ours: one may be a bad sector being remapped; GCM fails on any",
+            "errors_fail",
+            2,
+            "count",
+            "I/O errors on one disk within the window that fail",
+            "ours: one may be a bad sector being remapped; GCM fails on any",
         ),
-        registry.Threshold(
-            key="window_s",
-            default=86400.0,
-            unit="s",
-            meaning="how far back plain I/O errors count",
-            source="ours",
-        ),
+        registry.Threshold("window_s", 86400.0, "s", "how far back plain I/O errors count", "ours"),
     ),
 )

@@ -69,7 +69,6 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="edac",
     proves="Main memory has had no error it could not correct, and no DIMM corrects errors all day.",
     component="memory",
     domain=records.Domain.HARDWARE,
@@ -83,20 +82,14 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="uncorrected_max",
-            default=0,
-            kind=int,
-            unit="count",
-            meaning="uncorrected errors accepted",
-            source="NHC check_hw_mcelog: 0 in 24 h",
+            "uncorrected_max", 0, "count", "uncorrected errors accepted", "NHC check_hw_mcelog: 0 in 24 h"
         ),
         registry.Threshold(
-            key="corrected_day_warn",
-            default=10,
-            kind=int,
-            unit="per_day",
-            meaning="corrected errors per DIMM in 24 h above which we warn",
-            source="mcelog.conf: 10 per 24 h (NHC check_hw_mcelog: 9)",
+            "corrected_day_warn",
+            10,
+            "per_day",
+            "corrected errors per DIMM in 24 h above which we warn",
+            "mcelog.conf: 10 per 24 h (NHC check_hw_mcelog: 9)",
         ),
     ),
 )

@@ -109,7 +109,6 @@ def _one(one: Interface, speed_mbps: int | None, limits: registry.Limits) -> fin
 
 
 CHECK = registry.Check(
-    name="eth_link",
     proves="The Ethernet interfaces the node depends on have a link, at the right speed.",
     component="eth",
     domain=records.Domain.HARDWARE,
@@ -129,20 +128,14 @@ CHECK = registry.Check(
     },
     thresholds=(
         registry.Threshold(
-            key="interfaces",
-            default=[],
-            kind=list,
-            unit="",
-            meaning="interfaces that must be up, with their speed in Mb/s: eno1 or eno1=25000",
-            source="site (genconf); NHC check_hw_eth, GCM check-ethlink",
+            "interfaces",
+            [],
+            "",
+            "interfaces that must be up, with their speed in Mb/s: eno1 or eno1=25000",
+            "site (genconf); NHC check_hw_eth, GCM check-ethlink",
         ),
         registry.Threshold(
-            key="mtu",
-            default=None,
-            kind=int,
-            unit="bytes",
-            meaning="MTU they should have; unset = any",
-            source="site; GCM check-ethlink",
+            "mtu", None, "bytes", "MTU they should have; unset = any", "site; GCM check-ethlink", unset=int
         ),
     ),
 )

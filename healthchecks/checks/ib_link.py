@@ -101,13 +101,11 @@ def _rate(port: ib.IbPort, reading: Reading, limits: registry.Limits) -> finding
 
 
 CHECK = registry.Check(
-    name="ib_link",
     proves="All RDMA ports that should carry traffic are active, physically up and at full rate.",
     component="ib",
     domain=records.Domain.HARDWARE,
     severity=records.Severity.HIGH,
     lane="fabric",
-    can_hang=True,
     hard=True,
     fails="a port of the site file is missing or down, fewer ports are up than configured, a port that was up in this "
     "boot is down or gone (high); a live port is slower than configured or than before, or has waited for the subnet "
@@ -123,37 +121,30 @@ CHECK = registry.Check(
     },
     thresholds=(
         registry.Threshold(
-            key="ports",
-            default=[],
-            kind=list,
-            unit="",
-            meaning="ports that must be up, as mlx5_0:1",
-            source="site (genconf); GCM manifest",
+            "ports", [], "", "ports that must be up, as mlx5_0:1", "site (genconf); GCM manifest"
         ),
         registry.Threshold(
-            key="count",
-            default=None,
-            kind=int,
-            unit="count",
-            meaning="number of ports that must be up",
-            source="gpud: 8 on H100/H200/B200, 1 on A100",
+            "count",
+            None,
+            "count",
+            "number of ports that must be up",
+            "gpud: 8 on H100/H200/B200, 1 on A100",
+            unset=int,
         ),
         registry.Threshold(
-            key="rate_gbps",
-            default=None,
-            unit="gbps",
-            meaning="lowest rate of a live port; unset = the best it had in this boot",
-            source="gpud: 200 on A100, 400 on H100/H200/B200",
+            "rate_gbps",
+            None,
+            "gbps",
+            "lowest rate of a live port; unset = the best it had in this boot",
+            "gpud: 200 on A100, 400 on H100/H200/B200",
         ),
         registry.Threshold(
-            key="waiting_fail_s",
-            default=240.0,
-            unit="s",
-            meaning="how long a port with a link may wait in INIT or ARMED",
-            source="ours: two sweeps; GCM warns on INIT",
+            "waiting_fail_s",
+            240.0,
+            "s",
+            "how long a port with a link may wait in INIT or ARMED",
+            "ours: two sweeps; GCM warns on INIT",
         ),
-        registry.Threshold(
-            key="ignore", default=[], kind=list, unit="", meaning="HCAs or ports never judged", source="site"
-        ),
+        registry.Threshold("ignore", [], "", "HCAs or ports never judged", "site"),
     ),
 )

@@ -80,13 +80,11 @@ def judge(reading: tuple[list[sel.SelEntry], datetime], limits: registry.Limits)
 
 
 CHECK = registry.Check(
-    name="ipmi_sel",
     proves="The BMC has logged no hardware fault lately.",
     component="ipmi",
     domain=records.Domain.HARDWARE,
     severity=records.Severity.LOW,
     lane="ipmi",
-    can_hang=True,
     deadline_s=20.0,
     period_s=900.0,
     fails="a fault of memory, processor, PCIe, temperature or drive was asserted within window_s",
@@ -97,19 +95,18 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="window_s",
-            default=86400.0,
-            unit="s",
-            meaning="how far back entries count",
-            source="ours; GCM counts all, then clears the log at 40 lines",
+            "window_s",
+            86400.0,
+            "s",
+            "how far back entries count",
+            "ours; GCM counts all, then clears the log at 40 lines",
         ),
         registry.Threshold(
-            key="full_warn",
-            default=3000,
-            kind=int,
-            unit="count",
-            meaning="entries from which we warn that the log fills up",
-            source="ours: common BMCs hold 3,639 to 10,000",
+            "full_warn",
+            3000,
+            "count",
+            "entries from which we warn that the log fills up",
+            "ours: common BMCs hold 3,639 to 10,000",
         ),
     ),
 )

@@ -64,7 +64,6 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="mce",
     proves="No CPU has raised a machine check exception in this boot since a person last cleared it.",
     component="cpu",
     domain=records.Domain.HARDWARE,
@@ -77,12 +76,7 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="thermal_day_warn",
-            default=1000,
-            kind=int,
-            unit="per_day",
-            meaning="CPU thermal events in 24 h above which we warn",
-            source="ours",
+            "thermal_day_warn", 1000, "per_day", "CPU thermal events in 24 h above which we warn", "ours"
         ),
     ),
 )

@@ -74,13 +74,11 @@ def _gpu(gpu: nvml.NvmlGpu) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="nvswitch_fabric",
     proves="All NVSwitches are there, the fabric manager runs, and every GPU is registered with a healthy fabric.",
     component="nvlink",
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.LOW,
     lane="gpu",
-    can_hang=True,
     fails="an NVSwitch is missing, the fabric manager does not run, or a GPU is not registered",
     warns="the fabric says degraded bandwidth or an unhealthy route",
     needs="NVSwitches on the PCI bus, or GPUs that register with a fabric",
@@ -90,12 +88,12 @@ CHECK = registry.Check(
     learn=lambda reading: {"switches": reading.switches or None},
     thresholds=(
         registry.Threshold(
-            key="switches",
-            default=None,
-            kind=int,
-            unit="count",
-            meaning="NVSwitches on the PCI bus; unset = not counted",
-            source="site (genconf) or SKU preset",
+            "switches",
+            None,
+            "count",
+            "NVSwitches on the PCI bus; unset = not counted",
+            "site (genconf) or SKU preset",
+            unset=int,
         ),
     ),
 )

@@ -110,13 +110,11 @@ def _one(link: PcieLink, limits: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="pcie_link",
     proves="Every GPU, HCA, NVMe drive and NVSwitch is on the PCIe bus with all its lanes.",
     component="pcie",
     domain=records.Domain.HARDWARE,
     severity=records.Severity.HIGH,
     lane="fabric",
-    can_hang=True,
     hard=True,
     fails="a device of the site file is gone or a device answers all ones (high); a link is narrower than both its ends can do (low)",
     warns="a link is slower than both its ends can do (idle GPUs excepted)",
@@ -127,23 +125,19 @@ CHECK = registry.Check(
     learn=lambda links: {"devices": [link.address for link in links]},
     thresholds=(
         registry.Threshold(
-            key="devices",
-            default=[],
-            kind=list,
-            unit="",
-            meaning="addresses that must be on the bus, as 0000:3b:00.0",
-            source="site (genconf); GCM check-pci manifest",
+            "devices",
+            [],
+            "",
+            "addresses that must be on the bus, as 0000:3b:00.0",
+            "site (genconf); GCM check-pci manifest",
         ),
+        registry.Threshold("ignore", [], "", "addresses never judged", "site"),
         registry.Threshold(
-            key="ignore", default=[], kind=list, unit="", meaning="addresses never judged", source="site"
-        ),
-        registry.Threshold(
-            key="gpu_speed",
-            default=False,
-            kind=bool,
-            unit="",
-            meaning="whether GPUs must run at full speed when idle too",
-            source="ours: link speed follows the power state",
+            "gpu_speed",
+            False,
+            "",
+            "whether GPUs must run at full speed when idle too",
+            "ours: link speed follows the power state",
         ),
     ),
 )

@@ -47,7 +47,6 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="processes_dstate",
     proves="No user process has been stuck in the kernel (D state) for long.",
     component="node",
     domain=records.Domain.SYSTEM_SOFTWARE,
@@ -60,11 +59,11 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="lasting_s",
-            default=300.0,
-            unit="s",
-            meaning="how long a process must be in D state without running once to fail",
-            source="GCM check-dstate 300 s",
+            "lasting_s",
+            300.0,
+            "s",
+            "how long a process must be in D state without running once to fail",
+            "GCM check-dstate 300 s",
         ),
     ),
 )

@@ -86,7 +86,6 @@ def _one(array: Array) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="raid",
     proves="Every software RAID array runs with all its disks.",
     component="block",
     domain=records.Domain.HARDWARE,
@@ -100,13 +99,6 @@ CHECK = registry.Check(
     judge=judge,
     learn=lambda arrays: {"count": len(arrays)},
     thresholds=(
-        registry.Threshold(
-            key="count",
-            default=None,
-            kind=int,
-            unit="count",
-            meaning="arrays that must be there",
-            source="site (genconf)",
-        ),
+        registry.Threshold("count", None, "count", "arrays that must be there", "site (genconf)", unset=int),
     ),
 )

@@ -43,7 +43,6 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="swap",
     proves="The node is not living off its swap.",
     component="memory",
     domain=records.Domain.SYSTEM_SOFTWARE,
@@ -56,19 +55,19 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="expected_bytes",
-            default=None,
-            kind=int,
-            unit="bytes",
-            meaning="swap the node should have; unset = any",
-            source="site; NHC check_hw_swap",
+            "expected_bytes",
+            None,
+            "bytes",
+            "swap the node should have; unset = any",
+            "site; NHC check_hw_swap",
+            unset=int,
         ),
         registry.Threshold(
-            key="used_warn_frac",
-            default=0.5,
-            unit="frac",
-            meaning="used share above which we warn",
-            source="ours; NHC check_hw_swap_free takes it as an argument",
+            "used_warn_frac",
+            0.5,
+            "frac",
+            "used share above which we warn",
+            "ours; NHC check_hw_swap_free takes it as an argument",
         ),
     ),
 )
