@@ -114,5 +114,4 @@ def get(name: str) -> Check:
     import difflib
 
     near = difflib.get_close_matches(name, checks, n=3) or sorted(checks)
-    msg = f"no check is called {name!r}; did you mean: {', '.join(near)}"
-    raise errors.UsageError(msg)
+    raise errors.UsageError(f"no check is called {name!r}; did you mean: {', '.join(near)}")

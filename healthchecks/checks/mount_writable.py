@@ -114,7 +114,7 @@ CHECK = registry.Check(
         ),
         registry.Threshold(
             "probe",
-            ["/tmp", "/dev/shm"],
+            ["/tmp", "/dev/shm"],  # noqa: S108 (directories of the node, looked at)
             "",
             "directories in which a small file is made and removed",
             "ours: local by default, so that a thousand nodes do not write to one server",
