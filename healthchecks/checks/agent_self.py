@@ -18,25 +18,14 @@ def judge(report: dict[str, Any], limits: registry.Limits) -> findings.Finding:
         where = f" in {stuck['waits_in']}" if stuck["waits_in"] else ""
         text = f"a child for {stuck['what']} (pid {stuck['pid']}) is stuck in the kernel{where} for {stuck['age_s']:.0f} s"
         make = findings.fail if stuck["age_s"] >= limits["stuck_fail_s"] else findings.warn
-        parts.append(
-            make(
-                text,
-                device=stuck["what"],
-                measured=stuck["age_s"],
-                threshold=limits["stuck_fail_s"],
-                unit="s",
-            )
-        )
+        facts = {"measured": stuck["age_s"], "threshold": limits["stuck_fail_s"], "unit": "s"}
+        parts.append(make(text, device=stuck["what"], **facts))
     problems = ("site_problem", "memory_problem", "agent_problem")
     parts += [findings.warn(str(report[key]), device=key) for key in problems if report.get(key)]
     errors = report.get("errors", [])
     if len(errors) > limits["errors_warn"]:
         text = f"{findings.plural(len(errors), 'check')} could not run: {', '.join(errors[:6])}"
-        parts.append(
-            findings.warn(
-                text, measured=float(len(errors)), threshold=float(limits["errors_warn"]), unit="count"
-            )
-        )
+        parts.append(findings.warn(text, **findings.amount(len(errors), limits["errors_warn"], "count")))
     return findings.merge(parts or [findings.ok("")], healthy="nothing stuck, site file in force")
 
 

@@ -85,15 +85,8 @@ def judge(broken: list[Broken], limits: registry.Limits) -> findings.Finding:
     for one in (b for b in broken if b.recent):
         make = findings.fail if one.what != "io" or one.recent >= limits["errors_fail"] else findings.warn
         text = f"{one.device}: {one.recent} {words[one.what]}"
-        parts.append(
-            make(
-                text,
-                device=one.device,
-                measured=float(one.recent),
-                threshold=float(limits["errors_fail"]),
-                unit="count",
-            )
-        )
+        facts = findings.amount(one.recent, limits["errors_fail"], "count")
+        parts.append(make(text, device=one.device, **facts))
     return findings.merge(parts, healthy="no disk error lately")
 
 

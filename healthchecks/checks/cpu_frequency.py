@@ -50,15 +50,8 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     for package, count in reading.throttled.items():
         if count > limits["throttle_hour_warn"]:
             text = f"{package} slowed itself down {count} times in an hour"
-            parts.append(
-                findings.warn(
-                    text,
-                    device=package,
-                    measured=float(count),
-                    threshold=float(limits["throttle_hour_warn"]),
-                    unit="per_hour",
-                )
-            )
+            facts = findings.amount(count, limits["throttle_hour_warn"], "per_hour")
+            parts.append(findings.warn(text, device=package, **facts))
     return findings.merge(parts, healthy=f"{len(reading.policies)} frequency policies uncapped")
 
 

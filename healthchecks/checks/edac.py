@@ -44,27 +44,13 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     for label, count in reading.uncorrected.items():
         if count > limits["uncorrected_max"]:
             text = f"{label}: {count} uncorrected memory errors"
-            parts.append(
-                findings.fail(
-                    text,
-                    device=label,
-                    measured=float(count),
-                    threshold=float(limits["uncorrected_max"]),
-                    unit="count",
-                )
-            )
+            facts = findings.amount(count, limits["uncorrected_max"], "count")
+            parts.append(findings.fail(text, device=label, **facts))
     for label, count in reading.corrected_day.items():
         if count > limits["corrected_day_warn"]:
             text = f"{label}: {count} corrected memory errors in 24 h"
-            parts.append(
-                findings.warn(
-                    text,
-                    device=label,
-                    measured=float(count),
-                    threshold=float(limits["corrected_day_warn"]),
-                    unit="per_day",
-                )
-            )
+            facts = findings.amount(count, limits["corrected_day_warn"], "per_day")
+            parts.append(findings.warn(text, device=label, **facts))
     return findings.merge(parts, healthy=f"no uncorrected error on {reading.parts} DIMMs and controllers")
 
 

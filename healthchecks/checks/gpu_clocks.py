@@ -14,9 +14,7 @@ def judge(node_gpus: tuple[nvml.NvmlGpu, ...], limits: registry.Limits) -> findi
         set_mhz, usual_mhz = gpu.application_sm_mhz, gpu.application_sm_default_mhz
         if set_mhz is not None and usual_mhz is not None and set_mhz < usual_mhz:
             text = f"application clock left at {set_mhz} MHz"
-            return gpus.bad(
-                findings.warn, gpu, text, measured=float(set_mhz), threshold=float(usual_mhz), unit="mhz"
-            )
+            return gpus.bad(findings.warn, gpu, text, **findings.amount(set_mhz, usual_mhz, "mhz"))
         return _busy(gpu, limits)
 
     return findings.merge(
@@ -34,7 +32,7 @@ def _busy(gpu: nvml.NvmlGpu, limits: registry.Limits) -> findings.Finding:
     ):
         if now is not None and least is not None and now < least:
             text = f"busy with its {what} clock at {now} MHz"
-            return gpus.bad(findings.warn, gpu, text, measured=float(now), threshold=float(least), unit="mhz")
+            return gpus.bad(findings.warn, gpu, text, **findings.amount(now, least, "mhz"))
     return gpus.ok(gpu)
 
 

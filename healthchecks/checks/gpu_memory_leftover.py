@@ -36,9 +36,7 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
         make = findings.fail if gpu.memory_used_bytes > limits["fail_bytes"] else findings.warn
         limit = limits["fail_bytes"] if make is findings.fail else limits["warn_bytes"]
         text = f"{gpu.memory_used_bytes / 2**20:.0f} MiB in use and no process there"
-        return gpus.bad(
-            make, gpu, text, measured=float(gpu.memory_used_bytes), threshold=float(limit), unit="bytes"
-        )
+        return gpus.bad(make, gpu, text, **findings.amount(gpu.memory_used_bytes, limit, "bytes"))
 
     return findings.merge(
         gpus.each(reading.gpus, one), healthy=f"no memory left behind on {gpus.count(reading.gpus)}"

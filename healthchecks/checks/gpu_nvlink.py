@@ -72,9 +72,7 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
         if up < wanted:
             down = ", ".join(str(link.link) for link in gpu.links if not link.active)
             text = f"{up} of {wanted} NVLinks up (down: {down or 'not listed'})"
-            return gpus.bad(
-                findings.fail, gpu, text, measured=float(up), threshold=float(wanted), unit="count"
-            )
+            return gpus.bad(findings.fail, gpu, text, **findings.amount(up, wanted, "count"))
         if not up:
             return findings.absent(f"{gpu.device}: NVLink is not connected", device=gpu.device)
         return _errors(gpu, reading.grown, limits)

@@ -43,14 +43,8 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
         lasted_s = reading.lasting_s.get(gpu.device, 0.0)
         if hard and lasted_s >= limits["lasting_fail_s"]:
             text = f"{', '.join(hard)} for {lasted_s / 60:.0f} min"
-            return gpus.bad(
-                findings.fail,
-                gpu,
-                text,
-                measured=round(lasted_s),
-                threshold=limits["lasting_fail_s"],
-                unit="s",
-            )
+            facts = {"measured": round(lasted_s), "threshold": limits["lasting_fail_s"], "unit": "s"}
+            return gpus.bad(findings.fail, gpu, text, **facts)
         if hard or soft:
             return gpus.bad(findings.warn, gpu, f"{', '.join(hard + soft)} now")
         return gpus.ok(gpu)

@@ -40,16 +40,11 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     named = {p.name for p in ports}
     # Without a list of ports, those that were up in this boot are the ones that must be.
     must = wanted or {name for name in reading.known_up if not {name, name.partition(":")[0]} & ignored}
-    parts = [
+    parts = findings.too_few(sum(p.up or p.waiting for p in ports), limits["count"], "ports are up")
+    parts += [
         findings.fail(f"{name} is missing", device=name.partition(":")[0]) for name in sorted(must - named)
     ]
     parts += [_port(p, reading, limits) for p in ports]
-    usable = sum(p.up or p.waiting for p in ports)
-    if limits["count"] is not None and usable < limits["count"]:
-        text = f"{usable} of {limits['count']} ports are up"
-        parts.insert(
-            0, findings.fail(text, measured=float(usable), threshold=float(limits["count"]), unit="count")
-        )
     up = sum(p.up for p in ports)
     return findings.merge(
         parts, healthy=f"{up} of {len(ports)} ports up" if ports else "no RDMA port to judge"
@@ -63,14 +58,8 @@ def _port(port: ib.IbPort, reading: Reading, limits: registry.Limits) -> finding
         lasted_s = reading.waiting_s.get(port.name, 0.0)
         make = findings.fail if lasted_s >= limits["waiting_fail_s"] else findings.warn
         text = f"{port.name} has its link and waits for the subnet manager (state {port.state})"
-        return make(
-            text,
-            device=port.hca,
-            severity=records.Severity.LOW,
-            measured=round(lasted_s),
-            threshold=limits["waiting_fail_s"],
-            unit="s",
-        )
+        facts = {"measured": round(lasted_s), "threshold": limits["waiting_fail_s"], "unit": "s"}
+        return make(text, device=port.hca, severity=records.Severity.LOW, **facts)
     return _rate(port, reading, limits) if port.up else _down(port, reading, limits)
 
 

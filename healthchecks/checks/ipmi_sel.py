@@ -66,16 +66,9 @@ def judge(reading: tuple[list[sel.SelEntry], datetime], limits: registry.Limits)
         if part and entry.asserted and entry.at is not None and since <= entry.at <= now + timedelta(hours=1):
             make = findings.warn if part in _REDUNDANT else findings.fail
             parts.append(make(f"{entry.at:%Y-%m-%d %H:%M}Z {entry.text}", device=part))
-    full = len(entries) >= limits["full_warn"]
-    if full:
-        parts.append(
-            findings.warn(
-                f"the event log holds {len(entries)} entries: when full, new ones are lost",
-                measured=float(len(entries)),
-                threshold=float(limits["full_warn"]),
-                unit="count",
-            )
-        )
+    if len(entries) >= limits["full_warn"]:
+        text = f"the event log holds {len(entries)} entries: when full, new ones are lost"
+        parts.append(findings.warn(text, **findings.amount(len(entries), limits["full_warn"], "count")))
     return findings.merge(parts, healthy=f"{len(entries)} entries, none of them a new fault")
 
 

@@ -48,11 +48,8 @@ def read(node: nodeview.NodeView) -> Reading:
 
 
 def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
-    if limits["dimms"] is not None and reading.dimms is not None and reading.dimms < limits["dimms"]:
-        text = f"{reading.dimms} of {limits['dimms']} DIMMs"
-        return findings.fail(
-            text, measured=float(reading.dimms), threshold=float(limits["dimms"]), unit="count"
-        )
+    if reading.dimms is not None and (missing := findings.too_few(reading.dimms, limits["dimms"], "DIMMs")):
+        return missing[0]
     gib = reading.total_bytes / 2**30
     if limits["expected_bytes"] is not None:
         least = limits["expected_bytes"] * (1 - limits["tolerance_frac"])

@@ -74,13 +74,8 @@ def _drive(node: nodeview.NodeView, name: str) -> Drive:
 
 
 def judge(drives: list[Drive], limits: registry.Limits) -> findings.Finding:
-    parts = [_one(drive, limits) for drive in drives]
-    if limits["count"] is not None and len(drives) < limits["count"]:
-        text = f"{len(drives)} of {limits['count']} NVMe drives"
-        parts.insert(
-            0,
-            findings.fail(text, measured=float(len(drives)), threshold=float(limits["count"]), unit="count"),
-        )
+    parts = findings.too_few(len(drives), limits["count"], "NVMe drives")
+    parts += [_one(drive, limits) for drive in drives]
     blind = sum(drive.log is None and drive.state in (None, "live") for drive in drives)
     note = f" (no SMART log of {blind}: {drives[0].problem})" if blind else ""
     return findings.merge(parts, healthy=f"{findings.plural(len(drives), 'NVMe drive')} alive{note}")

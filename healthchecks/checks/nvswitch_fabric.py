@@ -39,22 +39,12 @@ def read(node: nodeview.NodeView) -> Reading:
 
 
 def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
-    parts = gpus.each(reading.gpus, _gpu)
-    if limits["switches"] is not None and reading.switches < limits["switches"]:
-        text = f"{reading.switches} of {limits['switches']} NVSwitches on the bus"
-        parts.insert(
-            0,
-            findings.fail(
-                text, measured=float(reading.switches), threshold=float(limits["switches"]), unit="count"
-            ),
-        )
+    parts: list[findings.Finding] = []
     if reading.switches and reading.manager is False:
-        parts.insert(
-            0,
-            findings.fail(
-                "nvidia-fabricmanager does not run: CUDA cannot start on these GPUs", device="fabricmanager"
-            ),
-        )
+        text = "nvidia-fabricmanager does not run: CUDA cannot start on these GPUs"
+        parts.append(findings.fail(text, device="fabricmanager"))
+    parts += findings.too_few(reading.switches, limits["switches"], "NVSwitches on the bus")
+    parts += gpus.each(reading.gpus, _gpu)
     switches = f", NVSwitches: {reading.switches}" if reading.switches else ""
     return findings.merge(parts, healthy=f"{gpus.count(reading.gpus)} registered{switches}")
 

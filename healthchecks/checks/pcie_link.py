@@ -83,24 +83,16 @@ def judge(links: list[PcieLink], limits: registry.Limits) -> findings.Finding:
 
 
 def _one(link: PcieLink, limits: registry.Limits) -> findings.Finding:
-    what, facts = (
-        f"{link.kind} {link.address}",
-        {"device": link.address, "detail": {"pci_bus_id": link.address}},
-    )
+    what = f"{link.kind} {link.address}"
+    facts = {"device": link.address, "detail": {"pci_bus_id": link.address}}
     if link.answers is False or link.width == 0:
         return findings.fail(f"{what} does not answer on the bus", **facts)
     if link.width is None or link.width_max is None:
         return findings.absent(f"{what} does not tell its link", **facts)
     if link.width < link.width_max:
         text, low = f"{what} runs x{link.width} of x{link.width_max}", records.Severity.LOW
-        return findings.fail(
-            text,
-            severity=low,
-            measured=float(link.width),
-            threshold=float(link.width_max),
-            unit="lanes",
-            **facts,
-        )
+        lanes = findings.amount(link.width, link.width_max, "lanes")
+        return findings.fail(text, severity=low, **lanes, **facts)
     # An idle GPU lowers its link speed to save power; only the others must always run at full speed.
     slow = link.speed_gt is not None and link.speed_max_gt is not None and link.speed_gt < link.speed_max_gt
     if slow and (link.kind != "gpu" or limits["gpu_speed"]):

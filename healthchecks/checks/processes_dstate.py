@@ -31,17 +31,8 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     for process, lasted_s in reading.stuck:
         if lasted_s >= limits["lasting_s"]:
             text = f"process {process.pid} ({process.name}, uid {process.uid}) in D state for {lasted_s / 60:.0f} min"
-            detail = {"pid": process.pid}
-            parts.append(
-                findings.fail(
-                    text,
-                    device=process.name,
-                    measured=round(lasted_s),
-                    threshold=limits["lasting_s"],
-                    unit="s",
-                    detail=detail,
-                )
-            )
+            facts = {"measured": round(lasted_s), "threshold": limits["lasting_s"], "unit": "s"}
+            parts.append(findings.fail(text, device=process.name, detail={"pid": process.pid}, **facts))
     now = f", {len(reading.stuck)} in D state just now" if reading.stuck else ""
     return findings.merge(parts, healthy=f"{reading.total} processes, none stuck{now}")
 

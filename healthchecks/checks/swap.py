@@ -29,12 +29,8 @@ def read(node: nodeview.NodeView) -> Reading:
 def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     wanted = limits["expected_bytes"]
     if wanted is not None and reading.total_bytes < wanted * 0.99:
-        return findings.warn(
-            f"{reading.total_bytes / 2**30:.1f} GiB of swap",
-            measured=float(reading.total_bytes),
-            threshold=float(wanted),
-            unit="bytes",
-        )
+        text = f"{reading.total_bytes / 2**30:.1f} GiB of swap"
+        return findings.warn(text, **findings.amount(reading.total_bytes, wanted, "bytes"))
     used = reading.used_bytes / reading.total_bytes if reading.total_bytes else 0.0
     facts = {"measured": round(used, 4), "threshold": limits["used_warn_frac"], "unit": "frac"}
     if used > limits["used_warn_frac"]:

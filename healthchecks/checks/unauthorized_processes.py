@@ -45,16 +45,8 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
         names = ", ".join(sorted({p.name for p in running})[:4])
         text = f"uid {uid} runs {len(running)} processes {why} ({names})"
         detail = {"uid": uid, "pids": [p.pid for p in running[:20]]}
-        parts.append(
-            findings.warn(
-                text,
-                device=f"uid {uid}",
-                measured=float(len(running)),
-                threshold=0.0,
-                unit="count",
-                detail=detail,
-            )
-        )
+        facts = findings.amount(len(running), 0, "count")
+        parts.append(findings.warn(text, device=f"uid {uid}", detail=detail, **facts))
     return findings.merge(parts, healthy="no user process outside Slurm")
 
 
