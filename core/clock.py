@@ -37,13 +37,11 @@ SYSTEM: Clock = SystemClock()
 def require_utc(name: str, value: datetime) -> datetime:
     """`value` in UTC; raises MalformedInput when it carries no zone, naming the field."""
     if value.tzinfo is None:
-        msg = f"{name} is a naive datetime ({value.isoformat()}); give it a time zone"
-        raise MalformedInput(msg)
+        raise MalformedInput(f"{name} is a naive datetime ({value.isoformat()}); give it a time zone")
     try:
         return value.astimezone(UTC)
     except OverflowError as exc:
-        msg = f"{name} ({value.isoformat()}) is no time in UTC; years are 1 to 9999"
-        raise MalformedInput(msg) from exc
+        raise MalformedInput(f"{name} ({value.isoformat()}) is no time in UTC; years are 1 to 9999") from exc
 
 
 def from_epoch_s(seconds: float) -> datetime:

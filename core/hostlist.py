@@ -28,11 +28,9 @@ def expand(expression: str) -> list[str]:
     for part in _split_top_level(text):
         for host in _expand_one(part, text):
             if len(hosts) >= MAX_HOSTS:
-                msg = f"hostlist expands to more than {MAX_HOSTS} hosts: {text[:80]!r}"
-                raise MalformedInput(msg)
+                raise MalformedInput(f"hostlist expands to more than {MAX_HOSTS} hosts: {text[:80]!r}")
             if len(host) > MAX_NAME_CHARS:
-                msg = f"a host name longer than {MAX_NAME_CHARS} characters: {host[:80]!r}"
-                raise MalformedInput(msg)
+                raise MalformedInput(f"a host name longer than {MAX_NAME_CHARS} characters: {host[:80]!r}")
             hosts.append(host)
     return hosts
 
@@ -49,11 +47,9 @@ def _split_top_level(text: str) -> Iterator[str]:
                 yield text[start:i]
             start = i + 1
         if depth not in (0, 1):
-            msg = f"unbalanced brackets in hostlist {text[:80]!r}"
-            raise MalformedInput(msg)
+            raise MalformedInput(f"unbalanced brackets in hostlist {text[:80]!r}")
     if depth:
-        msg = f"unbalanced brackets in hostlist {text[:80]!r}"
-        raise MalformedInput(msg)
+        raise MalformedInput(f"unbalanced brackets in hostlist {text[:80]!r}")
     if text[start:]:
         yield text[start:]
 
@@ -64,8 +60,7 @@ def _expand_one(part: str, whole: str) -> Iterator[str]:
         yield head
         return
     if rest.count("[") >= _MAX_BRACKETS:
-        msg = f"more than {_MAX_BRACKETS} brackets in one name of hostlist {whole[:80]!r}"
-        raise MalformedInput(msg)
+        raise MalformedInput(f"more than {_MAX_BRACKETS} brackets in one name of hostlist {whole[:80]!r}")
     inside, _, tail = rest.partition("]")
     for item in inside.split(","):
         for number in _numbers(item, whole):
@@ -77,14 +72,12 @@ def _numbers(item: str, whole: str) -> Iterator[str]:
     low, dash, high = item.strip().partition("-")
     numbers = digits.is_number(low) and (not dash or digits.is_number(high))
     if not numbers or max(len(low), len(high)) > _MAX_DIGITS:
-        msg = f"bad range {item[:80]!r} in hostlist {whole[:80]!r}"
-        raise MalformedInput(msg)
+        raise MalformedInput(f"bad range {item[:80]!r} in hostlist {whole[:80]!r}")
     if not dash:
         yield low
         return
     if int(high) < int(low) or int(high) - int(low) > MAX_HOSTS:
-        msg = f"bad range {item!r} in hostlist {whole[:80]!r}"
-        raise MalformedInput(msg)
+        raise MalformedInput(f"bad range {item!r} in hostlist {whole[:80]!r}")
     width = len(low)
     for n in range(int(low), int(high) + 1):
         yield f"{n:0{width}d}"

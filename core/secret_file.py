@@ -25,8 +25,7 @@ def read(path: Path) -> str:
     """The secret on the first line of a private file, without its line end; raises SettingsError."""
     text = read_all(path).split("\n", 1)[0].rstrip("\r")
     if not text or len(text) > 4096:
-        msg = f"{path} must hold one secret of 1 to 4096 characters on its first line"
-        raise errors.SettingsError(msg)
+        raise errors.SettingsError(f"{path} must hold one secret of 1 to 4096 characters on its first line")
     return text
 
 
@@ -43,8 +42,7 @@ def read_all(path: Path) -> str:
 def _judge(path: Path, found: os.stat_result) -> None:
     # Of the opened file, not of its name: what is judged is what is read.
     if not stat.S_ISREG(found.st_mode):
-        msg = f"{path} holds a secret and must be a plain file"
-        raise errors.SettingsError(msg)
+        raise errors.SettingsError(f"{path} holds a secret and must be a plain file")
     if found.st_uid not in {0, os.geteuid()}:
         msg = f"{path} holds a secret but belongs to uid {found.st_uid}; give the service a copy of its own"
         raise errors.SettingsError(msg)

@@ -118,6 +118,13 @@ def amount(measured: float, threshold: float | None, unit: str) -> dict[str, Any
     }
 
 
+def too_few(there: int, wanted: int | None, what: str) -> list[Finding]:
+    """`3 of 4 arrays` as a failure where fewer are there than `wanted`; nothing where no number is."""
+    if wanted is None or there >= wanted:
+        return []
+    return [fail(f"{there} of {wanted} {what}", **amount(there, wanted, "count"))]
+
+
 plural = vocabulary.plural
 """`1 port`, `8 ports`."""
 

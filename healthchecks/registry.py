@@ -6,7 +6,7 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +19,12 @@ Limits = Mapping[str, Any]
 """A check's thresholds in force on this node, by key."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Threshold:
     """One limit of a check: what it is compared with, and where its default comes from.
 
     A default of None means "judge without it": the part's own limit or no comparison at all.
-    `kind` is the TOML type of the value: int, float, bool, str or list (of strings).
+    `unset` is the type that a site's value has where the default is None.
     """
 
     key: str
@@ -32,7 +32,12 @@ class Threshold:
     unit: str
     meaning: str
     source: str
-    kind: type = float
+    unset: type = float
+
+    @property
+    def kind(self) -> type:
+        """The TOML type of the value: int, float, bool, str or list (of strings)."""
+        return self.unset if self.default is None else type(self.default)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +48,6 @@ class Check:
     `judge` is pure. `learn` turns a healthy node's reading into site thresholds (genconf).
     """
 
-    name: str
     proves: str
     component: str
     domain: records.Domain
@@ -61,11 +65,16 @@ class Check:
     deadline_s: float = 5.0
     period_s: float = 0.0
     """How long a result stands before it is measured again; 0 = every sweep."""
-    can_hang: bool = False
-    """Whether it makes calls known to block in the kernel or in a daemon."""
     hard: bool = False
     """A failure is a state of the hardware confirmed by looking, never a limit crossed: Prolog may refuse on it."""
     version: str = "1"
+    name: str = ""
+    """Its file's name; `load` fills it in."""
+
+    @property
+    def can_hang(self) -> bool:
+        """Whether it makes calls known to block in the kernel or in a daemon."""
+        return self.lane not in ("files", "self")
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -91,10 +100,9 @@ def load() -> Mapping[str, Check]:
     found: dict[str, Check] = {}
     for module in sorted(pkgutil.iter_modules([str(_FOLDER)]), key=lambda m: m.name):
         check = importlib.import_module(f"{_PACKAGE}.{module.name}").CHECK
-        if check.name != module.name or check.lane not in LANES:
-            msg = f"{module.name}.py registers a check named {check.name!r} in lane {check.lane!r}"
-            raise errors.MalformedInput(msg)
-        found[check.name] = check
+        if check.lane not in LANES:
+            raise errors.MalformedInput(f"{module.name}.py registers a check in lane {check.lane!r}")
+        found[module.name] = replace(check, name=module.name)
     return found
 
 
@@ -106,5 +114,4 @@ def get(name: str) -> Check:
     import difflib
 
     near = difflib.get_close_matches(name, checks, n=3) or sorted(checks)
-    msg = f"no check is called {name!r}; did you mean: {', '.join(near)}"
-    raise errors.UsageError(msg)
+    raise errors.UsageError(f"no check is called {name!r}; did you mean: {', '.join(near)}")

@@ -105,8 +105,7 @@ def preset_names() -> list[str]:
 def preset(name: str) -> Mapping[str, Mapping[str, Any]]:
     """The checks section of an SKU preset; raises SettingsError listing the known ones."""
     if name not in preset_names():
-        msg = f"unknown sku {name!r}; valid: {', '.join(preset_names())}"
-        raise errors.SettingsError(msg)
+        raise errors.SettingsError(f"unknown sku {name!r}; valid: {', '.join(preset_names())}")
     path = PRESETS / f"{name}.toml"
     return _checks(tomllib.loads(path.read_text(encoding="utf-8"))["checks"], str(path.name))
 

@@ -67,8 +67,7 @@ def _print(args: argparse.Namespace) -> None:
         return
     report = model.build(ref, found, now=now)
     if args.attempt is not None and all(v.attempt.attempt != args.attempt for v in report.attempts):
-        msg = f"job {ref} has no attempt {args.attempt}; it has {_numbers(report)}"
-        raise errors.NotFound(msg)
+        raise errors.NotFound(f"job {ref} has no attempt {args.attempt}; it has {_numbers(report)}")
     if args.html:
         _write_html(args.html, report, config)
     if args.json:
@@ -85,8 +84,7 @@ def _numbers(report: model.ReportModel) -> str:
 
 def _print_overview(args: argparse.Namespace, ref: job_ref.JobRef, found: rows.ReportRows) -> None:
     if args.html or args.attempt is not None:
-        msg = f"{ref} is an array; name one task, such as {found.siblings[0].ref}"
-        raise errors.UsageError(msg)
+        raise errors.UsageError(f"{ref} is an array; name one task, such as {found.siblings[0].ref}")
     now = clock.SYSTEM.now()
     if args.json:
         _write(json_out.dumps(json_out.overview(str(ref), found, now)))

@@ -149,8 +149,7 @@ def _new_layout(directory: Path, nodes: int, gpus: int, *, bare: bool) -> layout
     layout.check(directory, nodes, gpus)
     layout.require_own(directory)
     if directory.exists() and any(directory.iterdir()):
-        msg = f"{directory} is not empty and no sandbox; choose another --dir"
-        raise errors.UsageError(msg)
+        raise errors.UsageError(f"{directory} is not empty and no sandbox; choose another --dir")
     chosen = ports.choose(2 + nodes)
     return layout.Layout(
         directory=directory,

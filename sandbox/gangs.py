@@ -118,8 +118,7 @@ def mend(sandbox: cluster.Sandbox, case: str) -> None:
     # A line a partition, which all say the same.
     while (state := sandbox.run(["sinfo", "-hN", "-n", third, "-o", "%T"]).stdout.split()[0]) != "idle":
         if time.monotonic() > deadline:
-            msg = f"{third} is {state}: it takes no jobs"
-            raise commands.CommandFailed(msg)
+            raise commands.CommandFailed(f"{third} is {state}: it takes no jobs")
         # A fault of a minute ago drains it; a job that ends leaves it completing.
         sandbox.run(["scontrol", "update", f"NodeName={third}", "State=RESUME"], check=False)
         time.sleep(1.0)

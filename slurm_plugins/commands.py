@@ -75,8 +75,7 @@ def run(command: Sequence[str], environment: Mapping[str, str], deadline_s: floa
     """Standard output of `command`; raises SlurmUnavailable."""
     done = collect(command, environment, deadline_s)
     if done.code is None:
-        msg = f"{_shown(command)} did not end within {deadline_s:g} s"
-        raise errors.SlurmUnavailable(msg)
+        raise errors.SlurmUnavailable(f"{_shown(command)} did not end within {deadline_s:g} s")
     if done.code != 0:
         shown = done.stderr.decode("utf-8", "replace").strip() or done.stdout.decode("utf-8", "replace")
         msg = f"{_shown(command)} ended with {done.code}: {sanitize.clean(shown, 500)}"
@@ -101,8 +100,7 @@ def collect(
     except processes.ChildStuck as exc:
         raise errors.SlurmUnavailable(str(exc)) from exc
     except OSError as exc:
-        msg = f"{command[0]} cannot be started: {exc.strerror}"
-        raise errors.SlurmUnavailable(msg) from exc
+        raise errors.SlurmUnavailable(f"{command[0]} cannot be started: {exc.strerror}") from exc
     return ProgramOutput(stdout=done.stdout, stderr=done.stderr, code=done.code)
 
 

@@ -46,8 +46,7 @@ def parse(text: str) -> SlurmJobId:
     """The identity written in `text`; raises MalformedInput."""
     match = PATTERN.fullmatch(text.strip())
     if match is None:
-        msg = f"{sanitize.clean(text, 60)!r} is not a job id"
-        raise errors.MalformedInput(msg)
+        raise errors.MalformedInput(f"{sanitize.clean(text, 60)!r} is not a job id")
     return SlurmJobId(
         job=int(match["job"]),
         task=None if match["task"] is None else int(match["task"]),

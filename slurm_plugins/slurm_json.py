@@ -24,11 +24,9 @@ def load(data: bytes) -> dict[str, Any]:
     try:
         value, _ = json.JSONDecoder().raw_decode(text, max(start, 0))
     except (ValueError, RecursionError) as exc:
-        msg = f"not JSON: {exc}"
-        raise errors.MalformedInput(msg) from exc
+        raise errors.MalformedInput(f"not JSON: {exc}") from exc
     if not isinstance(value, dict):
-        msg = "JSON, but not an object"
-        raise errors.MalformedInput(msg)
+        raise errors.MalformedInput("JSON, but not an object")
     return value
 
 
@@ -49,8 +47,7 @@ def documents(data: bytes) -> list[Any]:
                 at = line_end
                 continue
             line_no = text.count("\n", 0, start.start()) + 1
-            msg = f"not JSON, in what begins in line {line_no}: {exc}"
-            raise errors.MalformedInput(msg) from exc
+            raise errors.MalformedInput(f"not JSON, in what begins in line {line_no}: {exc}") from exc
         if isinstance(value, dict) or any(isinstance(item, dict) for item in value):
             found.append(value)
     return found
@@ -77,8 +74,7 @@ def instant(value: Any) -> datetime | None:
     try:
         return clock.from_epoch_s(seconds)
     except (OverflowError, ValueError, OSError) as exc:
-        msg = f"{seconds} is no time"
-        raise errors.MalformedInput(msg) from exc
+        raise errors.MalformedInput(f"{seconds} is no time") from exc
 
 
 def words(value: Any) -> tuple[str, ...]:
@@ -107,8 +103,7 @@ def rows(document: dict[str, Any], key: str) -> list[Any]:
     if isinstance(found, list):
         return found
     message = "; ".join(error_texts(document))
-    msg = f"no {key} in it" + (f": {message}" if message else "")
-    raise errors.MalformedInput(msg)
+    raise errors.MalformedInput(f"no {key} in it" + (f": {message}" if message else ""))
 
 
 def error_texts(document: dict[str, Any]) -> list[str]:

@@ -25,8 +25,7 @@ def zone(name: str | None) -> tzinfo:
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as exc:
-        msg = f"{name!r} is not a time zone of this machine's database"
-        raise errors.MalformedInput(msg) from exc
+        raise errors.MalformedInput(f"{name!r} is not a time zone of this machine's database") from exc
 
 
 def is_naive(text: str) -> bool:
@@ -47,8 +46,7 @@ def instants(text: str, where: tzinfo) -> tuple[datetime, ...]:
             return (clock.from_epoch_s(int(text)),)
         local = datetime.fromisoformat(_UTC_OFFSET.sub(r"\1:\2", text))
     except (ValueError, OverflowError, OSError) as exc:
-        msg = f"{sanitize.clean(text, 60)!r} is not a time"
-        raise errors.MalformedInput(msg) from exc
+        raise errors.MalformedInput(f"{sanitize.clean(text, 60)!r} is not a time") from exc
     if local.tzinfo is not None:
         return (local.astimezone(UTC),)
     return _local_instants(local, where)

@@ -132,10 +132,6 @@ class RankView:
                 return call
         return None
 
-    def last_seq(self, group: str, *, is_p2p: bool = False) -> int:
-        """The highest sequence number entered on a group; 0 when never."""
-        return max((c.seq for c in self.calls if c.group == group and c.is_p2p == is_p2p), default=0)
-
 
 def from_snapshot(node: str, entry: Mapping[str, Any]) -> RankView | None:
     """The view in one entry of a `rank_snapshot` event; None when it is not one (a user may write anything)."""

@@ -77,15 +77,13 @@ def run_of(attempt: records.JobAttempt) -> RunKey:
     return (attempt.cluster, attempt.user, attempt.run_key or str(attempt.job_id))
 
 
-def assumptions(
-    config: settings.AttributionSettings, failures_per_node_day: float | None = None
-) -> run_account.Assumptions:
+def assumptions(config: settings.AttributionSettings) -> run_account.Assumptions:
     """What the configuration takes for granted where the probe saw nothing."""
     return run_account.Assumptions(
         interval_s=config.checkpoint_interval_s,
         write_s=config.checkpoint_write_s,
         restart_s=config.restart_s,
-        failures_per_node_day=failures_per_node_day or config.failure_rate_per_node_day,
+        failures_per_node_day=config.failure_rate_per_node_day,
     )
 
 

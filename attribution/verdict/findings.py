@@ -82,8 +82,7 @@ def _load() -> _Table:
         signature = _signature(row, frozenset(row["kinds"]))
         for kind in signature.kinds:
             if kind in table:
-                msg = f"{_FILE.name} says twice what {kind} means"
-                raise errors.MalformedInput(msg)
+                raise errors.MalformedInput(f"{_FILE.name} says twice what {kind} means")
             table[kind] = signature
     by_role = {role: _signature(row, frozenset()) for role, row in raw["by_role"].items()}
     return _Table(kinds=table, by_role=by_role, fallback=_signature(raw["fallback"], frozenset()))

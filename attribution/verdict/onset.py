@@ -13,9 +13,9 @@ _TIMEOUT_FIELDS_MS = ("timeout_ms", "elapsed_ms", "ran_ms")
 
 _STALLS = frozenset({("probe", "rank_stall"), ("joblog", vocabulary.LOG_STALL)})
 _LATEST_NS = 4_102_444_800 * 10**9
+"""No collective is issued after the year 2099; a dump may hold any number."""
 _LONGEST_S = 30 * 86400.0
 """Nobody waits longer: larger numbers come from a forged line or event."""
-"""Nothing is issued after the year 2099; a dump may hold any number."""
 
 
 def onset(

@@ -79,8 +79,7 @@ def load() -> Taxonomy:
     )
     named = {w for s in symptoms for w in s.causes} | {w for c in causes.values() for w in c.leads_to}
     if unknown := sorted(named - causes.keys()):
-        msg = f"{_FILE.name} names causes it does not define: {', '.join(unknown)}"
-        raise errors.MalformedInput(msg)
+        raise errors.MalformedInput(f"{_FILE.name} names causes it does not define: {', '.join(unknown)}")
     return Taxonomy(version=raw["version"], symptoms=symptoms, causes=causes)
 
 
@@ -104,8 +103,7 @@ def cause(word: str) -> Cause:
     """The cause of a word; raises NotFound with the valid words."""
     known = load().causes
     if word not in known:
-        msg = f"there is no cause {word!r}; valid: {', '.join(sorted(known))}"
-        raise errors.NotFound(msg)
+        raise errors.NotFound(f"there is no cause {word!r}; valid: {', '.join(sorted(known))}")
     return known[word]
 
 

@@ -16,8 +16,7 @@ def span(text: str) -> timedelta:
     """`7d` as a timedelta; raises UsageError."""
     match = _SPAN.fullmatch(text.strip())
     if match is None:
-        msg = f"{text!r} is no span; write a number and s, m, h, d or w, such as 7d"
-        raise errors.UsageError(msg)
+        raise errors.UsageError(f"{text!r} is no span; write a number and s, m, h, d or w, such as 7d")
     try:
         return timedelta(**{_UNITS[match[2]]: float(match[1])})
     except OverflowError as exc:

@@ -67,8 +67,7 @@ class Callers:
         if credential is not None:
             return self.vouched(credential, request)
         if connection.family != socket.AF_UNIX:
-            msg = "who comes over the network needs a MUNGE credential"
-            raise errors.NotPermitted(msg)
+            raise errors.NotPermitted("who comes over the network needs a MUNGE credential")
         return caller_of(peer.uid_of(connection))
 
     def vouched(self, credential: object, request: Mapping[str, Any]) -> Caller:

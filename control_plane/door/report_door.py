@@ -76,8 +76,7 @@ def _answered(
     if request.get("v") == door.VERSION and op in door.WEB_OPS:
         return {"rows": web_keys.answer(service, known, caller, request)}
     if request.get("v") != door.VERSION or op not in ("report", *gang_board.DOCUMENTS, *questions.OPS):
-        msg = f"unknown request {str(op)[:40]!r}"
-        raise errors.UsageError(msg)
+        raise errors.UsageError(f"unknown request {str(op)[:40]!r}")
     ref = job_ref.parse(str(request.get("job", "")))
     if op in questions.OPS:
         return {"rows": _question(service, known, caller, ref, request)}
@@ -90,8 +89,7 @@ def _answered(
         _require_started(service, known, caller, ref)
         raise
     if not known.may_read(caller, rows["attempts"]):
-        msg = f"job {ref} is another user's"
-        raise errors.NotPermitted(msg)
+        raise errors.NotPermitted(f"job {ref} is another user's")
     return {"rows": rows}
 
 
@@ -159,8 +157,7 @@ def _gang(
     now = service.clock.now()
     gang = gang_board.find(service.store, service.config.cluster.name, ref, now)
     if not known.may_read(caller, gang.owners):
-        msg = f"job {ref} is another user's"
-        raise errors.NotPermitted(msg)
+        raise errors.NotPermitted(f"job {ref} is another user's")
     if fresh:
         _ask_nodes(service, gang)
     return gang_board.DOCUMENTS[op](service.store, gang, now)
@@ -181,8 +178,7 @@ def _question(
         return questions.take(service.store, given, by)
     gang = gang_board.find(service.store, service.config.cluster.name, ref, service.clock.now())
     if not (known.reads_all(caller) or (caller.name and {o["user"] for o in gang.owners} == {caller.name})):
-        msg = f"job {ref} is another user's: its tables are for its owner and operators"
-        raise errors.NotPermitted(msg)
+        raise errors.NotPermitted(f"job {ref} is another user's: its tables are for its owner and operators")
     if request["op"] == "job_nodes":
         return questions.nodes(service.store, gang)
     _require_share(service, by)

@@ -73,8 +73,7 @@ def find(store: db_store.Store, cluster: str, ref: job_ref.JobRef, now: datetime
     # Nodes know of a job seconds after its start, accounting half a minute later.
     allocations = [a for a in store.allocations(job_id=ref.base) if a.uid is not None] if ref.plain else []
     if not allocations:
-        msg = f"job {ref} is not known: neither accounting nor any node has reported it"
-        raise errors.NotFound(msg)
+        raise errors.NotFound(f"job {ref} is not known: neither accounting nor any node has reported it")
     owners = tuple({"user": _user(a.uid), "account": ""} for a in allocations)
     since = max(a.at for a in allocations) - ONE_MOMENT
     return BoardGang(

@@ -187,8 +187,7 @@ def zone_of(name: str | None) -> zoneinfo.ZoneInfo | None:
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as exc:
-        msg = f"{name!r} is not a time zone of this machine's database"
-        raise errors.UsageError(msg) from exc
+        raise errors.UsageError(f"{name!r} is not a time zone of this machine's database") from exc
 
 
 @contextmanager
@@ -197,8 +196,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         with packed.opened(path) as stream:
             yield stream
     except OSError as exc:
-        msg = f"{path}: {exc.strerror}"
-        raise errors.UsageError(msg) from exc
+        raise errors.UsageError(f"{path}: {exc.strerror}") from exc
 
 
 def _accounting(order: LoadOrder, files: ImportFiles, announce: Announce) -> Iterator[records.JobAttempt]:
@@ -215,8 +213,7 @@ def _accounting(order: LoadOrder, files: ImportFiles, announce: Announce) -> Ite
                 fields=order.fields,
             )
         except OSError as exc:
-            msg = f"{path}: {exc.strerror}"
-            raise errors.UsageError(msg) from exc
+            raise errors.UsageError(f"{path}: {exc.strerror}") from exc
         _require_rows(bad, good=bool(found.attempts or found.not_started or found.steps))
         files.not_started += found.not_started
         done.bad += bad

@@ -69,8 +69,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
             stream.seek(0)
         other = next((name for magic, name in _OTHER.items() if head.startswith(magic)), None)
         if other is not None:
-            msg = f"{path} is {other}; unpack it first"
-            raise errors.MalformedInput(msg)
+            raise errors.MalformedInput(f"{path} is {other}; unpack it first")
         unpack = next((reader for magic, reader in _READERS.items() if head.startswith(magic)), None)
         try:
             encoding = next((name for mark, name in _MARKS.items() if head.startswith(mark)), None)
@@ -81,8 +80,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         except (EOFError, OSError, lzma.LZMAError, zlib.error) as exc:
             if unpack is None or getattr(exc, "errno", None) is not None:
                 raise
-            msg = f"{path} is packed, and broken: {exc}"
-            raise errors.MalformedInput(msg) from exc
+            raise errors.MalformedInput(f"{path} is packed, and broken: {exc}") from exc
 
 
 def whole(stream: IO[bytes], path: Path, most: int | None = None) -> bytes:

@@ -83,16 +83,13 @@ def parse(text: str, *, where: str = "settings") -> Settings:
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as exc:
-        msg = f"{where}: {exc}"
-        raise SettingsError(msg) from exc
+        raise SettingsError(f"{where}: {exc}") from exc
     hints = typing.get_type_hints(Settings)
     for name, value in tables.items():
         if name not in hints:
-            msg = f"{where}: unknown section [{name}]; valid: {', '.join(sorted(hints))}"
-            raise SettingsError(msg)
+            raise SettingsError(f"{where}: unknown section [{name}]; valid: {', '.join(sorted(hints))}")
         if not isinstance(value, dict):
-            msg = f"{where}: {name} must be a section [{name}]"
-            raise SettingsError(msg)
+            raise SettingsError(f"{where}: {name} must be a section [{name}]")
     found = Settings(**{n: _section(hints[n], t, f"{where}: [{n}]") for n, t in tables.items()})
     database_url.require_tls(found.database.url, f"{where}: [database] url")
     database_url.require_tls(found.agent.database_url, f"{where}: [agent] database_url")
@@ -106,8 +103,7 @@ def _section(cls: type[_Section], table: Mapping[str, Any], where: str) -> _Sect
     values: dict[str, Any] = {}
     for key, value in table.items():
         if key not in hints:
-            msg = f"{where} unknown key {key!r}; valid: {', '.join(sorted(hints))}"
-            raise SettingsError(msg)
+            raise SettingsError(f"{where} unknown key {key!r}; valid: {', '.join(sorted(hints))}")
         values[key] = _convert(hints[key], value, f"{where} {key}")
     return cls(**values)
 
@@ -130,11 +126,9 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
             raise SettingsError(msg)
         if isinstance(value, list) and all(isinstance(v, str) for v in value):
             return tuple(value)
-        msg = f"{where} must be a list of strings"
-        raise SettingsError(msg)
+        raise SettingsError(f"{where} must be a list of strings")
     if kind in (int, float) and isinstance(value, (int, float)) and not 0 <= value < math.inf:
-        msg = f"{where} must not be below 0, infinite or no number: {value!r}"
-        raise SettingsError(msg)
+        raise SettingsError(f"{where} must not be below 0, infinite or no number: {value!r}")
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return _float(value, where)
     plain = kind if isinstance(kind, type) and not isinstance(kind, types.GenericAlias) else object

@@ -50,7 +50,6 @@ def _judge(one: Reading, limit: float) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="agent_certificate",
     proves="The certificates by which the agent gets into the database hold for a while yet.",
     component="agent",
     domain=records.Domain.SYSTEM_SOFTWARE,
@@ -64,18 +63,18 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="warn_days",
-            default=30.0,
-            unit="days",
-            meaning="days before the end of its own certificate at which we warn",
-            source="ours: the roles renew at 60 days, so a monthly run was missed",
+            "warn_days",
+            30.0,
+            "days",
+            "days before the end of its own certificate at which we warn",
+            "ours: the roles renew at 60 days, so a monthly run was missed",
         ),
         registry.Threshold(
-            key="authority_warn_days",
-            default=180.0,
-            unit="days",
-            meaning="the same for the authority's",
-            source="ours: a new one must reach every host first",
+            "authority_warn_days",
+            180.0,
+            "days",
+            "the same for the authority's",
+            "ours: a new one must reach every host first",
         ),
     ),
 )

@@ -18,30 +18,18 @@ def judge(report: dict[str, Any], limits: registry.Limits) -> findings.Finding:
         where = f" in {stuck['waits_in']}" if stuck["waits_in"] else ""
         text = f"a child for {stuck['what']} (pid {stuck['pid']}) is stuck in the kernel{where} for {stuck['age_s']:.0f} s"
         make = findings.fail if stuck["age_s"] >= limits["stuck_fail_s"] else findings.warn
-        parts.append(
-            make(
-                text,
-                device=stuck["what"],
-                measured=stuck["age_s"],
-                threshold=limits["stuck_fail_s"],
-                unit="s",
-            )
-        )
+        facts = {"measured": stuck["age_s"], "threshold": limits["stuck_fail_s"], "unit": "s"}
+        parts.append(make(text, device=stuck["what"], **facts))
     problems = ("site_problem", "memory_problem", "agent_problem")
     parts += [findings.warn(str(report[key]), device=key) for key in problems if report.get(key)]
     errors = report.get("errors", [])
     if len(errors) > limits["errors_warn"]:
         text = f"{findings.plural(len(errors), 'check')} could not run: {', '.join(errors[:6])}"
-        parts.append(
-            findings.warn(
-                text, measured=float(len(errors)), threshold=float(limits["errors_warn"]), unit="count"
-            )
-        )
+        parts.append(findings.warn(text, **findings.amount(len(errors), limits["errors_warn"], "count")))
     return findings.merge(parts or [findings.ok("")], healthy="nothing stuck, site file in force")
 
 
 CHECK = registry.Check(
-    name="agent_self",
     proves="The checks themselves can be trusted: none is stuck, and the site file on disk is the one in force.",
     component="agent",
     domain=records.Domain.SYSTEM_SOFTWARE,
@@ -55,19 +43,12 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="stuck_fail_s",
-            default=600.0,
-            unit="s",
-            meaning="how long a child may be stuck before the node is unwell",
-            source="ours: two sweeps; hung_task_timeout_secs is 120 s",
+            "stuck_fail_s",
+            600.0,
+            "s",
+            "how long a child may be stuck before the node is unwell",
+            "ours: two sweeps; hung_task_timeout_secs is 120 s",
         ),
-        registry.Threshold(
-            key="errors_warn",
-            default=0,
-            kind=int,
-            unit="count",
-            meaning="checks that could not run before we warn",
-            source="ours",
-        ),
+        registry.Threshold("errors_warn", 0, "count", "checks that could not run before we warn", "ours"),
     ),
 )

@@ -85,20 +85,12 @@ def judge(broken: list[Broken], limits: registry.Limits) -> findings.Finding:
     for one in (b for b in broken if b.recent):
         make = findings.fail if one.what != "io" or one.recent >= limits["errors_fail"] else findings.warn
         text = f"{one.device}: {one.recent} {words[one.what]}"
-        parts.append(
-            make(
-                text,
-                device=one.device,
-                measured=float(one.recent),
-                threshold=float(limits["errors_fail"]),
-                unit="count",
-            )
-        )
+        facts = findings.amount(one.recent, limits["errors_fail"], "count")
+        parts.append(make(text, device=one.device, **facts))
     return findings.merge(parts, healthy="no disk error lately")
 
 
 CHECK = registry.Check(
-    name="block_errors",
     proves="No disk of this node has lately failed to read or write, or shut its filesystem down in this boot.",
     component="block",
     domain=records.Domain.HARDWARE,
@@ -111,19 +103,12 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="errors_fail",
-            default=2,
-            kind=int,
-            unit="count",
-            meaning="I/O errors on one disk within the window that fail",
-            source="ours: one may be a bad sector being remapped; GCM fails on any",
+            "errors_fail",
+            2,
+            "count",
+            "I/O errors on one disk within the window that fail",
+            "ours: one may be a bad sector being remapped; GCM fails on any",
         ),
-        registry.Threshold(
-            key="window_s",
-            default=86400.0,
-            unit="s",
-            meaning="how far back plain I/O errors count",
-            source="ours",
-        ),
+        registry.Threshold("window_s", 86400.0, "s", "how far back plain I/O errors count", "ours"),
     ),
 )

@@ -80,7 +80,6 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="cgroup",
     proves="Slurm can confine jobs here, and ended jobs leave nothing behind.",
     component="slurm",
     domain=records.Domain.SYSTEM_SOFTWARE,
@@ -93,12 +92,11 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="controllers",
-            default=["cpu", "cpuset", "memory"],
-            kind=list,
-            unit="",
-            meaning="cgroup v2 controllers that must be available",
-            source="Slurm cgroup.conf: ConstrainCores, ConstrainRAMSpace",
+            "controllers",
+            ["cpu", "cpuset", "memory"],
+            "",
+            "cgroup v2 controllers that must be available",
+            "Slurm cgroup.conf: ConstrainCores, ConstrainRAMSpace",
         ),
     ),
 )

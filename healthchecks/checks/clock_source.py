@@ -23,7 +23,6 @@ def judge(source: str, limits: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="clock_source",
     proves="Reading the time is cheap on this node.",
     component="node",
     domain=records.Domain.SYSTEM_SOFTWARE,
@@ -37,12 +36,11 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="expected",
-            default=["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter"],
-            kind=list,
-            unit="",
-            meaning="clock sources accepted",
-            source="GCM check-clocksource takes one; these are the fast ones of bare metal, KVM, Hyper-V and ARM",
+            "expected",
+            ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter"],
+            "",
+            "clock sources accepted",
+            "GCM check-clocksource takes one; these are the fast ones of bare metal, KVM, Hyper-V and ARM",
         ),
     ),
 )

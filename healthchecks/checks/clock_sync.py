@@ -71,13 +71,11 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="clock_sync",
     proves="The node's clock agrees with the cluster's: munge credentials hold and logs can be compared.",
     component="node",
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.LOW,
     lane="tools",
-    can_hang=True,
     fails="the clock is off by more than offset_fail_s",
     warns="it is off by more than offset_warn_s, or not synchronised",
     needs="chrony, ntpd or systemd-timesyncd",
@@ -86,18 +84,18 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="offset_warn_s",
-            default=0.1,
-            unit="s",
-            meaning="offset above which we warn",
-            source="ours: events of two nodes can no longer be put in order",
+            "offset_warn_s",
+            0.1,
+            "s",
+            "offset above which we warn",
+            "ours: events of two nodes can no longer be put in order",
         ),
         registry.Threshold(
-            key="offset_fail_s",
-            default=60.0,
-            unit="s",
-            meaning="offset that fails",
-            source="MUNGE: credentials live 300 s, and slurmd refuses RPCs well before",
+            "offset_fail_s",
+            60.0,
+            "s",
+            "offset that fails",
+            "MUNGE: credentials live 300 s, and slurmd refuses RPCs well before",
         ),
     ),
 )

@@ -55,7 +55,6 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="cpu_count",
     proves="No CPU has been lost or taken offline.",
     component="cpu",
     domain=records.Domain.HARDWARE,
@@ -69,12 +68,12 @@ CHECK = registry.Check(
     learn=lambda reading: {"expected": reading.online},
     thresholds=(
         registry.Threshold(
-            key="expected",
-            default=None,
-            kind=int,
-            unit="count",
-            meaning="CPUs (threads) that must be online; unset = Slurm's CPUs",
-            source="site (genconf); NHC check_hw_cpuinfo",
+            "expected",
+            None,
+            "count",
+            "CPUs (threads) that must be online; unset = Slurm's CPUs",
+            "site (genconf); NHC check_hw_cpuinfo",
+            unset=int,
         ),
     ),
 )

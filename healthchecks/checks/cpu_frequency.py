@@ -50,20 +50,12 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     for package, count in reading.throttled.items():
         if count > limits["throttle_hour_warn"]:
             text = f"{package} slowed itself down {count} times in an hour"
-            parts.append(
-                findings.warn(
-                    text,
-                    device=package,
-                    measured=float(count),
-                    threshold=float(limits["throttle_hour_warn"]),
-                    unit="per_hour",
-                )
-            )
+            facts = findings.amount(count, limits["throttle_hour_warn"], "per_hour")
+            parts.append(findings.warn(text, device=package, **facts))
     return findings.merge(parts, healthy=f"{len(reading.policies)} frequency policies uncapped")
 
 
 CHECK = registry.Check(
-    name="cpu_frequency",
     proves="No CPU is capped below its frequency or slows itself down for heat.",
     component="cpu",
     domain=records.Domain.SYSTEM_SOFTWARE,
@@ -77,26 +69,21 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="max_mhz",
-            default=None,
-            unit="mhz",
-            meaning="allowed maximum a policy must have; unset = allowed_frac of the CPU's own",
-            source="site; GCM processor-freq judges the mean of idle CPUs (1498 MHz)",
+            "max_mhz",
+            None,
+            "mhz",
+            "allowed maximum a policy must have; unset = allowed_frac of the CPU's own",
+            "site; GCM processor-freq judges the mean of idle CPUs (1498 MHz)",
         ),
         registry.Threshold(
-            key="allowed_frac",
-            default=0.95,
-            unit="frac",
-            meaning="share of its own maximum that a policy must allow",
-            source="ours",
+            "allowed_frac", 0.95, "frac", "share of its own maximum that a policy must allow", "ours"
         ),
         registry.Threshold(
-            key="throttle_hour_warn",
-            default=60,
-            kind=int,
-            unit="per_hour",
-            meaning="throttle events of a package per hour above which we warn",
-            source="ours: one a minute",
+            "throttle_hour_warn",
+            60,
+            "per_hour",
+            "throttle events of a package per hour above which we warn",
+            "ours: one a minute",
         ),
     ),
 )

@@ -35,7 +35,6 @@ def judge(governors: dict[str, str], limits: registry.Limits) -> findings.Findin
 
 
 CHECK = registry.Check(
-    name="cpu_governor",
     proves="CPUs run under the governor the site wants.",
     component="cpu",
     domain=records.Domain.SYSTEM_SOFTWARE,
@@ -50,12 +49,7 @@ CHECK = registry.Check(
     learn=lambda governors: {"governor": max(set(governors.values()), key=list(governors.values()).count)},
     thresholds=(
         registry.Threshold(
-            key="governor",
-            default="performance",
-            kind=str,
-            unit="",
-            meaning="governor every CPU should have",
-            source="GCM cpufreq-governor",
+            "governor", "performance", "", "governor every CPU should have", "GCM cpufreq-governor"
         ),
     ),
 )

@@ -34,13 +34,11 @@ def _one(usage: mounts.Usage, limits: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="disk_inodes",
     proves="Local filesystems can still make files.",
     component="filesystem",
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.LOW,
     lane="mounts",
-    can_hang=True,
     fails="a local, writable filesystem on a disk has used more of its inodes than fail_frac",
     warns="more than warn_frac",
     needs="a local filesystem that counts inodes",
@@ -48,22 +46,8 @@ CHECK = registry.Check(
     read=mounts.usages,
     judge=judge,
     thresholds=(
-        registry.Threshold(
-            key="warn_frac",
-            default=0.90,
-            unit="frac",
-            meaning="used share above which we warn",
-            source="ours; GCM 0.80",
-        ),
-        registry.Threshold(
-            key="fail_frac",
-            default=0.98,
-            unit="frac",
-            meaning="used share above which it fails",
-            source="ours; GCM 0.85",
-        ),
-        registry.Threshold(
-            key="ignore", default=[], kind=list, unit="", meaning="mount points never judged", source="site"
-        ),
+        registry.Threshold("warn_frac", 0.90, "frac", "used share above which we warn", "ours; GCM 0.80"),
+        registry.Threshold("fail_frac", 0.98, "frac", "used share above which it fails", "ours; GCM 0.85"),
+        registry.Threshold("ignore", [], "", "mount points never judged", "site"),
     ),
 )

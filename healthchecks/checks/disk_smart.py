@@ -56,13 +56,11 @@ def _one(name: str, report: dict[str, Any] | None, problem: str) -> findings.Fin
 
 
 CHECK = registry.Check(
-    name="disk_smart",
     proves="No SATA or SAS disk predicts its own failure.",
     component="block",
     domain=records.Domain.HARDWARE,
     severity=records.Severity.LOW,
     lane="tools",
-    can_hang=True,
     deadline_s=15.0,
     period_s=3600.0,
     fails="a disk's own SMART verdict is FAILED",

@@ -36,13 +36,11 @@ def _one(usage: mounts.Usage, limits: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="disk_space",
     proves="Local filesystems have room for logs, spool and temporary files.",
     component="filesystem",
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.LOW,
     lane="mounts",
-    can_hang=True,
     fails="a local, writable filesystem on a disk is used above fail_frac",
     warns="any of them, a tmpfs too, above warn_frac",
     needs="a local writable filesystem",
@@ -51,29 +49,26 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="warn_frac",
-            default=0.90,
-            unit="frac",
-            meaning="used share above which we warn",
-            source="ours; GCM's 0.80 warns on healthy nodes",
+            "warn_frac",
+            0.90,
+            "frac",
+            "used share above which we warn",
+            "ours; GCM's 0.80 warns on healthy nodes",
         ),
         registry.Threshold(
-            key="fail_frac",
-            default=0.97,
-            unit="frac",
-            meaning="used share above which it fails",
-            source="ours: ext4's reserve of 5 % is already being eaten; GCM 0.85",
+            "fail_frac",
+            0.97,
+            "frac",
+            "used share above which it fails",
+            "ours: ext4's reserve of 5 % is already being eaten; GCM 0.85",
         ),
         registry.Threshold(
-            key="network",
-            default=False,
-            kind=bool,
-            unit="",
-            meaning="whether network filesystems are judged too: their filling up is not the node's fault",
-            source="ours",
+            "network",
+            False,
+            "",
+            "whether network filesystems are judged too: their filling up is not the node's fault",
+            "ours",
         ),
-        registry.Threshold(
-            key="ignore", default=[], kind=list, unit="", meaning="mount points never judged", source="site"
-        ),
+        registry.Threshold("ignore", [], "", "mount points never judged", "site"),
     ),
 )

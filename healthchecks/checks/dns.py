@@ -34,13 +34,11 @@ def judge(addresses: dict[str, str], limits: registry.Limits) -> findings.Findin
 
 
 CHECK = registry.Check(
-    name="dns",
     proves="Host names can be looked up in time, by the way every program does it.",
     component="service",
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.LOW,
     lane="tools",
-    can_hang=True,
     deadline_s=12.0,
     fails="a name of the site file has no address (no answer at all is an error)",
     warns="the node's own name has no address",
@@ -50,19 +48,10 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="names",
-            default=[],
-            kind=list,
-            unit="",
-            meaning="names that must have an address; empty = the node's own",
-            source="site",
+            "names", [], "", "names that must have an address; empty = the node's own", "site"
         ),
         registry.Threshold(
-            key="answer_s",
-            default=5.0,
-            unit="s",
-            meaning="longest an answer may take",
-            source="resolv.conf: one timeout of 5 s",
+            "answer_s", 5.0, "s", "longest an answer may take", "resolv.conf: one timeout of 5 s"
         ),
     ),
 )

@@ -44,32 +44,17 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     for label, count in reading.uncorrected.items():
         if count > limits["uncorrected_max"]:
             text = f"{label}: {count} uncorrected memory errors"
-            parts.append(
-                findings.fail(
-                    text,
-                    device=label,
-                    measured=float(count),
-                    threshold=float(limits["uncorrected_max"]),
-                    unit="count",
-                )
-            )
+            facts = findings.amount(count, limits["uncorrected_max"], "count")
+            parts.append(findings.fail(text, device=label, **facts))
     for label, count in reading.corrected_day.items():
         if count > limits["corrected_day_warn"]:
             text = f"{label}: {count} corrected memory errors in 24 h"
-            parts.append(
-                findings.warn(
-                    text,
-                    device=label,
-                    measured=float(count),
-                    threshold=float(limits["corrected_day_warn"]),
-                    unit="per_day",
-                )
-            )
+            facts = findings.amount(count, limits["corrected_day_warn"], "per_day")
+            parts.append(findings.warn(text, device=label, **facts))
     return findings.merge(parts, healthy=f"no uncorrected error on {reading.parts} DIMMs and controllers")
 
 
 CHECK = registry.Check(
-    name="edac",
     proves="Main memory has had no error it could not correct, and no DIMM corrects errors all day.",
     component="memory",
     domain=records.Domain.HARDWARE,
@@ -83,20 +68,14 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="uncorrected_max",
-            default=0,
-            kind=int,
-            unit="count",
-            meaning="uncorrected errors accepted",
-            source="NHC check_hw_mcelog: 0 in 24 h",
+            "uncorrected_max", 0, "count", "uncorrected errors accepted", "NHC check_hw_mcelog: 0 in 24 h"
         ),
         registry.Threshold(
-            key="corrected_day_warn",
-            default=10,
-            kind=int,
-            unit="per_day",
-            meaning="corrected errors per DIMM in 24 h above which we warn",
-            source="mcelog.conf: 10 per 24 h (NHC check_hw_mcelog: 9)",
+            "corrected_day_warn",
+            10,
+            "per_day",
+            "corrected errors per DIMM in 24 h above which we warn",
+            "mcelog.conf: 10 per 24 h (NHC check_hw_mcelog: 9)",
         ),
     ),
 )

@@ -95,21 +95,17 @@ def _one(one: Interface, speed_mbps: int | None, limits: registry.Limits) -> fin
         return findings.warn(f"{one.name} has lost {', '.join(one.members_down)}", device=one.name)
     if speed_mbps and one.speed_mbps is not None and one.speed_mbps < speed_mbps:
         text = f"{one.name} runs at {one.speed_mbps} of {speed_mbps} Mb/s"
-        return findings.fail(
-            text, device=one.name, measured=float(one.speed_mbps), threshold=float(speed_mbps), unit="mbps"
-        )
+        facts = findings.amount(one.speed_mbps, speed_mbps, "mbps")
+        return findings.fail(text, device=one.name, **facts)
     if one.full_duplex is False:
         return findings.warn(f"{one.name} runs half duplex", device=one.name)
     if limits["mtu"] is not None and one.mtu is not None and one.mtu != limits["mtu"]:
-        text = f"{one.name} has MTU {one.mtu}"
-        return findings.warn(
-            text, device=one.name, measured=float(one.mtu), threshold=float(limits["mtu"]), unit="bytes"
-        )
+        facts = findings.amount(one.mtu, limits["mtu"], "bytes")
+        return findings.warn(f"{one.name} has MTU {one.mtu}", device=one.name, **facts)
     return findings.ok(one.name, device=one.name)
 
 
 CHECK = registry.Check(
-    name="eth_link",
     proves="The Ethernet interfaces the node depends on have a link, at the right speed.",
     component="eth",
     domain=records.Domain.HARDWARE,
@@ -129,20 +125,14 @@ CHECK = registry.Check(
     },
     thresholds=(
         registry.Threshold(
-            key="interfaces",
-            default=[],
-            kind=list,
-            unit="",
-            meaning="interfaces that must be up, with their speed in Mb/s: eno1 or eno1=25000",
-            source="site (genconf); NHC check_hw_eth, GCM check-ethlink",
+            "interfaces",
+            [],
+            "",
+            "interfaces that must be up, with their speed in Mb/s: eno1 or eno1=25000",
+            "site (genconf); NHC check_hw_eth, GCM check-ethlink",
         ),
         registry.Threshold(
-            key="mtu",
-            default=None,
-            kind=int,
-            unit="bytes",
-            meaning="MTU they should have; unset = any",
-            source="site; GCM check-ethlink",
+            "mtu", None, "bytes", "MTU they should have; unset = any", "site; GCM check-ethlink", unset=int
         ),
     ),
 )

@@ -14,9 +14,7 @@ def judge(node_gpus: tuple[nvml.NvmlGpu, ...], limits: registry.Limits) -> findi
         set_mhz, usual_mhz = gpu.application_sm_mhz, gpu.application_sm_default_mhz
         if set_mhz is not None and usual_mhz is not None and set_mhz < usual_mhz:
             text = f"application clock left at {set_mhz} MHz"
-            return gpus.bad(
-                findings.warn, gpu, text, measured=float(set_mhz), threshold=float(usual_mhz), unit="mhz"
-            )
+            return gpus.bad(findings.warn, gpu, text, **findings.amount(set_mhz, usual_mhz, "mhz"))
         return _busy(gpu, limits)
 
     return findings.merge(
@@ -34,18 +32,16 @@ def _busy(gpu: nvml.NvmlGpu, limits: registry.Limits) -> findings.Finding:
     ):
         if now is not None and least is not None and now < least:
             text = f"busy with its {what} clock at {now} MHz"
-            return gpus.bad(findings.warn, gpu, text, measured=float(now), threshold=float(least), unit="mhz")
+            return gpus.bad(findings.warn, gpu, text, **findings.amount(now, least, "mhz"))
     return gpus.ok(gpu)
 
 
 CHECK = registry.Check(
-    name="gpu_clocks",
     proves="No GPU runs slower than its neighbours because of a forgotten setting or a low clock under load.",
     component="gpu",
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.INFO,
     lane="gpu",
-    can_hang=True,
     fails="never",
     warns="application clocks below their default, or a busy GPU below sm_min_mhz or its memory clock",
     needs="a GPU that tells its clocks",
@@ -54,27 +50,21 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="sm_min_mhz",
-            default=None,
-            kind=int,
-            unit="mhz",
-            meaning="lowest SM clock of a busy GPU; unset = not judged",
-            source="GCM clock_freq: 1155 (A100)",
+            "sm_min_mhz",
+            None,
+            "mhz",
+            "lowest SM clock of a busy GPU; unset = not judged",
+            "GCM clock_freq: 1155 (A100)",
+            unset=int,
         ),
         registry.Threshold(
-            key="memory_min_mhz",
-            default=None,
-            kind=int,
-            unit="mhz",
-            meaning="lowest memory clock of a busy GPU; unset = its maximum",
-            source="GCM clock_freq: 1593 (A100)",
+            "memory_min_mhz",
+            None,
+            "mhz",
+            "lowest memory clock of a busy GPU; unset = its maximum",
+            "GCM clock_freq: 1593 (A100)",
+            unset=int,
         ),
-        registry.Threshold(
-            key="busy_frac",
-            default=0.5,
-            unit="frac",
-            meaning="utilisation from which a GPU counts as busy",
-            source="ours",
-        ),
+        registry.Threshold("busy_frac", 0.5, "frac", "utilisation from which a GPU counts as busy", "ours"),
     ),
 )

@@ -111,14 +111,12 @@ def _learn(reading: Reading) -> dict[str, int | str | None]:
 
 
 CHECK = registry.Check(
-    name="gpu_count",
     proves="All GPUs that Slurm and the site file promise are there, are the right model and answer.",
     component="gpu",
     domain=records.Domain.HARDWARE,
     severity=records.Severity.HIGH,
     lane="gpu",
     deadline_s=5.0,
-    can_hang=True,
     hard=True,
     fails="a GPU is lost or missing, the driver is not loaded, or a running job's GPU UUID is gone; "
     "low: another model, driver and library of different versions",
@@ -131,20 +129,15 @@ CHECK = registry.Check(
     learn=_learn,
     thresholds=(
         registry.Threshold(
-            key="expected",
-            default=None,
-            kind=int,
-            unit="count",
-            meaning="GPUs the node must have; unset = what slurm.conf configures",
-            source="Slurm's Gres=gpu; GCM check-nvidia-smi gpu_num hard-codes 8",
+            "expected",
+            None,
+            "count",
+            "GPUs the node must have; unset = what slurm.conf configures",
+            "Slurm's Gres=gpu; GCM check-nvidia-smi gpu_num hard-codes 8",
+            unset=int,
         ),
         registry.Threshold(
-            key="model",
-            default=None,
-            kind=str,
-            unit="",
-            meaning="text every GPU's name must contain; unset = any",
-            source="site",
+            "model", None, "", "text every GPU's name must contain; unset = any", "site", unset=str
         ),
     ),
 )

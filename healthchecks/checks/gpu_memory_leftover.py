@@ -36,9 +36,7 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
         make = findings.fail if gpu.memory_used_bytes > limits["fail_bytes"] else findings.warn
         limit = limits["fail_bytes"] if make is findings.fail else limits["warn_bytes"]
         text = f"{gpu.memory_used_bytes / 2**20:.0f} MiB in use and no process there"
-        return gpus.bad(
-            make, gpu, text, measured=float(gpu.memory_used_bytes), threshold=float(limit), unit="bytes"
-        )
+        return gpus.bad(make, gpu, text, **findings.amount(gpu.memory_used_bytes, limit, "bytes"))
 
     return findings.merge(
         gpus.each(reading.gpus, one), healthy=f"no memory left behind on {gpus.count(reading.gpus)}"
@@ -46,13 +44,11 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="gpu_memory_leftover",
     proves="A GPU that no job and no process uses has its memory free for the next job.",
     component="gpu",
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.LOW,
     lane="gpu",
-    can_hang=True,
     fails="more than fail_bytes in use on a GPU without job and process",
     warns="more than warn_bytes",
     needs="a GPU that tells its memory use",
@@ -61,20 +57,14 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="warn_bytes",
-            default=256 * 2**20,
-            kind=int,
-            unit="bytes",
-            meaning="memory in use (without the driver's own reserve) above which we warn",
-            source="ours; GCM fails above 15 MiB, which counts the driver's own reserve",
+            "warn_bytes",
+            256 * 2**20,
+            "bytes",
+            "memory in use (without the driver's own reserve) above which we warn",
+            "ours; GCM fails above 15 MiB, which counts the driver's own reserve",
         ),
         registry.Threshold(
-            key="fail_bytes",
-            default=2 * 2**30,
-            kind=int,
-            unit="bytes",
-            meaning="memory in use that fails",
-            source="ours: 2.5 % of an 80 GB GPU",
+            "fail_bytes", 2 * 2**30, "bytes", "memory in use that fails", "ours: 2.5 % of an 80 GB GPU"
         ),
     ),
 )

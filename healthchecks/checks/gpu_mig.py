@@ -27,13 +27,11 @@ def judge(node_gpus: tuple[nvml.NvmlGpu, ...], limits: registry.Limits) -> findi
 
 
 CHECK = registry.Check(
-    name="gpu_mig",
     proves="No job gets a slice of a GPU that somebody forgot to put together again.",
     component="gpu",
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.LOW,
     lane="gpu",
-    can_hang=True,
     fails="MIG mode is not as the site file says",
     warns="without a word of the site file: one GPU differs from the others",
     needs="a GPU that can do MIG",
@@ -43,12 +41,12 @@ CHECK = registry.Check(
     learn=lambda node_gpus: {"on": any(g.mig for g in node_gpus)},
     thresholds=(
         registry.Threshold(
-            key="on",
-            default=None,
-            kind=bool,
-            unit="",
-            meaning="whether MIG mode should be on; unset = the same on all GPUs",
-            source="site (genconf)",
+            "on",
+            None,
+            "",
+            "whether MIG mode should be on; unset = the same on all GPUs",
+            "site (genconf)",
+            unset=bool,
         ),
     ),
 )

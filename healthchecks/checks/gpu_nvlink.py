@@ -72,9 +72,7 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
         if up < wanted:
             down = ", ".join(str(link.link) for link in gpu.links if not link.active)
             text = f"{up} of {wanted} NVLinks up (down: {down or 'not listed'})"
-            return gpus.bad(
-                findings.fail, gpu, text, measured=float(up), threshold=float(wanted), unit="count"
-            )
+            return gpus.bad(findings.fail, gpu, text, **findings.amount(up, wanted, "count"))
         if not up:
             return findings.absent(f"{gpu.device}: NVLink is not connected", device=gpu.device)
         return _errors(gpu, reading.grown, limits)
@@ -109,13 +107,11 @@ def _errors(gpu: nvml.NvmlGpu, grown: counters.Growth, limits: registry.Limits) 
 
 
 CHECK = registry.Check(
-    name="gpu_nvlink",
     proves="Every NVLink of every GPU is up, and none keeps repeating packets.",
     component="nvlink",
     domain=records.Domain.HARDWARE,
     severity=records.Severity.HIGH,
     lane="gpu",
-    can_hang=True,
     hard=True,
     fails="a GPU has fewer links up than the site file says, or than it had in this boot; behind NVSwitches also: than a "
     "GPU of the same model, or none at all",
@@ -131,33 +127,33 @@ CHECK = registry.Check(
     },
     thresholds=(
         registry.Threshold(
-            key="links",
-            default=None,
-            kind=int,
-            unit="count",
-            meaning="links up per GPU; unset = as many as earlier in this boot, behind NVSwitches as many as its twins",
-            source="site (genconf) or SKU preset",
+            "links",
+            None,
+            "count",
+            "links up per GPU; unset = as many as earlier in this boot, behind NVSwitches as many as its twins",
+            "site (genconf) or SKU preset",
+            unset=int,
         ),
         registry.Threshold(
-            key="replay_per_hour",
-            default=60.0,
-            unit="per_hour",
-            meaning="replays per GPU and hour above which we warn",
-            source="ours; GCM fails on any lifetime count",
+            "replay_per_hour",
+            60.0,
+            "per_hour",
+            "replays per GPU and hour above which we warn",
+            "ours; GCM fails on any lifetime count",
         ),
         registry.Threshold(
-            key="recovery_per_hour",
-            default=1.0,
-            unit="per_hour",
-            meaning="link recoveries per GPU and hour above which we warn",
-            source="ours; GCM fails on any lifetime count",
+            "recovery_per_hour",
+            1.0,
+            "per_hour",
+            "link recoveries per GPU and hour above which we warn",
+            "ours; GCM fails on any lifetime count",
         ),
         registry.Threshold(
-            key="crc_per_hour",
-            default=360.0,
-            unit="per_hour",
-            meaning="flit CRC errors per GPU and hour above which we warn",
-            source="DCGM NVLink health: 100 CRC errors per second is far beyond; ours is one per 10 s",
+            "crc_per_hour",
+            360.0,
+            "per_hour",
+            "flit CRC errors per GPU and hour above which we warn",
+            "DCGM NVLink health: 100 CRC errors per second is far beyond; ours is one per 10 s",
         ),
     ),
 )

@@ -44,13 +44,11 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="gpu_pcie_replay",
     proves="The PCIe link of every GPU carries packets at the first try.",
     component="pcie",
     domain=records.Domain.HARDWARE,
     severity=records.Severity.LOW,
     lane="gpu",
-    can_hang=True,
     fails="never",
     warns="replays grow faster than per_hour_warn",
     needs="a GPU that counts PCIe replays",
@@ -59,11 +57,11 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="per_hour_warn",
-            default=480.0,
-            unit="per_hour",
-            meaning="replays per GPU and hour above which we warn",
-            source="DCGM health watch: 8 replays per minute",
+            "per_hour_warn",
+            480.0,
+            "per_hour",
+            "replays per GPU and hour above which we warn",
+            "DCGM health watch: 8 replays per minute",
         ),
     ),
 )

@@ -21,13 +21,11 @@ def judge(node_gpus: tuple[nvml.NvmlGpu, ...], limits: registry.Limits) -> findi
 
 
 CHECK = registry.Check(
-    name="gpu_persistence",
     proves="Persistence mode is on: jobs start faster and ECC counters survive between them.",
     component="gpu",
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.INFO,
     lane="gpu",
-    can_hang=True,
     fails="never",
     warns="persistence mode is not as `on` says",
     needs="a GPU with persistence mode",
@@ -35,13 +33,6 @@ CHECK = registry.Check(
     read=gpus.present,
     judge=judge,
     thresholds=(
-        registry.Threshold(
-            key="on",
-            default=True,
-            kind=bool,
-            unit="",
-            meaning="whether it should be on",
-            source="NVIDIA driver persistence guide",
-        ),
+        registry.Threshold("on", True, "", "whether it should be on", "NVIDIA driver persistence guide"),
     ),
 )

@@ -23,13 +23,11 @@ def judge(node_gpus: tuple[nvml.NvmlGpu, ...], limits: registry.Limits) -> findi
 
 
 CHECK = registry.Check(
-    name="gpu_power",
     proves="No GPU is held below the power it was made for.",
     component="gpu",
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.INFO,
     lane="gpu",
-    can_hang=True,
     fails="never",
     warns="the enforced power limit is below limit_min_w (default: the board's own)",
     needs="a GPU with a power limit",
@@ -38,11 +36,11 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="limit_min_w",
-            default=None,
-            unit="w",
-            meaning="lowest enforced power limit; unset = the board's default",
-            source="NVML default power limit",
+            "limit_min_w",
+            None,
+            "w",
+            "lowest enforced power limit; unset = the board's default",
+            "NVML default power limit",
         ),
     ),
 )

@@ -72,13 +72,11 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="gpu_processes",
     proves="Nothing but the running jobs uses the GPUs.",
     component="gpu",
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.LOW,
     lane="gpu",
-    can_hang=True,
     fails="a live process on a GPU is part of no job (by its cgroup; by its owner where Slurm uses none), or on a GPU that no job has",
     warns="never",
     needs="a GPU that lists its processes",
@@ -87,8 +85,8 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="allow",
-            default=[
+            "allow",
+            [
                 "nvidia-persiste",
                 "nv-hostengine",
                 "dcgm",
@@ -100,10 +98,9 @@ CHECK = registry.Check(
                 "nvidia-cuda-mps",
                 "nv-fabricmanage",
             ],
-            kind=list,
-            unit="",
-            meaning="process names (as the kernel keeps them, 15 characters) that may be there outside jobs",
-            source="NVIDIA's own daemons; GCM running_procs",
+            "",
+            "process names (as the kernel keeps them, 15 characters) that may be there outside jobs",
+            "NVIDIA's own daemons; GCM running_procs",
         ),
     ),
 )

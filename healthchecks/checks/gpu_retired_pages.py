@@ -40,13 +40,11 @@ def judge(node_gpus: tuple[nvml.NvmlGpu, ...], limits: registry.Limits) -> findi
 
 
 CHECK = registry.Check(
-    name="gpu_retired_pages",
     proves="GPUs before Ampere have memory pages left to retire, and none waits for a reboot.",
     component="gpu",
     domain=records.Domain.HARDWARE,
     severity=records.Severity.LOW,
     lane="gpu",
-    can_hang=True,
     fails="a page retirement is pending, or more pages are retired than the vendor replaces at",
     warns="more pages are retired than warn_pages",
     needs="a GPU that retires pages (before Ampere)",
@@ -55,20 +53,18 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="warn_pages",
-            default=10,
-            kind=int,
-            unit="count",
-            meaning="retired pages per GPU above which we warn",
-            source="GCM gpu_retired_pages > 10",
+            "warn_pages",
+            10,
+            "count",
+            "retired pages per GPU above which we warn",
+            "GCM gpu_retired_pages > 10",
         ),
         registry.Threshold(
-            key="fail_pages",
-            default=60,
-            kind=int,
-            unit="count",
-            meaning="retired pages per GPU above which it fails",
-            source="NVIDIA Dynamic Page Retirement: RMA at 60 pages",
+            "fail_pages",
+            60,
+            "count",
+            "retired pages per GPU above which it fails",
+            "NVIDIA Dynamic Page Retirement: RMA at 60 pages",
         ),
     ),
 )

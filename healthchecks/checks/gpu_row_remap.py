@@ -33,13 +33,11 @@ def _one(gpu: nvml.NvmlGpu, most: int) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="gpu_row_remap",
     proves="Every faulty memory row of every GPU has been replaced by a spare one.",
     component="gpu",
     domain=records.Domain.HARDWARE,
     severity=records.Severity.HIGH,
     lane="gpu",
-    can_hang=True,
     hard=True,
     fails="a remap failed (high), or one waits for a GPU reset (low)",
     warns="many rows remapped for uncorrected errors, or a bank without spare rows",
@@ -49,12 +47,11 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="uncorrected_warn",
-            default=512,
-            kind=int,
-            unit="count",
-            meaning="rows remapped for uncorrected errors above which we warn",
-            source="AzNHC's rule of 512 (never firing there: it indexes past its query)",
+            "uncorrected_warn",
+            512,
+            "count",
+            "rows remapped for uncorrected errors above which we warn",
+            "AzNHC's rule of 512 (never firing there: it indexes past its query)",
         ),
     ),
 )

@@ -91,13 +91,11 @@ def _against(
 
 
 CHECK = registry.Check(
-    name="gpu_temperature",
     proves="No GPU and no HBM stack is at the temperature at which it slows itself down.",
     component="gpu",
     domain=records.Domain.HARDWARE,
     severity=records.Severity.LOW,
     lane="gpu",
-    can_hang=True,
     fails="a GPU at its slowdown temperature (or fail_c), or HBM at its maximum (or memory_fail_c), at every look for "
     "lasting_fail_s",
     warns="the same at this moment, or within the margin below",
@@ -107,46 +105,32 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="warn_c",
-            default=None,
-            unit="c",
-            meaning="GPU temperature above which we warn; unset = margin_c below the limit",
-            source="GCM leaves it to the site",
+            "warn_c",
+            None,
+            "c",
+            "GPU temperature above which we warn; unset = margin_c below the limit",
+            "GCM leaves it to the site",
         ),
         registry.Threshold(
-            key="fail_c",
-            default=None,
-            unit="c",
-            meaning="GPU temperature that fails; unset = the GPU's own slowdown temperature",
-            source="NVML_TEMPERATURE_THRESHOLD_SLOWDOWN",
+            "fail_c",
+            None,
+            "c",
+            "GPU temperature that fails; unset = the GPU's own slowdown temperature",
+            "NVML_TEMPERATURE_THRESHOLD_SLOWDOWN",
+        ),
+        registry.Threshold("margin_c", 3.0, "c", "distance from the limit at which we warn", "ours"),
+        registry.Threshold(
+            "lasting_fail_s", 240.0, "s", "how long it must be that hot to fail", "ours: two sweeps in a row"
         ),
         registry.Threshold(
-            key="margin_c",
-            default=3.0,
-            unit="c",
-            meaning="distance from the limit at which we warn",
-            source="ours",
+            "memory_fail_c",
+            None,
+            "c",
+            "HBM temperature that fails; unset = the GPU's own maximum",
+            "NVML_TEMPERATURE_THRESHOLD_MEM_MAX",
         ),
         registry.Threshold(
-            key="lasting_fail_s",
-            default=240.0,
-            unit="s",
-            meaning="how long it must be that hot to fail",
-            source="ours: two sweeps in a row",
-        ),
-        registry.Threshold(
-            key="memory_fail_c",
-            default=None,
-            unit="c",
-            meaning="HBM temperature that fails; unset = the GPU's own maximum",
-            source="NVML_TEMPERATURE_THRESHOLD_MEM_MAX",
-        ),
-        registry.Threshold(
-            key="memory_margin_c",
-            default=3.0,
-            unit="c",
-            meaning="distance from the HBM limit at which we warn",
-            source="ours",
+            "memory_margin_c", 3.0, "c", "distance from the HBM limit at which we warn", "ours"
         ),
     ),
 )

@@ -43,14 +43,8 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
         lasted_s = reading.lasting_s.get(gpu.device, 0.0)
         if hard and lasted_s >= limits["lasting_fail_s"]:
             text = f"{', '.join(hard)} for {lasted_s / 60:.0f} min"
-            return gpus.bad(
-                findings.fail,
-                gpu,
-                text,
-                measured=round(lasted_s),
-                threshold=limits["lasting_fail_s"],
-                unit="s",
-            )
+            facts = {"measured": round(lasted_s), "threshold": limits["lasting_fail_s"], "unit": "s"}
+            return gpus.bad(findings.fail, gpu, text, **facts)
         if hard or soft:
             return gpus.bad(findings.warn, gpu, f"{', '.join(hard + soft)} now")
         return gpus.ok(gpu)
@@ -59,13 +53,11 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="gpu_throttle",
     proves="No GPU is slowed down by heat or by a failing power supply.",
     component="gpu",
     domain=records.Domain.HARDWARE,
     severity=records.Severity.LOW,
     lane="gpu",
-    can_hang=True,
     fails="a hardware slowdown, hardware thermal slowdown or power brake at every look for lasting_fail_s",
     warns="any of these, or a software thermal slowdown, at this moment",
     needs="a GPU that tells its clocks event reasons",
@@ -74,11 +66,11 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="lasting_fail_s",
-            default=600.0,
-            unit="s",
-            meaning="how long a hardware slowdown must last to fail",
-            source="gpud: hw slowdown over 10 min",
+            "lasting_fail_s",
+            600.0,
+            "s",
+            "how long a hardware slowdown must last to fail",
+            "gpud: hw slowdown over 10 min",
         ),
     ),
 )

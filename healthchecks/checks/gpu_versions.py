@@ -70,13 +70,11 @@ def _field(field: str, there: tuple[nvml.NvmlGpu, ...], wanted: str | None) -> l
 
 
 CHECK = registry.Check(
-    name="gpu_versions",
     proves="Driver, VBIOS, InfoROM and GSP firmware are the same on all GPUs of a model and the ones the site wants.",
     component="gpu",
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.LOW,
     lane="gpu",
-    can_hang=True,
     fails="a version differs from the one in the site file",
     warns="GPUs of one model differ, or the loaded driver and its libraries differ (a reboot is due)",
     needs="an NVIDIA GPU",
@@ -92,12 +90,12 @@ CHECK = registry.Check(
     },
     thresholds=tuple(
         registry.Threshold(
-            key=k,
-            default=None,
-            kind=str,
-            unit="",
-            meaning=f"{k} version every GPU must have; unset = all alike",
-            source="site (genconf); GCM vbios_mismatch",
+            k,
+            None,
+            "",
+            f"{k} version every GPU must have; unset = all alike",
+            "site (genconf); GCM vbios_mismatch",
+            unset=str,
         )
         for k in ("driver", *_FIELDS)
     ),

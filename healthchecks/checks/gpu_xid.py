@@ -72,7 +72,6 @@ def _severity(one: dict[str, Any], limits: registry.Limits) -> records.Severity:
 
 
 CHECK = registry.Check(
-    name="gpu_xid",
     proves="The NVIDIA driver has logged no hardware error in this boot since a person last cleared it.",
     component="gpu",
     domain=records.Domain.HARDWARE,
@@ -85,23 +84,13 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="high",
-            default=[],
-            kind=list,
-            unit="",
-            meaning="codes taken as high whatever the catalogue says",
-            source="NVIDIA Xid catalogue (core/catalogue)",
+            "high",
+            [],
+            "",
+            "codes taken as high whatever the catalogue says",
+            "NVIDIA Xid catalogue (core/catalogue)",
         ),
-        registry.Threshold(
-            key="low",
-            default=[],
-            kind=list,
-            unit="",
-            meaning="codes taken as low",
-            source="NVIDIA Xid catalogue (core/catalogue)",
-        ),
-        registry.Threshold(
-            key="ignore", default=[], kind=list, unit="", meaning="codes never judged", source="site"
-        ),
+        registry.Threshold("low", [], "", "codes taken as low", "NVIDIA Xid catalogue (core/catalogue)"),
+        registry.Threshold("ignore", [], "", "codes never judged", "site"),
     ),
 )

@@ -64,19 +64,15 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
 
 def _limit(counter: str, per_hour: float, source: str) -> registry.Threshold:
     meaning = f"{counter} per port and hour above which we warn"
-    return registry.Threshold(
-        key=f"{counter}_per_hour", default=per_hour, unit="per_hour", meaning=meaning, source=source
-    )
+    return registry.Threshold(f"{counter}_per_hour", per_hour, "per_hour", meaning, source)
 
 
 CHECK = registry.Check(
-    name="ib_counters",
     proves="No RDMA port collects errors faster than a healthy cable does.",
     component="ib",
     domain=records.Domain.HARDWARE,
     severity=records.Severity.LOW,
     lane="fabric",
-    can_hang=True,
     fails="never by default limits; link state is the business of ib_link, flaps of ib_flap",
     warns="a counter grows faster than its limit, or is stuck at its ceiling",
     needs="an RDMA port with readable counters",
@@ -95,12 +91,11 @@ CHECK = registry.Check(
         _limit("excessive_buffer_overrun_errors", 0.0, "NVSentinel: any increase"),
         _limit("port_xmit_discards", 36000.0, "ours: 10 per second; NVSentinel 100 per second"),
         registry.Threshold(
-            key="ignore",
-            default=[],
-            kind=list,
-            unit="",
-            meaning="HCAs or ports not read: restricted functions log an error at every read",
-            source="gpud issue 1164",
+            "ignore",
+            [],
+            "",
+            "HCAs or ports not read: restricted functions log an error at every read",
+            "gpud issue 1164",
         ),
     ),
 )

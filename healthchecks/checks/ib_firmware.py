@@ -33,13 +33,11 @@ def _learn(ports: list[ib.IbPort]) -> dict[str, list[str]]:
 
 
 CHECK = registry.Check(
-    name="ib_firmware",
     proves="All HCAs of a kind run the same firmware, the one the site chose.",
     component="ib",
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.LOW,
     lane="fabric",
-    can_hang=True,
     period_s=3600.0,
     fails="an HCA's firmware differs from the site file",
     warns="HCAs with the same board id differ among themselves",
@@ -50,12 +48,11 @@ CHECK = registry.Check(
     learn=_learn,
     thresholds=(
         registry.Threshold(
-            key="firmware",
-            default=[],
-            kind=list,
-            unit="",
-            meaning="board id and version, as MT_0000000838=28.39.2048, or *=28.39.2048",
-            source="site (genconf); GCM manifest",
+            "firmware",
+            [],
+            "",
+            "board id and version, as MT_0000000838=28.39.2048, or *=28.39.2048",
+            "site (genconf); GCM manifest",
         ),
     ),
 )

@@ -75,13 +75,11 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="ib_flap",
     proves="No RDMA link has kept going down and coming back.",
     component="ib",
     domain=records.Domain.HARDWARE,
     severity=records.Severity.LOW,
     lane="fabric",
-    can_hang=True,
     fails="a port lost its link flaps_fail times within window_s, as the port itself counts",
     warns="it lost it at all within window_s, or its counter is stuck",
     needs="an RDMA port that counts its link losses",
@@ -90,25 +88,16 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="flaps_fail",
-            default=3,
-            kind=int,
-            unit="count",
-            meaning="link losses within the window that fail",
-            source="gpud: 3 in 12 h (AzNHC: 5 in 24 h)",
+            "flaps_fail",
+            3,
+            "count",
+            "link losses within the window that fail",
+            "gpud: 3 in 12 h (AzNHC: 5 in 24 h)",
         ),
+        registry.Threshold("window_s", 43200.0, "s", "length of the window", "gpud: 12 h"),
         registry.Threshold(
-            key="window_s", default=43200.0, unit="s", meaning="length of the window", source="gpud: 12 h"
+            "boot_grace_s", 1800.0, "s", "time after boot in which losses do not count", "OCI: 30 min"
         ),
-        registry.Threshold(
-            key="boot_grace_s",
-            default=1800.0,
-            unit="s",
-            meaning="time after boot in which losses do not count",
-            source="OCI: 30 min",
-        ),
-        registry.Threshold(
-            key="ignore", default=[], kind=list, unit="", meaning="HCAs or ports never judged", source="site"
-        ),
+        registry.Threshold("ignore", [], "", "HCAs or ports never judged", "site"),
     ),
 )

@@ -40,16 +40,11 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     named = {p.name for p in ports}
     # Without a list of ports, those that were up in this boot are the ones that must be.
     must = wanted or {name for name in reading.known_up if not {name, name.partition(":")[0]} & ignored}
-    parts = [
+    parts = findings.too_few(sum(p.up or p.waiting for p in ports), limits["count"], "ports are up")
+    parts += [
         findings.fail(f"{name} is missing", device=name.partition(":")[0]) for name in sorted(must - named)
     ]
     parts += [_port(p, reading, limits) for p in ports]
-    usable = sum(p.up or p.waiting for p in ports)
-    if limits["count"] is not None and usable < limits["count"]:
-        text = f"{usable} of {limits['count']} ports are up"
-        parts.insert(
-            0, findings.fail(text, measured=float(usable), threshold=float(limits["count"]), unit="count")
-        )
     up = sum(p.up for p in ports)
     return findings.merge(
         parts, healthy=f"{up} of {len(ports)} ports up" if ports else "no RDMA port to judge"
@@ -63,14 +58,8 @@ def _port(port: ib.IbPort, reading: Reading, limits: registry.Limits) -> finding
         lasted_s = reading.waiting_s.get(port.name, 0.0)
         make = findings.fail if lasted_s >= limits["waiting_fail_s"] else findings.warn
         text = f"{port.name} has its link and waits for the subnet manager (state {port.state})"
-        return make(
-            text,
-            device=port.hca,
-            severity=records.Severity.LOW,
-            measured=round(lasted_s),
-            threshold=limits["waiting_fail_s"],
-            unit="s",
-        )
+        facts = {"measured": round(lasted_s), "threshold": limits["waiting_fail_s"], "unit": "s"}
+        return make(text, device=port.hca, severity=records.Severity.LOW, **facts)
     return _rate(port, reading, limits) if port.up else _down(port, reading, limits)
 
 
@@ -101,13 +90,11 @@ def _rate(port: ib.IbPort, reading: Reading, limits: registry.Limits) -> finding
 
 
 CHECK = registry.Check(
-    name="ib_link",
     proves="All RDMA ports that should carry traffic are active, physically up and at full rate.",
     component="ib",
     domain=records.Domain.HARDWARE,
     severity=records.Severity.HIGH,
     lane="fabric",
-    can_hang=True,
     hard=True,
     fails="a port of the site file is missing or down, fewer ports are up than configured, a port that was up in this "
     "boot is down or gone (high); a live port is slower than configured or than before, or has waited for the subnet "
@@ -123,37 +110,30 @@ CHECK = registry.Check(
     },
     thresholds=(
         registry.Threshold(
-            key="ports",
-            default=[],
-            kind=list,
-            unit="",
-            meaning="ports that must be up, as mlx5_0:1",
-            source="site (genconf); GCM manifest",
+            "ports", [], "", "ports that must be up, as mlx5_0:1", "site (genconf); GCM manifest"
         ),
         registry.Threshold(
-            key="count",
-            default=None,
-            kind=int,
-            unit="count",
-            meaning="number of ports that must be up",
-            source="gpud: 8 on H100/H200/B200, 1 on A100",
+            "count",
+            None,
+            "count",
+            "number of ports that must be up",
+            "gpud: 8 on H100/H200/B200, 1 on A100",
+            unset=int,
         ),
         registry.Threshold(
-            key="rate_gbps",
-            default=None,
-            unit="gbps",
-            meaning="lowest rate of a live port; unset = the best it had in this boot",
-            source="gpud: 200 on A100, 400 on H100/H200/B200",
+            "rate_gbps",
+            None,
+            "gbps",
+            "lowest rate of a live port; unset = the best it had in this boot",
+            "gpud: 200 on A100, 400 on H100/H200/B200",
         ),
         registry.Threshold(
-            key="waiting_fail_s",
-            default=240.0,
-            unit="s",
-            meaning="how long a port with a link may wait in INIT or ARMED",
-            source="ours: two sweeps; GCM warns on INIT",
+            "waiting_fail_s",
+            240.0,
+            "s",
+            "how long a port with a link may wait in INIT or ARMED",
+            "ours: two sweeps; GCM warns on INIT",
         ),
-        registry.Threshold(
-            key="ignore", default=[], kind=list, unit="", meaning="HCAs or ports never judged", source="site"
-        ),
+        registry.Threshold("ignore", [], "", "HCAs or ports never judged", "site"),
     ),
 )

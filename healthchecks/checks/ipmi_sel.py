@@ -66,27 +66,18 @@ def judge(reading: tuple[list[sel.SelEntry], datetime], limits: registry.Limits)
         if part and entry.asserted and entry.at is not None and since <= entry.at <= now + timedelta(hours=1):
             make = findings.warn if part in _REDUNDANT else findings.fail
             parts.append(make(f"{entry.at:%Y-%m-%d %H:%M}Z {entry.text}", device=part))
-    full = len(entries) >= limits["full_warn"]
-    if full:
-        parts.append(
-            findings.warn(
-                f"the event log holds {len(entries)} entries: when full, new ones are lost",
-                measured=float(len(entries)),
-                threshold=float(limits["full_warn"]),
-                unit="count",
-            )
-        )
+    if len(entries) >= limits["full_warn"]:
+        text = f"the event log holds {len(entries)} entries: when full, new ones are lost"
+        parts.append(findings.warn(text, **findings.amount(len(entries), limits["full_warn"], "count")))
     return findings.merge(parts, healthy=f"{len(entries)} entries, none of them a new fault")
 
 
 CHECK = registry.Check(
-    name="ipmi_sel",
     proves="The BMC has logged no hardware fault lately.",
     component="ipmi",
     domain=records.Domain.HARDWARE,
     severity=records.Severity.LOW,
     lane="ipmi",
-    can_hang=True,
     deadline_s=20.0,
     period_s=900.0,
     fails="a fault of memory, processor, PCIe, temperature or drive was asserted within window_s",
@@ -97,19 +88,18 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="window_s",
-            default=86400.0,
-            unit="s",
-            meaning="how far back entries count",
-            source="ours; GCM counts all, then clears the log at 40 lines",
+            "window_s",
+            86400.0,
+            "s",
+            "how far back entries count",
+            "ours; GCM counts all, then clears the log at 40 lines",
         ),
         registry.Threshold(
-            key="full_warn",
-            default=3000,
-            kind=int,
-            unit="count",
-            meaning="entries from which we warn that the log fills up",
-            source="ours: common BMCs hold 3,639 to 10,000",
+            "full_warn",
+            3000,
+            "count",
+            "entries from which we warn that the log fills up",
+            "ours: common BMCs hold 3,639 to 10,000",
         ),
     ),
 )

@@ -60,13 +60,11 @@ def _one(name: str, status: str, value: str) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="ipmi_sensors",
     proves="Fans turn, both power supplies deliver, and no temperature or voltage is critical.",
     component="ipmi",
     domain=records.Domain.HARDWARE,
     severity=records.Severity.LOW,
     lane="ipmi",
-    can_hang=True,
     deadline_s=30.0,
     period_s=900.0,
     fails="a sensor is critical or non-recoverable, or a part reports a failure",
@@ -75,14 +73,5 @@ CHECK = registry.Check(
     next_step="The sensor names the part; one lost power supply often is a cable or a PDU.",
     read=read,
     judge=judge,
-    thresholds=(
-        registry.Threshold(
-            key="ignore",
-            default=[],
-            kind=list,
-            unit="",
-            meaning="sensors never judged",
-            source="site; GCM check-sensors",
-        ),
-    ),
+    thresholds=(registry.Threshold("ignore", [], "", "sensors never judged", "site; GCM check-sensors"),),
 )

@@ -35,7 +35,6 @@ def judge(reading: tuple[frozenset[str], list[str]], limits: registry.Limits) ->
 
 
 CHECK = registry.Check(
-    name="kernel_modules",
     proves="The kernel modules that jobs need are loaded, GPUDirect RDMA's among them.",
     component="node",
     domain=records.Domain.SYSTEM_SOFTWARE,
@@ -48,20 +47,14 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="expected",
-            default=[],
-            kind=list,
-            unit="",
-            meaning="modules that must be loaded, as lsmod names them",
-            source="site; GCM check-module",
+            "expected", [], "", "modules that must be loaded, as lsmod names them", "site; GCM check-module"
         ),
         registry.Threshold(
-            key="peermem",
-            default=True,
-            kind=bool,
-            unit="",
-            meaning="whether nvidia_peermem is wanted where GPUs and HCAs are (switch off where DMA-BUF is used)",
-            source="NVIDIA GPUDirect RDMA guide",
+            "peermem",
+            True,
+            "",
+            "whether nvidia_peermem is wanted where GPUs and HCAs are (switch off where DMA-BUF is used)",
+            "NVIDIA GPUDirect RDMA guide",
         ),
     ),
 )

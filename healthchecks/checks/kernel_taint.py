@@ -30,7 +30,6 @@ def judge(mask: int, _: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="kernel_taint",
     proves="The kernel has had no oops, soft lockup or machine check since boot.",
     component="node",
     domain=records.Domain.SYSTEM_SOFTWARE,

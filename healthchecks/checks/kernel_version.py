@@ -24,7 +24,6 @@ def judge(release: str, limits: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="kernel_version",
     proves="The node booted the kernel the site runs.",
     component="node",
     domain=records.Domain.SYSTEM_SOFTWARE,
@@ -39,12 +38,7 @@ CHECK = registry.Check(
     learn=lambda release: {"expected": [release]},
     thresholds=(
         registry.Threshold(
-            key="expected",
-            default=[],
-            kind=list,
-            unit="",
-            meaning="kernel releases accepted, * allowed; empty = any",
-            source="site (genconf)",
+            "expected", [], "", "kernel releases accepted, * allowed; empty = any", "site (genconf)"
         ),
     ),
 )

@@ -25,7 +25,6 @@ def judge(reading: tuple[float, int], limits: registry.Limits) -> findings.Findi
 
 
 CHECK = registry.Check(
-    name="load",
     proves="No runaway processes crowd the CPUs.",
     component="cpu",
     domain=records.Domain.SYSTEM_SOFTWARE,
@@ -38,11 +37,11 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="per_cpu_warn",
-            default=4.0,
-            unit="per_cpu",
-            meaning="load per CPU above which we warn",
-            source="ours; NHC check_ps_loadavg takes it as an argument",
+            "per_cpu_warn",
+            4.0,
+            "per_cpu",
+            "load per CPU above which we warn",
+            "ours; NHC check_ps_loadavg takes it as an argument",
         ),
     ),
 )

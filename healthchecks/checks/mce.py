@@ -46,25 +46,15 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     for kind, count in reading.since_cleared.items():
         if count:
             text = f"{count} machine check {'exceptions' if kind == 'exceptions' else 'deferred errors'}"
-            parts.append(
-                findings.fail(text, device="cpu", measured=float(count), threshold=0.0, unit="count")
-            )
+            parts.append(findings.fail(text, device="cpu", **findings.amount(count, 0, "count")))
     thermal, most = reading.day.get("thermal", 0), limits["thermal_day_warn"]
     if thermal > most:
-        parts.append(
-            findings.warn(
-                f"{thermal} CPU thermal events in 24 h",
-                device="cpu",
-                measured=float(thermal),
-                threshold=float(most),
-                unit="per_day",
-            )
-        )
+        facts = findings.amount(thermal, most, "per_day")
+        parts.append(findings.warn(f"{thermal} CPU thermal events in 24 h", device="cpu", **facts))
     return findings.merge(parts, healthy="no machine check exception in this boot")
 
 
 CHECK = registry.Check(
-    name="mce",
     proves="No CPU has raised a machine check exception in this boot since a person last cleared it.",
     component="cpu",
     domain=records.Domain.HARDWARE,
@@ -77,12 +67,7 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="thermal_day_warn",
-            default=1000,
-            kind=int,
-            unit="per_day",
-            meaning="CPU thermal events in 24 h above which we warn",
-            source="ours",
+            "thermal_day_warn", 1000, "per_day", "CPU thermal events in 24 h above which we warn", "ours"
         ),
     ),
 )

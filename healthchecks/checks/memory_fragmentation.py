@@ -47,7 +47,6 @@ def judge(free_by_numa: dict[str, list[int]], limits: registry.Limits) -> findin
 
 
 CHECK = registry.Check(
-    name="memory_fragmentation",
     proves="The kernel can still hand out large contiguous memory (huge pages, RDMA registrations).",
     component="memory",
     domain=records.Domain.SYSTEM_SOFTWARE,
@@ -59,21 +58,7 @@ CHECK = registry.Check(
     read=read,
     judge=judge,
     thresholds=(
-        registry.Threshold(
-            key="order",
-            default=8,
-            kind=int,
-            unit="",
-            meaning="block order: 2^order pages (8 = 1 MiB)",
-            source="GCM check-buddyinfo",
-        ),
-        registry.Threshold(
-            key="blocks_min",
-            default=10,
-            kind=int,
-            unit="count",
-            meaning="least number of free blocks",
-            source="GCM check-buddyinfo",
-        ),
+        registry.Threshold("order", 8, "", "block order: 2^order pages (8 = 1 MiB)", "GCM check-buddyinfo"),
+        registry.Threshold("blocks_min", 10, "count", "least number of free blocks", "GCM check-buddyinfo"),
     ),
 )

@@ -48,11 +48,8 @@ def read(node: nodeview.NodeView) -> Reading:
 
 
 def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
-    if limits["dimms"] is not None and reading.dimms is not None and reading.dimms < limits["dimms"]:
-        text = f"{reading.dimms} of {limits['dimms']} DIMMs"
-        return findings.fail(
-            text, measured=float(reading.dimms), threshold=float(limits["dimms"]), unit="count"
-        )
+    if reading.dimms is not None and (missing := findings.too_few(reading.dimms, limits["dimms"], "DIMMs")):
+        return missing[0]
     gib = reading.total_bytes / 2**30
     if limits["expected_bytes"] is not None:
         least = limits["expected_bytes"] * (1 - limits["tolerance_frac"])
@@ -67,7 +64,6 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="memory_size",
     proves="No DIMM has dropped out: the kernel sees all the memory the node was bought with.",
     component="memory",
     domain=records.Domain.HARDWARE,
@@ -81,27 +77,27 @@ CHECK = registry.Check(
     learn=lambda reading: {"expected_bytes": reading.total_bytes, "dimms": reading.dimms},
     thresholds=(
         registry.Threshold(
-            key="expected_bytes",
-            default=None,
-            kind=int,
-            unit="bytes",
-            meaning="MemTotal of a healthy node; unset = Slurm's RealMemory",
-            source="site (genconf); NHC check_hw_physmem",
+            "expected_bytes",
+            None,
+            "bytes",
+            "MemTotal of a healthy node; unset = Slurm's RealMemory",
+            "site (genconf); NHC check_hw_physmem",
+            unset=int,
         ),
         registry.Threshold(
-            key="tolerance_frac",
-            default=0.02,
-            unit="frac",
-            meaning="share that may be missing: firmware and crash kernels reserve some",
-            source="ours: half of one of 24 DIMMs",
+            "tolerance_frac",
+            0.02,
+            "frac",
+            "share that may be missing: firmware and crash kernels reserve some",
+            "ours: half of one of 24 DIMMs",
         ),
         registry.Threshold(
-            key="dimms",
-            default=None,
-            kind=int,
-            unit="count",
-            meaning="DIMMs that EDAC must see",
-            source="site (genconf); GCM check-mem-size",
+            "dimms",
+            None,
+            "count",
+            "DIMMs that EDAC must see",
+            "site (genconf); GCM check-mem-size",
+            unset=int,
         ),
     ),
 )

@@ -65,7 +65,6 @@ def _wanted(entry: str, by_path: dict[str, mounts.Mount]) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="mount_present",
     proves="Every filesystem the jobs need is mounted, with the right type.",
     component="filesystem",
     domain=records.Domain.SYSTEM_SOFTWARE,
@@ -80,20 +79,18 @@ CHECK = registry.Check(
     learn=lambda reading: {"paths": [f"{m.path}={m.type}" for m in reading.mounted if m.network]},
     thresholds=(
         registry.Threshold(
-            key="paths",
-            default=[],
-            kind=list,
-            unit="",
-            meaning="mount points that must be there, as /scratch or /scratch=lustre",
-            source="site (genconf); NHC check_fs_mount",
+            "paths",
+            [],
+            "",
+            "mount points that must be there, as /scratch or /scratch=lustre",
+            "site (genconf); NHC check_fs_mount",
         ),
         registry.Threshold(
-            key="fstab",
-            default=True,
-            kind=bool,
-            unit="",
-            meaning="whether fstab's own mounts must be there too",
-            source="GCM check-storage check-mountpoint",
+            "fstab",
+            True,
+            "",
+            "whether fstab's own mounts must be there too",
+            "GCM check-storage check-mountpoint",
         ),
     ),
 )

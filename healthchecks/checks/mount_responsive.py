@@ -35,13 +35,11 @@ def judge(usages: list[mounts.Usage], limits: registry.Limits) -> findings.Findi
 
 
 CHECK = registry.Check(
-    name="mount_responsive",
     proves="Every mounted filesystem answers in time; nothing on this node will sleep for ever in open().",
     component="filesystem",
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.HIGH,
     lane="mounts",
-    can_hang=True,
     fails="a mount answers ESTALE, ENOTCONN or EIO (high), or not within its deadline (low)",
     warns="an answer took longer than slow_s",
     needs="a mounted filesystem with files",
@@ -51,11 +49,11 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="slow_s",
-            default=2.0,
-            unit="s",
-            meaning="an answer slower than this is a warning",
-            source="ours: 100 times a healthy NFS round trip under load",
+            "slow_s",
+            2.0,
+            "s",
+            "an answer slower than this is a warning",
+            "ours: 100 times a healthy NFS round trip under load",
         ),
     ),
 )

@@ -93,13 +93,11 @@ def judge(reading: Reading, _: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="mount_writable",
     proves="No filesystem has turned read-only, and a file can be made where jobs make theirs.",
     component="filesystem",
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.LOW,
     lane="mounts",
-    can_hang=True,
     fails="a filesystem that fstab or the site file wants writable, or that was writable earlier in this boot, is "
     "mounted read-only; or no file can be made in a probe directory",
     warns="never",
@@ -109,28 +107,17 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="paths",
-            default=[],
-            kind=list,
-            unit="",
-            meaning="network mounts that must be writable",
-            source="site; NHC check_fs_mount_rw",
+            "paths", [], "", "network mounts that must be writable", "site; NHC check_fs_mount_rw"
         ),
         registry.Threshold(
-            key="read_only",
-            default=[],
-            kind=list,
-            unit="",
-            meaning="mounts that are meant to be read-only",
-            source="site; NHC check_fs_mount_ro",
+            "read_only", [], "", "mounts that are meant to be read-only", "site; NHC check_fs_mount_ro"
         ),
         registry.Threshold(
-            key="probe",
-            default=["/tmp", "/dev/shm"],  # noqa: S108  (looked at, not used)
-            kind=list,
-            unit="",
-            meaning="directories in which a small file is made and removed",
-            source="ours: local by default, so that a thousand nodes do not write to one server",
+            "probe",
+            ["/tmp", "/dev/shm"],  # noqa: S108 (directories of the node, looked at)
+            "",
+            "directories in which a small file is made and removed",
+            "ours: local by default, so that a thousand nodes do not write to one server",
         ),
     ),
 )

@@ -74,13 +74,8 @@ def _drive(node: nodeview.NodeView, name: str) -> Drive:
 
 
 def judge(drives: list[Drive], limits: registry.Limits) -> findings.Finding:
-    parts = [_one(drive, limits) for drive in drives]
-    if limits["count"] is not None and len(drives) < limits["count"]:
-        text = f"{len(drives)} of {limits['count']} NVMe drives"
-        parts.insert(
-            0,
-            findings.fail(text, measured=float(len(drives)), threshold=float(limits["count"]), unit="count"),
-        )
+    parts = findings.too_few(len(drives), limits["count"], "NVMe drives")
+    parts += [_one(drive, limits) for drive in drives]
     blind = sum(drive.log is None and drive.state in (None, "live") for drive in drives)
     note = f" (no SMART log of {blind}: {drives[0].problem})" if blind else ""
     return findings.merge(parts, healthy=f"{findings.plural(len(drives), 'NVMe drive')} alive{note}")
@@ -121,13 +116,11 @@ def _judge_log(name: str, log: dict[str, int | None], limits: registry.Limits) -
 
 
 CHECK = registry.Check(
-    name="nvme_smart",
     proves="Every NVMe drive is alive and says of itself that it will stay so.",
     component="block",
     domain=records.Domain.HARDWARE,
     severity=records.Severity.HIGH,
     lane="tools",
-    can_hang=True,
     deadline_s=10.0,
     period_s=900.0,
     fails="a controller is dead, or its media read-only (high); another critical warning, spare below the drive's limit, or endurance used up (low)",
@@ -139,26 +132,18 @@ CHECK = registry.Check(
     learn=lambda drives: {"count": len(drives)},
     thresholds=(
         registry.Threshold(
-            key="count",
-            default=None,
-            kind=int,
-            unit="count",
-            meaning="drives that must be there",
-            source="site (genconf); AzNHC: 8 on ND H100 v5",
+            "count",
+            None,
+            "count",
+            "drives that must be there",
+            "site (genconf); AzNHC: 8 on ND H100 v5",
+            unset=int,
         ),
         registry.Threshold(
-            key="used_warn_frac",
-            default=0.8,
-            unit="frac",
-            meaning="used endurance above which we warn",
-            source="GCM check-blockdev 80 %",
+            "used_warn_frac", 0.8, "frac", "used endurance above which we warn", "GCM check-blockdev 80 %"
         ),
         registry.Threshold(
-            key="used_fail_frac",
-            default=1.0,
-            unit="frac",
-            meaning="used endurance above which it fails",
-            source="GCM check-blockdev 100 %",
+            "used_fail_frac", 1.0, "frac", "used endurance above which it fails", "GCM check-blockdev 100 %"
         ),
     ),
 )

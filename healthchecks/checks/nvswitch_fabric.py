@@ -39,22 +39,12 @@ def read(node: nodeview.NodeView) -> Reading:
 
 
 def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
-    parts = gpus.each(reading.gpus, _gpu)
-    if limits["switches"] is not None and reading.switches < limits["switches"]:
-        text = f"{reading.switches} of {limits['switches']} NVSwitches on the bus"
-        parts.insert(
-            0,
-            findings.fail(
-                text, measured=float(reading.switches), threshold=float(limits["switches"]), unit="count"
-            ),
-        )
+    parts: list[findings.Finding] = []
     if reading.switches and reading.manager is False:
-        parts.insert(
-            0,
-            findings.fail(
-                "nvidia-fabricmanager does not run: CUDA cannot start on these GPUs", device="fabricmanager"
-            ),
-        )
+        text = "nvidia-fabricmanager does not run: CUDA cannot start on these GPUs"
+        parts.append(findings.fail(text, device="fabricmanager"))
+    parts += findings.too_few(reading.switches, limits["switches"], "NVSwitches on the bus")
+    parts += gpus.each(reading.gpus, _gpu)
     switches = f", NVSwitches: {reading.switches}" if reading.switches else ""
     return findings.merge(parts, healthy=f"{gpus.count(reading.gpus)} registered{switches}")
 
@@ -74,13 +64,11 @@ def _gpu(gpu: nvml.NvmlGpu) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="nvswitch_fabric",
     proves="All NVSwitches are there, the fabric manager runs, and every GPU is registered with a healthy fabric.",
     component="nvlink",
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.LOW,
     lane="gpu",
-    can_hang=True,
     fails="an NVSwitch is missing, the fabric manager does not run, or a GPU is not registered",
     warns="the fabric says degraded bandwidth or an unhealthy route",
     needs="NVSwitches on the PCI bus, or GPUs that register with a fabric",
@@ -90,12 +78,12 @@ CHECK = registry.Check(
     learn=lambda reading: {"switches": reading.switches or None},
     thresholds=(
         registry.Threshold(
-            key="switches",
-            default=None,
-            kind=int,
-            unit="count",
-            meaning="NVSwitches on the PCI bus; unset = not counted",
-            source="site (genconf) or SKU preset",
+            "switches",
+            None,
+            "count",
+            "NVSwitches on the PCI bus; unset = not counted",
+            "site (genconf) or SKU preset",
+            unset=int,
         ),
     ),
 )

@@ -43,13 +43,11 @@ def judge(versions: dict[str, str | None], limits: registry.Limits) -> findings.
 
 
 CHECK = registry.Check(
-    name="packages",
     proves="The packages the site cares about have the versions it wants.",
     component="service",
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.LOW,
     lane="tools",
-    can_hang=True,
     deadline_s=15.0,
     period_s=3600.0,
     fails="a package is missing or has another version",
@@ -60,12 +58,11 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="expected",
-            default=[],
-            kind=list,
-            unit="",
-            meaning="packages, as slurmd or cuda-drivers=550.90 (a leading part of the version)",
-            source="site; GCM package-version",
+            "expected",
+            [],
+            "",
+            "packages, as slurmd or cuda-drivers=550.90 (a leading part of the version)",
+            "site; GCM package-version",
         ),
     ),
 )

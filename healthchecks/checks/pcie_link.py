@@ -83,24 +83,16 @@ def judge(links: list[PcieLink], limits: registry.Limits) -> findings.Finding:
 
 
 def _one(link: PcieLink, limits: registry.Limits) -> findings.Finding:
-    what, facts = (
-        f"{link.kind} {link.address}",
-        {"device": link.address, "detail": {"pci_bus_id": link.address}},
-    )
+    what = f"{link.kind} {link.address}"
+    facts = {"device": link.address, "detail": {"pci_bus_id": link.address}}
     if link.answers is False or link.width == 0:
         return findings.fail(f"{what} does not answer on the bus", **facts)
     if link.width is None or link.width_max is None:
         return findings.absent(f"{what} does not tell its link", **facts)
     if link.width < link.width_max:
         text, low = f"{what} runs x{link.width} of x{link.width_max}", records.Severity.LOW
-        return findings.fail(
-            text,
-            severity=low,
-            measured=float(link.width),
-            threshold=float(link.width_max),
-            unit="lanes",
-            **facts,
-        )
+        lanes = findings.amount(link.width, link.width_max, "lanes")
+        return findings.fail(text, severity=low, **lanes, **facts)
     # An idle GPU lowers its link speed to save power; only the others must always run at full speed.
     slow = link.speed_gt is not None and link.speed_max_gt is not None and link.speed_gt < link.speed_max_gt
     if slow and (link.kind != "gpu" or limits["gpu_speed"]):
@@ -110,13 +102,11 @@ def _one(link: PcieLink, limits: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="pcie_link",
     proves="Every GPU, HCA, NVMe drive and NVSwitch is on the PCIe bus with all its lanes.",
     component="pcie",
     domain=records.Domain.HARDWARE,
     severity=records.Severity.HIGH,
     lane="fabric",
-    can_hang=True,
     hard=True,
     fails="a device of the site file is gone or a device answers all ones (high); a link is narrower than both its ends can do (low)",
     warns="a link is slower than both its ends can do (idle GPUs excepted)",
@@ -127,23 +117,19 @@ CHECK = registry.Check(
     learn=lambda links: {"devices": [link.address for link in links]},
     thresholds=(
         registry.Threshold(
-            key="devices",
-            default=[],
-            kind=list,
-            unit="",
-            meaning="addresses that must be on the bus, as 0000:3b:00.0",
-            source="site (genconf); GCM check-pci manifest",
+            "devices",
+            [],
+            "",
+            "addresses that must be on the bus, as 0000:3b:00.0",
+            "site (genconf); GCM check-pci manifest",
         ),
+        registry.Threshold("ignore", [], "", "addresses never judged", "site"),
         registry.Threshold(
-            key="ignore", default=[], kind=list, unit="", meaning="addresses never judged", source="site"
-        ),
-        registry.Threshold(
-            key="gpu_speed",
-            default=False,
-            kind=bool,
-            unit="",
-            meaning="whether GPUs must run at full speed when idle too",
-            source="ours: link speed follows the power state",
+            "gpu_speed",
+            False,
+            "",
+            "whether GPUs must run at full speed when idle too",
+            "ours: link speed follows the power state",
         ),
     ),
 )

@@ -31,23 +31,13 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     for process, lasted_s in reading.stuck:
         if lasted_s >= limits["lasting_s"]:
             text = f"process {process.pid} ({process.name}, uid {process.uid}) in D state for {lasted_s / 60:.0f} min"
-            detail = {"pid": process.pid}
-            parts.append(
-                findings.fail(
-                    text,
-                    device=process.name,
-                    measured=round(lasted_s),
-                    threshold=limits["lasting_s"],
-                    unit="s",
-                    detail=detail,
-                )
-            )
+            facts = {"measured": round(lasted_s), "threshold": limits["lasting_s"], "unit": "s"}
+            parts.append(findings.fail(text, device=process.name, detail={"pid": process.pid}, **facts))
     now = f", {len(reading.stuck)} in D state just now" if reading.stuck else ""
     return findings.merge(parts, healthy=f"{reading.total} processes, none stuck{now}")
 
 
 CHECK = registry.Check(
-    name="processes_dstate",
     proves="No user process has been stuck in the kernel (D state) for long.",
     component="node",
     domain=records.Domain.SYSTEM_SOFTWARE,
@@ -60,11 +50,11 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="lasting_s",
-            default=300.0,
-            unit="s",
-            meaning="how long a process must be in D state without running once to fail",
-            source="GCM check-dstate 300 s",
+            "lasting_s",
+            300.0,
+            "s",
+            "how long a process must be in D state without running once to fail",
+            "GCM check-dstate 300 s",
         ),
     ),
 )

@@ -33,7 +33,6 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="processes_zombie",
     proves="No program on the node lets its dead children pile up.",
     component="node",
     domain=records.Domain.SYSTEM_SOFTWARE,
@@ -46,19 +45,10 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="lasting_s",
-            default=300.0,
-            unit="s",
-            meaning="how long a process must be a zombie to count",
-            source="GCM check-zombie 300 s",
+            "lasting_s", 300.0, "s", "how long a process must be a zombie to count", "GCM check-zombie 300 s"
         ),
         registry.Threshold(
-            key="count_warn",
-            default=10,
-            kind=int,
-            unit="count",
-            meaning="old zombies above which we warn",
-            source="ours; GCM warns at one",
+            "count_warn", 10, "count", "old zombies above which we warn", "ours; GCM warns at one"
         ),
     ),
 )

@@ -52,17 +52,7 @@ def read(node: nodeview.NodeView) -> list[Array]:
 
 
 def judge(arrays: list[Array], limits: registry.Limits) -> findings.Finding:
-    parts = [_one(array) for array in arrays]
-    if limits["count"] is not None and len(arrays) < limits["count"]:
-        parts.insert(
-            0,
-            findings.fail(
-                f"{len(arrays)} of {limits['count']} arrays",
-                measured=float(len(arrays)),
-                threshold=float(limits["count"]),
-                unit="count",
-            ),
-        )
+    parts = findings.too_few(len(arrays), limits["count"], "arrays") + [_one(array) for array in arrays]
     return findings.merge(parts, healthy=f"{len(arrays)} arrays complete")
 
 
@@ -72,21 +62,14 @@ def _one(array: Array) -> findings.Finding:
     if array.wanted is not None and array.there is not None and array.there < array.wanted:
         how = f", {array.rebuilding}" if array.rebuilding else ""
         text, low = f"{array.name} has {array.there} of {array.wanted} disks{how}", records.Severity.LOW
-        return findings.fail(
-            text,
-            device=array.name,
-            severity=low,
-            measured=float(array.there),
-            threshold=float(array.wanted),
-            unit="count",
-        )
+        facts = findings.amount(array.there, array.wanted, "count")
+        return findings.fail(text, device=array.name, severity=low, **facts)
     if array.rebuilding:
         return findings.warn(f"{array.name}: {array.rebuilding}", device=array.name)
     return findings.ok(array.name, device=array.name)
 
 
 CHECK = registry.Check(
-    name="raid",
     proves="Every software RAID array runs with all its disks.",
     component="block",
     domain=records.Domain.HARDWARE,
@@ -100,13 +83,6 @@ CHECK = registry.Check(
     judge=judge,
     learn=lambda arrays: {"count": len(arrays)},
     thresholds=(
-        registry.Threshold(
-            key="count",
-            default=None,
-            kind=int,
-            unit="count",
-            meaning="arrays that must be there",
-            source="site (genconf)",
-        ),
+        registry.Threshold("count", None, "count", "arrays that must be there", "site (genconf)", unset=int),
     ),
 )

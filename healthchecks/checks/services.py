@@ -72,13 +72,11 @@ def _one(unit: str, state: str) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="services",
     proves="The daemons that jobs depend on are running.",
     component="service",
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.LOW,
     lane="tools",
-    can_hang=True,
     fails="a unit is failed or inactive",
     warns="a unit is starting or stopping",
     needs="systemd, and a unit of the site file, or one of the usual ones enabled for a systemd target",
@@ -88,16 +86,15 @@ CHECK = registry.Check(
     learn=lambda states: {"units": [u for u, state in states.items() if state == "active"]},
     thresholds=(
         registry.Threshold(
-            key="units",
-            default=[],
-            kind=list,
-            unit="",
-            meaning="systemd units that must be active; empty = those of if_enabled that are enabled",
-            source="site (genconf); NHC check_ps_service, GCM service-status",
+            "units",
+            [],
+            "",
+            "systemd units that must be active; empty = those of if_enabled that are enabled",
+            "site (genconf); NHC check_ps_service, GCM service-status",
         ),
         registry.Threshold(
-            key="if_enabled",
-            default=[
+            "if_enabled",
+            [
                 "munge.service",
                 "sssd.service",
                 "chronyd.service",
@@ -110,10 +107,9 @@ CHECK = registry.Check(
                 "ssh.service",
                 "sshd.service",
             ],
-            kind=list,
-            unit="",
-            meaning="units judged only where they are enabled (slurmd has its own check)",
-            source="ours",
+            "",
+            "units judged only where they are enabled (slurmd has its own check)",
+            "ours",
         ),
     ),
 )

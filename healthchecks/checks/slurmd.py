@@ -55,7 +55,6 @@ def judge(reading: Reading, _: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="slurmd",
     proves="The daemons through which Slurm runs jobs here are alive.",
     component="slurm",
     domain=records.Domain.SYSTEM_SOFTWARE,
@@ -68,12 +67,11 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="daemons",
-            default=["slurmd", "munged"],
-            kind=list,
-            unit="",
-            meaning="process names that must be there",
-            source="GCM check-service; NHC check_ps_service",
+            "daemons",
+            ["slurmd", "munged"],
+            "",
+            "process names that must be there",
+            "GCM check-service; NHC check_ps_service",
         ),
     ),
 )

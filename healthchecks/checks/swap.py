@@ -29,12 +29,8 @@ def read(node: nodeview.NodeView) -> Reading:
 def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     wanted = limits["expected_bytes"]
     if wanted is not None and reading.total_bytes < wanted * 0.99:
-        return findings.warn(
-            f"{reading.total_bytes / 2**30:.1f} GiB of swap",
-            measured=float(reading.total_bytes),
-            threshold=float(wanted),
-            unit="bytes",
-        )
+        text = f"{reading.total_bytes / 2**30:.1f} GiB of swap"
+        return findings.warn(text, **findings.amount(reading.total_bytes, wanted, "bytes"))
     used = reading.used_bytes / reading.total_bytes if reading.total_bytes else 0.0
     facts = {"measured": round(used, 4), "threshold": limits["used_warn_frac"], "unit": "frac"}
     if used > limits["used_warn_frac"]:
@@ -43,7 +39,6 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="swap",
     proves="The node is not living off its swap.",
     component="memory",
     domain=records.Domain.SYSTEM_SOFTWARE,
@@ -56,19 +51,19 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="expected_bytes",
-            default=None,
-            kind=int,
-            unit="bytes",
-            meaning="swap the node should have; unset = any",
-            source="site; NHC check_hw_swap",
+            "expected_bytes",
+            None,
+            "bytes",
+            "swap the node should have; unset = any",
+            "site; NHC check_hw_swap",
+            unset=int,
         ),
         registry.Threshold(
-            key="used_warn_frac",
-            default=0.5,
-            unit="frac",
-            meaning="used share above which we warn",
-            source="ours; NHC check_hw_swap_free takes it as an argument",
+            "used_warn_frac",
+            0.5,
+            "frac",
+            "used share above which we warn",
+            "ours; NHC check_hw_swap_free takes it as an argument",
         ),
     ),
 )

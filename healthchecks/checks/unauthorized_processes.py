@@ -45,21 +45,12 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
         names = ", ".join(sorted({p.name for p in running})[:4])
         text = f"uid {uid} runs {len(running)} processes {why} ({names})"
         detail = {"uid": uid, "pids": [p.pid for p in running[:20]]}
-        parts.append(
-            findings.warn(
-                text,
-                device=f"uid {uid}",
-                measured=float(len(running)),
-                threshold=0.0,
-                unit="count",
-                detail=detail,
-            )
-        )
+        facts = findings.amount(len(running), 0, "count")
+        parts.append(findings.warn(text, device=f"uid {uid}", detail=detail, **facts))
     return findings.merge(parts, healthy="no user process outside Slurm")
 
 
 CHECK = registry.Check(
-    name="unauthorized_processes",
     proves="Ordinary users' processes on this node all belong to Slurm jobs.",
     component="node",
     domain=records.Domain.SYSTEM_SOFTWARE,
@@ -72,28 +63,15 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="uid_min",
-            default=1000,
-            kind=int,
-            unit="",
-            meaning="lowest uid of an ordinary user",
-            source="login.defs UID_MIN; NHC MAX_SYS_UID",
+            "uid_min", 1000, "", "lowest uid of an ordinary user", "login.defs UID_MIN; NHC MAX_SYS_UID"
         ),
+        registry.Threshold("allow_users", [], "", "uids that may", "site; NHC check_ps_unauth_users"),
         registry.Threshold(
-            key="allow_users",
-            default=[],
-            kind=list,
-            unit="",
-            meaning="uids that may",
-            source="site; NHC check_ps_unauth_users",
-        ),
-        registry.Threshold(
-            key="allow_names",
-            default=["systemd", "(sd-pam)", "dbus-daemon"],
-            kind=list,
-            unit="",
-            meaning="process names that may: what systemd starts for every login",
-            source="systemd user@.service",
+            "allow_names",
+            ["systemd", "(sd-pam)", "dbus-daemon"],
+            "",
+            "process names that may: what systemd starts for every login",
+            "systemd user@.service",
         ),
     ),
 )

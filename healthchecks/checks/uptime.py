@@ -30,7 +30,6 @@ def judge(uptime_s: float, limits: registry.Limits) -> findings.Finding:
 
 
 CHECK = registry.Check(
-    name="uptime",
     proves="The node has been up long enough for its other readings to mean something.",
     component="node",
     domain=records.Domain.SYSTEM_SOFTWARE,
@@ -43,18 +42,8 @@ CHECK = registry.Check(
     judge=judge,
     thresholds=(
         registry.Threshold(
-            key="young_warn_s",
-            default=600.0,
-            unit="s",
-            meaning="uptime below which we warn",
-            source="GCM check-node uptime 600 s",
+            "young_warn_s", 600.0, "s", "uptime below which we warn", "GCM check-node uptime 600 s"
         ),
-        registry.Threshold(
-            key="old_warn_s",
-            default=None,
-            unit="s",
-            meaning="uptime above which we warn; unset = never",
-            source="site",
-        ),
+        registry.Threshold("old_warn_s", None, "s", "uptime above which we warn; unset = never", "site"),
     ),
 )

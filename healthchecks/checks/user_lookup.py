@@ -42,13 +42,11 @@ def judge(found_by_user: dict[str, bool], _: registry.Limits) -> findings.Findin
 
 
 CHECK = registry.Check(
-    name="user_lookup",
     proves="Accounts of the directory service are known on this node, so jobs can start as their users.",
     component="service",
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.LOW,
     lane="tools",
-    can_hang=True,
     deadline_s=12.0,
     fails="a user of the site file is unknown (no answer at all is an error)",
     warns="never",
@@ -57,16 +55,7 @@ CHECK = registry.Check(
     read=read,
     judge=judge,
     thresholds=(
-        registry.Threshold(
-            key="users",
-            default=[],
-            kind=list,
-            unit="",
-            meaning="users that must be known",
-            source="site; GCM check-authentication",
-        ),
-        registry.Threshold(
-            key="answer_s", default=5.0, unit="s", meaning="longest an answer may take", source="ours"
-        ),
+        registry.Threshold("users", [], "", "users that must be known", "site; GCM check-authentication"),
+        registry.Threshold("answer_s", 5.0, "s", "longest an answer may take", "ours"),
     ),
 )

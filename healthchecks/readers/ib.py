@@ -10,7 +10,7 @@ from probing_cluster.healthchecks import findings, nodeview
 CLASS = "/sys/class/infiniband"
 
 DOWN, INIT, ARMED, ACTIVE = 1, 2, 3, 4
-POLLING, DISABLED, LINK_UP = 2, 3, 5
+DISABLED, LINK_UP = 3, 5
 
 _RATE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*Gb/sec(?:\s*\(([0-9]+)X\s*([A-Z0-9]*)\))?")
 

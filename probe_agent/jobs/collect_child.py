@@ -18,7 +18,7 @@ import pwd
 import resource
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -321,9 +321,20 @@ def _word(exc: OSError) -> str:
     return errno.errorcode.get(exc.errno or 0, str(exc))
 
 
-def main() -> int:
-    """Answer one request."""
-    request = json.loads(sys.stdin.buffer.read(1 << 20))
+def serve(work: Callable[[dict[str, Any]], Mapping[str, Any]]) -> int:
+    """Answer the one request of a child's standard input; what is refused is an answer, too."""
+    try:
+        reply = work(json.loads(sys.stdin.buffer.read(1 << 20)))
+    except Refused as exc:
+        reply = {"refused": str(exc)}
+    except (OSError, MemoryError) as exc:
+        reply = {"refused": f"{type(exc).__name__}: {exc}"}
+    sys.stdout.write(json.dumps(reply) + "\n")
+    return 0
+
+
+def answer(request: dict[str, Any]) -> Mapping[str, Any]:
+    """What one request asks for, as the job's user."""
     work = {
         "log": log_findings,
         "dumps": dump_findings,
@@ -334,22 +345,14 @@ def main() -> int:
     if request["op"] != "find":
         nothing = nothing_there(request)
         if nothing is not None:
-            sys.stdout.write(json.dumps(nothing) + "\n")
-            return 0
+            return nothing
         # Before the rights are gone: our files need not be readable by users.
         reader = "find_words" if request["op"] == "words" else "collect_words"
         importlib.import_module(f"probing_cluster.probe_agent.jobs.{reader}")
-    try:
-        become(request["uid"], request["gid"])
-        limit(writes=request["op"] == "keep")
-        answer = work(request)
-    except Refused as exc:
-        answer = {"refused": str(exc)}
-    except (OSError, MemoryError) as exc:
-        answer = {"refused": f"{type(exc).__name__}: {exc}"}
-    sys.stdout.write(json.dumps(answer) + "\n")
-    return 0
+    become(request["uid"], request["gid"])
+    limit(writes=request["op"] == "keep")
+    return work(request)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(serve(answer))

@@ -39,12 +39,10 @@ def ids_known(job: jobs.NodeJob) -> bool:
 def names(pattern: str, job: jobs.NodeJob, node: str) -> tuple[str, ...]:
     """The absolute paths that `pattern` may stand for, without doubles; raises NotKnown saying what is missing."""
     if not pattern:
-        msg = "Slurm did not say where the job writes"
-        raise NotKnown(msg)
+        raise NotKnown("Slurm did not say where the job writes")
     if not pattern.startswith("/"):
         if not job.work_dir.startswith("/"):
-            msg = f"{pattern!r} is relative and Slurm did not say to which directory"
-            raise NotKnown(msg)
+            raise NotKnown(f"{pattern!r} is relative and Slurm did not say to which directory")
         pattern = f"{job.work_dir.rstrip('/')}/{pattern}"
     if "\\" in pattern:
         # A backslash anywhere: nothing is replaced and the backslashes go, two of them leave one.

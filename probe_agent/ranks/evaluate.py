@@ -128,8 +128,7 @@ def check(expression: str) -> None:
         compile(expression.strip(), "<expression>", "eval")
     except (SyntaxError, ValueError) as exc:
         # By this Python's grammar: the job's may know less, and then says so itself.
-        msg = f"not an expression: {exc}"
-        raise errors.UsageError(msg) from exc
+        raise errors.UsageError(f"not an expression: {exc}") from exc
 
 
 def _socket_of(directory: Path, process: EvaluatedProcess) -> Path:

@@ -8,7 +8,6 @@ standard input, one JSON answer on standard output: `{"kept": bytes, "tables": n
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pwd
 import re
@@ -250,28 +249,20 @@ def _remove(attempt: Path) -> int:
     return 1
 
 
-def main() -> int:
-    """Answer one request."""
-    request = json.loads(sys.stdin.buffer.read(1 << 20))
-    try:
-        request["history"] = of_user(request["history"], request["uid"])
-        collect_child.become(request["uid"], request["gid"])
-        for which, most in (
-            (resource.RLIMIT_CORE, 0),
-            (resource.RLIMIT_AS, _MEMORY_BYTES),
-            (resource.RLIMIT_CPU, _CPU_S),
-            (resource.RLIMIT_FSIZE, 2 * request["most_bytes"] + (1 << 20)),
-        ):
-            resource.setrlimit(which, (most, most))
-        os.umask(0o077)
-        answer = keep(request)
-    except collect_child.Refused as exc:
-        answer = {"refused": str(exc)}
-    except (OSError, MemoryError) as exc:
-        answer = {"refused": f"{type(exc).__name__}: {exc}"}
-    sys.stdout.write(json.dumps(answer) + "\n")
-    return 0
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """What was kept, as the job's user."""
+    request["history"] = of_user(request["history"], request["uid"])
+    collect_child.become(request["uid"], request["gid"])
+    for which, most in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_AS, _MEMORY_BYTES),
+        (resource.RLIMIT_CPU, _CPU_S),
+        (resource.RLIMIT_FSIZE, 2 * request["most_bytes"] + (1 << 20)),
+    ):
+        resource.setrlimit(which, (most, most))
+    os.umask(0o077)
+    return keep(request)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(collect_child.serve(answer))

@@ -270,8 +270,7 @@ def _register(code: _Cursor, byte: int, now: CfiRow, first: CfiRow, unit: int) -
     elif byte in {0x14, 0x15}:
         rule = RegisterRule(kind="value", offset=(code.uleb() if byte == 0x14 else code.sleb()) * unit)
     else:
-        msg = f"call-frame instruction {byte:#x}"
-        raise UnknownRule(msg)
+        raise UnknownRule(f"call-frame instruction {byte:#x}")
     now.registers[register] = rule
     return None
 
@@ -315,8 +314,7 @@ def _operate(
         stack.append(byte - 0x30)
     elif 0x70 <= byte <= 0x8F:
         if byte - 0x70 not in registers:
-            msg = f"register {byte - 0x70} is not known"
-            raise UnknownRule(msg)
+            raise UnknownRule(f"register {byte - 0x70} is not known")
         stack.append(registers[byte - 0x70] + at.sleb() & _WORD)
     elif byte == 0x06:
         stack.append(memory(stack.pop() & _WORD))
@@ -328,5 +326,4 @@ def _operate(
         second, first = stack.pop(), stack.pop()
         stack.append(_TWO[byte](first & _WORD, second & _WORD) & _WORD)
     else:
-        msg = f"operation {byte:#x} of an expression"
-        raise UnknownRule(msg)
+        raise UnknownRule(f"operation {byte:#x} of an expression")

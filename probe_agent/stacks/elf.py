@@ -78,24 +78,21 @@ class Image:
             if segment.address <= address < segment.address + segment.size:
                 past = address - segment.address
                 return self.read(segment.offset + past, min(size, segment.size - past))
-        msg = f"nothing is loaded at {address:#x}"
-        raise ValueError(msg)
+        raise ValueError(f"nothing is loaded at {address:#x}")
 
     def address(self, offset: int) -> int:
         """The link-time address of a place in the file; raises ValueError where none is loaded from there."""
         for segment in self.segments:
             if segment.offset <= offset < segment.offset + segment.size:
                 return segment.address + offset - segment.offset
-        msg = f"{offset:#x} is not loaded"
-        raise ValueError(msg)
+        raise ValueError(f"{offset:#x} is not loaded")
 
     def offset(self, address: int) -> int:
         """The place in the file of a link-time address; raises ValueError where it has none."""
         for segment in self.segments:
             if segment.address <= address < segment.address + segment.size:
                 return segment.offset + address - segment.address
-        msg = f"nothing is loaded at {address:#x}"
-        raise ValueError(msg)
+        raise ValueError(f"nothing is loaded at {address:#x}")
 
     def symbols(self, kind: int) -> Iterator[tuple[array[int], ElfSection]]:
         """Symbols of the tables of a kind, three words each (name and type, value, size), and where their names are."""

@@ -96,8 +96,7 @@ class AddressSpace:
             raise UnwindEnded("an address without code")
         image = self.opened(region)
         if image is None:
-            msg = f"{region.path or 'code without a file'} cannot be read"
-            raise UnwindEnded(msg)
+            raise UnwindEnded(f"{region.path or 'code without a file'} cannot be read")
         return region, image, image.address(address - region.start + region.offset)
 
 
@@ -196,8 +195,7 @@ class Unwinder:
         if row.cfa.kind == "expression":
             return cfi.evaluate(row.cfa.code, known, self._word)
         if row.cfa.register not in known:
-            msg = f"register {row.cfa.register} is not known"
-            raise cfi.UnknownRule(msg)
+            raise cfi.UnknownRule(f"register {row.cfa.register} is not known")
         return known[row.cfa.register] + row.cfa.offset
 
     def _register(

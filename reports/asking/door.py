@@ -172,8 +172,7 @@ def _exchange(
         msg = f"the service does not answer on {where} ({exc}); is probing-ctl serve running?"
         raise errors.DatabaseUnavailable(msg) from exc
     if not isinstance(reply, dict):
-        msg = f"{where} does not speak our language"
-        raise errors.DatabaseUnavailable(msg)
+        raise errors.DatabaseUnavailable(f"{where} does not speak our language")
     return reply
 
 
@@ -183,7 +182,6 @@ def _read_all(sock: socket.socket) -> bytes:
     while chunk := sock.recv(1 << 16):
         size += len(chunk)
         if size > MAX_REPLY_BYTES:
-            msg = f"reply of more than {MAX_REPLY_BYTES} bytes"
-            raise ValueError(msg)
+            raise ValueError(f"reply of more than {MAX_REPLY_BYTES} bytes")
         parts.append(chunk)
     return b"".join(parts)

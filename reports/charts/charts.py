@@ -169,16 +169,7 @@ def heat(name: str, title: str, columns: Sequence[str], rows: Sequence[HeatRow])
     ]
     for place, row in enumerate(rows):
         y = _HEAD + place * _ROW
-        drawn.append(
-            svg.element(
-                "text",
-                text=_short(row.label),
-                x=_LEFT - 10,
-                y=y + _ROW / 2 + 4,
-                text_anchor="end",
-                class_="name",
-            )
-        )
+        drawn.append(_row_name(row.label, y + _ROW / 2))
         for n, (column, cell) in enumerate(zip(columns, row.cells, strict=True)):
             if cell is not None:
                 drawn.append(_heat_cell(f"{row.label}, {column}", cell, _LEFT + n * _COLUMN, y))
@@ -260,21 +251,17 @@ def _tick_labels(places: Iterable[tuple[float, str]], y: float) -> list[str]:
     return drawn
 
 
+def _row_name(label: str, y: float) -> str:
+    """What a row is called, to the left of its bars; `y` is the row's middle."""
+    return svg.element("text", text=_short(label), x=_LEFT - 10, y=y + 4, text_anchor="end", class_="name")
+
+
 def _bar(
     row: ChartRow, series: Sequence[str], top: float, scale: float, words: Words, *, stacked: bool
 ) -> str:
     thick = _BAR if stacked else _BAR / 2
     x, y = _LEFT, top + (_ROW - _BAR) / 2
-    parts = [
-        svg.element(
-            "text",
-            text=_short(row.label),
-            x=_LEFT - 10,
-            y=top + _ROW / 2 + 4,
-            text_anchor="end",
-            class_="name",
-        )
-    ]
+    parts = [_row_name(row.label, top + _ROW / 2)]
     for at, value in enumerate(row.values):
         if value > 0:
             width = max(value * scale, _LEAST)
@@ -286,9 +273,7 @@ def _bar(
 
 
 def _point(point: Point, y: float, x: Callable[[float], float], words: Words) -> str:
-    parts = [
-        svg.element("text", text=_short(point.label), x=_LEFT - 10, y=y + 4, text_anchor="end", class_="name")
-    ]
+    parts = [_row_name(point.label, y)]
     if point.low is not None and point.high is not None and point.high > 0:
         ends = x(max(point.low, 0.0)), x(point.high)
         parts.append(svg.element("line", x1=ends[0], x2=ends[1], y1=y, y2=y, class_="whisker"))

@@ -166,24 +166,27 @@ def _sum(*values: float | None) -> float | None:
 
 
 Drawn = tuple[str, Sequence[str]]
+Draw = Callable[[str, str, Figure], Drawn]
 
 
-def _states(name: str, title: str, figure: Figure) -> Drawn:
-    series = ("share of attempts", "share of GPU time")
-    rows = [
-        charts.ChartRow(label=str(s["state"]), values=(s["attempts_frac"], s["gpu_time_frac"] or 0.0))
-        for s in figure["states"]
-    ]
-    return charts.bars(name, title, series, rows, fleet_words.percent, stacked=False), series
+def _bars(
+    of: str,
+    label: Callable[[Mapping[str, Any]], str],
+    fields: Mapping[str, str],
+    words: Callable[[float], str] = fleet_words.percent,
+    *,
+    stacked: bool = False,
+) -> Draw:
+    """Draws bars for each row of the figure's list `of`; `fields`: what each series is called, and which field it shows."""
 
+    def draw(name: str, title: str, figure: Figure) -> Drawn:
+        rows = [
+            charts.ChartRow(label=label(row), values=tuple(row[field] or 0.0 for field in fields.values()))
+            for row in figure[of]
+        ]
+        return charts.bars(name, title, tuple(fields), rows, words, stacked=stacked), tuple(fields)
 
-def _sizes(name: str, title: str, figure: Figure) -> Drawn:
-    series = ("share of attempts", "share of GPU time")
-    rows = [
-        charts.ChartRow(label=_gpus(s["n_gpus"]), values=(s["attempts_frac"], s["gpu_time_frac"] or 0.0))
-        for s in figure["sizes"]
-    ]
-    return charts.bars(name, title, series, rows, fleet_words.percent, stacked=False), series
+    return draw
 
 
 def _rates(name: str, title: str, figure: Figure) -> Drawn:
@@ -246,15 +249,6 @@ def _mttf(name: str, title: str, figure: Figure) -> Drawn:
     return charts.points(name, title, rows, hours), ()
 
 
-def _losses(name: str, title: str, figure: Figure) -> Drawn:
-    series = ("lost by the failed job", "lost by jobs preempted for its return")
-    rows = [
-        charts.ChartRow(label=_gpus(s["n_gpus"]), values=(s["first_gpu_h"], s["second_gpu_h"]))
-        for s in figure["sizes"]
-    ]
-    return charts.bars(name, title, series, rows, hours), series
-
-
 def _ettr(name: str, title: str, figure: Figure) -> Drawn:
     parts = {k: v for k, v in figure["waterfall_gpu_h"].items() if v}
     rows = [
@@ -262,24 +256,6 @@ def _ettr(name: str, title: str, figure: Figure) -> Drawn:
         for k, v in sorted(parts.items(), key=lambda p: -p[1])
     ]
     return charts.bars(name, title, ("GPU hours",), rows, hours), ()
-
-
-def _expected(name: str, title: str, figure: Figure) -> Drawn:
-    series = ("as configured", "at the best checkpoint interval")
-    rows = [
-        charts.ChartRow(label=_gpus(s["n_gpus"]), values=(s["renewal"], s["renewal_at_best"] or 0.0))
-        for s in figure["sizes"]
-    ]
-    return charts.bars(name, title, series, rows, fleet_words.percent, stacked=False), series
-
-
-def _by_size(name: str, title: str, figure: Figure) -> Drawn:
-    series = ("measured", "expected")
-    rows = [
-        charts.ChartRow(label=_gpus(s["n_gpus"]), values=(s["measured"], s["expected"] or 0.0))
-        for s in figure["sizes"]
-    ]
-    return charts.bars(name, title, series, rows, fleet_words.percent, stacked=False), series
 
 
 def _grid(name: str, title: str, figure: Figure) -> Drawn:
@@ -332,16 +308,32 @@ def _gpus(n: int) -> str:
     return f"{n:,} GPU{'s' if n != 1 else ''}"
 
 
-_DRAWN: Mapping[str, Callable[[str, str, Figure], Drawn]] = {
-    "state-breakdown": _states,
-    "job-sizes": _sizes,
+def _by_gpus(row: Mapping[str, Any]) -> str:
+    return _gpus(row["n_gpus"])
+
+
+_SHARES = {"share of attempts": "attempts_frac", "share of GPU time": "gpu_time_frac"}
+
+_DRAWN: Mapping[str, Draw] = {
+    "state-breakdown": _bars("states", lambda row: str(row["state"]), _SHARES),
+    "job-sizes": _bars("sizes", _by_gpus, _SHARES),
     "failure-rates": _rates,
     "failures-over-time": _over_time,
     "mttf-by-size": _mttf,
-    "goodput-loss": _losses,
+    "goodput-loss": _bars(
+        "sizes",
+        _by_gpus,
+        {"lost by the failed job": "first_gpu_h", "lost by jobs preempted for its return": "second_gpu_h"},
+        hours,
+        stacked=True,
+    ),
     "run-ettr": _ettr,
-    "expected-ettr": _expected,
-    "ettr-by-size": _by_size,
+    "expected-ettr": _bars(
+        "sizes",
+        _by_gpus,
+        {"as configured": "renewal", "at the best checkpoint interval": "renewal_at_best"},
+    ),
+    "ettr-by-size": _bars("sizes", _by_gpus, {"measured": "measured", "expected": "expected"}),
     "ettr-grid": _grid,
     "check-coverage": _coverage,
     "what-if": _what_if,

@@ -48,8 +48,7 @@ def take(database: store.Store, job_id: int, about: str) -> Recording:
     """What the database holds about a job and its nodes; raises NotFound."""
     attempts = database.attempts(job_ids=[job_id])
     if not attempts:
-        msg = f"the database knows no job {job_id}"
-        raise errors.NotFound(msg)
+        raise errors.NotFound(f"the database knows no job {job_id}")
     nodes = {node for attempt in attempts for node in attempt.nodes}
     since = min(attempt.submit_at for attempt in attempts) - _AROUND
     until = max(attempt.end_at or attempt.submit_at for attempt in attempts) + _AROUND
@@ -88,8 +87,7 @@ def load(path: Path) -> Recording:
             heartbeats=_many(document, "heartbeats", records.AgentHeartbeat),
         )
     except (OSError, ValueError, KeyError, TypeError) as exc:
-        msg = f"{path} is no recording: {exc}"
-        raise errors.MalformedInput(msg) from exc
+        raise errors.MalformedInput(f"{path} is no recording: {exc}") from exc
 
 
 def put(recording: Recording, database: store.Store) -> None:

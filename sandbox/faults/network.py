@@ -39,8 +39,7 @@ def ib_flap(target: registry.Target, hca: str, *, times: int = 3, gap_s: float =
 def ib_errors(target: registry.Target, hca: str, *, counter: str = "symbol_error", count: int = 200) -> None:
     """An error counter of an InfiniBand port rises."""
     if counter not in sysfs.IB_COUNTERS:
-        msg = f"no counter {counter!r}; there are {' '.join(sysfs.IB_COUNTERS)}"
-        raise errors.NotFound(msg)
+        raise errors.NotFound(f"no counter {counter!r}; there are {' '.join(sysfs.IB_COUNTERS)}")
     _raise_counter(target, target.hca(hca).name, counter, count)
 
 

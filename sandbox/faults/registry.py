@@ -49,16 +49,14 @@ class Target:
     def gpu(self, index: int) -> identity.TreeGpu:
         """The GPU with NVML index `index`; raises NotFound."""
         if not 0 <= index < self.layout.gpus:
-            msg = f"no GPU {index} on {self.node}; there are 0 to {self.layout.gpus - 1}"
-            raise errors.NotFound(msg)
+            raise errors.NotFound(f"no GPU {index} on {self.node}; there are 0 to {self.layout.gpus - 1}")
         return self.hardware.gpus[index]
 
     def hca(self, name: str) -> identity.Hca:
         """The adapter called `name`; raises NotFound."""
         found = {hca.name: hca for hca in self.hardware.hcas}
         if name not in found:
-            msg = f"no HCA {name!r} on {self.node}; there are {' '.join(found)}"
-            raise errors.NotFound(msg)
+            raise errors.NotFound(f"no HCA {name!r} on {self.node}; there are {' '.join(found)}")
         return found[name]
 
     def kernel(self, *lines: str, level: int = kmsg.WARNING) -> None:
@@ -106,19 +104,16 @@ def fault(name: str, *, cluster_wide: bool = False) -> Callable[[Fault], Fault]:
 def inject(target: Target, name: str, **options: Any) -> None:
     """Injects the fault `name`; raises NotFound for an unknown one, UsageError for wrong options."""
     if name not in FAULTS:
-        msg = f"no fault {name!r}; there are {' '.join(sorted(FAULTS))}"
-        raise errors.NotFound(msg)
+        raise errors.NotFound(f"no fault {name!r}; there are {' '.join(sorted(FAULTS))}")
     if (target.node == CLUSTER) != (name in CLUSTER_WIDE):
         wants = "the whole cluster (node -)" if name in CLUSTER_WIDE else "one node"
-        msg = f"{name} concerns {wants}"
-        raise errors.UsageError(msg)
+        raise errors.UsageError(f"{name} concerns {wants}")
     if target.node != CLUSTER:
         target.layout.node(target.node)
     try:
         bound = inspect.signature(FAULTS[name].run).bind(target, **options)
     except TypeError as exc:
-        msg = f"{name}: {exc}"
-        raise errors.UsageError(msg) from exc
+        raise errors.UsageError(f"{name}: {exc}") from exc
     FAULTS[name].run(*bound.args, **bound.kwargs)
 
 

@@ -66,8 +66,7 @@ def wait_ready(role: str, pid: int, log: Path, ready: Callable[[], bool], timeou
         timeout_s=timeout_s,
     )
     if not processes.is_alive(pid):
-        msg = f"{role} ended at once: {tail(log)}"
-        raise CommandFailed(msg)
+        raise CommandFailed(f"{role} ended at once: {tail(log)}")
 
 
 def run(
@@ -91,11 +90,9 @@ def run(
             check=False,
         )
     except subprocess.TimeoutExpired as exc:
-        msg = f"`{' '.join(argv)}` did not end within {timeout_s:g} s"
-        raise CommandFailed(msg) from exc
+        raise CommandFailed(f"`{' '.join(argv)}` did not end within {timeout_s:g} s") from exc
     except OSError as exc:
-        msg = f"`{argv[0]}` cannot be run: {exc.strerror}"
-        raise CommandFailed(msg) from exc
+        raise CommandFailed(f"`{argv[0]}` cannot be run: {exc.strerror}") from exc
     if check and done.returncode:
         output = (done.stderr.strip() or done.stdout.strip())[-2000:]
         raise CommandFailed(f"`{' '.join(argv)}` ended with {done.returncode}: {output}")

@@ -151,11 +151,9 @@ def exists(directory: Path) -> bool:
 def check(directory: Path, nodes: int, gpus: int) -> None:
     """Raises UsageError when a sandbox of this size cannot live in `directory`."""
     if not 1 <= nodes <= MAX_NODES:
-        msg = f"--nodes {nodes}: between 1 and {MAX_NODES}"
-        raise errors.UsageError(msg)
+        raise errors.UsageError(f"--nodes {nodes}: between 1 and {MAX_NODES}")
     if not 0 <= gpus <= MAX_GPUS:
-        msg = f"--gpus {gpus}: between 0 and {MAX_GPUS}"
-        raise errors.UsageError(msg)
+        raise errors.UsageError(f"--gpus {gpus}: between 0 and {MAX_GPUS}")
     room = _LONGEST_SOCKET_CHARS - _LONGEST_SOCKET_BELOW
     if len(str(directory)) > room:
         msg = f"{directory} is too long for Unix sockets below it ({len(str(directory))} characters, at most {room})"

@@ -162,8 +162,7 @@ def kill(find: Callable[[], list[int]], *, timeout_s: float = 10) -> None:
         send(left, signal.SIGKILL)
         looks = 0 if left else looks + 1
         if left and time.monotonic() > deadline:
-            msg = f"processes {left} survived SIGKILL for {timeout_s:g} s"
-            raise StillRunning(msg)
+            raise StillRunning(f"processes {left} survived SIGKILL for {timeout_s:g} s")
         time.sleep(0.02)
 
 

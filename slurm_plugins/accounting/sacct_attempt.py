@@ -197,8 +197,7 @@ def _end(fields: Mapping[str, str], state: str, times: Mapping[str, datetime | N
         suspended_s = slurm_times.span_s(fields.get("suspended", "")) or 0.0
         return _required(times["start"]) + timedelta(seconds=elapsed_s + suspended_s)
     if times["end"] is not None and times["end"] < _required(times["start"]):
-        msg = "it ends before it starts"
-        raise errors.MalformedInput(msg)
+        raise errors.MalformedInput("it ends before it starts")
     return times["end"]
 
 

@@ -82,8 +82,7 @@ def attempt_of(
     """The attempt that one job object describes; NotStarted when it never ran. Raises MalformedInput."""
     job_id = slurm_json.number(job.get("job_id")) if isinstance(job, dict) else None
     if job_id is None:
-        msg = "it has no job_id"
-        raise errors.MalformedInput(msg)
+        raise errors.MalformedInput("it has no job_id")
     state, times = _state(job), slurm_json.table(job.get("time"))
     submit_at, start_at, end_at = (slurm_json.instant(times.get(k)) for k in ("submission", "start", "end"))
     nodes = slurm_json.text(job.get("nodes"))
@@ -99,8 +98,7 @@ def attempt_of(
             cancelled_by=by or None,
         )
     if end_at is not None and end_at < start_at:
-        msg = "it ends before it starts"
-        raise errors.MalformedInput(msg)
+        raise errors.MalformedInput("it ends before it starts")
     return records.JobAttempt(
         cluster=cluster or slurm_json.text(job.get("cluster")) or unnamed,
         submit_at=submit_at or start_at,
@@ -157,8 +155,7 @@ def _state(job: Mapping[str, Any]) -> str:
     """The base state; later releases list it with flags behind it."""
     listed = slurm_json.words(slurm_json.table(job.get("state")).get("current"))
     if not listed:
-        msg = "it has no state"
-        raise errors.MalformedInput(msg)
+        raise errors.MalformedInput("it has no state")
     base = [word.upper() for word in listed]
     # A flag decides where it says how this row ended: the base beside REQUEUED is only PENDING.
     deciding = next((word for word in ("REQUEUED", "RESIZING", "REVOKED") if word in base), base[0])

@@ -82,8 +82,7 @@ class HelperActions:
                 connection.sendall(json.dumps({"v": 1, **request}).encode() + b"\n")
                 reply = json.loads(read_line(connection))
         except (OSError, ValueError) as exc:
-            msg = f"the node helper at {self._path}: {exc}"
-            raise errors.SlurmUnavailable(msg) from exc
+            raise errors.SlurmUnavailable(f"the node helper at {self._path}: {exc}") from exc
         if not reply.get("ok"):
             return nodes.Outcome(state="failed", why=str(reply.get("error")))
         return nodes.Outcome(state=reply["state"], why=reply["why"], alarm=reply["alarm"])

@@ -48,8 +48,7 @@ def connect(slurm: settings.SlurmSettings, run: commands.Runner | None = None) -
             return GuardedPyslurm(live_pyslurm.PyslurmLive(_pyslurm(slurm)))
         except ImportError as exc:
             if slurm.live == "pyslurm":
-                msg = f"pyslurm does not import: {exc}"
-                raise errors.SlurmUnavailable(msg) from exc
+                raise errors.SlurmUnavailable(f"pyslurm does not import: {exc}") from exc
     return CommandLive(run or commands.SlurmCommands(settings=slurm))
 
 
@@ -82,8 +81,7 @@ class GuardedPyslurm:
         try:
             return work(*arguments)
         except Exception as exc:
-            msg = f"pyslurm: {exc}"
-            raise errors.SlurmUnavailable(msg) from exc
+            raise errors.SlurmUnavailable(f"pyslurm: {exc}") from exc
 
 
 class CommandLive:
@@ -145,8 +143,7 @@ class CommandLive:
             output = self._run("scontrol", "--version").decode("ascii", "replace")
             match = _RELEASE.search(output)
             if match is None:
-                msg = f"scontrol --version says {output[:60]!r}"
-                raise errors.SlurmUnavailable(msg)
+                raise errors.SlurmUnavailable(f"scontrol --version says {output[:60]!r}")
             self._release = (int(match[1]), int(match[2]))
         return self._release
 

@@ -42,8 +42,7 @@ def job(item: Any) -> live_records.LiveJob:
     fields = slurm_json.table(item)
     job_id = slurm_json.number(fields.get("job_id"))
     if job_id is None:
-        msg = "a job without job_id"
-        raise errors.MalformedInput(msg)
+        raise errors.MalformedInput("a job without job_id")
     state, flags = live_records.job_state(slurm_json.words(fields.get("job_state")))
     names = tuple(hostlist.expand(slurm_json.text(fields.get("nodes"))))
     minutes = slurm_json.number(fields.get("time_limit"))
@@ -132,8 +131,7 @@ def node(item: Any) -> live_records.LiveNode:
     fields = slurm_json.table(item)
     name = slurm_json.text(fields.get("name"))
     if not name:
-        msg = "a node without name"
-        raise errors.MalformedInput(msg)
+        raise errors.MalformedInput("a node without name")
     state, flags = live_records.node_state(
         (*slurm_json.words(fields.get("state")), *slurm_json.words(fields.get("state_flags")))
     )

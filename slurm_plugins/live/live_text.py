@@ -95,8 +95,7 @@ def job(line: str) -> live_records.LiveJob:
     fields = _first_of_each(line, (*_ONE_EACH, *_JOB_KEYS.split()))
     for key in _ONE_EACH:
         if len(re.findall(rf"(?:^| ){key}=", line)) != 1:
-            msg = f"{key} does not stand exactly once in {sanitize.clean(line, 80)!r}"
-            raise errors.MalformedInput(msg)
+            raise errors.MalformedInput(f"{key} does not stand exactly once in {sanitize.clean(line, 80)!r}")
     state, flags = live_records.job_state([fields["JobState"]])
     names = tuple(hostlist.expand(fields["NodeList"]))
     limit_s = slurm_times.span_s(fields.get("TimeLimit", ""))

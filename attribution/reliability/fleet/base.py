@@ -48,6 +48,14 @@ def _plain(value: object) -> object:
     return clock.iso_z(value) if isinstance(value, datetime) else str(value)
 
 
+def about(
+    since: datetime, until: datetime, partition: str | None, users: Iterable[str] | None
+) -> dict[str, Any]:
+    """The first fields of a figure: its span and selection."""
+    wanted = tuple(sorted(users)) if users is not None else None
+    return {"since": since, "until": until, "partition": partition, "users": wanted}
+
+
 class FleetSpan:
     """The attempts of one span and selection, ready for SQL."""
 
@@ -60,13 +68,8 @@ class FleetSpan:
         users: Iterable[str] | None = None,
     ) -> None:
         self._source = _source(given)
-        self.users = tuple(sorted(users)) if users is not None else None
-        self.about: dict[str, Any] = {
-            "since": since,
-            "until": until,
-            "partition": partition,
-            "users": self.users,
-        }
+        self.about = about(since, until, partition, users)
+        self.users: tuple[str, ...] | None = self.about["users"]
         self.since, self.until = since, until
         self.bounds = {"since_us": clock.to_us(since), "until_us": clock.to_us(until)}
         self._context = datafusion.SessionContext()

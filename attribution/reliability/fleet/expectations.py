@@ -50,13 +50,10 @@ def ettr_by_size(
     least_hours: float = LEAST_HOURS,
 ) -> EttrBySize:
     """Measured against expected ETTR by size (Figure 9 of the paper), from the stored accounts."""
-    wanted = tuple(sorted(users)) if users is not None else None
-    rows = source.ettr_by_size(since, until, least_hours * 3600, partition, wanted)
+    about = base.about(since, until, partition, users)
+    rows = source.ettr_by_size(since, until, least_hours * 3600, partition, about["users"])
     return EttrBySize(
-        since=since,
-        until=until,
-        partition=partition,
-        users=wanted,
+        **about,
         least_hours=least_hours,
         sizes=tuple(_comparison(**row) for row in rows),
     )

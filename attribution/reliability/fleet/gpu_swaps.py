@@ -56,14 +56,8 @@ def gpu_swaps(
     most: int = MOST_ATTEMPTS,
 ) -> GpuSwaps:
     """Cards that a node had beyond those that were in it at once: each came in the place of another."""
-    wanted = tuple(sorted(users)) if users is not None else None
-    given = {
-        "since": since,
-        "until": until,
-        "partition": partition,
-        "users": None if wanted is None else list(wanted),
-        "most": most,
-    }
+    about = base.about(since, until, partition, users)
+    given = about | {"users": None if about["users"] is None else list(about["users"]), "most": most}
     by_node: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     where: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for row in source.rows(base.text("gpu_swaps"), given):
@@ -84,10 +78,7 @@ def gpu_swaps(
     )
     rate = mttf.poisson_rate(sum(n.n_swaps for n in nodes), sum(s.total_seconds() for s in spans) / 86400)
     return GpuSwaps(
-        since=since,
-        until=until,
-        partition=partition,
-        users=wanted,
+        **about,
         nodes=tuple(sorted((n for n in nodes if n.n_swaps), key=lambda n: (-n.n_swaps, n.node))),
         n_watched=len(nodes),
         node_days=rate.exposure,

@@ -64,10 +64,7 @@ def lemon_signals(
     """Distribution of the seven lemon signals over nodes, lemons apart (Figure 11 of the paper); nodes belong to no user."""
     scores = [s for s in source.lemon_scores(before=until) if s.day >= since]
     return LemonSignals(
-        since=since,
-        until=until,
-        partition=partition,
-        users=tuple(sorted(users)) if users is not None else None,
+        **base.about(since, until, partition, users),
         values=tuple(value for name in vocabulary.LEMON_SIGNALS for value in _values(name, scores)),
         signals=tuple(_summary(name, scores) for name in vocabulary.LEMON_SIGNALS) if scores else (),
         day=scores[0].day if scores else None,

@@ -47,10 +47,7 @@ def node_pace(
     columns = [f"job {job}" for job in chosen]
     rows = tuple({"node": node, **{c: cells[node].get(c) for c in columns}} for node in sorted(cells))
     return NodePace(
-        since=since,
-        until=until,
-        partition=partition,
-        users=tuple(sorted(users)) if users is not None else None,
+        **base.about(since, until, partition, users),
         nodes=rows,
         n_gangs=len(chosen),
     )

@@ -27,15 +27,7 @@ class RunEttr(base.Figure):
     """Productive over (wall − suspended − idle), weighted by GPUs."""
 
 
-_PARTS = (
-    "queued_s",
-    "productive_s",
-    "lost_to_replay_s",
-    "restart_s",
-    "checkpoint_s",
-    "suspended_s",
-    "idle_s",
-)
+_PARTS = ("queued", "productive", "lost_to_replay", "restart", "checkpoint", "suspended", "idle")
 
 
 def run_ettr(
@@ -48,23 +40,19 @@ def run_ettr(
     min_gpus: int = 0,
 ) -> RunEttr:
     """ETTR per run from the stored accounts (Figure 9 of the paper); a partition keeps runs with an attempt in it."""
-    wanted = tuple(sorted(users)) if users is not None else None
+    about = base.about(since, until, partition, users)
     runs = source.run_accounts(since=since, until=until)
     if partition is not None:
         inside = {
             (a.user, a.run_key) for a in source.attempts(since=since, until=until) if a.partition == partition
         }
         runs = [r for r in runs if (r.user, r.run_key) in inside]
+    wanted = about["users"]
     runs = [r for r in runs if (r.n_gpus or 0) >= min_gpus and (wanted is None or r.user in wanted)]
-    waterfall = {
-        p.removesuffix("_s"): sum(getattr(r, p) * (r.n_gpus or 0) for r in runs) / 3600 for p in _PARTS
-    }
+    waterfall = {p: sum(getattr(r, f"{p}_s") * (r.n_gpus or 0) for r in runs) / 3600 for p in _PARTS}
     counted = sum(waterfall.values()) - waterfall["suspended"] - waterfall["idle"]
     return RunEttr(
-        since=since,
-        until=until,
-        partition=partition,
-        users=wanted,
+        **about,
         runs=tuple(runs),
         measured_frac=sum(r.measured for r in runs) / len(runs) if runs else None,
         waterfall_gpu_h=waterfall,

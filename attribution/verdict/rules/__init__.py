@@ -30,8 +30,7 @@ def _modules() -> Mapping[str, tuple[Rule, frozenset[str] | None]]:
     for module in sorted(pkgutil.iter_modules(__path__), key=lambda m: m.name):
         loaded = importlib.import_module(f"{__name__}.{module.name}")
         if not callable(getattr(loaded, "rule", None)):
-            msg = f"rule module {module.name} has no function named rule"
-            raise errors.MalformedInput(msg)
+            raise errors.MalformedInput(f"rule module {module.name} has no function named rule")
         found[module.name] = (loaded.rule, getattr(loaded, "SIGHTED", None))
     return found
 

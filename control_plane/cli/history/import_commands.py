@@ -73,8 +73,7 @@ def _import(args: argparse.Namespace) -> int:
 
 def _loaded(args: argparse.Namespace, announce: load.Announce) -> tuple[settings.Settings, object]:
     if not (args.sacct or args.kernel or args.joblog or args.events):
-        msg = "nothing to import; give --sacct, --kernel, --joblog or --events"
-        raise errors.UsageError(msg)
+        raise errors.UsageError("nothing to import; give --sacct, --kernel, --joblog or --events")
     from probing_cluster.control_plane.imports import load
     from probing_cluster.db import store as db_store
     from probing_cluster.db.server import embedded
@@ -141,8 +140,7 @@ def _pairs(texts: Sequence[str], form: str) -> list[tuple[str, str]]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not name or not equals or not value:
-            msg = f"{text!r} is not {form}"
-            raise errors.UsageError(msg)
+            raise errors.UsageError(f"{text!r} is not {form}")
         pairs.append((name, value))
     return pairs
 

@@ -7,7 +7,6 @@ another. Whoever listens is the user's program: the answer is bounded in size an
 
 from __future__ import annotations
 
-import json
 import socket
 import sys
 import time
@@ -93,18 +92,5 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     return {} if address is None else {"text": status(address, port)}
 
 
-def main() -> int:
-    """Answer one request."""
-    request = json.loads(sys.stdin.buffer.read(1 << 16))
-    try:
-        reply = answer(request)
-    except collect_child.Refused as exc:
-        reply = {"refused": str(exc)}
-    except (OSError, MemoryError) as exc:
-        reply = {"refused": f"{type(exc).__name__}: {exc}"}
-    sys.stdout.write(json.dumps(reply) + "\n")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(collect_child.serve(answer))

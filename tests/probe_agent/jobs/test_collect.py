@@ -146,7 +146,7 @@ def test_a_job_that_left_nothing_costs_no_reader(tmp_path: Path, op: str) -> Non
         "node": "n1",
     }
     code = (
-        "import sys; from probing_cluster.probe_agent.jobs import collect_child; collect_child.main(); "
+        "import sys; from probing_cluster.probe_agent.jobs import collect_child; collect_child.serve(collect_child.answer); "
         "print([m for m in sys.modules if 'probing_cluster.evidence' in m])"
     )
     done = subprocess.run(
