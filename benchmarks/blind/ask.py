@@ -140,9 +140,13 @@ def _dumps(case: cases.Case, _: str) -> Answer:
 
 
 def _incident(case: cases.Case, database: str) -> Answer:
-    with db_store.Store.open(database, upgrade=True) as store:
-        attempt, verdict = _verdict(case, store)
     label = case.label
+    try:
+        with db_store.Store.open(database, upgrade=True) as store:
+            attempt, verdict = _verdict(case, store)
+    except errors.MalformedInput as exc:
+        # Files without a needed column are refused, and nobody is accused.
+        return _made(case, "none" in _wanted(label), f"refused: {exc}", " or ".join(_wanted(label)))
     expected = " or ".join(_wanted(label)) + (f" on {label['node']}" if "node" in label else "")
     if verdict is None:
         state = attempt.state if attempt else "never started"

@@ -43,6 +43,8 @@ class Read:
     events: list[records.HealthEvent] = field(default_factory=list)
     bad: list[kept_aside.RejectedInput] = field(default_factory=list)
     n_lines: int = 0
+    is_empty: bool = True
+    """It holds nothing: a ring buffer that was just cleared, a journal without entries."""
     covers: records.HealthEvent | None = None
     """From the log's first date to its last; None where nothing of it could be dated."""
     is_log: bool = False
@@ -53,6 +55,10 @@ class Read:
     """Some line has a date of `dmesg -T` whose words are not known."""
 
 
+_EMPTY = re.compile(r"\s*(?:-- (?:No entries|Journal begins at .*|Logs begin at .*) --)?\s*")
+"""A blank line, or what journalctl prints where there is nothing to show."""
+
+
 def read(lines: Iterable[bytes], place: FilePlace) -> Read:
     """Every finding of a kernel log; a finding without an instant is kept aside."""
     engine, found, occurrences = reader.KernelReader(), Read(), Counter[tuple[datetime, str]]()
@@ -61,6 +67,7 @@ def read(lines: Iterable[bytes], place: FilePlace) -> Read:
     for number, raw in enumerate(lines, 1):
         found.n_lines = number
         text = raw.decode("utf-8", "replace").rstrip("\r\n")
+        found.is_empty = found.is_empty and _EMPTY.fullmatch(text) is not None
         span.note(text)
         parsed = engine.read_line(text, place.reference) or _boot(text, place.reference)
         foreign = _foreign_date(text, place.reference)

@@ -270,7 +270,7 @@ def _kernel(path: Path, node: str, order: LoadOrder, loaded: Loaded, about: _Spa
         found = kernel.read(packed.lines(stream), _place(path, node, order, loaded, about))
     if found.foreign_dates and not found.is_log:
         raise errors.MalformedInput(f"{path}: {kernel.UNREAD_LANGUAGE}")
-    if found.n_lines and not found.is_log:
+    if not found.is_empty and not found.is_log:
         raise errors.MalformedInput(
             f"{path} is no kernel log: no line of it begins with a date or the seconds since boot; give what `dmesg` or `journalctl -k` printed"
         )

@@ -126,12 +126,18 @@ def is_speech(text: str) -> bool:
         return True
     if _DELIBERATE.search(text):
         return True
+    if _MADE.match(text) and _SPEAKER.search(text):
+        return True
     opening = text.lstrip()[:1]
     if opening in ("{", "[") and (
         found := re.search(r"[{,]\s*[\"'](?P<key>[\w ]{1,40})[\"']\s*:\s*[\"\[{']", text)
     ):
         return found["key"].lower() not in _LOG_KEYS and _SPEAKER.search(text) is not None
     return False
+
+
+_MADE = re.compile(r"\s{0,8}(?:\d{1,7}\W{1,3})?[A-Z]\w{1,60}\(\w{1,40}=")
+"""A record as Python represents it."""
 
 
 def begins_with_speaker(text: str) -> bool:
@@ -171,12 +177,31 @@ _OTHER_RUN = re.compile(
 )
 
 
+_TAG = re.compile(r"\[[^\]\n]{1,60}\](?=\s|$)")
+_PIECE_LINES = 12
+"""So many lines at the most belong to a text that a chat or a data set printed."""
+
+
+def _continues_a_piece(text: str, before: Reversible[str]) -> bool:
+    """Whether an indented line goes on with what somebody asked or answered above it, under the same tag."""
+    tag = found[0] if (found := _TAG.match(text)) else ""
+    if not text.removeprefix(tag).startswith("    "):
+        return False
+    for line in islice(reversed(before), _PIECE_LINES):
+        if not line.startswith(tag):
+            return False
+        body = line.removeprefix(tag)
+        if body.strip() and not body.startswith("    "):
+            return _PIECE.match(body.strip()) is not None
+    return False
+
+
 def is_repeated(text: str, before: Reversible[str]) -> bool:
     """Whether the lines in front of this one (oldest first) show that it only repeats what was printed elsewhere.
 
     A shell's trace shows the command whose words the line prints; or somebody announces another run's lines and marks each.
     """
-    if _PIECE.match(text):
+    if _PIECE.match(text) or _continues_a_piece(text, before):
         return True
     words = text.strip()
     near: Iterable[str] = islice(reversed(before), _TRACE_LINES)

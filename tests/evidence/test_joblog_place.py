@@ -161,6 +161,7 @@ CANCELLED = "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2024-01-01T00:00:0
         (f"see “{CANCELLED}” in the manual", False),
         (f'step 20 sample: "{CANCELLED}" -> label: timeout', False),
         (f"> {TIMEOUT}", False),
+        (f"Record(id=2, label='infra', text='{TIMEOUT}')", False),
         (f"sample 2 | prompt: {CANCELLED} - is this my fault?", False),
         (f' 21          raise RuntimeError("{TIMEOUT}")', False),
         (f"old/slurm-81.out:77:{CANCELLED}", False),
@@ -210,3 +211,16 @@ def test_routine_events_of_a_fabric_are_no_cause(event: str, kinds: list[str]) -
 def test_how_a_place_is_judged(text: str, mentioned: bool) -> None:
     """Three words of a sentence or an open quotation; a label, an apostrophe or a represented exception is neither."""
     assert place.is_mentioned(text, text.index("ERR")) is mentioned
+
+
+def test_an_answer_goes_on_over_indented_lines() -> None:
+    """Markdown's code inside an answer; a line that is not indented, or has another tag, is the program's own."""
+    answer = ["[eval] A: The message", "[eval]"]
+    error = "RuntimeError: CUDA error: uncorrectable ECC error encountered"
+
+    def first(*lines: str) -> list[str]:
+        return [f.kind for f in reader.read(lines) if f.first_cause]
+
+    assert first(*answer, f"[eval]     {error}") == []
+    assert first("[eval] loading", f"[eval]     {error}") == ["cuda_ecc"]
+    assert first(*answer, error) == ["cuda_ecc"]

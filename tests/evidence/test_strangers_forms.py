@@ -188,6 +188,7 @@ def test_nvidia_smi_without_its_library(line: str, kind: str) -> None:
         ("ena 0000:00:06.0 ens6: TX hasn't completed, qid 1, index 55. 6000 usecs have passed", "tx_timeout"),
         ("idpf 0000:00:05.0: Detected Tx timeout: count 1, queue 3", "tx_timeout"),
         ("mana 7870:00:00.0 enP30832s1: HWC: Request timed out!", "tx_timeout"),
+        ("idpf 0000:83:00.0: Transaction timed-out (op:526 cookie:7700 vc_op:526 salt:77 timeout:60000ms)", "tx_timeout"),
         ("ionic 0000:b5:00.0 eth0: Tx Timeout triggered - txq 3", "tx_timeout"),
         ("vmxnet3 0000:0b:00.0 eth0: tx hang", "tx_timeout"),
         ("bonding: bond1: now running without any active interface !", "bond_down"),

@@ -40,6 +40,8 @@ LOGS = {
     "begins after the job's end, as after a reboot": ([lines(2 * H, 9 * H)], "likely"),
     "without any date": ([f"[  12.000000] {HARMLESS}\n"], "likely"),
     "none": ([], "likely"),
+    "of a ring buffer that was just cleared": (["", "\n \n"], "likely"),
+    "of a journal without entries": (["-- No entries --\n"], "likely"),
 }
 
 
