@@ -104,9 +104,13 @@ def _joblog(case: cases.Case, _: str) -> Answer:
     )
 
 
-_ONE_END = {"slurm_timeout": "time_limit", "slurm_preempted": "preempted"}
-"""Slurm's words in a log that lead to exactly one cause. The rules take that cause from the accounting, which a log
-does not have; a cancellation or a requeue has several."""
+_ONE_END = {
+    "slurm_timeout": "time_limit",
+    "slurm_preempted": "preempted",
+    "slurm_cancelled": "user_cancelled",
+}
+"""Slurm's words in a log, and the cause that a label means by them. The rules take it from the accounting, which a log does not
+have: only there stands who cancelled. A requeue has several."""
 
 
 def _cause_of(found: Mapping[str, Any]) -> str:

@@ -208,7 +208,7 @@ _PREFIXES = (
         r"|(?P<node>[A-Za-z][\w.-]{0,200}\d[\w.-]{0,50}):\s(?=\w+(?:\.\w+)*Error:)"
     ),
     re.compile(
-        r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]{1,120}\.py:\d{1,6}\] ?(?=.*\w)"
+        r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]{1,120}\.py:\d{1,6}\] ?"
     ),
     re.compile(r"\s{2,16}\"message\": \"(?=(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{2,60}(?:Error|Exception): )"),
     re.compile(r"(?P<bench>[\w.-]{1,200}) \[std(?:out|err)\] "),

@@ -59,6 +59,10 @@ _OP = re.compile(
     r"(?:dist|distributed|default_pg|group|pg|comm|work)\w*\.(?P<op>all_reduce|allreduce|barrier|broadcast|all_gather(?:_into_tensor|_object)?|_all_gather_base|reduce_scatter(?:_tensor)?|reduce|all_to_all(?:_single)?|gather|scatter|send|recv|isend|irecv|monitored_barrier|broadcast_object_list)\(|, in (?P<frame>barrier|all_reduce|broadcast|all_gather|reduce_scatter|monitored_barrier|all_to_all_single)$"
 )
 _CUT = re.compile(r"ProcessGroup(?:NCCL|Gloo)|NCCL WARN|Watchdog caught|WorkNCCL\(")
+_DEBUG = re.compile(
+    r"(?:(?!\b(?i:error|fail|warn|fatal|critical)).){0,120}?(?<![\w.\-/])(?:DEBUG|TRACE)(?=[\]\s:|,])"
+)
+"""The level that a logger gives to what nobody need read: no error that ends a program."""
 _UNNAMED = "cuda_error"
 """A CUDA error without a kind of its own: a wrapped line may have cut its name."""
 _CHATTER = re.compile(
@@ -148,7 +152,9 @@ class JobLogReader:
                 sentence = announced and family is languages.FAMILY
                 if announced and self._context.head_line < record.line:
                     self._context.head_line = 0
-                return None if not sentence and self._is_quotation(family, record) else found
+                if not sentence and self._is_quotation(family, record):
+                    return None
+                return replace(found, role=LineRole.OBSERVATION) if _DEBUG.match(record.text) else found
         return None
 
     def _is_quotation(self, family: LogFamily, record: Record) -> bool:

@@ -30,6 +30,10 @@ WORDS: list[tuple[str, str, dict[str, Any]]] = [
     ("ROCk module is NOT loaded, possibly no GPU devices", "cuda_unavailable", {}),
     ("  exitcode  : -11 (pid: 3304209)", "segfault", {"pid": 3304209}),
     ("mpirun noticed that process rank 1 with PID xxxx on node n1 exited on signal 9 (Killed).", "oom_kill_suspected", {"rank": 1}),
+    ("ERROR:watcher:This job has exceeded its memory quota and will be terminated", "slurm_oom", {}),
+    ("[2026-03-17T20:29:32.229] error: *** JOB 824185 ON n1 CANCELLED AT 2026-03-17T20:29:32 DUE to SIGNAL Terminated ***", "slurm_cancelled", {}),
+    ("submitit WARNING (2022-07-12 04:18:45,881) - Caught signal SIGHUP on n1: this job is preempted.", "slurm_preempted", {}),
+    ("submitit WARNING (2022-07-12 04:18:45,881) - Caught signal SIGUSR2 on n1: this job is timed-out.", "slurm_timeout", {}),
     ("pure virtual method called", "process_aborted", {}),
     ("Execution of replica 0 failed: DEADLINE_EXCEEDED: GetKeyValue() timed out with key: cliques[0]", "rendezvous_timeout", {}),
     ("E external/xla/client.cc:96] Coordination service agent in error status: DEADLINE_EXCEEDED: Deadline Exceeded", "rendezvous_timeout", {}),
@@ -203,3 +207,43 @@ def test_a_taken_port_is_told_by_the_warning_that_names_it() -> None:
     assert found is not None
     assert (found.kind, found.line) == ("address_in_use", 1)
     assert "29500" in found.message
+
+
+OOM = "CUDA out of memory. Tried to allocate 422.00 MiB (GPU 0; 15.78 GiB total capacity; 13.10 GiB already allocated)"
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (f"2021-06-02 15:51:03 host root[14429] DEBUG {OOM}", False),
+        (f"2021-06-02 15:51:03 host root[14429] ERROR {OOM}", True),
+        (f"ERROR [DEBUG build] {OOM}", True),
+        (f"NCCL_DEBUG=WARN run: {OOM}", True),
+    ],
+)
+def test_what_a_logger_calls_debug_ended_nothing(line: str, found: bool) -> None:
+    """A caught error that is written down for whoever looks for it."""
+    assert (first("starting", line) is not None) is found
+
+
+def test_a_shells_word_about_input_is_no_announcement_of_recovery() -> None:
+    """`nohup` begins the next start in the same file."""
+    found = first(OOM, "nohup: ignoring input", "INFO configuration 0/12", "INFO batch 64/128")
+    assert found is not None
+    assert found.kind == "cuda_oom"
+
+
+@pytest.mark.parametrize("line", [
+    "0: [cgpu17:53890] pml_ucx.c:775  Error: ucx send failed: Input/output error",
+    "0: [1580511823.09] [n:1:1]  rcache.c:545  UCX  DEBUG failed to register region 0x2a: Input/output error",
+])  # fmt: skip
+def test_what_a_network_library_calls_input_and_output_blames_no_file_server(line: str) -> None:
+    """UCX has one word for every failure."""
+    assert "io_error" not in {f.kind for f in reader.read(["starting", line])}
+
+
+def test_a_transport_that_a_network_library_leaves_for_another_ends_nothing() -> None:
+    """Unless the program ends right behind it."""
+    line = "1: [1580413046.362194] [n1:56774:2]  cuda_ipc_md.c:102  UCX  ERROR cuIpcGetMemHandle(&(key->ph), (CUdeviceptr) addr) is failed. ret:invalid device context"
+    assert first(line, *(f"{n}: broadcast result: tensor(37.1494, device='cuda:0')" for n in range(8))) is None
+    assert first(line, "srun: error: n1: task 1: Segmentation fault") is not None

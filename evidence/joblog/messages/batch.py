@@ -72,6 +72,9 @@ _CLAIM = re.compile(
     r"apsched: claim exceeds reservation's|aprun: (?:-\w|file) .{1,160}(?:not found|exceeds|cannot)|aprun: file \S{1,300} not found|Error: jsrun .{1,160}|Unable to run job: \S|qsub: (?!waiting|job|Job)\S|bsub: (?!Job)\S|condor_submit: \S|ERROR: Can't (?:open|find) \"|flux-(?:run|submit|batch): ERROR: \S"
 )
 _EVICTED = re.compile(r"\d{3} \([\d.]{5,24}\) [\d/: -]{10,24} Job was evicted\.")
+_SUBMITIT = re.compile(
+    r".{0,80}\bCaught signal SIG\w{1,8} on \S{1,253}: this job is (?P<why>preempted|timed-out)"
+)
 _CAP = re.compile(r"(?:CPU time limit exceeded|Cputime limit exceeded)(?: \(core dumped\))?$")
 _CPU_LINE = "A process used more CPU time than its limit (ulimit -t) allows."
 
@@ -108,6 +111,8 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "slurm_timeout", record, meaning=_TIME_LINE)
     if found := _LOST.match(text):
         return make(FACTS, "peer_lost", record, host=found["host"] or found["jsm"])
+    if found := _SUBMITIT.match(text):
+        return make(FACTS, "slurm_preempted" if found["why"] == "preempted" else "slurm_timeout", record)
     if _EVICTED.match(text):
         return make(FACTS, "slurm_preempted", record)
     if _CLAIM.match(text):
@@ -123,7 +128,7 @@ FAMILY = grammar.LogFamily(
         "Exited with ", "_pmiu_daemon", " exit signals: ", " exit codes: ", ": rank ", "One or more process", "bnormal termination", "Normal termination (",
         "task(s) ", "xit_status", "xit status", "xit_Status", "xit Status", "emory limit", "request_memory", "h_vmem", "h_rss", "wallclock time", "h_rt", "type=timeout", "allocation expired",
         "OOM killer terminated", "requested job ", "Remote JSM", "Shadow exception", "Job disconnected", "apsched: ", "aprun: ", "Error: jsrun", "Unable to run job",
-        "qsub: ", "bsub: ", "condor_submit: ", "ERROR: Can't ", "flux-run", "flux-submit", "flux-batch", "Job was evicted", "time limit exceeded",
+        "qsub: ", "bsub: ", "condor_submit: ", "ERROR: Can't ", "flux-run", "flux-submit", "flux-batch", "Job was evicted", "time limit exceeded", "this job is ",
     ),
     read=read,
     facts=FACTS,

@@ -277,6 +277,7 @@ def is_reported(kind: str, text: str, found: re.Match[str], *, quoted: bool = Fa
     return place.is_reported(text, found.start(), ends[-1] if ends else found.end(), quoted=quoted)
 
 
+_UCX = re.compile(r"\bUCX {1,4}(?:ERROR|WARN)\b")
 _INITIALISED = re.compile(r"\S{1,400}\.py:\d{1,7}: UserWarning: CUDA initialization: (?P<why>\S.{0,400})")
 """What PyTorch warns of when it finds no GPU that works: many programs go on without one, others end a while later."""
 
@@ -296,6 +297,9 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     if recognised is None or not is_reported(recognised[0], text, recognised[1]):
         return None
     kind, found = recognised
+    if _UCX.search(text) and kind not in ONLY_HARDWARE:
+        # A transport that cannot be used is mostly left for another one.
+        return finding(kind, record, weak=True)
     if kind in ONLY_HARDWARE and not place.names_reporter(text, found.start()):
         return finding(kind, record, unattributed=True)
     if _WARNED.match(text):

@@ -64,7 +64,7 @@ FACTS = {
     "task_exit": fact(LineRole.EXIT, ALL, "A task ended with an error code; the reason stands elsewhere."),
 }
 _CANCELLED = re.compile(
-    r"\*\*\* (?:JOB|STEP|StepId=|JobId=)\s?\S* (?:(?:ON|on) (?P<host>\S+) )?CANCELLED AT \S+(?: DUE TO (?P<why>[^*]+?))? ?\*\*\*(?: on (?P<old>\S+))?"
+    r"\*\*\* (?:JOB|STEP|StepId=|JobId=)\s?\S* (?:(?:ON|on) (?P<host>\S+) )?CANCELLED AT \S+(?: DUE (?:TO|to) (?P<why>[^*]+?))? ?\*\*\*(?: on (?P<old>\S+))?"
 )
 _WHY = (
     ("slurm_timeout", "TIME LIMIT"),
@@ -75,6 +75,7 @@ _WHY = (
 )
 _OOM = re.compile(
     r"oom[-_]kill event|[Ee]xceeded (?:job|step) memory limit|(?:Job|Step|JobId=|StepId=)\s?\S* exceeded (?:job |step )?memory limit|OOM Killed"
+    r"|(?:^|[:\]] ?)(?:This |The |Your )?(?:[Jj]ob|[Pp]rocess|[Tt]ask|[Ss]tep)\b.{0,60} exceed(?:ed|s|ing) (?:its|the|your)? ?(?:\w+ )?memory (?:quota|limit|request|allocation)\b"
 )
 _NODE = re.compile(
     r"(?:srun|salloc): error: .*Node failure on (?P<hosts>\S+)|(?:srun|salloc|slurmstepd(?:-\S{1,253})?): .{0,200}\bnode failure\b"
@@ -275,6 +276,9 @@ FAMILY = grammar.LogFamily(
         "oom",
         "OOM Killed",
         "memory limit",
+        "memory quota",
+        "memory request",
+        "memory allocation",
         "STEPD",
         "nkillable",
         "slurmstepd:",
