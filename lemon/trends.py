@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special
 
 Floats = npt.NDArray[np.float64]
 
@@ -48,6 +48,6 @@ def _unusual(values: Floats, exposure_days: Floats) -> npt.NDArray[np.bool_]:
     rate = max(values[ordinary].sum() / exposure[ordinary].sum(), 1e-3)
     mean = rate * exposure
     size = mean / (DISPERSION - 1.0)
-    tail = stats.nbinom.sf(values - 1, size, size / (size + mean))
+    tail = special.betainc(values, size, mean / (size + mean))
     unusual: npt.NDArray[np.bool_] = (tail < TAIL) & (values >= 3)
     return unusual

@@ -149,6 +149,11 @@ def test_what_a_role_need_not_have_is_imported_late() -> None:
     assert not early & BESIDE.keys()
 
 
+def test_nothing_imports_scipys_statistics() -> None:
+    """Its quantiles are functions of scipy.special; importing scipy.stats takes a command, and each pass of the service, half a second."""
+    assert not [module for module, path in MODULES.items() if "scipy.stats" in imported(path)]
+
+
 def test_nothing_is_declared_that_nothing_imports() -> None:
     """Over all rooms and all extras; a library's name in a string counts only for those of NAMED."""
     everything = declared(*PROJECT["optional-dependencies"])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from scipy import stats
+from scipy import special
 
 from probing_cluster.attribution.reliability.fleet import base
 from probing_cluster.core import clock, records, vocabulary
@@ -186,8 +186,8 @@ def lemon_departures(
 
 def _phase(number: int, rows: Sequence[dict[str, Any]]) -> DeparturePhase:
     n, failed = sum(r["n_attempts"] for r in rows), sum(r["n_failed"] for r in rows)
-    low = float(stats.beta.ppf(0.025, failed, n - failed + 1)) if failed else 0.0
-    high = float(stats.beta.ppf(0.975, failed + 1, n - failed)) if failed < n else 1.0
+    low = float(special.betaincinv(failed, n - failed + 1, 0.025)) if failed else 0.0
+    high = float(special.betaincinv(failed + 1, n - failed, 0.975)) if failed < n else 1.0
     return DeparturePhase(
         phase=_PHASES[number],
         n_attempts=n,
