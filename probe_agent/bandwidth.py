@@ -28,7 +28,7 @@ _OF_OUTPUT = frozenset(name[:_PAGE_CHARS] for name in ("reduce_scatter", "reduce
 """Called with one rank's part first: n of them are the larger side."""
 
 
-class Call(Protocol):
+class TimedCall(Protocol):
     """A collective as a page has it (ranks.pages.Collective)."""
 
     @property
@@ -60,12 +60,12 @@ def code_of(name: str) -> int:
 _NAMES = {code_of(name): name for name in SIZES}
 
 
-def dtype_of(call: Call) -> str | None:
+def dtype_of(call: TimedCall) -> str | None:
     """torch's name of the type; None for a type that is not among SIZES."""
     return _NAMES.get(call.dtype_code)
 
 
-def bytes_of(call: Call) -> int | None:
+def bytes_of(call: TimedCall) -> int | None:
     """What the call was given; None where its type is not known."""
     size = SIZES.get(dtype_of(call) or "")
     return call.numel * size if size else None
@@ -87,7 +87,7 @@ def factor(op: str, group_size: int) -> float | None:
     return 1.0 if op in _ONCE else None
 
 
-def of_call(call: Call, backend: str) -> float | None:
+def of_call(call: TimedCall, backend: str) -> float | None:
     """Bus bandwidth of one call, bytes per second; None where its times do not tell when the bytes moved."""
     share, size, n_bytes = factor(call.op, call.group_size), call.group_size, bytes_of(call)
     # "cpu:gloo,cuda:nccl": which of the two a call took is not known.
