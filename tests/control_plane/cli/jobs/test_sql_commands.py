@@ -212,6 +212,20 @@ def test_what_is_missing_in_words(found: list[streams.Missing], words: list[str]
     assert sql_commands.missing_words(found, 7, 8) == words
 
 
+def test_a_question_ends_its_process_once_all_is_written(config: Path) -> None:
+    """Rows, words and the exit code are there; its libraries are not taken down one by one."""
+    code = (
+        "import atexit, sys; atexit.register(print, 'taken down')\n"
+        f"sys.argv = ['probing-ctl', 'sql', '7', {RANKS!r}, '--via', 'local', '--format', 'csv', '--config', {str(config)!r}]\n"
+        f"from {main.__name__.rpartition('.')[0]} import main\nmain.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout) == (8, "rank,step,sane\n0,3,True\n")
+    assert "rank 1" in done.stderr
+
+
 def test_a_job_without_the_probe_says_why_it_has_no_rows(
     config: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
