@@ -12,7 +12,10 @@ from probing_cluster.attribution.history import kept
 def context(found: kept.Tables) -> df.SessionContext:
     """A DataFusion session with these tables under their schemas, as `probing-ctl sql` has them of a running job."""
     made = df.SessionContext(
-        df.SessionConfig().with_information_schema(True).with_default_catalog_and_schema("kept", "python")
+        df.SessionConfig()
+        .with_information_schema(True)
+        .with_default_catalog_and_schema("kept", "python")
+        .set("datafusion.sql_parser.default_null_ordering", "nulls_last")  # as of a running job
     )
     catalog = Catalog.memory_catalog()
     made.register_catalog_provider("kept", catalog)

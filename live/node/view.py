@@ -91,7 +91,10 @@ class NodeView:
             raise Missing(f"uid {os.geteuid()} may not read the job's page directory") from exc
         if answer["refused"] or answer["more"]:
             self.miss(f"{len(answer['refused']) + answer['more']} files of the page directory are no pages")
-        found = [RankProcess(page=page, facts=self._facts(page)) for page in self._pages(answer["pages"])]
+        found = [
+            RankProcess(page=page, facts=self.facts_of(page.pid, page.start_ticks))
+            for page in self._pages(answer["pages"])
+        ]
         return tuple(
             sorted(_newest(_without_launchers(found, self.proc)), key=lambda p: (p.rank or 0, p.pid))
         )
@@ -102,7 +105,6 @@ class NodeView:
         return (p for p in self.ranks if p.alive)
 
     def _pages(self, raw: Mapping[str, str]) -> list[pages.ProbePage]:
-        here = processes.namespace_of("self", self.proc)
         found, torn = [], 0
         for name, text in raw.items():
             try:
@@ -116,20 +118,26 @@ class NodeView:
                 torn += 1
         if torn:
             self.miss(f"{torn} pages are torn or not what their names say")
-        if any(p.pid_namespace not in (None, here) for p in found):
-            outside = processes.inside(self.uid, self.proc)
-            found = [
-                p
-                if p.pid_namespace in (None, here)
-                else replace(p, pid=outside.get((p.pid_namespace or 0, p.pid_inside), 0))
-                for p in found
-            ]
-        return found
+        return [replace(p, pid=self.pid_here(p.pid_inside, p.pid_namespace)) for p in found]
 
-    def _facts(self, page: pages.ProbePage) -> processes.ProcessFacts | None:
-        """The process of a page, which may name any: only one of this user, started when the page says, counts."""
-        found = processes.facts(page.pid, self.proc) if page.pid else None
-        same = found is not None and found.start_ticks == page.start_ticks and found.uid == self.uid
+    def pid_here(self, pid_inside: int, namespace: int | None) -> int:
+        """The number on the node of a process that knows itself by another in a PID namespace of its own; 0 where there is none."""
+        if namespace in (None, self._namespace):
+            return pid_inside
+        return self._outside.get((namespace or 0, pid_inside), 0)
+
+    @functools.cached_property
+    def _namespace(self) -> int | None:
+        return processes.namespace_of("self", self.proc)
+
+    @functools.cached_property
+    def _outside(self) -> Mapping[tuple[int, int], int]:
+        return processes.inside(self.uid, self.proc)
+
+    def facts_of(self, pid: int, start_ticks: int | None) -> processes.ProcessFacts | None:
+        """The process that a page or table names, which may name any: only one of this user, started when it says, counts."""
+        found = processes.facts(pid, self.proc) if pid else None
+        same = found is not None and found.start_ticks == start_ticks and found.uid == self.uid
         return found if same else None
 
 

@@ -21,6 +21,8 @@ from probing_cluster.live.ways import streams
 
 CATALOG, DEFAULT_SCHEMA = "live", "cluster"
 _MISSING_SCHEMA = pa.schema([(c.name, unpacking.TYPES[c.kind]) for c in missing.COLUMNS])
+NULLS_LAST = ("datafusion.sql_parser.default_null_ordering", "nulls_last")
+"""`ORDER BY seconds_inside DESC` begins with who is inside longest, not with everybody who is not."""
 NAMES_KEPT_S = 10.0
 MAX_RANKS = 1 << 17
 _READING = datafusion.SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
@@ -66,7 +68,7 @@ class Result:
     world_size: int = 0
     """Ranks that the job has by their own word; 0 where none was found."""
     unprobed: bool = False
-    """The nodes looked for pages of the probe, and no process of the job has one."""
+    """The nodes looked for pages of the probe, no process of the job has one, and nothing else was found either."""
 
 
 @dataclass(kw_only=True)
@@ -80,6 +82,7 @@ class _Statement:
     ranks: set[int] = field(default_factory=set)
     world_size: int = 0
     pages_read: bool = False
+    has_rows: bool = False
 
 
 class Session:
@@ -133,6 +136,10 @@ class Session:
 
     def _words(self, exc: Exception) -> str:
         known = [*registry.NAMES, missing.NAME, *(n for n in plugins.names() if not n.endswith("*"))]
+        if self._beside is not None:
+            # Only those that the statement is about: a database that cannot be reached is waited for.
+            about = [s for s in self._beside.schemas if f"{s}." in str(exc)]
+            known += [f"{schema}.{name}" for schema in about for name in self._beside.names(schema)]
         return wording.words(exc, known, sorted({m.reason for m in self._statement.missing}))
 
     def _result(self, rows: pa.Table) -> Result:
@@ -145,7 +152,7 @@ class Session:
             from_nodes=found.from_nodes,
             n_ranks=len(found.ranks),
             world_size=found.world_size,
-            unprobed=found.pages_read and not found.ranks and not found.world_size,
+            unprobed=found.pages_read and not found.ranks and not found.world_size and not found.has_rows,
         )
 
     def _new_context(self) -> Any:
@@ -154,6 +161,7 @@ class Session:
             .with_information_schema(enabled=True)
             .with_default_catalog_and_schema(CATALOG, DEFAULT_SCHEMA)
             .with_target_partitions(2)
+            .set(*NULLS_LAST)
         )
         context = datafusion.SessionContext(config)
         live = Catalog.memory_catalog()
@@ -246,6 +254,7 @@ class Session:
             self._statement.ranks |= frame.ranks
             self._statement.world_size = max(self._statement.world_size, frame.world_size)
             self._statement.pages_read |= frame.pages_read
+            self._statement.has_rows |= frame.rows.num_rows > 0
             self._statement.missing += [
                 streams.Missing(node=frame.node, rank=rank, table=frame.table, reason=why)
                 for rank, why in frame.missing

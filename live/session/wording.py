@@ -51,7 +51,7 @@ def _no_column(name: str, fields: Sequence[str], known: Sequence[str]) -> str:
 
 
 def _no_table(name: str, tables: Sequence[str], reasons: Sequence[str]) -> str:
-    wanted = name.removeprefix("live.").removeprefix("datafusion.")
+    wanted = name.removeprefix("live.").removeprefix("kept.").removeprefix("datafusion.")
     near = _nearest(wanted, tables)
     why = [r for r in reasons if not r.startswith("no table ")]
     first = f"no table {wanted}{' (' + '; '.join(why[:3]) + ')' if why else ''}"

@@ -21,6 +21,7 @@ from typing import Any
 
 from probing_cluster.core import errors
 from probing_cluster.evidence import kept_file
+from probing_cluster.probe_agent import bandwidth
 from probing_cluster.probe_agent.jobs import collect_child
 from probing_cluster.probe_agent.ranks import page_child, pages, ring
 
@@ -60,7 +61,29 @@ def _own(directory: str, uid: int, node: str) -> Iterator[kept_file.KeptTable]:
                 values[place] += [value] * n_rows
             values["at"] += table.times_ns
         note = {"dropped": sum(t.dropped for t in found), "unfit": sum(t.unfit for t in found)}
-        yield _table("python", name, {**_PLACE_KINDS, **kinds}, values, note)
+        made = _table("python", name, {**_PLACE_KINDS, **kinds}, values, note)
+        yield _traced(made) if name in ring.TRACED else made
+
+
+def _traced(found: kept_file.KeptTable) -> kept_file.KeptTable:
+    """A ring of the probe's tracer as the table of torch's that it is while the job runs."""
+    name = ring.TRACED[found.name]
+    columns = {c.name: c for c in found.columns}
+    if name == "transfers" and set(columns) >= _RECORDED:
+        rows = [
+            dict(zip(columns, row, strict=True))
+            for row in zip(*(c.values for c in columns.values()), strict=True)
+        ]
+        renamed = {"role": ("group_role", "text"), "begin_ns": ("begin_at", "time")}
+        for old, (new, kind) in renamed.items():
+            columns[new] = kept_file.KeptColumn(name=new, kind=kind, values=columns.pop(old).values)  # type: ignore[arg-type]
+        speed = [bandwidth.of_recorded(row) for row in rows]
+        columns["bus_bytes_per_s"] = kept_file.KeptColumn(name="bus_bytes_per_s", kind="float", values=speed)
+        columns["timed_by"] = kept_file.KeptColumn(name="timed_by", kind="text", values=["gpu"] * len(rows))
+    return kept_file.KeptTable(schema="torch", name=name, columns=tuple(columns.values()), note=found.note)
+
+
+_RECORDED = {"role", "begin_ns", "bytes", "transfer_s", "group_size", "op"}
 
 
 _PLACE_KINDS: dict[str, kept_file.Kind] = {"node": "text", "rank": "int", "pid": "int", "at": "time"}
@@ -86,12 +109,16 @@ _STEPS: dict[str, kept_file.Kind] = {
 }
 _COLLECTIVES: dict[str, kept_file.Kind] = {
     "group": "text",
+    "group_role": "text",
     "seq": "int",
     "op": "text",
     "group_size": "int",
     "numel": "int",
+    "dtype": "text",
+    "bytes": "int",
     "enter_at": "time",
     "duration_s": "float",
+    "bus_bytes_per_s": "float",
     "done": "bool",
     "async": "bool",
     "point_to_point": "bool",
@@ -137,12 +164,16 @@ def _collectives(page: pages.ProbePage) -> Iterator[Mapping[str, Any]]:
         left = call.leave_ns
         yield {
             "group": call.group,
+            "group_role": call.role or None,
             "seq": _int64(call.seq),
             "op": call.op,
             "group_size": call.group_size or None,
             "numel": _int64(call.numel),
+            "dtype": bandwidth.dtype_of(call),
+            "bytes": _int64(bandwidth.bytes_of(call) or 0) or None,
             "enter_at": _at(page, call.enter_ns),
             "duration_s": None if left is None else (left - call.enter_ns) / 1e9,
+            "bus_bytes_per_s": bandwidth.of_call(call, page.backend),
             "done": left is not None,
             "async": call.is_async,
             "point_to_point": call.is_p2p,

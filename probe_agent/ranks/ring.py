@@ -17,6 +17,8 @@ from probing_cluster.probe_agent.inject.site._probing_probe.tables import rings
 from probing_cluster.probe_agent.jobs import collect_child
 from probing_cluster.probe_agent.ranks import pages
 
+TRACED = {"torch_modules": "modules", "torch_memory": "memory", "torch_transfers": "transfers"}
+"""The rings of the probe's own tracer, with the table of the schema torch that each is."""
 MAX_RINGS = 512
 """Rings read per job and node; a flood beyond them is counted, not read."""
 MAX_BYTES = rings.HEAD_BYTES + rings.RING_BYTES

@@ -285,16 +285,20 @@ def test_34_a_collector_that_is_stopped_silences_its_own_node_alone(
         )
         try:
             gangs.until("a whole answer", lambda: "8" in (home / "watched").read_text().split())
-            os.kill(collector_on(node), signal.SIGSTOP)
+            os.kill(collector_on(node, gangs.sandbox.layout.slurm_conf), signal.SIGSTOP)
             gangs.until("an answer of three nodes", lambda: (home / "watched").read_text().split()[-1] == "6")
         finally:
             watching.send_signal(signal.SIGINT)
             watching.wait(60)
 
 
-def collector_on(node: str) -> int:
-    """The collector that Slurm has started there."""
-    wanted = (b"probing_cluster.live.collecting.collector", f"SLURMD_NODENAME={node}".encode())
+def collector_on(node: str, slurm_conf: Path) -> int:
+    """The collector that Slurm has started there; another sandbox may have a node of that name."""
+    wanted = (
+        b"probing_cluster.live.collecting.collector",
+        f"SLURMD_NODENAME={node}".encode(),
+        f"SLURM_CONF={slurm_conf}".encode(),
+    )
     for process in Path("/proc").iterdir():
         with contextlib.suppress(OSError):  # it has ended meanwhile
             found = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()

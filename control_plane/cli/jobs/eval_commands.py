@@ -104,7 +104,7 @@ def _show(found: tuple[list[dict[str, Any]], list[streams.Missing]], args: argpa
         which = f"rank {args.rank}" if args.rank is not None else "no rank"
         raise errors.NotFound(
             f"job {args.job}: {which} {'has no page on its nodes' if args.rank is not None else 'has a page'}: "
-            "the probe names a rank once it has imported torch (probing-ctl ranks shows which there are)"
+            "the probe knows a rank once it has imported torch or has a table of probing_tables (probing-ctl ranks shows which there are)"
         )
     has_raised = any(row.get("error") is not None for row in rows)
     if args.json:

@@ -124,9 +124,9 @@ def _kept(
 
 
 _UNPROBED = (
-    "no process of the job has a page of the probe, so nothing can be read of its ranks: no Python runs in it, or its PYTHONPATH was "
-    "lost on the way (a container, python -I or -E), or the job was started before the probe was installed (docs/probe.md); the "
-    "tables of gpu, nic, cpu and kernel need none"
+    "no process of the job has a page of the probe, so nothing can be read of its ranks: none has imported torch (yet), or its PYTHONPATH "
+    "was lost on the way (a container, python -I or -E), or the probe is off (PROBING=off, --probing=off), or the job was started before "
+    "it was installed (docs/probe.md); the tables of gpu, nic, cpu and kernel need none"
 )
 
 
@@ -222,7 +222,7 @@ def missing_words(missing: Sequence[streams.Missing], n_ranks: int, world_size: 
 
 
 def _places(found: Sequence[streams.Missing]) -> str:
-    nodes = list(dict.fromkeys(m.node for m in found if m.node))
+    nodes = sorted({m.node for m in found if m.node}, key=lambda name: (len(name), name))
     ranks = sorted({m.rank for m in found if m.rank is not None})
     words = []
     if ranks:

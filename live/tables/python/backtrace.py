@@ -110,12 +110,12 @@ def _of_agent(
         answer = view.agent.ask("stacks", view.left_s(), pids=[p.pid for p, _ in refused])
     except Missing as exc:
         for process, why in refused:
-            view.miss(f"no stack of pid {process.pid}: {why}; {exc}", rank=process.rank)
+            view.miss(f"no stack: {why}; {exc}", rank=process.rank)
         return
     for process, why in refused:
         entry = (answer.get("stacks") or {}).get(str(process.pid)) or {}
         if "stack" not in entry:
-            view.miss(f"no stack of pid {process.pid}: {entry.get('stack_error') or why}", rank=process.rank)
+            view.miss(f"no stack: {entry.get('stack_error') or why}", rank=process.rank)
             continue
         threads = [entry["stack"], *(entry.get("other_stacks") or ())]
         for number, found in enumerate(threads):

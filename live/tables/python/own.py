@@ -10,6 +10,7 @@ from probing_cluster.live import conditions
 from probing_cluster.live.node import rings
 from probing_cluster.live.node import view as node_view
 from probing_cluster.live.table import PLACE, Columns, Kind, LazySchema, Missing, Scan
+from probing_cluster.probe_agent.ranks import ring
 
 _KINDS: dict[str, Kind] = {"int": "int", "float": "float", "bool": "bool", "text": "text"}
 _PLACE = tuple(c.name for c in PLACE)
@@ -20,7 +21,7 @@ LOOK_S = 2.2
 def resolve(view: node_view.NodeView, name: str, scan: Scan) -> Columns | None:
     """A name is a table of the program's; anything that is no name is an expression. None where no process has the table."""
     if name == "*":
-        found = sorted({table.name for table, _ in rings.of_job(view)})
+        found = sorted({table.name for table, _ in rings.of_job(view)}.difference(ring.TRACED))
         return Columns(names=("name",), kinds=("text",), values=(found,))
     return _table(view, name, scan) if name.isidentifier() else _values(view, name, scan)
 
@@ -52,6 +53,22 @@ def _table(view: node_view.NodeView, name: str, scan: Scan) -> Columns | None:
     )
 
 
+def _processes(view: node_view.NodeView) -> set[tuple[int | None, int, int, int | None]]:
+    """(rank, number on the node, number in its own PID namespace, that namespace) of every living process.
+
+    A program without torch has no page: there its tables tell of it.
+    """
+    if view.ranks:
+        return {(p.rank, p.pid, p.page.pid_inside, p.page.pid_namespace) for p in view.living}
+    found = set()
+    for table, _ in rings.of_job(view):
+        pid = view.pid_here(table.pid, table.pid_namespace)
+        facts = view.facts_of(pid, table.start_ticks)
+        if facts is not None and facts.state != "Z":
+            found.add((table.rank, pid, table.pid, table.pid_namespace))
+    return found
+
+
 def _own(name: str) -> str:
     """A column of the program's that is called like one of ours gets an underscore."""
     return f"{name}_" if name in _PLACE else name
@@ -65,12 +82,10 @@ def _values(view: node_view.NodeView, expression: str, scan: Scan) -> Columns:
     from probing_cluster.probe_agent.ranks import evaluate
 
     targets = [
-        evaluate.EvaluatedProcess(
-            rank=p.rank, pid=p.pid, pid_inside=p.page.pid_inside, pid_namespace=p.page.pid_namespace
-        )
-        for p in view.living
+        evaluate.EvaluatedProcess(rank=rank, pid=pid, pid_inside=inside, pid_namespace=namespace)
+        for rank, pid, inside, namespace in _processes(view)
         # Whoever names ranks in the first question freezes no other.
-        if conditions.may_hold(scan.condition, {"rank": [p.rank], "pid": [p.pid], "node": [view.node]})
+        if conditions.may_hold(scan.condition, {"rank": [rank], "pid": [pid], "node": [view.node]})
     ]
     try:
         answers = evaluate.evaluate(

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from probing_cluster.live.node import rings
 from probing_cluster.live.node import view as node_view
 from probing_cluster.live.table import PLACE, Column, Row, Scan, Table
+from probing_cluster.probe_agent.ranks import ring
 
 
 def rows(view: node_view.NodeView, _: Scan) -> Iterator[Row]:
     """One per table and process."""
     for found, place in rings.of_job(view):
+        if found.name in ring.TRACED:
+            continue
         yield {
             **place,
             "at": view.at_ns,

@@ -17,7 +17,7 @@ def rows(view: node_view.NodeView, _: Scan) -> Iterator[Row]:
     """One per variable and frame."""
     for process, threads, why in stacks.dumps(view, local_variables=True):
         if threads is None:
-            view.miss(f"no variables of pid {process.pid}: {why}", rank=process.rank)
+            view.miss(f"no variables: {why}", rank=process.rank)
         for thread in threads or ():
             for depth, frame in enumerate(stacks.frames(thread)):
                 for variable in list(frame.get("locals") or ())[:MAX_VARIABLES]:
@@ -53,7 +53,7 @@ TABLE = Table(
         Column(
             name="value",
             kind="text",
-            meaning="its value as py-spy prints it, shortened; null where it cannot",
+            meaning="its value as py-spy prints it, shortened; null where it cannot; read while the program runs, a value that just changes may come out wrong",
         ),
         Column(name="argument", kind="bool", meaning="it is an argument of the function"),
     ),

@@ -4,39 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from probing_cluster.live.node import dtypes, traced
+from probing_cluster.live.node import traced
 from probing_cluster.live.node import view as node_view
 from probing_cluster.live.table import PLACE, Column, Row, Scan, Table
-from probing_cluster.live.tables.torch import collectives
-
-_TWICE = frozenset({"all_reduce", "all_reduce_coalesced", "allreduce_coalesced"})
-_PART = frozenset(
-    {
-        "all_gather", "_all_gather_base", "all_gather_into_tensor", "all_gather_into_tensor_coalesced", "reduce_scatter",
-        "_reduce_scatter_base", "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced", "all_to_all", "all_to_all_single",
-    }
-)  # fmt: skip
-_ONCE = frozenset({"broadcast", "_broadcast_oop", "reduce", "_reduce_oop"})
-
-
-def factor(op: str, group_size: int) -> float | None:
-    """Bytes over a rank's link per byte of the collective's larger side, as nccl-tests has it; None for what it does not define."""
-    if group_size < 2:
-        return None
-    if op in _TWICE:
-        return 2 * (group_size - 1) / group_size
-    if op in _PART:
-        return (group_size - 1) / group_size
-    return 1.0 if op in _ONCE else None
+from probing_cluster.probe_agent import bandwidth
 
 
 def rows(view: node_view.NodeView, _: Scan) -> Iterator[Row]:
     """Transfers of a traced job, from the flight recorder; blocking calls under gloo and MPI, from the page."""
     for process in view.ranks:
         for call in process.page.recent_collectives:
-            dtype, size = dtypes.of_code(call.dtype_code)
-            n_bytes = call.numel * size if size else None
-            speed = collectives.bus_bytes_per_s(call, n_bytes, process.page.backend)
+            speed = bandwidth.of_call(call, process.page.backend)
             if speed is None or call.leave_ns is None:
                 continue
             yield {
@@ -46,28 +24,23 @@ def rows(view: node_view.NodeView, _: Scan) -> Iterator[Row]:
                 "seq": call.seq,
                 "op": call.op,
                 "group_size": call.group_size,
-                "bytes": n_bytes,
-                "dtype": dtype,
+                "bytes": bandwidth.bytes_of(call),
+                "dtype": bandwidth.dtype_of(call),
                 "begin_at": int(process.page.realtime_s(call.enter_ns) * 1e9),
                 "transfer_s": (call.leave_ns - call.enter_ns) / 1e9,
                 "bus_bytes_per_s": speed,
                 "timed_by": "call",
             }
-    if any(collectives.has_gpu(p.page.backend) for p in view.ranks):
+    if any(bandwidth.has_gpu(p.page.backend) for p in view.ranks):
         yield from map(_timed, traced.rows(view, "torch_transfers"))
 
 
 def _timed(row: Mapping[str, object]) -> Row:
-    n_bytes, took_s, size, op = row["bytes"], row["transfer_s"], row["group_size"], row["op"]
-    speed = None
-    if isinstance(n_bytes, int) and isinstance(took_s, float) and isinstance(size, int) and took_s > 0:
-        share = factor(str(op), size)
-        speed = None if share is None else n_bytes * share / took_s
     kept = {name: value for name, value in row.items() if name not in ("role", "begin_ns")}
     more = {
         "group_role": row["role"],
         "begin_at": row["begin_ns"],
-        "bus_bytes_per_s": speed,
+        "bus_bytes_per_s": bandwidth.of_recorded(row),
         "timed_by": "gpu",
     }
     return {**kept, **more}

@@ -79,6 +79,12 @@ def test_its_tables_are_in_the_information_schema(beside: postgres.Postgres) -> 
     assert beside.resolve("probing", "nothing") is None
 
 
+def test_a_wrong_name_is_answered_with_the_nearest_of_its_schema(beside: postgres.Postgres) -> None:
+    asking = session.Session(Nobody(), timeout_s=1.0, beside=beside)
+    with pytest.raises(errors.UsageError, match=r"the nearest: probing\.health_event[,;]"):
+        asking.sql("SELECT * FROM probing.health_events")
+
+
 def test_without_a_database_the_schemas_are_named_as_absent(tmp_path: Any) -> None:
     """And everything else works."""
     config = settings.parse(f'[database]\ndirectory = "{tmp_path}/none"\n')

@@ -267,6 +267,17 @@ def test_a_damaged_frame_is_missing_and_the_others_count() -> None:
     assert (found.missing[0].node, "damaged" in found.missing[0].reason) == ("n1", True)
 
 
+def test_what_is_not_known_comes_last() -> None:
+    """The longest inside a collective first; who is in none has no seconds, and is no answer to that."""
+    asking = session.Session(FakeNodes(), timeout_s=1.0)
+    for order in ("ASC", "DESC"):
+        found = asking.sql(f"SELECT seconds_inside FROM ranks ORDER BY seconds_inside {order}").rows
+        values = found["seconds_inside"].to_pylist()
+        known = [v for v in values if v is not None]
+        assert 0 < len(known) < len(values)
+        assert values[: len(known)] == sorted(known, reverse=order == "DESC")
+
+
 @pytest.mark.parametrize("in_header", [True, False])
 def test_a_node_that_speaks_for_another_is_missing(in_header: bool) -> None:
     """By the frame's header, or in its rows: what it says of the other is not taken, and the other's own rows are."""

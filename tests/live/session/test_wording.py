@@ -31,6 +31,10 @@ FIELDS = 'r.node, r.rank, r.step_at, s.step, s."Duration"'
             "no table cluster.rankz; the nearest: cluster.ranks; information_schema.tables lists them",
         ),
         (
+            "Error during planning: table 'kept.cluster.rankz' not found",
+            "no table cluster.rankz; the nearest: cluster.ranks; information_schema.tables lists them",
+        ),
+        (
             'SQL error: ParserError("Expected: x, found: y")',
             "this is no SQL that is understood: Expected: x, found: y; inf",
         ),

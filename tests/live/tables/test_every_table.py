@@ -13,6 +13,7 @@ from probing_cluster.live import manual
 from probing_cluster.live.session import unpacking
 from probing_cluster.live.table import KINDS, NODE, Missing, Scan
 from probing_cluster.live.tables import registry
+from probing_cluster.live.tables.python import variables
 from probing_cluster.probe_agent.stacks import pyspy_program
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -142,6 +143,15 @@ def test_stacks_and_variables(rows: Rows) -> None:
         "SELECT rank, value FROM python.variables WHERE function = 'waits_here' AND name = 'secret' ORDER BY rank"
     )
     assert values == [{"rank": n, "value": str(10 * n)} for n in range(4)]
+
+
+def test_a_node_without_pyspy_is_one_reason(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Missing are all its ranks; the sentence is the same for each, so that people read it once."""
+    monkeypatch.setattr(pyspy_program, "program", lambda: None)
+    view = job.view()
+    assert list(variables.rows(view, Scan(table="python.variables"))) == []
+    assert {rank for rank, _ in view.missing} == {0, 1, 2, 3}
+    assert {why for _, why in view.missing} == {"no variables: py-spy is not installed on this node"}
 
 
 def test_kinds_have_a_type_at_the_asker() -> None:

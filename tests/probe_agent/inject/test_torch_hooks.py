@@ -153,6 +153,7 @@ gang(rank, 2)
 for size in (4, 8):
     dist.all_reduce(torch.ones(size))
 dist.barrier()
+dist.all_gather([torch.empty(5), torch.empty(5)], torch.ones(5))
 sub = dist.new_group([0, 1])
 dist.broadcast(torch.ones(3), 0, group=sub)
 impatient = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=3))
@@ -184,6 +185,8 @@ def test_collectives_are_counted_per_group(gang: tuple[str, list[pages.ProbePage
     ]
     assert calls[0] == calls[1]
     assert [(c[2], c[3]) for c in calls[0]][:3] == [("all_reduce", 4), ("all_reduce", 8), ("barrier", 0)]
+    gathered = next(c for c in calls[0] if c[2] == "all_gather")
+    assert (gathered[3], gathered[4]) == (10, calls[0][0][4])  # a list: all its elements, and their type
     broadcast = [c for c in calls[0] if c[2] == "broadcast" and c[3] == 3]
     assert [c[1] for c in broadcast] == [1]
     assert broadcast[0][0] != calls[0][0][0]

@@ -20,6 +20,7 @@ import pytest
 from probing_cluster.attribution.history import kept
 from probing_cluster.core import settings
 from probing_cluster.evidence import kept_file
+from probing_cluster.live.tables import registry
 from probing_cluster.probe_agent import children, identity, inject, self_watch
 from probing_cluster.probe_agent.faults import faults
 from probing_cluster.probe_agent.jobs import collect, jobs, page_directories
@@ -96,6 +97,49 @@ def test_tables_and_page_histories_are_kept(left: Path, tmp_path: Path) -> None:
     assert steps[0]["duration_s"] is None
     assert all(s["duration_s"] >= 0 for s in steps[1:])
     assert abs(steps[-1]["end_at"] - datetime.now(UTC)).total_seconds() < 600
+
+
+TRACED = """
+import probing_tables
+from _probing_probe import collectives, page
+page.open_page(); page.write_identity(rank=0, world=2, backend="gloo")
+class Group:
+    group_name = "0"
+    def size(self): return 2
+class c10d:
+    ProcessGroup = Group
+    def _get_default_group(): return Group()
+class Tensor:
+    dtype = "torch.float32"
+    def numel(self): return 250
+collectives.timed("all_reduce", c10d, lambda tensor: None)(Tensor())
+spans = probing_tables.table("torch_modules", step=int, phase=str, module=str, kind=str, depth=int, since_s=float, duration_s=float)
+spans.append(5, "forward", "layers.3", "Block", 1, 0.25, 0.5)
+moved = probing_tables.table(
+    "torch_transfers", group=str, role=str, seq=int, op=str, group_size=int, bytes=int, dtype=str, begin_ns=int, transfer_s=float
+)
+moved.append("1", "dp", 7, "all_reduce", 8, 8_000_000, "Float", 10**18, 0.001)
+"""
+
+
+def test_what_is_kept_is_called_as_while_the_job_ran(tmp_path: Path) -> None:
+    """The same statement finds it: collectives with their bytes, the tracer's rings as tables of torch's, nothing of ours beside the program's own."""
+    directory = tmp_path / "jobs" / "7"
+    directory.mkdir(parents=True)
+    run(directory, TRACED)
+    ask(request(directory, tmp_path / "history"))
+    found = kept.tables(tmp_path / "history" / "c-7-0")
+    (call,) = found["torch", "collectives"].to_pylist()
+    assert (call["dtype"], call["bytes"], call["group_role"]) == ("float32", 1000, None)
+    assert call["bus_bytes_per_s"] > 0
+    assert found["torch", "modules"]["module"].to_pylist() == ["layers.3"]
+    (moved,) = found["torch", "transfers"].to_pylist()
+    assert (moved["group_role"], moved["timed_by"], moved["rank"]) == ("dp", "gpu", 0)
+    assert moved["bus_bytes_per_s"] == 8_000_000 * 2 * 7 / 8 / 0.001
+    assert {schema for schema, _ in found} == {"torch"}
+    for schema, name in (("torch", "collectives"), ("torch", "modules"), ("torch", "transfers")):
+        live = {c.name for c in registry.built_in()[f"{schema}.{name}"].columns}
+        assert set(found[schema, name].column_names) <= live
 
 
 def test_a_job_that_left_nothing_makes_no_directory(tmp_path: Path) -> None:

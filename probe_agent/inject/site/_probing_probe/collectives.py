@@ -37,7 +37,7 @@ _TAKES_ANY = 0x04 | 0x08
 
 _LINE = (lambda: 0).__code__.co_firstlineno + 1
 _BODY = """\
-def make(inner, c10d, page, pack, now, counts, learn, blocking, started, size_of, failed):
+def make(inner, c10d, page, pack, now, counts, learn, blocking, started, brought_by, failed):
     def hook({parameters}):
         words = page._words
         if words is None or compiling is not None and (compiling() or compiler._is_compiling_flag):
@@ -50,7 +50,8 @@ def make(inner, c10d, page, pack, now, counts, learn, blocking, started, size_of
             try:
                 row, numel = {brought}
             except Exception:
-                row, numel = rows[None], size_of({value})
+                dtype, numel = brought_by({value})
+                row = rows[dtype]
             waited_ns = counts[1]
             at, enter, leave, counts[2] = counts[2]
             counter[0] = seq = counter[0] + 1
@@ -103,7 +104,7 @@ def timed(name, c10d, inner):
     exec(compile(text, __file__, "exec"), globals(), made)  # noqa: S102
     hook = made["make"](
         inner, c10d, page, page.pack_collective, time.monotonic_ns, page.counts,
-        _learner(name, c10d, started), blocking, started, _size_of, _failed,
+        _learner(name, c10d, started), blocking, started, _brought_by, _failed,
     )  # fmt: skip
     if exact is not None:
         hook.__defaults__, hook.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
@@ -209,14 +210,16 @@ def _role_of(group):
         return 0
 
 
-def _size_of(value):
-    """Elements of a list of tensors; 0 for anything else."""
+def _brought_by(value):
+    """(type, elements) of a list of tensors, of several types None; (None, 0) for anything else."""
     count = getattr(value, "numel", None)
     if count is not None:
-        return count()
-    if isinstance(value, (list, tuple)):
-        return sum(item.numel() for item in value if hasattr(item, "numel")) & layout.MASK
-    return 0
+        return None, count()
+    if not isinstance(value, (list, tuple)):
+        return None, 0
+    tensors = [item for item in value if hasattr(item, "numel")]
+    types = {getattr(item, "dtype", None) for item in tensors}
+    return types.pop() if len(types) == 1 else None, sum(item.numel() for item in tensors) & layout.MASK
 
 
 def _failed(words, enter, leave, began):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -129,3 +131,77 @@ def test_a_refusal_comes_before_the_warning(job: Path, capsys: pytest.CaptureFix
     assert "holds the GIL" not in err
     assert main.main(["--config", str(job), "eval", "7", "1 + 1", "--local", "--rank", "0"]) == 0
     assert "holds the GIL" in capsys.readouterr().err
+
+
+TABLES_ALONE = """
+import time, probing_tables
+loss = 0.5
+train = probing_tables.table("train", step=int)
+train.append(step=1)
+print("ready", flush=True)
+while True:
+    time.sleep(0.02)
+"""
+
+
+@contextlib.contextmanager
+def without_torch(base: Path, python: str, probing: str) -> Iterator[list[str]]:
+    """A process of job 9 that has a table and no page, rank 4; the words of `eval` for it."""
+    directory = base / "jobs/9"
+    directory.mkdir(parents=True, mode=0o700)
+    (base / "tables.py").write_text(TABLES_ALONE)
+    config = base / "probing.toml"
+    config.write_text(
+        f'[cluster]\nname = "c"\n[agent]\nnode = "n1"\njob_directory = "{base / "jobs"}"\n[live]\ntimeout_s = 20.0\n'
+    )
+    environment = {
+        "PROBING_PAGE_DIR": str(directory),
+        "PYTHONPATH": str(inject.SITE_DIRECTORY),
+        "PROBING": probing,
+        "SLURM_PROCID": "4",
+    }
+    process = subprocess.Popen([python, str(base / "tables.py")], env=environment, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        yield [
+            "--config",
+            str(config),
+            "eval",
+            "9",
+            "loss",
+            "--local",
+            "--quiet",
+            "--json",
+            "--timeout",
+            "20",
+        ]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_program_without_torch_is_known_by_its_tables(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It has no page: a table of its own is enough to be asked; and its rows are no reason to say that the probe is absent."""
+    with without_torch(tmp_path, sys.executable, "live") as words:
+        assert main.main([*words, "--rank", "4"]) == 0
+        answer = json.loads(capfd.readouterr().out)
+        assert (answer["rank"], answer["rows"]) == (4, [[0.5]])
+        query = ["sql", "9", "SELECT rank, step FROM python.train", "--via", "local", "--format", "csv"]
+        assert main.main([*words[:2], *query]) == 0
+        assert capfd.readouterr() == ("rank,step\n4,1\n", "")
+
+
+@pytest.mark.skipif(not shutil.which("python3.14"), reason="needs a python3.14 on PATH")
+def test_a_process_is_made_live_from_the_command_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Not live at first, with the way out; then it answers, and goes on answering."""
+    with without_torch(tmp_path, shutil.which("python3.14") or "", "on") as words:
+        assert main.main(words) == 8
+        assert "--make-live" in capfd.readouterr().err
+        for more in (["--make-live"], []):
+            assert main.main([*words, *more]) == 0
+            assert json.loads(capfd.readouterr().out)["rows"] == [[0.5]]

@@ -200,7 +200,7 @@ def missing(**fields: object) -> streams.Missing:
         ([], []),
         ([missing(node="n3")], ["7 of 8 ranks; n3: no answer in 2 s"]),
         (
-            [missing(node=f"n{i}") for i in range(10)],
+            [missing(node=f"n{i}") for i in reversed(range(10))],
             ["7 of 8 ranks; n0, n1, n2, n3, n4, n5, n6, n7 and 2 more: no answer in 2 s"],
         ),
         ([missing(rank=4, reason="x"), missing(rank=2, reason="x")], ["7 of 8 ranks; ranks 2, 4: x"]),
@@ -210,6 +210,37 @@ def missing(**fields: object) -> streams.Missing:
 )
 def test_what_is_missing_in_words(found: list[streams.Missing], words: list[str]) -> None:
     assert sql_commands.missing_words(found, 7, 8) == words
+
+
+def test_a_question_ends_its_process_once_all_is_written(config: Path) -> None:
+    """Rows, words and the exit code are there; its libraries are not taken down one by one."""
+    code = (
+        "import atexit, sys; atexit.register(print, 'taken down')\n"
+        f"sys.argv = ['probing-ctl', 'sql', '7', {RANKS!r}, '--via', 'local', '--format', 'csv', '--config', {str(config)!r}]\n"
+        f"from {main.__name__.rpartition('.')[0]} import main\nmain.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout) == (8, "rank,step,sane\n0,3,True\n")
+    assert "rank 1" in done.stderr
+
+
+def test_a_job_without_the_probe_says_why_it_has_no_rows(
+    config: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """Its directory is there and no page in it: whatever is read of ranks, the reasons that this can have are named."""
+    directory = config.parent / "jobs/8"
+    directory.mkdir(mode=0o700)
+    for table in ("ranks", "python.backtrace", "process.envs", "torch.steps"):
+        assert (
+            main.main(["sql", "8", f"SELECT * FROM {table}", "--via", "local", "--config", str(config)]) == 0
+        )
+        words = capfdbinary.readouterr().err.decode()
+        assert "no process of the job has a page of the probe" in words, table
+        assert "none has imported torch" in words
+        assert "PROBING=off" in words
+    directory.rmdir()
 
 
 def test_a_job_that_is_over_is_asked_for_what_was_kept(

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from probing_cluster.live.table import Scan
-from probing_cluster.live.tables.torch import collectives, modules, transfers
+from probing_cluster.live.tables.python import own, tables
+from probing_cluster.live.tables.torch import modules, transfers
+from probing_cluster.probe_agent import bandwidth
+from probing_cluster.probe_agent.ranks import pages
 
 TIMED = """
 import sys, time
@@ -45,6 +48,11 @@ def test_under_nccl_it_is_what_the_gpu_timed(empty_job: Any) -> None:
     assert [(rank, "PROBING_TRACE" in why) for rank, why in view.missing] == [(1, True)]
     spans = list(modules.rows(empty_job.view(), Scan(table="torch.modules")))
     assert [(s["rank"], s["module"], s["duration_s"]) for s in spans] == [(0, "layers.3", 0.5)]
+    # They are the probe's own, not the program's.
+    assert list(tables.rows(empty_job.view(), Scan(table="python.tables"))) == []
+    listed = own.resolve(empty_job.view(), "*", Scan(table="python.*"))
+    assert listed is not None
+    assert listed.values == ([],)
 
 
 def test_under_gloo_it_is_the_call_that_waits(job: Any) -> None:
@@ -61,7 +69,7 @@ def test_under_gloo_it_is_the_call_that_waits(job: Any) -> None:
 )
 def test_a_backend_of_two_is_not_taken_for_gloo(backend: str, has: bool) -> None:
     """Else a queued NCCL call would have the bandwidth of its queueing."""
-    assert collectives.has_gpu(backend) is has
+    assert bandwidth.has_gpu(backend) is has
 
 
 @pytest.mark.parametrize(
@@ -69,4 +77,18 @@ def test_a_backend_of_two_is_not_taken_for_gloo(backend: str, has: bool) -> None
     [("all_reduce", 8, 1.75), ("_all_gather_base", 8, 0.875), ("reduce_scatter_tensor", 2, 0.5), ("broadcast", 4, 1.0), ("send 0->1", 4, None), ("all_reduce", 1, None)],
 )  # fmt: skip
 def test_factors_are_those_of_nccl_tests(op: str, size: int, wanted: float | None) -> None:
-    assert transfers.factor(op, size) == wanted
+    assert bandwidth.factor(op, size) == wanted
+
+
+@pytest.mark.parametrize(
+    ("op", "bus"),
+    [("all_gather_into_tensor", 0.75), ("all_gather", 0.75), ("reduce_scatter_tensor", 3.0), ("reduce_scatter", 3.0),
+     ("all_to_all_single", 0.75), ("all_reduce", 1.5), ("reduce", 1.0), ("scatter", None)],
+)  # fmt: skip
+def test_bandwidth_of_a_call_by_its_name_on_the_page(op: str, bus: float | None) -> None:
+    """Sixteen characters of it. Four ranks, 1,000 bytes in a second; of a reduce_scatter the tensor is one rank's part."""
+    call = pages.Collective(
+        seq=1, group="0", group_size=4, op=op[:16], numel=250, dtype_code=bandwidth.code_of("float32"),
+        enter_ns=0, leave_ns=10**9, is_async=False, is_p2p=False, raised=False,
+    )  # fmt: skip
+    assert bandwidth.of_call(call, "gloo") == (None if bus is None else pytest.approx(1000 * bus))
