@@ -63,6 +63,18 @@ def test_only_the_owner_and_operators_are_answered(stuck: context.Context, op: s
     assert answer(stuck, nameless, op=op)["error"] == "not_permitted"
 
 
+def test_a_node_that_is_none_of_the_jobs_is_asked_nothing(stuck: context.Context) -> None:
+    """It names alice's job in its heartbeat: no question of hers goes there, and none of its rows comes into her answer."""
+    foreign = records.AgentHeartbeat(cluster="c", node="n9", at=fakes.NOW, boot_id="b", jobs=(7,))
+    delivery.Delivery(stuck.store.connection_uri(), "c", "n9").deliver(heartbeat=foreign)
+    given = {"scans": '[{"table": "cluster.ranks"}]', "deadline_s": 5}
+    found = answer(stuck, ALICE, op="ask", given=given)
+    assert found["ok"], found
+    assert found["rows"]["nodes"] == ["n1", "n2"]  # type: ignore[index]
+    asked = {row["node"] for row in stuck.store.rows("SELECT node FROM probing.node_request", {})}
+    assert asked == {"n1", "n2"}
+
+
 def test_a_job_nobody_knows_is_not_found(service: context.Context) -> None:
     """No accounting, no Prolog: exit code 3 for the command."""
     assert answer(service, ROOT)["error"] == "not_found"
