@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from probing_cluster.control_plane import agent_reports
 from probing_cluster.core import records, sanitize
@@ -40,34 +40,28 @@ class AlarmedJob:
 
 def read(store: db_store.Store, cluster: str) -> list[AlarmedJob]:
     """Every word of every job that runs, each once, however many of its nodes report it."""
-    first: dict[tuple[int, str], tuple[datetime, str, str]] = {}
-    for job_id, word, at, line, node in _words(store, cluster):
-        key = (job_id, word)
-        if key not in first or at < first[key][0]:
-            first[key] = (at, line, node)
-    attempts = agent_reports.running(store, cluster, (job_id for job_id, _ in first))
-    return [
-        AlarmedJob(
-            job_id=job_id,
-            ref=attempts[job_id].ref,
-            attempt=attempts[job_id].attempt,
-            user=attempts[job_id].user,
-            partition=attempts[job_id].partition,
-            node=node,
-            word=word,
-            at=at,
-            line=line,
-        )
-        for (job_id, word), (at, line, node) in sorted(first.items())
-        if job_id in attempts and node in attempts[job_id].nodes
-    ]
+    first: dict[tuple[int, str], AlarmedJob] = {}
+    for attempt, node, words in agent_reports.of_jobs(store, cluster, "alarm_words"):
+        for one in _of_job(attempt, node, words):
+            known = first.get((one.job_id, one.word))
+            if known is None or one.at < known.at:
+                first[one.job_id, one.word] = one
+    return [one for _, one in sorted(first.items())]
 
 
-def _words(store: db_store.Store, cluster: str) -> Iterator[tuple[int, str, datetime, str, str]]:
-    """(job, word, at, line, node); what an agent says is checked like a user's."""
-    for job_id, node, words in agent_reports.of_jobs(store, cluster, "alarm_words"):
-        for word, found in list(words.items())[:MOST_WORDS]:
-            at = agent_reports.instant(found.get("at")) if isinstance(found, Mapping) else None
-            if at is not None:
-                line = sanitize.clean(str(found.get("line", "")), _LINE_CHARS)
-                yield job_id, sanitize.clean(str(word), _WORD_CHARS), at, line, node
+def _of_job(attempt: records.JobAttempt, node: str, words: Mapping[Any, Any]) -> Iterator[AlarmedJob]:
+    """Each word that a node reports of a job; what an agent says is checked like a user's."""
+    for word, found in list(words.items())[:MOST_WORDS]:
+        at = agent_reports.instant(found.get("at")) if isinstance(found, Mapping) else None
+        if at is not None:
+            yield AlarmedJob(
+                job_id=attempt.job_id,
+                ref=attempt.ref,
+                attempt=attempt.attempt,
+                user=attempt.user,
+                partition=attempt.partition,
+                node=node,
+                word=sanitize.clean(str(word), _WORD_CHARS),
+                at=at,
+                line=sanitize.clean(str(found.get("line", "")), _LINE_CHARS),
+            )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -39,20 +38,14 @@ def read(store: db_store.Store, cluster: str, idle_s: float, now: datetime) -> l
     if idle_s <= 0:
         return []
     by_job: dict[int, list[tuple[str, datetime, str]]] = {}
-    for job_id, node, since, why in _idle(store, cluster, idle_s, now):
-        by_job.setdefault(job_id, []).append((node, since, why))
-    attempts = agent_reports.running(store, cluster, by_job)
-    return [_held(attempts[j], rows) for j, rows in sorted(by_job.items()) if j in attempts]
-
-
-def _idle(
-    store: db_store.Store, cluster: str, idle_s: float, now: datetime
-) -> Iterator[tuple[int, str, datetime, str]]:
-    """(job, node, since, why) of what has been idle for long enough; what an agent says is checked like a user's."""
-    for job_id, node, idle in agent_reports.of_jobs(store, cluster, "held"):
+    attempts: dict[int, records.JobAttempt] = {}
+    for attempt, node, idle in agent_reports.of_jobs(store, cluster, "held"):
+        # What an agent says is checked like a user's.
         since, why = agent_reports.instant(idle.get("since")), str(idle.get("why"))
         if why in WHY and since is not None and (now - since).total_seconds() >= idle_s:
-            yield job_id, node, since, why
+            attempts[attempt.job_id] = attempt
+            by_job.setdefault(attempt.job_id, []).append((node, since, why))
+    return [_held(attempts[job_id], rows) for job_id, rows in sorted(by_job.items())]
 
 
 def _held(attempt: records.JobAttempt, rows: list[tuple[str, datetime, str]]) -> HeldJob:

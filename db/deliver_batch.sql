@@ -11,6 +11,7 @@ CREATE OR REPLACE FUNCTION probing.deliver_batch(p_roles text[], p_loads text[])
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 SET timezone = 'UTC'
+SET lock_timeout = '2s' -- a node may deliver by itself, too, and leave that transaction open: its rows then wait, and not the batch
 AS $batch$
 DECLARE
     c_nothing CONSTANT text := '{"accepted": 0, "duplicates": 0, "rejected": 0, "requests": []}';

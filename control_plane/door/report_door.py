@@ -14,13 +14,12 @@ import socketserver
 import ssl
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.door import callers, web_keys
+from probing_cluster.control_plane.door import callers, places, web_keys
 from probing_cluster.control_plane.gangs import gang_board, questions
 from probing_cluster.control_plane.owners import handover
 from probing_cluster.core import errors, network_address, peer, sanitize, secret_file, settings
@@ -35,11 +34,6 @@ _REPLY_S = 15.0
 QUESTIONS_OF_ONE = 40
 QUESTIONS = 240
 """About tables of running jobs, a minute."""
-MOST = 64
-MOST_OF_ONE = 16
-"""Connections served at once, and of these from one uid or one address."""
-MOST_OF_SLURM = 96
-"""Those of the controller's uids, beside them: Slurm runs 64 mail programs at once, and each hands its mail over or it goes out without a verdict."""
 
 
 def answer(
@@ -212,6 +206,7 @@ class _Handler(socketserver.BaseRequestHandler):
         request = _request(self.request)
         if request is None:
             return
+        self.server.asked()
         try:
             caller = self.server.known.identify(self.request, request)
         except errors.NotPermitted as exc:
@@ -250,10 +245,9 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     def __init__(self, service: context.Context, known: callers.Callers, at: Any) -> None:
         self.service, self.known = service, known
-        self.slurm = callers.slurm_uids(service.config.slurm)
-        self._at_once: Counter[object] = Counter()
-        self._sources: dict[int, object] = {}
-        self._lock = threading.Lock()
+        self._places = places.Places(callers.slurm_uids(service.config.slurm))
+        self._taken: dict[int, places.Place] = {}
+        self._mine = threading.local()
         super().__init__(at, _Handler)
 
     def source(self, request: socket.socket) -> object:
@@ -263,32 +257,23 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     def verify_request(self, request: Any, client_address: Any) -> bool:
         del client_address
         try:
-            source = self.source(request)
+            place = self._places.take(request, self.source(request))
         except OSError:  # gone already; raised here it would end the server
             return False
-        with self._lock:
-            if not self._has_room(source):
-                return False
-            self._at_once[source] += 1
-            self._sources[id(request)] = source  # a descriptor's number is reused before its thread has ended
-            return True
+        if place is not None:
+            self._taken[id(request)] = place  # a descriptor's number is reused before its thread has ended
+        return place is not None
 
-    def _has_room(self, source: object) -> bool:
-        mine = self._at_once[source]
-        if source in self.slurm:
-            return mine < MOST_OF_SLURM
-        others = sum(n for s, n in self._at_once.items() if s not in self.slurm)
-        return others < MOST and mine < MOST_OF_ONE
+    def asked(self) -> None:
+        """The request of this thread's connection is here whole."""
+        self._places.asked(self._mine.place)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        with self._lock:
-            source = self._sources.pop(id(request))
+        place = self._mine.place = self._taken.pop(id(request))
         try:
             super().process_request_thread(request, client_address)
         finally:
-            with self._lock:
-                self._at_once[source] -= 1
-                self._at_once += Counter()  # forgets the zeros
+            self._places.leave(place)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         del request, client_address

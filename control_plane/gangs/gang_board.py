@@ -101,7 +101,7 @@ def ranks_now(store: db_store.Store, gang: BoardGang) -> list[rank_rows.RankNow]
     """The gang's ranks at the last heartbeats of its own nodes."""
     beats = store.heartbeats(job_id=gang.job_id, with_ranks=True)
     ages_s = store.heartbeat_ages_s() if beats else {}
-    return [r for r in rank_rows.of_heartbeats(beats, ages_s, gang.job_id) if _may_speak(gang, r.node)]
+    return [r for r in rank_rows.of_heartbeats(beats, ages_s, gang.job_id) if may_speak(gang, r.node)]
 
 
 def ranks(
@@ -117,7 +117,7 @@ def findings(
 ) -> dict[str, Any]:
     """What has been found out about the gang of these ranks, and which of its nodes say nothing."""
     events = store.events(job_id=gang.job_id, since=gang.since, kinds=FINDINGS)
-    events = [e for e in events if _may_speak(gang, e.node)]
+    events = [e for e in events if may_speak(gang, e.node)]
     open_verdicts = store.gang_verdicts(job_ids=[gang.job_id], since=gang.since, open_only=True)
     found = [{"at": clock.iso_z(e.at), "kind": e.kind, "node": e.node, "words": e.message} for e in events]
     found += [
@@ -136,7 +136,7 @@ def stacks_of(store: db_store.Store, gang: BoardGang, now: datetime) -> dict[str
     fresh = fresh_snapshots(store, gang)
     newest = max((e.at for e in fresh), default=None)
     deaths = store.events(job_id=gang.job_id, since=gang.since, kinds=(snapshots.DEAD,))
-    deaths = [e for e in deaths if _may_speak(gang, e.node)]
+    deaths = [e for e in deaths if may_speak(gang, e.node)]
     snapshot_gang = snapshots.gang([*fresh, *deaths]) if fresh else None
     ranks = snapshot_gang.ranks if snapshot_gang is not None else ()
     return _head(gang, now) | {
@@ -154,7 +154,7 @@ def stacks_of(store: db_store.Store, gang: BoardGang, now: datetime) -> dict[str
 def fresh_snapshots(store: db_store.Store, gang: BoardGang) -> list[records.HealthEvent]:
     """The last snapshot of every node, as far as they show one moment."""
     events = store.latest_of_job(gang.job_id, snapshots.SNAPSHOT, gang.since)
-    events = [e for e in events if _may_speak(gang, e.node)]
+    events = [e for e in events if may_speak(gang, e.node)]
     newest = max((e.at for e in events), default=None)
     return [e for e in events if newest is not None and e.at >= newest - ONE_MOMENT]
 
@@ -163,7 +163,7 @@ def ask(store: db_store.Store, gang: BoardGang) -> int:
     """Asks every node of a running job for its ranks' stacks; how many were asked."""
     if gang.is_over:
         return 0
-    running = {b.node for b in store.heartbeats(job_id=gang.job_id) if _may_speak(gang, b.node)}
+    running = {b.node for b in store.heartbeats(job_id=gang.job_id) if may_speak(gang, b.node)}
     places = [store_actions.RequestSubject(node, gang.job_id, gang.cluster) for node in sorted(running)]
     return len(store.request_all(places, "collect", ASK_TTL_S))
 
@@ -224,7 +224,7 @@ def _head(gang: BoardGang, now: datetime) -> dict[str, Any]:
     }
 
 
-def _may_speak(gang: BoardGang, node: str) -> bool:
+def may_speak(gang: BoardGang, node: str) -> bool:
     """Whether a node's word about the gang counts: whoever holds a node's certificate may name any job."""
     return not gang.nodes or node in gang.nodes
 
@@ -274,7 +274,7 @@ def _judged(
         return None
     since = max(at - STOPPED_BEFORE, gang.since)
     stalls = store.events(job_id=gang.job_id, since=since, kinds=(snapshots.STALL, snapshots.DEAD))
-    if not any(_may_speak(gang, e.node) for e in stalls):
+    if not any(may_speak(gang, e.node) for e in stalls):
         return None
     bad = faults(store, gang.attempt, snapshot_gang.onset_at) if gang.attempt is not None else {}
     found = snapshots.judge(snapshot_gang, bad, sorted(gang.nodes))

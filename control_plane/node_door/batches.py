@@ -60,16 +60,22 @@ class DeliveryBatches:
         self._due: asyncio.TimerHandle | None = None
         self._alone: dict[str, float] = {}
         self._under_way: set[asyncio.Future[None]] = set()
+        self._delivering: set[str] = set()
         self.bytes_held = 0
         self.deliveries_total = 0
         self.batches_total = 0
         self.failed_total = 0
 
     def put(self, role: str, load: bytes, answer: Callable[[bytes], None]) -> None:
-        """Take one delivery; what is no text is answered at once."""
+        """Take one delivery; what is no text, or a node's second one under way, is answered at once."""
         if b"\0" in load or not _is_text(load):
             answer(door_wire.failure("22021", "a delivery is UTF-8 JSON"))
             return
+        if role in self._delivering:
+            # It came again without waiting: one that is slow at the database must not have a connection for each try.
+            answer(door_wire.failure("53300", "an earlier delivery of this node is not stored yet"))
+            return
+        self._delivering.add(role)
         self._waiting.append(Waiting(role=role, load=load, answer=answer))
         self.bytes_held += len(load)
         if URGENT in load or len(self._waiting) >= MOST_DELIVERIES or self._gather_s <= 0:
@@ -127,6 +133,7 @@ class DeliveryBatches:
             answers = self._failed(psycopg.errors.InternalError_(f"{type(exc).__name__}: {exc}"), batch)
         finally:
             self._idle.append(connection)
+            self._delivering.difference_update(item.role for item in batch)
             self.bytes_held -= sum(len(item.load) for item in batch)
         self.batches_total += 1
         self.deliveries_total += len(batch)

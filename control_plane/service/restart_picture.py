@@ -167,6 +167,8 @@ def _error(event: records.HealthEvent) -> str:
 
 
 def _within(event: records.HealthEvent, attempt: records.JobAttempt) -> bool:
+    if event.node not in attempt.nodes:  # whoever holds a node's certificate may name any job
+        return False
     restarts = event.detail.get("restart_count")
     if isinstance(restarts, int) and attempt.restart_count is not None:
         return restarts == attempt.restart_count

@@ -52,6 +52,15 @@ def test_a_word_is_one_however_many_nodes_read_it(service: context.Context) -> N
     assert job.words.startswith("said 'CUDA error' at ")
 
 
+def test_a_node_that_is_none_of_the_jobs_hides_no_word(service: context.Context) -> None:
+    """Whoever holds a certificate says the same word of another's job, earlier; and names jobs with numbers that no column holds."""
+    runs(service)
+    deliver(service, "n1", {"7": {"CUDA error": alarm_word(1)}})
+    deliver(service, "n9", {"7": {"CUDA error": alarm_word(60)}, "9" * 20: {"CUDA error": alarm_word()}})
+    (job,) = alarmed_jobs.read(service.store, "c")
+    assert job.node == "n1"
+
+
 def test_operators_are_told_once_a_job_and_word_and_foreign_words_stay_words(
     service: context.Context,
 ) -> None:

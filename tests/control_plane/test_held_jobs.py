@@ -74,6 +74,13 @@ def test_an_array_task_is_called_what_squeue_calls_it(service: context.Context) 
     assert found == {a.job_id: a.ref for a in service.store.attempts(job_ids=[17, 18])}, "one rule, twice"
 
 
+def test_a_node_that_is_none_of_the_jobs_calls_it_idle_nowhere(service: context.Context) -> None:
+    """Its owner would be told to end it, on the word of whoever holds another node's certificate."""
+    run(service)
+    deliver(service, "n9", {"7": ago(2, "no_program"), "9" * 20: ago(2)})
+    assert held_jobs.read(service.store, "c", 1800.0, fakes.NOW) == []
+
+
 def test_one_idle_node_of_two_is_said_to_be_that(service: context.Context) -> None:
     """The other node works."""
     run(service)

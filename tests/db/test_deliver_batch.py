@@ -200,6 +200,25 @@ def test_one_nodes_bad_delivery_is_answered_alone(site: Site, make_event: Callab
     assert site.rows("SELECT DISTINCT node FROM probing.health_event") == [("n2",)]
 
 
+def test_a_node_that_keeps_its_rows_locked_holds_up_its_own_delivery_alone(
+    site: Site, make_event: Callable[..., Any]
+) -> None:
+    """Whoever holds n1's certificate delivers by itself and leaves the transaction open, then comes through the door."""
+    beat = json.loads(door_wire.encoded(DatabaseLoad(heartbeat=_beat(make_event, "n1"))))["heartbeat"]
+    with psycopg.connect(site.url_as(roles.agent_role_name("c", "n1"))) as held:
+        held.execute(
+            "SELECT probing.deliver(p_cluster => 'c', p_node => 'n1', p_heartbeat => %s::jsonb)",
+            [json.dumps(beat)],
+        )
+        good = make_event(node="n2")
+        answers = site.hand(
+            ("n1", DatabaseLoad(heartbeat=_beat(make_event, "n1"))), ("n2", DatabaseLoad(events=[good]))
+        )
+        held.rollback()
+    assert answers[0]["sqlstate"] == "55P03"
+    assert answers[1]["accepted"] == 1
+
+
 def test_a_row_that_does_not_fit_is_refused_and_the_rest_of_its_delivery_stored(
     site: Site, make_event: Callable[..., Any]
 ) -> None:

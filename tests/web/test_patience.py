@@ -92,6 +92,15 @@ def test_a_body_that_drips_is_not_waited_for(port: int) -> None:
         assert peer.recv(1 << 16).startswith(b"HTTP/1.1 408")
 
 
+def test_a_body_where_none_is_wanted_is_not_read(world: World, port: int) -> None:
+    """A question that only reads has no use for one, bounded or not: it is answered before the body's end, and holds none of it."""
+    cookie = f"{viewers.COOKIE}={world.key(OWNER)}"
+    head = f"GET /api/v1/me HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nCookie: {cookie}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as link:
+        link.sendall(head.encode() + b"10000\r\n" + b"x" * (1 << 16) + b"\r\n")
+        assert link.recv(1 << 16).startswith(b"HTTP/1.1 200")
+
+
 def test_who_reads_an_open_stream_is_left_alone(world: World, port: int) -> None:
     """A page that stands open for many looks goes on to hear."""
     cookie = f"{viewers.COOKIE}={world.key(OWNER)}"

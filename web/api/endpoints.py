@@ -49,7 +49,8 @@ def routes(operations: Iterable[operation.Operation]) -> list[Route]:
 def _endpoint(ops: dict[str, operation.Operation]) -> Handler:
     async def endpoint(request: Request) -> Response:
         op = ops["GET" if request.method == "HEAD" else request.method]
-        body = await request.body()
+        # Unread where it means nothing: the gate bounds the bodies of what changes something, and no other.
+        body = await request.body() if op.body is not None else b""
         return await run_in_threadpool(_answer, request, op, body)
 
     return endpoint
@@ -111,13 +112,33 @@ def with_etag(
 
 
 def _once(request: Request, op: operation.Operation, ask: operation.Ask, body: bytes) -> Response:
-    key = request.headers.get("idempotency-key", "")
-    if not _KEY.fullmatch(key):
-        raise errors.UsageError("an action needs a header Idempotency-Key of 8 to 128 letters and digits")
+    key = require_key(request.headers.get("idempotency-key", ""))
     what = hashlib.sha256(b"\0".join((op.name.encode(), request.url.path.encode(), body))).hexdigest()
     status, answer = once(ask, key, what, lambda: op.handle(ask))
     media_type = "application/json" if status == 200 else problems.MEDIA_TYPE
     return Response(json.dumps(answer), status, media_type=media_type)
+
+
+def require_key(key: str) -> str:
+    """The key by which an action is done once; raises UsageError for none, or one that is no key."""
+    if not _KEY.fullmatch(key):
+        raise errors.UsageError("an action needs a header Idempotency-Key of 8 to 128 letters and digits")
+    return key
+
+
+def became_of(ask: operation.Ask, key: str) -> str:
+    """What became of the viewer's own action of that key, in words; empty for none."""
+    r = tables.web_request
+    query = sa.select(r.c.status, r.c.answer).where(
+        r.c.user_name == ask.viewer.user, r.c.idempotency_key == key, r.c.status.is_not(None)
+    )
+    with engines.translated(), ask.site.service.store.engine.connect() as connection:
+        row = connection.execute(query).first() if _KEY.fullmatch(key) else None
+    if row is None:
+        return ""
+    answer = row.answer
+    words = answer["outcome"] if row.status == 200 else f"not done: {answer.get('detail') or answer['title']}"
+    return str(words)[:300]
 
 
 def once(ask: operation.Ask, key: str, what: str, act: Callable[[], Any]) -> tuple[int, Any]:

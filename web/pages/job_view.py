@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from probing_cluster.core import records
 from probing_cluster.reports import job_ref, model, page
-from probing_cluster.web.api import console, operation, read_gangs, read_jobs
+from probing_cluster.web.api import console, endpoints, operation, read_gangs, read_jobs
 from probing_cluster.web.live import table_figures
 from probing_cluster.web.pages import charting, mesh_drawing, render
 
@@ -33,7 +33,7 @@ def show(request: Request, ask: operation.Ask) -> Response:
         given["lines"] = charting.tree_lines(given["stack"]["tree"]) if given["stack"] else []
     return render.html(
         request, "job_page.html.j2", **page.parts_of(report), **given, restarts=restarts(rows.drains),
-        own_tables=_own_tables(ask, report), every_s=table_figures.EVERY_S, title=f"Job {report.title}", done=request.query_params.get("done", "")[:300], request_key=secrets.token_hex(16),
+        own_tables=_own_tables(ask, report), every_s=table_figures.EVERY_S, title=f"Job {report.title}", done=endpoints.became_of(ask, request.query_params.get("done", "")), request_key=secrets.token_hex(16),
     )  # fmt: skip
 
 

@@ -156,7 +156,7 @@ def node_page(request: Request) -> Response:
     return render.html(
         request, "node.html.j2", node=found, faults=fault_names.named(found.faults), moments=moments, span=f"{days}d", spans=list(read_fleet.SPANS),
         drawing=charting.node_timeline(found.node, moments, at - timedelta(days=days), at), title=found.node,
-        request_key=secrets.token_hex(16), done=request.query_params.get("done", "")[:300], repair=repair,
+        request_key=secrets.token_hex(16), done=endpoints.became_of(api_ask, request.query_params.get("done", "")), repair=repair,
         tests=[r for r in tests if r.outcome != "absent"], measured=diagnose_text.measured,
     )  # fmt: skip
 
@@ -231,11 +231,12 @@ def act(request: Request, form: forms.Form) -> Response:
         raise errors.UsageError(str(exc)) from exc
     subject = request.path_params["subject"]
     api_ask = ask(request, path={"node": subject, "job": subject}, body=body)
-    key = str(form.get("request_key") or uuid.uuid4().hex)
+    key = endpoints.require_key(str(form.get("request_key") or uuid.uuid4().hex))
     what = f"form {op.name} {subject} {sorted(given.items())}"
     status, answer = endpoints.once(api_ask, key, what, lambda: op.handle(api_ask))
-    words = answer["outcome"] if status == 200 else f"not done: {answer.get('detail') or answer['title']}"
+    if status == 422:
+        raise errors.UsageError(f"{answer['title']}: load the page anew")
     folder = "jobs" if "{job}" in op.path else "nodes"
     target = request.url.replace(path=f"{api_ask.site.prefix}/{folder}/{subject}", query="").path
-
-    return RedirectResponse(f"{target}?{urllib.parse.urlencode({'done': words[:300]})}", 303)
+    # The key and not the words: whoever makes a link would else choose what the page says was done.
+    return RedirectResponse(f"{target}?{urllib.parse.urlencode({'done': key})}", 303)

@@ -22,7 +22,7 @@ UNION ALL
  FROM (
      SELECT DISTINCT ON (a.cluster, a.job_id) a.*, probing.job_ref(a) AS ref, e.at, e.kind AS event_kind, e.node, e.device, e.message
      FROM probing.health_event e
-     JOIN probing.job_attempt a ON a.job_id = e.job_id AND a.cluster = e.cluster AND a.end_at IS NULL
+     JOIN probing.job_attempt a ON a.job_id = e.job_id AND a.cluster = e.cluster AND a.end_at IS NULL AND a.nodes @> ARRAY[e.node]
      WHERE e.at >= now() - interval '1 hour' AND e.source = 'probe' AND e.kind IN ('rank_slow', 'gang_drift')
      ORDER BY a.cluster, a.job_id, e.at DESC
  ) s

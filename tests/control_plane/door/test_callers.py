@@ -22,7 +22,7 @@ import fakes
 import pytest
 
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.door import callers, report_door
+from probing_cluster.control_plane.door import callers, places, report_door
 from probing_cluster.control_plane.service.tasks.jobs import accounting
 from probing_cluster.core import errors, settings
 from probing_cluster.reports import cli, job_ref
@@ -329,12 +329,27 @@ def test_rubbish_over_tls(site: Site, raw: bytes) -> None:
 def test_one_source_cannot_take_every_place(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections that say nothing are bounded per source."""
     monkeypatch.setattr(report_door, "REQUEST_S", 60.0)
-    monkeypatch.setattr(report_door, "MOST_OF_ONE", 3)
+    monkeypatch.setattr(places, "MOST_OF_ONE", 3)
     held = [site.tls() for _ in range(3)]
     with pytest.raises(OSError):
         site.tls()
     for sock in held:
         sock.close()
+
+
+def test_many_sources_that_say_nothing_keep_nobody_out(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user with a job of four nodes has four addresses, and all places; who comes with a question gets one of them."""
+    monkeypatch.setattr(report_door, "REQUEST_S", 60.0)
+    host, _, port = site.config.service.address.rpartition(":")
+    with contextlib.ExitStack() as held:
+        for n in range(2, 6):
+            for _ in range(places.MOST_OF_ONE):
+                link = socket.create_connection(
+                    (host, int(port)), timeout=30, source_address=(f"127.0.0.{n}", 0)
+                )
+                held.enter_context(link)
+        assert site.knock(site.request(OWNER))["ok"]
+        assert site.knock(site.request(OWNER))["ok"]
 
 
 def test_who_asks_nothing_is_let_go(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

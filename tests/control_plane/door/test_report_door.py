@@ -17,7 +17,7 @@ import fakes
 import pytest
 
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.door import callers, report_door
+from probing_cluster.control_plane.door import callers, places, report_door
 from probing_cluster.control_plane.service.tasks.jobs import accounting
 from probing_cluster.core import errors, settings
 from probing_cluster.db import delivery
@@ -194,7 +194,7 @@ def test_a_busy_caller_is_held_back_and_later_served_again(
     opened: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So many connections of one uid at once; each that ends gives its place back, however fast they follow."""
-    monkeypatch.setattr(report_door, "MOST_OF_SLURM", 16)  # our own uid is the controller's
+    monkeypatch.setattr(places, "MOST_OF_SLURM", 16)  # our own uid is the controller's
 
     def connect() -> socket.socket:
         connection = socket.socket(socket.AF_UNIX)

@@ -13,11 +13,13 @@ import pytest
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.door import callers, report_door
-from probing_cluster.control_plane.gangs import gang_board
-from probing_cluster.core import errors, records
+from probing_cluster.control_plane.gangs import gang_board, gang_mesh
+from probing_cluster.control_plane.service import restart_picture
+from probing_cluster.core import clock, errors, records
 from probing_cluster.db import delivery
 from probing_cluster.db import store as db_store
 from probing_cluster.reports import job_ref
+from probing_cluster.web import site as web_site
 
 ALICE = callers.Caller(uid=2001, name="alice")
 BOB = callers.Caller(uid=2002, name="bob")
@@ -61,6 +63,38 @@ def test_only_the_owner_and_operators_are_answered(stuck: context.Context, op: s
     assert stuck.looked == {}
     nameless = dataclasses.replace(BOB, name="")
     assert answer(stuck, nameless, op=op)["error"] == "not_permitted"
+
+
+def test_a_node_that_is_none_of_the_jobs_is_asked_nothing(stuck: context.Context) -> None:
+    """It names alice's job in its heartbeat: no question of hers goes there, and none of its rows comes into her answer."""
+    foreign = records.AgentHeartbeat(cluster="c", node="n9", at=fakes.NOW, boot_id="b", jobs=(7,))
+    delivery.Delivery(stuck.store.connection_uri(), "c", "n9").deliver(heartbeat=foreign)
+    given = {"scans": '[{"table": "cluster.ranks"}]', "deadline_s": 5}
+    found = answer(stuck, ALICE, op="ask", given=given)
+    assert found["ok"], found
+    assert found["rows"]["nodes"] == ["n1", "n2"]  # type: ignore[index]
+    asked = {row["node"] for row in stuck.store.rows("SELECT node FROM probing.node_request", {})}
+    assert asked == {"n1", "n2"}
+
+
+def test_a_node_that_is_none_of_the_jobs_tells_of_no_rank_and_no_step(stuck: context.Context) -> None:
+    """It calls a rank of alice's dead, another slow, and says how far her job had come: neither mesh nor Now, nor a restart, heed it."""
+    gang = gang_board.find(stuck.store, "c", job_ref.parse("7"), fakes.NOW)
+    own, statement = gang_mesh.of(stuck.store, gang), web_site.statement("now_jobs")
+    at = clock.SYSTEM.now()
+    for node, kind in (("n9", "rank_dead"), ("n9", "rank_slow"), ("n9", "last_progress")):
+        event = records.HealthEvent(
+            event_id=uuid.uuid4(), cluster="c", node=node, at=at, observed_at=at, kind=kind, source="probe", job_id=7,
+            severity=records.Severity.INFO, message="forged", detail={"rank": 77, "steps": 9, "world_size": 4},
+        )  # fmt: skip
+        delivery.Delivery(stuck.store.connection_uri(), "c", node).deliver(events=[event])
+        assert gang.attempt is not None
+        assert not restart_picture._within(event, gang.attempt)
+    seen = gang_mesh.of(stuck.store, gang)
+    assert own is not None
+    assert seen is not None
+    assert seen.mesh.states == own.mesh.states
+    assert "forged" not in {row["summary"] for row in stuck.store.rows(statement, {})}
 
 
 def test_a_job_nobody_knows_is_not_found(service: context.Context) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -84,3 +85,27 @@ def test_an_event_that_quotes_a_refusal_keeps_nobody_apart(database: PlayedDatab
 
     assert asyncio.run(delivered()) == 0
     assert database.together == [["n1", "n2"]] * 2
+
+
+def test_a_node_has_one_delivery_under_way(database: PlayedDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node whose rows are slow comes again and again: it takes one connection, and the others deliver."""
+    let_go = threading.Event()
+
+    def call(_: object, batch: list[batches.Waiting]) -> list[str]:
+        if any(item.role == "n1" for item in batch):
+            let_go.wait(60)
+        return database(batch)
+
+    monkeypatch.setattr(batches._Connection, "call", call)
+
+    async def delivered() -> list[Any]:
+        gathered = batches.DeliveryBatches("", connections=2, gather_s=0)
+        slow = [send(gathered, "n1") for _ in range(5)]
+        await all_answered(send(gathered, "n2"), 1)
+        refused = [answer for answers in slow for answer in answers]
+        let_go.set()
+        await gathered.finish()
+        assert slow[0][0]["accepted"] == 1
+        return refused
+
+    assert [a["sqlstate"] for a in asyncio.run(delivered())] == ["53300"] * 4

@@ -158,9 +158,26 @@ def test_a_form_acts_as_the_api_does(world: World) -> None:
     fields = {"csrf": browser.headers.pop("x-probing-csrf"), "request_key": "a" * 16, "reason": "smells"}
     for _ in range(2):
         found = browser.post("/act/drain/n1", data=fields)
-        assert (found.status_code, found.headers["location"]) == (303, "/nodes/n1?done=drained")
+        assert (found.status_code, found.headers["location"]) == (303, f"/nodes/n1?done={'a' * 16}")
+    assert 'role="status">n1: drained' in browser.get(found.headers["location"]).text
     assert len(world.slurm.acts) == 1
+    assert browser.post("/act/ack/n1", data=fields).status_code == 400
     assert browser.post("/act/drain/n1", data=fields | {"csrf": "0" * 64}).status_code == 403
+
+
+def test_a_link_does_not_choose_what_a_page_says_was_done(world: World) -> None:
+    """Whoever sends an operator a link puts no words on the page, nor another person's outcome, nor a key that is none."""
+    browser = world.as_user(ACTOR)
+    fields = {"csrf": browser.headers.pop("x-probing-csrf"), "request_key": "b" * 16, "reason": "smells"}
+    assert browser.post("/act/drain/n1", data=fields).status_code == 303
+    for words in ("Not+done:+log+in+anew+at+https://evil.example", "%00", "x" * 2000):
+        for page in ("/nodes/n1", "/jobs/7"):
+            found = browser.get(f"{page}?done={words}")
+            assert found.status_code == 200
+            assert "evil.example" not in found.text
+    assert '"status">n1: drained' in browser.get(f"/nodes/n1?done={'b' * 16}").text
+    assert '"status">n1: ' not in world.as_user(OPERATOR).get(f"/nodes/n1?done={'b' * 16}").text
+    assert browser.post("/act/ack/n1", data=fields | {"request_key": "k" * 5000}).status_code == 400
 
 
 def test_what_ended_opens_nothing(world: World) -> None:

@@ -6,6 +6,7 @@ Each is reported once per attempt, rank and component; reported again after a re
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -69,18 +70,32 @@ def _known(service: context.Context, job_ids: Sequence[int]) -> dict[int, gang_p
     """The pace of gangs this service meets for the first time; their first windows come from a stored `gang_pace` event, if there is one."""
     paces = {job_id: gang_pace.GangPace() for job_id in job_ids}
     running = service.store.attempts(job_ids=job_ids, ended=False) if paces else []
-    starts = {a.job_id: a.start_at for a in running if a.job_id in paces and a.start_at is not None}
-    if not starts:
+    began = {a.job_id: a for a in running if a.job_id in paces and a.start_at is not None}
+    if not began:
         return paces
-    since = min(starts.values())
-    for event in service.store.events(job_ids=list(starts), since=since, kinds=("gang_pace",)):
-        first = event.detail.get("first")
-        if event.job_id is None or event.at < starts[event.job_id]:
+    since = min(a.start_at for a in began.values() if a.start_at is not None)
+    for event in service.store.events(job_ids=list(began), since=since, kinds=("gang_pace",)):
+        attempt = None if event.job_id is None else began[event.job_id]
+        if attempt is None or attempt.start_at is None or event.at < attempt.start_at:
             continue
-        if isinstance(first, Sequence) and len(first) == gang_pace.FIRST:
-            paces[event.job_id].first = [slow.Pace(**p) for p in first]
-            paces[event.job_id].reported.add("pace")
+        # Ours name the first of its nodes; whoever holds a node's certificate may name any job in an event.
+        if event.node in attempt.nodes and (first := _first(event.detail.get("first"))):
+            paces[attempt.job_id].first = first
+            paces[attempt.job_id].reported.add("pace")
     return paces
+
+
+def _first(stored: object) -> list[slow.Pace]:
+    """The gang's first windows as an event of ours holds them; none where it is no such event."""
+    if not isinstance(stored, list) or len(stored) != gang_pace.FIRST:
+        return []
+    try:
+        return [slow.Pace(**{n: float(p[n]) for n in _PACE} | {"index": int(p["index"])}) for p in stored]
+    except (TypeError, KeyError, ValueError, OverflowError):
+        return []
+
+
+_PACE = tuple(f.name for f in dataclasses.fields(slow.Pace))
 
 
 def _on_own_nodes(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import fakes
 import gang_rows
+import pytest
 
 from probing_cluster.attribution.verdict import findings
 from probing_cluster.control_plane import context
+from probing_cluster.control_plane.gangs import gang_pace
 from probing_cluster.control_plane.service.tasks.jobs import slow
 from probing_cluster.control_plane.service.tasks.nodes import actions
 from probing_cluster.core import records
@@ -70,6 +74,26 @@ def test_drift_is_held_against_the_beginning_across_a_restart_of_the_service(
     announced = run_windows(service, 12, dict.fromkeys(range(8), 1.5), first=12)
     assert len(announced) == 1
     assert "the whole job has slowed down: computing takes 0.3" in announced[0]
+
+
+@pytest.mark.parametrize(
+    "first", [[1] * gang_pace.FIRST, [{"index": 0}] * gang_pace.FIRST, [{"x": 1}] * gang_pace.FIRST]
+)
+@pytest.mark.parametrize("node", ["n1", "n9"])
+def test_a_beginning_that_a_node_made_up_stops_nobodys_pass(
+    service: context.Context, node: str, first: list[Any]
+) -> None:
+    """One node's event about job 8 of another shape: the slow rank of job 7 is named all the same."""
+    service.store.upsert_attempts([gang_rows.attempt(job, "n1", "n2", "n3", "n4") for job in (7, 8)])
+    forged = records.HealthEvent(
+        event_id=records.make_event_id("c", node, "probe", "forged"), cluster="c", node=node, at=fakes.NOW, observed_at=fakes.NOW,
+        kind="gang_pace", severity=records.Severity.INFO, job_id=8, source="probe", message="", detail={"first": first},
+    )  # fmt: skip
+    delivery.Delivery(service.store.connection_uri(), "c", node).deliver(events=[forged])
+    gang_rows.beat(service.store, 8, gang_rows.gang(0))
+    slow.run(service)
+    service.paces.clear()
+    assert run_windows(service, 4, {5: 1.2})
 
 
 def test_a_slow_rank_moves_no_node_and_accuses_no_hardware(service: context.Context) -> None:
