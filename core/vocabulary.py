@@ -124,6 +124,7 @@ EVENT_KINDS: tuple[EventKind, ...] = (
     EventKind(name="pcie_link", meaning="a PCIe slot: link down, card gone", lemon=True),
     EventKind(name="nouveau", meaning="the open driver holds a GPU, which faults"),
     EventKind(name="fabric_manager", meaning="NVIDIA's fabric manager"),
+    EventKind(name="hardware_report", meaning="what a daemon that watches hardware wrote to syslog"),
     EventKind(name="iommu", meaning="an access the IOMMU refused"),
     EventKind(name="thermal", meaning="something is too hot"),
     EventKind(name="throttle", meaning="a GPU slowed down"),

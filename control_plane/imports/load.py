@@ -135,9 +135,12 @@ def save(store: db_store.Store, order: LoadOrder, files: ImportFiles, announce: 
     for one in files.events:
         announce(f"storing the events of {one.path.name}")
         _store_events(store, done, one.path, one.found, one.what)
-    for job, path in order.joblog:
+    jobs = [job for job, _ in order.joblog]
+    known = store.attempts(job_ids={job_ref.parse(job).base for job in jobs}) if jobs else []
+    attempts = [_last(known, job) for job in jobs]
+    for attempt, (job, path) in zip(attempts, order.joblog, strict=True):
         announce(f"reading {path.name}")
-        _job_output(store, order, done, job, path)
+        _job_output(store, order, done, attempt, job, path)
     return done
 
 
@@ -312,8 +315,9 @@ def _store_events(store: db_store.Store, loaded: Loaded, path: Path, found: kern
         )
 
 
-def _job_output(store: db_store.Store, order: LoadOrder, loaded: Loaded, job: str, path: Path) -> None:
-    attempt = attempt_of(store, job)
+def _job_output(
+    store: db_store.Store, order: LoadOrder, loaded: Loaded, attempt: records.JobAttempt, job: str, path: Path
+) -> None:
     with _opened(path) as stream:
         events = joblog.read(packed.lines(stream), attempt, order.now, zone_of(order.timezone))
     new = bulk.load_events(store.connection_uri(), events) if events else 0
@@ -327,8 +331,12 @@ def _job_output(store: db_store.Store, order: LoadOrder, loaded: Loaded, job: st
 
 def attempt_of(store: db_store.Store, job: str, number: int | None = None) -> records.JobAttempt:
     """The attempt of a job as people name it, by default its last; raises NotFound."""
+    return _last(store.attempts(job_ids=[job_ref.parse(job).base]), job, number)
+
+
+def _last(attempts: Iterable[records.JobAttempt], job: str, number: int | None = None) -> records.JobAttempt:
     ref = job_ref.parse(job)
-    found = [a for a in store.attempts(job_ids=[ref.base]) if _is(a, ref) and number in (None, a.attempt)]
+    found = [a for a in attempts if _is(a, ref) and number in (None, a.attempt)]
     if not found:
         which = "no attempt" if number is None else f"no attempt {number}"
         raise errors.NotFound(f"{which} of job {job} is known")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from probing_cluster.attribution.verdict import signatures, taxonomy
 from probing_cluster.control_plane.policy import confirm
 from probing_cluster.core import records
+from probing_cluster.db.store import actions as store_actions
 
 if TYPE_CHECKING:
     from probing_cluster.db import store as db_store
@@ -36,14 +37,16 @@ def look_again(
     ages = store.heartbeat_ages_s()
     beats = {b.node: b for b in store.heartbeats(nodes)}
     answers: dict[str, str] = {}
-    rechecks: dict[uuid.UUID, str] = {}
+    heard: list[str] = []
     for node in nodes:
         beat = beats.get(node)
         if beat is None or not confirm.is_current(beat, ages.get(node)):
             answers[node] = _silent(node, ages.get(node))
         else:
-            detail = {"clear": True, "by": person}
-            rechecks[store.request(node, "recheck", ttl_s=wait_s, detail=detail)] = node
+            heard.append(node)
+    subjects = [store_actions.RequestSubject(node) for node in heard]
+    requests = store.request_all(subjects, "recheck", wait_s, {"clear": True, "by": person})
+    rechecks: dict[uuid.UUID, str] = dict(zip(requests, heard, strict=True))
     until_s = now_s() + wait_s
     while rechecks:
         for request, beat in store.beats_after(rechecks).items():

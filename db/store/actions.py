@@ -42,6 +42,8 @@ class RequestSubject(NamedTuple):
     job_id: int | None = None
     cluster: str | None = None
     """None = where the node's agent reports from."""
+    detail: Mapping[str, Any] | None = None
+    """What this one is told; None = what all are."""
 
 
 class SlurmDrain(NamedTuple):
@@ -211,7 +213,7 @@ class ActionRows(base.StoreBase):
         cluster: str | None = None,
     ) -> uuid.UUID:
         """Ask something of a node; it learns of it with its next delivery. `cluster` None = where the node's agent reports from."""
-        return self.request_all([RequestSubject(node, job_id, cluster)], verb, ttl_s, detail)[0]
+        return self.request_all([RequestSubject(node, job_id, cluster, detail)], verb, ttl_s)[0]
 
     def request_all(
         self,
@@ -220,16 +222,27 @@ class ActionRows(base.StoreBase):
         ttl_s: float = 60.0,
         detail: Mapping[str, Any] | None = None,
     ) -> list[uuid.UUID]:
-        """Ask the same of several nodes as `request` does of one, in one statement; the requests in their order."""
+        """Ask several nodes as `request` does one, in one statement; the requests in their order."""
         if verb not in REQUEST_VERBS:
             raise errors.UsageError(f"a node knows no request {verb!r}; valid: {', '.join(REQUEST_VERBS)}")
         h = tables.agent_heartbeat.c
-        requests = [(uuid.uuid4(), *place) for place in places]
+        asked = list(places)
+        requests = [
+            (
+                uuid.uuid4(),
+                p.node,
+                p.job_id,
+                p.cluster,
+                plain.plain((detail if p.detail is None else p.detail) or {}),
+            )
+            for p in asked
+        ]
         columns = (
             sa.column("request_id", sa.Uuid()),
             sa.column("node", sa.Text()),
             sa.column("job_id", sa.BigInteger()),
             sa.column("cluster", sa.Text()),
+            sa.column("detail", pg.JSONB()),
         )
         given = sa.values(*columns, name="asked").data(requests).alias("asked")
         known = (
@@ -245,7 +258,7 @@ class ActionRows(base.StoreBase):
             "node": given.c.node,
             "verb": sa.literal(verb),
             "job_id": sa.cast(given.c.job_id, sa.BigInteger()),
-            "detail": sa.cast(sa.literal(plain.plain(detail or {}), pg.JSONB()), pg.JSONB()),
+            "detail": sa.cast(given.c.detail, pg.JSONB()),
             "expires_at": sa.func.now() + timedelta(seconds=ttl_s),
         }
         if requests:

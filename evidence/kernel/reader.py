@@ -11,9 +11,9 @@ from probing_cluster.evidence import literals, prefixes
 from probing_cluster.evidence.kernel import (
     amdgpu,
     block,
+    daemons,
     ethernet,
     fabric,
-    fabric_manager,
     head,
     hung,
     iommu,
@@ -32,7 +32,8 @@ from probing_cluster.evidence.kernel.grammar import Facts, KernelContext, Kernel
 FAMILIES: tuple[LineFamily, ...] = (
     sxid.FAMILY,
     xid.FAMILY,
-    fabric_manager.FAMILY,
+    daemons.FAMILY,
+    daemons.HARDWARE_FAMILY,
     nvrm.FAMILY,
     amdgpu.FAMILY,
     nouveau.FAMILY,
@@ -53,13 +54,17 @@ TRIGGERS: tuple[str, ...] = tuple(dict.fromkeys(t for family in FAMILIES for t i
 _DAEMONS: Mapping[str, frozenset[tuple[str, str | None]]] = {
     "mmfs": frozenset({("gpfs", None)}),
     "nv-fabricmanager": frozenset({("fabric_manager", None)}),
+    "nvidia-fabricmanager": frozenset({("fabric_manager", None)}),
     "nvidia-persistenced": frozenset({("fabric_manager", "persistence")}),
+    **dict.fromkeys(daemons.WATCHERS, frozenset({(daemons.HARDWARE, None)})),
     "systemd-networkd": frozenset({("ib_link", "lost_carrier")}),
     "NetworkManager": frozenset({("ib_link", "lost_carrier")}),
 }
 """Programs of the node that are believed in syslog, and for what: (kind, code; None = any). Everybody can log under
 their names, so none of these may say what only the kernel knows."""
-_NAMED = frozenset({"mmfs", "nv-fabricmanager", "nvidia-persistenced"})
+_NAMED = frozenset(
+    {"mmfs", "nv-fabricmanager", "nvidia-fabricmanager", "nvidia-persistenced", *daemons.WATCHERS}
+)
 """Those whose name is a part of their messages' form."""
 MAX_MESSAGE_CHARS = 2048
 """No family sees more of a message: the kernel writes half as much, and a form's time may grow with the square of it."""

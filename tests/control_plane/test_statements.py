@@ -49,7 +49,7 @@ AGO = fakes.NOW - timedelta(hours=1)
 FILLED = (
     "job_attempt", "health_event", "event_key", "agent_heartbeat", "drain", "verdict", "run_account", "arrival", "state",
     "gang_verdict", "node_request", "lemon_score", "operator_note", "job_exclusion",
-    "job_dependency", "diagnostic_result", "node_place", "slurm_drain",
+    "job_dependency", "diagnostic_result", "node_place", "slurm_drain", "job_allocation",
 )  # fmt: skip
 
 
@@ -163,8 +163,15 @@ def drained_by_us(service: context.Context, n: int) -> None:
 
 
 def finished(service: context.Context, n: int) -> None:
-    """Jobs that sacct tells of."""
+    """Jobs that sacct tells of; nodes could not name their logs."""
     assert isinstance(service.run_slurm, fakes.Sacct)
+    start = fakes.NOW - timedelta(minutes=20)
+    unnamed = {"logs": [{"unnamed": True, "path": "%A_%a"}]}
+    allocations = [
+        records.JobAllocation(cluster="c", node="n1", job_id=i, at=start, detail=unnamed)
+        for i in range(1, n + 1)
+    ]
+    delivery.Delivery(service.store.connection_uri(), "c", "n1").deliver(allocations=allocations)
     cancelled = [fakes.row_never_started(1000 + i) for i in range(1, n + 1)]
     service.run_slurm.rows = [*(fakes.row(i) for i in range(1, n + 1)), *cancelled]
 
@@ -300,6 +307,7 @@ def test_a_pass_does_not_ask_once_for_each(
     prepare, work = PASSES[name]
     sent = []
     for n in (FEW, FEW, MANY):  # the first pass opens connections
+        service.store.remember(accounting.REQUESTED_LOGS, [])
         with store.engine.begin() as connection:
             connection.execute(sa.text(f"TRUNCATE {', '.join(f'probing.{table}' for table in FILLED)}"))
         for memory in (service.silent, service.stalls, service.paces, service.green):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from probing_cluster.control_plane.imports import kernel as kernel_import
 from probing_cluster.core.records import Severity
 from probing_cluster.evidence import classify
-from probing_cluster.evidence.kernel import head, reader
+from probing_cluster.evidence.kernel import daemons, head, reader
 from probing_cluster.probe_agent.sources import kernel_words
 from tests.evidence import test_kernel_families, test_kernel_wild
 
@@ -137,6 +137,14 @@ PROGRAMS = {
     "bash[14]": "2026-10-10_10:10:10.112+0200: [E] {}",
     "nvidia-persistenced[12]": "{}",
     "rasdaemon[12]": "{}",
+    "rasdaemon": "<...>-12 [000] 0.000012: mce_record: {}",
+    "mcelog[12]": "{}",
+    "ipmiseld[12]": "{}",
+    "ipmiseld": "SEL System Event: May-04-2026, 06:00:00, x, Memory, {}",
+    "ipmievd": "Memory sensor x {}",
+    "smartd[12]": "{}",
+    "mdadm[12]": "{}",
+    "nvidia-fabricmanager[12]": "{}",
     "nv-fabricmanager[12]": "{}",
     "nv-fabricmanager": "[ERROR] [tid 12] {}",
     "systemd-networkd[1]": "{}",
@@ -149,7 +157,9 @@ BELIEVED = {
         {"fabric_manager/error", "fabric_manager/nvlink", "fabric_manager/start_failed"}
     ),
     "nvidia-persistenced": frozenset({"fabric_manager/persistence"}),
+    **dict.fromkeys(daemons.WATCHERS, frozenset(f"{kind}/{code}" for kind, code in daemons.HARDWARE_FACTS)),
 }
+BELIEVED["nvidia-fabricmanager"] = BELIEVED["nv-fabricmanager"]
 STAMPS = {
     "RFC 3164": "Jan 21 11:18:36 n1 {tag}: {text}",
     "RFC 3164 with a priority": "<13>Jan 21 11:18:36 n1 {tag}: {text}",
@@ -234,7 +244,11 @@ def test_what_a_program_logs_is_no_kernel_message(program: str, stamp: str) -> N
             wrong.append((line, found[1].kind))
     if stamp == "without a date":
         # Nothing but the words is there: a driver's name in front of a colon is the driver's, and any name may be a process's.
-        wrong = [] if tag == "NVRM" else [w for w in wrong if w[1] not in ("oom", "fabric_manager")]
+        wrong = (
+            []
+            if tag == "NVRM"
+            else [w for w in wrong if w[1] not in ("oom", "fabric_manager", "hardware_report")]
+        )
     assert wrong == []
 
 

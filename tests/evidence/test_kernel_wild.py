@@ -6,6 +6,7 @@ import io
 
 import pytest
 
+from probing_cluster.attribution.verdict import signatures
 from probing_cluster.core.records import Severity
 from probing_cluster.evidence import classify
 from probing_cluster.evidence.kernel import reader
@@ -371,3 +372,48 @@ def test_an_interface_that_is_being_set_up_has_lost_no_link(lines: list[str], n:
     engine = reader.KernelReader()
     found = [engine.read_line(f"[    7.5] {line}") for line in lines]
     assert sum(f is not None and f[1].kind == "eth_link" for f in found) == n
+
+
+@pytest.mark.parametrize(
+    ("tag", "message", "code", "device"),
+    [
+        ("ipmiseld[9]", "SEL System Event: May-04-2026, 06:00:00, DIMM_A1, Memory, Uncorrectable memory error", "memory", None),
+        ("ipmiseld[9]", "SEL System Event: May-04-2026, 06:00:00, PS1, Power Supply, Power Supply Failure detected", "bmc", None),
+        ("ipmiseld[9]", "SEL System Event: May-04-2026, 06:00:00, DIMM_A1, Memory, Correctable memory error", None, None),
+        ("ipmievd", "Memory sensor DIMM_B2 Uncorrectable ECC Asserted", "memory", None),
+        ("mcelog[9]", "Uncorrected error in memory controller 0", "memory", None),
+        ("mcelog", "Corrected error", None, None),
+        ("rasdaemon[9]", "rasdaemon: <...>-77 [000] 0.000012: mc_event: 1 Uncorrected error: memory read error on DIMM#0", "memory", None),
+        ("rasdaemon", "<idle>-0 [003] 0.5: mce_record: bank=1, status= be00, Uncorrected_error cpu, Uncorrected error", "processor", None),
+        ("rasdaemon", "<...>-77 [000] 0.000012: mc_event: 1 Corrected error: memory read error on DIMM#0", None, None),
+        ("smartd[700]", "Device: /dev/sda [SAT], FAILED SMART self-check. BACK UP DATA NOW!", "drive", "/dev/sda"),
+        ("smartd[700]", "Device: /dev/nvme0, Critical Warning (0x04): Reliability", "drive", "/dev/nvme0"),
+        ("smartd[700]", "Device: /dev/sda [SAT], 8 Currently unreadable (pending) sectors", "drive", "/dev/sda"),
+        ("smartd[700]", "Device: /dev/sda [SAT], SMART Usage Attribute: 194 Temperature changed from 112 to 113", None, None),
+        ("mdadm[5]", "Fail event detected on md device /dev/md0, component device /dev/sdb1", "array", "/dev/md0"),
+        ("mdadm[5]", "RebuildFinished event detected on md device /dev/md0", None, None),
+    ],
+)  # fmt: skip
+def test_what_watchers_of_hardware_log_is_information(
+    tag: str, message: str, code: str | None, device: str | None
+) -> None:
+    """Root runs them, but anybody may log so: a kind of its own, in a node's syslog alone, and never more than information."""
+    found = reader.KernelReader().read_line(f"2026-05-04T06:00:00+00:00 n1 {tag}: {message}")
+    if code is None:
+        assert found is None
+        return
+    assert found is not None
+    assert (found[1].kind, found[1].code, found[1].device) == ("hardware_report", code, device)
+    assert found[1].severity is Severity.INFO
+    assert (
+        reader.KernelReader().read_line(f"2026-05-04T06:00:00+00:00 n1 python[7]: {tag}: {message}") is None
+    )
+    assert signatures.find("hardware_report", code, Severity.INFO).role is signatures.Role.CONTEXT
+
+
+def test_the_fabric_manager_is_known_by_both_its_names() -> None:
+    """Its program's and its service's."""
+    for tag in ("nv-fabricmanager[9]", "nvidia-fabricmanager[9]"):
+        found = reader.KernelReader().read_line(f"May  4 06:00:00 n1 {tag}: failed to initialize the fabric")
+        assert found is not None
+        assert (found[1].kind, found[1].code) == ("fabric_manager", "start_failed")

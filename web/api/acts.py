@@ -42,7 +42,7 @@ def resume(ask: operation.Ask) -> documents.Done:
 def ack(ask: operation.Ask) -> documents.Done:
     """Say that a node's fault is known and being dealt with."""
     node, service = _node(ask), ask.site.service
-    nodes_commands.add_note(service.config, service.store, node, "ack", ask.body.note, ask.viewer.user)
+    nodes_commands.add_notes(service.config, service.store, [node], "ack", ask.body.note, ask.viewer.user)
     return documents.Done(subject=node, outcome="acknowledged")
 
 
@@ -74,7 +74,7 @@ def done(ask: operation.Ask) -> documents.Done:
 def _repair(ask: operation.Ask, word: str) -> documents.Done:
     node, service = ask.path["node"], ask.site.service
     repair_commands.require_under_repair(service.store, [node])
-    nodes_commands.add_note(service.config, service.store, node, word, ask.body.note, ask.viewer.user)
+    nodes_commands.add_notes(service.config, service.store, [node], word, ask.body.note, ask.viewer.user)
     return documents.Done(subject=node, outcome=repair_commands.recorded(word, node))
 
 
@@ -92,8 +92,8 @@ def diagnose(ask: operation.Ask) -> documents.Done:
     nodes_commands.require_known(everyone, nodes)
     by_hand.require_free(everyone, nodes)
     wanted, places = by_hand.wanted(service.config, nodes, question), topology.leaves(service.slurm.places())
-    nodes_commands.add_note(
-        service.config, service.store, ask.path["node"], "diagnose", f"round {question.round_id}", ask.viewer.user
+    nodes_commands.add_notes(
+        service.config, service.store, [ask.path["node"]], "diagnose", f"round {question.round_id}", ask.viewer.user
     )  # fmt: skip
     site.rounds.start(
         wanted, lambda job_id: by_hand.round_request(question, nodes, places, job_id), question.round_id

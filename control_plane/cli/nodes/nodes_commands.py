@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -315,9 +315,10 @@ def resume_one(store: db_store.Store, slurm: actions.SlurmOperations, name: str,
 def _ack(args: argparse.Namespace) -> int:
     config, store = _open(args)
     with store:
-        for name in _known_names(args, store, _slurm_operations(config)):
-            add_note(config, store, name, "ack", args.note, caller_name())
-            print(f"{name}: acknowledged")
+        names = _known_names(args, store, _slurm_operations(config))
+        add_notes(config, store, names, "ack", args.note, caller_name())
+    for name in names:
+        print(f"{name}: acknowledged")
     return 0
 
 
@@ -357,22 +358,29 @@ def heal_one(
     """Notes one node as repaired in a person's name and lifts our drain, unless `why` says what still fails."""
     if why:
         raise _NotDone(why)
-    add_note(config, store, name, "repaired", note, person)
+    add_notes(config, store, [name], "repaired", note, person)
     node = slurm.node(name)
     if node is None or not node.ours:
         return "noted as repaired; it is not drained by us"
     return f"noted as repaired and {resume_one(store, slurm, name, person)}"
 
 
-def add_note(
-    config: settings.Settings, store: db_store.Store, name: str, action: str, note: str, person: str
+def add_notes(
+    config: settings.Settings,
+    store: db_store.Store,
+    names: Iterable[str],
+    action: str,
+    note: str,
+    person: str,
 ) -> None:
-    """Keeps a person's word about a node."""
-    store.add_note(
+    """Keeps a person's word about nodes."""
+    author, now = store.speaker(person), clock.SYSTEM.now()
+    store.add_notes(
         records.OperatorNote(
-            note_id=uuid.uuid4(), cluster=config.cluster.name, at=clock.SYSTEM.now(), author=store.speaker(person),
-            subject=f"node:{name}", action=action, note=sanitize.clean(note),
+            note_id=uuid.uuid4(), cluster=config.cluster.name, at=now, author=author, subject=f"node:{name}",
+            action=action, note=sanitize.clean(note),
         )
+        for name in names
     )  # fmt: skip
 
 

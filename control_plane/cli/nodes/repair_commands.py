@@ -162,9 +162,9 @@ def _record_action(args: argparse.Namespace) -> int:
     names = list(dict.fromkeys(name for text in args.node for name in hostlist.expand(text)))
     with db_store.Store.open(config) as store:
         require_under_repair(store, names)
-        for name in names:
-            nodes_commands.add_note(config, store, name, args.word, args.note, nodes_commands.caller_name())
-            print(f"{name}: {recorded(args.word, name)}")
+        nodes_commands.add_notes(config, store, names, args.word, args.note, nodes_commands.caller_name())
+    for name in names:
+        print(f"{name}: {recorded(args.word, name)}")
     return 0
 
 

@@ -12,6 +12,7 @@ from probing_cluster.control_plane import context
 from probing_cluster.control_plane.repair import by_hand, workflow
 from probing_cluster.core import clock, errors, records
 from probing_cluster.db import bulk
+from probing_cluster.db.store import actions as store_actions
 from probing_cluster.slurm_plugins import admin_level
 from probing_cluster.slurm_plugins.accounting import accounting, attempt_rows, never_started
 
@@ -223,6 +224,7 @@ def _ask_for_logs(
     unnamed = [x for x in allocations if (x.job_id, x.restart_count) in ended and has_unnamed_log(x)]
     requested = service.store.recall(REQUESTED_LOGS, []) if unnamed else []
     requested = requested if isinstance(requested, list) else []
+    subjects: list[store_actions.RequestSubject] = []
     for allocation in unnamed:
         key = f"{allocation.node} {allocation.job_id} {allocation.restart_count}"
         if key in requested:
@@ -235,10 +237,9 @@ def _ask_for_logs(
             "job_name": attempt.name,
             "user": attempt.user,
         }
-        service.store.request(
-            allocation.node, "collect", attempt.job_id, _REQUEST_TTL_S, ids, attempt.cluster
-        )
+        subjects.append(store_actions.RequestSubject(allocation.node, attempt.job_id, attempt.cluster, ids))
         requested = [*requested, key][-_MOST_REQUESTED:]
+    service.store.request_all(subjects, "collect", _REQUEST_TTL_S)
     if unnamed:
         service.store.remember(REQUESTED_LOGS, requested)
 
