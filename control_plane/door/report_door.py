@@ -39,7 +39,7 @@ MOST = 64
 MOST_OF_ONE = 16
 """Connections served at once, and of these from one uid or one address."""
 MOST_OF_SLURM = 96
-"""Those of the controller's uids, beside them: Slurm runs 64 mail programs at once, and each hands its mail over or it goes out without a verdict."""
+"""Further connections for the controller's uids: Slurm runs 64 mail programs at once, and a mail that is not handed over goes out without a verdict."""
 
 
 def answer(

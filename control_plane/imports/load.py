@@ -58,7 +58,7 @@ class Loaded:
     n_attempts: int = 0
     """Those that were new."""
     n_known_attempts: int = 0
-    """Those that the database had already, from an earlier import or another of the files."""
+    """Attempts that the database had already, from an earlier import or another of the files."""
     n_events: int = 0
     """Those that were new."""
     n_known_events: int = 0

@@ -22,7 +22,7 @@ from probing_cluster.web import documents
 from probing_cluster.web import site as web_site
 
 SHOWN = 30
-"""Of each kind; the lists have the rest."""
+"""Entries shown of each kind; the lists have the rest."""
 STALE_S = 120.0
 """Accounting read, or any agent heard, longer ago than this is no picture of now."""
 SLURM_S = 15.0

@@ -69,7 +69,7 @@ def _behind_the_log(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     stood = view.log_stall
     if stood is None:
         return
-    last_at = onset.stood_since(stood)
+    last_at = onset.stalled_since(stood)
     first = last_at - max(_seconds(stood, "before_s"), evidence_view.SLACK)
     last = last_at + max(_FEW_GAPS * _seconds(stood, "gap_s"), _REPORTED_AFTER)
     found: dict[tuple[str, str], evidence_view.CaseSighting] = {}
