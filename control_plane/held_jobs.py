@@ -17,7 +17,7 @@ WHY = {
     "no_process": "has no process on its GPUs",
     "no_load": "puts no load on its GPUs",
 }
-"""The agent's word to what it means; the first is the surest."""
+"""The reason that an agent gives, to what it means; the most certain first."""
 
 
 @records.record

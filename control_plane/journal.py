@@ -11,7 +11,7 @@ from probing_cluster.core import clock, errors, records
 
 LOG = logging.getLogger("probing.tasks")
 MISSED_TURNS = 2
-"""So many passes in a row that could not take their turn are no coincidence of two services."""
+"""Passes in a row without the lease that cannot be a coincidence of two services."""
 
 
 @records.record

@@ -30,7 +30,7 @@ class CertificateFile:
     """Where: `[agent] database_url sslcert`."""
     path: Path
     authority: bool
-    """Of those who sign; one's own otherwise."""
+    """True for a certificate of an authority, false for our own."""
 
 
 def named(config: settings.Settings) -> list[CertificateFile]:

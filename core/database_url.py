@@ -33,7 +33,7 @@ def require_tls(url: str, key: str) -> None:
 
 
 def parameters(url: str) -> dict[str, str]:
-    """What stands behind the `?`, as libpq reads it."""
+    """The parameters behind the `?`, as libpq reads them."""
     pairs = (part.partition("=") for part in url.partition("?")[2].split("&") if part)
     return {name: urllib.parse.unquote(value) for name, _, value in pairs}
 

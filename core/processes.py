@@ -24,7 +24,7 @@ MAX_OUTPUT_BYTES = 4 << 20
 """More than any tool here has to say; a tool that says more is cut, and the cut is reported."""
 
 LONGEST_WAIT_S = 3600.0
-"""Of one call to the kernel, which takes no more than 24 days."""
+"""Longest wait in one system call; the kernel takes no more than 24 days."""
 KILL_GRACE_S = 0.5
 """How long a killed process may take to go before it counts as stuck in the kernel."""
 

@@ -87,7 +87,7 @@ _ROW_FAULT = (
 """What says that a row, not the database, is at fault."""
 
 FULL_BATCH = 500
-"""So many events in one delivery mean that more are waiting: the connection is kept for the next."""
+"""A delivery of this many events means that more are waiting: the connection is kept for the next."""
 CALL_EVENTS_MAX = 5000
 
 

@@ -22,7 +22,7 @@ from probing_cluster.db import delivery, door_wire
 from probing_cluster.db.load import Ack, DatabaseLoad
 
 FAILURES_BEFORE_DIRECT = 3
-"""So many deliveries in a row that reached no door, and the next goes to the database itself."""
+"""After this many deliveries in a row that reached no door the next goes to the database itself."""
 DIRECT_S = 300.0
 """How long they go there before the doors are tried again."""
 

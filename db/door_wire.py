@@ -21,7 +21,7 @@ from probing_cluster.db.load import DatabaseLoad
 
 HEADER = struct.Struct("!I")
 MAX_BYTES = 16 << 20
-"""Of one frame without its header; an agent cuts a larger delivery in parts."""
+"""Largest frame without its header; an agent cuts a larger delivery in parts."""
 
 
 class TooLong(ValueError):

@@ -178,7 +178,7 @@ def partner(pair: Pair, node: str) -> str:
 
 
 def apart(pairs: Iterable[Pair], taken: Iterable[str] = ()) -> list[Pair]:
-    """Those of `pairs` that share no node with each other, nor with those taken: they can be tested side by side."""
+    """The pairs that share no node with each other or with `taken`: they can be tested at the same time."""
     made, taken = [], set(taken)
     for a, b in pairs:
         if a not in taken and b not in taken:

@@ -206,7 +206,7 @@ class Timing:
 
 
 def noise_of(found: Limit) -> str:
-    """What is said of a limit that judges nobody; empty for one that judges."""
+    """Why a limit judges nobody, in words; empty for one that judges."""
     if not found.noisy:
         return ""
     above = found.slow_from / found.middle - 1

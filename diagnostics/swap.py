@@ -31,7 +31,7 @@ class Stretch:
 
 @dataclass(frozen=True, kw_only=True)
 class SwapPlan:
-    """What is known, and what to replace next."""
+    """The suspects so far, and which nodes to replace next."""
 
     probabilities: Mapping[str, float]
     """By node; under the empty name that it is none of them."""

@@ -31,7 +31,7 @@ class WireStep:
     """32 random bytes, hexadecimal."""
     tests: tuple[str, ...]
     groups: tuple[tuple[str, ...], ...] = ()
-    """Who runs tests of several nodes together; a node is in one group at most."""
+    """Nodes that run the tests of several nodes together; a node is in one group at most."""
     addresses: Mapping[str, tuple[str, int]]
     options: machine.Options
     test_s: float
@@ -87,11 +87,7 @@ def line(test: str, node: str, finding: findings.Finding, duration_s: float, ver
     plain = {
         "test": test,
         "node": node,
-        "outcome": finding.outcome.value,
-        "message": finding.message,
-        "device": finding.device,
-        "measured": finding.measured,
-        "unit": finding.unit,
+        **records.json_fields(finding, "outcome", "message", "device", "measured", "unit"),
         "duration_s": round(duration_s, 4),
         "version": version,
         "detail": dict(finding.detail),

@@ -21,7 +21,7 @@ Floats = npt.NDArray[np.float64]
 MIN_LABELS = 20
 """Answers needed before anything is changed."""
 MIN_EACH = 5
-"""Of those, at least so many of either kind: people who only ever confirm teach nothing about false alarms."""
+"""Fewest answers of either kind: people who only ever confirm teach nothing about false alarms."""
 MOST_LOGIT = 6.0
 """A score nearer to 0 or 1 counts as this: nobody can tell 0.9999 from 0.999999."""
 _SLOPE_SIGMA, _SHIFT_SIGMA = 0.5, 1.0

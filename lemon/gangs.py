@@ -19,8 +19,8 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 LARGEST = 32
-"""Nodes of the largest gang that is heard: beyond, each failure says next to nothing of each node, and what
-is wrongly assumed of hundreds of them (how often whose jobs fail) would add up to evidence."""
+"""Nodes of the largest gang whose failures count. A failure of a larger gang says next to nothing about any one node, and
+small errors in the assumed failure rates of hundreds of nodes would add up to false evidence."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Gangs:
     age_days: Floats
     """Per event: days before the end of the window."""
     heard: float
-    """Share of all unnamed failures that these are, each by its chance of hardware."""
+    """Share of these among all unnamed failures, each weighted by its probability of hardware."""
     hardware: float
     """How many of all unnamed failures hardware is believed to have caused."""
 
@@ -65,10 +65,10 @@ class Gangs:
         )
 
     def rate_beside(self, mean: Floats, noise: float) -> Floats:
-        """Per pair: failures per day of the gang's other nodes and of all that is no hardware.
+        """Per pair: failures per day that the gang's other nodes cause, and that no hardware causes.
 
-        `mean`: each node's unnamed hardware failures per day. `noise`: what befalls a node's jobs otherwise, per
-        node-day, on average; an event that is likely hardware has less of it than one that likely is not.
+        `mean`: each node's unnamed hardware failures per day. `noise`: failures per node-day that have other causes than
+        hardware, on average; an event that is likely hardware has less of it than one that likely is not.
         """
         if self.event.size == 0:
             return np.zeros(0)
@@ -78,7 +78,7 @@ class Gangs:
         return np.maximum(beside, 1e-9)
 
     def hint(self, nodes: int) -> Floats:
-        """Per node: how much unnamed failures may say of it; a gang of k nodes counts 1/k²."""
+        """Per node: how much unnamed failures may say about it; a failure of a gang of k nodes counts 1/k²."""
         hints: Floats = np.bincount(self.node, weights=(self.size**-2.0)[self.event], minlength=nodes).astype(
             np.float64
         )

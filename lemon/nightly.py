@@ -268,7 +268,7 @@ def _signals(
     status: str,
     before: records.LemonScore | None,
 ) -> dict[str, Any]:
-    """What is stored beside the paper's seven; of ordinary nodes only what figures need."""
+    """The signals that are stored beside the paper's seven; for ordinary nodes only those that figures need."""
     stored: dict[str, Any] = {k: v for k, v in model_signals.items() if v or k in ("model", "usual")}
     if node.failures:
         stored["failed_at"] = [clock.iso_z(f.at) for f in node.failures[-_MOST_FAILURES:]]

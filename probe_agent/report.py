@@ -57,23 +57,13 @@ def status(
 ) -> dict[str, Any]:
     """The state that `probing-agent --once` and the socket's `status` show."""
     beat = heartbeat(node, sent, ranks, alarms)
+    own = ("spool_depth", "spool_bytes", "lag_s", "dropped_total", "rss_bytes", "cpu_s")
     return {
-        "node": beat.node,
-        "version": beat.version,
-        "boot_id": beat.boot_id,
-        "spool_depth": beat.spool_depth,
-        "spool_bytes": beat.spool_bytes,
-        "lag_s": beat.lag_s,
-        "dropped_total": beat.dropped_total,
-        "rss_bytes": beat.rss_bytes,
-        "cpu_s": beat.cpu_s,
+        **records.json_fields(beat, "node", "version", "boot_id", *own),
         "delivered_total": sent.delivered_total,
         "delivery_error": sent.error,
         "hung_children": list(node.children.hung),
-        "jobs": list(beat.jobs),
-        "faults": dict(beat.faults),
-        "sources": dict(beat.sources),
-        "ranks": dict(beat.ranks),
+        **records.json_fields(beat, "jobs", "faults", "sources", "ranks"),
     }
 
 

@@ -44,7 +44,7 @@ def sentences(
 
 
 _MOST_TESTS = 4
-"""Of one node; the node's own page has the rest."""
+"""Tests of one node that are listed; the node's own page has the rest."""
 
 
 def tested(attempt: records.JobAttempt, found: Iterable[records.HealthEvent]) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ def stamp_z(at: datetime) -> str:
 
 
 def span(seconds: float) -> str:
-    """`45 s`, `18 min 22 s`, `3 h 5 min`, `2 d 4 h`: two units, never rounded up to a unit it has not."""
+    """`45 s`, `18 min 22 s`, `3 h 5 min`, `2 d 4 h`: two units at most."""
     total = round(seconds)
     if total < 60:
         return f"{total} s"

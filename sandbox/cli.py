@@ -19,7 +19,7 @@ from probing_cluster.core.ending import run_command
 from probing_cluster.sandbox import cluster, gangs, services
 from probing_cluster.sandbox.demo import cli_demo
 from probing_cluster.sandbox.faults import registry
-from probing_cluster.sandbox.machine import commands, layout, mounts, processes, whereabouts
+from probing_cluster.sandbox.machine import commands, layout, mounts, processes, sandbox_directory
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -101,7 +101,7 @@ def _converter(annotation: Any) -> Callable[[str], Any]:
 def _fault(args: argparse.Namespace) -> int:
     fault = registry.FAULTS[args.kind]
     options = {parameter.name: getattr(args, parameter.name) for parameter in fault.parameters}
-    cluster.Sandbox.open(whereabouts.choose(args.dir)).fault(args.node, args.kind, **options)
+    cluster.Sandbox.open(sandbox_directory.choose(args.dir)).fault(args.node, args.kind, **options)
     given = "".join(f" {name}={value}" for name, value in options.items() if value is not None)
     print(f"{'the cluster' if args.node == '-' else args.node}: {args.kind}{given}")
     print(f"  {fault.meaning}")
@@ -118,7 +118,7 @@ _PATIENT_S = 1800
 
 
 def _gang(args: argparse.Namespace) -> int:
-    box = cluster.Sandbox.open(whereabouts.choose(args.dir))
+    box = cluster.Sandbox.open(sandbox_directory.choose(args.dir))
     if importlib.util.find_spec("torch") is None:
         raise errors.UsageError("torch is not installed beside this command; make setup installs it")
     # `-t idle` would list drained nodes, too.
@@ -153,7 +153,7 @@ def _up(args: argparse.Namespace) -> int:
 def _down(args: argparse.Namespace) -> int:
     if args.all and args.dir is not None:
         raise errors.UsageError("--all means every sandbox; leave out --dir")
-    directories = whereabouts.known() if args.all else [whereabouts.choose(args.dir)]
+    directories = sandbox_directory.known() if args.all else [sandbox_directory.choose(args.dir)]
     for directory in directories:
         _take_down(directory, purge=args.purge)
     if not directories:
@@ -175,8 +175,8 @@ def _take_down(directory: Path, *, purge: bool) -> None:
 
 
 def _status(args: argparse.Namespace) -> int:
-    directories = [] if args.dir else whereabouts.known()
-    states = [_show(directory) for directory in directories or [whereabouts.choose(args.dir)]]
+    directories = [] if args.dir else sandbox_directory.known()
+    states = [_show(directory) for directory in directories or [sandbox_directory.choose(args.dir)]]
     return 0 if any(states) else errors.NotFound.exit_code
 
 
@@ -198,6 +198,6 @@ def _show(directory: Path) -> bool:
 
 
 def _shell(args: argparse.Namespace) -> int:
-    box = cluster.Sandbox.open(whereabouts.choose(args.dir))
+    box = cluster.Sandbox.open(sandbox_directory.choose(args.dir))
     words = args.argv[1:] if args.argv[:1] == ["--"] else args.argv
     return commands.call(words or [os.environ.get("SHELL", "/bin/bash")], env=box.env)

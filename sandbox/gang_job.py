@@ -33,7 +33,7 @@ SAVE_EVERY = 200
 LONG_S = 18.0
 """How long what legitimately takes long takes."""
 TIMEOUT_S = 40.0
-"""Of gloo's collectives, unless the environment says otherwise."""
+"""Timeout of gloo's collectives, unless the environment sets another."""
 FOR_EVER_S = 3600
 
 

@@ -1,4 +1,4 @@
-"""Gangs of real PyTorch ranks that go wrong in known ways, for tests and campaigns: what is to be said of each.
+"""Gangs of real PyTorch ranks that go wrong in known ways, for tests and campaigns, with the verdict expected of each.
 
 Every gang is four nodes with two ranks each; the culprit is rank 5, on the third node.
 """
@@ -33,7 +33,7 @@ HANGS = {
     "deadlock": ("deadlock", "user_program", "go_wrong"),
     "checkpoint_io": ("checkpoint_io", "system_software", "save"),
 }
-"""Cases that hang: kind and domain to be named, and the function it hangs in."""
+"""Cases that hang: the expected kind and domain, and the function it hangs in."""
 BROKEN = {
     "link_down": ("inside_collective", "hardware", "train"),
     "gpu_lost": ("gpu_lost", "hardware", "wait_for_gpu"),
@@ -47,7 +47,7 @@ ENDS = {
 }
 """Cases that gloo or Slurm ends before they hang: cause and domain of the verdict."""
 HEALTHY = ("checkpoint_long", "compile_long")
-"""Cases in which nobody is to be named; `healthy` is another, which trains and saves for as long as it may."""
+"""Cases in which no rank may be named; `healthy` is another, which trains and saves for as long as it may."""
 SLOW = "slow"
 """Rank 5 computes 1.2 times as long as the others; where SLOW_NODE is set, that node's ranks do twice as long."""
 

@@ -17,7 +17,7 @@ KEPT_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "HOME", "USER", "SLURM_CONF", "KRB5
 Keep = Callable[[bytes], bytes]
 """Given a program's output piece by piece as it comes; what of each is kept."""
 MOST_ERRORS_BYTES = 1 << 16
-"""Of standard error, where the output is kept in part only."""
+"""Bytes of standard error that are kept where the output is kept in part only."""
 
 STUCK = processes.StuckChildren()
 """This process's Slurm commands that would not die, by program and first argument."""

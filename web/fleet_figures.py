@@ -21,7 +21,7 @@ LOG = logging.getLogger("probing.web")
 KEPT_S = 60.0
 """A figure is computed once a minute at most, however many look at it."""
 LONGEST_S, PATIENCE_S = 600.0, 30.0
-"""Of a computation; and of a program that asks for a figure."""
+"""Longest time of a computation, and how long a program that asks for a figure waits."""
 MOST_KEPT, MOST_AT_ONCE, MOST_WAITING = 32, 1, 4
 """Spans and partitions whose figures are kept, computations at a time, and requests that wait for one: threads are for others, too."""
 
@@ -61,7 +61,7 @@ class _Kept:
     why: str = ""
 
     def old(self, names: Iterable[str], now_s: float) -> list[str]:
-        """Those of the names that are to be computed."""
+        """The names whose figures must be computed anew."""
         if now_s - self.failed_s < KEPT_S:
             return []
         return [n for n in names if n not in self.figures or now_s - self.figures[n][0] >= KEPT_S]

@@ -19,7 +19,7 @@ LOGIN = "probing-web"
 """The login role where the database is the embedded one."""
 MOST_ROW_BYTES = 1 << 18
 MOST_BYTES = 1 << 24
-"""Of a question's row, and of all its rows, as text: one person's answer must not take the server's memory."""
+"""Bytes of one row, and of all rows, of an answer as text: one person's question must not take the server's memory."""
 _AT_ONCE = MOST_BYTES // MOST_ROW_BYTES
 _BOUNDED = """select q.* from (
 {text}

@@ -15,7 +15,7 @@ from probing_cluster.core import errors, logs, network_address, secret_file, set
 from probing_cluster.db import engines
 from probing_cluster.db import store as db_store
 from probing_cluster.slurm_plugins import commands
-from probing_cluster.web import app, patience, scoped_rows
+from probing_cluster.web import app, connection_limits, scoped_rows
 
 _GRACE_S = 2
 """Streams never end by themselves; without a bound the server would wait for them."""
@@ -60,7 +60,7 @@ def options(web: settings.WebSettings, made: object, host: str, port: int) -> uv
         access_log=False,
         log_config=None,
         lifespan="on",
-        http=patience.of(web.proxy_networks),
+        http=connection_limits.of(web.proxy_networks),
         limit_concurrency=_MOST_CONNECTIONS,
         timeout_graceful_shutdown=_GRACE_S,
         h11_max_incomplete_event_size=32768,

@@ -1,4 +1,4 @@
-"""What is found of a gang that has stopped: its kinds, the record, and the words about ranks."""
+"""The finding on a gang that has stopped: its kinds, the record, and the words about ranks."""
 
 from __future__ import annotations
 

@@ -102,5 +102,5 @@ def _rate(bytes_per_s: float) -> str:
 
 
 def _number(value: object) -> float:
-    """What is not known is no load and no power."""
+    """A reading that is missing counts as no load and no power."""
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0

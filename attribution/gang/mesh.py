@@ -51,7 +51,7 @@ class Mesh:
     world_size: int
     axes: tuple[MeshAxis, ...]
     states: Mapping[int, str]
-    """Of each rank known: dead, awaited, waiting or runs."""
+    """State of each rank that is known: dead, awaited, waiting or runs."""
     waits: tuple[Wait, ...]
     roots: tuple[int, ...]
     """Ranks that all others finally wait for."""

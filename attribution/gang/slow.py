@@ -21,7 +21,7 @@ DRIFT_FRAC = 0.10
 MIN_STEPS = 8
 """Fewer common steps say nothing."""
 MIN_RANKS = 3
-"""Of two ranks nobody can say which one is slow."""
+"""Ranks a gang must have: of two, nobody can say which one is slow."""
 LATE_FRAC = 0.5
 """The others must wait for at least this share of a rank's excess: else nobody is held up by it."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from probing_cluster.attribution.gang import absent, align, finding, stacks
+from probing_cluster.attribution.gang import align, finding, missing_ranks, stacks
 from probing_cluster.core.records import Confidence, Domain
 
 
@@ -200,7 +200,7 @@ def _missing(ranks: finding.Ranks, world: int | None, faults: finding.Faults) ->
     ]
     if _uneven(found, ranks):
         return _uneven_finding(found, proof)
-    return absent.judge(found, faults, proof)
+    return missing_ranks.judge(found, faults, proof)
 
 
 def _each_inside(found: finding.Ranks, ranks: finding.Ranks) -> finding.GangFinding:
@@ -249,7 +249,7 @@ def _apart(ranks: finding.Ranks, _world: int | None, faults: finding.Faults) -> 
         return None
     lowest = min(r.steps for r in others)
     proof = [f"ranks {stacks.ranges(r.rank for r in waiting)} wait in a collective"]
-    return absent.judge([r for r in others if r.steps == lowest], faults, proof)
+    return missing_ranks.judge([r for r in others if r.steps == lowest], faults, proof)
 
 
 def _inside(ranks: finding.Ranks, _world: int | None, faults: finding.Faults) -> finding.GangFinding | None:

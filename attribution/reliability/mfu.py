@@ -28,7 +28,7 @@ class StepFlops:
     tflops_per_gpu: float
     """Model operations per second and GPU, 10¹²."""
     mfu: float | None
-    """Of the GPU's peak, 0..1; None where the peak is not known."""
+    """Share of the GPU's peak, 0..1; None where the peak is not known."""
 
 
 def per_step(own: Sequence[Row], steps: Sequence[Row]) -> list[StepFlops]:

@@ -48,23 +48,23 @@ class Case:
         "node events and the job's own findings around it", default=()
     )
     active_faults: tuple[records.HealthEvent, ...] = records.doc(
-        "conditions that began before the window and that an agent's readings still saw in it", default=()
+        "faults that began before the window and that an agent still read as present in it", default=()
     )
     stalls: tuple[records.HealthEvent, ...] = records.doc(
-        "stalls that began while it ran and before the window, and that nothing says were over at its end",
+        "stalls that began while it ran, before the window, and that no event ended before its end",
         default=(),
     )
     shared: Mapping[str, tuple[Span, ...]] = records.doc(
-        "node to the spans in which somebody else ran on it", default_factory=dict
+        "node to the times at which another attempt ran on it", default_factory=dict
     )
     allocations: tuple[records.JobAllocation, ...] = records.doc("what the Prolog saw of it", default=())
     actions: tuple[records.Drain, ...] = records.doc("what was done to its nodes or to it", default=())
     watched: Mapping[str, datetime | None] = records.doc(
-        "node to the agent's last sign of life; on a node that is missing nobody watched then",
+        "node to the last time its agent was heard from; a node that is missing had no agent then",
         default_factory=dict,
     )
     by_log: frozenset[str] = records.doc(
-        "nodes in `watched` of which only a log is known: that it says nothing more proves no silence",
+        "nodes in `watched` that are known from a log file alone: where it ends does not prove that the node fell silent",
         default=frozenset(),
     )
     by_whole_log: frozenset[str] = records.doc(
@@ -73,9 +73,9 @@ class Case:
     )
     preemptor: records.JobAttempt | None = records.doc("the attempt that took its place", default=None)
     behind: records.Verdict | None = records.doc(
-        "why the preemptor itself had to start again, when it had", default=None
+        "the verdict on the preemptor's attempt before, where that one had failed", default=None
     )
-    past: tuple[PastFault, ...] = records.doc("user-type GPU errors on its GPUs before", default=())
+    past: tuple[PastFault, ...] = records.doc("earlier user-type GPU errors on its GPUs", default=())
     last_progress_at: datetime | None = records.doc("last training step on the probe pages", default=None)
     policy: WindowPolicy = field(default_factory=WindowPolicy)
 

@@ -121,11 +121,11 @@ def weigh(sighting: evidence_view.CaseSighting) -> float:
 
 
 OUTLIVED = 0.5
-"""Of a fault of before the attempt that was seen to go while it ran, so much weight is left."""
+"""Share of its weight that a fault from before the attempt keeps when it was seen to end while the attempt ran."""
 
 
 def left_of(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> float:
-    """What is left of a fault of before the attempt: nothing if it was seen to go, or its node restarted, before it began."""
+    """Share of its weight that a fault from before the attempt keeps: none if it ended, or its node restarted, before the attempt began."""
     if sighting.when is not evidence_view.EventPhase.BEFORE_START:
         return 1.0
     since = [s for s in view.sightings if s.event.node == sighting.event.node and s.at > sighting.at]

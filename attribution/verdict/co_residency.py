@@ -16,7 +16,7 @@ from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.core import clock, records
 
 NEAR = timedelta(minutes=15)
-"""Who starts within this after a preemption may have caused it."""
+"""An attempt that starts within this time after a preemption may have caused it."""
 _SLACK_US = 1_000_000
 _NULL, _OPEN = (int(limit) for limit in (np.iinfo(np.int64).min, np.iinfo(np.int64).max))
 

@@ -18,7 +18,7 @@ from probing_cluster.core import records
 
 MAX_SENTENCES = 8
 MAX_OUTSIDE = 2
-"""Of the faults outside the window only the last ones are mentioned."""
+"""Most faults outside the window that are mentioned: the latest ones."""
 
 _GPU = frozenset({"gpu_lost", "gpu_memory_uncorrectable", "gpu_memory_contained", "gpu_row_remap_failure", "gpu_nvlink", "nvswitch", "gpu_gsp_timeout", "gpu_driver", "gpu_xid"})  # fmt: skip
 _LINKS = frozenset({"ib_link", "eth_link"})

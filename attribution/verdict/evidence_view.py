@@ -250,9 +250,9 @@ class EvidenceView:
     def log_stall(self) -> records.HealthEvent | None:
         """The finding that its log stood still until the end; None where there is none, or where the probe saw a later step."""
         found = [f.event for f in self.findings if f.event.kind == vocabulary.LOG_STALL]
-        latest = max(found, key=onset.stood_since, default=None)
+        latest = max(found, key=onset.stalled_since, default=None)
         step_at = self.case.last_progress_at
-        went_on = latest is not None and step_at is not None and step_at > onset.stood_since(latest)
+        went_on = latest is not None and step_at is not None and step_at > onset.stalled_since(latest)
         return None if went_on else latest
 
     @functools.cached_property

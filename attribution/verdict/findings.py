@@ -34,11 +34,11 @@ _OUTSIDE = re.compile(
     r"magic|header|central directory|checkpoint|heartbeat|memory|shared object|cannot open|undefined symbol)|\.so\b",
     re.IGNORECASE,
 )
-"""Words of the world outside: the language's own exceptions are often raised about that."""
+"""Words about things outside the program: an exception of the language that names one may have an outside cause."""
 
 
 class FindingRole(StrEnum):
-    """What a finding may do in an argument."""
+    """How a finding counts in a verdict; `findings.toml` says what each role means."""
 
     PROXIMAL = "proximal"
     HINT = "hint"
@@ -50,7 +50,7 @@ class FindingRole(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class FindingSignature:
-    """How one sort of finding argues."""
+    """How one sort of finding counts in a verdict."""
 
     kinds: frozenset[str]
     role: FindingRole

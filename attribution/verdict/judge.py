@@ -42,7 +42,7 @@ PAPER_STATES = frozenset({"FAILED", "NODE_FAIL", "REQUEUED"})
 MAX_EVIDENCE = 20
 
 _ONLY = {"PREEMPTED": frozenset({"scheduler"})}
-"""The rules that are asked about attempts of a state; about all others every rule."""
+"""State to the only rules that are applied to its attempts; every rule is applied to those of other states."""
 
 
 @functools.cache
@@ -119,7 +119,7 @@ def _node(winner: claims.Claim) -> str | None:
 
 
 def _active_since(found: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> list[datetime]:
-    """A standing condition widens the window back to its beginning."""
+    """When the faults began that were still active at the end: the window is widened back to the first of them."""
     if not ranking.winner.evidence:
         return []
     active = {s.event.event_id for s in found.sightings if s.still_active}

@@ -1,4 +1,4 @@
-"""Which faults of its nodes may have stopped a gang: on what it held, and not survived."""
+"""Which faults of a gang's nodes may have stopped it: faults of parts that it held and that its ranks did not outlive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OUTLIVED = timedelta(seconds=60)
 """Ranks that got on for longer than this after a fault have outlived it; a program runs ahead of its GPU by less."""
 
 _AT_ONCE = finding.GPU_FAULTS | finding.LINK_FAULTS
-"""Faults that stop whoever is hit by them then or not at all."""
+"""Faults that stop a job at once or not at all."""
 
 
 def live(

@@ -61,7 +61,7 @@ def _still_outstanding(finding: records.HealthEvent) -> Iterable[datetime]:
             yield datetime.fromtimestamp(created_ns / 1e9, UTC)
 
 
-def stood_since(stall: records.HealthEvent) -> datetime:
+def stalled_since(stall: records.HealthEvent) -> datetime:
     """When a rank, or a job's log, made its last progress before this finding that it stalled."""
     return stall.at - timedelta(seconds=min(max(stall.measured or 0.0, 0.0), _LONGEST_S))
 
@@ -76,7 +76,7 @@ def last_progress(attempt: records.JobAttempt, job_side: Iterable[records.Health
     assert attempt.end_at is not None
     job_side = list(job_side)
     probe_events = [e for e in job_side if e.source == "probe"]
-    found = [stood_since(e) for e in job_side if (e.source, e.kind) in _STALLS]
+    found = [stalled_since(e) for e in job_side if (e.source, e.kind) in _STALLS]
     last = [e for e in probe_events if e.kind == "last_progress"]
     if found or any(e.detail.get("phase") == "training" for e in last):
         found += [e.at for e in last]

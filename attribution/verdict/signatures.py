@@ -31,7 +31,7 @@ class Role(StrEnum):
 
 
 class Scope(StrEnum):
-    """Whom an event concerns."""
+    """Which attempts an event concerns."""
 
     GPU = "gpu"
     NODE = "node"

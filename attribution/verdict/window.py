@@ -10,9 +10,9 @@ from probing_cluster.attribution.verdict import signatures
 from probing_cluster.core import records
 
 GIVEN_UP = frozenset({"NODE_FAIL", "BOOT_FAIL"})
-"""States of attempts that end when Slurm gives a node up, some time after it went away."""
+"""States of attempts that end when Slurm declares a node down, some time after it stopped answering."""
 SLURMD_TIMEOUT = timedelta(seconds=300)
-"""So long slurmctld waits for a node by default."""
+"""How long slurmctld waits by default for a node that does not answer."""
 
 
 @dataclass(frozen=True, kw_only=True)

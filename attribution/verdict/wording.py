@@ -34,7 +34,7 @@ def summary(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> s
             else f"the job {_clean(winner.words)}"
         )
     if winner.rule == "stuck" and view.log_stall is not None and view.log_stall in winner.evidence:
-        hung = _hung(view, onset.stood_since(view.log_stall))
+        hung = _hung(view, onset.stalled_since(view.log_stall))
         return _sentence(f"{hung}: {text}{_by(winner)}; then {_ended_by(view, 'the job')}")
     return _sentence(f"{text}{_by(winner)}{_when(view, winner)}")
 
@@ -141,7 +141,7 @@ def _log_stood(view: evidence_view.EvidenceView) -> str:
     """What its own log says of having stood still: evidence, and no cause."""
     if view.log_stall is None:
         return ""
-    return f"; its log tells of no progress since {_since(view, onset.stood_since(view.log_stall))} before the end"
+    return f"; its log tells of no progress since {_since(view, onset.stalled_since(view.log_stall))} before the end"
 
 
 def _cancelled_by(view: evidence_view.EvidenceView) -> str:

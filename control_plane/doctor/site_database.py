@@ -46,7 +46,7 @@ def everything(config: settings.Settings, run: commands.Runner) -> Iterator[doct
         yield from schema(config)
         yield from server(config)
     except errors.ProbingError as exc:
-        # What a server says when it turns somebody away begins with FATAL, and its socket may lie behind a closed door.
+        # A server that refuses a login says FATAL; a socket in a directory that we may not enter, Permission denied.
         turned_away = any(word in str(exc) for word in ("FATAL", "Permission denied"))
         if turned_away or not isinstance(exc, errors.DatabaseUnavailable):
             found = "does not let us in"

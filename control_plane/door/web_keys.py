@@ -23,7 +23,7 @@ LINK_S = 120.0
 """A link is opened at once or never."""
 MOST_TOKEN_DAYS = 366.0
 MOST_TOKENS = 50
-"""Of one user."""
+"""Tokens that one user may have."""
 
 
 @records.record

@@ -32,7 +32,7 @@ class GangPace:
     """One gang."""
 
     nodes: frozenset[str] = frozenset()
-    """Those of the job, as accounting has them; empty while it does not."""
+    """The job's nodes by accounting; empty while accounting does not have it."""
     windows: dict[int, dict[int, slow.PaceWindow]] = field(default_factory=dict)
     """Rank to its last windows by index."""
     judged: int = -1

@@ -20,7 +20,7 @@ BEYOND_S = 30.0
 SILENT_S = 60.0
 """An agent that has not been heard for longer is not asked."""
 MAX_REPLY_BYTES = 24 << 20
-"""Of one look for answers; the rest comes with the next."""
+"""Bytes that one look for answers reads; the rest comes with the next look."""
 _OVERLAP = timedelta(seconds=1)
 """Answers get their times before they can be seen: the last second is looked at again."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from probing_cluster.control_plane.imports import kept_aside, packed
+from probing_cluster.control_plane.imports import packed, rejected_input
 from probing_cluster.core import errors
 from probing_cluster.slurm_plugins.accounting import attempt_rows, sacct_json, sacct_layout, sacct_text
 
@@ -18,7 +18,7 @@ def read(
     unnamed: str = "cluster",
     delimiter: str | None = None,
     fields: Sequence[str] | None = None,
-) -> tuple[attempt_rows.ParseResult, list[kept_aside.RejectedInput]]:
+) -> tuple[attempt_rows.ParseResult, list[rejected_input.RejectedInput]]:
     """The attempts of `path` and the rows that became none; raises MalformedInput, OSError."""
     with packed.opened(path) as stream:
         data = packed.whole(stream, path)
@@ -32,7 +32,7 @@ def read(
     except errors.MalformedInput as exc:
         raise errors.MalformedInput(f"{path}: {exc.args[0]}") from exc
     bad = [
-        kept_aside.RejectedInput(file=str(path), line_no=r.line_no, text=r.text, why=r.why)
+        rejected_input.RejectedInput(file=str(path), line_no=r.line_no, text=r.text, why=r.why)
         for r in found.rejected
     ]
     return found, bad

@@ -11,7 +11,7 @@ from probing_cluster.evidence import prefixes
 
 KIND, CODE = "kernel_log", "covered"
 _FIRST_LINES, _LAST_LINES = 64, 64
-"""So many lines at either end are asked for a date."""
+"""Lines at either end of a log that are searched for a date."""
 
 
 class LogSpan:

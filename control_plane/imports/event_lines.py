@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from probing_cluster.control_plane.imports import kept_aside, kernel
+from probing_cluster.control_plane.imports import kernel, rejected_input
 from probing_cluster.core import digits, errors, records, sanitize, storable
 from probing_cluster.core.catalogue import sxid, xid
 from probing_cluster.evidence.kernel import grammar, reader
@@ -52,7 +52,9 @@ def read(lines: Iterable[bytes], place: kernel.FilePlace) -> kernel.Read:
             event = event_of(given, f"{occurrences[key]}:{key}", place, engine)
             found.events.append(storable.require(event))
         except errors.MalformedInput as exc:
-            bad = kept_aside.RejectedInput(file=place.file, line_no=number, text=text, why=str(exc.args[0]))
+            bad = rejected_input.RejectedInput(
+                file=place.file, line_no=number, text=text, why=str(exc.args[0])
+            )
             found.bad.append(bad)
     return found
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 
-from probing_cluster.control_plane.imports import coverage, kept_aside, when
+from probing_cluster.control_plane.imports import coverage, rejected_input, when
 from probing_cluster.core import records, sanitize, storable
 from probing_cluster.evidence import prefixes
 from probing_cluster.evidence.kernel import boot, grammar, reader
@@ -41,7 +41,7 @@ class Read:
     """What a file held."""
 
     events: list[records.HealthEvent] = field(default_factory=list)
-    bad: list[kept_aside.RejectedInput] = field(default_factory=list)
+    bad: list[rejected_input.RejectedInput] = field(default_factory=list)
     n_lines: int = 0
     is_empty: bool = True
     """It holds nothing: a ring buffer that was just cleared, a journal without entries."""
@@ -81,14 +81,16 @@ def read(lines: Iterable[bytes], place: FilePlace) -> Read:
         if at is None:
             boot_hint = f"no date in the line; say when the node booted: --boot {place.node}=WHEN"
             why = UNREAD_LANGUAGE if foreign else boot_hint
-            found.bad.append(kept_aside.RejectedInput(file=place.file, line_no=number, text=text, why=why))
+            found.bad.append(
+                rejected_input.RejectedInput(file=place.file, line_no=number, text=text, why=why)
+            )
             continue
         occurrences[at, finding.message] += 1
         event = event_of(finding, at, occurrences[at, finding.message], place)
         why_not = storable.why_not(event)
         if why_not is not None:
             found.bad.append(
-                kept_aside.RejectedInput(file=place.file, line_no=number, text=text, why=why_not)
+                rejected_input.RejectedInput(file=place.file, line_no=number, text=text, why=why_not)
             )
             continue
         found.events.append(event)

@@ -16,9 +16,9 @@ from probing_cluster.control_plane.imports import (
     accounting_file,
     event_lines,
     joblog,
-    kept_aside,
     kernel,
     packed,
+    rejected_input,
 )
 from probing_cluster.control_plane.repair import workflow
 from probing_cluster.core import errors, records, sanitize, storable, vocabulary
@@ -53,11 +53,11 @@ class Loaded:
 
     lines: list[str] = field(default_factory=list)
     """One per file, for a person."""
-    bad: list[kept_aside.RejectedInput] = field(default_factory=list)
+    bad: list[rejected_input.RejectedInput] = field(default_factory=list)
     n_attempts: int = 0
     """Those that were new."""
     n_known_attempts: int = 0
-    """Those that the database had already, from an earlier import or another of the files."""
+    """Attempts that the database had already, from an earlier import or another of the files."""
     n_events: int = 0
     """Those that were new."""
     n_known_events: int = 0
@@ -175,7 +175,7 @@ def _require_some(order: LoadOrder, files: ImportFiles) -> None:
         raise errors.MalformedInput(f"{files.events[0].path} is empty; there is nothing to import")
 
 
-def _require_rows(bad: Sequence[kept_aside.RejectedInput], *, good: bool) -> None:
+def _require_rows(bad: Sequence[rejected_input.RejectedInput], *, good: bool) -> None:
     """Raises MalformedInput for a file of which no row could be read; the first bad row tells why, and what helps."""
     if bad and not good:
         raise errors.MalformedInput(

@@ -35,7 +35,7 @@ class LogClock:
         self._unsure: list[datetime] = []
         """First passes that nothing has proved yet: a step back, or a zone's name, may still come below them."""
         self._n_unproved = 0
-        """Those that nothing can prove any more: the log has left their hour."""
+        """Times that no later line can prove any more: the log has left their hour."""
 
     def skip(self, raw: str) -> None:
         """Takes a line that nobody asks the instant of; it may yet tell when the clocks went back."""

@@ -37,7 +37,7 @@ class NoticeGroup:
     """When its newest fact happened."""
     facts: Mapping[str, fact.Fact]
     open_ids: frozenset[str]
-    """Those of its facts that stand."""
+    """Its facts that are still true."""
     lasting: bool
     """Whether it ends by something being over."""
     over_at: datetime | None = None
@@ -173,19 +173,11 @@ def to_rows(groups: Iterable[NoticeGroup]) -> list[dict[str, Any]]:
 def _row(group: NoticeGroup) -> dict[str, Any]:
     facts = {i: _fact_row(f) for i, f in group.facts.items()}
     return {
-        **{
-            name: getattr(group, name)
-            for name in ("group_id", "kind", "cause", "lasting", "revision", "shown", "place")
-        },
-        "severity": str(group.severity),
-        "opened_at": clock.iso_z(group.opened_at),
-        "last_at": clock.iso_z(group.last_at),
-        "over_at": clock.iso_z(group.over_at) if group.over_at else None,
+        **records.json_fields(group, "group_id", "kind", "cause", "lasting", "revision", "shown", "place"),
+        **records.json_fields(group, "severity", "opened_at", "last_at", "over_at"),
         "facts": facts,
         "open_ids": sorted(group.open_ids),
-        "sent": dict(group.sent),
-        "sent_at": {route: clock.iso_z(at) for route, at in group.sent_at.items()},
-        "held": dict(group.held),
+        **records.json_fields(group, "sent", "sent_at", "held"),
     }
 
 

@@ -45,7 +45,7 @@ class NoticePicture:
     by_slurm: Sequence[actions.SlurmDrain] = ()
     """Nodes that Slurm drained by itself for what went wrong there."""
     faults_by_node: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    """Of these nodes what their agents saw last."""
+    """Node to the faults that its agent reported last."""
     lemons: Sequence[records.LemonScore] = ()
     """The lemons of the last scored day."""
     held: Sequence[held_jobs.HeldJob] = ()

@@ -46,7 +46,7 @@ class QueuedMessage:
     """mail, webhook, notice, or a question to ourselves that waits for its answer."""
     body: bytes
     recipients: tuple[str, ...]
-    """Those who have not got it."""
+    """Recipients who have not got it yet."""
     made_at: datetime
     state: str = "waiting"
     """waiting, sent or failed."""
@@ -54,7 +54,7 @@ class QueuedMessage:
     next_at: datetime | None = None
     """Not before; None = at once."""
     why: str = ""
-    """What stands in the way."""
+    """Why it could not be sent."""
     lane: str = ""
     """Messages of one lane go one after the other; empty = its kind."""
 

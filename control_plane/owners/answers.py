@@ -28,7 +28,7 @@ where run_key = any(:keys) and cluster = :cluster
 group by run_key
 """
 _LOOP_KNOWN = timedelta(seconds=5)
-"""So long after its verdict it is known whether a start was one of a loop."""
+"""How long after its verdict it is known whether a start belongs to a restart loop."""
 _ASIDE = timedelta(hours=1)
 """A verdict that is given anew may be younger than the decision that rested on the one before."""
 
@@ -199,7 +199,7 @@ def _one(
     known: _JobFacts | None,
     now: datetime,
 ) -> list[str]:
-    """What is sent about one owed mail now; crossed off only after its mail is in the outbox."""
+    """Sends what one owed mail needs now; the debt is deleted only after the mail is in the outbox."""
     ready = known is not None and known.ready(owed, now, service.config.service)
     waited = now - owed.at
     if not ready and waited < GIVE_UP:

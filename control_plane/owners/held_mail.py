@@ -28,7 +28,7 @@ class _HeldNotice:
     subject: str
     words: tuple[str, ...]
     keys: tuple[str, ...]
-    """Of each stretch or word, so that it is told once; the first is the mail's."""
+    """Identity of each idle stretch or alarm word, so that each is mailed once; the first is the mail's own."""
 
 
 def run(service: context.Context) -> int:

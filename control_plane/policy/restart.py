@@ -14,7 +14,7 @@ CANDIDATES = frozenset({"FAILED", "NODE_FAIL", "BOOT_FAIL", "TIMEOUT", "OUT_OF_M
 """States of an attempt about which something is decided; a requeue, a preemption and a good end need nothing."""
 SURE = (records.Confidence.CERTAIN, records.Confidence.LIKELY)
 EVIDENCE_COMES = timedelta(seconds=60)
-"""So long after an end a node's own evidence may still arrive: mounts and links are polled, and agents beat."""
+"""How long after an attempt's end its nodes' evidence may still arrive: mounts and links are polled, and agents report at intervals."""
 RUN_BUDGET = "budget: its run was restarted"
 """Begins what is said of a run's own budget; that of drains is another."""
 WAIT = "wait"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from probing_cluster.core import records, sanitize
 
 STARTS = 3
-"""So many deaths in a row that are alike make a loop."""
+"""This many deaths in a row that are alike make a loop."""
 _NEAR = 1
 """Ranks count the step at which they end; they may differ by one."""
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")

@@ -70,7 +70,7 @@ def reserving(work: workflow.Pass, incident: records.RepairIncident) -> records.
         return work.step_aside(incident)
     wanted = [incident.node, *incident.reference_nodes]
     try:
-        work.context.bookings.create(incident.reservation, wanted)
+        work.context.reservations.create(incident.reservation, wanted)
     except errors.NotPermitted as exc:
         return work.save(incident, state="queued", reservation="", reference_nodes=(), why=str(exc))
     # A job may have started on a reference between our look and the reservation: busy ones are let go, while the node is drained.

@@ -21,9 +21,7 @@ Run = Callable[[str, str], str]
 """A site's command and its argument; why it failed, empty when it did not."""
 
 
-def write(
-    config: settings.Settings, store: db_store.Store, incident: records.RepairIncident, now: datetime
-) -> Path:
+def write(config: settings.Settings, store: db_store.Store, incident: records.RepairIncident) -> Path:
     """The bundle's directory, readable by its owner alone; written again it is the same one. Raises SettingsError."""
     name = re.sub(r"[^A-Za-z0-9._-]", "-", f"{incident.node}-{incident.incident_id.hex[:8]}")
     directory = Path(config.repair.bundle_directory) / name
@@ -49,7 +47,6 @@ def write(
         _put(directory / "kernel_log.txt", _kernel_log(results))
     except OSError as exc:
         raise errors.SettingsError(f"[repair] bundle_directory {directory}: {exc.strerror}") from exc
-    del now
     return directory
 
 
@@ -68,14 +65,7 @@ def document(incident: records.RepairIncident, results: list[records.DiagnosticR
         "cause": incident.cause,
         "collected": _collected(results),
         "tests": [
-            {
-                "test": r.test,
-                "peer": r.peer,
-                "device": r.device,
-                "outcome": r.outcome.value,
-                "message": r.message,
-                "at": clock.iso_z(r.at),
-            }
+            records.json_fields(r, "test", "peer", "device", "outcome", "message", "at")
             for r in failing[-50:]
         ],
     }
@@ -108,7 +98,7 @@ GROUP BY gpu_uuid, node ORDER BY gpu_uuid, first_at
 
 
 def _parts(store: db_store.Store, node: str, results: Sequence[records.DiagnosticResult]) -> dict[str, Any]:
-    """Serial numbers of board and GPUs as the last tests read them, and each card's way through nodes by its events."""
+    """Serial numbers of board and GPUs as the last tests read them, and the nodes in which each GPU has been, by its events."""
     serials = {
         r.device or "": {"at": clock.iso_z(r.at), **dict(r.detail)}
         for r in results
@@ -175,7 +165,7 @@ def ticket(
     now: datetime,
 ) -> Mapping[str, Any]:
     """The bundle and the ticket of an incident; what was done, for the incident's own row. A message goes once, by its key."""
-    directory = write(config, store, incident, now)
+    directory = write(config, store, incident)
     wrote: dict[str, Any] = {"bundle": str(directory)}
     if config.repair.ticket_webhook:
         body = (directory / "ticket.json").read_bytes()

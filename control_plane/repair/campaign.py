@@ -229,7 +229,7 @@ class _Round:
             self._keep(self._step(nodes, names, (), deadline_s))
 
     def _conclude(self, isolated: isolation.Isolation, slow_links: Sequence[isolation.Pair]) -> None:
-        """Whose fault failing pairs are, as rows of their own: what is stored says it without the whole round."""
+        """Adds a row for each node and link found at fault, so that the stored rows say it without the whole round."""
         self._n_steps += 1
         for node in isolated.bad_nodes:
             self._add(

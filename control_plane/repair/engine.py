@@ -151,13 +151,13 @@ def orphans(context: workflow.RepairContext, incidents: Sequence[records.RepairI
         if incident.state == "returned"
     }
     done = []
-    for found in context.bookings.all():
+    for found in context.reservations.all():
         if not found.ours or found.name in known:
             continue
-        context.running.stop(found.name, None)
+        context.rounds.stop(found.name, None)
         if found.name not in over and not _drained(context, found):
             continue  # the next pass tries again: nobody gets a node of which nobody knows whether it was tested
-        context.bookings.delete(found.name)
+        context.reservations.delete(found.name)
         done.append(
             f"reservation {found.name} of {hostlist.compress(sorted(found.nodes))} had no repair and is freed"
         )

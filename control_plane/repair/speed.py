@@ -29,7 +29,7 @@ class SpeedJudge:
         self._tests = tests
         self._history = history
         self.noise: list[str] = []
-        """Of which speeds the round was too noisy to judge, in words."""
+        """The speeds that the round was too noisy to judge, in words."""
 
     def judge(self, fresh: Sequence[uuid.UUID], *, note: bool = False) -> dict[tuple[str, str], str]:
         """(node, test) to compute, or to the test by which it is slower than its past, among one measurement's results."""

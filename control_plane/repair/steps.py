@@ -1,4 +1,4 @@
-"""What is tried for which cause: a table, which a site may replace by a TOML file of the same form.
+"""The repair steps for each cause: a table, which a site may replace by a TOML file of the same form.
 
 [[cause]]
 name = "gpu"

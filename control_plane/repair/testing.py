@@ -21,7 +21,7 @@ def testing(work: workflow.Pass, incident: records.RepairIncident) -> records.Re
         return work.unprotected(incident)
     assert incident.round_id is not None
     try:
-        ended = work.context.running.state(incident.round_id)
+        ended = work.context.rounds.state(incident.round_id)
     except errors.NotFound:
         return _begin(work, incident, node)
     if ended is None:
@@ -31,7 +31,7 @@ def testing(work: workflow.Pass, incident: records.RepairIncident) -> records.Re
 
 def _begin(work: workflow.Pass, incident: records.RepairIncident, node: view.Node) -> records.RepairIncident:
     """A round under a new id: of one that another service had begun nothing is used."""
-    work.context.running.stop(incident.reservation, incident.round_id)
+    work.context.rounds.stop(incident.reservation, incident.round_id)
     fresh = work.save(incident, round_id=uuid.uuid4(), why="under test")
     assert fresh.round_id is not None
     config, together = work.context.config, (fresh.node, *fresh.reference_nodes)
@@ -61,7 +61,7 @@ def _begin(work: workflow.Pass, incident: records.RepairIncident, node: view.Nod
             incident_id=fresh.incident_id,
         )
 
-    work.context.running.start(wanted, request_for, fresh.round_id)
+    work.context.rounds.start(wanted, request_for, fresh.round_id)
     return fresh
 
 
@@ -137,7 +137,7 @@ def returning(work: workflow.Pass, incident: records.RepairIncident) -> records.
     if node.states & vocabulary.DRAINED_STATES:
         return work.step_aside(incident, why="it was drained again")
     work.lift_drains(incident, f"tested and well (round {str(incident.round_id)[:8]})")
-    work.context.bookings.delete(incident.reservation)
+    work.context.reservations.delete(incident.reservation)
     return work.close(incident, "returned", "every test passed")
 
 

@@ -15,7 +15,7 @@ _ISSUE_AGAIN = timedelta(seconds=120)
 
 def closing(work: workflow.Pass, incident: records.RepairIncident) -> records.RepairIncident:
     """Drained again, before it leaves the reservation or is rebooted."""
-    work.context.running.stop(incident.reservation, incident.round_id)
+    work.context.rounds.stop(incident.reservation, incident.round_id)
     node = work.node(incident.node)
     if node is not None and work.is_anothers(node):
         return work.abandon(incident, node)
@@ -28,7 +28,7 @@ def closing(work: workflow.Pass, incident: records.RepairIncident) -> records.Re
             return work.wait(incident, "Slurm accepted the drain, yet does not show it")
     following = str(incident.detail.get("next", "ticketing"))
     if following != "acting":
-        work.context.bookings.delete(incident.reservation)
+        work.context.reservations.delete(incident.reservation)
     if following == "queued":
         return work.save(
             incident, state="queued", reservation="", reference_nodes=(), round_id=None, n_rounds=0

@@ -33,7 +33,7 @@ AWAY = frozenset(
 )
 """States of a node that is not there, or is about to go."""
 _REPAIR = "repair: "
-"""What stands before a drain's reason once tests have failed: a repair is under way, or a person's turn has come."""
+"""Prefixes of a drain's reason once tests have failed: a repair is under way, or a person must act."""
 _TEST_JOB = re.compile(rf"{re.escape(vocabulary.RESERVATION_PREFIX)}(?P<node>.+)-[0-9a-f]{{8}}")
 _LOOK_S = 120.0
 """How long an agent may take to look again."""
@@ -71,8 +71,8 @@ class RepairContext:
     config: settings.Settings
     store: db_store.Store
     slurm: actions.SlurmOperations
-    bookings: ReservationOperations
-    running: RunningRounds
+    reservations: ReservationOperations
+    rounds: RunningRounds
     clock: clock.Clock
     green: Mapping[str, resume_policy.GreenTime]
     """Nodes whose agents show no fault, and since when."""
@@ -146,7 +146,7 @@ class Pass:
         """Whether the repair's reservation still lies over its node."""
         return any(
             one.name == incident.reservation and incident.node in one.nodes
-            for one in self.context.bookings.all()
+            for one in self.context.reservations.all()
         )
 
     @staticmethod
@@ -183,13 +183,13 @@ class Pass:
             self.context.store.update_drain(drain.drain_id, state="resumed", ended_at=now, why_state=why)
 
     def unprotected(self, incident: records.RepairIncident) -> records.RepairIncident:
-        """Whoever took the reservation away gave users an untested node: it is drained before anything else."""
+        """Drains a node whose reservation somebody deleted: users could get it untested."""
         return self.step_aside(incident, why="its reservation was taken away")
 
     def abandon(self, incident: records.RepairIncident, node: view.Node | None) -> records.RepairIncident:
         """A person drained it with a note of their own: it is theirs, and out of service."""
-        self.context.running.stop(incident.reservation, incident.round_id)
-        self.context.bookings.delete(incident.reservation)
+        self.context.rounds.stop(incident.reservation, incident.round_id)
+        self.context.reservations.delete(incident.reservation)
         why = (
             f"taken over by another: {node.reason}" if node is not None else "Slurm knows the node no longer"
         )

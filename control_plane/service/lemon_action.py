@@ -1,4 +1,4 @@
-"""What is done about lemons: nothing, or a drain after their jobs, inside the same budget as every other drain.
+"""Acting on lemons: nothing, or a drain after their jobs, inside the same budget as every other drain.
 
 A lemon passes every check, so no heartbeat can confirm it: the proof is its history, and the action is
 the gentle one. Running jobs end by themselves; only a person's word brings the node back.

@@ -7,7 +7,7 @@ from typing import Any
 
 from probing_cluster.control_plane.repair import round_findings, speed
 from probing_cluster.control_plane.terminal import table
-from probing_cluster.core import clock, hostlist, records
+from probing_cluster.core import hostlist, records
 
 _SLOW = {
     speed.COMPUTE: "it computes slower than the others, each time",
@@ -110,18 +110,7 @@ def plain(found: round_findings.Findings, names: Sequence[str]) -> dict[str, Any
 
 def result_row(r: records.DiagnosticResult) -> dict[str, Any]:
     """One result as JSON."""
-    return {
-        "node": r.node,
-        "peer": r.peer,
-        "test": r.test,
-        "device": r.device,
-        "outcome": r.outcome.value,
-        "measured": r.measured,
-        "unit": r.unit,
-        "baseline": r.baseline,
-        "threshold": r.threshold,
-        "message": r.message,
-        "version": r.version,
-        "model": r.model,
-        "at": clock.iso_z(r.at),
-    }
+    measured = ("outcome", "measured", "unit", "baseline", "threshold")
+    return records.json_fields(
+        r, "node", "peer", "test", "device", *measured, "message", "version", "model", "at"
+    )

@@ -17,7 +17,7 @@ from probing_cluster.reports import phrase
 
 LEAST_WIDTH = 60
 MAX_LINES = 400
-"""Of a tree of stacks; what would not be read is counted."""
+"""Lines of a tree of stacks; the rest is counted."""
 _FRAME = re.compile(r"(?P<function>.*) \((?P<file>.*?)(?::(?P<line>\d+))?\)")
 _INSTALLED = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3[^/]*/")
 

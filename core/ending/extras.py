@@ -10,7 +10,7 @@ from probing_cluster.core import command_line
 _OTHER_NAMES = {"pynvml": "nvidia-ml-py", "pil": "pillow"}
 """Libraries whose import name is not their distribution's."""
 _FIRST = ("agent", "reports", "service")
-"""Of several extras with a library the role's own is named."""
+"""Where several extras bring a library, the first of these is named."""
 
 
 def distribution(library: str) -> str:

@@ -12,6 +12,7 @@ from probing_cluster.core.records.base import (
     FromRow,
     Outcome,
     Severity,
+    json_fields,
     make_event_id,
     of_checked,
 )
@@ -61,6 +62,7 @@ __all__ = [
     "Severity",
     "Verdict",
     "doc",
+    "json_fields",
     "make_event_id",
     "of_checked",
     "record",

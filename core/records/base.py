@@ -6,8 +6,11 @@ import hashlib
 import uuid
 from collections.abc import Mapping
 from dataclasses import fields
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Self, TypeVar
+
+from probing_cluster.core import clock
 
 _T = TypeVar("_T")
 
@@ -52,6 +55,23 @@ class Confidence(StrEnum):
     LIKELY = "likely"
     POSSIBLE = "possible"
     UNKNOWN = "unknown"
+
+
+def json_fields(record: Any, *names: str) -> dict[str, Any]:
+    """These fields of a record, in this order, as JSON has them: an enum's word, an instant in UTC, an id as text, a list."""
+    return {name: _json(getattr(record, name)) for name in names}
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, datetime):
+        return clock.iso_z(value)
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    if isinstance(value, tuple | list):
+        return [_json(one) for one in value]
+    return {key: _json(one) for key, one in value.items()} if isinstance(value, Mapping) else value
 
 
 def of_checked(cls: type[_T], values: Mapping[str, Any]) -> _T:

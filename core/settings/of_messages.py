@@ -1,4 +1,4 @@
-"""What is set for what people receive: the nightly lemon mail, notices to operators."""
+"""Settings of the messages that people receive: the nightly lemon mail, notices to operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is set for acting on nodes and jobs: drains and restarts, tests, repair."""
+"""Settings for acting on nodes and jobs: drains and restarts, tests, repair."""
 
 from __future__ import annotations
 

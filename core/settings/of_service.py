@@ -1,4 +1,4 @@
-"""What is set for the service: the cluster, the database, the doors to it, Slurm, and how attempts are judged."""
+"""Settings of the service: the cluster, the database, the doors to it, Slurm, and how attempts are judged."""
 
 from __future__ import annotations
 

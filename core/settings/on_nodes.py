@@ -1,4 +1,4 @@
-"""What is set for the compute nodes: the agent, its checks, questions to running jobs, what is kept of ended ones."""
+"""Settings of the compute nodes: the agent, its checks, questions to running jobs, what is kept of ended ones."""
 
 from __future__ import annotations
 

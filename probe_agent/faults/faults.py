@@ -73,17 +73,9 @@ class Fault:
     def row(self) -> dict[str, Any]:
         """The fault as the heartbeat carries it; `event_id` is its first event, `event_ids` has its last few too."""
         return {
-            "kind": self.kind,
-            "code": self.code,
-            "device": self.device,
-            "severity": str(self.severity),
-            "since": clock.iso_z(self.since),
-            "confirmed_at": clock.iso_z(self.confirmed_at),
+            **records.json_fields(self, "kind", "code", "device", "severity", "since", "confirmed_at"),
             "event_id": self.event_ids[0] if self.event_ids else None,
-            "event_ids": self.event_ids,
-            "gpu_uuid": self.gpu_uuid,
-            "pci_bus_id": self.pci_bus_id,
-            "source": self.source,
+            **records.json_fields(self, "event_ids", "gpu_uuid", "pci_bus_id", "source"),
             "message": self.message[:300],
             "latched": self.latched,
         }

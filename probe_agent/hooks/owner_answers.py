@@ -25,6 +25,7 @@ KEPT_S = 1.0
 SAMPLES = 60
 """Readings of the GPUs that are kept: ten minutes at the installed interval."""
 MAX_PIDS = 64
+_EVENT_FIELDS = ("kind", "code", "severity", "device", "gpu_uuid", "pci_bus_id", "job_id", "message")
 BEFORE = timedelta(minutes=10)
 """A kernel event of the node so long before the job still concerns it."""
 ABOUT_PROCESSES = frozenset({"oom", "hung_task", "segfault"})
@@ -149,17 +150,7 @@ class OwnerAnswers:
     async def _kernel(self, job: jobs.NodeJob, _: Mapping[str, Any]) -> dict[str, Any]:
         mine = set(job.gpu_uuids or ())
         rows = [
-            {
-                "at_ns": int(e.at.timestamp() * 1e9),
-                "kind": e.kind,
-                "code": e.code,
-                "severity": e.severity.value,
-                "device": e.device,
-                "gpu_uuid": e.gpu_uuid,
-                "pci_bus_id": e.pci_bus_id,
-                "job_id": e.job_id,
-                "message": e.message,
-            }
+            {"at_ns": int(e.at.timestamp() * 1e9), **records.json_fields(e, *_EVENT_FIELDS)}
             for e in self.recent()
             if e.source in vocabulary.KERNEL_LOG_SOURCES and _concerns(e, job, mine)
         ]

@@ -26,7 +26,7 @@ MAX_SCANS = 16
 MAX_QUESTION_BYTES = 60_000
 """A pipe holds as much, so that nobody waits to write it."""
 MAX_ANSWER_BYTES = 4 << 20
-"""Of one question; the collector leaves out what goes beyond, and says so."""
+"""Bytes of one question's answer; the collector leaves out the rest, and says so."""
 MAX_DEADLINE_S = 30.0
 BEYOND_S = 2.0
 """After its own deadline a collector has so long to end."""

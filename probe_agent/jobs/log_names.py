@@ -21,9 +21,6 @@ _NEWER = "br"
 class NotKnown(errors.ProbingError):
     """A file's name cannot be known."""
 
-    def __str__(self) -> str:
-        return str(self.args[0])
-
 
 def patterns(job: jobs.NodeJob) -> dict[str, str]:
     """`stdout` and `stderr` of a batch script to their patterns; without `--error` both go to one file, and `stderr` is missing."""

@@ -73,7 +73,7 @@ class SnapshotTaker:
             "world_size": max(worlds, default=None),
             "more": max(0, len(watched.ranks) - len(entries)),
             "gpus": gpu_load.of_job(self._gpus(), watched.job.gpu_uuids),
-            "nics": {} if last else self._nics.since(_stood_since_s(watched)),
+            "nics": {} if last else self._nics.since(_stalled_since_s(watched)),
             "refused_pages": watched.refused,
             "last": last,
         }
@@ -125,7 +125,7 @@ class SnapshotTaker:
             by_pid[pid] |= found
 
 
-def _stood_since_s(watched: WatchedJob) -> float:
+def _stalled_since_s(watched: WatchedJob) -> float:
     """The latest progress of any rank here, by the monotonic clock."""
     alive = [r for r in watched.ranks.values() if r.alive and r.progress is not None]
     return max((r.progress.since_s for r in alive if r.progress is not None), default=0.0)

@@ -119,7 +119,7 @@ class KernelLog:
         return sightings
 
     def _track_drift(self, uptime_s: float, lag_s: float) -> None:
-        """Of what the kernel's clock is seen to lag, the least is nearest the truth: the rest is how long the line waited for us.
+        """The smallest lag of the kernel's clock that was seen is nearest the truth: the rest of a larger one is how long the line waited for us.
 
         A busy node would otherwise put a line read at once before one that was written before it and read late.
         """

@@ -19,7 +19,7 @@ _RECORD_BYTES = 8192
 _CHUNK_BYTES = 262144
 _LONGEST_LINE_BYTES = 65536
 _REPLACED_EVERY = 10
-"""Looks at an unchanged file between two questions whether another one has taken its name."""
+"""Reads of an unchanged file between two checks that its path still names the same file."""
 
 KERNEL_FACILITY = 0
 

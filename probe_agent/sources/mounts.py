@@ -45,7 +45,7 @@ def parse(raw: Mapping[str, Any]) -> list[mounts.Mount]:
 
 
 def judge(raw: Mapping[str, Any], memory: Mapping[str, Any], context: polled.PollContext) -> Judgement:
-    """What is missing, read-only or silent of what should be there."""
+    """The expected mounts that are missing, read-only or do not answer."""
     table = {m.path: m for m in parse(raw)}
     if not table:
         return Judgement(unknown=frozenset({"*"}), memory=memory, state="no mount table")

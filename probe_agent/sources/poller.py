@@ -169,7 +169,7 @@ class Poller:
 
 
 def _lasting(memory: Mapping[str, Any]) -> dict[str, Any]:
-    """What is worth a write to the disk: not which turn it is, nor how often in a row."""
+    """The part of the state that is worth a write to the disk: without the number of the turn and the counts in a row."""
     return {k: v for k, v in memory.items() if k not in {"round", "streaks"}}
 
 

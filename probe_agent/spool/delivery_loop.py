@@ -30,7 +30,7 @@ _ANSWER_S = 60.0
 _MAX_ANSWERS = 8
 _PROMPT_S = 20.0
 _PROMPT_BEAT_S = 1.0
-"""Who has asked something often asks again: so long, deliveries are so far apart at most."""
+"""Longest time between deliveries while somebody asks questions: the next one often follows at once."""
 
 _log = logging.getLogger(__name__)
 

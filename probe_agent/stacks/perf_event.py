@@ -16,7 +16,7 @@ SYSCALL = {"x86_64": 298, "aarch64": 241}
 IP, REGISTERS, STACK = 1, 1 << 12, 1 << 13
 """What a sample may tell: the program counter; the registers; a copy of the stack."""
 REGISTER_MASK = 0x1FF | 0xFF << 16
-"""Of x86-64: the general registers and the program counter."""
+"""The general registers and the program counter of x86-64."""
 _ORDER = (0, 3, 2, 1, 4, 5, 6, 7, 16, 8, 9, 10, 11, 12, 13, 14, 15)
 """DWARF's numbers of the registers in the kernel's order."""
 _TYPE_SOFTWARE, _CPU_CLOCK, _RECORD_SAMPLE = 1, 0, 9

@@ -18,7 +18,7 @@ _MARK_LEVELS, _MARK_LINE = 4, 14.0
 _NOTHING = 1e-12
 """Smaller than any share, rate or time that is worth a mark."""
 _LEAST = 1.5
-"""What is there is drawn this wide at least, px."""
+"""Least width of a bar that is not zero, px."""
 
 
 @records.record

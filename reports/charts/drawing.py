@@ -73,7 +73,7 @@ def timeline(report: model.ReportModel) -> str:
 
 
 def _assumed(report: model.ReportModel) -> str:
-    """What stands behind every loss that follows from assumed checkpoints; empty where they were seen."""
+    """The note behind every loss that follows from assumed checkpoints; empty where they were seen."""
     return " (assumed)" if report.run is not None and not report.run.measured else ""
 
 

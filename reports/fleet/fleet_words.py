@@ -35,7 +35,7 @@ def percent(value: float) -> str:
 
 _MOST_STATES = 5
 FEW = 4
-"""Of fewer attempts, failures or runs a share, a rate or a mean says nothing: their number is all that is told."""
+"""With fewer attempts, failures or runs only their number is shown: a share, a rate or a mean would say nothing."""
 
 
 def _amount(value: float) -> str:

@@ -13,7 +13,7 @@ from probing_cluster.reports import phrase
 
 SHOWN_FAILURES = 5
 SHOWN_AGAIN = 2
-"""Of a lemon told of before."""
+"""Reasons shown for a lemon that an earlier mail named."""
 SHOWN_SUSPECTS = 10
 SHOWN_RANKED = 5
 _NEARLY = 0.3

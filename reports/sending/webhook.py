@@ -24,7 +24,7 @@ from probing_cluster.core import errors, sanitize
 from probing_cluster.reports.sending import smtp
 
 _FINAL = frozenset(range(400, 500)) - {408, 425, 429}
-"""Answers that trying again does not change."""
+"""Status codes after which a retry is useless."""
 
 
 def sign(secret: str, timestamp: int, body: bytes) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from probing_cluster.core import settings
 from probing_cluster.sandbox import cluster
 from probing_cluster.sandbox.demo import demo
-from probing_cluster.sandbox.machine import requirements, whereabouts
+from probing_cluster.sandbox.machine import requirements, sandbox_directory
 
 _KEPT = """
 The cluster is still running:
@@ -64,7 +64,7 @@ def _record(args: argparse.Namespace) -> int:
     from probing_cluster.db import store
     from probing_cluster.sandbox.demo import recording
 
-    box = cluster.Sandbox.open(whereabouts.choose(args.dir))
+    box = cluster.Sandbox.open(sandbox_directory.choose(args.dir))
     with store.Store.open(settings.load(box.layout.probing_toml)) as database:
         recording.save(recording.take(database, args.job, args.about), args.file)
     return 0

@@ -105,7 +105,7 @@ class SacctLayout:
         return after
 
     def _step_back(self, parts: Sequence[str], column: int, before: int, after: int, extra: int) -> int:
-        """Those of the possible parts before this column that lead to `after`."""
+        """Which of the possible parts before this column leads to `after`."""
         if self.checks[column] is None:
             return before & ((1 << after.bit_length()) - 1)
         if not self.lists[column]:

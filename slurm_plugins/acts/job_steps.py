@@ -14,7 +14,7 @@ _STEP_GRACE_S = 30.0
 
 
 MOST_BYTES = 1 << 20
-"""Of what one node prints in a step: one that floods takes neither our memory nor the others' answers."""
+"""Bytes of one node's output in a step that are kept: one that floods takes neither our memory nor the others' answers."""
 
 
 class OfEachTask:

@@ -19,7 +19,7 @@ NOT_TAKEN = 75
 TYPES = ("Ended", "Failed", "Requeued")
 """Slurm's words for what it mails about; only these are about an end."""
 MOST_BYTES = 4000
-"""Of a request; the service takes 4096."""
+"""Largest request that is sent; the service takes 4096."""
 _NUMBERS = (
     "SLURM_JOB_ID",
     "SLURM_ARRAY_JOB_ID",

@@ -165,7 +165,7 @@ class CommandLive:
         return self._run(program, *arguments, environment=_ENVIRONMENT)
 
     def _ask_one(self, program: str, *arguments: str) -> bytes:
-        """What is said about one thing; nothing where there is no such thing."""
+        """The objects that Slurm lists about one thing; none where there is no such thing."""
         try:
             return self._ask(program, *arguments)
         except errors.SlurmUnavailable as exc:

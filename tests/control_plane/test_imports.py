@@ -14,10 +14,10 @@ from probing_cluster.control_plane.imports import (
     accounting_file,
     event_lines,
     joblog,
-    kept_aside,
     kernel,
     load,
     packed,
+    rejected_input,
     when,
 )
 from probing_cluster.core import errors, hostlist, records, storable, vocabulary
@@ -281,14 +281,16 @@ def test_an_output_that_attempts_appended_to_speaks_for_the_last_only() -> None:
 
 def test_what_is_kept_aside_can_be_read_again(tmp_path: Path) -> None:
     """The file holds every bad row as written, with file, line and reason; nothing bad makes no file."""
-    assert kept_aside.write([], tmp_path) is None
-    bad = [kept_aside.RejectedInput(file="x", line_no=n, text=f"row\x00{n}\x1b", why="w") for n in range(7)]
-    path = kept_aside.write(bad, tmp_path)
+    assert rejected_input.write([], tmp_path) is None
+    bad = [
+        rejected_input.RejectedInput(file="x", line_no=n, text=f"row\x00{n}\x1b", why="w") for n in range(7)
+    ]
+    path = rejected_input.write(bad, tmp_path)
     assert path is not None
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(r["line"], r["text"]) for r in rows] == [(n, f"row\x00{n}\x1b") for n in range(7)]
-    assert kept_aside.shown(bad)[-1] == "  and 2 more"
-    assert "\x1b" not in "".join(kept_aside.shown(bad))
+    assert rejected_input.shown(bad)[-1] == "  and 2 more"
+    assert "\x1b" not in "".join(rejected_input.shown(bad))
 
 
 def test_real_accounting_dumps_load_with_every_row_accounted_for(

@@ -1,5 +1,6 @@
 """The records refuse what would poison a row."""
 
+import json
 from dataclasses import FrozenInstanceError, fields
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -73,3 +74,16 @@ def test_a_record_of_checked_values_is_the_same_record() -> None:
     assert repr(made) == repr(plain)
     with pytest.raises(FrozenInstanceError):
         made.node = "n9"  # type: ignore[misc]
+
+
+def test_fields_as_json_are_plain_in_order_and_all_the_way_down() -> None:
+    """Enums, instants and ids as text, tuples as lists, also inside a mapping; json.dumps takes them as they are."""
+    found = event(detail={"seen": [AT, (records.Severity.LOW,)], "n": 1})
+    plain = records.json_fields(found, "severity", "at", "event_id", "device", "detail")
+    assert list(plain) == ["severity", "at", "event_id", "device", "detail"]
+    at = "2026-01-31T14:02:11Z"
+    assert json.loads(json.dumps(plain)) == {
+        "severity": "high", "at": at, "event_id": str(found.event_id), "device": None,
+        "detail": {"seen": [at, ["low"]], "n": 1},
+    }  # fmt: skip
+    assert type(plain["severity"]) is str

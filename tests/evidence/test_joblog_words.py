@@ -245,5 +245,7 @@ def test_what_a_network_library_calls_input_and_output_blames_no_file_server(lin
 def test_a_transport_that_a_network_library_leaves_for_another_ends_nothing() -> None:
     """Unless the program ends right behind it."""
     line = "1: [1580413046.362194] [n1:56774:2]  cuda_ipc_md.c:102  UCX  ERROR cuIpcGetMemHandle(&(key->ph), (CUdeviceptr) addr) is failed. ret:invalid device context"
-    assert first(line, *(f"{n}: broadcast result: tensor(37.1494, device='cuda:0')" for n in range(8))) is None
+    assert (
+        first(line, *(f"{n}: broadcast result: tensor(37.1494, device='cuda:0')" for n in range(8))) is None
+    )
     assert first(line, "srun: error: n1: task 1: Segmentation fault") is not None

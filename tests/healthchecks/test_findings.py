@@ -55,3 +55,11 @@ def test_a_finding_never_raises_the_severity() -> None:
 def test_plural() -> None:
     """One thing has no s."""
     assert [findings.plural(n, "port") for n in (0, 1, 2)] == ["0 ports", "1 port", "2 ports"]
+
+
+def test_too_few_is_one_failure_with_both_numbers() -> None:
+    """Fewer than wanted fail with what was counted and what should be there; enough, or no wanted number, is nothing."""
+    (found,) = findings.too_few(3, 4, "arrays")
+    assert (found.outcome, found.message) == (records.Outcome.FAIL, "3 of 4 arrays")
+    assert (found.measured, found.threshold, found.unit) == (3.0, 4.0, "count")
+    assert findings.too_few(4, 4, "arrays") == findings.too_few(0, None, "arrays") == []

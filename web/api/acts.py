@@ -8,7 +8,7 @@ import uuid
 
 from probing_cluster.control_plane.cli.jobs import attribute_commands
 from probing_cluster.control_plane.cli.nodes import nodes_commands, repair_commands
-from probing_cluster.control_plane.policy import repaired
+from probing_cluster.control_plane.policy import recheck
 from probing_cluster.control_plane.repair import by_hand
 from probing_cluster.core import errors, hostlist, sanitize
 from probing_cluster.diagnostics import registry
@@ -49,7 +49,7 @@ def ack(ask: operation.Ask) -> documents.Done:
 def set_healthy(ask: operation.Ask) -> documents.Done:
     """Say that a node is repaired: its agent looks again, and our drain is lifted if nothing fails."""
     node, service = _node(ask), ask.site.service
-    why = repaired.look_again(service.store, [node], ask.viewer.user, wait_s=LOOK_S)[node]
+    why = recheck.look_again(service.store, [node], ask.viewer.user, wait_s=LOOK_S)[node]
     outcome = nodes_commands.heal_one(
         service.config, service.store, service.slurm, node, ask.body.note, why, ask.viewer.user
     )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from probing_cluster.live.ways import agents, choosing, streams
 
 LEFT_S = 10.0
-"""Of LONGEST_S for starting, and for the statement itself once the rows are there."""
+"""Part of LONGEST_S that is kept for starting, and for the statement itself once the rows are there."""
 MEMORY_BYTES, CPU_S, LONGEST_S = 3 << 30, 20, 40.0
 
 
@@ -60,7 +60,7 @@ def bound() -> None:
 
 
 def lines(missing: Iterable[streams.Missing]) -> tuple[str, ...]:
-    """Who did not answer and why, a line each, the first fifty."""
+    """The nodes and ranks that did not answer and why, a line each, the first fifty."""
     words = [
         f"{m.node or 'a node'}{'' if m.rank is None else f', rank {m.rank}'}{f', {m.table}' if m.table else ''}: {m.reason}"
         for m in missing

@@ -11,7 +11,7 @@ import msgspec
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.door import web_keys
-from probing_cluster.control_plane.policy import budget, repaired, view
+from probing_cluster.control_plane.policy import budget, recheck, view
 from probing_cluster.control_plane.repair import engine
 from probing_cluster.core import clock, errors, records, vocabulary
 from probing_cluster.core.catalogue import fault_names
@@ -22,7 +22,7 @@ from probing_cluster.web import documents
 from probing_cluster.web import site as web_site
 
 SHOWN = 30
-"""Of each kind; the lists have the rest."""
+"""Entries shown of each kind; the lists have the rest."""
 STALE_S = 120.0
 """Accounting read, or any agent heard, longer ago than this is no picture of now."""
 SLURM_S = 15.0
@@ -287,7 +287,7 @@ def _mending(name: str, faults: Mapping[str, Any]) -> str:
     ]
     for key, fault in grave:
         try:
-            return repaired.next_step(name, key, fault)
+            return recheck.next_step(name, key, fault)
         except (errors.ProbingError, KeyError, ValueError, TypeError):
             continue  # a node's own words may be none that we know
     return ""

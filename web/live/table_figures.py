@@ -32,7 +32,7 @@ class Figures:
         self._lock = threading.Lock()
 
     def fresh(self, service: context.Context, gang: gang_board.BoardGang) -> documents.OwnTables | None:
-        """Those of one job; None where they are old, or none were made."""
+        """One job's figures; None where they are old, or none were made."""
         with self._lock:
             at_s, found = self._known.get(_key(gang), (float("-inf"), None))
         return found if service.clock.monotonic_s() - at_s < KEPT_S else None

@@ -50,7 +50,7 @@ LIVE_EXAMPLES = (
     ("What steps take", "SELECT rank, avg(duration_s) AS seconds FROM torch.steps GROUP BY rank ORDER BY rank"),
     ("Where each rank is", "SELECT rank, function, file, line FROM python.backtrace WHERE main AND depth = 0"),
 )  # fmt: skip
-"""Of a running job."""
+"""Pages of a running job."""
 EXAMPLES = (
     ("Why jobs died today", "select cause, domain, count(*) as n from failures_24h group by 1, 2 order by 3 desc"),
     ("My latest jobs", "select ref, name, state, cause, summary from attempt_verdicts order by start_at desc limit 20"),

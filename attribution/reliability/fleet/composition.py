@@ -37,7 +37,7 @@ class StateShare:
     """None where the GPUs of none of them are recorded."""
     gpu_time_frac: float | None
     n_infrastructure: int
-    """Of them, ended by hardware or system software."""
+    """Attempts that hardware or system software ended."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ class CheckYield:
     n_results: int
     """Changes of its outcome on any node."""
     n_failed: int
-    """Of these, to failed; 0: it found nothing."""
+    """Changes to failed; 0: it found nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +41,11 @@ class CheckCoverage(base.Figure):
 
     causes: tuple[CauseCoverage, ...]
     checks: tuple[CheckYield, ...]
-    """Those that found least first; empty where results of checks are not kept."""
+    """The one that found least first; empty where results of checks are not kept."""
     n_good: int
     """Completed attempts."""
     n_good_with_failed_check: int
-    """Of these, those with a failed check on one of their nodes while they ran."""
+    """Completed attempts with a failed check on one of their nodes while they ran."""
     good_with_failed_check_frac: float | None
 
 

@@ -26,7 +26,7 @@ SCHEMA = pa.schema(
 """One failed attempt: its incident's number, and whether it is the incident's first."""
 
 _NODE = frozenset({"node_lost", "node_reboot", "unjudged"})
-"""What the end of a node is called, by those who knew more or less of it."""
+"""Causes that all mean the loss of a node, by how much was known about it."""
 
 COUNTED = "incidents that ended at least one job with GPUs; jobs ended together by one fault count once"
 """What a failure is in every rate."""

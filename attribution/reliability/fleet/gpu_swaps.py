@@ -27,7 +27,7 @@ class NodeSwaps:
     n_at_once: int
     """Most of them that were there at the same time."""
     n_moved: int
-    """Of the GPUs, seen on another node, too."""
+    """GPUs that were seen on another node, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class GpuSwaps(base.Figure):
     """Swapped cards per node-day, with the exact Poisson interval."""
 
     nodes: tuple[NodeSwaps, ...]
-    """Those with a swap, the most first."""
+    """Nodes with a swap, the most swaps first."""
     n_watched: int
     """Nodes whose jobs' GPUs are known."""
     node_days: float

@@ -28,7 +28,7 @@ class SignalValue:
     value: float
     n_nodes: int
     n_lemons: int
-    """Of these nodes, lemons."""
+    """Lemons among these nodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,7 @@ class DeparturePhase:
     phase: str
     n_attempts: int
     n_failed: int
-    """Of them, ended by infrastructure."""
+    """Attempts that infrastructure ended."""
     failed_frac: float | None
     low_frac: float | None
     """Lower end of its exact 95 % interval (Clopper and Pearson)."""

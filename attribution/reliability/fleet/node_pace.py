@@ -15,7 +15,7 @@ from probing_cluster.core import digits, records
 from probing_cluster.db import store as db_store
 
 _FEWEST = 3
-"""Of two nodes nobody can say which one is as it should be."""
+"""Nodes a gang must have: of two, nobody can say which one is slow."""
 _MOST_GANGS = 12
 
 

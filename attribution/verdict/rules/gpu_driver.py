@@ -23,7 +23,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 
 def _no_gpu(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """The program could use no GPU and no node says why: a job that holds none asked for none, another is unknown."""
+    """The program found no GPU and no node reports why. A job without GPUs is its user's error; any other stays unknown."""
     for claim in claims.hints(view, "unknown", "gpu_driver", findings.FindingRole.HINT):
         if view.attempt.n_gpus == 0:
             words = f"found no GPU, and the job holds none: {claim.words}"

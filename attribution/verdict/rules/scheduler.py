@@ -13,7 +13,7 @@ from probing_cluster.core import records
 _REFUSAL = timedelta(seconds=120)
 _ROOT = frozenset({"0", "root"})
 _BESIDE_A_FAULT = 0.93
-"""Who cancelled is known; why is not, where something else was wrong: likely at most."""
+"""Weight of a cancellation beside a fault: who cancelled is known, and why is not, so the verdict is likely at most."""
 _EXPLAINING = frozenset({findings.FindingRole.OWN, findings.FindingRole.PROXIMAL, findings.FindingRole.HINT})
 """Findings that speak of a failure; what Slurm writes of every cancellation does not."""
 

@@ -1,4 +1,4 @@
-"""What stood behind a fault until a person or the time limit ended the job: a task in the kernel, or the job's log."""
+"""A fault that blocked the job until a person or the time limit ended it: a blocked task in the kernel or a silent log shows it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ GSP, MOUNT = "gpu_gsp_timeout", "filesystem_mount"
 _PARTS = frozenset(
     {"gpu", "gpu_memory", "gpu_driver", "nvlink", "nvswitch", "pcie", "ib", "ethernet", "filesystem"}
 )
-"""Components of causes without which a job that uses the part does not go on."""
+"""Components that a job which uses them cannot do without."""
 _FEW_GAPS = 3
 _REPORTED_AFTER = timedelta(minutes=3)
 """Drivers and file systems report what no longer answers after timeouts of their own."""
 _WEIGHT = 0.85
-"""Likely: that nothing says it passed is no proof that it did not."""
+"""Likely at most: the fault may have ended without an event that says so."""
 _BLOCKED_AFTER = timedelta(minutes=30)
 """The kernel complains of a blocked task two minutes after it began to wait, later where it looks seldom."""
 _WHOLE_NODE = 4
@@ -38,10 +38,10 @@ _PROGRAM = re.compile(r"task (?:python|pt_|torchrun|ray::)")
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """One claim per node and cause, where a task or the log stood behind the fault and the fault was not seen to go."""
+    """One claim per node and cause, where a task or the log was blocked and nothing shows that the fault ended."""
     if view.state not in vocabulary.ENDED_FROM_OUTSIDE:
         return
-    yield from _behind_the_log(view)
+    yield from _at_last_progress(view)
     stalls = [*view.stalls, *_moved_into_the_window(view)]
     hung = [e for e in stalls if e.kind == "hung_task"]
     for node in sorted({e.node for e in hung}):
@@ -54,7 +54,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 
 def _moved_into_the_window(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
-    """What would be a stall of before the window, or left behind there, had the log's own times not moved the window back."""
+    """Events that the log's times moved into the window: without those they would be stalls from before it, or left behind there."""
     if view.log_stall is None:
         return []
     before = view.end_at - timedelta(seconds=view.case.policy.before_s)
@@ -64,14 +64,14 @@ def _moved_into_the_window(view: evidence_view.EvidenceView) -> list[records.Hea
     return [s.event for s in some if not _passed(view, s)]
 
 
-def _behind_the_log(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """Lasting faults that came just when the job's log told of its last progress."""
-    stood = view.log_stall
-    if stood is None:
+def _at_last_progress(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
+    """Lasting faults that began when the job's log showed its last progress."""
+    stall = view.log_stall
+    if stall is None:
         return
-    last_at = onset.stood_since(stood)
-    first = last_at - max(_seconds(stood, "before_s"), evidence_view.SLACK)
-    last = last_at + max(_FEW_GAPS * _seconds(stood, "gap_s"), _REPORTED_AFTER)
+    last_at = onset.stalled_since(stall)
+    first = last_at - max(_seconds(stall, "before_s"), evidence_view.SLACK)
+    last = last_at + max(_FEW_GAPS * _seconds(stall, "gap_s"), _REPORTED_AFTER)
     found: dict[tuple[str, str], evidence_view.CaseSighting] = {}
     for s in view.sightings:
         if max(first, view.start_at) <= s.at <= last and _stops_a_job(view, s) and not _passed(view, s):
@@ -85,7 +85,7 @@ def _behind_the_log(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             node=node,
             device=s.device,
             gpu=s.gpu,
-            evidence=(s.event, stood),
+            evidence=(s.event, stall),
             cap=records.Confidence.LIKELY,
             nodes=frozenset(n for c, n in found if c == cause),
             n_sources=2,
@@ -93,8 +93,8 @@ def _behind_the_log(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         )
 
 
-def _seconds(stood: records.HealthEvent, name: str) -> timedelta:
-    value = stood.detail.get(name)
+def _seconds(stall: records.HealthEvent, name: str) -> timedelta:
+    value = stall.detail.get(name)
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return timedelta()
     return timedelta(seconds=min(max(value, 0.0), _LONGEST_GAP_S))

@@ -146,19 +146,19 @@ def _pairs(texts: Sequence[str], form: str) -> list[tuple[str, str]]:
 
 
 def _print(args: argparse.Namespace, config: settings.Settings, done: object) -> None:
-    from probing_cluster.control_plane.imports import kept_aside, load
+    from probing_cluster.control_plane.imports import load, rejected_input
 
     assert isinstance(done, load.Loaded)
     print("\n".join(done.lines))
     directory = Path(config.database.directory)
     home = args.rejects or (Path.cwd() if config.database.url else directory)
-    kept = kept_aside.write(done.bad, home)
+    kept = rejected_input.write(done.bad, home)
     if kept:
         print(
             "\n".join(
                 [
                     f"{vocabulary.plural(len(done.bad), 'row')} could not be read, kept in {kept}:",
-                    *kept_aside.shown(done.bad),
+                    *rejected_input.shown(done.bad),
                 ]
             )
         )

@@ -111,7 +111,7 @@ def _alike(url: str, exc: BaseException) -> str:
 
 
 _MOST_JSON_CHARS = 60
-"""Of a json value in a table: its whole text would push every column behind it off the screen."""
+"""Characters of a JSON value in a table: its whole text would push every later column off the screen."""
 
 
 def _print(form: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

@@ -213,7 +213,7 @@ def _require_free(names: Sequence[str], nodes: dict[str, view.Node]) -> None:
 
 
 def _those_free(names: list[str], nodes: dict[str, view.Node]) -> list[str]:
-    """Of a job's nodes, or the suspects, those that take a job; the others are named and left out. Raises NotPermitted where there is none."""
+    """The names of nodes that can take a job now; the others are printed and left out. Raises NotPermitted where there is none."""
     from probing_cluster.control_plane.repair import by_hand
 
     out = {name: why for name in names if (why := by_hand.why_taken(name, nodes.get(name)))}

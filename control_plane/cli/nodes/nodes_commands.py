@@ -323,7 +323,7 @@ def _ack(args: argparse.Namespace) -> int:
 
 
 def _set_healthy(args: argparse.Namespace) -> int:
-    from probing_cluster.control_plane.policy import repaired
+    from probing_cluster.control_plane.policy import recheck
 
     config, store = _open(args)
     with store:
@@ -331,7 +331,7 @@ def _set_healthy(args: argparse.Namespace) -> int:
         names = list(dict.fromkeys(_known_names(args, store, slurm)))
         if sys.stderr.isatty():
             print(f"asking {_agents(names)} to look again …", file=sys.stderr, flush=True)
-        whys = repaired.look_again(store, names, store.speaker(caller_name()))
+        whys = recheck.look_again(store, names, store.speaker(caller_name()))
         failed = sum(
             _attempt(
                 name,

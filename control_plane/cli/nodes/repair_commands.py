@@ -184,18 +184,10 @@ def recorded(word: str, name: str) -> str:
 def _plain(one: records.RepairIncident) -> dict[str, Any]:
     return {
         "incident": str(one.incident_id),
-        "node": one.node,
-        "state": one.state,
-        "why": one.why,
-        "cause": one.cause,
+        **records.json_fields(one, "node", "state", "why", "cause"),
         "drained_for": one.reason,
-        "steps_done": one.steps_done,
-        "held_by": one.held_by,
-        "reservation": one.reservation,
+        **records.json_fields(one, "steps_done", "held_by", "reservation"),
         "references": list(one.reference_nodes),
         "round": None if one.round_id is None else str(one.round_id),
-        "opened_at": clock.iso_z(one.opened_at),
-        "changed_at": clock.iso_z(one.changed_at),
-        "closed_at": None if one.closed_at is None else clock.iso_z(one.closed_at),
-        "detail": dict(one.detail),
+        **records.json_fields(one, "opened_at", "changed_at", "closed_at", "detail"),
     }

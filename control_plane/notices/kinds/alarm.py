@@ -8,9 +8,9 @@ from probing_cluster.control_plane.notices import fact, picture
 from probing_cluster.core import records
 
 
-def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
+def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
     """A fact per job and word."""
-    for job in (j for j in now.alarmed if now.now - j.at < picture.LOOK_BACK):
+    for job in (j for j in notice_picture.alarmed if notice_picture.now - j.at < picture.LOOK_BACK):
         yield fact.Fact(
             fact_id=f"{job.job_id} {job.attempt} {job.word}",
             cause=f"job {job.ref}",
@@ -18,7 +18,7 @@ def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
             severity=records.Severity.INFO,
             line=f"job {job.ref}{f' of {job.user}' if job.user else ''} {job.words}",
             nodes=(job.node,),
-            partitions=(job.partition,) if job.partition else now.partitions_of((job.node,)),
+            partitions=(job.partition,) if job.partition else notice_picture.partitions_of((job.node,)),
             stands=False,
         )
 

@@ -9,12 +9,12 @@ from probing_cluster.control_plane.policy import restart
 from probing_cluster.core import records
 
 
-def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
+def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
     """One fact while the budget denied a drain within its window."""
-    since = now.now - now.budget_window
+    since = notice_picture.now - notice_picture.budget_window
     denied = [
         d
-        for d in now.drains
+        for d in notice_picture.drains
         if d.state == "denied"
         and d.at > since
         and d.why_state.startswith("budget:")
@@ -29,7 +29,7 @@ def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
             severity=records.Severity.HIGH,
             line=f"{denied[-1].why_state}; nothing more is drained by itself until the window has passed",
             nodes=tuple(sorted({d.node for d in denied})),
-            partitions=now.partitions_of([d.node for d in denied]),
+            partitions=notice_picture.partitions_of([d.node for d in denied]),
             stands=True,
         )
 

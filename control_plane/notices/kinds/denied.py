@@ -6,29 +6,25 @@ from collections.abc import Iterator
 
 from probing_cluster.control_plane.notices import fact, picture
 from probing_cluster.control_plane.notices.kinds import drain as drain_kind
-from probing_cluster.core import records, vocabulary
+from probing_cluster.core import records
 
 _WORDS = {"denied": "denied", "failed": "failed", "skipped": "left undone"}
 
 
-def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
+def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
     """A fact per drain that was denied, failed or left undone; another's drain that stands already is none."""
-    for drain in now.drains:
+    for drain in notice_picture.drains:
         if drain.action != "drain" or drain.state not in _WORDS:
             continue
         if drain.state == "skipped" and "by another" in drain.why_state:
             continue  # the node is out of service, by somebody's decision
-        reason = drain.reason.removeprefix(vocabulary.OWN_PREFIX).strip()
-        yield fact.Fact(
-            fact_id=str(drain.drain_id),
-            cause=drain_kind.cause(reason),
-            at=drain.at,
-            severity=records.Severity.HIGH
-            if drain.severity is records.Severity.HIGH
-            else records.Severity.LOW,
-            line=f"{drain.node} ({reason}): drain {_WORDS[drain.state]}: {drain.why_state}",
-            nodes=(drain.node,),
-            partitions=now.partitions_of([drain.node]),
+        high = drain.severity is records.Severity.HIGH
+        words = f"drain {_WORDS[drain.state]}: {drain.why_state}"
+        yield drain_kind.fact_of(
+            notice_picture,
+            drain,
+            line=f"{drain.node} ({drain_kind.reason_of(drain)}): {words}",
+            severity=records.Severity.HIGH if high else records.Severity.LOW,
         )
 
 

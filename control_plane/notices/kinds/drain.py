@@ -8,29 +8,46 @@ from probing_cluster.control_plane.notices import fact, picture
 from probing_cluster.core import records, vocabulary
 
 
-def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
+def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
     """A fact per drain that was carried out, or would have been in observe-only mode."""
-    for drain in now.drains:
+    for drain in notice_picture.drains:
         if drain.action == "drain" and drain.state in {"done", "simulated"}:
-            reason = drain.reason.removeprefix(vocabulary.OWN_PREFIX).strip()
             simulated = drain.state == "simulated"
             verb = "would have been drained (observe-only)" if simulated else "drained"
             by = "" if drain.owner == "probing" else f", by {drain.owner}"
-            yield fact.Fact(
-                fact_id=str(drain.drain_id),
-                cause=cause(reason),
-                at=drain.at,
+            yield fact_of(
+                notice_picture,
+                drain,
+                line=f"{drain.node} {verb}: {reason_of(drain)}{by}",
                 severity=records.Severity.LOW if simulated else drain.severity,
-                line=f"{drain.node} {verb}: {reason}{by}",
-                nodes=(drain.node,),
-                partitions=now.partitions_of([drain.node]),
                 stands=not simulated and drain.ended_at is None,
             )
 
 
-def cause(reason: str) -> str:
-    """The kind of fault a reason begins with: `xid 79 gpu3` -> `xid`."""
-    return (reason.split() or [""])[0].rstrip(",;:")[:40]
+def fact_of(
+    notice_picture: picture.NoticePicture,
+    drain: records.Drain,
+    *,
+    line: str,
+    severity: records.Severity,
+    stands: bool = False,
+) -> fact.Fact:
+    """A fact about one action on a node; its cause is the kind of fault the reason begins with: `xid 79 gpu3` -> `xid`."""
+    return fact.Fact(
+        fact_id=str(drain.drain_id),
+        cause=(reason_of(drain).split() or [""])[0].rstrip(",;:")[:40],
+        at=drain.at,
+        severity=severity,
+        line=line,
+        nodes=(drain.node,),
+        partitions=notice_picture.partitions_of([drain.node]),
+        stands=stands,
+    )
+
+
+def reason_of(drain: records.Drain) -> str:
+    """Why it was done, without our prefix."""
+    return drain.reason.removeprefix(vocabulary.OWN_PREFIX).strip()
 
 
 KIND = fact.Kind(

@@ -8,10 +8,10 @@ from probing_cluster.control_plane.notices import fact, picture
 from probing_cluster.core import records
 
 
-def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
+def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
     """A fact per hang that stands."""
-    for gang in now.gangs:
-        attempt = now.attempts.get(gang.job_id)
+    for gang in notice_picture.gangs:
+        attempt = notice_picture.attempts.get(gang.job_id)
         owner = f" of {attempt.user}" if attempt is not None and attempt.user else ""
         ref = str(gang.job_id) if attempt is None else attempt.ref
         partitions = (attempt.partition,) if attempt is not None and attempt.partition else ()
@@ -22,7 +22,7 @@ def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
             severity=records.Severity.LOW,
             line=f"job {ref}{owner} hangs: {gang.summary}",
             nodes=gang.nodes,
-            partitions=partitions or now.partitions_of(gang.nodes),
+            partitions=partitions or notice_picture.partitions_of(gang.nodes),
             stands=True,
         )
 

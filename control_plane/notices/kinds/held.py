@@ -8,9 +8,9 @@ from probing_cluster.control_plane.notices import fact, picture
 from probing_cluster.core import records
 
 
-def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
+def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
     """A fact per job that is held idle."""
-    for job in now.held:
+    for job in notice_picture.held:
         yield fact.Fact(
             fact_id=f"{job.job_id} {job.since.isoformat()}",
             cause=f"job {job.ref}",
@@ -18,7 +18,7 @@ def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
             severity=records.Severity.INFO,
             line=f"job {job.ref}{f' of {job.user}' if job.user else ''}: {job.words}",
             nodes=job.nodes,
-            partitions=(job.partition,) if job.partition else now.partitions_of(job.nodes),
+            partitions=(job.partition,) if job.partition else notice_picture.partitions_of(job.nodes),
             stands=True,
         )
 

@@ -9,9 +9,9 @@ from probing_cluster.control_plane.notices import fact, picture
 from probing_cluster.core import records
 
 
-def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
+def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
     """A fact per incident; its sentence grows with it."""
-    for row in now.incidents:
+    for row in notice_picture.incidents:
         nodes = tuple(sorted(n for n in row["nodes"] or () if n))
         jobs = "1 job" if row["n_jobs"] == 1 else f"{row['n_jobs']} jobs"
         place = row["place"] or ""
@@ -24,7 +24,7 @@ def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
             severity=_severity(row["domain"], sure=row["sure"]),
             line=f"{jobs} {died} of one fault, {row['cause']}: {row['summary']}{f' Shared: {place}.' if place else ''}",
             nodes=nodes,
-            partitions=now.partitions_of(nodes),
+            partitions=notice_picture.partitions_of(nodes),
         )
 
 

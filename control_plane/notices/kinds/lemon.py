@@ -8,9 +8,9 @@ from probing_cluster.control_plane.notices import fact, picture
 from probing_cluster.core import records
 
 
-def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
+def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
     """A fact per lemon of the last scored day."""
-    for score in now.lemons:
+    for score in notice_picture.lemons:
         since = str(score.signals.get("since") or f"{score.day:%Y-%m-%d}")
         reasons = "; ".join(score.reasons[:3])
         yield fact.Fact(
@@ -20,7 +20,7 @@ def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
             severity=records.Severity.LOW,
             line=f"{score.node} keeps killing jobs: {reasons}",
             nodes=(score.node,),
-            partitions=now.partitions_of([score.node]),
+            partitions=notice_picture.partitions_of([score.node]),
             stands=True,
         )
 

@@ -16,31 +16,24 @@ _WORDS = {
 }
 
 
-def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
+def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
     """A fact per requeue that was decided: of a job that ran, or (`restart`) after its end."""
-    for drain in now.drains:
+    for drain in notice_picture.drains:
         if drain.action in picture.BRINGS_BACK and (words := _words(drain)):
-            reason = drain.reason.removeprefix(vocabulary.OWN_PREFIX).strip()
             failed = drain.state in {"denied", "failed"}
-            why = (
-                f" ({drain.why_state})"
-                if drain.why_state and drain.state not in {"done", "simulated"}
-                else ""
-            )
-            yield fact.Fact(
-                fact_id=str(drain.drain_id),
-                cause=drain_kind.cause(reason),
-                at=drain.at,
+            is_plain = not drain.why_state or drain.state in {"done", "simulated"}
+            why = "" if is_plain else f" ({drain.why_state})"
+            yield drain_kind.fact_of(
+                notice_picture,
+                drain,
+                line=f"job {_ref(notice_picture, drain)} {words}{why}: {drain_kind.reason_of(drain)}",
                 severity=records.Severity.LOW if failed else records.Severity.INFO,
-                line=f"job {_ref(now, drain)} {words}{why}: {reason}",
-                nodes=(drain.node,),
-                partitions=now.partitions_of([drain.node]),
             )
 
 
-def _ref(now: picture.NoticePicture, drain: records.Drain) -> str:
+def _ref(notice_picture: picture.NoticePicture, drain: records.Drain) -> str:
     """The job as its owner names it, as far as accounting has told."""
-    return now.refs.get(drain.job_id or 0, str(drain.job_id))
+    return notice_picture.refs.get(drain.job_id or 0, str(drain.job_id))
 
 
 def _words(drain: records.Drain) -> str:

@@ -9,21 +9,21 @@ from probing_cluster.control_plane.notices import fact, picture
 from probing_cluster.core import records
 
 
-def find(now: picture.NoticePicture) -> list[fact.Fact] | None:
+def find(notice_picture: picture.NoticePicture) -> list[fact.Fact] | None:
     """A fact per silent agent; None before the service has looked."""
-    return None if now.silent_s is None else list(_facts(now))
+    return None if notice_picture.silent_s is None else list(_facts(notice_picture))
 
 
-def _facts(now: picture.NoticePicture) -> Iterator[fact.Fact]:
-    for node, age_s in (now.silent_s or {}).items():
+def _facts(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
+    for node, age_s in (notice_picture.silent_s or {}).items():
         yield fact.Fact(
             fact_id=node,
             cause="",
-            at=now.now - timedelta(seconds=age_s),
+            at=notice_picture.now - timedelta(seconds=age_s),
             severity=records.Severity.LOW,
             line=f"{node}: the agent has not been heard; what the node does is not known",
             nodes=(node,),
-            partitions=now.partitions_of([node]),
+            partitions=notice_picture.partitions_of([node]),
             stands=True,
         )
 

@@ -8,26 +8,28 @@ from probing_cluster.control_plane.notices import fact, picture
 from probing_cluster.core import records
 
 
-def find(now: picture.NoticePicture) -> Iterator[fact.Fact]:
+def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
     """A fact per node, with what its agent sees there: after a machine stood still it is often nothing."""
-    ours = {d.node for d in now.drains if (d.action, d.state, d.ended_at) == ("drain", "done", None)}
-    for drain in now.by_slurm:
+    ours = {
+        d.node for d in notice_picture.drains if (d.action, d.state, d.ended_at) == ("drain", "done", None)
+    }
+    for drain in notice_picture.by_slurm:
         if drain.node not in ours:
             yield fact.Fact(
                 fact_id=drain.node,
                 cause=drain.reason[:40],
-                at=drain.since_at or now.now,
+                at=drain.since_at or notice_picture.now,
                 severity=records.Severity.LOW,
-                line=f"{drain.node} drained by Slurm itself: {drain.reason}; {_next(now, drain.node)}",
+                line=f"{drain.node} drained by Slurm itself: {drain.reason}; {_next(notice_picture, drain.node)}",
                 nodes=(drain.node,),
-                partitions=now.partitions_of([drain.node]),
+                partitions=notice_picture.partitions_of([drain.node]),
                 stands=True,
             )
 
 
-def _next(now: picture.NoticePicture, node: str) -> str:
-    faults = now.faults_by_node.get(node)
-    if faults is None or node in (now.silent_s or {}):
+def _next(notice_picture: picture.NoticePicture, node: str) -> str:
+    faults = notice_picture.faults_by_node.get(node)
+    if faults is None or node in (notice_picture.silent_s or {}):
         return "its agent is not heard"
     if faults:
         return f"its agent sees {', '.join(faults[:3])}"

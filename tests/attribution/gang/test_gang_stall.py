@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probing_cluster.attribution.gang import absent, align, finding, stacks, stall, views
+from probing_cluster.attribution.gang import align, finding, missing_ranks, stacks, stall, views
 from probing_cluster.core.records import Confidence, Domain
 
 WAIT = (views.StackFrame(function="all_reduce", file="torch/distributed/distributed_c10d.py", line=2800),)
@@ -155,7 +155,7 @@ def test_c_functions_change_no_verdict() -> None:
         with_native = dataclasses.replace(odd, native=IN_C)
         found = stall.judge(gang(with_native), world_size=4, node_faults=faults)
         assert found.kind == kind
-        if kind not in absent.NATIVE_KINDS:
+        if kind not in missing_ranks.NATIVE_KINDS:
             assert not any("in C," in line for line in found.proof)
 
 
@@ -175,7 +175,7 @@ def test_a_rank_with_fewer_batches(odd: views.RankView) -> None:
     assert (found.kind, found.ranks, found.domain) == ("uneven_input", (2,), Domain.USER_PROGRAM)
 
 
-@pytest.mark.parametrize("phase", sorted(absent.BUSY_PHASES))
+@pytest.mark.parametrize("phase", sorted(missing_ranks.BUSY_PHASES))
 def test_what_legitimately_takes_long_is_no_stall(phase: str) -> None:
     """The others wait for a rank that saves or compiles; only when its own patience has ended it is at fault."""
     patient = stall.judge(gang(rank(2, DONE, stack=SAVE, phase=phase, stalled=False)), world_size=4)

@@ -384,7 +384,7 @@ def test_the_next_jobs_xid_says_nothing_of_the_gpu_the_last_one_had(store, make,
     assert run.verdicts[0].cause == "user_error"
 
 
-def test_what_stood_since_yesterday_may_be_a_neighbours_too(store, make, deliver):
+def test_what_stalled_since_yesterday_may_be_a_neighbours_too(store, make, deliver):
     """Of a shared node whose GPUs nobody accounts, a condition older than any event in the window is at most possible."""
     lost = make.event(
         at=make.end - timedelta(days=2),

@@ -209,7 +209,7 @@ def test_a_link_that_may_come_back_acts_only_once_it_has_stood(since_s: float, e
     assert refusals(link(since_s)) == []
 
 
-def test_a_link_that_flaps_has_not_stood_since_its_first_flap() -> None:
+def test_a_link_that_flaps_has_not_stalled_since_its_first_flap() -> None:
     """What the kernel said stands since it was last said."""
     flapping = link(60.0, latched=True, confirmed_at=clock.iso_z(ago(3)))
     assert acts(flapping) == []

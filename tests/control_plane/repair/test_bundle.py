@@ -88,7 +88,7 @@ def test_the_ticket_names_serial_numbers_card_moves_the_kernel_s_last_lines_and_
         ]
     )
     config = settings.Settings(repair=settings.RepairSettings(bundle_directory=str(tmp_path / "b")))
-    directory = bundle.write(config, store, incident, fakes.NOW)
+    directory = bundle.write(config, store, incident)
     parts = json.loads((directory / "parts.json").read_text())
     assert parts["serials"]["gpu3"]["serial"] == "165"
     assert parts["serials"]["board"]["board_serial"] == "B7"

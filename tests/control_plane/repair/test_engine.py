@@ -229,8 +229,8 @@ class Site:
             config=self.config,
             store=KillingStore(self.store, self.slurm),  # type: ignore[arg-type]
             slurm=FakeOperations(self.slurm, self.clock),
-            bookings=Bookings(self.slurm),
-            running=self.running,
+            reservations=Bookings(self.slurm),
+            rounds=self.running,
             clock=self.clock,
             green={
                 n: resume_policy.GreenTime(since=NOW - timedelta(hours=1), beats=99, last_at=NOW)

@@ -187,7 +187,7 @@ def _verdict(
     rows: Sequence[rank_rows.RankNow],
     now: datetime,
 ) -> records.GangVerdict | None:
-    """What is said of one stalled gang; None when it is no stall."""
+    """The finding on one gang; None when it is not stalled."""
     found = snapshots.judge(gang, faults, attempt.nodes)
     if found.kind in finding.PATIENT or _got_on(gang, rows):
         return None

@@ -108,7 +108,7 @@ def _neighbours(store: db_store.Store, cluster: str, at: datetime) -> dict[str, 
 def slurm_facts(
     slurm: actions.SlurmOperations, store: db_store.Store, config: settings.Settings, day: datetime
 ) -> gather.SlurmFacts:
-    """What is known about nodes beside our own evidence: when they were out of service, and which hang together."""
+    """When nodes were out of service, by Slurm's accounting, and which of them share a place."""
     from probing_cluster.lemon import gather, nightly
 
     until = day + nightly.DAY

@@ -25,7 +25,7 @@ def run(service: context.Context) -> str:
 
 
 def _answers(service: context.Context) -> list[str]:
-    """What is owed, first: that the verdict follows is said with the database and Slurm away, too."""
+    """Sends the mails that are owed before all else: "the verdict follows" needs neither the database nor Slurm."""
     if not (Path(service.config.mail.spool_directory) / "owed").is_dir():
         return []
     from probing_cluster.control_plane import delivery

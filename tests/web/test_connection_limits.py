@@ -13,14 +13,14 @@ import test_pages_in_browser
 from web_world import OWNER, World
 
 from probing_cluster.sandbox.machine import ports
-from probing_cluster.web import patience, serve
+from probing_cluster.web import connection_limits, serve
 from probing_cluster.web.access import gate, viewers
 
 
 @pytest.fixture
 def port(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """The site on a real port; it looks at its connections five times a second and has ten places."""
-    monkeypatch.setattr(patience, "LOOK_S", 0.2)
+    monkeypatch.setattr(connection_limits, "LOOK_S", 0.2)
     monkeypatch.setattr(serve, "_MOST_CONNECTIONS", 10)
     monkeypatch.setattr(gate, "BODY_S", 0.5)
     free = ports.choose(1)[0]
@@ -116,8 +116,8 @@ def test_who_reads_an_open_stream_is_left_alone(world: World, port: int) -> None
 
 def test_one_address_has_not_all_places(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond its share an address is let go at once, unless a proxy of ours speaks there for many."""
-    monkeypatch.setattr(patience, "MOST_OF_ONE", 2)
-    monkeypatch.setattr(patience.PatientProtocol, "_is_proxy", lambda self: False)
+    monkeypatch.setattr(connection_limits, "MOST_OF_ONE", 2)
+    monkeypatch.setattr(connection_limits.PatientProtocol, "_is_proxy", lambda self: False)
     free = ports.choose(1)[0]
     world.site.__dict__["hosts"] = frozenset({f"127.0.0.1:{free}"})
     with test_pages_in_browser.served(world, free):
@@ -130,7 +130,7 @@ def test_one_address_has_not_all_places(world: World, monkeypatch: pytest.Monkey
 
 def test_proxies_are_known_by_their_networks() -> None:
     """Loopback always; others where the settings name them."""
-    kind = patience.of(["10.1.0.0/16"])
+    kind = connection_limits.of(["10.1.0.0/16"])
     for address, proxy in (("127.0.0.1", True), ("10.1.2.3", True), ("10.2.0.1", False), ("", False)):
         one = kind.__new__(kind)
         one._address = address

@@ -13,7 +13,7 @@ import pytest
 
 from probing_cluster.control_plane.cli import main
 from probing_cluster.control_plane.cli.nodes import nodes_commands
-from probing_cluster.control_plane.policy import repaired
+from probing_cluster.control_plane.policy import recheck
 from probing_cluster.core import records
 from probing_cluster.db import store as db_store
 
@@ -96,7 +96,7 @@ def test_only_a_heartbeat_after_the_clearing_counts(store: db_store.Store) -> No
     with fakes.answering(store.connection_uri(), "n1", acknowledges=False) as calls:
         while not store.heartbeats():
             pass
-        answers = repaired.look_again(store, ["n1"], "bob", wait_s=3, now_s=lambda: next(clock))
+        answers = recheck.look_again(store, ["n1"], "bob", wait_s=3, now_s=lambda: next(clock))
     assert "did not answer within 3 s" in answers["n1"]
     assert len(calls) <= 1
 
@@ -119,12 +119,12 @@ def test_each_node_of_several_has_its_own_answer(
 @pytest.mark.parametrize("fault", ["boo", None, [1], {"severity": [3]}, {"severity": "low", "code": [1]}])
 def test_whatever_a_node_claims_is_put_into_words(fault: Any) -> None:
     """A hostile heartbeat cannot end the command for the others."""
-    assert isinstance(repaired.still_failing("n1", {"xid:gpu0": fault, "": fault}), str)
+    assert isinstance(recheck.still_failing("n1", {"xid:gpu0": fault, "": fault}), str)
 
 
 def test_a_failing_check_names_its_own_next_step() -> None:
     """The manual's words for that check."""
-    sentence = repaired.still_failing(
+    sentence = recheck.still_failing(
         "n1", {"check:gpu0": {"severity": "high", "code": "gpu_count", "message": "7 of 8"}}
     )
     assert "power-cycle the node" in sentence

@@ -12,7 +12,7 @@ import pytest
 
 from probing_cluster.core import errors
 from probing_cluster.sandbox import cli
-from probing_cluster.sandbox.machine import commands, layout, processes, whereabouts
+from probing_cluster.sandbox.machine import commands, layout, processes, sandbox_directory
 from tests.sandbox.conftest import ONE_NODE
 
 Make = Callable[[str], Path]
@@ -49,12 +49,12 @@ def make(here: Path) -> Iterator[Make]:
 def test_the_one_that_runs_is_found_wherever_it_lies(make: Make) -> None:
     """At the demo's default place, and elsewhere by its processes; a named one is taken as named."""
     demo = make(".demo")
-    assert whereabouts.choose(None) == demo
+    assert sandbox_directory.choose(None) == demo
     processes.end_all(demo)
     shutil.rmtree(demo)
     elsewhere = make("far/away")
-    assert whereabouts.choose(None) == elsewhere
-    assert whereabouts.choose(demo) == demo
+    assert sandbox_directory.choose(None) == elsewhere
+    assert sandbox_directory.choose(demo) == demo
 
 
 def test_of_several_none_is_guessed(make: Make, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ BUSY_PHASES = frozenset({"importing", "loading", "compiling", "checkpointing", "
 MIN_EVALUATING = 2
 """Samples in the interpreter's loop that show that Python code runs."""
 MIN_SAMPLES = 20
-"""Of fewer, all may lie in C code by chance."""
+"""Fewer samples may all lie in C code by chance."""
 NATIVE_FRAC = 0.9
 SLEEPING = frozenset({"S", "D", "I"})
 NATIVE_KINDS = frozenset({"gil_held", "user_code"})
