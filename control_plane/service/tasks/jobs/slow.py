@@ -90,7 +90,10 @@ def _first(stored: object) -> list[slow.Pace]:
     if not isinstance(stored, list) or len(stored) != gang_pace.FIRST:
         return []
     try:
-        return [slow.Pace(**{n: float(p[n]) for n in _PACE} | {"index": int(p["index"])}) for p in stored]
+        numbers: list[dict[str, Any]] = [
+            {n: float(p[n]) for n in _PACE} | {"index": int(p["index"])} for p in stored
+        ]
+        return [slow.Pace(**of_one) for of_one in numbers]
     except (TypeError, KeyError, ValueError, OverflowError):
         return []
 
