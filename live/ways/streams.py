@@ -93,6 +93,7 @@ class Streams:
         `node_s`: how long a node may take, from when it gets the question; None for its usual share.
         """
         self._number += 1
+        self._answered = set()  # until it is over: a question may be given up
         reply, end_s = Reply(), time.monotonic() + timeout_s
         question = {
             "id": self._number,
@@ -150,7 +151,8 @@ class Streams:
 
     def _is_done(self, child: collectors.Collectors) -> bool:
         """A step all of whose nodes have answered: it hangs nowhere, and ends by itself."""
-        return child.command.ends_itself and self._answered.issuperset(child.nodes)
+        answered = child not in self._retired and self._answered.issuperset(child.nodes)
+        return answered and child.command.ends_itself
 
     def _start(self, command: collectors.Command) -> collectors.Collectors:
         return collectors.Collectors(command=command, selector=self._selector)
