@@ -17,7 +17,7 @@ MOST_OF_SLURM = 96
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Place:
+class DoorPlace:
     """One connection that is served."""
 
     source: object
@@ -26,32 +26,32 @@ class Place:
     """A second one on the connection: TLS takes the first away."""
 
 
-class Places:
+class DoorPlaces:
     """The places of one door."""
 
     def __init__(self, slurm: Collection[object]) -> None:
         self._slurm = slurm
         self._at_once: Counter[object] = Counter()
-        self._silent: dict[Place, None] = {}
+        self._silent: dict[DoorPlace, None] = {}
         """Those that have not asked yet, oldest first."""
         self._lock = threading.Lock()
 
-    def take(self, connection: socket.socket, source: object) -> Place | None:
+    def take(self, connection: socket.socket, source: object) -> DoorPlace | None:
         """A place; None where there is none, and none can be made. Raises OSError."""
         with self._lock:
             if not self._has_room(source):
                 return None
-            place = Place(source=source, handle=connection.dup())
+            place = DoorPlace(source=source, handle=connection.dup())
             self._at_once[source] += 1
             self._silent[place] = None
             return place
 
-    def asked(self, place: Place) -> None:
+    def request_read(self, place: DoorPlace) -> None:
         """Its question is here whole: it gives way to nobody."""
         with self._lock:
             self._silent.pop(place, None)
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: DoorPlace) -> None:
         """It is over."""
         with self._lock:
             self._silent.pop(place, None)

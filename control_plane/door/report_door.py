@@ -206,7 +206,7 @@ class _Handler(socketserver.BaseRequestHandler):
         request = _request(self.request)
         if request is None:
             return
-        self.server.asked()
+        self.server.request_read()
         try:
             caller = self.server.known.identify(self.request, request)
         except errors.NotPermitted as exc:
@@ -245,8 +245,8 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     def __init__(self, service: context.Context, known: callers.Callers, at: Any) -> None:
         self.service, self.known = service, known
-        self._places = places.Places(callers.slurm_uids(service.config.slurm))
-        self._taken: dict[int, places.Place] = {}
+        self._places = places.DoorPlaces(callers.slurm_uids(service.config.slurm))
+        self._taken: dict[int, places.DoorPlace] = {}
         self._mine = threading.local()
         super().__init__(at, _Handler)
 
@@ -264,9 +264,9 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
             self._taken[id(request)] = place  # a descriptor's number is reused before its thread has ended
         return place is not None
 
-    def asked(self) -> None:
+    def request_read(self) -> None:
         """The request of this thread's connection is here whole."""
-        self._places.asked(self._mine.place)
+        self._places.request_read(self._mine.place)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         place = self._mine.place = self._taken.pop(id(request))

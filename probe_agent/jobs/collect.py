@@ -72,8 +72,8 @@ class Collector:
         self._page_reader = page_reader
         self._kept = kept or settings.KeptSettings()
         self._clock = clock
-        self._turns = user_turns.UserTurns(AT_ONCE, AT_ONCE_OF_ONE)
-        self._begun = user_turns.UserTurns(MAX_JOBS, AT_ONCE_OF_ONE)
+        self._turns = user_turns.ReaderTurns(AT_ONCE, AT_ONCE_OF_ONE)
+        self._begun = user_turns.ReaderTurns(MAX_JOBS, AT_ONCE_OF_ONE)
 
     async def collect(self, job: jobs.NodeJob) -> None:
         """Collect everything of one job; after its release its page directory goes too."""

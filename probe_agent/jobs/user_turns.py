@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 
 
-class UserTurns:
+class ReaderTurns:
     """So many readers at once, and so many of them one user's; of one event loop."""
 
     def __init__(self, at_once: int, of_one: int) -> None:

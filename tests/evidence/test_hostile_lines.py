@@ -39,15 +39,15 @@ def test_no_form_takes_a_number_without_end() -> None:
 
 def test_no_family_sees_more_of_a_message_than_a_kernel_writes(monkeypatch: pytest.MonkeyPatch) -> None:
     """`dmesg` and syslog files hold what users log, too; forms whose time grows with the square of a line see little of it."""
-    seen: list[int] = []
+    lengths: list[int] = []
 
     def read(message: str, _: object) -> None:
-        seen.append(len(message))
+        lengths.append(len(message))
 
     families = tuple(dataclasses.replace(f, read=read) for f in kernel.FAMILIES)
     monkeypatch.setattr(kernel, "FAMILIES", families)
     message = " ".join(kernel.TRIGGERS) + " " * 20_000
     kernel.KernelReader().read_message(message)
     kernel.KernelReader().read_line(f"[   12.345678] {message}")
-    assert len(seen) >= len(families)
-    assert max(seen) <= kernel.MAX_MESSAGE_CHARS
+    assert len(lengths) >= len(families)
+    assert max(lengths) <= kernel.MAX_MESSAGE_CHARS

@@ -73,8 +73,8 @@ def test_a_node_that_is_none_of_the_jobs_is_asked_nothing(stuck: context.Context
     found = answer(stuck, ALICE, op="ask", given=given)
     assert found["ok"], found
     assert found["rows"]["nodes"] == ["n1", "n2"]  # type: ignore[index]
-    asked = {row["node"] for row in stuck.store.rows("SELECT node FROM probing.node_request", {})}
-    assert asked == {"n1", "n2"}
+    requested_nodes = {row["node"] for row in stuck.store.rows("SELECT node FROM probing.node_request", {})}
+    assert requested_nodes == {"n1", "n2"}
 
 
 def test_a_node_that_is_none_of_the_jobs_tells_of_no_rank_and_no_step(stuck: context.Context) -> None:
@@ -90,10 +90,10 @@ def test_a_node_that_is_none_of_the_jobs_tells_of_no_rank_and_no_step(stuck: con
         delivery.Delivery(stuck.store.connection_uri(), "c", node).deliver(events=[event])
         assert gang.attempt is not None
         assert not restart_picture._within(event, gang.attempt)
-    seen = gang_mesh.of(stuck.store, gang)
+    shown = gang_mesh.of(stuck.store, gang)
     assert own is not None
-    assert seen is not None
-    assert seen.mesh.states == own.mesh.states
+    assert shown is not None
+    assert shown.mesh.states == own.mesh.states
     assert "forged" not in {row["summary"] for row in stuck.store.rows(statement, {})}
 
 

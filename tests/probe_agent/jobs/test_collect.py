@@ -511,7 +511,7 @@ def test_one_users_slow_logs_keep_nobody_elses_job_unread(
 
     monkeypatch.setattr(children.Children, "run", run)
 
-    async def scene() -> None:
+    async def scenario() -> None:
         slow = [
             asyncio.create_task(collector.collect(job(job_id=100 + n, uid=54321, stdout=f"/none/{n}")))
             for n in range(50)
@@ -525,7 +525,7 @@ def test_one_users_slow_logs_keep_nobody_elses_job_unread(
         await asyncio.gather(*slow, mine, return_exceptions=True)
         assert done
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
     assert events(queue)
 
 

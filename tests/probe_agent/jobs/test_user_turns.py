@@ -16,12 +16,12 @@ async def _settle() -> None:
 class _Reader:
     """One reader that works until it is let go."""
 
-    def __init__(self, turns: user_turns.UserTurns, uid: int) -> None:
+    def __init__(self, turns: user_turns.ReaderTurns, uid: int) -> None:
         self.works = False
         self.end = asyncio.Event()
         self.task = asyncio.create_task(self._read(turns, uid))
 
-    async def _read(self, turns: user_turns.UserTurns, uid: int) -> None:
+    async def _read(self, turns: user_turns.ReaderTurns, uid: int) -> None:
         async with turns.of(uid):
             self.works = True
             await self.end.wait()
@@ -31,8 +31,8 @@ class _Reader:
 def test_a_user_with_many_slow_readers_leaves_another_a_place() -> None:
     """At once, however many of the first wait already; and what ends goes to whoever has least."""
 
-    async def scene() -> None:
-        turns = user_turns.UserTurns(3, 2)
+    async def scenario() -> None:
+        turns = user_turns.ReaderTurns(3, 2)
         slow = [_Reader(turns, 1) for _ in range(50)]
         await _settle()
         assert sum(r.works for r in slow) == 2
@@ -50,14 +50,14 @@ def test_a_user_with_many_slow_readers_leaves_another_a_place() -> None:
             reader.end.set()
         await asyncio.gather(*(r.task for r in (*slow, quick, third)))
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_who_goes_away_while_waiting_holds_no_place() -> None:
     """Cancelled while it waits, or just after it was given its place: in the end all places are free."""
 
-    async def scene() -> None:
-        turns = user_turns.UserTurns(1, 1)
+    async def scenario() -> None:
+        turns = user_turns.ReaderTurns(1, 1)
         first, second, third = (_Reader(turns, 1) for _ in range(3))
         await _settle()
         third.task.cancel()
@@ -75,4 +75,4 @@ def test_who_goes_away_while_waiting_holds_no_place() -> None:
         last.end.set()
         await last.task
 
-    asyncio.run(scene())
+    asyncio.run(scenario())

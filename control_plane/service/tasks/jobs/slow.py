@@ -6,7 +6,6 @@ Each is reported once per attempt, rank and component; reported again after a re
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -90,15 +89,14 @@ def _first(stored: object) -> list[slow.Pace]:
     if not isinstance(stored, list) or len(stored) != gang_pace.FIRST:
         return []
     try:
-        numbers: list[dict[str, Any]] = [
-            {n: float(p[n]) for n in _PACE} | {"index": int(p["index"])} for p in stored
+        return [
+            slow.Pace(index=int(p["index"]), **{name: float(p[name]) for name in _SECONDS}) for p in stored
         ]
-        return [slow.Pace(**of_one) for of_one in numbers]
     except (TypeError, KeyError, ValueError, OverflowError):
         return []
 
 
-_PACE = tuple(f.name for f in dataclasses.fields(slow.Pace))
+_SECONDS = ("step_s", "compute_s", "input_s", "network_s")
 
 
 def _on_own_nodes(
