@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from probing_cluster.core import clock, vocabulary
+from probing_cluster.core.ending import thread_limit
 from probing_cluster.lemon import episodes, gather, model, trends
 
 _SQL = Path(__file__).parent / "sql"
@@ -285,6 +286,7 @@ def _gangs(
 
 
 def _context(facts: gather.LemonFacts) -> datafusion.SessionContext:
+    thread_limit.require()
     context = datafusion.SessionContext()
     job_side = pc.is_in(facts.events["source"], value_set=pa.array(sorted(vocabulary.JOB_SIDE_SOURCES)))
     tables = {

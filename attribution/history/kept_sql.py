@@ -7,10 +7,12 @@ import pyarrow.dataset as ds
 from datafusion.catalog import Catalog, Schema, Table
 
 from probing_cluster.attribution.history import kept
+from probing_cluster.core.ending import thread_limit
 
 
 def context(found: kept.Tables) -> df.SessionContext:
     """A DataFusion session with these tables under their schemas, as `probing-ctl sql` has them of a running job."""
+    thread_limit.require()
     made = df.SessionContext(
         df.SessionConfig()
         .with_information_schema(True)

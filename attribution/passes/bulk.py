@@ -21,6 +21,7 @@ from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import claims, evidence_view, judge, signatures, taxonomy
 from probing_cluster.attribution.verdict.rules import user_error
 from probing_cluster.core import clock, records, vocabulary
+from probing_cluster.core.ending import thread_limit
 
 _SQL = Path(__file__).parent / "sql"
 _TABLES = ("attempts", "attempt_nodes", "events")
@@ -54,6 +55,7 @@ def context(memory_bytes: int | None = None, partitions: int | None = None) -> d
     }
     if partitions:
         settings["datafusion.execution.target_partitions"] = str(partitions)
+    thread_limit.require()
     runtime = datafusion.RuntimeEnvBuilder()
     if memory_bytes:
         runtime = runtime.with_disk_manager_os().with_fair_spill_pool(memory_bytes)

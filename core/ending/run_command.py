@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import math
 import os
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from probing_cluster.core import errors
-from probing_cluster.core.ending import extras
+from probing_cluster.core.ending import extras, thread_limit
 
 FAILED = 1
 INTERRUPTED = 128 + signal.SIGINT
@@ -35,6 +36,8 @@ def run(
     full disk behind standard output.
     """
     _open_standard_streams()
+    # NumPy's, of which we use no linear algebra: one thread for each core, and SIGINT to ourselves where they are refused.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if (files := _raised_limit_of_files()) < LEAST_FILES:
         _print_error(
             f"{program}: only {files} files may be open at once here; allow more (ulimit -n {LEAST_FILES})"
@@ -53,6 +56,11 @@ def run(
             _print_error(
                 f"{program}: there is not enough memory for this (ulimit -v, a container's or a unit's limit)"
             )
+            return failed
+        except RuntimeError as exc:
+            if thread_limit.REFUSED not in str(exc):
+                raise
+            _print_error(f"{program}: no further thread may be started here ({thread_limit.LIMITS})")
             return failed
         except ModuleNotFoundError as exc:
             # A host has the libraries of its role only (docs/install.md).
@@ -114,4 +122,6 @@ def _print_error(line: str) -> None:
 def _words(exc: OSError) -> str:
     """The system's word and what it was said about."""
     what = exc.strerror or str(exc) or type(exc).__name__
+    if isinstance(exc, BlockingIOError) and what == os.strerror(errno.EAGAIN):
+        what = f"no further process may be started here ({thread_limit.LIMITS})"
     return f"{what}: {exc.filename}" if exc.filename else what

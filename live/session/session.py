@@ -13,6 +13,7 @@ import pyarrow as pa
 from datafusion.catalog import Catalog
 
 from probing_cluster.core import errors
+from probing_cluster.core.ending import thread_limit
 from probing_cluster.live import missing, plugins
 from probing_cluster.live.session import catalogue, pushdown, unpacking, wording
 from probing_cluster.live.table import Scan
@@ -163,6 +164,7 @@ class Session:
             .with_target_partitions(2)
             .set(*NULLS_LAST)
         )
+        thread_limit.require()
         context = datafusion.SessionContext(config)
         live = Catalog.memory_catalog()
         context.register_catalog_provider(CATALOG, live)

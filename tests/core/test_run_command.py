@@ -46,6 +46,37 @@ def test_too_few_open_files_are_said_before_a_library_aborts() -> None:
     assert ended(f"ulimit -S -n 8; {command} --help", "").returncode == 0
 
 
+AS_GAMES = (
+    "import os, resource, sys; os.setgroups([]); os.setgid(60); os.setuid({uid});"
+    " resource.setrlimit(resource.RLIMIT_NPROC, ({most}, {most}))\n"
+    "from probing_cluster.core.ending import run_command, thread_limit\n"
+    "sys.exit(run_command.run('x', lambda: {work}))"
+)
+"""As an account without other processes: root has no such limit."""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become an account without processes")
+@pytest.mark.parametrize(
+    ("most", "work", "words"),
+    [
+        (4, "thread_limit.require() or 0", "x: only 3 threads may be started here and this needs "),
+        (200, "thread_limit.require() or 0", ""),
+        (1, "__import__('threading').Thread(target=len).start() or 0", "x: no further thread may be started here ("),
+        (1, "os.fork() and 0", "x: no further process may be started here (ulimit -u, or the limit of tasks of a container or a unit)"),
+        (1, "__import__('numpy') and 0", ""),
+    ],
+    ids=["DataFusion's", "enough", "a thread", "a process", "NumPy"],
+)  # fmt: skip
+def test_too_few_threads_and_processes_are_said(most: int, work: str, words: str) -> None:
+    """`ulimit -u`: no traceback, no library's panic or SIGINT, and nothing that waits for ever."""
+    code = AS_GAMES.format(uid=2_000_000_000 + os.getpid(), most=most, work=work)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr[: len(words) or None].strip()) == (int(bool(words)), words.strip())
+    assert done.stderr.count("\n") == bool(words)
+
+
 PRINTS = (
     "from probing_cluster.core.ending import run_command as r; exit(r.run('x', lambda: print('row') or 0))"
 )

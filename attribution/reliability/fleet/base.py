@@ -17,6 +17,7 @@ from probing_cluster.attribution.history import history
 from probing_cluster.attribution.history import source as sources
 from probing_cluster.attribution.reliability.fleet import failures
 from probing_cluster.core import clock
+from probing_cluster.core.ending import thread_limit
 from probing_cluster.db import store
 
 _SQL = Path(__file__).parents[1] / "sql"
@@ -72,6 +73,7 @@ class FleetSpan:
         self.users: tuple[str, ...] | None = self.about["users"]
         self.since, self.until = since, until
         self.bounds = {"since_us": clock.to_us(since), "until_us": clock.to_us(until)}
+        thread_limit.require()
         self._context = datafusion.SessionContext()
         if isinstance(self._source, sources.ParquetSource):
             self._source.register_attempts(self._context, "attempt")
