@@ -72,7 +72,7 @@ class SlowFile:
         self.file.flush()
 
 
-class Descent(torch.optim.Optimizer):
+class Descent(torch.optim.Optimizer):  # type: ignore[misc]  # torch is Any to mypy
     """SGD. Each method of torch's own loads the compiler first, which costs a rank as much processor as importing torch does."""
 
     add_param_group = torch.optim.Optimizer.add_param_group.__wrapped__
@@ -81,12 +81,12 @@ class Descent(torch.optim.Optimizer):
     def __init__(self, parameters: Any) -> None:
         super().__init__(parameters, {"lr": 0.01})
 
-    @torch.no_grad()
     def step(self) -> None:
         """Against the gradient."""
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                parameter.add_(parameter.grad, alpha=-group["lr"])
+        with torch.no_grad():
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    parameter.add_(parameter.grad, alpha=-group["lr"])
 
 
 class Training:
