@@ -76,10 +76,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FolderSchedu
 
 
 def pytest_collection_finish() -> None:
-    """What collecting made lives until the end: the collector of garbage need not walk it again and again."""
-    gc.enable()
-    gc.collect()
+    """What collecting made lives until the end: the collector of garbage need not walk it even once."""
     gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -154,6 +154,24 @@ def test_nothing_imports_scipys_statistics() -> None:
     assert not [module for module, path in MODULES.items() if "scipy.stats" in imported(path)]
 
 
+SLOW_TO_LOAD = re.compile(r"^.*\b(torch|schemathesis|distributed|dask_jobqueue|stats)\b", re.MULTILINE)
+
+
+def test_no_test_file_loads_at_its_top_what_takes_long() -> None:
+    """Each worker of the gate collects every file: a fixture or the test itself loads what costs a second."""
+    found = {
+        f"{path.relative_to(ROOT)}: {ast.unparse(node)}"
+        for folder in ("tests", "benchmarks")
+        for path in (ROOT / folder).rglob("*.py")
+        if SLOW_TO_LOAD.search(text := path.read_text(encoding="utf-8"))
+        for node in ast.parse(text).body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        or "importorskip(" in ast.unparse(node).partition("\n")[0]
+        if SLOW_TO_LOAD.search(ast.unparse(node)) and "probing_cluster" not in ast.unparse(node)
+    }
+    assert not found
+
+
 def test_nothing_is_declared_that_nothing_imports() -> None:
     """Over all rooms and all extras; a library's name in a string counts only for those of NAMED."""
     everything = declared(*PROJECT["optional-dependencies"])

@@ -31,11 +31,7 @@ class Copy:
 
     def __init__(self, home: Path) -> None:
         self.package, self.work, self.bin = home / "lib/probing_cluster", home / "work", home / "bin"
-        # With what is compiled already: times are copied, too, so each command finds it as new as its source.
-        for folder in (*ROOMS, "tests", "benchmarks", "docs"):
-            shutil.copytree(ROOT / folder, self.package / folder)
-        for file in ("pyproject.toml", "README.md"):
-            shutil.copy(ROOT / file, self.package / file)
+        self.add(*ROOMS)
         self.work.mkdir()
         self.bin.mkdir()
         scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
@@ -50,6 +46,11 @@ class Copy:
             "PYTHONPATH": str(home / "lib"),
             "PATH": f"{self.bin}:/usr/bin:/bin",
         }
+
+    def add(self, *folders: str) -> None:
+        """Folders of the checkout, with what is compiled already: times are copied, too, so each command finds it as new as its source."""
+        for folder in folders:
+            shutil.copytree(ROOT / folder, self.package / folder)
 
     def follow(self, language: str, text: str) -> None:
         """Do what one block says."""
@@ -159,6 +160,9 @@ QUESTION: dict[str, tuple[str, ...]] = {
 @pytest.mark.parametrize("chapter", QUESTION)
 def test_the_page_names_every_place(copy: Copy, chapter: str) -> None:
     """File, registration, generated page and test as the page has them, and the tests that ask of every one are content."""
+    copy.add("tests", "benchmarks", "docs")
+    for file in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / file, copy.package / file)
     for language, text in CHAPTERS[chapter]:
         if language in {"python", "diff"} or (language == "toml" and text.startswith("# attribution")):
             copy.follow(language, text)

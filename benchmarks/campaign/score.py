@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from scipy import stats
+from scipy import special
 
 from probing_cluster.core import records
 
@@ -65,12 +65,12 @@ class Share:
     @property
     def low(self) -> float:
         """The lower bound."""
-        return 0.0 if self.k == 0 else float(stats.beta.ppf(1 - LEVEL, self.k, self.n - self.k + 1))
+        return 0.0 if self.k == 0 else float(special.betaincinv(self.k, self.n - self.k + 1, 1 - LEVEL))
 
     @property
     def high(self) -> float:
         """The upper bound."""
-        return 1.0 if self.k == self.n else float(stats.beta.ppf(LEVEL, self.k + 1, self.n - self.k))
+        return 1.0 if self.k == self.n else float(special.betaincinv(self.k + 1, self.n - self.k, LEVEL))
 
 
 def share(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from benchmarks.lemon.fleet import Fleet
 
@@ -70,14 +70,14 @@ def exact(hits: int, total: int) -> tuple[float, float]:
     """95 % Clopper-Pearson bounds of a share."""
     if not total:
         return float("nan"), float("nan")
-    low = stats.beta.ppf(0.025, hits, total - hits + 1) if hits else 0.0
-    high = stats.beta.ppf(0.975, hits + 1, total - hits) if hits < total else 1.0
+    low = special.betaincinv(hits, total - hits + 1, 0.025) if hits else 0.0
+    high = special.betaincinv(hits + 1, total - hits, 0.975) if hits < total else 1.0
     return float(low), float(high)
 
 
 def poisson_upper(count: int, months: float) -> float:
     """95 % upper bound (one-sided) of a monthly rate."""
-    return float(stats.chi2.ppf(0.95, 2 * count + 2) / 2 / months)
+    return float(special.gammaincinv(count + 1, 0.95) / months)
 
 
 def median_days(outcomes: Sequence[Outcome]) -> float:

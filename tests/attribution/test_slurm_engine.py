@@ -17,8 +17,6 @@ from probing_cluster.sandbox import cluster
 from probing_cluster.sandbox.machine import requirements, scratch
 from tests.attribution.passes.test_reattribute import generate
 
-pytest.importorskip("dask_jobqueue")
-
 SINCE = datetime(2025, 1, 1, tzinfo=UTC)
 UNTIL = SINCE + timedelta(days=45)
 
@@ -39,6 +37,7 @@ pytestmark = [
 @pytest.fixture
 def slurm(monkeypatch):
     """A bare sandbox whose sbatch this process reaches."""
+    pytest.importorskip("dask_jobqueue")
     if why := requirements.missing():
         pytest.skip(why)
     with (

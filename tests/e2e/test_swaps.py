@@ -9,7 +9,6 @@ import pytest
 
 from probing_cluster.sandbox import gangs as cases
 
-pytest.importorskip("torch", reason="needs torch (make setup installs it)")
 pytestmark = [pytest.mark.soak, pytest.mark.cluster, pytest.mark.torch, pytest.mark.timeout(1800)]
 
 STEPS = 150

@@ -15,8 +15,6 @@ from probing_cluster.attribution.passes import distributed
 from probing_cluster.core import clock, errors
 from tests.attribution.passes.test_reattribute import generate
 
-dask_distributed = pytest.importorskip("distributed")
-
 SINCE = datetime(2025, 1, 1, tzinfo=UTC)
 UNTIL = SINCE + timedelta(days=45)
 
@@ -24,6 +22,12 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::UserWarning"
 )
 # Dask's own start-up and the killing of its worker warn about sockets that the kill left open.
+
+
+@pytest.fixture(scope="module")
+def dask_distributed():
+    """Dask's, loaded by the one worker that runs this file and not by each that collects it."""
+    return pytest.importorskip("distributed")
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +59,7 @@ def test_days_instead_of_months_change_nothing(history, alone):
 
 
 @pytest.mark.slow
-def test_dask_gives_the_same_rows_though_a_worker_is_killed(history, alone):
+def test_dask_gives_the_same_rows_though_a_worker_is_killed(dask_distributed, history, alone):
     """Two worker processes, one of them killed in mid-run: the same answer to the row."""
     with dask_distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
@@ -80,7 +84,7 @@ def test_unknown_engines_are_refused_by_name(history):
         list(distributed.run(history, SINCE, UNTIL, engine="spark"))
 
 
-def test_a_scheduler_that_is_not_there_is_said(history, monkeypatch):
+def test_a_scheduler_that_is_not_there_is_said(dask_distributed, history, monkeypatch):
     """No trace, one line."""
 
     class Nobody:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import random
+import types
 from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from benchmarks.attribution import places as drawn
 from probing_cluster.attribution.places import layout, scan
@@ -21,19 +22,25 @@ def racks(n_racks: int, size: int, *more: tuple[str, layout.Place]) -> layout.No
     return layout.NodeLayout([*own, *more])
 
 
+@pytest.fixture(scope="module", name="stats")
+def scipys_stats() -> types.ModuleType:
+    """SciPy's, loaded where it is asked: importing it takes half a second, and each worker collects this file."""
+    return importlib.import_module("scipy.stats")
+
+
 def nodes(*numbers: int) -> set[str]:
     return {f"n{i}" for i in numbers}
 
 
-@given(st.integers(1, 300), st.data())
-def test_the_tail_is_the_hypergeometric_one(n: int, data: st.DataObject) -> None:
+@given(n=st.integers(1, 300), data=st.data())
+def test_the_tail_is_the_hypergeometric_one(stats: types.ModuleType, n: int, data: st.DataObject) -> None:
     """As SciPy computes it."""
     m, k = data.draw(st.integers(0, n)), data.draw(st.integers(0, n))
     x = data.draw(st.integers(0, n))
     assert scan.tail(n, m, k, x) == pytest.approx(stats.hypergeom.sf(x - 1, n, m, k), rel=1e-6, abs=1e-12)
 
 
-def test_a_whole_rack_is_named_and_its_sentence_counts() -> None:
+def test_a_whole_rack_is_named_and_its_sentence_counts(stats: types.ModuleType) -> None:
     """Seven of the eight nodes of one of a hundred racks, and one far away."""
     found = scan.shared(nodes(*range(16, 23), 700), racks(100, 8))
     assert found is not None
@@ -82,7 +89,7 @@ def test_drawn_faults(kind: str, draws: int, least: int, most_wrong: int) -> Non
     assert kind == "nothing" or right + together >= least
 
 
-def test_discoveries_are_benjamini_and_hochbergs() -> None:
+def test_discoveries_are_benjamini_and_hochbergs(stats: types.ModuleType) -> None:
     """As SciPy adjusts them."""
     rng = random.Random(3)
     p_values = [rng.random() ** 3 for _ in range(200)]
@@ -91,7 +98,7 @@ def test_discoveries_are_benjamini_and_hochbergs() -> None:
     assert scan.discoveries([], 0.05) == []
 
 
-def test_excess_names_the_rack_that_fails_more() -> None:
+def test_excess_names_the_rack_that_fails_more(stats: types.ModuleType) -> None:
     """Twelve failures where two are expected; each kind against its own."""
 
     def rack(i: int, n: int) -> tuple[layout.Place, int, float]:
