@@ -56,6 +56,12 @@ health_event = of_record(
             "kind IN ('node_boot', 'driver_load') OR detail -> 'recovered' = 'true'::jsonb"
         ),
     ),
+    sa.Index(
+        "health_event_lasting",
+        "node",
+        "at",
+        postgresql_where=sa.text("severity = 'high' OR last_at IS NOT NULL"),
+    ),
     postgresql_partition_by="RANGE (at)",
 )
 check_result = of_record(

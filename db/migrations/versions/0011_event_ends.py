@@ -1,4 +1,4 @@
-"""the events of a node that end its conditions"""
+"""the events of a node that end its conditions, and those that are high or go on"""
 
 from __future__ import annotations
 
@@ -22,7 +22,16 @@ def upgrade() -> None:
             "kind IN ('node_boot', 'driver_load') OR detail -> 'recovered' = 'true'::jsonb"
         ),
     )
+    op.create_index(
+        "health_event_lasting",
+        "health_event",
+        ["node", "at"],
+        unique=False,
+        schema="probing",
+        postgresql_where=sa.text("severity = 'high' OR last_at IS NOT NULL"),
+    )
 
 
 def downgrade() -> None:
+    op.drop_index("health_event_lasting", "health_event", schema="probing")
     op.drop_index("health_event_ends", "health_event", schema="probing")
