@@ -90,12 +90,17 @@ def compress(hosts: Iterable[str]) -> str:
     """
     groups: dict[tuple[str, int], list[int]] = {}
     plain: list[str] = []
-    for host in dict.fromkeys(hosts):
-        place = _place(host)
+    distinct = dict.fromkeys(hosts)
+    last: tuple[str, int] | None = None
+    numbers: list[int] = []
+    for host, place in zip(distinct, map(_place, distinct), strict=True):
         if place is None:
             plain.append(host)
-        else:
-            groups.setdefault(place[0], []).append(place[1])
+            continue
+        if place[0] != last:  # neighbours in a list are mostly of one group
+            last = place[0]
+            numbers = groups.setdefault(last, [])
+        numbers.append(place[1])
     parts = [_fold(prefix, width, sorted(ns)) for (prefix, width), ns in groups.items()]
     return ",".join(sorted(parts + plain))
 

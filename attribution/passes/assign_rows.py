@@ -108,9 +108,13 @@ def watched(attempt: records.JobAttempt, by_node: Mapping[str, AgentWatch]) -> d
     """
     assert attempt.end_at is not None
     end_at = attempt.end_at
-    known = [(n, watch) for n in attempt.nodes if (watch := by_node.get(n)) is not None]
-    until = ((n, watch.until(end_at) if watch.gaps else watch.last) for n, watch in known)
-    return {n: at for n, at in until if at is not None}
+    found: dict[str, datetime] = {}
+    for node in attempt.nodes:
+        watch = by_node.get(node)
+        at = None if watch is None else watch.until(end_at) if watch.gaps else watch.last
+        if at is not None:
+            found[node] = at
+    return found
 
 
 def by_log(by_node: Mapping[str, AgentWatch]) -> frozenset[str]:

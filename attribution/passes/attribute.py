@@ -287,11 +287,12 @@ class _Pass:
         """Wait until what was made is stored."""
         for made, stored in self._saving:
             before = stored.result()
-            changed = [
-                Change(before=before.get(_key(v)), after=v) for v in made if _differs(before.get(_key(v)), v)
-            ]
-            self._changed += changed
-            self._made.update({_key(v): v for v in made})
+            keyed = {_key(v): v for v in made}
+            for key, verdict in keyed.items():
+                old = before.get(key)
+                if _differs(old, verdict):
+                    self._changed.append(Change(before=old, after=verdict))
+            self._made.update(keyed)
         self._saving = []
 
 

@@ -175,19 +175,21 @@ class _Prefilter:
         start, end = self._from[self._attempt], self._to[self._attempt]
         near = np.maximum(start, (self._end - clock.span_us(user_error.NEAR))[self._attempt])
         over = (self._end + clock.span_us(evidence_view.SLACK))[self._attempt]
-        argues = events.within(self._node, start, end, events.weight == event_weight.Weight.ARGUES)
-        own = events.within(self._node, near, over, events.weight == event_weight.Weight.USER)
-        outside = events.within(self._node, start - _DAY_US, start - 1, events.root)
-        reaching = events.reaching(self._node, start - _DAY_US, start)
+        windows = events.between(self._node, start, end)
+        argues = events.within(windows, events.weight == event_weight.Weight.ARGUES)
+        own = events.within(events.between(self._node, near, over), events.weight == event_weight.Weight.USER)
+        day_before = events.between(self._node, start - _DAY_US, start - 1)
+        outside = events.within(day_before, events.root)
+        reaching = events.reaching(day_before, start)
         faint = np.zeros(self._n, np.int64)
         some_faint = np.zeros(len(self._node), np.bool_)
         for family in events.families():
-            here = events.within(self._node, start, end, family)
+            here = events.within(windows, family)
             some_faint |= here
             faint += self._any(here)
-        user = events.within(self._node, start, end, events.weight == event_weight.Weight.USER)
+        user = events.within(windows, events.weight == event_weight.Weight.USER)
         places = np.flatnonzero(outside)
-        before = events.what(self._node[places], start[places] - _DAY_US, start[places] - 1, events.root)
+        before = events.what((day_before[0][places], day_before[1][places]), events.root)
         sentences, unordered = self._outside(names, zip(places.tolist(), before, strict=True))
         to_judge = self._any(argues | own | reaching) | (faint > 1) | unordered
         return to_judge, argues | user | some_faint | outside | reaching, shared, sentences

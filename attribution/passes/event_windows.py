@@ -13,6 +13,8 @@ from probing_cluster.attribution.passes import event_weight
 from probing_cluster.attribution.verdict import co_residency
 
 Flags = npt.NDArray[np.bool_]
+Bounds = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
+"""Per window, the number of the first event in it and of the first one after it."""
 
 
 class EventWindows:
@@ -39,40 +41,26 @@ class EventWindows:
         self.root = np.array([s.root for s in sorts], np.bool_)[of][order]
         self._family = np.array([s.family for s in sorts])[of][order]
 
-    def within(
-        self,
-        node: co_residency.Numbers,
-        since: co_residency.Numbers,
-        until: co_residency.Numbers,
-        which: Flags,
-    ) -> Flags:
-        """Per window (both ends belong to it): does one of these events lie in it?"""
-        low, high = self._between(node, since, until)
+    def within(self, windows: Bounds, which: Flags) -> Flags:
+        """Per window: does one of these events lie in it?"""
+        low, high = windows
         total = np.concatenate([[0], np.cumsum(which)])
         return total[np.maximum(high, low)] > total[low]
 
-    def what(
-        self,
-        node: co_residency.Numbers,
-        since: co_residency.Numbers,
-        until: co_residency.Numbers,
-        which: Flags,
-    ) -> Iterator[list[tuple[int, str]]]:
-        """Per window (both ends belong to it): the times (microseconds) and names of those of these events that lie in it."""
-        for low, high in zip(*self._between(node, since, until), strict=True):
+    def what(self, windows: Bounds, which: Flags) -> Iterator[list[tuple[int, str]]]:
+        """Per window: the times (microseconds) and names of those of these events that lie in it."""
+        for low, high in zip(*windows, strict=True):
             there = low + np.flatnonzero(which[low:high])
             yield [(int(self._at[i]), self._sorts[self._sort[i]].what) for i in there]
 
-    def reaching(
-        self, node: co_residency.Numbers, since: co_residency.Numbers, until: co_residency.Numbers
-    ) -> Flags:
-        """Per window: did an event that began in it still go on at its end?"""
+    def reaching(self, windows: Bounds, ends: co_residency.Numbers) -> Flags:
+        """Per window: did an event that began in it still go on at this instant?"""
         goes_on = np.where(self.weight != event_weight.Weight.INERT, self._last, np.iinfo(np.int64).min)
-        low, high = self._between(node, since, until - 1)
+        low, high = windows
         n_before = np.concatenate([[0], np.cumsum(goes_on > 0)])
-        found = np.zeros(len(node), np.bool_)
+        found = np.zeros(len(ends), np.bool_)
         for window in np.flatnonzero(n_before[np.maximum(high, low)] > n_before[low]):
-            found[window] = goes_on[low[window] : high[window]].max() >= until[window]
+            found[window] = goes_on[low[window] : high[window]].max() >= ends[window]
         return found
 
     def families(self) -> Iterable[Flags]:
@@ -80,9 +68,10 @@ class EventWindows:
         faint = self.weight == event_weight.Weight.FAINT
         return [faint & (self._family == family) for family in sorted(set(self._family[faint]))]
 
-    def _between(
+    def between(
         self, node: co_residency.Numbers, since: co_residency.Numbers, until: co_residency.Numbers
-    ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    ) -> Bounds:
+        """Windows of time (both ends belong to them) on one node each."""
         low = node * self._span + np.clip(since - self._base, 0, self._span - 1)
         high = node * self._span + np.clip(until - self._base, -1, self._span - 2)
         return np.searchsorted(self._key, low, "left"), np.searchsorted(self._key, high, "right")

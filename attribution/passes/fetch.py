@@ -335,24 +335,25 @@ class Fetcher:
         found = co_residents.successors(ends, [a.job_id for _, a in mine], nodes)
         by = {i: row for (i, _), row in zip(mine, found, strict=True) if row is not None}
         preemptors = dict(zip(by, co_residents.rows(list(by.values())), strict=True))
-        jobs = sorted({row["job_id"] for row in preemptors.values()})
-        if not jobs:
-            return {}
         cluster = mine[0][1].cluster
-        starts: dict[int, dict[datetime, records.JobAttempt]] = defaultdict(dict)
-        for attempt in self._store.attempts(job_ids=jobs, cluster=cluster):
-            starts[attempt.job_id][attempt.submit_at] = attempt
+        keys = {i: (cluster, row["job_id"], row["submit_at"]) for i, row in preemptors.items()}
+        by_key = {cases.key(a): a for a in self._store.attempts_of(sorted(set(keys.values())))}
+        # Most start for the first time: only of the others it matters what ended them before.
+        again = sorted({a.job_id for a in by_key.values() if a.attempt > 1})
+        starts: dict[int, list[records.JobAttempt]] = defaultdict(list)
         verdicts: dict[int, list[records.Verdict]] = defaultdict(list)
-        for verdict in self._store.verdicts(job_ids=jobs):
-            if verdict.cluster == cluster:
+        if again:
+            for attempt in self._store.attempts(job_ids=again, cluster=cluster):
+                starts[attempt.job_id].append(attempt)
+            for verdict in self._store.verdicts(job_ids=again, cluster=cluster):
                 verdicts[verdict.job_id].append(verdict)
         return {
             i: {
                 "preemptor": a,
-                "behind": assign_rows.behind(a, starts[a.job_id].values(), verdicts[a.job_id]),
+                "behind": assign_rows.behind(a, starts.get(a.job_id, ()), verdicts.get(a.job_id, ())),
             }
-            for i, row in preemptors.items()
-            if (a := starts[row["job_id"]].get(row["submit_at"])) is not None
+            for i, key in keys.items()
+            if (a := by_key.get(key)) is not None
         }
 
     def _records(self, cls: type[_R], name: str, given: Mapping[str, Any]) -> list[_R]:

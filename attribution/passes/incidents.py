@@ -18,10 +18,10 @@ from probing_cluster.core import records
 
 GAP = timedelta(seconds=120)
 """Events of one incident follow each other closer than this."""
-MARGIN = timedelta(minutes=10)
-"""How much is read about an event at least."""
-STEP, REACH = timedelta(hours=1), timedelta(days=1)
-"""How a span is widened to hold whole chains, and how far at most; nobody looks further from an event than REACH."""
+MARGIN = timedelta(minutes=4)
+"""How much is read about an event at least, more than GAP: of the whole cluster, and about an old fault by every part of a backlog."""
+STEP, REACH = timedelta(minutes=20), timedelta(days=1)
+"""By how much a span is widened first to hold whole chains, and how far at most; nobody looks further from an event than REACH."""
 MIN_NODES = 3
 """From so many nodes on, one cause at one time is one incident."""
 
@@ -264,18 +264,25 @@ def around(
     found: dict[uuid.UUID, records.HealthEvent] = {}
     wanted = [(span, span) for span in _spans(sorted(instants))]
     missing = [span for span, _ in wanted]
+    step = STEP
     while missing:
         found.update((e.event_id, e) for e in events(missing) if counts(e))
         times = sorted(e.at for e in found.values())
         missing, wider = [], []
         for wanted_span, (first, last) in wanted:
             inside = times[bisect.bisect_left(times, first) : bisect.bisect_right(times, last)]
-            early = bool(inside) and inside[0] - first <= GAP and first > wanted_span[0] - REACH
-            late = bool(inside) and last - inside[-1] <= GAP and last < wanted_span[1] + REACH
-            missing += [(first - STEP, first)] * early + [(last, last + STEP)] * late
+            begin, end = wanted_span[0] - REACH, wanted_span[1] + REACH
+            early = bool(inside) and inside[0] - first <= GAP and first > begin
+            late = bool(inside) and last - inside[-1] <= GAP and last < end
+            since, until = (
+                max(first - step, begin) if early else first,
+                min(last + step, end) if late else last,
+            )
+            missing += [(since, first)] * early + [(last, until)] * late
             if early or late:
-                wider.append((wanted_span, (first - STEP * early, last + STEP * late)))
+                wider.append((wanted_span, (since, until)))
         wanted = wider
+        step *= 2  # a chain that reaches far is read in a few questions
     return Chains(found.values(), places)
 
 

@@ -229,22 +229,19 @@ def _claim(
     group: Sequence[evidence_view.CaseSighting],
     adjust: Adjust | None,
 ) -> Claim:
-    plain = {s.event.event_id: left_of(view, s) * weigh(s) for s in group}
-    weights = {
-        s.event.event_id: adjust(s, plain[s.event.event_id]) if adjust else plain[s.event.event_id]
-        for s in group
-    }
-    ordered = sorted(group, key=lambda s: (-weights[s.event.event_id], s.at, s.event.event_id))
+    weighed = [(left_of(view, s) * weigh(s), s) for s in group]
+    if adjust is not None:
+        weighed = [(adjust(s, weight), s) for weight, s in weighed]
+    weighed.sort(key=lambda one: (-one[0], one[1].at, one[1].event.event_id))
+    ordered = [s for _, s in weighed]
     by_family: dict[str, float] = {}
-    for s in ordered:
-        by_family[family(s.event.source)] = max(
-            by_family.get(family(s.event.source), 0.0), weights[s.event.event_id]
-        )
+    for one, s in weighed:
+        by_family.setdefault(family(s.event.source), max(one, 0.0))  # the strongest comes first
     first = ordered[0]
     weight = joined(list(by_family.values()))
     if first.signature.role is signatures.Role.WEAK:
         weight = min(weight, 0.75)
-    convicting = [s for s in ordered if weights[s.event.event_id] > 0]
+    convicting = [s for one, s in weighed if one > 0]
     at = min((s.at for s in convicting), default=first.at)
     if weight > 0:
         # What the program ran on beside for long does not explain an error of its own.
@@ -262,7 +259,9 @@ def _claim(
             lethality = 0.0
         weight = doubted(supported(weight, view, cause), lethality, view, cause, at)
         weight = min(weight, _ceiling(convicting))
-    if any(s.event.event_id in view.answered and s.signature.role is signatures.Role.ROOT for s in group):
+    if view.answered and any(
+        s.event.event_id in view.answered and s.signature.role is signatures.Role.ROOT for s in group
+    ):
         weight = max(weight, ANSWERED)
     device = next((s.device for s in ordered if s.device), None)
     return Claim(

@@ -104,11 +104,22 @@ class CoResidents:
     def _on(self, node: str) -> list[tuple[int, int, int, int]]:
         """The attempts that ran on a node, by start: end, start (microseconds), job id, submit time (microseconds)."""
         number = self._number.get(node, -1)
-        low, high = np.searchsorted(self._node, [number, number + 1])
-        rows = self._by_rank[self._rank[low:high]]
-        end = np.where(self._end[rows] == _NULL, _OPEN, self._end[rows])
-        columns = (end, self._start[rows], self._job[rows], self._submit[rows])
-        return list(zip(*(column.tolist() for column in columns), strict=True))
+        low, high = self._begins[number + 1], self._begins[number + 2]
+        return list(zip(*(column[low:high].tolist() for column in self._there), strict=True))
+
+    @functools.cached_property
+    def _there(self) -> tuple[Numbers, ...]:
+        """Of each place, in order of node and start: end, start (microseconds), job id, submit time (microseconds)."""
+        rows = self._by_rank[self._rank]
+        end = np.where(self._end == _NULL, _OPEN, self._end)
+        return end[rows], self._start[rows], self._job[rows], self._submit[rows]
+
+    @functools.cached_property
+    def _begins(self) -> list[int]:
+        """Where in `_there` the places of each node begin, by its number; first those of no node, which are none."""
+        numbers = np.arange(-1, len(self._names) + 1)
+        begins: list[int] = np.searchsorted(self._node, numbers).tolist()
+        return begins
 
 
 def ints(column: pa.Array | pa.ChunkedArray) -> Numbers:

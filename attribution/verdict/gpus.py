@@ -99,11 +99,13 @@ def learn(
     """Per node, the names its GPUs go by. Events that carry several names teach the others."""
     maps: dict[str, tuple[dict[str, str], dict[str, str], dict[str, str], dict[str, str]]] = {}
     for event in events:
+        pci = pci_key(event.pci_bus_id)
+        device = event.device if index_of(event.device) is not None else None
+        if (pci is None) + (device is None) + (not event.gpu_uuid) > 1:
+            continue  # one name teaches no other
         uuid_by_pci, uuid_by_device, device_by_pci, device_by_uuid = maps.setdefault(
             event.node, ({}, {}, {}, {})
         )
-        pci = pci_key(event.pci_bus_id)
-        device = event.device if index_of(event.device) is not None else None
         if event.gpu_uuid and pci:
             uuid_by_pci[pci] = event.gpu_uuid
         if event.gpu_uuid and device:

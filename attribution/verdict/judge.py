@@ -86,27 +86,32 @@ def judge(case: cases.Case, *, made_at: datetime) -> records.Verdict | None:
     ranking = rank_claims.rank(found, made) or _nothing(found)
     winner = ranking.winner
     info = winner.info
-    return records.Verdict(
-        cluster=attempt.cluster,
-        job_id=attempt.job_id,
-        submit_at=attempt.submit_at,
-        attempt=attempt.attempt,
-        cause=winner.cause,
-        domain=winner.domain or info.domain,
-        component=info.component or None,
-        node=_node(winner),
-        device=winner.device,
-        confidence=ranking.confidence,
-        summary=wording.summary(found, ranking),
-        evidence=_evidence(found, ranking),
-        ruled_out=eliminate.ruled_out(found, ranking),
-        next_step=wording.next_step(found, ranking),
-        onset_at=min(winner.at, found.onset_at) if winner.evidence else found.onset_at,
-        window_start_at=min([found.window.start_at, *_active_since(found, ranking)]),
-        window_end_at=found.window.end_at,
-        author="rules",
-        rules_version=rules_version(),
-        made_at=made_at,
+    return records.of_checked(
+        records.Verdict,
+        {
+            "cluster": attempt.cluster,
+            "job_id": attempt.job_id,
+            "submit_at": attempt.submit_at,
+            "attempt": attempt.attempt,
+            "cause": winner.cause,
+            "domain": winner.domain or info.domain,
+            "component": info.component or None,
+            "node": _node(winner),
+            "device": winner.device,
+            "confidence": ranking.confidence,
+            "summary": wording.summary(found, ranking),
+            "evidence": _evidence(found, ranking),
+            "ruled_out": eliminate.ruled_out(found, ranking),
+            "next_step": wording.next_step(found, ranking),
+            "incident_id": None,
+            "place": None,
+            "onset_at": min(winner.at, found.onset_at) if winner.evidence else found.onset_at,
+            "window_start_at": min([found.window.start_at, *_active_since(found, ranking)]),
+            "window_end_at": found.window.end_at,
+            "author": "rules",
+            "rules_version": rules_version(),
+            "made_at": made_at,
+        },
     )
 
 

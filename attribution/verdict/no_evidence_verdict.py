@@ -42,7 +42,7 @@ class Ending(NamedTuple):
 
 
 class _Template(NamedTuple):
-    """A sentence with parameters (nodes, user, ran, limit)."""
+    """Sentences with parameters (nodes, user, ran, limit), NUL between them: no text of a database holds one."""
 
     text: str
     """With `%s` where a parameter stands."""
@@ -50,24 +50,24 @@ class _Template(NamedTuple):
     """The parameters, as they stand."""
 
     @classmethod
-    def of(cls, sentence: str, parameters: Mapping[str, str]) -> _Template:
-        """The template behind a sentence; `parameters` gives each one's name by how it stands in the sentence."""
+    def of(cls, sentences: Iterable[str], parameters: Mapping[str, str]) -> _Template:
+        """The template behind sentences; `parameters` gives each one's name by how it stands in them."""
         longest_first = sorted(parameters, key=len, reverse=True)
-        pieces = re.split(f"({'|'.join(map(re.escape, longest_first))})", sentence)
+        pieces = re.split(f"({'|'.join(map(re.escape, longest_first))})", "\0".join(sentences))
         return cls(
             "%s".join(p.replace("%", "%%") for p in pieces[::2]), tuple(parameters[p] for p in pieces[1::2])
         )
 
-    def fill(self, values: Mapping[str, str]) -> str:
-        """The sentence with these values; each is put in as it is, whatever it looks like."""
-        return self.text % tuple([values[name] for name in self.names])
+    def fill(self, values: Mapping[str, str]) -> list[str]:
+        """The sentences with these values; each is put in as it is, whatever it looks like."""
+        return (self.text % tuple([values[name] for name in self.names])).split("\0")
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Answer:
     fields: dict[str, Any]
     """The verdict's fields that are the same for all."""
-    sentences: tuple[_Template, ...]
+    sentences: _Template
     """The summary, what is ruled out, and the next step."""
 
 
@@ -116,7 +116,7 @@ class NoEvidenceVerdicts:
         }
         if limit_s:
             values |= {"ran": phrases.duration(ran_s), "limit": phrases.duration(limit_s)}
-        summary, *ruled_out, next_step = (sentence.fill(values) for sentence in answer.sentences)
+        summary, *ruled_out, next_step = answer.sentences.fill(values)
         # What the judge made and the database held needs no second check.
         return records.of_checked(
             records.Verdict,
@@ -168,9 +168,7 @@ class NoEvidenceVerdicts:
             parameters |= {phrases.duration(ran_s): "ran", _LIMIT: "limit"}
         return _Answer(
             fields={name: getattr(made, name) for name in _SAME},
-            sentences=tuple(
-                _Template.of(s, parameters) for s in (made.summary, *made.ruled_out, made.next_step)
-            ),
+            sentences=_Template.of((made.summary, *made.ruled_out, made.next_step), parameters),
         )
 
 

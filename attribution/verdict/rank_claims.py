@@ -47,6 +47,8 @@ def rank(view: evidence_view.EvidenceView, made: Iterable[claims.Claim]) -> Rank
     possible = [c for c in (_in_context(view, c) for c in made) if c.weight >= claims.POSSIBLE]
     if not possible:
         return None
+    if len(possible) == 1:
+        return Ranking(winner=possible[0], absorbed=(), rivals=(), confidence=_confidence(possible[0], ()))
     keys = {id(c): _key(view, c) for c in possible}
     ordered = sorted(possible, key=lambda c: (not c.explains, *keys[id(c)]))
     roots: list[claims.Claim] = []

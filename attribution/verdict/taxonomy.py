@@ -99,6 +99,7 @@ def _cause(raw: Mapping[str, object]) -> Cause:
     return Cause(**values)  # type: ignore[arg-type]
 
 
+@functools.cache
 def cause(word: str) -> Cause:
     """The cause of a word; raises NotFound with the valid words."""
     known = load().causes

@@ -34,7 +34,8 @@ def build(case: cases.Case) -> EvidenceView | None:
     attempt = case.attempt
     if attempt.start_at is None or attempt.end_at is None:
         return None
-    every = {e.event_id: e for e in (*case.active_faults, *case.events)}
+    # By the number: hashing a UUID is a call of Python.
+    every = {e.event_id.int: e for e in (*case.active_faults, *case.events)}
     events = sorted(every.values(), key=lambda e: (e.at, e.event_id))
     job_side = [e for e in events if findings.is_finding(e) and is_own(e, attempt, case.policy)]
     began = onset.onset(attempt, job_side, None if case.policy.paper else case.last_progress_at)
@@ -155,10 +156,10 @@ class _SightingBuilder:
             stretch = window.widened(stretch, signature, self._began, attempt.end_at)
         at = stretch.instant(event)
         root = signature.role is signatures.Role.ROOT
-        still_active = at is None and event.event_id in self._active_faults and event.at < stretch.start_at
+        still_active = at is None and event.at < stretch.start_at and event.event_id in self._active_faults
         if still_active:
             at = stretch.start_at
-        if event.event_id in self._until_reset:
+        if self._until_reset and event.event_id in self._until_reset:
             still_active, at = True, event.at
         if at is None:
             self.outside += [event] if root else []
@@ -174,19 +175,22 @@ class _SightingBuilder:
         is_gpu = of_gpu and known.is_gpu(event) is not False
         gpu = gpus.gpu_key(event, known) if is_gpu else None
         device = (known.device_of(event) if is_gpu else None) or event.device or event.gpu_uuid
-        return CaseSighting(
-            event=event,
-            signature=signature,
-            hold=hold,
-            when=EventPhase.RUNNING
-            if still_active
-            else self._when(at, polled=event.source in vocabulary.POLLED_SOURCES),
-            at=at,
-            still_active=still_active,
-            ours=event.event_id not in self._own_ids and self._ours(event.node, at),
-            taken=not still_active and self._taken(event, at),
-            gpu=gpu,
-            device=device or gpus.pci_key(event.pci_bus_id),
+        return records.of_checked(
+            CaseSighting,
+            {
+                "event": event,
+                "signature": signature,
+                "hold": hold,
+                "when": EventPhase.RUNNING
+                if still_active
+                else self._when(at, polled=event.source in vocabulary.POLLED_SOURCES),
+                "at": at,
+                "still_active": still_active,
+                "ours": self._ours(event.node, at) and event.event_id not in self._own_ids,
+                "taken": not still_active and self._taken(event, at),
+                "gpu": gpu,
+                "device": device or gpus.pci_key(event.pci_bus_id),
+            },
         )
 
     def _ours(self, node: str, at: datetime) -> bool:
@@ -203,8 +207,9 @@ class _SightingBuilder:
     def _taken(self, event: records.HealthEvent, at: datetime) -> bool:
         end = self._case.attempt.end_at
         assert end is not None
-        since = [begin for begin, _ in self._case.shared.get(event.node, ()) if end <= begin <= at]
-        return bool(since) and at > end + SLACK
+        if at <= end + SLACK:
+            return False
+        return any(end <= begin <= at for begin, _ in self._case.shared.get(event.node, ()))
 
     def _when(self, at: datetime, *, polled: bool) -> EventPhase:
         attempt = self._case.attempt

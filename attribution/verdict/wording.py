@@ -276,5 +276,5 @@ def _clean(text: str) -> str:
 def _sentence(text: str) -> str:
     first = text.split(" ", 1)[0]
     # A node or device keeps its own spelling: "n2 stopped answering", never "N2".
-    named = any(not c.isalpha() for c in first)
+    named = not first.isalpha()
     return (text if named else text[:1].upper() + text[1:]).rstrip(".") + "."

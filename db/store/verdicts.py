@@ -55,7 +55,8 @@ class VerdictRows(base.StoreBase):
         with engines.translated(), self.engine.begin() as connection:
             cursor = connection.connection.cursor()
             given_keys = list(given)
-            unjudged = {given_keys[n - 1] for (n,) in _call(cursor, _LOCK, _key_arrays(given_keys)) if n}
+            given_arrays = _key_arrays(given_keys)
+            unjudged = {given_keys[n - 1] for (n,) in _call(cursor, _LOCK, given_arrays) if n}
             jobs = binary_arrays.ARRAYS["bigint"]([k[1] for k in given_keys])
             stored = (dict(zip(_NAMES, row, strict=True)) for row in _call(cursor, _CURRENT, {"jobs": jobs}))
             current = {key_of(v): v for v in (rows.from_row(records.Verdict, row) for row in stored)}
@@ -68,7 +69,8 @@ class VerdictRows(base.StoreBase):
                 if keys:
                     _call(cursor, statement, _verdict_arrays([fresh[k] for k in fresh if k in keys]))
             if judged := [k for k in given if k in fresh or k in unjudged]:
-                _call(cursor, _JUDGED, _key_arrays(judged))
+                same = len(judged) == len(given)
+                _call(cursor, _JUDGED, given_arrays if same else _key_arrays(judged))
             return {k: v for k, v in current.items() if k in given}
 
     def verdicts(
@@ -151,11 +153,11 @@ def _verdict_arrays(verdicts: Sequence[records.Verdict]) -> dict[str, Any]:
 
 def _array_literal(values: Sequence[Any]) -> str:
     """An array as Postgres writes it."""
-    words = [plain.text(str(v)) for v in values]
-    plainly = '","'.join(words)
+    words = [str(v) for v in values]
+    plainly = plain.text('","'.join(words))
     if "\\" not in plainly and plainly.count('"') == 2 * len(words) - 2:
         return f'{{"{plainly}"}}' if words else "{}"
-    quoted = (word.replace("\\", "\\\\").replace('"', '\\"') for word in words)
+    quoted = (plain.text(word).replace("\\", "\\\\").replace('"', '\\"') for word in words)
     return "{" + ",".join(f'"{text}"' for text in quoted) + "}"
 
 

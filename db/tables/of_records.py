@@ -48,6 +48,20 @@ health_event = of_record(
     ),
     sa.Index("health_event_job_id", "job_id", "at", postgresql_where=sa.text("job_id IS NOT NULL")),
     sa.Index("health_event_high", "at", postgresql_where=sa.text("severity = 'high'")),
+    sa.Index(
+        "health_event_ends",
+        "node",
+        "at",
+        postgresql_where=sa.text(
+            "kind IN ('node_boot', 'driver_load') OR detail -> 'recovered' = 'true'::jsonb"
+        ),
+    ),
+    sa.Index(
+        "health_event_lasting",
+        "node",
+        "at",
+        postgresql_where=sa.text("severity = 'high' OR last_at IS NOT NULL"),
+    ),
     postgresql_partition_by="RANGE (at)",
 )
 check_result = of_record(

@@ -4,6 +4,7 @@
 -- Output   key (the attempt's number) and every column of probing.health_event.
 -- What a file of a kernel log covers is no event of the node: `watched` reads it.
 -- A coalesced event that began up to a day before the window counts when its last sighting lies inside.
+-- The day before is a question of its own: the index health_event_lasting holds the few events that answer it, not all of the node's.
 SELECT w.key, e.*
 FROM unnest(CAST(:keys AS int[]), CAST(:nodes AS text[]), CAST(:froms AS timestamptz[]), CAST(:tos AS timestamptz[]))
      AS w(key, node, from_at, to_at)
@@ -11,8 +12,16 @@ CROSS JOIN LATERAL (
     SELECT *
     FROM probing.health_event h
     WHERE h.node = w.node
-      AND h.at BETWEEN w.from_at - interval '24 hours' AND w.to_at
-      AND (h.at >= w.from_at OR h.last_at >= w.from_at OR h.severity = 'high')
+      AND h.at BETWEEN w.from_at AND w.to_at
+      AND h.cluster = :cluster
+      AND h.source NOT IN ('joblog', 'probe', 'dump')
+      AND h.kind <> 'kernel_log'
+    UNION ALL
+    SELECT *
+    FROM probing.health_event h
+    WHERE h.node = w.node
+      AND h.at >= w.from_at - interval '24 hours' AND h.at < w.from_at
+      AND (h.last_at >= w.from_at OR h.severity = 'high')
       AND h.cluster = :cluster
       AND h.source NOT IN ('joblog', 'probe', 'dump')
       AND h.kind <> 'kernel_log'

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from probing_cluster.attribution.verdict import claims, evidence_view
 from probing_cluster.core import errors
@@ -35,12 +35,18 @@ def _modules() -> Mapping[str, tuple[Rule, frozenset[str] | None]]:
     return found
 
 
-def claims_of(view: evidence_view.EvidenceView, only: Container[str] | None = None) -> list[claims.Claim]:
+def claims_of(view: evidence_view.EvidenceView, only: frozenset[str] | None = None) -> list[claims.Claim]:
     """What every rule, or only those named, says about the evidence, in no particular order."""
-    made: list[claims.Claim] = []
-    for name, (rule, sighted) in _modules().items():
-        if only is not None and name not in only:
-            continue
-        if sighted is None or view.findings or not sighted.isdisjoint(view.causes):
-            made += rule(view)
-    return made
+    asked = _asked(only, None if view.findings else frozenset(view.causes))
+    return [claim for rule in asked for claim in rule(view)]
+
+
+@functools.lru_cache(maxsize=4096)
+def _asked(only: frozenset[str] | None, causes: frozenset[str] | None) -> tuple[Rule, ...]:
+    """The rules to ask, of those named (None = all), where anything points at these causes (None = at whatever)."""
+    return tuple(
+        rule
+        for name, (rule, sighted) in _modules().items()
+        if (only is None or name in only)
+        and (sighted is None or causes is None or not sighted.isdisjoint(causes))
+    )

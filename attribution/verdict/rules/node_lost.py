@@ -42,7 +42,7 @@ def _left_its_peers(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     peer_gone = any(f.signature is findings.named("peer_lost") for f in view.findings)
     boots = {s.event.node: s for s in reversed(view.of(REBOOT)) if _after(s)}
     silences = {s.event.node: s for s in reversed(view.of(LOST)) if s.event.kind == "agent_silent"}
-    for node in view.attempt.nodes:
+    for node in view.attempt.nodes if boots or silences else ():
         last = view.case.watched.get(node)
         silent = node not in view.case.by_log and last is not None and view.start_at < last
         silent = silent and last is not None and last <= view.end_at + evidence_view.SLACK
