@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.cron import CronTrigger
 
 from probing_cluster.attribution.passes import attribute
 from probing_cluster.control_plane import context, journal
@@ -29,6 +30,8 @@ _REVIVE_S = 30.0
 """A server whose disk is full does not start, however often it is tried."""
 _GRACE_S = 25.0
 """How long a pass may go on after SIGTERM; systemd's own patience is longer."""
+_SET_BACK_S = 5.0
+"""A clock that was set back by less delays a pass by less."""
 _TRIM_FROM_S = 30.0
 """After passes that come as seldom as this, memory is given back: it takes some milliseconds."""
 
@@ -55,16 +58,40 @@ def main(config: settings.Settings) -> int:
             in_children=True,
             aside=aside,
         )
-        with report_door.serving(service), metrics.serving(service), _scheduled(service):
+        with report_door.serving(service), metrics.serving(service), _scheduled(service) as scheduler:
             LOG.info(
                 "serving",
                 extra={
                     "fields": {"cluster": config.cluster.name, "observe_only": config.policy.observe_only}
                 },
             )
-            stopping.wait()
+            until_stopped(scheduler, stopping)
             LOG.info("stopping")
     return 0
+
+
+def until_stopped(scheduler: BackgroundScheduler, stopping: threading.Event) -> None:
+    """Wait for the end; where the clock is set back meanwhile, plan every pass anew: the old plan lies in the future."""
+    before_s = _ahead_s()
+    while not stopping.wait(_SET_BACK_S):
+        now_s = _ahead_s()
+        if before_s - now_s > _SET_BACK_S:
+            LOG.warning("the clock was set back", extra={"fields": {"by_s": round(before_s - now_s, 1)}})
+            _plan_anew(scheduler)
+        before_s = now_s
+
+
+def _ahead_s() -> float:
+    return clock.SYSTEM.now().timestamp() - clock.SYSTEM.monotonic_s()
+
+
+def _plan_anew(scheduler: BackgroundScheduler) -> None:
+    for job in scheduler.get_jobs():
+        with contextlib.suppress(JobLookupError):  # one that runs once has just begun
+            if isinstance(job.trigger, CronTrigger):
+                job.reschedule(job.trigger)
+            else:
+                job.modify(next_run_time=clock.SYSTEM.now())
 
 
 def aside(work: Callable[[], object]) -> None:
@@ -94,11 +121,11 @@ def _open_store(config: settings.Settings, stopping: threading.Event) -> db_stor
 
 
 @contextlib.contextmanager
-def _scheduled(service: context.Context) -> Iterator[None]:
+def _scheduled(service: context.Context) -> Iterator[BackgroundScheduler]:
     scheduler = make_scheduler(service)
     scheduler.start()
     try:
-        yield
+        yield scheduler
     finally:
         ended = threading.Thread(target=scheduler.shutdown, name="shutdown", daemon=True)
         ended.start()

@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from probing_cluster.control_plane import context, journal
 from probing_cluster.control_plane.service import metrics, serve, tasks
-from probing_cluster.core import errors, records, settings
+from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.db import store as db_store
 from probing_cluster.sandbox.machine import ports
 from tests.set_clock import SetClock
@@ -213,6 +213,37 @@ def value(text: str, name: str, **labels: str) -> float:
             if sample.name == name and sample.labels == labels:
                 return sample.value
     raise AssertionError(f"{name}{labels} is not exported")
+
+
+def test_a_clock_that_is_set_back_delays_no_pass(
+    service: context.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheduler plans by the wall clock: after a step of a day it would do nothing for a day."""
+    scheduler, stopping = serve.make_scheduler(service), threading.Event()
+    scheduler.start(paused=True)
+    try:
+        planned_at = clock.SYSTEM.now() + timedelta(days=1)
+        for job in scheduler.get_jobs():
+            job.modify(next_run_time=planned_at)
+        readings = iter((0.0, 0.0, 86400.0, 86399.995, -1.0))
+
+        def ahead_s() -> float:
+            value = next(readings, None)
+            if value is None:
+                stopping.set()
+            elif value >= 0:
+                assert {job.next_run_time for job in scheduler.get_jobs()} == {planned_at}
+            return -1.0 if value is None else value
+
+        monkeypatch.setattr(serve, "_SET_BACK_S", 0.01)
+        monkeypatch.setattr(serve, "_ahead_s", ahead_s)
+        serve.until_stopped(scheduler, stopping)
+        late = {j.id for j in scheduler.get_jobs() if j.next_run_time > clock.SYSTEM.now()}
+        daily = {task.name for task in tasks.REGISTER if task.daily_at is not None}
+        assert late <= daily
+        assert all(j.next_run_time < planned_at + timedelta(seconds=1) for j in scheduler.get_jobs())
+    finally:
+        scheduler.shutdown(wait=False)
 
 
 def test_metrics_tell_of_tasks_nodes_and_decisions(service: context.Context) -> None:
