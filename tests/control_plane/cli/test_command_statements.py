@@ -15,7 +15,7 @@ sys.path.append(str(Path(__file__).parents[2] / "web"))
 import command_tree
 
 from probing_cluster.control_plane.cli import main
-from probing_cluster.control_plane.policy import repaired
+from probing_cluster.control_plane.policy import recheck
 from probing_cluster.db import bulk
 from probing_cluster.db import store as db_store
 from probing_cluster.reports import cli as report
@@ -206,6 +206,6 @@ def test_many_agents_are_asked_to_look_again_at_once(
     sent = {}
     for n in (FEW, MANY):
         pages.history(store, n)
-        sent[n] = statements.of(lambda n=n: repaired.look_again(store, pages.nodes(n), "op", wait_s=0.0))
+        sent[n] = statements.of(lambda n=n: recheck.look_again(store, pages.nodes(n), "op", wait_s=0.0))
         assert len(store.rows("SELECT 1 FROM probing.node_request WHERE verb = 'recheck'", {})) == n
     assert 0 < sent[MANY] <= sent[FEW]
