@@ -226,7 +226,7 @@ class ActionRows(base.StoreBase):
         if verb not in REQUEST_VERBS:
             raise errors.UsageError(f"a node knows no request {verb!r}; valid: {', '.join(REQUEST_VERBS)}")
         h = tables.agent_heartbeat.c
-        asked = list(places)
+        addressed = list(places)
         requests = [
             (
                 uuid.uuid4(),
@@ -235,7 +235,7 @@ class ActionRows(base.StoreBase):
                 p.cluster,
                 plain.plain((detail if p.detail is None else p.detail) or {}),
             )
-            for p in asked
+            for p in addressed
         ]
         columns = (
             sa.column("request_id", sa.Uuid()),
@@ -244,7 +244,7 @@ class ActionRows(base.StoreBase):
             sa.column("cluster", sa.Text()),
             sa.column("detail", pg.JSONB()),
         )
-        given = sa.values(*columns, name="asked").data(requests).alias("asked")
+        given = sa.values(*columns, name="addressed").data(requests).alias("addressed")
         known = (
             sa.select(h.cluster)
             .where(h.node == given.c.node)

@@ -37,12 +37,12 @@ def _modules() -> Mapping[str, tuple[Rule, frozenset[str] | None]]:
 
 def claims_of(view: evidence_view.EvidenceView, only: frozenset[str] | None = None) -> list[claims.Claim]:
     """What every rule, or only those named, says about the evidence, in no particular order."""
-    asked = _asked(only, None if view.findings else frozenset(view.causes))
-    return [claim for rule in asked for claim in rule(view)]
+    rules = _rules_for(only, None if view.findings else frozenset(view.causes))
+    return [claim for rule in rules for claim in rule(view)]
 
 
 @functools.lru_cache(maxsize=4096)
-def _asked(only: frozenset[str] | None, causes: frozenset[str] | None) -> tuple[Rule, ...]:
+def _rules_for(only: frozenset[str] | None, causes: frozenset[str] | None) -> tuple[Rule, ...]:
     """The rules to ask, of those named (None = all), where anything points at these causes (None = at whatever)."""
     return tuple(
         rule

@@ -106,10 +106,10 @@ def test_what_is_read_for_others_changes_nothing(make):
 
 def test_a_chain_without_an_end_is_followed_for_a_day(make):
     """And no further: an ever flapping link must not read the whole history, nothing is read twice, and few questions are asked."""
-    calls, asked = [], []
+    calls, questions = [], []
 
     def read(spans):
-        asked.append(len(spans))
+        questions.append(len(spans))
         calls.extend(spans)
         return [dataclasses.replace(e, at=at) for span in spans for at in span for e in downs(make, "n1")]
 
@@ -117,7 +117,7 @@ def test_a_chain_without_an_end_is_followed_for_a_day(make):
     reach = incidents.MARGIN + incidents.REACH
     assert (min(a for a, _ in calls), max(b for _, b in calls)) == (make.end - reach, make.end + reach)
     assert sum((b - a for a, b in calls), timedelta()) == 2 * reach
-    assert len(asked) < 10
+    assert len(questions) < 10
 
 
 def test_what_makes_no_incident_widens_nothing(make):

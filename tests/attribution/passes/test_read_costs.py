@@ -50,7 +50,7 @@ class Explained:
         return self._store.rows(query, given)
 
 
-def spoken(node_at: datetime) -> list[records.HealthEvent]:
+def corrected_errors(node_at: datetime) -> list[records.HealthEvent]:
     """Two thousand corrected errors on the node, a second apart from then on."""
     return [
         dataclasses.replace(
@@ -75,7 +75,7 @@ def loaded(store: db_store.Store, events: Sequence[records.HealthEvent]) -> Expl
 def test_what_a_node_says_beside_the_end_of_a_condition_is_not_read(store: db_store.Store) -> None:
     """A node that said two thousand things since its GPU was lost, one of them its restart: about as many rows as ends."""
     booted_at = AT + timedelta(hours=2)
-    later = spoken(AT)
+    later = corrected_errors(AT)
     boot = dataclasses.replace(later[0], event_id=uuid.uuid4(), kind="node_boot", code=None, at=booted_at)
     explained = loaded(store, [LOST, *later, boot])
     reader = conditions.ConditionReader(explained)  # type: ignore[arg-type]  # it reads rows, and no more
@@ -86,7 +86,7 @@ def test_what_a_node_says_beside_the_end_of_a_condition_is_not_read(store: db_st
 
 def test_of_the_day_before_a_window_only_what_is_high_or_goes_on_is_read(store: db_store.Store) -> None:
     """Of two thousand things of the day before, the lost GPU and the line that came again in the window are read."""
-    before = spoken(AT)
+    before = corrected_errors(AT)
     opens_at = AT + timedelta(hours=2)
     again = dataclasses.replace(before[0], event_id=uuid.uuid4(), last_at=opens_at + timedelta(seconds=1))
     inside = dataclasses.replace(before[0], event_id=uuid.uuid4(), at=opens_at)

@@ -124,7 +124,7 @@ def test_a_node_is_said_to_be_repaired(world: World, monkeypatch: pytest.MonkeyP
     assert [r["verb"] for r in calls] == ["recheck"]
     assert len(world.store.drains(open_only=True)) == 1
     monkeypatch.setattr(
-        acts.repaired, "look_again", lambda _store, nodes, *_by, **_wait: dict.fromkeys(nodes, "")
+        acts.recheck, "look_again", lambda _store, nodes, *_by, **_wait: dict.fromkeys(nodes, "")
     )
     assert client.set_healthy("n1", note="new cable")["subject"] == "n1"
     assert world.store.drains(open_only=True) == []
