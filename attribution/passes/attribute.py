@@ -263,9 +263,12 @@ class _Pass:
         answered = found.without_evidence.copy()
         chosen = np.flatnonzero(found.without_evidence)
         made = []
-        for i, row in zip(chosen, no_evidence_verdict.rows(part.take(pa.array(chosen))), strict=True):
-            outside = found.outside.get(int(i), ())
-            verdict = self._without_evidence.verdict(row, found.preemptors.get(int(i)), outside)
+        for i, row in zip(
+            chosen.tolist(), no_evidence_verdict.rows(part.take(pa.array(chosen))), strict=True
+        ):
+            verdict = self._without_evidence.verdict(
+                row, found.preemptors.get(i), found.outside.get(i, ()), found.struck.get(i, ())
+            )
             if verdict is None:
                 answered[i] = False
             else:

@@ -440,6 +440,57 @@ def test_faults_before_the_window_are_mentioned_without_the_judge(store, monkeyp
     ]
 
 
+def test_a_preempted_attempt_beside_an_old_condition_needs_no_judge(store, monkeypatch):
+    """Slurm names its cause: a GPU lost before only strikes a sentence, unless it is known which GPUs it had."""
+    died, day, minute = DAY + timedelta(days=9), timedelta(days=1), timedelta(minutes=1)
+    held = {1: None, 2: {"n2": ("GPU-n2-3",)}, 3: None, 4: None}
+    store.upsert_attempts(
+        records.JobAttempt(
+            cluster="c", job_id=job, submit_at=died - day, start_at=died - day, end_at=died, state="PREEMPTED", nodes=(f"n{job}",),
+            n_gpus=8, gpus=gpus, user="alice", run_key=str(job),
+        )
+        for job, gpus in held.items()
+    )  # fmt: skip
+    store._upsert(
+        records.JobAllocation,
+        [
+            records.JobAllocation(
+                cluster="c", node="n3", job_id=3, at=died - day, restart_count=0, gpu_uuids=("GPU-n3-3",)
+            )
+        ],
+    )
+    bulk.load_events(
+        store.url,
+        [
+            records.HealthEvent(
+                event_id=uuid.UUID(int=job), cluster="c", node=f"n{job}", at=died - before, observed_at=died, kind="xid",
+                code="79", severity=records.Severity.HIGH, device="gpu3", source="kernel", message="",
+            )
+            for job, before in ((1, 3 * day), (2, 3 * day), (3, 3 * day), (4, minute))
+        ],
+    )  # fmt: skip
+    store._upsert(
+        records.AgentHeartbeat,
+        [records.AgentHeartbeat(cluster="c", node=f"n{job}", at=died + day) for job in held],
+    )
+    waiting = pending.read(store, died, died + minute, None, unjudged=False)
+    found = columnar_prefilter.prefilter(store, waiting, attribute.policy_of(None))
+    assert dict(zip(waiting["job_id"].to_pylist(), found.without_evidence.tolist(), strict=True)) == {
+        1: True,
+        2: False,
+        3: False,
+        4: False,
+    }
+    verdicts = []
+    for many in (1, 1_000_000):
+        monkeypatch.setattr(attribute, "MANY", many)
+        verdicts.append(attribute.attribute(store, at=SetClock(died + day), dry_run=True).verdicts)
+    assert {v.job_id: v for v in verdicts[0]} == {v.job_id: v for v in verdicts[1]}
+    one = next(v for v in verdicts[0] if v.job_id == 1)
+    assert one.cause == "preempted"
+    assert not any(s.startswith("GPUs") for s in one.ruled_out)
+
+
 def test_stalls_of_a_second_day_are_read_only_where_the_job_told_of_something(store, monkeypatch):
     """Only what the job's own side says moves a window back: a job that said nothing needs one day before its window."""
     ended, day = DAY + timedelta(days=9), timedelta(days=1)
