@@ -133,8 +133,8 @@ def in_slices(
 
 
 def seldom_collected() -> None:
-    """Have Python look for cycles at every 50,000 new objects, not at every 700: a pass makes as many records, none in a cycle."""
-    gc.set_threshold(50_000, 10, 10)
+    """Have Python look for cycles at every 200,000 new objects, not at every 700: a pass makes fewer records at once, none in a cycle."""
+    gc.set_threshold(200_000, 10, 10)
 
 
 def policy_of(config: settings.AttributionSettings | None) -> cases.WindowPolicy:
