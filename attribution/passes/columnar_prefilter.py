@@ -23,6 +23,7 @@ from probing_cluster.attribution.passes import (
     event_windows,
     fetch,
     incidents,
+    pending,
     preempted,
 )
 from probing_cluster.attribution.verdict import case as cases
@@ -117,6 +118,7 @@ class _Prefilter:
                 stalls=stalls,
                 co_residents=ran,
                 shared=shared,
+                again=frozenset(self._keys(np.flatnonzero(again))),
                 places=self._places(
                     names,
                     mentionable | stood | stalled,
@@ -356,16 +358,14 @@ class _Prefilter:
     ) -> dict[cases.Key, Sequence[str]]:
         """The nodes of those attempts whose events a verdict may mention (any but inert ones); all of them where none has any."""
         numbers = np.flatnonzero(wanted & self._any(mentionable))
-        jobs = self._ended["job_id"].take(pa.array(numbers)).to_pylist()
-        submits = co_residency.instants(self._ended["submit_at"].take(pa.array(numbers)))
         nodes: dict[int, list[str]] = {int(i): [] for i in numbers}
         for place in np.flatnonzero(mentionable & wanted[self._attempt]):
             nodes[int(self._attempt[place])].append(names[self._node[place]])
-        return {
-            (self._cluster, job, submit): on
-            for job, submit, on in zip(jobs, submits, nodes.values(), strict=True)
-            if submit is not None
-        }
+        return dict(zip(self._keys(numbers), nodes.values(), strict=True))
+
+    def _keys(self, numbers: npt.NDArray[np.intp]) -> list[cases.Key]:
+        """Which attempts these are."""
+        return pending.keys(self._ended.select(["cluster", "job_id", "submit_at"]).take(pa.array(numbers)))
 
     def _rows(self, name: str, given: Mapping[str, Any]) -> Sequence[Mapping[Any, Any]]:
         return self._source.rows((_SQL / f"{name}.sql").read_text("utf-8"), given)

@@ -456,12 +456,12 @@ def test_faults_before_the_window_are_mentioned_without_the_judge(store, monkeyp
 
 
 def test_a_preempted_attempt_beside_an_old_condition_needs_no_judge(store, monkeypatch):
-    """Slurm names its cause: a GPU lost before only strikes a sentence, unless it is known which GPUs it had."""
+    """Slurm names its cause: a GPU lost before only strikes a sentence, unless it is known which GPUs it had. One that needs the judge is judged with all others."""
     died, day, minute = DAY + timedelta(days=9), timedelta(days=1), timedelta(minutes=1)
-    held = {1: None, 2: {"n2": ("GPU-n2-3",)}, 3: None, 4: None}
+    held = {1: None, 2: {"n2": ("GPU-n2-3",)}, 3: None, 4: None, 5: None}
     store.upsert_attempts(
         records.JobAttempt(
-            cluster="c", job_id=job, submit_at=died - day, start_at=died - day, end_at=died, state="PREEMPTED", nodes=(f"n{job}",),
+            cluster="c", job_id=job, submit_at=died - day, start_at=died - day, end_at=died, state="FAILED" if job == 5 else "PREEMPTED", nodes=(f"n{job}",),
             n_gpus=8, gpus=gpus, user="alice", run_key=str(job),
         )
         for job, gpus in held.items()
@@ -481,7 +481,7 @@ def test_a_preempted_attempt_beside_an_old_condition_needs_no_judge(store, monke
                 event_id=uuid.UUID(int=job), cluster="c", node=f"n{job}", at=died - before, observed_at=died, kind="xid",
                 code="79", severity=records.Severity.HIGH, device="gpu3", source="kernel", message="",
             )
-            for job, before in ((1, 3 * day), (2, 3 * day), (3, 3 * day), (4, minute))
+            for job, before in ((1, 3 * day), (2, 3 * day), (3, 3 * day), (4, minute), (5, minute))
         ],
     )  # fmt: skip
     store._upsert(
@@ -495,12 +495,18 @@ def test_a_preempted_attempt_beside_an_old_condition_needs_no_judge(store, monke
         2: False,
         3: False,
         4: False,
+        5: False,
     }
+    batches, judge_batch = [], attribute.judge_batch
+    monkeypatch.setattr(
+        attribute, "judge_batch", lambda *a, **k: batches.append(len(a[1])) or judge_batch(*a, **k)
+    )
     verdicts = []
     for many in (1, 1_000_000):
         monkeypatch.setattr(attribute, "MANY", many)
         verdicts.append(attribute.attribute(store, at=SetClock(died + day), dry_run=True).verdicts)
     assert {v.job_id: v for v in verdicts[0]} == {v.job_id: v for v in verdicts[1]}
+    assert batches == [4, 1, 4]  # judged by themselves, those that are preempted come last
     one = next(v for v in verdicts[0] if v.job_id == 1)
     assert one.cause == "preempted"
     assert not any(s.startswith("GPUs") for s in one.ruled_out)
