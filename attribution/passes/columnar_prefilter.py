@@ -299,13 +299,12 @@ class _Prefilter:
             return {}, flags
         # A hang that the job's side tells of moves the window back: a day more is read for such a job.
         n_days = np.where(job_side, 2, 1)
-        begin = np.maximum(self._start, self._from - n_days * clock.span_us(assign_rows.STALLED))[
-            self._attempt
-        ]
-        until = self._from[self._attempt]
+        begin = np.maximum(self._start, self._from - n_days * clock.span_us(assign_rows.STALLED))
+        places = np.flatnonzero(ended & (begin < self._from)[self._attempt])
+        spans = {i: (_at(begin[i]), _at(self._from[i])) for i in set(self._attempt[places].tolist())}
         lives = [
-            (names[self._node[i]], _at(begin[i]), _at(until[i]))
-            for i in np.flatnonzero(ended & (begin < until))
+            (names[node], *spans[i])
+            for node, i in zip(self._node[places].tolist(), self._attempt[places].tolist(), strict=True)
         ]
         stalls = self._fetcher.stalls(self._cluster, lives, _at(self._end.max()))
         faulty = np.isin(self._node, [i for i, name in enumerate(names) if name in stalls])
