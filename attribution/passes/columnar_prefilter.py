@@ -96,14 +96,14 @@ class _Prefilter:
         watched = self._fetcher.watched(self._cluster, names, *ends)
         to_judge = self._by_themselves() | self._unwatched(names, watched)
         job_side = self._has_job_side_events()
-        arguing, telling, mentionable, shared, outside = self._event_flags(names)
+        arguing, changes_preempted, mentionable, shared, outside = self._event_flags(names)
         active_faults, stood, lasting, conditions = self._active_faults(names)
         stalls, stalled = self._stalls(names, job_side)
         acted = self._acted(names)
         ran = self._ran(lasting)
         preemptors, again = self._preempted(ran)
         to_judge |= job_side | acted | again
-        spared = self._states({"PREEMPTED"}) & ~to_judge & ~telling
+        spared = self._states({"PREEMPTED"}) & ~to_judge & ~changes_preempted
         to_judge |= arguing | self._any(stood | stalled)
         struck = self._struck(conditions, np.flatnonzero(spared & to_judge), outside)
         to_judge[list(struck)] = False
@@ -208,8 +208,8 @@ class _Prefilter:
         before = events.what((day_before[0][places], day_before[1][places]), events.root)
         sentences, unordered = self._outside(names, zip(places.tolist(), before, strict=True))
         to_judge = self._any(argues | own | reaching) | (faint > 1) | unordered
-        telling = self._any(events.within(windows, events.tells_of_preempted) | reaching) | unordered
-        return to_judge, telling, argues | user | some_faint | outside | reaching, shared, sentences
+        changes_preempted = self._any(events.within(windows, events.changes_preempted) | reaching) | unordered
+        return to_judge, changes_preempted, argues | user | some_faint | outside | reaching, shared, sentences
 
     def _outside(
         self, names: Sequence[str], before: Iterable[tuple[int, Iterable[tuple[int, str]]]]

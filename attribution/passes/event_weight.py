@@ -50,7 +50,7 @@ def weight(kind: str, code: str | None, severity: records.Severity, *, recovered
 
 
 @functools.cache
-def tells_of_preempted(kind: str, code: str | None, severity: records.Severity, *, recovered: bool) -> bool:
+def changes_preempted(kind: str, code: str | None, severity: records.Severity, *, recovered: bool) -> bool:
     """Whether the verdict on a preempted attempt may differ beside such an event, although Slurm names its cause."""
     if weight(kind, code, severity, recovered=recovered) is not Weight.ARGUES:
         return False
@@ -74,7 +74,7 @@ class EventSort:
     """What matters of one sort of event: kind, code, severity, source and whether it recovered."""
 
     weight: Weight
-    tells_of_preempted: bool
+    changes_preempted: bool
     root: bool
     """True for a high root fault: a verdict mentions it even where it lies outside the window."""
     family: str
@@ -109,7 +109,7 @@ def sorts_of(events: pa.Table) -> tuple[list[EventSort], co_residency.Numbers]:
         made.append(
             EventSort(
                 weight=found,
-                tells_of_preempted=tells_of_preempted(*sort, recovered=recovered == "true"),
+                changes_preempted=changes_preempted(*sort, recovered=recovered == "true"),
                 root=root,
                 family=claims.family(source),
                 what=what,

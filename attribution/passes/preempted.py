@@ -20,7 +20,7 @@ def struck(
     for event in conditions:
         signature = signatures.of(event)
         sort = (event.kind, event.code, event.severity)
-        if not event_weight.tells_of_preempted(*sort, recovered=event.detail.get("recovered") is True):
+        if not event_weight.changes_preempted(*sort, recovered=event.detail.get("recovered") is True):
             continue
         of_gpu = view_builder.means_gpu(event, signature)
         if event.job_id is not None or (of_gpu and (gpus_known or n_gpus == 0)):
