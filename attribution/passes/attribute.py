@@ -7,7 +7,7 @@ import gc
 import itertools
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent import futures
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -133,8 +133,8 @@ def in_slices(
 
 
 def seldom_collected() -> None:
-    """Have Python look for cycles at every 50,000 new objects, not at every 700: a pass makes as many records, none in a cycle."""
-    gc.set_threshold(50_000, 10, 10)
+    """Have Python look for cycles at every 200,000 new objects, not at every 700: a pass makes fewer records at once, none in a cycle."""
+    gc.set_threshold(200_000, 10, 10)
 
 
 def policy_of(config: settings.AttributionSettings | None) -> cases.WindowPolicy:
@@ -185,9 +185,9 @@ class _Pass:
         self, attempts: Sequence[records.JobAttempt], known: fetch.PassCache | None = None
     ) -> list[cases.Key]:
         """Judge attempts one by one, a batch at a time; which they are."""
-        # The preemptor's own verdict says why it had to start again: that comes first.
-        for batch in _batches(sorted(attempts, key=lambda a: a.state == "PREEMPTED")):
-            if batch[0].state == "PREEMPTED":
+        waits = functools.partial(_waits, known)
+        for batch in _batches(sorted(attempts, key=waits), waits):
+            if waits(batch[0]):
                 self._settle()
             judge_some = functools.partial(
                 judge_batch, self._source, policy=self._policy, made_at=self._now, known=known
@@ -234,11 +234,11 @@ class _Pass:
         """Judge them a day of ends of one cluster at a time; of the preempted, those who need not wait."""
         for part in pending.by_day(attempts_ended):
             attempts, known = self._one_by_one(part)
-            self.judge([a for a in attempts if a.state != "PREEMPTED"], known)
-            # The preemptor's own verdict says why it had to start again: that comes first, maybe a day later.
+            self.judge([a for a in attempts if not _waits(known, a)], known)
+            # What they wait for may be judged a day later.
             cluster, last = part["cluster"][0].as_py(), pending.last_end(part)
             self._judge_later(cluster, last)
-            waiting = [a for a in attempts if a.state == "PREEMPTED"]
+            waiting = [a for a in attempts if _waits(known, a)]
             if waiting:
                 self._later.append(_Later(cluster, last + fetch.NEAR, waiting, known))
 
@@ -263,9 +263,12 @@ class _Pass:
         answered = found.without_evidence.copy()
         chosen = np.flatnonzero(found.without_evidence)
         made = []
-        for i, row in zip(chosen, no_evidence_verdict.rows(part.take(pa.array(chosen))), strict=True):
-            outside = found.outside.get(int(i), ())
-            verdict = self._without_evidence.verdict(row, found.preemptors.get(int(i)), outside)
+        for i, row in zip(
+            chosen.tolist(), no_evidence_verdict.rows(part.take(pa.array(chosen))), strict=True
+        ):
+            verdict = self._without_evidence.verdict(
+                row, found.preemptors.get(i), found.outside.get(i, ()), found.struck.get(i, ())
+            )
             if verdict is None:
                 answered[i] = False
             else:
@@ -369,9 +372,16 @@ def _of_jobs(
     return [a for *_, a in sorted(mine, key=lambda m: m[:3])]
 
 
-def _batches(attempts: Sequence[records.JobAttempt]) -> Iterator[Sequence[records.JobAttempt]]:
-    """At most BATCH at a time, attempts of one kind (preempted or not) together."""
-    for _, same in itertools.groupby(attempts, key=lambda a: a.state == "PREEMPTED"):
+def _waits(known: fetch.PassCache | None, attempt: records.JobAttempt) -> bool:
+    """Whether other attempts are to be judged first: the preemptor's own verdict says why it had to start again."""
+    return attempt.state == "PREEMPTED" and (known is None or cases.key(attempt) in known.again)
+
+
+def _batches(
+    attempts: Sequence[records.JobAttempt], waits: Callable[[records.JobAttempt], bool]
+) -> Iterator[Sequence[records.JobAttempt]]:
+    """At most BATCH at a time, those that wait for others' verdicts by themselves."""
+    for _, same in itertools.groupby(attempts, key=waits):
         mine = list(same)
         for at in range(0, len(mine), BATCH):
             yield mine[at : at + BATCH]

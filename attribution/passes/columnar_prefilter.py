@@ -17,7 +17,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from probing_cluster.attribution.passes import assign_rows, event_weight, event_windows, fetch, incidents
+from probing_cluster.attribution.passes import (
+    assign_rows,
+    event_weight,
+    event_windows,
+    fetch,
+    incidents,
+    pending,
+    preempted,
+)
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import (
     co_residency,
@@ -27,7 +35,7 @@ from probing_cluster.attribution.verdict import (
     signatures,
 )
 from probing_cluster.attribution.verdict.rules import user_error
-from probing_cluster.core import clock, vocabulary
+from probing_cluster.core import clock, records, vocabulary
 from probing_cluster.db import store
 
 _SQL = Path(__file__).parent / "sql"
@@ -49,6 +57,8 @@ class PrefilterResult:
     """Number of a preempted attempt to who took its place: job_id, attempt, name, user."""
     outside: Mapping[int, Sequence[str]]
     """Number of an attempt to its verdict's sentences about faults that lie outside its window."""
+    struck: Mapping[int, frozenset[str]]
+    """Number of an attempt to the words whose sentences its verdict leaves out (`eliminate.STRUCK`)."""
     known: fetch.PassCache
 
 
@@ -86,23 +96,29 @@ class _Prefilter:
         watched = self._fetcher.watched(self._cluster, names, *ends)
         to_judge = self._by_themselves() | self._unwatched(names, watched)
         job_side = self._has_job_side_events()
-        arguing, mentionable, shared, outside = self._event_flags(names)
-        active_faults, stood, lasting = self._active_faults(names)
+        arguing, changes_preempted, mentionable, shared, outside = self._event_flags(names)
+        active_faults, stood, lasting, conditions = self._active_faults(names)
         stalls, stalled = self._stalls(names, job_side)
         acted = self._acted(names)
         ran = self._ran(lasting)
         preemptors, again = self._preempted(ran)
-        to_judge |= job_side | arguing | self._any(stood | stalled) | acted | again
+        to_judge |= job_side | acted | again
+        spared = self._states({"PREEMPTED"}) & ~to_judge & ~changes_preempted
+        to_judge |= arguing | self._any(stood | stalled)
+        struck = self._struck(conditions, np.flatnonzero(spared & to_judge), outside)
+        to_judge[list(struck)] = False
         return PrefilterResult(
             without_evidence=~to_judge,
             preemptors=preemptors,
             outside=outside,
+            struck=struck,
             known=fetch.PassCache(
                 watched=watched,
                 active_faults=active_faults,
                 stalls=stalls,
                 co_residents=ran,
                 shared=shared,
+                again=frozenset(self._keys(np.flatnonzero(again))),
                 places=self._places(
                     names,
                     mentionable | stood | stalled,
@@ -159,11 +175,11 @@ class _Prefilter:
 
     def _event_flags(
         self, names: Sequence[str]
-    ) -> tuple[Flags, Flags, incidents.SharedIncidents, dict[int, list[str]]]:
-        """Per attempt: whether node events may change its verdict. Per place: whether a verdict may mention one there.
+    ) -> tuple[Flags, Flags, Flags, incidents.SharedIncidents, dict[int, list[str]]]:
+        """Per attempt: whether node events may change its verdict; whether they may if it was preempted, those before its window left out.
 
-        Third: the times at which wide incidents may lie among these events. Fourth: number of an attempt to its verdict's
-        sentences about faults that lie outside its window.
+        Third, per place: whether a verdict may mention one there. Fourth: the times at which wide incidents may lie among
+        these events. Fifth: number of an attempt to its verdict's sentences about faults that lie outside its window.
         """
         kinds, codes = zip(*event_weight.inert_sorts(), strict=True)
         query = (_SQL / "weighed_events.sql").read_text("utf-8")
@@ -192,7 +208,8 @@ class _Prefilter:
         before = events.what((day_before[0][places], day_before[1][places]), events.root)
         sentences, unordered = self._outside(names, zip(places.tolist(), before, strict=True))
         to_judge = self._any(argues | own | reaching) | (faint > 1) | unordered
-        return to_judge, argues | user | some_faint | outside | reaching, shared, sentences
+        changes_preempted = self._any(events.within(windows, events.changes_preempted) | reaching) | unordered
+        return to_judge, changes_preempted, argues | user | some_faint | outside | reaching, shared, sentences
 
     def _outside(
         self, names: Sequence[str], before: Iterable[tuple[int, Iterable[tuple[int, str]]]]
@@ -216,8 +233,11 @@ class _Prefilter:
 
     def _active_faults(
         self, names: Sequence[str]
-    ) -> tuple[assign_rows.ActiveFaults, Flags, dict[str, datetime]]:
-        """The active conditions, per place whether one concerns its attempt, and from when on it is to be known who ran on those nodes."""
+    ) -> tuple[assign_rows.ActiveFaults, Flags, dict[str, datetime], dict[int, list[records.HealthEvent]]]:
+        """The active conditions, per place whether one concerns its attempt, and from when on it is to be known who ran on those nodes.
+
+        Last: number of an attempt to the conditions that concern it.
+        """
         first, end = _at(self._from.min()), _at(self._end.max())
         met = self._fetcher.conditions.begun(self._cluster, names, first - assign_rows.ACTIVE_FOR, end)
         lasting = {n for n, found in met.items() if any(signatures.is_until_reset(e) for e, _ in found)}
@@ -238,14 +258,38 @@ class _Prefilter:
         active_faults = self._fetcher.conditions.with_ends(self._cluster, near, end)
         flags = np.zeros(len(self._node), np.bool_)
         begins: dict[int, dict[str, datetime]] = {}
+        of_attempt: dict[int, list[records.HealthEvent]] = {}
         for place, (name, since, life) in places.items():
             stood = [e for e, gone_at in active_faults[name] if assign_rows.stood(e, gone_at, since, life)]
             flags[place] = bool(stood)
+            if stood:
+                of_attempt.setdefault(int(self._attempt[place]), []).extend(stood)
             for event in filter(assign_rows.may_need_neighbours, stood):
                 nodes = begins.setdefault(int(self._attempt[place]), {})
                 begin = assign_rows.neighbours_from(event, life[0], since)
                 nodes[name] = min(begin, nodes.get(name, begin))
-        return active_faults, flags, _earliest(begins.values())
+        return active_faults, flags, _earliest(begins.values()), of_attempt
+
+    def _struck(
+        self,
+        conditions: Mapping[int, Sequence[records.HealthEvent]],
+        spared: npt.NDArray[np.intp],
+        outside: Mapping[int, Sequence[str]],
+    ) -> dict[int, frozenset[str]]:
+        """Number of a preempted attempt, of these, to the words that conditions strike; those that need the judge are left out."""
+        rows = self._ended.select(["job_id", "n_gpus", "gpus_known"]).take(pa.array(spared)).to_pylist()
+        given = {"cluster": self._cluster, "job_ids": [row["job_id"] for row in rows]}
+        allocated = {r["job_id"] for r in self._rows("case_allocations", given)} if rows else set()
+        found = {}
+        for i, row in zip(spared.tolist(), rows, strict=True):
+            mine = conditions.get(i, ())
+            if mine and i in outside:
+                continue  # a condition that is in its window's day is no fault outside the window
+            known = row["gpus_known"] or row["job_id"] in allocated
+            words = preempted.struck(mine, row["n_gpus"], gpus_known=known)
+            if words is not None:
+                found[i] = words
+        return found
 
     def _stalls(self, names: Sequence[str], job_side: Flags) -> tuple[assign_rows.ActiveFaults, Flags]:
         """The stalls, and per place whether one held up its attempt when a person or a limit ended it."""
@@ -255,13 +299,12 @@ class _Prefilter:
             return {}, flags
         # A hang that the job's side tells of moves the window back: a day more is read for such a job.
         n_days = np.where(job_side, 2, 1)
-        begin = np.maximum(self._start, self._from - n_days * clock.span_us(assign_rows.STALLED))[
-            self._attempt
-        ]
-        until = self._from[self._attempt]
+        begin = np.maximum(self._start, self._from - n_days * clock.span_us(assign_rows.STALLED))
+        places = np.flatnonzero(ended & (begin < self._from)[self._attempt])
+        spans = {i: (_at(begin[i]), _at(self._from[i])) for i in set(self._attempt[places].tolist())}
         lives = [
-            (names[self._node[i]], _at(begin[i]), _at(until[i]))
-            for i in np.flatnonzero(ended & (begin < until))
+            (names[node], *spans[i])
+            for node, i in zip(self._node[places].tolist(), self._attempt[places].tolist(), strict=True)
         ]
         stalls = self._fetcher.stalls(self._cluster, lives, _at(self._end.max()))
         faulty = np.isin(self._node, [i for i, name in enumerate(names) if name in stalls])
@@ -314,16 +357,14 @@ class _Prefilter:
     ) -> dict[cases.Key, Sequence[str]]:
         """The nodes of those attempts whose events a verdict may mention (any but inert ones); all of them where none has any."""
         numbers = np.flatnonzero(wanted & self._any(mentionable))
-        jobs = self._ended["job_id"].take(pa.array(numbers)).to_pylist()
-        submits = co_residency.instants(self._ended["submit_at"].take(pa.array(numbers)))
         nodes: dict[int, list[str]] = {int(i): [] for i in numbers}
         for place in np.flatnonzero(mentionable & wanted[self._attempt]):
             nodes[int(self._attempt[place])].append(names[self._node[place]])
-        return {
-            (self._cluster, job, submit): on
-            for job, submit, on in zip(jobs, submits, nodes.values(), strict=True)
-            if submit is not None
-        }
+        return dict(zip(self._keys(numbers), nodes.values(), strict=True))
+
+    def _keys(self, numbers: npt.NDArray[np.intp]) -> list[cases.Key]:
+        """Which attempts these are."""
+        return pending.keys(self._ended.select(["cluster", "job_id", "submit_at"]).take(pa.array(numbers)))
 
     def _rows(self, name: str, given: Mapping[str, Any]) -> Sequence[Mapping[Any, Any]]:
         return self._source.rows((_SQL / f"{name}.sql").read_text("utf-8"), given)

@@ -18,6 +18,11 @@ _NAMED_ALONE = frozenset({"node_lost", "node_reboot", "node_refused", "oom_host"
 """Causes whose verdicts mention any event at all."""
 
 
+def is_named_alone(kind: str, cause: str) -> bool:
+    """True where any event of this kind and cause may be named by a verdict."""
+    return cause in _NAMED_ALONE or kind == "agent_silent"
+
+
 class Weight(IntEnum):
     """What one sort of event can do to a verdict."""
 
@@ -34,7 +39,7 @@ class Weight(IntEnum):
 def weight(kind: str, code: str | None, severity: records.Severity, *, recovered: bool) -> Weight:
     """The weight of a sort of event."""
     signature = signatures.find(kind, code, severity, recovered=recovered)
-    if signature.cause in _NAMED_ALONE or kind == "agent_silent":
+    if is_named_alone(kind, signature.cause):
         return Weight.ARGUES
     if signature.role in (signatures.Role.CONTEXT, signatures.Role.CONSEQUENCE):
         return Weight.INERT
@@ -42,6 +47,16 @@ def weight(kind: str, code: str | None, severity: records.Severity, *, recovered
         return Weight.USER
     faint = signature.role is signatures.Role.WEAK and signature.lethality < claims.POSSIBLE
     return Weight.FAINT if faint and signature.cause not in eliminate.LOOKED_FOR else Weight.ARGUES
+
+
+@functools.cache
+def changes_preempted(kind: str, code: str | None, severity: records.Severity, *, recovered: bool) -> bool:
+    """Whether the verdict on a preempted attempt may differ beside such an event, although Slurm names its cause."""
+    if weight(kind, code, severity, recovered=recovered) is not Weight.ARGUES:
+        return False
+    signature = signatures.find(kind, code, severity, recovered=recovered)
+    named = signature.cause in eliminate.LOOKED_FOR or is_named_alone(kind, signature.cause)
+    return named or signature.role is signatures.Role.ROOT
 
 
 @functools.cache
@@ -59,6 +74,7 @@ class EventSort:
     """What matters of one sort of event: kind, code, severity, source and whether it recovered."""
 
     weight: Weight
+    changes_preempted: bool
     root: bool
     """True for a high root fault: a verdict mentions it even where it lies outside the window."""
     family: str
@@ -90,5 +106,14 @@ def sorts_of(events: pa.Table) -> tuple[list[EventSort], co_residency.Numbers]:
         root = signature.role is signatures.Role.ROOT and sort[2] is records.Severity.HIGH
         wide = incidents.is_shared(signature)
         what = phrases.what_of(kind, code)
-        made.append(EventSort(weight=found, root=root, family=claims.family(source), what=what, wide=wide))
+        made.append(
+            EventSort(
+                weight=found,
+                changes_preempted=changes_preempted(*sort, recovered=recovered == "true"),
+                root=root,
+                family=claims.family(source),
+                what=what,
+                wide=wide,
+            )
+        )
     return made, of.astype(np.int64, copy=False)

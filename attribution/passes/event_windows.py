@@ -38,6 +38,7 @@ class EventWindows:
         self._at, self._sort, self._sorts = at[order], of[order], sorts
         self._last = co_residency.microseconds(events["last_at"])[order]
         self.weight = np.array([s.weight for s in sorts], np.int64)[of][order]
+        self.changes_preempted = np.array([s.changes_preempted for s in sorts], np.bool_)[of][order]
         self.root = np.array([s.root for s in sorts], np.bool_)[of][order]
         self._family = np.array([s.family for s in sorts])[of][order]
 

@@ -47,6 +47,8 @@ class PassCache:
     """Where in that time wide incidents may be."""
     places: Mapping[cases.Key, Sequence[str]]
     """Per attempt, the nodes whose events may tell something; an attempt that is missing needs all of them."""
+    again: frozenset[cases.Key]
+    """Preempted attempts whose preemptor had started before: the verdict on that start comes first."""
 
 
 class Fetcher:

@@ -244,7 +244,11 @@ def assign(
             first = events.get(verdict.evidence[0]) if verdict.evidence else None
             chosen = None if first is None or findings.is_finding(first) else first.event_id
         same = (chosen, place) == (verdict.incident_id, verdict.place)
-        made.append(verdict if same else dataclasses.replace(verdict, incident_id=chosen, place=place))
+        made.append(
+            verdict
+            if same
+            else records.of_checked(records.Verdict, {**vars(verdict), "incident_id": chosen, "place": place})
+        )
     return made
 
 

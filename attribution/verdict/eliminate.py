@@ -23,7 +23,13 @@ MAX_OUTSIDE = 2
 _GPU = frozenset({"gpu_lost", "gpu_memory_uncorrectable", "gpu_memory_contained", "gpu_row_remap_failure", "gpu_nvlink", "nvswitch", "gpu_gsp_timeout", "gpu_driver", "gpu_xid"})  # fmt: skip
 _LINKS = frozenset({"ib_link", "eth_link"})
 _FILES = frozenset({"filesystem_mount", "disk"})
-LOOKED_FOR = _GPU | _LINKS | _FILES
+STRUCK = {
+    **dict.fromkeys(_GPU, "GPUs"),
+    **dict.fromkeys(_LINKS, "network"),
+    **dict.fromkeys(_FILES, "file systems"),
+}
+"""Cause to the word that the sentence begins with which any sign of that cause strikes."""
+LOOKED_FOR = frozenset(STRUCK)
 """Causes of which any sign at all changes what is ruled out."""
 
 _FELT = timedelta(minutes=30)

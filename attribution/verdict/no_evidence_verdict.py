@@ -84,11 +84,12 @@ class NoEvidenceVerdicts:
         row: Sequence[Any],
         preemptor: Mapping[str, Any] | None = None,
         outside: Iterable[str] = (),
+        struck: Iterable[str] = (),
     ) -> records.Verdict | None:
         """The verdict on an attempt (its fields as in COLUMNS); None where it depends on the attempt's names.
 
         `preemptor` is who took its place, when that is known: job_id, name, user. `outside`: the sentences about faults
-        that lie outside its window.
+        that lie outside its window. `struck`: the words whose sentences are left out of what is ruled out.
         """
         (cluster, job_id, submit_at, attempt, start_at, end_at, suspended_s, state, code, signal) = row[:10]
         (reason, nodes, n_gpus, user, limit_s, cancelled_by) = row[10:]
@@ -117,6 +118,8 @@ class NoEvidenceVerdicts:
         if limit_s:
             values |= {"ran": phrases.duration(ran_s), "limit": phrases.duration(limit_s)}
         summary, *ruled_out, next_step = answer.sentences.fill(values)
+        if struck:
+            ruled_out = [s for s in ruled_out if s.partition(" (")[0] not in struck]
         # What the judge made and the database held needs no second check.
         return records.of_checked(
             records.Verdict,

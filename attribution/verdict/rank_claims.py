@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -138,7 +137,7 @@ def _in_context(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims
         # A part that is gone beside a hang is seldom chance: often it is only found out when the job is ended.
         gone = claim.cause in _DOES_NOT_COME_BACK and weight >= claims.LIKELY
         weight = claims.POSSIBLE if gone else weight * 0.5
-    return claim if weight == claim.weight else dataclasses.replace(claim, weight=weight)
+    return claim if weight == claim.weight else claims.changed(claim, weight=weight)
 
 
 _DOES_NOT_COME_BACK = frozenset(

@@ -129,12 +129,16 @@ def is_until_reset(event: records.HealthEvent) -> bool:
 
 def of(event: records.HealthEvent) -> Signature:
     """The signature of an event; one that says the fault has gone is a recovery."""
-    return find(event.kind, event.code, event.severity, recovered=event.detail.get("recovered") is True)
+    return _find(event.kind, event.code, event.severity, event.detail.get("recovered") is True)
+
+
+def find(kind: str, code: str | None, severity: records.Severity, *, recovered: bool = False) -> Signature:
+    """The signature of events of this kind, code and severity; there always is one."""
+    return _find(kind, code, severity, recovered)
 
 
 @functools.cache
-def find(kind: str, code: str | None, severity: records.Severity, *, recovered: bool = False) -> Signature:
-    """The signature of events of this kind, code and severity; there always is one."""
+def _find(kind: str, code: str | None, severity: records.Severity, recovered: bool) -> Signature:
     table = _load()
     text = (code or "").lower()
     found = table.exact.get((kind, text))

@@ -336,6 +336,21 @@ def test_a_run_in_slices_keeps_nothing_of_the_slices_before(store, fleet, monkey
     assert peak <= 80
 
 
+def test_as_many_records_as_a_day_has_are_made_without_looking_for_cycles():
+    """A look at 50,000 living records takes 10 ms and finds nothing; a day of 2,000 nodes made one in each pass."""
+    before, looks = gc.get_threshold(), []
+    try:
+        attribute.seldom_collected()
+        gc.collect()
+        gc.callbacks.append(count := lambda phase, _: looks.append(phase))
+        kept = [{} for _ in range(100_000)]
+        gc.callbacks.remove(count)
+        assert len(kept) == 100_000
+        assert looks == []
+    finally:
+        gc.set_threshold(*before)
+
+
 def test_what_is_open_is_judged_in_slices_too(store, fleet, monkeypatch):
     """Those without a verdict and those that late events re-opened, and no others."""
     monkeypatch.setattr(pending, "SLICE", 10)
@@ -438,6 +453,63 @@ def test_faults_before_the_window_are_mentioned_without_the_judge(store, monkeyp
         "PCIe error fatal on n2 (it came 3 h before, outside the window)",
         "PCIe error fatal on n1 (it came 2 h before, outside the window)",
     ]
+
+
+def test_a_preempted_attempt_beside_an_old_condition_needs_no_judge(store, monkeypatch):
+    """Slurm names its cause: a GPU lost before only strikes a sentence, unless it is known which GPUs it had. One that needs the judge is judged with all others."""
+    died, day, minute = DAY + timedelta(days=9), timedelta(days=1), timedelta(minutes=1)
+    held = {1: None, 2: {"n2": ("GPU-n2-3",)}, 3: None, 4: None, 5: None}
+    store.upsert_attempts(
+        records.JobAttempt(
+            cluster="c", job_id=job, submit_at=died - day, start_at=died - day, end_at=died, state="FAILED" if job == 5 else "PREEMPTED", nodes=(f"n{job}",),
+            n_gpus=8, gpus=gpus, user="alice", run_key=str(job),
+        )
+        for job, gpus in held.items()
+    )  # fmt: skip
+    store._upsert(
+        records.JobAllocation,
+        [
+            records.JobAllocation(
+                cluster="c", node="n3", job_id=3, at=died - day, restart_count=0, gpu_uuids=("GPU-n3-3",)
+            )
+        ],
+    )
+    bulk.load_events(
+        store.url,
+        [
+            records.HealthEvent(
+                event_id=uuid.UUID(int=job), cluster="c", node=f"n{job}", at=died - before, observed_at=died, kind="xid",
+                code="79", severity=records.Severity.HIGH, device="gpu3", source="kernel", message="",
+            )
+            for job, before in ((1, 3 * day), (2, 3 * day), (3, 3 * day), (4, minute), (5, minute))
+        ],
+    )  # fmt: skip
+    store._upsert(
+        records.AgentHeartbeat,
+        [records.AgentHeartbeat(cluster="c", node=f"n{job}", at=died + day) for job in held],
+    )
+    waiting = pending.read(store, died, died + minute, None, unjudged=False)
+    found = columnar_prefilter.prefilter(store, waiting, attribute.policy_of(None))
+    assert dict(zip(waiting["job_id"].to_pylist(), found.without_evidence.tolist(), strict=True)) == {
+        1: True,
+        2: False,
+        3: False,
+        4: False,
+        5: False,
+    }
+    batches, judge_batch = [], attribute.judge_batch
+    monkeypatch.setattr(
+        attribute, "judge_batch", lambda *a, **k: batches.append(len(a[1])) or judge_batch(*a, **k)
+    )
+    verdicts = []
+    for many in (1, 1_000_000):
+        monkeypatch.setattr(attribute, "MANY", many)
+        verdicts.append(attribute.attribute(store, at=SetClock(died + day), dry_run=True).verdicts)
+    assert {v.job_id: v for v in verdicts[0]} == {v.job_id: v for v in verdicts[1]}
+    assert batches == [4, 1, 4]  # judged by themselves, those that are preempted come last
+    one = next(v for v in verdicts[0] if v.job_id == 1)
+    assert one.cause == "preempted"
+    assert not any(s.startswith("GPUs") for s in one.ruled_out)
 
 
 def test_stalls_of_a_second_day_are_read_only_where_the_job_told_of_something(store, monkeypatch):

@@ -39,6 +39,8 @@ def test_the_server_reads_what_was_meant(kind: str, postgres_url: str) -> None:
             connection.adapters.register_dumper(array, dumper)
         array = binary_arrays.ARRAYS[kind]
         assert connection.execute("SELECT %b", [array(values)]).fetchone() == (values,)
+        full = [v for v in values if v is not None]
+        assert connection.execute("SELECT %b", [array(full)]).fetchone() == (full,)
         assert connection.execute("SELECT %b", [array([None] * 3)]).fetchone() == ([],)
         assert connection.execute("SELECT %b", [array([])]).fetchone() == ([],)
 
@@ -74,3 +76,9 @@ def test_lists_go_as_arrays_of_their_kind(store: store_module.Store) -> None:
         assert binary_arrays.of(plain) is plain
     (row,) = store.rows("SELECT 1 = ANY(:none) AS found, CAST(:n AS int) AS n", {"none": [], "n": 4})
     assert row == {"found": False, "n": 4}
+
+
+def test_equal_numbers_keep_their_signs():
+    """Without a null a column goes in one call; each value by itself, not as the first that it is equal to."""
+    packed = binary_arrays.pack("double precision", [0.0, -0.0])
+    assert packed[-12:] == struct.pack("!id", 8, -0.0)

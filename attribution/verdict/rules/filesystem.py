@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
@@ -48,7 +47,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         return weight * (0.4 if short or again < view.onset_at else 0.7)
 
     for claim in claims.collect(view, MOUNT, "filesystem", view.of(MOUNT), adjust):
-        yield dataclasses.replace(claim, explains=ENDED_BY) if _was_found_late(view, claim) else claim
+        yield claims.changed(claim, explains=ENDED_BY) if _was_found_late(view, claim) else claim
     yield from claims.collect(view, DISK, "filesystem", view.of(DISK))
     if not any(claims.weigh(s) > 0 for s in view.of(MOUNT, DISK)):
         yield from claims.hints(view, MOUNT, "filesystem", findings.FindingRole.HINT)

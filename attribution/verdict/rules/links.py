@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
@@ -36,7 +35,7 @@ def _known_from_a_log(view: evidence_view.EvidenceView, claim: claims.Claim) -> 
     """A log tells that a link went down, not that it was down at the end: ports come and go, and nobody looked."""
     if claim.node not in view.case.by_log:
         return claim
-    return dataclasses.replace(claim, cap=claims.lower(claim.cap, records.Confidence.LIKELY))
+    return claims.changed(claim, cap=claims.lower(claim.cap, records.Confidence.LIKELY))
 
 
 def _recoveries(sightings: Iterable[evidence_view.CaseSighting]) -> dict[tuple[str, str], list[datetime]]:

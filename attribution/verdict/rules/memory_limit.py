@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 
 from probing_cluster.attribution.verdict import claims, evidence_view, findings, gpus
@@ -54,7 +53,7 @@ def _killed_by_somebody(
         bare = all(e.kind == _BARE for e in claim.evidence)
         if bare and view.fully_watched and not sightings:
             words = f"{claim.words} (the kernel killed nothing for want of memory)"
-            claim = dataclasses.replace(claim, cause="rank_killed", words=words)
+            claim = claims.changed(claim, cause="rank_killed", words=words)
         yield claim
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterable
 from datetime import timedelta
@@ -32,7 +31,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             yield claim
             continue
         others = tuple(s.event for s in gone)
-        yield dataclasses.replace(
+        yield claims.changed(
             claim,
             weight=max(claim.weight, 0.9),
             evidence=claim.evidence + others,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
@@ -101,7 +100,7 @@ def _time_limit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         "time_limit",
         min(0.6 if hung or view.left_waiting else 0.97, _beside_lost_gpu(view), _beside_a_stall(view)),
     )
-    yield dataclasses.replace(limit, evidence=(*hung, *view.stalls[:1], *_log_stall(view)))
+    yield claims.changed(limit, evidence=(*hung, *view.stalls[:1], *_log_stall(view)))
 
 
 def _cancelled(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
@@ -116,7 +115,7 @@ def _cancelled(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         # Who cancels a job whose node or log shows a fault may do so because of it.
         weight = min(weight, _BESIDE_A_FAULT)
     made = _of(view, "user_cancelled", weight, f"was cancelled by {by}" if by else "")
-    yield dataclasses.replace(made, evidence=(*hung, *view.stalls[:1], *_log_stall(view)))
+    yield claims.changed(made, evidence=(*hung, *view.stalls[:1], *_log_stall(view)))
 
 
 def _log_stall(view: evidence_view.EvidenceView) -> tuple[records.HealthEvent, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from datetime import timedelta
 
@@ -50,7 +49,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         sure = claim.cap if alone else records.Confidence.LIKELY
         if _may_follow_a_fault(view, claim.evidence[0]):
             sure = records.Confidence.POSSIBLE
-        yield dataclasses.replace(
+        yield claims.changed(
             claim, cap=claims.lower(claim.cap, sure), evidence=claim.evidence + tuple(marked.values())
         )
     if hints or view.state != "FAILED":

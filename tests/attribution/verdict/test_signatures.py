@@ -80,7 +80,7 @@ KINDS = ("fabric", "Feed", "feed", "only_begun", "elsewhere")
 @pytest.fixture
 def table(tmp_path, monkeypatch):
     """Another table, with codes in mixed case and codes that only begin so."""
-    caches = (signatures._load, signatures.find, signatures.roots_of, signatures.extra_window_s, fetch._incident_sorts)  # fmt: skip
+    caches = (signatures._load, signatures._find, signatures.roots_of, signatures.extra_window_s, fetch._incident_sorts)  # fmt: skip
     path = tmp_path / "signatures.toml"
     path.write_text(TABLE)
     with monkeypatch.context() as patch:
