@@ -269,14 +269,19 @@ class EvidenceView:
 
     @functools.cached_property
     def lost_node(self) -> str | None:
-        """The node whose silence ended the attempt: as Slurm names it, else the one that fell silent, else as srun told the user;
-        None when that is open."""
+        """The node whose silence ended the attempt: as Slurm names it, else the one whose agent fell silent, else as srun told
+        the user; None when that is open."""
         if self.attempt.failed_node:
             return self.attempt.failed_node
         if len(self.attempt.nodes) == 1:
             return self.attempt.nodes[0]
         named = next((s.event.node for s in self.of("node_lost")), None)
-        out_of_contact = [n for n in self.unwatched_nodes if self.case.watched.get(n) is not None]
+        # Where a log ends says nothing of its node: a kernel that meets nothing writes nothing for hours.
+        out_of_contact = [
+            n
+            for n in self.unwatched_nodes
+            if n not in self.case.by_log and self.case.watched.get(n) is not None
+        ]
         if named or len(out_of_contact) == 1:
             return named or out_of_contact[0]
         srun = {f.event.detail.get("host") for f in self.findings if f.event.kind == "slurm_node_fail"}
