@@ -212,10 +212,15 @@ class EvidenceView:
         return frozenset(n for n in self.case.by_log if self.case.watched.get(n) is not None)
 
     @functools.cached_property
+    def partly_watched_nodes(self) -> tuple[str, ...]:
+        """Nodes that were not watched at its end, or without an agent and with a log that covers only part of its run."""
+        unseen = self.case.by_log - self.case.by_whole_log | frozenset(self.unwatched_nodes)
+        return tuple(n for n in self.attempt.nodes if n in unseen)
+
+    @property
     def fully_watched(self) -> bool:
         """True when all its nodes were watched at its end, those without an agent by a log that covers its whole run."""
-        by_part = self.case.by_log.intersection(self.attempt.nodes) - self.case.by_whole_log
-        return bool(self.attempt.nodes) and not self.unwatched_nodes and not by_part
+        return bool(self.attempt.nodes) and not self.partly_watched_nodes
 
     @functools.cached_property
     def log_was_read(self) -> bool:
