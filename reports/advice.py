@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from probing_cluster.core import records, vocabulary
+from probing_cluster.reports import phrase
 
 _MOST_STEPS = 3
 _SILENT = (
@@ -13,6 +14,8 @@ _SILENT = (
     "`python -u` write at once what is held back otherwise, and errors belong on standard error."
 )
 _BACK = "The job is requeued under the same id and waits to start again."
+_WAITING = timedelta(hours=1)
+"""Of a job requeued longer ago nobody knows here whether it still waits: it may be cancelled, or the accounting an old file."""
 _SURE = (records.Confidence.CERTAIN, records.Confidence.LIKELY)
 
 
@@ -20,6 +23,7 @@ def what_now(
     judged: Sequence[records.Verdict],
     attempts: Sequence[records.JobAttempt],
     *,
+    now: datetime,
     died: int,
     done: Sequence[records.Drain] = (),
     requeued: bool = False,
@@ -41,15 +45,21 @@ def what_now(
             step = f"Slurm could not open {files}. {step}"
         if step and step not in steps:
             steps.append(step if step.endswith((".", "!", "?")) else f"{step}.")
-    fate = _outcome(attempts) or (_waits(attempts[-1]) if requeued else _requeued_by_us(done))
+    fate = _outcome(attempts, now) or (_waits(attempts[-1]) if requeued else _requeued_by_us(done))
     last = (fate,) if fate else (_stays(done), _submit_again(judged, attempts[-1], done))
     return tuple(dict.fromkeys([*steps[:_MOST_STEPS], *(words for words in last if words and died)]))
 
 
-def _outcome(attempts: Sequence[records.JobAttempt]) -> str:
+def _outcome(attempts: Sequence[records.JobAttempt], now: datetime) -> str:
     last = attempts[-1]
     if last.state == "REQUEUED":
-        return _BACK
+        age = now - (last.end_at or now)
+        if age <= _WAITING:
+            return _BACK
+        return (
+            f"Slurm requeued the job under the same id {phrase.span(age.total_seconds())} ago, and no later start of it is known here: "
+            f"squeue -j {last.job_id} shows whether it still waits."
+        )
     if len(attempts) == 1:
         return ""
     if last.end_at is None:

@@ -196,6 +196,7 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
         advice=advice.what_now(
             [v.verdict for v in views if v.verdict],
             attempts,
+            now=now,
             died=n_died,
             done=views[-1].actions,
             silent=[

@@ -264,6 +264,8 @@ def _claim(
         if _may_be_anothers(view, convicting):
             lethality = 0.0
         weight = doubted(supported(weight, view, cause), lethality, view, cause, at)
+        if _came_too_late(view, cause, convicting):
+            weight *= _LATE
         weight = min(weight, _ceiling(convicting))
     if view.answered and any(
         s.event.event_id in view.answered and s.signature.role is signatures.Role.ROOT for s in group
@@ -282,6 +284,27 @@ def _claim(
         nodes=frozenset((node,)),
         n_sources=len(by_family),
     )
+
+
+_LATE = 0.5
+"""Share of its weight that a fault of after the end keeps beside an end that explains itself: too little for "possible"."""
+_CRASHING = frozenset({"main_memory", "cpu_mce"})
+"""What makes a sound program crash; a reading may find it after the end."""
+
+
+def _came_too_late(
+    view: evidence_view.EvidenceView, cause: str, convicting: Sequence[evidence_view.CaseSighting]
+) -> bool:
+    """Whether all of it was first seen after an end that explains itself: a crash, or an error that nothing outside a program raises.
+
+    Else a mount that hangs as the next job begins would be why this one died, until it answers again.
+    """
+    if any(s.when is not evidence_view.EventPhase.AFTER_END for s in convicting):
+        return False
+    own = [f.event for f in view.findings if f.signature.role is findings.FindingRole.OWN]
+    # A launcher may make another exit code of the signal.
+    crashed = view.crashed or any(e.kind == "segfault" for e in own)
+    return (crashed and cause not in _CRASHING) or any(map(findings.is_surely_own, own))
 
 
 def _may_be_anothers(

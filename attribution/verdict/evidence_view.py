@@ -212,10 +212,15 @@ class EvidenceView:
         return frozenset(n for n in self.case.by_log if self.case.watched.get(n) is not None)
 
     @functools.cached_property
+    def partly_watched_nodes(self) -> tuple[str, ...]:
+        """Nodes that were not watched at its end, or without an agent and with a log that covers only part of its run."""
+        unseen = self.case.by_log - self.case.by_whole_log | frozenset(self.unwatched_nodes)
+        return tuple(n for n in self.attempt.nodes if n in unseen)
+
+    @property
     def fully_watched(self) -> bool:
         """True when all its nodes were watched at its end, those without an agent by a log that covers its whole run."""
-        by_part = self.case.by_log.intersection(self.attempt.nodes) - self.case.by_whole_log
-        return bool(self.attempt.nodes) and not self.unwatched_nodes and not by_part
+        return bool(self.attempt.nodes) and not self.partly_watched_nodes
 
     @functools.cached_property
     def log_was_read(self) -> bool:
@@ -269,14 +274,19 @@ class EvidenceView:
 
     @functools.cached_property
     def lost_node(self) -> str | None:
-        """The node whose silence ended the attempt: as Slurm names it, else the one that fell silent, else as srun told the user;
-        None when that is open."""
+        """The node whose silence ended the attempt: as Slurm names it, else the one whose agent fell silent, else as srun told
+        the user; None when that is open."""
         if self.attempt.failed_node:
             return self.attempt.failed_node
         if len(self.attempt.nodes) == 1:
             return self.attempt.nodes[0]
         named = next((s.event.node for s in self.of("node_lost")), None)
-        out_of_contact = [n for n in self.unwatched_nodes if self.case.watched.get(n) is not None]
+        # Where a log ends says nothing of its node: a kernel that meets nothing writes nothing for hours.
+        out_of_contact = [
+            n
+            for n in self.unwatched_nodes
+            if n not in self.case.by_log and self.case.watched.get(n) is not None
+        ]
         if named or len(out_of_contact) == 1:
             return named or out_of_contact[0]
         srun = {f.event.detail.get("host") for f in self.findings if f.event.kind == "slurm_node_fail"}

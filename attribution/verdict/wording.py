@@ -180,8 +180,12 @@ def _lost_gpu(view: evidence_view.EvidenceView) -> str:
     return f"; {name} had been lost {before} before ({phrases.what(first.event)})"
 
 
-def _requeued(_view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> str:
-    return "A person, or the job itself, requeued the job; no fault was seen that explains it."
+def _requeued(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> str:
+    if view.fully_watched:
+        return "A person, or the job itself, requeued the job; no fault was seen that explains it."
+    unseen = hostlist.compress(view.partly_watched_nodes)
+    why = f"nobody watched {unseen} all the while" if unseen else "its nodes are not in the accounting"
+    return _sentence(f"The job was requeued: by a person, by itself, or by Slurm after a fault; {why}")
 
 
 def _refused(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
@@ -230,6 +234,8 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
     by = view.attempt.cancelled_by
     if winner.cause == "node_refused" and view.state != "REQUEUED":
         return f"Submit the job again: it was no fault of its own. Repair {winner.node or 'the node'}: it was refused before the job began."
+    if winner.cause == "requeued_by_user" and not view.fully_watched:
+        return "Ask whether somebody requeued it on purpose; else look at slurmctld's log of that minute, and at the kernel logs of its nodes."
     if winner.cause == "user_cancelled" and view.hung_since is not None:
         return "Find out why it hung: look at what its ranks did last, and at the last lines of its log."
     if winner.cause == "user_cancelled" and by in _ROOT and by != view.attempt.user:

@@ -148,6 +148,17 @@ def test_what_now_gives_each_step_once_and_what_became_of_the_job(story: rows.Re
     )
 
 
+def test_a_job_requeued_days_ago_is_not_said_to_wait(story: rows.ReportRows) -> None:
+    """An import of the past, or a job that was cancelled since: nothing here says that it still waits."""
+    _, first = story.attempts
+    found = dataclasses.replace(story, attempts=(first,))
+    later = model.build(job_ref.parse("4242"), found, now=NOW + timedelta(days=5)).advice[-1]
+    assert later == (
+        "Slurm requeued the job under the same id 5 d ago, and no later start of it is known here: "
+        "squeue -j 4242 shows whether it still waits."
+    )
+
+
 def test_what_now_says_why_the_job_was_left_where_it_is(story: rows.ReportRows) -> None:
     """Its owner can do what we must not: submit it without the node that it names."""
     _, first = story.attempts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from probing_cluster.attribution.verdict import claims, evidence_view, findings
+from probing_cluster.attribution.verdict import claims, evidence_view, findings, signatures
 from probing_cluster.core import records
 
 LOST, REBOOT = "node_lost", "node_reboot"
@@ -91,7 +91,7 @@ def _went(
 
 
 def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
-    node = view.lost_node
+    node = view.lost_node or _restarted(view)
     sightings = [
         s for s in (*view.of(LOST), *view.of(REBOOT)) if s.when is not evidence_view.EventPhase.BEFORE_START
     ]
@@ -100,7 +100,8 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
     events = [s.event for s in sightings if s.event.node == node]
     return claims.Claim(
         cause=LOST,
-        weight=0.97 if events else 0.9,
+        # A restart that alone names the node is no proof: somebody may have restarted a healthy one.
+        weight=0.97 if events and view.lost_node else 0.9,
         # Slurm says so of a node whose daemon or network failed, too: alone it proves no broken part. That the agent has
         # not been heard since proves none either: the service may have stood still with it. An event of silence says that it did not.
         domain=None if events else records.Domain.UNKNOWN,
@@ -111,6 +112,17 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
         nodes=frozenset({node} if node else ()),
         n_sources=1 + bool(events),
     )
+
+
+def _restarted(view: evidence_view.EvidenceView) -> str | None:
+    """The only node known by a log alone that booted anew just after the end, where no other node has a fault of its own."""
+    found = {
+        s.event.node
+        for s in view.of(REBOOT)
+        if _after(s) and not s.taken and s.event.node in view.case.by_log
+    }
+    faulty = {s.event.node for s in view.disturbances if s.signature.role is signatures.Role.ROOT}
+    return min(found) if len(found) == 1 and faulty <= found else None
 
 
 def _crashed(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:

@@ -142,7 +142,8 @@ def _preempted(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 def _requeued(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     if not view.handled:
-        yield _of(view, "requeued_by_user", 0.85)
+        # Slurm requeues by itself, too, what a Prolog or a node failed: where nobody watched, neither is ruled out.
+        yield _of(view, "requeued_by_user", 0.85 if view.fully_watched else 0.6)
         return
     yield _of(view, "unknown", 0.55, f"was requeued by us ({view.handled[0].reason})")
 

@@ -529,6 +529,16 @@ def test_requeued_by_a_person(make):
     assert (v.cause, v.confidence) == ("requeued_by_user", C.LIKELY)
 
 
+def test_a_requeue_that_nobody_watched_is_possible_at_most(make):
+    """Slurm requeues by itself what a Prolog or a node failed: that no fault was seen says nothing then."""
+    for unseen in ({"watched": {}}, {"watched": {"n1": make.end}}, {"by_log": frozenset({"n2"})}):
+        v = make.judge(attempt=make.attempt(state="REQUEUED", exit_code=0), **unseen)
+        assert (v.cause, v.confidence) == ("requeued_by_user", C.POSSIBLE)
+        assert "nobody watched n" in v.summary
+        assert "no fault was seen" not in v.summary
+        assert not v.next_step.startswith("Nothing")
+
+
 def test_refused_node(make):
     """End-to-end case 6: the Prolog refused, nothing was lost."""
     refusal = make.action("refuse", job_id=4242, at=make.start, reason="probing: gpu_lost gpu3")

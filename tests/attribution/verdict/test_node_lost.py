@@ -73,3 +73,11 @@ def test_where_only_logs_are_known_a_boot_just_after_is_a_hint(make):
     names = frozenset({"n1", "n2"})
     v = make.judge(_boot(make), *_log(make, "peer"), watched=_watched(make, -6), by_log=names)
     assert (v.cause, v.node, v.confidence) == ("node_reboot", "n2", C.POSSIBLE)
+
+
+def test_an_agent_that_fell_silent_names_the_lost_node_and_a_log_that_ends_does_not(make):
+    """NODE_FAIL that names no node: an agent beats every few seconds, a kernel that meets nothing writes nothing."""
+    lost = make.attempt(state="NODE_FAIL", exit_code=0)
+    silent = _watched(make, -300)
+    assert make.judge(attempt=lost, watched=silent).node == "n2"
+    assert make.judge(attempt=lost, watched=silent, by_log=frozenset({"n2"})).node is None

@@ -330,6 +330,32 @@ def test_a_mount_that_went_by_chance_after_the_end_brings_nobody_back(make, afte
     assert error is None or found.cause == "user_error"
 
 
+@pytest.mark.parametrize("work_dir", ["/home/alice", "/scratch/alice"])
+@pytest.mark.parametrize("end", [{"exit_code": 0, "exit_signal": 11}, {"exit_code": 139}, {"exit_code": 136}])
+def test_a_crash_is_not_explained_by_what_broke_after_it(make, end, work_dir):
+    """Neither while the mount hangs nor once it answers again; beside an exit code that explains nothing it stays possible."""
+    disk = make.event(-30, kind="block_io", code="nvme_disabled", device="nvme0")
+    again = make.event(-90, kind="mount", code="recovered", source="mount", device="/scratch", severity=records.Severity.INFO)  # fmt: skip
+    attempt = make.attempt(work_dir=work_dir, **end)
+    for seen in ((), (gone_after(make, 18), disk), (gone_after(make, 18), disk, again)):
+        found = make.judge(*seen, attempt=attempt)
+        assert (found.cause, found.confidence) == ("user_error", records.Confidence.LIKELY)
+    plain = make.attempt(work_dir=work_dir, exit_code=1)
+    assert make.judge(gone_after(make, 18), make.finding("segfault"), attempt=plain).cause == "user_error"
+    assert make.judge(gone_after(make, 18), attempt=plain).cause == "filesystem_mount"
+
+
+def test_a_part_lost_after_an_error_of_the_language_leaves_it_as_sure_as_it_was(make):
+    """A KeyError that ended the job is certain, whatever its GPU does ten seconds later; bad memory makes a program crash."""
+    detail = {"exception": "KeyError", "first_cause": True, "role": "root", "domains": ["user_program"]}
+    error = make.finding("python_exception", 2, message="KeyError: 'labels'", detail=detail)
+    lost = make.event(-10, kind="gpu_lost", code="GPU_IS_LOST", source="nvml", device="gpu3", gpu_uuid=make.uuid("n2", 3))  # fmt: skip
+    alone, beside = make.judge(error), make.judge(error, lost)
+    assert (beside.cause, beside.confidence) == (alone.cause, alone.confidence)
+    memory = make.event(-10, kind="edac", code="UE", source="ipmi", device="DIMM_A1")
+    assert make.judge(memory, attempt=make.attempt(exit_code=139)).cause == "main_memory"
+
+
 def test_a_neighbour_that_began_just_before_the_end_does_not_take_what_came_after_it(make):
     """Only who began at the end or later may have brought it about."""
     found = {}
