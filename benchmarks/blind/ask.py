@@ -24,6 +24,8 @@ from probing_cluster.evidence.flight_recorder import model
 from probing_cluster.evidence.flight_recorder import verdict as flight
 
 _DAY = re.compile(r"\b(20\d\d-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8]))T\d\d:")
+_EPOCH = re.compile(r"(?<=\|)1[5-9]\d{8}(?=\||$)", re.MULTILINE)
+"""An instant in seconds, as SLURM_TIME_FORMAT=%s prints it."""
 _ORDER = [str(c) for c in records.Confidence]
 
 
@@ -228,6 +230,7 @@ def _order(case: cases.Case, scratch: Path) -> load.LoadOrder:
 def _after(accounting: str) -> datetime:
     """Now, or the day after the last instant of a case that labellers set in the future, which an import would leave out."""
     days = [datetime.fromisoformat(day).replace(tzinfo=UTC) for day in set(_DAY.findall(accounting))]
+    days += [datetime.fromtimestamp(int(s), UTC) for s in set(_EPOCH.findall(accounting))]
     return max([clock.SYSTEM.now(), *(day + timedelta(days=2) for day in days)])
 
 
