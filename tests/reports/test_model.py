@@ -262,6 +262,21 @@ def test_a_late_drain_of_the_same_node_is_another_story(story: rows.ReportRows) 
     assert build(requeue).attempts[0].actions == ()
 
 
+def test_what_was_not_done_for_another_fault_after_the_end_is_another_story(story: rows.ReportRows) -> None:
+    """A denied drain of its node concerns it only by the verdict's evidence, and then once."""
+    _, first = story.attempts
+    assert first.end_at is not None
+    other, end_at = uuid.UUID(int=7), first.end_at
+
+    def denied(n: int, event: uuid.UUID) -> records.Drain:
+        at = end_at + timedelta(milliseconds=n)
+        return example.drain("drain", at, event_ids=(event,), state="denied", why_state="budget")
+
+    drains = (*(denied(n, other) for n in range(3)), *(denied(n, example.XID) for n in (4, 5, 6)))
+    actions = build(dataclasses.replace(story, drains=drains)).attempts[0].actions
+    assert [d.at for d in actions] == [drains[3].at]
+
+
 @pytest.mark.parametrize(
     "text", ["", "abc", "1_", "1+", "1_2_3", "-1", "1 2", "1_[2-3]", "99999999999", "1;2"]
 )
