@@ -235,7 +235,7 @@ class CheckRunner:
                 {
                     "what": family,
                     "pid": s.identity.pid,
-                    "age_s": round(now_s - s.since_s, 1),
+                    "age_s": round(max(0.0, self.spec.clock.monotonic_s() - s.since_s), 1),
                     "waits_in": s.waits_in,
                 }
                 for family, s in self.lanes.stuck.items()

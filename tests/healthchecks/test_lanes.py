@@ -189,7 +189,7 @@ def test_one_stuck_child_at_most(fifo: Path, unkillable: Unkillable) -> None:
 
 
 def test_a_family_shares_its_stuck_child(fifo: Path, unkillable: Unkillable) -> None:
-    """After one network mount cannot be killed, the others of its family are not tried; local ones are."""
+    """After one network mount cannot be killed, the others of its family are not tried, nor called overdue; local ones are."""
     run = lanes.Lanes(unkillable)
     chain = [
         fine("/"),
@@ -199,7 +199,10 @@ def test_a_family_shares_its_stuck_child(fifo: Path, unkillable: Unkillable) -> 
     answers, facts = run.run([chain], watchdog_s=10)
     assert answers["/"].value is not None
     assert "not started" in str(answers["/nfs2"].error)
-    assert facts["/nfs2"]["timed_out"]
+    assert (facts["/nfs1"]["timed_out"], facts["/nfs2"]["timed_out"]) == (True, False)
+    again, facts = run.run([chain], watchdog_s=10)
+    assert "not started: the process for /nfs1" in str(again["/nfs2"].error)
+    assert (facts["/nfs1"]["timed_out"], facts["/nfs2"]["timed_out"]) == (True, False)
     assert [key for key, _ in run.stuck.items()] == ["mounts"]
 
 
