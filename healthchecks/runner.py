@@ -286,7 +286,7 @@ class CheckRunner:
             name="sweep",
             outcome=worst,
             severity=records.Severity.INFO,
-            message=f"{len(results)} checks: {summary}",
+            message=f"{findings.plural(len(results), 'check')}: {summary}",
             duration_s=round(wall_s, 6),
             at=self.spec.clock.now(),
             detail={**counts, "ran": ran, "cpu_s": round(cpu_s, 4), "stuck": len(self.lanes.stuck)},

@@ -122,9 +122,10 @@ class ReportModel:
 
     @property
     def title(self) -> str:
-        """`4242`; `4242_7 (4250)` for an array task whose own id is another."""
+        """`4242`; `4242_7 (4250)` for an array task whose own id is another, and is Slurm's."""
         base = self.ref.partition("_")[0].partition("+")[0]
-        return self.ref if base == str(self.job_id) else f"{self.ref} ({self.job_id})"
+        ours = self.job_id >= vocabulary.STAND_IN_BASE
+        return self.ref if ours or base == str(self.job_id) else f"{self.ref} ({self.job_id})"
 
     @property
     def shows_ettr(self) -> bool:

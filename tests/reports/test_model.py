@@ -7,7 +7,7 @@ from datetime import timedelta
 import conftest_story as example
 import pytest
 
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 from probing_cluster.reports import job_ref, model, rows
 
 NOW = example.at("15:00:00")
@@ -253,6 +253,15 @@ def test_with_several_deaths_the_lost_work_is_not_divided(story: rows.ReportRows
     second, first = story.attempts
     both = dataclasses.replace(story, attempts=(first, dataclasses.replace(second, state="FAILED")))
     assert [v.lost_s for v in build(both).attempts] == [None, None]
+
+
+def test_an_id_that_we_gave_is_not_shown(story: rows.ReportRows) -> None:
+    """Accounting without JobIDRaw: the task is called what its owner calls it."""
+    (one, *_) = story.attempts
+    for job_id, title in ((4250, "4244_2 (4250)"), (vocabulary.STAND_IN_BASE + 1, "4244_2")):
+        task = dataclasses.replace(one, job_id=job_id, array_job_id=4244, array_task_id=2)
+        found = dataclasses.replace(story, attempts=(task,), verdicts=(), account=None)
+        assert build(found, "4244_2").title == title
 
 
 def test_a_late_drain_of_the_same_node_is_another_story(story: rows.ReportRows) -> None:
