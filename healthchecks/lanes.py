@@ -211,12 +211,15 @@ class Lanes:
 
     def _give_up(self, waiting: deque[deque[Step]], running: dict[int, _Lane], watchdog_s: float) -> None:
         text = f"the sweep's watchdog of {watchdog_s:g} s ended before it had its turn"
+        begun = {lane.left[0].key for lane in running.values() if lane.left}
         for lane in running.values():
             self._bury(lane, lane.left[0] if lane.left else None)
             waiting.append(lane.left)
         for steps in waiting:
             for step in steps:
-                self._settle(StepAnswer(key=step.key, error=text, timed_out=True), step)
+                # A fact that was not begun is unread: what it is about may be well.
+                overdue = not step.fact or step.key in begun
+                self._settle(StepAnswer(key=step.key, error=text, timed_out=overdue), step)
 
 
 def _process_of(step: Step | None) -> str:

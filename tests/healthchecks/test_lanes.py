@@ -206,6 +206,13 @@ def test_a_family_shares_its_stuck_child(fifo: Path, unkillable: Unkillable) -> 
     assert [key for key, _ in run.stuck.items()] == ["mounts"]
 
 
+def test_a_fact_that_the_watchdog_left_unread_is_not_overdue(fifo: Path) -> None:
+    """Its mount was not asked; the one whose process it ended was."""
+    chain = [step("/a", hang_on(fifo), 600.0, fact=True), fine("/b", fact=True)]
+    _, facts = lanes.Lanes().run([chain], watchdog_s=0.4)
+    assert (facts["/a"]["timed_out"], facts["/b"]["timed_out"]) == (True, False)
+
+
 def test_no_descriptor_and_no_child_is_left(fifo: Path) -> None:
     """A run with hangs and crashes leaves neither open files nor zombies."""
     run = lanes.Lanes()
