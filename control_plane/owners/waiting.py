@@ -10,7 +10,7 @@ from probing_cluster.core import errors, hostlist, sanitize
 from probing_cluster.reports import job_ref
 
 _NEVER = "DependencyNeverSatisfied"
-_NODES_AWAY = re.compile(r"UnavailableNodes:(?P<nodes>\S+)|\b(?:DOWN|DRAINED)\b")
+_NODES_AWAY = re.compile(r"UnavailableNodes:(?P<nodes>[^\s)]+)|DOWN|DRAINED")
 _MOST_NODES = 3
 
 
@@ -47,10 +47,13 @@ def of(service: context.Context, ref: job_ref.JobRef) -> Waiting | None:
 
 def _kept_out(service: context.Context, reason: str) -> str:
     """Which of the nodes that Slurm misses we drained, and why; empty for none."""
-    found = _NODES_AWAY.search(reason.replace("_", " "))
+    found = _NODES_AWAY.search(reason)
     if found is None:
         return ""
-    named = set(hostlist.expand(found["nodes"])) if found["nodes"] else None
+    try:
+        named = set(hostlist.expand(found["nodes"])) if found["nodes"] else None
+    except errors.MalformedInput:  # squeue may cut a long list
+        return ""
     drains = [d for d in service.store.drains(open_only=True) if named is None or d.node in named]
     words = [f"{d.node} is drained by us ({sanitize.clean(d.reason, 120)})" for d in drains[:_MOST_NODES]]
     more = len(drains) - _MOST_NODES

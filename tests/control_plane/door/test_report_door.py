@@ -62,12 +62,29 @@ def test_the_owner_is_answered_and_nobody_else(knowing: context.Context) -> None
             "alice|lab|ReqNodeNotAvail, UnavailableNodes:n[4-5]\n",
             "waits (ReqNodeNotAvail, UnavailableNodes:n[4-5]): it has not started yet, there is nothing to report of it; n4 is drained by us (probing: xid 79 gpu3)",
         ),
+        (
+            "alice|lab|ReqNodeNotAvail, UnavailableNodes:n[4-\n",
+            "waits (ReqNodeNotAvail, UnavailableNodes:n[4-): it has not started yet, there is nothing to report of it",
+        ),
+        (
+            "alice|lab|Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved\n",
+            "waits (Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved): it has not started yet, there is nothing to report of it; n4 is drained by us (probing: xid 79 gpu3); n9 is",
+        ),
         ("alice|lab|DependencyNeverSatisfied\n", "will never start (DependencyNeverSatisfied): "),
         ("bob|lab|Resources\n", "is not known"),
         ("", "is not known"),
         (None, "is not known"),
     ],
-    ids=["hers", "drained by us", "never", "another's", "not waiting", "never heard of"],
+    ids=[
+        "hers",
+        "drained by us",
+        "cut short",
+        "nodes unnamed",
+        "never",
+        "another's",
+        "not waiting",
+        "never heard of",
+    ],
 )
 def test_a_job_that_waits_is_told_to_whom_it_belongs(
     knowing: context.Context, waiting: str | None, words: str
