@@ -232,6 +232,10 @@ NEVER_STARTED = "never_started"
 """Kind of the event of a job that accounting ended before it began: no attempt of it is there to judge."""
 
 
+STAND_IN_BASE = 1 << 40
+"""Job ids at or above this are ours: Slurm's raw id of an array task is not in its `123_4` form."""
+
+
 def plural(number: int, noun: str, many: str = "") -> str:
     """`1 port`, `8 ports`, `1,200 ports`; `many` where the plural is not the noun with an s."""
     return f"{number:,} {noun if number == 1 else many or noun + 's'}"

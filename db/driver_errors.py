@@ -12,10 +12,15 @@ _REFUSED = re.compile(
 """A connection that fails has no SQLSTATE, only the server's words."""
 
 
+_WAY_OUT = (
+    "whoever runs this service starts it (probing-ctl doctor says more); agents keep what they see meanwhile"
+)
+
+
 def unreachable(exc: BaseException) -> errors.DatabaseUnavailable:
     """What an operational error of either driver means: nobody is there, or it lets this account not in."""
     if _REFUSED.search(str(exc)) is None:
-        return errors.DatabaseUnavailable(f"the database cannot be reached: {first_line(exc)}")
+        return errors.DatabaseUnavailable(f"the database cannot be reached: {first_line(exc)}; {_WAY_OUT}")
     line = first_line(exc)
     return errors.DatabaseRefused(
         f"the database does not let you in: {line.partition('FATAL:')[2].strip() or line}; ask as the service's account, or with a "

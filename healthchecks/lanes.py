@@ -95,9 +95,10 @@ class Lanes:
             if held is None:
                 ready.append(step)
             else:
-                self._settle(
-                    StepAnswer(key=step.key, error=f"not started: {held.description}", timed_out=True), step
-                )
+                # Of its family only the step that hangs is overdue; of the others nothing is known.
+                overdue = not step.family or held.what == _process_of(step)
+                text = f"not started: {held.description}"
+                self._settle(StepAnswer(key=step.key, error=text, timed_out=overdue), step)
         if not ready:
             return
         read_end, write_end = os.pipe()
@@ -194,7 +195,7 @@ class Lanes:
     def _bury(self, lane: _Lane, step: Step | None) -> processes.StuckChild | None:
         os.close(lane.fd)
         identity = self.stuck.edge.end(lane.pid)
-        return self._hold(step, identity, "its process") if identity is not None else None
+        return self._hold(step, identity, _process_of(step)) if identity is not None else None
 
     def _hold(
         self, step: Step | None, identity: processes.ProcessIdentity, what: str
@@ -210,12 +211,20 @@ class Lanes:
 
     def _give_up(self, waiting: deque[deque[Step]], running: dict[int, _Lane], watchdog_s: float) -> None:
         text = f"the sweep's watchdog of {watchdog_s:g} s ended before it had its turn"
+        begun = {lane.left[0].key for lane in running.values() if lane.left}
         for lane in running.values():
             self._bury(lane, lane.left[0] if lane.left else None)
             waiting.append(lane.left)
         for steps in waiting:
             for step in steps:
-                self._settle(StepAnswer(key=step.key, error=text, timed_out=True), step)
+                # A fact that was not begun is unread: what it is about may be well.
+                overdue = not step.fact or step.key in begun
+                self._settle(StepAnswer(key=step.key, error=text, timed_out=overdue), step)
+
+
+def _process_of(step: Step | None) -> str:
+    """The words for a step's process; a family's other steps and the next sweep tell by them which of it hangs."""
+    return f"the process for {step.key}" if step is not None and step.family else "its process"
 
 
 def _child(steps: Iterable[Step], facts: Facts, out: int) -> None:

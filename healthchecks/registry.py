@@ -113,5 +113,6 @@ def get(name: str) -> Check:
         return checks[name]
     import difflib
 
-    near = difflib.get_close_matches(name, checks, n=3) or sorted(checks)
-    raise errors.UsageError(f"no check is called {name!r}; did you mean: {', '.join(near)}")
+    near = ", ".join(difflib.get_close_matches(name, checks, n=3))
+    way_out = f"did you mean: {near}" if near else "probing-check list shows them all"
+    raise errors.UsageError(f"no check is called {name!r}; {way_out}")

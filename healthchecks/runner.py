@@ -235,7 +235,7 @@ class CheckRunner:
                 {
                     "what": family,
                     "pid": s.identity.pid,
-                    "age_s": round(now_s - s.since_s, 1),
+                    "age_s": round(max(0.0, self.spec.clock.monotonic_s() - s.since_s), 1),
                     "waits_in": s.waits_in,
                 }
                 for family, s in self.lanes.stuck.items()
@@ -286,7 +286,7 @@ class CheckRunner:
             name="sweep",
             outcome=worst,
             severity=records.Severity.INFO,
-            message=f"{len(results)} checks: {summary}",
+            message=f"{findings.plural(len(results), 'check')}: {summary}",
             duration_s=round(wall_s, 6),
             at=self.spec.clock.now(),
             detail={**counts, "ran": ran, "cpu_s": round(cpu_s, 4), "stuck": len(self.lanes.stuck)},

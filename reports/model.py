@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import uuid
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
@@ -36,6 +35,7 @@ AFTERMATH = timedelta(minutes=10)
 
 
 _PROLOG_EARLY = timedelta(seconds=2)
+_NOT_DONE = frozenset({"denied", "skipped"})
 
 
 @records.record
@@ -122,9 +122,10 @@ class ReportModel:
 
     @property
     def title(self) -> str:
-        """`4242`; `4242_7 (4250)` for an array task whose own id is another."""
+        """`4242`; `4242_7 (4250)` for an array task whose own id is another, and is Slurm's."""
         base = self.ref.partition("_")[0].partition("+")[0]
-        return self.ref if base == str(self.job_id) else f"{self.ref} ({self.job_id})"
+        ours = self.job_id >= vocabulary.STAND_IN_BASE
+        return self.ref if ours or base == str(self.job_id) else f"{self.ref} ({self.job_id})"
 
     @property
     def shows_ettr(self) -> bool:
@@ -205,7 +206,9 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
                 if v.logs and not any(log.why or any(log.tail) for log in v.logs)
             ],
             unopened={v.attempt.submit_at: _unopened(v) for v in views},
-            requeued=any(is_back(d) and _acted_on(last, d, set(), None) for d in found.drains),
+            requeued=any(
+                is_back(d) and d.job_id == last.job_id and _acted_on(last, d, None) for d in found.drains
+            ),
         ),
         nodes_now=(
             *node_state.sentences(last, found.heartbeats, found.drains, now, found.listening_since),
@@ -294,7 +297,14 @@ def _view(
         gangs=tuple(g for g in found.gangs if g.submit_at == attempt.submit_at),
         logs=tuple(log for log in found.logs if _is_of(log, attempt, until)),
         actions=_worth_a_line(
-            sorted((d for d in found.drains if _acted_on(attempt, d, wanted, until)), key=lambda d: d.at)
+            sorted(
+                (
+                    d
+                    for d in found.drains
+                    if _acted_on(attempt, d, until) and _concerns_it(attempt, d, verdict)
+                ),
+                key=lambda d: d.at,
+            )
         ),
         nodes_without_faults=tuple(n for n in silent if n not in unwatched),
         unwatched_nodes=unwatched,
@@ -309,14 +319,23 @@ def is_back(drain: records.Drain) -> bool:
 
 
 def _worth_a_line(actions: Sequence[records.Drain]) -> tuple[records.Drain, ...]:
-    """`actions` without those that were skipped because it was so already: "not drained" would deny what stands above it."""
+    """`actions`, what was not done only once, and without what was skipped because it was so already.
+
+    "not drained" would deny what stands above it.
+    """
     out: set[str] = set()
+    refused: set[tuple[str, ...]] = set()
     kept = []
     for drain in actions:
         if drain.action == "drain" and drain.state == "skipped" and drain.node in out:
             continue
         if is_back(drain):
             continue
+        if drain.state in _NOT_DONE:
+            words = (drain.action, drain.node, drain.state, drain.why_state)
+            if words in refused:
+                continue
+            refused.add(words)
         if drain.action == "drain" and drain.state == "done":
             out.add(drain.node)
         kept.append(drain)
@@ -352,19 +371,25 @@ def _is_of(log: rows.JobLog, attempt: records.JobAttempt, until: datetime | None
     return until is None or log.at < until - _PROLOG_EARLY
 
 
-def _acted_on(
-    attempt: records.JobAttempt, drain: records.Drain, wanted: set[uuid.UUID], until: datetime | None
-) -> bool:
+def _acted_on(attempt: records.JobAttempt, drain: records.Drain, until: datetime | None) -> bool:
     if attempt.start_at is None or drain.at < attempt.start_at or (until and drain.at > until):
         return False
-    if attempt.end_at and drain.at > attempt.end_at + AFTERMATH:
+    return attempt.end_at is None or drain.at <= attempt.end_at + AFTERMATH
+
+
+def _concerns_it(attempt: records.JobAttempt, drain: records.Drain, verdict: records.Verdict | None) -> bool:
+    """Whether it was done to the job, because of the verdict's evidence, or to its nodes and not for another fault after its end."""
+    if drain.job_id == attempt.job_id:
+        return True
+    evidence = set(verdict.evidence) if verdict else set()
+    if evidence.intersection(drain.event_ids):
+        return True
+    if drain.job_id is not None or drain.node not in attempt.nodes:
         return False
-    named = drain.job_id == attempt.job_id
-    return (
-        named
-        or bool(wanted.intersection(drain.event_ids))
-        or (drain.job_id is None and drain.node in attempt.nodes)
-    )
+    if verdict is None or not evidence or not drain.event_ids:
+        return True
+    ran = attempt.end_at is None or drain.at <= attempt.end_at
+    return drain.state not in _NOT_DONE and (ran or drain.node == verdict.node)
 
 
 def _last_seen(attempt: records.JobAttempt, beats: Iterable[records.AgentHeartbeat]) -> datetime | None:

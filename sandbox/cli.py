@@ -126,7 +126,8 @@ def _gang(args: argparse.Namespace) -> int:
     idle = [state for state in shown if state == "idle"]
     if len(idle) < gangs.CULPRITS_NODE + 1:
         raise errors.UsageError(
-            f"{len(idle)} nodes are idle and it needs 3; probing-sandbox status shows them"
+            f"{len(idle)} nodes are idle and it needs 3; probing-sandbox status shows them, and "
+            "`fault NODE heal`, then `shell probing-ctl set-healthy NODE` gives one back"
         )
     nodes = min(len(idle), 4)
     job = gangs.submit(

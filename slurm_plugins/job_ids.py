@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from probing_cluster.core import errors, sanitize
+from probing_cluster.core import errors, sanitize, vocabulary
 
 PATTERN = re.compile(
     r"(?P<job>\d{1,10})(?:_(?:(?P<task>\d{1,10})|\[(?P<tasks>[^\]]*)\]))?(?:\+(?P<offset>\d{1,9}))?(?P<step>\.[\w+]+)?",
     re.ASCII,
 )
-
-STAND_IN_BASE = 1 << 40
-"""Ids at or above this are ours: Slurm's raw id of an array task is not in its `123_4` form."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +36,7 @@ class SlurmJobId:
         """
         if self.task is None:
             return self.job + (self.offset or 0)
-        return STAND_IN_BASE + (self.job << 22) + self.task
+        return vocabulary.STAND_IN_BASE + (self.job << 22) + self.task
 
 
 def parse(text: str) -> SlurmJobId:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probing_cluster.attribution.verdict import taxonomy
+from probing_cluster.attribution.verdict import phrases, taxonomy
 
 _HEAD = """\
 # Causes
@@ -28,8 +28,7 @@ def page() -> str:
         "|---|---|---|---|---|---|",
     ]
     for c in known.causes.values():
-        step = c.next_step.replace("{device}", "the device").replace("{node}", "the node")
-        step = step.replace(": {detail}", "").replace("{detail}", "")
+        step = phrases.next_step(c.next_step)
         lines.append(
             f"| `{c.word}` | {c.domain} | {c.component or '–'} | {c.severity} | {c.meaning} | {step} |"
         )

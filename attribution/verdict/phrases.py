@@ -61,6 +61,19 @@ def device_of_node(name: str | None, node: str | None) -> str:
     return f"{device(name)} of {node}" if node else device(name)
 
 
+def next_step(
+    step: str, *, part: str | None = None, node: str | None = None, user: str = "", detail: str = ""
+) -> str:
+    """A cause's next step with its names filled in; what is not known is named generally, and no detail is quoted."""
+    return (step if detail else step.replace(": {detail}", "")).format(
+        device=device(part) if part else "the device",
+        named_device=f" {device(part)}" if part else "",
+        node=node or "the node",
+        user=user or "the job's user",
+        detail=detail,
+    )
+
+
 def what(event: records.HealthEvent) -> str:
     """`Xid 79`, `InfiniBand link port_down`."""
     return what_of(event.kind, event.code)

@@ -244,13 +244,13 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
         return "Nothing, if you cancelled it yourself; else ask the administrators who did: the accounting does not say."
     if winner.cause == "user_error" and view.signal == vocabulary.OUTPUT_NOT_OPENED:
         return "Name files with --output, --error and --input whose directories exist on the node and are open to their user."
-    step = winner.info.next_step
-    # Where nothing but the exit is known there are no words of the program to quote.
-    text = (step.replace(": {detail}", "") if winner.by_elimination else step).format(
-        device=phrases.device(winner.device) if winner.device else "the device",
-        node=winner.node or "the node",
+    text = phrases.next_step(
+        winner.info.next_step,
+        part=winner.device,
+        node=winner.node,
         user=view.attempt.user or "the user",
-        detail=_clean(winner.words) or "its log",
+        # Where nothing but the exit is known there are no words of the program to quote.
+        detail="" if winner.by_elimination else _clean(winner.words) or "its log",
     )
     serial = next((e.detail["serial"] for e in winner.evidence if e.detail.get("serial")), None)
     return f"{text.rstrip('.')} (serial {serial})." if serial else _sentence(text)

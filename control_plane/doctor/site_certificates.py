@@ -43,6 +43,8 @@ def files(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
 
 def database(config: settings.Settings) -> Iterator[doctor.DoctorFinding]:
     """The certificate that the database's port shows; no finding where it speaks no TLS and need not."""
+    if not config.database.url:
+        return  # the embedded server has a socket only
     from psycopg import conninfo  # compute nodes ask for the files only, and have no engine
 
     parameters = conninfo.conninfo_to_dict(config.database.url)

@@ -21,6 +21,8 @@ MOST_SKEW_S = 2.0
 """Clocks further apart than this put evidence at a visibly wrong place in the window."""
 MOST_LAG_S = 300.0
 
+_AS_OWNER = "as the service's account, which its socket knows (sudo -u probing probing-ctl doctor)"
+
 _FACTS = """
 SELECT current_setting('server_version_num')::int AS version, r.rolsuper AS superuser,
     coalesce(pg_has_role(session_user, (SELECT oid FROM pg_roles WHERE rolname = 'probing_service'), 'MEMBER'), false) AS service,
@@ -35,8 +37,13 @@ def everything(config: settings.Settings, run: commands.Runner) -> Iterator[doct
     """Every finding; one alone where no server answers, and none is started by asking."""
     directory = config.database.directory
     if not config.database.url and not embedded.running(directory):
+        if embedded.is_closed(directory):
+            why = "only its owner may look, so whether its server runs is not known"
+            yield doctor.fail("database", f"{directory} is closed to this account", why=why, fix=_AS_OWNER)
+            return
         why = "nothing is stored: agents keep what they see, and no job is judged"
-        fix = "probing-ctl db upgrade makes and starts it; for a site: [database] url"
+        makes = "db start starts it" if embedded.exists(directory) else "db upgrade makes and starts it"
+        fix = f"probing-ctl {makes}; for a site: [database] url"
         if _shared(Path(directory)):
             fix = f"[database] directory names a directory of its own, such as /var/lib/probing-cluster/postgres, not {directory}"
         found = f"no server runs in {directory}"
@@ -50,10 +57,7 @@ def everything(config: settings.Settings, run: commands.Runner) -> Iterator[doct
         turned_away = any(word in str(exc) for word in ("FATAL", "Permission denied"))
         if turned_away or not isinstance(exc, errors.DatabaseUnavailable):
             found = "does not let us in"
-            fix = (
-                "as the service's account, which its socket knows (sudo -u probing probing-ctl doctor);"
-                " else [database] url, pg_hba.conf and the server's log"
-            )
+            fix = f"{_AS_OWNER}; else [database] url, pg_hba.conf and the server's log"
         else:
             found = "does not answer"
             fix = "start it (systemctl status postgresql on its host), or mend [database] url; agents keep what they see meanwhile"

@@ -21,8 +21,8 @@ from typing import Any
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.door import callers, places, web_keys
 from probing_cluster.control_plane.gangs import gang_board, questions
-from probing_cluster.control_plane.owners import handover
-from probing_cluster.core import errors, network_address, peer, sanitize, secret_file, settings
+from probing_cluster.control_plane.owners import handover, waiting
+from probing_cluster.core import errors, network_address, peer, secret_file, settings
 from probing_cluster.db import engines
 from probing_cluster.reports import job_ref, query
 from probing_cluster.reports.asking import door
@@ -105,14 +105,9 @@ def _require_not_waiting(
     service: context.Context, known: callers.Callers, caller: callers.Caller, ref: job_ref.JobRef
 ) -> None:
     """Raises NotFound with Slurm's reason for a job of the caller's that has not started yet."""
-    try:
-        output = service.run_slurm("squeue", "-h", "-t", "PENDING", "-j", str(ref), "-o", "%u|%a|%r")
-    except errors.SlurmUnavailable:  # it does not answer, or knows no such job
-        return
-    user, account, reason = ([*output.decode("utf-8", "replace").split("\n")[0].split("|", 2), "", ""])[:3]
-    if reason and known.may_read(caller, [{"user": user, "account": account}]):
-        msg = f"job {ref} waits ({sanitize.clean(reason, 100)}): it has not started yet, there is nothing to report of it"
-        raise errors.NotFound(msg)
+    found = waiting.of(service, ref)
+    if found is not None and known.may_read(caller, [{"user": found.user, "account": found.account}]):
+        raise errors.NotFound(found.words)
 
 
 def _require_started(

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from probing_cluster.attribution.verdict import signatures, taxonomy
+from probing_cluster.attribution.verdict import phrases, signatures, taxonomy
 from probing_cluster.control_plane.policy import confirm
 from probing_cluster.core import records
 from probing_cluster.db.store import actions as store_actions
@@ -91,8 +91,7 @@ def next_step(node: str, key: str, fault: Mapping[str, Any]) -> str:
             return _sentence(check.next_step)
     severity = records.Severity(fault["severity"])
     cause = taxonomy.cause(signatures.find(kind, code if isinstance(code, str) else None, severity).cause)
-    step = cause.next_step.replace("{device}", device or "the device").replace("{node}", node)
-    return _sentence(step.replace("{user}", "the job's user"))
+    return _sentence(phrases.next_step(cause.next_step, part=device, node=node))
 
 
 def _sentence(text: str) -> str:

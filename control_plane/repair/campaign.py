@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from probing_cluster.control_plane.repair import round_findings, speed
-from probing_cluster.core import records, settings
+from probing_cluster.core import records, settings, vocabulary
 from probing_cluster.diagnostics import isolation, machine, registry, slowness, wire, worker
 
 Announce = Callable[[str], None]
@@ -126,7 +126,7 @@ class _Round:
         )
 
     def _alone(self, names: tuple[str, ...]) -> None:
-        self._c.announce(f"{', '.join(names)} on {len(self._everyone)} nodes")
+        self._c.announce(f"{', '.join(names)} on {vocabulary.plural(len(self._everyone), 'node')}")
         deadline_s = sum(min(self._chosen[n].deadline_s, self._given.test_s) + 6 for n in names)
         if self._request.command:
             deadline_s += self._given.test_s

@@ -115,6 +115,14 @@ def exists(directory: str | os.PathLike[str]) -> bool:
         return True
 
 
+def is_closed(directory: str | os.PathLike[str]) -> bool:
+    """Whether this account may not look into the database of `directory`, so that nobody here knows whether its server runs."""
+    try:
+        return not os.access(_home(directory) / "data", os.R_OK | os.X_OK) and exists(directory)
+    except PermissionError:
+        return True
+
+
 def kill(directory: str | os.PathLike[str]) -> None:
     """End the server of `directory` with SIGKILL, as a crash would: for fault tests."""
     pid = server_files.running_pid(_home(directory) / "data")

@@ -53,6 +53,9 @@ def _number(
     counted = findings.amount(len(there), wanted, "count")
     known = {pci.bus_device(g.pci_bus_id) for g in there if g.pci_bus_id}
     unlisted = [a for a in on_pci if known and pci.bus_device(a) not in known]
+    # A lost GPU may have no address in NVML any more: it is the one that is missing there, and counted as lost.
+    if len(unlisted) <= sum(1 for g in there if g.lost and not g.pci_bus_id):
+        unlisted = []
     if wanted is not None and len(there) < wanted:
         where = f"; on the PCI bus but not in NVML: {', '.join(unlisted)}" if unlisted else ""
         return [findings.fail(f"{len(there)} of {wanted} GPUs answer{where}", **counted)]

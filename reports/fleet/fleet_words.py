@@ -7,7 +7,7 @@ from typing import Any
 
 from probing_cluster.core import vocabulary
 from probing_cluster.reports import phrase
-from probing_cluster.reports.fleet import column_heads
+from probing_cluster.reports.fleet import amounts, column_heads
 
 Figure = Mapping[str, Any]
 """One figure as `probing-ctl fleet --json` prints it."""
@@ -28,18 +28,11 @@ def is_of_the_cluster(name: str, figure: Figure) -> bool:
     return name == "expected-ettr" or figure.get("rate_is_own") is not False
 
 
-def percent(value: float) -> str:
-    """A share of 1."""
-    return f"{value * 100:.3g} %"
-
+percent, _amount, _node_days = amounts.percent, amounts.amount, amounts.node_days
 
 _MOST_STATES = 5
 FEW = 4
 """With fewer attempts, failures or runs only their number is shown: a share, a rate or a mean would say nothing."""
-
-
-def _amount(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _share(value: float | None) -> str:
@@ -134,10 +127,10 @@ def _large(figure: Figure) -> list[str]:
     if not figure["n_attempts"]:
         return [f"No {size} are on record; their failure rate is not known."]
     if not figure["n_failures"]:
-        return [f"No failure in {_amount(figure['node_days'])} node-days of {size}."]
+        return [f"No failure in {_node_days(figure['node_days'])} of {size}."]
     rate, low, high = (figure[key] for key in ("per_node_day", "low_per_node_day", "high_per_node_day"))
     between = f" (likely {_amount(1 / high)} to {_amount(1 / low)})" if low and high else ""
-    often = f"In {size} one node fails every {_amount(1 / rate)} node-days{between}"
+    often = f"In {size} one node fails every {_node_days(1 / rate)}{between}"
     return [f"{often}: {_jobs(figure['n_failures'], 'failure')}."]
 
 
@@ -198,7 +191,7 @@ def _expected(figure: Figure) -> list[str]:
     last = figure["sizes"][-1]
     size = f"of {_gpus(last['n_gpus'])}"
     if not figure["rate_is_own"]:
-        often = f"{_amount(1 / figure['failures_per_node_day'])} node-days"
+        often = f"{_node_days(1 / figure['failures_per_node_day'])}"
         return [
             (
                 "Which ETTR to expect is not known: the cluster has no failure rate of its own yet."
@@ -296,12 +289,10 @@ def _departures(figure: Figure) -> list[str]:
 def _swaps(figure: Figure) -> list[str]:
     if not figure["n_watched"]:
         return ["Of no node is it known which GPUs its jobs held: swaps cannot be counted."]
-    some = f"of {_jobs(figure['n_watched'], 'node')} in {_amount(figure['node_days'])} node-days"
+    some = f"of {_jobs(figure['n_watched'], 'node')} in {_node_days(figure['node_days'])}"
     if not figure["n_swaps"]:
         return [f"No GPU {some} was swapped."]
-    often = (
-        f"one in {_amount(1 / figure['per_node_day'])} node-days" if figure["per_node_day"] else "in no time"
-    )
+    often = f"one in {_node_days(1 / figure['per_node_day'])}" if figure["per_node_day"] else "in no time"
     worst = figure["nodes"][0]
     return [
         f"{_jobs(figure['n_swaps'], 'GPU')} {some} came in the place of another ({often}), most on {worst['node']}: {worst['n_swaps']}."

@@ -64,7 +64,7 @@ def node_start(target: registry.Target) -> None:
 
 @registry.fault("heal")
 def heal(target: registry.Target) -> None:
-    """Everything on the node is as new again; its kernel log keeps what it said."""
+    """The node's hardware is as new again; its kernel log keeps what it said, and what its agent latched of it stands until `probing-ctl set-healthy NODE`."""
     hanging_mount.stop(target.layout, target.node)
     build.heal(target.home, target.node, number=target.number, gpus=target.layout.gpus)
     diagnosed.cure(target.home, "heal")

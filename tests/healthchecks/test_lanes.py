@@ -189,7 +189,7 @@ def test_one_stuck_child_at_most(fifo: Path, unkillable: Unkillable) -> None:
 
 
 def test_a_family_shares_its_stuck_child(fifo: Path, unkillable: Unkillable) -> None:
-    """After one network mount cannot be killed, the others of its family are not tried; local ones are."""
+    """After one network mount cannot be killed, the others of its family are not tried, nor called overdue; local ones are."""
     run = lanes.Lanes(unkillable)
     chain = [
         fine("/"),
@@ -199,8 +199,18 @@ def test_a_family_shares_its_stuck_child(fifo: Path, unkillable: Unkillable) -> 
     answers, facts = run.run([chain], watchdog_s=10)
     assert answers["/"].value is not None
     assert "not started" in str(answers["/nfs2"].error)
-    assert facts["/nfs2"]["timed_out"]
+    assert (facts["/nfs1"]["timed_out"], facts["/nfs2"]["timed_out"]) == (True, False)
+    again, facts = run.run([chain], watchdog_s=10)
+    assert "not started: the process for /nfs1" in str(again["/nfs2"].error)
+    assert (facts["/nfs1"]["timed_out"], facts["/nfs2"]["timed_out"]) == (True, False)
     assert [key for key, _ in run.stuck.items()] == ["mounts"]
+
+
+def test_a_fact_that_the_watchdog_left_unread_is_not_overdue(fifo: Path) -> None:
+    """Its mount was not asked; the one whose process it ended was."""
+    chain = [step("/a", hang_on(fifo), 600.0, fact=True), fine("/b", fact=True)]
+    _, facts = lanes.Lanes().run([chain], watchdog_s=0.4)
+    assert (facts["/a"]["timed_out"], facts["/b"]["timed_out"]) == (True, False)
 
 
 def test_no_descriptor_and_no_child_is_left(fifo: Path) -> None:

@@ -32,6 +32,10 @@ def test_a_misspelt_name() -> None:
     """An unknown name is refused with the nearest ones."""
     with pytest.raises(errors.UsageError, match="did you mean: gpu_ecc"):
         registry.get("gpu_eec")
+    with pytest.raises(
+        errors.UsageError, match="no check is called 'nope'; probing-check list shows them all"
+    ):
+        registry.get("nope")
 
 
 def test_files_are_short() -> None:

@@ -240,6 +240,20 @@ def test_the_next_process_of_this_boot_knows(
     assert sweep_on(state_file=state).run().ran == 2
 
 
+def test_a_child_is_not_stuck_for_less_than_no_time(
+    node: Any, sweep_on: MakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was killed in vain while the sweep ran, after the instant at which the sweep began."""
+    engine = sweep_on()
+    child = processes.identify(os.getpid())
+    assert child is not None
+    monkeypatch.setattr(processes.time, "monotonic", lambda: engine.spec.clock.monotonic_s() + 6.0)
+    engine.lanes.stuck.hold("dns", child)
+    monkeypatch.undo()
+    (result,) = engine.run(["agent_self"]).results
+    assert "for 0 s" in result.message
+
+
 def test_a_stuck_child_is_known_to_the_next_process(
     node: Any, sweep_on: MakeRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

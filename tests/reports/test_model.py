@@ -7,7 +7,7 @@ from datetime import timedelta
 import conftest_story as example
 import pytest
 
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 from probing_cluster.reports import job_ref, model, rows
 
 NOW = example.at("15:00:00")
@@ -266,11 +266,35 @@ def test_with_several_deaths_the_lost_work_is_not_divided(story: rows.ReportRows
     assert [v.lost_s for v in build(both).attempts] == [None, None]
 
 
+def test_an_id_that_we_gave_is_not_shown(story: rows.ReportRows) -> None:
+    """Accounting without JobIDRaw: the task is called what its owner calls it."""
+    (one, *_) = story.attempts
+    for job_id, title in ((4250, "4244_2 (4250)"), (vocabulary.STAND_IN_BASE + 1, "4244_2")):
+        task = dataclasses.replace(one, job_id=job_id, array_job_id=4244, array_task_id=2)
+        found = dataclasses.replace(story, attempts=(task,), verdicts=(), account=None)
+        assert build(found, "4244_2").title == title
+
+
 def test_a_late_drain_of_the_same_node_is_another_story(story: rows.ReportRows) -> None:
     """What happened to the node long after the end is not the attempt's."""
     late = example.drain("drain", example.at("14:20:36") + timedelta(minutes=11), event_ids=())
     requeue = dataclasses.replace(story, drains=(late,))
     assert build(requeue).attempts[0].actions == ()
+
+
+def test_what_was_not_done_for_another_fault_after_the_end_is_another_story(story: rows.ReportRows) -> None:
+    """A denied drain of its node concerns it only by the verdict's evidence, and then once."""
+    _, first = story.attempts
+    assert first.end_at is not None
+    other, end_at = uuid.UUID(int=7), first.end_at
+
+    def denied(n: int, event: uuid.UUID) -> records.Drain:
+        at = end_at + timedelta(milliseconds=n)
+        return example.drain("drain", at, event_ids=(event,), state="denied", why_state="budget")
+
+    drains = (*(denied(n, other) for n in range(3)), *(denied(n, example.XID) for n in (4, 5, 6)))
+    actions = build(dataclasses.replace(story, drains=drains)).attempts[0].actions
+    assert [d.at for d in actions] == [drains[3].at]
 
 
 @pytest.mark.parametrize(

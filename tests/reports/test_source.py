@@ -44,4 +44,6 @@ def test_a_refusal_is_told_without_the_drivers_words_around_it() -> None:
     """What the server itself said, and what to do; another failure stays one of reaching it."""
     refused = str(driver_errors.unreachable(psycopg.OperationalError(PEER)))
     assert 'let you in: Peer authentication failed for user "probing_owner"; ask' in refused
-    assert type(driver_errors.unreachable(OSError("no route"))) is errors.DatabaseUnavailable
+    away = driver_errors.unreachable(OSError("no route"))
+    assert type(away) is errors.DatabaseUnavailable
+    assert "whoever runs this service starts it" in str(away)

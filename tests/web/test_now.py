@@ -88,6 +88,22 @@ def test_slurms_state_of_a_silent_node_is_said_with_its_way_back() -> None:
     assert "start its agent" in now.node_of(_node(), {}, None, None, None).next_step
 
 
+def test_each_broken_part_has_its_next_step() -> None:
+    """The signs of one part are one step; of more than two parts the rest are counted."""
+    high = {"severity": "high", "message": ""}
+    lost = {"kind": "gpu_lost", "device": "gpu3", **high}
+    faults = {"gpu_lost:gpu3": lost, "xid:79:gpu3": {"kind": "xid", "code": "79", "device": "gpu3", **high}}
+    one = now.node_of(_node(state="faulty"), {}, None, None, None).next_step
+    assert "gpu" not in one.lower()
+    row = _node(state="faulty", faults=faults)
+    assert now.node_of(row, {}, None, None, None).next_step.count("GPU 3 of n4") == 1
+    faults["gpu_lost:gpu5"] = lost | {"device": "gpu5"}
+    two = now.node_of(row, {}, None, None, None).next_step
+    assert ("GPU 3 of n4" in two, "GPU 5 of n4" in two, "more" in two) == (True, True, False)
+    faults["gpu_lost:gpu6"] = lost | {"device": "gpu6"}
+    assert now.node_of(row, {}, None, None, None).next_step.endswith(" And 1 more, on the node's page.")
+
+
 def test_a_node_whose_drain_was_denied_is_said_to_be_in_service() -> None:
     """With why, and with what drains it; not once it is out."""
     denied = records.Drain(

@@ -51,7 +51,7 @@ class Search(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 def search(ask: operation.Ask) -> list[documents.Found]:
     """Jobs, nodes, users, GPUs and Xids of that name, of those that the viewer may see."""
-    word = ask.query.q.strip()
+    word = re.sub(r"^(s?xid)[\s:]+", r"\1:", ask.query.q.strip(), flags=re.IGNORECASE)
     if not _WORD.fullmatch(word):
         return []
     found = _jobs(ask, word)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from probing_cluster.control_plane.gangs import gang_board
+from probing_cluster.control_plane.owners import waiting
 from probing_cluster.core import errors, hostlist, records
 from probing_cluster.db import engines
 from probing_cluster.reports import job_ref, json_out, model, query, rows
@@ -98,7 +99,10 @@ def _may_see(ask: operation.Ask, owners: Collection[Mapping[str, Any]]) -> bool:
 
 
 def _require_started(ask: operation.Ask, ref: job_ref.JobRef) -> None:
-    """Raises NotFound with what became of a job of the viewer's that ended before it began."""
+    """Raises NotFound with what became of a job of the viewer's that ended before it began, or what it waits for."""
+    pending = waiting.of(ask.site.service, ref)
+    if pending is not None and _may_see(ask, [{"user": pending.user, "account": pending.account}]):
+        raise errors.NotFound(pending.words)
     with _database(ask) as connection:
         found = query.never_started(connection, ask.site.service.config.cluster.name, ref)
     if found is not None and _may_see(ask, [{"user": found.user, "account": found.account}]):

@@ -278,14 +278,23 @@ def _running(job_id: int, owner: Mapping[str, Any] | None) -> dict[str, Any]:
     return {"job_id": job_id, **{key: known[key] for key in ("ref", "user", "name")}}
 
 
+_MOST_STEPS = 2
+
+
 def _mending(name: str, faults: Mapping[str, Any]) -> str:
-    """What the gravest fault that its agent confirms asks for; empty for none that we know."""
-    grave = [
-        (key, fault)
-        for key, fault in sorted(faults.items())
-        if isinstance(fault, Mapping) and fault.get("severity") in ("high", "low")
-    ]
-    for key, fault in grave:
+    """What each broken part that its agent confirms asks for, the gravest first; empty for none that we know."""
+    grave = [part for part in fault_names.named(faults) if part.severity in ("high", "low")]
+    steps = [step for step in dict.fromkeys(_step(name, part, faults) for part in grave) if step]
+    more = len(steps) - _MOST_STEPS
+    return " ".join(steps[:_MOST_STEPS]) + (f" And {more} more, on the node's page." if more > 0 else "")
+
+
+def _step(name: str, part: fault_names.NamedFault, faults: Mapping[str, Any]) -> str:
+    """What to do about one part, by the first of its signs that we know; empty for none."""
+    for key in part.keys:
+        fault = faults[key]
+        if fault.get("severity") not in ("high", "low"):
+            continue
         try:
             return recheck.next_step(name, key, fault)
         except (errors.ProbingError, KeyError, ValueError, TypeError):

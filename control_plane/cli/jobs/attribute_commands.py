@@ -308,7 +308,10 @@ def taxonomy_cause(word: str) -> taxonomy.Cause:
 
 
 def set_verdict(store: db_store.Store, given: ManualVerdict) -> str:
-    """Stores a person's verdict and the note of it; what was replaced by what. Raises NotFound and UsageError."""
+    """Stores a person's verdict and the note of it; what was replaced by what. Raises NotFound and UsageError.
+
+    What the person did not say is kept from the one before where the cause is the same.
+    """
     from probing_cluster.control_plane.imports import load
 
     cause = taxonomy_cause(given.cause)
@@ -318,13 +321,33 @@ def set_verdict(store: db_store.Store, given: ManualVerdict) -> str:
         raise errors.NotFound(
             f"{given.node} is no node of job {given.job}: attempt {attempt.attempt} ran on {ran_on}"
         )
+    if attempt.state == "COMPLETED":
+        raise errors.UsageError(
+            f"attempt {attempt.attempt} of job {given.job} completed: it has no failure to name the cause of; "
+            f"name one that failed with --attempt N (probing-report {given.job} shows them)"
+        )
     before = next(
         (v for v in store.verdicts(job_ids=[attempt.job_id]) if v.submit_at == attempt.submit_at), None
     )
+    if before is not None and before.cause == given.cause:
+        given = dataclasses.replace(
+            given, node=given.node or before.node, device=given.device or before.device
+        )
+    given = _placed(given, attempt, cause)
     store.save_verdicts([_by_hand(given, attempt, before, cause)])
     store.add_note(_note(given, attempt, before))
     was = before.cause if before else "no verdict"
     return f"attempt {attempt.attempt}: {was} -> {given.cause}, by {given.author}"
+
+
+def _placed(given: ManualVerdict, attempt: records.JobAttempt, cause: taxonomy.Cause) -> ManualVerdict:
+    """With the node at fault where hardware is: the only one where there is but one; raises UsageError for none."""
+    if given.node or cause.domain is not records.Domain.HARDWARE or "{node}" not in cause.next_step:
+        return given
+    if len(attempt.nodes) == 1:
+        return dataclasses.replace(given, node=attempt.nodes[0])
+    ran_on = f", one of {hostlist.compress(attempt.nodes)}" if attempt.nodes else ""
+    raise errors.UsageError(f"{cause.word} is a fault of a node: name it with --node NODE{ran_on}")
 
 
 def _by_hand(
@@ -333,9 +356,11 @@ def _by_hand(
     before: records.Verdict | None,
     cause: taxonomy.Cause,
 ) -> records.Verdict:
-    """The person's verdict; what they did not say is kept from the one before where the cause is the same."""
+    """The person's verdict, with the evidence of the one before."""
+    from probing_cluster.attribution.verdict import phrases
+
     note = sanitize.clean(given.note) or f"Set to {given.cause} by {given.author}."
-    made = records.Verdict(
+    return records.Verdict(
         cluster=attempt.cluster,
         job_id=attempt.job_id,
         submit_at=attempt.submit_at,
@@ -347,15 +372,12 @@ def _by_hand(
         device=given.device,
         confidence=records.Confidence.CERTAIN,
         summary=note,
-        next_step=cause.next_step,
+        next_step=phrases.next_step(cause.next_step, part=given.device, node=given.node, user=attempt.user),
         evidence=before.evidence if before else (),
         author=given.author,
         rules_version="person",
         made_at=clock.SYSTEM.now(),
     )
-    if before is not None and before.cause == given.cause:
-        made = dataclasses.replace(made, node=given.node or before.node, device=given.device or before.device)
-    return made
 
 
 def _note(

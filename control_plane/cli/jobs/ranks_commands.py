@@ -102,6 +102,7 @@ def _complete(document: Mapping[str, Any], request_at: datetime) -> bool:
 
 def _watch(args: argparse.Namespace) -> int:
     from probing_cluster.control_plane.terminal import gang_text
+    from probing_cluster.reports import phrase
 
     if args.count < 0:
         raise errors.UsageError("--count must not be below 0")
@@ -118,7 +119,8 @@ def _watch(args: argparse.Namespace) -> int:
         else:
             text = gang_text.ranks(document, width=_width(), everyone=args.all)
             height = shutil.get_terminal_size((80, 24)).lines - 1
-            lines = [f"{document['made_at']}  every {args.interval:g} s, Ctrl-C ends", *text.splitlines()]
+            made_at = phrase.stamp_z(datetime.fromisoformat(document["made_at"]))
+            lines = [f"{made_at}  every {args.interval:g} s, Ctrl-C ends", *text.splitlines()]
             sys.stdout.write(gang_text.changes(lines[:height]) if screen else "\n".join([*lines, "", ""]))
         sys.stdout.flush()
         if document["ended"] or looks == args.count:

@@ -125,8 +125,15 @@ def _diagnose(args: argparse.Namespace) -> int:
             *_busy(everyone, nodes),
             *_too_few(everyone, nodes, tests),
         ]
-        print("\n".join(plan), file=sys.stderr if args.json else sys.stdout, flush=True)
+        if not (args.json and args.dry_run):
+            print("\n".join(plan), file=sys.stderr if args.json else sys.stdout, flush=True)
         if args.dry_run:
+            if args.json:
+                print(
+                    json.dumps(
+                        {"nodes": names, "references": references, "tests": tests, "plan": plan}, indent=2
+                    )
+                )
             return 0
         if not store.may_add_results():
             raise errors.NotPermitted(

@@ -317,8 +317,11 @@ def _ack(args: argparse.Namespace) -> int:
     with store:
         names = _known_names(args, store, _slurm_operations(config))
         add_notes(config, store, names, "ack", args.note, caller_name())
+        bad = {b.node for b in store.heartbeats(names) if b.faults} | {
+            d.node for d in store.drains(open_only=True)
+        }
     for name in names:
-        print(f"{name}: acknowledged")
+        print(f"{name}: {'acknowledged' if name in bad else 'no fault to acknowledge; the note is kept'}")
     return 0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from probing_cluster.attribution.verdict import causes_page, findings, signatures, taxonomy
+from probing_cluster.attribution.verdict import causes_page, findings, phrases, signatures, taxonomy
 from probing_cluster.core import errors, records
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -27,7 +27,9 @@ def test_every_cause_word_is_stable_snake_case_and_complete():
         assert word == word.lower() == cause.word
         assert cause.meaning.endswith(".")
         assert cause.next_step.endswith(".")
-        cause.next_step.format(device="d", node="n", user="u", detail="x")
+        assert "  " not in phrases.next_step(cause.next_step) + phrases.next_step(
+            cause.next_step, part="d", node="n"
+        )
 
 
 def test_table_one_of_the_paper_is_there():

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import os
@@ -171,6 +172,45 @@ def test_a_persons_verdict_stands_against_the_rules(
     assert note.note == "seen on site"
     code, _, err = run("verdict", "8", "--cause", "gremlins")
     assert (code, "gpu_lost" in err) == (3, True)
+
+
+@pytest.mark.parametrize("place", [(), ("--node", "n1"), ("--node", "n1", "--device", "gpu3")])
+def test_every_cause_set_by_hand_gives_a_step_without_braces(
+    run: Run, history: list[str], store: db_store.Store, place: tuple[str, ...]
+) -> None:
+    """Names are filled in as the rules fill them in; what the person did not name is named generally."""
+    from probing_cluster.attribution.verdict import taxonomy
+    from probing_cluster.control_plane.cli.jobs import attribute_commands
+
+    run(*history)
+    store.upsert_attempts([dataclasses.replace(a, nodes=("n1", "n2")) for a in store.attempts(job_ids=[7])])
+    _, node, _, device = (*place, None, None, None, None)[:4]
+    for cause in taxonomy.load().causes.values():
+        given = attribute_commands.ManualVerdict(
+            job="7", attempt=None, cause=cause.word, note="", node=node, device=device, author="ada"
+        )
+        if node is None and cause.domain is records.Domain.HARDWARE and "{node}" in cause.next_step:
+            with pytest.raises(errors.UsageError, match="--node"):
+                attribute_commands.set_verdict(store, given)
+            continue
+        attribute_commands.set_verdict(store, given)
+        (made,) = store.verdicts(job_ids=[7])
+        assert not set("{}") & set(made.next_step), made.next_step
+        assert device is None or "GPU 3" in made.next_step or "{device}" not in cause.next_step
+
+
+def test_a_verdict_by_hand_is_refused_where_it_would_say_nothing(
+    run: Run, history: list[str], store: db_store.Store
+) -> None:
+    """An attempt that completed has no failure; a fault of hardware is a node's, and with one node it is that one's."""
+    run(*history)
+    store.upsert_attempts([dataclasses.replace(a, nodes=("n1", "n2")) for a in store.attempts(job_ids=[7])])
+    code, _, err = run("verdict", "9", "--cause", "gpu_lost", "--node", "n4")
+    assert (code, "attempt 1 of job 9 completed" in err, "--attempt N" in err) == (2, True, True)
+    code, _, err = run("verdict", "7", "--cause", "gpu_lost")
+    assert (code, "--node NODE, one of n[1-2]" in err) == (2, True)
+    code, _, _ = run("verdict", "8", "--cause", "gpu_lost")
+    assert (code, [v.node for v in store.verdicts(job_ids=[8])]) == (0, ["n3"])
 
 
 @pytest.mark.parametrize("together", [False, True])

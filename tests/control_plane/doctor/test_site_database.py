@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import datetime as dt
+import os
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from probing_cluster.control_plane.doctor import site_database
+from probing_cluster.control_plane.doctor import site_certificates, site_database
 from probing_cluster.core import errors, records, settings
 from probing_cluster.db import store as db_store
 
@@ -122,6 +123,29 @@ def test_asking_starts_no_database(tmp_path: Path) -> None:
     assert (finding.name, finding.level) == ("database", "fail")
     assert "probing-ctl db upgrade" in finding.fix
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_database_that_only_its_owner_may_look_into_is_not_called_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ordinary user cannot see whether its server runs; of one that is stopped the way out is `db start`."""
+    (tmp_path / "data").mkdir(mode=0o700)
+    (tmp_path / "data" / "PG_VERSION").touch()
+    where = settings.DatabaseSettings(directory=str(tmp_path))
+    config = dataclasses.replace(settings.Settings(), database=where)
+    finding, = site_database.everything(config, silent)  # fmt: skip
+    assert "probing-ctl db start starts it" in finding.fix
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    finding, = site_database.everything(config, silent)  # fmt: skip
+    assert (finding.found, "sudo -u probing" in finding.fix) == (
+        f"{tmp_path} is closed to this account",
+        True,
+    )
+
+
+def test_the_embedded_server_shows_no_certificate() -> None:
+    """It has a socket only, and libpq's own default place is none of ours."""
+    assert list(site_certificates.database(settings.Settings())) == []
 
 
 @pytest.mark.parametrize(

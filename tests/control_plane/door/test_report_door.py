@@ -10,6 +10,7 @@ import socket
 import subprocess
 import tempfile
 import textwrap
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,7 @@ import pytest
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.door import callers, places, report_door
 from probing_cluster.control_plane.service.tasks.jobs import accounting
-from probing_cluster.core import errors, settings
+from probing_cluster.core import errors, records, settings
 from probing_cluster.db import delivery
 from probing_cluster.reports import job_ref
 from probing_cluster.reports.asking import door
@@ -57,11 +58,33 @@ def test_the_owner_is_answered_and_nobody_else(knowing: context.Context) -> None
     ("waiting", "words"),
     [
         ("alice|lab|ReqNodeNotAvail, UnavailableNodes:n4\n", "waits (ReqNodeNotAvail, UnavailableNodes:n4)"),
+        (
+            "alice|lab|ReqNodeNotAvail, UnavailableNodes:n[4-5]\n",
+            "waits (ReqNodeNotAvail, UnavailableNodes:n[4-5]): it has not started yet, there is nothing to report of it; n4 is drained by us (probing: xid 79 gpu3)",
+        ),
+        (
+            "alice|lab|ReqNodeNotAvail, UnavailableNodes:n[4-\n",
+            "waits (ReqNodeNotAvail, UnavailableNodes:n[4-): it has not started yet, there is nothing to report of it",
+        ),
+        (
+            "alice|lab|Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved\n",
+            "waits (Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved): it has not started yet, there is nothing to report of it; n4 is drained by us (probing: xid 79 gpu3); n9 is",
+        ),
+        ("alice|lab|DependencyNeverSatisfied\n", "will never start (DependencyNeverSatisfied): "),
         ("bob|lab|Resources\n", "is not known"),
         ("", "is not known"),
         (None, "is not known"),
     ],
-    ids=["hers", "another's", "not waiting", "never heard of"],
+    ids=[
+        "hers",
+        "drained by us",
+        "cut short",
+        "nodes unnamed",
+        "never",
+        "another's",
+        "not waiting",
+        "never heard of",
+    ],
 )
 def test_a_job_that_waits_is_told_to_whom_it_belongs(
     knowing: context.Context, waiting: str | None, words: str
@@ -69,6 +92,13 @@ def test_a_job_that_waits_is_told_to_whom_it_belongs(
     """Accounting has no start of it, Slurm has; of another's nothing is told, not even that it waits."""
     assert isinstance(knowing.run_slurm, fakes.Sacct)
     knowing.run_slurm.waiting = waiting
+    for node in ("n4", "n9"):
+        knowing.store.save_drain(
+            records.Drain(
+                drain_id=uuid.uuid4(), cluster="c", node=node, at=fakes.NOW, action="drain", state="done",
+                reason="probing: xid 79 gpu3", owner="probing", event_ids=(),
+            )
+        )  # fmt: skip
     found = answer(knowing, ALICE, ASK | {"job": "15"})
     assert (found["ok"], found["error"]) == (False, "not_found")
     assert str(found["message"]).startswith(f"job 15 {words}")

@@ -70,7 +70,7 @@ def test_a_node_that_is_broken_stays_out(store: db_store.Store, run: Run, slurm:
         code, printed = run("n1")
     assert code == 1
     assert "n1: not done: still failing: gpu_lost:gpu0 (gpu0 is lost: NVML says so); do: " in printed
-    assert "replace gpu0 of n1" in printed
+    assert "replace GPU 0 of n1" in printed
     assert (slurm.acts, store.notes()) == ([], [])
     assert [d.state for d in store.drains(node="n1")] == ["done"]
 

@@ -49,6 +49,18 @@ def test_a_missing_one_is_named_by_its_address(node: Any) -> None:
     assert "0000:5e:00.0" in finding.message
 
 
+def test_a_lost_one_is_counted_once(node: Any) -> None:
+    """NVML gives no address of a lost GPU: the one on the bus that it does not list is the same GPU."""
+    node.have_gpus(2)
+    for address in ("0000:01:00.0", "0000:02:00.0"):
+        node.pci(address, H100)
+    node.gpu(1, lost="GPU_IS_LOST", pci_bus_id=None)
+    finding = node.check("gpu_count", expected=2)
+    assert (finding.outcome, "more" in finding.message) == (Outcome.FAIL, False)
+    node.pci("0000:5e:00.0", H100)
+    assert "0000:5e:00.0" in node.check("gpu_count", expected=2).message
+
+
 def test_bound_elsewhere_is_not_missing(node: Any) -> None:
     """A GPU given to a virtual machine (another driver) is not missed."""
     node.have_gpus(1)

@@ -25,6 +25,11 @@ def test_heads_are_no_identifiers(key: str) -> None:
     assert not re.search(r"[_.]", column_heads.head(key))
 
 
+def test_a_share_that_is_next_to_nothing_is_said_to_be_so() -> None:
+    """Of a cluster that is minutes old."""
+    assert [fleet_words.percent(v) for v in (0.0, 7.65e-6, 0.0001)] == ["0 %", "less than 0.01 %", "0.01 %"]
+
+
 @pytest.mark.parametrize(
     ("name", "figure", "words"),
     [
@@ -39,6 +44,9 @@ def test_heads_are_no_identifiers(key: str) -> None:
         ("large-job-rate", {"min_gpus": 128, "n_attempts": 5, "n_failures": 0, "node_days": 4.0, "per_node_day": 0.0,
                             "low_per_node_day": 0.0, "high_per_node_day": 0.9},
          "No failure in 4 node-days of jobs of 128 GPUs or more."),
+        ("large-job-rate", {"min_gpus": 128, "n_attempts": 5, "n_failures": 0, "node_days": 0.000856, "per_node_day": 0.0,
+                            "low_per_node_day": 0.0, "high_per_node_day": 0.9},
+         "No failure in 1.23 node-minutes of jobs of 128 GPUs or more."),
         ("large-job-rate", {"min_gpus": 128, "n_attempts": 0}, "No jobs of 128 GPUs or more are on record; their failure rate is not known."),
         ("expected-ettr", {"rate_is_own": True, "failures_per_node_day": 0.01, "sizes": [{"n_gpus": 8, "renewal": 0.97, "best_interval_s": 1800.0, "renewal_at_best": 0.98}]},
          "By this cluster's own failure rate a job of 8 GPUs has an ETTR of 97 %; at best 98 %, with a checkpoint every 30 min."),

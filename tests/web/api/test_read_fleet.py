@@ -26,7 +26,8 @@ def test_whatever_one_has_in_hand_is_found(world: World) -> None:
     assert found(operator, "8") == [("job", "/jobs/8")]
     assert found(operator, OWNER) == [("user", f"/jobs?user={OWNER}"), ("job", "/jobs/7")]
     assert found(operator, "n1") == [("node", "/nodes/n1")]
-    assert found(operator, "xid:79") == found(operator, "79") == [("Xid 79", "/nodes/n1")]
+    for word in ("79", "xid:79", "xid79", "Xid 79", "xid: 79"):
+        assert found(operator, word) == [("Xid 79", "/nodes/n1")], word
     assert found(owner, "7") == [("job", "/jobs/7")]
     for word in ("8", "root", "n1", "79"):
         assert found(owner, word) == [], word

@@ -143,3 +143,19 @@ def test_a_job_that_never_started_is_told_to_whom_it_belonged(world: World, user
         found = world.as_user(user).get(path)
         assert found.status_code == 404, path
         assert (words in found.text) is may, path
+
+
+def test_a_job_that_waits_says_so_on_its_page(world: World) -> None:
+    """As `probing-report` does; of another's nothing is told."""
+    assert isinstance(world.site.service.run_slurm, fakes.Sacct)
+    world.site.service.run_slurm.waiting = f"{OWNER}|lab|DependencyNeverSatisfied\n"
+    for user, told in ((OWNER, True), (STRANGER, False)):
+        found = world.as_user(user).get("/jobs/15")
+        assert found.status_code == 404
+        assert ("job 15 will never start" in found.text, "scancel 15" in found.text) == (told, told)
+
+
+def test_a_page_of_an_error_keeps_a_names_spelling(world: World) -> None:
+    """The style sheet begins sentences with a capital letter: "n9 is not known" is none that may."""
+    page = world.as_user(OPERATOR).get("/nodes/n9").text
+    assert "<p>n9 is not known" in page

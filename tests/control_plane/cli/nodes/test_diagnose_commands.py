@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from probing_cluster.control_plane.cli import main
 from probing_cluster.control_plane.cli.nodes import diagnose_commands
-from probing_cluster.control_plane.policy import view
+from probing_cluster.control_plane.policy import slurm_actions, view
 from probing_cluster.core import errors
+from probing_cluster.db import store as db_store
 
 NODES = {
     "n1": view.Node(name="n1", states=frozenset({"IDLE"})),
@@ -57,3 +62,17 @@ def test_of_too_few_nodes_the_plan_says_what_they_cannot_show_and_whom_to_add() 
     assert diagnose_commands._too_few(["n1", "n2", "n5", "n6"], nodes, ["pair"]) == []
     assert diagnose_commands._too_few(["n1"], nodes, ["disk"]) == []
     assert diagnose_commands._too_few(["n4"], nodes, ["gemm"])[0].endswith("are not compared by speed")
+
+
+def test_a_plan_as_json_is_json(
+    store: db_store.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What would be tested where, and the plan's lines; on standard output, where a script reads."""
+    monkeypatch.setattr(slurm_actions.SlurmActions, "nodes", lambda _: list(NODES.values()))
+    config = tmp_path / "probing.toml"
+    config.write_text(f'[cluster]\nname = "c"\n[database]\nurl = "{store.connection_uri()}"\n')
+    words = ["diagnose", "n1", "--tests", "gemm", "--dry-run", "--json", "--config", str(config)]
+    assert main.main(words) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert (made["nodes"], made["references"], made["tests"]) == (["n1"], [], ["gemm"])
+    assert made["plan"][0].startswith("plan: gemm on n1 (1 node)")

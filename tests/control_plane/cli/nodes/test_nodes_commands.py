@@ -71,7 +71,10 @@ def test_who_acknowledged_what_stands_is_shown(store: db_store.Store, run: Run) 
     )
     first = drain(store, NOW - timedelta(minutes=30))
     assert "known to" not in run("nodes")
-    run("ack", "n1", "n2", "--note", "reseating it")
+    assert run("ack", "n1", "n2", "--note", "reseating it").splitlines() == [
+        "n1: no fault to acknowledge; the note is kept",
+        "n2: acknowledged",
+    ]
     rows = {row["node"]: row["acknowledged"] for row in json.loads(run("nodes", "--json"))}
     assert rows["n1"] == "", "nothing stands there"
     assert rows["n2"].endswith("Z: reseating it")

@@ -1,0 +1,60 @@
+"""What a job waits for that has not started, in words for its owner: Slurm's reason, and what we did about it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from probing_cluster.control_plane import context
+from probing_cluster.core import errors, hostlist, sanitize
+from probing_cluster.reports import job_ref
+
+_NEVER = "DependencyNeverSatisfied"
+_NODES_AWAY = re.compile(r"UnavailableNodes:(?P<nodes>[^\s)]+)|DOWN|DRAINED")
+_MOST_NODES = 3
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """A job that is in Slurm's queue; `words` is for its owner."""
+
+    words: str
+    user: str
+    account: str
+
+
+def of(service: context.Context, ref: job_ref.JobRef) -> Waiting | None:
+    """What the job waits for; None where Slurm does not answer or no such job waits."""
+    try:
+        output = service.run_slurm("squeue", "-h", "-t", "PENDING", "-j", str(ref), "-o", "%u|%a|%r")
+    except errors.SlurmUnavailable:  # it does not answer, or knows no such job
+        return None
+    user, account, reason = ([*output.decode("utf-8", "replace").split("\n")[0].split("|", 2), "", ""])[:3]
+    if not reason:
+        return None
+    if reason == _NEVER:
+        words = (
+            f"job {ref} will never start ({_NEVER}): the job that it depends on ended as it must not; "
+            f"scancel {ref} takes it out of the queue"
+        )
+    else:
+        words = (
+            f"job {ref} waits ({sanitize.clean(reason, 100)}): it has not started yet, "
+            f"there is nothing to report of it{_kept_out(service, reason)}"
+        )
+    return Waiting(words=words, user=user, account=account)
+
+
+def _kept_out(service: context.Context, reason: str) -> str:
+    """Which of the nodes that Slurm misses we drained, and why; empty for none."""
+    found = _NODES_AWAY.search(reason)
+    if found is None:
+        return ""
+    try:
+        named = set(hostlist.expand(found["nodes"])) if found["nodes"] else None
+    except errors.MalformedInput:  # squeue may cut a long list
+        return ""
+    drains = [d for d in service.store.drains(open_only=True) if named is None or d.node in named]
+    words = [f"{d.node} is drained by us ({sanitize.clean(d.reason, 120)})" for d in drains[:_MOST_NODES]]
+    more = len(drains) - _MOST_NODES
+    return "".join(f"; {text}" for text in words) + (f"; and {more} more nodes" if more > 0 else "")

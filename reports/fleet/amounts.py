@@ -1,0 +1,20 @@
+"""Amounts of the fleet's sentences, in people's words."""
+
+from __future__ import annotations
+
+
+def percent(value: float) -> str:
+    """A share of 1."""
+    return "less than 0.01 %" if 0 < value < 1e-4 else f"{value * 100:.3g} %"
+
+
+def amount(value: float) -> str:
+    """Three digits are enough."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def node_days(value: float) -> str:
+    """`12.5 node-days`; of a cluster that is minutes old, `1.2 node-minutes`."""
+    if 0 < value < 1 / 24:
+        return f"{amount(value * 1440)} node-minutes"
+    return f"{amount(value * 24)} node-hours" if 0 < value < 1 else f"{amount(value)} node-days"
