@@ -74,7 +74,11 @@ def _network(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> 
 
 
 def _gpus(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
+    parts = set()
     for event in view.not_held:
+        if (part := (event.node, event.device or event.gpu_uuid)) in parts:
+            continue
+        parts.add(part)
         what = phrases.what(event)
         yield f"{phrases.device_of_node(event.device or event.gpu_uuid, event.node)} ({what}, but the job did not hold it)"
     if ranking.winner.cause in _GPU or not view.attempt.n_gpus or not view.fully_watched:
@@ -137,7 +141,7 @@ def _rivals(_view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> 
         if rival.cause in (ranking.winner.cause, "unknown"):
             continue
         place = f" on {rival.node}" if rival.node else ""
-        yield f"{rival.cause}{place} (only {rival.confidence}: {_weaker(rival)})"
+        yield f"{rival.cause.replace('_', ' ')}{place} (only {rival.confidence}: {_weaker(rival)})"
 
 
 def _weaker(rival: claims.Claim) -> str:

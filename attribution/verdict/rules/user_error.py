@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal as signals
 from collections.abc import Iterable
 from datetime import timedelta
 
@@ -114,6 +115,11 @@ def _clears_program(found: evidence_view.CaseFinding) -> bool:
     )
 
 
+def _named(number: int) -> str:
+    """The number, with its name where it has one."""
+    return f"{number} ({signals.Signals(number).name})" if number in set(signals.Signals) else str(number)
+
+
 def _by_exit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     signal = view.signal
     if (not signal and not view.attempt.exit_code) or any(map(_clears_program, view.findings)):
@@ -129,7 +135,7 @@ def _by_exit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     if others:
         weight = min(weight, 0.7)
     exits = [f.event for f in view.findings if f.signature.role is findings.FindingRole.EXIT]
-    how = f"was ended by signal {signal}" if signal else f"exited with code {view.attempt.exit_code}"
+    how = f"was ended by signal {_named(signal)}" if signal else f"exited with code {view.attempt.exit_code}"
     words = f"{how}, {_NOT_ITS_OWN if others else _beside(view)}"
     if hints and hints[0].message:
         words += f"; its log says: {hints[0].message}"

@@ -1054,7 +1054,7 @@ def test_an_end_beside_a_fault_is_not_certain(make, state):
     attempt = make.attempt(state=state, exit_code=0, gpus=None, cancelled_by="alice")
     v = make.judge(make.xid(95, 3, 200), attempt=attempt)
     assert v.confidence is not C.CERTAIN
-    assert "gpu_memory_uncorrectable" in " ".join((v.cause, *v.ruled_out))
+    assert "gpu memory uncorrectable" in " ".join((v.cause, *v.ruled_out)).replace("_", " ")
 
 
 def test_a_refusal_of_the_start_before_is_not_this_ones(make):
@@ -1225,3 +1225,18 @@ def test_a_next_step_does_not_say_that_a_node_is_drained(make):
     """Of an imported failure nobody drained anything."""
     step = make.judge(make.xid(79)).next_step
     assert "keep the node out of service until it passes a GPU check" in step
+
+
+@pytest.mark.parametrize(("signal", "name"), [(11, "11 (SIGSEGV)"), (9, "9 (SIGKILL)"), (63, "63")])
+def test_a_signal_is_called_by_its_name(make, signal, name):
+    """As people know it, where it has one."""
+    v = make.judge(attempt=make.attempt(state="FAILED", exit_code=0, exit_signal=signal))
+    assert f"ended by signal {name}" in v.summary
+
+
+def test_a_gpu_that_the_job_did_not_hold_is_named_once(make):
+    """Whatever else was reported of it."""
+    mine = make.attempt(nodes=("n1",), n_gpus=1, gpus=make.gpus("n1", indices=(0,)))
+    faults = (make.xid(79, 1, node="n1"), make.xid(48, 1, 90, node="n1"))
+    v = make.judge(*faults, attempt=mine, shared={"n1": ((make.start, None),)})
+    assert sum("did not hold it" in s for s in v.ruled_out) == 1, v.ruled_out

@@ -337,8 +337,8 @@ def test_a_crash_is_not_explained_by_what_broke_after_it(make, end, work_dir):
     disk = make.event(-30, kind="block_io", code="nvme_disabled", device="nvme0")
     again = make.event(-90, kind="mount", code="recovered", source="mount", device="/scratch", severity=records.Severity.INFO)  # fmt: skip
     attempt = make.attempt(work_dir=work_dir, **end)
-    for seen in ((), (gone_after(make, 18), disk), (gone_after(make, 18), disk, again)):
-        found = make.judge(*seen, attempt=attempt)
+    for events in ((), (gone_after(make, 18), disk), (gone_after(make, 18), disk, again)):
+        found = make.judge(*events, attempt=attempt)
         assert (found.cause, found.confidence) == ("user_error", records.Confidence.LIKELY)
     plain = make.attempt(work_dir=work_dir, exit_code=1)
     assert make.judge(gone_after(make, 18), make.finding("segfault"), attempt=plain).cause == "user_error"

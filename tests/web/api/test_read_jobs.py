@@ -149,10 +149,10 @@ def test_a_job_that_waits_says_so_on_its_page(world: World) -> None:
     """As `probing-report` does; of another's nothing is told."""
     assert isinstance(world.site.service.run_slurm, fakes.Sacct)
     world.site.service.run_slurm.waiting = f"{OWNER}|lab|DependencyNeverSatisfied\n"
-    for user, told in ((OWNER, True), (STRANGER, False)):
+    for user, is_own in ((OWNER, True), (STRANGER, False)):
         found = world.as_user(user).get("/jobs/15")
         assert found.status_code == 404
-        assert ("job 15 will never start" in found.text, "scancel 15" in found.text) == (told, told)
+        assert ("job 15 will never start" in found.text, "scancel 15" in found.text) == (is_own, is_own)
 
 
 def test_a_page_of_an_error_keeps_a_names_spelling(world: World) -> None:
