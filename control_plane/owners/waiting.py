@@ -15,7 +15,7 @@ _MOST_NODES = 3
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Waiting:
+class WaitingJob:
     """A job that is in Slurm's queue; `words` is for its owner."""
 
     words: str
@@ -23,7 +23,7 @@ class Waiting:
     account: str
 
 
-def of(service: context.Context, ref: job_ref.JobRef) -> Waiting | None:
+def of(service: context.Context, ref: job_ref.JobRef) -> WaitingJob | None:
     """What the job waits for; None where Slurm does not answer or no such job waits."""
     try:
         output = service.run_slurm("squeue", "-h", "-t", "PENDING", "-j", str(ref), "-o", "%u|%a|%r")
@@ -42,7 +42,7 @@ def of(service: context.Context, ref: job_ref.JobRef) -> Waiting | None:
             f"job {ref} waits ({sanitize.clean(reason, 100)}): it has not started yet, "
             f"there is nothing to report of it{_kept_out(service, reason)}"
         )
-    return Waiting(words=words, user=user, account=account)
+    return WaitingJob(words=words, user=user, account=account)
 
 
 def _kept_out(service: context.Context, reason: str) -> str:
