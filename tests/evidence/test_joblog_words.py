@@ -249,3 +249,12 @@ def test_a_transport_that_a_network_library_leaves_for_another_ends_nothing() ->
         first(line, *(f"{n}: broadcast result: tensor(37.1494, device='cuda:0')" for n in range(8))) is None
     )
     assert first(line, "srun: error: n1: task 1: Segmentation fault") is not None
+
+
+def test_an_old_warning_of_a_taken_port_hides_no_later_one() -> None:
+    """An earlier start met the same port and went on; the line that failed belongs to the warning right before it. Rank 0 stays rank 0."""
+    bind = "[rank0]: [W socket.cpp:426] [c10d] The server socket has failed to bind to [::]:{} (errno: 98 - Address already in use)."
+    listen = "[rank1]: [E socket.cpp:462] [c10d] The server socket has failed to listen on any local network address."
+    found = first(bind.format(29400), *["loading"] * 60, bind.format(29500), listen)
+    assert found is not None
+    assert (found.kind, found.line, found.rank) == ("address_in_use", 62, 0)

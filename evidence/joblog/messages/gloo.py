@@ -154,12 +154,14 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "rendezvous_timeout", record, timeout_ms=ms)
     in_use = _IN_USE.search(text) is not None
     if in_use:
-        context.in_use = context.in_use or record
+        if context.in_use is None or context.in_use.line < record.line - _BINDS_LINES:
+            context.in_use = record
     elif _NOT_LISTENING.search(text):
         warned, context.in_use = context.in_use, None
         if warned is not None and warned.line >= record.line - _BINDS_LINES:
             # The warning names the port.
-            return make(FACTS, "address_in_use", replace(warned, rank=warned.rank or record.rank))
+            rank = record.rank if warned.rank is None else warned.rank
+            return make(FACTS, "address_in_use", replace(warned, rank=rank))
     if in_use and _OWN_ERROR.search(text):
         return make(FACTS, "address_in_use", record)
     role = LineRole.OBSERVATION if _AT_THE_END.search(text) else LineRole.REMOTE

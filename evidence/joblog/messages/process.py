@@ -161,6 +161,7 @@ def _elastic(record: Record, context: JoblogContext) -> JobFinding | None:
     elif (ended := _CHILD_EXIT.search(text)) and (listing or not context.child_line):
         # A log may begin inside the list.
         child, context.child = context.child, {}
+        cut = {} if listing else {"list_cut": True}
         if kind := of_code(int(ended["code"][:9])):
             return make(
                 FACTS,
@@ -169,7 +170,7 @@ def _elastic(record: Record, context: JoblogContext) -> JobFinding | None:
                 rank=child.get("rank"),
                 host=child.get("host"),
                 pid=grammar.number(ended["pid"]),
-                detail={"ended_at": child["time"]} if "time" in child else {"list_cut": not listing},
+                detail={"ended_at": child["time"]} if "time" in child else cut,
             )
     return None
 
