@@ -8,6 +8,7 @@ raises, hangs or is killed costs that table only. A user's own packages are foun
 from __future__ import annotations
 
 import functools
+import importlib
 import logging
 import os
 import sys
@@ -39,6 +40,11 @@ def _entry_points() -> Iterator[tuple[str, object]]:
             continue
         for point in points:
             yield point.name, point
+
+
+def load() -> None:
+    """Import what the search for plugins needs; runs none of their code."""
+    importlib.import_module("importlib.metadata")
 
 
 @functools.cache

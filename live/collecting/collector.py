@@ -33,6 +33,7 @@ from probing_cluster.live.collecting import answering, readers
 from probing_cluster.live.node import agent_client
 from probing_cluster.live.node import view as node_view
 from probing_cluster.live.table import Columns, Scan
+from probing_cluster.live.tables import registry
 from probing_cluster.probe_agent.jobs import collect_child
 
 LINE_BYTES = 720
@@ -72,6 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _options(sys.argv[1:] if argv is None else argv)
     _be_small()
     if args.become:
+        registry.load()
         collect_child.become(*args.become)
     directory = Path(args.directory or os.environ.get("PROBING_PAGE_DIR") or "/nonexistent/0")
     job = args.job or os.environ.get("SLURM_JOB_ID", "")

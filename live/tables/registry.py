@@ -63,6 +63,14 @@ def built_in() -> Mapping[str, Table]:
     return {name: table for name in NAMES if (table := own(name)) is not None}
 
 
+def load() -> None:
+    """Import whatever `find` may need, before this process becomes an account that may not read our files."""
+    built_in()
+    for schema in LAZY:
+        lazy_schema(schema)
+    plugins.load()
+
+
 def find(full_name: str) -> Registered | None:
     """The table of that name, else the lazy schema that may resolve it; None for neither. May run a plugin's code."""
     return own(full_name) or lazy_schema(full_name.partition(".")[0]) or plugins.find(full_name)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -231,3 +233,29 @@ def _cmdline(home: Path) -> bytes:
         return home.joinpath("cmdline").read_bytes()
     except OSError:
         return b""
+
+
+IMPORTS_NOTHING = """
+import sys, time
+from pathlib import Path
+from probing_cluster.live.collecting import answering, collector
+from probing_cluster.live.table import Scan
+from probing_cluster.live.tables import registry
+collector._be_small()
+registry.load()
+loaded = set(sys.modules)
+place = collector.Place(job_id=7, node="n1", directory=Path(sys.argv[1]), step="", may_evaluate=False)
+for name in (*registry.NAMES, "python.train", "site.licences"):
+    answering.answer(place.view(time.monotonic() + 20), Scan(table=name))
+print(*(set(sys.modules) - loaded))
+"""
+
+
+def test_no_table_imports_anything_once_the_collector_is_its_owner(tmp_path: Path) -> None:
+    """Our Python may lie where the job's owner may not read it, as below /root."""
+    (tmp_path / "7").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS_NOTHING, str(tmp_path / "7")],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout.split() == []
