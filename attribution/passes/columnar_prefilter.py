@@ -196,6 +196,8 @@ class _Prefilter:
         own = events.within(events.between(self._node, near, over), events.weight == event_weight.Weight.USER)
         day_before = events.between(self._node, start - _DAY_US, start - 1)
         outside = events.within(day_before, events.root)
+        begin = np.clip(self._start[self._attempt], start - _DAY_US, start)
+        left = events.within(events.between(self._node, begin, start - 1), events.root)
         reaching = events.reaching(day_before, start)
         faint = np.zeros(self._n, np.int64)
         some_faint = np.zeros(len(self._node), np.bool_)
@@ -208,6 +210,8 @@ class _Prefilter:
         before = events.what((day_before[0][places], day_before[1][places]), events.root)
         sentences, unordered = self._outside(names, zip(places.tolist(), before, strict=True))
         to_judge = self._any(argues | own | reaching) | (faint > 1) | unordered
+        # How sure it is that only a limit or a person ended it depends on what failed under it before.
+        to_judge |= self._any(left) & self._states(vocabulary.ENDED_FROM_OUTSIDE)
         changes_preempted = self._any(events.within(windows, events.changes_preempted) | reaching) | unordered
         return to_judge, changes_preempted, argues | user | some_faint | outside | reaching, shared, sentences
 

@@ -12,7 +12,7 @@ import pytest
 
 from probing_cluster.attribution.passes import attribute, columnar_prefilter, fetch, pending
 from probing_cluster.attribution.verdict import judge, signatures
-from probing_cluster.core import records, settings
+from probing_cluster.core import records, settings, vocabulary
 from probing_cluster.db import bulk
 from tests.set_clock import SetClock
 
@@ -32,6 +32,8 @@ class Fleet:
         self.attempts += [self._again(a) for a in self.attempts[::9] if a.state != "COMPLETED"]
         self.events = [self._event() for _ in range(3 * n_jobs)]
         self.events += [self._finding(a) for a in self.attempts[::11]]
+        ended = [a for a in self.attempts if a.state in vocabulary.ENDED_FROM_OUTSIDE and a.start_at]
+        self.events += [self._long_before(a) for a in ended[::3]]
 
     def _at(self) -> datetime:
         """Between one and eleven at night."""
@@ -119,6 +121,13 @@ class Fleet:
             last_at=None,
             detail={"timeout_ms": 600_000},
         )
+
+    def _long_before(self, about: records.JobAttempt) -> records.HealthEvent:
+        """A fault well before its end, while it ran."""
+        return self._event(
+            cluster=about.cluster, node=about.nodes[0], at=about.end_at - timedelta(minutes=75), kind="xid", code="146",
+            severity=records.Severity.HIGH, last_at=None, source="kernel", detail={},
+        )  # fmt: skip
 
     def drains(self) -> list[records.Drain]:
         """What was done to some of them."""
