@@ -95,6 +95,6 @@ def test_four_slurm_workers_one_killed_give_the_same_rows(slurm, tmp_path):
     killer.join()
     assert done.returncode == 0, done.stderr
     assert killed
-    assert f"{alone.num_rows} attempts of the history judged" in done.stdout
+    assert f"{alone.num_rows:,} attempts of the history judged" in done.stdout
     found = pq.read_table(tmp_path / "rows.parquet").select(alone.column_names).sort_by("attempt_id")
     assert found.equals(alone.combine_chunks())

@@ -143,7 +143,7 @@ def test_a_flapping_link_drains_and_disturbs_no_job(last: Any) -> None:
     time.sleep(3)
     assert "ib_" in last.drained(node)
     assert last.state(job) == "RUNNING"
-    assert last.rows("SELECT 1 FROM probing.drain WHERE action = 'requeue' AND state = 'done'") == []
+    assert last.rows("SELECT 1 FROM probing.drain WHERE action = 'requeue' AND job_id = %s", job) == []
     last.sandbox.run(["scancel", str(job)])
 
 
