@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 # `journalctl -o short-full` names the zone; a word in capitals that stands where the host does is the host.
 _ZONE = r"[A-Z]{3,5}(?=\s+[\w.@-]+\s+(?:[a-z]+\d?\.[a-z]+\s+)?[\w./@-]+(?:\[\d+\])?:)"
@@ -19,6 +19,7 @@ _ISO_PARTS = re.compile(
 _NAMED_PARTS = re.compile(
     r"(?:(\d{4})\s+)?([^\W\d_]{3,10}|\d{1,2}\s?[月월])\.?\s+(\d{1,2})[日일]?\s+(?:(\d{4})\s+)?(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:\s+(?:[A-Z]{3,5}\s+)?(\d{4}))?"
 )
+_CLOCK = re.compile(r"\d\d:\d\d:\d\d")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _OTHER_MONTHS = {
     name: month
@@ -80,6 +81,24 @@ def names_zone(text: str) -> bool:
     """Whether the ISO-8601 text says of which zone it is."""
     found = _ISO_PARTS.search(text)
     return found is not None and bool(found[8] or found[9])
+
+
+def of_zone(at: datetime, zone: tzinfo | None) -> datetime | None:
+    """The UTC instant of a clock's reading in `zone` (None: of this machine's); None out of range."""
+    try:
+        return at.replace(tzinfo=zone).astimezone(UTC)
+    except (OverflowError, ValueError):  # a date of the year 1
+        return None
+
+
+def written(text: str, zone: tzinfo | None) -> datetime | None:
+    """The first instant with its year that stands in a line, in ISO 8601 or as `date` prints it; without a zone it is of `zone`."""
+    if _CLOCK.search(text) is None:
+        return None
+    if (at := iso(text)) is not None and names_zone(text):
+        return at
+    at = at or _named(text, None)
+    return None if at is None else of_zone(at, zone)
 
 
 def from_epoch_us(micro: int) -> datetime | None:

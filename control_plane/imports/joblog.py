@@ -9,7 +9,7 @@ from typing import Any
 
 from probing_cluster.control_plane.imports import log_stall
 from probing_cluster.core import records, sanitize, storable
-from probing_cluster.evidence.joblog import grammar, reader, standstill
+from probing_cluster.evidence.joblog import appended, grammar, reader, standstill
 from probing_cluster.evidence.joblog.messages import slurm
 
 _COLUMNS = frozenset({"kind", "message", "pid", "detail", "meaning", "labelled"})
@@ -20,15 +20,18 @@ def read(
 ) -> list[records.HealthEvent]:
     """The findings of one attempt's output, placed at its end: a job's own clock is not evidence.
 
-    What former attempts wrote into the same file is left out; Slurm dates their ends in the cluster's `zone`.
+    What former attempts and jobs wrote into the same file is left out; Slurm dates their ends in the cluster's `zone`.
     """
+    own = appended.AppendedLog(attempt.start_at, zone or UTC)
     began = attempt.start_at.astimezone(zone).replace(tzinfo=None) if attempt.start_at else None
     engine, found, steps = reader.JobLogReader(), list[grammar.JobFinding](), _steps(zone)
     for number, raw in enumerate(lines, 1):
         line = raw.decode("utf-8", "replace")
         text = line.rstrip("\r\n")
-        if slurm.ended_before(text, began):
+        ended = slurm.ended_before(text, began)
+        if ended or own.begins(text):
             engine, found, steps = reader.JobLogReader(), [], _steps(zone)
+        if ended:
             continue
         found += engine.feed(number, text)
         steps.feed(number, line)

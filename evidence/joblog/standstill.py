@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 
 from probing_cluster.evidence import dates
 from probing_cluster.evidence.joblog import grammar, progress
@@ -210,10 +210,7 @@ class LogSteps:
         if at is None or dates.names_zone(text):
             return at
         self._zone_missing = True
-        try:
-            return at.replace(tzinfo=self._zone).astimezone(UTC)
-        except (OverflowError, ValueError):  # a date of the year 1
-            return None
+        return dates.of_zone(at, self._zone)
 
     def standstill(
         self, start_at: datetime, end_at: datetime, found: Iterable[grammar.JobFinding]

@@ -9,7 +9,7 @@ from typing import Any
 
 from probing_cluster.core import errors, vocabulary
 from probing_cluster.evidence.flight_recorder import digest, flight_verdict, load, model, verdict
-from probing_cluster.evidence.joblog import grammar, reader, standstill
+from probing_cluster.evidence.joblog import appended, grammar, reader, standstill
 from probing_cluster.evidence.joblog.messages import slurm
 
 MAX_FINDINGS = 200
@@ -40,9 +40,10 @@ def read_log(
 ) -> LogWords:
     """What a log's tail says that begins at byte `start` of the file; its beginning is `head`.
 
-    What an attempt before `began` (naive, this node's zone) wrote into the same file is left out. Of an attempt with an end (`span`)
-    also that it stood still until then: whether somebody ended it from outside, only accounting knows.
+    What an attempt before `began` (naive, this node's zone) wrote into the same file is left out, and so is what other jobs did. Of an
+    attempt with an end (`span`) also that it stood still until then: whether somebody ended it from outside, only accounting knows.
     """
+    own = appended.AppendedLog(span[0] if span is not None else began, None)
     engine = reader.JobLogReader()
     lines = data.split(b"\n")
     # Most jobs print until their end: a look at the last lines costs nothing, the time of each line as much as its meaning.
@@ -61,9 +62,11 @@ def read_log(
         if number == 1 and start:
             continue  # the tail begins in the middle of a line
         text = raw.decode("utf-8", "replace").rstrip("\r")
-        if slurm.ended_before(text, began):
+        of_another = slurm.ended_before(text, began)
+        if of_another or own.begins(text):
             found, engine, ended = [], reader.JobLogReader(), None
             steps = standstill.LogSteps(None, is_sure=False)
+        if of_another:
             continue
         found += engine.feed(number, text)
         if dated:

@@ -279,6 +279,21 @@ def test_an_output_that_attempts_appended_to_speaks_for_the_last_only() -> None:
     assert "KeyError" in messages.pop()
 
 
+def test_an_output_that_other_jobs_appended_to_speaks_for_this_one() -> None:
+    """The times of the earlier run's lines tell; its error was mended before this one began."""
+    lines = [
+        f"{NOW - timedelta(hours=2):%Y-%m-%d %H:%M:%S} INFO epoch 1",
+        "torch.OutOfMemoryError: CUDA out of memory.",
+        f"{NOW + timedelta(seconds=9):%Y-%m-%d %H:%M:%S} INFO epoch 1",
+        "Traceback (most recent call last):",
+        '  File "t.py", line 3, in <module>',
+        "KeyError: 'lr'",
+    ]
+    messages = {e.message for e in joblog.read([f"{line}\n".encode() for line in lines], ATTEMPT, NOW)}
+    assert len(messages) == 1
+    assert "KeyError" in messages.pop()
+
+
 def test_what_is_kept_aside_can_be_read_again(tmp_path: Path) -> None:
     """The file holds every bad row as written, with file, line and reason; nothing bad makes no file."""
     assert rejected_input.write([], tmp_path) is None

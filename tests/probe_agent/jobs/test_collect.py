@@ -135,6 +135,20 @@ def test_child_leaves_out_what_an_earlier_attempt_wrote_into_the_same_file(tmp_p
     assert kinds < own_end == {f["kind"] for f in child(calls)["findings"]}
 
 
+def test_child_leaves_out_what_other_jobs_wrote_into_the_same_file(tmp_path: Path) -> None:
+    """`python train.py >> train.log`, job after job: the times in the lines tell which are the attempt's own."""
+    path = tmp_path / "out"
+    path.write_text(
+        "2026-03-01 07:00:00 epoch 1\nRuntimeError: NCCL error: unhandled system error\n"
+        "2026-03-01 10:00:09 epoch 1\n" + TRACE
+    )
+    calls = {"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()}
+    began = datetime(2026, 3, 1, 10, 0, 7).timestamp()  # noqa: DTZ001  # the node's own zone
+    (own,) = child({**calls, "span_s": (began, began + 600)})["findings"]
+    assert "ValueError" in own["message"]
+    assert len(child(calls)["findings"]) > 1
+
+
 @pytest.mark.parametrize("op", ["log", "dumps", "find"])
 def test_a_job_that_left_nothing_costs_no_reader(tmp_path: Path, op: str) -> None:
     """Every job has an Epilog and most leave nothing: the grammars are not even imported."""
