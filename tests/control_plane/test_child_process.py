@@ -10,6 +10,7 @@ import fakes
 import pytest
 
 from probing_cluster.control_plane import child_process, context
+from probing_cluster.control_plane.service.tasks.jobs import attribution
 from probing_cluster.control_plane.service.tasks.nodes import lemon
 from probing_cluster.core import errors, records, settings
 
@@ -33,6 +34,32 @@ def test_a_night_in_a_process_of_its_own(service: context.Context) -> None:
     assert not {name for name in set(sys.modules) - before if name.startswith(("scipy", "datafusion"))}
     assert {s.node for s in service.store.lemon_scores()} == {"n1", "n2"}
     assert lemon.run(service) == ""
+
+
+def test_a_backlog_is_judged_in_a_process_of_its_own(
+    service: context.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass's share here, the rest beside: what thousands of attempts took does not stay with the service."""
+    ends = [fakes.NOW - timedelta(days=2, minutes=i) for i in range(7)]
+    service.store.upsert_attempts(
+        [
+            records.JobAttempt(
+                cluster="c", job_id=i, submit_at=at - timedelta(hours=1), start_at=at - timedelta(hours=1), end_at=at, state="FAILED", exit_code=1,
+                nodes=("n1",),
+            )
+            for i, at in enumerate(ends, 1)
+        ]
+    )  # fmt: skip
+    url = settings.DatabaseSettings(url=service.store.connection_uri())
+    service.config = dataclasses.replace(service.config, database=url)
+    service.in_children = True
+    monkeypatch.setattr(attribution, "_MOST_AT_ONCE", 2)
+    begun, real = list[tuple[object, ...]](), child_process.run
+    monkeypatch.setattr(child_process, "run", lambda *given: begun.append(given) or real(*given))
+    assert attribution.run(service).startswith("7 attempts judged")
+    assert len(begun) == 1
+    assert {v.job_id for v in service.store.verdicts()} == set(range(1, 8))
+    assert attribution.run(service) == ""
 
 
 def test_what_it_raises_is_raised_here() -> None:
