@@ -54,6 +54,10 @@ def _last_word(record: Record) -> JobFinding | None:
     return replace(word, message=sanitize.clean(record.text, 1024)) if word else None
 
 
+_DEATHS = frozenset({"process_crashed", "process_aborted", "bus_error", "segfault", "oom_kill_suspected"})
+"""Ends that no missing command explains: a shell ends with 127 then. A step's other tasks are killed for it, though."""
+
+
 class BareTraceback:
     """Follows frames that no traceback began and keeps the exception that may have ended the log."""
 
@@ -171,6 +175,16 @@ class BareTraceback:
         over = self._behind > most if word else line - self._last.line - self._frames_behind > _LAST_LINES
         if self._steps >= _STEPS or over or (word and _WENT_WELL.search(text)):
             self._last = None
+
+    def died(self, found: JobFinding) -> None:
+        """A process crashed or was killed: the script had gone on without the command that it did not find."""
+        of_step = found.kind == "oom_kill_suspected" and found.message.startswith("srun: ")
+        if found.kind not in _DEATHS or of_step:
+            return
+        if self._last is not None and self._last.kind == "command_not_found":
+            self._last = None
+        if self._weak is not None and self._weak.kind == "command_not_found":
+            self._weak = None
 
     def take_last(self, *, at_exit: bool = False) -> JobFinding | None:
         """The exception behind which nothing but an end came; at a bad exit only one that explains it."""

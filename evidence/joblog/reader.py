@@ -275,6 +275,7 @@ class JobLogReader:
             return
         if reason:
             self._story.add(reason)
+        self._bare.died(finding)
         if finding.role in (LineRole.EXIT, LineRole.REMOTE) or finding.kind == "memory_corruption":
             self._take_last(at_exit=finding.role is not LineRole.REMOTE)
         if (

@@ -75,6 +75,10 @@ FIRST = [
     # The module system did not do its part: what is missing later follows from it; another error of the program's own does not.
     ('Lmod has detected the following error: unknown: "gcc/99"\n/job1/slurm_script: line 9: gmx_mpi: command not found', 1, "program_error"),
     ("/job1/slurm_script: line 4: module: command not found\n/job1/slurm_script: line 9: gmx_mpi: command not found", 1, "command_not_found"),
+    # A shell that goes on without a command ends with 127: it neither crashes nor is killed for it. A step's tasks are killed for one of them.
+    ("/job1/slurm_script: line 4: module: command not found\n/job1/slurm_script: line 9: 4242 Killed                  python train.py", 2, "oom_kill_suspected"),
+    ("a.sh: line 4: module: command not found\nstarting\nSegmentation fault (core dumped)", 3, "segfault"),
+    ("bash: line 3: gmx: command not found\nsrun: error: n2: task 1: Killed\nsrun: error: n1: task 0: Exited with exit code 127", 1, "command_not_found"),
     ("environment: line 17: /usr/share/lmod/lmod/libexec/lmod: No such file or directory\n/job1/slurm_script: line 14: fastqc: command not found", 1, "program_error"),
     ('Lmod has detected the following error: unknown: "gcc/99"\n./gmx: error while loading shared libraries: libfoo.so: cannot open', 1, "program_error"),
     ('Lmod has detected the following error: unknown: "gcc/99"\nTraceback (most recent call last):\n  File "a.py", line 3\nKeyError: \'lr\'', 4, "python_exception"),
