@@ -186,7 +186,7 @@ class _Prefilter:
         first, last = _at(self._from.min()), _at(self._to.max())
         read = self._source.arrow(query, self._cluster, first, last, list(kinds), list(codes))
         sorts, of = event_weight.sorts_of(read)
-        shared = _shared(read, sorts, of, first, last)
+        shared = incidents.SharedIncidents(event_weight.wide(read, sorts, of), first, last)
         events = event_windows.EventWindows(read, sorts, of, self._names)
         start, end = self._from[self._attempt], self._to[self._attempt]
         near = np.maximum(start, (self._end - clock.span_us(user_error.NEAR))[self._attempt])
@@ -381,20 +381,6 @@ def _earliest(begins: Iterable[Mapping[str, datetime]]) -> dict[str, datetime]:
         first = min(nodes.values())
         found.update((name, min(first, found.get(name, first))) for name in nodes)
     return found
-
-
-def _shared(
-    events: pa.Table,
-    sorts: Sequence[event_weight.EventSort],
-    of: co_residency.Numbers,
-    since: datetime,
-    until: datetime,
-) -> incidents.SharedIncidents:
-    """The times at which wide incidents may lie; between the two instants `events` holds every event that counts."""
-    wide = np.array([s.wide for s in sorts], np.bool_)[of]
-    mine = events.filter(pa.array(wide))
-    instants = zip(co_residency.instants(mine["at"]), mine["node"].to_pylist(), strict=True)
-    return incidents.SharedIncidents(((at, node) for at, node in instants if at is not None), since, until)
 
 
 def _at(us: Any) -> datetime:

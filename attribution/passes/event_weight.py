@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import IntEnum
 
 import numpy as np
@@ -117,3 +119,12 @@ def sorts_of(events: pa.Table) -> tuple[list[EventSort], co_residency.Numbers]:
             )
         )
     return made, of.astype(np.int64, copy=False)
+
+
+def wide(
+    events: pa.Table, sorts: Sequence[EventSort], of: co_residency.Numbers
+) -> Iterator[tuple[datetime, str]]:
+    """Time and node of the events that can be part of an incident of many nodes."""
+    mine = events.filter(pa.array(np.array([s.wide for s in sorts], np.bool_)[of]))
+    instants = zip(co_residency.instants(mine["at"]), mine["node"].to_pylist(), strict=True)
+    return ((at, node) for at, node in instants if at is not None)

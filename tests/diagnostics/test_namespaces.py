@@ -15,7 +15,7 @@ import pytest
 from probing_cluster.diagnostics import allreduce, isolation, machine, slowness
 from tests import links
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.soak, pytest.mark.alone, pytest.mark.timeout(300)]
 
 RATE_MBIT = 60.0
 """Of a healthy link: so slow that the time of a transfer is the link's and not that of the processors, however busy they are."""

@@ -94,6 +94,7 @@ FAULTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.soak
+@pytest.mark.alone
 def test_a_drain_is_told_within_ten_seconds_of_its_fault(site: Any) -> None:
     """From the fault to the message, at a real HTTPS and a real SMTP server: faults of four kinds, on one node and the other."""
     names, took = site.sandbox.layout.node_names, []

@@ -19,7 +19,7 @@ import pytest
 from probing_cluster.sandbox.machine import commands, daemons, processes
 from tests import links
 
-pytestmark = [pytest.mark.soak, pytest.mark.cluster, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.soak, pytest.mark.alone, pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 TRIALS = int(os.environ.get("PROBING_TRIALS", "1"))
 """Rounds of each case."""

@@ -46,7 +46,7 @@ def drawn(seed: int) -> tuple[list[records.JobAttempt], dict[str, int], dict[str
     return attempts, swaps, cards
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("seed", [1, pytest.param(3, marks=pytest.mark.soak)])
 def test_every_swap_is_counted_once(store, seed):
     """Also of a card that came back, or from another node; nodes without a swap are not listed."""
     attempts, swaps, cards = drawn(seed)

@@ -602,6 +602,9 @@ def test_a_kill_at_any_step_loses_no_node_and_resumes_none_untested(store: db_st
     while True:
         kill_at += STRIDE
         site = _fresh(store, fate)
+        # After the word of the round before.
+        site.clock.at += timedelta(hours=kill_at)
+        store.update_incident(site.incident.incident_id, opened_at=site.clock.at)
         site.slurm.kill_at = kill_at
         died = _live(site, fate)
         assert site.now().state == ends.get(fate, "returned"), (kill_at, site.now())
