@@ -80,6 +80,8 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
         return True
     if best.detail.get("wrapper") and (root or new.role is LineRole.REMOTE) and 0 < behind <= _WRAPPED_LINES:
         return True
+    if best.kind == "program_error" and best.role is LineRole.EXIT and new.kind == "peer_lost":
+        return 0 < behind <= _REASON_LINES
     if new.detail.get("last_error") and best.kind == new.kind:
         return 0 < behind <= _REASON_LINES and new.rank == best.rank
     if best.kind == "nccl_unhandled_cuda" and root and new.kind.startswith("cuda_"):

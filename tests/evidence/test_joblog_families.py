@@ -263,6 +263,12 @@ KINDS = [
     ("OSError: [Errno 28] No space left on device", "disk_full"),
     ("OSError: [Errno 122] Disk quota exceeded: '/home/x'", "disk_full"),
     ("No space left on device", "disk_full"),
+    (
+        'safetensors_rust.SafetensorError: IoError(Os { code: 122, kind: X, message: "Disk quota exceeded" })',
+        "disk_full",
+    ),
+    ('pyo3_runtime.PanicException: Os { code: 5, kind: X, message: "Input/output error" }', "io_error"),
+    ("RuntimeError: shard-3: Too many open files (os error 24)", "too_many_open_files"),
     ("OSError: [Errno 116] Stale file handle", "stale_file_handle"),
     ("OSError: [Errno 5] Input/output error", "io_error"),
     ("OSError: [Errno 107] Transport endpoint is not connected", "filesystem_unreachable"),

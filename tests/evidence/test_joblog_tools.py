@@ -138,6 +138,15 @@ FIRST = [
     # Launchers' tables: the end that came first, wherever its table stands; Ray's reason below its exception.
     ("Root Cause (first observed failure):\n[0]:\n  time      : 2023-06-03_22:45:52\n  rank      : 0 (local_rank: 0)\n  exitcode  : 1 (pid: 14)\nRoot Cause (first observed failure):\n[0]:\n  time      : 2023-06-03_22:45:01\n  rank      : 4 (local_rank: 0)\n  exitcode  : 1 (pid: 11)", 10, "task_exit"),
     ("ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.\n\tclass_name: F\nThe actor is dead because its node has died. Node Id: 5d\n2024-01-09 17:49:32,383\tERROR tune.py:911 -- Trial task failed", 3, "peer_lost"),
+    # A pool's process is gone, or was ended for its memory: what its owner raises is no bug of its own.
+    ("ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.\n\tclass_name: F\nThe actor is dead because its node has died. Node Id: 5d\nray.train.base_trainer.TrainingFailedError: The Ray Train run failed.", 3, "peer_lost"),
+    ("ERROR 11-08 11:01:29 [multiproc_executor.py:135] Worker proc VllmWorker-3 died unexpectedly, shutting down executor.\nERROR 11-08 11:01:30 [core.py:502] Traceback (most recent call last):\nERROR 11-08 11:01:30 [core.py:502]   File \"/v/core.py\", line 493, in run\nERROR 11-08 11:01:30 [core.py:502] RuntimeError: cancelled", 1, "peer_lost"),
+    ("Error in unserialize(node$con) : error reading from connection\nCalls: clusterApply ... FUN\nExecution halted", 1, "peer_lost"),
+    ("ERROR: LoadError: TaskFailedException\n\n    nested task error: ProcessExitedException(3)", 3, "peer_lost"),
+    ("joblib.externals.loky.process_executor.TerminatedWorkerError: A worker process was unexpectedly terminated.\n\nThe exit codes of the workers are {SIGKILL(-9)}", 3, "oom_kill_suspected"),
+    ("distributed.nanny - WARNING - Worker exceeded 95% memory budget. Restarting\ndistributed.scheduler.KilledWorker: Attempted to run task 'x' on 4 different workers, but all those workers died while running it.", 1, "host_oom_kill"),
+    ('Exception in thread "main" org.apache.spark.SparkException: Job aborted due to stage failure: ExecutorLostFailure (executor 3 exited) Reason: Container killed by YARN for exceeding memory limits. 22.1 GB of 22 GB', 1, "host_oom_kill"),
+    ("FATAL:   Couldn't determine user account information: user: lookup userid 1234: no such file or directory", 1, "slurm_launch_failed"),
     # Loggers
     ('{"level": "error", "msg": "Traceback (most recent call last):\\n  File \\"a.py\\", line 3, in f\\nKeyError: \'lr\'"}', 1, "python_exception"),
     ('{"severity": "ERROR", "message": "failed", "exception": "Traceback (most recent call last):\\n  File \\"a.py\\", line 3, in f\\nValueError: bad"}', 1, "python_exception"),

@@ -169,6 +169,9 @@ def heading(record: Record, context: JoblogContext, *, raised: bool = False) -> 
 def read(record: Record, context: JoblogContext) -> JobFinding | None:
     """A line by which a program, its runtime or its tool says that it stops."""
     text = record.text.strip()
+    if process.tells_of_another(text):
+        context.head_line = 0
+        return None
     if context.announced(record.line) and not (_NOTHING.match(record.text) or _PLACE.match(record.text)):
         context.head_line = 0
         sentence = replace(record, text=f"{context.head}: {text}")
@@ -223,7 +226,8 @@ def last_word(record: Record) -> JobFinding | None:
     if place.is_speech(record.text) or place.begins_with_speaker(text) or _NO_LAST.search(text):
         return None
     if last:
-        return make(FACTS, "program_error", record)
+        halted = last[0] == "Execution halted"
+        return make(FACTS, "program_error", record, role=LineRole.EXIT if halted else None)
     bar = _BAR_CUT.match(text)
     if (bar and progress.is_progress(text)) or _ENDED_BY_SIGNAL.match(text) or _CHILD_TERMINATED.match(text):
         ended = _ENDED_BY_SIGNAL.match(text, bar.end() if bar else 0)

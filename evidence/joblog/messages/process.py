@@ -65,8 +65,12 @@ _CHILD_HOST = re.compile(r"(?:^|\s)host\s+: (?P<host>\S+)")
 _CHILD_EXIT = re.compile(r"(?:^|\s)exitcode\s+: (?P<code>-?\d+) \(pid: (?P<pid>\d{1,18})\)")
 _ROOT = re.compile(r"Root Cause \(first observed failure\)")
 _CODE = re.compile(
-    r"(?:exits with return code|returned? (?:non-zero )?exit (?:code|status)|exited with (?:code|status)|command terminated with exit code|died with|(?:failed|ended|terminated|crashed) with (?:an? )?exit ?code) ?=? ?:?(?:<Signals\.(?P<signame>SIG[A-Z]+)[^>]*>|(?P<code>-?\d{1,6}))"
+    r"(?:exits with return code|returned? (?:non-zero )?exit (?:code|status)|exited with (?:code|status)|command terminated with exit code|died with|died, exit code|(?:failed|ended|terminated|crashed) with (?:an? )?exit ?code) ?=? ?:? ?(?:<Signals\.(?P<signame>SIG[A-Z]+)[^>]*>|(?P<code>-?\d{1,6}))"
 )
+_SIGNALED = re.compile(
+    r"\b[Pp]rocess (?:\d{1,10} )?was (?:signaled to shutdown with|killed by) signal (?P<code>\d{1,3})\b|\bexit codes of the workers are \{(?P<name>SIG[A-Z]{2,8})\b"
+)
+"""What starts processes of its own (TGI, Dask, joblib) about the signal that ended one."""
 _EXITING = re.compile(
     r"^\s*(?:exiting process (?P<rank>\d{1,8}) with exit code: (?P<code>\d{1,6})|Process (?P<name>\S+) terminated with exit code (?P<other>\d{1,6}))"
 )
@@ -109,12 +113,17 @@ _PEER = re.compile(
     r"JAX distributed service detected fatal errors|tasks are unhealthy \(stopped sending heartbeats\)|\bA worker died or was killed while executing a task"
     r"|The actor is dead because its (?:worker process has died|node has died|owner has died)"
     r"|/task:(?P<task>\d{1,8}) has been set to ERROR in coordination service|\bHorovod has been shut down\b"
+    r"|\bWorker proc \S{1,60} died unexpectedly|\bReceived sigquit from a child process|\bExecutorLostFailure \(executor \w{1,12} exited"
+    r"|\bProcessExitedException\(\d{1,6}\)|\b[Cc]lient lost connection to worker \d|^The parallel pool that \w{1,20} was using has shut down"
+    r"|^Error in (?:un)?serialize\(.{0,80}\) ?: error (?:reading|writing) (?:from|to) connection"
 )
-"""JAX's coordination service, Ray and Horovod, where a process of theirs is gone."""
-_RAY_OOM = re.compile(
+"""JAX's coordination service, Ray, Horovod, vLLM, SGLang, Spark, and the pools of Julia, MATLAB and R, where a process of theirs is gone."""
+_MANAGED_OOM = re.compile(
     r"Task was killed due to the node running low on memory|exceeds the memory usage threshold of|\bSystem memory low at node with IP\b"
     r"|\b[1-9]\d{0,6} Workers \(tasks / actors\) killed due to memory pressure \(OOM\)|how to address the out of memory issue: \S{0,200}oom-prevention"
+    r"|\bWorker .{0,100}exceeded 9\d% memory budget\. Restarting|\b[Cc]ontainer (?:\[.{1,120}\] )?(?:killed by YARN for exceeding|is running (?:\S{1,20} )?beyond(?: the)?) (?:'?(?:physical|virtual|PHYSICAL|VIRTUAL)'? )?memory limits?"
 )
+"""What Ray, Dask and YARN say where they end a process that holds too much memory; they may start the task again."""
 _GIL = re.compile(r"Could not acquire GIL within \d+ ms")
 _XID = re.compile(r"NVRM: Xid \(")
 _OOM = re.compile(
@@ -216,6 +225,9 @@ def _launcher(record: Record) -> JobFinding | None:
             if kind
             else None
         )
+    if found := _SIGNALED.search(text):
+        signal = _SIGNUMS.get(found["name"], _OTHER_SIGNAL) if found["name"] else int(found["code"])
+        return make(FACTS, slurm.of_signal(signal), record)
     if found := _EXITING.search(text):
         kind = of_code(int(found["code"] or found["other"]))
         rank = grammar.number(found["rank"] or found["name"], grammar.MAX_RANK)
@@ -224,6 +236,11 @@ def _launcher(record: Record) -> JobFinding | None:
         kind = of_code(_code(found))
         return make(FACTS, kind, record, detail={"exit_code": _code(found)}) if kind else None
     return None
+
+
+def tells_of_another(text: str) -> bool:
+    """Whether a program says here, as if it were its own error, that another process of the job is gone or was ended for its memory."""
+    return _PEER.search(text) is not None or _MANAGED_OOM.search(text) is not None
 
 
 def read(record: Record, context: JoblogContext) -> JobFinding | None:
@@ -237,7 +254,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         )
     if finding := _elastic(record, context) or _crashed(record):
         return finding
-    if _RAY_OOM.search(text):
+    if _MANAGED_OOM.search(text):
         return make(FACTS, "host_oom_kill", record, detail={"retried": True})
     if found := _PEER.search(text):
         return make(FACTS, "peer_lost", record, rank=grammar.number(found["task"], grammar.MAX_RANK))
@@ -324,6 +341,20 @@ FAMILY = grammar.LogFamily(
         "munmap_chunk",
         "stack smashing",
         "acquire GIL",
+        "died unexpectedly",
+        "sigquit from a child",
+        "ExecutorLostFailure",
+        "ProcessExitedException",
+        "lost connection to worker",
+        "has shut down",
+        " from connection",
+        " to connection",
+        "memory budget",
+        "memory limit",
+        "died, exit code",
+        "with signal",
+        "by signal",
+        "of the workers are",
         "NVRM: Xid",
         "Out of memory: Kill",
         "oom-kill:",

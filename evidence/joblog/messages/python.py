@@ -69,16 +69,21 @@ _STRERROR = (
     (
         "disk_full",
         re.compile(
-            r"(?:^\s*|: |error |with |\(|= ')(?:No space left on device|Disk quota exceeded)\b|PermissionError: .*quota",
+            r"(?:^\s*|: \"?|error |with |\(|= ')(?:No space left on device|Disk quota exceeded)\b|PermissionError: .*quota",
             re.IGNORECASE,
         ),
     ),
     ("stale_file_handle", re.compile(r"Stale (?:NFS )?file handle")),
     (
         "io_error",
-        re.compile(r"(?:[:=]|error|with) '?(?:Input/output error|Remote I/O error|Read-only file system)\b"),
+        re.compile(
+            r"(?:[:=]|error|with) ['\"]?(?:Input/output error|Remote I/O error|Read-only file system)\b"
+        ),
     ),
-    ("too_many_open_files", re.compile(r": Too many open files \(24\)|received 0 items of ancdata")),
+    (
+        "too_many_open_files",
+        re.compile(r": \"?Too many open files(?: \((?:os error )?24\)|\")|received 0 items of ancdata"),
+    ),
     (
         "filesystem_unreachable",
         re.compile(r"Transport endpoint is not connected|Cannot send after transport endpoint shutdown"),
@@ -129,6 +134,7 @@ _REMOTE_NAMES = frozenset({
     "BrokenPipeError", "ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError", "EOFError", "ChildFailedError",
     "ProcessRaisedException", "ProcessExitedException", "DistBackendError", "DistNetworkError", "DistStoreError", "DistError",
     "CalledProcessError", "RayTaskError", "RayActorError", "ActorDiedError", "WorkerCrashedError", "CancelledError", "BrokenProcessPool",
+    "KilledWorker", "TerminatedWorkerError", "TrainingFailedError", "WorkerGroupError", "TuneError",
     "RemoteError", "TimeoutExpired", "HorovodInternalError", "UnavailableError",
     "NodeDiedError", "LocalRayletDiedError", "OwnerDiedError", "ObjectLostError", "ActorUnavailableError", "EngineDeadError",
 })  # fmt: skip
@@ -136,7 +142,7 @@ _INTERRUPTS = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException", "
 _IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})
 _REMOTE_TEXT = re.compile(
     r"NCCL communicator was aborted|Broken pipe|Connection (?:reset|closed|refused)|worker.*died|process group|Socket (?:Timeout|closed)"
-    r"|StatusCode\.UNAVAILABLE|failed to connect to all addresses|See (?:the )?(?:root cause|stack ?trace \(?)\s?above",
+    r"|StatusCode\.UNAVAILABLE|^cancelled$|\bRPC call to \w{1,60} timed out|failed to connect to all addresses|See (?:the )?(?:root cause|stack ?trace \(?)\s?above",
     re.IGNORECASE,
 )
 _PYTEST = re.compile(r"^E {3,12}(?=(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception)\b(?::|$))")

@@ -94,7 +94,7 @@ _LAUNCH = re.compile(
     re.IGNORECASE,
 )
 _CONTAINER = re.compile(
-    r"^(?:FATAL|ERROR) ?:\s+(?:container creation failed|(?:while|could not|unable to|failed to|image |no such).{0,160}?(?:image|container|sif|sandbox|overlay|rootfs|session|bind|namespace)\b|Unable to handle \S{1,20} uri)"
+    r"^(?:FATAL|ERROR) ?:\s+(?:container creation failed|(?:while|could not|unable to|failed to|image |no such).{0,160}?(?:image|container|sif|sandbox|overlay|rootfs|session|bind|namespace)\b|Unable to handle \S{1,20} uri|couldn't determine user account information)"
     r"|^(?:\[ERROR\] .{0,200}(?:hooks\.d|\.sqsh|enroot|image|container)|enroot-\w{1,20}: (?:failed|error)|enroot-mount: )|^nvidia-container-cli: \w[\w ]{0,30} error:"
     r"|^docker: Error response from daemon: ",
     re.IGNORECASE,
@@ -118,7 +118,7 @@ _MISTAKE = re.compile(
 )
 """What the one who wrote the job asked for wrongly: files, images, commands, resources."""
 _SITE = re.compile(
-    r"slurm_script|hooks\.d|nvidia|libcuda|\bdriver|plugin|credential|controller|timed out|/run/|/proc/|/sys/|cgroup",
+    r"slurm_script|hooks\.d|nvidia|libcuda|\bdriver|plugin|credential|controller|timed out|/run/|/proc/|/sys/|cgroup|\blookup userid\b",
     re.IGNORECASE,
 )
 """What belongs to the site, whatever is missing of it."""
