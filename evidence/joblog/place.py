@@ -22,7 +22,7 @@ _TITLE = re.compile(
     r"^[\s*|/\\_]{0,24}(?:commit:? )?(?=[0-9a-f]{0,39}\d)(?=[0-9a-f]{0,39}[a-f])[0-9a-f]{7,40}\s+(?=[A-Za-z(])(?!\w+(?:\.\w+)*(?:Error|Exception)\b:)"
     r"|^\W{0,8}(?:(?:feat|fix|docs|refactor|chore|revert)(?:\([\w./,-]{1,40}\))?|(?:style|perf|tests?|build|ci)\([\w./,-]{1,40}\))!?: "
     r"|^\W{0,8}(?:fix(?:e[sd])?|close[sd]?|resolve[sd]?|merge pull request|issue|see|refs?)\W{1,3}#?\d{2,7}\b"
-    r"|^\W{0,4}#\d{2,7}\b|\(#\d{3,7}\)\s*$"
+    r"|^\W{0,4}#\d{2,7}\b(?!: \S{1,120} line \d)|\(#\d{3,7}\)\s*$"
     r"|^\W{0,8}(?:known|open|closed) issues?\b|^\W{0,8}(?:todo|faq|hint|tip|subject|changelog)\b\W{0,3}[: ]"
     r"|^[+-]\s{1,40}(?:raise|except|return|assert|print|log|#|//)\b|^\s*<!--",
     re.IGNORECASE,

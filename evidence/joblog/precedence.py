@@ -80,8 +80,12 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
         return True
     if best.detail.get("wrapper") and (root or new.role is LineRole.REMOTE) and 0 < behind <= _WRAPPED_LINES:
         return True
-    if best.kind == "program_error" and best.role is LineRole.EXIT and new.kind == "peer_lost":
-        return 0 < behind <= _REASON_LINES
+    if best.kind in ("program_error", "process_aborted") and best.role is LineRole.EXIT:
+        # It ended, and right below it says that it lost another one: in its stack of errors, or as what was thrown.
+        its_own = new.kind in ("peer_lost", "net_ib_error") and new.rank in (None, best.rank)
+        thrown = new.role is LineRole.REMOTE and behind == 1
+        if thrown or (its_own and 0 < behind <= _REASON_LINES):
+            return True
     if new.detail.get("last_error") and best.kind == new.kind:
         return 0 < behind <= _REASON_LINES and new.rank == best.rank
     if best.kind == "nccl_unhandled_cuda" and root and new.kind.startswith("cuda_"):

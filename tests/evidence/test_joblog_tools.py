@@ -147,6 +147,20 @@ FIRST = [
     ("distributed.nanny - WARNING - Worker exceeded 95% memory budget. Restarting\ndistributed.scheduler.KilledWorker: Attempted to run task 'x' on 4 different workers, but all those workers died while running it.", 1, "host_oom_kill"),
     ('Exception in thread "main" org.apache.spark.SparkException: Job aborted due to stage failure: ExecutorLostFailure (executor 3 exited) Reason: Container killed by YARN for exceeding memory limits. 22.1 GB of 22 GB', 1, "host_oom_kill"),
     ("FATAL:   Couldn't determine user account information: user: lookup userid 1234: no such file or directory", 1, "slurm_launch_failed"),
+    # What a library of MPI, files or loaders met stands below the sentence of the one that called it.
+    ("MPICH ERROR [Rank 12] [job id 5.0] [Tue Mar 12 10:11:12 2024] [n1] - Abort(137) (rank 12 in comm 0): Fatal error in PMPI_Waitall: Other MPI error, error stack:\nPMPI_Waitall(352)......: MPI_Waitall(count=8) failed\nMPIDIG_recv_done(65)....: OFI poll failed (ofi_events.c:1012:MPIDI_OFI_handle_cq_error:Input/output error)", 3, "net_ib_error"),
+    ("Unable to open file /s/restart.nc: NetCDF: HDF error\nHDF5-DIAG: Error detected in HDF5 (1.12.2) MPI-process 3:\n  #001: H5FDsec2.c line 352 in H5FD__sec2_open(): unable to open file: name = 'r.nc', errno = 116, error message = 'Stale file handle'", 3, "stale_file_handle"),
+    ("terminate called after throwing an instance of 'std::runtime_error'\n  what():  [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.1.2.3]:34567", 2, "gloo_connection_closed"),
+    ('Traceback (most recent call last):\n  File "a.py", line 3, in f\n_queue.Empty\n\nThe above exception was the direct cause of the following exception:\n\nTraceback (most recent call last):\n  File "a.py", line 3, in f\nRuntimeError: DataLoader worker (pid(s) 12, 13) exited unexpectedly', 9, "dataloader_crash"),
+    ("[1]PETSC ERROR: Caught signal number 15 Terminate: Some process (or the batch system) has told this process to end\n[1]PETSC ERROR: Try option -start_in_debugger\nslurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2024-04-01T10:00:00 DUE TO TIME LIMIT ***", 3, "slurm_timeout"),
+    ("[0]PETSC ERROR: Caught signal number 11 SEGV: Segmentation Violation, probably memory access out of range\n[0]PETSC ERROR: Try option -start_in_debugger", 1, "segfault"),
+    # CUDA and NCCL in the words of samples and macros
+    ("GPUassert: out of memory main.cu 120", 1, "cuda_oom"),
+    ("Failed: Cuda error main.cpp:45 'out of memory'", 1, "cuda_oom"),
+    ("Failed, NCCL error main.cpp:120 'unhandled cuda error (run with NCCL_DEBUG=INFO for details)'", 1, "nccl_unhandled_cuda"),
+    ("n1:3:4 [0] misc/nvmlwrap.cc:183 NCCL WARN nvmlInit_v2() failed: Driver/library version mismatch", 1, "cuda_unavailable"),
+    (":0:rocdevice.cpp :2724: 12 us: Callback: Queue 0x7f Aborting with error : HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed", 1, "cuda_oom"),
+    ("NaN or Inf found in input tensor.\nLoss is nan, stopping training", 2, "program_error"),
     # Loggers
     ('{"level": "error", "msg": "Traceback (most recent call last):\\n  File \\"a.py\\", line 3, in f\\nKeyError: \'lr\'"}', 1, "python_exception"),
     ('{"severity": "ERROR", "message": "failed", "exception": "Traceback (most recent call last):\\n  File \\"a.py\\", line 3, in f\\nValueError: bad"}', 1, "python_exception"),

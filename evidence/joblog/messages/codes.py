@@ -46,7 +46,7 @@ _NO_REASON = re.compile(
 _OPEN_MEANING = "The MPI library met an error of its own or of the network below it and stopped the job."
 _FABRIC = re.compile(
     r"\s{0,8}(?:\[[\w.-]{1,253}:\d{1,10}\] )?(?:(?:\S{1,200}/)?(?:mtl|btl|pml|osc|common)_(?:ofi|psm2?|portals4|openib|ucx|usnic|ugni|mxm)\w{0,40}\.[ch]:\d{1,6}[:\s]{1,4}(?:\w{1,60}[:\s]{1,3})?(?:Error|ERROR|error)\b.{0,20}|(?:Error|ERROR)(?: returned)? (?:from|in) )(?:fi|ibv|psm2?|Ptl|GNI)\w{0,3}_?\w{2,40}"
-    r"|\*{3} The Open MPI (?:OFI|PSM2?|UCX|Portals) \w{3} is aborting|MPIDI_OFI_\w{2,60}\(\d{1,6}\)\.{0,30}: ?OFI \w{2,40}(?: \w{2,20})? failed|.{0,60}\bfi_\w{2,40}(?:\(\))? (?:failed|returned error|error)\b|PSM2? (?:Endpoint|Could not detect|can't open|was unable to open|no hfi)\b.{0,200}"
+    r"|\*{3} The Open MPI (?:OFI|PSM2?|UCX|Portals) \w{3} is aborting|MPIDI\w{0,3}_\w{2,60}\(\d{1,6}\)\.{0,30}: ?OFI \w{2,40}(?: \w{2,20})? failed|.{0,60}\bfi_\w{2,40}(?:\(\))? (?:failed|returned error|error)\b|PSM2? (?:Endpoint|Could not detect|can't open|was unable to open|no hfi)\b.{0,200}"
     r"|\S{0,200}:\d{1,10}(?:terminated with|\.\S{1,60}): ?PSM2? .{1,60}(?:failed|error)|GNI_\w{2,40} .{0,40}(?:GNI_RC_\w{2,30})|ptl_\w{2,30}: .{0,60}PTL_\w{2,30}"
 )
 _FABRIC_MEANING = (
@@ -59,7 +59,7 @@ _STOPS = re.compile(
     r"|EXITING(?: because of |: )(?:FATAL|fatal) [A-Za-z ]{0,30}(?:ERROR|error)\b|A USER ERROR has occurred: |A GATK RUNTIME ERROR has occurred"
     r"|ERROR: (?:Constraint failure in RATTLE|Atoms moving too fast)|SANDER BOMB in subroutine |\s{0,6}Unit\s{1,6}\d{1,4} Error on OPEN: |Error \([A-Z][A-Z_\d]{2,40}\): \S"
     r"|galloc:\s{1,3}could not allocate memory|Out-of-memory error in routine \S|Erroneous (?:write|read)\b|Convergence failure -- run terminated|Convergence criterion not met\.$"
-    r"|Found Error: \d{1,4}\s{1,6}Line: \d|(?:Error|ERROR) [A-Z][A-Z_\d]{3,20}: \S|LAPACK: Routine \S{2,20} failed|ABNORMAL END: S/R \S|\*{1,4} ?(?:ERROR|Error) ?\*{1,4} {0,4}\S"
+    r"|Found Error: \d{1,4}\s{1,6}Line: \d|(?:Error|ERROR) [A-Z][A-Z_\d]{3,20}: \S|\|?\s{0,4}LAPACK: Routine \S{2,20} failed|Loss is (?i:nan|[+-]?inf)\w{0,5}, (?:stopping|aborting|exiting)|ABNORMAL END: S/R \S|\*{1,4} ?(?:ERROR|Error) ?\*{1,4} {0,4}\S"
     r"|BLAST Database error: |BLAST (?:query|engine)(?:/options)? error: |Command line argument error: "
     r"|(?:Unrecognized|Undefined) (?:function or variable|function|method, property, or field|field name) '[^']{1,80}'|Undefined function '[^']{1,80}' for input"
     r"|\S{1,300}\.rb:\d{1,7}:in [`'][^']{1,120}': .{1,300} \((?:\w{1,60}::){0,6}[A-Z]\w{1,60}\)$|(?:PHP )?(?:Fatal|Parse) error:\s{1,3}(?:Uncaught|syntax error|Allowed memory|Maximum execution|Cannot|Call to|require)"
@@ -129,7 +129,7 @@ FAMILY = grammar.LogFamily(
         "Q-Chem fatal", "nternal error", "inconsistency", "nconsistency", "nput error", "not implemented:", "allocation failed", "Assertion failed:", "logic error:", "options:", "output error:",
         "received signal ", "** SIG", "forrtl: ", "SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGTERM signal", "SIGILL", "*** Break ***", "egmentation violation", "Segmentation fault",
         "Fatal error in ", "MPICH ERROR", "_ofi", "_psm", "_portals", "_openib", "_ucx", "_ugni", "_mxm", "Error returned from fi_", "fi_", "The Open MPI ", "MPIDI_OFI", "PSM", "GNI_", "ptl_",
-        "EXITING", "RATTLE", "SANDER BOMB", "Error on OPEN", "Error (", "galloc: ", "Out-of-memory error", "Erroneous ", "Convergence ", "Found Error", "Error E", "Error F", "LAPACK: Routine", "ABNORMAL END",
+        "EXITING", "RATTLE", "SANDER BOMB", "Error on OPEN", "Error (", "galloc: ", "Out-of-memory error", "Erroneous ", "Convergence ", "Found Error", "Error E", "Error F", "LAPACK: Routine", "Loss is ", "ABNORMAL END",
         "BLAST ", "Command line argument error", "Unrecognized function", "Unrecognized field", "Unrecognized method", "Undefined function", "Undefined variable", ".rb:", "Parse error", "exception ", "Prelude", "user error",
         "VM option", "heap size", "Error: Invalid or", "Error: LinkageError", "Error: A JNI", "configure: error", "npm ERR!", "Cannot find module", "ORA-", "psql: ", "pg_", "mysql: ", "mongo", "ARMCI", "ENDRUN", "shr_sys_abort",
         "Called CmiAbort", "Server Error", "Error at ", "An error occurred in ", "lib-", "fatal error.", "MPT ERROR: ", "Error: ", "Exception: ", "# Ended (code ", "--- Stop Module", ".pl: ", "SIGILL", "SIGFPE",

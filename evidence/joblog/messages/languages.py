@@ -18,7 +18,7 @@ from probing_cluster.evidence.joblog.grammar import (
     fact,
     make,
 )
-from probing_cluster.evidence.joblog.messages import process, python
+from probing_cluster.evidence.joblog.messages import process, python, slurm
 
 FACTS = {
     "program_error": fact(
@@ -90,7 +90,7 @@ _CODES = re.compile(
     r"ERROR(?: on proc \d{1,8})?: .{1,300}\(\S{0,200}\.(?:cpp|cc|c|h|cu|f90):\d{1,6}\)$"
     r"|ERROR on proc \d{1,8}: \S"
     r"|Error in routine \S{1,80}"
-    r"|\[\d{1,8}\]PETSC ERROR: (?!-)"
+    r"|\[\d{1,8}\]PETSC ERROR: (?!-|(?:Try option|or (?:see|try)|to get more|configure using|Run with|User provided function|Note: )\b)"
     r"|--> FOAM FATAL (?:IO )?ERROR"
     r"|# UNRECOVERABLE ERROR \(ierr="
     r"|(?:VERY BAD NEWS! )?internal error in subroutine \S|\*\s{1,4}\[ABORT\]"
@@ -111,6 +111,7 @@ _THROWN = re.compile(
 _SIGNALLED = re.compile(
     r"(?:forrtl: severe \(\d{1,5}\): |Program (?:received|terminated with) signal |#\s{1,4}(?=SIG\w{2,6} \(0x))SIG(?P<name>[A-Z]{3,6})"
 )
+_PETSC_SIGNAL = re.compile(r"\[(?P<rank>\d{1,8})\]PETSC ERROR: Caught signal number (?P<signal>\d{1,2})\b")
 _CAUGHT = re.compile(
     r"(?:\[\d{1,10}\] )?signal \((?P<number>\d{1,2})(?:\.\d{1,3})?\): |\*\*\* caught (?P<word>segfault|bus error|illegal operation) \*\*\*"
 )
@@ -184,6 +185,11 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "host_oom_kill", record)
     if _LOADING.match(text):
         return make(FACTS, "program_error", record, detail={"missing": True})
+    if found := _PETSC_SIGNAL.match(text):
+        rank = grammar.number(found["rank"], grammar.MAX_RANK)
+        return make(
+            process.FACTS, slurm.of_signal(int(found["signal"])), record, rank=rank, role=LineRole.EXIT
+        )
     if any(p.match(text) for p in (_RUNTIMES, _SHELLS, _ARGUMENTS, _CODES)):
         return make(FACTS, "program_error", record)
     if found := _PANIC.match(text):
@@ -226,8 +232,10 @@ def last_word(record: Record) -> JobFinding | None:
     if place.is_speech(record.text) or place.begins_with_speaker(text) or _NO_LAST.search(text):
         return None
     if last:
-        halted = last[0] == "Execution halted"
-        return make(FACTS, "program_error", record, role=LineRole.EXIT if halted else None)
+        role = LineRole.EXIT if last[0] == "Execution halted" else None
+        # HDF5 says below what it met.
+        detail = {"wrapper": True} if text.endswith("NetCDF: HDF error") else {}
+        return make(FACTS, "program_error", record, role=role, detail=detail)
     bar = _BAR_CUT.match(text)
     if (bar and progress.is_progress(text)) or _ENDED_BY_SIGNAL.match(text) or _CHILD_TERMINATED.match(text):
         ended = _ENDED_BY_SIGNAL.match(text, bar.end() if bar else 0)

@@ -48,7 +48,9 @@ FACTS = {
     "checkpoint_failed": fact(LineRole.ROOT, _STORAGE, "Writing a checkpoint failed."),
     "too_many_open_files": fact(LineRole.ROOT, USER, "The program has too many open files."),
 }
-_ERRNO = re.compile(r"\[Errno (?P<errno>\d{1,3})\] (?P<text>[^:\n]{2,80})")
+_ERRNO = re.compile(
+    r"\[Errno (?P<errno>\d{1,3})\] (?P<text>[^:\n]{2,80})|\berrno = (?P<hdf5>\d{1,3}), error message = '"
+)
 _ERRNOS = {
     5: "io_error",
     12: "host_memory_error",
@@ -161,8 +163,10 @@ def _files(record: Record) -> JobFinding | None:
         if "Too many open files" in text:
             return make(FACTS, "too_many_open_files", record)
         return make(FACTS, "shm_full", record, meaning=_SHM_MEANING)
-    if (found := _ERRNO.search(text)) and (kind := _ERRNOS.get(int(found["errno"]))):
-        return make(FACTS, kind, record, detail={"errno": int(found["errno"])})
+    if (found := _ERRNO.search(text)) and (
+        kind := _ERRNOS.get(errno := int(found["errno"] or found["hdf5"]))
+    ):
+        return make(FACTS, kind, record, detail={"errno": errno})
     for kind, pattern in _STRERROR:
         if pattern.search(text) and not (kind == "io_error" and _UCX.search(text)):
             return make(FACTS, kind, record)
@@ -295,7 +299,8 @@ def exception(record: Record, *, own_name: bool = False) -> JobFinding | None:
         return None
     name = found["inner"] or found["name"].rsplit(".", 1)[-1]
     detail: dict[str, object] = {"exception": found["name"]}
-    if _ONLY_THAT.match(found["text"]):
+    # PyTorch's loader polls its workers: that a queue was empty says less than what it raises over it.
+    if _ONLY_THAT.match(found["text"]) or found["name"].endswith("queue.Empty"):
         detail["wrapper"] = True
     if _PASSED_ON.match(found["text"]) or name in _RUNNERS:
         # The traceback of the worker's own error follows.
@@ -317,6 +322,7 @@ FAMILY = grammar.LogFamily(
     triggers=(
         "E   ",
         "[Errno ",
+        ", error message = '",
         "No space left",
         "quota",
         "tale ",

@@ -104,7 +104,7 @@ _HEARTBEAT = re.compile(
 _DATED = re.compile(r"\[[EFWI]\d{3,4} \d\d:\d\d:\d\d")
 _STAMPED = re.compile(r"\[E(?P<day>\d{3,4}) (?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)\.")
 _ASYNC = re.compile(
-    r"raised the following async exception|NCCL error(?: in)?:|NCCL Error \d|ncclCommWatchdog.*NCCL error|\bNCCL operation nccl\w+\(.{0,200}\) failed:|\bnccl[A-Z]\w{2,40} failed: |\bTest NCCL failure |(?:^|[:\])] {1,4})NCCL: (?:unhandled|internal|invalid|remote) \w",
+    r"raised the following async exception|NCCL error(?: in)?:|NCCL Error \d|ncclCommWatchdog.*NCCL error|\bNCCL operation nccl\w+\(.{0,200}\) failed:|\bnccl[A-Z]\w{2,40} failed: |\bTest NCCL failure |\bFailed[,:] NCCL error \S{1,200} '|(?:^|[:\])] {1,4})NCCL: (?:unhandled|internal|invalid|remote) \w",
     re.IGNORECASE,
 )
 _RESULTS = (
