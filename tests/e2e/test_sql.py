@@ -279,9 +279,15 @@ def test_34_a_collector_that_is_stopped_silences_its_own_node_alone(
     node = gangs.nodes_of(gang)[1]
     statement = "SELECT count(*) AS n FROM ranks"
     calls = argv(home, gang, statement, "--watch", "0.5", "--timeout", "4", "--via", "slurm", uid=NOBODY)
+    # What runs in the background of a script ignores Ctrl-C, and so would the command.
+    calls = ["env", "--default-signal=INT", *calls]
     with (home / "watched").open("w+") as watched:
         watching = subprocess.Popen(
-            calls, env=environment(gangs, home), cwd="/", stdout=watched, stderr=subprocess.DEVNULL
+            calls,
+            env=environment(gangs, home),
+            cwd="/",
+            stdout=watched,
+            stderr=subprocess.DEVNULL,
         )
         try:
             gangs.until("a whole answer", lambda: "8" in (home / "watched").read_text().split())
