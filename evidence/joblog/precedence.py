@@ -86,7 +86,8 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
         thrown = new.role is LineRole.REMOTE and behind == 1
         if thrown or (its_own and 0 < behind <= _REASON_LINES):
             return True
-    if new.detail.get("last_error") and best.kind == new.kind:
+    of_nccl = new.kind == "net_ib_completion_error" and best.kind.startswith("nccl_")
+    if new.detail.get("last_error") and (of_nccl or best.kind == new.kind):
         return 0 < behind <= _REASON_LINES and new.rank == best.rank
     if best.kind == "nccl_unhandled_cuda" and root and new.kind.startswith("cuda_"):
         return 0 < behind <= _REASON_LINES and new.rank == best.rank

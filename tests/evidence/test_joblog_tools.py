@@ -154,6 +154,10 @@ FIRST = [
     ('Traceback (most recent call last):\n  File "a.py", line 3, in f\n_queue.Empty\n\nThe above exception was the direct cause of the following exception:\n\nTraceback (most recent call last):\n  File "a.py", line 3, in f\nRuntimeError: DataLoader worker (pid(s) 12, 13) exited unexpectedly', 9, "dataloader_crash"),
     ("[1]PETSC ERROR: Caught signal number 15 Terminate: Some process (or the batch system) has told this process to end\n[1]PETSC ERROR: Try option -start_in_debugger\nslurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2024-04-01T10:00:00 DUE TO TIME LIMIT ***", 3, "slurm_timeout"),
     ("[0]PETSC ERROR: Caught signal number 11 SEGV: Segmentation Violation, probably memory access out of range\n[0]PETSC ERROR: Try option -start_in_debugger", 1, "segfault"),
+    (" 45%|####      | 450/1000 [10:00<12:13,  1.33s/it]Killed", 1, "oom_kill_suspected"),
+    ("the words [not] Killed", 0, ""),
+    ("[n01:1234] PMIX ERROR: UNREACHABLE in file server/pmix_server.c at line 1795\nsrun: error: n01: task 0: Exited with exit code 1", 1, "slurm_launch_failed"),
+    ("RuntimeError: NCCL communicator was aborted on rank 2.  Original reason for failure was: NCCL error: unhandled system error, NCCL version 2.19.3\nncclSystemError: System call failed.\nLast error:\nNET/IB : Got completion from peer 10.0.0.7<51234> with status=12 opcode=0 len=0 vendor err 129 (Send) hca mlx5_3", 4, "net_ib_completion_error"),
     # CUDA and NCCL in the words of samples and macros
     ("GPUassert: out of memory main.cu 120", 1, "cuda_oom"),
     ("Failed: Cuda error main.cpp:45 'out of memory'", 1, "cuda_oom"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from probing_cluster.evidence.joblog import grammar
 from probing_cluster.evidence.joblog.grammar import (
@@ -177,6 +178,8 @@ def _multicast(record: Record) -> JobFinding:
 
 def _last_error(record: Record) -> JobFinding | None:
     """What stands below "Last error:" of an exception: NCCL's own words, without its WARN."""
+    if found := _completion(record, record.text):
+        return replace(found, detail={**found.detail, "last_error": True})
     kind = next((name for name, pattern in _TEXTS if pattern.search(record.text)), None)
     return None if kind in (None, "nccl_warning") else make(FACTS, kind, record, detail={"last_error": True})
 

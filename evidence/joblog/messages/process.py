@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.joblog import grammar, place
+from probing_cluster.evidence.joblog import grammar, place, progress
 from probing_cluster.evidence.joblog.grammar import (
     ALL,
     USER,
@@ -84,6 +84,10 @@ _SHELL = re.compile(
 _BARE = re.compile(
     r"^(?P<how>Killed|Segmentation fault|Bus error|Aborted|Illegal instruction|Floating point exception)(?: ?\(core dumped\))?\.?$"
 )
+_BEHIND_A_BAR = re.compile(
+    r"[\])%\\|/0-9]\s{0,4}(?P<how>Killed|Segmentation fault|Bus error|Aborted)(?: ?\(core dumped\))?\.?$"
+)
+"""The same where a progress bar had not ended its line."""
 _ZSH = re.compile(
     r"^(?:\[\d{1,4}\]\s{1,8}(?:[+-]\s{1,4})?(?P<pid>\d{1,10})\s{1,4}|zsh: )(?P<how>killed|segmentation fault|bus error|abort|illegal hardware instruction|floating point exception|terminated)\b"
 )
@@ -205,7 +209,14 @@ def _crashed(record: Record) -> JobFinding | None:
     if found := _KERNEL.search(text):
         kind = "segfault" if found["segfault"] else "process_crashed"
         return make(FACTS, kind, record, pid=grammar.number(found["pid"]))
-    if found := _BARE.match(text.strip()):
+    found = _BARE.match(text.strip())
+    if (
+        found is None
+        and (behind := _BEHIND_A_BAR.search(text))
+        and progress.is_progress(text[: behind.start("how")])
+    ):
+        found = behind
+    if found:
         return make(FACTS, _how(found["how"]), record)
     return None
 
