@@ -42,6 +42,11 @@ _NO_WORD = re.compile(
 _NO_DIRECTORY = re.compile(r"\S{1,300}: (?:line )?\d{1,6}: cd: \S")
 """A script that did not reach its directory and went on where it was."""
 _WENT_WELL = re.compile(r"\b(?:passed|success(?:ful(?:ly)?)?|succeeded)\b", re.IGNORECASE)
+_ENDED = re.compile(r"\b(?:done|finished|completed?|converge(?:d|nce reached))\b", re.IGNORECASE)
+_FILE_TOOL = re.compile(
+    r"(?:\S{1,40}: (?:\d{1,6}: )?)?(?:/\S{0,80}/)?(?:cp|mv|rm|ln|ls|cat|mkdir|rmdir|chmod|chown|touch|cannot create)\b"
+)
+"""What a script's commands on files complain of: where it says later that it is done, nothing hung on them."""
 _PRINTED = re.compile(r"╰─> \[(?P<lines>\d{1,5}) lines? of output\]")
 """How pip announces what a package's own build printed."""
 _STEPS = 3
@@ -173,7 +178,8 @@ class BareTraceback:
         word = self._last.kind in _LAST_WORDS
         most = 0 if self._last.kind == "process_terminated" else _COMMAND_LINES
         over = self._behind > most if word else line - self._last.line - self._frames_behind > _LAST_LINES
-        if self._steps >= _STEPS or over or (word and _WENT_WELL.search(text)):
+        well = _WENT_WELL.search(text) or (_FILE_TOOL.match(self._last.message) and _ENDED.search(text))
+        if self._steps >= _STEPS or over or (word and well):
             self._last = None
 
     def died(self, found: JobFinding) -> None:

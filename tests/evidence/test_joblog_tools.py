@@ -158,7 +158,15 @@ FIRST = [
     ("the words [not] Killed", 0, ""),
     ("[n01:1234] PMIX ERROR: UNREACHABLE in file server/pmix_server.c at line 1795\nsrun: error: n01: task 0: Exited with exit code 1", 1, "slurm_launch_failed"),
     ("RuntimeError: NCCL communicator was aborted on rank 2.  Original reason for failure was: NCCL error: unhandled system error, NCCL version 2.19.3\nncclSystemError: System call failed.\nLast error:\nNET/IB : Got completion from peer 10.0.0.7<51234> with status=12 opcode=0 len=0 vendor err 129 (Send) hca mlx5_3", 4, "net_ib_completion_error"),
+    # What a script, TensorFlow or a trainer got over
+    ("cp: cannot stat '*.png': No such file or directory\n=== job done ===", 0, ""),
+    ("2024-01-01 00:00:00.0: E tensorflow/stream_executor/cuda/cuda_driver.cc:271] failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\nEpoch 1/2\n100/100 [===] - 10s 100ms/step - loss: 0.5\nEpoch 2/2\n100/100 [===] - 10s 100ms/step - loss: 0.4", 0, ""),
+    ("CUDA out of memory at batch size 64, trying 32\nstep 100 loss 1.1\nstep 200 loss 1.0\nstep 300 loss 0.9", 0, ""),
     # CUDA and NCCL in the words of samples and macros
+    ("ResourceExhaustedError: \n\nOut of memory error on GPU 0. Cannot allocate 1.0GB memory on GPU 0, 31.7GB memory has been allocated", 3, "cuda_oom"),
+    ("Error: Out of memory in CUDA queue enqueue (integrator_init_from_camera)", 1, "cuda_oom"),
+    ("== Error ==  system call for: \"['/x/spades-core', 'a']\" finished abnormally, OS return value: -9", 1, "oom_kill_suspected"),
+    ("go run: running x\nsignal: killed", 2, "oom_kill_suspected"),
     ("GPUassert: out of memory main.cu 120", 1, "cuda_oom"),
     ("Failed: Cuda error main.cpp:45 'out of memory'", 1, "cuda_oom"),
     ("Failed, NCCL error main.cpp:120 'unhandled cuda error (run with NCCL_DEBUG=INFO for details)'", 1, "nccl_unhandled_cuda"),

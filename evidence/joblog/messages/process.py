@@ -65,7 +65,7 @@ _CHILD_HOST = re.compile(r"(?:^|\s)host\s+: (?P<host>\S+)")
 _CHILD_EXIT = re.compile(r"(?:^|\s)exitcode\s+: (?P<code>-?\d+) \(pid: (?P<pid>\d{1,18})\)")
 _ROOT = re.compile(r"Root Cause \(first observed failure\)")
 _CODE = re.compile(
-    r"(?:exits with return code|returned? (?:non-zero )?exit (?:code|status)|exited with (?:code|status)|command terminated with exit code|died with|died, exit code|(?:failed|ended|terminated|crashed) with (?:an? )?exit ?code) ?=? ?:? ?(?:<Signals\.(?P<signame>SIG[A-Z]+)[^>]*>|(?P<code>-?\d{1,6}))"
+    r"(?:exits with return code|returned? (?:non-zero )?exit (?:code|status)|exited with (?:code|status)|command terminated with exit code|died with|died, exit code|finished abnormally, OS return value|(?:failed|ended|terminated|crashed) with (?:an? )?exit ?code) ?=? ?:? ?(?:<Signals\.(?P<signame>SIG[A-Z]+)[^>]*>|(?P<code>-?\d{1,6}))"
 )
 _SIGNALED = re.compile(
     r"\b[Pp]rocess (?:\d{1,10} )?was (?:signaled to shutdown with|killed by) signal (?P<code>\d{1,3})\b|\bexit codes of the workers are \{(?P<name>SIG[A-Z]{2,8})\b"
@@ -83,7 +83,9 @@ _SHELL = re.compile(
 )
 _BARE = re.compile(
     r"^(?P<how>Killed|Segmentation fault|Bus error|Aborted|Illegal instruction|Floating point exception)(?: ?\(core dumped\))?\.?$"
+    r"|^signal: (?P<go>killed|segmentation fault|aborted|bus error)(?: \(core dumped\))?$"
 )
+"""A shell's word for how a program ended, and Go's."""
 _BEHIND_A_BAR = re.compile(
     r"[\])%\\|/0-9]\s{0,4}(?P<how>Killed|Segmentation fault|Bus error|Aborted)(?: ?\(core dumped\))?\.?$"
 )
@@ -217,7 +219,7 @@ def _crashed(record: Record) -> JobFinding | None:
     ):
         found = behind
     if found:
-        return make(FACTS, _how(found["how"]), record)
+        return make(FACTS, _how(found.groupdict().get("go") or found["how"]), record)
     return None
 
 
@@ -300,6 +302,8 @@ FAMILY = grammar.LogFamily(
         "exited with",
         "died with",
         "Killed",
+        "signal: ",
+        "OS return value",
         "Segmentation",
         "Bus error",
         "Aborted",
