@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +11,7 @@ import deaths
 import notified
 import pytest
 
+from probing_cluster.core import hostlist
 from probing_cluster.sandbox import services
 from probing_cluster.sandbox.machine import processes
 
@@ -107,6 +109,9 @@ def test_a_drain_is_told_within_ten_seconds_of_its_fault(site: Any) -> None:
         mailed = site.until("mail", lambda n=before[1], node=node: mail_about(site, n, node))
         took.append((fault, row["at"].timestamp() - began, posted - began, mailed - began))
         print("{}: drained after {:.1f} s, posted after {:.1f} s, mailed after {:.1f} s".format(*took[-1]))
+        # As an operator does it: a GPU's Xid stands until somebody says that the node is repaired.
+        site.sandbox.fault(node, "heal")
+        site.sandbox.run(["probing-ctl", "set-healthy", node, "--note", "reseated"], timeout_s=200)
         deaths.mend(site, node)
     assert max(max(posted, mailed) for _, _, posted, mailed in took) <= IN_TIME_S
 
@@ -137,5 +142,6 @@ def mail_about(site: Any, n: int, node: str) -> float | None:
 
 
 def is_news(title: str, node: str) -> bool:
-    """Whether it tells of a drain of this node that stands."""
-    return "Drained" in title and node in title and "Over" not in title
+    """Whether it tells of a drain of this node, perhaps among others, that stands."""
+    found = re.search(r"\bDrained: (\S+)", title)
+    return found is not None and "Over: " not in title and node in hostlist.expand(found[1])
