@@ -85,11 +85,13 @@ def test_the_pictures_are_small() -> None:
 
 
 def test_what_runs_alone_is_where_make_looks_for_it() -> None:
-    """`make unit` collects only this folder a second time."""
-    assert (ROOT / "Makefile").read_text().count("pytest tests/e2e") == 2
+    """`make unit` collects only this folder a second time; the soak collects all."""
+    assert (ROOT / "Makefile").read_text().count("pytest tests/e2e") == 1
     marked = [
         path
         for path in (ROOT / "tests").rglob("test_*.py")
         if re.search(r"\bmark\.alone\b", path.read_text())
     ]
-    assert {path.parent.name for path in marked} == {"e2e"}
+    elsewhere = [path for path in marked if path.parent.name != "e2e"]
+    assert len(elsewhere) < len(marked)
+    assert all("pytestmark = [pytest.mark.soak, pytest.mark.alone" in path.read_text() for path in elsewhere)
