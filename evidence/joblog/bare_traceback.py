@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from probing_cluster.core import sanitize
-from probing_cluster.evidence.joblog import closing, locales, progress
+from probing_cluster.evidence.joblog import closing, last_word, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
-from probing_cluster.evidence.joblog.messages import languages, python
+from probing_cluster.evidence.joblog.messages import python
 
-TRIGGERS = ('File "', "Error:", "Exception:", "AssertionError", *languages.LAST_TRIGGERS)
+TRIGGERS = ('File "', "Error:", "Exception:", "AssertionError", *last_word.TRIGGERS)
 _FRAME = re.compile(r"^\s*File \"[^\"]{1,400}\", line \d{1,7}(?:, in \S|$)")
 """Of a traceback, or of a file that Python cannot parse."""
 _JAVA_FRAME = re.compile(
@@ -55,7 +55,7 @@ _STEPS = 3
 
 def _last_word(record: Record) -> JobFinding | None:
     """A line that calls itself an error, in whatever language."""
-    word = languages.last_word(replace(record, text=locales.english(record.text)))
+    word = last_word.find(replace(record, text=locales.english(record.text)))
     return replace(word, message=sanitize.clean(record.text, 1024)) if word else None
 
 
@@ -119,7 +119,7 @@ class BareTraceback:
         if uncaught is False or known:
             return None
         if not _PLAIN.match(record.text):
-            if word := _last_word(record) if interesting else languages.last_word(record):
+            if word := _last_word(record) if interesting else last_word.find(record):
                 if self._last is None:
                     ending = word.role is LineRole.ROOT and closing.is_ending(record.text)
                     self.hold(replace(word, role=LineRole.EXIT) if ending else word)
@@ -164,7 +164,7 @@ class BareTraceback:
         """A line behind the exception that may have been the last."""
         if self._weak is not None and line != self._weak.line:
             self._weak_steps += progress.is_progress(text) or self._weak_progress.passed(text)
-            if not _NO_WORD.match(text) and not languages.is_error(text):
+            if not _NO_WORD.match(text) and not last_word.is_error(text):
                 self._weak_behind += text.split()[:1] != self._weak.message.split()[:1]
             if self._weak_steps >= _STEPS or line > self._weak_until or _WENT_WELL.search(text):
                 self._weak = None

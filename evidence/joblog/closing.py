@@ -10,7 +10,7 @@ import re
 from collections import deque
 from collections.abc import Iterable
 
-from probing_cluster.evidence.joblog import grammar, place, progress
+from probing_cluster.evidence.joblog import grammar, last_word, place, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record, make
 from probing_cluster.evidence.joblog.messages import languages
 
@@ -119,7 +119,7 @@ def _is_error(text: str, *, ended: bool) -> bool:
         return False
     if place.is_speech(body) or (place.is_speech(text) and not ended):
         return False
-    if _JUDGED.search(body) or (languages.is_known(body) and not ended):
+    if _JUDGED.search(body) or (last_word.is_known(body) and not ended):
         return False
     if place.begins_with_speaker(body) or progress.is_progress(text):
         return False

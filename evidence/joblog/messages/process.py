@@ -251,7 +251,7 @@ def _launcher(record: Record) -> JobFinding | None:
     return None
 
 
-def tells_of_another(text: str) -> bool:
+def is_of_another(text: str) -> bool:
     """Whether a program says here, as if it were its own error, that another process of the job is gone or was ended for its memory."""
     return _PEER.search(text) is not None or _MANAGED_OOM.search(text) is not None
 

@@ -1,0 +1,172 @@
+"""A line that calls itself an error, in the words of tools, loggers and shells: believed only as the last thing that a log says.
+
+`bare_traceback` follows such a line and forgets it where anything that speaks of work comes behind it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from probing_cluster.evidence.joblog import locales, place, progress
+from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record, make
+from probing_cluster.evidence.joblog.messages import languages
+
+_LAST = re.compile(
+    r"(?:\[?(?:ERROR|FATAL|CRITICAL)\]?|Error|Fatal(?: error)?|FATAL ERROR|fatal|abort)\s{0,2}[:!]{1,3} {1,3}(?=\S)"
+    r"|\S{1,300}: .{0,120}write error: "
+    r"|\S{1,300}: (?:line )?\d{1,6}: (?:.{1,300}: (?:No such file or directory|Permission denied|Is a directory|Not a directory|Exec format error|Argument list too long|cannot execute\b.{0,60})$"
+    r"|\S{1,80}: (?:Can't|cannot) open \S|(?:Can't|cannot) open \S|Syntax error: |Bad substitution$)"
+    r"|(?:\S{1,80}: ){1,3}(?:No such file or directory|Permission denied)$|(?:critical|error)\s{1,4}libmamba "
+    r"|error: (?=\S)|Execution halted$|NetCDF: (?!.{0,20}version)\S"
+    r"|(?:(?>(?:\[[^\]\n]{1,60}\]|[\d:/., TZ-]{8,64}|[\w.-]{1,40}:)\s{0,2})){0,4}\[(?i:error|fatal|critical|severe|E|F)\]:?\s{0,3}(?=\S)"
+    r"|(?:\[?(?:ERROR|FATAL|CRITICAL|SEVERE)\]?|\W{0,4}[\w.]{1,80} - (?:ERROR|CRITICAL|FATAL) -|\|? ?(?:ERROR|CRITICAL|FATAL)\s{1,5}\|)\s{1,3}(?=\S)"
+    r"|(?:ERROR|CRITICAL) \([\w.]{1,80}\): \S|\[E::\w{1,80}\] |Caused by: (?:\w{1,60}\.){1,8}[A-Z]\w{1,80}(?:Error|Exception)\b"
+    r"|(?:\[[\d.]{8,24}\] \[[\w.:-]{1,100}\] {1,20}\S{1,60}:\d{1,6} {1,4})?UCX {1,4}(?:ERROR|FATAL) \S"
+    r"|which: no \S{1,80} in \(|(?:[\w./+-]{1,80}: )?(?:[Cc]ould not|[Cc]annot|[Cc]an't|[Uu]nable to|[Ff]ailed to) (?:open|read|find|create|write|access|stat|locate|load|start|parse|connect to) \S"
+    r"|(?:[\w./+-]{1,80}: ){1,2}['\"‘]?\S{1,300}: (?:No such file or directory|Permission denied|Is a directory|Not a directory)$|(?:[\w.()<>-]{1,60}: ){0,3}(?:.{0,80}\b(?:message|reason|error) (?:was|is): )?\[Errno \d{1,3}\] \w"
+    r"|(?:/\S{0,80}/)?(?:env|nohup|timeout|nice|xargs|time|stdbuf|setsid|taskset|numactl|bash|sh|-bash|-sh): .{1,300}: (?:No such file or directory|Permission denied|Exec format error)\b"
+    r"|\S{1,300}: \S{1,200}: bad interpreter: |\S{1,300}\.(?:c|cc|cpp|cu):\d{1,7}:\d{1,6}: runtime error: |\d{4}/\d\d/\d\d \d\d:\d\d:\d\d (?:open|stat|read|dial tcp) \S|(?:open|stat|read|lstat|chdir|dial tcp) \S{1,300}: \w|Caught exception: \S"
+    r"|OCI runtime \w{1,10} failed: |docker: \S|FATAL: +\S|ABAQUS Error: |Abaqus Error: |-{3,20} Processor \d{1,6} Exiting: |Reason: FATAL ERROR"
+    r"|An error occurred \(\w{1,80}\) when calling the \w{1,80} operation"
+    r"|(?:\S{1,100}: )?Permission denied \((?:publickey|password|keyboard|gssapi|hostbased)[\w,-]{0,120}\)\.?$|Host key verification failed\.?$|(?:ssh|scp|sftp|kex_exchange_identification): \S"
+    r"|curl: \(\d{1,3}\) |wget: \S|rsync(?: error)?: \S|tar: (?:Error|Exiting|.{1,200}: Cannot )"
+    r"|(?:/\S{0,80}/)?(?:cp|mv|rm|ln|ls|cat|mkdir|rmdir|chmod|chown|touch|head|tail|sort|cut|wc|stat|install|split|dd|du|df|find|grep|zgrep|unzip|gzip|zcat): "
+    r"(?:cannot |can't |unable |failed |missing |unrecognized |invalid |illegal |extra operand|unexpected |.{1,200}: (?:No such file or directory|Permission denied|Not a directory|Is a directory)$)"
+)
+"""A line that says of itself that it is an error: believed as the log's last word only."""
+_ENDED_BY_SIGNAL = re.compile(
+    r"(?:Terminated|(?P<other>Hangup|Alarm clock|Quit|User defined signal [12]|File size limit exceeded|Profiling timer expired|Virtual timer expired))(?: \(core dumped\))?\.?$"
+)
+"""How a shell tells that a signal ended its child, alone on the line or behind a progress bar that it cut."""
+_CHILD_TERMINATED = re.compile(r"\S{1,200}: line \d{1,9}: {1,4}\d{1,10} Terminated\b")
+"""How a shell tells the same of a child of its script."""
+_BAR_CUT = re.compile(r".{1,4000}[\])%\\|/0-9-]\s{0,4}(?=Terminated$)")
+_SIGNAL_WORD = re.compile(r"Terminated|Hangup|Alarm clock|Quit|User defined|size limit|timer expired")
+_NO_LAST = re.compile(
+    r"^(?:/\S{0,80}/)?(?:rm|rmdir|unlink|ls): (?:cannot (?:remove|access)|failed to remove) .{1,400}: No such file or directory$|^(?:/\S{0,80}/)?(?:mkdir|ln): .{1,400}: File exists$"
+    r"|^(?:major|minor): |pip's dependency|\b(?:0|no) errors?\b|^error: [\d.e+-]{1,24}$|^which: no (?:nvcc|nvidia-smi|hipcc|rocm-smi|icc) |libnvinfer|TF-TRT|TensorRT(?!-LLM\]\[E)|\bignored?\b|\bwarning\b|\bretry|\bskipp(?:ed|ing)\b|\bcontinuing\b|\bfalling back\b",
+    re.IGNORECASE,
+)
+
+
+def is_error(text: str) -> bool:
+    """Whether a line calls itself an error, whatever comes of it."""
+    return _LAST.match(text.strip()) is not None
+
+
+def is_known(text: str) -> bool:
+    """Whether such a line was already judged, as a last word or as one that says nothing."""
+    return _LAST.match(text) is not None or _NO_LAST.search(text) is not None
+
+
+def find(record: Record) -> JobFinding | None:
+    """A line that calls itself an error; what ended the program only where hardly anything follows it."""
+    text = record.text.strip()
+    last = _LAST.match(text)
+    if last is None and not _SIGNAL_WORD.search(text):
+        return None
+    if place.is_speech(record.text) or place.begins_with_speaker(text) or _NO_LAST.search(text):
+        return None
+    if last:
+        role = LineRole.EXIT if last[0] == "Execution halted" else None
+        # HDF5 says below what it met.
+        detail = {"wrapper": True} if text.endswith("NetCDF: HDF error") else {}
+        return make(languages.FACTS, "program_error", record, role=role, detail=detail)
+    bar = _BAR_CUT.match(text)
+    if (bar and progress.is_progress(text)) or _ENDED_BY_SIGNAL.match(text) or _CHILD_TERMINATED.match(text):
+        ended = _ENDED_BY_SIGNAL.match(text, bar.end() if bar else 0)
+        kind = "process_crashed" if ended and ended["other"] else "process_terminated"
+        return make(languages.FACTS, kind, record, role=LineRole.EXIT)
+    return None
+
+
+TRIGGERS = (
+    "Terminated",
+    "Hangup",
+    "Alarm clock",
+    "User defined signal",
+    "size limit exceeded",
+    "timer expired",
+    "[E::",
+    "[E]",
+    "[F]",
+    "[error]",
+    "[Error]",
+    "[fatal]",
+    "NetCDF: ",
+    "SEVERE",
+    "Caused by: ",
+    "which: no ",
+    *(
+        f"{no} {verb} "
+        for no in ("ot", "n't", "le to", "ed to")
+        for verb in ("open", "read", "find", "create", "write", "load", "locate", "connect to")
+    ),
+    "[Errno ",
+    "bad interpreter",
+    "runtime error: ",
+    ": no such file",
+    "dial tcp",
+    "Caught exception: ",
+    "OCI runtime",
+    "docker: ",
+    "Abaqus Error",
+    "Exiting: Called",
+    "Reason: FATAL",
+    "ERROR",
+    "Error: ",
+    "Error! ",
+    "FATAL",
+    "Fatal",
+    "CRITICAL",
+    "fatal: ",
+    "abort: ",
+    "write error",
+    "No such file or directory",
+    "ermission denied",
+    "a directory",
+    "Exec format",
+    "rgument list too",
+    "libmamba ",
+    *locales.TRIGGERS,
+    "cannot execute",
+    "t open ",
+    "cannot open ",
+    "Syntax error",
+    "Bad substitution",
+    "An error occurred (",
+    "error: ",
+    "Execution halted",
+    "Host key verification",
+    "ssh: ",
+    "scp: ",
+    "sftp: ",
+    "kex_exchange",
+    "curl: (",
+    "wget: ",
+    "rsync",
+    "tar: ",
+    *(
+        f"{tool}: "
+        for tool in (
+            "cp",
+            "mv",
+            "rm",
+            "ln",
+            "ls",
+            "cat",
+            "dir",
+            "chmod",
+            "chown",
+            "touch",
+            "head",
+            "tail",
+            "sort",
+            "cut",
+        )
+    ),
+    *(
+        f"{tool}: "
+        for tool in ("wc", "stat", "install", "split", "dd", "du", "df", "find", "grep", "zip", "zcat")
+    ),
+)
