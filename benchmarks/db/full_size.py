@@ -1,6 +1,6 @@
 """How long the store and the ops views take on a full-size database.
 
-    .venv/bin/python -m benchmarks.db.full_size [--attempts 4000000] [--events 20000000] [--keep DIRECTORY]
+    .venv/bin/python -m benchmarks.db.full_size [--attempts 4000000] [--events 20000000] [--keep DIRECTORY] [--fleet]
 
 Eleven months of a 2,000-node cluster, made inside the server by full_size.sql, every table that a view reads. Asked are every
 view, every query of the cookbook, every panel of the dashboards as their own role, and the service's own questions of
@@ -26,12 +26,14 @@ import psycopg
 import sqlalchemy as sa
 
 from probing_cluster.attribution.reliability import accounts
+from probing_cluster.control_plane.cli.history import fleet_commands
 from probing_cluster.control_plane.cli.site import dashboards_commands
 from probing_cluster.control_plane.service import metrics
 from probing_cluster.core import settings
 from probing_cluster.db import migrate, partitions, roles
 from probing_cluster.db import store as store_module
 from probing_cluster.db.server import embedded
+from probing_cluster.reports.fleet import fleet_page
 
 ROWS = Path(__file__).with_name("full_size.sql")
 _STEP = 500_000
@@ -271,12 +273,32 @@ def _ask_store(store: store_module.Store) -> None:
         print(f"{timed(work):9.1f} ms   {name}")
 
 
+def fleet(url: str) -> None:
+    """Print what each figure of the fleet page takes over all that is stored, read once for all of them, and the page itself."""
+    config = settings.Settings(cluster=settings.ClusterSettings(name="bench"))
+    now = datetime.now(UTC)
+    about = {"since": now - timedelta(days=400), "until": now, "partition": None, "users": None}
+    print("\nthe fleet page, over everything")
+    began = (time.perf_counter(), time.process_time())
+    found = {}
+    with store_module.Store.open(url) as store:
+        source = fleet_commands.read_once(store)
+        for name in fleet_commands.FIGURES:
+            at = time.perf_counter()
+            found[name] = fleet_commands.compute(name, store, config, about, {}, source).to_json()
+            print(f"{time.perf_counter() - at:9.2f} s    {name}", flush=True)
+    page = fleet_page.render("bench", found, fleet_commands.FIGURES, made_at=now)
+    wall, own = time.perf_counter() - began[0], time.process_time() - began[1]
+    print(f"{wall:9.2f} s    all, drawn ({len(page):,} characters); {own:.1f} s of it the asker's processor")
+
+
 def main() -> None:
     """Fill a database, ask, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--attempts", type=int, default=4_000_000)
     parser.add_argument("--events", type=int, default=20_000_000)
     parser.add_argument("--keep", type=Path, help="use (and keep) this directory; filled only when empty")
+    parser.add_argument("--fleet", action="store_true", help="ask for the fleet page alone")
     wanted = parser.parse_args()
     directory = wanted.keep or Path(tempfile.mkdtemp(prefix="probing-pg-"))
     directory.mkdir(exist_ok=True)
@@ -290,7 +312,9 @@ def main() -> None:
             )
         if not filled:
             fill(url, wanted.attempts, wanted.events)
-        report(url)
+        if not wanted.fleet:
+            report(url)
+        fleet(url)
     finally:
         embedded.stop(directory)
         if not wanted.keep:
