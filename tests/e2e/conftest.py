@@ -65,15 +65,22 @@ class Cluster:
         pytest.fail(f"no {what} within {BUSY * timeout_s:g} s\n{self.logs()}")
 
     def logs(self) -> str:
-        """The last lines of the service's and agents' logs."""
+        """The last lines of the service's and agents' logs, but those of tasks that went well, and what was decided about nodes."""
         ours = [
             path
             for path in sorted(self.sandbox.layout.log.glob("*.out"))
             if path.stem.startswith(("service", "agent"))
         ]
-        return "\n".join(
-            f"--- {p.name}\n" + "\n".join(p.read_text(errors="replace").splitlines()[-15:]) for p in ours
-        )
+        told = []
+        for path in ours:
+            lines = path.read_text(errors="replace").splitlines()
+            told += [f"--- {path.name}", *[x for x in lines if '"outcome": "ok"' not in x][-15:]]
+        decided: list[dict[str, Any]] = []
+        with contextlib.suppress(psycopg.OperationalError):  # a test may have taken the database away
+            decided = self.rows(
+                "SELECT node, action, state, reason, why_state FROM probing.drain ORDER BY at DESC LIMIT 10"
+            )
+        return "\n".join([*told, *map(str, decided)])
 
     def rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
         """Rows of the embedded database, by one connection: a new one each time would make the server a process each time."""
