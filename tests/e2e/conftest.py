@@ -71,16 +71,16 @@ class Cluster:
             for path in sorted(self.sandbox.layout.log.glob("*.out"))
             if path.stem.startswith(("service", "agent"))
         ]
-        told = []
+        lines_shown = []
         for path in ours:
             lines = path.read_text(errors="replace").splitlines()
-            told += [f"--- {path.name}", *[x for x in lines if '"outcome": "ok"' not in x][-15:]]
+            lines_shown += [f"--- {path.name}", *[x for x in lines if '"outcome": "ok"' not in x][-15:]]
         decided: list[dict[str, Any]] = []
         with contextlib.suppress(psycopg.OperationalError):  # a test may have taken the database away
             decided = self.rows(
                 "SELECT node, action, state, reason, why_state FROM probing.drain ORDER BY at DESC LIMIT 10"
             )
-        return "\n".join([*told, *map(str, decided)])
+        return "\n".join([*lines_shown, *map(str, decided)])
 
     def rows(self, sql: str, *values: object) -> list[dict[str, Any]]:
         """Rows of the embedded database, by one connection: a new one each time would make the server a process each time."""

@@ -162,6 +162,17 @@ FIRST = [
     ("cp: cannot stat '*.png': No such file or directory\n=== job done ===", 0, ""),
     ("2024-01-01 00:00:00.0: E tensorflow/stream_executor/cuda/cuda_driver.cc:271] failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\nEpoch 1/2\n100/100 [===] - 10s 100ms/step - loss: 0.5\nEpoch 2/2\n100/100 [===] - 10s 100ms/step - loss: 0.4", 0, ""),
     ("CUDA out of memory at batch size 64, trying 32\nstep 100 loss 1.1\nstep 200 loss 1.0\nstep 300 loss 0.9", 0, ""),
+    (" Error  (ORCA_SCF): Not enough memory available!\n\nORCA finished by error termination in SCF", 1, "program_error"),
+    ("[file orca_main/mainfcts.cpp, line 671]: Error : multiplicity (2) is even and number of electrons (152) is even -> impossible", 1, "program_error"),
+    ("[0] MPI startup(): ofi fabric is not available and fallback fabric is not exist\nsrun: error: n1: task 0: Exited with exit code 254", 1, "rendezvous_failed"),
+    (".command.sh: line 12:    33 Killed                  seqcluster collapse\nERROR ~ Pipeline failed. Please refer to troubleshooting docs: https://example.org", 1, "oom_kill_suspected"),
+    (" ********************************\n Molpro calculation terminated\n Variable memory released", 0, ""),
+    ("825:MPT ERROR: Rank 825(g:825) received signal SIGFPE(8).\n825:\tProcess ID: 64229, Host: n1\n-1:MPT ERROR: MPI_COMM_WORLD rank 825 has terminated without calling MPI_Finalize()", 1, "process_crashed"),
+    # What a page in Markdown shows between fences, and a model's code that was cut off
+    ("An error such as this:\n\n```bash\nslurmstepd: error: Detected 1 oom-kill event(s) in step 3.batch cgroup\n```\n\nindicates that your job used more memory.", 0, ""),
+    ("```\nKilled\n```\nslurmstepd: error: Detected 1 oom-kill event(s) in step 3.batch cgroup", 4, "slurm_oom"),
+    ("```python\ndef f(x):\nTraceback (most recent call last):\n  File \"a.py\", line 3, in f\nKeyError: 'lr'", 5, "python_exception"),
+    ("```python\nx = 1\n```\nTraceback (most recent call last):\n  File \"a.py\", line 3, in f\nKeyError: 'lr'", 6, "python_exception"),
     # CUDA and NCCL in the words of samples and macros
     ("ResourceExhaustedError: \n\nOut of memory error on GPU 0. Cannot allocate 1.0GB memory on GPU 0, 31.7GB memory has been allocated", 3, "cuda_oom"),
     ("Error: Out of memory in CUDA queue enqueue (integrator_init_from_camera)", 1, "cuda_oom"),

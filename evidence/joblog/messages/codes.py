@@ -26,7 +26,7 @@ _HEAD = re.compile(
 _SIGNALLED = re.compile(
     r"\s{0,4}Program received signal (?:\d{1,2} \()?SIG(?P<a>[A-Z]{3,6})\)?\b|\*{3} SIG(?P<b>[A-Z]{3,6}) (?:\(@0x[0-9a-f]{1,16}\) )?received\b"
     r"|forrtl: (?:error|severe) \(\d{1,5}\): (?:process (?:killed|interrupted|quit) \()?SIG(?P<c>[A-Z]{3,6})|SIG(?P<d>[A-Z]{3,6}): (?:segmentation violation|bus error|abort|illegal instruction|floating-point exception|arithmetic exception)$"
-    r"|SIG(?P<f>SEGV|ABRT|FPE|BUS|ILL)$|MPT(?: ERROR)?: (?:On host .{1,400}, )?Rank \d{1,8}[^ ]{0,20},? (?:Process \d{1,10} )?received signal SIG(?P<g>[A-Z]{3,6})"
+    r"|SIG(?P<f>SEGV|ABRT|FPE|BUS|ILL)$|(?:-?\d{1,6}:)?MPT(?: ERROR)?: (?:On host .{1,400}, )?Rank \d{1,8}[^ ]{0,20},? (?:Process \d{1,10} )?received signal SIG(?P<g>[A-Z]{3,6})"
     r"|SIG(?P<e>[A-Z]{3,6}) signal \(.{3,60}\) (?:intercepted!|received\.)"
 )
 _SIGNALS = {"SEGV": 11, "BUS": 7, "ABRT": 6, "FPE": 8, "ILL": 4, "KILL": 9, "TERM": 15, "INT": 2}
@@ -53,7 +53,7 @@ _FABRIC_MEANING = (
     "The network library under MPI reported an error: a transfer, a memory region or a queue failed."
 )
 _STOPS = re.compile(
-    r"fatal error\.\s{2}\S|"
+    r"fatal error\.\s{2}\S|\[file \S{1,200}, line \d{1,6}\]: Error : \S|Error {1,4}\(ORCA_\w{1,30}\): (?!\.\.\.)\S|"
     r"Error at (?:Node \d{1,6}|host): (?!floating point)\S|An error occurred in (?:line <|file <)|lib-\d{3,5} : (?:UNRECOVERABLE|FATAL)\b|: (?:[a-z]\w{0,40}\.){1,8}[A-Z]\w{1,80}(?:Error|Exception): \S|"
     r"FATAL from PE\s{1,6}(?P<rank>\d{1,8}): \S"
     r"|EXITING(?: because of |: )(?:FATAL|fatal) [A-Za-z ]{0,30}(?:ERROR|error)\b|A USER ERROR has occurred: |A GATK RUNTIME ERROR has occurred"
@@ -129,7 +129,7 @@ FAMILY = grammar.LogFamily(
         "Q-Chem fatal", "nternal error", "inconsistency", "nconsistency", "nput error", "not implemented:", "allocation failed", "Assertion failed:", "logic error:", "options:", "output error:",
         "received signal ", "** SIG", "forrtl: ", "SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGTERM signal", "SIGILL", "*** Break ***", "egmentation violation", "Segmentation fault",
         "Fatal error in ", "MPICH ERROR", "_ofi", "_psm", "_portals", "_openib", "_ucx", "_ugni", "_mxm", "Error returned from fi_", "fi_", "The Open MPI ", "MPIDI_OFI", "PSM", "GNI_", "ptl_",
-        "EXITING", "RATTLE", "SANDER BOMB", "Error on OPEN", "Error (", "galloc: ", "Out-of-memory error", "Erroneous ", "Convergence ", "Found Error", "Error E", "Error F", "LAPACK: Routine", "Loss is ", "ABNORMAL END",
+        "EXITING", "RATTLE", "SANDER BOMB", "Error on OPEN", "Error (", "galloc: ", "Out-of-memory error", "Erroneous ", "Convergence ", "Found Error", "Error E", "Error F", "LAPACK: Routine", "(ORCA_", "]: Error : ", "Loss is ", "ABNORMAL END",
         "BLAST ", "Command line argument error", "Unrecognized function", "Unrecognized field", "Unrecognized method", "Undefined function", "Undefined variable", ".rb:", "Parse error", "exception ", "Prelude", "user error",
         "VM option", "heap size", "Error: Invalid or", "Error: LinkageError", "Error: A JNI", "configure: error", "npm ERR!", "Cannot find module", "ORA-", "psql: ", "pg_", "mysql: ", "mongo", "ARMCI", "ENDRUN", "shr_sys_abort",
         "Called CmiAbort", "Server Error", "Error at ", "An error occurred in ", "lib-", "fatal error.", "MPT ERROR: ", "Error: ", "Exception: ", "# Ended (code ", "--- Stop Module", ".pl: ", "SIGILL", "SIGFPE",

@@ -100,7 +100,7 @@ _CODES = re.compile(
 )
 """Of widely used codes and tools: LAMMPS, GROMACS, Quantum ESPRESSO, VASP, CP2K, PETSc, OpenFOAM, Snakemake, Nextflow, Conda."""
 _WORKFLOWS = re.compile(
-    r"CondaError: Run 'conda init'|(?:RuleException|CalledProcessError|MissingOutputException) in (?:rule |line \d|file )\S|Missing output file\(s\) `|Error termination (?:via Lnk1e|request processed)|ORCA finished by error termination|(?:\[ERROR\] )?Error in rule \S{1,80}(?::$|, jobid: \d)|ERROR ~ \S|size mismatch for [\w.]{1,200}: copying a param with shape |make(?:\[\d{1,3}\])?: \*\*\* \["
+    r"CondaError: Run 'conda init'|(?:RuleException|CalledProcessError|MissingOutputException) in (?:rule |line \d|file )\S|Missing output file\(s\) `|Error termination (?:via Lnk1e|request processed)|ORCA finished by error termination|(?:\[ERROR\] )?Error in rule \S{1,80}(?::$|, jobid: \d)|ERROR ~ (?!Pipeline failed\. Please refer)\S|size mismatch for [\w.]{1,200}: copying a param with shape |make(?:\[\d{1,3}\])?: \*\*\* \["
 )
 """Of a Conda that was not set up, of what runs other programs, and details of an error: another line says more, where there is one."""
 _THROWN = re.compile(

@@ -44,7 +44,7 @@ _ABORT = re.compile(
 _START = re.compile(
     r"\bPML \w{1,32} cannot be selected|No components were able to be opened in the \w{1,32} framework|MPI_INIT(?:_THREAD)? failed for some reason"
     r"|Fatal error in (?:P?MPI_Init|internal_Init)\w*:|An error occurred in MPI_Init|daemon has unexpectedly failed after launch"
-    r"|unable to reliably start one or more daemons",
+    r"|unable to reliably start one or more daemons|MPI startup\(\): \w{1,20} fabric is not available",
     re.IGNORECASE,
 )
 _PMI = re.compile(
@@ -207,6 +207,7 @@ FAMILY = grammar.LogFamily(
         "OPAL ERROR",
         "ORTE ERROR",
         "PMIX ERROR",
+        "MPI startup()",
         "PRTE ERROR",
         "direct launched",
         "write_line error",

@@ -17,7 +17,7 @@ FACTS = {
     **process.ENDS,
 }
 _SIGNS = re.compile(r"Negsignal\.(?P<name>SIG[A-Z]{2,6})")
-_LOGGED = r"(?:ERROR\s{1,3}(?:~|(?:nextflow|n)\.[\w.$]{1,120} -)\s{1,3})"
+_LOGGED = r"(?:ERROR\s{1,3}(?:~(?! Pipeline failed\. Please refer)|(?:nextflow|n)\.[\w.$]{1,120} -)\s{1,3})"
 _FAILED = re.compile(rf"{_LOGGED}?Error executing process > ['\"‘]")
 _HEAD = re.compile(
     rf"{_LOGGED}(?:@unknown|Unexpected error.{{0,80}}|Unknown error.{{0,40}}|(?:Script|Config) compilation (?:failed|error)|)$|(?:Script|Config) compilation (?:failed|error)$"
