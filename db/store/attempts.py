@@ -32,6 +32,9 @@ _COMPARED = (
 _TRUE_END = ("state", "end_at", "exit_code", "exit_signal", "derived_exit_code", "reason", "suspended_s")
 """Columns that keep what was recorded of an attempt's own end when accounting later shows the end of the time until its requeue."""
 
+RUN_PARTS = ("queued", "productive", "lost_to_replay", "restart", "checkpoint", "suspended", "idle")
+"""The parts of a run's wall time, each a column of seconds (`queued_s` …) of its account."""
+
 Key = tuple[str, int, datetime]
 """Cluster, job id and submit time: what makes an attempt this attempt."""
 
@@ -243,13 +246,44 @@ class AttemptRows(base.StoreBase):
         return found[0] if found else None
 
     def run_accounts(
-        self, since: datetime | None = None, until: datetime | None = None
+        self,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        partition: str | None = None,
+        users: Sequence[str] | None = None,
+        *,
+        min_gpus: int = 0,
+        most: int | None = None,
     ) -> list[records.RunAccount]:
-        """Accounts of the runs that ended in a span."""
+        """Accounts of the runs that ended in a span, at most `most`: first those that held the most GPU time without training."""
         r = tables.run_account.c
-        query = sa.select(tables.run_account).order_by(r.end_at)
-        query = query.where(r.end_at >= since) if since is not None else query
-        return self._select(records.RunAccount, query.where(r.end_at < until) if until is not None else query)
+        held = (r.lost_to_replay_s + r.restart_s + r.checkpoint_s) * sa.func.coalesce(r.n_gpus, 0)
+        query = sa.select(tables.run_account).where(*_of_runs(since, until, partition, users, min_gpus))
+        return self._select(records.RunAccount, query.order_by(held.desc(), r.end_at, r.run_key).limit(most))
+
+    def run_totals(
+        self,
+        since: datetime,
+        until: datetime,
+        partition: str | None = None,
+        users: Sequence[str] | None = None,
+        *,
+        min_gpus: int = 0,
+    ) -> Mapping[str, Any]:
+        """Sums over the runs that ended in a span: n_runs, measured_frac (None without runs), and each part of the wall time in GPU-hours.
+
+        A run whose GPU count is not known adds nothing to the hours.
+        """
+        r = tables.run_account.c
+        hours = [
+            sa.func.coalesce(sa.func.sum(r[f"{part}_s"] * r.n_gpus) / 3600.0, 0.0).label(part)
+            for part in RUN_PARTS
+        ]
+        measured_frac = sa.func.avg(sa.cast(sa.cast(r.measured, sa.Integer), sa.Float)).label("measured_frac")
+        query = sa.select(sa.func.count().label("n_runs"), measured_frac, *hours)
+        with engines.translated(), self.engine.connect() as connection:
+            found = connection.execute(query.where(*_of_runs(since, until, partition, users, min_gpus)))
+            return dict(found.mappings().one())
 
     def ettr_by_size(
         self,
@@ -263,32 +297,46 @@ class AttemptRows(base.StoreBase):
 
         n_gpus, n_runs, measured (mean), deviation (of a run), expected (mean); a partition keeps runs with an attempt in it.
         """
-        given = {
-            "since": since,
-            "until": until,
-            "least_s": least_s,
-            "partition": partition,
-            "users": None if users is None else list(users),
-        }
+        r = tables.run_account.c
+        # log() of doubles is not exact: 8 GPUs are not to become 16.
+        size = sa.cast(sa.func.power(2, sa.func.ceil(sa.func.log(2, r.n_gpus) - 1e-9)), sa.BigInteger)
+        query = (
+            sa.select(
+                size.label("n_gpus"),
+                sa.func.count().label("n_runs"),
+                sa.func.avg(r.ettr_measured).label("measured"),
+                sa.func.stddev_samp(r.ettr_measured).label("deviation"),
+                sa.func.avg(r.ettr_expected).label("expected"),
+            )
+            .where(*_of_runs(since, until, partition, users, min_gpus=1))
+            .where(r.ettr_measured.is_not(None), r.productive_s + r.lost_to_replay_s >= least_s)
+            .group_by(sa.literal_column("1"))
+            .order_by(sa.literal_column("1"))
+        )
         with engines.translated(), self.engine.connect() as connection:
-            found = connection.execute(sa.text(_ETTR_BY_SIZE), given).mappings().fetchall()
-        return [dict(row) for row in found]
+            return [dict(row) for row in connection.execute(query).mappings()]
 
 
-_ETTR_BY_SIZE = """
-SELECT CAST(power(2, ceil(log(2, r.n_gpus) - 1e-9)) AS bigint) AS n_gpus, count(*) AS n_runs, avg(r.ettr_measured) AS measured,
-       stddev_samp(r.ettr_measured) AS deviation, avg(r.ettr_expected) AS expected
-FROM probing.run_account r
-WHERE r.end_at >= :since AND r.end_at < :until AND r.n_gpus > 0 AND r.ettr_measured IS NOT NULL
-  AND r.productive_s + r.lost_to_replay_s >= :least_s
-  AND (CAST(:users AS text[]) IS NULL OR r."user" = ANY(CAST(:users AS text[])))
-  AND (CAST(:partition AS text) IS NULL OR EXISTS (
-      SELECT FROM probing.job_attempt a
-      WHERE a.run_key = r.run_key AND a."user" = r."user" AND a.cluster = r.cluster AND a.partition = :partition
-  ))
-GROUP BY 1
-ORDER BY 1
-"""
+def _of_runs(
+    since: datetime | None,
+    until: datetime | None,
+    partition: str | None,
+    users: Sequence[str] | None,
+    min_gpus: int,
+) -> list[sa.ColumnElement[bool]]:
+    """The runs that ended in a span, of these users, of so many GPUs; a partition keeps runs with an attempt in it."""
+    r = tables.run_account.c
+    wanted = [base.some(r.user, users)]
+    if since is not None:
+        wanted.append(r.end_at >= since)
+    if until is not None:
+        wanted.append(r.end_at < until)
+    if min_gpus > 0:
+        wanted.append(r.n_gpus >= min_gpus)
+    if partition is not None:
+        its = (_A.run_key == r.run_key, _A.user == r.user, _A.cluster == r.cluster)
+        wanted.append(sa.exists().where(*its, _A.partition == partition))
+    return wanted
 
 
 def merge_attempts(source: sa.Select[Any] | None = None) -> pg.Insert:

@@ -137,7 +137,7 @@ def _facts(figures: Mapping[str, Figure]) -> list[tuple[str, str]]:
     """The numbers somebody who reads nothing else should know."""
     states, ettr = figures.get("state-breakdown", {}), figures.get("run-ettr", {})
     few_attempts = (states.get("n_attempts") or 0) < fleet_words.FEW
-    few_runs = len(ettr.get("runs", ())) < fleet_words.FEW
+    few_runs = (ettr.get("n_runs") or 0) < fleet_words.FEW
     rate, loss = figures.get("large-job-rate", {}), figures.get("goodput-loss", {})
     wanted = (
         ("attempts", states.get("n_attempts"), number),

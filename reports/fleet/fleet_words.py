@@ -167,7 +167,7 @@ def _goodput(figure: Figure) -> list[str]:
 
 
 def _ettr(figure: Figure) -> list[str]:
-    n = len(figure["runs"])
+    n = figure["n_runs"]
     if figure["ettr"] is None and n:
         return [f"ETTR is not known: the GPUs of {_jobs(n, 'run')} with an account are not recorded."]
     if figure["ettr"] is None:

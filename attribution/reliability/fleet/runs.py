@@ -10,8 +10,11 @@ from probing_cluster.attribution.reliability import ettr, run_account
 from probing_cluster.attribution.reliability.fleet import base, rates
 from probing_cluster.core import records
 from probing_cluster.db import store
+from probing_cluster.db.store import attempts
 
 SIZES = (8, 64, 256, 1024, 2048, 4096, 8192, 16_384)
+MOST_RUNS = 1000
+"""Runs that are listed: a year of a large cluster has millions, and `ops.runs` has them all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,15 +22,15 @@ class RunEttr(base.Figure):
     """The accounts of runs that ended in the span, and their sum."""
 
     runs: tuple[records.RunAccount, ...]
+    """Those that held the most GPU time without training, the first of them first; not all where there are more than asked for."""
+    n_runs: int
+    """All runs that ended in the span."""
     measured_frac: float | None
     """Share of runs whose checkpoints and first steps were seen rather than assumed."""
     waterfall_gpu_h: dict[str, float]
     """GPU-hours per part of the wall time, over all runs whose GPU count is known."""
     ettr: float | None
     """Productive over (wall − suspended − idle), weighted by GPUs."""
-
-
-_PARTS = ("queued", "productive", "lost_to_replay", "restart", "checkpoint", "suspended", "idle")
 
 
 def run_ettr(
@@ -38,23 +41,23 @@ def run_ettr(
     users: Iterable[str] | None = None,
     *,
     min_gpus: int = 0,
+    most_runs: int = MOST_RUNS,
 ) -> RunEttr:
-    """ETTR per run from the stored accounts (Figure 9 of the paper); a partition keeps runs with an attempt in it."""
+    """ETTR per run from the stored accounts (Figure 9 of the paper); a partition keeps runs with an attempt in it.
+
+    All runs count; the `most_runs` that held the most GPU time without training are listed.
+    """
     about = base.about(since, until, partition, users)
-    runs = source.run_accounts(since=since, until=until)
-    if partition is not None:
-        inside = {
-            (a.user, a.run_key) for a in source.attempts(since=since, until=until) if a.partition == partition
-        }
-        runs = [r for r in runs if (r.user, r.run_key) in inside]
-    wanted = about["users"]
-    runs = [r for r in runs if (r.n_gpus or 0) >= min_gpus and (wanted is None or r.user in wanted)]
-    waterfall = {p: sum(getattr(r, f"{p}_s") * (r.n_gpus or 0) for r in runs) / 3600 for p in _PARTS}
+    totals = source.run_totals(since, until, partition, about["users"], min_gpus=min_gpus)
+    waterfall = {part: totals[part] for part in attempts.RUN_PARTS}
     counted = sum(waterfall.values()) - waterfall["suspended"] - waterfall["idle"]
     return RunEttr(
         **about,
-        runs=tuple(runs),
-        measured_frac=sum(r.measured for r in runs) / len(runs) if runs else None,
+        runs=tuple(
+            source.run_accounts(since, until, partition, about["users"], min_gpus=min_gpus, most=most_runs)
+        ),
+        n_runs=totals["n_runs"],
+        measured_frac=totals["measured_frac"],
         waterfall_gpu_h=waterfall,
         ettr=waterfall["productive"] / counted if counted > 0 else None,
     )

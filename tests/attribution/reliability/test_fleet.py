@@ -372,7 +372,7 @@ def test_postgres_gives_the_same_figures(toy, memory, store, postgres_url):
 
 
 def test_run_ettr_sums_the_stored_accounts(toy, store):
-    """The waterfall adds up to the wall time of all runs."""
+    """The waterfall adds up to the wall time of all runs, however few are listed: those that held the most time without training."""
     store.upsert_attempts(toy.attempts)
     accounts.update(store, settings.AttributionSettings(), since=SINCE)
     made = store.run_accounts()
@@ -382,7 +382,18 @@ def test_run_ettr_sums_the_stored_accounts(toy, store):
         sum(r.wall_s * (r.n_gpus or 0) for r in made) / H
     )
     assert got.measured_frac == 0
+    assert got.n_runs == len(made) > 2
     assert 0 < got.ettr < 1
+    short = fleet.run_ettr(store, SINCE, UNTIL, most_runs=2)
+    assert dataclasses.replace(short, runs=got.runs) == got
+
+    def held_s(run):
+        return (run.lost_to_replay_s + run.restart_s + run.checkpoint_s) * (run.n_gpus or 0)
+
+    assert [held_s(r) for r in short.runs] == sorted(map(held_s, made), reverse=True)[:2]
+    alices = fleet.run_ettr(store, SINCE, UNTIL, users=["alice"])
+    assert {r.user for r in alices.runs} == {"alice"}
+    assert alices.n_runs == len(alices.runs)
     assert len(fleet.run_ettr(store, SINCE, UNTIL, partition="debug").runs) == 1
     assert dataclasses.asdict(got)["users"] is None
     json.dumps(got.to_json())

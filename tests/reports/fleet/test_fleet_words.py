@@ -56,7 +56,7 @@ def test_a_share_that_is_next_to_nothing_is_said_to_be_so() -> None:
          "With 0.25 to 4 times the cluster's failures, and other checkpoints and restarts, the ETTR of a job of 64 GPUs would lie between 30 % and 99 %."),
         ("what-if", {"rate_is_own": False, "n_gpus": 64, "scenarios": [{"name": "today", "ettr": 0.9, "change": 0.0}, {"name": "restart 60 s", "ettr": 0.95, "change": 0.05}]},
          "Against the default rate's failures restart 60 s would gain a job of 64 GPUs most: ETTR 95 % instead of 90 %."),
-        ("run-ettr", {"ettr": 0.4, "runs": [{}, {}, {}], "measured_frac": 0.0},
+        ("run-ettr", {"ettr": 0.4, "n_runs": 3, "measured_frac": 0.0},
          "3 runs with an account: too few for an ETTR of the fleet (each has its own in its report)."),
         ("mttf-by-size", {"sizes": [{"n_gpus": 8, "measured": {"n_failures": 1, "mttf_h": 1.0}, "projected_h": None}]},
          "Of no size failed enough jobs to tell how long one runs until it fails."),
@@ -102,7 +102,7 @@ def test_a_share_that_is_next_to_nothing_is_said_to_be_so() -> None:
          "Failures over time are not known: no GPU hours are on record."),
         ("goodput-loss", {"first_gpu_h": 0.0, "second_gpu_h": 0.0, "sizes": [{"n_first": 1}]},
          "GPU hours lost are not known: the GPUs of 1 attempt that infrastructure ended are none, or not recorded."),
-        ("run-ettr", {"ettr": None, "runs": [{}], "measured_frac": 0.0},
+        ("run-ettr", {"ettr": None, "n_runs": 1, "measured_frac": 0.0},
          "ETTR is not known: the GPUs of 1 run with an account are not recorded."),
         ("check-coverage", {"causes": [{"n_attempts": 1, "n_by_check": 0}], "good_with_failed_check_frac": 0.0, "checks": []},
          "What checks see of failures is not known: no result of a check is on record."),
@@ -113,7 +113,7 @@ def test_a_share_that_is_next_to_nothing_is_said_to_be_so() -> None:
         ("cooccurrence", {"pairs": [], "n_events": 0}, "Which faults come together is not known: no agent's event and no kernel log is on record."),
         ("cooccurrence", {"pairs": [], "n_events": 3}, "No two faults came together."),
         ("node-tests", {"nodes": [{}], "drifts": []}, "1 node was tested."),
-        ("run-ettr", {"ettr": None, "runs": [], "measured_frac": None}, "No run has an account yet: ETTR is not known."),
+        ("run-ettr", {"ettr": None, "n_runs": 0, "measured_frac": None}, "No run has an account yet: ETTR is not known."),
     ],
 )  # fmt: skip
 def test_a_figure_in_words(name: str, figure: dict[str, Any], words: str) -> None:
