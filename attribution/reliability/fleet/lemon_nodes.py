@@ -155,9 +155,13 @@ def lemon_departures(
     *,
     min_gpus: int = LARGE_GPUS,
     bucket_days: float = BUCKET_DAYS,
+    attempts: base.Given | None = None,
 ) -> LemonDepartures:
-    """Failures of attempts of `min_gpus` GPUs or more before, while and after lemons were drained."""
-    span = base.FleetSpan(source, since, until, partition, users)
+    """Failures of attempts of `min_gpus` GPUs or more before, while and after lemons were drained.
+
+    `attempts`: where the attempts are read from, for who has read them already; the store itself otherwise.
+    """
+    span = base.FleetSpan(source if attempts is None else attempts, since, until, partition, users)
     found = source.rows(base.text("lemon_departures"), {"since": since, "until": until})
     departures = tuple(Departure(**row) for row in found)
     bucket_us = round(bucket_days * base.DAY_US)

@@ -42,6 +42,8 @@ FIGURES = {
     "node-pace": "nodes by running gangs: each node's own time in a step against the others of its gang",
 }
 """Every figure, by the name of its function in attribution.fleet."""
+_NOT_SET = ("assume", "attempts")
+"""Parameters of figures that no person gives."""
 
 _EPILOG = "figures:\n" + "\n".join(f"  {name:<20} {meaning}" for name, meaning in FIGURES.items())
 
@@ -170,14 +172,17 @@ def compute(
     known = inspect.signature(work).parameters
     options: dict[str, Any] = {}
     for key, value in given.items():
-        if key not in known:
+        if key not in known or key in _NOT_SET:
             allowed = (
-                ", ".join(k for k, p in known.items() if p.kind is p.KEYWORD_ONLY and k != "assume") or "none"
+                ", ".join(k for k, p in known.items() if p.kind is p.KEYWORD_ONLY and k not in _NOT_SET)
+                or "none"
             )
             raise errors.UsageError(f"{name} has no parameter {key!r}; it has: {allowed}")
         options[key] = _value(key, value, str(known[key].annotation))
     if "assume" in known:
         options["assume"] = accounts.assumptions(config.attribution)
+    if "attempts" in known and source is not None:
+        options["attempts"] = source
     # Exported months and Postgres as one, for figures that read attempts rather than stored accounts.
     attempts = "Given" in str(known["source"].annotation)
     return work((source or history.of(store)) if attempts else store, **about, **options)

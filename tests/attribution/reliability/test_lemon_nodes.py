@@ -9,6 +9,7 @@ import uuid
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import sqlalchemy as sa
 
 from probing_cluster.attribution.history import history
 from probing_cluster.attribution.reliability import fleet
@@ -136,6 +137,13 @@ def test_large_jobs_before_and_after_lemons_left(store):
     assert sum(b.n_attempts for b in found.buckets) == len(large)
     assert [b.n_left for b in found.buckets] == [0, 0, 2, 2, 2, 2]
     assert fleet.lemon_departures(store, SINCE, left[0]).phases == ()
+    known = history.ReadOnce(store)
+    known.attempts(SINCE, UNTIL)
+    with store.engine.begin() as connection:
+        connection.execute(sa.text("DELETE FROM probing.job_attempt"))
+    assert fleet.lemon_departures(store, SINCE, UNTIL, attempts=known) == found, (
+        "what was read is not read again"
+    )
 
 
 def test_marks_when_checks_came_into_force_and_checks_that_found_nothing(store):

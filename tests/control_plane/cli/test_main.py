@@ -307,6 +307,8 @@ def test_parameters_of_a_figure_are_checked(run: Run) -> None:
     code, _, err = run("fleet", "large-job-rate", "--set", "gpus=8")
     assert (code, "min_gpus" in err) == (2, True)
     assert run("fleet", "large-job-rate", "--set", "min_gpus=many")[0] == 2
+    code, _, err = run("fleet", "lemon-departures", "--set", "attempts=x")
+    assert (code, "attempts" in err.partition("it has:")[2]) == (2, False)
     assert run("fleet", "large-job-rate", "--set", "min_gpus")[0] == 2
 
 
