@@ -42,7 +42,7 @@ _TAIL = re.compile(
 _ANYWHERE = re.compile(
     r"(?:errors?|fatal|fail(?:ed|ure|ures|s)|abort(?:ed|ing)?|cannot|can't|could(?: not|n't)|unable to|invalid|illegal|not found|no such|missing|exceed(?:ed|s)?|unexpected|unrecogni[sz]ed|unknown|undefined|unsupported|(?:not|to) converge[ds]?|diverge[ds]?|divergence"
     r"|corrupt(?:ed)?|denied|refused?|overflow|singular|crash(?:ed)?|panic|exception|must (?:be|have|not|contain)|required|requires|not enough|insufficient|out of (?:memory|range|bounds)|too (?:many|large|small|few|long|short)|does(?: not|n't)|(?:is|are|was|has|have|will) not"
-    r"|violat\w{2,4}|mismatch|inconsistent|not (?:allowed|permitted|available|implemented|defined|set|valid|positive|supported|match)|bad|wrong|incorrect|expired|exhausted)\b",
+    r"|violat\w{2,4}|mismatch|inconsistent|not (?:allowed|permitted|available|implemented|defined|set|valid|positive|supported|match)|bad|wrong|incorrect|expired|exhausted|inaccurate|needs)\b",
     re.IGNORECASE,
 )
 """What errors are made of; believed anywhere in a line that stands in front of a bad end."""
@@ -155,9 +155,9 @@ class Tail:
         """The first line of the errors that the log ends with; None where it ends with anything else."""
         return self._word(list(self._lines), ended=False)
 
-    def reason(self, line: int) -> JobFinding | None:
-        """The first line of the errors that stand right in front of `line`, which tells of a bad end without a reason."""
-        return self._word([held for held in self._lines if held[0] < line], ended=True)
+    def reason(self, line: int, behind: int = 0) -> JobFinding | None:
+        """The first line of the errors that stand right in front of `line`, which tells of a bad end without a reason, and behind line `behind`."""
+        return self._word([held for held in self._lines if behind < held[0] < line], ended=True)
 
     def _word(self, lines: list[tuple[int, str]], *, ended: bool) -> JobFinding | None:
         found: tuple[int, str] | None = None

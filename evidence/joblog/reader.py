@@ -50,6 +50,8 @@ _MAX_TRACEBACKS = 256
 _TRACEBACK_LINES = 400
 _UNRAISED_LINES = 3
 _SAME_END_LINES = 3
+_FAREWELL_LINES = 8
+"""So near above a code's farewell stands its own sentence."""
 _COLOURS = re.compile(r"\[\d{1,2}(?:;\d{1,3}){0,4}m")
 """A terminal's colours whose escape character got lost on the way."""
 _UNEXPLAINED = frozenset({"task_exit", "slurm_task_failure", "process_aborted"})
@@ -278,18 +280,29 @@ class JobLogReader:
         self._bare.died(finding)
         if finding.role in (LineRole.EXIT, LineRole.REMOTE) or finding.kind == "memory_corruption":
             self._take_last(at_exit=finding.role is not LineRole.REMOTE)
-        if (
-            finding.kind in _UNEXPLAINED
-            and self._story.best is None
-            and (word := self._tail.reason(finding.line))
-        ):
-            self._story.add(word)
+        farewell = finding.detail.get("farewell") is True
+        if self._story.best is None and (farewell or finding.kind in _UNEXPLAINED):
+            behind = finding.line - _FAREWELL_LINES if farewell else 0
+            if word := self._tail.reason(finding.line, behind):
+                self._story.add(word)
         self._story.add(finding)
 
     def _take_last(self, *, at_exit: bool = False) -> None:
         """The exception without a traceback that may have been the last was it."""
         if last := self._bare.take_last(at_exit=at_exit):
             self._story.add_last(last)
+
+    def _take_step_word(self, line: int) -> None:
+        """The engine's block of a step's errors ended in front of `line`: where no family knew a line of it, an error's words in it say more than the engine."""
+        best, began = self._story.best, self._report.errors_began
+        if (
+            best is None
+            or self._story.held[best].role is not LineRole.EXIT
+            or self._story.held[best].line > began
+        ):
+            return
+        if word := self._tail.reason(line, began):
+            self._story.add(replace(word, role=LineRole.ROOT))
 
     def _settle(self) -> list[JobFinding]:
         """The findings held, in line order: a message that was followed over several lines comes late."""
@@ -332,7 +345,10 @@ class JobLogReader:
         if (passed := place.test_mark(text)) is not None:
             self._story.tested(passed=passed)
         self._bare.announce(line, text)
+        of_errors = self._report.of_errors(line)
         text = self._report.text(line, text)
+        if of_errors and not self._report.inside(line):
+            self._take_step_word(line)
         interesting = _ANY.search(text) is not None
         record = self._record(line, text)
         cut = _CUT.search(text) is not None and not _CHATTER.search(text) and not place.is_speech(record.text)

@@ -18,11 +18,14 @@ class Report:
         self._began = 0
         self._indent: int | None = None
         self._errors = False
+        self.errors_began = 0
+        """Where the last block of what a step wrote to its error output began."""
 
     def text(self, line: int, text: str) -> str:
         """`text` as the step printed it, where it stands in a block; else as it is."""
         if found := _HEAD.match(text):
             self._began, self._indent, self._errors = line, None, found["what"] == "error"
+            self.errors_began = line if self._errors else self.errors_began
             return text
         if not self._began:
             return text

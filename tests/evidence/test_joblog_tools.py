@@ -168,6 +168,21 @@ FIRST = [
     (".command.sh: line 12:    33 Killed                  seqcluster collapse\nERROR ~ Pipeline failed. Please refer to troubleshooting docs: https://example.org", 1, "oom_kill_suspected"),
     (" ********************************\n Molpro calculation terminated\n Variable memory released", 0, ""),
     ("825:MPT ERROR: Rank 825(g:825) received signal SIGFPE(8).\n825:\tProcess ID: 64229, Host: n1\n-1:MPT ERROR: MPI_COMM_WORLD rank 825 has terminated without calling MPI_Finalize()", 1, "process_crashed"),
+    # A code's farewell, a workflow's block of errors, heads of boxes
+    (" Standard basis: 6-31G(d)\n QPErr --- A syntax error was found in the input line.\n #P opt b3lp\n                '\n Last state= \"GCL\"\n TCursr=  39 LCursr=  2\n Error termination via Lnk1e in /opt/g16/l1.exe at Mon May  6 10:00:00 2024.", 2, "program_error"),
+    (" Leave Link 1\n Error termination via Lnk1e in /opt/g16/l1.exe at Mon May  6 10:00:00 2024.", 2, "program_error"),
+    (" ? Error\n ? Basis set file unreadable\n ? The problem occurs in Binput\n\n GLOBAL ERROR fehler on processor   0", 2, "program_error"),
+    ("ERROR ~ Error executing process > 'QC (1)'\n\nCaused by:\n  Process `QC (1)` terminated with an error exit status (1)\n\nCommand error:\n  The input path is incorrect: reads.fq\n\nWork dir:\n  /w/1", 7, "program_error"),
+    ("ERROR ~ Error executing process > 'QC (1)'\n\nCaused by:\n  Process `QC (1)` terminated with an error exit status (1)\n\nCommand error:\n  reading reads.fq\n\nWork dir:\n  /w/1", 4, "task_exit"),
+    ("May-06 10:00:00.100 [SIGINT handler] DEBUG nextflow.Session - Session aborted -- Cause: SIGINT\nMay-06 10:00:00.200 [main] DEBUG nextflow.script.ScriptRunner - > Execution complete -- Goodbye", 1, "interrupted"),
+    ("time step continuity errors : sum local = 1e+28\n#0  Foam::error::printStack(Foam::Ostream&) at ??:?\n#1  Foam::sigFpe::sigHandler(int) at ??:?\n#2  ? in /lib/libpthread.so.0", 3, "process_crashed"),
+    ("-------------- FATAL CALLED ---------------\nFATAL CALLED FROM FILE:  <stdin>  LINE:      70\n program wrf: error opening wrfbdy_d01 for reading\n-------------------------------------------", 3, "program_error"),
+    ("[3] ARMCI assert fail in gmr_create() [src/gmr.c:109]: \"base != NULL\"\n[3] Backtrace:", 1, "program_error"),
+    ("TERM_PROCESSLIMIT: job killed after reaching LSF process limit.\nExited with exit code 143.", 1, "process_terminated"),
+    ("n08.site:rank5.app: Unable to write to fd 33 for path 0: connection lost\nsrun: error: n08: tasks 4-7: Aborted", 1, "net_ib_error"),
+    # A page of Python's help
+    ("Help on class OutOfMemoryError in module torch:\n\nclass OutOfMemoryError(builtins.RuntimeError)\n |  Example:\n |      RuntimeError: CUDA error: out of memory\n\nall done", 0, ""),
+    ("Help on class OutOfMemoryError in module torch:\n\nclass OutOfMemoryError(builtins.RuntimeError)\nRuntimeError: CUDA error: out of memory", 4, "cuda_oom"),
     # What a page in Markdown shows between fences, and a model's code that was cut off
     ("An error such as this:\n\n```bash\nslurmstepd: error: Detected 1 oom-kill event(s) in step 3.batch cgroup\n```\n\nindicates that your job used more memory.", 0, ""),
     ("```\nKilled\n```\nslurmstepd: error: Detected 1 oom-kill event(s) in step 3.batch cgroup", 4, "slurm_oom"),

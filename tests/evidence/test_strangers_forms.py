@@ -42,6 +42,15 @@ def test_what_is_no_month_dates_nothing(date: str) -> None:
     assert dates.parse(date, REFERENCE) is None
 
 
+@pytest.mark.parametrize("host", ["<redacted>", "<host name>", "***"])
+def test_a_hosts_name_that_was_taken_out_hides_no_fault(host: str) -> None:
+    """Who shows a log to others writes a word for its hosts; a program's line stays a program's."""
+    found = kernel.KernelReader().read_line(f"Feb 11 16:19:40 {host} kernel: [  298.426757] {XID}")
+    assert found is not None
+    assert found[1].code == "79"
+    assert kernel.KernelReader().read_line(f"Feb 11 16:19:40 {host} logger: [  298.426757] {XID}") is None
+
+
 @pytest.mark.parametrize("taken_out", ["[...] ", "[ ... ] ", "[…] ", "[xxxx.xxxxxx] "])
 def test_a_kernel_line_whose_time_was_taken_out(taken_out: str) -> None:
     """People who show a log to others do so."""

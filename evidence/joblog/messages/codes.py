@@ -16,7 +16,7 @@ FACTS = {
     "cuda_oom": cuda.FACTS["cuda_oom"],
 }
 _HEAD = re.compile(
-    r"--- !(?:ERROR|BUG)$|[-*=#]{3,60} FATAL CALLED [-*=#]{3,60}$|===>>> : E R R O R$|\s{0,8}E R R O R\W{0,12}$|(?:\*{3} )?Fatal Error \(description follows\)$"
+    r"--- !(?:ERROR|BUG)$|\? ?Error$|[-*=#]{3,60} FATAL CALLED [-*=#]{3,60}$|===>>> : E R R O R$|\s{0,8}E R R O R\W{0,12}$|(?:\*{3} )?Fatal Error \(description follows\)$"
     r"|[*=#!-]{3,80} {0,4}(?i:(?:fatal |internal |input |runtime )?errors?(?: message| occurred| detected)?!?:?) {0,4}[*=#!-]{3,80}$"
     r"|\*{3} (?:ERROR|FATAL) \*{3}\s{2,40}CP =\s.{0,60}$|\*{3} Error \d{1,6} \([A-Z]{2,5}\+\d{1,5}\)$|ERROR: ?\(\w{2,40}\)(?: ERROR:)?$|error: Server Error$"
     r"|Q-Chem fatal error occurred in module \S{1,200}|INPUT ERROR$|-{3,20} Processor \d{1,6} Exiting: Called CmiAbort -{3,20}$|Charm\+\+ fatal error:$|(?:\*{2,4} )?(?:ERROR|Error)!{1,3}$|Error in \"[^\"]{1,300}\": ?$"
@@ -29,7 +29,9 @@ _SIGNALLED = re.compile(
     r"|SIG(?P<f>SEGV|ABRT|FPE|BUS|ILL)$|(?:-?\d{1,6}:)?MPT(?: ERROR)?: (?:On host .{1,400}, )?Rank \d{1,8}[^ ]{0,20},? (?:Process \d{1,10} )?received signal SIG(?P<g>[A-Z]{3,6})"
     r"|SIG(?P<e>[A-Z]{3,6}) signal \(.{3,60}\) (?:intercepted!|received\.)"
 )
-_SIGNALS = {"SEGV": 11, "BUS": 7, "ABRT": 6, "FPE": 8, "ILL": 4, "KILL": 9, "TERM": 15, "INT": 2}
+_SIGNALS = {"SEGV": 11, "BUS": 7, "ABRT": 6, "FPE": 8, "ILL": 4, "KILL": 9, "TERM": 15, "INT": 2, "QUIT": 3}
+_FOAM = re.compile(r"#\d{1,2}\s{1,4}Foam::sig(?P<name>Fpe|Segv|Int|Quit)::sigHandler\(int\)")
+"""OpenFOAM's stack of where a signal met it; its solver prints nothing else."""
 _VIOLATION = re.compile(
     r"\*{3} Break \*{3} (?:segmentation violation|bus error)|-{0,80} ?Segmentation violation detected\b|Error: segmentation violation, address |Caught signal 11, Segmentation fault|Fatal error: Segmentation fault$"
     r"|#?\s{0,4}SIGSEGV \(segmentation violation\)|Segmentation fault \(signal 11\)"
@@ -46,7 +48,7 @@ _NO_REASON = re.compile(
 _OPEN_MEANING = "The MPI library met an error of its own or of the network below it and stopped the job."
 _FABRIC = re.compile(
     r"\s{0,8}(?:\[[\w.-]{1,253}:\d{1,10}\] )?(?:(?:\S{1,200}/)?(?:mtl|btl|pml|osc|common)_(?:ofi|psm2?|portals4|openib|ucx|usnic|ugni|mxm)\w{0,40}\.[ch]:\d{1,6}[:\s]{1,4}(?:\w{1,60}[:\s]{1,3})?(?:Error|ERROR|error)\b.{0,20}|(?:Error|ERROR)(?: returned)? (?:from|in) )(?:fi|ibv|psm2?|Ptl|GNI)\w{0,3}_?\w{2,40}"
-    r"|\*{3} The Open MPI (?:OFI|PSM2?|UCX|Portals) \w{3} is aborting|MPIDI\w{0,3}_\w{2,60}\(\d{1,6}\)\.{0,30}: ?OFI \w{2,40}(?: \w{2,20})? failed|.{0,60}\bfi_\w{2,40}(?:\(\))? (?:failed|returned error|error)\b|PSM2? (?:Endpoint|Could not detect|can't open|was unable to open|no hfi)\b.{0,200}"
+    r"|\*{3} The Open MPI (?:OFI|PSM2?|UCX|Portals) \w{3} is aborting|[\w.-]{1,253}:rank\d{1,8}(?:\.\S{1,60})?: (?:PSM2? |hfi_|Unable to (?:write to|read from) fd \d|Received .{0,40}[Tt]imeout|.{0,80}connection (?:lost|timeout))|MPIDI\w{0,3}_\w{2,60}\(\d{1,6}\)\.{0,30}: ?OFI \w{2,40}(?: \w{2,20})? failed|.{0,60}\bfi_\w{2,40}(?:\(\))? (?:failed|returned error|error)\b|PSM2? (?:Endpoint|Could not detect|can't open|was unable to open|no hfi)\b.{0,200}"
     r"|\S{0,200}:\d{1,10}(?:terminated with|\.\S{1,60}): ?PSM2? .{1,60}(?:failed|error)|GNI_\w{2,40} .{0,40}(?:GNI_RC_\w{2,30})|ptl_\w{2,30}: .{0,60}PTL_\w{2,30}"
 )
 _FABRIC_MEANING = (
@@ -65,7 +67,7 @@ _STOPS = re.compile(
     r"|\S{1,300}\.rb:\d{1,7}:in [`'][^']{1,120}': .{1,300} \((?:\w{1,60}::){0,6}[A-Z]\w{1,60}\)$|(?:PHP )?(?:Fatal|Parse) error:\s{1,3}(?:Uncaught|syntax error|Allowed memory|Maximum execution|Cannot|Call to|require)"
     r"|Fatal error: exception \S|\w[\w.-]{0,60}: (?:Prelude|internal error|user error)\b[. :(]|Unrecognized VM option '|Invalid (?:maximum|initial) heap size|Error: (?:Invalid or corrupt jarfile|LinkageError|A JNI error)"
     r"|configure: error: \S|npm ERR! (?:code|missing)|Error: Cannot find module '|ORA-\d{5}: |(?:psql|pg_\w{2,20}|mysql|mongo\w{0,6}): (?:error|FATAL|ERROR)[ :]"
-    r"|(?:\[\d{1,8}\] )?\?{0,3} ?(?:GLOBAL ERROR|ERROR EXIT)\b|\(rank:\d{1,8} hostname:[\w.-]{1,253} pid:\d{1,10}\):ARMCI DASSERT fail|\*{3} FATAL:? \S|ENDRUN:\s?\S|ERROR: ?\(\w{2,40}\) \S|\(shr_sys_abort\) ERROR: ?\S"
+    r"|(?:\[\d{1,8}\] )?\?{0,3} ?(?:GLOBAL ERROR(?! fehler)|ERROR EXIT)\b|\(rank:\d{1,8} hostname:[\w.-]{1,253} pid:\d{1,10}\):ARMCI DASSERT fail|(?:\[\d{1,8}\] )?ARMCI assert fail\b|-{2,5} ?(?:ERROR|FATAL): \S|\*{3} FATAL:? \S|ENDRUN:\s?\S|ERROR: ?\(\w{2,40}\) \S|\(shr_sys_abort\) ERROR: ?\S"
     r"|Error: (?:\"?Snakefile\"?|Snakefile) .{1,300} not found|HDF5 ?(?:error|ERROR): \S|NetCDF (?:error|ERROR): \S|%\s(?!Compiled|Loaded|Restored|LOADCT|Program)[A-Z][A-Z_\d]{2,40}: \S.{0,200}(?:[Uu]ndefined|not defined|[Ee]rror|[Uu]nable)\b"
 )
 _BOTCHED = re.compile(
@@ -105,6 +107,9 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         name = next(g for g in found.groups() if g)
         kind = slurm.of_signal(_SIGNALS.get(name, 4))
         return make(FACTS, kind, record, role=LineRole.EXIT)
+    if found := _FOAM.match(text):
+        kind = slurm.of_signal(_SIGNALS[found["name"].upper()])
+        return make(FACTS, kind, record, role=LineRole.EXIT)
     if _VIOLATION.match(text):
         return make(FACTS, "segfault", record)
     if found := _MPI.match(text):
@@ -126,7 +131,7 @@ FAMILY = grammar.LogFamily(
     name="codes",
     triggers=(
         "*** Error ", "--- !", "FATAL CALLED", "E R R O R", "Fatal Error", "Fatal error", "FATAL ERROR", "FATAL:", "FATAL from PE", "fatal error:", "ERROR", "Error:", "Error in \"", "Error!", "Error *", "Error-", "Error=", "rrors ",
-        "Q-Chem fatal", "nternal error", "inconsistency", "nconsistency", "nput error", "not implemented:", "allocation failed", "Assertion failed:", "logic error:", "options:", "output error:",
+        "Foam::sig", ":rank", "? Error", "Q-Chem fatal", "nternal error", "inconsistency", "nconsistency", "nput error", "not implemented:", "allocation failed", "Assertion failed:", "logic error:", "options:", "output error:",
         "received signal ", "** SIG", "forrtl: ", "SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGTERM signal", "SIGILL", "*** Break ***", "egmentation violation", "Segmentation fault",
         "Fatal error in ", "MPICH ERROR", "_ofi", "_psm", "_portals", "_openib", "_ucx", "_ugni", "_mxm", "Error returned from fi_", "fi_", "The Open MPI ", "MPIDI_OFI", "PSM", "GNI_", "ptl_",
         "EXITING", "RATTLE", "SANDER BOMB", "Error on OPEN", "Error (", "galloc: ", "Out-of-memory error", "Erroneous ", "Convergence ", "Found Error", "Error E", "Error F", "LAPACK: Routine", "(ORCA_", "]: Error : ", "Loss is ", "ABNORMAL END",

@@ -70,7 +70,7 @@ _NOTHING = re.compile(
 )
 """Lines between an announcement and the error: rules, further headings, entries of a list."""
 _PLACE = re.compile(
-    r"\s{0,8}(?:(?:src_file|src_line|mpi_rank|message|file|line|function|in namespace|routine)\s?:.{0,200}|(?:FATAL CALLED FROM|Source|Program|MPI rank|In file|In routine|Called from)\b.{0,300}|\S{1,300}, line \d{1,7}:)$",
+    r"\s{0,8}(?:(?:src_file|src_line|mpi_rank|message|file|line|function|in namespace|routine)\s?:.{0,200}|(?:FATAL CALLED FROM|Source|Program(?!.{0,300}\b(?:error|fail|abort|cannot))|MPI rank|In file|In routine|Called from)\b.{0,300}|\S{1,300}, line \d{1,7}:)$",
     re.IGNORECASE,
 )
 """Where it happened, between a heading and its sentence."""
@@ -100,9 +100,13 @@ _CODES = re.compile(
 )
 """Of widely used codes and tools: LAMMPS, GROMACS, Quantum ESPRESSO, VASP, CP2K, PETSc, OpenFOAM, Snakemake, Nextflow, Conda."""
 _WORKFLOWS = re.compile(
-    r"CondaError: Run 'conda init'|(?:RuleException|CalledProcessError|MissingOutputException) in (?:rule |line \d|file )\S|Missing output file\(s\) `|Error termination (?:via Lnk1e|request processed)|ORCA finished by error termination|(?:\[ERROR\] )?Error in rule \S{1,80}(?::$|, jobid: \d)|ERROR ~ (?!Pipeline failed\. Please refer)\S|size mismatch for [\w.]{1,200}: copying a param with shape |make(?:\[\d{1,3}\])?: \*\*\* \["
+    r"CondaError: Run 'conda init'|(?:RuleException|CalledProcessError|MissingOutputException) in (?:rule |line \d|file )\S|Missing output file\(s\) `|(?:\[ERROR\] )?Error in rule \S{1,80}(?::$|, jobid: \d)|ERROR ~ (?!Pipeline failed\. Please refer)\S|size mismatch for [\w.]{1,200}: copying a param with shape |make(?:\[\d{1,3}\])?: \*\*\* \["
 )
 """Of a Conda that was not set up, of what runs other programs, and details of an error: another line says more, where there is one."""
+_FAREWELL = re.compile(
+    r"Error termination (?:via Lnk1e|request processed)|ORCA finished by error termination|GLOBAL ERROR fehler on processor"
+)
+"""What a code of chemistry prints last: its own sentence stands above."""
 _THROWN = re.compile(
     r"terminate called (?:without an active exception|after throwing an instance of '(?!c10)\S)"
     r"|(?:pure|deleted) virtual method called$"
@@ -165,6 +169,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if _WORKFLOWS.match(text):
         context.head_line = 0
         return make(FACTS, "program_error", record, detail={"handled": True})
+    if _FAREWELL.match(text):
+        return make(FACTS, "program_error", record, role=LineRole.EXIT, detail={"farewell": True})
     if _THROWN.match(text):
         return make(FACTS, "process_aborted", record)
     if found := _SIGNALLED.match(text):
@@ -228,6 +234,7 @@ FAMILY = grammar.LogFamily(
         "ERROR STOP",
         "UNRECOVERABLE ERROR",
         "rror termination",
+        "GLOBAL ERROR",
         "error in subroutine",
         "[ABORT]",
         "Exception in ",

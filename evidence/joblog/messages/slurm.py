@@ -128,7 +128,7 @@ _LSF = re.compile(r"\s{0,4}TERM_(?P<why>[A-Z_]{3,24}): \w")
 _LSF_ENDS = {
     "RUNLIMIT": "slurm_timeout", "CPULIMIT": "slurm_timeout", "DEADLINE": "slurm_timeout", "WINDOW": "slurm_timeout",
     "MEMLIMIT": "slurm_oom", "SWAP": "slurm_oom", "PREEMPT": "slurm_preempted", "REQUEUE_OWNER": "slurm_requeued",
-    "REQUEUE_ADMIN": "slurm_requeued",
+    "REQUEUE_ADMIN": "slurm_requeued", "THREADLIMIT": "process_terminated", "PROCESSLIMIT": "process_terminated",
 }  # fmt: skip
 _PBS = re.compile(
     r"=>> PBS: job killed: (?P<what>walltime|cput|v?mem|pmem|pvmem) .{0,80}exceeded", re.IGNORECASE
@@ -231,6 +231,9 @@ def _batch(record: Record) -> JobFinding | None:
         kind = "slurm_timeout" if found["what"].lower() in ("walltime", "cput") else "slurm_oom"
     else:
         return None
+    if kind == "process_terminated":
+        # The limit on threads or processes is the job's own doing.
+        return make(FACTS, kind, record, role=LineRole.END, domains=USER)
     return make(FACTS, kind, record)
 
 
