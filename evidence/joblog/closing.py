@@ -16,6 +16,8 @@ from probing_cluster.evidence.joblog.messages import languages
 
 FACTS = {"program_error": languages.FACTS["program_error"]}
 _LINES = 40
+FAREWELL_LINES = 8
+"""So near above a code's farewell stands its own sentence."""
 _MAX_CHARS = 600
 _OTHERS = 3
 """So many lines behind an error may say anything; more, and the program went on."""

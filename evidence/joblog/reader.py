@@ -50,8 +50,6 @@ _MAX_TRACEBACKS = 256
 _TRACEBACK_LINES = 400
 _UNRAISED_LINES = 3
 _SAME_END_LINES = 3
-_FAREWELL_LINES = 8
-"""So near above a code's farewell stands its own sentence."""
 _COLOURS = re.compile(r"\[\d{1,2}(?:;\d{1,3}){0,4}m")
 """A terminal's colours whose escape character got lost on the way."""
 _UNEXPLAINED = frozenset({"task_exit", "slurm_task_failure", "process_aborted"})
@@ -282,7 +280,7 @@ class JobLogReader:
             self._take_last(at_exit=finding.role is not LineRole.REMOTE)
         farewell = finding.detail.get("farewell") is True
         if self._story.best is None and (farewell or finding.kind in _UNEXPLAINED):
-            behind = finding.line - _FAREWELL_LINES if farewell else 0
+            behind = finding.line - closing.FAREWELL_LINES if farewell else 0
             if word := self._tail.reason(finding.line, behind):
                 self._story.add(word)
         self._story.add(finding)
