@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-# One cluster (`calm`) serves the gate's in this order: no node is out of service until the third takes n4, a person n3 and the mount n2; the
-# budget of a cluster is two. The soak's have others: `last` the links, `pair`, where nothing is tested before it returns, the repaired one,
-# and the last, whose budget is its own, one for itself.
+# One cluster (`calm`) serves the gate's in this order: no node is out of service until the third takes n4, the mount n2 and a person n3. The
+# budget of a cluster is two and a person's drain counts in it, so the mount comes before the person. The soak's have others: `last` the
+# links, `pair`, where nothing is tested before it returns, the repaired one, and the last, whose budget is its own, one for itself.
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 FUSE = pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="needs /dev/fuse to make a mount hang")
@@ -183,21 +183,6 @@ def test_a_repaired_node_comes_back_and_stays(pair: Any) -> None:
     pair.until("drain of a node that broke again", lambda: pair.drained(node))
 
 
-def test_an_administrators_drain_stays_as_it_was(calm: Any) -> None:
-    """A node a person drained keeps the person's words, whatever breaks on it."""
-    node = calm.sandbox.layout.node_names[2]
-    calm.sandbox.run(["scontrol", "update", f"nodename={node}", "state=drain", "reason=fan swap, ask Bob"])
-    before = calm.node_state(node)
-    calm.sandbox.fault(node, "xid", code=79, gpu=1)
-    calm.until(
-        "a recorded decision",
-        lambda: calm.rows("SELECT 1 FROM probing.drain WHERE node = %s AND state = 'skipped'", node),
-        30,
-    )
-    time.sleep(3)
-    assert calm.node_state(node) == before
-
-
 @FUSE
 def test_a_mount_that_hangs_in_the_kernel_takes_its_node_and_not_its_agent(calm: Any) -> None:
     """A stale mount: found while every call on it sleeps unkillably, the node drained, the agent beating on."""
@@ -216,6 +201,21 @@ def test_a_mount_that_hangs_in_the_kernel_takes_its_node_and_not_its_agent(calm:
     )
     assert "/home" in (stuck["device"] or "") + stuck["message"]
     assert check_now(calm, node, "uptime") is not None  # the others were judged all the same
+
+
+def test_an_administrators_drain_stays_as_it_was(calm: Any) -> None:
+    """A node a person drained keeps the person's words, whatever breaks on it."""
+    node = calm.sandbox.layout.node_names[2]
+    calm.sandbox.run(["scontrol", "update", f"nodename={node}", "state=drain", "reason=fan swap, ask Bob"])
+    before = calm.node_state(node)
+    calm.sandbox.fault(node, "xid", code=79, gpu=1)
+    calm.until(
+        "a recorded decision",
+        lambda: calm.rows("SELECT 1 FROM probing.drain WHERE node = %s AND state = 'skipped'", node),
+        30,
+    )
+    time.sleep(3)
+    assert calm.node_state(node) == before
 
 
 @pytest.mark.soak
