@@ -19,7 +19,7 @@ _JAVA_FRAME = re.compile(
 )
 _INSIDE = re.compile(r"^(?:\s|$)")
 _PLAIN = re.compile(
-    r"^(?:[A-Za-z_]\w{0,60}\.){0,8}(?:[A-Z]\w{0,60}(?:Error|Exception)|Exception|(?<=\.)Error)(?:: \S|:?\s*$)"
+    r"^ ?(?:[A-Za-z_]\w{0,60}\.){0,8}(?:[A-Z]\w{0,60}(?:Error|Exception)|Exception|(?<=\.)Error)(?:: \S|:?\s*$)"
 )
 _FRAMES_LINES = 400
 _MAX_RANKS = 256

@@ -266,12 +266,15 @@ class CauseCandidates:
         self.held[index] = replace(doubted, detail=detail)
         self.best = index
 
-    def tested(self, *, passed: bool) -> None:
-        """A test begins, or it passed: then whatever was printed since it began is its own doing."""
-        if not passed or self._test is None or self.settled:
+    def tested(self, *, passed: bool, all_of_them: bool = False) -> None:
+        """A test begins, or it passed: then whatever was printed since it began is its own doing.
+
+        `all_of_them`: a session of tests passed, whose beginning may stand above the log's.
+        """
+        if not passed or self.settled or (self._test is None and not all_of_them):
             self._test = len(self.held)
             return
-        began, self._test = self._test, None
+        began, self._test = self._test or 0, None
         for i in range(began, len(self.held)):
             self.held[i] = replace(self.held[i], detail={**self.held[i].detail, "survived": True})
         if self.best is not None and self.best >= began:

@@ -105,6 +105,8 @@ class JoblogContext:
     """Where MPI said that it could not start: its error stack, which names the part that failed, stands behind it."""
     nccl_line: int = -1_000
     """Line of the last NCCL error: its result's name, on a line of its own, stands behind it."""
+    nccl_kind: str = ""
+    """What that error was."""
     in_use: Record | None = None
     """The line in which PyTorch first warned that a port is taken."""
     last_error_line: int = -1_000
@@ -132,6 +134,14 @@ class JoblogContext:
     def reasoned(self, line: int) -> bool:
         """Whether `line` can be the reason that a workflow engine gives for a step's failure."""
         return 0 < self.failed_line < line <= self.failed_line + _REASON_LINES
+
+    def told_last(self, line: int) -> bool:
+        """Whether `line` is the one in which NCCL tells its last error."""
+        return line == self.last_error_line + 1
+
+    def expects(self, line: int) -> bool:
+        """Whether an earlier line gives `line` a meaning, whatever it contains."""
+        return self.listing(line) or self.announced(line) or self.reasoned(line) or self.told_last(line)
 
 
 Read = Callable[[Record, JoblogContext], "JobFinding | None"]

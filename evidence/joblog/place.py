@@ -37,8 +37,8 @@ _LISTED = re.compile(
 )
 """What searches print of other files (`run-17.out:88:…`), and names of tests, whose parameters may be errors."""
 _PIECE = re.compile(
-    r"^\W*(?:\d{1,7}(?:/\d{1,7})?\W{1,3}(?=[a-z]))?(?:[qa](?=: \S)|(?:prompt|question|query|user|human|assistant|chosen|rejected|instruction|completion|reference|prediction|hypothesis|generated)s?"
-    r"(?:\s?\d{1,6})?|(?:doc(?:ument)?|passage|chunk|hit|candidate|snippet|sample|example|result)s?\s?[#:]?\d{1,6}(?:\W{1,3}(?:score|sim(?:ilarity)?|dist(?:ance)?|rank|prob|p)\W{0,3}[\d.e+-]{1,20}\)?)?)(?:\s?[:=>]|\s\|)\s",
+    r"^\W*(?:\d{1,7}(?:/\d{1,7})?\W{1,3}(?=[a-z]))?(?:[qa](?=: \S)|(?:prompt|question|answer|query|user|human|assistant|chosen|rejected|instruction|completion|reference|prediction|hypothesis|generated)s?"
+    r"(?:\s?\d{1,6})?|(?:doc(?:ument)?|passage|chunk|hit|candidate|snippet|sample|example|result|template)s?\s?[#:]?\d{1,6}(?:\W{1,3}(?:score|sim(?:ilarity)?|dist(?:ance)?|rank|prob|p)\W{0,3}[\d.e+-]{1,20}\)?)?)(?:\s?[:=>]|\s\|)\s",
     re.IGNORECASE,
 )
 """What chats, datasets and searches print of their own texts: the whole line is such a text."""
@@ -154,17 +154,31 @@ _TEST = re.compile(r"^test\w{0,120} \([\w.]{1,200}\)(?: \.\.\.|$)|^\S{1,300}\.py
 """How unittest and pytest begin the line of a test: what it prints stands behind it, how it ended below."""
 
 
-_TEST_BEGINS, _TEST_PASSED = re.compile(r"\[ RUN +\] \S"), re.compile(r"\[ +OK +\] \S")
-"""How GoogleTest prints the beginning of a test, and that it passed."""
+_TEST_BEGINS = re.compile(r"\[ RUN +\] \S|={3,80} test session starts ={3,80}$")
+_TEST_PASSED = re.compile(r"\[ +OK +\] \S")
+"""How GoogleTest prints the beginning of a test, and that it passed; how pytest begins."""
+_ALL_PASSED = re.compile(
+    r"={3,80} (?!.*\b(?:failed|errors?)\b)\d{1,7} passed\b.{0,120} in [\d.]{1,12}s.{0,24} ={3,80}$"
+)
+_OK, _RAN = re.compile(r"OK(?: \([\w= ,]{1,80}\))?$"), re.compile(r"Ran \d{1,7} tests? in [\d.]{1,12}s$")
+_RAN_LINES = 3
 
 
 def test_mark(text: str) -> bool | None:
-    """False where a test begins, True where it passed, None for any other line."""
-    if not text.startswith("[ "):
+    """False where a test or a session of tests begins, True where a test passed, None for any other line."""
+    if not text.startswith(("[ ", "===")):
         return None
     if _TEST_BEGINS.match(text):
         return False
     return True if _TEST_PASSED.match(text) else None
+
+
+def tests_passed(text: str, before: Reversible[str]) -> bool:
+    """Whether pytest or unittest sums up in this line that every test passed: exceptions above it are what the tests wanted."""
+    if text.startswith("OK"):
+        near = islice(reversed(before), _RAN_LINES)
+        return _OK.match(text) is not None and any(_RAN.match(line) for line in near)
+    return text.startswith("===") and _ALL_PASSED.match(text) is not None
 
 
 _PRINTS = re.compile(r"^\s*\+{1,8} (?:echo|printf|print|cat|logger|grep|sed|awk|git)\b")
@@ -196,12 +210,28 @@ def _continues_a_piece(text: str, before: Reversible[str]) -> bool:
     return False
 
 
+_NAME_TAG = re.compile(r"\[[A-Za-z][\w.-]{0,40}\](?=\s|$)")
+_BARE = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception): \S")
+
+
+def _answered(text: str, before: Reversible[str]) -> bool:
+    """Whether an exception without a traceback stands in the further lines of what a chat, marked by a tag, asked or answered."""
+    if not _BARE.match(text):
+        return False
+    for line in islice(reversed(before), _PIECE_LINES):
+        if "Traceback (" in line:
+            return False
+        if tag := _NAME_TAG.match(line):
+            return _PIECE.match(line[tag.end() :].strip()) is not None
+    return False
+
+
 def is_repeated(text: str, before: Reversible[str]) -> bool:
     """Whether the lines in front of this one (oldest first) show that it only repeats what was printed elsewhere.
 
     A shell's trace shows the command whose words the line prints; or somebody announces another run's lines and marks each.
     """
-    if _PIECE.match(text) or _continues_a_piece(text, before):
+    if _PIECE.match(text) or _continues_a_piece(text, before) or _answered(text, before):
         return True
     words = text.strip()
     near: Iterable[str] = islice(reversed(before), _TRACE_LINES)

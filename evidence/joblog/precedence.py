@@ -19,6 +19,7 @@ _OWN = frozenset({"python_exception", "import_error", "cuda_oom", "cuda_device_a
 _MISSING = frozenset({"FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "OSError", "IOError"})
 """What a step says when a command before it did not make what it needs."""
 _REASON_LINES = 8
+_RESULT_LINES = 3
 _TOP_LINES = 40
 """A helper of the site stands at the top of its log."""
 _OF_PANIC = re.compile(r"panick|\b(?:Join|Recv|Send|Poison)Error\b|\bAny \{")
@@ -87,7 +88,13 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
         if thrown or (its_own and 0 < behind <= _REASON_LINES):
             return True
     of_nccl = new.kind == "net_ib_completion_error" and best.kind.startswith("nccl_")
-    if new.detail.get("last_error") and (of_nccl or best.kind == new.kind):
+    if best.kind == "python_consequence" and new.kind.startswith("nccl_") and 0 < behind <= _RESULT_LINES:
+        # The exception's own result, which a cut line took from it.
+        return new.rank == best.rank
+    if new.detail.get("instead_since"):
+        # A fallback of the program's that failed as well: what ended it.
+        return bool(new.detail["instead_since"] <= best.line) and "exception" in best.detail
+    if new.detail.get("last_error") and (of_nccl or best.kind in (new.kind, "nccl_system_error")):
         return 0 < behind <= _REASON_LINES and new.rank == best.rank
     if best.kind == "nccl_unhandled_cuda" and root and new.kind.startswith("cuda_"):
         return 0 < behind <= _REASON_LINES and new.rank == best.rank

@@ -11,6 +11,7 @@ from probing_cluster.evidence import dates, literals, prefixes
 from probing_cluster.evidence.joblog import (
     bare_traceback,
     cause,
+    chain,
     closing,
     families,
     grammar,
@@ -32,6 +33,7 @@ from probing_cluster.evidence.joblog.messages import (
     cuda,
     hccl,
     languages,
+    nccl,
     process,
     python,
     torch_nccl,
@@ -55,9 +57,6 @@ _COLOURS = re.compile(r"\[\d{1,2}(?:;\d{1,3}){0,4}m")
 _UNEXPLAINED = frozenset({"task_exit", "slurm_task_failure", "process_aborted"})
 """Ends whose reason may stand right in front of them in words that no family knows."""
 _ANY = re.compile(literals.any_of(families.OWN_TRIGGERS))
-_OP = re.compile(
-    r"(?:dist|distributed|default_pg|group|pg|comm|work)\w*\.(?P<op>all_reduce|allreduce|barrier|broadcast|all_gather(?:_into_tensor|_object)?|_all_gather_base|reduce_scatter(?:_tensor)?|reduce|all_to_all(?:_single)?|gather|scatter|send|recv|isend|irecv|monitored_barrier|broadcast_object_list)\(|, in (?P<frame>barrier|all_reduce|broadcast|all_gather|reduce_scatter|monitored_barrier|all_to_all_single)$"
-)
 _CUT = re.compile(r"ProcessGroup(?:NCCL|Gloo)|NCCL WARN|Watchdog caught|WorkNCCL\(")
 _DEBUG = re.compile(
     r"(?:(?!\b(?i:error|fail|warn|fatal|critical)).){0,120}?(?<![\w.\-/])(?:DEBUG|TRACE)(?=[\]\s:|,])"
@@ -77,7 +76,6 @@ _UNRAISED = re.compile(r"^\s*(?:Exception ignored (?:in|on|while)\b|--- Logging 
 """What Python writes above a traceback that nobody gets to catch, and that ends nothing."""
 _ERROR_WORD = re.compile(r"(?:error|exception|failure|fault|warning|interrupt|exit)$", re.IGNORECASE)
 _FRAME = re.compile(r"^(?:\s|\[rank|$)|^\S.*File \"")
-_DEEP = re.compile(r"^\s*(?:During handling of the above|The above exception was the direct)")
 
 
 def _is_cut(text: str) -> bool:
@@ -128,6 +126,7 @@ class JobLogReader:
         self._line_before = 0
         """The one before that."""
         self._unraised: dict[int | None, int] = {}
+        self._chain = chain.ExceptionChain()
         self._bare = bare_traceback.BareTraceback(self._story.recent)
         self._report = report.Report()
         self._heredoc = heredoc.HereDocument()
@@ -145,6 +144,7 @@ class JobLogReader:
         for family in families.FAMILIES:
             wanted = family is process.FAMILY and self._context.listing(record.line)
             wanted |= family is languages.FAMILY and announced
+            wanted |= family is nccl.FAMILY and self._context.told_last(record.line)
             wanted |= family is workflows.FAMILY and self._context.reasoned(record.line)
             if not wanted and not any(t in record.text for t in family.triggers):
                 continue
@@ -206,34 +206,33 @@ class JobLogReader:
                 self._bare.ignored(record)
             elif len(self._tracebacks) < _MAX_TRACEBACKS:
                 self._tracebacks[rank] = (record.line, _indent(record.text))
+                self._chain.begin(record)
                 self._story.announced(record.line)
             return None
         stale = [r for r, (began, _) in self._tracebacks.items() if record.line - began > _TRACEBACK_LINES]
         for old in stale:
             del self._tracebacks[old]
-        if _DEEP.match(record.text):
+        if chain.is_link(record.text):
+            self._chain.link(record)
             self._take_last()
         if rank not in self._tracebacks:
             return self._bare.read(record, known=known, interesting=interesting)
         began, indented = self._tracebacks[rank]
         if indented and _indent(record.text) >= indented:
             record = replace(record, text=record.text[indented:])
-        if _FRAME.match(record.text) or _DEEP.match(record.text):
+        if _FRAME.match(record.text) or chain.is_link(record.text):
             if record.text.strip():
+                self._chain.inside(record)
                 self._cut_off = record.line, replace(record, line=began, text=f"{_TRACEBACK}:")
             return None
         first = self._cut_off is not None and self._cut_off[0] == self._line_before
         if found := python.exception(record, own_name=first):
             del self._tracebacks[rank]
+            found = self._chain.ended(found, rank)
             if python.named_only(found):
                 languages.heading(record, self._context, raised=True)
                 found = replace(found, detail={**found.detail, "heading": True})
         return found
-
-    def _note_op(self, record: Record) -> None:
-        if found := _OP.search(record.text):
-            self._context.op = found["op"] or found["frame"]
-            self._context.op_line = record.line
 
     def _record(self, line: int, text: str) -> Record:
         """The line without its launcher's and its logger's prefixes."""
@@ -311,9 +310,7 @@ class JobLogReader:
         return (
             self._cut is not None
             or bool(self._tracebacks)
-            or self._context.listing(line)
-            or self._context.announced(line)
-            or self._context.reasoned(line)
+            or self._context.expects(line)
             or self._report.inside(line)
             or self._heredoc.inside(line)
             or self._story.in_doubt
@@ -342,6 +339,8 @@ class JobLogReader:
             return
         if (passed := place.test_mark(text)) is not None:
             self._story.tested(passed=passed)
+        if place.tests_passed(text, self._story.recent):
+            self._story.tested(passed=True, all_of_them=True)
         self._bare.announce(line, text)
         of_errors = self._report.of_errors(line)
         text = self._report.text(line, text)
@@ -350,10 +349,10 @@ class JobLogReader:
         interesting = _ANY.search(text) is not None
         record = self._record(line, text)
         cut = _CUT.search(text) is not None and not _CHATTER.search(text) and not place.is_speech(record.text)
-        self._note_op(record)
-        listed = self._context.listing(line) or self._context.announced(line) or self._context.reasoned(line)
+        torch_nccl.note_op(record, self._context)
+        expected = self._context.expects(line)
         joined, found = self._join(record)
-        if not joined and (interesting or listed):
+        if not joined and (interesting or expected):
             found = self._families(record)
         last = self._traceback(record, known=found is not None, interesting=interesting)
         self._bare.passed(line, text)

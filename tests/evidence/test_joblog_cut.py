@@ -107,7 +107,7 @@ CASES: list[tuple[str, str | None, dict[str, Any], str]] = [
     ),
     (
         "Megatron's rank stands within the exception's text",
-        "python_exception",
+        "nan_loss",
         {"rank": 11},
         "AssertionError: Rank 11: found NaN in local grad norm in backward pass",
     ),

@@ -284,3 +284,101 @@ def test_what_a_dead_engine_a_lost_node_or_a_missing_rank_looks_like_is_not_the_
 ) -> None:
     """vLLM, Ray and XLA report what happened elsewhere."""
     assert first(line) == [kind]
+
+
+NCCL = [
+    "[rank1]: Traceback (most recent call last):",
+    '[rank1]:   File "/opt/t.py", line 1, in <module>',
+    "[rank1]: torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:317, unhandled system error",
+    "[rank1]: ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.",
+    "[rank1]: Last error:",
+]
+
+
+@pytest.mark.parametrize(
+    ("last", "kind"),
+    [
+        ("Error while creating shared memory segment /dev/shm/nccl-Ab3 (size 9637888)", "shm_full"),
+        ("Failed to open libnvidia-ml.so.1", "nccl_system_error"),
+        ("socketStartConnect: Connect to 10.0.0.1<4711> failed : Connection refused", "nccl_system_error"),
+    ],
+)
+def test_what_nccl_tells_below_its_last_error_is_the_cause(last: str, kind: str) -> None:
+    """Whether or not a form of ours fits it; also where a terminal's width cut the result off."""
+    for lines in (NCCL, [*NCCL[:2], NCCL[2][:-14], "d system error", *NCCL[3:]]):
+        found = [f for f in joblog.read([*lines, f"[rank1]: {last}"]) if f.first_cause]
+        assert [(f.kind, f.line) for f in found] == [(kind, len(lines) + 1)]
+
+
+def test_a_launchers_exception_without_its_list_is_not_the_programs() -> None:
+    """Two launchers wrote at once, or the log was cut: that the script FAILED is nobody's error."""
+    exit_line = "E0126 00:09:21.061000 326422 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -7) local_rank: 0 (pid: 9) of binary: python"
+    failed = [
+        "Traceback (most recent call last):",
+        '  File "/usr/bin/torchrun", line 7, in <module>',
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+        "=" * 60,
+        "pretrain.py FAILED",
+    ]
+    assert first(exit_line, *failed) == first(exit_line)
+    assert first(*failed) != ["python_exception"]
+
+
+def test_a_port_that_is_taken_where_the_last_line_is_cut() -> None:
+    """The warning names the port."""
+    taken = "[W socket.cpp:426] [c10d] The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use)."
+    assert first(taken, "[E socket.cpp:462] [c10d] The server socket has failed to listen on any") == ["address_in_use"]  # fmt: skip
+    assert first(taken) == []
+
+
+def test_a_program_that_made_no_process_group_lost_no_peer() -> None:
+    """A group that is gone is a consequence; one that never was is the program's own error."""
+    head = ["Traceback (most recent call last):", '  File "/opt/t.py", line 1, in <module>']
+    assert first(*head, "RuntimeError: Default process group has not been initialized, please make sure to call init_process_group.") == ["python_exception"]  # fmt: skip
+    assert first(*head, "RuntimeError: The process group was aborted") == ["python_consequence"]
+
+
+def test_a_nan_of_megatron_is_one_without_its_traceback_too() -> None:
+    """As people copy it, with a blank in front."""
+    assert first(" iteration 1/ 5000 | lm loss: 1.1E+01", " AssertionError: Rank 114: found NaN in local forward loss calculation. Device: 2,") == ["nan_loss"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "passed",
+    [
+        ["======== 41 passed, 2 xfailed, 3 warnings in 88.14s (0:01:28) ========"],
+        ["-" * 70, "Ran 12 tests in 3.210s", "", "OK (skipped=2)"],
+    ],
+)
+def test_an_exception_of_tests_that_all_passed_is_no_failure(passed: list[str]) -> None:
+    """pytest shows what the code under test logs; one failure among them, and it may be the one."""
+    error = ["Traceback (most recent call last):", '  File "/src/ckpt.py", line 84, in load', "RuntimeError: no central directory"]  # fmt: skip
+    assert first("ERROR    ckpt:ckpt.py:88 could not read c.pt", *error, "PASSED", *passed) == []
+    failed = [line.replace("41 passed", "1 failed, 40 passed").replace("OK (", "FAILED (") for line in passed]
+    assert first(*error, *failed) == ["python_exception"]
+    assert first("===== test session starts =====", *passed, *error) == ["python_exception"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'ERROR ANALYSIS: 41% of errors are names, 12% "failed to" vs "fail to"',
+        "ERROR SUMMARY: see the table below",
+        "n1:4:5 [0] ibvwrap.cc:201 NCCL WARN Call to ibv_reg_dmabuf_mr_iova2 failed with error Operation not supported",
+        "template 12: 'ciod: LOGIN chdir(<*>) failed: Input/output error'  label=anomaly  n=512",
+    ],
+)
+def test_headings_templates_and_questions_to_an_adapter_are_no_errors(line: str) -> None:
+    """The last word of the log, too."""
+    assert first("epoch 1 auc 0.971", line) == []
+
+
+def test_what_a_model_answered_over_several_lines_is_no_error() -> None:
+    """A traceback is the evaluation's own."""
+    answer = "[eval] answer 118: The remote side did not acknowledge. A typical log goes on with"
+    error = "RuntimeError: NCCL error: remote process exited or there was a network error"
+    assert first(answer, error, "[eval] judge: 4/5") == []
+    assert (
+        first(answer, "Traceback (most recent call last):", '  File "/opt/e.py", line 3, in <module>', error)
+        != []
+    )

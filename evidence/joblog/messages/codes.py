@@ -61,7 +61,7 @@ _STOPS = re.compile(
     r"|EXITING(?: because of |: )(?:FATAL|fatal) [A-Za-z ]{0,30}(?:ERROR|error)\b|A USER ERROR has occurred: |A GATK RUNTIME ERROR has occurred"
     r"|ERROR: (?:Constraint failure in RATTLE|Atoms moving too fast)|SANDER BOMB in subroutine |\s{0,6}Unit\s{1,6}\d{1,4} Error on OPEN: |Error \([A-Z][A-Z_\d]{2,40}\): \S"
     r"|galloc:\s{1,3}could not allocate memory|Out-of-memory error in routine \S|Erroneous (?:write|read)\b|Convergence failure -- run terminated|Convergence criterion not met\.$"
-    r"|Found Error: \d{1,4}\s{1,6}Line: \d|(?:Error|ERROR) [A-Z][A-Z_\d]{3,20}: \S|\|?\s{0,4}LAPACK: Routine \S{2,20} failed|Loss is (?i:nan|[+-]?inf)\w{0,5}, (?:stopping|aborting|exiting)|ABNORMAL END: S/R \S|\*{1,4} ?(?:ERROR|Error) ?\*{1,4} {0,4}\S"
+    r"|Found Error: \d{1,4}\s{1,6}Line: \d|(?:Error|ERROR) (?!ANALYSIS|SUMMARY|STATISTICS|REPORT|RATES?:|TABLE|METRICS?:|COUNTS?:)[A-Z][A-Z_\d]{3,20}: \S|\|?\s{0,4}LAPACK: Routine \S{2,20} failed|Loss is (?i:nan|[+-]?inf)\w{0,5}, (?:stopping|aborting|exiting)|ABNORMAL END: S/R \S|\*{1,4} ?(?:ERROR|Error) ?\*{1,4} {0,4}\S"
     r"|BLAST Database error: |BLAST (?:query|engine)(?:/options)? error: |Command line argument error: "
     r"|(?:Unrecognized|Undefined) (?:function or variable|function|method, property, or field|field name) '[^']{1,80}'|Undefined function '[^']{1,80}' for input"
     r"|\S{1,300}\.rb:\d{1,7}:in [`'][^']{1,120}': .{1,300} \((?:\w{1,60}::){0,6}[A-Z]\w{1,60}\)$|(?:PHP )?(?:Fatal|Parse) error:\s{1,3}(?:Uncaught|syntax error|Allowed memory|Maximum execution|Cannot|Call to|require)"

@@ -85,7 +85,7 @@ _STORE_LOST = re.compile(
     r"(?:recvValue|sendBytes|recvVector|recvBytes)\w* failed on|TCPStore.*(?:Broken pipe|Connection reset|Failed to (?:recv|check))|Failed to recv, got 0 bytes|Connection reset by peer \(errno: 104"
 )
 _IN_USE = re.compile(r"[Aa]ddress already in use|EADDRINUSE")
-_NOT_LISTENING = re.compile(r"server socket has failed to listen on any local network address")
+_NOT_LISTENING = re.compile(r"server socket has failed to listen on any\b")
 """Why it failed stood only in the warnings before it until torch 2.2."""
 _BINDS_LINES = 40
 _RETRYING = re.compile(r"\bretrying\b|\bretry\b.{0,40}\battempt \d", re.IGNORECASE)

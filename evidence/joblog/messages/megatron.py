@@ -1,4 +1,4 @@
-"""Megatron-LM's rerun machine: a result that cannot be right."""
+"""Megatron-LM's checks of its results: a loss or a gradient that cannot be right."""
 
 from __future__ import annotations
 
@@ -17,20 +17,26 @@ FACTS = {
 _UNEXPECTED = re.compile(
     r"Unexpected result (?P<value>\S{1,40}) on rank (?P<rank>\d{1,8}) at iteration #(?P<iteration>\d{1,12})"
 )
+_FOUND = re.compile(
+    r"\bRank (?P<rank>\d{1,8}): found (?P<value>NaN|Inf\w{0,5}) in local (?:forward loss|grad norm)"
+)
+"""Its older assertion; a newer one raises the same words by way of the rerun machine."""
+_FOUND_WORDS = "Rank {rank} found {value} in its loss or gradients: mostly the model or its data, seldom a GPU that computes wrongly."
 _WORDS = "On rank {rank} iteration {iteration} gave {value}: mostly the model or its data, seldom a GPU that computes wrongly."
 
 
 def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     """The machine's first word; what it says after each rerun adds nothing to the cause."""
-    if not (found := _UNEXPECTED.search(record.text)):
-        return None
-    rank = record.rank if record.rank is not None else grammar.number(found["rank"], grammar.MAX_RANK)
-    return make(FACTS, "nan_loss", record, rank=rank, meaning=_WORDS.format(**found.groupdict()))
+    for pattern, words in ((_UNEXPECTED, _WORDS), (_FOUND, _FOUND_WORDS)):
+        if found := pattern.search(record.text):
+            rank = record.rank if record.rank is not None else grammar.number(found["rank"], grammar.MAX_RANK)
+            return make(FACTS, "nan_loss", record, rank=rank, meaning=words.format(**found.groupdict()))
+    return None
 
 
 FAMILY = grammar.LogFamily(
     name="megatron",
-    triggers=("Unexpected result ",),
+    triggers=("Unexpected result ", " in local "),
     read=read,
     facts=FACTS,
 )

@@ -117,8 +117,9 @@ _TEXTS = (
         ),
     ),
 )
+_SENTENCE = re.compile(r"\s*[A-Za-z]\S* \S")
 _NOT_THERE = re.compile(
-    r"\bibv_(?:query|get)\w*.{0,80}(?:not supported|errno 95\b|No data available)", re.IGNORECASE
+    r"\bibv_(?:query|get|reg_dmabuf)\w*.{0,80}(?:not supported|errno 95\b|No data available)", re.IGNORECASE
 )
 """A question that this adapter or its driver has no answer to: NCCL goes on without."""
 _TOPOLOGY = re.compile(r"Could not find real path of /sys/|Could not (?:open|read|find) .{0,20}/sys/")
@@ -176,11 +177,13 @@ def _multicast(record: Record) -> JobFinding:
     )
 
 
-def _last_error(record: Record) -> JobFinding | None:
-    """What stands below "Last error:" of an exception: NCCL's own words, without its WARN."""
+def _last_error(record: Record, context: JoblogContext) -> JobFinding | None:
+    """What stands below "Last error:" of an exception: NCCL's own words, without its WARN; a system error's say what failed even where no form fits."""
     if found := _completion(record, record.text):
         return replace(found, detail={**found.detail, "last_error": True})
     kind = next((name for name, pattern in _TEXTS if pattern.search(record.text)), None)
+    if kind is None and context.nccl_kind == "nccl_system_error" and _SENTENCE.match(record.text):
+        kind = None if _CUDA.search(record.text) else context.nccl_kind
     return None if kind in (None, "nccl_warning") else make(FACTS, kind, record, detail={"last_error": True})
 
 
@@ -189,7 +192,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if record.text.strip() == "Last error:":
         context.last_error_line = record.line
         return None
-    if record.line == context.last_error_line + 1 and (finding := _last_error(record)):
+    if context.told_last(record.line) and (finding := _last_error(record, context)):
         return finding
     warning = _WARNING.search(record.text)
     if warning is None and (found := _UCX.search(record.text)):

@@ -143,7 +143,7 @@ _REMOTE_NAMES = frozenset({
 _INTERRUPTS = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException", "GeneratorExit"})
 _IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})
 _REMOTE_TEXT = re.compile(
-    r"NCCL communicator was aborted|Broken pipe|Connection (?:reset|closed|refused)|worker.*died|process group|Socket (?:Timeout|closed)"
+    r"NCCL communicator was aborted|Broken pipe|Connection (?:reset|closed|refused)|worker.*died|(?<!default )process group(?! has not been initialized)|Socket (?:Timeout|closed)"
     r"|StatusCode\.UNAVAILABLE|^cancelled$|\bRPC call to \w{1,60} timed out|failed to connect to all addresses|See (?:the )?(?:root cause|stack ?trace \(?)\s?above",
     re.IGNORECASE,
 )
@@ -248,7 +248,12 @@ _CUT_OFF = "A Python traceback began and the output ends inside it: the program 
 
 def named_only(found: JobFinding) -> bool:
     """Whether the exception's own text begins on the next line: Python prints no colon where there is none."""
-    return found.detail.get("exception") is not None and _NAME_ONLY.fullmatch(found.message) is not None
+    named = found.detail.get("exception")
+    return (
+        named is not None
+        and not str(named).endswith("ChildFailedError")
+        and _NAME_ONLY.fullmatch(found.message) is not None
+    )
 
 
 _NAME_ONLY = re.compile(r"(?:\[rank\d{1,8}\]: ?)?[\w.]{1,400}:\s?")

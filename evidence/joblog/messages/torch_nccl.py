@@ -71,6 +71,9 @@ FACTS = {
     "nccl_aborted": fact(LineRole.REMOTE, ALL, "The communicator was aborted after a failure elsewhere."),
     "monitored_barrier_timeout": fact(LineRole.SYMPTOM, ALL, "A rank did not reach the barrier in time."),
 }
+_OP = re.compile(
+    r"(?:dist|distributed|default_pg|group|pg|comm|work)\w*\.(?P<op>all_reduce|allreduce|barrier|broadcast|all_gather(?:_into_tensor|_object)?|_all_gather_base|reduce_scatter(?:_tensor)?|reduce|all_to_all(?:_single)?|gather|scatter|send|recv|isend|irecv|monitored_barrier|broadcast_object_list)\(|, in (?P<frame>barrier|all_reduce|broadcast|all_gather|reduce_scatter|monitored_barrier|all_to_all_single)$"
+)
 _WORK = re.compile(
     r"Work[A-Z]CCL\((?P<body>(?:[^()]|\([^()]{0,16}\)){0,600})"
     r"(?P<end>\)(?: ?ran ?for ?(?P<ran>\d{1,15}) ?milliseconds)?|\([^()]{0,16}$|$)"
@@ -259,10 +262,10 @@ def _error(record: Record, context: JoblogContext) -> JobFinding | None:
             return None
     elif not _ASYNC.search(record.text):
         return None
-    context.nccl_line = record.line
     kind = next((name for name, pattern in _RESULTS if pattern.search(record.text)), None)
     if kind is None:
         return None
+    context.nccl_line, context.nccl_kind = record.line, kind
     fields = _rank_and_group(record)
     if work := _work(record.text):
         fields.update(work[0])
@@ -334,6 +337,12 @@ def _sizes(record: Record, context: JoblogContext, rank: int, count: int) -> Job
     return make(
         FACTS, "collective_mismatch", record, rank=odd, role=LineRole.EXIT, late=False, meaning=meaning
     )
+
+
+def note_op(record: Record, context: JoblogContext) -> None:
+    """Remember the collective that a line calls: the error below it may not name it."""
+    if found := _OP.search(record.text):
+        context.op, context.op_line = found["op"] or found["frame"], record.line
 
 
 def read(record: Record, context: JoblogContext) -> JobFinding | None:

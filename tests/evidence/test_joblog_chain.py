@@ -1,0 +1,97 @@
+"""Exceptions met while another one was handled: the fallback's own failure, or a wrapper around what failed first."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing_cluster.evidence.joblog import reader
+
+HANDLING = ["", "During handling of the above exception, another exception occurred:", ""]
+RAISED_FROM = ["", "The above exception was the direct cause of the following exception:", ""]
+HANDLER = ("hub.py", "fetch", "return open(path)")
+
+
+def traceback(exception: str, *frames: tuple[str, str, str], rank: int | None = None) -> list[str]:
+    """As Python prints it, of a rank where one is given: file, function and line of every frame."""
+    lines = ["Traceback (most recent call last):"]
+    for file, function, code in frames:
+        lines += [f'  File "/opt/{file}", line 7, in {function}', f"    {code}"]
+    mark = "" if rank is None else f"[rank{rank}]: "
+    return [mark + line for line in (*lines, exception)]
+
+
+def cause(*lines: str) -> str | None:
+    """The first cause's message."""
+    return next((f.message for f in reader.read(lines) if f.first_cause), None)
+
+
+MISSING = traceback("FileNotFoundError: [Errno 2] No such file or directory: 'index'", HANDLER)
+MAIN = ("main.py", "<module>", "fetch()")
+
+
+@pytest.mark.parametrize(
+    ("exception", "frames"),
+    [
+        ("PermissionError: [Errno 13] Permission denied: '/hub'", [MAIN, HANDLER, ("path.py", "mkdir", "os.mkdir(self)")]),
+        ("PermissionError: [Errno 13] Permission denied: '/hub'", [MAIN, ("hub.py", "fetch", "os.mkdir(path)")]),
+        ("urllib.error.HTTPError: HTTP Error 403: Forbidden",
+         [MAIN, HANDLER, ("request.py", "open", "return self.error()"), ("request.py", "error", "raise HTTPError(url)")]),
+    ],
+)  # fmt: skip
+def test_a_fallback_that_failed_is_the_cause(exception: str, frames: list[tuple[str, str, str]]) -> None:
+    """The handler of an exception that programs expect tried something else."""
+    assert cause(*MISSING, *HANDLING, *traceback(exception, *frames)) == exception
+
+
+@pytest.mark.parametrize(
+    ("link", "frames"),
+    [
+        (HANDLING, [MAIN, ("hub.py", "fetch", "raise SetupError(path)")]),
+        (HANDLING, [MAIN, HANDLER, ("hub.py", "fail", "raise SetupError(path)")]),
+        (RAISED_FROM, [MAIN, HANDLER, ("path.py", "mkdir", "os.mkdir(self)")]),
+    ],
+)
+def test_what_a_handler_raises_itself_only_renames_the_first(
+    link: list[str], frames: list[tuple[str, str, str]]
+) -> None:
+    """In the handler, or in the function that it calls for that."""
+    assert cause(*MISSING, *link, *traceback("hub.SetupError: no index", *frames)) == MISSING[-1]
+
+
+def test_a_clean_up_that_fails_after_an_unexpected_error_is_not_the_cause() -> None:
+    """Nobody catches these to try something else."""
+    first = traceback("torch.cuda.OutOfMemoryError: CUDA out of memory.", ("train.py", "step", "loss()"))
+    close = traceback(
+        "AttributeError: 'NoneType' has no attribute 'close'", MAIN, ("train.py", "step", "log.close()")
+    )
+    assert cause(*first, *HANDLING, *close) == first[-1]
+
+
+def test_a_traceback_of_its_own_is_no_link_of_a_chain() -> None:
+    """Nor is another rank's."""
+    denied = "PermissionError: [Errno 13] Permission denied: '/hub'"
+    own = traceback(denied, MAIN, HANDLER, ("path.py", "mkdir", "os.mkdir(self)"))
+    assert cause(*MISSING, "", *own) == MISSING[-1]
+    ranked = [f"[rank0]: {line}" for line in MISSING]
+    handling = [f"[rank0]: {line}" for line in HANDLING]
+    other = traceback(denied, MAIN, HANDLER, ("path.py", "mkdir", "os.mkdir(self)"), rank=1)
+    assert cause(*ranked, *handling, *other) == MISSING[-1]
+
+
+def test_a_chain_of_several_is_the_last_fallbacks() -> None:
+    """Whichever of its exceptions was taken for the cause until then."""
+    not_found = traceback(
+        "requests.exceptions.HTTPError: 404 Client Error", ("hub.py", "get", "raise HTTPError()")
+    )
+    named = traceback("hub.EntryNotFoundError: 404", ("hub.py", "get", "raise EntryNotFoundError()"))
+    no_parent = traceback(
+        "FileNotFoundError: [Errno 2] No such file or directory: 'a/b'",
+        ("path.py", "mkdir", "os.mkdir(self)"),
+    )
+    denied = traceback(
+        "PermissionError: [Errno 13] Permission denied: 'a'",
+        MAIN,
+        ("path.py", "mkdir", "self.parent.mkdir()"),
+        ("path.py", "mkdir", "os.mkdir(self)"),
+    )
+    assert cause(*not_found, *RAISED_FROM, *named, *HANDLING, *no_parent, *HANDLING, *denied) == denied[-1]
