@@ -44,6 +44,7 @@ _RAISED = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Excepti
 """An exception that tells of a signal."""
 _JOB_CANCELLED = re.compile(r"\*\*\* JOB (?P<job>\d{1,12})\S* .{0,300}?CANCELLED AT (?P<at>\S{10,30})")
 _TERMINATED_CODE = 143
+_LAUNCHER = re.compile(r"death signal, shutting down workers")
 _NO_GPU = re.compile(
     r"\b(?:no|any|not? (?:a|an|find|detect(?:ed)?)|without (?:a )?|zero|0)\b.{0,30}\b(?:GPUs?|CUDA(?:-capable)?|accelerators?|NVIDIA)\b|\b(?:GPUs?|CUDA|accelerators?)\b.{0,40}\b(?:(?:is|are|was|were)(?: not|n't)|not) (?:available|found|detected|visible|present|enabled|supported)"
     r"|\b(?:needs?|requires?|required?|must have)\b.{0,24}\b(?:GPUs?|CUDA|accelerators?)\b|is_available\(\) is False|device_count\b.{0,20}\b0\b|[Ii]nvalid device (?:id|ordinal)",
@@ -182,8 +183,17 @@ class CauseCandidates:
         ends = [self.held[i] for i in ended]
         died = any("exit_code" in f.detail or _RAISED.match(f.message) for f in ends[1:])
         if died or any(f.kind == "interrupted" for f in ends):
-            self.held[ended[0]] = replace(self.held[ended[0]], role=LineRole.EXIT)
-            self.best = ended[0]
+            first = self._told(ended[0])
+            self.held[first] = replace(self.held[first], role=LineRole.EXIT)
+            self.best = first
+
+    def _told(self, end: int) -> int:
+        """What told a launcher to end shortly before a rank's interruption `end`; the interruption where nothing did."""
+        for i, earlier in enumerate(self.held[:end]):
+            near = self.held[end].line - earlier.line <= _SIGNAL_LINES and not earlier.detail.get("survived")
+            if near and earlier.kind == "process_terminated" and _LAUNCHER.search(earlier.message):
+                return i
+        return end
 
     def _take_no_gpu(self) -> None:
         """The program found no GPU: that CUDA could not be set up, if PyTorch said so, came first."""

@@ -74,7 +74,7 @@ _STACK = re.compile(
 """Frames of a stack, and what announces them."""
 _BOILERPLATE = re.compile(
     r"Primary job\s|a non-zero exit code\b|mpi(?:run|exec)\S{0,8} (?:detected|has exited|noticed|was)\b|the job to be terminated|MPI_ABORT was|with errorcode|NOTE: invoking|exactly when Open MPI"
-    r"|You may or may not|\*{3} Aborted at \d|Process name: |aborting job$|(?:srun|slurmstepd|slurmd|sbatch): "
+    r"|(?:\[[\w.-]{1,253}:\d{1,10}\] )?\*{3} (?:End of error message|Process received signal)|You may or may not|\*{3} Aborted at \d|Process name: |aborting job$|(?:srun|slurmstepd|slurmd|sbatch): "
 )
 """What launchers print of any end."""
 _SILENT = re.compile(

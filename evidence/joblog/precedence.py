@@ -91,6 +91,9 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
     if best.kind == "python_consequence" and new.kind.startswith("nccl_") and 0 < behind <= _RESULT_LINES:
         # The exception's own result, which a cut line took from it.
         return new.rank == best.rank
+    if new.detail.get("exit_string") and best.kind == new.kind and 0 < behind <= _REASON_LINES:
+        # The launcher's box: the code of the signal stands above its name.
+        return True
     if new.detail.get("instead_since"):
         # A fallback of the program's that failed as well: what ended it.
         return bool(new.detail["instead_since"] <= best.line) and "exception" in best.detail

@@ -382,3 +382,69 @@ def test_what_a_model_answered_over_several_lines_is_no_error() -> None:
         first(answer, "Traceback (most recent call last):", '  File "/opt/e.py", line 3, in <module>', error)
         != []
     )
+
+
+def test_what_a_tool_printed_below_a_wrapper_is_the_cause() -> None:
+    """The wrapper only says that the tool failed."""
+    head = [
+        "Traceback (most recent call last):",
+        '  File "/app/tool.py", line 142, in query',
+        "    raise RuntimeError(",
+    ]
+    said = ["stderr:", "Fatal exception (source file write.c, line 1263):", "write failed", "system error: No space left on device"]  # fmt: skip
+    assert first(*head, "RuntimeError: Jackhmmer failed", *said) == ["disk_full"]
+    assert first(*head, "RuntimeError: Jackhmmer failed") == ["python_exception"]
+
+
+def test_a_spawned_process_tells_its_own_error_below_its_parents() -> None:
+    """The parent's exception has no words of its own, and a frame is no sentence."""
+    parent = ["Traceback (most recent call last):", '  File "/lib/spawn.py", line 189, in join', "    raise ProcessRaisedException(msg)", "torch.multiprocessing.spawn.ProcessRaisedException: ", ""]  # fmt: skip
+    child = ["-- Process 0 terminated with the following error:", "Traceback (most recent call last):", '  File "/lib/spawn.py", line 76, in _wrap', "    fn(i)"]  # fmt: skip
+    in_use = "RuntimeError: The server socket has failed to listen on any local network address. code: -98, name: EADDRINUSE, message: address already in use"
+    assert first(*parent, *child, in_use) == ["address_in_use"]
+    assert first(*parent, *child, "KeyError: 'lr'") == ["python_exception"]
+
+
+def test_an_exception_outside_of_a_julia_test_is_the_cause() -> None:
+    """Not that the tests did not pass."""
+    found = [
+        f
+        for f in joblog.read([
+            "/home/u/model.jl: Error During Test at /home/u/model.jl:201",
+            "  Got exception outside of a @test",
+            "  GSL Error 11 (exceeded max number of iterations): gamma_inc at gamma_inc.c:720",
+            "  Stacktrace:",
+            "   [1] handler(::String) at /home/u/error_handling.jl:42",
+            "ERROR: LoadError: Some tests did not pass: 0 passed, 0 failed, 1 errored, 0 broken.",
+        ])
+        if f.first_cause
+    ]  # fmt: skip
+    assert [(f.kind, f.line) for f in found] == [("program_error", 3)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind", "line"),
+    [
+        (["ERROR: a exception was thrown during kernel execution.", "       Run Julia on debug level 2 for device stack traces.", "CUDA error: unspecified launch failure (code #719, ERROR_LAUNCH_FAILED)"], "program_error", 1),
+        (["CUDA error !!!!! <out of memory> !!!!!", "at CUDA call error code: # 2402", "Abort(1) on node 1 (rank 1 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 1) - process 1"], "cuda_oom", 1),
+        (["=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES", "=   EXIT CODE: 135", "APPLICATION TERMINATED WITH THE EXIT STRING: Bus error (signal 7)"], "bus_error", 3),
+    ],
+)  # fmt: skip
+def test_the_line_that_says_most_is_the_cause(lines: list[str], kind: str, line: int) -> None:
+    """Before what follows from it, or within a launcher's box."""
+    assert [(f.kind, f.line) for f in joblog.read(lines) if f.first_cause] == [(kind, line)]
+
+
+def test_the_end_of_a_signals_stack_is_no_error() -> None:
+    """Open MPI ends its stack with these words; what was thrown stands below."""
+    found = joblog.read(["[n8:65253] *** End of error message ***", "terminate called after throwing an instance of 'ToolError'"])  # fmt: skip
+    assert [f.line for f in found if f.first_cause] == [2]
+
+
+def test_what_interrupted_a_launcher_comes_before_its_ranks_interruption() -> None:
+    """A rank's KeyboardInterrupt alone is all there is otherwise."""
+    steps = [f"Epoch 0 [{n}/1000] loss 1.2" for n in range(5)]
+    told = "W1022 21:50:54.847000 16074 torch/distributed/elastic/agent/server/api.py:704] Received Signals.SIGINT death signal, shutting down workers"
+    rank = ["[rank0]: Traceback (most recent call last):", '[rank0]:   File "/opt/t.py", line 1, in <module>', "[rank0]: KeyboardInterrupt"]  # fmt: skip
+    assert first(*steps, told, *rank) == ["process_terminated"]
+    assert first(*steps, *rank) == ["interrupted"]

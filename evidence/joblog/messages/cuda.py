@@ -175,7 +175,7 @@ _ANCHOR = re.compile(
     r"|THCudaCheck FAIL .{0,300}?\berror=\d{1,4} : (?P<k>[^\n]{2,200})|cudaError_t \d{1,4} : \"(?P<l>[^\"\n]{2,200})\"|(?:Test (?:CUDA|HIP) failure|Failed[,:] (?:Cuda|CUDA|HIP) error) \S{1,200} '(?P<m>[^'\n]{2,200})'|\bHSA_STATUS_ERROR_(?P<n>[A-Z_]{3,60})"
     r"|\b(?:cuda|CUDA|hip|HIP)(?: \w{2,40})? failed with error \d{1,4}[: ]\s{0,3}(?P<x>[^\n]{2,200})|\bCUDA failure \d{1,4}: (?P<s>[^\n]{2,200})|\bcud(?:a|art)?[A-Z]\w{2,60}\([^\n]{0,200}?\) failed with (?:error )?(?P<t>[^\n]{2,200})"
     r"|== cudaSuccess \(\d{1,4} vs\. 0\)\s{1,3}(?P<u>[^\n]{2,200})|Check failed: \S{1,80} == cudaSuccess (?P<y>[^\n(]{2,200})|\binit CUDA: Error \([^)\n]{0,100}\): (?P<v>[^\n]{2,200})"
-    r"|\bCUDART[: ](?:[Ee]rror|call)\b[^\n]{0,200}? (?:failed with|:) (?P<w>[^\n]{2,200})"
+    r"|\b(?:CUDA|HIP) error !{3,8} <(?P<bangs>[^>\n]{2,200})>|\bCUDART[: ](?:[Ee]rror|call)\b[^\n]{0,200}? (?:failed with|:) (?P<w>[^\n]{2,200})"
     r"|\bcall to cu[A-Z]\w{2,60} returned error \d{1,4}(?: \(\w{2,60}\))?: (?P<call>[^\n]{2,200})"
     r"|\bcu[A-Z]\w{2,60}\([^\n]{0,120}?\) (?:is )?failed[.:] (?:ret:\s?)?(?P<drv>[^\n]{2,200})|^Cuda failure (?:\d{1,4} )?'(?P<nccl>[^'\n]{2,200})'"
     r"|(?P<o>NVIDIA driver on your system is too old)|(?P<p>NVML_SUCCESS == r INTERNAL ASSERT FAILED)"

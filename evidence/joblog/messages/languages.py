@@ -40,6 +40,7 @@ _RUNTIMES = re.compile(
     r"|Exception in thread \"[^\"]{1,80}\" [\w.$]{1,120}(?:Error|Exception)\b"
     r"|ERROR: (?:LoadError: |InitError: |[A-Z]\w{1,40}(?:Error|Exception|Mismatch)\b)"
     r"|ERROR STOP(?:\s|$)"
+    r"|ERROR: an? \w{1,60} was thrown during kernel execution\b"
     r"|Error: (?:Could not find or load main class|Unable to (?:access jarfile|initialize main class))|Error occurred during initialization of VM"
     r"|\*\*\* MPI_ERR_(?!OTHER|INTERN|UNKNOWN|PROC_FAILED|REVOKED)[A-Z_]{2,30}: "
     r"|Error in [\w.:$`]{1,80}\(.{0,200}\) ?: ?"
@@ -61,12 +62,12 @@ _HEAD = re.compile(
     r"ERROR: (?:LoadError: ){0,4}(?:TaskFailedException|RemoteException|CompositeException|CapturedException)\W{0,3}$"
     r"|[/*=#!-]{3,40}\s{0,4}(?:ERROR|Error|FATAL ERROR|Fatal Error)\s{0,4}[/*=#!-]{3,40}$"
     r"|\[?(?:ERROR|FATAL|CRITICAL)\]?:?\s{1,3}(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{1,60}(?:Error|Exception):$"
-    r"|Error in user input:$|--> FOAM FATAL (?:IO )?ERROR ?:?\s{0,3}(?:\([\w.,= -]{1,60}\)?)?$"
+    r"|\S{1,300}: Error During Test at \S{1,300}:\d{1,7}$|Error in user input:$|--> FOAM FATAL (?:IO )?ERROR ?:?\s{0,3}(?:\([\w.,= -]{1,60}\)?)?$"
 )
 """Announcements: what went wrong stands on one of the next lines."""
 _RULES = re.compile(r"^\W+|\W+$")
 _NOTHING = re.compile(
-    r"\W*$|\d{1,4} root error\(s\) found|\s{0,40}(?:\w ){4}|.{0,200}:$|\s{0,4}-\s(?!(?:cause|reason|error|message)\s?:)"
+    r"\W*$|\s{0,8}(?:Got exception outside of a @test|Test threw exception|Expression: .{0,300})$|\d{1,4} root error\(s\) found|\s{0,40}(?:\w ){4}|.{0,200}:$|\s{0,4}-\s(?!(?:cause|reason|error|message)\s?:)"
 )
 """Lines between an announcement and the error: rules, further headings, entries of a list."""
 _PLACE = re.compile(
@@ -253,6 +254,7 @@ FAMILY = grammar.LogFamily(
         "#  SIG",
         "signal (",
         "caught ",
+        "Error During Test",
     ),
     read=read,
     facts=FACTS,

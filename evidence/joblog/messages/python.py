@@ -248,12 +248,8 @@ _CUT_OFF = "A Python traceback began and the output ends inside it: the program 
 
 def named_only(found: JobFinding) -> bool:
     """Whether the exception's own text begins on the next line: Python prints no colon where there is none."""
-    named = found.detail.get("exception")
-    return (
-        named is not None
-        and not str(named).endswith("ChildFailedError")
-        and _NAME_ONLY.fullmatch(found.message) is not None
-    )
+    own = "exception" in found.detail and found.kind != "python_consequence"
+    return own and _NAME_ONLY.fullmatch(found.message) is not None
 
 
 _NAME_ONLY = re.compile(r"(?:\[rank\d{1,8}\]: ?)?[\w.]{1,400}:\s?")
@@ -269,7 +265,7 @@ def cut_off(record: Record) -> JobFinding:
 
 _ONLY_THAT = re.compile(
     r"ray::\S|For simplicity, JAX has removed|Graph execution error:|The following operation failed in the TorchScript interpreter|(?:\S{1,60} ){0,3}[Cc]ompil\w{1,6}:? (?:failed|error)\W{0,3}$|PassManager::run failed"
-    r"|(?:PTXAS error: )?Internal Triton PTX codegen error\W{0,3}$|(?:Exception|Error) raised (?:in|from|by) \w[\w ]{0,40}:$|.{0,200}\bfailed to import on the worker\b"
+    r"|(?:PTXAS error: )?Internal Triton PTX codegen error\W{0,3}$|(?:Exception|Error) raised (?:in|from|by) \w[\w ]{0,40}:$|.{0,200}\bfailed to import on the worker\b|(?:[\w./-]{1,60} ){1,4}failed\W{0,3}$"
 )
 """Texts that only say that something failed: the chain's own exception, or the compiler's line, says what."""
 _PASSED_ON = re.compile(r"Caught [\w.]{1,120} in (?:DataLoader worker process|pin memory thread|replica)\b")
