@@ -183,11 +183,11 @@ class CauseCandidates:
         ends = [self.held[i] for i in ended]
         died = any("exit_code" in f.detail or _RAISED.match(f.message) for f in ends[1:])
         if died or any(f.kind == "interrupted" for f in ends):
-            first = self._told(ended[0])
+            first = self._launcher_end(ended[0])
             self.held[first] = replace(self.held[first], role=LineRole.EXIT)
             self.best = first
 
-    def _told(self, end: int) -> int:
+    def _launcher_end(self, end: int) -> int:
         """What told a launcher to end shortly before a rank's interruption `end`; the interruption where nothing did."""
         for i, earlier in enumerate(self.held[:end]):
             near = self.held[end].line - earlier.line <= _SIGNAL_LINES and not earlier.detail.get("survived")
@@ -276,12 +276,12 @@ class CauseCandidates:
         self.held[index] = replace(doubted, detail=detail)
         self.best = index
 
-    def tested(self, *, passed: bool, all_of_them: bool = False) -> None:
+    def tested(self, *, passed: bool, whole_session: bool = False) -> None:
         """A test begins, or it passed: then whatever was printed since it began is its own doing.
 
-        `all_of_them`: a session of tests passed, whose beginning may stand above the log's.
+        `whole_session`: a session of tests passed, whose beginning may stand above the log's.
         """
-        if not passed or self.settled or (self._test is None and not all_of_them):
+        if not passed or self.settled or (self._test is None and not whole_session):
             self._test = len(self.held)
             return
         began, self._test = self._test or 0, None

@@ -135,13 +135,13 @@ class JoblogContext:
         """Whether `line` can be the reason that a workflow engine gives for a step's failure."""
         return 0 < self.failed_line < line <= self.failed_line + _REASON_LINES
 
-    def told_last(self, line: int) -> bool:
+    def is_last_error(self, line: int) -> bool:
         """Whether `line` is the one in which NCCL tells its last error."""
         return line == self.last_error_line + 1
 
     def expects(self, line: int) -> bool:
         """Whether an earlier line gives `line` a meaning, whatever it contains."""
-        return self.listing(line) or self.announced(line) or self.reasoned(line) or self.told_last(line)
+        return self.listing(line) or self.announced(line) or self.reasoned(line) or self.is_last_error(line)
 
 
 Read = Callable[[Record, JoblogContext], "JobFinding | None"]

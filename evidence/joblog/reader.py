@@ -40,7 +40,7 @@ from probing_cluster.evidence.joblog.messages import (
     workflows,
 )
 
-_JUDGE_PLACE = (cuda.FAMILY, python.FAMILY, codes.FAMILY, workflows.FAMILY)
+_JUDGE_PLACE = (cuda.FAMILY, codes.FAMILY, workflows.FAMILY)
 """Families that judge the place of an error in its line by themselves."""
 
 MAX_LINE_CHARS = 8192
@@ -144,7 +144,7 @@ class JobLogReader:
         for family in families.FAMILIES:
             wanted = family is process.FAMILY and self._context.listing(record.line)
             wanted |= family is languages.FAMILY and announced
-            wanted |= family is nccl.FAMILY and self._context.told_last(record.line)
+            wanted |= family is nccl.FAMILY and self._context.is_last_error(record.line)
             wanted |= family is workflows.FAMILY and self._context.reasoned(record.line)
             if not wanted and not any(t in record.text for t in family.triggers):
                 continue
@@ -334,13 +334,15 @@ class JobLogReader:
     def _read(self, line: int, text: str, *, overwritten: bool = False) -> None:
         if text.strip() and line != self._last_line:
             self._line_before, self._last_line = self._last_line, line
-        if self._heredoc.quotes(line, text) or place.is_repeated(text, self._story.recent):
+        if quoted := self._heredoc.quotes(line, text):
+            self._tail.forget(line)
+        if quoted or place.is_repeated(text, self._story.recent):
             self._story.recent.append(text)
             return
         if (passed := place.test_mark(text)) is not None:
             self._story.tested(passed=passed)
         if place.tests_passed(text, self._story.recent):
-            self._story.tested(passed=True, all_of_them=True)
+            self._story.tested(passed=True, whole_session=True)
         self._bare.announce(line, text)
         of_errors = self._report.of_errors(line)
         text = self._report.text(line, text)

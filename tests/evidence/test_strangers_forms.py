@@ -448,3 +448,41 @@ def test_what_interrupted_a_launcher_comes_before_its_ranks_interruption() -> No
     rank = ["[rank0]: Traceback (most recent call last):", '[rank0]:   File "/opt/t.py", line 1, in <module>', "[rank0]: KeyboardInterrupt"]  # fmt: skip
     assert first(*steps, told, *rank) == ["process_terminated"]
     assert first(*steps, *rank) == ["interrupted"]
+
+
+@pytest.mark.parametrize(
+    ("before", "quoted", "behind"),
+    [
+        (['!!! warning "known issues"', "    If you get", "    ```console"], "    n1: Test NCCL failure common.cu:958 'invalid usage (run with NCCL_DEBUG=WARN for details)", ["    ```", "    load the module."]),
+        (["Check the directory:", "```{ .bash .copy }", "ls /cvmfs", "```", "An error says that it is not there:", "```"], "id: 'cvmfs': no such user", ["```"]),
+        (["+ tail -n 6 logs/slurm-918221.out", "epoch 3 step 1180 loss 1.774"], "slurmstepd: error: Detected 1 oom_kill event in StepId=918221.0. Some of the step tasks have been OOM Killed.", ["srun: Terminating StepId=918221.0", "+ srun python train.py", "epoch 4 step 1600 loss 1.702"]),
+        (["--- sample 2 ---", "### Input:", "Traceback (most recent call last):", '  File "main.py", line 12, in <module>'], "KeyError: 'optimizer'", ["### Response:", "The checkpoint has no state.", "Done."]),
+        (["*  Known problems of this week                        *"], '*   - "OSError: [Errno 5] Input/output error" on /scratch2 was mended on Monday*', ["Job 600412 on gpu-a01", "Job 600412 finished with exit code 0"]),
+        (["Total wall time: 0:01:06"], "[1725067626.058353] [n1:89924:0]        mm_posix.c:291  UCX  ERROR shm_unlink(/ucx_shm_posix_44c883a2) failed: No such file or directory", []),
+    ],
+)  # fmt: skip
+def test_pages_old_logs_samples_and_notices_are_shown_only(
+    before: list[str], quoted: str, behind: list[str]
+) -> None:
+    """Where they stand; the same words of the program's own are the cause."""
+    assert first(*before, quoted, *behind) == []
+
+
+def test_behind_what_is_shown_the_program_speaks_again() -> None:
+    """A command traced after it, an answer, a blank line, the fence's end; and a job's own log may be printed by it."""
+    error = [
+        "Traceback (most recent call last):",
+        '  File "/opt/t.py", line 1, in <module>',
+        "KeyError: 'lr'",
+    ]
+    assert first("+ cat old/slurm-918221.out", "epoch 3", "+ srun python train.py", *error) == [
+        "python_exception"
+    ]
+    assert first("+ cat train.log", *error) == ["python_exception"]
+    assert first("+ tail -f slurm-918221.out", *error) == ["python_exception"]
+    assert first("### Input:", "What is a GPU?", "", *error) == ["python_exception"]
+    assert first("### Input:", "What is a GPU?", "### Response:", "A processor.", *error) == [
+        "python_exception"
+    ]
+    assert first("    ```console", "    oom", "    ```", *error) == ["python_exception"]
+    assert first('error: "No space left on device" while writing the file') == ["disk_full"]

@@ -192,7 +192,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if record.text.strip() == "Last error:":
         context.last_error_line = record.line
         return None
-    if context.told_last(record.line) and (finding := _last_error(record, context)):
+    if context.is_last_error(record.line) and (finding := _last_error(record, context)):
         return finding
     warning = _WARNING.search(record.text)
     if warning is None and (found := _UCX.search(record.text)):
