@@ -391,8 +391,8 @@ def test_what_a_tool_printed_below_a_wrapper_is_the_cause() -> None:
         '  File "/app/tool.py", line 142, in query',
         "    raise RuntimeError(",
     ]
-    said = ["stderr:", "Fatal exception (source file write.c, line 1263):", "write failed", "system error: No space left on device"]  # fmt: skip
-    assert first(*head, "RuntimeError: Jackhmmer failed", *said) == ["disk_full"]
+    stderr = ["stderr:", "Fatal exception (source file write.c, line 1263):", "write failed", "system error: No space left on device"]  # fmt: skip
+    assert first(*head, "RuntimeError: Jackhmmer failed", *stderr) == ["disk_full"]
     assert first(*head, "RuntimeError: Jackhmmer failed") == ["python_exception"]
 
 
@@ -444,9 +444,9 @@ def test_the_end_of_a_signals_stack_is_no_error() -> None:
 def test_what_interrupted_a_launcher_comes_before_its_ranks_interruption() -> None:
     """A rank's KeyboardInterrupt alone is all there is otherwise."""
     steps = [f"Epoch 0 [{n}/1000] loss 1.2" for n in range(5)]
-    told = "W1022 21:50:54.847000 16074 torch/distributed/elastic/agent/server/api.py:704] Received Signals.SIGINT death signal, shutting down workers"
+    launcher = "W1022 21:50:54.847000 16074 torch/distributed/elastic/agent/server/api.py:704] Received Signals.SIGINT death signal, shutting down workers"
     rank = ["[rank0]: Traceback (most recent call last):", '[rank0]:   File "/opt/t.py", line 1, in <module>', "[rank0]: KeyboardInterrupt"]  # fmt: skip
-    assert first(*steps, told, *rank) == ["process_terminated"]
+    assert first(*steps, launcher, *rank) == ["process_terminated"]
     assert first(*steps, *rank) == ["interrupted"]
 
 

@@ -117,8 +117,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         dead_process = {"rank": grammar.number(found["rank"]), "pid": grammar.number(found["pid"])}
         return _signal(record, found["signal"], host=found["host"], **dead_process)
     if (found := _SIGNAL.search(text)) and (near or not found["wrapped"]):
-        said = {"exit_string": True} if found["string"] else {}
-        return _signal(record, found["killed"] or found["string"] or found["wrapped"], detail=said, **about)
+        named = {"exit_string": True} if found["string"] else {}
+        return _signal(record, found["killed"] or found["string"] or found["wrapped"], detail=named, **about)
     if (found := _CODE.search(text)) and (near or found["mpich"]):
         code = int((found["mpich"] or found["open"])[:9])
         if found["mpich"] and code in _WAIT_SIGNALS:
