@@ -427,6 +427,7 @@ def test_an_exception_outside_of_a_julia_test_is_the_cause() -> None:
     [
         (["ERROR: a exception was thrown during kernel execution.", "       Run Julia on debug level 2 for device stack traces.", "CUDA error: unspecified launch failure (code #719, ERROR_LAUNCH_FAILED)"], "program_error", 1),
         (["CUDA error !!!!! <out of memory> !!!!!", "at CUDA call error code: # 2402", "Abort(1) on node 1 (rank 1 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 1) - process 1"], "cuda_oom", 1),
+        (["terminate called after throwing an instance of 'CUDA::error'", "  what():  /opt/mallocMC/reservePoolPolicies/SimpleCudaMalloc_impl.hpp(42): error: out of memory", "[n6:58339] *** Process received signal ***", "[n6:58339] Signal: Aborted (6)"], "cuda_oom", 2),
         (["=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES", "=   EXIT CODE: 135", "APPLICATION TERMINATED WITH THE EXIT STRING: Bus error (signal 7)"], "bus_error", 3),
     ],
 )  # fmt: skip

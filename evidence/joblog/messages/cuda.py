@@ -182,7 +182,7 @@ _ANCHOR = re.compile(
     r"|CUDA driver (?P<h>initialization failed)|from cudaGetDeviceCount\(\).*?\bError \d{1,4}: (?P<i>[^\n]{2,200})",
 )
 _TORCH_OOM = re.compile(
-    r"OutOfMemoryError: (?:CUDA|HIP|XPU|Tried to allocate|Allocation on device|Out of memory allocating)|\b(?:RESOURCE_EXHAUSTED|Resource exhausted): (?:.{0,200}?\b)?(?:[Mm]emory|[Aa]llocat\w{1,4}|[Rr]eserve|hbm)\b|OOM when allocating tensor|^(?:ERROR: )?(?:LoadError: )?Out of GPU memory\b"
+    r"what\(\):\s{1,3}.{0,300}(?:CUDA|[Cc]uda|mallocMC|\bhip).{0,200}\bout of memory\b|OutOfMemoryError: (?:CUDA|HIP|XPU|Tried to allocate|Allocation on device|Out of memory allocating)|\b(?:RESOURCE_EXHAUSTED|Resource exhausted): (?:.{0,200}?\b)?(?:[Mm]emory|[Aa]llocat\w{1,4}|[Rr]eserve|hbm)\b|OOM when allocating tensor|^(?:ERROR: )?(?:LoadError: )?Out of GPU memory\b"
 )
 _DEVICE_ASSERT = re.compile(
     r"\bblock: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion |\.cuh?\b.{0,400}\bAssertion `[^`]{1,400}` failed"
@@ -353,6 +353,7 @@ FAMILY = grammar.LogFamily(
         "Assertion ",
         "THCudaCheck",
         "Cuda ",
+        "CudaMalloc",
         "NVML",
         "nvmlInit",
         "cuDNN",
