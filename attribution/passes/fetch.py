@@ -117,6 +117,8 @@ class Fetcher:
         ends = [a.end_at for a in attempts if a.end_at is not None]
         watched = known.watched if known else self.watched(cluster, nodes, min(ends), max(ends))
         by_log = assign_rows.by_log(watched)
+        for i, boots in self._later_boots(cluster, attempts, windows, by_log).items():
+            events[i] += boots
         active = known.active_faults if known else self.conditions.met(cluster, nodes, attempts, windows)
         stalls = known.stalls if known else self._stalls(cluster, attempts, windows)
         actions = assign_rows.by_job_and_node(self._actions(cluster, attempts, nodes))
@@ -186,6 +188,17 @@ class Fetcher:
         for row in self._rows("case_events", given):
             found[row["key"]] += self._store.readable(records.HealthEvent, [row])
         return found
+
+    def _later_boots(
+        self, cluster: str, attempts: Attempts, windows: Sequence[window.Window], by_log: frozenset[str]
+    ) -> dict[int, list[records.HealthEvent]]:
+        """Boots behind the window, of nodes known by a log alone, of attempts whose node Slurm gave up: it may be the one."""
+        lost = [i for i, a in enumerate(attempts) if window.given_up(a) and by_log.intersection(a.nodes)]
+        if not lost:
+            return {}
+        behind = [window.behind(attempts[i], windows[i]) for i in lost]
+        found = self._events(cluster, [attempts[i] for i in lost], behind)
+        return {lost[k]: [e for e in some if e.kind == window.BOOT] for k, some in found.items()}
 
     def watched(
         self, cluster: str, nodes: Sequence[str], since: datetime, until: datetime

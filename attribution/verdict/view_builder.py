@@ -154,6 +154,10 @@ class _SightingBuilder:
         stretch = self._stretch
         if not self._case.policy.paper:
             stretch = window.widened(stretch, signature, self._began, attempt.end_at)
+            if event.kind == window.BOOT and window.given_up(attempt) and event.node in self._case.by_log:
+                stretch = window.Window(
+                    start_at=stretch.start_at, end_at=window.behind(attempt, stretch).end_at
+                )
         at = stretch.instant(event)
         root = signature.role is signatures.Role.ROOT
         still_active = at is None and event.at < stretch.start_at and event.event_id in self._active_faults

@@ -13,6 +13,9 @@ GIVEN_UP = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 """States of attempts that end when Slurm declares a node down, some time after it stopped answering."""
 SLURMD_TIMEOUT = timedelta(seconds=300)
 """How long slurmctld waits by default for a node that does not answer."""
+BOOT = "node_boot"
+BOOTS_WITHIN = timedelta(minutes=25)
+"""What a node needs at most, from when Slurm gave it up, until it has booted: a GPU server's firmware tests for a quarter of an hour."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +45,23 @@ def window(attempt: records.JobAttempt, onset_at: datetime, policy: cases.Window
     """
     assert attempt.end_at is not None
     start = attempt.end_at if policy.paper else onset_at
-    if attempt.state in GIVEN_UP and not policy.paper:
+    if given_up(attempt) and not policy.paper:
         start -= SLURMD_TIMEOUT
     return Window(
         start_at=start - timedelta(seconds=policy.before_s),
         end_at=attempt.end_at + timedelta(seconds=policy.after_s),
     )
+
+
+def given_up(attempt: records.JobAttempt) -> bool:
+    """Whether Slurm lost a node of it."""
+    return attempt.state in GIVEN_UP
+
+
+def behind(attempt: records.JobAttempt, base: Window) -> Window:
+    """What follows `base` of an attempt whose node was given up, until that must have booted anew."""
+    assert attempt.end_at is not None
+    return Window(start_at=base.end_at + timedelta(microseconds=1), end_at=attempt.end_at + BOOTS_WITHIN)
 
 
 def widened(base: Window, signature: signatures.Signature, onset_at: datetime, end_at: datetime) -> Window:

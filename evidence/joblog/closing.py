@@ -67,6 +67,8 @@ _WELL = re.compile(
 _NOT_WELL = re.compile(
     r"\b(?:not|un|in|never|without|before|could|cannot)\b.{0,24}$|(?:un|in)$", re.IGNORECASE
 )
+_ROW = re.compile(r"\s*\|[^|]{1,300}\|[^|]{1,300}\|")
+"""A row of a table of two columns or more; the boxes that codes draw around an error have one."""
 _STACK = re.compile(
     r"#?\s{0,4}\[?\d{0,6}\]?\s{0,8}(?:#\d|\[\d{1,4}\]|\[\d{1,4}:\d{1,4}\]|0x[0-9a-f]{4,16}\b|/\S{1,300}\(\S{0,200}\) ?\[0x|\S{1,100}\s{2,}[0-9A-F]{8,16}\s|Image {6,}PC|at \S|in \S{1,200}\.\w{1,4}:\d|\[?file \S{1,200}, line \d)|(?:backtrace|stack ?trace|call stack|stack dump|where|location|source)\b.{0,80}$|\[\d{1,6}\] Stack Traceback|Current trace|traceback|(?:major|minor): |#\d{3}: ",
     re.IGNORECASE,
@@ -172,7 +174,12 @@ class Tail:
         others = looked_at = 0
         for index in range(len(lines) - 1, -1, -1):
             line, text = lines[index]
-            if not text.strip() or _STACK.match(text.strip()) or _BOILERPLATE.match(text.strip()):
+            if (
+                not text.strip()
+                or _ROW.match(text)
+                or _STACK.match(text.strip())
+                or _BOILERPLATE.match(text.strip())
+            ):
                 continue
             looked_at += 1
             if looked_at > _FAR and found is None and ending is None and not ended:

@@ -1,4 +1,4 @@
-"""PCI Express: AER reports with all their detail lines, containment, hot-plug, lost and degraded links."""
+"""PCI Express: AER reports with all their detail lines, containment, hot-plug, lost and degraded links; addresses that the IOMMU refused its devices."""
 
 from __future__ import annotations
 
@@ -259,4 +259,49 @@ FAMILY = grammar.LineFamily(
     ),
     read=read,
     facts=FACTS,
+)
+
+
+_REFUSED = "See which device it is and what its driver says; a GPU or NIC that does so again needs a reset or a firmware update."
+IOMMU_FACTS = {
+    ("iommu", "page_fault"): fact(
+        LOW,
+        "system_software hardware",
+        "The IOMMU refused a device's access to memory that is not mapped for it.",
+        _REFUSED,
+    ),
+    ("iommu", "event"): fact(
+        LOW, "hardware system_software", "The IOMMU reports a hardware error or a timeout.", _REFUSED
+    ),
+}
+_AT = r"(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
+_IOMMU_AMD = re.compile(rf"Event logged \[(?P<event>[A-Z_]{{4,32}})(?: device=(?P<pci>{_AT}))?")
+_IOMMU_INTEL = re.compile(
+    rf"(?:DMAR:)?\s?\[(?:DMA (?:Read|Write)(?: NO_PASID)?|INTR-REMAP)\] Request device \[(?P<pci>{_AT})\]"
+)
+_IOMMU_STATUS = re.compile(
+    r"AMD-Vi: Completion-Wait loop timed out|(?:AMD-Vi: )?(?:Completion-Wait|IOTLB_INV_TIMEOUT)"
+)
+
+
+def read_iommu(message: str, _context: KernelContext) -> KernelFinding | None:
+    """A fault that AMD-Vi or Intel's DMAR reports."""
+    if found := head.match(_IOMMU_AMD, message):
+        code = "page_fault" if found["event"] == "IO_PAGE_FAULT" else "event"
+    elif found := head.match(_IOMMU_INTEL, message):
+        code = "page_fault"
+    elif head.match(_IOMMU_STATUS, message):
+        return make(IOMMU_FACTS, "iommu", "event", message)
+    else:
+        return None
+    where = head.addressed(message)
+    address = grammar.pci(where["pci"] if where else found["pci"])
+    return make(IOMMU_FACTS, "iommu", code, message, pci_bus_id=address)
+
+
+IOMMU_FAMILY = grammar.LineFamily(
+    name="iommu",
+    triggers=("Event logged [", "DMAR", "Request device [", "AMD-Vi"),
+    read=read_iommu,
+    facts=IOMMU_FACTS,
 )

@@ -487,3 +487,44 @@ def test_behind_what_is_shown_the_program_speaks_again() -> None:
     ]
     assert first("    ```console", "    oom", "    ```", *error) == ["python_exception"]
     assert first('error: "No space left on device" while writing the file') == ["disk_full"]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "severity"),
+    [
+        ("cxi3[hsn3] CXI_EVENT_LINK_DOWN", "port_down", "high"),
+        ("cxi3[hsn3]: C_EC_CRIT: C_PCT_EXT error: tct_tbl_dealloc (18)", "health_fatal", "high"),
+        ("cxi3[hsn3]: (sbl): 0: serdes fw corruption alert", "health_fatal", "high"),
+        ("cxi3[hsn3]: uC: ATT1_SENSOR_ALERT: sensor 'ASIC' (3) in fatal state: 121 not in [0..120]", "health_fatal", "high"),
+        ("cxi3[hsn3]: uC: ATT1_SENSOR_ALERT: sensor 'ASIC' (3) in critical state: 101 not in [0..100]", "high_temp", "low"),
+        ("cxi3[hsn3]: C_EC_UNCOR_NS: C1_HNI error: llr_eopb (32) (was first error at 16:3)", "cable_error", "low"),
+        ("cxi3[hsn3]: C_EC_CRIT: C_PI_IPD_EXT error: pri_rbyp_abort (44)", None, None),
+        ("cxi3[hsn3]: C_EC_BADCON_S: C_RMU error: ptl_invld_vni (49)", None, None),
+        ("cxi3[hsn3]: C_EC_TRNSNT_NS: C1_HNI_PML error: pcs_link_down (48)", None, None),
+        ("cxi3[hsn3] CXI_EVENT_LINK_UP", None, None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("driver", ["cxi_core", "cxi_ss1"])
+def test_slingshots_driver_tells_of_its_link_and_its_health(
+    driver: str, text: str, code: str | None, severity: str | None
+) -> None:
+    """What its documentation calls critical; a bypass that PCIe aborted, and packets for nobody, are no fault."""
+    found = kernel.KernelReader().read_line(f"[Wed Nov  8 13:26:51 2023] {driver} 0000:c3:00.0: {text}")
+    assert (found and (found[1].code, str(found[1].severity), found[1].device)) == (
+        (code, severity, "cxi3") if code else None
+    )
+    assert kernel.KernelReader().read_line(f"x1 logger: {driver} 0000:c3:00.0: {text}") is None
+
+
+def test_a_facility_and_a_severity_in_front_of_the_host() -> None:
+    """As some templates of rsyslog write them, without a date."""
+    found = kernel.KernelReader().read_line(f"kern.err gpu-9b kernel: {XID}")
+    assert found is not None
+    assert (found[0].host, found[1].code) == ("gpu-9b", "79")
+    assert kernel.KernelReader().read_line(f"user.err gpu-9b logger: {XID}") is None
+
+
+def test_a_list_in_source_code_and_a_tables_rows_are_no_errors() -> None:
+    """A constant's texts, and the codes that a manual lists."""
+    assert first("LIMIT_WARNINGS = [': Exceeded job memory limit at some point.',", "                  ': Exceeded step memory limit at some point.']") == []  # fmt: skip
+    assert first("| Exit Code | Condition |", "|---|---|", "| WARN (1) | Command execution failed |", "| CRITICAL (2) | Critical errors detected |") == []  # fmt: skip

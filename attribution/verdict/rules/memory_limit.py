@@ -13,6 +13,7 @@ _BARE = "oom_kill_suspected"
 """A shell's or Slurm's word "Killed", which names no reason."""
 _DAEMONS = frozenset({"slurmd", "munged"})
 """Without these a node does not answer Slurm."""
+_WHOLE_NODE = "ran out of main memory as a whole, and the kernel chose a process of the job; other jobs ran there as well"
 _USAGE = 2
 """The exit code of a command line that a program refused: nothing was killed."""
 
@@ -40,7 +41,9 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         )
     else:
         yield from _took_the_daemon(view, sightings)
-        yield from claims.collect(view, HOST, "memory_limit", sightings, _killed(view))
+        for claim in claims.collect(view, HOST, "memory_limit", sightings, _killed(view)):
+            whole = any(_whole_node(view, s) for s in sightings if s.event in claim.evidence)
+            yield claims.changed(claim, words=_WHOLE_NODE) if whole else claim
         yield from _killed_by_somebody(view, sightings)
     yield from claims.hints(view, GPU, "memory_limit", findings.FindingRole.OWN)
 
@@ -97,7 +100,7 @@ def _killed(view: evidence_view.EvidenceView) -> claims.Adjust:
         if sighting.when is not evidence_view.EventPhase.RUNNING:
             return weight * 0.5
         if sighting.event.job_id == attempt.job_id:
-            return 0.97
+            return 0.9 if _whole_node(view, sighting) else 0.97
         if attempt.exit_code == _USAGE and not sigkill and not reported:
             return weight * 0.5
         return (
@@ -107,6 +110,14 @@ def _killed(view: evidence_view.EvidenceView) -> claims.Adjust:
         )
 
     return adjust
+
+
+def _whole_node(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
+    """Whether the memory of a whole node ran out that other jobs ran on as well: whose doing it was, the choice of a victim does not say."""
+    return sighting.event.code == "global" and any(
+        since <= sighting.at and (until is None or sighting.at <= until)
+        for since, until in view.case.shared.get(sighting.event.node, ())
+    )
 
 
 def _job_side_events(view: evidence_view.EvidenceView, cause: str) -> tuple[records.HealthEvent, ...]:

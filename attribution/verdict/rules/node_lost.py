@@ -115,7 +115,7 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
 
 
 def _restarted(view: evidence_view.EvidenceView) -> str | None:
-    """The only node known by a log alone that booted anew just after the end, where no other node has a fault of its own."""
+    """The only node known by a log alone that booted anew after the end, in the time that a boot takes, where no other node has a fault of its own."""
     found = {
         s.event.node
         for s in view.of(REBOOT)

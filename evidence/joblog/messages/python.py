@@ -239,8 +239,8 @@ def is_handled(text: str) -> bool:
 
 
 def ungrouped(text: str) -> str:
-    """A line of an exception group's traceback without the lines drawn before it."""
-    return _GROUP.sub("", text)
+    """A line of an exception group's traceback without the lines drawn before it; a table's row has one behind it, too."""
+    return text if text.rstrip().endswith("|") else _GROUP.sub("", text)
 
 
 _CUT_OFF = "A Python traceback began and the output ends inside it: the program ended, and the exception itself is not there."

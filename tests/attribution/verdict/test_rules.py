@@ -464,3 +464,16 @@ def test_a_drive_that_vanished_is_no_fault_of_the_bus(make, other, cause):
     link = make.event(kind="pcie_link", code="inaccessible", device="0000:e1:00.0")
     attempt = make.attempt(state="FAILED", exit_code=1)
     assert make.judge(*gone, link, attempt=attempt).cause == cause
+
+
+def test_a_node_that_others_filled_as_well_makes_no_job_certain(make):
+    """The kernel chose its process when the whole node ran out: whose doing that was, nobody says."""
+    killed = make.event(2, kind="oom", code="global", job_id=4242)
+    whole = {"n2": ((make.start, None),)}
+    shared = make.judge(killed, attempt=make.attempt(exit_code=137), shared=whole)
+    assert (shared.cause, shared.node, str(shared.confidence)) == ("oom_host", "n2", "likely")
+    assert "other jobs ran there as well" in shared.summary
+    alone = make.judge(killed, attempt=make.attempt(exit_code=137))
+    assert (alone.cause, str(alone.confidence)) == ("oom_host", "certain")
+    own = make.judge(make.event(2, kind="oom", code="memcg", job_id=4242), attempt=make.attempt(exit_code=137), shared=whole)  # fmt: skip
+    assert str(own.confidence) == "certain"

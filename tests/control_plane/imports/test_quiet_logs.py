@@ -16,6 +16,7 @@ PANIC = "2026-11-20T12:59:50,000000+00:00 Kernel panic - not syncing: Fatal mach
 USB = "2026-11-20T12:59:00,000000+00:00 usb 1-1: new high-speed USB device\n"
 XID = "2026-11-20T09:30:00,000000+00:00 NVRM: Xid (PCI:0000:5d:00): 31, pid=77, name=python, Ch 00000008\n"
 BOOT = "2026-11-20T13:02:00,000000+00:00 Linux version 5.15.0-91-generic (buildd@lcy02) (gcc 11.4.0) #101-Ubuntu SMP\n"
+LATE, HOUR = BOOT.replace("13:02", "13:15"), BOOT.replace("13:02", "14:02")
 PANICKED = ("cpu_mce", "n4", "likely")
 
 CASES = {
@@ -29,6 +30,8 @@ CASES = {
     "Slurm names the quiet one": ("n[4-5]", "n5", {"n5": USB}, ("node_lost", "n5", "likely")),
     "one quiet log and nothing else": ("n[4-5]", "", {"n5": USB}, ("node_lost", None, "likely")),
     "a log that ends and begins with a boot": ("n[4-5]", "", {"n4": USB, "n5": USB + BOOT}, ("node_lost", "n5", "likely")),
+    "it booted a quarter of an hour later": ("n[4-5]", "", {"n4": USB, "n5": USB + LATE}, ("node_lost", "n5", "likely")),
+    "somebody restarted it an hour later": ("n[4-5]", "", {"n4": USB, "n5": USB + HOUR}, ("node_lost", None, "likely")),
     "both were restarted": ("n[4-5]", "", {"n4": USB + BOOT, "n5": USB + BOOT}, ("node_lost", None, "likely")),
 }  # fmt: skip
 
