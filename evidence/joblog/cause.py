@@ -24,6 +24,10 @@ _GOES_ON = re.compile(
     r"\b(?:skip(?:ping|ped)|retr(?:y|ying|ied)|re-?trying|trying to restart|re-?submitt(?:ed|ing)|trying (?:again|(?:a )?smaller|(?:with )?\d+)|fall(?:ing)? ?back|continu(?:e|ing)|ignor(?:ed|ing)(?! input$)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b",
     re.IGNORECASE,
 )
+_ADVICE = re.compile(
+    r"\b[Yy]ou can\b|\bby setting\b|\b(?:please|try to|to) (?:skip|ignore|continue|retry|resume)\b"
+)
+"""What the reader of the log might do is not what the program does."""
 _GOES_ON_LINES = 3
 _BUFFERED_CHARS = 9_000
 """Steps of before the failure can stand this far behind it: error output is not buffered, standard output is, by 8 KiB."""
@@ -63,7 +67,7 @@ def _can_be_survived(finding: JobFinding) -> bool:
 
 def _announces_recovery(text: str) -> bool:
     """Whether the program speaks of going on; a line of progress counts what was skipped long ago."""
-    return _GOES_ON.search(text) is not None and not progress.is_progress(text)
+    return _GOES_ON.search(text) is not None and not _ADVICE.search(text) and not progress.is_progress(text)
 
 
 class CauseCandidates:
@@ -230,6 +234,9 @@ class CauseCandidates:
             self.held[self.best] = best = replace(best, detail={**best.detail, "script_went_on": True})
         if 0 <= record.line - best.line <= _GOES_ON_LINES and _announces_recovery(record.text):
             self.held[self.best] = best = replace(best, detail={**best.detail, "handled": True})
+        if record.of_worker and best.pid is None:
+            # Ray shows what its workers print, each with its process: of the driver, which failed, they tell nothing.
+            return
         if (
             None not in (best.rank, record.rank)
             and best.rank != record.rank

@@ -85,6 +85,8 @@ class Record:
     pid: int | None = None
     labelled: bool = False
     """Whether the launcher marked the line as a task's: `srun --label`, `mpirun --tag-output`."""
+    of_worker: bool = False
+    """Whether Ray shows what a worker of its printed."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -253,6 +255,7 @@ def strip(line: int, text: str) -> Record:
         host=found.get("host") or found.get("node"),
         pid=number(found.get("pid")),
         labelled=labelled,
+        of_worker="actor" in found,
     )
 
 

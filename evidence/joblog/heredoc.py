@@ -88,6 +88,30 @@ class HereDocument:
         self._began, self._word, self._most = line, word, most
 
 
+class Copied:
+    """What a log that somebody copied out of a page or a mail has around it: a fence, quotation marks in front of every line."""
+
+    def __init__(self) -> None:
+        self._marked = self._fenced = False
+        self._closed = 0
+
+    def plain(self, line: int, text: str) -> str:
+        """The line without them; its first line shows which there are."""
+        if line == 1:
+            text = text.removeprefix("\ufeff")
+            self._marked, self._fenced = text.startswith("> "), text.startswith("```")
+            return "" if self._fenced else text.removeprefix("> ")
+        if self._fenced and text.strip() == "```":
+            self._fenced, self._closed = False, line
+            return ""
+        return text.removeprefix("> ") if self._marked else text
+
+    def left(self) -> bool:
+        """True once, for the first that is told behind the fence: then the text goes on, and only showed what stood in it."""
+        closed, self._closed = self._closed, 0
+        return closed > 0
+
+
 _OVER: dict[str, Callable[[str], bool]] = {
     "help": lambda text: _HELP_LINE.match(text) is None,
     "question": lambda text: _ANSWER.match(text) is not None,

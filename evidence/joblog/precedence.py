@@ -27,7 +27,7 @@ _PANIC_LINES = 40
 """So near behind a thread's panic the main thread's is the same."""
 _WRAPPED_LINES = 100
 """So many lines has the chain below an exception that only passes another one on."""
-_GONE = re.compile(r"node has died|worker died or was killed")
+_GONE = re.compile(r"node has died|worker died or was killed|worker process has died")
 _LACKING = re.compile(
     r"no such file|not found|does ?n[o']t exist|cannot open|opening file|missing", re.IGNORECASE
 )
@@ -77,6 +77,13 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
     """Whether `best` is the heading, the wrapper or the suspicion of what `new` says in words of its own."""
     behind = new.line - best.line
     root = new.role is LineRole.ROOT
+    if (
+        best.detail.get("modules")
+        and new.kind in _OWN - {"import_error"}
+        and new.detail.get("exception") not in _MISSING
+    ):
+        # The script went on without what a module would have brought, and the program met an error of its own.
+        return True
     if best.detail.get("heading") and root and 0 < behind <= _REASON_LINES:
         return True
     if best.detail.get("wrapper") and (root or new.role is LineRole.REMOTE) and 0 < behind <= _WRAPPED_LINES:

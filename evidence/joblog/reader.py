@@ -48,10 +48,8 @@ MAX_HELD = 4096
 """Findings held back until the cause is named; past this it is named from what was seen."""
 _MAX_JOIN_LINES = 6
 _MIN_WRAP_CHARS = 60
-_MAX_TRACEBACKS = 256
-_TRACEBACK_LINES = 400
-_UNRAISED_LINES = 3
-_SAME_END_LINES = 3
+_MAX_TRACEBACKS, _TRACEBACK_LINES = 256, 400
+_UNRAISED_LINES, _SAME_END_LINES = 3, 3
 _COLOURS = re.compile(r"\[\d{1,2}(?:;\d{1,3}){0,4}m")
 """A terminal's colours whose escape character got lost on the way."""
 _UNEXPLAINED = frozenset({"task_exit", "slurm_task_failure", "process_aborted"})
@@ -121,15 +119,14 @@ class JobLogReader:
         self._tracebacks: dict[int | None, tuple[int, int]] = {}
         self._cut_off: tuple[int, Record] | None = None
         """The last line that was a frame, and where its traceback began: the log may end there."""
-        self._last_line = 0
-        """The last line with a word on it."""
-        self._line_before = 0
-        """The one before that."""
+        self._last_line = self._line_before = 0
+        """The last line with a word on it, and the one before that."""
         self._unraised: dict[int | None, int] = {}
         self._chain = chain.ExceptionChain()
         self._bare = bare_traceback.BareTraceback(self._story.recent)
         self._report = report.Report()
         self._heredoc = heredoc.HereDocument()
+        self._copied = heredoc.Copied()
         self._tail = closing.Tail()
         self._many = -_SAME_END_LINES
 
@@ -256,6 +253,9 @@ class JobLogReader:
         )
 
     def _take(self, finding: JobFinding) -> None:
+        if finding.role is not LineRole.OBSERVATION and self._copied.left():
+            self._story.tested(passed=True, whole_session=True)
+            self._bare.take_last()
         if finding.kind == "stale_file_handle" and python.in_lock(self._story.recent, finding.message):
             finding = replace(finding, detail={**finding.detail, "locks": True})
         if finding.kind == "task_exit" and finding.rank is not None:
@@ -322,9 +322,9 @@ class JobLogReader:
 
         A progress bar overwrites itself with carriage returns; each overwriting is read as text of its own.
         """
-        text = _COLOURS.sub("", prefixes.plain(text)).rstrip("\r\n")
+        text = self._copied.plain(line, _COLOURS.sub("", prefixes.plain(text)).rstrip("\r\n"))
         self._tail.add(line, text.rpartition("\r")[2][:MAX_LINE_CHARS])
-        parts = (text.removeprefix("\ufeff") if line == 1 else text).split("\r")
+        parts = text.split("\r")
         for part in parts:
             for piece in unfold.lines(part) if part else ():
                 self._read(line, piece[:MAX_LINE_CHARS], overwritten=len(parts) > 1)

@@ -528,3 +528,39 @@ def test_a_list_in_source_code_and_a_tables_rows_are_no_errors() -> None:
     """A constant's texts, and the codes that a manual lists."""
     assert first("LIMIT_WARNINGS = [': Exceeded job memory limit at some point.',", "                  ': Exceeded step memory limit at some point.']") == []  # fmt: skip
     assert first("| Exit Code | Condition |", "|---|---|", "| WARN (1) | Command execution failed |", "| CRITICAL (2) | Critical errors detected |") == []  # fmt: skip
+
+
+ERROR = ["Traceback (most recent call last):", '  File "/opt/t.py", line 1, in <module>', "KeyError: 'lr'"]
+
+
+def test_a_log_that_was_copied_out_of_a_page_is_read() -> None:
+    """With the fence or the marks that stood around it; what follows a block that is closed speaks for itself."""
+    assert first("```", *ERROR, "```") == ["python_exception"]
+    assert first("```text", *ERROR) == ["python_exception"]
+    assert first(*(f"> {line}" for line in ERROR)) == ["python_exception"]
+    assert first("```", *ERROR, "```", "", "Any idea?") == ["python_exception"]
+    assert first("```", "Killed", "```", *ERROR) == ["python_exception"]
+    assert first("Steps:", "```", *ERROR, "```") == []
+
+
+def test_progress_of_rays_workers_is_not_the_drivers() -> None:
+    """The driver's error ended it; its workers print for a while."""
+    worker = [f"(train pid=77) Batch {n} of 106 loss 1.2" for n in range(40)]
+    assert first(*worker[:5], *ERROR, *worker[5:]) == ["python_exception"]
+    assert first(*worker[:5], *(f"(train pid=77) {line}" for line in ERROR), *worker[5:]) == []
+    assert first("RuntimeError: Job 7 failed: Task failed because the node it was running on is dead or unavailable.") == ["peer_lost"]  # fmt: skip
+
+
+def test_a_module_that_did_not_load_gives_way_to_an_error_of_the_programs_own() -> None:
+    """A script goes on without it; what is missing because of it is its doing."""
+    lmod = ["Lmod has detected the following error: These module(s) or extension(s) exist", "but cannot be loaded as requested: \"cuda\"", "srun: error: n2: task 1: Exited with exit code 1"]  # fmt: skip
+    assert first(*lmod, *ERROR) == ["python_exception"]
+    assert first(*lmod, *ERROR[:2], "ModuleNotFoundError: No module named 'torch'") == first(*lmod)
+
+
+def test_advice_to_the_reader_is_no_recovery() -> None:
+    """The compiler says how one could go on; the program did not."""
+    advice = "You can suppress this exception and fall back to eager by setting:"
+    steps = [f"Epoch {n}/9 loss 1.2" for n in range(2)]
+    assert first(*ERROR, "", advice, *steps) == ["python_exception"]
+    assert first(*ERROR, "falling back to eager", *steps) == []
