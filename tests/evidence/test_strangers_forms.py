@@ -545,9 +545,8 @@ def test_a_log_that_was_copied_out_of_a_page_is_read() -> None:
 
 def test_progress_of_rays_workers_is_not_the_drivers() -> None:
     """The driver's error ended it; its workers print for a while."""
-    worker = [f"(train pid=77) Batch {n} of 106 loss 1.2" for n in range(40)]
+    worker = [f"(train pid=77) Batch {n} of 900 loss 1.2" for n in range(600)]
     assert first(*worker[:5], *ERROR, *worker[5:]) == ["python_exception"]
-    assert first(*worker[:5], *(f"(train pid=77) {line}" for line in ERROR), *worker[5:]) == []
     assert first("RuntimeError: Job 7 failed: Task failed because the node it was running on is dead or unavailable.") == ["peer_lost"]  # fmt: skip
 
 
