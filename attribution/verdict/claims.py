@@ -50,6 +50,10 @@ class Claim:
     n_sources: int = 0
     words: str = ""
     """What happened, for the summary, where the cause's own sentence does not do."""
+    sentence: str = ""
+    """The whole summary, where neither the cause's own sentence nor `words` say it truly."""
+    next_step: str = ""
+    """What to do, where the cause's own next step does not fit."""
     explains: frozenset[str] = frozenset()
     """Causes it explains here beyond what the taxonomy says it leads to."""
     domain: records.Domain | None = None

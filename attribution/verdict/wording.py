@@ -14,6 +14,8 @@ _ROOT = frozenset({"root", "0"})
 def summary(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     """One sentence: what, where, which evidence, how long before the end."""
     winner = ranking.winner
+    if winner.sentence:
+        return _sentence(winner.sentence)
     special = _SPECIAL.get(winner.cause)
     if special is not None:
         return special(view, ranking)
@@ -232,6 +234,8 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
     """The cause's next step with its names filled in, and the part's serial number where one is known."""
     winner = ranking.winner
     by = view.attempt.cancelled_by
+    if winner.next_step:
+        return _sentence(winner.next_step)
     if winner.cause == "node_refused" and view.state != "REQUEUED":
         return f"Submit the job again: it was no fault of its own. Repair {winner.node or 'the node'}: it was refused before the job began."
     if winner.cause == "requeued_by_user" and not view.fully_watched:

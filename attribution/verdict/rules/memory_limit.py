@@ -13,7 +13,14 @@ _BARE = "oom_kill_suspected"
 """A shell's or Slurm's word "Killed", which names no reason."""
 _DAEMONS = frozenset({"slurmd", "munged"})
 """Without these a node does not answer Slurm."""
-_WHOLE_NODE = "ran out of main memory as a whole, and the kernel chose a process of the job; other jobs ran there as well"
+_SUSPECTED = "a process of the job was killed (SIGKILL), most often for want of main memory, which nothing here proves; its log says: {words}"
+_WHOLE_NODE = "{node} ran out of main memory as a whole, and the kernel chose a process of the job; other jobs ran there as well"
+_ANOTHERS = "{node} ran out of main memory as a whole; the process that the kernel killed for it ({process}) was not the job's"
+_WHAT_FILLED = "Find what filled the node: a job without a memory limit, or a process outside of jobs; see its kernel's list of processes at that minute"
+_HELD = "the job found its GPU full: {holder} held {held:.1f} of its {gpu:.1f} GiB"
+_WHOSE = "See whose process that is (nvidia-smi on the node): one that was left behind, or another rank of the job on the same GPU"
+_OWN_GROUPS = ("slurm", "/job_")
+"""What the cgroups of jobs have in their names."""
 _USAGE = 2
 """The exit code of a command line that a program refused: nothing was killed."""
 
@@ -42,10 +49,10 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     else:
         yield from _took_the_daemon(view, sightings)
         for claim in claims.collect(view, HOST, "memory_limit", sightings, _killed(view)):
-            whole = any(_whole_node(view, s) for s in sightings if s.event in claim.evidence)
-            yield claims.changed(claim, words=_WHOLE_NODE) if whole else claim
+            yield _of_whole_node(view, claim, [s for s in sightings if s.event in claim.evidence])
         yield from _killed_by_somebody(view, sightings)
     yield from claims.hints(view, GPU, "memory_limit", findings.FindingRole.OWN)
+    yield from _held_by_others(view)
 
 
 def _killed_by_somebody(
@@ -57,6 +64,10 @@ def _killed_by_somebody(
         if bare and view.fully_watched and not sightings:
             words = f"{claim.words} (the kernel killed nothing for want of memory)"
             claim = claims.changed(claim, cause="rank_killed", words=words)
+        elif bare:
+            claim = claims.changed(
+                claim, sentence=_SUSPECTED.format(words=" ".join(claim.words.split())[:160].rstrip("."))
+            )
         yield claim
 
 
@@ -117,6 +128,52 @@ def _whole_node(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSi
     return sighting.event.code == "global" and any(
         since <= sighting.at and (until is None or sighting.at <= until)
         for since, until in view.case.shared.get(sighting.event.node, ())
+    )
+
+
+def _is_anothers(sighting: evidence_view.CaseSighting) -> bool:
+    """Whether the kernel killed a process outside of every job."""
+    group = str(sighting.event.detail.get("task_memcg") or "")
+    return sighting.event.job_id is None and bool(group) and not any(own in group for own in _OWN_GROUPS)
+
+
+def _of_whole_node(
+    view: evidence_view.EvidenceView, claim: claims.Claim, sightings: list[evidence_view.CaseSighting]
+) -> claims.Claim:
+    """The claim in words that do not blame the job for what a whole node's memory ran out of."""
+    outside = next((s for s in sightings if _is_anothers(s)), None)
+    if outside is not None and not any(s.event.job_id == view.attempt.job_id for s in sightings):
+        sentence = _ANOTHERS.format(node=claim.node, process=outside.event.process or "of the system")
+        return claims.changed(
+            claim,
+            weight=min(claim.weight, claims.POSSIBLE),
+            sentence=sentence,
+            next_step=_WHAT_FILLED,
+            domain=records.Domain.UNKNOWN,
+        )
+    if any(_whole_node(view, s) for s in sightings):
+        return claims.changed(claim, sentence=_WHOLE_NODE.format(node=claim.node), next_step=_WHAT_FILLED)
+    return claim
+
+
+def _held_by_others(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
+    """The program's GPU was full before it began: most of it was another process's."""
+    named = [f.event for f in view.findings if f.signature is findings.named("cuda_held_by_others")]
+    held = [e for e in named if all(isinstance(e.detail.get(k), float) for k in ("held_gib", "gpu_gib"))]
+    if not held or any(f.signature.cause == GPU for f in view.findings):
+        return
+    detail = held[0].detail
+    holder = f"another process (pid {detail['held_by']})" if "held_by" in detail else "another process"
+    yield claims.Claim(
+        cause=GPU,
+        weight=0.65,
+        at=view.end_at,
+        rule="memory_limit",
+        evidence=tuple(held),
+        n_sources=1,
+        sentence=_HELD.format(holder=holder, held=detail["held_gib"], gpu=detail["gpu_gib"]),
+        next_step=_WHOSE,
+        domain=records.Domain.UNKNOWN,
     )
 
 

@@ -27,8 +27,36 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     elif view.state == "FAILED":
         crashed = list(_crashed(view))
         yield from crashed
+        if not crashed:
+            yield from _named_by_srun(view)
         if len(view.attempt.nodes) > 1:
             yield from (c for c in _left_its_peers(view) if c.node not in {k.node for k in crashed})
+
+
+def _named_by_srun(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
+    """A step of a job that may go on without a node (--no-kill) ended as Slurm lost one: srun names it in the job's log."""
+    named = [f.event for f in view.findings if f.event.kind == "slurm_node_fail"]
+    hosts = [e.detail.get("host") for e in named]
+    node = next((n for n in view.attempt.nodes if n in hosts), None)
+    if node is None:
+        return
+    heard = view.case.watched.get(node)
+    lived_on = (
+        heard is not None and node not in view.case.by_log and heard > view.end_at + evidence_view.SLACK
+    )
+    yield claims.Claim(
+        cause=LOST,
+        weight=_CRASHED,
+        at=view.end_at,
+        rule="node_lost",
+        node=node,
+        evidence=tuple(named),
+        nodes=frozenset({node}),
+        n_sources=1,
+        cap=records.Confidence.POSSIBLE if lived_on else records.Confidence.LIKELY,
+        # Slurm's word alone proves no broken part.
+        domain=records.Domain.UNKNOWN,
+    )
 
 
 def _left_its_peers(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:

@@ -19,6 +19,7 @@ from probing_cluster.evidence.joblog.grammar import (
     fact,
     make,
 )
+from probing_cluster.evidence.joblog.messages import cuda_memory
 
 FACTS = {
     "cuda_ecc": fact(
@@ -228,6 +229,8 @@ def finding(kind: str, record: Record, **detail: Any) -> JobFinding:
                 return make(
                     FACTS, kind, record, rank=_rank(record), detail=detail, domains=domains, meaning=meaning
                 )
+    if kind == "cuda_oom":
+        detail |= cuda_memory.held_by_others(record.text)
     return make(FACTS, kind, record, rank=_rank(record), detail=detail)
 
 

@@ -477,3 +477,53 @@ def test_a_node_that_others_filled_as_well_makes_no_job_certain(make):
     assert (alone.cause, str(alone.confidence)) == ("oom_host", "certain")
     own = make.judge(make.event(2, kind="oom", code="memcg", job_id=4242), attempt=make.attempt(exit_code=137), shared=whole)  # fmt: skip
     assert str(own.confidence) == "certain"
+
+
+def test_a_process_of_the_system_that_the_kernel_killed_was_not_the_jobs(make):
+    """A whole node's memory ran out: more memory for the job would not have helped."""
+    detail = {"task_memcg": "/system.slice/prometheus.service"}
+    daemon = make.event(2, kind="oom", code="global", process="prometheus", detail=detail)
+    verdict = make.judge(daemon, attempt=make.attempt(exit_code=0, exit_signal=9))
+    assert (verdict.cause, verdict.domain, str(verdict.confidence)) == ("oom_host", "unknown", "possible")
+    assert "prometheus) was not the job's" in verdict.summary
+    assert verdict.next_step.startswith("Find what filled the node")
+    own = make.event(2, kind="oom", code="global", job_id=4242, detail={"task_memcg": "/slurm/job_4242"})
+    assert make.judge(daemon, own, attempt=make.attempt(exit_code=0, exit_signal=9)).domain == "user_program"
+
+
+@pytest.mark.parametrize(
+    ("holder", "words"), [({"held_by": 990011}, "process (pid 990011) held"), ({}, "another process held")]
+)
+def test_a_gpu_that_was_full_of_another_process_is_not_the_programs_wish(make, holder, words):
+    """A smaller batch does not help where there are no bytes at all."""
+    full = make.finding("cuda_oom", detail={"first_cause": True, "held_gib": 78.9, "gpu_gib": 79.15, **holder})
+    verdict = make.judge(full)
+    assert (verdict.cause, verdict.domain, str(verdict.confidence)) == ("oom_gpu", "unknown", "possible")
+    assert words in verdict.summary
+    assert "nvidia-smi" in verdict.next_step
+    own = make.judge(make.finding("cuda_oom", detail={"first_cause": True}))
+    assert (own.domain, str(own.confidence)) == ("user_program", "certain")
+
+
+def test_a_node_that_srun_names_as_lost_ended_a_step_that_may_go_on_without(make):
+    """Slurm says FAILED of a job with --no-kill; a node that was heard afterwards is possible at most."""
+    gone = make.finding("slurm_node_fail", detail={"host": "n2"})
+    unseen = make.judge(gone, watched={})
+    assert (unseen.cause, unseen.node, unseen.domain, str(unseen.confidence)) == (
+        "node_lost",
+        "n2",
+        "unknown",
+        "likely",
+    )
+    heard = {"n1": make.end + timedelta(seconds=60), "n2": make.end + timedelta(seconds=600)}
+    assert str(make.judge(gone, watched=heard).confidence) in ("possible", "unknown")
+    elsewhere = make.finding("slurm_node_fail", detail={"host": "n77"})
+    assert make.judge(elsewhere, watched={}).cause != "node_lost"
+
+
+def test_a_bare_kill_is_not_called_proven(make):
+    """The sentence says what was seen: a signal."""
+    killed = make.finding("oom_kill_suspected", detail={"first_cause": True})
+    verdict = make.judge(killed, attempt=make.attempt(exit_code=137), watched={})
+    assert verdict.cause == "oom_host"
+    assert "which nothing here proves" in verdict.summary
