@@ -35,6 +35,8 @@ _UNREACHED = re.compile(
 """What ssh says where a launcher could not start its part on another node."""
 _LACKS = frozenset({"command_not_found", "import_error"})
 """What follows when the module system did not do its part."""
+_PART_OF_PACKAGE = re.compile(r"No module named ['\"]?[\w-]{1,60}\.\w")
+"""The package is there and lacks a part: no module or environment that was not loaded explains that."""
 _NO_WORD = re.compile(
     r"\s*$|\s{2,}\S|\s+at \S|\++ |[-=*#]{3,}|g?make(?:\[\d{1,3}\])?: (?:Leaving|Entering) |(?:Please check|It is also possible|Also make sure|without these module|While processing|Executing this command)\b|Failed (?:on|at) line\b|(?:real|user|sys)\s+\d+m|[Tt]ry ['\"‘`].{1,80}--help|[Uu]sage: |(?:exit|return)(?: code| status)?\W{1,3}\d|Primary job\s|a non-zero exit code\b|mpirun (?:detected|has exited|noticed)|the job to be terminated"
 )
@@ -156,6 +158,8 @@ class BareTraceback:
         if weak is None or not weak.detail.get("modules") or found.line > self._weak_until:
             return None
         if found.kind not in _LACKS and not found.detail.get("missing"):
+            return None
+        if _PART_OF_PACKAGE.search(found.message):
             return None
         self._weak = None
         return weak

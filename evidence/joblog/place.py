@@ -181,6 +181,16 @@ def tests_passed(text: str, before: Reversible[str]) -> bool:
     return text.startswith("===") and _ALL_PASSED.match(text) is not None
 
 
+_WARNS = re.compile(
+    r"\[[WID] \d{4}-\d\d-\d\d |(?:\[?[\d:., TZ-]{8,32}\]? ?)?(?:- )?\[?(?:WARNING|INFO|DEBUG)\b"
+)
+
+
+def is_warning(before: Reversible[str]) -> bool:
+    """Whether the line above is a logger's warning or note: a traceback that it sets in below is one that the program handled."""
+    return (above := next(iter(reversed(before)), None)) is not None and _WARNS.match(above) is not None
+
+
 _PRINTS = re.compile(r"^\s*\+{1,8} (?:echo|printf|print|cat|logger|grep|sed|awk|git)\b")
 _TRACE_LINES = 6
 _MARK = re.compile(r"^\s*(?P<tag>\[[^\]\n]{1,60}\]\s{1,2}|[\w.@/-]{1,60}:\s{1,2})?[|>│](?:\s|$)")

@@ -70,7 +70,7 @@ _NEW_RECORD = re.compile(
     r"^\s*(?:\[\d{1,9}\] )?(?:\[rank\d|\[[EWFI]\d*\s|\[E ProcessGroup|\d{4}-\d\d-\d\d|\[\d{4}-|Traceback|File \"|[\w.]{1,200}(?:Error|Exception): |frame #|terminate called|srun:|slurmstepd:|\S+:\d+:\d+ \[\d+\]|Exception raised|$)"
 )
 _TRACEBACK = "Traceback (most recent call last)"
-_UNRAISED = re.compile(r"^\s*(?:Exception ignored (?:in|on|while)\b|--- Logging error ---)")
+_UNRAISED = re.compile(r"^\s*Exception ignored (?:in|on|while)\b|--- Logging error ---$")
 """What Python writes above a traceback that nobody gets to catch, and that ends nothing."""
 _ERROR_WORD = re.compile(r"(?:error|exception|failure|fault|warning|interrupt|exit)$", re.IGNORECASE)
 _FRAME = re.compile(r"^(?:\s|\[rank|$)|^\S.*File \"")
@@ -195,10 +195,11 @@ class JobLogReader:
         if "| " in record.text:
             record = replace(record, text=python.ungrouped(record.text))
         rank = record.rank
-        if _UNRAISED.match(record.text) and len(self._unraised) < _MAX_TRACEBACKS:
+        if _UNRAISED.search(record.text) and len(self._unraised) < _MAX_TRACEBACKS:
             self._unraised[rank] = record.line
         if _TRACEBACK in record.text and not place.is_speech(record.text):
-            if record.line - self._unraised.pop(rank, -_UNRAISED_LINES) < _UNRAISED_LINES:
+            warned = _indent(record.text) > 0 and place.is_warning(self._story.recent)
+            if warned or record.line - self._unraised.pop(rank, -_UNRAISED_LINES) < _UNRAISED_LINES:
                 self._tracebacks.pop(rank, None)
                 self._bare.ignored(record)
             elif len(self._tracebacks) < _MAX_TRACEBACKS:
@@ -206,8 +207,7 @@ class JobLogReader:
                 self._chain.begin(record)
                 self._story.announced(record.line)
             return None
-        stale = [r for r, (began, _) in self._tracebacks.items() if record.line - began > _TRACEBACK_LINES]
-        for old in stale:
+        for old in [r for r, (at, _) in self._tracebacks.items() if record.line - at > _TRACEBACK_LINES]:
             del self._tracebacks[old]
         if chain.is_link(record.text):
             self._chain.link(record)
@@ -324,7 +324,7 @@ class JobLogReader:
         """
         text = self._copied.plain(line, _COLOURS.sub("", prefixes.plain(text)).rstrip("\r\n"))
         self._tail.add(line, text.rpartition("\r")[2][:MAX_LINE_CHARS])
-        parts = text.split("\r")
+        parts = unfold.overwritten(text)
         for part in parts:
             for piece in unfold.lines(part) if part else ():
                 self._read(line, piece[:MAX_LINE_CHARS], overwritten=len(parts) > 1)

@@ -1,8 +1,9 @@
-"""A structured log's record whose text has several lines, back as those lines: a traceback inside a JSON value."""
+"""One physical line that is several: a progress bar that overwrote itself, a traceback inside a JSON value."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,16 @@ from probing_cluster.evidence.joblog import place
 _HEADS = ("Traceback (most recent call last)", "\\n\\tat ")
 _MAX_DEPTH = 3
 _MAX_LINES = 400
+
+
+_WORKER = re.compile(r"\([\w.:]{1,64} pid=\d{1,10}(?:, ip=[\w.:-]{1,64})?\)\s")
+
+
+def overwritten(text: str) -> list[str]:
+    """The parts of a line that overwrote itself, oldest first; each is of the worker that Ray names in front of the first."""
+    parts = text.split("\r")
+    worker = _WORKER.match(text) if len(parts) > 1 else None
+    return [parts[0], *(worker[0] + part if part else part for part in parts[1:])] if worker else parts
 
 
 def lines(text: str) -> list[str]:

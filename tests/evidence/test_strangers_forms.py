@@ -563,3 +563,50 @@ def test_advice_to_the_reader_is_no_recovery() -> None:
     steps = [f"Epoch {n}/9 loss 1.2" for n in range(2)]
     assert first(*ERROR, "", advice, *steps) == ["python_exception"]
     assert first(*ERROR, "falling back to eager", *steps) == []
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        ["usage: conda [-h] COMMAND ...", "conda: error: argument COMMAND: invalid choice: 'deactivate' (choose from 'clean')"],
+        ["/apps/Anaconda3/bin/conda: line 3: import: command not found", "/apps/Anaconda3/bin/conda: line 6: syntax error near unexpected token `sys.argv'"],
+    ],
+)  # fmt: skip
+def test_an_environment_that_was_not_switched_on_gives_way_to_the_programs_error(before: list[str]) -> None:
+    """A script goes on in the one it has; a package that lacks a part was not left out by it."""
+    head = ERROR[:2]
+    assert first(*before, *ERROR) == ["python_exception"]
+    found = [
+        f
+        for f in joblog.read([*before, *head, "ModuleNotFoundError: No module named 'numpy._core'"])
+        if f.first_cause
+    ]
+    assert [(f.kind, f.line) for f in found] == [("import_error", len(before) + 3)]
+
+
+def test_a_traceback_below_a_servers_warning_is_handled() -> None:
+    """Set in below the logger's line, as notebook servers write a refused request; Slurm's limit is the end."""
+    refused = [
+        "[W 2026-04-19 16:16:09.897 ServerApp] wrote error: 'Forbidden'",
+        "    Traceback (most recent call last):",
+        '      File "/lib/tornado/web.py", line 1788, in _execute',
+        "    tornado.web.HTTPError: HTTP 403: Forbidden",
+        "[W 2026-04-19 16:16:09.901 ServerApp] 403 GET /api/kernelspecs 4.64ms",
+    ]
+    limit = "slurmstepd: error: *** JOB 7 ON n2 CANCELLED AT 2026-04-20T16:07:10 DUE TO TIME LIMIT ***"
+    assert first(*refused, limit) == ["slurm_timeout"]
+    assert first(*(line.removeprefix("    ") for line in refused[1:4])) == ["python_exception"]
+
+
+def test_loggings_own_report_behind_a_bar_and_a_closed_queue_are_no_causes() -> None:
+    """Python's logging writes where the bar stands; a writer's thread loses its queue when the process dies."""
+    report = ["100%|███| 5/5 [00:00<00:00, 5.12it/s]--- Logging error ---", *ERROR[:2], "TypeError: not all arguments converted during string formatting"]  # fmt: skip
+    assert first(*report) == []
+    assert first(*ERROR[:2], "OSError: handle is closed", *ERROR) == ["python_exception"]
+    assert first(*ERROR[:2], "OSError: handle is closed") == ["python_consequence"]
+
+
+def test_what_a_worker_overwrote_is_the_workers_too() -> None:
+    """A bar of Ray's worker has the worker's name in front of its first part alone."""
+    bar = "(train pid=77) " + "\r".join(f"Batch {n} of 900 loss 1.2" for n in range(600))
+    assert first(*ERROR, bar) == ["python_exception"]

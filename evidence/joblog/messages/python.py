@@ -144,7 +144,7 @@ _INTERRUPTS = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException", "
 _IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})
 _REMOTE_TEXT = re.compile(
     r"NCCL communicator was aborted|Broken pipe|Connection (?:reset|closed|refused)|worker.*died|(?<!default )process group(?! has not been initialized)|Socket (?:Timeout|closed)"
-    r"|StatusCode\.UNAVAILABLE|^cancelled$|\bRPC call to \w{1,60} timed out|failed to connect to all addresses|See (?:the )?(?:root cause|stack ?trace \(?)\s?above",
+    r"|StatusCode\.UNAVAILABLE|^cancelled$|^handle is closed$|\bRPC call to \w{1,60} timed out|failed to connect to all addresses|See (?:the )?(?:root cause|stack ?trace \(?)\s?above",
     re.IGNORECASE,
 )
 _PYTEST = re.compile(r"^E {3,12}(?=(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception)\b(?::|$))")

@@ -46,6 +46,10 @@ _MODULES = re.compile(
     r"|\S{1,200}: (?:line )?\d{1,6}: \S{1,200}/(?:lmod|modulecmd|modulecmd\.tcl): No such file or directory$"
 )
 """The module system could not do its part; what it should have brought is missing later."""
+_CONDA = re.compile(
+    r"conda: error: |(?:/\S{0,300}/)?conda: line \d{1,6}: (?:syntax error|\S{1,60}: command not found)|CondaError: Run 'conda (?:init|activate)"
+)
+"""An environment that was not switched on or off: a script goes on in the one it has."""
 _LICENCE = re.compile(
     r"(?:Fatal |FATAL )?(?:[A-Z][\w-]{1,40} ){0,2}(?:License checkout failed|LICENSE MANAGER ERROR|(?:FLEXnet|FLEXlm|FlexNet|FlexLM) (?:Licensing )?error ?:)"
     r"|(?:ERROR:? ?|Error:? ?|\W{0,8})(?:Could not|Cannot|Unable to|Failed to|Can't) (?:obtain|check ?out|acquire|get|find|connect to)\b.{0,40}\b[Ll]icen[cs]e"
@@ -104,6 +108,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "oom_kill_suspected", record, role=LineRole.ROOT, meaning=_OUT_OF_MEMORY)
     if place.begins_with_speaker(text) or _TRIED.search(text):
         return None
+    if _MODULES.match(text) or _CONDA.match(text):
+        return make(FACTS, "program_error", record, detail={"weak": True, "modules": True})
     if _STOPPED.match(text):
         return make(FACTS, "program_error", record, detail={"handled": True})
     if _COMPILED.match(text) or _OPTIONS.match(text) or _LICENCE.match(text):
@@ -112,8 +118,6 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "program_error", record)
     if _ASSERTED.match(text) and cuda.kind_of(text) not in cuda.ONLY_HARDWARE:
         return make(FACTS, "program_error", record)
-    if _MODULES.match(text):
-        return make(FACTS, "program_error", record, detail={"weak": True, "modules": True})
     if _NO_RULE.match(text) or _THREADS.match(text) or _PIP.match(text):
         return make(FACTS, "program_error", record, detail={"weak": True})
     if found := _COORDINATOR.match(text):
