@@ -138,9 +138,9 @@ _FILE = _pattern(
     r"(?:/[\w./+-]{1,200}|(?:messages|syslog|kern\.log|dmesg)[\w.-]{0,60}):(?:\d{1,12}[:-])?"
     rf"|(?:[\w./+@-]{{0,200}}/)?(?:messages|syslog|kern\.log|dmesg)[\w.-]{{0,60}}(?:[:-]\d{{1,12}})?[:-]{_OPENS}"
     rf"|[\w./+@-]{{1,200}}\.(?:log|txt)(?:\.\d{{1,3}})?(?:[:-]\d{{1,12}})?[:-]{_OPENS}"
-    rf"|\s{{0,8}}\d{{1,9}}(?:[:-]|\s{{1,4}}){_OPENS}"
+    rf"|\s{{0,8}}(?:\d{{1,9}}(?:[:-]|\s{{1,4}})|[-*•]\ {{1,3}}){_OPENS}"
 )
-"""What `grep` (-r, -n, -C) and `cat -n` put in front of a line: its file, its number."""
+"""What `grep` (-r, -n, -C) and `cat -n` put in front of a line: its file, its number; and what a list does."""
 _REPEATED = _pattern(r"message\ repeated\ (?P<n>\d{1,9})\ times?:\s*\[\s?(?P<inner>.*?)\]?\s*$")
 _FIELD = _pattern(r"MESSAGE=")
 _RELAY = _pattern(

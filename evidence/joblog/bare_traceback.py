@@ -52,6 +52,8 @@ _FILE_TOOL = re.compile(
 _PRINTED = re.compile(r"╰─> \[(?P<lines>\d{1,5}) lines? of output\]")
 """How pip announces what a package's own build printed."""
 _STEPS = 3
+_ALIKE = 20
+"""After so many complaints in the same words the next is none that ends a program: it goes through a list."""
 """So many further steps say that the program lived on."""
 
 
@@ -80,6 +82,10 @@ class BareTraceback:
         """Lines of a Java stack behind it: the exception's own, however many."""
         self._behind = 0
         """Lines behind the last message of that kind that could speak of work."""
+        self._listed: list[str] = []
+        """The words that so many complaints began with."""
+        self._alike = 0
+        """Lines behind the first that complain in the same words."""
         self._weak: JobFinding | None = None
         """What another program complained of first: the reason only where the job's own say nothing better."""
         self._weak_until = 0
@@ -122,7 +128,7 @@ class BareTraceback:
             return None
         if not _PLAIN.match(record.text):
             if word := _last_word(record) if interesting else last_word.find(record):
-                if self._last is None:
+                if self._last is None and record.text.split()[:3] != self._listed:
                     ending = word.role is LineRole.ROOT and closing.is_ending(record.text)
                     self.hold(replace(word, role=LineRole.EXIT) if ending else word)
                 else:
@@ -137,7 +143,7 @@ class BareTraceback:
 
     def hold(self, found: JobFinding) -> None:
         """A message that counts only as the log's last word."""
-        self._last, self._steps, self._behind, self._frames_behind = found, 0, 0, 0
+        self._last, self._steps, self._behind, self._frames_behind, self._alike = found, 0, 0, 0, 0
         self._progress = progress.LogProgress(self._recent)
 
     def hold_weak(self, found: JobFinding) -> None:
@@ -177,13 +183,16 @@ class BareTraceback:
         if _JAVA_FRAME.match(text):
             self._frames_behind += 1
             return
+        self._alike += text.split()[:3] == self._last.message.split()[:3]
         self._steps += progress.is_progress(text) or self._progress.passed(text)
         self._behind += self._behind < 0 or not _NO_WORD.match(text)
         word = self._last.kind in _LAST_WORDS
         most = 0 if self._last.kind == "process_terminated" else _COMMAND_LINES
         over = self._behind > most if word else line - self._last.line - self._frames_behind > _LAST_LINES
         well = _WENT_WELL.search(text) or (_FILE_TOOL.match(self._last.message) and _ENDED.search(text))
-        if self._steps >= _STEPS or over or (word and well):
+        if self._alike > _ALIKE:
+            self._listed = self._last.message.split()[:3]
+        if self._steps >= _STEPS or over or (word and (well or self._alike > _ALIKE)):
             self._last = None
 
     def died(self, found: JobFinding) -> None:

@@ -92,7 +92,7 @@ _WHERE = r"(?:NVRM:\s+|NVRM (?=\w{1,96}: ))(?:GPU\d{1,3}[ :]+)?(?:\w{1,96}: )?(?
 _GPU = rf"(?:GPU\s*(?P<pci>{grammar.PCI}):\s*)?"
 _PROBED = re.compile(rf"NVRM:\s+The NVIDIA GPU (?P<pci>{grammar.PCI})")
 _LOST = re.compile(r"NVRM:.*fallen off the bus and is not responding to commands", re.DOTALL)
-_FALLEN = re.compile(rf"NVRM:\s+{_GPU}GPU has fallen off the bus")
+_FALLEN = re.compile(rf"NVRM:\s+(?:{_GPU}GPU|GPU at (?P<at>{grammar.FULL_PCI})) has fallen off the bus")
 _UUID = re.compile(rf"NVRM:\s+GPU at PCI:(?P<pci>{grammar.PCI}): (?P<uuid>GPU-[0-9a-f-]{{36}})")
 _GSP = (
     ("rpc_timeout", re.compile(rf"{_WHERE}rpcRecvPoll timed\s?out")),
@@ -137,7 +137,7 @@ def _lost(message: str, context: KernelContext) -> KernelFinding | None:
         address = context.pop("nvrm", "probed")
         return make(FACTS, "gpu_lost", "gpu_fallen_no_xid", message, pci_bus_id=address)
     if (found := head.match(_FALLEN, message)) and "Xid" not in message:
-        address = grammar.pci(found["pci"])
+        address = grammar.pci(found["pci"] or found["at"])
         if address is not None and context.pop("xid79", grammar.bus_address(address)):
             return None
         return make(FACTS, "gpu_lost", "gpu_fallen", message, pci_bus_id=address)

@@ -610,3 +610,19 @@ def test_what_a_worker_overwrote_is_the_workers_too() -> None:
     """A bar of Ray's worker has the worker's name in front of its first part alone."""
     bar = "(train pid=77) " + "\r".join(f"Batch {n} of 900 loss 1.2" for n in range(600))
     assert first(*ERROR, bar) == ["python_exception"]
+
+
+@pytest.mark.parametrize("mark", ["- ", "* ", ""])
+def test_a_lists_mark_in_front_of_a_kernel_line(mark: str) -> None:
+    """And the oldest driver's words of a lost GPU."""
+    line = f"{mark}Sep 18 20:58:08 laptop kernel: [ 1936.510073] NVRM: GPU at 0000:01:00.0 has fallen off the bus."
+    found = kernel.KernelReader().read_line(line)
+    assert found is not None
+    assert (found[0].host, found[1].kind, found[1].pci_bus_id) == ("laptop", "gpu_lost", "0000:01:00.0")
+
+
+def test_a_long_list_of_one_complaint_ends_nothing() -> None:
+    """A program that goes through a list and misses most of it; the last of a few is its end."""
+    missing = [f"Could not find /data/video/{n}.png" for n in range(300)]
+    assert first(*missing, "we good") == []
+    assert first(*missing[:2]) == ["program_error"]

@@ -154,6 +154,26 @@ def _by_exit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             words="its launcher was told to end (SIGTERM), and nothing says by whom",
         )
         return
+    lost = next(
+        (
+            f.event
+            for f in view.findings
+            if f.event.kind == "peer_lost" and f.event.detail.get("first_cause") is True
+        ),
+        None,
+    )
+    if lost is not None and not signal:
+        # What a launcher or a pool returns for a process that it lost is no exit of the program's own.
+        yield claims.Claim(
+            cause=taxonomy.UNKNOWN,
+            weight=weight,
+            at=view.end_at,
+            rule="user_error",
+            evidence=(lost,),
+            by_elimination=True,
+            words=f"lost another of its processes, and nothing says why; its log says: {lost.message}",
+        )
+        return
     yield claims.Claim(
         cause=KILLED if signal in _SENT else CAUSE,
         weight=weight,

@@ -496,7 +496,9 @@ def test_a_process_of_the_system_that_the_kernel_killed_was_not_the_jobs(make):
 )
 def test_a_gpu_that_was_full_of_another_process_is_not_the_programs_wish(make, holder, words):
     """A smaller batch does not help where there are no bytes at all."""
-    full = make.finding("cuda_oom", detail={"first_cause": True, "held_gib": 78.9, "gpu_gib": 79.15, **holder})
+    full = make.finding(
+        "cuda_oom", detail={"first_cause": True, "held_gib": 78.9, "gpu_gib": 79.15, **holder}
+    )
     verdict = make.judge(full)
     assert (verdict.cause, verdict.domain, str(verdict.confidence)) == ("oom_gpu", "unknown", "possible")
     assert words in verdict.summary
@@ -527,3 +529,15 @@ def test_a_bare_kill_is_not_called_proven(make):
     verdict = make.judge(killed, attempt=make.attempt(exit_code=137), watched={})
     assert verdict.cause == "oom_host"
     assert "which nothing here proves" in verdict.summary
+
+
+def test_a_launcher_that_lost_a_process_did_not_fail_by_itself(make):
+    """Its exit code is the launcher's own; a program's exit beside it stays possible."""
+    lost = make.finding(
+        "peer_lost", detail={"first_cause": True}, message="ORTE has lost communication with a remote daemon."
+    )
+    verdict = make.judge(lost, attempt=make.attempt(exit_code=255), watched={})
+    assert (verdict.cause, str(verdict.confidence)) != ("user_error", "possible")
+    assert "lost communication" in verdict.summary
+    later = make.finding("peer_lost", detail={"first_cause": False})
+    assert make.judge(later, attempt=make.attempt(exit_code=255), watched={}).cause == "user_error"
