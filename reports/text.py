@@ -147,8 +147,9 @@ def _why(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) ->
         )
     yield from _evidence(view.evidence, width, days)
     yield from _others(view, width, days)
-    if verdict.ruled_out:
-        yield from _wrap(f"Ruled out: {sanitize.clean('; '.join(verdict.ruled_out))}", width, "  ", "    ")
+    for title, sentences in (("Ruled out", verdict.excluded), ("Less likely", verdict.less_likely)):
+        if sentences:
+            yield from _wrap(f"{title}: {sanitize.clean('; '.join(sentences))}", width, "  ", "    ")
     done = _done(view, days)
     if done:
         yield from _wrap(done, width, "  ", "    ")

@@ -16,6 +16,9 @@ from probing_cluster.core import hostlist, records, vocabulary
 SLACK = timedelta(seconds=2)
 """Slurm's times are whole seconds and clocks differ a little."""
 
+NEARLY = 0.98
+"""Share of its time limit from which on an attempt counts as having reached it."""
+
 CRASHES = frozenset({4, 8, 11})
 """Illegal instruction, arithmetic, segmentation: a program does these to itself, whatever else went away."""
 
@@ -98,6 +101,16 @@ class EvidenceView:
     def state(self) -> str:
         """Slurm's base state."""
         return self.case.attempt.state
+
+    @property
+    def ran_s(self) -> float:
+        """Seconds it ran, without those it was suspended."""
+        return (self.end_at - self.start_at).total_seconds() - self.attempt.suspended_s
+
+    @property
+    def within_limit(self) -> bool:
+        """True when it ended well before the time limit that is recorded."""
+        return bool(self.attempt.time_limit_s) and self.ran_s < NEARLY * (self.attempt.time_limit_s or 0)
 
     def of(self, *causes: str) -> tuple[CaseSighting, ...]:
         """The sightings that point at one of these causes, oldest first."""

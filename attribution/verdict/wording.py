@@ -36,7 +36,11 @@ def summary(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> s
     if winner.rule == "stuck" and view.log_stall is not None and view.log_stall in winner.evidence:
         hung = _hung(view, onset.stalled_since(view.log_stall))
         return _sentence(f"{hung}: {text}{_by(winner)}; then {_ended_by(view, 'the job')}")
-    return _sentence(f"{text}{_by(winner)}{_when(view, winner)}")
+    # How it was ended is no other explanation of the fault: it is said here, not among the others.
+    then = (
+        f"; then {_ended_by(view, 'the job')}" if view.state in _ENDED_BY and winner.at <= view.end_at else ""
+    )
+    return _sentence(f"{text}{_by(winner)}{_when(view, winner)}{then}")
 
 
 def _by(winner: claims.Claim) -> str:
@@ -134,7 +138,11 @@ def _since(view: evidence_view.EvidenceView, since: datetime) -> str:
 
 
 def _ended_by(view: evidence_view.EvidenceView, it: str = "it") -> str:
-    return f"{it} {_cancelled_by(view)}" if view.state == "CANCELLED" else f"{it} reached its time limit"
+    if view.state == "CANCELLED":
+        return f"{it} {_cancelled_by(view)}"
+    if view.state == "DEADLINE":
+        return "the job's deadline passed"
+    return f"{it} was ended as TIMEOUT" if view.within_limit else f"{it} reached its time limit"
 
 
 def _log_stood(view: evidence_view.EvidenceView) -> str:
@@ -159,9 +167,14 @@ def _cancelled_by(view: evidence_view.EvidenceView) -> str:
 
 def _time_limit(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> str:
     limit_s = view.attempt.time_limit_s
-    return _sentence(
-        f"The job reached its time limit{f' of {phrases.duration(limit_s)}' if limit_s else ''}{_lost_gpu(view)}{_log_stood(view)}"
-    )
+    limit = phrases.duration(limit_s) if limit_s else ""
+    if view.state == "DEADLINE":
+        what = f"The deadline of the job (sbatch --deadline) passed after it had run {phrases.duration(view.ran_s)}"
+    elif view.within_limit:
+        what = f"The job was ended by Slurm as TIMEOUT after {phrases.duration(view.ran_s)}, though its limit is recorded as {limit}"
+    else:
+        what = f"The job reached its time limit{f' of {limit}' if limit else ''}"
+    return _sentence(f"{what}{_lost_gpu(view)}{_log_stood(view)}")
 
 
 def _cancelled(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> str:
@@ -234,6 +247,10 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
     by = view.attempt.cancelled_by
     if winner.cause == "node_refused" and view.state != "REQUEUED":
         return f"Submit the job again: it was no fault of its own. Repair {winner.node or 'the node'}: it was refused before the job began."
+    if winner.cause == "time_limit" and view.state == "DEADLINE":
+        return "Submit it earlier or with a later --deadline, or make it shorter: more time would not help, since Slurm ends it at that hour."
+    if winner.cause == "time_limit" and view.within_limit:
+        return "Ask the administrators which limit ended it: the partition's (MaxTime) may be shorter, or its own was changed while it ran."
     if winner.cause == "requeued_by_user" and not view.fully_watched:
         return "Ask whether somebody requeued it on purpose; else look at slurmctld's log of that minute, and at the kernel logs of its nodes."
     if winner.cause == "user_cancelled" and view.hung_since is not None:

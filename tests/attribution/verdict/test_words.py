@@ -1,0 +1,101 @@
+"""What a verdict calls excluded, and what it says of limits, restarts, lost nodes and cancellations, as strangers read it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from probing_cluster.core import records
+
+C, D = records.Confidence, records.Domain
+
+
+def test_a_fault_found_after_the_end_excludes_no_program(make):
+    """The exit came before: the program is named as the weaker explanation, and nothing is said of the order."""
+    v = make.judge(make.xid(79, 3, -180.0), watched={})
+    assert (v.cause, v.confidence) == ("gpu_lost", C.POSSIBLE)
+    assert "after the job ended" in v.summary
+    assert not [s for s in v.excluded if s.startswith("user program")]
+    assert [s for s in v.less_likely if s.startswith("user program (possible: exited with code 1")]
+
+
+def test_a_gpu_that_may_be_a_neighbours_excludes_no_program(make):
+    """Nobody knows whose GPU it was: neither the exit nor a silent log clears the program."""
+    mine = make.attempt(nodes=("n2",), n_gpus=1, gpus=None)
+    shared = {"n2": ((make.start, None),)}
+    v = make.judge(make.xid(79), attempt=mine, shared=shared)
+    assert (v.cause, v.confidence) == ("gpu_lost", C.POSSIBLE)
+    assert not [s for s in v.excluded if s.startswith("user program")]
+    own = make.judge(make.xid(79), make.finding("cuda_launch_failure"), attempt=mine, shared=shared)
+    assert not [s for s in own.excluded if s.startswith("user")]
+    assert len([s for s in own.less_likely if s.startswith("user program")]) == 1
+
+
+def test_what_is_weaker_is_not_ruled_out(make):
+    """A lost GPU beside an error of the program's own stays a candidate."""
+    error = make.finding(
+        "python_traceback", node="n2", message="KeyError: 'lr'", detail={"first_cause": True}
+    )
+    v = make.judge(make.xid(79), error, attempt=make.attempt(nodes=("n2",), gpus=None), watched={})
+    assert v.cause == "user_error"
+    assert "gpu lost on n2 (possible: Xid 79)" in v.less_likely
+    assert not [s for s in v.excluded if "gpu lost" in s]
+
+
+@pytest.mark.parametrize(
+    ("ended", "then", "rival"),
+    [
+        (
+            {"state": "CANCELLED", "cancelled_by": "alice"},
+            "; then the job was cancelled by its user (alice).",
+            "the cancellation alone (possible: was cancelled by alice)",
+        ),
+        (
+            {"state": "TIMEOUT", "time_limit_s": 1102.0},
+            "; then the job reached its time limit.",
+            "the time limit alone (possible)",
+        ),
+    ],
+)
+def test_how_it_was_ended_is_not_ruled_out(make, ended, then, rival):
+    """It happened: the summary says so, and that nothing else was behind it is the less likely tale."""
+    v = make.judge(make.xid(79, 3, 300.0), attempt=make.attempt(exit_code=0, **ended))
+    assert (v.cause, v.confidence) == ("gpu_lost", C.LIKELY)
+    assert v.summary.endswith(then)
+    assert v.less_likely == (rival,)
+
+
+def test_what_lies_outside_the_window_is_not_ruled_out(make):
+    """It came long before, and no evidence says that it did no harm."""
+    v = make.judge(make.xid(79, 3, at=make.start - timedelta(hours=3)))
+    assert [s for s in v.less_likely if "outside the window" in s]
+    assert not [s for s in v.excluded if "outside the window" in s]
+
+
+def test_a_gpu_that_it_did_not_hold_is_called_by_its_address(make):
+    """Where the log knows nothing else of it."""
+    mine = make.attempt(nodes=("n2",), n_gpus=0, gpus=None)
+    v = make.judge(make.xid(79, None, pci_bus_id="0000:41:00"), attempt=mine)
+    assert "0000:41:00 of n2 (Xid 79, but the job did not hold it)" in v.excluded
+
+
+def test_a_deadline_is_no_time_limit(make):
+    """`sbatch --deadline` ended it after 18 minutes of 24 hours: more time would not help."""
+    v = make.judge(attempt=make.attempt(state="DEADLINE", exit_code=0))
+    assert v.summary == "The deadline of the job (sbatch --deadline) passed after it had run 18 min."
+    assert "--deadline" in v.next_step
+    assert "Ask for more time" not in v.next_step
+
+
+def test_a_timeout_well_within_its_limit_is_called_a_contradiction(make):
+    """Another limit ended it, or its own was changed: that it reached the recorded one is untrue."""
+    v = make.judge(attempt=make.attempt(state="TIMEOUT", exit_code=0))
+    assert (v.cause, v.confidence) == ("time_limit", C.LIKELY)
+    assert (
+        v.summary
+        == "The job was ended by Slurm as TIMEOUT after 18 min, though its limit is recorded as 24 h."
+    )
+    assert "MaxTime" in v.next_step
+    reached = make.judge(attempt=make.attempt(state="TIMEOUT", exit_code=0, time_limit_s=1102.0))
+    assert (reached.confidence, reached.summary) == (C.CERTAIN, "The job reached its time limit of 18 min.")
