@@ -99,3 +99,14 @@ def test_a_timeout_well_within_its_limit_is_called_a_contradiction(make):
     assert "MaxTime" in v.next_step
     reached = make.judge(attempt=make.attempt(state="TIMEOUT", exit_code=0, time_limit_s=1102.0))
     assert (reached.confidence, reached.summary) == (C.CERTAIN, "The job reached its time limit of 18 min.")
+
+
+@pytest.mark.parametrize(("up_after_s", "cause"), [(3.0, "user_error"), (None, "ib_link")])
+def test_a_kernel_line_of_a_link_that_came_up_excuses_it(make, up_after_s, cause):
+    """Down for three seconds, nine minutes before the end: a flap ends no gang that goes on for minutes."""
+    port = {"kind": "ib_link", "source": "import", "device": "ibs1", "pci_bus_id": "0000:18:00.0"}
+    lines = [make.event(540.0, code="link_down", **port)]
+    if up_after_s:
+        lines.append(make.event(540.0 - up_after_s, code="link_up", severity=records.Severity.INFO, **port))
+    v = make.judge(*lines, by_log=frozenset({"n1", "n2"}))
+    assert v.cause == cause
