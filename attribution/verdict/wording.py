@@ -85,9 +85,23 @@ def _node_lost(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -
         return _sentence(f"{node} did not boot for the job, as Slurm says{before_that}")
     boots = [s for s in view.of("node_reboot") if s.event.node == winner.node]
     back = [s for s in boots if s.when is not evidence_view.EventPhase.BEFORE_START]
-    return _sentence(
-        f"{node} stopped answering Slurm{before_that}{'; it has restarted since' if back else ''}"
-    )
+    ordered = any(s.event.code == vocabulary.AFTER_SHUTDOWN for s in back)
+    since = f"; it {'was shut down in order and ' if ordered else ''}has restarted since" if back else ""
+    return _sentence(f"{node} stopped answering Slurm{before_that}{since}")
+
+
+def _node_reboot(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
+    """Of a restart after an orderly shutdown that it was one: nothing broke."""
+    winner = ranking.winner
+    how = f"restarted under the job{_by(winner)}"
+    if is_ordered(winner):
+        how = "was shut down in order and restarted under the job: software or a person wanted it, as its log says"
+    return _sentence(f"{winner.node or 'a node'} {how}{_when(view, winner)}")
+
+
+def is_ordered(claim: claims.Claim) -> bool:
+    """Whether the node was shut down in order."""
+    return any(e.code == vocabulary.AFTER_SHUTDOWN for e in claim.evidence)
 
 
 def _unknown(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
@@ -226,6 +240,7 @@ def preempted_by(job_id: int, name: str, user: str, behind: records.Verdict | No
 
 _SPECIAL = {
     "node_lost": _node_lost,
+    "node_reboot": _node_reboot,
     "unknown": _unknown,
     "user_error": _user_error,
     "oom_gpu": _oom_gpu,
@@ -251,6 +266,8 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
         return "Submit it earlier or with a later --deadline, or make it shorter: more time would not help, since Slurm ends it at that hour."
     if winner.cause == "time_limit" and view.within_limit:
         return "Ask the administrators which limit ended it: the partition's (MaxTime) may be shorter, or its own was changed while it ran."
+    if is_ordered(winner):
+        return f"Find out who or what restarted {winner.node}: an administrator, an update, or `scontrol reboot`; its log of that minute may say it."
     if winner.cause == "requeued_by_user" and not view.fully_watched:
         return "Ask whether somebody requeued it on purpose; else look at slurmctld's log of that minute, and at the kernel logs of its nodes."
     if winner.cause == "user_cancelled" and view.hung_since is not None:

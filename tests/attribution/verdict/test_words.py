@@ -110,3 +110,32 @@ def test_a_kernel_line_of_a_link_that_came_up_excuses_it(make, up_after_s, cause
         lines.append(make.event(540.0 - up_after_s, code="link_up", severity=records.Severity.INFO, **port))
     v = make.judge(*lines, by_log=frozenset({"n1", "n2"}))
     assert v.cause == cause
+
+
+def _boot(make, before_end_s, code="after_shutdown", **detail):
+    more = {"kind": "node_boot", "source": "import", "severity": records.Severity.INFO, "detail": detail}
+    return make.event(before_end_s, code=code, **more)
+
+
+@pytest.mark.parametrize("before_end_s", [120.0, -120.0])
+def test_an_orderly_restart_is_no_fault_of_the_hardware(make, before_end_s):
+    """Software asked for it: the verdict says so, and sends nobody to the baseboard's event log."""
+    lost = make.attempt(state="NODE_FAIL", exit_code=0, failed_node="n2")
+    boot = _boot(make, before_end_s, shut_down_s=240.0)
+    v = make.judge(boot, attempt=lost, by_log=frozenset({"n1", "n2"}))
+    assert (v.cause, v.node) == ("node_reboot" if before_end_s > 0 else "node_lost", "n2")
+    assert v.domain is D.UNKNOWN
+    assert "shut down in order" in v.summary
+    assert "baseboard" not in v.next_step
+    crash = make.judge(_boot(make, before_end_s, "kernel"), attempt=lost, by_log=frozenset({"n1", "n2"}))
+    assert crash.domain is D.HARDWARE
+
+
+def test_a_node_that_was_shut_down_in_order_after_the_end_had_lived_until_then(make):
+    """Somebody restarted a healthy node of a job whose lost node nobody names."""
+    lost = make.attempt(state="NODE_FAIL", exit_code=0)
+    logs = frozenset({"n1", "n2"})
+    alive = make.judge(_boot(make, -400.0, shut_down_s=240.0), attempt=lost, by_log=logs)
+    assert alive.node is None
+    gone = make.judge(_boot(make, -200.0, shut_down_s=240.0), attempt=lost, by_log=logs)
+    assert gone.node == "n2"
