@@ -224,6 +224,20 @@ class EvidenceView:
         """
         return frozenset(n for n in self.case.by_log if self.case.watched.get(n) is not None)
 
+    def log_ends_s(self, node: str) -> float | None:
+        """How long before the end the log of a node without an agent ends, seconds; negative when after it, None without a log."""
+        last = self.case.watched.get(node) if node in self.case.by_log else None
+        return None if last is None else (self.end_at - last).total_seconds()
+
+    @functools.cached_property
+    def blind_spots(self) -> str:
+        """Who was not watched at the end, for a sentence: nodes nobody watched, and nodes whose log ends before."""
+        logs = [n for n in self.unwatched_nodes if self.log_ends_s(n) is not None]
+        nobody = [n for n in self.unwatched_nodes if n not in logs]
+        ends = f"the log{'s' if len(logs) > 1 else ''} of {hostlist.compress(logs)} end{'' if len(logs) > 1 else 's'} before"
+        parts = [f"nobody watched {hostlist.compress(nobody)} then"] if nobody else []
+        return " and ".join([*parts, ends] if logs else parts)
+
     @functools.cached_property
     def partly_watched_nodes(self) -> tuple[str, ...]:
         """Nodes that were not watched at its end, or without an agent and with a log that covers only part of its run."""

@@ -139,3 +139,106 @@ def test_a_node_that_was_shut_down_in_order_after_the_end_had_lived_until_then(m
     assert alive.node is None
     gone = make.judge(_boot(make, -200.0, shut_down_s=240.0), attempt=lost, by_log=logs)
     assert gone.node == "n2"
+
+
+def test_of_several_nodes_it_is_told_what_is_known_of_each(make):
+    """One log goes on, one ends, one node nobody watched: which of them Slurm gave up nobody knows, and Slurm does."""
+    lost = make.attempt(state="NODE_FAIL", exit_code=0, nodes=("n1", "n2", "n3"), gpus=None)
+    watched = {"n1": make.end + timedelta(hours=1), "n2": make.end - timedelta(minutes=15)}
+    v = make.judge(attempt=lost, watched=watched, by_log=frozenset({"n1", "n2"}))
+    assert v.node is None
+    assert v.summary == (
+        "A node of the job stopped answering Slurm, and it is not known which; the log of n1 goes on past the end without a "
+        "restart; the log of n2 ends before; nobody watched n3."
+    )
+    assert "sinfo -R" in v.next_step
+
+
+def test_a_log_that_ends_hours_before_is_no_witness(make):
+    """That it holds nothing of the loss is then no news."""
+    lost = make.attempt(state="NODE_FAIL", exit_code=0, failed_node="n2")
+    logs = frozenset({"n2"})
+    v = make.judge(attempt=lost, watched={"n2": make.end - timedelta(hours=5)}, by_log=logs)
+    assert "; its log ends 5 h before and tells nothing of it." in v.summary
+    near = make.judge(attempt=lost, watched={"n2": make.end - timedelta(minutes=5)}, by_log=logs)
+    assert near.summary.endswith("; its log holds nothing of it.")
+
+
+@pytest.mark.parametrize(
+    ("kind", "summary", "step"),
+    [
+        ("stale_file_handle", "A file system of n1 stopped answering", "Check the file system on n1:"),
+        ("service", "A system service of n1 failed", "Check the system service on n1."),
+    ],
+)
+def test_a_part_without_a_name_is_called_by_what_it_is(make, kind, summary, step):
+    """Never `file system a device of n1`."""
+    one = make.attempt(nodes=("n1",), gpus=None)
+    seen = make.event(kind=kind, node="n1") if kind == "service" else make.finding(kind, message="it said so")
+    v = make.judge(seen, attempt=one, watched={})
+    assert v.summary.startswith(summary)
+    assert v.next_step.startswith(step)
+
+
+def test_several_nodes_were_not_watched(make):
+    """And one was not."""
+    bare = {"exit_code": 0, "exit_signal": 0}
+    assert make.judge(attempt=make.attempt(**bare), watched={}).summary == "n[1-2] were not watched."
+    one = make.attempt(**bare, nodes=("n1",))
+    assert make.judge(attempt=one, watched={}).summary == "n1 was not watched."
+
+
+def test_a_node_whose_log_is_at_hand_is_not_called_unwatched(make):
+    """It ends before the job did, and a line of it may stand in the evidence."""
+    logs = frozenset({"n2"})
+    v = make.judge(watched={"n2": make.end - timedelta(minutes=2)}, by_log=logs)
+    assert (
+        v.summary
+        == "The program exited with code 1, and nobody watched n1 then and the log of n2 ends before."
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("Error(s) in loading state_dict for Net:", "state_dict for Net."),
+        (f"ValueError: {'b' * 400}", "bbb…"),
+    ],
+)
+def test_a_quoted_line_leaves_one_full_stop(make, message, words):
+    """Neither `Net:.` nor four dots."""
+    v = make.judge(make.finding("python_traceback", message=message))
+    assert v.summary.endswith(words)
+    assert v.next_step.endswith(words)
+
+
+def test_more_evidence_of_a_kill_makes_nobody_less_sure(make):
+    """Slurm's word, and the kernel's own of the job's group: a GPU lost long before on the node changes nothing."""
+    one = make.attempt(state="OUT_OF_MEMORY", exit_code=0, nodes=("n2",), n_gpus=1, gpus=None)
+    kill = make.event(2.0, kind="oom", code="memcg", job_id=4242, source="import")
+    lost = make.xid(79, None, pci_bus_id="0000:41:00", at=make.start - timedelta(hours=1))
+    v = make.judge(kill, lost, attempt=one, active_faults=(lost,))
+    assert (v.cause, v.confidence) == ("oom_host", C.CERTAIN)
+    assert v.less_likely
+
+
+def test_who_cancelled_the_job_of_another_is_asked_why(make):
+    """It was not on purpose of its owner."""
+    v = make.judge(attempt=make.attempt(state="CANCELLED", exit_code=0, cancelled_by="bob"))
+    assert v.summary == "The job was cancelled by bob, not by its user."
+    assert v.next_step == "Ask bob why it was cancelled: the accounting does not say."
+    own = make.judge(attempt=make.attempt(state="CANCELLED", exit_code=0, cancelled_by="alice"))
+    assert own.next_step == "Nothing: it was cancelled on purpose."
+
+
+def test_a_server_that_did_not_answer_for_hours_is_named_beside_the_cancellation(make):
+    """It stands in the evidence: the sentence says why."""
+    start = make.end - timedelta(hours=6)
+    nfs = make.event(19800.0, kind="nfs", code="not_responding", device="nas1", severity=records.Severity.LOW)
+    mine = make.attempt(state="CANCELLED", exit_code=0, cancelled_by="alice", start_at=start)
+    v = make.judge(attempt=mine, stalls=(nfs,))
+    assert v.cause == "user_cancelled"
+    assert v.summary.endswith(
+        "; NFS not responding (nas1) on n2 5 h 30 min before, and no line tells that it ended."
+    )
+    assert v.next_step.startswith("Find out whether it hung: look at NFS not responding on n2")
