@@ -89,7 +89,8 @@ def _verdict(verdict: records.Verdict, evidence: tuple[records.HealthEvent, ...]
     return {
         **records.json_fields(verdict, *names),
         "evidence": [_event(e) for e in evidence],
-        **records.json_fields(verdict, "ruled_out", *behind),
+        "ruled_out": list(verdict.excluded),
+        **records.json_fields(verdict, "less_likely", *behind),
     }
 
 

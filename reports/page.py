@@ -37,7 +37,7 @@ def environment() -> jinja2.Environment:
         message=lambda event: phrase.message(event, 2000),
         clean=sanitize.clean,
         hosts=hostlist.compress,
-        domain=text.domain_words,
+        sure=text.sure_words,
     )
     return made
 

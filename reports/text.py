@@ -136,7 +136,7 @@ def _why(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) ->
         yield from _unjudged(view, width, days, brush)
         return
     title = f"Why attempt {attempt.attempt} {view.fate}"
-    sure = f"{domain_words(verdict)}, {verdict.confidence}"
+    sure = sure_words(verdict)
     yield from (brush.bold(line) for line in _sides(title, sure, width))
     yield from _wrap(sanitize.clean(verdict.summary), width, "  ")
     if verdict.place:
@@ -147,8 +147,9 @@ def _why(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) ->
         )
     yield from _evidence(view.evidence, width, days)
     yield from _others(view, width, days)
-    if verdict.ruled_out:
-        yield from _wrap(f"Ruled out: {sanitize.clean('; '.join(verdict.ruled_out))}", width, "  ", "    ")
+    for title, sentences in (("Ruled out", verdict.excluded), ("Less likely", verdict.less_likely)):
+        if sentences:
+            yield from _wrap(f"{title}: {sanitize.clean('; '.join(sentences))}", width, "  ", "    ")
     done = _done(view, days)
     if done:
         yield from _wrap(done, width, "  ", "    ")
@@ -248,6 +249,12 @@ def _logs(view: model.AttemptView, width: int, brush: paint.Brush) -> Iterator[s
             yield from _wrap(sanitize.clean(line, _MOST_OF_A_LINE), max(width, 26), "    | ", "    |   ")
     if len(view.logs) > _MOST_LOGS:
         yield f"  and {len(view.logs) - _MOST_LOGS} more (--json lists all)"
+
+
+def sure_words(verdict: records.Verdict) -> str:
+    """`hardware, likely`; what is unknown is so once."""
+    words = (domain_words(verdict), verdict.confidence.value)
+    return ", ".join(dict.fromkeys(words))
 
 
 def domain_words(verdict: records.Verdict) -> str:

@@ -28,7 +28,7 @@ def page() -> str:
         "|---|---|---|---|---|---|",
     ]
     for c in known.causes.values():
-        step = phrases.next_step(c.next_step)
+        step = phrases.next_step(c.next_step, noun=c.noun)
         lines.append(
             f"| `{c.word}` | {c.domain} | {c.component or '–'} | {c.severity} | {c.meaning} | {step} |"
         )

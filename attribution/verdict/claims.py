@@ -58,6 +58,8 @@ class Claim:
     """Causes it explains here beyond what the taxonomy says it leads to."""
     domain: records.Domain | None = None
     """Where the cause's own domain says more than the evidence does; None = the cause's own."""
+    proven: bool = False
+    """True when what ended it was seen itself: no other fault beside it makes that less sure."""
     by_elimination: bool = False
     """True when only the way it ended speaks for it: any fault that may have ended it so takes its place."""
 

@@ -1,4 +1,4 @@
-"""Why not the others: each cause the symptom allowed and the evidence struck, in one sentence."""
+"""Why not the others, in one sentence each: the causes that the evidence excludes, and the weaker ones that it does not."""
 
 from __future__ import annotations
 
@@ -32,12 +32,14 @@ STRUCK = {
 LOOKED_FOR = frozenset(STRUCK)
 """Causes of which any sign at all changes what is ruled out."""
 
+_SURE = frozenset({records.Confidence.CERTAIN, records.Confidence.LIKELY})
+"""Verdicts that clear the program."""
 _FELT = timedelta(minutes=30)
 """The longest wait that NCCL's own settings allow: a program whose log nobody read and that exits later exits by itself, or by the fault."""
 
 
 def ruled_out(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> tuple[str, ...]:
-    """Sentences, most telling first; only what was looked at is ruled out."""
+    """Sentences, most telling first; only what was looked at is ruled out, and what is merely weaker is said to be less likely."""
     sentences: list[str] = []
     for part in _PARTS:
         sentences += [s for s in part(view, ranking) if s not in sentences]
@@ -50,18 +52,27 @@ def _program(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> 
         return
     if winner.evidence and all(findings.is_finding(e) for e in winner.evidence):
         return  # The program's own text does not clear the program.
+    if any(r.info.domain is records.Domain.USER_PROGRAM for r in ranking.rivals):
+        return  # It is named among the rivals.
+    # What may have failed, or was found to have failed after the end, did not make the program exit.
+    sure = ranking.confidence in _SURE and winner.at <= view.end_at + evidence_view.SLACK
+    unless = "" if sure else records.LESS_LIKELY
     own = [f for f in view.findings if f.signature.role is findings.FindingRole.OWN]
     if own:
-        yield f"user program ({own[0].signature.words}, as a consequence)"
+        yield f"{unless}user program ({own[0].signature.words}, as a consequence)"
     elif winner.info.domain is records.Domain.UNKNOWN:
         return
     elif winner.evidence and winner.at < view.start_at:
         if view.findings:
-            yield "user program (its log shows no error of its own)"
+            yield f"{unless}user program (its log shows no error of its own)"
         # Else nothing clears it: whatever it did came after a fault that was there before it.
     elif view.findings or (view.state != "FAILED" and view.log_was_read):
-        yield "user program (no error of its own before the fault)"
-    elif view.state == "FAILED" and view.end_at - winner.at <= _FELT:
+        yield (
+            f"{unless}user program (its log shows no error of its own)"
+            if unless
+            else ("user program (no error of its own before the fault)")
+        )
+    elif sure and view.state == "FAILED" and view.end_at - winner.at <= _FELT:
         yield "user program (its exit came after the fault)"
 
 
@@ -79,8 +90,8 @@ def _gpus(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Ite
         if (part := (event.node, event.device or event.gpu_uuid)) in parts:
             continue
         parts.add(part)
-        what = phrases.what(event)
-        yield f"{phrases.device_of_node(event.device or event.gpu_uuid, event.node)} ({what}, but the job did not hold it)"
+        name = event.device or event.gpu_uuid or gpus.pci_key(event.pci_bus_id)
+        yield f"{phrases.device_of_node(name, event.node)} ({phrases.what(event)}, but the job did not hold it)"
     if ranking.winner.cause in _GPU or not view.attempt.n_gpus or not view.fully_watched:
         return
     named = {e.event_id for c in (ranking.winner, *ranking.absorbed) for e in c.evidence}
@@ -119,10 +130,9 @@ def _memory(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> I
 
 
 def _limit(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
-    limit_s = view.attempt.time_limit_s
-    ran_s = (view.end_at - view.start_at).total_seconds() - view.attempt.suspended_s
-    if ranking.winner.cause in ("unknown", "user_error") and limit_s and ran_s < 0.98 * limit_s:
-        yield f"time limit (ended after {phrases.duration(ran_s)} of {phrases.duration(limit_s)})"
+    if ranking.winner.cause in ("unknown", "user_error") and view.within_limit and view.state != "TIMEOUT":
+        limit_s = view.attempt.time_limit_s or 0.0
+        yield f"time limit (ended after {phrases.duration(view.ran_s)} of {phrases.duration(limit_s)})"
 
 
 def _outside(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> Iterable[str]:
@@ -133,19 +143,29 @@ def _outside(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) ->
 
 def outside(what: str, node: str, gap_s: float) -> str:
     """The sentence about a fault (`phrases.what`) that came `gap_s` seconds before the onset, before the window."""
-    return f"{what} on {node} (it came {phrases.duration(gap_s)} before, outside the window)"
+    return f"{records.LESS_LIKELY}{what} on {node} (it came {phrases.duration(gap_s)} before, outside the window)"
 
 
 def _rivals(_view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
     for rival in ranking.rivals:
         if rival.cause in (ranking.winner.cause, "unknown"):
             continue
-        place = f" on {rival.node}" if rival.node else ""
-        yield f"{rival.cause.replace('_', ' ')}{place} (only {rival.confidence}: {_weaker(rival)})"
+        place = f" on {rival.node}" if rival.node and rival.info.domain is not _PROGRAM else ""
+        yield f"{records.LESS_LIKELY}{_NAMES.get(rival.cause) or rival.cause.replace('_', ' ')}{place} ({_why(rival)})"
 
 
-def _weaker(rival: claims.Claim) -> str:
-    return f"{phrases.what(rival.evidence[0])}" if rival.evidence else rival.words or "weaker evidence"
+_PROGRAM = records.Domain.USER_PROGRAM
+_NAMES = {
+    "user_cancelled": "the cancellation alone",
+    "time_limit": "the time limit alone",
+    "user_error": "user program",
+}
+"""How a rival is called where its word would read as if what happened had not."""
+
+
+def _why(rival: claims.Claim) -> str:
+    what = phrases.what(rival.evidence[0]) if rival.evidence else " ".join(rival.words.split())
+    return f"{rival.confidence}: {what}" if what else str(rival.confidence)
 
 
 _PARTS: tuple[Callable[[evidence_view.EvidenceView, rank_claims.Ranking], Iterable[str]], ...] = (

@@ -16,6 +16,9 @@ from probing_cluster.core import hostlist, records, vocabulary
 SLACK = timedelta(seconds=2)
 """Slurm's times are whole seconds and clocks differ a little."""
 
+NEARLY = 0.98
+"""Share of its time limit from which on an attempt counts as having reached it."""
+
 CRASHES = frozenset({4, 8, 11})
 """Illegal instruction, arithmetic, segmentation: a program does these to itself, whatever else went away."""
 
@@ -98,6 +101,16 @@ class EvidenceView:
     def state(self) -> str:
         """Slurm's base state."""
         return self.case.attempt.state
+
+    @property
+    def ran_s(self) -> float:
+        """Seconds it ran, without those it was suspended."""
+        return (self.end_at - self.start_at).total_seconds() - self.attempt.suspended_s
+
+    @property
+    def within_limit(self) -> bool:
+        """True when it ended well before the time limit that is recorded."""
+        return bool(self.attempt.time_limit_s) and self.ran_s < NEARLY * (self.attempt.time_limit_s or 0)
 
     def of(self, *causes: str) -> tuple[CaseSighting, ...]:
         """The sightings that point at one of these causes, oldest first."""
@@ -210,6 +223,20 @@ class EvidenceView:
         How long it has said nothing proves little: a kernel that meets nothing writes nothing.
         """
         return frozenset(n for n in self.case.by_log if self.case.watched.get(n) is not None)
+
+    def log_ends_s(self, node: str) -> float | None:
+        """How long before the end the log of a node without an agent ends, seconds; negative when after it, None without a log."""
+        last = self.case.watched.get(node) if node in self.case.by_log else None
+        return None if last is None else (self.end_at - last).total_seconds()
+
+    @functools.cached_property
+    def blind_spots(self) -> str:
+        """Who was not watched at the end, for a sentence: nodes nobody watched, and nodes whose log ends before."""
+        logs = [n for n in self.unwatched_nodes if self.log_ends_s(n) is not None]
+        nobody = [n for n in self.unwatched_nodes if n not in logs]
+        ends = f"the log{'s' if len(logs) > 1 else ''} of {hostlist.compress(logs)} end{'' if len(logs) > 1 else 's'} before"
+        parts = [f"nobody watched {hostlist.compress(nobody)} then"] if nobody else []
+        return " and ".join([*parts, ends] if logs else parts)
 
     @functools.cached_property
     def partly_watched_nodes(self) -> tuple[str, ...]:

@@ -15,7 +15,14 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from probing_cluster.attribution.verdict import case as cases
-from probing_cluster.attribution.verdict import co_residency, eliminate, judge, phrases, wording
+from probing_cluster.attribution.verdict import (
+    co_residency,
+    eliminate,
+    evidence_view,
+    judge,
+    phrases,
+    wording,
+)
 from probing_cluster.core import hostlist, records
 
 _END = datetime(2026, 1, 1, tzinfo=UTC)
@@ -104,7 +111,7 @@ class NoEvidenceVerdicts:
             len(nodes) == 1,
             bool(n_gpus),
             bool(limit_s),
-            bool(limit_s) and ran_s < 0.98 * limit_s,
+            bool(limit_s) and ran_s < evidence_view.NEARLY * limit_s,
         )
         if ending not in self._answers:
             self._answers[ending] = self._judged(Ending(*ending))
@@ -114,9 +121,10 @@ class NoEvidenceVerdicts:
         values = {
             "nodes": nodes[0] if len(nodes) == 1 else hostlist.compress(nodes),
             "user": user or "the user",
+            "ran": phrases.duration(ran_s),
         }
         if limit_s:
-            values |= {"ran": phrases.duration(ran_s), "limit": phrases.duration(limit_s)}
+            values["limit"] = phrases.duration(limit_s)
         summary, *ruled_out, next_step = answer.sentences.fill(values)
         if struck:
             ruled_out = [s for s in ruled_out if s.partition(" (")[0] not in struck]
@@ -166,9 +174,9 @@ class NoEvidenceVerdicts:
         # A sentence that begins with a name is written by what the name looks like.
         if any(s.startswith((*_NODES, _USER)) for s in (made.summary, made.next_step, *made.ruled_out)):
             return None
-        parameters = {hostlist.compress(nodes): "nodes", _USER: "user"}
+        parameters = {hostlist.compress(nodes): "nodes", _USER: "user", phrases.duration(ran_s): "ran"}
         if ending.limited:
-            parameters |= {phrases.duration(ran_s): "ran", _LIMIT: "limit"}
+            parameters[_LIMIT] = "limit"
         return _Answer(
             fields={name: getattr(made, name) for name in _SAME},
             sentences=_Template.of((made.summary, *made.ruled_out, made.next_step), parameters),

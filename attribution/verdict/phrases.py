@@ -44,10 +44,15 @@ def duration(seconds: float) -> str:
     return f"{days} d {rest} h" if rest else f"{days} d"
 
 
-def device(name: str | None) -> str:
-    """`GPU 3` of gpu3, `GPU-5f3c9e10` of a UUID, other names as they are."""
+def a(noun: str) -> str:
+    """`a GPU`, `an InfiniBand port`."""
+    return f"{'an' if noun[:1] in 'AEIOaeio' else 'a'} {noun}"
+
+
+def device(name: str | None, noun: str = "device") -> str:
+    """`GPU 3` of gpu3, `GPU-5f3c9e10` of a UUID, other names as they are; without a name what it is (`taxonomy.Cause.noun`)."""
     if not name:
-        return "a device"
+        return a(noun)
     index = gpus.index_of(name)
     if index is not None:
         return f"GPU {index}"
@@ -56,17 +61,31 @@ def device(name: str | None) -> str:
     return name
 
 
-def device_of_node(name: str | None, node: str | None) -> str:
+def device_of_node(name: str | None, node: str | None, noun: str = "device") -> str:
     """`GPU 3 of n2`."""
-    return f"{device(name)} of {node}" if node else device(name)
+    if not name and noun == "node":
+        return node or a(noun)
+    return f"{device(name, noun)} of {node}" if node else device(name, noun)
+
+
+def part_of_node(name: str | None, node: str | None, noun: str) -> str:
+    """`file system /scratch of n2`, and without a name `a file system of n2`."""
+    called = device_of_node(name, node, noun)
+    return f"{noun} {called}" if name else called
 
 
 def next_step(
-    step: str, *, part: str | None = None, node: str | None = None, user: str = "", detail: str = ""
+    step: str,
+    *,
+    part: str | None = None,
+    node: str | None = None,
+    user: str = "",
+    detail: str = "",
+    noun: str = "device",
 ) -> str:
     """A cause's next step with its names filled in; what is not known is named generally, and no detail is quoted."""
     return (step if detail else step.replace(": {detail}", "")).format(
-        device=device(part) if part else "the device",
+        device=device(part) if part else f"the {noun}",
         named_device=f" {device(part)}" if part else "",
         node=node or "the node",
         user=user or "the job's user",

@@ -179,6 +179,8 @@ def _confidence(winner: claims.Claim, rivals: Sequence[claims.Claim]) -> records
     word = winner.confidence
     if winner.cause == "unknown":
         return records.Confidence.UNKNOWN
+    if winner.proven:
+        return word
     others = [r for r in rivals if r.cause != winner.cause and r.cause != "unknown"]
     # Who ended a job is known; that nothing else made them do it is not, where anything else may have.
     level = 1 if winner.cause in ENDINGS else claims.rank_of(word)

@@ -45,7 +45,23 @@ class Cause:
     until_reset: bool = False
     """True for a fault that stays until the part is reset or its node restarts, whoever looks."""
     happened: str = ""
-    """What happened, for the report's sentence ({device}, {node}, {on_node}); empty where the rule words it itself."""
+    """What happened, for the report's sentence ({device}, {part}, {node}, {on_node}); empty where the rule words it itself."""
+
+    @property
+    def noun(self) -> str:
+        """What its part is called where no name of it is known."""
+        return _NOUNS.get(self.component, "device")
+
+
+_NOUNS = {
+    **dict.fromkeys(("gpu", "gpu_memory", "gpu_driver", "nvlink"), "GPU"),
+    "ib": "InfiniBand port",
+    "ethernet": "Ethernet link",
+    "filesystem": "file system",
+    "disk": "disk",
+    "services": "system service",
+    "power_cooling": "node",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

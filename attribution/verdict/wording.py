@@ -22,23 +22,26 @@ def summary(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> s
     happened = taxonomy.cause(winner.cause).happened
     if winner.words and winner.rule != "scheduler" and not happened:
         return _sentence(f"The program {_clean(winner.words)}")
+    noun = winner.info.noun
     text = happened.format(
-        device=phrases.device_of_node(winner.device, winner.node),
+        device=phrases.device_of_node(winner.device, winner.node, noun),
+        part=phrases.part_of_node(winner.device, winner.node, noun),
         node=winner.node or "a node",
         on_node=f" on {winner.node}" if winner.node else "",
     )
     if winner.words and winner.evidence and winner.evidence[0].source in vocabulary.JOB_SIDE_SOURCES:
         return _sentence(f"{text} (only the job's own side says so: {_clean(winner.words)})")
     if winner.words:
-        text = (
-            f"{phrases.device_of_node(winner.device, winner.node)} {_clean(winner.words)}"
-            if winner.node
-            else f"the job {_clean(winner.words)}"
-        )
+        what = phrases.device_of_node(winner.device, winner.node) if winner.device else winner.node
+        text = f"{what if winner.node else 'the job'} {_clean(winner.words)}"
     if winner.rule == "stuck" and view.log_stall is not None and view.log_stall in winner.evidence:
         hung = _hung(view, onset.stalled_since(view.log_stall))
         return _sentence(f"{hung}: {text}{_by(winner)}; then {_ended_by(view, 'the job')}")
-    return _sentence(f"{text}{_by(winner)}{_when(view, winner)}")
+    # How it was ended is no other explanation of the fault: it is said here, not among the others.
+    then = (
+        f"; then {_ended_by(view, 'the job')}" if view.state in _ENDED_BY and winner.at <= view.end_at else ""
+    )
+    return _sentence(f"{text}{_by(winner)}{_when(view, winner)}{then}")
 
 
 def _by(winner: claims.Claim) -> str:
@@ -68,24 +71,63 @@ def _node_lost(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -
     winner = ranking.winner
     node = winner.node or "a node of the job"
     before = [s for s in view.sightings if s.event.node == winner.node and s.at <= view.end_at and s.cause not in ("node_lost", "node_reboot")]  # fmt: skip
+    log_ends = view.log_ends_s(winner.node) if winner.node else None
     if before:
         before_that = f"; before that it showed {phrases.what(before[-1].event)}"
-    elif winner.node in view.case.by_log:
+    elif log_ends is not None and log_ends > _LONG_BEFORE_S:
+        before_that = f"; its log ends {phrases.duration(log_ends)} before and tells nothing of it"
+    elif log_ends is not None:
         before_that = "; its log holds nothing of it"
     elif winner.node in view.case.watched:
         before_that = "; nothing was seen on it before"
     elif winner.node:
         before_that = "; nobody watched it"
     else:
-        watched = [n for n in view.attempt.nodes if n in view.case.watched]
-        before_that = "; nothing was seen on it before" if watched else "; nobody watched them"
+        before_that = f", and it is not known which{_of_each(view)}"
     if view.state == "BOOT_FAIL":
         return _sentence(f"{node} did not boot for the job, as Slurm says{before_that}")
     boots = [s for s in view.of("node_reboot") if s.event.node == winner.node]
     back = [s for s in boots if s.when is not evidence_view.EventPhase.BEFORE_START]
-    return _sentence(
-        f"{node} stopped answering Slurm{before_that}{'; it has restarted since' if back else ''}"
+    ordered = any(s.event.code == vocabulary.AFTER_SHUTDOWN for s in back)
+    since = f"; it {'was shut down in order and ' if ordered else ''}has restarted since" if back else ""
+    return _sentence(f"{node} stopped answering Slurm{before_that}{since}")
+
+
+def _node_reboot(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
+    """Of a restart after an orderly shutdown that it was one: nothing broke."""
+    winner = ranking.winner
+    node = winner.node or "a node"
+    if is_ordered(winner):
+        return _sentence(
+            f"{node} was shut down in order and restarted under the job{_when(view, winner)}: as its log shows, software or a person wanted it"
+        )
+    return _sentence(f"{node} restarted under the job{_by(winner)}{_when(view, winner)}")
+
+
+def is_ordered(claim: claims.Claim) -> bool:
+    """Whether the node was shut down in order."""
+    return any(e.code == vocabulary.AFTER_SHUTDOWN for e in claim.evidence)
+
+
+_LONG_BEFORE_S = 600.0
+"""A log that ends longer before a node was given up is no witness of its end: Slurm waits for half of this."""
+
+
+def _of_each(view: evidence_view.EvidenceView) -> str:
+    """What is known of the nodes of which one was lost."""
+    booted = {s.event.node for s in view.of("node_reboot")}
+    ended = {n: left for n in view.attempt.nodes if (left := view.log_ends_s(n)) is not None}
+    lived = [n for n, left in ended.items() if left <= 0 and n not in booted]
+    silent = [n for n in ended if n not in lived and n not in booted]
+    agents = [n for n in view.attempt.nodes if n in view.case.watched and n not in ended]
+    unseen = [n for n in view.attempt.nodes if n not in view.case.watched]
+    parts = (
+        (lived, "the log of {} goes on past the end without a restart"),
+        (silent, "the log of {} ends before"),
+        (agents, "nothing was seen on {} before"),
+        (unseen, "nobody watched {}"),
     )
+    return "".join(f"; {words.format(hostlist.compress(nodes))}" for nodes, words in parts if nodes)
 
 
 def _unknown(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
@@ -98,7 +140,8 @@ def _unknown(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> 
         return _sentence(f"{felt}its nodes are not in the accounting")
     watched = hostlist.compress(view.watched_nodes)
     parts = [f"nothing seen on {watched} explains the end"] if watched else []
-    parts += [f"{unwatched} was not watched"] if unwatched else []
+    were = "was" if len(view.unwatched_nodes) == 1 else "were"
+    parts += [f"{unwatched} {were} not watched"] if unwatched else []
     return _sentence(felt + " and ".join(parts))
 
 
@@ -136,7 +179,11 @@ def _since(view: evidence_view.EvidenceView, since: datetime) -> str:
 
 
 def _ended_by(view: evidence_view.EvidenceView, it: str = "it") -> str:
-    return f"{it} {_cancelled_by(view)}" if view.state == "CANCELLED" else f"{it} reached its time limit"
+    if view.state == "CANCELLED":
+        return f"{it} {_cancelled_by(view)}"
+    if view.state == "DEADLINE":
+        return "the job's deadline passed"
+    return f"{it} was ended as TIMEOUT" if view.within_limit else f"{it} reached its time limit"
 
 
 def _log_stood(view: evidence_view.EvidenceView) -> str:
@@ -161,15 +208,30 @@ def _cancelled_by(view: evidence_view.EvidenceView) -> str:
 
 def _time_limit(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> str:
     limit_s = view.attempt.time_limit_s
-    return _sentence(
-        f"The job reached its time limit{f' of {phrases.duration(limit_s)}' if limit_s else ''}{_lost_gpu(view)}{_log_stood(view)}"
-    )
+    limit = phrases.duration(limit_s) if limit_s else ""
+    if view.state == "DEADLINE":
+        what = f"The deadline of the job (sbatch --deadline) passed after it had run {phrases.duration(view.ran_s)}"
+    elif view.within_limit:
+        what = f"The job was ended by Slurm as TIMEOUT after {phrases.duration(view.ran_s)}, though its limit is recorded as {limit}"
+    else:
+        what = f"The job reached its time limit{f' of {limit}' if limit else ''}"
+    return _sentence(f"{what}{_lost_gpu(view)}{_stalled(view)}{_log_stood(view)}")
 
 
 def _cancelled(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> str:
     if view.hung_since is not None:
         return _sentence(f"{_hung(view, view.hung_since)}; then {_ended_by(view)}{_lost_gpu(view)}")
-    return _sentence(f"The job {_cancelled_by(view)}{_lost_gpu(view)}{_log_stood(view)}")
+    return _sentence(f"The job {_cancelled_by(view)}{_lost_gpu(view)}{_stalled(view)}{_log_stood(view)}")
+
+
+def _stalled(view: evidence_view.EvidenceView) -> str:
+    """Names what had held the job up since long before its end: it may be why it was ended."""
+    first = next(iter(view.stalls), None)
+    if first is None:
+        return ""
+    name = f" ({phrases.device(first.device)})" if first.device else ""
+    what = f"{phrases.what(first).replace('_', ' ')}{name} on {first.node}"
+    return f"; {what} {phrases.duration((view.end_at - first.at).total_seconds())} before, and no line tells that it ended"
 
 
 def _lost_gpu(view: evidence_view.EvidenceView) -> str:
@@ -177,7 +239,7 @@ def _lost_gpu(view: evidence_view.EvidenceView) -> str:
     first = next(iter(view.lost_gpus), None)
     if first is None:
         return ""
-    name = phrases.device_of_node(first.device, first.event.node)
+    name = phrases.device_of_node(first.device, first.event.node, "GPU")
     before = phrases.duration((view.end_at - first.at).total_seconds())
     return f"; {name} had been lost {before} before ({phrases.what(first.event)})"
 
@@ -215,6 +277,7 @@ def preempted_by(job_id: int, name: str, user: str, behind: records.Verdict | No
 
 _SPECIAL = {
     "node_lost": _node_lost,
+    "node_reboot": _node_reboot,
     "unknown": _unknown,
     "user_error": _user_error,
     "oom_gpu": _oom_gpu,
@@ -238,19 +301,36 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
         return _sentence(winner.next_step)
     if winner.cause == "node_refused" and view.state != "REQUEUED":
         return f"Submit the job again: it was no fault of its own. Repair {winner.node or 'the node'}: it was refused before the job began."
+    if winner.cause == "time_limit" and view.state == "DEADLINE":
+        return "Submit it earlier or with a later --deadline, or make it shorter: more time would not help, since Slurm ends it at that hour."
+    if winner.cause == "time_limit" and view.within_limit:
+        return "Ask the administrators which limit ended it: the partition's (MaxTime) may be shorter, or its own was changed while it ran."
+    if is_ordered(winner):
+        return f"Find out who or what restarted {winner.node}: an administrator, an update, or `scontrol reboot`; its log of that minute may say it."
     if winner.cause == "requeued_by_user" and not view.fully_watched:
         return "Ask whether somebody requeued it on purpose; else look at slurmctld's log of that minute, and at the kernel logs of its nodes."
     if winner.cause == "user_cancelled" and view.hung_since is not None:
         return "Find out why it hung: look at what its ranks did last, and at the last lines of its log."
+    if winner.cause in rank_claims.ENDINGS and view.stalls:
+        first = view.stalls[0]
+        return f"Find out whether it hung: look at {phrases.what(first).replace('_', ' ')} on {first.node}, and at the last lines of its log."
     if winner.cause == "user_cancelled" and by in _ROOT and by != view.attempt.user:
         return "Ask the administrators whether one of them cancelled it, and why: what Slurm cancels itself bears root's name, too."
     if winner.cause == "user_cancelled" and not by:
         return "Nothing, if you cancelled it yourself; else ask the administrators who did: the accounting does not say."
+    if winner.cause == "user_cancelled" and (view.log_stall or view.lost_gpus):
+        return "Find out whether it hung: look at what stood still, and at the last lines of its log."
+    if winner.cause == "user_cancelled" and by not in (None, "", view.attempt.user):
+        person = f"the user with id {by}" if digits.is_number(by or "") else by
+        return f"Ask {person} why it was cancelled: the accounting does not say."
+    if winner.cause == "node_lost" and winner.node is None:
+        return "Ask Slurm which node it was (`sinfo -R`, slurmctld's log); then look at its console and its baseboard's event log."
     if winner.cause == "user_error" and view.signal == vocabulary.OUTPUT_NOT_OPENED:
         return "Name files with --output, --error and --input whose directories exist on the node and are open to their user."
     text = phrases.next_step(
         winner.info.next_step,
         part=winner.device,
+        noun=winner.info.noun,
         node=winner.node,
         user=view.attempt.user or "the user",
         # Where nothing but the exit is known there are no words of the program to quote.
@@ -280,11 +360,12 @@ def _clean(text: str) -> str:
         )
         return f"{how} in `{command}`"
     line = line if len(line) <= 160 else line[:157] + "…"
-    return line.rstrip(".")
+    return line.rstrip(".:;, ")
 
 
 def _sentence(text: str) -> str:
     first = text.split(" ", 1)[0]
     # A node or device keeps its own spelling: "n2 stopped answering", never "N2".
     named = not first.isalpha()
-    return (text if named else text[:1].upper() + text[1:]).rstrip(".") + "."
+    text = (text if named else text[:1].upper() + text[1:]).rstrip(".")
+    return text if text.endswith("…") else f"{text}."

@@ -61,7 +61,8 @@ _EMPTY = re.compile(r"\s*(?:-- (?:No entries|Journal begins at .*|Logs begin at 
 
 def read(lines: Iterable[bytes], place: FilePlace) -> Read:
     """Every finding of a kernel log; a finding without an instant is kept aside."""
-    engine, found, occurrences = reader.KernelReader(), Read(), Counter[tuple[datetime, str]]()
+    engine, boots, found = reader.KernelReader(), boot.BootReader(), Read()
+    occurrences = Counter[tuple[datetime, str]]()
     clock = when.LogClock(place.zone, place.boot_at, place.reference)
     span = coverage.LogSpan(place.zone, place.boot_at, place.reference)
     for number, raw in enumerate(lines, 1):
@@ -69,7 +70,7 @@ def read(lines: Iterable[bytes], place: FilePlace) -> Read:
         text = raw.decode("utf-8", "replace").rstrip("\r\n")
         found.is_empty = found.is_empty and _EMPTY.fullmatch(text) is not None
         span.note(text)
-        parsed = engine.read_line(text, place.reference) or _boot(text, place.reference)
+        parsed = engine.read_line(text, place.reference) or boots.read_line(text, place.reference)
         foreign = _foreign_date(text, place.reference)
         found.foreign_dates = found.foreign_dates or foreign
         found.is_log = found.is_log or parsed is not None or prefixes.parse(text, place.reference).stamped
@@ -102,17 +103,6 @@ def read(lines: Iterable[bytes], place: FilePlace) -> Read:
 
 def _foreign_date(text: str, reference: datetime) -> bool:
     return _DMESG_T.match(text) is not None and prefixes.parse(text, reference).at is None
-
-
-def _boot(text: str, reference: datetime) -> tuple[prefixes.PrefixedLine, grammar.KernelFinding] | None:
-    """The boot or driver load of a line that the kernel itself wrote."""
-    if not any(trigger in text for trigger in boot.TRIGGERS):
-        return None
-    line = prefixes.parse(text, reference)
-    if line.tag is not None and line.tag not in prefixes.KERNEL_TAGS:
-        return None
-    finding = boot.read(line.message)
-    return None if finding is None else (line, finding)
 
 
 def event_of(finding: grammar.KernelFinding, at: datetime, nth: int, place: FilePlace) -> records.HealthEvent:

@@ -91,7 +91,7 @@ def next_step(node: str, key: str, fault: Mapping[str, Any]) -> str:
             return _sentence(check.next_step)
     severity = records.Severity(fault["severity"])
     cause = taxonomy.cause(signatures.find(kind, code if isinstance(code, str) else None, severity).cause)
-    return _sentence(phrases.next_step(cause.next_step, part=device, node=node))
+    return _sentence(phrases.next_step(cause.next_step, part=device, node=node, noun=cause.noun))
 
 
 def _sentence(text: str) -> str:

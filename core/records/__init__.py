@@ -17,6 +17,7 @@ from probing_cluster.core.records.base import (
     of_checked,
 )
 from probing_cluster.core.records.of_jobs import (
+    LESS_LIKELY,
     GangVerdict,
     JobAllocation,
     JobAttempt,
@@ -40,6 +41,7 @@ from probing_cluster.core.records.of_nodes import (
 
 __all__ = [
     "ADAPTER_CODES",
+    "LESS_LIKELY",
     "AgentHeartbeat",
     "CheckResult",
     "Confidence",

@@ -64,6 +64,10 @@ class JobAttempt(FromRow):
         return str(self.job_id)
 
 
+LESS_LIKELY = "less likely: "
+"""What a sentence of `Verdict.ruled_out` begins with whose cause the evidence does not exclude."""
+
+
 @record
 class Verdict(FromRow):
     """Why one attempt ended, how sure we are, and on what evidence."""
@@ -80,7 +84,10 @@ class Verdict(FromRow):
     confidence: Confidence = doc("certain, likely, possible or unknown")
     summary: str = doc("one sentence for a person")
     evidence: tuple[uuid.UUID, ...] = doc("event ids the verdict rests on, strongest first", default=())
-    ruled_out: tuple[str, ...] = doc("other causes and why not, one sentence each", default=())
+    ruled_out: tuple[str, ...] = doc(
+        "other causes and why not, one sentence each; not excluded are those that begin with `less likely: `",
+        default=(),
+    )
     next_step: str = doc("what to do now", default="")
     incident_id: uuid.UUID | None = doc(
         "the fault it died of, shared by all its victims: the first evidence, or a wide incident's own id",
@@ -96,6 +103,16 @@ class Verdict(FromRow):
     author: str = doc("'rules', or the operator who set it", default="rules")
     rules_version: str = doc("version of the rules that made it")
     made_at: datetime = doc("when it was made, UTC")
+
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        """Of the other causes those that the evidence excludes."""
+        return tuple(s for s in self.ruled_out if not s.startswith(LESS_LIKELY))
+
+    @property
+    def less_likely(self) -> tuple[str, ...]:
+        """Of the other causes the weaker ones that nothing excludes."""
+        return tuple(s.removeprefix(LESS_LIKELY) for s in self.ruled_out if s.startswith(LESS_LIKELY))
 
 
 @record

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
+from probing_cluster.core import sanitize
 from probing_cluster.evidence import literals, prefixes
 from probing_cluster.evidence.kernel import (
     amdgpu,
@@ -27,7 +28,14 @@ from probing_cluster.evidence.kernel import (
     thermal,
     xid,
 )
-from probing_cluster.evidence.kernel.grammar import Facts, KernelContext, KernelFinding, LineFamily
+from probing_cluster.evidence.kernel.grammar import (
+    INFO,
+    Facts,
+    KernelContext,
+    KernelFinding,
+    LineFamily,
+    fact,
+)
 
 FAMILIES: tuple[LineFamily, ...] = (
     sxid.FAMILY,
@@ -51,7 +59,35 @@ FAMILIES: tuple[LineFamily, ...] = (
 )
 """The registration: order decides only where two families could claim one line."""
 
-TRIGGERS: tuple[str, ...] = tuple(dict.fromkeys(t for family in FAMILIES for t in family.triggers))
+_UP = "link_up"
+_UP_FACTS: Facts = {
+    ("ib_link", _UP): fact(INFO, "hardware", "A fabric port that had gone down came up again.", "Nothing."),
+    ("eth_link", _UP): fact(
+        INFO, "hardware", "An Ethernet link that had gone down came up again.", "Nothing."
+    ),
+}
+_DOWN = frozenset(
+    {
+        ("ib_link", "port_down"),
+        ("ib_link", "link_down"),
+        ("eth_link", "link_down"),
+        ("eth_link", "bond_slave_down"),
+    }
+)
+_WENT_DOWN = "links that went down"
+_OPPOSITES = (
+    (re.compile(r"\b([Ll]ink (?:is )?)[Uu]p\b"), r"\1down"),
+    (re.compile(r"\blink status (definitely )?up\b"), r"link status \1down"),
+    (re.compile(r"\bLink ACTIVE\b"), "Link DOWN"),
+    (re.compile(r"\bchanged to PORT_ACTIVE\b"), "changed to PORT_DOWN"),
+    (re.compile(r"\bCXI_EVENT_LINK_UP\b"), "CXI_EVENT_LINK_DOWN"),
+)
+"""The lines of a link that came back are a driver's own words for one that goes down with another last word: the families that
+know those read them. Of a port that was not seen to go down they say nothing: every port comes up at boot."""
+_UP_TRIGGERS = ("ink up", "ink Up", "ink is up", "ink is Up", "link status up", "definitely up", "Link ACTIVE", "PORT_ACTIVE", "LINK_UP")  # fmt: skip
+TRIGGERS: tuple[str, ...] = tuple(
+    dict.fromkeys([*(t for family in FAMILIES for t in family.triggers), *_UP_TRIGGERS])
+)
 _DAEMONS: Mapping[str, frozenset[tuple[str, str | None]]] = {
     "mmfs": frozenset({("gpfs", None)}),
     "nv-fabricmanager": frozenset({("fabric_manager", None)}),
@@ -74,7 +110,7 @@ _ANY = re.compile(literals.any_of(TRIGGERS))
 
 def facts() -> Facts:
     """Every (kind, code) that can be found and what it means."""
-    return {key: value for family in FAMILIES for key, value in family.facts.items()}
+    return {key: value for family in FAMILIES for key, value in family.facts.items()} | dict(_UP_FACTS)
 
 
 class KernelReader:
@@ -86,6 +122,15 @@ class KernelReader:
     def read_message(self, message: str) -> KernelFinding | None:
         """The finding in a message that has no prefixes left (a /dev/kmsg record's text)."""
         message = message[:MAX_MESSAGE_CHARS]
+        finding = self._read(message)
+        if finding is not None:
+            _note_down(finding, self._context)
+        elif any(trigger in message for trigger in _UP_TRIGGERS):
+            finding = _read_up(message, self._context, self._read)
+        return finding
+
+    def _read(self, message: str) -> KernelFinding | None:
+        """What the first family that knows the message says."""
         only = head.quoting(message)
         for family in FAMILIES:
             if only is not None and family.name != only:
@@ -127,3 +172,41 @@ class KernelReader:
         ):
             return None
         return finding
+
+
+def _note_down(finding: KernelFinding, context: KernelContext) -> None:
+    """Remembers a port that went down."""
+    if (finding.kind, finding.code or "") in _DOWN:
+        for name in _ports(finding):
+            context.put(_WENT_DOWN, name, True)
+
+
+def _read_up(
+    message: str, context: KernelContext, read_down: Callable[[str], KernelFinding | None]
+) -> KernelFinding | None:
+    """The recovery of a port that went down before; `read_down` is asked what the line with the opposite word would say."""
+    if not context.tables.get(_WENT_DOWN):
+        return None
+    text = next(
+        (new for form, word in _OPPOSITES if (new := form.sub(word, message, count=1)) != message), None
+    )
+    down = None if text is None else read_down(text)
+    if down is None or (down.kind, down.code or "") not in _DOWN:
+        return None
+    # It stays remembered: the live log reads a line again only when it has not been read for seconds.
+    if not any(context.get(_WENT_DOWN, name) for name in _ports(down)):
+        return None
+    known = _UP_FACTS[down.kind, _UP]
+    return replace(
+        down,
+        code=_UP,
+        severity=known.severity,
+        domains=known.domains,
+        meaning=known.meaning,
+        next_step=known.next_step,
+        message=sanitize.clean(message),
+    )
+
+
+def _ports(finding: KernelFinding) -> Iterable[str]:
+    return (f"{finding.kind} {name}" for name in (finding.device, finding.pci_bus_id) if name)

@@ -159,7 +159,7 @@ def _of_attempt(base: Content, report: model.ReportModel, view: model.AttemptVie
     return _with(
         base,
         title=f"{which} {view.fate}: {_short(verdict.summary)}",
-        sure=f"{text.domain_words(verdict)}, {verdict.confidence}",
+        sure=text.sure_words(verdict),
         severity=_severity(verdict),
         summary=sanitize.clean(verdict.summary, 1000),
         evidence=tuple(_evidence(e) for e in view.evidence[:_MOST_EVIDENCE]),

@@ -459,8 +459,8 @@ def test_faults_before_the_window_are_mentioned_without_the_judge(store, monkeyp
     assert verdicts[0] == verdicts[1]
     ruled_out = next(v for v in verdicts[0] if v.job_id == 1).ruled_out
     assert [s for s in ruled_out if "outside the window" in s] == [
-        "PCIe error fatal on n2 (it came 3 h before, outside the window)",
-        "PCIe error fatal on n1 (it came 2 h before, outside the window)",
+        "less likely: PCIe error fatal on n2 (it came 3 h before, outside the window)",
+        "less likely: PCIe error fatal on n1 (it came 2 h before, outside the window)",
     ]
 
 

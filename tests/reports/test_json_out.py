@@ -23,6 +23,7 @@ VERDICT = {
     "evidence",
     "ruled_out",
     "next_step",
+    "less_likely",
 }
 EVIDENCE = {"event_id", "at", "node", "kind", "code", "device", "message"}
 ETTR = {

@@ -9,7 +9,7 @@ import conftest_story as example
 import pytest
 
 from probing_cluster.core import records
-from probing_cluster.reports import job_ref, model, rows, text
+from probing_cluster.reports import job_ref, json_out, model, page, rows, text
 from probing_cluster.reports.charts import timeline
 
 NOW = example.at("15:00:00")
@@ -95,6 +95,27 @@ def test_hostile_words_cannot_reach_the_terminal(story: rows.ReportRows) -> None
     page = render(dataclasses.replace(story, attempts=attempts, evidence=evidence, verdicts=verdicts))
     assert not set(page) & {"\x1b", "\x07", "\r", "\u202e"}
     assert max(len(line) for line in page.splitlines()) <= 80
+
+
+def test_weaker_candidates_stand_apart_from_what_is_ruled_out(story: rows.ReportRows) -> None:
+    """On the terminal and in JSON: the prefix that tells them apart in the database is shown nowhere."""
+    words = ("network (no link fault on n[1-2])", f"{records.LESS_LIKELY}user program (possible: exited)")
+    verdicts = tuple(dataclasses.replace(v, ruled_out=words) for v in story.verdicts)
+    shown = render(dataclasses.replace(story, verdicts=verdicts))
+    assert "  Ruled out: network (no link fault on n[1-2])\n" in shown
+    assert "  Less likely: user program (possible: exited)\n" in shown
+    report = model.build(job_ref.parse("4242"), dataclasses.replace(story, verdicts=verdicts), now=NOW)
+    drawn = page.render(report)
+    assert (
+        drawn.index("Ruled out")
+        < drawn.index("network (no")
+        < drawn.index("Less likely")
+        < drawn.index("user program (p")
+    )
+    assert records.LESS_LIKELY not in shown + drawn
+    found = json_out.document(report)["attempts"][0]["verdict"]
+    assert found["ruled_out"] == ["network (no link fault on n[1-2])"]
+    assert found["less_likely"] == ["user program (possible: exited)"]
 
 
 def test_a_running_job_says_when_it_was_last_seen() -> None:

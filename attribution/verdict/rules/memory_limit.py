@@ -45,6 +45,8 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             node=node,
             evidence=tuple(s.event for s in mine) + _job_side_events(view, HOST),
             n_sources=1 + bool(mine),
+            # Slurm counts the kills of the job's own group, and the kernel names the group: a fault of a GPU makes neither.
+            proven=any(s.event.job_id == view.attempt.job_id and s.event.code != "global" for s in mine),
         )
     else:
         yield from _took_the_daemon(view, sightings)

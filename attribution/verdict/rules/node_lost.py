@@ -6,19 +6,30 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from probing_cluster.attribution.verdict import claims, evidence_view, findings, signatures
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 
 LOST, REBOOT = "node_lost", "node_reboot"
 STATES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 _BOOTS = timedelta(seconds=120)
 """A server needs at least this long to go down and to boot."""
+_LONGEST_SHUTDOWN_S = 86400.0
+"""A larger number comes from a forged event."""
 _STILL_ALIVE = timedelta(seconds=60)
 _CRASHED = 0.85
 """Slurm lost a node on which the job never ended: that explains why the job failed by itself, but nobody saw it."""
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """NODE_FAIL is Slurm's word for it; a reboot seen while the attempt still ran says more."""
+    """NODE_FAIL is Slurm's word for it; a reboot seen while the attempt still ran says more.
+
+    A node that was shut down in order did not break: who or what wanted that is not known.
+    """
+    for claim in _claims(view):
+        ordered = any(e.code == vocabulary.AFTER_SHUTDOWN for e in claim.evidence)
+        yield claims.changed(claim, domain=records.Domain.UNKNOWN) if ordered else claim
+
+
+def _claims(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     boots = [s for s in view.of(REBOOT) if s.when is evidence_view.EventPhase.RUNNING and not s.ours]
     boots = [s for s in boots if s.at > view.start_at]
     yield from claims.collect(view, REBOOT, "node_lost", boots)
@@ -68,7 +79,7 @@ def _left_its_peers(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     No Prolog need have been heard of here, as `_crashed` needs it; an Epilog speaks against a loss in both.
     """
     peer_gone = any(f.signature is findings.named("peer_lost") for f in view.findings)
-    boots = {s.event.node: s for s in reversed(view.of(REBOOT)) if _after(s)}
+    boots = {s.event.node: s for s in reversed(view.of(REBOOT)) if _after(view, s)}
     silences = {s.event.node: s for s in reversed(view.of(LOST)) if s.event.kind == "agent_silent"}
     for node in view.attempt.nodes if boots or silences else ():
         last = view.case.watched.get(node)
@@ -93,8 +104,17 @@ def _just_after(view: evidence_view.EvidenceView, boot: evidence_view.CaseSighti
     return not own and boot.at <= view.end_at + _BOOTS
 
 
-def _after(sighting: evidence_view.CaseSighting) -> bool:
-    return sighting.when is evidence_view.EventPhase.AFTER_END and not sighting.ours
+def _after(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
+    after = sighting.when is evidence_view.EventPhase.AFTER_END and not sighting.ours
+    return after and not _was_alive(view, sighting)
+
+
+def _was_alive(view: evidence_view.EvidenceView, boot: evidence_view.CaseSighting) -> bool:
+    """Whether the node was shut down in order after the end: until then it lived."""
+    took_s = boot.event.detail.get("shut_down_s")
+    if not isinstance(took_s, (int, float)) or not 0 <= took_s <= _LONGEST_SHUTDOWN_S:
+        return False
+    return boot.at - timedelta(seconds=took_s) > view.end_at + evidence_view.SLACK
 
 
 def _went(
@@ -147,7 +167,7 @@ def _restarted(view: evidence_view.EvidenceView) -> str | None:
     found = {
         s.event.node
         for s in view.of(REBOOT)
-        if _after(s) and not s.taken and s.event.node in view.case.by_log
+        if _after(view, s) and not s.taken and s.event.node in view.case.by_log
     }
     faulty = {s.event.node for s in view.disturbances if s.signature.role is signatures.Role.ROOT}
     return min(found) if len(found) == 1 and faulty <= found else None
@@ -172,7 +192,11 @@ def _crashed(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         ]
         booted = [s for s in view.of(REBOOT) if s.event.node == node and not s.ours and not s.taken]
         booted = [
-            s for s in booted if s.when is evidence_view.EventPhase.AFTER_END and _has_prolog(view, node)
+            s
+            for s in booted
+            if s.when is evidence_view.EventPhase.AFTER_END
+            and _has_prolog(view, node)
+            and not _was_alive(view, s)
         ]
         booted = [s for s in booted if not _lived_on(view, node, s.at)]
         gone = [s for s in (*down, *booted) if not _ended_there(view, node, s.event.observed_at)]

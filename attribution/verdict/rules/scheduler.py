@@ -13,6 +13,8 @@ _REFUSAL = timedelta(seconds=120)
 _ROOT = frozenset({"0", "root"})
 _BESIDE_A_FAULT = 0.93
 """Weight of a cancellation beside a fault: who cancelled is known, and why is not, so the verdict is likely at most."""
+_OTHER_LIMIT = 0.9
+"""Weight of a TIMEOUT well within the limit that is recorded: likely at most."""
 _EXPLAINING = frozenset({findings.FindingRole.OWN, findings.FindingRole.PROXIMAL, findings.FindingRole.HINT})
 """Findings that speak of a failure; what Slurm writes of every cancellation does not."""
 
@@ -95,10 +97,12 @@ def _of(view: evidence_view.EvidenceView, cause: str, weight: float, words: str 
 def _time_limit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     # What says that the job hung is why this is less sure: the verdict shows it.
     hung = tuple(f.event for f in view.findings if f.signature.onset)
+    # Which limit ended it well before the recorded one nobody knows.
+    sure = 0.97 if view.state == "DEADLINE" or not view.within_limit else _OTHER_LIMIT
     limit = _of(
         view,
         "time_limit",
-        min(0.6 if hung or view.left_waiting else 0.97, _beside_lost_gpu(view), _beside_a_stall(view)),
+        min(0.6 if hung or view.left_waiting else sure, _beside_lost_gpu(view), _beside_a_stall(view)),
     )
     yield claims.changed(limit, evidence=(*hung, *view.stalls[:1], *_log_stall(view)))
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from probing_cluster.attribution.verdict import claims, evidence_view, findings, gpus, signatures, taxonomy
-from probing_cluster.core import hostlist, records, vocabulary
+from probing_cluster.core import records, vocabulary
 
 CAUSE, MISMATCH, KILLED = "user_error", "collective_mismatch", "rank_killed"
 NEAR = timedelta(seconds=60)
@@ -191,4 +191,4 @@ def _beside(view: evidence_view.EvidenceView) -> str:
         return "and its nodes are not in the accounting"
     if not view.unwatched_nodes:
         return "with no fault beside it"
-    return f"and nobody watched {hostlist.compress(view.unwatched_nodes)} then"
+    return f"and {view.blind_spots}"

@@ -372,7 +372,9 @@ def _by_hand(
         device=given.device,
         confidence=records.Confidence.CERTAIN,
         summary=note,
-        next_step=phrases.next_step(cause.next_step, part=given.device, node=given.node, user=attempt.user),
+        next_step=phrases.next_step(
+            cause.next_step, part=given.device, node=given.node, user=attempt.user, noun=cause.noun
+        ),
         evidence=before.evidence if before else (),
         author=given.author,
         rules_version="person",

@@ -253,7 +253,7 @@ def hang(make, **over):
     [
         ({}, "it was cancelled by its user (alice)."),
         ({"cancelled_by": "root"}, "it was cancelled by root: by an administrator, or by Slurm itself."),
-        ({"state": "TIMEOUT", "cancelled_by": None}, "it reached its time limit."),
+        ({"state": "TIMEOUT", "cancelled_by": None, "time_limit_s": None}, "it reached its time limit."),
     ],
 )
 def test_a_hung_job_that_is_then_ended_is_the_story_of_its_hang(make, attempt, then):

@@ -1,0 +1,246 @@
+"""What a verdict calls excluded, and what it says of limits, restarts, lost nodes and cancellations, as strangers read it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from probing_cluster.core import records
+
+C, D = records.Confidence, records.Domain
+
+
+def test_a_fault_found_after_the_end_excludes_no_program(make):
+    """The exit came before: the program is named as the weaker explanation, and nothing is said of the order."""
+    v = make.judge(make.xid(79, 3, -180.0), watched={})
+    assert (v.cause, v.confidence) == ("gpu_lost", C.POSSIBLE)
+    assert "after the job ended" in v.summary
+    assert not [s for s in v.excluded if s.startswith("user program")]
+    assert [s for s in v.less_likely if s.startswith("user program (possible: exited with code 1")]
+
+
+def test_a_gpu_that_may_be_a_neighbours_excludes_no_program(make):
+    """Nobody knows whose GPU it was: neither the exit nor a silent log clears the program."""
+    mine = make.attempt(nodes=("n2",), n_gpus=1, gpus=None)
+    shared = {"n2": ((make.start, None),)}
+    v = make.judge(make.xid(79), attempt=mine, shared=shared)
+    assert (v.cause, v.confidence) == ("gpu_lost", C.POSSIBLE)
+    assert not [s for s in v.excluded if s.startswith("user program")]
+    own = make.judge(make.xid(79), make.finding("cuda_launch_failure"), attempt=mine, shared=shared)
+    assert not [s for s in own.excluded if s.startswith("user")]
+    assert len([s for s in own.less_likely if s.startswith("user program")]) == 1
+
+
+def test_what_is_weaker_is_not_ruled_out(make):
+    """A lost GPU beside an error of the program's own stays a candidate."""
+    error = make.finding(
+        "python_traceback", node="n2", message="KeyError: 'lr'", detail={"first_cause": True}
+    )
+    v = make.judge(make.xid(79), error, attempt=make.attempt(nodes=("n2",), gpus=None), watched={})
+    assert v.cause == "user_error"
+    assert "gpu lost on n2 (possible: Xid 79)" in v.less_likely
+    assert not [s for s in v.excluded if "gpu lost" in s]
+
+
+@pytest.mark.parametrize(
+    ("ended", "then", "rival"),
+    [
+        (
+            {"state": "CANCELLED", "cancelled_by": "alice"},
+            "; then the job was cancelled by its user (alice).",
+            "the cancellation alone (possible: was cancelled by alice)",
+        ),
+        (
+            {"state": "TIMEOUT", "time_limit_s": 1102.0},
+            "; then the job reached its time limit.",
+            "the time limit alone (possible)",
+        ),
+    ],
+)
+def test_how_it_was_ended_is_not_ruled_out(make, ended, then, rival):
+    """It happened: the summary says so, and that nothing else was behind it is the less likely tale."""
+    v = make.judge(make.xid(79, 3, 300.0), attempt=make.attempt(exit_code=0, **ended))
+    assert (v.cause, v.confidence) == ("gpu_lost", C.LIKELY)
+    assert v.summary.endswith(then)
+    assert v.less_likely == (rival,)
+
+
+def test_what_lies_outside_the_window_is_not_ruled_out(make):
+    """It came long before, and no evidence says that it did no harm."""
+    v = make.judge(make.xid(79, 3, at=make.start - timedelta(hours=3)))
+    assert [s for s in v.less_likely if "outside the window" in s]
+    assert not [s for s in v.excluded if "outside the window" in s]
+
+
+def test_a_gpu_that_it_did_not_hold_is_called_by_its_address(make):
+    """Where the log knows nothing else of it."""
+    mine = make.attempt(nodes=("n2",), n_gpus=0, gpus=None)
+    v = make.judge(make.xid(79, None, pci_bus_id="0000:41:00"), attempt=mine)
+    assert "0000:41:00 of n2 (Xid 79, but the job did not hold it)" in v.excluded
+
+
+def test_a_deadline_is_no_time_limit(make):
+    """`sbatch --deadline` ended it after 18 minutes of 24 hours: more time would not help."""
+    v = make.judge(attempt=make.attempt(state="DEADLINE", exit_code=0))
+    assert v.summary == "The deadline of the job (sbatch --deadline) passed after it had run 18 min."
+    assert "--deadline" in v.next_step
+    assert "Ask for more time" not in v.next_step
+
+
+def test_a_timeout_well_within_its_limit_is_called_a_contradiction(make):
+    """Another limit ended it, or its own was changed: that it reached the recorded one is untrue."""
+    v = make.judge(attempt=make.attempt(state="TIMEOUT", exit_code=0))
+    assert (v.cause, v.confidence) == ("time_limit", C.LIKELY)
+    assert (
+        v.summary
+        == "The job was ended by Slurm as TIMEOUT after 18 min, though its limit is recorded as 24 h."
+    )
+    assert "MaxTime" in v.next_step
+    reached = make.judge(attempt=make.attempt(state="TIMEOUT", exit_code=0, time_limit_s=1102.0))
+    assert (reached.confidence, reached.summary) == (C.CERTAIN, "The job reached its time limit of 18 min.")
+
+
+@pytest.mark.parametrize(("up_after_s", "cause"), [(3.0, "user_error"), (None, "ib_link")])
+def test_a_kernel_line_of_a_link_that_came_up_excuses_it(make, up_after_s, cause):
+    """Down for three seconds, nine minutes before the end: a flap ends no gang that goes on for minutes."""
+    port = {"kind": "ib_link", "source": "import", "device": "ibs1", "pci_bus_id": "0000:18:00.0"}
+    lines = [make.event(540.0, code="link_down", **port)]
+    if up_after_s:
+        lines.append(make.event(540.0 - up_after_s, code="link_up", severity=records.Severity.INFO, **port))
+    v = make.judge(*lines, by_log=frozenset({"n1", "n2"}))
+    assert v.cause == cause
+
+
+def _boot(make, before_end_s, code="after_shutdown", **detail):
+    more = {"kind": "node_boot", "source": "import", "severity": records.Severity.INFO, "detail": detail}
+    return make.event(before_end_s, code=code, **more)
+
+
+@pytest.mark.parametrize("before_end_s", [120.0, -120.0])
+def test_an_orderly_restart_is_no_fault_of_the_hardware(make, before_end_s):
+    """Software asked for it: the verdict says so, and sends nobody to the baseboard's event log."""
+    lost = make.attempt(state="NODE_FAIL", exit_code=0, failed_node="n2")
+    boot = _boot(make, before_end_s, shut_down_s=240.0)
+    v = make.judge(boot, attempt=lost, by_log=frozenset({"n1", "n2"}))
+    assert (v.cause, v.node) == ("node_reboot" if before_end_s > 0 else "node_lost", "n2")
+    assert v.domain is D.UNKNOWN
+    assert "shut down in order" in v.summary
+    assert "baseboard" not in v.next_step
+    crash = make.judge(_boot(make, before_end_s, "kernel"), attempt=lost, by_log=frozenset({"n1", "n2"}))
+    assert crash.domain is D.HARDWARE
+
+
+def test_a_node_that_was_shut_down_in_order_after_the_end_had_lived_until_then(make):
+    """Somebody restarted a healthy node of a job whose lost node nobody names."""
+    lost = make.attempt(state="NODE_FAIL", exit_code=0)
+    logs = frozenset({"n1", "n2"})
+    alive = make.judge(_boot(make, -400.0, shut_down_s=240.0), attempt=lost, by_log=logs)
+    assert alive.node is None
+    gone = make.judge(_boot(make, -200.0, shut_down_s=240.0), attempt=lost, by_log=logs)
+    assert gone.node == "n2"
+
+
+def test_of_several_nodes_it_is_told_what_is_known_of_each(make):
+    """One log goes on, one ends, one node nobody watched: which of them Slurm gave up nobody knows, and Slurm does."""
+    lost = make.attempt(state="NODE_FAIL", exit_code=0, nodes=("n1", "n2", "n3"), gpus=None)
+    watched = {"n1": make.end + timedelta(hours=1), "n2": make.end - timedelta(minutes=15)}
+    v = make.judge(attempt=lost, watched=watched, by_log=frozenset({"n1", "n2"}))
+    assert v.node is None
+    assert v.summary == (
+        "A node of the job stopped answering Slurm, and it is not known which; the log of n1 goes on past the end without a "
+        "restart; the log of n2 ends before; nobody watched n3."
+    )
+    assert "sinfo -R" in v.next_step
+
+
+def test_a_log_that_ends_hours_before_is_no_witness(make):
+    """That it holds nothing of the loss is then no news."""
+    lost = make.attempt(state="NODE_FAIL", exit_code=0, failed_node="n2")
+    logs = frozenset({"n2"})
+    v = make.judge(attempt=lost, watched={"n2": make.end - timedelta(hours=5)}, by_log=logs)
+    assert "; its log ends 5 h before and tells nothing of it." in v.summary
+    near = make.judge(attempt=lost, watched={"n2": make.end - timedelta(minutes=5)}, by_log=logs)
+    assert near.summary.endswith("; its log holds nothing of it.")
+
+
+@pytest.mark.parametrize(
+    ("kind", "summary", "step"),
+    [
+        ("stale_file_handle", "A file system of n1 stopped answering", "Check the file system on n1:"),
+        ("service", "A system service of n1 failed", "Check the system service on n1."),
+    ],
+)
+def test_a_part_without_a_name_is_called_by_what_it_is(make, kind, summary, step):
+    """Never `file system a device of n1`."""
+    one = make.attempt(nodes=("n1",), gpus=None)
+    reader_findings = (
+        make.event(kind=kind, node="n1") if kind == "service" else make.finding(kind, message="it said so")
+    )
+    v = make.judge(reader_findings, attempt=one, watched={})
+    assert v.summary.startswith(summary)
+    assert v.next_step.startswith(step)
+
+
+def test_several_nodes_were_not_watched(make):
+    """And one was not."""
+    bare = {"exit_code": 0, "exit_signal": 0}
+    assert make.judge(attempt=make.attempt(**bare), watched={}).summary == "n[1-2] were not watched."
+    one = make.attempt(**bare, nodes=("n1",))
+    assert make.judge(attempt=one, watched={}).summary == "n1 was not watched."
+
+
+def test_a_node_whose_log_is_at_hand_is_not_called_unwatched(make):
+    """It ends before the job did, and a line of it may stand in the evidence."""
+    logs = frozenset({"n2"})
+    v = make.judge(watched={"n2": make.end - timedelta(minutes=2)}, by_log=logs)
+    assert (
+        v.summary
+        == "The program exited with code 1, and nobody watched n1 then and the log of n2 ends before."
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("Error(s) in loading state_dict for Net:", "state_dict for Net."),
+        (f"ValueError: {'b' * 400}", "bbb…"),
+    ],
+)
+def test_a_quoted_line_leaves_one_full_stop(make, message, words):
+    """Neither `Net:.` nor four dots."""
+    v = make.judge(make.finding("python_traceback", message=message))
+    assert v.summary.endswith(words)
+    assert v.next_step.endswith(words)
+
+
+def test_more_evidence_of_a_kill_makes_nobody_less_sure(make):
+    """Slurm's word, and the kernel's own of the job's group: a GPU lost long before on the node changes nothing."""
+    one = make.attempt(state="OUT_OF_MEMORY", exit_code=0, nodes=("n2",), n_gpus=1, gpus=None)
+    kill = make.event(2.0, kind="oom", code="memcg", job_id=4242, source="import")
+    lost = make.xid(79, None, pci_bus_id="0000:41:00", at=make.start - timedelta(hours=1))
+    v = make.judge(kill, lost, attempt=one, active_faults=(lost,))
+    assert (v.cause, v.confidence) == ("oom_host", C.CERTAIN)
+    assert v.less_likely
+
+
+def test_who_cancelled_the_job_of_another_is_asked_why(make):
+    """It was not on purpose of its owner."""
+    v = make.judge(attempt=make.attempt(state="CANCELLED", exit_code=0, cancelled_by="bob"))
+    assert v.summary == "The job was cancelled by bob, not by its user."
+    assert v.next_step == "Ask bob why it was cancelled: the accounting does not say."
+    own = make.judge(attempt=make.attempt(state="CANCELLED", exit_code=0, cancelled_by="alice"))
+    assert own.next_step == "Nothing: it was cancelled on purpose."
+
+
+def test_a_server_that_did_not_answer_for_hours_is_named_beside_the_cancellation(make):
+    """It stands in the evidence: the sentence says why."""
+    start = make.end - timedelta(hours=6)
+    nfs = make.event(19800.0, kind="nfs", code="not_responding", device="nas1", severity=records.Severity.LOW)
+    mine = make.attempt(state="CANCELLED", exit_code=0, cancelled_by="alice", start_at=start)
+    v = make.judge(attempt=mine, stalls=(nfs,))
+    assert v.cause == "user_cancelled"
+    assert v.summary.endswith(
+        "; NFS not responding (nas1) on n2 5 h 30 min before, and no line tells that it ended."
+    )
+    assert v.next_step.startswith("Find out whether it hung: look at NFS not responding on n2")
