@@ -51,6 +51,8 @@ class ParseResult:
     """Rows of an attempt that another row already gave, as where two daily dumps overlap."""
     merged: int = 0
     """RESIZING rows folded into the attempt they were part of."""
+    n_naive: int = 0
+    """Rows with times without a zone, where none was given."""
     notes: tuple[str, ...] = ()
     """What a person should know about how the rows were read."""
 

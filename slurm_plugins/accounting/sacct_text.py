@@ -39,6 +39,7 @@ def parse_sacct_text(
         steps=found.steps,
         duplicates=found.duplicates + whole.duplicates,
         merged=whole.merged,
+        n_naive=reading.naive if timezone is None else 0,
         notes=_notes(reading, timezone),
     )
 

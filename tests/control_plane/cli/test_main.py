@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -543,6 +544,9 @@ def test_a_command_that_reads_makes_no_database(
         (("--kernel", "n1={}/uptime"), errors.MalformedInput.exit_code),
         (("--joblog", "7={}/garbage"), errors.DatabaseUnavailable.exit_code),
         (("--sacct", "{}/good", "--joblog", "7={}/none"), errors.UsageError.exit_code),
+        (("--sacct", "{}/good", "--joblog", "9={}/garbage"), errors.NotFound.exit_code),
+        (("--sacct", "{}/good", "--joblog", "7={}/broken"), errors.MalformedInput.exit_code),
+        (("--kernel", "{}/uptime"), errors.MalformedInput.exit_code),
     ],
 )
 def test_an_import_that_fails_makes_no_database(
@@ -560,6 +564,38 @@ def test_an_import_that_fails_makes_no_database(
     assert main.main(["import", *given, "--config", str(nowhere)]) == code
     assert not (tmp_path / "db").exists()
     assert (f"{home}/" in capsys.readouterr().err) == (code != errors.DatabaseUnavailable.exit_code)
+
+
+def test_a_database_whose_import_failed_is_stopped_and_removed(
+    nowhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it fails while it stores; what was in the directory before stays."""
+    from probing_cluster.control_plane.imports import load
+
+    (tmp_path / "good").write_text("JobID|State|Start|End\n7|FAILED|1700000000|1700000060\n")
+
+    def broken(*_: object, **__: object) -> None:
+        raise errors.MalformedInput("broken")
+
+    monkeypatch.setattr(load, "save", broken)
+    with tempfile.TemporaryDirectory(prefix="probing-pg-") as text:
+        home = Path(text)
+        home.chmod(0o755)  # the server's account walks through it
+        (home / "mine").mkdir()
+        (home / "mine" / "kept").touch()
+        for directory in (home / "new" / "db", home / "mine"):
+            given = ["import", "--sacct", f"{tmp_path}/good", "--database", str(directory)]
+            assert main.main([*given, "--config", str(nowhere)]) == errors.MalformedInput.exit_code
+        assert sorted(path.relative_to(home) for path in home.rglob("*")) == [Path("mine"), Path("mine/kept")]
+
+
+def test_nothing_is_stored_of_an_import_whose_output_has_no_job(
+    run: Run, history: list[str], tmp_path: Path, store: db_store.Store
+) -> None:
+    """The error names the file; the same import without it then finds nothing there already."""
+    code, _, err = run(*history, "--joblog", f"4711={tmp_path}/out.log")
+    assert (code, f"{tmp_path}/out.log is given as output of job 4711" in err) == (3, True)
+    assert (store.attempts(), store.events()) == ([], [])
 
 
 @pytest.mark.parametrize(
