@@ -66,6 +66,8 @@ def _last(
 
 
 def _is(attempt: records.JobAttempt, ref: job_ref.JobRef) -> bool:
+    if ref.until is not None and attempt.submit_at > ref.until:
+        return False
     if ref.task is not None:
         return (attempt.array_job_id, attempt.array_task_id) == (ref.base, ref.task)
     if ref.offset is not None:

@@ -22,7 +22,7 @@ from probing_cluster.control_plane.imports import (
     zone_hint,
 )
 from probing_cluster.control_plane.repair import workflow
-from probing_cluster.core import errors, records, sanitize, storable, vocabulary
+from probing_cluster.core import clock, errors, records, sanitize, storable, vocabulary
 from probing_cluster.db import bulk
 from probing_cluster.db import store as db_store
 from probing_cluster.reports import job_ref
@@ -84,6 +84,8 @@ class ImportFiles:
     events: list[_Events] = field(default_factory=list)
     has_naive_rows: bool = False
     """Some row of accounting has times without a zone, and the person named none."""
+    exported_until: datetime | None = None
+    """The last instant that any row of accounting shows; None without one."""
     done: Loaded
 
     def nodes(self, order: LoadOrder) -> frozenset[str] | None:
@@ -155,6 +157,9 @@ def save(store: db_store.Store, order: LoadOrder, files: ImportFiles, announce: 
         announce(f"storing {vocabulary.plural(len(files.attempts), 'attempt')}")
         done.n_attempts = bulk.load_attempts(store.connection_uri(), files.attempts)
         done.n_known_attempts = len(files.attempts) - done.n_attempts
+    if files.exported_until is not None:
+        known = [at for at in (files.exported_until, store.exported_until()) if at]
+        store.remember(vocabulary.ACCOUNTING_EXPORTED, clock.iso_z(max(known)))
     bulk.load_events(store.connection_uri(), never_started.events(files.not_started, done.cluster, order.now))
     for one in files.events:
         announce(f"storing the events of {one.path.name}")
@@ -277,9 +282,20 @@ def _accounting(order: LoadOrder, files: ImportFiles, announce: Announce) -> Ite
             f"{path}: {vocabulary.plural(len(attempts), 'attempt')}; {_aside(bad)}"
             + (f"; left out: {left_out_text}" if left_out_text else "")
         )
+        instants = [*_instants(attempts, found.not_started), found.running_until, files.exported_until]
+        files.exported_until = max((at for at in instants if at and at <= order.now), default=None)
         files.has_naive_rows = files.has_naive_rows or found.n_naive > 0
         done.lines += [f"  note: {note}" for note in found.notes]
         yield from attempts
+
+
+def _instants(
+    attempts: Iterable[records.JobAttempt], not_started: Iterable[attempt_rows.NotStarted]
+) -> Iterator[datetime | None]:
+    for attempt in attempts:
+        yield from (attempt.submit_at, attempt.start_at, attempt.end_at)
+    for job in not_started:
+        yield from (job.submit_at, job.end_at)
 
 
 _CLOCKS_DIFFER = timedelta(days=1)
