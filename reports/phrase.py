@@ -101,10 +101,8 @@ def reuse(ref: str, submit_at: datetime, others: Sequence[datetime]) -> str:
     latest = others[-1].astimezone(UTC)
     when = "before" if latest < submit_at else "again since"
     same_day = latest.date() == submit_at.astimezone(UTC).date()
-    asked_as = clock.iso_z(latest) if same_day else latest.date().isoformat()
-    return (
-        f"Slurm used this id {when}, for a job submitted {stamp_z(latest)}: probing-report {ref}@{asked_as}"
-    )
+    day_or_instant = clock.iso_z(latest) if same_day else latest.date().isoformat()
+    return f"Slurm used this id {when}, for a job submitted {stamp_z(latest)}: probing-report {ref}@{day_or_instant}"
 
 
 def ending(attempt: records.JobAttempt) -> str:

@@ -35,7 +35,7 @@ class Sibling:
 
 
 @records.record
-class NeverStarted:
+class NeverStartedTasks:
     """Tasks of an array that ended before they began, as one row of accounting has them."""
 
     job: str = records.doc("as Slurm writes them: 123_4, 123_[5-8%2]")
@@ -101,7 +101,7 @@ class ReportRows:
     siblings: tuple[Sibling, ...] = records.doc(
         "array tasks or het components, failed first, at most 1000", default=()
     )
-    never_started: tuple[NeverStarted, ...] = records.doc(
+    never_started: tuple[NeverStartedTasks, ...] = records.doc(
         "tasks of the array that ended before they began", default=()
     )
     n_siblings: int = records.doc("how many there are in all", default=0)
@@ -185,6 +185,6 @@ def from_json(document: Mapping[str, Any]) -> ReportRows:
         logs=tuple(_logs(document.get("logs") or ())),
         run_jobs=tuple(document.get("run_jobs") or ()),
         siblings=many("siblings", Sibling),
-        never_started=many("never_started", NeverStarted),
+        never_started=many("never_started", NeverStartedTasks),
         n_siblings=int(document.get("n_siblings") or 0),
     )
