@@ -46,6 +46,8 @@ SOURCES: tuple[Source, ...] = (
 )
 """Every source. SQL texts that must repeat a part of this list are held against it by tests/core/test_vocabulary.py."""
 
+ACCOUNTING_READ, ACCOUNTING_EXPORTED = "accounting.until", "accounting.exported"
+"""Keys of the table `state`: until when a service has read accounting, and what imported accounting shows at the latest."""
 OUTPUT_NOT_OPENED = 53
 """The exit signal that Slurm's step daemon writes when it cannot open the files of the step's input or output."""
 ENDED_FROM_OUTSIDE = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})

@@ -13,6 +13,16 @@ AS $listening$
 $listening$;
 COMMENT ON FUNCTION probing.listening() IS 'Since when the agents of each cluster can be heard without a gap; empty where there was none.';
 
+-- The last instant that imported accounting shows: of what it shows running nothing later is known.
+-- Output   null where a service reads accounting (task `accounting`), or none was imported; readers see nothing else of `state`.
+CREATE OR REPLACE FUNCTION probing.exported_until() RETURNS timestamptz
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $exported$
+    SELECT (s.value #>> '{}')::timestamptz FROM probing.state s
+    WHERE s.key = 'accounting.exported' AND NOT EXISTS (SELECT FROM probing.state p WHERE p.key = 'accounting.until')
+$exported$;
+COMMENT ON FUNCTION probing.exported_until() IS 'The last instant that imported accounting shows; null where a service reads accounting.';
+
 CREATE OR REPLACE VIEW ops.agent_health WITH (security_invoker = true) AS
 SELECT
     h.cluster, h.node,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from probing_cluster.core import clock, command_line, errors, settings
+from probing_cluster.core import clock, command_line, digits, errors, settings
 from probing_cluster.core.ending import run_command
 from probing_cluster.reports import job_ref, json_out, model, rows, source, text
 from probing_cluster.reports.charts import paint
@@ -25,7 +26,11 @@ def parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("job", metavar="JOBID", help="123, 123_4 (array task) or 123+1 (het component)")
+    made.add_argument(
+        "job",
+        metavar="JOBID",
+        help="123, 123_4 (array task) or 123+1 (het component); 123@2026-11-12: the job that had the id then",
+    )
     made.add_argument("--json", action="store_true", help="print JSON with stable keys instead of text")
     made.add_argument(
         "--html", metavar="FILE", help="also write a self-contained page ('-': to standard output, alone)"
@@ -106,7 +111,10 @@ def _write_html(target: str, report: model.ReportModel, config: settings.Setting
 
 
 def _width() -> int:
-    """The terminal's, within reason; 80 where there is none."""
+    """What COLUMNS sets, else the terminal's as far as it reads well; 80 where there is neither."""
+    wanted = os.environ.get("COLUMNS", "")
+    if digits.is_number(wanted) and int(wanted):
+        return min(max(int(wanted), 72), 250)
     return min(max(shutil.get_terminal_size((80, 24)).columns, 72), 110) if sys.stdout.isatty() else 80
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from probing_cluster.core import records
@@ -67,3 +68,46 @@ def of_failures(account: records.RunAccount | None, attempts: Sequence[records.J
         queued_gpu_h=max(account.queued_s - max(first_wait_s, 0.0), 0.0) * gpu_h,
         measured=account.measured,
     )
+
+
+def covers(
+    account: records.RunAccount | None,
+    attempts: Sequence[records.JobAttempt],
+    run_jobs: Sequence[int],
+    *,
+    is_reused: bool = False,
+) -> bool:
+    """False for an account made before accounting had the last attempt's start or end: its figures are not the run's."""
+    # Components of a heterogeneous job that start together are one start.
+    starts = {(a.het_job_id or a.job_id, a.submit_at) for a in attempts if a.start_at is not None}
+    if account is None or account.n_attempts < len(starts):
+        return False
+    if is_reused and len(run_jobs) == 1 and account.start_at < min(a.submit_at for a in attempts):
+        return False  # of an earlier job of the same id, too
+    ends = [a.end_at for a in attempts if a.end_at is not None]
+    if len(ends) < len(attempts):
+        return True  # it goes on, and so does its account
+    return account.end_at == max(ends) or (account.end_at > max(ends) and len(run_jobs) > 1)
+
+
+def without_stall(
+    account: records.RunAccount, attempt: records.JobAttempt, gangs: Sequence[records.GangVerdict]
+) -> records.RunAccount:
+    """The account of a run that stands still now: what passed since then is not kept training, whatever comes of it."""
+    since = min((g.onset_at for g in gangs if g.ended_at is None), default=None)
+    if since is None or attempt.end_at is not None:
+        return account
+    stood_s = max(0.0, min(account.productive_s, (account.end_at - since).total_seconds()))
+    productive_s = account.productive_s - stood_s
+    counted_s = account.wall_s - account.suspended_s - account.idle_s
+    return dataclasses.replace(
+        account,
+        productive_s=productive_s,
+        lost_to_replay_s=account.lost_to_replay_s + stood_s,
+        ettr_measured=productive_s / counted_s if counted_s > 0 else None,
+    )
+
+
+def ran_s(attempt: records.JobAttempt) -> float:
+    """Seconds from start to end; 0 where either is not known."""
+    return (attempt.end_at - attempt.start_at).total_seconds() if attempt.start_at and attempt.end_at else 0.0

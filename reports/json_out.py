@@ -21,6 +21,8 @@ def document(report: model.ReportModel, attempt: int | None = None) -> dict[str,
         ),
         "requeues": report.n_requeues,
         **records.json_fields(report, "submit_at", "start_at", "end_at"),
+        "exported_until": _at(report.exported_until),
+        "other_submits_at": [_at(at) for at in report.other_submits],
         "attempts": [_attempt(v) for v in views],
         "ettr": _ettr(report.run),
         "cost": _cost(report.cost),
@@ -37,6 +39,9 @@ def overview(ref: str, found: rows.ReportRows, now: datetime) -> dict[str, Any]:
         "tasks": [
             {"job": t.ref, "job_id": t.job_id, "state": t.state, "attempts": t.n_attempts, "cause": t.cause}
             for t in found.siblings
+        ],
+        "never_started": [
+            records.json_fields(n, "job", "state", "cancelled_by") for n in found.never_started
         ],
         "made_at": _at(now),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.core import records, vocabulary
@@ -71,7 +71,12 @@ class AttemptView:
     @property
     def died(self) -> bool:
         """True when it ended without finishing its work."""
-        return not self.running and self.attempt.state in FAILED_STATES
+        return not self.running and self.attempt.state in FAILED_STATES | phrase.NOT_JUDGED.keys()
+
+    @property
+    def why_not_judged(self) -> str:
+        """Why there is no verdict of an attempt that died."""
+        return phrase.NOT_JUDGED.get(self.attempt.state, phrase.NOT_YET_JUDGED)
 
     @property
     def refused(self) -> bool:
@@ -109,6 +114,9 @@ class ReportModel:
     start_at: datetime | None = records.doc("first start")
     end_at: datetime | None = records.doc("end of the last attempt; null while running")
     drawn_until: datetime = records.doc("right edge of the timeline")
+    exported_until: datetime | None = records.doc(
+        "the last instant that imported accounting shows of a job without an end", default=None
+    )
     attempts: tuple[AttemptView, ...] = records.doc("oldest first")
     run: records.RunAccount | None = records.doc("where the run's time went; null until computed")
     cost: cost.Cost | None = records.doc("what its failures cost; null when none failed or not computed")
@@ -118,6 +126,9 @@ class ReportModel:
         default=(),
     )
     components: tuple[rows.Sibling, ...] = records.doc("other components of a heterogeneous job", default=())
+    other_submits: tuple[datetime, ...] = records.doc(
+        "when other jobs that had the same id were submitted, oldest first", default=()
+    )
     made_at: datetime = records.doc("when the report was made")
 
     @property
@@ -151,6 +162,23 @@ class ReportModel:
         return f"{self.state} after {self.n_requeues} requeue{'s' if self.n_requeues > 1 else ''}"
 
     @property
+    def reuse(self) -> str:
+        """That other jobs have or had the id, and how to ask for the latest of them; empty where none had."""
+        return phrase.reuse(self.ref, self.attempts[-1].attempt.submit_at, self.other_submits)
+
+    @property
+    def suspended_s(self) -> float:
+        """Seconds that its attempts were suspended."""
+        return sum(view.attempt.suspended_s for view in self.attempts)
+
+    @property
+    def open_end(self) -> tuple[str, datetime | None]:
+        """Of a job without an end: what is known instead, and of which instant; empty for others."""
+        if self.end_at is not None:
+            return "", None
+        return phrase.open_end(self.state, self.exported_until, self.attempts[-1].last_seen_at)
+
+    @property
     def shape(self) -> str:
         """`2 nodes x 8 GPUs`, `1 node, 12 GPUs` when uneven, `2 nodes` when GPUs are not accounted, words when no nodes are."""
         if not self.n_nodes:
@@ -166,12 +194,15 @@ class ReportModel:
 def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> ReportModel:
     """The report of the job that `found` holds the rows of; it must have an attempt."""
     attempts = sorted(found.attempts, key=lambda a: (a.submit_at, a.attempt))
-    if not _covers(found.account, attempts, found.run_jobs):
+    is_reused = bool(found.other_submits)
+    if not cost.covers(found.account, attempts, found.run_jobs, is_reused=is_reused):
         found = dataclasses.replace(found, account=None)
     views = tuple(_view(a, found, attempts[i + 1 :]) for i, a in enumerate(attempts))
     views = _with_losses(views, found)
     if found.account is not None:
-        found = dataclasses.replace(found, account=_without_stall(found.account, views[-1]))
+        found = dataclasses.replace(
+            found, account=cost.without_stall(found.account, attempts[-1], views[-1].gangs)
+        )
     last, n_died = attempts[-1], sum(v.died for v in views)
     return ReportModel(
         ref=_name(ref, last),
@@ -190,7 +221,8 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
         submit_at=attempts[0].submit_at,
         start_at=next((a.start_at for a in attempts if a.start_at), None),
         end_at=last.end_at,
-        drawn_until=last.end_at or now,
+        drawn_until=last.end_at or max(found.exported_until or now, last.start_at or last.submit_at),
+        exported_until=found.exported_until if last.end_at is None else None,
         attempts=views,
         run=found.account,
         cost=cost.of_failures(found.account, attempts) if n_died else None,
@@ -211,10 +243,15 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
             ),
         ),
         nodes_now=(
-            *node_state.sentences(last, found.heartbeats, found.drains, now, found.listening_since),
+            *(
+                node_state.sentences(last, found.heartbeats, found.drains, now, found.listening_since)
+                if found.exported_until is None
+                else ()
+            ),
             *node_state.tested(last, found.tested),
         ),
         components=tuple(s for s in found.siblings if s.het_offset is not None),
+        other_submits=found.other_submits,
         made_at=now,
     )
 
@@ -237,36 +274,6 @@ def stories(views: Sequence[AttemptView]) -> list[tuple[AttemptView, ...]]:
     return grouped
 
 
-def _covers(
-    account: records.RunAccount | None, attempts: Sequence[records.JobAttempt], run_jobs: Sequence[int]
-) -> bool:
-    """False for an account made before accounting had the last attempt's start or end: its figures are not the run's."""
-    # Components of a heterogeneous job that start together are one start.
-    starts = {(a.het_job_id or a.job_id, a.submit_at) for a in attempts if a.start_at is not None}
-    if account is None or account.n_attempts < len(starts):
-        return False
-    ends = [a.end_at for a in attempts if a.end_at is not None]
-    if len(ends) < len(attempts):
-        return True  # it goes on, and so does its account
-    return account.end_at == max(ends) or (account.end_at > max(ends) and len(run_jobs) > 1)
-
-
-def _without_stall(account: records.RunAccount, view: AttemptView) -> records.RunAccount:
-    """The account of a run that stands still now: what passed since then is not kept training, whatever comes of it."""
-    since = min((g.onset_at for g in view.gangs if g.ended_at is None), default=None)
-    if since is None or view.attempt.end_at is not None:
-        return account
-    stood_s = max(0.0, min(account.productive_s, (account.end_at - since).total_seconds()))
-    productive_s = account.productive_s - stood_s
-    counted_s = account.wall_s - account.suspended_s - account.idle_s
-    return dataclasses.replace(
-        account,
-        productive_s=productive_s,
-        lost_to_replay_s=account.lost_to_replay_s + stood_s,
-        ettr_measured=productive_s / counted_s if counted_s > 0 else None,
-    )
-
-
 def is_overview(ref: job_ref.JobRef, found: rows.ReportRows) -> bool:
     """True when a bare number names an array of several tasks; a task's own job id names that task."""
     names_an_array = any(a.array_job_id == ref.base for a in found.attempts)
@@ -274,7 +281,7 @@ def is_overview(ref: job_ref.JobRef, found: rows.ReportRows) -> bool:
 
 
 def _name(ref: job_ref.JobRef, attempt: records.JobAttempt) -> str:
-    return attempt.ref if ref.plain else str(ref)
+    return attempt.ref if ref.plain else ref.name
 
 
 def _view(
@@ -308,7 +315,7 @@ def _view(
         ),
         nodes_without_faults=tuple(n for n in silent if n not in unwatched),
         unwatched_nodes=unwatched,
-        last_seen_at=_last_seen(attempt, found.heartbeats),
+        last_seen_at=node_state.last_seen(attempt, found.heartbeats),
     )
 
 
@@ -347,15 +354,11 @@ def _with_losses(views: tuple[AttemptView, ...], found: rows.ReportRows) -> tupl
     died = [v for v in views if v.died]
     account = found.account
     if len(died) > 1 and account is not None and account.productive_s == 0 and account.lost_to_replay_s > 0:
-        return tuple(dataclasses.replace(v, lost_s=_ran_s(v.attempt)) if v.died else v for v in views)
+        return tuple(dataclasses.replace(v, lost_s=cost.ran_s(v.attempt)) if v.died else v for v in views)
     if found.account is None or len(died) != 1 or len(found.run_jobs) > 1:
         return views
     lost_s = found.account.lost_to_replay_s
     return tuple(dataclasses.replace(v, lost_s=lost_s) if v is died[0] else v for v in views)
-
-
-def _ran_s(attempt: records.JobAttempt) -> float:
-    return (attempt.end_at - attempt.start_at).total_seconds() if attempt.start_at and attempt.end_at else 0.0
 
 
 def _concerns(attempt: records.JobAttempt, event: records.HealthEvent) -> bool:
@@ -390,9 +393,3 @@ def _concerns_it(attempt: records.JobAttempt, drain: records.Drain, verdict: rec
         return True
     ran = attempt.end_at is None or drain.at <= attempt.end_at
     return drain.state not in _NOT_DONE and (ran or drain.node == verdict.node)
-
-
-def _last_seen(attempt: records.JobAttempt, beats: Iterable[records.AgentHeartbeat]) -> datetime | None:
-    if attempt.end_at is not None:
-        return None
-    return max((b.at for b in beats if b.node in attempt.nodes and attempt.job_id in b.jobs), default=None)

@@ -93,3 +93,10 @@ def _notes(
             f"{node} is drained since {phrase.stamp_z(drain.at)} ({sanitize.clean(drain.reason, 120)}):"
             " this job goes on, no new one starts there."
         )
+
+
+def last_seen(attempt: records.JobAttempt, beats: Iterable[records.AgentHeartbeat]) -> datetime | None:
+    """When an agent last reported the attempt of a job that runs; None when none did, or it has ended."""
+    if attempt.end_at is not None:
+        return None
+    return max((b.at for b in beats if b.node in attempt.nodes and attempt.job_id in b.jobs), default=None)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from probing_cluster.core import records, sanitize
+from probing_cluster.core import clock, records, sanitize
 
 _NAMES = {"xid": "Xid", "sxid": "SXid"}
+
+
+NOT_JUDGED = {
+    "LAUNCH_FAILED": "Slurm could not start its batch script: slurmd's log of its first node says why.",
+    "RECONFIG_FAIL": "Slurm could not change its node to what the job needs: slurmctld's log says why.",
+}
+"""States of which accounting alone does not show a cause, and where it is found."""
+NOT_YET_JUDGED = "Not judged yet: the service does so seconds after accounting shows the end."
 
 
 def clock_z(at: datetime, *, with_day: bool = False) -> str:
@@ -68,6 +77,32 @@ def message(event: records.HealthEvent, limit: int = 200) -> str:
         until = f" until {clock_z(event.last_at)}" if event.last_at else ""
         text += f" ({event.count} times{until})"
     return text
+
+
+_WAS = {"RUNNING": "was running", "SUSPENDED": "was suspended"}
+
+
+def open_end(
+    state: str, exported_until: datetime | None, last_seen_at: datetime | None
+) -> tuple[str, datetime | None]:
+    """What is known of the end of an attempt that has none, and the instant the words end with."""
+    if exported_until is not None:
+        was = f"{_WAS[state]} when the file was made" if state in _WAS else "its end is not in the file"
+        return f"{was}, which reaches to", exported_until
+    if last_seen_at is None:
+        return "still running by the last accounting; no agent reports it", None
+    return "still running, last seen", last_seen_at
+
+
+def reuse(ref: str, submit_at: datetime, others: Sequence[datetime]) -> str:
+    """That other jobs had the id of the one submitted at `submit_at`, and how to ask for the latest of them; empty for none."""
+    if not others:
+        return ""
+    latest = others[-1].astimezone(UTC)
+    when = "before" if latest < submit_at else "again since"
+    same_day = latest.date() == submit_at.astimezone(UTC).date()
+    day_or_instant = clock.iso_z(latest) if same_day else latest.date().isoformat()
+    return f"Slurm used this id {when}, for a job submitted {stamp_z(latest)}: probing-report {ref}@{day_or_instant}"
 
 
 def ending(attempt: records.JobAttempt) -> str:

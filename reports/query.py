@@ -12,7 +12,7 @@ from probing_cluster.reports import job_ref, phrase
 
 _NEVER_STARTED = """
 SELECT detail ->> 'job', detail ->> 'state', detail ->> 'cancelled_by', detail ->> 'user', detail ->> 'account',
-       detail ->> 'reason', at
+       detail ->> 'reason', at, detail ->> 'end_known'
 FROM probing.health_event
 WHERE job_id = %(base)s AND kind = %(kind)s AND node = '' -- a node's agent can write no event of no node
 ORDER BY cluster = %(cluster)s DESC, detail ->> 'job' = %(written)s DESC, at DESC
@@ -51,14 +51,17 @@ def fetch(connection: Connection, cluster: str, ref: job_ref.JobRef) -> Mapping[
 def never_started(connection: Connection, cluster: str, ref: job_ref.JobRef) -> NeverStarted | None:
     """Of a job without a start that accounting shows as over: what became of it, and by whom; else None."""
     given = {"cluster": cluster, "base": ref.base, "kind": vocabulary.NEVER_STARTED, "written": str(ref)}
-    for written, state, by, user, account, reason, at in connection.execute(_NEVER_STARTED, given).fetchall():
+    for written, state, by, user, account, reason, at, end_known in connection.execute(
+        _NEVER_STARTED, given
+    ).fetchall():
         if written != str(ref) and not (ref.task is not None and _holds(written, ref.task)):
             continue
         by_words = f" by {'its owner ' if by == user else ''}{by}" if by else ""
         unnamed = " (accounting does not say by whom)" if state == "CANCELLED" and not by else ""
         ended = "was cancelled" if state == "CANCELLED" else f"ended {state}"
         why = f" (Slurm's reason: {reason})" if reason else ""
-        words = f"job {ref} never started: it {ended}{by_words} at {phrase.stamp_z(at)}, while it waited{why}{unnamed}"
+        when = "" if end_known == "false" else f" at {phrase.stamp_z(at)}"
+        words = f"job {ref} never started: it {ended}{by_words}{when}, while it waited{why}{unnamed}"
         return NeverStarted(words=words, user=user or "", account=account or "")
     return None
 
@@ -84,4 +87,5 @@ def parameters(cluster: str, ref: job_ref.JobRef) -> dict[str, Any]:
         "task": ref.task,
         "het_id": None if ref.offset is None else ref.base,
         "component": ref.offset,
+        "until": ref.until,
     }

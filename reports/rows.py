@@ -35,6 +35,15 @@ class Sibling:
 
 
 @records.record
+class NeverStartedTasks:
+    """Tasks of an array that ended before they began, as one row of accounting has them."""
+
+    job: str = records.doc("as Slurm writes them: 123_4, 123_[5-8%2]")
+    state: str = records.doc("the state they ended in")
+    cancelled_by: str | None = records.doc("who cancelled them, where that is known", default=None)
+
+
+@records.record
 class JobLog:
     """One file of a job's output, as the agent of a node read it after the end; every word of it is the user's."""
 
@@ -78,13 +87,22 @@ class ReportRows:
     heartbeats: tuple[records.AgentHeartbeat, ...] = records.doc(
         "latest beat of each node of the last attempt", default=()
     )
+    other_submits: tuple[datetime, ...] = records.doc(
+        "when other jobs to which Slurm gave the same id were submitted, oldest first", default=()
+    )
     listening_since: datetime | None = records.doc(
         "since when agents can be heard without a gap; null where there was none", default=None
+    )
+    exported_until: datetime | None = records.doc(
+        "the last instant that imported accounting shows; null where a service reads accounting", default=None
     )
     logs: tuple[JobLog, ...] = records.doc("its output files, oldest attempt first", default=())
     run_jobs: tuple[int, ...] = records.doc("job ids of the same run, at most 100", default=())
     siblings: tuple[Sibling, ...] = records.doc(
         "array tasks or het components, failed first, at most 1000", default=()
+    )
+    never_started: tuple[NeverStartedTasks, ...] = records.doc(
+        "tasks of the array that ended before they began", default=()
     )
     n_siblings: int = records.doc("how many there are in all", default=0)
 
@@ -146,6 +164,7 @@ def from_json(document: Mapping[str, Any]) -> ReportRows:
         return tuple(_readable(cls, document.get(key) or ()))
 
     account, since = document.get("account"), document.get("listening_since")
+    exported = document.get("exported_until")
     return ReportRows(
         attempts=many("attempts", records.JobAttempt),
         verdicts=many("verdicts", records.Verdict),
@@ -159,10 +178,13 @@ def from_json(document: Mapping[str, Any]) -> ReportRows:
         gangs=many("gangs", records.GangVerdict),
         drains=many("drains", records.Drain),
         account=record_from_json(records.RunAccount, account) if account else None,
+        other_submits=tuple(map(datetime.fromisoformat, document.get("other_submits") or ())),
         heartbeats=many("heartbeats", records.AgentHeartbeat),
         listening_since=datetime.fromisoformat(since) if since else None,
+        exported_until=datetime.fromisoformat(exported) if exported else None,
         logs=tuple(_logs(document.get("logs") or ())),
         run_jobs=tuple(document.get("run_jobs") or ()),
         siblings=many("siblings", Sibling),
+        never_started=many("never_started", NeverStartedTasks),
         n_siblings=int(document.get("n_siblings") or 0),
     )

@@ -93,6 +93,7 @@ def _direct(url: str, cluster: str, ref: job_ref.JobRef) -> Mapping[str, Any]:
         psycopg.errors.InvalidSchemaName,
         psycopg.errors.UndefinedTable,
         psycopg.errors.UndefinedColumn,
+        psycopg.errors.UndefinedFunction,
     ) as exc:
         msg = f"the database lacks our tables ({_first_line(exc)}); run probing-ctl db upgrade"
         raise errors.DatabaseUnavailable(msg) from exc

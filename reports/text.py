@@ -67,7 +67,11 @@ def _head(report: model.ReportModel, width: int, brush: paint.Brush) -> Iterator
     if report.start_at:
         parts.append(f"first start {phrase.clock_z(report.start_at, with_day=days)}")
     parts.append(_end_words(report, days))
+    if report.suspended_s:
+        parts.append(f"suspended for {phrase.span(report.suspended_s)}")
     yield from _wrap("  ".join(parts), width)
+    if report.reuse:
+        yield from _wrap(report.reuse, width)
     if len(report.run_jobs) > 1:
         others = ", ".join(str(j) for j in report.run_jobs if j != report.job_id)
         yield from _wrap(f"run {sanitize.clean(report.run_key, 60)}, with job {others}", width)
@@ -79,10 +83,8 @@ def _head(report: model.ReportModel, width: int, brush: paint.Brush) -> Iterator
 def _end_words(report: model.ReportModel, days: bool) -> str:
     if report.end_at:
         return f"ended {phrase.clock_z(report.end_at, with_day=days)}"
-    last_seen_at = report.attempts[-1].last_seen_at
-    if last_seen_at is None:
-        return "still running by the last accounting; no agent reports it"
-    return f"still running, last seen {phrase.clock_z(last_seen_at, with_day=days)}"
+    words, at = report.open_end
+    return words if at is None else f"{words} {phrase.clock_z(at, with_day=days)}"
 
 
 def _ettr(report: model.ReportModel) -> str:
@@ -96,7 +98,8 @@ def _ettr(report: model.ReportModel) -> str:
 
 
 def _attempts(report: model.ReportModel, width: int, days: bool, brush: paint.Brush) -> Iterator[str]:
-    heads = [_attempt_head(view, days) for view in report.attempts]
+    still = "not known" if report.exported_until else "still on"
+    heads = [_attempt_head(view, days, still) for view in report.attempts]
     widest = max(len(h) for h in heads)
     cells = max(width - widest - 2, 12)
     scale = timeline.axis(report, cells)
@@ -118,10 +121,10 @@ def _meanings(report: model.ReportModel) -> dict[str, str]:
     return ({} if deaths else {"x": "ended"}) | ({"-": "lost (assumed)"} if assumed else {})
 
 
-def _attempt_head(view: model.AttemptView, days: bool) -> str:
+def _attempt_head(view: model.AttemptView, days: bool, still: str) -> str:
     attempt = view.attempt
     start = phrase.clock_z(attempt.start_at, with_day=days) if attempt.start_at else "never"
-    end = phrase.clock_z(attempt.end_at, with_day=days) if attempt.end_at else "still on".ljust(len(start))
+    end = phrase.clock_z(attempt.end_at, with_day=days) if attempt.end_at else still.ljust(len(start))
     nodes = hostlist.compress(attempt.nodes)
     nodes = nodes if len(nodes) <= 16 else f"{len(attempt.nodes)} nodes"
     return f"  attempt {attempt.attempt}  {start} -> {end}  {attempt.state:<9} {nodes:<7}"
@@ -272,9 +275,7 @@ def _unjudged(view: model.AttemptView, width: int, days: bool, brush: paint.Brus
         yield brush.bold(f"Seen on the nodes of attempt {number} so far")
     else:
         yield brush.bold(f"Attempt {number} ended {view.attempt.state}{f' ({ending})' if ending else ''}")
-        yield from _wrap(
-            "Not judged yet: the service does so seconds after accounting shows the end.", width, "  "
-        )
+        yield from _wrap(view.why_not_judged, width, "  ")
     yield from _evidence(view.others, width, days)
 
 
@@ -372,6 +373,11 @@ def render_overview(
         lines.append(
             brush.state(f"  {task.ref:<14} {task.state:<12} {starts:<9} {task.cause or ''}", task.state)
         )
+    for waiting in found.never_started:
+        by = f" by {sanitize.clean(waiting.cancelled_by, 40)}" if waiting.cancelled_by else ""
+        words = f"  {sanitize.clean(waiting.job, 200):<14} {waiting.state:<12} never started; ended{by} while waiting"
+        lines += [brush.state(line, waiting.state) for line in _wrap(words, width, "", "    ")]
     lines += ["", f"as of {phrase.stamp_z(now)}; one task: probing-report {ref}_N"]
-    lines.append(f"Tasks that have not started yet are not among them: squeue -j {ref}")
+    if found.exported_until is None:
+        lines.append(f"Tasks that have not started yet are not among them: squeue -j {ref}")
     return "\n".join(line.rstrip() for line in lines) + "\n"

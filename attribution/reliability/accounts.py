@@ -48,12 +48,13 @@ def update(
     number of accounts so far after each slice; False ends the pass.
     """
     now = at.now()
+    until = min(now, source.exported_until() or now)
     total = 0
 
     def slices(reader: Any) -> Iterator[pa.Table]:
         nonlocal total
         for rows in _whole_runs(reader):
-            made = _slice(source, rows, assumptions(config), now)
+            made = _slice(source, rows, assumptions(config), now, until)
             total += made.num_rows
             yield made
             if not between(total):
@@ -105,19 +106,21 @@ def _whole_runs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting).combine_chunks()
 
 
-def _slice(source: store.Store, rows: pa.Table, assume: run_account.Assumptions, now: datetime) -> pa.Table:
-    """The accounts of some whole runs: by columns, and one by one those whose attempts overlap."""
-    columns = account_columns.attempts_of(rows, now)
+def _slice(
+    source: store.Store, rows: pa.Table, assume: run_account.Assumptions, now: datetime, until: datetime
+) -> pa.Table:
+    """The accounts of some whole runs, `until` which what still goes on is known: by columns, and one by one those whose attempts overlap."""
+    columns = account_columns.attempts_of(rows, until)
     simple = account_columns.in_sequence(columns)
     by_columns = np.repeat(simple, np.diff(np.append(columns.first, rows.num_rows)))
     events = _probe_events(source, columns)
     jobs = np.array(sorted({e.job_id for e in events if e.job_id is not None}), np.int64)
     read = source.attempts_of(_keys(rows.filter(pa.array(~by_columns | np.isin(rows["job_id"], jobs)))))
     progress_of = progress(read, events)
-    made = [_one_by_one(read, rows.filter(pa.array(~by_columns)), progress_of, assume, now)]
+    made = [_one_by_one(read, rows.filter(pa.array(~by_columns)), progress_of, assume, until)]
     if simple.any():
         whole = simple.all()
-        part = columns if whole else account_columns.attempts_of(rows.filter(pa.array(by_columns)), now)
+        part = columns if whole else account_columns.attempts_of(rows.filter(pa.array(by_columns)), until)
         made.append(account_columns.accounts(part, progress_of, assume, now))
     return pa.concat_tables(made)
 
@@ -145,7 +148,7 @@ def _one_by_one(
     part: pa.Table,
     progress_of: Mapping[run_account.Key, run_account.RunProgress],
     assume: run_account.Assumptions,
-    now: datetime,
+    until: datetime,
 ) -> pa.Table:
     """The accounts of the runs in `part`, whose attempts have been read."""
     wanted = set(_keys(part))
@@ -154,7 +157,7 @@ def _one_by_one(
         if (attempt.cluster, attempt.job_id, attempt.submit_at) in wanted:
             by_run[run_of(attempt)].append(attempt)
     made = (
-        run_account.account(mine, now=now, progress=progress_of, assume=assume) for mine in by_run.values()
+        run_account.account(mine, now=until, progress=progress_of, assume=assume) for mine in by_run.values()
     )
     return arrow.table(records.RunAccount, [account for account in made if account is not None])
 

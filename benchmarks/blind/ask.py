@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.blind import case as cases
 from probing_cluster.attribution.passes import attribute
 from probing_cluster.attribution.verdict import findings
-from probing_cluster.control_plane.imports import load
+from probing_cluster.control_plane.imports import job_outputs, load
 from probing_cluster.core import clock, errors, records
 from probing_cluster.db import store as db_store
 from probing_cluster.evidence import classify
@@ -178,7 +178,7 @@ def _verdict(
     attribute.attribute(store, at=At(max(ends) + timedelta(hours=1)) if ends else clock.SYSTEM)
     job = str(case.label["job"])
     try:
-        attempt = load.attempt_of(store, job)
+        attempt = job_outputs.attempt_of(store, job)
     except errors.NotFound as exc:
         if re.search(rf"(?<!\w){re.escape(job)}(?!\w)", _text(case, "sacct")):
             return None, None

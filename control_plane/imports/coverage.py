@@ -21,6 +21,8 @@ class LogSpan:
         self._zone, self._boot_at, self._reference = zone, boot_at, reference
         self._first: list[str] = []
         self._last: deque[str] = deque(maxlen=_LAST_LINES)
+        self.is_naive = False
+        """Whether a date of `span` names no zone, and none was given."""
 
     def note(self, text: str) -> None:
         """The next line."""
@@ -36,7 +38,9 @@ class LogSpan:
 
     def _at(self, text: str) -> datetime | None:
         clock = when.LogClock(self._zone, self._boot_at, self._reference)
-        return clock.instant(prefixes.parse(text, self._reference), text)
+        at = clock.instant(prefixes.parse(text, self._reference), text)
+        self.is_naive = self.is_naive or clock.n_naive > 0
+        return at
 
 
 def event_of(

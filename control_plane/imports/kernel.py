@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 
-from probing_cluster.control_plane.imports import coverage, rejected_input, when
+from probing_cluster.control_plane.imports import coverage, line_hosts, named_zones, rejected_input, when
 from probing_cluster.core import records, sanitize, storable
 from probing_cluster.evidence import prefixes
 from probing_cluster.evidence.kernel import boot, grammar, reader
@@ -26,14 +26,17 @@ class FilePlace:
 
     file: str
     node: str
+    """Empty: each line is of the node its host names."""
     cluster: str
     read_at: datetime
     reference: datetime
     """Year-less dates lie before this."""
     zone: tzinfo | None = None
     """Zone of dates without one; None = UTC."""
-    boot_at: datetime | None = None
-    """For lines that only say the seconds since boot."""
+    boots: Mapping[str, datetime] = field(default_factory=dict)
+    """When nodes booted, for lines that only say the seconds since then."""
+    nodes: frozenset[str] | None = None
+    """Every node the import knows; None: of a file of many hosts, each is a node."""
 
 
 @dataclass(kw_only=True)
@@ -45,10 +48,18 @@ class Read:
     n_lines: int = 0
     is_empty: bool = True
     """It holds nothing: a ring buffer that was just cleared, a journal without entries."""
-    covers: records.HealthEvent | None = None
-    """From the log's first date to its last; None where nothing of it could be dated."""
+    covers: list[records.HealthEvent] = field(default_factory=list)
+    """Of each node, from the log's first date to its last; none where nothing of it could be dated."""
+    names_hosts: bool = False
+    """Some line names a host, a node's or another."""
+    nodes: list[str] = field(default_factory=list)
+    """Whose lines these are, in order of name."""
+    notes: list[str] = field(default_factory=list)
+    """What a person should know about how the lines were read."""
     is_log: bool = False
     """Some line has a date or a time since boot, or a finding; of other lists of events always false."""
+    is_naive: bool = False
+    """Some date names no zone, and neither the file nor the person names one: read as UTC."""
     n_unsure: int = 0
     """Findings in an hour that the clocks repeated of which nothing tells the pass: read as of the first."""
     foreign_dates: bool = False
@@ -59,46 +70,95 @@ _EMPTY = re.compile(r"\s*(?:-- (?:No entries|Journal begins at .*|Logs begin at 
 """A blank line, or what journalctl prints where there is nothing to show."""
 
 
-def read(lines: Iterable[bytes], place: FilePlace) -> Read:
-    """Every finding of a kernel log; a finding without an instant is kept aside."""
-    engine, boots, found = reader.KernelReader(), boot.BootReader(), Read()
-    occurrences = Counter[tuple[datetime, str]]()
-    clock = when.LogClock(place.zone, place.boot_at, place.reference)
-    span = coverage.LogSpan(place.zone, place.boot_at, place.reference)
-    for number, raw in enumerate(lines, 1):
-        found.n_lines = number
-        text = raw.decode("utf-8", "replace").rstrip("\r\n")
-        found.is_empty = found.is_empty and _EMPTY.fullmatch(text) is not None
-        span.note(text)
-        parsed = engine.read_line(text, place.reference) or boots.read_line(text, place.reference)
+class _NodeLines:
+    """The lines of one node in a file: what their findings are, and how they are dated."""
+
+    def __init__(self, place: FilePlace) -> None:
+        self._place = place
+        self._engine, self._boots = reader.KernelReader(), boot.BootReader()
+        self._occurrences = Counter[tuple[datetime, str]]()
+        boot_at = place.boots.get(place.node)
+        self._clock = when.LogClock(place.zone, boot_at, place.reference)
+        self._span = coverage.LogSpan(place.zone, boot_at, place.reference)
+        self.found = Read()
+
+    def feed(self, number: int, text: str) -> None:
+        """The node's next line; a finding without an instant is kept aside."""
+        place, found = self._place, self.found
+        self._span.note(text)
+        parsed = self._engine.read_line(text, place.reference) or self._boots.read_line(text, place.reference)
         foreign = _foreign_date(text, place.reference)
         found.foreign_dates = found.foreign_dates or foreign
         found.is_log = found.is_log or parsed is not None or prefixes.parse(text, place.reference).stamped
         if parsed is None:
-            clock.skip(text)
-            continue
+            self._clock.skip(text)
+            return
         line, finding = parsed
-        at = clock.instant(line, text)
+        at = self._clock.instant(line, text)
         if at is None:
             boot_hint = f"no date in the line; say when the node booted: --boot {place.node}=WHEN"
-            why = UNREAD_LANGUAGE if foreign else boot_hint
-            found.bad.append(
-                rejected_input.RejectedInput(file=place.file, line_no=number, text=text, why=why)
-            )
-            continue
-        occurrences[at, finding.message] += 1
-        event = event_of(finding, at, occurrences[at, finding.message], place)
+            self._keep_aside(number, text, UNREAD_LANGUAGE if foreign else boot_hint)
+            return
+        self._occurrences[at, finding.message] += 1
+        event = event_of(finding, at, self._occurrences[at, finding.message], place)
         why_not = storable.why_not(event)
         if why_not is not None:
-            found.bad.append(
-                rejected_input.RejectedInput(file=place.file, line_no=number, text=text, why=why_not)
-            )
-            continue
+            self._keep_aside(number, text, why_not)
+            return
         found.events.append(event)
-    found.n_unsure = clock.n_unsure
-    if (covered := span.span()) is not None:
-        found.covers = coverage.event_of(covered, place.cluster, place.node, place.read_at)
-    return found
+
+    def close(self) -> Read:
+        """All that was found, once the last line was fed."""
+        covered = self._span.span()
+        self.found.n_unsure = self._clock.n_unsure
+        self.found.is_naive = self._span.is_naive or self._clock.n_naive > 0
+        if covered is not None:
+            place = self._place
+            self.found.covers = [coverage.event_of(covered, place.cluster, place.node, place.read_at)]
+        return self.found
+
+    def _keep_aside(self, number: int, text: str, why: str) -> None:
+        self.found.bad.append(
+            rejected_input.RejectedInput(file=self._place.file, line_no=number, text=text, why=why)
+        )
+
+
+def read(lines: Iterable[bytes], place: FilePlace) -> Read:
+    """Every finding of a kernel log that is of the place's node, or of any node where the place names none."""
+    whole, parts = Read(), dict[str, _NodeLines]()
+    hosts = line_hosts.LineHosts(place.node, place.nodes)
+    for number, raw in enumerate(lines, 1):
+        whole.n_lines = number
+        text = raw.decode("utf-8", "replace").rstrip("\r\n")
+        whole.is_empty = whole.is_empty and _EMPTY.fullmatch(text) is not None
+        if place.zone is None and (named := named_zones.of_header(text)):
+            zone_name, zone = named
+            place = replace(place, zone=zone)
+            whole.notes.append(f"its times are read as {zone_name}, which its first line names")
+        key = hosts.key(text, place.reference)
+        if key is None:
+            continue
+        if key not in parts:
+            parts[key] = _NodeLines(replace(place, node=hosts.node(key)))
+        parts[key].feed(number, text)
+    used = hosts.parts()
+    whole.nodes = sorted(set(used.values()))
+    for key in sorted(used.keys() & parts.keys()):
+        part = parts[key].close()
+        whole.events += part.events
+        whole.bad += part.bad
+        whole.covers += part.covers
+        whole.n_unsure += part.n_unsure
+        whole.is_naive = whole.is_naive or part.is_naive
+    whole.names_hosts = hosts.names_hosts
+    # A line whose host was made out is a log's, whoever it is of.
+    whole.is_log = hosts.names_hosts or any(part.found.is_log for part in parts.values())
+    whole.foreign_dates = any(part.found.foreign_dates for part in parts.values())
+    whole.bad.sort(key=lambda one: one.line_no)
+    whole.notes += hosts.notes()
+    if whole.is_naive:
+        whole.notes.append("its times name no zone: read as UTC (--timezone TZ names another)")
+    return whole
 
 
 def _foreign_date(text: str, reference: datetime) -> bool:

@@ -15,13 +15,14 @@ from typing import IO
 from probing_cluster.control_plane.imports import (
     accounting_file,
     event_lines,
-    joblog,
+    job_outputs,
     kernel,
     packed,
     rejected_input,
+    zone_hint,
 )
 from probing_cluster.control_plane.repair import workflow
-from probing_cluster.core import errors, records, sanitize, storable, vocabulary
+from probing_cluster.core import clock, errors, records, sanitize, storable, vocabulary
 from probing_cluster.db import bulk
 from probing_cluster.db import store as db_store
 from probing_cluster.reports import job_ref
@@ -34,6 +35,7 @@ class LoadOrder:
 
     sacct: Sequence[Path] = ()
     kernel: Sequence[tuple[str, Path]] = ()
+    """Node and file; an empty node for a file whose lines name their hosts."""
     joblog: Sequence[tuple[str, Path]] = ()
     events: Sequence[Path] = ()
     boots: Mapping[str, datetime] = field(default_factory=dict)
@@ -80,7 +82,21 @@ class ImportFiles:
     attempts: list[records.JobAttempt] = field(default_factory=list)
     not_started: list[attempt_rows.NotStarted] = field(default_factory=list)
     events: list[_Events] = field(default_factory=list)
+    has_naive_rows: bool = False
+    """Some row of accounting has times without a zone, and the person named none."""
+    exported_until: datetime | None = None
+    """The last instant that any row of accounting shows; None without one."""
     done: Loaded
+
+    def nodes(self, order: LoadOrder) -> frozenset[str] | None:
+        """Every node these files name; None without accounting, where any host may be one."""
+        if not self.attempts:
+            return None
+        if not self._nodes:
+            self._nodes = {n for a in self.attempts for n in a.nodes} | {n for n, _ in order.kernel if n}
+        return frozenset(self._nodes)
+
+    _nodes: set[str] = field(default_factory=set)
 
 
 Announce = Callable[[str], None]
@@ -107,13 +123,13 @@ def read(order: LoadOrder, announce: Announce = _silent) -> ImportFiles:
     about = _span_of(files.attempts)
     for node, path in order.kernel:
         announce(f"reading {path.name}")
-        files.events.append(
-            _Events(path=path, what=f"node {node}", found=_kernel(path, node, order, done, about))
-        )
+        found = _kernel(path, node, order, files, about)
+        what = f"node {node}" if node else vocabulary.plural(len(found.nodes), "node")
+        files.events.append(_Events(path=path, what=what, found=found))
     for path in order.events:
         announce(f"reading {path.name}")
         with _opened(path) as stream:
-            found = event_lines.read(packed.lines(stream), _place(path, "", order, done, about))
+            found = event_lines.read(packed.lines(stream), _place(path, "", order, files, about))
         _require_rows(found.bad, good=bool(found.events))
         files.events.append(_Events(path=path, what="events", found=found))
     for _, path in order.joblog:
@@ -123,25 +139,50 @@ def read(order: LoadOrder, announce: Announce = _silent) -> ImportFiles:
     return files
 
 
+def require_jobs(order: LoadOrder, attempts: Iterable[records.JobAttempt]) -> None:
+    """Raises NotFound naming the output files of jobs of which `attempts` has none."""
+    job_outputs.attempts_of(order.joblog, attempts)
+
+
 def save(store: db_store.Store, order: LoadOrder, files: ImportFiles, announce: Announce = _silent) -> Loaded:
-    """Store what the files say, and what the jobs' output says about their attempts; raises NotFound for an unknown job."""
+    """Store what the files say, and what the jobs' output says about their attempts; raises NotFound for an unknown job.
+
+    What it raises for a file, it raises before anything is stored.
+    """
     done = files.done
     if files.attempts:
         files.attempts = _under_known_submits(store, files.attempts, order, done)
+    outputs = _outputs(store, order, files, announce)
+    if files.attempts:
         announce(f"storing {vocabulary.plural(len(files.attempts), 'attempt')}")
         done.n_attempts = bulk.load_attempts(store.connection_uri(), files.attempts)
         done.n_known_attempts = len(files.attempts) - done.n_attempts
+    if files.exported_until is not None:
+        known = [at for at in (files.exported_until, store.exported_until()) if at]
+        store.remember(vocabulary.ACCOUNTING_EXPORTED, clock.iso_z(max(known)))
     bulk.load_events(store.connection_uri(), never_started.events(files.not_started, done.cluster, order.now))
     for one in files.events:
         announce(f"storing the events of {one.path.name}")
         _store_events(store, done, one.path, one.found, one.what)
-    jobs = [job for job, _ in order.joblog]
-    known = store.attempts(job_ids={job_ref.parse(job).base for job in jobs}) if jobs else []
-    attempts = [_last(known, job) for job in jobs]
-    for attempt, (job, path) in zip(attempts, order.joblog, strict=True):
-        announce(f"reading {path.name}")
-        _job_output(store, order, done, attempt, job, path)
+    for output in outputs:
+        _store_output(store, done, output)
     return done
+
+
+def _outputs(
+    store: db_store.Store, order: LoadOrder, files: ImportFiles, announce: Announce
+) -> list[job_outputs.JobOutput]:
+    """Every output file, read; its job is one of the files' or of the database's."""
+    jobs = {job_ref.parse(job).base for job, _ in order.joblog}
+    known = [*(store.attempts(job_ids=jobs) if jobs else []), *files.attempts]
+    outputs = []
+    for (job, path), attempt in zip(order.joblog, job_outputs.attempts_of(order.joblog, known), strict=True):
+        announce(f"reading {path.name}")
+        try:
+            outputs.append(job_outputs.read(job, path, attempt, order.now, zone_of(order.timezone)))
+        except OSError as exc:
+            raise errors.UsageError(f"{path}: {exc.strerror}") from exc
+    return outputs
 
 
 def _under_known_submits(
@@ -241,8 +282,20 @@ def _accounting(order: LoadOrder, files: ImportFiles, announce: Announce) -> Ite
             f"{path}: {vocabulary.plural(len(attempts), 'attempt')}; {_aside(bad)}"
             + (f"; left out: {left_out_text}" if left_out_text else "")
         )
+        instants = [*_instants(attempts, found.not_started), found.running_until, files.exported_until]
+        files.exported_until = max((at for at in instants if at and at <= order.now), default=None)
+        files.has_naive_rows = files.has_naive_rows or found.n_naive > 0
         done.lines += [f"  note: {note}" for note in found.notes]
         yield from attempts
+
+
+def _instants(
+    attempts: Iterable[records.JobAttempt], not_started: Iterable[attempt_rows.NotStarted]
+) -> Iterator[datetime | None]:
+    for attempt in attempts:
+        yield from (attempt.submit_at, attempt.start_at, attempt.end_at)
+    for job in not_started:
+        yield from (job.submit_at, job.end_at)
 
 
 _CLOCKS_DIFFER = timedelta(days=1)
@@ -268,9 +321,13 @@ def year_less_before(about: _Span | None, written: datetime) -> datetime:
     return max(until, min(until + open_part / 2, written))
 
 
-def _kernel(path: Path, node: str, order: LoadOrder, loaded: Loaded, about: _Span | None) -> kernel.Read:
+def _kernel(path: Path, node: str, order: LoadOrder, files: ImportFiles, about: _Span | None) -> kernel.Read:
     with _opened(path) as stream:
-        found = kernel.read(packed.lines(stream), _place(path, node, order, loaded, about))
+        found = kernel.read(packed.lines(stream), _place(path, node, order, files, about))
+    if not node and not found.is_empty and not found.names_hosts:
+        raise errors.MalformedInput(
+            f"no line of {path} names a host; say whose kernel log it is: --kernel NODE={path}"
+        )
     if found.foreign_dates and not found.is_log:
         raise errors.MalformedInput(f"{path}: {kernel.UNREAD_LANGUAGE}")
     if not found.is_empty and not found.is_log:
@@ -280,26 +337,31 @@ def _kernel(path: Path, node: str, order: LoadOrder, loaded: Loaded, about: _Spa
     _require_rows(
         found.bad, good=bool(found.events or found.covers)
     )  # a dated log was read, whatever it says
+    if found.is_naive or files.has_naive_rows:
+        hint = zone_hint.words(found.events, files.attempts)
+        found.notes += [hint] if hint else []
     return found
 
 
-def _place(path: Path, node: str, order: LoadOrder, loaded: Loaded, about: _Span | None) -> kernel.FilePlace:
+def _place(
+    path: Path, node: str, order: LoadOrder, files: ImportFiles, about: _Span | None
+) -> kernel.FilePlace:
     written = datetime.fromtimestamp(path.stat().st_mtime, order.now.tzinfo) if path.exists() else order.now
     return kernel.FilePlace(
         file=str(path),
         node=node,
-        cluster=loaded.cluster,
+        cluster=files.done.cluster,
         read_at=order.now,
         reference=year_less_before(about, written),
         zone=zone_of(order.timezone),
-        boot_at=order.boots.get(node),
+        boots=order.boots,
+        nodes=files.nodes(order),
     )
 
 
 def _store_events(store: db_store.Store, loaded: Loaded, path: Path, found: kernel.Read, what: str) -> None:
     new = bulk.load_events(store.connection_uri(), found.events) if found.events else 0
-    if found.covers is not None and storable.why_not(found.covers) is None:
-        bulk.load_events(store.connection_uri(), [found.covers])
+    bulk.load_events(store.connection_uri(), [c for c in found.covers if storable.why_not(c) is None])
     loaded.n_events += new
     loaded.bad += found.bad
     known = len(found.events) - new
@@ -308,6 +370,7 @@ def _store_events(store: db_store.Store, loaded: Loaded, path: Path, found: kern
     loaded.lines.append(
         f"{path} ({what}): {vocabulary.plural(new, 'event')} of {vocabulary.plural(found.n_lines, 'line')}{doubles}; {_aside(found.bad)}"
     )
+    loaded.lines += [f"  note: {note}" for note in found.notes]
     if found.n_unsure:
         loaded.lines.append(
             f"  note: in an hour the clocks repeated, nothing tells which time it was: read as the earlier, perhaps an hour"
@@ -315,40 +378,15 @@ def _store_events(store: db_store.Store, loaded: Loaded, path: Path, found: kern
         )
 
 
-def _job_output(
-    store: db_store.Store, order: LoadOrder, loaded: Loaded, attempt: records.JobAttempt, job: str, path: Path
-) -> None:
-    with _opened(path) as stream:
-        events = joblog.read(packed.lines(stream), attempt, order.now, zone_of(order.timezone))
+def _store_output(store: db_store.Store, loaded: Loaded, output: job_outputs.JobOutput) -> None:
+    events = output.events
     new = bulk.load_events(store.connection_uri(), events) if events else 0
     loaded.n_events += new
     loaded.n_known_events += len(events) - new
     known = f" ({len(events) - new} already known)" if len(events) > new else ""
     loaded.lines.append(
-        f"{path} (output of job {job}, attempt {attempt.attempt}): {vocabulary.plural(new, 'finding')}{known}"
+        f"{output.path} (output of job {output.job}, attempt {output.attempt.attempt}): {vocabulary.plural(new, 'finding')}{known}"
     )
-
-
-def attempt_of(store: db_store.Store, job: str, number: int | None = None) -> records.JobAttempt:
-    """The attempt of a job as people name it, by default its last; raises NotFound."""
-    return _last(store.attempts(job_ids=[job_ref.parse(job).base]), job, number)
-
-
-def _last(attempts: Iterable[records.JobAttempt], job: str, number: int | None = None) -> records.JobAttempt:
-    ref = job_ref.parse(job)
-    found = [a for a in attempts if _is(a, ref) and number in (None, a.attempt)]
-    if not found:
-        which = "no attempt" if number is None else f"no attempt {number}"
-        raise errors.NotFound(f"{which} of job {job} is known")
-    return max(found, key=lambda a: a.submit_at)
-
-
-def _is(attempt: records.JobAttempt, ref: job_ref.JobRef) -> bool:
-    if ref.task is not None:
-        return (attempt.array_job_id, attempt.array_task_id) == (ref.base, ref.task)
-    if ref.offset is not None:
-        return (attempt.het_job_id, attempt.het_offset) == (ref.base, ref.offset)
-    return attempt.job_id == ref.base
 
 
 def _aside(bad: Iterable[object]) -> str:

@@ -6,6 +6,7 @@ import re
 from collections import deque
 from datetime import UTC, datetime, timedelta, tzinfo
 
+from probing_cluster.control_plane.imports import named_zones
 from probing_cluster.evidence import prefixes
 
 _ABSOLUTE = re.compile(
@@ -34,6 +35,8 @@ class LogClock:
         """The latest instant that was read as a first pass."""
         self._unsure: list[datetime] = []
         """First passes that nothing has proved yet: a step back, or a zone's name, may still come below them."""
+        self.n_naive = 0
+        """Times given so far that name no zone, and for which the person named none."""
         self._n_unproved = 0
         """Times that no later line can prove any more: the log has left their hour."""
 
@@ -59,8 +62,13 @@ class LogClock:
     def _instant(self, line: prefixes.PrefixedLine, raw: str) -> datetime | None:
         if line.at is None:
             return prefixes.boot_time(line, self.boot_at) if self.boot_at else None
-        if self.zone is None or _ABSOLUTE.match(raw):
+        if _ABSOLUTE.match(raw):
             return line.at
+        if self.zone is None:
+            named = _ABBREVIATION.match(raw)
+            ahead = named_zones.offset(named[1], line.at) if named else None
+            self.n_naive += ahead is None
+            return line.at - (ahead or timedelta())
         first, second = _readings(line.at, self.zone)
         if first == second:
             return self._pass_by(first)

@@ -53,6 +53,11 @@ def ensure(directory: str | os.PathLike[str]) -> str:
         with _locked(home):
             _start(home, account)
     except PermissionError as exc:
+        if not exists(home):
+            raise errors.DatabaseRefused(
+                f"no database can be made in {home}: {exc.strerror} ({exc.filename}); name a directory that you may write to"
+                " (import --database DIR, or database.directory in the settings)"
+            ) from exc
         raise errors.DatabaseRefused(
             f"you may not use the database in {home}: only its owner and root may; an administrator can give you a login"
             " (probing-ctl db add-login), and probing-report answers everybody about their own jobs"

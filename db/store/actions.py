@@ -347,6 +347,12 @@ class ActionRows(base.StoreBase):
         new = {"value": insert.excluded.value, "updated_at": datetime.now(UTC)}
         self._execute(insert.on_conflict_do_update(index_elements=["key"], set_=new))
 
+    def exported_until(self) -> datetime | None:
+        """The last instant that imported accounting shows; None where a service reads accounting, or none was imported."""
+        (row,) = self.rows("SELECT probing.exported_until() AS at", {})
+        found: datetime | None = row["at"]
+        return found
+
     def recall(self, key: str, default: Any = None) -> Any:
         """What was kept under a name."""
         with engines.translated(), self.engine.connect() as connection:

@@ -80,9 +80,10 @@ def _assumed(report: model.ReportModel) -> str:
 def _words(report: model.ReportModel) -> str:
     parts = []
     assumed = _assumed(report)
+    still = "an end not known" if report.exported_until else "still running"
     for view in report.attempts:
         start = phrase.stamp_z(view.attempt.start_at) if view.attempt.start_at else "never"
-        end = phrase.stamp_z(view.attempt.end_at) if view.attempt.end_at else "still running"
+        end = phrase.stamp_z(view.attempt.end_at) if view.attempt.end_at else still
         lost = f", the last {phrase.span(view.lost_s)} lost{assumed}" if view.lost_s else ""
         parts.append(f"Attempt {view.attempt.attempt}: {start} to {end}, {view.attempt.state}{lost}.")
     return " ".join(parts)

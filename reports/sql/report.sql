@@ -2,31 +2,43 @@
 -- whether it is read here or sent over the service's socket.
 -- inputs:  cluster  text   the cluster preferred when several have such a job
 --          job_id   bigint the raw job id, or null; array_id + task, het_id + component likewise
+--          until    timestamptz  the last job submitted no later than this; null: at any time
 -- output:  document jsonb  attempts, verdicts, evidence, others, tested, unwatched (submit_at, node), pace, gangs, drains, account,
---                          heartbeats, listening_since,
+--                          other_submits (when other jobs of the same id were submitted), heartbeats, listening_since, exported_until (the last instant that imported accounting shows, or null),
 --                          logs (node, at, and of each output file stream, path, tail or why),
---                          run_jobs, siblings, n_siblings; null when no attempt is known.
+--                          run_jobs, siblings, n_siblings, never_started (of its array: job, state, cancelled_by); null when no attempt is known.
 --                          Times ISO 8601 in UTC, durations in seconds.
 with named as (
     select cluster, job_id, max(submit_at) as submit_at
     from probing.job_attempt
-    where job_id = %(job_id)s::bigint
+    where submit_at <= coalesce(%(until)s::timestamptz, 'infinity') and (job_id = %(job_id)s::bigint
        or (array_job_id = %(array_id)s::bigint
            and array_task_id = coalesce(%(task)s::bigint, array_task_id))
-       or (het_job_id = %(het_id)s::bigint and het_offset = %(component)s::bigint)
+       or (het_job_id = %(het_id)s::bigint and het_offset = %(component)s::bigint))
     group by cluster, job_id
 ), picked as (
     -- a bare number means the job that has it, and only then some task of that array
-    select cluster, job_id from named
+    select cluster, job_id, submit_at from named
     order by cluster = %(cluster)s desc, job_id = %(job_id)s::bigint desc nulls last, submit_at desc
     limit 1
-), attempts as materialized (
-    select a.* from probing.job_attempt a join picked using (cluster, job_id)
+), of_id as materialized (
+    -- Slurm uses an id again; all starts of one job have one owner and one name.
+    select a.*, a."user" = l."user" and (a.name = l.name or '' in (a.name, l.name)) as is_picked
+    from probing.job_attempt a
+    join picked p using (cluster, job_id)
+    join probing.job_attempt l on (l.cluster, l.job_id, l.submit_at) = (p.cluster, p.job_id, p.submit_at)
     order by a.submit_at desc limit 1000
+), attempts as materialized (
+    select * from of_id where is_picked
+), lifetime as (
+    -- what is stored under the id and not under one start: only what came while the id was this job's
+    select min(a.submit_at) as since,
+           coalesce((select min(o.submit_at) from of_id o where not o.is_picked and o.submit_at > max(a.submit_at)), 'infinity') as until
+    from attempts a
 ), run as (
     select distinct cluster, "user", run_key from attempts
 ), verdicts as materialized (
-    select v.* from probing.verdict v join picked using (cluster, job_id) where v.superseded_at is null
+    select v.* from probing.verdict v join attempts using (cluster, job_id, submit_at) where v.superseded_at is null
 ), wanted as (
     select distinct unnest(evidence) as event_id from verdicts
 ), evidence as (
@@ -71,15 +83,16 @@ with named as (
 ), pace as (
     select e.* from probing.health_event e
     where e.job_id in (select job_id from picked) and e.source = 'probe'
-      and e.kind in ('rank_slow', 'gang_drift') and e.at >= (select min(submit_at) from attempts)
+      and e.kind in ('rank_slow', 'gang_drift') and e.at >= (select since from lifetime) and e.at < (select until from lifetime)
     order by e.at limit 100
 ), gangs as (
     select g.* from probing.gang_verdict g join picked using (cluster, job_id)
-    where g.kind <> 'unknown' or g.ended_at is null
+    where (g.kind <> 'unknown' or g.ended_at is null)
+      and not exists (select from of_id o where not o.is_picked and o.submit_at = g.submit_at)
     order by g.made_at desc limit 100
 ), drains as (
     select d.* from probing.drain d
-    where d.job_id in (select job_id from picked)
+    where d.job_id in (select job_id from picked) and d.at >= (select since from lifetime) and d.at < (select until from lifetime)
     union
     select d.* from spans s
     join probing.drain d on d.node = s.node
@@ -93,9 +106,10 @@ with named as (
     from (
         select job_id, array_job_id, array_task_id, het_job_id, het_offset, state, submit_at, cluster from probing.job_attempt
         where array_job_id = any (array(select array_job_id from attempts)) and %(task)s::bigint is null
+          and "user" = any (array(select "user" from attempts))
         union
         select job_id, array_job_id, array_task_id, het_job_id, het_offset, state, submit_at, cluster from probing.job_attempt
-        where het_job_id = any (array(select het_job_id from attempts))
+        where het_job_id = any (array(select het_job_id from attempts)) and "user" = any (array(select "user" from attempts))
     ) a
     order by a.cluster, a.job_id, a.submit_at desc
 ), siblings as (
@@ -107,6 +121,7 @@ with named as (
 )
 select case when exists (select 1 from attempts) then jsonb_build_object(
     'attempts', (select jsonb_agg(to_jsonb(a) order by a.submit_at) from attempts a),
+    'other_submits', (select jsonb_agg(submit_at order by submit_at) from of_id where not is_picked),
     'verdicts', (select jsonb_agg(to_jsonb(v)) from verdicts v),
     'evidence', (select jsonb_agg(to_jsonb(e) order by e.at) from evidence e),
     'others', (select jsonb_agg(to_jsonb(o) order by o.at) from (select * from others order by at limit 500) o),
@@ -118,13 +133,22 @@ select case when exists (select 1 from attempts) then jsonb_build_object(
     'account', (select to_jsonb(r) from probing.run_account r join run using (cluster, "user", run_key) limit 1),
     'heartbeats', (select jsonb_agg(to_jsonb(h) - 'ranks') from probing.agent_heartbeat h
                    where h.node in (select node from spans where end_at = 'infinity')),
+    'exported_until', probing.exported_until(),
     'listening_since', (select min(probing.listening() ->> cluster) from picked),
     'run_jobs', (select jsonb_agg(job_id order by job_id) from (
                    select distinct a.job_id from probing.job_attempt a join run using (cluster, "user", run_key)
                    order by a.job_id limit 100) j),
     'logs', (select jsonb_agg(jsonb_build_object('node', l.node, 'at', l.at, 'logs', l.detail -> 'logs') order by l.at, l.node)
              from (select a.* from probing.job_allocation a join picked using (cluster, job_id)
-                   where jsonb_typeof(a.detail -> 'logs') = 'array' order by a.at desc limit 200) l),
+                   where jsonb_typeof(a.detail -> 'logs') = 'array'
+                     and a.at >= (select since from lifetime) - interval '1 minute' and a.at < (select until from lifetime) - interval '1 minute' order by a.at desc limit 200) l),
     'siblings', (select jsonb_agg(to_jsonb(s)) from siblings s),
+    'never_started', (select jsonb_agg(jsonb_build_object('job', n.job, 'state', n.state, 'cancelled_by', n.by) order by n.job) from (
+                   select distinct on (e.detail ->> 'job') e.detail ->> 'job' as job, e.detail ->> 'state' as state, e.detail ->> 'cancelled_by' as by
+                   from probing.health_event e
+                   where e.job_id in (select array_job_id from attempts) and %(task)s::bigint is null
+                     and e.kind = 'never_started' and e.node = '' -- a node's agent can write no event of no node
+                     and coalesce(e.detail ->> 'user', '') in (select "user" from attempts union select '')
+                   order by e.detail ->> 'job', e.at desc limit 100) n),
     'n_siblings', (select count(*) from family)
 ) end as document

@@ -51,6 +51,10 @@ class ParseResult:
     """Rows of an attempt that another row already gave, as where two daily dumps overlap."""
     merged: int = 0
     """RESIZING rows folded into the attempt they were part of."""
+    running_until: datetime | None = None
+    """When the newest row of a job that ran was made: its start and the time it had run."""
+    n_naive: int = 0
+    """Rows with times without a zone, where none was given."""
     notes: tuple[str, ...] = ()
     """What a person should know about how the rows were read."""
 
@@ -81,18 +85,22 @@ def require_state(state: str) -> str:
 
 def assemble(rows: Iterable[records.JobAttempt]) -> AssembledAttempts:
     """Attempts numbered by submit time within each job, ordered by submit time and job id."""
-    jobs: dict[tuple[str, int, str], dict[datetime, records.JobAttempt]] = {}
+    # An id that Slurm used again has another owner or another name.
+    jobs: dict[tuple[str, int, str, str], dict[tuple[datetime, datetime], records.JobAttempt]] = {}
     duplicates = merged = 0
     for row in rows:
-        by_submit = jobs.setdefault((row.cluster, row.job_id, row.user), {})
-        known = by_submit.get(row.submit_at)
+        by_start = jobs.setdefault((row.cluster, row.job_id, row.user, row.name), {})
+        key = (row.submit_at, row.start_at or row.submit_at)
+        known = by_start.get(key)
         duplicates += known is not None
-        by_submit[row.submit_at] = row if known is None else _later(known, row)
+        by_start[key] = row if known is None else _later(known, row)
     attempts: list[records.JobAttempt] = []
-    for by_submit in jobs.values():
-        ordered = [by_submit[at] for at in sorted(by_submit)]
-        whole = _merge_resized(ordered)
-        merged += len(ordered) - len(whole)
+    for by_start in jobs.values():
+        ordered = [by_start[key] for key in sorted(by_start)]
+        joined = _merge_resized(ordered)
+        whole = _one_of_each_submit(joined)
+        merged += len(ordered) - len(joined)
+        duplicates += len(joined) - len(whole)
         attempts += [row if n == 1 else dataclasses.replace(row, attempt=n) for n, row in enumerate(whole, 1)]
     attempts.sort(key=lambda row: (row.submit_at, row.job_id))
     return AssembledAttempts(attempts=tuple(attempts), duplicates=duplicates, merged=merged)
@@ -114,6 +122,15 @@ def _merge_resized(rows: Sequence[records.JobAttempt]) -> list[records.JobAttemp
         else:
             whole.append(row)
     return whole
+
+
+def _one_of_each_submit(rows: Sequence[records.JobAttempt]) -> list[records.JobAttempt]:
+    """A submission started once: of two rows with other starts, the one that knows more."""
+    kept: dict[datetime, records.JobAttempt] = {}
+    for row in rows:
+        known = kept.get(row.submit_at)
+        kept[row.submit_at] = row if known is None else _later(known, row)
+    return list(kept.values())
 
 
 def _joined(first: records.JobAttempt, rest: records.JobAttempt) -> records.JobAttempt:

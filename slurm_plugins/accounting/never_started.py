@@ -15,22 +15,26 @@ def events(
 ) -> list[records.HealthEvent]:
     """One event for each job that is over, of no node; a job that still waits has none."""
     made = [
-        _event(job, cluster, read_at) for job in jobs if job.state not in attempt_rows.WAITING and job.end_at
+        _event(job, cluster, read_at, at)
+        for job in jobs
+        # Of the rest of an array that was cancelled, accounting may give no end.
+        if job.state not in attempt_rows.WAITING and (at := job.end_at or job.submit_at)
     ]
     return [event for event in made if storable.why_not(event) is None]
 
 
-def _event(job: attempt_rows.NotStarted, cluster: str, read_at: datetime) -> records.HealthEvent:
-    assert job.end_at is not None, "only jobs that are over have an event"
+def _event(
+    job: attempt_rows.NotStarted, cluster: str, read_at: datetime, at: datetime
+) -> records.HealthEvent:
     submitted = clock.iso_z(job.submit_at) if job.submit_at else ""
-    position = f"{vocabulary.NEVER_STARTED}:{job.job_id}:{submitted}:{clock.iso_z(job.end_at)}"
+    position = f"{vocabulary.NEVER_STARTED}:{job.job_id}:{submitted}:{clock.iso_z(at)}"
     by = f" by {job.cancelled_by}" if job.cancelled_by else ""
     return records.HealthEvent(
         # The poll of accounting sees a row many times, and an import may bring it once more.
         event_id=records.make_event_id(cluster, "", vocabulary.ACCOUNTING, position),
         cluster=cluster,
         node="",
-        at=job.end_at,
+        at=at,
         observed_at=read_at,
         kind=vocabulary.NEVER_STARTED,
         severity=records.Severity.INFO,
@@ -44,5 +48,6 @@ def _event(job: attempt_rows.NotStarted, cluster: str, read_at: datetime) -> rec
             "user": job.user,
             "account": job.account,
             "reason": job.reason,
+            **({} if job.end_at else {"end_known": False}),
         },
     )

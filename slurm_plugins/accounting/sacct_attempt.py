@@ -31,6 +31,8 @@ class AttemptReading:
     stand_ins: int = 0
     no_submit: int = 0
     no_nodes: bool = False
+    running_until: datetime | None = None
+    """The latest start plus elapsed time of a job that still ran."""
 
 
 def is_step(fields: Mapping[str, str]) -> bool:
@@ -62,6 +64,8 @@ def attempt_of(
         raise errors.MalformedInput(
             f"start {fields['start']!r} is the beginning of Unix time: it is not known"
         )
+    if state in attempt_rows.ACTIVE and (made_at := _ran_until(fields, times)):
+        reading.running_until = max(made_at, reading.running_until or made_at)
     reading.no_submit += times["submit"] is None
     reading.no_nodes |= "nodelist" not in fields
     return records.JobAttempt(
@@ -192,13 +196,20 @@ def _never_started(
 def _end(fields: Mapping[str, str], state: str, times: Mapping[str, datetime | None]) -> datetime | None:
     if state in attempt_rows.ACTIVE:
         return None
-    elapsed_s = _elapsed_s(fields)
-    if times["end"] is None and elapsed_s is not None and "end" not in fields:
-        suspended_s = slurm_times.span_s(fields.get("suspended", "")) or 0.0
-        return _required(times["start"]) + timedelta(seconds=elapsed_s + suspended_s)
+    if times["end"] is None and "end" not in fields:
+        return _ran_until(fields, times)
     if times["end"] is not None and times["end"] < _required(times["start"]):
         raise errors.MalformedInput("it ends before it starts")
     return times["end"]
+
+
+def _ran_until(fields: Mapping[str, str], times: Mapping[str, datetime | None]) -> datetime | None:
+    """The start and the time since, with the suspended part that Slurm leaves out of Elapsed; None where that is not given."""
+    elapsed_s = _elapsed_s(fields)
+    if elapsed_s is None:
+        return None
+    suspended_s = slurm_times.span_s(fields.get("suspended", "")) or 0.0
+    return _required(times["start"]) + timedelta(seconds=elapsed_s + suspended_s)
 
 
 def _required(at: datetime | None) -> datetime:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from probing_cluster.core import errors, records, storable
@@ -48,6 +49,7 @@ def parse_sacct_json(
         steps=steps,
         duplicates=whole.duplicates,
         merged=whole.merged,
+        running_until=max(filter(None, map(_ran_until, jobs)), default=None),
         notes=tuple(dict.fromkeys(note for document in documents for note in _notes(document))),
     )
 
@@ -115,6 +117,19 @@ def attempt_of(
         **_exits(job, state),
         **_words(job, state),
     )
+
+
+def _ran_until(job: Any) -> datetime | None:
+    """When the row of a job that still ran was made; None for others."""
+    times = slurm_json.table(slurm_json.table(job).get("time"))
+    start_at, elapsed_s = slurm_json.instant(times.get("start")), slurm_json.number(times.get("elapsed"))
+    if start_at is None or not elapsed_s or slurm_json.instant(times.get("end")) is not None:
+        return None
+    suspended_s = slurm_json.number(times.get("suspended")) or 0
+    try:
+        return start_at + timedelta(seconds=elapsed_s + suspended_s)
+    except OverflowError:
+        return None
 
 
 def _written(job: Mapping[str, Any], job_id: int) -> str:

@@ -39,6 +39,8 @@ def parse_sacct_text(
         steps=found.steps,
         duplicates=found.duplicates + whole.duplicates,
         merged=whole.merged,
+        running_until=reading.running_until,
+        n_naive=reading.naive if timezone is None else 0,
         notes=_notes(reading, timezone),
     )
 

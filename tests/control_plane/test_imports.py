@@ -87,7 +87,7 @@ def test_uptime_only_lines_need_a_boot_instant_and_are_kept_aside_without() -> N
     line = f"[  120.000000] {XID.removeprefix('kernel: ')}".encode()
     without = kernel.read([line], place())
     assert (without.events, len(without.bad)) == ([], 1)
-    booted = kernel.read([line], place(boot_at=NOW))
+    booted = kernel.read([line], place(boots={"n2": NOW}))
     assert booted.events[0].at == NOW + timedelta(seconds=120)
 
 
@@ -507,7 +507,7 @@ def test_a_kernel_line_of_no_year_is_kept_aside(at: str, zone: str | None) -> No
 def test_an_uptime_of_ages_is_no_instant() -> None:
     """A record of /dev/kmsg with twenty digits of microseconds."""
     line = f"6,1,{'9' * 20},-;{XID.removeprefix('kernel: ')}".encode()
-    assert len(kernel.read([line], place(boot_at=NOW)).bad) == 1
+    assert len(kernel.read([line], place(boots={"n2": NOW})).bad) == 1
 
 
 def packed_of(path: Path, data: bytes, times: int) -> Path:
@@ -783,7 +783,7 @@ def test_any_row_of_text_becomes_an_attempt_or_is_kept_aside(given_row: dict, zo
 )
 def test_any_lines_of_a_log_are_read_or_kept_aside(lines: list[bytes]) -> None:
     """Kernel log and job output of any bytes."""
-    found = kernel.read(lines, place(zone=load.zone_of("Asia/Tokyo"), boot_at=NOW))
+    found = kernel.read(lines, place(zone=load.zone_of("Asia/Tokyo"), boots={"n2": NOW}))
     assert all(storable.why_not(event) is None for event in found.events)
     attempt = records.JobAttempt(
         cluster="c", job_id=1, submit_at=NOW, start_at=NOW, end_at=NOW, state="FAILED", nodes=("n1",)

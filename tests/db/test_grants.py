@@ -104,12 +104,13 @@ MAY_CALL = {
         "end_long_work",
         "is_question",
         "job_ref",
+        "exported_until",
         "listening",
         "make_month",
         "readable",
     },
-    "operator": {"is_question", "job_ref", "listening", "readable"},
-    "reader": {"job_ref", "listening", "readable"},
+    "operator": {"is_question", "exported_until", "job_ref", "listening", "readable"},
+    "reader": {"exported_until", "job_ref", "listening", "readable"},
     "agent": {"deliver"},
 }
 

@@ -51,6 +51,15 @@ def test_the_terminal_report_is_printed_without_colour_into_a_pipe(run: Run) -> 
     assert "\x1b" not in out
 
 
+@pytest.mark.parametrize(("columns", "width"), [("100", 100), ("72", 72), ("9", 72), ("x", 80), ("", 80)])
+def test_columns_sets_the_width(run: Run, monkeypatch: pytest.MonkeyPatch, columns: str, width: int) -> None:
+    """In a pipe too, as far as a report can be read; 80 where it names none."""
+    monkeypatch.setenv("COLUMNS", columns)
+    lines = run("4242")[1].splitlines()
+    assert len(lines[0]) == width
+    assert max(map(len, lines)) <= width
+
+
 def test_json_is_one_document(run: Run) -> None:
     """--json prints the keys and nothing else."""
     code, out, _ = run("4242", "--json")

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +60,9 @@ def register(register: commands.Commands) -> None:
         help="one of those below, or all (the default)",
     )
     made.add_argument("--since", default="28d", metavar="WHEN", help="28d (ago, the default), 2026-01-31 …")
-    made.add_argument("--until", metavar="WHEN", help="end of the span (default now)")
+    made.add_argument(
+        "--until", metavar="WHEN", help="end of the span (default now, or where imported accounting ends)"
+    )
     made.add_argument("--partition", metavar="NAME", help="attempts of this partition only")
     made.add_argument("--user", metavar="NAME", action="append", help="attempts of these users only")
     made.add_argument(
@@ -84,13 +86,16 @@ def _fleet(args: argparse.Namespace) -> int:
 
     config = settings.load(args.config)
     now = clock.SYSTEM.now()
-    since = span.instant(args.since, now)
-    until = span.instant(args.until, now) if args.until else now
     names = list(FIGURES) if args.figure == "all" else [args.figure]
-    about = {"since": since, "until": until, "partition": args.partition, "users": args.user}
     given = _given(args.set)
     with db_store.Store.open(config) as store, progress.ProgressBar("fleet", len(names), "figures") as done:
         # Who is not let in hears it before seconds of imports and figures. The figures are of every cluster in the database.
+        # Imported accounting says nothing of what came after it was exported.
+        exported_until = store.exported_until()
+        last = now if exported_until is None else min(now, exported_until + timedelta(seconds=1))
+        since = span.instant(args.since, last)
+        until = span.instant(args.until, now) if args.until else last
+        about = {"since": since, "until": until, "partition": args.partition, "users": args.user}
         clusters = ", ".join(store.clusters()) or config.cluster.name
         _require_attempts(store, config, args, since, until)
         found, source = {}, read_once(store)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +36,11 @@ def register(register: commands.Commands) -> None:
         help="`sacct -P` text or `sacct --json`",
     )
     made.add_argument(
-        "--kernel", metavar="NODE=FILE", action="append", default=[], help="a node's kernel log"
+        "--kernel",
+        metavar="[NODE=]FILE",
+        action="append",
+        default=[],
+        help="a node's kernel log; without NODE each line is of the node its host names",
     )
     made.add_argument("--joblog", metavar="JOBID=FILE", action="append", default=[], help="a job's output")
     made.add_argument(
@@ -84,7 +90,7 @@ def _loaded(args: argparse.Namespace, announce: load.Announce) -> tuple[settings
     load.zone_of(args.timezone)
     order = load.LoadOrder(
         sacct=args.sacct,
-        kernel=[(name, Path(path)) for name, path in _pairs(args.kernel, "--kernel NODE=FILE")],
+        kernel=_logs(args.kernel),
         joblog=[(name, Path(path)) for name, path in _pairs(args.joblog, "--joblog JOBID=FILE")],
         events=args.events,
         boots={name: span.instant(when, now) for name, when in _pairs(args.boot, "--boot NODE=WHEN")},
@@ -104,12 +110,35 @@ def _loaded(args: argparse.Namespace, announce: load.Announce) -> tuple[settings
         or any(one.found.events for one in files.events)
         or config.database.url
     )
-    if not fruitful and not args.joblog and not embedded.exists(config.database.directory):
+    is_new = not config.database.url and not embedded.exists(config.database.directory)
+    if is_new and not fruitful and not args.joblog:
         msg = "these files hold no attempt and no event, so no database was made of them; give --sacct or --kernel files that do"
         raise errors.MalformedInput(msg)
-    with db_store.Store.open(config, upgrade=fruitful) as store:
+    if is_new and fruitful:
+        load.require_jobs(order, files.attempts)
+    with (
+        _removed_on_failure(Path(config.database.directory)) if is_new else contextlib.nullcontext(),
+        db_store.Store.open(config, upgrade=fruitful) as store,
+    ):
         done = load.save(store, order, files, announce)
     return config, done
+
+
+@contextlib.contextmanager
+def _removed_on_failure(home: Path) -> Iterator[None]:
+    """Around what makes a database: where it fails, its server is stopped, and what was made is removed."""
+    from probing_cluster.db.server import embedded
+
+    missing = next((path for path in [*reversed(home.parents), home] if not path.exists()), None)
+    before = set(home.iterdir()) if missing is None else set()
+    try:
+        yield
+    except BaseException:
+        embedded.stop(home)
+        made = [path for path in home.iterdir() if path not in before] if missing is None else [missing]
+        for path in made:
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+        raise
 
 
 def _require_readable(paths: Sequence[Path]) -> None:
@@ -133,6 +162,20 @@ def database_of(base: settings.Settings, text: str | None) -> settings.DatabaseS
     if "://" in text:
         return dataclasses.replace(base.database, url=text)
     return dataclasses.replace(base.database, url="", directory=str(Path(text).resolve()))
+
+
+def _logs(texts: Sequence[str]) -> list[tuple[str, Path]]:
+    """Node and file of each --kernel; no node where the file is of many."""
+    logs = []
+    for text in texts:
+        node, equals, _ = text.partition("=")
+        if not equals or "/" in node:
+            logs.append(("", Path(text)))
+        else:
+            logs += [
+                (name, Path(value)) for name, value in _pairs([text], "--kernel NODE=FILE or --kernel FILE")
+            ]
+    return logs
 
 
 def _pairs(texts: Sequence[str], form: str) -> list[tuple[str, str]]:

@@ -312,10 +312,10 @@ def set_verdict(store: db_store.Store, given: ManualVerdict) -> str:
 
     What the person did not say is kept from the one before where the cause is the same.
     """
-    from probing_cluster.control_plane.imports import load
+    from probing_cluster.control_plane.imports import job_outputs
 
     cause = taxonomy_cause(given.cause)
-    attempt = load.attempt_of(store, given.job, given.attempt)
+    attempt = job_outputs.attempt_of(store, given.job, given.attempt)
     if given.node and attempt.nodes and given.node not in attempt.nodes:
         ran_on = hostlist.compress(attempt.nodes)
         raise errors.NotFound(

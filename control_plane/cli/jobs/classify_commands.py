@@ -13,6 +13,8 @@ from probing_cluster.control_plane.cli import commands
 from probing_cluster.control_plane.imports import packed
 from probing_cluster.core import errors
 
+_LOOK_AT_BYTES = 8192
+
 
 def register(register: commands.Commands) -> None:
     """Adds `classify`."""
@@ -41,8 +43,22 @@ def _stream(stream: IO[bytes], args: argparse.Namespace, *, follow: bool) -> int
 
     # `| head` ends us as it ends grep: silently, in the middle of whatever.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    for found in classify.classify_stream(stream, args.kind, args.all):
+    n_found = 0
+    for n_found, found in enumerate(classify.classify_stream(stream, args.kind, args.all), 1):  # noqa: B007 - counts
         sys.stdout.write(json.dumps(found, default=str, ensure_ascii=True) + "\n")
         if follow:
             sys.stdout.flush()
+    if not n_found and stream.seekable():
+        _require_text(stream, args.file)
     return 0
+
+
+def _require_text(stream: IO[bytes], name: str) -> None:
+    """Raises MalformedInput for a file that is no log: of one, too, nothing would be printed where it says nothing."""
+    stream.seek(0)
+    head = stream.read(_LOOK_AT_BYTES)
+    source = "standard input" if name == "-" else name
+    if not head:
+        raise errors.MalformedInput(f"{source} is empty; there is nothing to classify")
+    if b"\0" in head:
+        raise errors.MalformedInput(f"{source} is no text; give a log as dmesg, journalctl or a job wrote it")

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -416,6 +417,18 @@ def test_classify_streams_and_obeys_the_pipe(tmp_path: Path) -> None:
     assert (shell.stdout.count("\n"), shell.stderr) == (1, "")
 
 
+@pytest.mark.parametrize(("data", "words"), [(b"", "is empty"), (bytes(range(256)), "is no text")])
+def test_classify_refuses_what_is_no_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], data: bytes, words: str
+) -> None:
+    """Silence would read as a clean log."""
+    (tmp_path / "f").write_bytes(data)
+    assert main.main(["classify", f"{tmp_path}/f"]) == errors.MalformedInput.exit_code
+    assert words in capsys.readouterr().err
+    (tmp_path / "f").write_text("2026-11-20T10:59:57Z n1 kernel: usb 1-1: new device\n")
+    assert main.main(["classify", f"{tmp_path}/f"]) == 0
+
+
 @pytest.mark.timeout(60)
 def test_classify_follows_a_pipe_line_by_line() -> None:
     """A finding is printed when its line has come, not when the pipe is full."""
@@ -543,6 +556,9 @@ def test_a_command_that_reads_makes_no_database(
         (("--kernel", "n1={}/uptime"), errors.MalformedInput.exit_code),
         (("--joblog", "7={}/garbage"), errors.DatabaseUnavailable.exit_code),
         (("--sacct", "{}/good", "--joblog", "7={}/none"), errors.UsageError.exit_code),
+        (("--sacct", "{}/good", "--joblog", "9={}/garbage"), errors.NotFound.exit_code),
+        (("--sacct", "{}/good", "--joblog", "7={}/broken"), errors.MalformedInput.exit_code),
+        (("--kernel", "{}/uptime"), errors.MalformedInput.exit_code),
     ],
 )
 def test_an_import_that_fails_makes_no_database(
@@ -560,6 +576,51 @@ def test_an_import_that_fails_makes_no_database(
     assert main.main(["import", *given, "--config", str(nowhere)]) == code
     assert not (tmp_path / "db").exists()
     assert (f"{home}/" in capsys.readouterr().err) == (code != errors.DatabaseUnavailable.exit_code)
+
+
+def test_a_database_whose_import_failed_is_stopped_and_removed(
+    nowhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it fails while it stores; what was in the directory before stays."""
+    from probing_cluster.control_plane.imports import load
+
+    (tmp_path / "good").write_text("JobID|State|Start|End\n7|FAILED|1700000000|1700000060\n")
+
+    def broken(*_: object, **__: object) -> None:
+        raise errors.MalformedInput("broken")
+
+    monkeypatch.setattr(load, "save", broken)
+    with tempfile.TemporaryDirectory(prefix="probing-pg-") as text:
+        home = Path(text)
+        home.chmod(0o755)  # the server's account walks through it
+        (home / "mine").mkdir()
+        (home / "mine" / "kept").touch()
+        for directory in (home / "new" / "db", home / "mine"):
+            given = ["import", "--sacct", f"{tmp_path}/good", "--database", str(directory)]
+            assert main.main([*given, "--config", str(nowhere)]) == errors.MalformedInput.exit_code
+        assert sorted(path.relative_to(home) for path in home.rglob("*")) == [Path("mine"), Path("mine/kept")]
+
+
+def test_fleet_looks_at_what_an_export_shows(run: Run, tmp_path: Path) -> None:
+    """Its span ends with the newest row, not today: a job that ran then is not counted as running since."""
+    (tmp_path / "sacct.txt").write_text(
+        "JobIDRaw|State|Submit|Start|End|NodeList|AllocTRES\n"
+        "7|COMPLETED|2020-01-02T00:00:00|2020-01-02T00:00:00|2020-01-02T10:00:00|n1|gres/gpu=8\n"
+        "8|RUNNING|2020-01-02T00:00:00|2020-01-02T00:00:00|Unknown|n2|gres/gpu=8\n"
+    )
+    run("import", "--sacct", f"{tmp_path}/sacct.txt", "--timezone", "UTC")
+    out = run("fleet")[1]
+    assert "2019-12-05 10:00 to 2020-01-02 10:00 UTC" in out
+    assert "1 attempt ended" in out
+
+
+def test_nothing_is_stored_of_an_import_whose_output_has_no_job(
+    run: Run, history: list[str], tmp_path: Path, store: db_store.Store
+) -> None:
+    """The error names the file; the same import without it then finds nothing there already."""
+    code, _, err = run(*history, "--joblog", f"4711={tmp_path}/out.log")
+    assert (code, f"{tmp_path}/out.log is given as output of job 4711" in err) == (3, True)
+    assert (store.attempts(), store.events()) == ([], [])
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,7 @@ def test_what_a_log_covers_is_from_its_first_date_to_its_last(seconds: list[int]
     noise = ["a line without a date\n"] * 3 if undated else []
     text = [*noise, *lines(*seconds).splitlines(keepends=True), *noise]
     where = kernel.FilePlace(file="f", node="b01", cluster="c", read_at=NOW, reference=NOW)
-    first, again = (kernel.read([t.encode() for t in text], where).covers for _ in range(2))
-    assert first is not None
+    (first,), (again,) = (kernel.read([t.encode() for t in text], where).covers for _ in range(2))
     assert (first.at, first.last_at) == tuple(START + timedelta(seconds=s) for s in (seconds[0], seconds[-1]))
     assert first == again
     assert first.severity is records.Severity.INFO

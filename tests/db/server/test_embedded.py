@@ -191,6 +191,8 @@ def test_other_users_are_refused(home: Path) -> None:
     try:
         with pytest.raises(errors.DatabaseRefused, match="you may not use the database") as refused:
             embedded.ensure(home)
+        with pytest.raises(errors.DatabaseRefused, match=r"no database can be made in .*--database DIR"):
+            embedded.ensure("/opt/none")
     finally:
         os.seteuid(0)
     assert refused.value.exit_code == errors.NotPermitted.exit_code

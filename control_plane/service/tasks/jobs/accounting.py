@@ -10,13 +10,13 @@ from datetime import datetime, timedelta
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.repair import by_hand, workflow
-from probing_cluster.core import clock, errors, records
+from probing_cluster.core import clock, errors, records, vocabulary
 from probing_cluster.db import bulk
 from probing_cluster.db.store import actions as store_actions
 from probing_cluster.slurm_plugins import admin_level
 from probing_cluster.slurm_plugins.accounting import accounting, attempt_rows, never_started
 
-CURSOR = "accounting.until"
+CURSOR = vocabulary.ACCOUNTING_READ
 DEEP = "accounting.deep"
 REQUESTED_LOGS = "accounting.logs_asked"
 _MOST_REQUESTED = 1000

@@ -1,0 +1,75 @@
+"""Which attempt a job's output file is of, and what it says about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from pathlib import Path
+
+from probing_cluster.control_plane.imports import joblog, packed
+from probing_cluster.core import errors, records
+from probing_cluster.db import store as db_store
+from probing_cluster.reports import job_ref
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobOutput:
+    """One output file, read and not stored yet."""
+
+    job: str
+    path: Path
+    attempt: records.JobAttempt
+    events: list[records.HealthEvent]
+
+
+def attempt_of(store: db_store.Store, job: str, number: int | None = None) -> records.JobAttempt:
+    """The attempt of a job as people name it, by default its last; raises NotFound."""
+    found = _last(store.attempts(job_ids=[job_ref.parse(job).base]), job, number)
+    if found is None:
+        which = "no attempt" if number is None else f"no attempt {number}"
+        raise errors.NotFound(f"{which} of job {job} is known")
+    return found
+
+
+def attempts_of(
+    given: Sequence[tuple[str, Path]], attempts: Iterable[records.JobAttempt]
+) -> list[records.JobAttempt]:
+    """The last attempt of each job that output was given of; raises NotFound naming every file whose job has none."""
+    known = list(attempts)
+    found = [_last(known, job) for job, _ in given]
+    missing = [
+        f"{path} is given as output of job {job}, of which no attempt is known"
+        for (job, path), attempt in zip(given, found, strict=True)
+        if attempt is None
+    ]
+    if missing:
+        raise errors.NotFound("; ".join(missing) + "; give the accounting (--sacct) that has the job")
+    return [attempt for attempt in found if attempt is not None]
+
+
+def read(
+    job: str, path: Path, attempt: records.JobAttempt, read_at: datetime, zone: tzinfo | None
+) -> JobOutput:
+    """What the file at `path` says; raises OSError and MalformedInput."""
+    with packed.opened(path) as stream:
+        events = joblog.read(packed.lines(stream), attempt, read_at, zone)
+    return JobOutput(job=job, path=path, attempt=attempt, events=events)
+
+
+def _last(
+    attempts: Iterable[records.JobAttempt], job: str, number: int | None = None
+) -> records.JobAttempt | None:
+    ref = job_ref.parse(job)
+    found = [a for a in attempts if _is(a, ref) and number in (None, a.attempt)]
+    return max(found, key=lambda a: a.submit_at, default=None)
+
+
+def _is(attempt: records.JobAttempt, ref: job_ref.JobRef) -> bool:
+    if ref.until is not None and attempt.submit_at > ref.until:
+        return False
+    if ref.task is not None:
+        return (attempt.array_job_id, attempt.array_task_id) == (ref.base, ref.task)
+    if ref.offset is not None:
+        return (attempt.het_job_id, attempt.het_offset) == (ref.base, ref.offset)
+    return attempt.job_id == ref.base
