@@ -74,6 +74,15 @@ class AttemptView:
         return not self.running and self.attempt.state in FAILED_STATES
 
     @property
+    def hung_s(self) -> float:
+        """How long it had made no progress when it ended, seconds; 0 where nothing shows that it hung."""
+        since = self.verdict.stalled_at if self.verdict is not None else None
+        start, end = self.attempt.start_at, self.attempt.end_at
+        if since is None or start is None or end is None or not self.died:
+            return 0.0
+        return max(0.0, (end - max(since, start)).total_seconds())
+
+    @property
     def refused(self) -> bool:
         """True when its node was refused before it began."""
         return self.verdict is not None and self.verdict.cause == "node_refused"
@@ -166,13 +175,13 @@ class ReportModel:
 def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> ReportModel:
     """The report of the job that `found` holds the rows of; it must have an attempt."""
     attempts = sorted(found.attempts, key=lambda a: (a.submit_at, a.attempt))
-    if not _covers(found.account, attempts, found.run_jobs):
+    if not cost.covers(found.account, attempts, found.run_jobs):
         found = dataclasses.replace(found, account=None)
     views = tuple(_view(a, found, attempts[i + 1 :]) for i, a in enumerate(attempts))
     views = _with_losses(views, found)
-    if found.account is not None:
-        found = dataclasses.replace(found, account=_without_stall(found.account, views[-1]))
     last, n_died = attempts[-1], sum(v.died for v in views)
+    if found.account is not None:
+        found = dataclasses.replace(found, account=cost.without_stall(found.account, last, views[-1].gangs))
     return ReportModel(
         ref=_name(ref, last),
         job_id=last.job_id,
@@ -193,7 +202,7 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
         drawn_until=last.end_at or now,
         attempts=views,
         run=found.account,
-        cost=cost.of_failures(found.account, attempts) if n_died else None,
+        cost=cost.of_failures(found.account, attempts, sum(v.hung_s for v in views)) if n_died else None,
         advice=advice.what_now(
             [v.verdict for v in views if v.verdict],
             attempts,
@@ -235,36 +244,6 @@ def stories(views: Sequence[AttemptView]) -> list[tuple[AttemptView, ...]]:
         else:
             grouped.append((view,))
     return grouped
-
-
-def _covers(
-    account: records.RunAccount | None, attempts: Sequence[records.JobAttempt], run_jobs: Sequence[int]
-) -> bool:
-    """False for an account made before accounting had the last attempt's start or end: its figures are not the run's."""
-    # Components of a heterogeneous job that start together are one start.
-    starts = {(a.het_job_id or a.job_id, a.submit_at) for a in attempts if a.start_at is not None}
-    if account is None or account.n_attempts < len(starts):
-        return False
-    ends = [a.end_at for a in attempts if a.end_at is not None]
-    if len(ends) < len(attempts):
-        return True  # it goes on, and so does its account
-    return account.end_at == max(ends) or (account.end_at > max(ends) and len(run_jobs) > 1)
-
-
-def _without_stall(account: records.RunAccount, view: AttemptView) -> records.RunAccount:
-    """The account of a run that stands still now: what passed since then is not kept training, whatever comes of it."""
-    since = min((g.onset_at for g in view.gangs if g.ended_at is None), default=None)
-    if since is None or view.attempt.end_at is not None:
-        return account
-    stood_s = max(0.0, min(account.productive_s, (account.end_at - since).total_seconds()))
-    productive_s = account.productive_s - stood_s
-    counted_s = account.wall_s - account.suspended_s - account.idle_s
-    return dataclasses.replace(
-        account,
-        productive_s=productive_s,
-        lost_to_replay_s=account.lost_to_replay_s + stood_s,
-        ettr_measured=productive_s / counted_s if counted_s > 0 else None,
-    )
 
 
 def is_overview(ref: job_ref.JobRef, found: rows.ReportRows) -> bool:
@@ -343,13 +322,16 @@ def _worth_a_line(actions: Sequence[records.Drain]) -> tuple[records.Drain, ...]
 
 
 def _with_losses(views: tuple[AttemptView, ...], found: rows.ReportRows) -> tuple[AttemptView, ...]:
-    """The lost work of the one attempt that died; with several, the run's total cannot be divided unless nothing at all was kept."""
+    """The lost work of the one attempt that died; with several, the run's total cannot be divided unless nothing at all was kept.
+
+    What an attempt hung before its end is known of each.
+    """
     died = [v for v in views if v.died]
     account = found.account
     if len(died) > 1 and account is not None and account.productive_s == 0 and account.lost_to_replay_s > 0:
         return tuple(dataclasses.replace(v, lost_s=_ran_s(v.attempt)) if v.died else v for v in views)
     if found.account is None or len(died) != 1 or len(found.run_jobs) > 1:
-        return views
+        return tuple(dataclasses.replace(v, lost_s=v.hung_s) if v.hung_s else v for v in views)
     lost_s = found.account.lost_to_replay_s
     return tuple(dataclasses.replace(v, lost_s=lost_s) if v is died[0] else v for v in views)
 

@@ -228,6 +228,9 @@ _SPECIAL = {
 }
 
 
+_WHY_IT_HUNG = "Find out why it hung: look at what its ranks did last, and at the last lines of its log."
+
+
 def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     """The cause's next step with its names filled in, and the part's serial number where one is known."""
     winner = ranking.winner
@@ -236,8 +239,9 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
         return f"Submit the job again: it was no fault of its own. Repair {winner.node or 'the node'}: it was refused before the job began."
     if winner.cause == "requeued_by_user" and not view.fully_watched:
         return "Ask whether somebody requeued it on purpose; else look at slurmctld's log of that minute, and at the kernel logs of its nodes."
-    if winner.cause == "user_cancelled" and view.hung_since is not None:
-        return "Find out why it hung: look at what its ranks did last, and at the last lines of its log."
+    if winner.cause in rank_claims.ENDINGS and view.stalled_at is not None:
+        more = "More time would most likely not have helped. " if winner.cause == "time_limit" else ""
+        return f"{more}{_WHY_IT_HUNG}"
     if winner.cause == "user_cancelled" and by in _ROOT and by != view.attempt.user:
         return "Ask the administrators whether one of them cancelled it, and why: what Slurm cancels itself bears root's name, too."
     if winner.cause == "user_cancelled" and not by:

@@ -162,7 +162,7 @@ def _goodput(figure: Figure) -> list[str]:
         return ["No GPU hours were lost to infrastructure; what failed by itself is not counted here."]
     also = f", and {_amount(more)} by jobs preempted for their return" if more else ""
     return [
-        f"Jobs that infrastructure ended lost {_amount(lost)} GPU hours{also} (of each at most its last 30 minutes)."
+        f"Jobs that infrastructure ended lost {_amount(lost)} GPU hours{also} (of each at most its last 30 minutes, and the time it hung)."
     ]
 
 

@@ -65,7 +65,7 @@ def test_a_share_that_is_next_to_nothing_is_said_to_be_so() -> None:
         ("ettr-by-size", {"least_hours": 24.0, "sizes": [{"n_gpus": 8, "n_runs": 1, "measured": 0.1, "expected": None}]},
          "1 run of up to 8 GPUs trained for 24 h or more: too few for an ETTR by size."),
         ("requeue-storms", {"min_failures": 3, "storms": []}, "No job was ended by infrastructure 3 times or more."),
-        ("goodput-loss", {"first_gpu_h": 10.0, "second_gpu_h": 0.0}, "Jobs that infrastructure ended lost 10 GPU hours (of each at most its last 30 minutes)."),
+        ("goodput-loss", {"first_gpu_h": 10.0, "second_gpu_h": 0.0}, "Jobs that infrastructure ended lost 10 GPU hours (of each at most its last 30 minutes, and the time it hung)."),
         ("goodput-loss", {"first_gpu_h": 0.0, "second_gpu_h": 0.0},
          "No GPU hours were lost to infrastructure; what failed by itself is not counted here."),
         ("state-breakdown", STATES, "2 attempts ended, after 3 GPU hours: 2 FAILED."),
