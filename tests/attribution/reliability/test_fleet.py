@@ -288,6 +288,21 @@ def test_goodput_loss_first_and_second_order(memory):
     assert fleet.goodput_loss(memory, SINCE, UNTIL, cap_s=600).first_gpu_h == pytest.approx(3 * 256 / 6)
 
 
+def test_nodes_of_a_component_are_counted_over_its_causes(toy):
+    """A node that was lost and another that restarted are two nodes of one component; a node that did both is one."""
+    for job_id, node, cause in (
+        (8, "n60", "node_lost"),
+        (9, "n61", "node_reboot"),
+        (10, "n60", "node_reboot"),
+    ):
+        toy.run(job_id, 50 * job_id - 300, 1, (node,), "FAILED", cause)
+    (node,) = [
+        c for c in fleet.failure_rates(InMemory(toy), SINCE, UNTIL).components if c.component == "node"
+    ]
+    assert node.causes == ("node_lost", "node_reboot")
+    assert (node.n_failures, node.n_nodes) == (4, 3)
+
+
 def test_goodput_loss_of_what_hung(toy):
     """Six hours of 256 GPUs that a lost GPU held up are lost, and the half hour before them; of a program's own hang nothing."""
     many = tuple(f"n{i}" for i in range(32))

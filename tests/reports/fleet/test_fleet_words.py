@@ -109,7 +109,7 @@ def test_a_share_that_is_next_to_nothing_is_said_to_be_so() -> None:
         ("utilisation", {"utilisation_frac": None, "n_unknown_gpus": 4},
          "How much of the GPU time was used is not known: the GPUs of 4 attempts are not recorded."),
         ("utilisation", {"utilisation_frac": 0.8, "goodput_frac": 0.75, "fragmented_frac": 0.05, "n_nodes": 1, "gpus_per_node": 8, "n_unknown_gpus": 1},
-         "Of 1 node of 8 GPUs 80 % of the time was used, 75 % used and not lost, 5 % free in parts of nodes. What 1 attempt used is not among it: no GPUs are recorded there."),
+         "Of the only node of 8 GPUs 80 % of the time was used, 75 % used and not lost, 5 % free in parts of nodes. What 1 attempt used is not among it: no GPUs are recorded there."),
         ("cooccurrence", {"pairs": [], "n_events": 0}, "Which faults come together is not known: no agent's event and no kernel log is on record."),
         ("cooccurrence", {"pairs": [], "n_events": 3}, "No two faults came together."),
         ("node-tests", {"nodes": [{}], "drifts": []}, "1 node was tested."),
