@@ -61,6 +61,8 @@ class FindingSignature:
     onset: bool
     words: str
     gpu: bool = False
+    check: str = ""
+    """What its owner looks at first, and when it is the site's; `phrases.next_step` fills in {node}."""
 
     def supports(self, cause: str) -> bool:
         """True when an infrastructure fault of this cause would show as this finding."""
@@ -123,9 +125,18 @@ def _variant(event: records.HealthEvent, *, own: bool) -> str | None:
         return "launch_mistake"
     if event.kind == "stale_file_handle" and event.detail.get("locks") is True:
         return "stale_lock_file"
+    if event.kind in _RAISED and _UNRESOLVED.search(event.message):
+        return "name_not_resolved"
     return None
 
 
+_RAISED = frozenset({"python_exception", "program_error"})
+_UNRESOLVED = re.compile(
+    r"NameResolutionError|\bName or service not known|\bTemporary failure in name resolution|\bgetaddrinfo failed"
+    r"|\bCould not resolve host|\bnodename nor servname provided|\bFailed to resolve '",
+    re.IGNORECASE,
+)
+"""A host's name that nobody could look up: written wrongly, or the node's name service or its way out is gone."""
 _UNAVAILABLE = {"not_ready": "cuda_not_ready", "ordinal": "cuda_device_ordinal"}
 
 
