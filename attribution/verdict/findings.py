@@ -127,7 +127,7 @@ def _variant(event: records.HealthEvent, *, own: bool) -> str | None:
         return "stale_lock_file"
     if event.kind in _RAISED and _UNRESOLVED.search(event.message):
         return "name_not_resolved"
-    return None
+    return "licence_refused" if event.kind == "program_error" and _REFUSED.search(event.message) else None
 
 
 _RAISED = frozenset({"python_exception", "program_error"})
@@ -137,6 +137,11 @@ _UNRESOLVED = re.compile(
     re.IGNORECASE,
 )
 """A host's name that nobody could look up: written wrongly, or the node's name service or its way out is gone."""
+_REFUSED = re.compile(
+    r"\blicen[cs]e (?:checkout|manager|server)|\blicensing error|\b(?:obtain|check ?out|acquire|get) .{0,40}\blicen[cs]e",
+    re.IGNORECASE,
+)
+"""A licence that the program did not get."""
 _UNAVAILABLE = {"not_ready": "cuda_not_ready", "ordinal": "cuda_device_ordinal"}
 
 

@@ -63,6 +63,15 @@ def test_a_name_that_could_not_be_looked_up_is_not_the_programs_alone(make, line
     assert "by itself" in other.summary
 
 
+def test_a_licence_that_was_refused_is_not_the_programs_alone(make):
+    """The server may be down, or out of licences; the line is quoted."""
+    line = "ansys: License checkout failed: FlexNet Licensing error:-15,570. cannot connect to license server system"
+    made = unwatched(make, line_of(make, "program_error", line, role="root", domains=["user_program"]))
+    assert (made.cause, made.confidence) == ("user_error", C.POSSIBLE)
+    assert made.next_step.startswith("Check whether the licence server is up ")
+    assert line in made.next_step
+
+
 def test_who_waited_in_vain_is_named(make):
     """A bare timeout points at the ranks that do not tell of it, and at their nodes."""
     timeouts = [line_of(make, "watchdog_timeout", f"[Rank {r}] Watchdog caught collective operation timeout", rank=r, timeout_ms=600_000) for r in (3, 5)]  # fmt: skip
