@@ -35,6 +35,10 @@ MENDED_AT = (2, 5)
 """When, as places in ONSETS_DAYS: 12 or 28 days ago."""
 MIN_RATE_PER_DAY = 2e-4
 """A fleet that has hardly failed is not taken for one that cannot."""
+USUAL_RATE_PER_DAY = 0.01
+"""Named failures of an ordinary node a day in use, before any are counted."""
+PRIOR_DAYS = 1.0
+"""How many days in use that is worth: nothing beside a fleet's weeks, but what is usual is not learnt from the one bad node of three."""
 HINT = 0.05
 """Nodes with less than this from unnamed failures (less than one of a gang of four) are taken for quiet."""
 
@@ -154,9 +158,9 @@ class LemonRate:
         """`ordinary`: each node's probability of being one."""
         level = episodes.level(named.weight)
         weight = ordinary[named.node]
-        exposure = float((ordinary * facts.exposure).sum())
+        exposure = float((ordinary * facts.exposure).sum()) + PRIOR_DAYS
         mix = episodes.hardware_mix(named)
-        total = max(weight.sum() / max(exposure, 1e-9), MIN_RATE_PER_DAY)
+        total = max((weight.sum() + PRIOR_DAYS * USUAL_RATE_PER_DAY) / exposure, MIN_RATE_PER_DAY)
         counts = np.bincount(level, weights=weight, minlength=mix.size) + mix
         right = float((weight * named.weight).sum() / weight.sum()) if weight.sum() > 0 else 1.0
         hardware = max(total * right, MIN_RATE_PER_DAY)

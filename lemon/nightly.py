@@ -177,6 +177,7 @@ def _rows(
             "usual": round(float(scored.usual_failures[i]), 4),
             "expected": round(float(scored.expected_failures[i]), 4),
             "shared": round(float(scored.shared[i]), 4),
+            "episodes": int(scored.episodes[i]),
             "exposure_days": round(node.exposure_days, 4),
             "fail_days": len({f.at.date() for f in node.failures if f.counts}),
             "unusual": [sign for sign, shown in unusual.items() if shown[i]],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from probing_cluster.core import records
 from probing_cluster.reports import phrase
@@ -16,6 +16,7 @@ _COUNTED_GPU_H = 0.05
 class Cost:
     """GPU-hours that failures took from one run; the parts add up to `total`."""
 
+    hung_gpu_h: float = records.doc("without progress until an end, GPU-hours", default=0.0)
     replayed_gpu_h: float = records.doc("training done again, or lost, GPU-hours")
     restarting_gpu_h: float = records.doc("starting up again after the first start, GPU-hours")
     queued_gpu_h: float = records.doc("waiting to start again, GPU-hours")
@@ -24,7 +25,7 @@ class Cost:
     @property
     def total_gpu_h(self) -> float:
         """All of it, GPU-hours."""
-        return self.replayed_gpu_h + self.restarting_gpu_h + self.queued_gpu_h
+        return self.hung_gpu_h + self.replayed_gpu_h + self.restarting_gpu_h + self.queued_gpu_h
 
     @property
     def assumed(self) -> bool:
@@ -35,6 +36,7 @@ class Cost:
     def words(self) -> str:
         """`12.5 GPU-hours: 9.0 replayed, 3.5 queued`; parts that round to nothing are left out."""
         parts = (
+            (self.hung_gpu_h, "hung"),
             (self.replayed_gpu_h, "replayed"),
             (self.restarting_gpu_h, "restarting"),
             (self.queued_gpu_h, "queued"),
@@ -49,9 +51,12 @@ class Cost:
         return f"{total}: {listed}" if listed else total
 
 
-def of_failures(account: records.RunAccount | None, attempts: Sequence[records.JobAttempt]) -> Cost | None:
+def of_failures(
+    account: records.RunAccount | None, attempts: Sequence[records.JobAttempt], hung_s: float = 0.0
+) -> Cost | None:
     """What the run would not have paid had its first attempt lived; None when it cannot be said.
 
+    `hung_s`: of what was lost, how long its attempts had hung when they ended.
     The first wait in the queue and the first start are no failure's fault: the wait is known
     exactly, the start-up counts as an equal share of all starts.
     """
@@ -62,8 +67,10 @@ def of_failures(account: records.RunAccount | None, attempts: Sequence[records.J
     first_wait_s = (first.start_at - eligible).total_seconds() if first.start_at else 0.0
     again = max(account.n_attempts - 1, 0) / max(account.n_attempts, 1)
     gpu_h = account.n_gpus / 3600
+    hung_s = min(hung_s, account.lost_to_replay_s)
     return Cost(
-        replayed_gpu_h=account.lost_to_replay_s * gpu_h,
+        hung_gpu_h=hung_s * gpu_h,
+        replayed_gpu_h=(account.lost_to_replay_s - hung_s) * gpu_h,
         restarting_gpu_h=account.restart_s * again * gpu_h,
         queued_gpu_h=max(account.queued_s - max(first_wait_s, 0.0), 0.0) * gpu_h,
         measured=account.measured,
@@ -91,11 +98,11 @@ def covers(
 
 
 def without_stall(
-    account: records.RunAccount, attempt: records.JobAttempt, gangs: Sequence[records.GangVerdict]
+    account: records.RunAccount, last: records.JobAttempt, gangs: Iterable[records.GangVerdict]
 ) -> records.RunAccount:
     """The account of a run that stands still now: what passed since then is not kept training, whatever comes of it."""
     since = min((g.onset_at for g in gangs if g.ended_at is None), default=None)
-    if since is None or attempt.end_at is not None:
+    if since is None or last.end_at is not None:
         return account
     stood_s = max(0.0, min(account.productive_s, (account.end_at - since).total_seconds()))
     productive_s = account.productive_s - stood_s

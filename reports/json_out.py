@@ -90,7 +90,16 @@ def _log(log: rows.JobLog) -> dict[str, Any]:
 
 def _verdict(verdict: records.Verdict, evidence: tuple[records.HealthEvent, ...]) -> dict[str, Any]:
     names = ("cause", "domain", "component", "node", "device", "confidence", "summary")
-    behind = ("next_step", "onset_at", "place", "incident_id", "author", "rules_version", "made_at")
+    behind = (
+        "next_step",
+        "onset_at",
+        "stalled_at",
+        "place",
+        "incident_id",
+        "author",
+        "rules_version",
+        "made_at",
+    )
     return {
         **records.json_fields(verdict, *names),
         "evidence": [_event(e) for e in evidence],
@@ -122,6 +131,6 @@ def _cost(lost: cost.Cost | None) -> dict[str, Any] | None:
         return None
     return {
         "gpu_h": lost.total_gpu_h,
-        **records.json_fields(lost, "replayed_gpu_h", "restarting_gpu_h", "queued_gpu_h"),
+        **records.json_fields(lost, "hung_gpu_h", "replayed_gpu_h", "restarting_gpu_h", "queued_gpu_h"),
         "assumed": not lost.measured,
     }

@@ -79,6 +79,15 @@ class AttemptView:
         return phrase.NOT_JUDGED.get(self.attempt.state, phrase.NOT_YET_JUDGED)
 
     @property
+    def hung_s(self) -> float:
+        """How long it had made no progress when it ended, seconds; 0 where nothing shows that it hung."""
+        since = self.verdict.stalled_at if self.verdict is not None else None
+        start, end = self.attempt.start_at, self.attempt.end_at
+        if since is None or start is None or end is None or not self.died:
+            return 0.0
+        return max(0.0, (end - max(since, start)).total_seconds())
+
+    @property
     def refused(self) -> bool:
         """True when its node was refused before it began."""
         return self.verdict is not None and self.verdict.cause == "node_refused"
@@ -199,11 +208,9 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
         found = dataclasses.replace(found, account=None)
     views = tuple(_view(a, found, attempts[i + 1 :]) for i, a in enumerate(attempts))
     views = _with_losses(views, found)
-    if found.account is not None:
-        found = dataclasses.replace(
-            found, account=cost.without_stall(found.account, attempts[-1], views[-1].gangs)
-        )
     last, n_died = attempts[-1], sum(v.died for v in views)
+    if found.account is not None:
+        found = dataclasses.replace(found, account=cost.without_stall(found.account, last, views[-1].gangs))
     return ReportModel(
         ref=_name(ref, last),
         job_id=last.job_id,
@@ -225,7 +232,7 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
         exported_until=found.exported_until if last.end_at is None else None,
         attempts=views,
         run=found.account,
-        cost=cost.of_failures(found.account, attempts) if n_died else None,
+        cost=cost.of_failures(found.account, attempts, sum(v.hung_s for v in views)) if n_died else None,
         advice=advice.what_now(
             [v.verdict for v in views if v.verdict],
             attempts,
@@ -350,13 +357,16 @@ def _worth_a_line(actions: Sequence[records.Drain]) -> tuple[records.Drain, ...]
 
 
 def _with_losses(views: tuple[AttemptView, ...], found: rows.ReportRows) -> tuple[AttemptView, ...]:
-    """The lost work of the one attempt that died; with several, the run's total cannot be divided unless nothing at all was kept."""
+    """The lost work of the one attempt that died; with several, the run's total cannot be divided unless nothing at all was kept.
+
+    What an attempt hung before its end is known of each.
+    """
     died = [v for v in views if v.died]
     account = found.account
     if len(died) > 1 and account is not None and account.productive_s == 0 and account.lost_to_replay_s > 0:
         return tuple(dataclasses.replace(v, lost_s=cost.ran_s(v.attempt)) if v.died else v for v in views)
     if found.account is None or len(died) != 1 or len(found.run_jobs) > 1:
-        return views
+        return tuple(dataclasses.replace(v, lost_s=v.hung_s) if v.hung_s else v for v in views)
     lost_s = found.account.lost_to_replay_s
     return tuple(dataclasses.replace(v, lost_s=lost_s) if v is died[0] else v for v in views)
 

@@ -73,7 +73,7 @@ def _parts(report: model.ReportModel) -> list[tuple[str, str, float, float]]:
         ("productive", "productive", run.productive_s),
         (
             "lost",
-            f"lost, to be done again{'' if run.measured else ' (assumed: half a checkpoint interval a death)'}",
+            f"{'hung, or lost' if any(v.hung_s for v in report.attempts) else 'lost'}, to be done again{'' if run.measured else ' (assumed: half a checkpoint interval a death)'}",
             run.lost_to_replay_s,
         ),
         ("restart", "starting up", run.restart_s),

@@ -43,6 +43,7 @@ ATTEMPT_SCHEMA = pa.schema(
         ("confidence", pa.string()),
         ("evidence", pa.list_(pa.string())),
         ("incident_id", pa.string()),
+        ("stalled_us", pa.int64()),
     ]
 )
 """One attempt with its current verdict."""
@@ -136,7 +137,7 @@ class ParquetSource:
         """See Source."""
         inside = (ds.field("start_us") < clock.to_us(until)) & (ds.field("end_us") >= clock.to_us(since))
         return (
-            self._months("attempts")
+            self._months("attempts", ATTEMPT_SCHEMA)
             .to_table(columns=ATTEMPT_SCHEMA.names, filter=inside)
             .cast(ATTEMPT_SCHEMA)
         )
@@ -153,10 +154,13 @@ class ParquetSource:
     def register_attempts(self, context: datafusion.SessionContext, name: str) -> None:
         """Let DataFusion read the attempts by itself: only the columns a query needs."""
         where = str(self._directory / "attempts")
-        context.register_parquet(name, where, table_partition_cols=[("month", pa.string())])
+        context.register_parquet(
+            name, where, table_partition_cols=[("month", pa.string())], schema=ATTEMPT_SCHEMA
+        )
 
-    def _months(self, name: str) -> Any:
-        return ds.dataset(self._directory / name, format="parquet", partitioning="hive")
+    def _months(self, name: str, schema: pa.Schema | None = None) -> Any:
+        """All months as one; what an older month has no column for is null in it."""
+        return ds.dataset(self._directory / name, schema=schema, format="parquet", partitioning="hive")
 
     def _named(self, table: pa.Table, file: str, number: str, columns: Sequence[str]) -> pa.Table:
         """`table` with the columns its small numbers stand for."""

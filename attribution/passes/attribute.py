@@ -23,6 +23,7 @@ from probing_cluster.attribution.passes import (
     incident_growth,
     incidents,
     isolation,
+    node_losses,
     pending,
 )
 from probing_cluster.attribution.verdict import case as cases
@@ -94,7 +95,7 @@ def _attribute(
     limit: int | None,
 ) -> AttributionRun:
     if job_ids is not None:
-        keys = work.judge(_of_jobs(source, since, until, job_ids, settled))
+        keys = work.judge(pending.of_jobs(source, since, until, job_ids, settled))
     elif since is not None or until is not None:
         parts = work.slices(
             since or clock.EPOCH, min(until or settled + clock.ONE_US, settled + clock.ONE_US), unjudged=False
@@ -182,18 +183,27 @@ class _Pass:
         self._saver.shutdown()
 
     def judge(
-        self, attempts: Sequence[records.JobAttempt], known: fetch.PassCache | None = None
+        self,
+        attempts: Sequence[records.JobAttempt],
+        known: fetch.PassCache | None = None,
+        before: frozenset[cases.Key] = frozenset(),
     ) -> list[cases.Key]:
-        """Judge attempts one by one, a batch at a time; which they are."""
+        """Judge attempts one by one, a batch at a time, and whom those concern; which they are. `before`: who led to them."""
         waits = functools.partial(_waits, known)
+        others: node_losses.Others = {}
         for batch in _batches(sorted(attempts, key=waits), waits):
             if waits(batch[0]):
                 self._settle()
             judge_some = functools.partial(
-                judge_batch, self._source, policy=self._policy, made_at=self._now, known=known
+                judge_batch, self._source, policy=self._policy, made_at=self._now, known=known, others=others
             )
             self._keep(isolation.verdicts(batch, judge_some, self._now))
-        return [cases.key(a) for a in attempts]
+        keys = [cases.key(a) for a in attempts]
+        if others:
+            self._settle()
+            if grown := node_losses.stale(self._source, others, done := before.union(keys)):
+                return [*keys, *self.judge(self._source.attempts_of(grown), before=done)]
+        return keys
 
     def judge_many(self, attempts: pa.Table) -> list[cases.Key]:
         """Judge attempts (the columns of `sql/open_attempts.sql`); which they are."""
@@ -316,14 +326,20 @@ def judge_batch(
     *,
     made_at: datetime,
     known: fetch.PassCache | None = None,
+    others: node_losses.Others | None = None,
 ) -> list[records.Verdict]:
-    """The verdicts of some attempts, their incidents found; attempts that need none are left out."""
+    """The verdicts of some attempts, their incidents found; attempts that need none are left out.
+
+    `others` takes what verdicts on further attempts that lost their nodes with these have to say.
+    """
     fetcher = fetch.Fetcher(source, policy, known)
     found = fetcher.build(attempts)
     verdicts = [v for c in found if (v := judge.judge(c, made_at=made_at)) is not None]
     events = {e.event_id: e for c in found for e in (*c.events, *c.active_faults, *c.stalls)}
     job_nodes = {cases.key(c.attempt): c.attempt.nodes for c in found}
-    return incidents.assign(verdicts, _chains(fetcher, verdicts, events, known), events, job_nodes)
+    made = incidents.assign(verdicts, _chains(fetcher, verdicts, events, known), events, job_nodes)
+    by_key = {cases.key(c.attempt): c.attempt for c in found}
+    return node_losses.assign(source, made, by_key, fetcher.places, {} if others is None else others)
 
 
 def _chains(
@@ -349,27 +365,6 @@ def _chains(
         for cluster, instants in met.items()
         if instants
     }
-
-
-def _of_jobs(
-    source: store.Store,
-    since: datetime | None,
-    until: datetime | None,
-    job_ids: Iterable[int],
-    settled: datetime,
-) -> list[records.JobAttempt]:
-    found = source.attempts(
-        job_ids=job_ids, since=since, until=until, ended=True, states=sorted(judge.JUDGED_STATES)
-    )
-    mine = [
-        (a.end_at, a.job_id, a.submit_at, a)
-        for a in found
-        if a.end_at is not None
-        and a.end_at <= settled
-        and (since is None or a.end_at >= since)
-        and (until is None or a.end_at < until)
-    ]
-    return [a for *_, a in sorted(mine, key=lambda m: m[:3])]
 
 
 def _waits(known: fetch.PassCache | None, attempt: records.JobAttempt) -> bool:

@@ -34,6 +34,9 @@ _NEARLY_ALL = 0.8
 """From so many of an incident's nodes on, what they name is what they share."""
 
 
+CauseOf = Callable[[records.HealthEvent], str | None]
+
+
 class Chains:
     """One cluster's chains: events of one cause that follow each other closely, on whatever nodes.
 
@@ -45,12 +48,14 @@ class Chains:
         self,
         events: Iterable[records.HealthEvent],
         places: Callable[[], layout.Places] = layout.Places,
+        cause_of: CauseOf | None = None,
     ) -> None:
-        """`places`: where nodes are; asked for once, and only if there is a wide incident."""
+        """`places`: where nodes are; asked for once, and only if there is a wide incident. `cause_of`: None for what makes none."""
         self._places = functools.cache(places)
         by_cause: dict[str, list[records.HealthEvent]] = {}
-        for event in {e.event_id: e for e in events if counts(e)}.values():
-            by_cause.setdefault(signatures.of(event).cause, []).append(event)
+        for event in {e.event_id: e for e in events}.values():
+            if (cause := (cause_of or shared_cause)(event)) is not None:
+                by_cause.setdefault(cause, []).append(event)
         self._place: dict[uuid.UUID, tuple[_Chain, int]] = {}
         for cause, of_cause in by_cause.items():
             for chain in _chains(cause, sorted(of_cause, key=lambda e: (e.at, e.event_id))):
@@ -152,6 +157,11 @@ class SharedIncidents:
 def counts(event: records.HealthEvent) -> bool:
     """True for an event that can be part of an incident: a node's own word that by itself points at a cause of WIDE."""
     return is_shared(signatures.of(event)) and not findings.is_finding(event)
+
+
+def shared_cause(event: records.HealthEvent) -> str | None:
+    """The cause of WIDE that such an event points at."""
+    return signatures.of(event).cause if counts(event) else None
 
 
 def is_shared(signature: signatures.Signature) -> bool:
@@ -260,6 +270,7 @@ def around(
     events: Callable[[Sequence[Span]], Iterable[records.HealthEvent]],
     instants: Iterable[datetime],
     places: Callable[[], layout.Places] = layout.Places,
+    cause_of: CauseOf | None = None,
 ) -> Chains:
     """The chains about some instants, whole; `events` reads spans of one cluster, all at once.
 
@@ -270,7 +281,7 @@ def around(
     missing = [span for span, _ in wanted]
     step = STEP
     while missing:
-        found.update((e.event_id, e) for e in events(missing) if counts(e))
+        found.update((e.event_id, e) for e in events(missing) if (cause_of or shared_cause)(e) is not None)
         times = sorted(e.at for e in found.values())
         missing, wider = [], []
         for wanted_span, (first, last) in wanted:
@@ -287,7 +298,7 @@ def around(
                 wider.append((wanted_span, (since, until)))
         wanted = wider
         step *= 2  # a chain that reaches far is read in a few questions
-    return Chains(found.values(), places)
+    return Chains(found.values(), places, cause_of)
 
 
 def _spans(instants: Sequence[datetime]) -> Iterator[tuple[datetime, datetime]]:

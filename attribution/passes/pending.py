@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import co_residency, judge
-from probing_cluster.core import clock
+from probing_cluster.core import clock, records
 from probing_cluster.db import store
 
 SLICE = 20_000
@@ -70,3 +70,25 @@ def by_day(attempts: pa.Table) -> Iterator[pa.Table]:
         mine = np.asarray(pc.equal(attempts["cluster"], cluster), np.bool_)
         for one in np.unique(day[mine]):
             yield attempts.filter(pa.array(mine & (day == one)))
+
+
+def of_jobs(
+    source: store.Store,
+    since: datetime | None,
+    until: datetime | None,
+    job_ids: Iterable[int],
+    settled: datetime,
+) -> list[records.JobAttempt]:
+    """The ended attempts of some jobs that get a verdict, of a span where one is given, by end."""
+    found = source.attempts(
+        job_ids=job_ids, since=since, until=until, ended=True, states=sorted(judge.JUDGED_STATES)
+    )
+    mine = [
+        (a.end_at, a.job_id, a.submit_at, a)
+        for a in found
+        if a.end_at is not None
+        and a.end_at <= settled
+        and (since is None or a.end_at >= since)
+        and (until is None or a.end_at < until)
+    ]
+    return [a for *_, a in sorted(mine, key=lambda m: m[:3])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -80,12 +80,13 @@ def accounts(
     progress: Mapping[run_account.Key, run_account.RunProgress],
     assume: run_account.Assumptions,
     now: datetime,
+    stalls: Mapping[run_account.Key, datetime] | None = None,
 ) -> pa.Table:
     """One account per run, in the records' Arrow schema. Only for runs that are `in_sequence`."""
     a = attempts
     waited = np.maximum(0, np.where(a.started, a.start, a.end) - a.eligible)
     running = np.where(a.started, a.end - a.start, 0)
-    split, first_known = _split(a, running, progress, assume)
+    split, first_known = _split(a, running, progress, assume, stalls or {})
     parts = {name: np.add.reduceat(split[name], a.first) for name in _PARTS}
     n_started = np.add.reduceat(a.started.astype(np.int64), a.first)
     queued = np.add.reduceat(waited, a.first)
@@ -122,20 +123,22 @@ def _split(
     running: Ints,
     progress: Mapping[run_account.Key, run_account.RunProgress],
     assume: run_account.Assumptions,
+    stalls: Mapping[run_account.Key, datetime],
 ) -> tuple[dict[str, Ints], Any]:
     """Each attempt's running time in the parts of `run_account.split`, and whether its first step is known."""
     measured = _ProgressColumns.of(a, progress)
     suspended = np.minimum(running, np.maximum(0, _whole(a.rows["suspended_s"].to_numpy() * 1e6)))
     active = running - suspended
+    kept = pc.is_in(a.rows["state"], pa.array(sorted(run_account.KEPT))).to_numpy()
+    hung = np.where(kept, 0, np.minimum(active, _hung(a, stalls)))
     guessed = np.minimum(
         round(assume.restart_s * 1e6), (active * run_account.ASSUMED_RESTART_FRAC).astype(np.int64)
     )
     first_step = np.where(measured.first_known, np.maximum(0, measured.first - a.start), active)
-    restart = np.minimum(active, np.where(measured.any, first_step, guessed))
+    restart = np.minimum(active - hung, np.where(measured.any, first_step, guessed))
     training = active - restart
-    since_saved = np.where(measured.saved_known & a.ended, np.maximum(0, a.end - measured.saved), training)
-    lost = np.minimum(training, np.where(measured.any, since_saved, round(assume.interval_s * 5e5)))
-    kept = pc.is_in(a.rows["state"], pa.array(sorted(run_account.KEPT))).to_numpy()
+    since_saved = np.where(measured.saved_known & a.ended, np.maximum(hung, a.end - measured.saved), training)
+    lost = np.minimum(training, np.where(measured.any, since_saved, hung + round(assume.interval_s * 5e5)))
     lost = np.where(kept, 0, lost)
     left = training - lost
     each = round((assume.interval_s + assume.write_s) * 1e6)
@@ -148,6 +151,24 @@ def _split(
         "lost": lost,
         "productive": left - checkpoint,
     }, measured.first_known
+
+
+def _hung(a: Attempts, stalls: Mapping[run_account.Key, datetime]) -> Ints:
+    """How long each attempt had hung when it ended; 0 for those that had not."""
+    hung = np.zeros(len(a.submit), np.int64)
+    for i, key in _places_of(a, stalls):
+        if a.ended[i]:
+            hung[i] = max(0, int(a.end[i]) - clock.to_us(stalls[key]))
+    return hung
+
+
+def _places_of(a: Attempts, known: Collection[run_account.Key]) -> Iterator[tuple[int, run_account.Key]]:
+    """The places of the attempts that something is known of, with their keys."""
+    jobs, clusters = a.rows["job_id"].to_numpy(), a.rows["cluster"]
+    for i in np.flatnonzero(np.isin(jobs, list({job_id for _, job_id, _ in known}))) if known else ():
+        key = (clusters[i].as_py(), int(jobs[i]), clock.from_us(int(a.submit[i])))
+        if key in known:
+            yield int(i), key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,13 +187,8 @@ class _ProgressColumns:
         n = len(a.submit)
         flags = {name: np.zeros(n, bool) for name in ("any", "first_known", "saved_known")}
         times = {name: np.zeros(n, np.int64) for name in ("first", "saved", "blocked")}
-        if progress:
-            jobs, clusters = a.rows["job_id"].to_numpy(), a.rows["cluster"]
-            known_jobs = {job_id for _, job_id, _ in progress}
-            for i in np.flatnonzero(np.isin(jobs, list(known_jobs))):
-                key = (clusters[i].as_py(), int(jobs[i]), clock.from_us(int(a.submit[i])))
-                if (mine := progress.get(key)) is not None:
-                    _put(int(i), mine, int(a.end[i]) if a.ended[i] else None, flags, times)
+        for i, key in _places_of(a, progress):
+            _put(i, progress[key], int(a.end[i]) if a.ended[i] else None, flags, times)
         return cls(**flags, **times)
 
 

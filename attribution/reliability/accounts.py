@@ -19,6 +19,7 @@ from probing_cluster.db import rows as db_rows
 
 _SQL = Path(__file__).parent / "sql"
 STALE = (_SQL / "stale_attempts.sql").read_text(encoding="utf-8")
+_STALLED = (_SQL / "stalled_attempts.sql").read_text(encoding="utf-8")
 _PROGRESS = (_SQL / "run_progress.sql").read_text(encoding="utf-8")
 _REFRESH = timedelta(minutes=5)
 """How old the account of a run that still goes on may get."""
@@ -117,11 +118,13 @@ def _slice(
     jobs = np.array(sorted({e.job_id for e in events if e.job_id is not None}), np.int64)
     read = source.attempts_of(_keys(rows.filter(pa.array(~by_columns | np.isin(rows["job_id"], jobs)))))
     progress_of = progress(read, events)
-    made = [_one_by_one(read, rows.filter(pa.array(~by_columns)), progress_of, assume, until)]
+    stalls = _stalls(source, rows["job_id"].to_pylist())
+    overlapping = rows.filter(pa.array(~by_columns))
+    made = [_one_by_one(read, overlapping, progress_of, stalls, assume, until)]
     if simple.any():
         whole = simple.all()
         part = columns if whole else account_columns.attempts_of(rows.filter(pa.array(by_columns)), until)
-        made.append(account_columns.accounts(part, progress_of, assume, now))
+        made.append(account_columns.accounts(part, progress_of, assume, now, stalls))
     return pa.concat_tables(made)
 
 
@@ -138,6 +141,12 @@ def _probe_events(source: store.Store, columns: account_columns.Attempts) -> lis
     return [db_rows.from_row(records.HealthEvent, row) for row in source.rows(_PROGRESS, given)]
 
 
+def _stalls(source: store.Store, job_ids: Sequence[int]) -> Mapping[run_account.Key, datetime]:
+    """Since when attempts of these jobs that hung had made no progress, as their verdicts have it."""
+    found = source.rows(_STALLED, {"job_ids": job_ids})
+    return {(r["cluster"], r["job_id"], r["submit_at"]): r["stalled_at"] for r in found}
+
+
 def _keys(part: pa.Table) -> list[run_account.Key]:
     names = ("cluster", "job_id", "submit_at")
     return list(zip(*(part[name].to_pylist() for name in names), strict=True))
@@ -147,6 +156,7 @@ def _one_by_one(
     read: Iterable[records.JobAttempt],
     part: pa.Table,
     progress_of: Mapping[run_account.Key, run_account.RunProgress],
+    stalls: Mapping[run_account.Key, datetime],
     assume: run_account.Assumptions,
     until: datetime,
 ) -> pa.Table:
@@ -157,7 +167,8 @@ def _one_by_one(
         if (attempt.cluster, attempt.job_id, attempt.submit_at) in wanted:
             by_run[run_of(attempt)].append(attempt)
     made = (
-        run_account.account(mine, now=until, progress=progress_of, assume=assume) for mine in by_run.values()
+        run_account.account(mine, now=until, progress=progress_of, stalls=stalls, assume=assume)
+        for mine in by_run.values()
     )
     return arrow.table(records.RunAccount, [account for account in made if account is not None])
 

@@ -61,15 +61,18 @@ def account(
     *,
     now: datetime,
     progress: Mapping[Key, RunProgress] | None = None,
+    stalls: Mapping[Key, datetime] | None = None,
     assume: Assumptions | None = None,
 ) -> records.RunAccount | None:
     """The account of one run from all its attempts; None when none of them was ever submitted.
+
+    `stalls`: since when attempts that hung had made no progress when they ended, as their verdicts have it.
 
     At each instant the run is running (the attempt that started first counts), else queued (some attempt
     eligible and waiting), else idle.
     """
     given = assume or Assumptions()
-    measured_progress = progress or {}
+    measured_progress, hung = progress or {}, stalls or {}
     ordered = sorted(attempts, key=lambda a: (a.submit_at, a.job_id))
     if not ordered:
         return None
@@ -77,7 +80,7 @@ def account(
     end = max([begin, *(_end(a, now) for a in ordered)])
     running, queued_us = _timeline(ordered, begin, end, now)
     splits = {
-        key: split(a, running[key], measured_progress.get(key), given)
+        key: split(a, running[key], measured_progress.get(key), given, hung.get(key))
         for a in ordered
         if (key := _key(a)) in running
     }
@@ -118,15 +121,23 @@ def account(
 
 
 def split(
-    attempt: records.JobAttempt, running_us: int, progress: RunProgress | None, assume: Assumptions
+    attempt: records.JobAttempt,
+    running_us: int,
+    progress: RunProgress | None,
+    assume: Assumptions,
+    stalled_at: datetime | None = None,
 ) -> Split:
-    """One attempt's running time in parts; the probe's sightings where there are any, else the assumptions."""
+    """One attempt's running time in parts; the probe's sightings where there are any, else the assumptions.
+
+    Nothing since `stalled_at` was training, nor the start of it.
+    """
     suspended = min(running_us, max(0, round(attempt.suspended_s * 1e6)))
     active = running_us - suspended
-    restart = min(active, _restart_us(attempt, active, progress, assume))
-    training = active - restart
     kept = attempt.state in KEPT
-    lost = 0 if kept else min(training, _lost_us(attempt, training, progress, assume))
+    hung = 0 if kept else min(active, _hung_us(attempt, stalled_at))
+    restart = min(active - hung, _restart_us(attempt, active, progress, assume))
+    training = active - restart
+    lost = 0 if kept else min(training, _lost_us(attempt, training, hung, progress, assume))
     checkpoint = min(training - lost, _checkpoint_us(training - lost, progress, assume))
     return Split(
         suspended=suspended,
@@ -151,16 +162,26 @@ def _restart_us(
     return min(round(assume.restart_s * 1e6), int(active_us * ASSUMED_RESTART_FRAC))
 
 
+def _hung_us(attempt: records.JobAttempt, stalled_at: datetime | None) -> int:
+    if stalled_at is None or attempt.end_at is None:
+        return 0
+    return max(0, clock.span_us(attempt.end_at - stalled_at))
+
+
 def _lost_us(
-    attempt: records.JobAttempt, training_us: int, progress: RunProgress | None, assume: Assumptions
+    attempt: records.JobAttempt,
+    training_us: int,
+    hung_us: int,
+    progress: RunProgress | None,
+    assume: Assumptions,
 ) -> int:
-    """Training since the last checkpoint; assumed half an interval where nobody saw it."""
+    """What it hung, and the training since the last checkpoint before; assumed half an interval where nobody saw that."""
     if progress is None:
-        return min(training_us, round(assume.interval_s * 5e5))
+        return min(training_us, hung_us + round(assume.interval_s * 5e5))
     saved = [c.at for c in progress.checkpoints if attempt.end_at is None or c.at <= attempt.end_at]
     if not saved or attempt.end_at is None:
         return training_us
-    return max(0, clock.span_us(attempt.end_at - max(saved)))
+    return max(hung_us, clock.span_us(attempt.end_at - max(saved)))
 
 
 def _checkpoint_us(training_us: int, progress: RunProgress | None, assume: Assumptions) -> int:

@@ -288,6 +288,13 @@ class EvidenceView:
         return None if went_on else latest
 
     @functools.cached_property
+    def stalled_at(self) -> datetime | None:
+        """Since when it made no progress until it ended, by its ranks, its log or the collective they waited in; None where nothing shows it."""
+        by_log = onset.stalled_since(self.log_stall) if self.log_stall is not None else None
+        known = [at for at in (self.hung_since, by_log) if at is not None and at < self.end_at]
+        return max(self.start_at, min(known)) if known else None
+
+    @functools.cached_property
     def left_waiting(self) -> bool:
         """True when one rank of several raised an exception that nothing went on after: the others wait for it until somebody ends them."""
         several = len(self.attempt.nodes) > 1 or (self.attempt.n_gpus or 0) > 1

@@ -61,6 +61,8 @@ class FindingSignature:
     onset: bool
     words: str
     gpu: bool = False
+    check: str = ""
+    """What its owner looks at first, and when it is the site's; `phrases.next_step` fills in {node}."""
 
     def supports(self, cause: str) -> bool:
         """True when an infrastructure fault of this cause would show as this finding."""
@@ -125,9 +127,23 @@ def _variant(event: records.HealthEvent, *, own: bool) -> str | None:
         return "cuda_held_by_others"
     if event.kind == "stale_file_handle" and event.detail.get("locks") is True:
         return "stale_lock_file"
-    return None
+    if event.kind in _RAISED and _UNRESOLVED.search(event.message):
+        return "name_not_resolved"
+    return "licence_refused" if event.kind == "program_error" and _REFUSED.search(event.message) else None
 
 
+_RAISED = frozenset({"python_exception", "program_error"})
+_UNRESOLVED = re.compile(
+    r"NameResolutionError|\bName or service not known|\bTemporary failure in name resolution|\bgetaddrinfo failed"
+    r"|\bCould not resolve host|\bnodename nor servname provided|\bFailed to resolve '",
+    re.IGNORECASE,
+)
+"""A host's name that nobody could look up: written wrongly, or the node's name service or its way out is gone."""
+_REFUSED = re.compile(
+    r"\blicen[cs]e (?:checkout|manager|server)|\blicensing error|\b(?:obtain|check ?out|acquire|get) .{0,40}\blicen[cs]e",
+    re.IGNORECASE,
+)
+"""A licence that the program did not get."""
 _UNAVAILABLE = {"not_ready": "cuda_not_ready", "ordinal": "cuda_device_ordinal"}
 
 

@@ -106,6 +106,7 @@ def judge(case: cases.Case, *, made_at: datetime) -> records.Verdict | None:
             "incident_id": None,
             "place": None,
             "onset_at": min(winner.at, found.onset_at) if winner.evidence else found.onset_at,
+            "stalled_at": found.stalled_at,
             "window_start_at": min([found.window.start_at, *_active_since(found, ranking)]),
             "window_end_at": found.window.end_at,
             "author": "rules",

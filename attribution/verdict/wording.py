@@ -149,7 +149,8 @@ def _user_error(_view: evidence_view.EvidenceView, ranking: rank_claims.Ranking)
     winner = ranking.winner
     first = next(iter(winner.evidence), None)
     if first is not None and first.source in vocabulary.JOB_SIDE_SOURCES and not winner.by_elimination:
-        return _sentence(f"The program failed by itself: {_clean(winner.words)}")
+        alone = " by itself" if ranking.confidence is not records.Confidence.POSSIBLE else ""
+        return _sentence(f"The program failed{alone}: {_clean(winner.words)}")
     return _sentence(f"The program {_clean(winner.words)}")
 
 
@@ -293,6 +294,9 @@ _SPECIAL = {
 }
 
 
+_WHY_IT_HUNG = "Find out why it hung: look at what its ranks did last, and at the last lines of its log."
+
+
 def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     """The cause's next step with its names filled in, and the part's serial number where one is known."""
     winner = ranking.winner
@@ -309,8 +313,9 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
         return f"Find out who or what restarted {winner.node}: an administrator, an update, or `scontrol reboot`; its log of that minute may say it."
     if winner.cause == "requeued_by_user" and not view.fully_watched:
         return "Ask whether somebody requeued it on purpose; else look at slurmctld's log of that minute, and at the kernel logs of its nodes."
-    if winner.cause == "user_cancelled" and view.hung_since is not None:
-        return "Find out why it hung: look at what its ranks did last, and at the last lines of its log."
+    if winner.cause in rank_claims.ENDINGS and view.stalled_at is not None:
+        more = "More time would most likely not have helped. " if winner.cause == "time_limit" else ""
+        return f"{more}{_WHY_IT_HUNG}"
     if winner.cause in rank_claims.ENDINGS and view.stalls:
         first = view.stalls[0]
         return f"Find out whether it hung: look at {phrases.what(first).replace('_', ' ')} on {first.node}, and at the last lines of its log."
@@ -327,17 +332,74 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
         return "Ask Slurm which node it was (`sinfo -R`, slurmctld's log); then look at its console and its baseboard's event log."
     if winner.cause == "user_error" and view.signal == vocabulary.OUTPUT_NOT_OPENED:
         return "Name files with --output, --error and --input whose directories exist on the node and are open to their user."
+    if check := _check(view, ranking):
+        return check
+    proven = (
+        ranking.confidence is not records.Confidence.POSSIBLE
+        or winner.info.domain is not records.Domain.HARDWARE
+    )
     text = phrases.next_step(
-        winner.info.next_step,
+        winner.info.next_step if proven else _before_a_repair(winner.info.next_step),
         part=winner.device,
         noun=winner.info.noun,
         node=winner.node,
         user=view.attempt.user or "the user",
         # Where nothing but the exit is known there are no words of the program to quote.
-        detail="" if winner.by_elimination else _clean(winner.words) or "its log",
+        detail=_of_its_log(winner) if winner.by_elimination else _clean(winner.words) or "its log",
     )
     serial = next((e.detail["serial"] for e in winner.evidence if e.detail.get("serial")), None)
     return f"{text.rstrip('.')} (serial {serial})." if serial else _sentence(text)
+
+
+_REPAIRS = ("Replace ", "Reseat ", "Reset ")
+
+
+def _before_a_repair(step: str) -> str:
+    """A step for a part that is only possibly at fault: it is looked at before anybody repairs it."""
+    if not step.startswith(_REPAIRS):
+        return step
+    return f"Check {{device}} of {{node}} first: that it is at fault is only possible. If it fails its test, or the error comes again: {step[:1].lower()}{step[1:]}"
+
+
+def _of_its_log(winner: claims.Claim) -> str:
+    """The line of the job's log that a verdict by elimination quotes; empty for none."""
+    quoted = winner.words.partition("; its log says: ")[2]
+    return _clean(quoted)
+
+
+def _check(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
+    """What to look at first where nothing proves why, by what its log says; empty where the cause's own step is the better one."""
+    winner = ranking.winner
+    sure = ranking.confidence in (records.Confidence.CERTAIN, records.Confidence.LIKELY)
+    if winner.cause not in ("user_error", taxonomy.UNKNOWN) or sure:
+        return ""
+    ids = {e.event_id for e in winner.evidence}
+    known = [f for f in view.findings if f.signature.check and (f.event.event_id in ids or not ids)]
+    if known:
+        check = known[0].signature.check.format(node=view.node_list or "its node")
+        return f"{check} Its log says: {_clean(known[0].event.message)}." if known[0].event.message else check
+    return _ranks_waiting(view) if winner.cause == taxonomy.UNKNOWN else ""
+
+
+_MOST_RANKS = 4
+
+
+def _ranks_waiting(view: evidence_view.EvidenceView) -> str:
+    """Whom to look at of a gang that waited in vain, and nobody says for whom; empty where no rank tells."""
+    waiting = {f.event.detail.get("rank") for f in view.findings if f.signature.onset}
+    ranks = sorted(r for r in waiting if isinstance(r, int) and not isinstance(r, bool))
+    if not ranks or any(f.event.source == "probe" for f in view.findings):
+        return ""  # what the probe saw names more
+    names = (
+        f"Rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+        if len(ranks) <= _MOST_RANKS
+        else f"{len(ranks)} ranks"
+    )
+    where = f" of {view.node_list}" if view.node_list else ""
+    return (
+        f"{names} waited in vain, so look at the others: what each wrote last, and at the kernel logs and links{where}. "
+        "If it happens again, run it with the probe (docs/probe.md), which names the rank."
+    )
 
 
 _SHELL = re.compile(

@@ -98,6 +98,10 @@ class Verdict(FromRow):
         default=None,
     )
     onset_at: datetime | None = doc("when the trouble began, UTC", default=None)
+    stalled_at: datetime | None = doc(
+        "since when it made no progress until it ended, UTC; null where nothing shows that it hung",
+        default=None,
+    )
     window_start_at: datetime | None = doc("start of the evidence window, UTC", default=None)
     window_end_at: datetime | None = doc("end of the evidence window, UTC", default=None)
     author: str = doc("'rules', or the operator who set it", default="rules")
@@ -158,7 +162,10 @@ class RunAccount(FromRow):
     wall_s: float = doc("end_at - start_at, seconds")
     queued_s: float = doc("eligible and waiting, seconds", default=0.0)
     productive_s: float = doc("training that was kept, seconds", default=0.0)
-    lost_to_replay_s: float = doc("training since the last checkpoint before a failure, seconds", default=0.0)
+    lost_to_replay_s: float = doc(
+        "training since the last checkpoint before a failure, and what it then hung until its end, seconds",
+        default=0.0,
+    )
     restart_s: float = doc("from attempt start to first training step, seconds", default=0.0)
     checkpoint_s: float = doc("blocked on writing checkpoints, seconds", default=0.0)
     suspended_s: float = doc("suspended by Slurm, seconds", default=0.0)

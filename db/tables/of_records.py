@@ -126,6 +126,7 @@ verdict = of_record(
         "onset_at",
         postgresql_where=sa.text("superseded_at IS NULL AND incident_id IS NOT NULL"),
     ),
+    sa.Index("verdict_stalled", "job_id", postgresql_where=sa.text("stalled_at IS NOT NULL")),
     sa.Index("verdict_job_id", "job_id", "submit_at", "made_at"),
     sa.Index("verdict_node", "node", "window_end_at", postgresql_where=sa.text("superseded_at IS NULL")),
     sa.Index("verdict_cause", "cause", postgresql_where=sa.text("superseded_at IS NULL")),

@@ -162,7 +162,7 @@ def _goodput(figure: Figure) -> list[str]:
         return ["No GPU hours were lost to infrastructure; what failed by itself is not counted here."]
     also = f", and {_amount(more)} by jobs preempted for their return" if more else ""
     return [
-        f"Jobs that infrastructure ended lost {_amount(lost)} GPU hours{also} (of each at most its last 30 minutes)."
+        f"Jobs that infrastructure ended lost {_amount(lost)} GPU hours{also} (of each at most its last 30 minutes, and the time it hung)."
     ]
 
 
@@ -256,7 +256,8 @@ def _use(figure: Figure) -> list[str]:
     if figure["utilisation_frac"] is None:
         return ["No attempt ran on any node: nothing was used."]
     used, good, free = (_share(figure[f"{key}_frac"]) for key in ("utilisation", "goodput", "fragmented"))
-    size = f"{_jobs(figure['n_nodes'], 'node')} of {_gpus(figure['gpus_per_node'])}"
+    nodes = "the only node" if figure["n_nodes"] == 1 else _jobs(figure["n_nodes"], "node")
+    size = f"{nodes} of {_gpus(figure['gpus_per_node'])}"
     return [
         f"Of {size} {used} of the time was used, {good} used and not lost, {free} free in parts of nodes.",
         *([f"What {_jobs(unknown)} used is not among it: no GPUs are recorded there."] if unknown else []),

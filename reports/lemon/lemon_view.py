@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from probing_cluster.core import records, sanitize
-from probing_cluster.lemon import nightly
+from probing_cluster.lemon import model, nightly
 from probing_cluster.reports import phrase
 
 SHOWN_FAILURES = 5
@@ -18,6 +18,10 @@ SHOWN_SUSPECTS = 10
 SHOWN_RANKED = 5
 _NEARLY = 0.3
 """From here on a score is held down for lack of proof rather than of failures."""
+_HELD_DOWN = 0.48
+"""What the model believes more of, but for the proof, is a little above this (proof.UNPROVEN)."""
+_ENOUGH_NODES = 10
+"""Of fewer nodes nobody knows what is usual for them."""
 
 
 @records.record
@@ -138,9 +142,38 @@ def none_because(night: nightly.Night) -> str:
     most = max(_n_failures(s) for s in night.scores)
     if not most:
         return f"None is a lemon because no attempt failed because of a node in {night.window_days} days."
+    first = max(night.scores, key=lambda s: (s.score, _n_failures(s)))
+    if first.score >= nightly.SUSPECT_FROM and _n_failures(first):
+        return (
+            f"None is a lemon because none is proven one: {first.node} comes nearest, with {_failures(first)} in "
+            f"{night.window_days} days, {_short_of(first)}{_few(night)}."
+        )
     return (
         f"None is a lemon because no node failed often enough, and far enough apart, beyond what its load explains:"
-        f" the most are {_count(most, 'failure')} in {night.window_days} days."
+        f" the most are {_count(most, 'failure')} in {night.window_days} days{_few(night)}."
+    )
+
+
+def _failures(score: records.LemonScore) -> str:
+    """`9 failures that count as 3`: what comes again within two days is the same fault."""
+    n, episodes = _n_failures(score), score.signals.get("episodes")
+    together = isinstance(episodes, int) and 0 < episodes < n
+    return f"{_count(n, 'failure')}{f' that count as {episodes} (within two days they count once)' if together else ''}"
+
+
+def _short_of(score: records.LemonScore) -> str:
+    if score.score >= _HELD_DOWN:
+        return "but no third sign, or too close together"
+    return f"{chance(score.score)} likely, where {chance(model.LEMON_FROM)} are needed"
+
+
+def _few(night: nightly.Night) -> str:
+    """That a fleet is too small to tell what is usual in it; empty for others."""
+    n = len(night.scores)
+    return (
+        f"; {_count(n, 'node')} in use {'is' if n == 1 else 'are'} few to compare"
+        if n < _ENOUGH_NODES
+        else ""
     )
 
 
@@ -162,6 +195,8 @@ def _n_failures(score: records.LemonScore) -> int:
 
 def subject(night: nightly.Night) -> str:
     """What has changed and what stands, short enough for a phone's list of mails."""
+    if night.uneventful and night.suspects:
+        return f"no lemon, {_count(len(night.suspects), 'suspect')}: {_names(night.suspects)}"
     if night.uneventful:
         return "quiet night, no lemon"
     parts = [f"{_count(len(night.new), 'new lemon')}: {_names(night.new)}"] if night.new else []
@@ -173,7 +208,7 @@ def subject(night: nightly.Night) -> str:
 def headline(night: nightly.Night) -> str:
     """The night in one line, with what was looked at: the whole of a quiet night's mail."""
     looked_at = [f"{len(night.scores):,} {'node' if len(night.scores) == 1 else 'nodes'} scored"]
-    looked_at += [_count(len(night.suspects), "suspect")] if night.suspects else []
+    looked_at += [_count(len(night.suspects), "suspect")] if night.suspects and not night.uneventful else []
     return f"{subject(night)} ({', '.join(looked_at)})"
 
 

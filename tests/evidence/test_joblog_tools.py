@@ -36,6 +36,7 @@ TOOLS = [
     "ninja: build stopped: subcommand failed.",
     # licences
     "License checkout failed.",
+    "ansys: License checkout failed: FlexNet Licensing error:-15,570. cannot connect to license server system",
     "ANSYS LICENSE MANAGER ERROR:Request name cfd_solve_level2 does not exist in the licensing pool.",
     "Could not obtain license for COMSOL Multiphysics.",
     "Failed to check out a license for feature X from 27000@lic1",

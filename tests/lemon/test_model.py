@@ -223,6 +223,27 @@ def test_days_out_of_use_are_no_good_days() -> None:
     assert scores.usual_failures[8] == pytest.approx(scores.usual_failures[7] / 4)
 
 
+@pytest.mark.parametrize("others", [[0.04, 3.94], [4.0, 4.0], [1.0] * 5])
+def test_the_worst_of_a_few_nodes_is_not_what_is_usual_among_them(others: list[float]) -> None:
+    """Nine jobs of half an hour on nine days all died of it, and the others' many hours of nothing."""
+    alone = np.zeros(9, np.int64)
+    failures = episodes.Failures(
+        node=alone, age_days=1.56 + np.arange(9.0), weight=np.full(9, 0.9), part=alone - 1, cause=alone
+    )
+    daily = np.zeros((len(others) + 1, 112))
+    daily[:, 1:10] = np.array([0.1875, *others])[:, None] / 9
+    window = model.LemonWindow(
+        exposure_days=daily.sum(axis=1), named=daily[:, 0], episodes=alone, days=alone,
+        failures=failures, span_days=112.0, daily_exposure_days=daily,
+    )  # fmt: skip
+    scores = model.score(window)
+    assert scores.probability[0] > 0.9
+    assert (scores.probability[1:] < 0.1).all()
+    if len(others) < 3:  # used as much as the others: three episodes may be chance, or the site
+        alike = dataclasses.replace(window, daily_exposure_days=None, exposure_days=np.full(3, 4.0))
+        assert model.score(alike).probability[0] < 0.5
+
+
 @pytest.mark.parametrize("nodes", [0, 1, 2])
 def test_a_fleet_of_hardly_any_nodes_is_judged_too(nodes: int) -> None:
     """No node, no division by none; one node alone is never named for nothing."""

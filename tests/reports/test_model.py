@@ -321,3 +321,21 @@ def test_a_row_that_cannot_be_read_costs_nobody_the_others() -> None:
     verdicts = [{"domain": "no such"}, {"confidence": "sure"}, {"made_at": "infinity"}, {}]
     found = rows.from_json({"siblings": [good, *bad], "verdicts": verdicts})
     assert (found.verdicts, [s.job_id for s in found.siblings]) == ((), [7, 8])
+
+
+def test_what_hung_until_its_end_is_named_in_the_cost_and_drawn(story: rows.ReportRows) -> None:
+    """The account holds it as lost; the verdict says since when it hung."""
+    hung = tuple(
+        dataclasses.replace(v, stalled_at=story_end - timedelta(seconds=400))
+        for v in story.verdicts
+        for story_end in [a.end_at for a in story.attempts if a.submit_at == v.submit_at]
+        if story_end is not None
+    )
+    report = build(dataclasses.replace(story, verdicts=hung))
+    assert report.cost is not None
+    gpu_h = 16 / 3600
+    assert (report.cost.hung_gpu_h, report.cost.replayed_gpu_h) == pytest.approx((400 * gpu_h, 50 * gpu_h))
+    assert report.cost.total_gpu_h == pytest.approx((450 + 75 + 64) * gpu_h)
+    assert " hung" in report.cost.words
+    several = build(dataclasses.replace(story, verdicts=hung, run_jobs=(4242, 4243)))
+    assert [v.lost_s for v in several.attempts] == [400.0, None]

@@ -8,7 +8,7 @@ SELECT a.cluster, a.job_id, a.attempt,
        (extract(epoch FROM a.end_at) * 1000000)::bigint AS end_us,
        a.suspended_s, a.state, a.nodes, cardinality(a.nodes)::int AS n_nodes, a.n_gpus, a."user", a.account, a.partition,
        a.run_key, a.priority, v.cause, v.domain, v.component, v.node AS fault_node, v.confidence, v.evidence::text[] AS evidence,
-       v.incident_id::text AS incident_id,
+       v.incident_id::text AS incident_id, (extract(epoch FROM v.stalled_at) * 1000000)::bigint AS stalled_us,
        a.exit_code::int AS exit_code, a.exit_signal::int AS exit_signal, a.reason, a.failed_node, a.gpus::text AS gpus,
        a.work_dir, a.stdout_path
 FROM probing.job_attempt a

@@ -7,7 +7,7 @@ SELECT a.cluster, a.job_id, a.attempt, a.submit_at AS submit_us, a.eligible_at A
        a.suspended_s, a.state, a.nodes, cardinality(a.nodes)::int AS n_nodes, a.n_gpus, a."user", a.account, a.partition,
        a.run_key, a.priority, v.cause, v.domain, v.component, v.node AS fault_node, v.confidence,
        CASE WHEN v.domain IN ('hardware', 'system_software') OR a.state IN ('NODE_FAIL', 'BOOT_FAIL') THEN v.evidence::text[] END AS evidence,
-       v.incident_id::text AS incident_id
+       v.incident_id::text AS incident_id, v.stalled_at AS stalled_us
 FROM probing.job_attempt a
 LEFT JOIN probing.verdict v
   ON v.cluster = a.cluster AND v.job_id = a.job_id AND v.submit_at = a.submit_at AND v.superseded_at IS NULL

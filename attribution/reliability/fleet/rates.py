@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from probing_cluster.attribution.reliability import mttf
 from probing_cluster.attribution.reliability.fleet import base, failures
@@ -52,10 +53,7 @@ def failure_rates(
     span.with_failures()
     gpu_h = span.one("fleet_exposure")["gpu_s"] / 3600
     others = sum(r["n_infra_without_gpus"] for r in span.rows("fleet_states"))
-    found: dict[str, list[dict[str, object]]] = {}
-    for row in span.rows("fleet_components"):
-        found.setdefault(row["component"], []).append(row)
-    rates = [_component(name, rows, gpu_h) for name, rows in found.items()]
+    rates = [_component(row, gpu_h) for row in span.rows("fleet_components")]
     return FailureRates(
         **span.about,
         components=tuple(sorted(rates, key=lambda c: (-c.n_failures, c.component))),
@@ -64,14 +62,14 @@ def failure_rates(
     )
 
 
-def _component(name: str, rows: list[dict[str, object]], gpu_h: float) -> ComponentRate:
-    rate = mttf.poisson_rate(sum(int(str(r["n_failures"])) for r in rows), gpu_h)
+def _component(row: Mapping[str, Any], gpu_h: float) -> ComponentRate:
+    rate = mttf.poisson_rate(row["n_failures"], gpu_h)
     return ComponentRate(
-        component=name,
-        causes=tuple(sorted(str(r["cause"]) for r in rows)),
+        component=row["component"],
+        causes=tuple(sorted(row["causes"])),
         n_failures=rate.n_events,
-        n_attempts=sum(int(str(r["n_attempts"])) for r in rows),
-        n_nodes=max(int(str(r["n_nodes"])) for r in rows),
+        n_attempts=row["n_attempts"],
+        n_nodes=row["n_nodes"],
         per_gpu_h=rate.rate,
         low_per_gpu_h=rate.low,
         high_per_gpu_h=rate.high,

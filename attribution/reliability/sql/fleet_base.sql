@@ -3,7 +3,7 @@
 -- Output   view base: job_id, attempt, submit_us, start_us, end_us (null while running), state, n_nodes, n_gpus, gpus (0 when
 --          unknown), user, partition, run_key, size (GPUs rounded up to a power of two), run_s (seconds in the span, suspensions
 --          taken off), gpu_s, node_s, ended (in the span), infra (ended by hardware or system software), cause, component,
---          domain, fault_node, confidence, nodes, evidence, incident_id.
+--          domain, fault_node, confidence, nodes, evidence, incident_id, hung_s (without progress until its end).
 SELECT b.*,
        b.run_s * b.gpus AS gpu_s,
        b.run_s * b.n_nodes AS node_s,
@@ -19,7 +19,8 @@ FROM (
            greatest(0.0, (least(coalesce(a.end_us, $until_us), $until_us) - greatest(a.start_us, $since_us)) / 1e6
                          - coalesce(a.suspended_s, 0.0)) AS run_s,
            a.end_us IS NOT NULL AND a.end_us >= $since_us AND a.end_us < $until_us AS ended,
-           a.cause, a.component, a.domain, a.fault_node, a.confidence, a.evidence, a.incident_id
+           a.cause, a.component, a.domain, a.fault_node, a.confidence, a.evidence, a.incident_id,
+           CASE WHEN a.stalled_us < a.end_us THEN (a.end_us - greatest(a.stalled_us, a.start_us)) / 1e6 ELSE 0.0 END AS hung_s
     FROM attempt a
     WHERE a.start_us IS NOT NULL
       AND a.start_us < $until_us

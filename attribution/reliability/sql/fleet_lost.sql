@@ -1,6 +1,6 @@
 -- Work lost to infrastructure, first and second order, a row per attempt that lost it.
 -- First order: attempts ended by infrastructure. Second order: attempts PREEMPTED by a job that had to start again because
--- infrastructure ended it. Each loses min(its runtime, $cap_s) x GPUs (half of an hourly checkpoint interval in the paper).
+-- infrastructure ended it. Each loses min(its runtime, $cap_s) x GPUs (half of an hourly checkpoint interval in the paper); what hung loses what it hung, too.
 -- Inputs   view base; $cap_s, $near_us (how soon after a preemption the preemptor starts).
 -- Output   view lost: is_first, size, end_us, gpu_s.
 WITH restarted AS (
@@ -24,6 +24,6 @@ WITH restarted AS (
       ON r.cluster = p.cluster AND r.node = p.node AND r.b = p.end_us / $near_us
      AND r.start_us BETWEEN p.end_us - 1000000 AND p.end_us + $near_us AND r.job_id <> p.job_id
 )
-SELECT true AS is_first, size, end_us, least(run_s, $cap_s) * gpus AS gpu_s FROM base WHERE infra AND ended
+SELECT true AS is_first, size, end_us, least(run_s, $cap_s + hung_s) * gpus AS gpu_s FROM base WHERE infra AND ended
 UNION ALL
 SELECT false AS is_first, size, end_us, lost_gpu_s AS gpu_s FROM second_order

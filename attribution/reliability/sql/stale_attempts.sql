@@ -11,6 +11,13 @@ with recent as (
     where (end_at >= $1 or end_at is null) and run_key <> ''
     group by cluster, "user", run_key
     having bool_or(start_at is not null)
+), hung as materialized (
+    -- Verdicts that say since when an attempt hung, or said so: an account made before is without that. There are few.
+    select j.cluster, j."user", j.run_key, max(greatest(v.made_at, v.superseded_at)) as judged_at
+    from probing.verdict v
+    join probing.job_attempt j on j.job_id = v.job_id and j.submit_at = v.submit_at and j.cluster = v.cluster
+    where v.stalled_at is not null and j.end_at >= $1
+    group by j.cluster, j."user", j.run_key
 ), stale as (
     select row_number() over (order by r.ended_at nulls last, r.cluster, r."user", r.run_key) as run_no, r.cluster, r."user", r.run_key
     from recent r
@@ -24,6 +31,7 @@ with recent as (
     where a.run_key is null
        or r.ended_at > a.end_at
        or (r.goes_on and a.made_at < $2)
+       or exists (select from hung h where h.run_key = r.run_key and h."user" = r."user" and h.cluster = r.cluster and h.judged_at > a.made_at)
        -- Made after the end, but before accounting told of it: it counts time in which nothing ran.
        or (not r.goes_on and a.end_at <> r.ended_at)
        or (r.ended_at >= $3 and exists (

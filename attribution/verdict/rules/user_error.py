@@ -137,8 +137,8 @@ def _by_exit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     exits = [f.event for f in view.findings if f.signature.role is findings.FindingRole.EXIT]
     how = f"was ended by signal {_named(signal)}" if signal else f"exited with code {view.attempt.exit_code}"
     words = f"{how}, {_NOT_ITS_OWN if others else _beside(view)}"
-    if hints and hints[0].message:
-        words += f"; its log says: {hints[0].message}"
+    if quoted := _quoted(view):
+        words += f"; its log says: {quoted[0].message}"
     if signal == vocabulary.OUTPUT_NOT_OPENED:
         weight, words = min(weight, 0.7), _NO_OUTPUT_WORDS
     ended = [f.event for f in view.findings if f.event.detail.get("told_to_end") is True]
@@ -179,10 +179,23 @@ def _by_exit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         weight=weight,
         at=view.end_at,
         rule="user_error",
-        evidence=tuple(exits),
+        evidence=(*exits, *(e for e in quoted if e not in exits)),
         by_elimination=True,
         words=words,
     )
+
+
+_REFUSALS = frozenset({"command_not_found", "file_not_found", "permission_denied"})
+
+
+def _quoted(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
+    """The lines of its log that say the most where nothing proves why it ended: a hint, the kernel's own line, what its shell could not run."""
+    lines_of = [
+        [f.event for f in view.findings if f.signature.role is findings.FindingRole.HINT],
+        [f.event for f in view.findings if f.event.kind == "kernel_xid"],
+        [f.event for f in view.findings if f.event.kind in _REFUSALS],
+    ]
+    return [e for lines in lines_of for e in lines[:1] if e.message]
 
 
 def _beside(view: evidence_view.EvidenceView) -> str:

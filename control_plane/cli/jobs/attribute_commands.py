@@ -376,6 +376,7 @@ def _by_hand(
             cause.next_step, part=given.device, node=given.node, user=attempt.user, noun=cause.noun
         ),
         evidence=before.evidence if before else (),
+        stalled_at=before.stalled_at if before else None,
         author=given.author,
         rules_version="person",
         made_at=clock.SYSTEM.now(),

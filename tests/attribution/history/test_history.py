@@ -12,7 +12,7 @@ from probing_cluster.attribution.history import history
 from probing_cluster.attribution.history import source as sources
 from probing_cluster.attribution.passes import attribute, bulk, distributed
 from probing_cluster.attribution.reliability import fleet
-from probing_cluster.core import records
+from probing_cluster.core import clock, records
 from probing_cluster.db import delivery
 from tests.set_clock import SetClock
 
@@ -117,6 +117,21 @@ def test_figures_read_both(year, tmp_path):
     assert fleet.state_breakdown(year, SINCE, UNTIL) == before
     assert fleet.state_breakdown(tmp_path, SINCE, UNTIL).n_attempts == before.n_attempts
     assert fleet.cooccurrence(tmp_path, SINCE, UNTIL) == fleet.cooccurrence(year, SINCE, UNTIL)
+
+
+def test_months_of_before_a_column_are_read_beside_those_that_have_it(year, tmp_path):
+    """What they do not say is not known; the months after them say it."""
+    hung = dataclasses.replace(year.verdicts(job_ids=[2])[0], stalled_at=datetime(2026, 2, 19, tzinfo=UTC))
+    year.save_verdicts([hung])
+    before = fleet.goodput_loss(year, SINCE, UNTIL)
+    history.export(year, tmp_path, before=UNTIL, since=SINCE)
+    first = tmp_path / "attempts" / "month=2026-01" / "part.parquet"
+    history.pq.write_table(history.pq.read_table(first).drop_columns(["stalled_us"]), first)
+    found = sources.ParquetSource(tmp_path).attempts(SINCE, UNTIL).to_pylist()
+    stalled = {r["job_id"]: r["stalled_us"] for r in found}
+    assert (stalled[1], stalled[2]) == (None, clock.to_us(hung.stalled_at))
+    assert fleet.goodput_loss(tmp_path, SINCE, UNTIL).first_gpu_h == before.first_gpu_h
+    assert fleet.goodput_loss(year, SINCE, UNTIL) == before
 
 
 def test_the_history_can_be_judged_again(year, tmp_path):

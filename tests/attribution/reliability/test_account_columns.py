@@ -76,7 +76,17 @@ def runs(draw, number: int):
 @st.composite
 def fleets(draw):
     found = [draw(runs(number)) for number in range(draw(st.integers(1, 5)))]
-    return [made for made, _ in found], {key: p for _, measured in found for key, p in measured.items()}
+    stalls = {
+        (a.cluster, a.job_id, a.submit_at): a.start_at + draw(spans) - timedelta(minutes=1)
+        for made, _ in found
+        for a in made
+        if a.start_at is not None and draw(st.integers(0, 2)) == 0
+    }
+    return (
+        [made for made, _ in found],
+        {key: p for _, measured in found for key, p in measured.items()},
+        stalls,
+    )
 
 
 def table(fleet: list[list[records.JobAttempt]]) -> pa.Table:
@@ -107,7 +117,7 @@ def table(fleet: list[list[records.JobAttempt]]) -> pa.Table:
 @given(fleets(), st.sampled_from(ASSUMPTIONS))
 def test_by_columns_is_one_by_one(made, assume):
     """Every field of every run's account is equal; what overlaps is left to the one-run function."""
-    fleet, measured = made
+    fleet, measured, stalls = made
     columns = account_columns.attempts_of(table(fleet), NOW)
     simple = account_columns.in_sequence(columns)
     assert len(simple) == len(fleet)
@@ -115,8 +125,10 @@ def test_by_columns_is_one_by_one(made, assume):
     if not kept:
         return
     columns = account_columns.attempts_of(table(kept), NOW)
-    got = account_columns.accounts(columns, measured, assume, NOW).to_pylist()
-    want = [run_account.account(run, now=NOW, progress=measured, assume=assume) for run in kept]
+    got = account_columns.accounts(columns, measured, assume, NOW, stalls).to_pylist()
+    want = [
+        run_account.account(run, now=NOW, progress=measured, stalls=stalls, assume=assume) for run in kept
+    ]
     assert [db_rows.from_row(records.RunAccount, row) for row in got] == want
 
 

@@ -165,3 +165,44 @@ def test_a_pass_that_is_told_to_stop_ends_after_its_slice(store, make, postgres_
     assert first == counts[-1] == len(store.run_accounts())
     rest = accounts.update(store, ASSUMED, since=LONG_AGO, at=at)
     assert first + rest == len({accounts.run_of(a) for a in attempts})
+
+
+def _hung(attempt: records.JobAttempt, since: datetime | None, made_at: datetime) -> records.Verdict:
+    return records.Verdict(
+        cluster=attempt.cluster,
+        job_id=attempt.job_id,
+        submit_at=attempt.submit_at,
+        cause="time_limit",
+        domain=records.Domain.USER_PROGRAM,
+        confidence=records.Confidence.LIKELY,
+        summary="s",
+        stalled_at=since,
+        rules_version="1",
+        made_at=made_at,
+    )
+
+
+@pytest.mark.parametrize("overlap", [False, True], ids=["by columns", "one by one"])
+def test_a_verdict_that_says_since_when_it_hung_changes_the_account_made_before(store, make, overlap):
+    """And one that says so no more gives the time back; nothing is made again without need."""
+    one = make.attempt(state="TIMEOUT", start_at=make.end - timedelta(hours=4), submit_at=make.end - timedelta(hours=4))  # fmt: skip
+    beside = make.attempt(job_id=2, attempt=1, run_key=one.run_key or str(one.job_id), state="TIMEOUT", submit_at=one.submit_at, start_at=one.start_at)  # fmt: skip
+    store.upsert_attempts([one, beside] if overlap else [one])
+    at = SetClock(make.end + timedelta(hours=1))
+    before = account(store, at)
+    since = make.end - timedelta(hours=3)
+    store.save_verdicts(
+        [_hung(a, since, at.now() + timedelta(minutes=1)) for a in (one, beside)[: 1 + overlap]]
+    )
+    at = SetClock(at.now() + timedelta(minutes=2))
+    after = account(store, at)
+    assert after.lost_to_replay_s == before.lost_to_replay_s + 3 * 3600
+    assert after.productive_s < 3600
+    assert accounts.update(store, ASSUMED, since=LONG_AGO, at=at) == 0
+    store.save_verdicts(
+        [_hung(a, None, at.now() + timedelta(minutes=1)) for a in (one, beside)[: 1 + overlap]]
+    )
+    later = SetClock(
+        datetime(2100, 1, 1, tzinfo=UTC)
+    )  # the database notes by its own clock when a verdict was replaced
+    assert account(store, later).productive_s == before.productive_s

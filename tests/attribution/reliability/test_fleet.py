@@ -139,6 +139,7 @@ class Cluster:
                             "confidence": str(v.confidence),
                             "evidence": [str(e) for e in v.evidence],
                             "incident_id": str(v.incident_id) if v.incident_id else None,
+                            "stalled_us": us(v.stalled_at) if v.stalled_at else None,
                         }
                     ),
                 }
@@ -285,6 +286,31 @@ def test_goodput_loss_first_and_second_order(memory):
     assert (by[16].n_second, by[16].second_gpu_h) == (1, pytest.approx(0.5 * 16))
     assert got.second_frac == pytest.approx(8 / (320 + 8))
     assert fleet.goodput_loss(memory, SINCE, UNTIL, cap_s=600).first_gpu_h == pytest.approx(3 * 256 / 6)
+
+
+def test_nodes_of_a_component_are_counted_over_its_causes(toy):
+    """A node that was lost and another that restarted are two nodes of one component; a node that did both is one."""
+    for job_id, node, cause in (
+        (8, "n60", "node_lost"),
+        (9, "n61", "node_reboot"),
+        (10, "n60", "node_reboot"),
+    ):
+        toy.run(job_id, 50 * job_id - 300, 1, (node,), "FAILED", cause)
+    (node,) = [
+        c for c in fleet.failure_rates(InMemory(toy), SINCE, UNTIL).components if c.component == "node"
+    ]
+    assert node.causes == ("node_lost", "node_reboot")
+    assert (node.n_failures, node.n_nodes) == (4, 3)
+
+
+def test_goodput_loss_of_what_hung(toy):
+    """Six hours of 256 GPUs that a lost GPU held up are lost, and the half hour before them; of a program's own hang nothing."""
+    many = tuple(f"n{i}" for i in range(32))
+    before = fleet.goodput_loss(InMemory(toy), SINCE, UNTIL).first_gpu_h
+    for job_id, cause in ((8, "gpu_lost"), (9, "time_limit")):
+        toy.run(job_id, 200, 10, many, "TIMEOUT", cause)
+        toy.verdicts[-1] = dataclasses.replace(toy.verdicts[-1], stalled_at=T0 + timedelta(hours=204))
+    assert fleet.goodput_loss(InMemory(toy), SINCE, UNTIL).first_gpu_h == pytest.approx(before + 6.5 * 256)
 
 
 def test_requeue_storms(memory):

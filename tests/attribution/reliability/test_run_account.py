@@ -288,3 +288,31 @@ def test_the_hold_slurm_puts_on_a_requeued_job_is_waiting():
     assert accounts.account([begin], now=at(99), assume=ASSUME).queued_s == 60
     for_an_hour = attempt(60, 130, 140, attempt=2, eligible_at=at(120))
     assert accounts.account([first, for_an_hour], now=at(199), assume=ASSUME).queued_s == 600
+
+
+@pytest.mark.parametrize("state", ["TIMEOUT", "CANCELLED", "FAILED"])
+def test_what_hung_until_its_end_is_lost_from_the_last_checkpoint_before_the_stall_on(state):
+    """An hour of training and three of nothing: half an interval is lost of the hour, and all three."""
+    one = attempt(0, 0, 240, state)
+    hung = {("c", 1, at(0)): at(60)}
+    a = accounts.account([one], now=at(300), stalls=hung, assume=dataclasses.replace(ASSUME, write_s=0))
+    assert (a.restart_s, a.lost_to_replay_s, a.productive_s) == (120, 180 * 60 + 900, 60 * 60 - 120 - 900)
+    assert parts(a) == a.wall_s
+    probed = accounts.RunProgress(first_step_at=at(3), checkpoints=(accounts.Checkpoint(at=at(50)),))
+    a = accounts.account([one], now=at(300), progress={("c", 1, at(0)): probed}, stalls=hung, assume=ASSUME)
+    assert (a.restart_s, a.lost_to_replay_s, a.productive_s) == (180, 190 * 60, 47 * 60)
+
+
+def test_what_hung_from_its_second_minute_on_was_not_starting_up():
+    """The assumed start-up ends where the stall begins, and all else is lost."""
+    a = accounts.account(
+        [attempt(0, 0, 240, "TIMEOUT")], now=at(300), stalls={("c", 1, at(0)): at(1)}, assume=ASSUME
+    )
+    assert (a.restart_s, a.lost_to_replay_s, a.productive_s) == (60, 239 * 60, 0)
+
+
+def test_what_completed_lost_nothing_by_a_stall():
+    """It got on again."""
+    hung = {("c", 1, at(0)): at(10)}
+    a = accounts.account([attempt(0, 0, 60)], now=at(90), stalls=hung, assume=ASSUME)
+    assert a == accounts.account([attempt(0, 0, 60)], now=at(90), assume=ASSUME)

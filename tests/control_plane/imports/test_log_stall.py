@@ -143,6 +143,19 @@ def test_without_a_lasting_fault_of_that_minute_it_was_cancelled(faults: list[re
     assert "its log tells of no progress since 02:00:00Z, 4 h before the end" in made.summary
     own = findings([*steps(), CANCELLED])
     assert {e.event_id for e in own if e.kind == vocabulary.LOG_STALL} <= set(made.evidence)
+    assert made.stalled_at == LAST
+    assert made.next_step.startswith("Find out why it hung: ")
+
+
+def test_the_limit_of_a_job_that_stood_still_asks_for_no_more_time() -> None:
+    """It would have stood for longer; one whose log shows no standstill may need it."""
+    of = attempt(state="TIMEOUT", cancelled_by=None)
+    made = verdict([*steps(), CANCELLED], of=of)
+    assert (made.cause, made.stalled_at) == ("time_limit", LAST)
+    assert made.next_step.startswith("More time would most likely not have helped. Find out why it hung: ")
+    at_work = verdict(["no times here", CANCELLED], of=of)
+    assert (at_work.cause, at_work.stalled_at) == ("time_limit", None)
+    assert at_work.next_step.startswith("Ask for more time")
 
 
 def test_a_mount_that_stayed_away_is_why_it_stood() -> None:

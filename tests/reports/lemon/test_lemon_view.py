@@ -96,3 +96,21 @@ def test_a_quiet_night() -> None:
     odd = nights.score("n7", "new")
     odd = dataclasses.replace(odd, signals={**odd.signals, "cost": cost})
     assert "2 attempts of unknown size not counted" in lemon_view.of(nights.night(odd)).new[0].cost
+
+
+def test_a_night_with_a_suspect_says_what_it_lacks() -> None:
+    """It is not quiet, and its failures are not explained by its load."""
+    suspect = nights.score("z01", "suspect", 0.39, 9)
+    suspect = dataclasses.replace(suspect, signals={**suspect.signals, "episodes": 3})
+    found = nights.night(suspect, *(nights.score(f"n{i}", "", 0.001, 0) for i in range(2)))
+    assert lemon_view.headline(found) == "no lemon, 1 suspect: z01 (5 nodes scored)"
+    assert lemon_view.none_because(found) == (
+        "None is a lemon because none is proven one: z01 comes nearest, with 9 failures that count as 3 (within two days they count once)"
+        " in 28 days, 39 % likely, where 75 % are needed; 5 nodes in use are few to compare."
+    )
+    many = nights.night(
+        nights.score("z01", "suspect", 0.49, 2), *(nights.score(f"n{i}", "", 0.001, 0) for i in range(20))
+    )
+    assert lemon_view.none_because(many).endswith(
+        "with 2 failures in 28 days, but no third sign, or too close together."
+    )

@@ -1,0 +1,95 @@
+"""What to do next: a line of the log where that is the answer, what to check where nothing is proven, and no repair on a mere possibility."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing_cluster.core import records
+
+C = records.Confidence
+
+
+def unwatched(make, *findings, **over):
+    """A job that failed on nodes that nobody watched."""
+    attempt = make.attempt(state="FAILED", exit_code=1, **over)
+    return make.judge(*findings, attempt=attempt, watched={})
+
+
+def line_of(make, kind, message, **detail):
+    return make.finding(kind, message=message, detail=detail)
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "step"),
+    [
+        ("command_not_found", "job.sh: line 7: gmx_mpi: command not found", "Look at the program's own output: job.sh: line 7: gmx_mpi: command not found."),
+        ("cuda_unavailable", "RuntimeError: No CUDA GPUs are available", "Check what the program was shown of its GPUs: CUDA_VISIBLE_DEVICES, "),
+        ("kernel_xid", "NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus.", "Have the kernel log of n2 read for that line "),
+    ],
+)  # fmt: skip
+def test_the_line_that_says_the_most_is_quoted_and_shown(make, kind, line, step):
+    """Where an exit code is all that is known, with what to check and when it is the site's."""
+    finding = line_of(make, kind, line)
+    made = unwatched(make, finding, nodes=("n2",))
+    assert (made.cause, made.confidence) == ("user_error", C.POSSIBLE)
+    assert line.rstrip(".") in made.summary
+    assert line.rstrip(".") in made.next_step
+    assert made.next_step.startswith(step)
+    assert finding.event_id in made.evidence
+    assert ("site's" in made.next_step) is (kind != "command_not_found")
+
+
+def test_an_exit_without_a_word_quotes_none(make):
+    """There is nothing to quote."""
+    assert unwatched(make).next_step == "Look at the program's own output."
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "requests.exceptions.ConnectionError: Max retries (Caused by NameResolutionError(\"Failed to resolve 'hub.org' ([Errno -2]\"))",
+        "socket.gaierror: [Errno -3] Temporary failure in name resolution",
+    ],
+)
+def test_a_name_that_could_not_be_looked_up_is_not_the_programs_alone(make, line):
+    """The node's name service may be gone; any other exception stays the program's."""
+    detail = {"role": "root", "domains": ["user_program"], "first_cause": True}
+    made = unwatched(make, line_of(make, "python_exception", line, **detail))
+    assert (made.cause, made.confidence) == ("user_error", C.POSSIBLE)
+    assert "by itself" not in made.summary
+    assert made.next_step.startswith("Check the name, and whether ")
+    other = unwatched(make, line_of(make, "python_exception", "KeyError: 'x'", **detail))
+    assert other.confidence is not C.POSSIBLE
+    assert "by itself" in other.summary
+
+
+def test_a_licence_that_was_refused_is_not_the_programs_alone(make):
+    """The server may be down, or out of licences; the line is quoted."""
+    line = "ansys: License checkout failed: FlexNet Licensing error:-15,570. cannot connect to license server system"
+    made = unwatched(make, line_of(make, "program_error", line, role="root", domains=["user_program"]))
+    assert (made.cause, made.confidence) == ("user_error", C.POSSIBLE)
+    assert made.next_step.startswith("Check whether the licence server is up ")
+    assert line in made.next_step
+
+
+def test_who_waited_in_vain_is_named(make):
+    """A bare timeout points at the ranks that do not tell of it, and at their nodes."""
+    timeouts = [line_of(make, "watchdog_timeout", f"[Rank {r}] Watchdog caught collective operation timeout", rank=r, timeout_ms=600_000) for r in (3, 5)]  # fmt: skip
+    made = unwatched(make, *timeouts, nodes=("n1", "n2"))
+    assert made.cause == "unknown"
+    assert made.next_step.startswith("Ranks 3, 5 waited in vain, so look at the others: ")
+    assert "n[1-2]" in made.next_step
+
+
+def test_nothing_is_replaced_for_what_is_only_possible(make):
+    """One error of a disk, half a minute before the end; a likely verdict keeps its own step."""
+    error = make.event(
+        30, kind="block_io", code="io_error", device="sdb", node="n2", severity=records.Severity.LOW
+    )
+    made = make.judge(error, attempt=make.attempt(state="FAILED", exit_code=1, nodes=("n2",)))
+    assert (made.cause, made.confidence) == ("disk", C.POSSIBLE)
+    assert made.next_step.startswith("Check sdb of n2 first: ")
+    assert made.next_step.endswith(" replace sdb of n2.")
+    lost = make.judge(make.xid(79, 3))
+    assert lost.confidence is C.CERTAIN
+    assert lost.next_step.startswith("Reseat or replace ")
