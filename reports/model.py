@@ -30,12 +30,8 @@ STOPPED_STATES = frozenset({"CANCELLED", "PREEMPTED"})
 ETTR_FROM_S = 600.0
 """A run of one start that was shorter than this was all start-up: its ETTR says nothing and is not shown."""
 
-AFTERMATH = timedelta(minutes=10)
-"""How long after an attempt's end something done to its nodes still belongs to its story."""
-
 
 _PROLOG_EARLY = timedelta(seconds=2)
-_NOT_DONE = frozenset({"denied", "skipped"})
 
 
 @records.record
@@ -246,7 +242,8 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
             ],
             unopened={v.attempt.submit_at: _unopened(v) for v in views},
             requeued=any(
-                is_back(d) and d.job_id == last.job_id and _acted_on(last, d, None) for d in found.drains
+                node_state.is_back(d) and d.job_id == last.job_id and node_state.acted_on(last, d, None)
+                for d in found.drains
             ),
         ),
         nodes_now=(
@@ -310,12 +307,12 @@ def _view(
         pace=tuple(e for e in found.pace if _concerns(attempt, e)),
         gangs=tuple(g for g in found.gangs if g.submit_at == attempt.submit_at),
         logs=tuple(log for log in found.logs if _is_of(log, attempt, until)),
-        actions=_worth_a_line(
+        actions=node_state.worth_a_line(
             sorted(
                 (
                     d
                     for d in found.drains
-                    if _acted_on(attempt, d, until) and _concerns_it(attempt, d, verdict)
+                    if node_state.acted_on(attempt, d, until) and node_state.concerns(attempt, d, verdict)
                 ),
                 key=lambda d: d.at,
             )
@@ -324,36 +321,6 @@ def _view(
         unwatched_nodes=unwatched,
         last_seen_at=node_state.last_seen(attempt, found.heartbeats),
     )
-
-
-def is_back(drain: records.Drain) -> bool:
-    """True for a restart that was not needed: Slurm had requeued the job itself."""
-    skipped = drain.action == "restart" and drain.state == "skipped"
-    return skipped and vocabulary.is_back_already(drain.why_state)
-
-
-def _worth_a_line(actions: Sequence[records.Drain]) -> tuple[records.Drain, ...]:
-    """`actions`, what was not done only once, and without what was skipped because it was so already.
-
-    "not drained" would deny what stands above it.
-    """
-    out: set[str] = set()
-    refused: set[tuple[str, ...]] = set()
-    kept = []
-    for drain in actions:
-        if drain.action == "drain" and drain.state == "skipped" and drain.node in out:
-            continue
-        if is_back(drain):
-            continue
-        if drain.state in _NOT_DONE:
-            words = (drain.action, drain.node, drain.state, drain.why_state)
-            if words in refused:
-                continue
-            refused.add(words)
-        if drain.action == "drain" and drain.state == "done":
-            out.add(drain.node)
-        kept.append(drain)
-    return tuple(kept)
 
 
 def _with_losses(views: tuple[AttemptView, ...], found: rows.ReportRows) -> tuple[AttemptView, ...]:
@@ -382,24 +349,3 @@ def _is_of(log: rows.JobLog, attempt: records.JobAttempt, until: datetime | None
     if attempt.start_at is None or log.at < attempt.start_at - _PROLOG_EARLY:
         return False
     return until is None or log.at < until - _PROLOG_EARLY
-
-
-def _acted_on(attempt: records.JobAttempt, drain: records.Drain, until: datetime | None) -> bool:
-    if attempt.start_at is None or drain.at < attempt.start_at or (until and drain.at > until):
-        return False
-    return attempt.end_at is None or drain.at <= attempt.end_at + AFTERMATH
-
-
-def _concerns_it(attempt: records.JobAttempt, drain: records.Drain, verdict: records.Verdict | None) -> bool:
-    """Whether it was done to the job, because of the verdict's evidence, or to its nodes and not for another fault after its end."""
-    if drain.job_id == attempt.job_id:
-        return True
-    evidence = set(verdict.evidence) if verdict else set()
-    if evidence.intersection(drain.event_ids):
-        return True
-    if drain.job_id is not None or drain.node not in attempt.nodes:
-        return False
-    if verdict is None or not evidence or not drain.event_ids:
-        return True
-    ran = attempt.end_at is None or drain.at <= attempt.end_at
-    return drain.state not in _NOT_DONE and (ran or drain.node == verdict.node)

@@ -1,11 +1,11 @@
-"""The present state of a running job's nodes: which answer, what is broken, what is drained; and what tests found since it ended."""
+"""The present state of a running job's nodes: which answer, what is broken, what is drained; what tests found since it ended; what was done to an attempt and its nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
 
-from probing_cluster.core import hostlist, records, sanitize
+from probing_cluster.core import hostlist, records, sanitize, vocabulary
 from probing_cluster.core.catalogue import fault_names
 from probing_cluster.reports import phrase
 
@@ -13,6 +13,9 @@ _MISSED_BEATS = 3
 _LEAST_SILENCE_S = 15.0
 """The clocks of node and reader differ by seconds: no agent is called silent sooner."""
 _MOST_FAULTS = 4
+_AFTERMATH = timedelta(minutes=10)
+"""How long after an attempt's end something done to its nodes still belongs to its story."""
+_NOT_DONE = frozenset({"denied", "skipped"})
 
 
 def sentences(
@@ -100,3 +103,55 @@ def last_seen(attempt: records.JobAttempt, beats: Iterable[records.AgentHeartbea
     if attempt.end_at is not None:
         return None
     return max((b.at for b in beats if b.node in attempt.nodes and attempt.job_id in b.jobs), default=None)
+
+
+def is_back(drain: records.Drain) -> bool:
+    """True for a restart that was not needed: Slurm had requeued the job itself."""
+    skipped = drain.action == "restart" and drain.state == "skipped"
+    return skipped and vocabulary.is_back_already(drain.why_state)
+
+
+def worth_a_line(actions: Sequence[records.Drain]) -> tuple[records.Drain, ...]:
+    """What was done, what was not done only once, and without what was skipped because it was so already.
+
+    "not drained" would deny what stands above it.
+    """
+    out: set[str] = set()
+    refused: set[tuple[str, ...]] = set()
+    kept = []
+    for drain in actions:
+        if drain.action == "drain" and drain.state == "skipped" and drain.node in out:
+            continue
+        if is_back(drain):
+            continue
+        if drain.state in _NOT_DONE:
+            words = (drain.action, drain.node, drain.state, drain.why_state)
+            if words in refused:
+                continue
+            refused.add(words)
+        if drain.action == "drain" and drain.state == "done":
+            out.add(drain.node)
+        kept.append(drain)
+    return tuple(kept)
+
+
+def acted_on(attempt: records.JobAttempt, drain: records.Drain, until: datetime | None) -> bool:
+    """Whether it was done while the attempt ran or in its aftermath, before `until`."""
+    if attempt.start_at is None or drain.at < attempt.start_at or (until and drain.at > until):
+        return False
+    return attempt.end_at is None or drain.at <= attempt.end_at + _AFTERMATH
+
+
+def concerns(attempt: records.JobAttempt, drain: records.Drain, verdict: records.Verdict | None) -> bool:
+    """Whether it was done to the job, because of the verdict's evidence, or to its nodes and not for another fault after its end."""
+    if drain.job_id == attempt.job_id:
+        return True
+    evidence = set(verdict.evidence) if verdict else set()
+    if evidence.intersection(drain.event_ids):
+        return True
+    if drain.job_id is not None or drain.node not in attempt.nodes:
+        return False
+    if verdict is None or not evidence or not drain.event_ids:
+        return True
+    ran = attempt.end_at is None or drain.at <= attempt.end_at
+    return drain.state not in _NOT_DONE and (ran or drain.node == verdict.node)

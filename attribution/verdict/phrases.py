@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from probing_cluster.attribution.verdict import gpus
 from probing_cluster.core import records
 
@@ -102,3 +104,45 @@ def what_of(kind: str, code: str | None) -> str:
     """The same of an event's kind and code."""
     word = _KINDS.get(kind, kind.replace("_", " "))
     return f"{word} {code}" if code and kind != code else word
+
+
+_REPAIRS = ("Replace ", "Reseat ", "Reset ")
+
+
+def before_a_repair(step: str) -> str:
+    """A step for a part that is only possibly at fault: it is looked at before anybody repairs it."""
+    if not step.startswith(_REPAIRS):
+        return step
+    return f"Check {{device}} of {{node}} first: that it is at fault is only possible. If it fails its test, or the error comes again: {step[:1].lower()}{step[1:]}"
+
+
+_SHELL = re.compile(
+    r"^\S{1,1024}: line \d{1,9}: \d{1,10} (?P<how>[A-Z][a-z]+(?: [a-z]+){0,2}(?: \(core dumped\))?) (?P<command>\S.*)$",
+    re.ASCII,
+)
+"""The shell's line about a command of its script that a signal ended, its runs of blanks made one."""
+_MOST_OF_A_COMMAND = 60
+
+
+def clean(text: str) -> str:
+    """One line, not too long, without its final dot; of a shell's line what happened, and to which command."""
+    line = " ".join(text.split())
+    if found := _SHELL.match(line):
+        how, command = found["how"], found["command"]
+        command = (
+            command
+            if len(command) <= _MOST_OF_A_COMMAND
+            else f"{command[: _MOST_OF_A_COMMAND - 1].rstrip()}…"
+        )
+        return f"{how} in `{command}`"
+    line = line if len(line) <= 160 else line[:157] + "…"
+    return line.rstrip(".:;, ")
+
+
+def sentence(text: str) -> str:
+    """The text as a sentence: a capital, unless a name begins it, and one dot."""
+    first = text.split(" ", 1)[0]
+    # A node or device keeps its own spelling: "n2 stopped answering", never "N2".
+    named = not first.isalpha()
+    text = (text if named else text[:1].upper() + text[1:]).rstrip(".")
+    return text if text.endswith("…") else f"{text}."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
 
 from probing_cluster.attribution.verdict import claims, evidence_view, onset, phrases, rank_claims, taxonomy
@@ -15,13 +14,13 @@ def summary(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> s
     """One sentence: what, where, which evidence, how long before the end."""
     winner = ranking.winner
     if winner.sentence:
-        return _sentence(winner.sentence)
+        return phrases.sentence(winner.sentence)
     special = _SPECIAL.get(winner.cause)
     if special is not None:
         return special(view, ranking)
     happened = taxonomy.cause(winner.cause).happened
     if winner.words and winner.rule != "scheduler" and not happened:
-        return _sentence(f"The program {_clean(winner.words)}")
+        return phrases.sentence(f"The program {phrases.clean(winner.words)}")
     noun = winner.info.noun
     text = happened.format(
         device=phrases.device_of_node(winner.device, winner.node, noun),
@@ -30,18 +29,18 @@ def summary(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> s
         on_node=f" on {winner.node}" if winner.node else "",
     )
     if winner.words and winner.evidence and winner.evidence[0].source in vocabulary.JOB_SIDE_SOURCES:
-        return _sentence(f"{text} (only the job's own side says so: {_clean(winner.words)})")
+        return phrases.sentence(f"{text} (only the job's own side says so: {phrases.clean(winner.words)})")
     if winner.words:
         what = phrases.device_of_node(winner.device, winner.node) if winner.device else winner.node
-        text = f"{what if winner.node else 'the job'} {_clean(winner.words)}"
+        text = f"{what if winner.node else 'the job'} {phrases.clean(winner.words)}"
     if winner.rule == "stuck" and view.log_stall is not None and view.log_stall in winner.evidence:
         hung = _hung(view, onset.stalled_since(view.log_stall))
-        return _sentence(f"{hung}: {text}{_by(winner)}; then {_ended_by(view, 'the job')}")
+        return phrases.sentence(f"{hung}: {text}{_by(winner)}; then {_ended_by(view, 'the job')}")
     # How it was ended is no other explanation of the fault: it is said here, not among the others.
     then = (
         f"; then {_ended_by(view, 'the job')}" if view.state in _ENDED_BY and winner.at <= view.end_at else ""
     )
-    return _sentence(f"{text}{_by(winner)}{_when(view, winner)}{then}")
+    return phrases.sentence(f"{text}{_by(winner)}{_when(view, winner)}{then}")
 
 
 def _by(winner: claims.Claim) -> str:
@@ -85,12 +84,12 @@ def _node_lost(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -
     else:
         before_that = f", and it is not known which{_of_each(view)}"
     if view.state == "BOOT_FAIL":
-        return _sentence(f"{node} did not boot for the job, as Slurm says{before_that}")
+        return phrases.sentence(f"{node} did not boot for the job, as Slurm says{before_that}")
     boots = [s for s in view.of("node_reboot") if s.event.node == winner.node]
     back = [s for s in boots if s.when is not evidence_view.EventPhase.BEFORE_START]
     ordered = any(s.event.code == vocabulary.AFTER_SHUTDOWN for s in back)
     since = f"; it {'was shut down in order and ' if ordered else ''}has restarted since" if back else ""
-    return _sentence(f"{node} stopped answering Slurm{before_that}{since}")
+    return phrases.sentence(f"{node} stopped answering Slurm{before_that}{since}")
 
 
 def _node_reboot(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
@@ -98,10 +97,10 @@ def _node_reboot(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking)
     winner = ranking.winner
     node = winner.node or "a node"
     if is_ordered(winner):
-        return _sentence(
+        return phrases.sentence(
             f"{node} was shut down in order and restarted under the job{_when(view, winner)}: as its log shows, software or a person wanted it"
         )
-    return _sentence(f"{node} restarted under the job{_by(winner)}{_when(view, winner)}")
+    return phrases.sentence(f"{node} restarted under the job{_by(winner)}{_when(view, winner)}")
 
 
 def is_ordered(claim: claims.Claim) -> bool:
@@ -133,16 +132,16 @@ def _of_each(view: evidence_view.EvidenceView) -> str:
 def _unknown(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     winner = ranking.winner
     unwatched = hostlist.compress(view.unwatched_nodes)
-    felt = f"The job's own view: {_clean(winner.words)}; " if winner.evidence and winner.words else ""
+    felt = f"The job's own view: {phrases.clean(winner.words)}; " if winner.evidence and winner.words else ""
     if winner.rule == "scheduler" and winner.words:
         felt = f"The job {winner.words}; "
     if not view.attempt.nodes:
-        return _sentence(f"{felt}its nodes are not in the accounting")
+        return phrases.sentence(f"{felt}its nodes are not in the accounting")
     watched = hostlist.compress(view.watched_nodes)
     parts = [f"nothing seen on {watched} explains the end"] if watched else []
     were = "was" if len(view.unwatched_nodes) == 1 else "were"
     parts += [f"{unwatched} {were} not watched"] if unwatched else []
-    return _sentence(felt + " and ".join(parts))
+    return phrases.sentence(felt + " and ".join(parts))
 
 
 def _user_error(_view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
@@ -150,8 +149,8 @@ def _user_error(_view: evidence_view.EvidenceView, ranking: rank_claims.Ranking)
     first = next(iter(winner.evidence), None)
     if first is not None and first.source in vocabulary.JOB_SIDE_SOURCES and not winner.by_elimination:
         alone = " by itself" if ranking.confidence is not records.Confidence.POSSIBLE else ""
-        return _sentence(f"The program failed{alone}: {_clean(winner.words)}")
-    return _sentence(f"The program {_clean(winner.words)}")
+        return phrases.sentence(f"The program failed{alone}: {phrases.clean(winner.words)}")
+    return phrases.sentence(f"The program {phrases.clean(winner.words)}")
 
 
 def _oom_gpu(_view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> str:
@@ -160,10 +159,12 @@ def _oom_gpu(_view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -
 
 def _own_words(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     if view.hung_since is not None and ranking.winner.rule == "gang" and view.state in _ENDED_BY:
-        return _sentence(
-            f"{_hung(view, view.hung_since)}: {_clean(ranking.winner.words)}; then {_ended_by(view)}"
+        return phrases.sentence(
+            f"{_hung(view, view.hung_since)}: {phrases.clean(ranking.winner.words)}; then {_ended_by(view)}"
         )
-    return _sentence(f"{ranking.winner.info.meaning.rstrip('.')}: {_clean(ranking.winner.words)}")
+    return phrases.sentence(
+        f"{ranking.winner.info.meaning.rstrip('.')}: {phrases.clean(ranking.winner.words)}"
+    )
 
 
 _ENDED_BY = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})
@@ -216,13 +217,15 @@ def _time_limit(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking)
         what = f"The job was ended by Slurm as TIMEOUT after {phrases.duration(view.ran_s)}, though its limit is recorded as {limit}"
     else:
         what = f"The job reached its time limit{f' of {limit}' if limit else ''}"
-    return _sentence(f"{what}{_lost_gpu(view)}{_stalled(view)}{_log_stood(view)}")
+    return phrases.sentence(f"{what}{_lost_gpu(view)}{_stalled(view)}{_log_stood(view)}")
 
 
 def _cancelled(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> str:
     if view.hung_since is not None:
-        return _sentence(f"{_hung(view, view.hung_since)}; then {_ended_by(view)}{_lost_gpu(view)}")
-    return _sentence(f"The job {_cancelled_by(view)}{_lost_gpu(view)}{_stalled(view)}{_log_stood(view)}")
+        return phrases.sentence(f"{_hung(view, view.hung_since)}; then {_ended_by(view)}{_lost_gpu(view)}")
+    return phrases.sentence(
+        f"The job {_cancelled_by(view)}{_lost_gpu(view)}{_stalled(view)}{_log_stood(view)}"
+    )
 
 
 def _stalled(view: evidence_view.EvidenceView) -> str:
@@ -250,13 +253,15 @@ def _requeued(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -
         return "A person, or the job itself, requeued the job; no fault was seen that explains it."
     unseen = hostlist.compress(view.partly_watched_nodes)
     why = f"nobody watched {unseen} all the while" if unseen else "its nodes are not in the accounting"
-    return _sentence(f"The job was requeued: by a person, by itself, or by Slurm after a fault; {why}")
+    return phrases.sentence(f"The job was requeued: by a person, by itself, or by Slurm after a fault; {why}")
 
 
 def _refused(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     node, why = ranking.winner.node or "a node", ranking.winner.words
     then = "Slurm starts it elsewhere" if view.state == "REQUEUED" else "Slurm then ended the job"
-    return _sentence(f"Our Prolog refused {node} before the job began{f' ({why})' if why else ''}; {then}")
+    return phrases.sentence(
+        f"Our Prolog refused {node} before the job began{f' ({why})' if why else ''}; {then}"
+    )
 
 
 def _preempted(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> str:
@@ -273,7 +278,7 @@ def preempted_by(job_id: int, name: str, user: str, behind: records.Verdict | No
     if behind is not None:
         text += f", which had to start again because of {behind.cause}"
         text += f" on {behind.node}" if behind.node else ""
-    return _sentence(text)
+    return phrases.sentence(text)
 
 
 _SPECIAL = {
@@ -302,7 +307,7 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
     winner = ranking.winner
     by = view.attempt.cancelled_by
     if winner.next_step:
-        return _sentence(winner.next_step)
+        return phrases.sentence(winner.next_step)
     if winner.cause == "node_refused" and view.state != "REQUEUED":
         return f"Submit the job again: it was no fault of its own. Repair {winner.node or 'the node'}: it was refused before the job began."
     if winner.cause == "time_limit" and view.state == "DEADLINE":
@@ -339,32 +344,21 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
         or winner.info.domain is not records.Domain.HARDWARE
     )
     text = phrases.next_step(
-        winner.info.next_step if proven else _before_a_repair(winner.info.next_step),
+        winner.info.next_step if proven else phrases.before_a_repair(winner.info.next_step),
         part=winner.device,
         noun=winner.info.noun,
         node=winner.node,
         user=view.attempt.user or "the user",
         # Where nothing but the exit is known there are no words of the program to quote.
-        detail=_of_its_log(winner) if winner.by_elimination else _clean(winner.words) or "its log",
+        detail=_of_its_log(winner) if winner.by_elimination else phrases.clean(winner.words) or "its log",
     )
     serial = next((e.detail["serial"] for e in winner.evidence if e.detail.get("serial")), None)
-    return f"{text.rstrip('.')} (serial {serial})." if serial else _sentence(text)
-
-
-_REPAIRS = ("Replace ", "Reseat ", "Reset ")
-
-
-def _before_a_repair(step: str) -> str:
-    """A step for a part that is only possibly at fault: it is looked at before anybody repairs it."""
-    if not step.startswith(_REPAIRS):
-        return step
-    return f"Check {{device}} of {{node}} first: that it is at fault is only possible. If it fails its test, or the error comes again: {step[:1].lower()}{step[1:]}"
+    return f"{text.rstrip('.')} (serial {serial})." if serial else phrases.sentence(text)
 
 
 def _of_its_log(winner: claims.Claim) -> str:
     """The line of the job's log that a verdict by elimination quotes; empty for none."""
-    quoted = winner.words.partition("; its log says: ")[2]
-    return _clean(quoted)
+    return phrases.clean(winner.words.partition("; its log says: ")[2])
 
 
 def _check(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
@@ -377,7 +371,11 @@ def _check(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> st
     known = [f for f in view.findings if f.signature.check and (f.event.event_id in ids or not ids)]
     if known:
         check = known[0].signature.check.format(node=view.node_list or "its node")
-        return f"{check} Its log says: {_clean(known[0].event.message)}." if known[0].event.message else check
+        return (
+            f"{check} Its log says: {phrases.clean(known[0].event.message)}."
+            if known[0].event.message
+            else check
+        )
     return _ranks_waiting(view) if winner.cause == taxonomy.UNKNOWN else ""
 
 
@@ -400,34 +398,3 @@ def _ranks_waiting(view: evidence_view.EvidenceView) -> str:
         f"{names} waited in vain, so look at the others: what each wrote last, and at the kernel logs and links{where}. "
         "If it happens again, run it with the probe (docs/probe.md), which names the rank."
     )
-
-
-_SHELL = re.compile(
-    r"^\S{1,1024}: line \d{1,9}: \d{1,10} (?P<how>[A-Z][a-z]+(?: [a-z]+){0,2}(?: \(core dumped\))?) (?P<command>\S.*)$",
-    re.ASCII,
-)
-"""The shell's line about a command of its script that a signal ended, its runs of blanks made one."""
-_MOST_OF_A_COMMAND = 60
-
-
-def _clean(text: str) -> str:
-    """One line, not too long, without its final dot; of a shell's line what happened, and to which command."""
-    line = " ".join(text.split())
-    if found := _SHELL.match(line):
-        how, command = found["how"], found["command"]
-        command = (
-            command
-            if len(command) <= _MOST_OF_A_COMMAND
-            else f"{command[: _MOST_OF_A_COMMAND - 1].rstrip()}…"
-        )
-        return f"{how} in `{command}`"
-    line = line if len(line) <= 160 else line[:157] + "…"
-    return line.rstrip(".:;, ")
-
-
-def _sentence(text: str) -> str:
-    first = text.split(" ", 1)[0]
-    # A node or device keeps its own spelling: "n2 stopped answering", never "N2".
-    named = not first.isalpha()
-    text = (text if named else text[:1].upper() + text[1:]).rstrip(".")
-    return text if text.endswith("…") else f"{text}."

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from probing_cluster.core import records
-from probing_cluster.reports import job_ref, model, page
+from probing_cluster.reports import job_ref, model, node_state, page
 from probing_cluster.web.api import console, endpoints, operation, read_gangs, read_jobs
 from probing_cluster.web.live import table_figures
 from probing_cluster.web.pages import charting, mesh_drawing, render
@@ -68,7 +68,9 @@ def _mesh(ask: operation.Ask) -> dict[str, Any]:
 
 def restarts(drains: Sequence[records.Drain]) -> list[tuple[records.Drain, list[str]]]:
     """What was done to bring the job back, oldest first, each with what is known of it in words."""
-    mine = [d for d in drains if d.action in BROUGHT_BACK and d.job_id is not None and not model.is_back(d)]
+    mine = [
+        d for d in drains if d.action in BROUGHT_BACK and d.job_id is not None and not node_state.is_back(d)
+    ]
     return [(d, _words(d)) for d in sorted(mine, key=lambda d: d.at)]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from probing_cluster.attribution.verdict import wording
+from probing_cluster.attribution.verdict import phrases
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from probing_cluster.attribution.verdict import wording
 )
 def test_a_sentence_never_respells_a_node(text: str, sentence: str) -> None:
     """A node called n2 is n2 at the beginning of a sentence, too."""
-    assert wording._sentence(text) == sentence
+    assert phrases.sentence(text) == sentence
 
 
 @pytest.mark.parametrize(
@@ -34,4 +34,4 @@ def test_a_sentence_never_respells_a_node(text: str, sentence: str) -> None:
 )
 def test_of_a_shells_line_what_happened_is_kept(line: str, words: str) -> None:
     """Neither the script's path nor the process's number says anything, and the command may be long."""
-    assert wording._clean(line) == words
+    assert phrases.clean(line) == words
