@@ -77,6 +77,10 @@ def connected(uri: str) -> Iterator[Any]:
             yield connection
     except _UNAVAILABLE as exc:
         raise driver_errors.unreachable(exc) from exc
+    except adbc.ProgrammingError as exc:
+        if exc.sqlstate not in driver_errors.OUTDATED:
+            raise
+        raise driver_errors.outdated(exc) from exc
 
 
 class _Database(adbc_manager.AdbcDatabase):

@@ -28,6 +28,17 @@ def unreachable(exc: BaseException) -> errors.DatabaseUnavailable:
     )
 
 
+OUTDATED = frozenset({"42P01", "42703", "42883", "3F000"})
+"""States of SQL that name a table, column, function or schema which this version has and the database has not."""
+
+
+def outdated(exc: BaseException) -> errors.DatabaseUnavailable:
+    """What it means that something of ours is not in the database."""
+    return errors.DatabaseUnavailable(
+        f"the database's schema is not this version's ({first_line(exc)}); run probing-ctl db upgrade"
+    )
+
+
 def first_line(exc: BaseException) -> str:
     """The first line of what the driver said."""
     return (str(exc).strip() or type(exc).__name__).splitlines()[0]

@@ -91,7 +91,5 @@ def meaning(exc: BaseException | None) -> Exception:
         exc,
         psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName | psycopg.errors.UndefinedFunction,
     ):
-        return errors.DatabaseUnavailable(
-            f"the database's schema is not this version's ({driver_errors.first_line(exc)}); run probing-ctl db upgrade"
-        )
+        return driver_errors.outdated(exc)
     return exc if isinstance(exc, Exception) else errors.DatabaseUnavailable(str(exc))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
@@ -100,6 +101,20 @@ def test_parameters_reach_the_query(store: store_module.Store, make_attempt: Mak
         store.url, 'SELECT job_id FROM probing.job_attempt WHERE "user" = $1', ["o'brien"]
     ) as reader:
         assert reader.read_all().to_pydict() == {"job_id": [1]}
+
+
+@pytest.mark.parametrize(
+    "query", ["SELECT no_such_column FROM probing.job_attempt", "SELECT 1 FROM probing.no_such_table"]
+)
+def test_a_database_of_an_older_version_is_told_to_be_upgraded(store: store_module.Store, query: str) -> None:
+    """What our queries name and the database lacks came with a later version; a mistake stays one."""
+    with (
+        pytest.raises(errors.DatabaseUnavailable, match="probing-ctl db upgrade"),
+        arrow.reading(store.url, query),
+    ):
+        pass
+    with pytest.raises(adbc.ProgrammingError), arrow.reading(store.url, "SELEC 1"):
+        pass
 
 
 def test_no_server_is_unavailable(tmp_path: Any) -> None:
