@@ -1,4 +1,4 @@
-"""since when a job that hung had made no progress"""
+"""since when a job that hung had made no progress; what a verdict does not exclude"""
 
 from __future__ import annotations
 
@@ -37,9 +37,23 @@ def upgrade() -> None:
         existing_comment="training since the last checkpoint before a failure, seconds",
         schema="probing",
     )
+    op.alter_column(
+        "verdict",
+        "ruled_out",
+        comment="other causes and why not, one sentence each; not excluded are those that begin with `less likely: `",
+        existing_comment="other causes and why not, one sentence each",
+        schema="probing",
+    )
 
 
 def downgrade() -> None:
+    op.alter_column(
+        "verdict",
+        "ruled_out",
+        comment="other causes and why not, one sentence each",
+        existing_comment="other causes and why not, one sentence each; not excluded are those that begin with `less likely: `",
+        schema="probing",
+    )
     op.alter_column(
         "run_account",
         "lost_to_replay_s",
