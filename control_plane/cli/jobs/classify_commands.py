@@ -41,13 +41,18 @@ def _classify(args: argparse.Namespace) -> int:
 def _stream(stream: IO[bytes], args: argparse.Namespace, *, follow: bool) -> int:
     from probing_cluster.evidence import classify
 
-    # `| head` ends us as it ends grep: silently, in the middle of whatever.
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    # `| head` ends us as it ends grep: silently, in the middle of whatever. Whoever calls this in a process of its own gets its
+    # signal back: any closed socket would end that.
+    before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     n_found = 0
-    for n_found, found in enumerate(classify.classify_stream(stream, args.kind, args.all), 1):  # noqa: B007 - counts
-        sys.stdout.write(json.dumps(found, default=str, ensure_ascii=True) + "\n")
-        if follow:
-            sys.stdout.flush()
+    try:
+        for n_found, found in enumerate(classify.classify_stream(stream, args.kind, args.all), 1):  # noqa: B007 - counts
+            sys.stdout.write(json.dumps(found, default=str, ensure_ascii=True) + "\n")
+            if follow:
+                sys.stdout.flush()
+        sys.stdout.flush()
+    finally:
+        signal.signal(signal.SIGPIPE, before)
     if not n_found and stream.seekable():
         _require_text(stream, args.file)
     return 0

@@ -5,6 +5,7 @@ import dataclasses
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -714,3 +715,11 @@ def test_a_quiet_kernel_log_is_a_good_one(run: Run, tmp_path: Path) -> None:
     (tmp_path / "quiet").write_text("2026-11-21T10:00:00+00:00 n1 kernel: usb 1-1: new device\n")
     code, out, _ = run("import", "--kernel", f"n1={tmp_path}/quiet")
     assert (code, "0 events of 1 line" in out) == (0, True)
+
+
+def test_classify_gives_its_process_the_signal_of_a_closed_pipe_back(tmp_path: Path) -> None:
+    """Kept at its default, any closed socket ended whoever had called it: a server, or the tests' own workers."""
+    (tmp_path / "log").write_text("Traceback (most recent call last):\nKeyError: 'lr'\n")
+    before = signal.getsignal(signal.SIGPIPE)
+    assert main.main(["classify", str(tmp_path / "log")]) == 0
+    assert signal.getsignal(signal.SIGPIPE) == before
