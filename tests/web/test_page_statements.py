@@ -72,14 +72,18 @@ def nodes(n: int) -> list[str]:
     return [f"n{i}" for i in range(1, n + 1)]
 
 
+_APART = timedelta(minutes=5)
+"""Starts of one job: all within an hour, since attempts are judged a day of ends at a time, and more days are more statements."""
+
+
 def history(store: db_store.Store, n: int) -> None:
     """`n` nodes, each with a fault, a drain, a repair and tests; `n` dead jobs, starts of job 7 and tasks of an array; a job on all nodes."""
     with store.engine.begin() as connection:
         connection.execute(sa.text(f"TRUNCATE {', '.join(str(table) for table in FILLED)}"))
     dead = [web_world.attempt(100 + i, nodes=(node,)) for i, node in enumerate(nodes(n))]
     starts = [
-        web_world.attempt(7, attempt=i + 1, submit_at=AGO - i * timedelta(hours=1), start_at=AGO - i * timedelta(hours=1),
-                          end_at=AGO - i * timedelta(hours=1) + timedelta(minutes=30), nodes=tuple(nodes(n)))
+        web_world.attempt(7, attempt=i + 1, submit_at=AGO - i * _APART, start_at=AGO - i * _APART,
+                          end_at=AGO - i * _APART + timedelta(minutes=3), nodes=tuple(nodes(n)))
         for i in range(n)
     ]  # fmt: skip
     tasks = [
