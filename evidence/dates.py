@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 _ZONE = r"[A-Z]{3,5}(?=\s+[\w.@-]+\s+(?:[a-z]+\d?\.[a-z]+\s+)?[\w./@-]+(?:\[\d+\])?:)"
 _ISO = rf"\d{{4}}(?:-\d\d-|/\d\d/)\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?(?:\s?(?:Z|UTC|[+-]\d\d(?::?\d\d)?(?:\sUTC\b|\s{_ZONE})?)|\s{_ZONE})?"
 _RFC3164 = r"(?:\d{4}\s+)?(?:[^\W\d_]{3,10}\.?|\d{1,2}\s?[月월])\s+\d{1,2}[日일]?\s+(?:\d{4}\s+)?\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:\s+(?:[A-Z]{3,5}\s+)?\d{4}(?=[\s\]]|$))?"
-_WEEKDAY = r"(?:[^\W\d_]{2,4}\.?,?\s+)?"
+_WEEKDAY = r"(?:[^\W\d_]{1,4}\.?,?\s+)?"
 _FORMS = re.compile(
     rf"\s*(?:{_WEEKDAY}{_ISO}|{_WEEKDAY}{_RFC3164}|\d\d:\d\d:\d\d(?:[.,]\d{{1,9}})?|\d{{9,10}}\.\d{{6}}|\d{{10}}(?=\s+[\w.-]+\s+kernel:))(?=[\s\]:,]|$)"
 )

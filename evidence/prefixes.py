@@ -114,19 +114,20 @@ _UPTIME = _pattern(
 )
 _ELIDED = _pattern(r"\s*\[\s*(?:\.{2,6}|…|[xX]{2,12}\.[xX]{2,12})\s*\][ ]{1,2}")
 """Where somebody who shows a log to others took the times out."""
-_STAMP = _pattern(r"\s*\[(?P<when>[A-Za-z0-9][^\]\[]{7,40}[\dZ])\]:?[ ]?")
+_STAMP = _pattern(r"\s*\[(?P<when>[^\s\]\[][^\]\[]{7,40}[\dZ])\]:?[ ]?")
 _HUMAN = _pattern(r"\s*\[[A-Z][a-z]{2}[ ]{0,2}\d{1,2}\ \d\d:\d\d\][ ]?")
 """`dmesg -H` gives the first line of each minute its date without a year, the others how much later they came."""
 _CRI = _pattern(r"(?P<iso>\d{4}-\d\d-\d\dT\S{8,24})\ (?:stdout|stderr)\ [FP]\ ")
 _KLOG = _pattern(r"[IWEF]\d{4}\ \d\d:\d\d:\d\d\.\d+\s+\d+\ \S+:\d+\]\ ")
 _HOST_TAG = _pattern(
-    r"\s*(?:(?!kernel:)(?:[\w.-]{1,64}@)?(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+)?(?:(?:EMERG|ALERT|CRIT|ERR|WARNING|NOTICE|INFO|DEBUG)\s+)?(?P<tag>kernel|[A-Za-z_][\w./@-]{0,63})(?:\[(?P<pid>\d{1,18})\])?:(?:\s|$)"
+    r"\s*(?:(?!kernel:)(?:[\w.-]{1,64}@)?(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+)?(?:(?:EMERG|ALERT|CRIT|ERR|WARNING|NOTICE|INFO|DEBUG)\s+)?(?P<tag>kernel|[A-Za-z_][\w./@-]{0,63})(?:\[(?P<pid>\d{1,18})\])?(?::(?:\s|$)|\ -\ -\ -\ )"
 )
+"""The colon of the old syslog form, or the three empty fields that rsyslog's RFC 5424 leaves when it writes a file."""
 _KERNEL = _pattern(
-    r"\s*(?:kern\.(?:emerg|alert|crit|err|warn|warning|notice|info|debug)\s+)?(?:(?:(?P<host>[A-Za-z0-9_][\w.-]{0,253})|<[A-Za-z][\w\ -]{0,40}>|\*{2,12})\s+)?(?P<tag>kernel)(?:\[0+\])?:\s?"
+    r"\s*(?:kern\.(?:emerg|alert|crit|err|warn|warning|notice|info|debug)\s+)?(?:(?:(?P<host>-?[A-Za-z0-9_][\w.-]{0,253})|<[A-Za-z][\w\ -]{0,40}>|\*{2,12})\s+)?(?P<tag>kernel)(?:\[0+\])?:\s?"
 )
 _PEER = _pattern(
-    r"(?:(?!mmfs\w*:)(?P<host>[A-Za-z0-9_][\w.-]{0,253}):\s+|(?P<pipe>[A-Za-z0-9_][\w.-]{0,253})(?:\s*\||>|\t)\s*|\[(?P<boxed>[A-Za-z_][\w.-]{0,63})\]\s{1,2}(?=\[\s*\d)|\[(?:pod|container)/[^\]\s]{1,300}\]\s)(?=\[\s*[\dA-Z]|<\d|\{\"|\d{4}-\d\d-\d\d|kern(?:el)?\s*:|NVRM:|nvidia-nvswitch|mlx5_core\s|ERROR:\ nhc:|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s)"
+    r"(?:(?!mmfs\w*:)(?P<host>[A-Za-z0-9_][\w.-]{0,253}):(?:\s+|(?=\[\s*(?:\d{1,9}\.\d|[A-Z][a-z]{2}\s)))|(?P<pipe>[A-Za-z0-9_][\w.-]{0,253})(?:\s*\||>|\t)\s*|\[(?P<boxed>[A-Za-z_][\w.-]{0,63})\]\s{1,2}(?=\[\s*\d)|\[(?:pod|container)/[^\]\s]{1,300}\]\s)(?=\[\s*[\dA-Z]|<\d|\{\"|\d{4}-\d\d-\d\d|kern(?:el)?\s*:|NVRM:|nvidia-nvswitch|mlx5_core\s|ERROR:\ nhc:|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s)"
 )
 _HEADER = re.compile(
     r"(?:X-)?[A-Z][a-z]+(?:-[A-Za-z]+){0,4}|(?i:subject|title|re|fwd?|note|message|comment|description|summary|text|body|example|quote|stdout|stderr|output|log|reason|cause|error|warning|info)"

@@ -32,6 +32,7 @@ STALLS: tuple[tuple[str, str | None], ...] = (
     ("beegfs", "connection_lost"),
     ("gpfs", "connection_lost"),
     ("hung_task", None),
+    ("xid", "154"),
 )
 """Sorts (kind, code; None = any) that hold a job up for as long as they last."""
 SHORT = timedelta(minutes=15)

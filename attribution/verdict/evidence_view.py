@@ -23,6 +23,10 @@ CRASHES = frozenset({4, 8, 11})
 """Illegal instruction, arithmetic, segmentation: a program does these to itself, whatever else went away."""
 
 
+LAUNCH_REASONS = frozenset({"JobLaunchFailure", "launch_failed", "Prolog", "BadConstraints", "SystemFailure"})
+"""Reasons in the accounting with which Slurm says that it could not start a job."""
+
+
 class EventPhase(StrEnum):
     """Whether an event lies before, in or after the attempt's run."""
 
@@ -111,6 +115,11 @@ class EvidenceView:
     def within_limit(self) -> bool:
         """True when it ended well before the time limit that is recorded."""
         return bool(self.attempt.time_limit_s) and self.ran_s < NEARLY * (self.attempt.time_limit_s or 0)
+
+    @property
+    def never_launched(self) -> bool:
+        """True when the accounting says that Slurm could not start the job: its exit code is then no program's."""
+        return self.state == "FAILED" and self.attempt.reason in LAUNCH_REASONS
 
     def of(self, *causes: str) -> tuple[CaseSighting, ...]:
         """The sightings that point at one of these causes, oldest first."""

@@ -123,6 +123,8 @@ def _variant(event: records.HealthEvent, *, own: bool) -> str | None:
         return _UNAVAILABLE.get(str(event.detail.get("unavailable")))
     if event.kind == "slurm_launch_failed" and own:
         return "launch_mistake"
+    if event.kind == "desync_report" and event.detail.get("missing") is True:
+        return "missing_ranks"
     if event.kind == "cuda_oom" and "held_gib" in event.detail:
         return "cuda_held_by_others"
     if event.kind == "stale_file_handle" and event.detail.get("locks") is True:

@@ -14,8 +14,9 @@ GIVEN_UP = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 SLURMD_TIMEOUT = timedelta(seconds=300)
 """How long slurmctld waits by default for a node that does not answer."""
 BOOT = "node_boot"
-BOOTS_WITHIN = timedelta(minutes=25)
-"""What a node needs at most, from when Slurm gave it up, until it has booted: a GPU server's firmware tests for a quarter of an hour."""
+BOOTS_WITHIN = timedelta(minutes=60)
+"""What a node needs at most, from when Slurm gave it up, until it has booted: a GPU server's firmware tests for a quarter of an hour,
+and somebody has to come and turn a rack's power on again."""
 
 
 @dataclass(frozen=True, kw_only=True)

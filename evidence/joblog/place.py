@@ -33,9 +33,11 @@ _TRACE = re.compile(r"^\s*\+{1,8} (?!Exception Group)\S")
 _LISTED = re.compile(
     r"[\w./~@+-]{1,300}\.(?:out|err|log|txt|md|rst)(?:[:-]\d{1,9}[:-]|:(?=\S))"
     r"|[\w./~@+-]{1,300}\.(?:ya?ml|jsonl?|csv|tsv|toml|html?|ini|cfg)[:-]\d{1,9}[:-]"
+    r"|[\w./~@+-]{1,300}\.(?:py|pyx|c|cc|cpp|cu|cuh|h|hpp|sh|bash|f90|rs|go|java|scala|js|ts|jl|lua)[:-]\d{1,9}[:-](?:\s{2,}\S|\s?(?:raise|return|if|elif|except|assert|def|class|throw|fn|func)\b|\s?(?:#|//|\"|'|print\(|self\.|log\w{0,4}\.))"
     r"|\S{1,300}\.py::\S.{0,400}\s(?:PASSED|FAILED|SKIPPED|XFAIL|XPASS|ERROR)\b"
 )
-"""What searches print of other files (`run-17.out:88:…`), and names of tests, whose parameters may be errors."""
+"""What searches print of other files (`run-17.out:88:…`) and of source code, which stands behind its line's number with its
+indentation (Python's warnings and pytest write one blank and a name), and names of tests, whose parameters may be errors."""
 _PIECE = re.compile(
     r"^\W*(?:\d{1,7}(?:/\d{1,7})?\W{1,3}(?=[a-z]))?(?:[qa](?=: \S)|(?:prompt|question|answer|query|user|human|assistant|chosen|rejected|instruction|completion|reference|prediction|hypothesis|generated)s?"
     r"(?:\s?\d{1,6})?|(?:doc(?:ument)?|passage|chunk|hit|candidate|snippet|sample|example|result|template)s?\s?[#:]?\d{1,6}(?:\W{1,3}(?:score|sim(?:ilarity)?|dist(?:ance)?|rank|prob|p)\W{0,3}[\d.e+-]{1,20}\)?)?)(?:\s?[:=>]|\s\|)\s",
@@ -43,7 +45,7 @@ _PIECE = re.compile(
 )
 """What chats, datasets and searches print of their own texts: the whole line is such a text."""
 _QUOTATION = re.compile(
-    r"(?<![^\s(\[,*|])(?:\"(?=[^\"\n]* [^\"\n]* )[^\"\n]{12,4000}\"|`(?=[^`\n]* [^`\n]* )[^`\n]{12,4000}`|“[^“”\n]{12,4000}”)"
+    r"(?<![^\s(\[,*|+-])(?:\"(?=[^\"\n]* [^\"\n]* )[^\"\n]{12,4000}\"|`(?=[^`\n]* [^`\n]* )[^`\n]{12,4000}`|“[^“”\n]{12,4000}”)"
 )
 """A closed quotation of three words or more; one that follows a key's `=` or `:` is that key's value."""
 _REPORTS = re.compile(
@@ -220,6 +222,29 @@ def _continues_a_piece(text: str, before: Reversible[str]) -> bool:
     return False
 
 
+_ANNOUNCES = re.compile(
+    r"\b(?:if|when|whenever|in case|should) (?:you|one|we|they|users?|people|students?) (?:ever )?(?:sees?|gets?|encounters?|meets?|runs? into|hits?)\b"
+    r"|\b(?:might|may|would|will|could) (?:see|look|read|get)\b|\b(?:for example|for instance|e\.g\.)\W{0,4}$|\blooks? like\b.{0,24}$",
+    re.IGNORECASE,
+)
+"""Somebody tells others what they would see."""
+
+
+_INDENT = 2
+
+
+def _announced(text: str, before: Reversible[str]) -> bool:
+    """Whether an indented line belongs to an example that the sentence above it, further left, announces."""
+    margin = len(text) - len(text.lstrip())
+    if margin < _INDENT:
+        return False
+    for line in islice(reversed(before), _PIECE_LINES):
+        left = len(line) - len(line.lstrip())
+        if line.strip() and left < _INDENT:
+            return _ANNOUNCES.search(line) is not None
+    return False
+
+
 _NAME_TAG = re.compile(r"\[[A-Za-z][\w.-]{0,40}\](?=\s|$)")
 _BARE = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception): \S")
 
@@ -241,7 +266,12 @@ def is_repeated(text: str, before: Reversible[str]) -> bool:
 
     A shell's trace shows the command whose words the line prints; or somebody announces another run's lines and marks each.
     """
-    if _PIECE.match(text) or _continues_a_piece(text, before) or _answered(text, before):
+    if (
+        _PIECE.match(text)
+        or _continues_a_piece(text, before)
+        or _answered(text, before)
+        or _announced(text, before)
+    ):
         return True
     words = text.strip()
     near: Iterable[str] = islice(reversed(before), _TRACE_LINES)

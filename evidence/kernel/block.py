@@ -198,7 +198,7 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "fs_error",
         re.compile(
-            rf"EXT[234]-fs error \(device {_DEV}\)|XFS \({_DEV.replace('device', 'xfs')}\): .*(?:[Cc]orruption|CRC error|Internal error)|BTRFS:? (?:(?:error|critical) \(device (?P<volume>[\w-]+)(?:: state \w+)?\)|warning \(device (?P<disk>[\w-]+)(?:: state \w+)?\): .*(?:csum|checksum|transid|corrupt|bad tree|i/o error|lost page write|is missing))"
+            rf"EXT[234]-fs error \(device {_DEV}\)|XFS: Internal error XFS_\w|BTRFS: Transaction aborted \(error -\d|XFS \({_DEV.replace('device', 'xfs')}\): .*(?:[Cc]orruption|CRC error|Internal error)|BTRFS:? (?:(?:error|critical) \(device (?P<volume>[\w-]+)(?:: state \w+)?\)|warning \(device (?P<disk>[\w-]+)(?:: state \w+)?\): .*(?:csum|checksum|transid|corrupt|bad tree|i/o error|lost page write|is missing))"
         ),
     ),
     (
@@ -284,6 +284,7 @@ FAMILY = grammar.LineFamily(
         "-fs (",
         "-fs error",
         "XFS (",
+        "XFS: ",
         "BTRFS",
         "ejecting I/O",
         "Sense",

@@ -108,7 +108,12 @@ _GSP = (
             rf"{_WHERE}(?:Cannot initialize GSP firmware RM|[Ff]ailed to wait for GFW[_ ](?:BOOT|boot)|[^'\"]{{0,60}}cannot (?:proceed with booting GSP|initialize GSP-RM))"
         ),
     ),
-    ("crash", re.compile(rf"{_WHERE}[*\s]{{0,40}}GSP-CrashCat Report")),
+    (
+        "crash",
+        re.compile(
+            rf"{_WHERE}[*\s]{{0,40}}GSP-CrashCat Report|NVRM:\s+(?:GPU\d{{1,3}} )?kflcnCoreDump\w{{0,40}}: TRACE"
+        ),
+    ),
 )
 _NVLINK = re.compile(
     r"(?:NVRM:\s+(?:GPU\d{1,3} )?)?knvlink\w*:|nvidia-nvlink:|NVRM:\s+(?!API mismatch|Xid)[^'\"]*?\bNVLink\b"

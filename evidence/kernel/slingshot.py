@@ -17,16 +17,18 @@ FACTS = {
         ("ib_link", "health_fatal"),
         ("ib_link", "cable_error"),
         ("ib_link", "high_temp"),
+        ("ib_link", "init_failed"),
     )
 }
 _OURS = re.compile(
-    rf"cxi_(?:core|ss1|sbl)\s+(?P<pci>{grammar.FULL_PCI}):\s+(?:(?P<device>cxi\d{{1,3}})(?:\[\w{{1,16}}\])?:?\s+)?(?P<text>\S.*)"
+    rf"cxi_(?:core|ss1|sbl)\s+(?P<pci>{grammar.FULL_PCI}):\s+(?:(?P<device>cxi\d{{1,3}})(?:\[\w{{0,16}}\])?:?\s+)?(?P<text>\S.*)"
 )
 _DOWN = re.compile(r"CXI_EVENT_LINK_DOWN\b")
 _FATAL = re.compile(
     r"C_EC_(?:CRIT|UNCOR)\w{0,4}: \w{1,40} error: (?!pri_rbyp_abort\b|llr_\w)\w|\(sbl\): \d{1,3}: serdes fw corruption alert"
 )
 """The driver closes such a NIC. A bypass that PCIe aborted is no fault of it, whatever class it is printed with."""
+_INIT = re.compile(r"(?:init_hw|hw_init|probe|init) failed:? -\d")
 _CABLE = re.compile(r"C_EC_\w{3,12}: \w{1,40} error: (?:llr_\w|mac_rx_frame_err\b)")
 """Many uncorrected codewords: a poor link, not yet a lost one."""
 _SENSOR = re.compile(
@@ -43,6 +45,8 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
         code = "port_down"
     elif _FATAL.match(text):
         code = "health_fatal"
+    elif _INIT.match(text):
+        code = "init_failed"
     elif _CABLE.match(text):
         code = "cable_error"
     elif sensor := _SENSOR.match(text):

@@ -5,11 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from probing_cluster.attribution.verdict import claims, evidence_view, findings
+from probing_cluster.core import records
 
 SIGHTED: frozenset[str] = frozenset()
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """A missing rank points at its host's program; a bare timeout points nowhere."""
-    yield from claims.hints(view, "missing_rank", "collective", findings.FindingRole.HINT)
+    for claim in claims.hints(view, "missing_rank", "collective", findings.FindingRole.HINT):
+        named = _named_by_torch(claim.evidence[0])
+        yield claims.changed(claim, words=named) if named else claim
     yield from claims.hints(view, "unknown", "collective", findings.FindingRole.PROXIMAL)
+
+
+_MOST_RANKS = 8
+
+
+def _named_by_torch(report: records.HealthEvent) -> str:
+    """What PyTorch's own comparison of the ranks says, for a sentence; empty for another event."""
+    ranks = report.detail.get("ranks")
+    if report.kind != "desync_report" or not isinstance(ranks, list) or not ranks:
+        return ""
+    more = f" and {len(ranks) - _MOST_RANKS} more" if len(ranks) > _MOST_RANKS else ""
+    number = report.detail.get("seq")
+    which = f"collective #{number}" if isinstance(number, int) else "the collective"
+    names = ", ".join(str(r)[:20] for r in ranks[:_MOST_RANKS])
+    return (
+        f"PyTorch's report says that rank{'s' if len(ranks) > 1 else ''} {names}{more} did not join {which}"
+    )

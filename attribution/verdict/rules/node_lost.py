@@ -139,13 +139,15 @@ def _went(
 
 
 def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
-    node = view.lost_node or _restarted(view)
+    restarted = _restarted(view)
+    node = view.lost_node or (min(restarted) if len(restarted) == 1 else None)
     sightings = [
         s for s in (*view.of(LOST), *view.of(REBOOT)) if s.when is not evidence_view.EventPhase.BEFORE_START
     ]
     # A silence that ended by itself was the way to us, or a machine that stood still as a whole: no node was lost by it.
     sightings = [s for s in sightings if s.event.kind != "agent_silent" or _fell_silent(view, s.event.node)]
-    events = [s.event for s in sightings if s.event.node == node]
+    gone = {node} if node else restarted
+    events = [s.event for s in sightings if s.event.node in gone]
     return claims.Claim(
         cause=LOST,
         # A restart that alone names the node is no proof: somebody may have restarted a healthy one.
@@ -162,15 +164,16 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
     )
 
 
-def _restarted(view: evidence_view.EvidenceView) -> str | None:
-    """The only node known by a log alone that booted anew after the end, in the time that a boot takes, where no other node has a fault of its own."""
+def _restarted(view: evidence_view.EvidenceView) -> frozenset[str]:
+    """The nodes known by a log alone that booted anew after the end, in the time that a boot takes; none where another node has a
+    fault of its own. Several are no riddle of which one was lost: all were, as a rack is that loses its power."""
     found = {
         s.event.node
         for s in view.of(REBOOT)
         if _after(view, s) and not s.taken and s.event.node in view.case.by_log
     }
     faulty = {s.event.node for s in view.disturbances if s.signature.role is signatures.Role.ROOT}
-    return min(found) if len(found) == 1 and faulty <= found else None
+    return frozenset(found) if faulty <= found else frozenset()
 
 
 def _crashed(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:

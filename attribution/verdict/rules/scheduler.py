@@ -28,17 +28,21 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     made = _BY_STATE.get(view.state)
     if made is not None:
         yield from made(view)
-    if view.state == "FAILED" and view.attempt.reason in _LAUNCH:
+    if view.never_launched:
+        prolog = view.attempt.reason == _PROLOG
         yield claims.Claim(
             cause="system_services",
-            weight=0.85,
+            # A Prolog fails for whatever the site has it check: a service, a GPU, a full disk.
+            weight=0.7 if prolog else 0.85,
             at=view.end_at,
             rule="scheduler",
-            words=f"could not be started by Slurm ({view.attempt.reason})",
+            words="could not be started: its Prolog failed, and the accounting does not say why"
+            if prolog
+            else f"could not be started by Slurm ({view.attempt.reason})",
         )
 
 
-_LAUNCH = frozenset({"JobLaunchFailure", "launch_failed", "Prolog", "BadConstraints", "SystemFailure"})
+_PROLOG = "Prolog"
 
 
 def _by_agent(view: evidence_view.EvidenceView) -> claims.Claim | None:

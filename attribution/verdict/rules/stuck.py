@@ -1,4 +1,4 @@
-"""A fault that blocked the job until a person or the time limit ended it: a blocked task in the kernel or a silent log shows it."""
+"""A fault that blocked the job until a person or the time limit ended it: a blocked task in the kernel, a silent log, or the driver's own demand for a reset shows it."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ _WHOLE_NODE = 4
 """GPUs of a node that a job without neighbours holds: no other GPU is likely to be the one that hung."""
 _LONGEST_GAP_S = 86400.0
 """No log's steps are further apart: a larger number comes from a forged event."""
+_RECOVERY, _ACTIONS = "154", frozenset({"GPU Reset Required", "Node Reboot Required"})
+"""Xid 154 says what a GPU needs; these mean that it cannot be used before."""
 _PROGRAM = re.compile(r"task (?:python|pt_|torchrun|ray::)")
 """Tasks that compute. Daemons that look after mounts hang on every dead server, whether or not the job uses it."""
 
@@ -47,10 +49,25 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     for node in sorted({e.node for e in hung}):
         blocked = [e for e in hung if e.node == node]
         if _is_whole(view, node):
-            silent = [e for e in (*view.left_behind, *stalls) if e.node == node]
-            yield from _claim(view, GSP, silent, blocked)
+            yield from _claim(view, GSP, _silent(view, stalls, node), blocked)
         working = [e for e in blocked if _PROGRAM.search(e.message)]
         yield from _claim(view, MOUNT, [e for e in stalls if e.node == node], working)
+    demanded = _demanded(stalls)
+    for node in sorted({e.node for e in demanded}):
+        if _is_whole(view, node):
+            yield from _claim(view, GSP, _silent(view, stalls, node), [e for e in demanded if e.node == node])
+
+
+def _silent(
+    view: evidence_view.EvidenceView, stalls: list[records.HealthEvent], node: str
+) -> list[records.HealthEvent]:
+    return [e for e in (*view.left_behind, *stalls) if e.node == node]
+
+
+def _demanded(stalls: list[records.HealthEvent]) -> list[records.HealthEvent]:
+    """The driver's last word of each GPU, where it is that the GPU or its node must be reset: until then it does nothing more."""
+    last = {(e.node, e.pci_bus_id): e for e in sorted(stalls, key=lambda e: e.at) if e.code == _RECOVERY}
+    return [e for e in last.values() if e.detail.get("recovery_to") in _ACTIONS]
 
 
 def _moved_into_the_window(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
@@ -136,6 +153,11 @@ def _gpus_per_node(view: evidence_view.EvidenceView) -> float:
     return (view.attempt.n_gpus or 0) / max(len(view.attempt.nodes), 1)
 
 
+def _may_be_same(blocked: records.HealthEvent, first: records.HealthEvent) -> bool:
+    """False where each names its GPU and they differ."""
+    return len({blocked.pci_bus_id, first.pci_bus_id} - {None}) < 2
+
+
 def _claim(
     view: evidence_view.EvidenceView,
     cause: str,
@@ -144,7 +166,7 @@ def _claim(
 ) -> Iterable[claims.Claim]:
     step_at = view.case.last_progress_at
     for first in (e for e in faults if signatures.of(e).cause == cause):
-        behind = [e for e in blocked if first.at <= e.at <= first.at + _BLOCKED_AFTER]
+        behind = [e for e in blocked if first.at <= e.at <= first.at + _BLOCKED_AFTER and _may_be_same(e, first)]
         if not behind or (step_at is not None and step_at > behind[0].at):
             continue
         yield claims.Claim(

@@ -60,7 +60,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         xids = [s for s in xids if s.at <= view.onset_at + NEAR]
     if xids:
         yield _by_xid(xids, 0.6 if view.hung else 0.85)
-    elif not view.hung and not named:
+    elif not (view.hung or named or view.never_launched):
         yield from _by_exit(view)
 
 

@@ -89,7 +89,7 @@ _LAUNCH = re.compile(
     r"(?:(?:slurmstepd|slurmd)(?:-(?P<step>\S{1,253}))?: |\[\d{1,10}(?:\.\w{1,20})?\] )error: (?:.*execve\(\): (?P<what>.*)|TaskProlog failed|container_[pg]_\w{1,30}:? .*failed|.*task_p_pre_launch|.*spank.*failed"
     r"|pyxis: (?:\s{0,12}\[ERROR\]|\s{1,12}enroot-\w{1,20}: |(?!\s|printing|.{0,40}(?:remov|clean|delet|unmount))))"
     r"|srun: error: (?:Application launch failed|CPU binding outside of job step allocation|task \d+ launch failed|Task launch for \S{1,64} failed on node (?P<node>[^\s:]{1,253})|Unable to create (?:job )?step|Unable to allocate|.*Invalid (?:job|account|partition|generic resource|qos))"
-    r"|(?:srun|salloc): (?:error: )?Prolog (?:failure|error|failed) on node (?P<refused>[^\s:,]{1,253})"
+    r"|(?:srun|salloc|slurmstepd|slurmd): (?:error: )?Prolog (?:failure|error|failed|hung|timed out) on node (?P<refused>[^\s:,]{1,253})"
     r"|srun: fatal: |(?:sbatch|salloc): error: (?:Batch job submission failed|Job submit/allocate failed|Unable to allocate)",
     re.IGNORECASE,
 )
@@ -118,7 +118,8 @@ _MISTAKE = re.compile(
 )
 """What the one who wrote the job asked for wrongly: files, images, commands, resources."""
 _SITE = re.compile(
-    r"slurm_script|hooks\.d|nvidia|libcuda|\bdriver|plugin|credential|controller|timed out|/run/|/proc/|/sys/|cgroup|\blookup userid\b",
+    r"slurm_script|hooks\.d|nvidia|libcuda|\bdriver|plugin|credential|controller|timed out|/run/|/proc/|/sys/|cgroup|\blookup userid\b"
+    r"|authentication error|\bmunge\b|\bProlog (?:failure|error|failed|hung)\b|Zero Bytes were transmitted|Communication connection failure",
     re.IGNORECASE,
 )
 """What belongs to the site, whatever is missing of it."""

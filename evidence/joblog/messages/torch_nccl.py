@@ -138,7 +138,7 @@ _RESULT_LINES = 10
 """The result's name so far behind an NCCL error is part of it; alone it is what an excerpt's beginning left of one."""
 _DESYNC = re.compile(
     r"lagging/(?:dead/)?mismatched ranks that caused the desync are:.*?\[(?P<ranks>[\d, ]+)\] (?:finished collective #(?P<last>\d{1,18}), but didn't join collective #(?P<next>\d{1,18}))?|ranks? \[(?P<lag>[\d, ]+)\] are the lagging ranks"
-    r"|^\s*\[(?P<listed>\d[\d, ]{0,400})\] (?:finished collective #\d{1,18}, but didn't join collective #(?P<missed>\d{1,18})|joined but didn't finish collective #(?P<stuck>\d{1,18}))"
+    r"|^\s*(?:- )?\[(?P<listed>\d[\d, ]{0,400})\] (?:finished collective #\d{1,18}, but didn't join collective #(?P<missed>\d{1,18})|joined but didn't finish collective #(?P<stuck>\d{1,18}))"
 )
 _MAX_NAMED = 64
 _MISMATCH = re.compile(
@@ -295,7 +295,7 @@ def _reports(record: Record, context: JoblogContext) -> JobFinding | None:
             record,
             rank=ranks[0] if ranks else None,
             seq=grammar.number(found["next"] or found["missed"] or found["stuck"]),
-            detail={"ranks": ranks},
+            detail={"ranks": ranks, "missing": bool(found["next"] or found["missed"])},
         )
     if found := _BARRIER.search(text):
         first = (found["ranks"] or found["who"] or found["silent"] or "").split(",")[0].strip()

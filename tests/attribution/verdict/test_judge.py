@@ -1098,7 +1098,7 @@ def test_only_the_languages_own_exceptions_are_certainly_the_programs(make, mess
         ("slurm_launch_failed", {"domains": ["system_software"]}, {}, "system_services", "possible"),
         ("slurm_launch_failed", {"domains": ["user_program", "system_software"]}, {}, "user_error", "possible"),
         ("stale_file_handle", {"domains": ["system_software"], "locks": True}, {}, "user_error", "possible"),
-        ("stale_file_handle", {"domains": ["system_software"]}, {}, "filesystem_mount", "likely"),
+        ("stale_file_handle", {"domains": ["system_software"]}, {}, "filesystem_mount", "possible"),
     ],
 )  # fmt: skip
 def test_what_only_the_log_says_of_the_machine(make, kind, detail, over, cause, at_most):

@@ -112,3 +112,25 @@ def test_of_several_stalls_the_first_is_named_whatever_their_order(make, state):
     end = _ended(make, state)
     made = {make.judge(attempt=end, stalls=order).evidence for order in itertools.permutations(stalls)}
     assert made == {(min(stalls, key=lambda e: (e.at, e.event_id)).event_id,)}
+
+
+def _demand(make, action, before_end_s=HOURS - 90, gpu=2):
+    detail = {"recovery_to": action}
+    return make.xid(154, gpu, before_end_s, severity=records.Severity.LOW, detail=detail)
+
+
+@pytest.mark.parametrize("action", ["Node Reboot Required", "GPU Reset Required"])
+def test_a_silent_gsp_whose_gpu_the_driver_wants_reset_is_why_the_user_gave_up(make, action):
+    """Hours later and without a blocked task: the GPU could not be used any more."""
+    silent, end = make.xid(119, 2, HOURS), _ended(make, "CANCELLED")
+    v = make.judge(silent, attempt=end, stalls=(_demand(make, action),))
+    assert (v.cause, v.node, v.confidence) == ("gpu_gsp_timeout", "n2", C.LIKELY)
+
+
+def test_a_demand_that_the_driver_took_back_or_made_of_another_gpu_says_nothing(make):
+    """Its last word counts, of the GPU that fell silent."""
+    silent, end = make.xid(119, 2, HOURS), _ended(make, "CANCELLED")
+    wanted, other = _demand(make, "GPU Reset Required"), _demand(make, "GPU Reset Required", gpu=3)
+    over = _demand(make, "None", HOURS - 600)
+    assert make.judge(silent, attempt=end, stalls=(wanted, over)).cause == "user_cancelled"
+    assert make.judge(silent, attempt=end, stalls=(other,)).cause == "user_cancelled"

@@ -112,8 +112,14 @@ def test_a_kernel_line_of_a_link_that_came_up_excuses_it(make, up_after_s, cause
     assert v.cause == cause
 
 
-def _boot(make, before_end_s, code="after_shutdown", **detail):
-    more = {"kind": "node_boot", "source": "import", "severity": records.Severity.INFO, "detail": detail}
+def _boot(make, before_end_s, code="after_shutdown", node="n2", **detail):
+    more = {
+        "kind": "node_boot",
+        "source": "import",
+        "severity": records.Severity.INFO,
+        "detail": detail,
+        "node": node,
+    }
     return make.event(before_end_s, code=code, **more)
 
 
@@ -175,7 +181,9 @@ def test_a_part_without_a_name_is_called_by_what_it_is(make, kind, summary, step
     """Never `file system a device of n1`."""
     one = make.attempt(nodes=("n1",), gpus=None)
     reader_findings = (
-        make.event(kind=kind, node="n1") if kind == "service" else make.finding(kind, message="it said so")
+        make.event(kind=kind, node="n1")
+        if kind == "service"
+        else make.finding(kind, message="it said so", detail={"role": "root", "domains": ["system_software"]})
     )
     v = make.judge(reader_findings, attempt=one, watched={})
     assert v.summary.startswith(summary)
@@ -244,3 +252,40 @@ def test_a_server_that_did_not_answer_for_hours_is_named_beside_the_cancellation
         "; NFS not responding (nas1) on n2 5 h 30 min before, and no line tells that it ended."
     )
     assert v.next_step.startswith("Find out whether it hung: look at NFS not responding on n2")
+
+
+def test_nodes_that_all_restarted_were_all_lost(make):
+    """A rack that lost its power: Slurm names one, its log and its neighbours' begin anew, and there is no riddle of which it was."""
+    lost = make.attempt(state="NODE_FAIL", exit_code=0, nodes=("n1", "n2"), gpus=None)
+    boots = [_boot(make, -1500.0, "kernel", node=n) for n in ("n1", "n2")]
+    v = make.judge(*boots, attempt=lost, by_log=frozenset({"n1", "n2"}))
+    assert (v.cause, v.node, v.domain) == ("node_lost", None, D.HARDWARE)
+    assert v.summary == "n[1-2] stopped answering Slurm, and restarted within the hour."
+    assert v.next_step.startswith("Look for what n[1-2] share: power")
+
+
+def test_a_prolog_that_failed_says_not_what_it_found(make):
+    """The accounting's word alone: a service, a GPU, a full disk."""
+    v = make.judge(attempt=make.attempt(reason="Prolog", exit_code=1))
+    assert (v.cause, v.confidence) == ("system_services", C.POSSIBLE)
+    assert "its Prolog failed, and the accounting does not say why" in v.summary
+
+
+def test_a_prolog_that_hung_is_no_file_that_could_not_be_opened(make):
+    """Slurm gives 0:53 for both; the log says which."""
+    hung = make.finding(
+        "slurm_launch_failed", message="slurmstepd: error: Prolog hung on node n2", detail={"role": "root", "domains": ["system_software"]}
+    )  # fmt: skip
+    v = make.judge(hung, attempt=make.attempt(exit_code=0, exit_signal=53))
+    assert (v.cause, v.confidence) == ("system_services", C.POSSIBLE)
+
+
+def test_pytorchs_report_of_who_did_not_join_names_the_rank(make):
+    """It convicts no node; without the list it says nothing of who."""
+    detail = {"role": "observation", "ranks": [5], "missing": True, "seq": 9001}
+    waited = make.finding("watchdog_timeout", detail={"role": "symptom", "domains": ["user_program", "system_software", "hardware"]})  # fmt: skip
+    v = make.judge(waited, make.finding("desync_report", message="a report", detail=detail))
+    assert (v.cause, v.node, v.confidence) == ("missing_rank", None, C.POSSIBLE)
+    assert "PyTorch's report says that rank 5 did not join collective #9001" in v.summary
+    stuck = make.judge(waited, make.finding("desync_report", message="a report", detail={**detail, "missing": False}))  # fmt: skip
+    assert stuck.cause == "unknown"
