@@ -35,6 +35,8 @@ def case(tmp_path: Path, kind: str, label: str, given: str) -> cases.Case:
         ("joblog", 'first = "IndexError"', "Traceback (most recent call last):\n  File \"a.py\", line 1\nKeyError: 3", False),
         ("joblog", 'expected = "oom_gpu"', "Traceback (most recent call last):\n  File \"a.py\", line 1\nKeyError: 3", False),
         ("joblog", 'first = "x"', "all is well", False),
+        ("joblog", 'expected = "unknown"', "all is well", True),
+        ("joblog", 'first = "x"\nexpected = "unknown"', "x", False),
         ("healthy", "", "epoch 1 loss 2\nepoch 2 loss 1\ndone", True),
         ("healthy", "", "Traceback (most recent call last):\n  File \"a.py\", line 1\nKeyError: 3", False),
         ("quoted", "", "nothing of note", True),

@@ -95,7 +95,9 @@ def _joblog(case: cases.Case, _: str) -> Answer:
     first = next((f for f in _found(case, "joblog") if f["first_cause"]), None)
     label, lines = case.label, _text(case).split("\n")
     if first is None:
-        return _made(case, False, "no first cause", str(label.get("first") or label["expected"]))
+        # A label that says "unknown" and names no line says that the text shows none.
+        right = "unknown" in _wanted(label) and not label.get("first")
+        return _made(case, right, "no first cause", str(label.get("first") or " or ".join(_wanted(label))))
     cause = _cause_of(first)
     line = lines[int(first["line"]) - 1] if 0 < int(first["line"]) <= len(lines) else ""
     right = str(label.get("first", "")) in line
