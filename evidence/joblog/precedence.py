@@ -84,7 +84,8 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
     ):
         # The script went on without what a module would have brought, and the program met an error of its own.
         return True
-    if best.detail.get("heading") and root and 0 < behind <= _REASON_LINES:
+    own_words = not new.detail.get("handled") and new.message != best.message
+    if best.detail.get("heading") and root and own_words and 0 < behind <= _REASON_LINES:
         return True
     if best.detail.get("wrapper") and (root or new.role is LineRole.REMOTE) and 0 < behind <= _WRAPPED_LINES:
         return True

@@ -626,3 +626,99 @@ def test_a_long_list_of_one_complaint_ends_nothing() -> None:
     missing = [f"Could not find /data/video/{n}.png" for n in range(300)]
     assert first(*missing, "we good") == []
     assert first(*missing[:2]) == ["program_error"]
+
+
+def line_of(*lines: str) -> list[tuple[str, int]]:
+    return [(f.kind, f.line) for f in joblog.read(lines) if f.first_cause]
+
+
+STEPD = "slurmstepd: error: pyxis: "
+SPANK = "slurmstepd: error: spank: required plugin spank_pyxis.so: task_init() failed with rc=-1"
+
+
+@pytest.mark.parametrize("label", ["", "2: "])
+@pytest.mark.parametrize(
+    ("printed", "line"),
+    [
+        (["    [ERROR] Could not write the library cache", "    [ERROR] /etc/enroot/hooks.d/44-site.sh exited with return code 1"], 4),
+        (["    id: cannot find name for user ID 7001", "    id: cannot find name for user ID 7001", "    mkdir: cannot create directory '/work/7001': Permission denied"], 6),
+        (["    id: cannot find name for user ID 7001", "    id: cannot find name for user ID 7001"], 4),
+    ],
+)  # fmt: skip
+def test_what_a_containers_engine_logged_is_the_cause(label: str, printed: list[str], line: int) -> None:
+    """Not the plugin's words around it, nor a name that `id` did not find where more follows."""
+    log = ["container start failed with error code: 1", "container exited too soon", "printing engine log file:", *printed, "couldn't start container"]  # fmt: skip
+    found = line_of(*(label + STEPD + text for text in log), label + SPANK)
+    assert found == [("slurm_launch_failed", line)]
+    assert line_of(*(label + STEPD + text for text in log[:3]), label + SPANK)[0][0] == "slurm_launch_failed"
+
+
+IMAGE = "FATAL:   While making image from oci registry: error fetching image:"
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("create command failed: exit status 1: Write failed because No space left on device", "disk_full"),
+        ("open /home/u/.apptainer/cache/blob: disk quota exceeded", "disk_full"),
+        ("create command failed: exit status 1: FATAL ERROR: Out of memory (queue_init)", "host_memory_error"),
+        ("fork/exec /usr/bin/unsquashfs: cannot allocate memory", "host_memory_error"),
+        ("create command failed: signal: killed:", "oom_kill_suspected"),
+        ("tls: failed to verify certificate: x509: certificate has expired or is not yet valid", "slurm_launch_failed"),
+        ("toomanyrequests: too many pulls from this address", "slurm_launch_failed"),
+    ],
+)  # fmt: skip
+def test_an_image_that_was_not_made_is_judged_by_its_last_words(words: str, kind: str) -> None:
+    """In one line, or under headings under headings where a terminal or a report broke it."""
+    assert line_of("INFO:    Creating SIF file...", f"{IMAGE} {words}") == [(kind, 2)]
+    broken = ["while building SIF from layers: conveyor failed to get:", 'Get "https://auth.example.org/token?scope=pull":']  # fmt: skip
+    assert line_of(IMAGE, *broken, words) == [(kind, 4)]
+    assert line_of(IMAGE, *broken) == [("slurm_launch_failed", 1)]
+
+
+def test_a_registry_that_was_asked_too_often_is_the_jobs_own_doing() -> None:
+    """An account or a kept image helps."""
+    for words in ("toomanyrequests: too many pulls", "x509: certificate has expired"):
+        found = [f for f in joblog.read([f"{IMAGE} {words}"]) if f.first_cause]
+        assert (found[0].domains == ("user_program",)) is words.startswith("toomany")
+
+
+def test_a_workflow_engines_headings_give_way_to_what_the_pull_said() -> None:
+    """One after the other; alone each is all there is."""
+    heads = ["WorkflowError:", "Failed to pull singularity image from docker://site/tool:3:"]
+    fatal = f"{IMAGE} Error reading manifest 3: toomanyrequests: too many pulls"
+    assert line_of("Building DAG of jobs...", *heads, fatal) == [("slurm_launch_failed", 4)]
+    assert line_of(*heads) == [("program_error", 2)]
+    assert line_of(heads[0], "Config file must be given as JSON or YAML.") == [("program_error", 1)]
+
+
+JAX = "For simplicity, JAX has removed its internal frames from the traceback of the following exception. Set JAX_TRACEBACK_FILTERING=off to include these."
+
+
+@pytest.mark.parametrize(
+    "name", ["KeyboardInterrupt:", "KeyboardInterrupt", "AssertionError:", "AssertionError"]
+)
+def test_what_jax_says_of_frames_is_no_exceptions_text(name: str) -> None:
+    """It stands below an exception, with or without words; an interruption stays one."""
+    kind = "interrupted" if name.startswith("Keyboard") else "python_exception"
+    assert line_of(*ERROR[:2], name, "-" * 20, JAX) == [(kind, 3)]
+    assert line_of(*ERROR[:2], "AssertionError: batch of 7", "-" * 20, JAX) == [("python_exception", 3)]
+
+
+def test_ipythons_head_of_a_traceback_is_no_exceptions_line() -> None:
+    """papermill prints a cell's traceback below an exception without words."""
+    cell = [
+        "papermill.exceptions.PapermillExecutionError: ",
+        "-" * 75,
+        'Exception encountered at "In [4]":',
+        "-" * 75,
+        "NotImplementedError                       Traceback (most recent call last)",
+        "Cell In[4], line 5",
+        "----> 5 from tool import Model",
+        "",
+        "File /lib/tool/__init__.py:105",
+        "--> 105     import tool_core",
+        "",
+        "NotImplementedError: tool runs on Linux only",
+    ]
+    assert line_of(*ERROR[:2], *cell) == [("python_exception", 14)]

@@ -71,7 +71,7 @@ _STRERROR = (
     (
         "disk_full",
         re.compile(
-            r"(?:^\s*|: \"?|error |with |\(|= ')(?:No space left on device|Disk quota exceeded)\b|PermissionError: .*quota",
+            r"(?:^\s*|: \"?|error |with |\(|= '|because )(?:No space left on device|Disk quota exceeded)\b|PermissionError: .*quota",
             re.IGNORECASE,
         ),
     ),
@@ -248,7 +248,7 @@ _CUT_OFF = "A Python traceback began and the output ends inside it: the program 
 
 def named_only(found: JobFinding) -> bool:
     """Whether the exception's own text begins on the next line: Python prints no colon where there is none."""
-    own = "exception" in found.detail and found.kind != "python_consequence"
+    own = "exception" in found.detail and found.kind not in ("python_consequence", "interrupted")
     return own and _NAME_ONLY.fullmatch(found.message) is not None
 
 
