@@ -705,6 +705,27 @@ def test_what_jax_says_of_frames_is_no_exceptions_text(name: str) -> None:
     assert line_of(*ERROR[:2], "AssertionError: batch of 7", "-" * 20, JAX) == [("python_exception", 3)]
 
 
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("HW Exception by GPU node-3 (Agent handle: 0x11d0) reason :GPU Hang", "gpu_hang"),
+        (" 12%|##   | 12/99 [01:02<07:30,  5.2s/it]HW Exception by GPU node-3 (Agent handle: 0x11d0) reason :GPU Hang", "gpu_hang"),
+        ("HW Exception by GPU node-3 (Agent handle: 0x11d0) reason :ECC", "cuda_ecc"),
+        ("Memory access fault by GPU node-3 (Agent handle: 0x11d0) on address 0x7f10. Reason: ECC failure (if supported by HW).", "cuda_ecc"),
+        ("Memory access fault by GPU node-3 (Agent handle: 0x11d0) on address 0x7f10. Reason: Page not present or supervisor privilege.", "cuda_illegal_access"),
+        ("Memory critical error by agent node-0 (Agent handle: 0x11d0) on address 0x7f10. Reason: Uncorrectable error.", "cuda_ecc"),
+        ("Memory critical error by agent node-0 (Agent handle: 0x11d0) on address 0x7f10. Reason: Memory in use. ", "cuda_error"),
+    ],
+)  # fmt: skip
+def test_rocms_runtime_says_whose_a_fault_is(line: str, kind: str) -> None:
+    """A hang is the driver's or the hardware's side; memory in use says only that the driver did not take it back."""
+    watchdog = "[rank2]:[E405 10:22:33.4 ProcessGroupNCCL.cpp:600] [Rank 2] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE, NumelIn=6, NumelOut=8, Timeout(ms)=600000) ran for 600123 milliseconds before timing out."
+    assert line_of("start", line, "Aborted (core dumped)", watchdog) == [(kind, 2)]
+    found = next(f for f in joblog.read([line]) if f.first_cause)
+    assert ("user_program" in found.domains) is (kind in ("cuda_error", "cuda_illegal_access"))
+    assert first(f'answer: they saw "{line}" in the log') == []
+
+
 def test_ipythons_head_of_a_traceback_is_no_exceptions_line() -> None:
     """papermill prints a cell's traceback below an exception without words."""
     cell = [
