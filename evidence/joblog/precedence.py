@@ -99,6 +99,9 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
     if best.kind == "python_consequence" and new.kind.startswith("nccl_") and 0 < behind <= _RESULT_LINES:
         # The exception's own result, which a cut line took from it.
         return new.rank == best.rank
+    if new.detail.get("signal_named") and (best.kind, best.pid) == (new.kind, new.pid):
+        # torchelastic's box: the exit code stands above the signal's name.
+        return "ended_at" in best.detail and 0 < behind <= _RESULT_LINES
     if new.detail.get("exit_string") and best.kind == new.kind and 0 < behind <= _REASON_LINES:
         # The launcher's box: the code of the signal stands above its name.
         return True

@@ -705,6 +705,16 @@ def test_what_jax_says_of_frames_is_no_exceptions_text(name: str) -> None:
     assert line_of(*ERROR[:2], "AssertionError: batch of 7", "-" * 20, JAX) == [("python_exception", 3)]
 
 
+def test_the_signals_name_in_torchelastics_box_is_the_first_line() -> None:
+    """Not its number above it; what was told before the box stays first."""
+    box = ["Root Cause (first observed failure):", "[0]:", "  time      : 2026-04-05_10:11:12", "  host      : n4", "  rank      : 5 (local_rank: 1)", "  exitcode  : -9 (pid: 4096)", "  error_file: <N/A>", "  traceback : Signal 9 (SIGKILL) received by PID 4096"]  # fmt: skip
+    found = [f for f in joblog.read(box) if f.first_cause]
+    assert [(f.kind, f.line, f.rank, f.host) for f in found] == [("oom_kill_suspected", 8, 5, "n4")]
+    launcher = "E0405 10:11:12.001 77 torch/distributed/elastic/multiprocessing/api.py:826] failed (exitcode: -9) local_rank: 1 (pid: 4096) of binary: python"
+    assert line_of(launcher, *box) == [("oom_kill_suspected", 1)]
+    assert line_of(*ERROR, *box) == [("python_exception", 3)]
+
+
 @pytest.mark.parametrize(
     ("line", "kind"),
     [
