@@ -736,6 +736,36 @@ def test_rocms_runtime_says_whose_a_fault_is(line: str, kind: str) -> None:
     assert first(f'answer: they saw "{line}" in the log') == []
 
 
+def ucx(place: str, text: str) -> str:
+    return f"[1700000001.1] [n2:77 :0]     {place}  UCX  ERROR {text}"
+
+
+def test_what_ucx_could_not_reach_comes_before_what_mpi_makes_of_it() -> None:
+    """An address that each machine has for itself is the job's setting; behind another one a peer may be gone."""
+    mpi = ["[n2:00077] pml_ucx.c:419  Error: ucp_ep_create(proc=0) failed: Destination is unreachable", "[n2:00077] pml_ucx.c:472  Error: Failed to resolve UCX endpoint for rank 0"]  # fmt: skip
+    bridge = ucx("sock.c:325", "connect(fd=31, dest_addr=172.17.0.1:40111) failed: Connection refused")
+    assert line_of(bridge, *mpi) == [("program_error", 1)]
+    peer = bridge.replace("172.17.0.1", "10.1.2.3")
+    assert line_of(peer, *mpi) == [("peer_lost", 1)]
+    assert line_of(peer, *mpi, *ERROR) == [("python_exception", 6)]
+    assert line_of(*mpi) == [("rendezvous_failed", 1)]
+
+
+def test_an_input_output_error_of_a_network_adapter_is_no_file_servers() -> None:
+    """Where a terminal's width cut UCX's name from it, too."""
+    cut = [
+        ucx("ib_md.c:282", "ibv_reg_mr(address=0x31000, length=4096,"),
+        "                access=0x10000f) failed: Bad address",
+        ucx("ucp_mm.c:76", "failed to register address 0x31000 (host)"),
+        "                length 4096 on md[1]=mlx5_2: Input/output error",
+        "                (md supports: host|cuda)",
+        "pml_ucx.c:934  Error: ucx send failed: Input/output error",
+    ]
+    assert line_of(*cut) == [("program_error", 1)]
+    assert first("length 4096 on md[3]=mlx5_0: Input/output error") == []
+    assert first("read of block 7: Input/output error") == ["io_error"]
+
+
 def test_ipythons_head_of_a_traceback_is_no_exceptions_line() -> None:
     """papermill prints a cell's traceback below an exception without words."""
     cell = [
