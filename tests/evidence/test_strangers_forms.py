@@ -692,6 +692,31 @@ def test_a_workflow_engines_headings_give_way_to_what_the_pull_said() -> None:
     assert line_of(heads[0], "Config file must be given as JSON or YAML.") == [("program_error", 1)]
 
 
+IGNORED = [
+    "Exception ignored in: <function Loader.__del__ at 0x7f11>",
+    "Traceback (most recent call last):",
+    '  File "/lib/loader.py", line 41, in __del__',
+    "    self.shutdown()",
+]
+
+
+@pytest.mark.parametrize(
+    "killed",
+    [
+        "RuntimeError: DataLoader worker (pid 771) is killed by signal: Aborted. ",
+        "OSError: [Errno 28] No space left on device",
+        "RuntimeError: CUDA error: invalid device ordinal",
+    ],
+)
+def test_what_was_raised_while_an_object_was_deleted_is_not_the_cause(killed: str) -> None:
+    """In front of the program's own exception or behind it; alone it is what is known."""
+    assert line_of(*IGNORED, killed, *ERROR) == [("python_exception", len(IGNORED) + 1 + len(ERROR))]
+    assert line_of(*ERROR, *IGNORED, killed) == [("python_exception", len(ERROR))]
+    assert [line for _, line in line_of(*IGNORED, killed)] == [len(IGNORED) + 1]
+    oom = "slurmstepd: error: Detected 1 oom_kill event in StepId=9.0. Some of the step tasks have been OOM Killed."
+    assert line_of(*IGNORED, oom, killed) == [("slurm_oom", len(IGNORED) + 1)]
+
+
 JAX = "For simplicity, JAX has removed its internal frames from the traceback of the following exception. Set JAX_TRACEBACK_FILTERING=off to include these."
 
 
@@ -734,6 +759,24 @@ def test_rocms_runtime_says_whose_a_fault_is(line: str, kind: str) -> None:
     found = next(f for f in joblog.read([line]) if f.first_cause)
     assert ("user_program" in found.domains) is (kind in ("cuda_error", "cuda_illegal_access"))
     assert first(f'answer: they saw "{line}" in the log') == []
+
+
+OUT_OF_IT = "2026-04-05 10:11:12.1: E tensorflow/stream_executor/cuda/cuda_driver.cc:936] failed to allocate 2.00G (2147483648 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2026-04-05 10:11:14.2: E tensorflow/stream_executor/cuda/cuda_blas.cc:462] failed to create cublas handle: CUBLAS_STATUS_NOT_INITIALIZED",
+        "tensorflow.python.framework.errors_impl.InternalError: Blas GEMM launch failed : a.shape=(9, 7), b.shape=(7, 3), m=9, n=3, k=7",
+    ],
+)
+def test_a_library_that_got_no_memory_of_the_gpu_is_out_of_memory(line: str) -> None:
+    """Also where TensorFlow tried less in between; alone it says nothing of memory, and what lived on is no cause."""
+    steps = [f"Epoch {n}/9 loss: 1.2" for n in range(1, 9)]
+    assert line_of(OUT_OF_IT, *steps, line) == [("cuda_oom", 1)]
+    assert line_of(*steps, line) == [("cuda_library_error", 9)]
+    assert line_of(OUT_OF_IT, *steps, *ERROR) == [("python_exception", 12)]
 
 
 def ucx(place: str, text: str) -> str:
