@@ -156,6 +156,9 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         lost_store = best.kind == "rendezvous_failed" and best.rank is None and new.kind in _OWN
         noise = best.kind in _PEER_NOISE or (waited and new.rank != best.rank)
         noise = noise or (lost_store and new.rank is not None)
+        # No rank loads a library because others wait; where two print at once, whose it is may be lost.
+        unloaded = new.detail.get("undefined_symbol") is True and best.kind in grammar.WAITED
+        noise = noise or (unloaded and (new.rank is None or new.rank != best.rank))
         announced = (
             best.detail.get("warned") is True and new.kind == best.kind and not new.detail.get("warned")
         )

@@ -826,3 +826,30 @@ def test_ipythons_head_of_a_traceback_is_no_exceptions_line() -> None:
         "NotImplementedError: tool runs on Linux only",
     ]
     assert line_of(*ERROR[:2], *cell) == [("python_exception", 14)]
+
+
+WATCHDOG = "[rank1]:[E405 10:22:33.4 ProcessGroupNCCL.cpp:600] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=64, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=900000) ran for 900123 milliseconds before timing out."
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        [f"                ^^^^^^{WATCHDOG}", WATCHDOG, 'api.cpp":27, please report a bug to PyTorch. Can\'t find nvmlDeviceGetX: /lib64/libnvidia-ml.so.1: undefined symbol: nvmlDeviceGetX'],
+        [WATCHDOG, *ERROR[:2], "ImportError: /opt/lib/ext.so: undefined symbol: _ZN3c105ErrorE"],
+        [WATCHDOG, "start", *ERROR[:2], f"ImportError: /opt/lib/ext.so: undefined symbol: _ZN3c105ErrorE{WATCHDOG}"],
+    ],
+)  # fmt: skip
+def test_a_symbol_that_a_library_lacks_is_found_among_its_peers_timeouts(log: list[str]) -> None:
+    """Whoever's line it was glued to."""
+    assert line_of(*log, "terminate called after throwing an instance of 'c10::DistBackendError'") == [
+        ("import_error", len(log))
+    ]
+
+
+def test_two_ranks_in_one_line_are_read_one_after_the_other() -> None:
+    """The exception's rank stays its own; a logger's line that speaks of an exception is one line."""
+    found = list(
+        joblog.read([*(f"[rank0]: {line}" for line in ERROR[:2]), f"[rank0]: KeyError: 'lr'{WATCHDOG}"])
+    )
+    assert [(f.kind, f.rank) for f in found] == [("python_exception", 0), ("watchdog_timeout", 1)]
+    assert first(WATCHDOG) == ["watchdog_timeout"]

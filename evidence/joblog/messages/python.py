@@ -151,6 +151,9 @@ _PYTEST = re.compile(r"^E {3,12}(?=(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:E
 """How pytest marks the lines of the exception that made a test fail."""
 _RAISED = re.compile(r"\braised:\s*$")
 """A wrapper whose reason stands on the next line."""
+_UNDEFINED = re.compile(r"undefined symbol: \w")
+_NO_SYMBOL = re.compile(r"please report a bug to PyTorch\. .{0,300}: undefined symbol: \w")
+"""A library of the node, such as the driver's, that lacks what PyTorch asks it for; of such a line only the end may be there."""
 _HANDLED = re.compile(r"warn|ignored|skipp|retry|fallback|continuing", re.IGNORECASE)
 
 
@@ -216,6 +219,8 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
         return make(FACTS, kind, record, detail={"exception": error})
     if marked := _PYTEST.match(record.text):
         return exception(replace(record, text=record.text[marked.end() :]))
+    if _NO_SYMBOL.search(record.text):
+        return make(FACTS, "import_error", record, detail={"undefined_symbol": True})
     if is_handled(record.text):
         return None
     return _loader(record) or _files(record)
@@ -312,6 +317,8 @@ def exception(record: Record, *, own_name: bool = False) -> JobFinding | None:
     if (name in _REMOTE_NAMES and not own_file) or _REMOTE_TEXT.search(found["text"]):
         return make(FACTS, "python_consequence", record, detail=detail)
     if name in _IMPORTS:
+        if _UNDEFINED.search(found["text"]):
+            detail["undefined_symbol"] = True
         return make(FACTS, "import_error", record, detail=detail)
     rank = _NAMED_RANK.match(found["text"])
     rank_named = grammar.number(rank["rank"]) if rank and record.rank is None else None
@@ -322,6 +329,7 @@ FAMILY = grammar.LogFamily(
     name="python",
     triggers=(
         "E   ",
+        "undefined symbol: ",
         "[Errno ",
         ", error message = '",
         "No space left",
