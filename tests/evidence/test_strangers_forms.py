@@ -643,6 +643,7 @@ SPANK = "slurmstepd: error: spank: required plugin spank_pyxis.so: task_init() f
         (["    [ERROR] Could not write the library cache", "    [ERROR] /etc/enroot/hooks.d/44-site.sh exited with return code 1"], 4),
         (["    id: cannot find name for user ID 7001", "    id: cannot find name for user ID 7001", "    mkdir: cannot create directory '/work/7001': Permission denied"], 6),
         (["    id: cannot find name for user ID 7001", "    id: cannot find name for user ID 7001"], 4),
+        (["    [INFO] Creating the image", "    Write failed because No space left on device", "    FATAL ERROR: Failed to write the image"], 5),
     ],
 )  # fmt: skip
 def test_what_a_containers_engine_logged_is_the_cause(label: str, printed: list[str], line: int) -> None:

@@ -110,7 +110,7 @@ _CHILD = re.compile(r"pyxis: child \d{1,10} failed")
 _NO_NAME = re.compile(r"pyxis: {4,16}id: cannot find name for (?:user|group) ID \d")
 """What `id` complains of in the engine's own scripts, which go on: what ended them stands below, where anything does."""
 _PRINTED = re.compile(
-    r"error: pyxis: {4,16}(?!\[(?:INFO|WARN)|curl:)(?:[\w./-]{1,80}: .{1,300}|\[ERROR\] .{1,300})$"
+    r"error: pyxis: {4,16}(?!\[(?:INFO|WARN)|curl:)(?:[\w./-]{1,80}: .{1,300}|\[ERROR\] .{1,300}|Write failed because .{1,300}|FATAL ERROR: ?.{1,300})$"
 )
 _NO_CONTAINER = "The container could not be created or started."
 _IMAGE_WORDS = (
