@@ -113,6 +113,13 @@ class BareTraceback:
         self._frames[record.rank] = False
         self._frames_until = record.line + _FRAMES_LINES
 
+    def unraised(self, record: Record, found: JobFinding | None) -> JobFinding | None:
+        """`found`; weak where `record` is the exception under such frames: what nobody gets to catch, in `__del__` or at the interpreter's end."""
+        near = record.line <= self._frames_until and self._frames.get(record.rank) is False
+        if found is None or not near or _INSIDE.match(record.text) or python.exception(record) is None:
+            return found
+        return replace(found, detail={**found.detail, "handled": True})
+
     def read(self, record: Record, *, known: bool, interesting: bool) -> JobFinding | None:
         """The exception at the end of frames without a head; nothing of a line that is understood already."""
         if _FRAME.match(record.text):

@@ -21,7 +21,7 @@ _STEPS = 3
 _HANDLED_STEPS = 2
 """So many do where the program itself says that it goes on."""
 _GOES_ON = re.compile(
-    r"\b(?:skip(?:ping|ped)|retr(?:y|ying|ied)|re-?trying|trying to restart|re-?submitt(?:ed|ing)|trying (?:again|(?:a )?smaller|(?:with )?\d+)|fall(?:ing)? ?back|continu(?:e|ing)|ignor(?:ed|ing)(?! input$)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b",
+    r"\b(?:skip(?:ping|ped)|retr(?:y|ying|ied)|re-?trying|trying to restart|re-?submitt(?:ed|ing)|trying (?:again|(?:a )?smaller|(?:with )?\d+)|fall(?:ing)? ?back|continu(?:e|ing)|(?<!Exception )ignor(?:ed|ing)(?! input$)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b",
     re.IGNORECASE,
 )
 _ADVICE = re.compile(
@@ -55,6 +55,17 @@ _NO_GPU = re.compile(
     re.IGNORECASE,
 )
 """What programs say when they find no GPU; why there is none, PyTorch may have said long before."""
+
+
+_NO_HANDLE = re.compile(
+    r"\bBlas \w{0,5}GEMM|create (?:cudnn|cublas|cusolver)\w{0,4} (?:handle|instance)|convolution algorithm|DNN library initialization"
+    r"|\bCU(?:BLAS|DNN|SOLVER)_STATUS_(?:NOT_INITIALIZED|ALLOC_FAILED|INTERNAL_ERROR)\b",
+    re.IGNORECASE,
+)
+"""What CUDA's libraries say where there was no memory left for their own."""
+_NOT_ALLOCATED = re.compile(r"\bfailed to allocate \S{1,20} \(\d{1,18} bytes\) from device\b")
+"""What TensorFlow and XLA say where the device gave no memory: they try less, and go on for as long as that works."""
+_ALLOCATION_LINES = 2_000
 
 
 def _can_be_survived(finding: JobFinding) -> bool:
@@ -117,6 +128,8 @@ class CauseCandidates:
                 self._take_signal(finding.line)
             if finding.kind == "python_exception" and _NO_GPU.search(finding.message):
                 self._take_no_gpu()
+            if finding.kind == "cuda_library_error" and _NO_HANDLE.search(finding.message):
+                self._take_allocation(finding)
             self._forget()
             self._progress = progress.LogProgress(self.recent)
             self._entry = progress.entry(finding.message)
@@ -204,6 +217,16 @@ class CauseCandidates:
         for i, earlier in enumerate(self.held[:-1]):
             if earlier.detail.get("no_gpu") and not earlier.detail.get("survived"):
                 self.held[i] = replace(earlier, role=LineRole.ROOT)
+                self.best = i
+                return
+
+    def _take_allocation(self, finding: JobFinding) -> None:
+        """A CUDA library could not start or work: that the device had no memory left, if TensorFlow said so, came first."""
+        for i, earlier in enumerate(self.held[:-1]):
+            near = finding.line - earlier.line <= _ALLOCATION_LINES and earlier.rank == finding.rank
+            if near and earlier.kind == "cuda_oom" and _NOT_ALLOCATED.search(earlier.message):
+                detail = {k: v for k, v in earlier.detail.items() if k != "survived"}
+                self.held[i] = replace(earlier, detail=detail)
                 self.best = i
                 return
 

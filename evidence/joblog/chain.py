@@ -18,6 +18,22 @@ _EXPECTED = frozenset({
     "RemoteEntryNotFoundError", "LocalEntryNotFoundError",
 })  # fmt: skip
 """What programs catch to try something else."""
+_LOOKED_UP = _EXPECTED | {
+    "IndexError",
+    "LookupError",
+    "ValueError",
+    "TypeError",
+    "Error",
+    "JSONDecodeError",
+    "UnicodeDecodeError",
+}
+"""What the language and its library raise where a value is not what it was tried as; a handler that raises says what was wanted."""
+_BARE_WORDS, _SENTENCE_WORDS = 4, 8
+"""An exception in no more words says nothing of what was tried, one in so many does."""
+_LOOK_ELSEWHERE = re.compile(
+    r"\b(?:see|check|look|refer)\b.{0,60}\b(?:logs?|above|below|traceback|output|details)\b|\b(?:failed|failure|error|exception|crashed|aborted)\W{0,3}(?:(?:in|at|during|while|on) .{0,80})?$",
+    re.IGNORECASE,
+)
 _MAX_RANKS = 256
 _DEEP = 2
 """So many calls below the handler, even a `raise` is another function's own."""
@@ -31,6 +47,8 @@ class _Traceback:
     """Line of the chain's first exception; 0 until one was read."""
     handled: str = ""
     """Name of the exception that was being handled; empty for none, or where the next one was raised from it."""
+    handled_message: str = ""
+    """What that one said."""
     handler: Frame | None = None
     """The function that handled it."""
     outermost: Frame | None = None
@@ -89,8 +107,28 @@ class ExceptionChain:
         name = str(found.detail.get("exception", "")).rpartition(".")[2]
         if now is None or not name:
             return found
+        raised = now.code.startswith("raise")
         expected = now.handled in _EXPECTED and now.handler is not None
-        if expected and (not now.code.startswith("raise") or now.below >= _DEEP):
+        tried_else = expected and (not raised or now.below >= _DEEP)
+        if tried_else or _explains_first(now, found) or (name == "RecursionError" and now.handled):
             found = replace(found, detail={**found.detail, "instead_since": now.began})
-        now.began, now.handled = now.began or found.line, name
+        now.began, now.handled, now.handled_message = now.began or found.line, name, found.message
         return found
+
+
+def _explains_first(now: _Traceback, found: JobFinding) -> bool:
+    """Whether the handler itself raised what says, in words, what the handled exception's few only hint at.
+
+    `Incorrect padding` is what a decoder met; that the configuration's path does not exist, only the one who called it knows.
+    """
+    if not now.code.startswith("raise") or now.below or now.handled not in _LOOKED_UP or now.handler is None:
+        return False
+    text, before = _words(found.message), _words(now.handled_message)
+    if len(before.split()) > _BARE_WORDS or len(text.split()) < _SENTENCE_WORDS:
+        return False
+    return _LOOK_ELSEWHERE.search(text) is None
+
+
+def _words(message: str) -> str:
+    """What an exception says behind its name."""
+    return message.partition(": ")[2]

@@ -97,6 +97,8 @@ class JoblogContext:
     op_line: int = 0
     counts: dict[int, int] = field(default_factory=dict)
     child: dict[str, Any] = field(default_factory=dict)
+    child_ended: dict[str, Any] = field(default_factory=dict)
+    """The fields of the child whose exit code it told last."""
     child_line: int = 0
     """Where torchelastic began to list the children that failed; 0 when it did not."""
     mpi: dict[str, Any] = field(default_factory=dict)

@@ -84,7 +84,8 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
     ):
         # The script went on without what a module would have brought, and the program met an error of its own.
         return True
-    if best.detail.get("heading") and root and 0 < behind <= _REASON_LINES:
+    own_words = not new.detail.get("handled") and new.message != best.message
+    if best.detail.get("heading") and root and own_words and 0 < behind <= _REASON_LINES:
         return True
     if best.detail.get("wrapper") and (root or new.role is LineRole.REMOTE) and 0 < behind <= _WRAPPED_LINES:
         return True
@@ -98,6 +99,9 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
     if best.kind == "python_consequence" and new.kind.startswith("nccl_") and 0 < behind <= _RESULT_LINES:
         # The exception's own result, which a cut line took from it.
         return new.rank == best.rank
+    if new.detail.get("signal_named") and (best.kind, best.pid) == (new.kind, new.pid):
+        # torchelastic's box: the exit code stands above the signal's name.
+        return "ended_at" in best.detail and 0 < behind <= _RESULT_LINES
     if new.detail.get("exit_string") and best.kind == new.kind and 0 < behind <= _REASON_LINES:
         # The launcher's box: the code of the signal stands above its name.
         return True
@@ -152,6 +156,9 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         lost_store = best.kind == "rendezvous_failed" and best.rank is None and new.kind in _OWN
         noise = best.kind in _PEER_NOISE or (waited and new.rank != best.rank)
         noise = noise or (lost_store and new.rank is not None)
+        # No rank loads a library because others wait; where two print at once, whose it is may be lost.
+        unloaded = new.detail.get("undefined_symbol") is True and best.kind in grammar.WAITED
+        noise = noise or (unloaded and (new.rank is None or new.rank != best.rank))
         announced = (
             best.detail.get("warned") is True and new.kind == best.kind and not new.detail.get("warned")
         )

@@ -145,7 +145,7 @@ class JobLogReader:
             wanted |= family is workflows.FAMILY and self._context.reasoned(record.line)
             if not wanted and not any(t in record.text for t in family.triggers):
                 continue
-            if found := family.read(record, self._context):
+            if found := self._bare.unraised(record, family.read(record, self._context)):
                 sentence = announced and family is languages.FAMILY
                 if announced and self._context.head_line < record.line:
                     self._context.head_line = 0

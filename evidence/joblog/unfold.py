@@ -24,13 +24,25 @@ def overwritten(text: str) -> list[str]:
     return [parts[0], *(worker[0] + part if part else part for part in parts[1:])] if worker else parts
 
 
+_LOGGER = re.compile(r"(?<=.)\[rank\d{1,8}\]:\[[EWFI]\d{0,4} ")
+_EXCEPTION = re.compile(r"\b[A-Z]\w{0,60}(?:Error|Exception): \S")
+
+
+def _unglued(text: str) -> list[str]:
+    """An exception and another rank's logger, which wrote into its line before it ended; the text itself where there are no two."""
+    found = _LOGGER.search(text) if "]:[" in text else None
+    if found is None or not _EXCEPTION.search(text, 0, found.start()):
+        return [text]
+    return [text[: found.start()], text[found.start() :]]
+
+
 def lines(text: str) -> list[str]:
-    """The lines of the record's traceback; the text itself where it is no such record.
+    """The lines of the record's traceback; the text itself where it is no such record, or the two that ranks wrote into one line.
 
     Only values whose key is a logger's word are believed: data that a job prints holds tracebacks of others.
     """
     if text.lstrip()[:1] != "{" or not any(head in text for head in _HEADS):
-        return [text]
+        return _unglued(text)
     try:
         record = json.loads(text)
     except (ValueError, RecursionError):

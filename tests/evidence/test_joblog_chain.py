@@ -95,3 +95,43 @@ def test_a_chain_of_several_is_the_last_fallbacks() -> None:
         ("path.py", "mkdir", "os.mkdir(self)"),
     )
     assert cause(*not_found, *RAISED_FROM, *named, *HANDLING, *no_parent, *HANDLING, *denied) == denied[-1]
+
+
+DECODER = ("config.py", "load", "return decode(text)")
+PADDING = traceback("binascii.Error: Incorrect padding", DECODER, ("base64.py", "decode", "return a2b(s)"))
+WANTED = "ValueError: Expected the path of a settings file, or a dictionary, not ../zero.json"
+
+
+def test_a_handler_that_says_in_words_what_was_wanted_is_the_cause() -> None:
+    """What a decoder met says nothing of what was tried."""
+    wanted = traceback(WANTED, MAIN, ("config.py", "load", "raise ValueError("))
+    assert cause(*PADDING, *HANDLING, *wanted) == WANTED
+    assert cause(*(f"[rank2]: {line}" for line in (*PADDING, *HANDLING, *wanted))) == WANTED
+
+
+@pytest.mark.parametrize(
+    ("first", "link", "last", "frame"),
+    [
+        (PADDING, RAISED_FROM, WANTED, ("config.py", "load", "raise ValueError(")),
+        (PADDING, HANDLING, WANTED, ("config.py", "fail", "raise ValueError(")),
+        (PADDING, HANDLING, "ValueError: bad settings", ("config.py", "load", "raise ValueError(")),
+        (PADDING, HANDLING, "RunError: the run of today stopped at step 7, see the log above for it", ("config.py", "load", "raise RunError(")),
+        (MISSING, HANDLING, "SetupError: the index that the hub should have is not on this machine now", ("hub.py", "fetch", "raise SetupError(")),
+        (traceback("RuntimeError: NaN loss", DECODER), HANDLING, "TrainError: the trainer saved what it had and stopped at step 7 of 9", ("config.py", "load", "raise TrainError(")),
+    ],
+)  # fmt: skip
+def test_a_handler_that_says_no_more_stays_a_wrapper(
+    first: list[str], link: list[str], last: str, frame: tuple[str, str, str]
+) -> None:
+    """Raised from the first, in another function, in fewer words, pointing elsewhere, or around an error with words of its own."""
+    assert cause(*first, *link, *traceback(last, MAIN, frame)) == first[-1]
+
+
+def test_a_recursion_without_an_end_is_the_cause_of_what_it_repeated() -> None:
+    """Every turn handled the same error."""
+    turn = traceback("OSError: broken data stream", ("data.py", "get", "return read(i)"))
+    end = traceback(
+        "RecursionError: maximum recursion depth exceeded", MAIN, ("data.py", "get", "return get(i)")
+    )
+    assert cause(*turn, *HANDLING, *turn, *HANDLING, *turn, *HANDLING, *end) == end[-1]
+    assert cause(*turn, *end) == turn[-1]

@@ -211,7 +211,7 @@ CASES: list[tuple[str, str | None, dict[str, Any], str]] = [
     ),
     (
         "ROCm 4021: an AMD GPU that hangs",
-        "cuda_launch_failure",
+        "gpu_hang",
         {"line": 1},
         "HW Exception by GPU node-9 (Agent handle: 0x631351bb5a20) reason :GPU Hang\nAborted (core dumped)",
     ),

@@ -626,3 +626,231 @@ def test_a_long_list_of_one_complaint_ends_nothing() -> None:
     missing = [f"Could not find /data/video/{n}.png" for n in range(300)]
     assert first(*missing, "we good") == []
     assert first(*missing[:2]) == ["program_error"]
+
+
+def line_of(*lines: str) -> list[tuple[str, int]]:
+    return [(f.kind, f.line) for f in joblog.read(lines) if f.first_cause]
+
+
+STEPD = "slurmstepd: error: pyxis: "
+SPANK = "slurmstepd: error: spank: required plugin spank_pyxis.so: task_init() failed with rc=-1"
+
+
+@pytest.mark.parametrize("label", ["", "2: "])
+@pytest.mark.parametrize(
+    ("printed", "line"),
+    [
+        (["    [ERROR] Could not write the library cache", "    [ERROR] /etc/enroot/hooks.d/44-site.sh exited with return code 1"], 4),
+        (["    id: cannot find name for user ID 7001", "    id: cannot find name for user ID 7001", "    mkdir: cannot create directory '/work/7001': Permission denied"], 6),
+        (["    id: cannot find name for user ID 7001", "    id: cannot find name for user ID 7001"], 4),
+        (["    [INFO] Creating the image", "    Write failed because No space left on device", "    FATAL ERROR: Failed to write the image"], 5),
+    ],
+)  # fmt: skip
+def test_what_a_containers_engine_logged_is_the_cause(label: str, printed: list[str], line: int) -> None:
+    """Not the plugin's words around it, nor a name that `id` did not find where more follows."""
+    log = ["container start failed with error code: 1", "container exited too soon", "printing engine log file:", *printed, "couldn't start container"]  # fmt: skip
+    found = line_of(*(label + STEPD + text for text in log), label + SPANK)
+    assert found == [("slurm_launch_failed", line)]
+    assert line_of(*(label + STEPD + text for text in log[:3]), label + SPANK)[0][0] == "slurm_launch_failed"
+
+
+IMAGE = "FATAL:   While making image from oci registry: error fetching image:"
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("create command failed: exit status 1: Write failed because No space left on device", "disk_full"),
+        ("open /home/u/.apptainer/cache/blob: disk quota exceeded", "disk_full"),
+        ("create command failed: exit status 1: FATAL ERROR: Out of memory (queue_init)", "host_memory_error"),
+        ("fork/exec /usr/bin/unsquashfs: cannot allocate memory", "host_memory_error"),
+        ("create command failed: signal: killed:", "oom_kill_suspected"),
+        ("tls: failed to verify certificate: x509: certificate has expired or is not yet valid", "slurm_launch_failed"),
+        ("toomanyrequests: too many pulls from this address", "slurm_launch_failed"),
+    ],
+)  # fmt: skip
+def test_an_image_that_was_not_made_is_judged_by_its_last_words(words: str, kind: str) -> None:
+    """In one line, or under headings under headings where a terminal or a report broke it."""
+    assert line_of("INFO:    Creating SIF file...", f"{IMAGE} {words}") == [(kind, 2)]
+    broken = ["while building SIF from layers: conveyor failed to get:", 'Get "https://auth.example.org/token?scope=pull":']  # fmt: skip
+    assert line_of(IMAGE, *broken, words) == [(kind, 4)]
+    assert line_of(IMAGE, *broken) == [("slurm_launch_failed", 1)]
+
+
+def test_a_registry_that_was_asked_too_often_is_the_jobs_own_doing() -> None:
+    """An account or a kept image helps."""
+    for words in ("toomanyrequests: too many pulls", "x509: certificate has expired"):
+        found = [f for f in joblog.read([f"{IMAGE} {words}"]) if f.first_cause]
+        assert (found[0].domains == ("user_program",)) is words.startswith("toomany")
+
+
+def test_a_workflow_engines_headings_give_way_to_what_the_pull_said() -> None:
+    """One after the other; alone each is all there is."""
+    heads = ["WorkflowError:", "Failed to pull singularity image from docker://site/tool:3:"]
+    fatal = f"{IMAGE} Error reading manifest 3: toomanyrequests: too many pulls"
+    assert line_of("Building DAG of jobs...", *heads, fatal) == [("slurm_launch_failed", 4)]
+    assert line_of(*heads) == [("program_error", 2)]
+    assert line_of(heads[0], "Config file must be given as JSON or YAML.") == [("program_error", 1)]
+
+
+IGNORED = [
+    "Exception ignored in: <function Loader.__del__ at 0x7f11>",
+    "Traceback (most recent call last):",
+    '  File "/lib/loader.py", line 41, in __del__',
+    "    self.shutdown()",
+]
+
+
+@pytest.mark.parametrize(
+    "killed",
+    [
+        "RuntimeError: DataLoader worker (pid 771) is killed by signal: Aborted. ",
+        "OSError: [Errno 28] No space left on device",
+        "RuntimeError: CUDA error: invalid device ordinal",
+    ],
+)
+def test_what_was_raised_while_an_object_was_deleted_is_not_the_cause(killed: str) -> None:
+    """In front of the program's own exception or behind it; alone it is what is known."""
+    assert line_of(*IGNORED, killed, *ERROR) == [("python_exception", len(IGNORED) + 1 + len(ERROR))]
+    assert line_of(*ERROR, *IGNORED, killed) == [("python_exception", len(ERROR))]
+    assert [line for _, line in line_of(*IGNORED, killed)] == [len(IGNORED) + 1]
+    oom = "slurmstepd: error: Detected 1 oom_kill event in StepId=9.0. Some of the step tasks have been OOM Killed."
+    assert line_of(*IGNORED, oom, killed) == [("slurm_oom", len(IGNORED) + 1)]
+
+
+JAX = "For simplicity, JAX has removed its internal frames from the traceback of the following exception. Set JAX_TRACEBACK_FILTERING=off to include these."
+
+
+@pytest.mark.parametrize(
+    "name", ["KeyboardInterrupt:", "KeyboardInterrupt", "AssertionError:", "AssertionError"]
+)
+def test_what_jax_says_of_frames_is_no_exceptions_text(name: str) -> None:
+    """It stands below an exception, with or without words; an interruption stays one."""
+    kind = "interrupted" if name.startswith("Keyboard") else "python_exception"
+    assert line_of(*ERROR[:2], name, "-" * 20, JAX) == [(kind, 3)]
+    assert line_of(*ERROR[:2], "AssertionError: batch of 7", "-" * 20, JAX) == [("python_exception", 3)]
+
+
+def test_the_signals_name_in_torchelastics_box_is_the_first_line() -> None:
+    """Not its number above it; what was told before the box stays first."""
+    box = ["Root Cause (first observed failure):", "[0]:", "  time      : 2026-04-05_10:11:12", "  host      : n4", "  rank      : 5 (local_rank: 1)", "  exitcode  : -9 (pid: 4096)", "  error_file: <N/A>", "  traceback : Signal 9 (SIGKILL) received by PID 4096"]  # fmt: skip
+    found = [f for f in joblog.read(box) if f.first_cause]
+    assert [(f.kind, f.line, f.rank, f.host) for f in found] == [("oom_kill_suspected", 8, 5, "n4")]
+    launcher = "E0405 10:11:12.001 77 torch/distributed/elastic/multiprocessing/api.py:826] failed (exitcode: -9) local_rank: 1 (pid: 4096) of binary: python"
+    assert line_of(launcher, *box) == [("oom_kill_suspected", 1)]
+    assert line_of(*ERROR, *box) == [("python_exception", 3)]
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("HW Exception by GPU node-3 (Agent handle: 0x11d0) reason :GPU Hang", "gpu_hang"),
+        (" 12%|##   | 12/99 [01:02<07:30,  5.2s/it]HW Exception by GPU node-3 (Agent handle: 0x11d0) reason :GPU Hang", "gpu_hang"),
+        ("HW Exception by GPU node-3 (Agent handle: 0x11d0) reason :ECC", "cuda_ecc"),
+        ("Memory access fault by GPU node-3 (Agent handle: 0x11d0) on address 0x7f10. Reason: ECC failure (if supported by HW).", "cuda_ecc"),
+        ("Memory access fault by GPU node-3 (Agent handle: 0x11d0) on address 0x7f10. Reason: Page not present or supervisor privilege.", "cuda_illegal_access"),
+        ("Memory critical error by agent node-0 (Agent handle: 0x11d0) on address 0x7f10. Reason: Uncorrectable error.", "cuda_ecc"),
+        ("Memory critical error by agent node-0 (Agent handle: 0x11d0) on address 0x7f10. Reason: Memory in use. ", "cuda_error"),
+    ],
+)  # fmt: skip
+def test_rocms_runtime_says_whose_a_fault_is(line: str, kind: str) -> None:
+    """A hang is the driver's or the hardware's side; memory in use says only that the driver did not take it back."""
+    watchdog = "[rank2]:[E405 10:22:33.4 ProcessGroupNCCL.cpp:600] [Rank 2] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE, NumelIn=6, NumelOut=8, Timeout(ms)=600000) ran for 600123 milliseconds before timing out."
+    assert line_of("start", line, "Aborted (core dumped)", watchdog) == [(kind, 2)]
+    found = next(f for f in joblog.read([line]) if f.first_cause)
+    assert ("user_program" in found.domains) is (kind in ("cuda_error", "cuda_illegal_access"))
+    assert first(f'answer: they saw "{line}" in the log') == []
+
+
+OUT_OF_IT = "2026-04-05 10:11:12.1: E tensorflow/stream_executor/cuda/cuda_driver.cc:936] failed to allocate 2.00G (2147483648 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2026-04-05 10:11:14.2: E tensorflow/stream_executor/cuda/cuda_blas.cc:462] failed to create cublas handle: CUBLAS_STATUS_NOT_INITIALIZED",
+        "tensorflow.python.framework.errors_impl.InternalError: Blas GEMM launch failed : a.shape=(9, 7), b.shape=(7, 3), m=9, n=3, k=7",
+    ],
+)
+def test_a_library_that_got_no_memory_of_the_gpu_is_out_of_memory(line: str) -> None:
+    """Also where TensorFlow tried less in between; alone it says nothing of memory, and what lived on is no cause."""
+    steps = [f"Epoch {n}/9 loss: 1.2" for n in range(1, 9)]
+    assert line_of(OUT_OF_IT, *steps, line) == [("cuda_oom", 1)]
+    assert line_of(*steps, line) == [("cuda_library_error", 9)]
+    assert line_of(OUT_OF_IT, *steps, *ERROR) == [("python_exception", 12)]
+
+
+def ucx(place: str, text: str) -> str:
+    return f"[1700000001.1] [n2:77 :0]     {place}  UCX  ERROR {text}"
+
+
+def test_what_ucx_could_not_reach_comes_before_what_mpi_makes_of_it() -> None:
+    """An address that each machine has for itself is the job's setting; behind another one a peer may be gone."""
+    mpi = ["[n2:00077] pml_ucx.c:419  Error: ucp_ep_create(proc=0) failed: Destination is unreachable", "[n2:00077] pml_ucx.c:472  Error: Failed to resolve UCX endpoint for rank 0"]  # fmt: skip
+    bridge = ucx("sock.c:325", "connect(fd=31, dest_addr=172.17.0.1:40111) failed: Connection refused")
+    assert line_of(bridge, *mpi) == [("program_error", 1)]
+    peer = bridge.replace("172.17.0.1", "10.1.2.3")
+    assert line_of(peer, *mpi) == [("peer_lost", 1)]
+    assert line_of(peer, *mpi, *ERROR) == [("python_exception", 6)]
+    assert line_of(*mpi) == [("rendezvous_failed", 1)]
+
+
+def test_an_input_output_error_of_a_network_adapter_is_no_file_servers() -> None:
+    """Where a terminal's width cut UCX's name from it, too."""
+    cut = [
+        ucx("ib_md.c:282", "ibv_reg_mr(address=0x31000, length=4096,"),
+        "                access=0x10000f) failed: Bad address",
+        ucx("ucp_mm.c:76", "failed to register address 0x31000 (host)"),
+        "                length 4096 on md[1]=mlx5_2: Input/output error",
+        "                (md supports: host|cuda)",
+        "pml_ucx.c:934  Error: ucx send failed: Input/output error",
+    ]
+    assert line_of(*cut) == [("program_error", 1)]
+    assert first("length 4096 on md[3]=mlx5_0: Input/output error") == []
+    assert first("read of block 7: Input/output error") == ["io_error"]
+
+
+def test_ipythons_head_of_a_traceback_is_no_exceptions_line() -> None:
+    """papermill prints a cell's traceback below an exception without words."""
+    cell = [
+        "papermill.exceptions.PapermillExecutionError: ",
+        "-" * 75,
+        'Exception encountered at "In [4]":',
+        "-" * 75,
+        "NotImplementedError                       Traceback (most recent call last)",
+        "Cell In[4], line 5",
+        "----> 5 from tool import Model",
+        "",
+        "File /lib/tool/__init__.py:105",
+        "--> 105     import tool_core",
+        "",
+        "NotImplementedError: tool runs on Linux only",
+    ]
+    assert line_of(*ERROR[:2], *cell) == [("python_exception", 14)]
+
+
+WATCHDOG = "[rank1]:[E405 10:22:33.4 ProcessGroupNCCL.cpp:600] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=64, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=900000) ran for 900123 milliseconds before timing out."
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        [f"                ^^^^^^{WATCHDOG}", WATCHDOG, 'api.cpp":27, please report a bug to PyTorch. Can\'t find nvmlDeviceGetX: /lib64/libnvidia-ml.so.1: undefined symbol: nvmlDeviceGetX'],
+        [WATCHDOG, *ERROR[:2], "ImportError: /opt/lib/ext.so: undefined symbol: _ZN3c105ErrorE"],
+        [WATCHDOG, "start", *ERROR[:2], f"ImportError: /opt/lib/ext.so: undefined symbol: _ZN3c105ErrorE{WATCHDOG}"],
+    ],
+)  # fmt: skip
+def test_a_symbol_that_a_library_lacks_is_found_among_its_peers_timeouts(log: list[str]) -> None:
+    """Whoever's line it was glued to."""
+    assert line_of(*log, "terminate called after throwing an instance of 'c10::DistBackendError'") == [
+        ("import_error", len(log))
+    ]
+
+
+def test_two_ranks_in_one_line_are_read_one_after_the_other() -> None:
+    """The exception's rank stays its own; a logger's line that speaks of an exception is one line."""
+    found = list(
+        joblog.read([*(f"[rank0]: {line}" for line in ERROR[:2]), f"[rank0]: KeyError: 'lr'{WATCHDOG}"])
+    )
+    assert [(f.kind, f.rank) for f in found] == [("python_exception", 0), ("watchdog_timeout", 1)]
+    assert first(WATCHDOG) == ["watchdog_timeout"]

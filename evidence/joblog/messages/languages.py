@@ -67,7 +67,7 @@ _HEAD = re.compile(
 """Announcements: what went wrong stands on one of the next lines."""
 _RULES = re.compile(r"^\W+|\W+$")
 _NOTHING = re.compile(
-    r"\W*$|\s{0,8}(?:Got exception outside of a @test|Test threw exception|Expression: .{0,300})$|\d{1,4} root error\(s\) found|\s{0,40}(?:\w ){4}|.{0,200}:$|\s{0,4}-\s(?!(?:cause|reason|error|message)\s?:)"
+    r"\W*$|\s{0,8}(?:Got exception outside of a @test|Test threw exception|Expression: .{0,300})$|\d{1,4} root error\(s\) found|\s{0,40}(?:\w ){4}|.{0,200}(?<!signal: killed):$|For simplicity, JAX has removed its internal frames |\s{0,4}-\s(?!(?:cause|reason|error|message)\s?:)"
 )
 """Lines between an announcement and the error: rules, further headings, entries of a list."""
 _PLACE = re.compile(
@@ -142,9 +142,15 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if process.is_of_another(text):
         context.head_line = 0
         return None
+    if "Traceback (most recent call last)" in text:
+        # IPython puts the exception's name in front of it: what it says stands at the end of the frames.
+        context.head_line = 0
+        return None
     if context.announced(record.line) and not (_NOTHING.match(record.text) or _PLACE.match(record.text)):
         context.head_line = 0
         sentence = replace(record, text=f"{context.head}: {text}")
+        if slurm.is_container(context.head):
+            return slurm.container(sentence)
         if context.head_raised:
             return make(FACTS, "python_exception", sentence, detail={"exception": context.head})
         return make(FACTS, "program_error", sentence)

@@ -81,6 +81,20 @@ _BTL = re.compile(
 _BAD_BUFFER = (
     "The program handed MPI a buffer that is not its own (bad address): a wrong pointer, count or type."
 )
+_NO_CONNECTION = re.compile(
+    r"(?:connect|bind|getpeername|sendv?|recvv?)\((?:.{0,160}\b(?:dest_addr|addr)=(?P<at>[\da-f.:\[\]]{3,60})|fd=)?.{0,160}\) failed: (?:Connection|No route|Network|Broken pipe|Host is|Cannot assign)"
+)
+_OWN_ADDRESS = re.compile(r"\[?(?:127\.|172\.17\.|192\.168\.122\.|169\.254\.|::1\]|fe80:)")
+"""Addresses that mean another machine on each machine: loopback, Docker's bridge, libvirt's, link-local."""
+_WRONG_NET = "UCX tried to reach another rank at an address that only this machine knows, such as Docker's bridge: name the network (UCX_NET_DEVICES, or the MPI's own setting)."
+_UNREACHED = "UCX could not reach another rank: it is gone, or the network between them does not carry data."
+_REGISTERED = re.compile(r"ibv_reg_\w{0,20}mr\w{0,10}\(|failed to register address\b")
+_NOT_REGISTERED = "UCX could not register memory with the adapter: memory of a GPU taken for the host's, or a limit on locked memory."
+_CALL = re.compile(
+    r"\bucx (?:send|recv|isend|irecv|\w{1,20}) failed\b|\bFailed to (?:send|receive|recv|flush)\b"
+)
+"""Open MPI's word for a call that UCX did not carry out; UCX's own stand above it."""
+_NOT_CARRIED = "UCX could not carry out the program's MPI call; its own errors stand above."
 _NO_MEMORY = re.compile(r"failed to allocate|out of memory|cannot allocate memory|no memory", re.IGNORECASE)
 _NO_WAY = re.compile(
     r"no (?:\w{1,20} ){0,4}transport\b|destination is unreachable|no (?:usable|suitable|such) (?:transport|device|component)",
@@ -134,6 +148,21 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
             return make(FACTS, "host_memory_error", record)
         if _NO_WAY.search(reason):
             return make(FACTS, "rendezvous_failed", record, meaning=_MEANING_START)
+        if found := _NO_CONNECTION.match(reason):
+            if found["at"] and _OWN_ADDRESS.match(found["at"]):
+                return make(FACTS, "program_error", record, meaning=_WRONG_NET)
+            return make(FACTS, "peer_lost", record, meaning=_UNREACHED)
+        if _REGISTERED.match(reason):
+            return make(FACTS, "program_error", record, meaning=_NOT_REGISTERED, detail={"weak": True})
+        if ucx["pml"] and _CALL.match(reason):
+            return make(
+                FACTS,
+                "program_error",
+                record,
+                role=LineRole.EXIT,
+                meaning=_NOT_CARRIED,
+                detail={"farewell": True},
+            )
     if found := _BTL.match(text):
         rank = grammar.number(found["rank"], grammar.MAX_RANK)
         if found["bad"]:

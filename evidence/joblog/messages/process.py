@@ -63,6 +63,9 @@ _CHILD_RANK = re.compile(r"(?:^|\s)rank\s+: (?P<rank>\d{1,18}) \(local_rank: \d+
 _CHILD_TIME = re.compile(r"(?:^|\s)time\s+: (?P<time>\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d)")
 _CHILD_HOST = re.compile(r"(?:^|\s)host\s+: (?P<host>\S+)")
 _CHILD_EXIT = re.compile(r"(?:^|\s)exitcode\s+: (?P<code>-?\d+) \(pid: (?P<pid>\d{1,18})\)")
+_CHILD_SIGNAL = re.compile(
+    r"(?:^|\s)traceback\s+: Signal (?P<signal>\d{1,2}) \(SIG[A-Z]{2,8}\) received by PID (?P<pid>\d{1,18})"
+)
 _ROOT = re.compile(r"Root Cause \(first observed failure\)")
 _CODE = re.compile(
     r"(?:exits with return code|returned? (?:non-zero )?exit (?:code|status)|exited with (?:code|status)|command terminated with exit code|died with|died, exit code|finished abnormally, OS return value|(?:failed|ended|terminated|crashed) with (?:an? )?exit ?code) ?=? ?:? ?(?:<Signals\.(?P<signame>SIG[A-Z]+)[^>]*>|(?P<code>-?\d{1,6}))"
@@ -176,17 +179,18 @@ def _elastic(record: Record, context: JoblogContext) -> JobFinding | None:
     elif (ended := _CHILD_EXIT.search(text)) and (listing or not context.child_line):
         # A log may begin inside the list.
         child, context.child = context.child, {}
-        cut = {} if listing else {"list_cut": True}
+        detail = {"ended_at": child["time"]} if "time" in child else {} if listing else {"list_cut": True}
+        about = {"rank": child.get("rank"), "host": child.get("host"), "detail": detail}
+        context.child_ended = about
         if kind := of_code(int(ended["code"][:9])):
-            return make(
-                FACTS,
-                kind,
-                record,
-                rank=child.get("rank"),
-                host=child.get("host"),
-                pid=grammar.number(ended["pid"]),
-                detail={"ended_at": child["time"]} if "time" in child else cut,
-            )
+            return make(FACTS, kind, record, pid=grammar.number(ended["pid"]), **about)
+    elif listing and (named := _CHILD_SIGNAL.search(text)):
+        about = {
+            **context.child_ended,
+            "detail": context.child_ended.get("detail", {}) | {"signal_named": True},
+        }
+        kind = slurm.of_signal(int(named["signal"]))
+        return make(FACTS, kind, record, pid=grammar.number(named["pid"]), **about)
     return None
 
 
@@ -294,6 +298,7 @@ FAMILY = grammar.LogFamily(
     name="process",
     triggers=(
         "exitcode",
+        "received by PID",
         "Root Cause",
         "Failures:",
         "exit code",

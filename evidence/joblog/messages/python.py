@@ -71,7 +71,7 @@ _STRERROR = (
     (
         "disk_full",
         re.compile(
-            r"(?:^\s*|: \"?|error |with |\(|= ')(?:No space left on device|Disk quota exceeded)\b|PermissionError: .*quota",
+            r"(?:^\s*|: \"?|error |with |\(|= '|because )(?:No space left on device|Disk quota exceeded)\b|PermissionError: .*quota",
             re.IGNORECASE,
         ),
     ),
@@ -91,8 +91,8 @@ _STRERROR = (
         re.compile(r"Transport endpoint is not connected|Cannot send after transport endpoint shutdown"),
     ),
 )
-_UCX = re.compile(r"\bUCX\b|\bucx\b|\buc[pstm]_\w|_ucx\.c\b")
-"""UCX calls any of its own failures an input/output error; no file has part in it."""
+_UCX = re.compile(r"\bUCX\b|\bucx\b|\buc[pstm]_\w|_ucx\.c\b|\bibv_\w|\bmd\[\d{1,4}\]=|\bmlx[45]_\d")
+"""UCX calls any of its own failures an input/output error, which a line's end may cut from its name; no file has part in it."""
 _SHM = re.compile(
     r"(?:shared memory|/torch_\d+|dev/shm|shm).*(?:No space left|out of shared memory|Bus error)|out of shared memory|insufficient shared memory|No space left on device.{0,40}(?:/dev/shm|/torch_\d)"
 )
@@ -151,6 +151,9 @@ _PYTEST = re.compile(r"^E {3,12}(?=(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:E
 """How pytest marks the lines of the exception that made a test fail."""
 _RAISED = re.compile(r"\braised:\s*$")
 """A wrapper whose reason stands on the next line."""
+_UNDEFINED = re.compile(r"undefined symbol: \w")
+_NO_SYMBOL = re.compile(r"please report a bug to PyTorch\. .{0,300}: undefined symbol: \w")
+"""A library of the node, such as the driver's, that lacks what PyTorch asks it for; of such a line only the end may be there."""
 _HANDLED = re.compile(r"warn|ignored|skipp|retry|fallback|continuing", re.IGNORECASE)
 
 
@@ -216,6 +219,8 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
         return make(FACTS, kind, record, detail={"exception": error})
     if marked := _PYTEST.match(record.text):
         return exception(replace(record, text=record.text[marked.end() :]))
+    if _NO_SYMBOL.search(record.text):
+        return make(FACTS, "import_error", record, detail={"undefined_symbol": True})
     if is_handled(record.text):
         return None
     return _loader(record) or _files(record)
@@ -248,7 +253,7 @@ _CUT_OFF = "A Python traceback began and the output ends inside it: the program 
 
 def named_only(found: JobFinding) -> bool:
     """Whether the exception's own text begins on the next line: Python prints no colon where there is none."""
-    own = "exception" in found.detail and found.kind != "python_consequence"
+    own = "exception" in found.detail and found.kind not in ("python_consequence", "interrupted")
     return own and _NAME_ONLY.fullmatch(found.message) is not None
 
 
@@ -312,6 +317,8 @@ def exception(record: Record, *, own_name: bool = False) -> JobFinding | None:
     if (name in _REMOTE_NAMES and not own_file) or _REMOTE_TEXT.search(found["text"]):
         return make(FACTS, "python_consequence", record, detail=detail)
     if name in _IMPORTS:
+        if _UNDEFINED.search(found["text"]):
+            detail["undefined_symbol"] = True
         return make(FACTS, "import_error", record, detail=detail)
     rank = _NAMED_RANK.match(found["text"])
     rank_named = grammar.number(rank["rank"]) if rank and record.rank is None else None
@@ -322,6 +329,7 @@ FAMILY = grammar.LogFamily(
     name="python",
     triggers=(
         "E   ",
+        "undefined symbol: ",
         "[Errno ",
         ", error message = '",
         "No space left",

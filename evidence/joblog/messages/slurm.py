@@ -17,6 +17,7 @@ from probing_cluster.evidence.joblog.grammar import (
     fact,
     make,
 )
+from probing_cluster.evidence.joblog.messages import python
 
 FACTS = {
     "slurm_timeout": fact(LineRole.END, USER, "Slurm ended the job at its time limit."),
@@ -62,6 +63,7 @@ FACTS = {
         LineRole.OBSERVATION, ALL, "A process was told to end; somebody else decided that."
     ),
     "task_exit": fact(LineRole.EXIT, ALL, "A task ended with an error code; the reason stands elsewhere."),
+    **{k: python.FACTS[k] for k in ("disk_full", "host_memory_error")},
 }
 _CANCELLED = re.compile(
     r"\*\*\* (?:JOB|STEP|StepId=|JobId=)\s?\S* (?:(?:ON|on) (?P<host>\S+) )?CANCELLED AT \S+(?: DUE (?:TO|to) (?P<why>[^*]+?))? ?\*\*\*(?: on (?P<old>\S+))?"
@@ -100,19 +102,30 @@ _CONTAINER = re.compile(
     re.IGNORECASE,
 )
 _WRAPPED = re.compile(
-    r"spank: required plugin \S{0,40}pyxis|pyxis: (?:failed to (?:import|create|start)|couldn't start|container start failed)"
+    r"spank: required plugin \S{0,40}pyxis|pyxis: (?:failed to (?:import|create|start)|couldn't start|container (?:start failed|exited too soon))"
 )
 """What the plugin says before it prints the log of the program that failed."""
 _CHILD = re.compile(r"pyxis: child \d{1,10} failed")
 """The plugin's helper ended badly: what it was doing stands on the next line."""
+_NO_NAME = re.compile(r"pyxis: {4,16}id: cannot find name for (?:user|group) ID \d")
+"""What `id` complains of in the engine's own scripts, which go on: what ended them stands below, where anything does."""
 _PRINTED = re.compile(
-    r"error: pyxis: {4,16}(?!\[(?:INFO|WARN)|curl:)(?:[\w./-]{1,80}: .{1,300}|\[ERROR\] .{1,300})$"
+    r"error: pyxis: {4,16}(?!\[(?:INFO|WARN)|curl:)(?:[\w./-]{1,80}: .{1,300}|\[ERROR\] .{1,300}|Write failed because .{1,300}|FATAL ERROR: ?.{1,300})$"
 )
 _NO_CONTAINER = "The container could not be created or started."
+_IMAGE_WORDS = (
+    ("disk_full", re.compile(r"(?:no space left on device|disk quota exceeded)\W*$", re.IGNORECASE)),
+    (
+        "host_memory_error",
+        re.compile(r"(?:out of memory(?: \(\w{1,40}\))?|cannot allocate memory)\W*$", re.IGNORECASE),
+    ),
+    ("oom_kill_suspected", re.compile(r"signal: killed\W*$")),
+)
+"""The last words of what made an image: they say of what it was in want."""
 _MISTAKE = re.compile(
     r"no such file|does ?n[o']t exist|\bnot found\b|cannot find|permission denied|exec format error|not a directory|is a directory"
     r"|invalid (?:reference format|generic resource|account|partition|qos|image|argument|option|feature|reservation|node name|number of)|mutually exclusive"
-    r"|unauthorized|authentication required|access (?:to the resource is )?denied|manifest unknown|error code: 40[134]\b"
+    r"|unauthorized|toomanyrequests|pull rate limit|authentication required|access (?:to the resource is )?denied|manifest unknown|error code: (?:40[134]|429)\b"
     r"|requested (?:node configuration|partition|time limit)|more (?:processors|nodes|tasks) requested|(?:memory|gres|gpus?|cpus?) required by|no image|unable to handle \S{1,20} uri",
     re.IGNORECASE,
 )
@@ -214,6 +227,10 @@ def _launch(record: Record, host: str | None, *, container: bool) -> JobFinding:
     """A program that was never started: by the job's own mistake, or the site's."""
     if _CHILD.search(record.text):
         return make(FACTS, "slurm_launch_failed", record, host=host, role=LineRole.EXIT)
+    if _NO_NAME.search(record.text):
+        return make(
+            FACTS, "slurm_launch_failed", record, host=host, domains=SOFTWARE, detail={"heading": True}
+        )
     if _WRAPPED.search(record.text):
         # The reason follows where the container's own log is printed.
         return make(FACTS, "slurm_launch_failed", record, host=host, detail={"handled": True})
@@ -222,6 +239,27 @@ def _launch(record: Record, host: str | None, *, container: bool) -> JobFinding:
         return make(FACTS, "slurm_launch_failed", record, host=host, domains=USER, meaning=_MISTAKEN)
     domains, meaning = SOFTWARE if site else None, _NO_CONTAINER if container else None
     return make(FACTS, "slurm_launch_failed", record, host=host, domains=domains, meaning=meaning)
+
+
+def is_container(text: str) -> bool:
+    """Whether Apptainer, Enroot or Docker says here that it stops."""
+    return _CONTAINER.match(text.lstrip()) is not None
+
+
+def container(record: Record) -> JobFinding:
+    """A container or an image that could not be made, judged by the last words of the line."""
+    kind = next((kind for kind, words in _IMAGE_WORDS if words.search(record.text)), None)
+    if kind is None:
+        return _launch(record, None, container=True)
+    # The killed process was the last one: nothing else says more.
+    return make(FACTS, kind, record, role=LineRole.ROOT)
+
+
+def _heading(record: Record, context: JoblogContext) -> JobFinding:
+    """A container's error whose own words stand on one of the next lines."""
+    context.head, context.head_line = record.text.strip().rstrip(":"), record.line
+    context.head_raised = False
+    return make(FACTS, "slurm_launch_failed", record, role=LineRole.EXIT, meaning=_NO_CONTAINER)
 
 
 def _batch(record: Record) -> JobFinding | None:
@@ -248,7 +286,7 @@ def _is_quoted(text: str) -> bool:
     return before.endswith((" ", "\t")) and place.foreign_words(before) >= 2
 
 
-def read(record: Record, _context: JoblogContext) -> JobFinding | None:
+def read(record: Record, context: JoblogContext) -> JobFinding | None:
     """A line of Slurm, or of another batch system where it tells of the job's end."""
     if _is_quoted(record.text):
         return None
@@ -267,8 +305,9 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
         return _launch(
             record, found["step"] or found["node"] or found["refused"], container="pyxis: " in text
         )
-    if _CONTAINER.match(text.lstrip()):
-        return _launch(record, None, container=True)
+    if is_container(text):
+        ends = text.rstrip().endswith(":") and not _IMAGE_WORDS[-1][1].search(text)
+        return _heading(record, context) if ends else container(record)
     return _batch(record)
 
 

@@ -56,6 +56,8 @@ _REFUSED = re.compile(
     r"|Broken DAG: |Dag \S{1,120} could not be found|.{0,40}dag_id could not be found"
 )
 """A workflow that is wrong, or a step that could not be handed over; the whole line says why."""
+_ANNOUNCES = re.compile(r"[A-Z]\w{1,60}(?:Error|Exception):$|Failed to \w.{1,400}:$")
+"""Names of errors and attempts that failed, without a word of why."""
 _REASON = re.compile(r"\s{1,8}\S")
 """What stands indented below `Caused by:`."""
 
@@ -89,7 +91,9 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if _OVER.match(text):
         return make(FACTS, "task_exit", record)
     if _REFUSED.match(text.strip()):
-        return make(FACTS, "program_error", record)
+        # What pulled an image or ran a command prints its own words below.
+        heading = {"heading": True} if _ANNOUNCES.match(text.strip()) else {}
+        return make(FACTS, "program_error", record, detail=heading)
     return None
 
 
