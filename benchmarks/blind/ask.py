@@ -112,6 +112,7 @@ _ONE_END = {
     "slurm_timeout": "time_limit",
     "slurm_preempted": "preempted",
     "slurm_cancelled": "user_cancelled",
+    "slurm_node_fail": "node_lost",
 }
 """Slurm's words in a log, and the cause that a label means by them. The rules take it from the accounting, which a log does not
 have: only there stands who cancelled. A requeue has several."""
