@@ -15,6 +15,9 @@ from probing_cluster.core import records
 from probing_cluster.db import store
 
 _SQL = Path(__file__).parent / "sql"
+_IMPORTED = "import"
+_ALL_GPUS, _WORKED_S = 8, 1800
+"""A job with this many GPUs a node holds all that a node has, and one that ran this long and ended well used them."""
 
 
 class ConditionReader:
@@ -58,11 +61,34 @@ class ConditionReader:
             "addresses": [e.pci_bus_id for e, _ in chosen],
             "lasts": [int(lasts) for _, lasts in chosen],
         }
+        worked = self._worked_since(cluster, chosen, last)
         found: dict[str, list[tuple[records.HealthEvent, datetime | None]]] = defaultdict(list)
         for row in self._rows("condition_ends", given):
             event, _ = chosen[row["n"]]
-            found[event.node].append((event, row["gone_at"]))
+            ends = [at for at in (row["gone_at"], worked.get(row["n"])) if at is not None]
+            found[event.node].append((event, min(ends, default=None)))
         return found
+
+    def _worked_since(
+        self, cluster: str, chosen: Sequence[assign_rows.Condition], last: datetime
+    ) -> dict[int, datetime]:
+        """Number of a lasting fault to when a job began that then used every GPU of its node and ended well.
+
+        Only of imported logs, which may lack the reset or the restart: of a node with an agent the driver itself tells.
+        """
+        mine = [(i, e) for i, (e, lasts) in enumerate(chosen) if lasts and e.source == _IMPORTED]
+        if not mine:
+            return {}
+        given = {
+            "cluster": cluster,
+            "last": last,
+            "numbers": [i for i, _ in mine],
+            "nodes": [e.node for _, e in mine],
+            "ats": [e.at for _, e in mine],
+            "gpus": _ALL_GPUS,
+            "seconds": _WORKED_S,
+        }
+        return {row["n"]: row["gone_at"] for row in self._rows("worked_since", given)}
 
     def met(
         self,

@@ -23,6 +23,10 @@ class Reading:
     """Within the grace after a boot, when drivers and switches take links down by themselves."""
 
 
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
 def read(node: nodeview.NodeView) -> Reading:
     values: dict[str, int | None] = {}
     for port in ib.ports(node):
@@ -57,9 +61,9 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
             "unit": "count",
         }
         if count >= most:
-            parts.append(findings.fail(f"{name} lost its link {count} times in {hours:g} h", **facts))
+            parts.append(findings.fail(f"{name} lost its link {_times(count)} in {hours:g} h", **facts))
         elif count:
-            parts.append(findings.warn(f"{name} lost its link {count} times in {hours:g} h", **facts))
+            parts.append(findings.warn(f"{name} lost its link {_times(count)} in {hours:g} h", **facts))
     parts += [
         findings.warn(
             f"{name}: link_downed is stuck at {STUCK_AT} and blind until reset", device=name.partition(":")[0]

@@ -482,6 +482,31 @@ def test_a_lost_gpu_is_back_after_a_restart_or_a_driver_load(
 
 
 @pytest.mark.parametrize("many", [1, 1000])
+@pytest.mark.parametrize(
+    ("other", "cause"),
+    [
+        ({}, "user_error"),
+        ({"n_gpus": 4}, "gpu_lost"),
+        ({"state": "RUNNING"}, "gpu_lost"),
+        ({"end_at": -175}, "gpu_lost"),
+        ({"start_at": -310}, "gpu_lost"),
+        ({"nodes": ("n1",)}, "gpu_lost"),
+    ],
+)
+def test_a_gpu_with_which_a_job_of_the_whole_node_ended_well_since_was_brought_back(
+    store, make, deliver, monkeypatch, many, other, cause
+):
+    """An imported log may lack the reset. A job with fewer GPUs, that runs still, was short, began before or ran elsewhere proves nothing."""
+    monkeypatch.setattr(attribute, "MANY", many)
+    given = {"job_id": 7, "gpus": None, "nodes": ("n2",), "n_gpus": 8, "state": "COMPLETED", "exit_code": 0,
+             "start_at": -180, "end_at": -120} | other  # fmt: skip
+    minutes = {name: make.end + timedelta(minutes=given[name]) for name in ("start_at", "end_at")}
+    store.upsert_attempts([make.attempt(**given | minutes)])
+    verdict = judged(store, make, deliver, lost(make, timedelta(hours=5)), start_at=make.end - timedelta(minutes=60))
+    assert verdict.cause == cause
+
+
+@pytest.mark.parametrize("many", [1, 1000])
 @pytest.mark.parametrize(("state", "by"), [("TIMEOUT", None), ("CANCELLED", "alice"), ("DEADLINE", None)])
 @pytest.mark.parametrize(("shared", "cause"), [(False, "gpu_lost"), (True, None)])
 def test_who_ends_a_job_beside_a_lost_gpu_is_never_certain(
