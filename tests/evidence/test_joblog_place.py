@@ -224,3 +224,25 @@ def test_an_answer_goes_on_over_indented_lines() -> None:
     assert first(*answer, f"[eval]     {error}") == []
     assert first("[eval] loading", f"[eval]     {error}") == ["cuda_ecc"]
     assert first(*answer, error) == ["cuda_ecc"]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ('src/launch.py:219:        raise RuntimeError("CUDA error: an illegal memory access was encountered")',),
+        ("lib/a.cu:7:// CUDA error: uncorrectable ECC error encountered",),
+        ("+`OSError: [Errno 5] Input/output error` in the job's output.",),
+        ("If you see", "    Traceback (most recent call last):", "      ...", "    RuntimeError: CUDA error: device-side assert", "halve the batch"),
+    ],
+)  # fmt: skip
+def test_source_that_a_search_prints_and_examples_are_no_errors(lines: tuple[str, ...]) -> None:
+    """A line of a file with its number, a change of a text, what somebody would see."""
+    assert not any(f.first_cause for f in reader.read([*lines, "done"]))
+
+
+def test_a_tests_failure_with_its_place_is_one() -> None:
+    """pytest writes a place and a bare name; Python's own traceback is indented, too."""
+    failed = "tests/a.py:219: RuntimeError: CUDA error: an illegal memory access was encountered"
+    assert any(f.first_cause for f in reader.read([failed]))
+    block = ("rank 3 says", "    Traceback (most recent call last):", '      File "a.py", line 1', "    KeyError: 'lr'")
+    assert any(f.first_cause for f in reader.read(block))

@@ -417,3 +417,20 @@ def test_the_fabric_manager_is_known_by_both_its_names() -> None:
         found = reader.KernelReader().read_line(f"May  4 06:00:00 n1 {tag}: failed to initialize the fabric")
         assert found is not None
         assert (found[1].kind, found[1].code) == ("fabric_manager", "start_failed")
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "code"),
+    [
+        ("XFS: Internal error XFS_WANT_CORRUPTED_GOTO at line 7 of file fs/xfs/xfs_ialloc.c.  Caller 0xffff", "block_io", "fs_error"),
+        ("BTRFS: Transaction aborted (error -28)", "block_io", "fs_error"),
+        ("NVRM: GPU1 kflcnCoreDumpNondestructive_IMPL: TRACE: 0x10d5b6", "gsp", "crash"),
+        ("cxi_core 0000:c5:00.0: cxi0[] init_hw failed: -12", "ib_link", "init_failed"),
+    ],
+)  # fmt: skip
+def test_forms_of_round_21_and_22(line: str, kind: str, code: str) -> None:
+    """Each is read where it begins its message, and in no middle."""
+    found = reader.KernelReader().read_line(f"kernel: {line}")
+    assert found is not None
+    assert (found[1].kind, found[1].code) == (kind, code)
+    assert reader.KernelReader().read_line(f"kernel: overlayfs: failed to resolve '{line}'") is None

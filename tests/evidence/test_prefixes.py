@@ -242,3 +242,19 @@ def test_a_message_that_looks_like_a_prefix_stays_whole(line: str) -> None:
 def test_any_text_ends_and_never_grows(text: str) -> None:
     """Peeling terminates on any text and never makes it longer."""
     assert len(prefixes.parse(text).message) <= max(len(text), 0) or "\\x" in text or text.lstrip()[:1] == "{"
+
+
+@pytest.mark.parametrize(
+    ("head", "host", "at"),
+    [
+        ("2026-11-20T13:59:58.000000+01:00 gpu08 kernel - - - ", "gpu08", datetime(2026, 11, 20, 12, 59, 58, tzinfo=UTC)),
+        ("[五 11月 20 13:59:58 2026] ", None, datetime(2026, 11, 20, 13, 59, 58, tzinfo=UTC)),
+        ("x4207c7s5b0n0:[Fri Nov 20 13:59:58 2026] ", "x4207c7s5b0n0", datetime(2026, 11, 20, 13, 59, 58, tzinfo=UTC)),
+        ("-worker-02 kernel: ", "-worker-02", None),
+    ],
+)  # fmt: skip
+def test_heads_that_strangers_logs_had(head: str, host: str | None, at: datetime | None) -> None:
+    """rsyslog's empty fields, a Chinese date, pdsh without a blank, a host that begins with a hyphen."""
+    message = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
+    line = prefixes.parse(head + message)
+    assert (line.message, line.host, line.at) == (message, host, at)
