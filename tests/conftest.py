@@ -69,6 +69,15 @@ class FolderScheduling(LoadScopeScheduling):
         file = nodeid.partition("::")[0]
         return next((folder for folder in _TOGETHER if file.startswith(folder)), file)
 
+    def remove_node(self, node: Any) -> str | None:
+        """Deals out anew what a lost worker had left, and not the files it was through with.
+
+        xdist hands those out too (3.8): whoever is given one has nothing to run, tells of no result, and the run waits for ever.
+        """
+        work = self.assigned_work[node]
+        self.assigned_work[node] = {scope: tests for scope, tests in work.items() if not all(tests.values())}
+        return super().remove_node(node)
+
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FolderScheduling:
     """xdist's hook: how tests are dealt out with --numprocesses."""

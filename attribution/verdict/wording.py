@@ -68,10 +68,6 @@ def _when(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
 
 def _node_lost(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     winner = ranking.winner
-    if several := _several_lost(winner):
-        return phrases.sentence(
-            f"{hostlist.compress(several)} stopped answering Slurm, and restarted within the hour{_of_each(view)}"
-        )
     node = winner.node or "a node of the job"
     before = [s for s in view.sightings if s.event.node == winner.node and s.at <= view.end_at and s.cause not in ("node_lost", "node_reboot")]  # fmt: skip
     log_ends = view.log_ends_s(winner.node) if winner.node else None
@@ -116,11 +112,6 @@ _LONG_BEFORE_S = 600.0
 """A log that ends longer before a node was given up is no witness of its end: Slurm waits for half of this."""
 
 
-def _several_lost(winner: claims.Claim) -> list[str]:
-    """The nodes of one job that all restarted after Slurm gave one up; empty where one is named, or none."""
-    return [] if winner.node or winner.cause != "node_lost" else sorted({e.node for e in winner.evidence})
-
-
 def _of_each(view: evidence_view.EvidenceView) -> str:
     """What is known of the nodes of which one was lost."""
     booted = {s.event.node for s in view.of("node_reboot")}
@@ -128,7 +119,7 @@ def _of_each(view: evidence_view.EvidenceView) -> str:
     lived = [n for n, left in ended.items() if left <= 0 and n not in booted]
     silent = [n for n in ended if n not in lived and n not in booted]
     agents = [n for n in view.attempt.nodes if n in view.case.watched and n not in ended]
-    unseen = [n for n in view.attempt.nodes if n not in view.case.watched and n not in booted]
+    unseen = [n for n in view.attempt.nodes if n not in view.case.watched]
     parts = (
         (lived, "the log of {} goes on past the end without a restart"),
         (silent, "the log of {} ends before"),
@@ -342,8 +333,6 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
     if winner.cause == "user_cancelled" and by not in (None, "", view.attempt.user):
         person = f"the user with id {by}" if digits.is_number(by or "") else by
         return f"Ask {person} why it was cancelled: the accounting does not say."
-    if several := _several_lost(winner):
-        return f"Look for what {hostlist.compress(several)} share: power, cooling, a switch; their baseboards' event logs tell when each went."
     if winner.cause == "node_lost" and winner.node is None:
         return "Ask Slurm which node it was (`sinfo -R`, slurmctld's log); then look at its console and its baseboard's event log."
     if winner.cause == "user_error" and view.signal == vocabulary.OUTPUT_NOT_OPENED:

@@ -244,5 +244,10 @@ def test_a_tests_failure_with_its_place_is_one() -> None:
     """pytest writes a place and a bare name; Python's own traceback is indented, too."""
     failed = "tests/a.py:219: RuntimeError: CUDA error: an illegal memory access was encountered"
     assert any(f.first_cause for f in reader.read([failed]))
-    block = ("rank 3 says", "    Traceback (most recent call last):", '      File "a.py", line 1', "    KeyError: 'lr'")
+    block = (
+        "rank 3 says",
+        "    Traceback (most recent call last):",
+        '      File "a.py", line 1',
+        "    KeyError: 'lr'",
+    )
     assert any(f.first_cause for f in reader.read(block))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from probing_cluster.attribution.verdict import claims, evidence_view, findings, signatures
-from probing_cluster.core import records, vocabulary
+from probing_cluster.core import hostlist, records, vocabulary
 
 LOST, REBOOT = "node_lost", "node_reboot"
 STATES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
@@ -148,7 +148,7 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
     sightings = [s for s in sightings if s.event.kind != "agent_silent" or _fell_silent(view, s.event.node)]
     gone = {node} if node else restarted
     events = [s.event for s in sightings if s.event.node in gone]
-    return claims.Claim(
+    made = claims.Claim(
         cause=LOST,
         # A restart that alone names the node is no proof: somebody may have restarted a healthy one.
         weight=0.97 if events and view.lost_node else 0.9,
@@ -161,6 +161,14 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
         evidence=tuple(events),
         nodes=frozenset({node} if node else ()),
         n_sources=1 + bool(events),
+    )
+    if node or not events:
+        return made
+    names = hostlist.compress(sorted(gone))
+    return claims.changed(
+        made,
+        sentence=f"{names} stopped answering Slurm, and restarted within the hour",
+        next_step=f"Look for what {names} share: power, cooling, a switch; their baseboards' event logs tell when each went",
     )
 
 

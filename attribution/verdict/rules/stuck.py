@@ -166,7 +166,9 @@ def _claim(
 ) -> Iterable[claims.Claim]:
     step_at = view.case.last_progress_at
     for first in (e for e in faults if signatures.of(e).cause == cause):
-        behind = [e for e in blocked if first.at <= e.at <= first.at + _BLOCKED_AFTER and _may_be_same(e, first)]
+        behind = [
+            e for e in blocked if first.at <= e.at <= first.at + _BLOCKED_AFTER and _may_be_same(e, first)
+        ]
         if not behind or (step_at is not None and step_at > behind[0].at):
             continue
         yield claims.Claim(

@@ -502,7 +502,9 @@ def test_a_gpu_with_which_a_job_of_the_whole_node_ended_well_since_was_brought_b
              "start_at": -180, "end_at": -120} | other  # fmt: skip
     minutes = {name: make.end + timedelta(minutes=given[name]) for name in ("start_at", "end_at")}
     store.upsert_attempts([make.attempt(**given | minutes)])
-    verdict = judged(store, make, deliver, lost(make, timedelta(hours=5)), start_at=make.end - timedelta(minutes=60))
+    verdict = judged(
+        store, make, deliver, lost(make, timedelta(hours=5)), start_at=make.end - timedelta(minutes=60)
+    )
     assert verdict.cause == cause
 
 

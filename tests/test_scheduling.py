@@ -1,0 +1,58 @@
+"""How the run deals its tests out to workers (tests/conftest.py)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+FILES = {"tests/a.py": 3, "tests/b.py": 3, "tests/c.py": 3}
+TESTS = [f"{file}::test_{n}" for file, n_tests in FILES.items() for n in range(n_tests)]
+
+
+class Worker:
+    """What the scheduler sees of one: tests given to it, by number."""
+
+    def __init__(self, name: str) -> None:
+        self.gateway = SimpleNamespace(id=name)
+        self.shutting_down = False
+        self.given: list[int] = []
+
+    def send_runtest_some(self, indices: list[int]) -> None:
+        assert indices, "a worker that is given nothing tells of nothing, and the run waits for it"
+        self.given += indices
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+
+@pytest.fixture
+def scheduler(request: pytest.FixtureRequest) -> Any:
+    """The one of this run, with two workers at work."""
+    conftest = request.config.pluginmanager.get_plugin(str(Path(__file__).with_name("conftest.py")))
+    options: dict[str, Any] = {"tx": ["2*popen"], "loadscopereorder": False}
+    config = SimpleNamespace(
+        getvalue=options.get, getoption=options.get, option=SimpleNamespace(**options), rootpath=Path()
+    )
+    return conftest.FolderScheduling(config)
+
+
+def test_a_lost_workers_finished_files_are_not_dealt_out_again(scheduler: Any) -> None:
+    """The other worker is given what was left of the file that it died in, and then has nothing more to wait for."""
+    lost, other = Worker("gw0"), Worker("gw1")
+    for worker in (lost, other):
+        scheduler.add_node(worker)
+        scheduler.add_node_collection(worker, TESTS)
+    scheduler.schedule()
+    first = list(lost.given)
+    for index in first:
+        scheduler.mark_test_complete(lost, index)
+    rest = lost.given[len(first) :]
+    assert rest, "it died in its second file"
+    assert scheduler.remove_node(lost) == TESTS[rest[0]]
+    for index in other.given:  # which grows meanwhile
+        scheduler.mark_test_complete(other, index)
+    assert sorted(first + other.given) == list(range(len(TESTS)))
+    assert not scheduler.has_pending
