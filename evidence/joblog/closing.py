@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 
 from probing_cluster.evidence.joblog import grammar, last_word, place, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record, make
@@ -16,7 +17,9 @@ from probing_cluster.evidence.joblog.messages import languages
 
 FACTS = {"program_error": languages.FACTS["program_error"]}
 _LINES = 40
-FAREWELL_LINES = 8
+_UNEXPLAINED = frozenset({"task_exit", "slurm_task_failure", "process_aborted"})
+"""Ends whose reason may stand right in front of them in words that no family knows."""
+_FAREWELL_LINES = 8
 """So near above a code's farewell stands its own sentence."""
 _MAX_CHARS = 600
 _OTHERS = 3
@@ -31,7 +34,7 @@ _WORDS = r"(?i:fatal|abort(?:ed|ing)?|panic|failed|cannot|can't|can not|could no
 _WORD = re.compile(
     rf"(?:\W{{0,6}})(?:\[[^\]\n]{{1,40}}\]:? ?)?{_NAME}(?:\W{{0,6}})"
     r"(?:(?:(?i:fatal|caught|uncaught|unhandled|internal|critical|unexpected|unrecoverable|runtime|input|i/o|configuration|system|license|unknown|severe|program|parse|syntax|type|value|usage|mpi|solver|mesh|user|numerical|memory|execution) ){0,2}"
-    r"(?i:errors?|failures?|exception)(?: (?:code|number|no\.?|in|at|on|while|when|during|reading|opening|writing|from|occurred|encountered|detected)\b| [A-Z][A-Z_]{2,24}\b| \d{1,6}\b|\s?[:!#(*])"
+    r"(?i:errors?|failures?|exception)(?: (?:code|number|message(?=\s?[:=]\s?\D)|no\.?|in|at|on|while|when|during|reading|opening|writing|from|occurred|encountered|detected)\b| [A-Z][A-Z_]{2,24}\b| \d{1,6}\b|\s?[:!#(*])"
     r"|(?:[A-Z][\w+-]{1,20} ){1,2}(?:ERROR|Error)(?:: (?!-?\d)|\s{1,3}\d{1,6}: )|(?:ERROR|FATAL|CRITICAL)\s{1,3}(?=[A-Za-z'\"\[(/])"
     rf"|{_WORDS}\b(?!\s?[=:]\s?\d))"
     rf"|.{{1,200}}?[^:]: {_WORDS} (?!\d)|.{{0,80}}(?<![:\w])::(?:Abort|Error|Fatal\w{{0,10}}|Assert)::"
@@ -70,7 +73,7 @@ _NOT_WELL = re.compile(
 _ROW = re.compile(r"\s*\|[^|]{1,300}\|[^|]{1,300}\|")
 """A row of a table of two columns or more; the boxes that codes draw around an error have one."""
 _STACK = re.compile(
-    r"#?\s{0,4}\[?\d{0,6}\]?\s{0,8}(?:#\d|\[\d{1,4}\]|\[\d{1,4}:\d{1,4}\]|0x[0-9a-f]{4,16}\b|/\S{1,300}\(\S{0,200}\) ?\[0x|\S{1,100}\s{2,}[0-9A-F]{8,16}\s|Image {6,}PC|at \S|in \S{1,200}\.\w{1,4}:\d|\[?file \S{1,200}, line \d)|(?:backtrace|stack ?trace|call stack|stack dump|where|location|source)\b.{0,80}$|\[\d{1,6}\] Stack Traceback|Current trace|traceback|(?:major|minor): |#\d{3}: ",
+    r"(?:\[[\w.-]{1,253}:\d{1,10}\] )?#?\s{0,4}\[?\d{0,6}\]?\s{0,8}(?:#\d|\[\d{1,4}\]|\[\d{1,4}:\d{1,4}\]|0x[0-9a-f]{4,16}\b|/\S{1,300}\(\S{0,200}\) ?\[0x|\S{1,100}\s{2,}[0-9A-F]{8,16}\s|Image {6,}PC|at \S|in \S{1,200}\.\w{1,4}:\d|\[?file \S{1,200}, line \d)|(?:backtrace|stack ?trace|call stack|stack dump|where|location|source)\b.{0,80}$|\[\d{1,6}\] Stack Traceback|Current trace|traceback|(?:major|minor): |#\d{3}: ",
     re.IGNORECASE,
 )
 """Frames of a stack, and what announces them."""
@@ -86,6 +89,15 @@ _SILENT = re.compile(
 """Lines behind an error that do not speak of work."""
 
 
+_LISTS = re.compile(
+    r"^\s*$|(?:^|[\s:>])(?:(?:[Ss]talled|[Mm]issing) (?:ranks|ops|tensors)\b|\d{1,8}: ?\[|\[missing ranks:)"
+)
+_BOX_LINES = 6
+_RULE = re.compile(r"\s{0,8}[-=*#]{8,120}\s*$")
+_NOTED = re.compile(
+    r"(?:\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d\S{0,12} ?)?(?:[IDV](?:\d{4} [\d:.]{8,18}\s{1,8}\d{1,10})? [\w./-]{1,200}\.(?:cc|cpp|cu|cuh|h|py):\d{1,6}\]|\[(?i:i|v|d|info|debug|trace|verbose)\]\s)"
+)
+"""A logger's note: whatever its words, no error."""
 _ENTRY = re.compile(r"\s{0,8}(?:#(?P<a>\d{1,5})[:.)]?|\(?(?P<b>\d{1,5})[.)])\s")
 """The beginning of an entry of a numbered list."""
 _JUDGED = re.compile(
@@ -125,7 +137,7 @@ def _is_error(text: str, *, ended: bool) -> bool:
         return False
     if _JUDGED.search(body) or (last_word.is_known(body) and not ended):
         return False
-    if place.begins_with_speaker(body) or progress.is_progress(text):
+    if place.begins_with_speaker(body) or progress.is_progress(text) or _NOTED.match(body):
         return False
     if (ended or body.startswith("STOP ")) and _ANYWHERE.search(body):
         return True
@@ -167,6 +179,41 @@ class Tail:
     def reason(self, line: int, behind: int = 0) -> JobFinding | None:
         """The first line of the errors that stand right in front of `line`, which tells of a bad end without a reason, and behind line `behind`."""
         return self._word([held for held in self._lines if behind < held[0] < line], ended=True)
+
+    def explains(self, finding: JobFinding) -> JobFinding | None:
+        """What stands in front of `finding`, the last line, as the reason of an end that gives none."""
+        line, detail = finding.line, finding.detail
+        if detail.get("boxed"):
+            return self._boxed()
+        if detail.get("abort"):
+            # The abort's own reason stands below: what led to it may have been said right above.
+            word = self.reason(line, line - 2)
+            return replace(word, role=LineRole.ROOT) if word else None
+        if detail.get("farewell"):
+            return self.reason(line, line - _FAREWELL_LINES)
+        return self.reason(line) if finding.kind in _UNEXPLAINED else None
+
+    def at_end(self, best: JobFinding | None) -> JobFinding | None:
+        """The error that the log ends with, where no line has a cause, or only `best`, which a launcher summed up before the program's own output."""
+        if best is None:
+            return self.last_word()
+        if best.role is not LineRole.EXIT or not best.detail.get("of_launcher") or not self._lines:
+            return None
+        return self.reason(self._lines[-1][0] + 1, best.line)
+
+    def only_lists(self, behind: int) -> bool:
+        """Whether hardly anything but lists of ranks and tensors stands behind line `behind`."""
+        others = [text for line, text in self._lines if line > behind and not _LISTS.search(text)]
+        return len(others) <= _OTHERS and not any(progress.is_progress(o) or _went_well(o) for o in others)
+
+    def _boxed(self) -> JobFinding | None:
+        """What stands in the box right above the last line: a sentence between two rules."""
+        words = [(line, text) for line, text in self._lines if text.strip()][-_BOX_LINES:-1]
+        rules = [_RULE.match(text) is not None for _, text in words]
+        for index in range(len(words) - 2, 0, -1):
+            if not rules[index] and rules[index - 1] and rules[index + 1]:
+                return _made(grammar.strip(*words[index]))
+        return None
 
     def _word(self, lines: list[tuple[int, str]], *, ended: bool) -> JobFinding | None:
         found: tuple[int, str] | None = None
