@@ -948,3 +948,33 @@ def test_a_stall_an_aborted_prompt_or_a_tactic_that_failed_counts_only_at_the_en
 ) -> None:
     """Behind them the program went on, or another line tells of the end."""
     assert line_of(*lines) == found
+
+
+STEPS = [f" time step {n}  energy -1.0{n}" for n in range(1, 8)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "line"),
+    [
+        (["Caught exception:", "  the file has no header"], 2),
+        (["The following error occurred:", "", "  there is no material 'steel'"], 3),
+        (["Simulation failed with the following error:", "there is no material 'steel'"], 2),
+        (["ERROR: the run cannot go on:", "the file of weights was cut short"], 2),
+        (["Abort called by PE:  3", "   ocean_model: the sea is dry"], 2),
+        (["### FATAL ERROR in function [Mesh::Mesh]", "the root grid has no cell"], 2),
+        (["  --- SEVERE ERROR, PROGRAM WILL BE ABORTED ---", "     Date  : Mon Jan  1", "   Reason: two atoms lie at one place"], 3),
+        (["card_open(&h, nullptr) failed with driver error: 20"], 1),
+        (["job 12 failed: there is no material 'steel'"], 1),
+        (["Code termination on task=3, function run(), file run.c, line 77: the time step is zero"], 1),
+        (["FIO-F-217/formatted read/unit=5/attempt to read past end of file.", " File name = 'stdin'"], 1),
+        (["Error in L2 norm:", "  0.00123"], 0),
+        (["Error estimates of the run:", "  energy  0.1 eV  force 0.2"], 0),
+        (["Error handling mode is set:", "  the run goes on after each of them"], 0),
+        (["Early stopping. Reason: no gain in ten epochs"], 0),
+        (["Simulation stopped early.", "Reason: converged"], 0),
+        (["solver(x) returned status 1"], 0),
+    ],
+)  # fmt: skip
+def test_a_heading_that_a_log_ends_with_gives_way_to_its_sentence(lines: list[str], line: int) -> None:
+    """What it announces stands below; a heading of numbers, or a reason to be content, is no error."""
+    assert line_of(*STEPS, *lines) == ([("program_error", len(STEPS) + line)] if line else [])

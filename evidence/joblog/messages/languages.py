@@ -31,7 +31,8 @@ FACTS = {
 _RUNTIMES = re.compile(
     r"forrtl: (?:severe|error) \(\d{1,5}\)(?!: SIG)"
     r"|Fortran runtime error: "
-    r"|PGFIO[-/][FS]-?\S{0,12}[ /]"
+    r"|(?:PG)?FIO[-/][FS]-?\S{0,12}[ /]"
+    r"|1525-\d{3} The \w{1,20} statement on the file "
     r"|jwe\d{4}i-[us] "
     r"|terminate called after throwing an instance of '(?:std::(?!(?:runtime|system)_error|bad_alloc|exception\b)[\w:<>]{1,80})'"
     r"|panic: \S"
@@ -67,6 +68,8 @@ _HEAD = re.compile(
     r"|\S{1,300}: Error During Test at \S{1,300}:\d{1,7}$|Error in user input:$|--> FOAM FATAL (?:IO )?ERROR ?:?\s{0,3}(?:\([\w.,= -]{1,60}\)?)?$"
     r"|(?:>> ?)?\{?Error using (?:==> )?\S{1,300}(?: \(line \d{1,7}\)| at \d{1,7})?$"
     r"|(?:Error|ERROR) in (?:routine|subroutine|procedure)\s{1,3}[^\s:]{1,200}(?: ?\(-?\d{1,7}\))?[ :]{0,3}$"
+    r"|(?:FINISH|ABORT|FATAL|ERROR|Fatal error|Error|Abort) (?:called|raised|thrown|reported|detected) (?:from|by|on|in) (?:PE|rank|process|task|node)\b[ :=#]{0,3}\d{1,8}[.: ]{0,3}$"
+    r"|[#*!=-]{2,10} ?(?:FATAL ERROR|Fatal [Ee]rror|ERROR|Error) (?i:in|at|from) (?i:function|routine|subroutine|module|file)\b[ :]{0,3}[^\s:].{0,200}?(?<!\d)[\])]?\s?:?$"
     r"|(?:FATAL ERROR|Fatal [Ee]rror|FATAL|ERROR|Fatal|Error) (?:(?:CALLED|called|raised|thrown|reported|detected) )?(?:FROM|from|IN|in|AT|at) (?i:file|function|module)\b[ :]{1,4}[^\s:]{1,200}[ ,:(]{1,4}(?i:line\b)?[ :#]{0,12}\d{1,7}[).: ]{0,3}$"
 )
 """Announcements, by their own name or by the place alone: what went wrong stands on one of the next lines."""
@@ -207,7 +210,9 @@ FAMILY = grammar.LogFamily(
         "(standard_in)",
         "forrtl: ",
         "Fortran runtime",
-        "PGFIO",
+        "FIO-",
+        "FIO/",
+        " statement on the file ",
         "jwe",
         "terminate called",
         "virtual method called",
@@ -272,6 +277,12 @@ FAMILY = grammar.LogFamily(
         "ASSERTION FAILED",
         "ASSERT FAILED",
         " CALLED FROM ",
+        "FINISH called",
+        "ABORT called",
+        "Abort called",
+        "FATAL ERROR ",
+        "Fatal error ",
+        "Error detected by",
         "received signal SIG",
         "#  SIG",
         "signal (",

@@ -117,6 +117,7 @@ _COMPONENT_LINES = 60
 _NO_COMPONENT = (
     "MPI or PMIx was told to use a component that is not installed or cannot be loaded, and could not start."
 )
+_BADLY = "one of the processes terminated badly"
 _LOST = re.compile(
     r"(?:ORTE|PRTE) has lost communication with|(?:^|\s)Remote daemon ?: \S{1,200} on node (?P<host>\S{1,253})"
 )
@@ -225,6 +226,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if found := _ABORT.search(text):
         rank = grammar.number(found["rank"] or found["node"], grammar.MAX_RANK)
         return make(FACTS, "process_aborted", record, rank=rank)
+    if _BADLY in text:
+        return make(FACTS, "task_exit", record, detail={"of_launcher": True})
     if found := _LOST.search(text):
         return make(FACTS, "peer_lost", record, host=found["host"])
     return None
@@ -282,6 +285,7 @@ FAMILY = grammar.LogFamily(
         "pml_ucx.c",
         "btl_tcp",
         "selected pml ",
+        "terminated badly",
         "A requested component",
     ),
     read=read,
