@@ -190,7 +190,8 @@ class BareTraceback:
         if _JAVA_FRAME.match(text):
             self._frames_behind += 1
             return
-        if self._behind == 0 and closing.completes(self._last.message, text):
+        heading = self._last.kind == "program_error" and self._behind == 0
+        if heading and closing.completes(self._last.message, text):
             message = sanitize.clean(f"{self._last.message.strip()} {text.strip()}", 1024)
             detail = {**self._last.detail, "announced": True}
             self.hold(replace(self._last, line=line, message=message, detail=detail))

@@ -110,7 +110,7 @@ _NOTED = re.compile(
 _ENTRY = re.compile(r"\s{0,8}(?:#(?P<a>\d{1,5})[:.)]?|\(?(?P<b>\d{1,5})[.)])\s")
 """The beginning of an entry of a numbered list."""
 _JUDGED = re.compile(
-    r"\b(?:srun|slurmstepd|slurmd|sbatch|pyxis|conftest|CMakeTmp|CMakeScratch)\b|Xid|Root Cause \(|Failures:|exitcode|No such file or directory|File exists|NCCL|[Gg]loo|CUDA|cuda|Traceback"
+    r"\b(?:srun|slurmstepd|slurmd|sbatch|pyxis|conftest|CMakeTmp|CMakeScratch)\b|\bkernel: |NVRM|Xid|Root Cause \(|Failures:|exitcode|No such file or directory|File exists|NCCL|[Gg]loo|CUDA|cuda|Traceback"
 )
 """What other families judge: if they did not take such a line, it was none."""
 

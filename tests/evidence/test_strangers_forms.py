@@ -973,6 +973,7 @@ STEPS = [f" time step {n}  energy -1.0{n}" for n in range(1, 8)]
         (["Early stopping. Reason: no gain in ten epochs"], 0),
         (["Simulation stopped early.", "Reason: converged"], 0),
         (["solver(x) returned status 1"], 0),
+        (["Jan  1 10:00:00 n1 kernel: [   1.5] NVRM: dev_open: minor 0, module->open() failed, error -5"], 0),
     ],
 )  # fmt: skip
 def test_a_heading_that_a_log_ends_with_gives_way_to_its_sentence(lines: list[str], line: int) -> None:
