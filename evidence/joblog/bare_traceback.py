@@ -190,6 +190,12 @@ class BareTraceback:
         if _JAVA_FRAME.match(text):
             self._frames_behind += 1
             return
+        heading = self._last.kind == "program_error" and self._behind == 0
+        if heading and closing.completes(self._last.message, text):
+            message = sanitize.clean(f"{self._last.message.strip()} {text.strip()}", 1024)
+            detail = {**self._last.detail, "announced": True}
+            self.hold(replace(self._last, line=line, message=message, detail=detail))
+            return
         self._alike += text.split()[:3] == self._last.message.split()[:3]
         self._steps += progress.is_progress(text) or self._progress.passed(text)
         self._behind += self._behind < 0 or not _NO_WORD.match(text)
@@ -220,7 +226,8 @@ class BareTraceback:
             weak = None
         if weak is not None and found is not None and found.line < weak.line:
             # A line that ends with a colon only announces what follows it.
-            return weak if found.message.rstrip().endswith(":") else found
+            announces = found.message.rstrip().endswith(":") or found.detail.get("announced")
+            return weak if announces else found
         if weak is not None and (found is None or found.kind in _LAST_WORDS):
             return weak
         return None if found and at_exit and found.role is not LineRole.ROOT else found

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 
 from probing_cluster.evidence.joblog import grammar, precedence, progress
@@ -44,6 +45,8 @@ _SCRIPT_WENT_ON = re.compile(
 _SIGNAL_LINES = 1_000
 _ANNOUNCED_LINES = 3
 _INTERRUPTED_LINES = 40
+_STALLS, _STALL_LINES = 2, 40
+"""So many lines at the most lists a warning of ranks that stand still."""
 _RAISED = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit): ")
 """An exception that tells of a signal."""
 _JOB_CANCELLED = re.compile(r"\*\*\* JOB (?P<job>\d{1,12})\S* .{0,300}?CANCELLED AT (?P<at>\S{10,30})")
@@ -105,6 +108,11 @@ class CauseCandidates:
         self._exited = False
         """Whether a bad exit was told of behind the best candidate."""
         self._doubted: int | None = None
+
+    @property
+    def candidate(self) -> JobFinding | None:
+        """The best candidate, as long as nothing is settled."""
+        return None if self.best is None or self.settled else self.held[self.best]
 
     def add(self, finding: JobFinding) -> None:
         """Hold `finding`; it may become the first cause or complete it."""
@@ -203,6 +211,27 @@ class CauseCandidates:
             first = self._launcher_end(ended[0])
             self.held[first] = replace(self.held[first], role=LineRole.EXIT)
             self.best = first
+
+    def take_stall(self, last_line: int, only_lists: Callable[[int], bool], *, ended: bool = False) -> None:
+        """Nothing else explains the end at `last_line`: ranks stood still in a collective until then.
+
+        The first counts of warnings that followed each other soon. `only_lists`: whether nothing of weight stands behind a line;
+        `ended`: Slurm ended the job, and a single warning does not say that it waited in vain.
+        """
+        if self.best is not None or self.settled:
+            return
+        stalls: list[int] = []
+        for i in range(len(self.held) - 1, -1, -1):
+            if not self.held[i].detail.get("stalled"):
+                continue
+            if (self.held[stalls[-1]].line if stalls else last_line) - self.held[i].line > _STALL_LINES:
+                break
+            stalls.append(i)
+        if len(stalls) < (_STALLS if ended else 1) or not only_lists(self.held[stalls[0]].line):
+            return
+        self.best = stalls[-1]
+        self.held[self.best] = replace(self.held[self.best], role=LineRole.SYMPTOM)
+        self._forget()
 
     def _launcher_end(self, end: int) -> int:
         """What told a launcher to end shortly before a rank's interruption `end`; the interruption where nothing did."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 
 from probing_cluster.evidence.joblog import grammar, last_word, place, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record, make
@@ -16,7 +17,9 @@ from probing_cluster.evidence.joblog.messages import languages
 
 FACTS = {"program_error": languages.FACTS["program_error"]}
 _LINES = 40
-FAREWELL_LINES = 8
+_UNEXPLAINED = frozenset({"task_exit", "slurm_task_failure", "process_aborted"})
+"""Ends whose reason may stand right in front of them in words that no family knows."""
+_FAREWELL_LINES = 8
 """So near above a code's farewell stands its own sentence."""
 _MAX_CHARS = 600
 _OTHERS = 3
@@ -31,9 +34,10 @@ _WORDS = r"(?i:fatal|abort(?:ed|ing)?|panic|failed|cannot|can't|can not|could no
 _WORD = re.compile(
     rf"(?:\W{{0,6}})(?:\[[^\]\n]{{1,40}}\]:? ?)?{_NAME}(?:\W{{0,6}})"
     r"(?:(?:(?i:fatal|caught|uncaught|unhandled|internal|critical|unexpected|unrecoverable|runtime|input|i/o|configuration|system|license|unknown|severe|program|parse|syntax|type|value|usage|mpi|solver|mesh|user|numerical|memory|execution) ){0,2}"
-    r"(?i:errors?|failures?|exception)(?: (?:code|number|no\.?|in|at|on|while|when|during|reading|opening|writing|from|occurred|encountered|detected)\b| [A-Z][A-Z_]{2,24}\b| \d{1,6}\b|\s?[:!#(*])"
+    r"(?i:errors?|failures?|exception)(?: (?:code|number|message(?=\s?[:=]\s?\D)|no\.?|in|at|on|while|when|during|reading|opening|writing|from|occurred|encountered|detected)\b| [A-Z][A-Z_]{2,24}\b| \d{1,6}\b|\s?[:!#(*])"
     r"|(?:[A-Z][\w+-]{1,20} ){1,2}(?:ERROR|Error)(?:: (?!-?\d)|\s{1,3}\d{1,6}: )|(?:ERROR|FATAL|CRITICAL)\s{1,3}(?=[A-Za-z'\"\[(/])"
     rf"|{_WORDS}\b(?!\s?[=:]\s?\d))"
+    r"|(?:[\w'\"./#()-]{1,60} ){1,6}(?:(?:has|have|was) )?(?i:failed|aborted|crashed|rejected|refused): (?!-?\d)\S|STOP: (?=\D)|.{0,120}\b(?:(?i:abort)\w{0,6}|[Cc]ode termination)\b.{0,160}(?:\bline \d{1,7}|\b[Rr]eason ?): \S"
     rf"|.{{1,200}}?[^:]: {_WORDS} (?!\d)|.{{0,80}}(?<![:\w])::(?:Abort|Error|Fatal\w{{0,10}}|Assert)::"
     r"|.{0,200}\b(?i:not (?:achieved|reached|converged?)|did(?: not|n't) converge|has occurred: |with (?:an )?error (?:level|code|status)\b)"
 )
@@ -49,8 +53,8 @@ _ANYWHERE = re.compile(
 )
 """What errors are made of; believed anywhere in a line that stands in front of a bad end."""
 _ENDING = re.compile(
-    r"STOP {1,4}(?!0+$)\d{1,6}$|\W{0,12}(?:[\w.-]{1,40} ){0,4}?(?i:abnormal(?:ly)? (?:program )?(?:terminat|end|exit)\w{0,6}|terminated abnormally|aborting(?: the)?(?: run| job| program| execution| simulation| calculation)?|(?:exit(?:ed|ing)?|end(?:ed|ing)?|finished|terminat(?:ed|ing)|stopp(?:ed|ing)|quit(?:ting)?) (?:with|due to|because of|on|after|by) (?:an? )?(?:fatal )?errors?"
-    r"|(?:run|job|program|execution|simulation|calculation|pipeline|analysis|step|training|script|workflow|build|test) (?:has )?(?:failed|aborted|crashed|halted|stopped|terminated|will stop|is aborted)|error termination|(?:parallel )?run (?:aborting|exiting)|bailing out|giving up|refuse to continue|(?:program|execution|job) (?:stop|abort)s?|stopping ?\.\.\.)[^:=]{0,60}$"
+    r"STOP {1,4}(?!0+$)\d{1,6}$|\W{0,12}(?:[\w.-]{1,40},? ){0,4}?(?i:abnormal(?:ly)? (?:program )?(?:terminat|end|exit)\w{0,6}|terminated abnormally|aborting(?: the)?(?: run| job| program| execution| simulation| calculation)?|(?:exit(?:ed|ing)?|end(?:ed|ing)?|finished|terminat(?:ed|ing)|stopp(?:ed|ing)|quit(?:ting)?) (?:with|due to|because of|on|after|by) (?:an? )?(?:fatal )?errors?"
+    r"|(?:run|job|program|execution|simulation|calculation|pipeline|analysis|step|training|script|workflow|build|test) (?:has )?(?:failed|aborted|crashed|halted|stopped|terminated|will stop|(?:is|will be) (?:aborted|stopped|terminated))|error termination|(?:parallel )?run (?:aborting|exiting)|bailing out|giving up|refuse to continue|(?:program|execution|job) (?:stop|abort)s?|stopping ?\.\.\.)[^:=]{0,60}$"
 )
 """That it ended badly, and nothing of the reason."""
 _NONE = re.compile(
@@ -70,7 +74,7 @@ _NOT_WELL = re.compile(
 _ROW = re.compile(r"\s*\|[^|]{1,300}\|[^|]{1,300}\|")
 """A row of a table of two columns or more; the boxes that codes draw around an error have one."""
 _STACK = re.compile(
-    r"#?\s{0,4}\[?\d{0,6}\]?\s{0,8}(?:#\d|\[\d{1,4}\]|\[\d{1,4}:\d{1,4}\]|0x[0-9a-f]{4,16}\b|/\S{1,300}\(\S{0,200}\) ?\[0x|\S{1,100}\s{2,}[0-9A-F]{8,16}\s|Image {6,}PC|at \S|in \S{1,200}\.\w{1,4}:\d|\[?file \S{1,200}, line \d)|(?:backtrace|stack ?trace|call stack|stack dump|where|location|source)\b.{0,80}$|\[\d{1,6}\] Stack Traceback|Current trace|traceback|(?:major|minor): |#\d{3}: ",
+    r"(?:\[[\w.-]{1,253}:\d{1,10}\] )?#?\s{0,4}\[?\d{0,6}\]?\s{0,8}(?:#\d|\[\d{1,4}\]|\[\d{1,4}:\d{1,4}\]|0x[0-9a-f]{4,16}\b|/\S{1,300}\(\S{0,200}\) ?\[0x|\S{1,100}\s{2,}[0-9A-F]{8,16}\s|Image {6,}PC|at \S|in \S{1,200}\.\w{1,4}:\d|\[?file \S{1,200}, line \d)|(?:backtrace|stack ?trace|call stack|stack dump|where|location|source)\b.{0,80}$|\[\d{1,6}\] Stack Traceback|Current trace|traceback|(?:major|minor): |#\d{3}: ",
     re.IGNORECASE,
 )
 """Frames of a stack, and what announces them."""
@@ -86,14 +90,35 @@ _SILENT = re.compile(
 """Lines behind an error that do not speak of work."""
 
 
+_HEAD_CHARS, _BELOW_LINES, _SENTENCE_WORDS = 120, 3, 3
+_ANNOUNCES = re.compile(
+    r"\W{0,12}(?:(?i:fatal|exception|abort(?:ed|ing)?)\b|(?i:error)(?:\W|$| (?:in|at|on|from|while|when|during|of type|code|message|occurred|detected|encountered|caught)\b)|.{0,100}\b(?i:error (?:message|occurred|detected|encountered)|(?:fatal|following|unexpected|unhandled|uncaught|runtime|internal) error|exception|aborted|crashed|failed with|failed because)\b)"
+)
+_DECIMAL = re.compile(r"\d\.\d")
+_A_WORD = re.compile(r"[A-Za-z]{2,}")
+_REASON = re.compile(r"\s{0,12}(?:[Rr]eason|REASON|[Cc]ause|CAUSE)\s?: ?[^\W\d]")
+"""What a code says below that it stops."""
+_LISTS = re.compile(
+    r"^\s*$|(?:^|[\s:>])(?:(?:[Ss]talled|[Mm]issing) (?:ranks|ops|tensors)\b|\d{1,8}: ?\[|\[missing ranks:)"
+)
+_BOX_LINES = 6
+_RULE = re.compile(r"\s{0,8}[-=*#]{8,120}\s*$")
+_NOTED = re.compile(
+    r"(?:\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d\S{0,12} ?)?(?:[IDV](?:\d{4} [\d:.]{8,18}\s{1,8}\d{1,10})? [\w./-]{1,200}\.(?:cc|cpp|cu|cuh|h|py):\d{1,6}\]|\[(?i:i|v|d|info|debug|trace|verbose)\]\s)"
+)
+"""A logger's note: whatever its words, no error."""
 _ENTRY = re.compile(r"\s{0,8}(?:#(?P<a>\d{1,5})[:.)]?|\(?(?P<b>\d{1,5})[.)])\s")
 """The beginning of an entry of a numbered list."""
 _JUDGED = re.compile(
-    r"\b(?:srun|slurmstepd|slurmd|sbatch|pyxis|conftest|CMakeTmp|CMakeScratch)\b|Xid|Root Cause \(|Failures:|exitcode|No such file or directory|File exists|NCCL|[Gg]loo|CUDA|cuda|Traceback"
+    r"\b(?:srun|slurmstepd|slurmd|sbatch|pyxis|conftest|CMakeTmp|CMakeScratch)\b|\bkernel: |NVRM|Xid|Root Cause \(|Failures:|exitcode|No such file or directory|File exists|NCCL|[Gg]loo|CUDA|cuda|Traceback"
 )
 """What other families judge: if they did not take such a line, it was none."""
 
 
+_CALL_FAILED = re.compile(
+    r"^(?!.*\b(?i:warn|ignor|retry|skip|continu)).*\w\(.{0,300}\) ?(?:has )?(?:failed\b.{0,40}\b(?i:error|status|code|rc|errno)|returned (?:an )?(?:error|errno)(?: code)?)\W{1,4}-?[1-9]\d{0,11}\b"
+)
+"""A call that failed, and with which number."""
 _PLACE = re.compile(r"^\[?/[\w./+-]{1,300}\.\w{1,4}:\d{1,7}\]:? ")
 _LEVEL = re.compile(r"^\W{0,3}(?:ERROR|FATAL|CRITICAL|Error|error)\W{1,4}(?=\S)")
 _SPACED = re.compile(r"(?:\b\w ){5,}\w\b")
@@ -119,17 +144,48 @@ def is_ending(text: str) -> bool:
 def _is_error(text: str, *, ended: bool) -> bool:
     """Whether the line is an error; `ended` where a bad end is known to stand behind it."""
     body = _plain(text)
-    if not 8 <= len(body) <= _MAX_CHARS or _NONE.search(body):
+    if not 8 <= len(body) <= _MAX_CHARS or (_NONE.search(body) and not _CALL_FAILED.search(body)):
         return False
     if place.is_speech(body) or (place.is_speech(text) and not ended):
         return False
     if _JUDGED.search(body) or (last_word.is_known(body) and not ended):
         return False
-    if place.begins_with_speaker(body) or progress.is_progress(text):
+    if place.begins_with_speaker(body) or progress.is_progress(text) or _NOTED.match(body):
         return False
     if (ended or body.startswith("STOP ")) and _ANYWHERE.search(body):
         return True
-    return _WORD.match(body) is not None or _TAIL.match(body) is not None
+    return any(form.match(body) for form in (_WORD, _TAIL, _CALL_FAILED))
+
+
+def _heads(text: str) -> bool:
+    """Whether the line only announces an error, by the colon at its end."""
+    body = _plain(text)
+    if not body.endswith(":") or len(body) > _HEAD_CHARS or _NONE.search(body) or _JUDGED.search(body):
+        return False
+    return _ANNOUNCES.match(body) is not None and not place.is_speech(text)
+
+
+def _below(lines: list[tuple[int, str]], index: int) -> tuple[int, str] | None:
+    """The sentence right below line `index`; None where numbers, frames or a good end stand there."""
+    for held in lines[index + 1 : index + 1 + _BELOW_LINES]:
+        if re.fullmatch(r"\W*", held[1]):
+            continue
+        text = held[1]
+        other = _STACK.match(text.strip()) or _ROW.match(text) or _BOILERPLATE.match(text.strip())
+        if other or progress.is_progress(text) or _went_well(text) or place.is_speech(text):
+            return None
+        return held if _is_sentence(text) else None
+    return None
+
+
+def _is_sentence(text: str) -> bool:
+    words = len(_A_WORD.findall(text))
+    return words >= (2 * _SENTENCE_WORDS if _DECIMAL.search(text) else _SENTENCE_WORDS)
+
+
+def completes(head: str, text: str) -> bool:
+    """Whether `text`, right below the line `head`, is the sentence that `head` announces."""
+    return head.rstrip().endswith(":") and _below([(1, head), (2, text)], 0) is not None
 
 
 def _went_well(text: str) -> bool:
@@ -168,10 +224,46 @@ class Tail:
         """The first line of the errors that stand right in front of `line`, which tells of a bad end without a reason, and behind line `behind`."""
         return self._word([held for held in self._lines if behind < held[0] < line], ended=True)
 
+    def explains(self, finding: JobFinding) -> JobFinding | None:
+        """What stands in front of `finding`, the last line, as the reason of an end that gives none."""
+        line, detail = finding.line, finding.detail
+        if detail.get("boxed"):
+            return self._boxed()
+        if detail.get("abort"):
+            # The abort's own reason stands below: what led to it may have been said right above.
+            word = self.reason(line, line - 2)
+            return replace(word, role=LineRole.ROOT) if word else None
+        if detail.get("farewell"):
+            return self.reason(line, line - _FAREWELL_LINES)
+        return self.reason(line) if finding.kind in _UNEXPLAINED else None
+
+    def at_end(self, best: JobFinding | None) -> JobFinding | None:
+        """The error that the log ends with, where no line has a cause, or only `best`, which a launcher summed up before the program's own output."""
+        if best is None:
+            return self.last_word()
+        if best.role is not LineRole.EXIT or not best.detail.get("of_launcher") or not self._lines:
+            return None
+        return self.reason(self._lines[-1][0] + 1, best.line)
+
+    def only_lists(self, behind: int) -> bool:
+        """Whether hardly anything but lists of ranks and tensors stands behind line `behind`."""
+        others = [text for line, text in self._lines if line > behind and not _LISTS.search(text)]
+        return len(others) <= _OTHERS and not any(progress.is_progress(o) or _went_well(o) for o in others)
+
+    def _boxed(self) -> JobFinding | None:
+        """What stands in the box right above the last line: a sentence between two rules."""
+        words = [(line, text) for line, text in self._lines if text.strip()][-_BOX_LINES:-1]
+        rules = [_RULE.match(text) is not None for _, text in words]
+        for index in range(len(words) - 2, 0, -1):
+            if not rules[index] and rules[index - 1] and rules[index + 1]:
+                return _made(grammar.strip(*words[index]))
+        return None
+
     def _word(self, lines: list[tuple[int, str]], *, ended: bool) -> JobFinding | None:
         found: tuple[int, str] | None = None
         ending: tuple[int, str] | None = None
         others = looked_at = 0
+        below = current = ""
         for index in range(len(lines) - 1, -1, -1):
             line, text = lines[index]
             if (
@@ -182,12 +274,21 @@ class Tail:
             ):
                 continue
             looked_at += 1
+            below, current = current, text
             if looked_at > _FAR and found is None and ending is None and not ended:
                 break
             if place.is_repeated(text, [earlier for _, earlier in lines[:index]]):
                 break
             if found is None and _ENDING.match(_plain(text)) and not _NONE.search(text):
                 ended, ending = True, (line, text)
+                reasons = [held for held in lines[index + 1 :] if _REASON.match(held[1])]
+                found = reasons[0] if reasons and not _went_well(reasons[0][1]) else None
+                continue
+            if _heads(text) and (sentence := _below(lines, index)):
+                found = sentence
+                continue
+            if text.rstrip().endswith(":") and _DECIMAL.search(below) and not _is_sentence(below):
+                # The heading of a column of numbers.
                 continue
             if _is_error(text, ended=ended):
                 found = line, text

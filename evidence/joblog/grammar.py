@@ -107,6 +107,8 @@ class JoblogContext:
 
     mpi_start_line: int = -1_000
     """Where MPI said that it could not start: its error stack, which names the part that failed, stands behind it."""
+    component: Record | None = None
+    """The line in which MPI or PMIx said that a component it was told to use is not there."""
     nccl_line: int = -1_000
     """Line of the last NCCL error: its result's name, on a line of its own, stands behind it."""
     nccl_kind: str = ""
@@ -229,6 +231,7 @@ _PREFIXES = (
     re.compile(
         r"(?:[A-Z][a-z]{2}-\d\d |\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d[.,]\d{3} \[[^\]]{1,80}\] (?=(?:ERROR|FATAL|SEVERE|CRITICAL)\b)"
     ),
+    re.compile(r"\d\d:\d\d:\d\d:(?:\w{1,20}:){1,5}(?:ERROR|FATAL|CRITICAL):(?=\S)"),
     re.compile(
         r"(?:\[\d{4}-\d\d-\d\d[T, ]{1,2}\d\d:\d\d:\d\d[^\]]{0,16}\] )?\{[\w./]{1,80}\.py:\d{1,6}\} (?:DEBUG|INFO|WARNING|ERROR|CRITICAL) - (?=\S)"
     ),

@@ -18,6 +18,9 @@ _OWN = frozenset({"python_exception", "import_error", "cuda_oom", "cuda_device_a
 """Errors a rank makes by itself; ranks that waited for it tell of a timeout, and may be printed before it."""
 _MISSING = frozenset({"FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "OSError", "IOError"})
 """What a step says when a command before it did not make what it needs."""
+_PLAIN_EXITS = frozenset({"task_exit", "process_aborted"})
+"""Ends for which another process's signal may be the reason."""
+_SUMMED_UP_LINES = 1_000
 _REASON_LINES = 8
 _RESULT_LINES = 3
 _TOP_LINES = 40
@@ -25,6 +28,7 @@ _TOP_LINES = 40
 _OF_PANIC = re.compile(r"panick|\b(?:Join|Recv|Send|Poison)Error\b|\bAny \{")
 _PANIC_LINES = 40
 """So near behind a thread's panic the main thread's is the same."""
+_BARE_RESULT = re.compile(r"\bunhandled system error\b(?! ?,)")
 _WRAPPED_LINES = 100
 """So many lines has the chain below an exception that only passes another one on."""
 _GONE = re.compile(r"node has died|worker died or was killed|worker process has died")
@@ -110,12 +114,28 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
         return bool(new.detail["instead_since"] <= best.line) and "exception" in best.detail
     if new.detail.get("last_error") and (of_nccl or best.kind in (new.kind, "nccl_system_error")):
         return 0 < behind <= _REASON_LINES and new.rank == best.rank
+    if best.kind == "nccl_system_error" and new.kind == "net_ib_error" and _BARE_RESULT.search(best.message):
+        # The result's name without a word of the call that failed: NCCL's own warning names it.
+        return 0 < behind <= _REASON_LINES
+    if best.kind == "slurm_launch_failed" and new.kind == "disk_full" and 0 < behind <= _REASON_LINES:
+        return True
     if best.kind == "nccl_unhandled_cuda" and root and new.kind.startswith("cuda_"):
         return 0 < behind <= _REASON_LINES and new.rank == best.rank
     if best.kind == "dataloader_oom" and new.kind in ("slurm_oom", "host_oom_kill"):
         return True
     # A step that is cancelled first, with a time of grace: the job's own line names the reason.
     return best.kind == "slurm_cancelled" and new.kind in _FORCED_ENDS
+
+
+def _summed_up(best: JobFinding, new: JobFinding) -> bool:
+    """Whether the launcher's `best`, which reaches the log by a way of its own, only sums up what the process says of its end in `new`.
+
+    Of a rank that it names, or another signal than `new`'s, it knows more.
+    """
+    if new.detail.get("last_word"):
+        return best.kind in _PLAIN_EXITS
+    same = best.kind == new.kind or (best.kind in _PLAIN_EXITS and new.kind != "task_exit")
+    return same and best.rank is None and new.line - best.line <= _SUMMED_UP_LINES
 
 
 def outranks(new: JobFinding, best: JobFinding | None) -> bool:
@@ -131,6 +151,8 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         return False
     if _script_went_on(best, new):
         return True
+    if best.detail.get("of_launcher") and new.role is LineRole.EXIT and not new.detail.get("of_launcher"):
+        return _summed_up(best, new)
     if best.detail.get("failed_step") and new.role is LineRole.EXIT:
         # A workflow engine's own words: how the step ended stands below them.
         return new.line - best.line <= _REASON_LINES

@@ -52,10 +52,10 @@ _MAX_TRACEBACKS, _TRACEBACK_LINES = 256, 400
 _UNRAISED_LINES, _SAME_END_LINES = 3, 3
 _COLOURS = re.compile(r"\[\d{1,2}(?:;\d{1,3}){0,4}m")
 """A terminal's colours whose escape character got lost on the way."""
-_UNEXPLAINED = frozenset({"task_exit", "slurm_task_failure", "process_aborted"})
-"""Ends whose reason may stand right in front of them in words that no family knows."""
 _ANY = re.compile(literals.any_of(families.OWN_TRIGGERS))
-_CUT = re.compile(r"ProcessGroup(?:NCCL|Gloo)|NCCL WARN|Watchdog caught|WorkNCCL\(")
+_CUT = re.compile(
+    r"ProcessGroup(?:NCCL|Gloo)|NCCL WARN|Watchdog caught|WorkNCCL\(|what\(\):.{1,600}\b(?:cuda|hip)[A-Z]\w{2,30}(?: f\w{0,5}:?)?\s?$"
+)
 _DEBUG = re.compile(
     r"(?:(?!\b(?i:error|fail|warn|fatal|critical)).){0,120}?(?<![\w.\-/])(?:DEBUG|TRACE)(?=[\]\s:|,])"
 )
@@ -277,11 +277,10 @@ class JobLogReader:
         self._bare.died(finding)
         if finding.role in (LineRole.EXIT, LineRole.REMOTE) or finding.kind == "memory_corruption":
             self._take_last(at_exit=finding.role is not LineRole.REMOTE)
-        farewell = finding.detail.get("farewell") is True
-        if self._story.best is None and (farewell or finding.kind in _UNEXPLAINED):
-            behind = finding.line - closing.FAREWELL_LINES if farewell else 0
-            if word := self._tail.reason(finding.line, behind):
-                self._story.add(word)
+        if self._story.best is None and (word := self._tail.explains(finding)):
+            self._story.add(word)
+        if finding.role is LineRole.END:
+            self._story.take_stall(finding.line, self._tail.only_lists, ended=True)
         self._story.add(finding)
 
     def _take_last(self, *, at_exit: bool = False) -> None:
@@ -386,8 +385,9 @@ class JobLogReader:
         self._take_last()
         if self._cut_off is not None and self._cut_off[0] == self._last_line:
             self._story.add(python.cut_off(self._cut_off[1]))
-        if self._story.best is None and (word := self._tail.last_word()):
+        if not self._story.settled and (word := self._tail.at_end(self._story.candidate)):
             self._story.add(word)
+        self._story.take_stall(self._last_line, self._tail.only_lists)
         self._story.take_interruption(self._last_line)
         return self._settle()
 

@@ -854,3 +854,128 @@ def test_two_ranks_in_one_line_are_read_one_after_the_other() -> None:
     )
     assert [(f.kind, f.rank) for f in found] == [("python_exception", 0), ("watchdog_timeout", 1)]
     assert first(WATCHDOG) == ["watchdog_timeout"]
+
+
+RULE = f" {'-' * 60}"
+WAITS = "One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting for remainder of ranks for more than 60 seconds."
+LIMIT = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***"
+SUM = "flux-job: task(s) exited with exit code"
+PLEXEC = "[ERR.] PLE 0611 plexec One of MPI processes was aborted.(rank=4)(nid=0x1)(CODE=1938,79"
+BUILDER = "[E] Error[4]: [net.cpp::check::51] Error Code 4: Internal Error (Relu_3 needs a shape)"
+
+
+@pytest.mark.parametrize(
+    ("lines", "line"),
+    [
+        (["  Error in routine c_bands (1):", "  too many bands did not converge"], 2),
+        (["  Error in routine read_upf (1)", "  H.upf was written by another program", "  stopping ..."], 2),
+        (["FATAL CALLED FROM FILE:  <stdin>  LINE:     44", " WARNING: the soil column has a hole"], 2),
+        (["Error using mldivide (line 12)", "Matrix sizes 3 and 4 differ."], 2),
+        (["Error using ==> load at 12", "the file x.mat was saved by a newer release"], 2),
+        (["Error using solve: the matrix has no rank"], 1),
+        (["--> FOAM FATAL IO ERROR: ", "while parsing the dictionary of line 3", "nCells was given twice"], 3),
+        (["******** myDFT-Error ********", "Error message:the basis could not be kept"], 2),
+        (["12:01:02:WU01:FS00:0xa8:ERROR:Fatal error:", "12:01:02:WU01:FS00:0xa8:ERROR:The cell is smaller than two cut-offs"], 2),
+        (["io layer met -17 on part.3", "------------- Processor 0 Exiting: Called CmiAbort ------------", "Reason: [io] no stripe"], 3),
+        (["io layer error -17 on part.3", "------------- Processor 0 Exiting: Called CmiAbort ------------", "Reason: [io] no stripe"], 1),
+        ([RULE, " scf: a row is zero        7", RULE, RULE, "  current input line : ", "    12: task dft"], 2),
+        (["Assert failed: 12 ranks do not divide the grid", "done"], 1),
+        (["/src/dev/control.cpp::71(open): The condition [ n > 0 ] failed. There is no card of this kind.", "demo: closing"], 1),
+        (["MPICH ERROR: Unable to use a MAP_POLICY of 'SOCKET'.", "MPICH ERROR [Rank 0] [job id 1.0] [n1] - Abort(1) (rank 0 in comm 0): Fatal error in PMPI_Init_thread: Other MPI error, error stack:"], 1),
+        (["[n1:7] [[1,1],3] selected pml ob1, but peer [[1,1],0] on n0 selected pml cm", "[n1:7] pml_ucx.c:178  Error: Failed to receive UCX worker address: Not found (-13)"], 1),
+        (["A requested component was not found, or was unable to be opened.  This", "Component: none", "It looks like pmix_init failed for some reason; your parallel process is"], 1),
+        ([f"[01/02/2023-15:12:06] {BUILDER}", *[f"input: {n}" for n in "abcdef"], "&&&& FAILED TensorRT.trtexec # ./trtexec"], 1),
+        ([f"{SUM} 1", "reading the mesh", "mesh.c: the list of cells is invalid"], 3),
+        ([f"{PLEXEC},256)", "the input deck is invalid"], 2),
+    ],
+)  # fmt: skip
+def test_a_heading_or_a_sum_gives_way_to_what_went_wrong(lines: list[str], line: int) -> None:
+    """Whether the heading has a name of its own or is only a place."""
+    assert line_of(*lines) == [("program_error", line)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind", "line"),
+    [
+        ([f"{SUM} 139", "[n1:22] Signal: Segmentation fault (11)"], "segfault", 2),
+        ([f"{SUM} 137", "[n1:22] Signal: Aborted (6)"], "oom_kill_suspected", 1),
+        (["1.2s: job.exception type=exec severity=0 MPI_Abort: N/A", "MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD", "Assertion Failed: the grid has no owner"], "program_error", 3),
+        (["1.2s: job.exception type=exec severity=0 MPI_Abort: N/A"], "process_aborted", 1),
+        (["1.2s: job.exception type=exec severity=0 task 3 (host n2): start failed: solve: No such file or directory"], "slurm_launch_failed", 1),
+        (["1.2s: job.exception type=alloc severity=0 alloc denied due to type=\"unsatisfiable\""], "slurm_launch_failed", 1),
+        (["1.2s: job.exception type=exec severity=0 node failure on n2"], "peer_lost", 1),
+        (["step 3", "1.2s: job.exception type=cancel severity=0 by its owner", "flux-job: task(s) Terminated"], "slurm_cancelled", 2),
+        ([f"{PLEXEC},9)"], "oom_kill_suspected", 1),
+        ([f"{PLEXEC},256)(DETAIL=N/A)"], "process_aborted", 1),
+        (["[WARN] PLE 0610 plexec The process terminated with the signal.(rank=2)(nid=0x1)(sig=11)"], "segfault", 1),
+        (["   Exit Status:        137 (Linux Signal 9 SIGKILL Kill, unblockable)"], "oom_kill_suspected", 1),
+        (["2026-01-02 10:00:00.123456: I ext/svc.cc:18]   device (0): Host, <undefined>", "run.sh: line 3: 77 Aborted      ./a"], "process_aborted", 2),
+        (["srun: error: n1: tasks 0-3: Bus error", "ERROR (unhandled task failure): BoundsError: attempt to read [2]"], "bus_error", 1),
+        (["[Fri Jan  2 10:00:00 2026] [unknown] Fatal error in MPI_Init: Other MPI error, error stack:", "MPID_Init(71)........:  PMI init failed: -1 "], "slurm_launch_failed", 1),
+        (["MPICH ERROR [Rank 3] [job id 1.0] [Fri Jan  2 10:00:00 2026] [n1] - Abort(1) (rank 3 in comm 0): Fatal error in PMPI_Alltoall: Other MPI error, error stack:", "MPIDI_OFI_inject(72)..: OFI inject failed (ofi_send.h:72:MPIDI_OFI_inject:Resource temporarily unavailable)"], "process_aborted", 1),
+        (["terminate called after throwing an instance of 'own::Error'", "  what():  [10:00:00] /src/pool/the_manager_of_memory.cc:88: hipMallocAsyn", "c failed: out of memory"], "cuda_oom", 2),
+        (["FATAL:   container creation failed: while extracting: exit status 1", "write /tmp/rootfs/a: no space left on device"], "disk_full", 2),
+        ([*ERROR[:2], "joblib.my_exceptions.JoblibKeyError: JoblibKeyError", "_" * 40, "Multiprocessing exception:", *["    frame of the parent"] * 200, "KeyError: 'lr'", "_" * 40], "python_exception", 206),
+        (["[rank1]: RuntimeError: NCCL Error 2: unhandled system error (run with NCCL_DEBUG=INFO for details)", "n1:14:15 [0] misc/ibvwrap.cc:182 NCCL WARN Call to ibv_reg_mr failed with error Invalid argument"], "net_ib_error", 2),
+    ],
+)  # fmt: skip
+def test_a_launchers_sum_and_a_wrapper_give_way_to_what_says_more(
+    lines: list[str], kind: str, line: int
+) -> None:
+    """Where nothing says more, they are the first cause; and who sums up a killed rank knows more than the ranks that aborted over it."""
+    assert line_of(*lines) == [(kind, line)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ([WAITS, "Stalled ranks:", "1: [grad_0, grad_1 ...]"], [("watchdog_timeout", 1)]),
+        ([f"[1,0]<stderr>:W[1,0]<stderr>: [1,0]<stderr>:{WAITS}", "[1,0]<stderr>:0: [grad][1,0]<stderr>:", WAITS], [("watchdog_timeout", 1)]),
+        ([WAITS, "[missing ranks: 3]", WAITS, "[missing ranks: 3]", LIMIT], [("watchdog_timeout", 1)]),
+        ([WAITS, LIMIT], [("slurm_timeout", 2)]),
+        ([WAITS, "Stalled ranks:", "1: [grad_0, grad_1 ...]", "model saved"], []),
+        ([WAITS, *[f"note {n}: all is well" for n in "abcd"]], []),
+        ([f"I quote: `{WAITS}`", *ERROR], [("python_exception", 4)]),
+        (["Aborted.", *[f"the next of the runs, {n}" for n in "abcdef"], "finished in 3 s"], []),
+        ([BUILDER, "[W] the tactic is left out", "the engine was built", "&&&& PASSED TensorRT.trtexec # ./trtexec"], []),
+        (["A requested component was not found, or was unable to be opened.  This", "Component: none", "step 1 of 2"], []),
+        (["1.2s: job.exception type=exec severity=1 a shell was slow"], []),
+        (["   Exit Status:        0"], []),
+    ],
+)  # fmt: skip
+def test_a_stall_an_aborted_prompt_or_a_tactic_that_failed_counts_only_at_the_end(
+    lines: list[str], found: list[tuple[str, int]]
+) -> None:
+    """Behind them the program went on, or another line tells of the end."""
+    assert line_of(*lines) == found
+
+
+STEPS = [f" time step {n}  energy -1.0{n}" for n in range(1, 8)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "line"),
+    [
+        (["Caught exception:", "  the file has no header"], 2),
+        (["The following error occurred:", "", "  there is no material 'steel'"], 3),
+        (["Simulation failed with the following error:", "there is no material 'steel'"], 2),
+        (["ERROR: the run cannot go on:", "the file of weights was cut short"], 2),
+        (["Abort called by PE:  3", "   ocean_model: the sea is dry"], 2),
+        (["### FATAL ERROR in function [Mesh::Mesh]", "the root grid has no cell"], 2),
+        (["  --- SEVERE ERROR, PROGRAM WILL BE ABORTED ---", "     Date  : Mon Jan  1", "   Reason: two atoms lie at one place"], 3),
+        (["card_open(&h, nullptr) failed with driver error: 20"], 1),
+        (["job 12 failed: there is no material 'steel'"], 1),
+        (["Code termination on task=3, function run(), file run.c, line 77: the time step is zero"], 1),
+        (["FIO-F-217/formatted read/unit=5/attempt to read past end of file.", " File name = 'stdin'"], 1),
+        (["Error in L2 norm:", "  0.00123"], 0),
+        (["Error estimates of the run:", "  energy  0.1 eV  force 0.2"], 0),
+        (["Error handling mode is set:", "  the run goes on after each of them"], 0),
+        (["Early stopping. Reason: no gain in ten epochs"], 0),
+        (["Simulation stopped early.", "Reason: converged"], 0),
+        (["solver(x) returned status 1"], 0),
+        (["Jan  1 10:00:00 n1 kernel: [   1.5] NVRM: dev_open: minor 0, module->open() failed, error -5"], 0),
+    ],
+)  # fmt: skip
+def test_a_heading_that_a_log_ends_with_gives_way_to_its_sentence(lines: list[str], line: int) -> None:
+    """What it announces stands below; a heading of numbers, or a reason to be content, is no error."""
+    assert line_of(*STEPS, *lines) == ([("program_error", len(STEPS) + line)] if line else [])

@@ -47,11 +47,30 @@ _ENDED = (
     re.compile(
         r"(?:flux-job: |\S{0,20}\s?flux-\w{1,20}(?:\[\d{1,8}\])?: )task\(s\) (?:exited with exit code (?P<code>[1-9]\d{0,2})|(?P<word>[A-Z][A-Za-z ]{4,30})$)"
     ),
-    re.compile(r"(?:\s{0,4}(?:PBS )?(?:Job )?Exit[_ ][Ss]tatus\s{0,3}[:=]\s{0,3}(?P<pbs>-?\d{1,3})$)"),
+    re.compile(
+        r"(?:\s{0,12}(?:PBS )?(?:Job )?Exit[_ ][Ss]tatus\s{0,3}[:=]\s{0,16}(?P<pbs>-?\d{1,3})(?: \([A-Z][^()]{2,80}\))?$)"
+    ),
 )
 """A process ended badly: by its code, its signal, or the signal's name."""
 _PBS_SIGNAL = 256
 """PBS adds it to the number of the signal that ended the job."""
+_FLUX = re.compile(
+    r"(?:[\d.]{1,16}s: |\S{0,20}\s?)?job\.exception (?:.{1,40} )?type=(?P<type>[\w-]{2,40}) severity=0(?: (?P<note>.{1,400}))?"
+)
+"""Flux about what ended a job; it goes on behind those of a weaker severity."""
+_FLUX_LOST = re.compile(r"\bnode.failure\b|\blost (?:contact|connection)\b", re.IGNORECASE)
+_FLUX_REFUSED = frozenset(
+    {"alloc", "depend", "dependency", "validate", "constraint", "feasibility", "prolog"}
+)
+"""Before its first task ran."""
+_NOT_STARTED = re.compile(
+    r"\bstart failed\b|\bNo such file or directory\b|\bPermission denied\b|\bExec format\b"
+)
+_PLEXEC = re.compile(
+    r"\[(?:ERR|WARN)\.?\] PLE \d{4} \w{2,20} .{0,80}\b(?:abort|terminat|kill)\w{0,6}\b.{0,60}?(?:\(rank=(?P<rank>\d{1,8})\))?(?:\(nid=\w{1,20}\))?"
+    r"(?:\(sig=(?P<signal>\d{1,2})\)|\(CODE=\d{1,6},\d{1,20},(?P<status>\d{1,6})\)|$)"
+)
+"""Fujitsu's launcher; the last number of its code is the status that `wait` gives."""
 _MEMORY = re.compile(
     r"\s{0,8}(?:Error from \S{1,200}: )?(?:Job has gone over (?:its )?(?:cgroup )?memory limit|memory usage exceeded request_memory)"
     r"|.{0,40}job \S{1,40} exceeded? (?:hard|soft) (?:h_vmem|s_vmem|h_rss|h_data)\b|\s{0,4}\S{0,40}\[?\d{0,9}\]?:? ?exceeded job (?:hard|soft) limit \"?(?:h_vmem|h_rss)",
@@ -92,15 +111,48 @@ def _kind(found: dict[str, str | None]) -> str | None:
     return process.of_code(int(code)) if code else None
 
 
+def _flux(record: Record, kind: str, note: str) -> JobFinding | None:
+    """What Flux calls the job's exception: a refusal, a person's word, a limit, a node, or how its tasks ended."""
+    if kind == "cancel":
+        return make(FACTS, "slurm_cancelled", record)
+    if kind == "timeout":
+        return make(FACTS, "slurm_timeout", record, meaning=_TIME_LINE)
+    if _FLUX_LOST.search(note) or kind == "node-failure":
+        return make(FACTS, "peer_lost", record)
+    if kind in _FLUX_REFUSED or (kind == "exec" and _NOT_STARTED.search(note)):
+        if kind == "prolog":
+            return make(FACTS, "slurm_launch_failed", record)
+        return make(FACTS, "slurm_launch_failed", record, domains=USER, meaning=_REFUSED)
+    if kind != "exec":
+        return None
+    ended = "process_aborted" if "MPI_Abort" in note else "task_exit"
+    return make(FACTS, ended, record, detail={"of_launcher": True})
+
+
+def _plexec(record: Record, found: re.Match[str]) -> JobFinding:
+    status = int(found["status"] or 0)
+    signal = int(found["signal"] or status & 127)
+    kind = slurm.of_signal(signal) if signal else "process_aborted"
+    rank = grammar.number(found["rank"], grammar.MAX_RANK)
+    return make(FACTS, kind, record, rank=rank, detail={"of_launcher": True})
+
+
 def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     """A line of a batch system other than Slurm, or of its launcher."""
     text = record.text
+    if found := _FLUX.match(text):
+        return _flux(record, found["type"], found["note"] or "")
+    if found := _PLEXEC.match(text):
+        return _plexec(record, found)
     for pattern in _ENDED:
         if found := pattern.match(text):
             words = found.groupdict()
             kind = _kind(words)
             rank = grammar.number(words.get("rank"), grammar.MAX_RANK)
-            return make(FACTS, kind, record, rank=rank, host=words.get("host")) if kind else None
+            detail = {"of_launcher": True}
+            return (
+                make(FACTS, kind, record, rank=rank, host=words.get("host"), detail=detail) if kind else None
+            )
     if _KILLED.match(text):
         return make(FACTS, "host_oom_kill", record)
     if _MEMORY.match(text):
@@ -126,7 +178,7 @@ FAMILY = grammar.LogFamily(
     name="batch",
     triggers=(
         "Exited with ", "_pmiu_daemon", " exit signals: ", " exit codes: ", ": rank ", "One or more process", "bnormal termination", "Normal termination (",
-        "task(s) ", "xit_status", "xit status", "xit_Status", "xit Status", "emory limit", "request_memory", "h_vmem", "h_rss", "wallclock time", "h_rt", "type=timeout", "allocation expired",
+        "task(s) ", "job.exception ", " PLE ", "xit_status", "xit status", "xit_Status", "xit Status", "emory limit", "request_memory", "h_vmem", "h_rss", "wallclock time", "h_rt", "type=timeout", "allocation expired",
         "OOM killer terminated", "requested job ", "Remote JSM", "Shadow exception", "Job disconnected", "apsched: ", "aprun: ", "Error: jsrun", "Unable to run job",
         "qsub: ", "bsub: ", "condor_submit: ", "ERROR: Can't ", "flux-run", "flux-submit", "flux-batch", "Job was evicted", "time limit exceeded", "this job is ",
     ),

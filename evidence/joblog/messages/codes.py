@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from probing_cluster.evidence.joblog import grammar, place
 from probing_cluster.evidence.joblog.grammar import ALL, JobFinding, JoblogContext, LineRole, Record, make
@@ -17,7 +18,7 @@ FACTS = {
 }
 _HEAD = re.compile(
     r"--- !(?:ERROR|BUG)$|\? ?Error$|[-*=#]{3,60} FATAL CALLED [-*=#]{3,60}$|===>>> : E R R O R$|\s{0,8}E R R O R\W{0,12}$|(?:\*{3} )?Fatal Error \(description follows\)$"
-    r"|[*=#!-]{3,80} {0,4}(?i:(?:fatal |internal |input |runtime )?errors?(?: message| occurred| detected)?!?:?) {0,4}[*=#!-]{3,80}$"
+    r"|[*=#!-]{3,80} {0,4}(?:(?!Norm|Mean|Max|Min|Rel|Abs)[A-Za-z][\w.]{1,20}-)?(?i:(?:fatal |internal |input |runtime )?errors?(?: message| occurred| detected)?!?:?) {0,4}[*=#!-]{3,80}$"
     r"|\*{3} (?:ERROR|FATAL) \*{3}\s{2,40}CP =\s.{0,60}$|\*{3} Error \d{1,6} \([A-Z]{2,5}\+\d{1,5}\)$|ERROR: ?\(\w{2,40}\)(?: ERROR:)?$|error: Server Error$"
     r"|Q-Chem fatal error occurred in module \S{1,200}|INPUT ERROR$|-{3,20} Processor \d{1,6} Exiting: Called CmiAbort -{3,20}$|Charm\+\+ fatal error:$|(?:\*{2,4} )?(?:ERROR|Error)!{1,3}$|Error in \"[^\"]{1,300}\": ?$"
     r"|(?:Fatal error|FATAL ERROR|Fatal Error|ERROR|Error|FATAL|Internal error|Software inconsistency error|Input error|Inconsistency in user input|Feature not implemented|Memory allocation failed|Assertion failed|Error in user input|Standard library logic error|Parallel consistency error|Invalid (?:input|command-line options?)|File input/output error|Program error|API error) ?: ?$"
@@ -51,6 +52,10 @@ _FABRIC = re.compile(
     r"|\*{3} The Open MPI (?:OFI|PSM2?|UCX|Portals) \w{3} is aborting|[\w.-]{1,253}:rank\d{1,8}(?:\.\S{1,60})?: (?:PSM2? |hfi_|Unable to (?:write to|read from) fd \d|Received .{0,40}[Tt]imeout|.{0,80}connection (?:lost|timeout))|MPIDI\w{0,3}_\w{2,60}\(\d{1,6}\)\.{0,30}: ?OFI \w{2,40}(?: \w{2,20})? failed|.{0,60}\bfi_\w{2,40}(?:\(\))? (?:failed|returned error|error)\b|PSM2? (?:Endpoint|Could not detect|can't open|was unable to open|no hfi)\b.{0,200}"
     r"|\S{0,200}:\d{1,10}(?:terminated with|\.\S{1,60}): ?PSM2? .{1,60}(?:failed|error)|GNI_\w{2,40} .{0,40}(?:GNI_RC_\w{2,30})|ptl_\w{2,30}: .{0,60}PTL_\w{2,30}"
 )
+_NO_ROOM = re.compile(
+    r"\bOFI .{1,80} failed \(.{1,160}:(?:Resource temporarily unavailable|Message too long|Bad address|Function not implemented|Operation not supported)\)"
+)
+"""Errors of a call that say nothing of an adapter or a link: no room in a queue, or what the caller passed."""
 _FABRIC_MEANING = (
     "The network library under MPI reported an error: a transfer, a memory region or a queue failed."
 )
@@ -70,9 +75,15 @@ _STOPS = re.compile(
     r"|(?:\[\d{1,8}\] )?\?{0,3} ?(?:GLOBAL ERROR(?! fehler)|ERROR EXIT)\b|\(rank:\d{1,8} hostname:[\w.-]{1,253} pid:\d{1,10}\):ARMCI DASSERT fail|(?:\[\d{1,8}\] )?ARMCI assert fail\b|-{2,5} ?(?:ERROR|FATAL): \S|\*{3} FATAL:? \S|ENDRUN:\s?\S|ERROR: ?\(\w{2,40}\) \S|\(shr_sys_abort\) ERROR: ?\S"
     r"|Error: (?:\"?Snakefile\"?|Snakefile) .{1,300} not found|HDF5 ?(?:error|ERROR): \S|NetCDF (?:error|ERROR): \S|%\s(?!Compiled|Loaded|Restored|LOADCT|Program)[A-Z][A-Z_\d]{2,40}: \S.{0,200}(?:[Uu]ndefined|not defined|[Ee]rror|[Uu]nable)\b"
 )
+_BOXED = re.compile(r"current input line :\s*$")
+"""NWChem's word of where in its input it stopped: why stands in the box above."""
+_SETTING = re.compile(
+    r"MPICH (?:ERROR|Error): .{0,300}?(?:[Uu]nable to use (?:an? |the )?[A-Z]{2,30}_[A-Z_]{2,60}|\benvironment variable\b|\b[A-Z]{2,30}_[A-Z_]{3,60}\b.{0,60}\b(?:invalid|unsupported|not supported|must|requires?)\b|\bnot confined to\b)"
+)
+"""Cray's MPI about a setting that the job's layout does not fit."""
 _BOTCHED = re.compile(
     r"(?:-?\d{1,6}:)?\s{0,8}MPT ERROR: MPI_COMM_WORLD rank|--- Stop Module: .{1,200} /rc=(?!_RC_ALL_IS_WELL_)\S|# Ended \(code [1-9]\d{0,2}\)|(?:run|queue|slurm|ssh|pbs|sge)\.pl: (?:\d{1,6} / \d{1,6} failed|job failed)|recon-all -s \S{1,200} exited with ERRORS|\(ERR\): \S{1,80} exited with value \d|EXECUTION OF GAMESS TERMINATED -?ABNORMALLY|PMEMD Terminated Abnormally|DDI Process \d{1,8}: error code|\S{1,80} ended abnormally$"
-    r"|MATLAB is exiting because of fatal error|MATLAB has experienced a low-level|r\(\d{1,5}\);$|Siesta: Stopping|Stopping Program from Node:|BUILD FAILED\b|\*{3} Check failure stack trace: \*{3}|Fatal error detected - exiting"
+    r"|MATLAB is exiting because of fatal error|MATLAB has experienced a low-level|r\(\d{1,5}\);$|Siesta: Stopping|Stopping Program from Node:|BUILD FAILED\b|&&&& FAILED \S|\*{3} Check failure stack trace: \*{3}|Fatal error detected - exiting"
 )
 """That it ended badly, and nothing more."""
 _HEAP = re.compile(
@@ -102,7 +113,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if place.begins_with_speaker(text):
         return None
     if _HEAD.match(text):
-        return languages.heading(record, context)
+        head = languages.heading(record, context)
+        return replace(head, detail={"abort": True}) if "Abort" in text else head
     if found := _SIGNALLED.match(text):
         name = next(g for g in found.groups() if g)
         kind = slurm.of_signal(_SIGNALS.get(name, 4))
@@ -114,11 +126,17 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "segfault", record)
     if found := _MPI.match(text):
         return _mpi(found, record)
+    if _BOXED.match(text):
+        return make(
+            FACTS, "program_error", record, role=LineRole.EXIT, detail={"farewell": True, "boxed": True}
+        )
+    if _SETTING.match(text):
+        return make(FACTS, "program_error", record)
     if _DEVICE.match(text):
         return make(FACTS, "cuda_oom", record)
     if _HEAP.match(text):
         return make(FACTS, "host_memory_error", record)
-    if _FABRIC.match(text):
+    if _FABRIC.match(text) and not _NO_ROOM.search(text):
         return make(FACTS, "net_ib_error", record, meaning=_FABRIC_MEANING)
     if found := _STOPS.match(text):
         return make(FACTS, "program_error", record, rank=grammar.number(found["rank"], grammar.MAX_RANK))
@@ -130,10 +148,10 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
 FAMILY = grammar.LogFamily(
     name="codes",
     triggers=(
-        "*** Error ", "--- !", "FATAL CALLED", "E R R O R", "Fatal Error", "Fatal error", "FATAL ERROR", "FATAL:", "FATAL from PE", "fatal error:", "ERROR", "Error:", "Error in \"", "Error!", "Error *", "Error-", "Error=", "rrors ",
+        "*** Error ", "--- !", "FATAL CALLED", "E R R O R", "Fatal Error", "Fatal error", "FATAL ERROR", "FATAL:", "FATAL from PE", "fatal error:", "ERROR", "Error:", "Error in \"", "Error!", "Error *", "Error*", "ERROR*", "Error-", "Error=", "rrors ",
         "Foam::sig", ":rank", "? Error", "Q-Chem fatal", "nternal error", "inconsistency", "nconsistency", "nput error", "not implemented:", "allocation failed", "Assertion failed:", "logic error:", "options:", "output error:",
         "received signal ", "** SIG", "forrtl: ", "SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGTERM signal", "SIGILL", "*** Break ***", "egmentation violation", "Segmentation fault",
-        "Fatal error in ", "MPICH ERROR", "_ofi", "_psm", "_portals", "_openib", "_ucx", "_ugni", "_mxm", "Error returned from fi_", "fi_", "The Open MPI ", "MPIDI_OFI", "PSM", "GNI_", "ptl_",
+        "Fatal error in ", "MPICH ERROR", "MPICH Error", "current input line", "&&&& FAILED", "_ofi", "_psm", "_portals", "_openib", "_ucx", "_ugni", "_mxm", "Error returned from fi_", "fi_", "The Open MPI ", "MPIDI_OFI", "PSM", "GNI_", "ptl_",
         "EXITING", "RATTLE", "SANDER BOMB", "Error on OPEN", "Error (", "galloc: ", "Out-of-memory error", "Erroneous ", "Convergence ", "Found Error", "Error E", "Error F", "LAPACK: Routine", "(ORCA_", "]: Error : ", "Loss is ", "ABNORMAL END",
         "BLAST ", "Command line argument error", "Unrecognized function", "Unrecognized field", "Unrecognized method", "Undefined function", "Undefined variable", ".rb:", "Parse error", "exception ", "Prelude", "user error",
         "VM option", "heap size", "Error: Invalid or", "Error: LinkageError", "Error: A JNI", "configure: error", "npm ERR!", "Cannot find module", "ORA-", "psql: ", "pg_", "mysql: ", "mongo", "ARMCI", "ENDRUN", "shr_sys_abort",

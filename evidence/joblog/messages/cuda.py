@@ -356,6 +356,7 @@ FAMILY = grammar.LogFamily(
         "THCudaCheck",
         "Cuda ",
         "CudaMalloc",
+        "hipMalloc",
         "NVML",
         "nvmlInit",
         "cuDNN",

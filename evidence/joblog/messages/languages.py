@@ -31,7 +31,8 @@ FACTS = {
 _RUNTIMES = re.compile(
     r"forrtl: (?:severe|error) \(\d{1,5}\)(?!: SIG)"
     r"|Fortran runtime error: "
-    r"|PGFIO[-/][FS]-?\S{0,12}[ /]"
+    r"|(?:PG)?FIO[-/][FS]-?\S{0,12}[ /]"
+    r"|1525-\d{3} The \w{1,20} statement on the file "
     r"|jwe\d{4}i-[us] "
     r"|terminate called after throwing an instance of '(?:std::(?!(?:runtime|system)_error|bad_alloc|exception\b)[\w:<>]{1,80})'"
     r"|panic: \S"
@@ -51,6 +52,8 @@ _RUNTIMES = re.compile(
     r"|\S.{0,300} at \S{1,200}\.p[lm] line \d{1,6}\.$"
 )
 """Of runtimes and interpreters."""
+_TASK = re.compile(r"ERROR \(unhandled task failure\): \S")
+"""Julia: of a task beside the main one, behind which the program lives on."""
 _PANIC = re.compile(r"thread '(?P<name>[^']{1,80})'(?: \(\d{1,10}\))? panicked at ")
 """Rust: of a thread other than the main one the program may live on, and where it does not, the main thread panics over it."""
 _THREADS = re.compile(
@@ -63,15 +66,20 @@ _HEAD = re.compile(
     r"|[/*=#!-]{3,40}\s{0,4}(?:ERROR|Error|FATAL ERROR|Fatal Error)\s{0,4}[/*=#!-]{3,40}$"
     r"|\[?(?:ERROR|FATAL|CRITICAL)\]?:?\s{1,3}(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{1,60}(?:Error|Exception):$"
     r"|\S{1,300}: Error During Test at \S{1,300}:\d{1,7}$|Error in user input:$|--> FOAM FATAL (?:IO )?ERROR ?:?\s{0,3}(?:\([\w.,= -]{1,60}\)?)?$"
+    r"|(?:>> ?)?\{?Error using (?:==> )?\S{1,300}(?: \(line \d{1,7}\)| at \d{1,7})?$"
+    r"|(?:Error|ERROR) in (?:routine|subroutine|procedure)\s{1,3}[^\s:]{1,200}(?: ?\(-?\d{1,7}\))?[ :]{0,3}$"
+    r"|(?:FINISH|ABORT|FATAL|ERROR|Fatal error|Error|Abort) (?:called|raised|thrown|reported|detected) (?:from|by|on|in) (?:PE|rank|process|task|node)\b[ :=#]{0,3}\d{1,8}[.: ]{0,3}$"
+    r"|[#*!=-]{2,10} ?(?:FATAL ERROR|Fatal [Ee]rror|ERROR|Error) (?i:in|at|from) (?i:function|routine|subroutine|module|file)\b[ :]{0,3}[^\s:].{0,200}?(?<!\d)[\])]?\s?:?$"
+    r"|(?:FATAL ERROR|Fatal [Ee]rror|FATAL|ERROR|Fatal|Error) (?:(?:CALLED|called|raised|thrown|reported|detected) )?(?:FROM|from|IN|in|AT|at) (?i:file|function|module)\b[ :]{1,4}[^\s:]{1,200}[ ,:(]{1,4}(?i:line\b)?[ :#]{0,12}\d{1,7}[).: ]{0,3}$"
 )
-"""Announcements: what went wrong stands on one of the next lines."""
+"""Announcements, by their own name or by the place alone: what went wrong stands on one of the next lines."""
 _RULES = re.compile(r"^\W+|\W+$")
 _NOTHING = re.compile(
     r"\W*$|\s{0,8}(?:Got exception outside of a @test|Test threw exception|Expression: .{0,300})$|\d{1,4} root error\(s\) found|\s{0,40}(?:\w ){4}|.{0,200}(?<!signal: killed):$|For simplicity, JAX has removed its internal frames |\s{0,4}-\s(?!(?:cause|reason|error|message)\s?:)"
 )
 """Lines between an announcement and the error: rules, further headings, entries of a list."""
 _PLACE = re.compile(
-    r"\s{0,8}(?:(?:src_file|src_line|mpi_rank|message|file|line|function|in namespace|routine)\s?:.{0,200}|(?:FATAL CALLED FROM|Source|Program(?!.{0,300}\b(?:error|fail|abort|cannot))|MPI rank|In file|In routine|Called from)\b.{0,300}|\S{1,300}, line \d{1,7}:)$",
+    r"\s{0,8}(?:(?:while|when|during) \w{2,24}ing\b[^:]{0,200}|(?:src_file|src_line|mpi_rank|message|file|line|function|in namespace|routine)\s?:.{0,200}|(?:FATAL CALLED FROM|Source|Program(?!.{0,300}\b(?:error|fail|abort|cannot))|MPI rank|In file|In routine|Called from)\b.{0,300}|\S{1,300}, line \d{1,7}:)$",
     re.IGNORECASE,
 )
 """Where it happened, between a heading and its sentence."""
@@ -96,12 +104,13 @@ _CODES = re.compile(
     r"|# UNRECOVERABLE ERROR \(ierr="
     r"|(?:VERY BAD NEWS! )?internal error in subroutine \S|\*\s{1,4}\[ABORT\]"
     r"|(?!RuleEx|CalledProcess|MissingOutput)[A-Z]\w{1,60}(?:Error|Exception) in (?:rule \S{1,120} in )?(?:line \d{1,7} of (?:file )?\S{1,400}$|file \S{1,400}, line \d)"
+    r"|(?:Assertion|Assert|ASSERTION|ASSERT) (?:[Ff]ailed|FAILED|[Ff]ailure|FAILURE) ?[:!] ?(?=\S)(?!.{0,300}\b(?:ignored|skipp|continu))"
     r"|Process (?:exceeded running time limit \(|requirement exceeds? available )"
     r"|(?:Environment(?:Name|Location)NotFound|CondaError|ResolvePackageNotFound|PackagesNotFoundError): (?!Run 'conda init')"
 )
 """Of widely used codes and tools: LAMMPS, GROMACS, Quantum ESPRESSO, VASP, CP2K, PETSc, OpenFOAM, Snakemake, Nextflow, Conda."""
 _WORKFLOWS = re.compile(
-    r"CondaError: Run 'conda init'|(?:RuleException|CalledProcessError|MissingOutputException) in (?:rule |line \d|file )\S|Missing output file\(s\) `|(?:\[ERROR\] )?Error in rule \S{1,80}(?::$|, jobid: \d)|ERROR ~ (?!Pipeline failed\. Please refer)\S|size mismatch for [\w.]{1,200}: copying a param with shape |make(?:\[\d{1,3}\])?: \*\*\* \["
+    r"CondaError: Run 'conda init'|(?:RuleException|CalledProcessError|MissingOutputException) in (?:rule |line \d|file )\S|Missing output file\(s\) `|(?:\[ERROR\] )?Error in rule \S{1,300}(?::$|, jobid: \d)|ERROR ~ (?!Pipeline failed\. Please refer)\S|size mismatch for [\w.]{1,200}: copying a param with shape |make(?:\[\d{1,3}\])?: \*\*\* \["
 )
 """Of a Conda that was not set up, of what runs other programs, and details of an error: another line says more, where there is one."""
 _FAREWELL = re.compile(
@@ -167,6 +176,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         )
     if any(p.match(text) for p in (_RUNTIMES, _SHELLS, _ARGUMENTS, _CODES)):
         return make(FACTS, "program_error", record)
+    if _TASK.match(text):
+        return make(FACTS, "program_error", record, role=LineRole.EXIT)
     if found := _PANIC.match(text):
         detail = {"panic": True} | ({} if found["name"] == "main" else {"handled": True})
         return make(FACTS, "program_error", record, detail=detail)
@@ -199,7 +210,9 @@ FAMILY = grammar.LogFamily(
         "(standard_in)",
         "forrtl: ",
         "Fortran runtime",
-        "PGFIO",
+        "FIO-",
+        "FIO/",
+        " statement on the file ",
         "jwe",
         "terminate called",
         "virtual method called",
@@ -256,6 +269,20 @@ FAMILY = grammar.LogFamily(
         "ERROR",
         "Error*",
         "Error in user input",
+        "(unhandled task",
+        "ssertion failed",
+        "ssertion Failed",
+        "ssert failed",
+        "ssert Failed",
+        "ASSERTION FAILED",
+        "ASSERT FAILED",
+        " CALLED FROM ",
+        "FINISH called",
+        "ABORT called",
+        "Abort called",
+        "FATAL ERROR ",
+        "Fatal error ",
+        "Error detected by",
         "received signal SIG",
         "#  SIG",
         "signal (",

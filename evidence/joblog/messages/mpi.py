@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 
 from probing_cluster.evidence.joblog import grammar, place
-from probing_cluster.evidence.joblog.grammar import USER, JobFinding, JoblogContext, LineRole, Record, make
+from probing_cluster.evidence.joblog.grammar import (
+    ALL,
+    USER,
+    JobFinding,
+    JoblogContext,
+    LineRole,
+    Record,
+    make,
+)
 from probing_cluster.evidence.joblog.messages import gloo, languages, process, python, slurm
 
 FACTS = {
@@ -48,7 +56,7 @@ _START = re.compile(
     re.IGNORECASE,
 )
 _PMI = re.compile(
-    r"(?:MPI[RD]\w{0,24}_pmi\w{0,20}_?init|INIT_PMI|PMI[2X]?_(?:Init|KVS_\w{1,20}|Job_\w{1,20}|Get_\w{1,20})|pmi_?version|\w{0,20}PMI_?Init)\w*(?:\(|\b.{0,40}\b(?:returned|failed)\b)",
+    r"(?:MPI[RD]\w{0,24}_pmi\w{0,20}_?init|INIT_PMI|PMI[2X]?_(?:Init|KVS_\w{1,20}|Job_\w{1,20}|Get_\w{1,20})|pmi_?version|PMI[2X]? init\b|\w{0,20}PMI_?Init)\w*(?:\(|\b.{0,40}\b(?:returned|failed)\b)",
     re.IGNORECASE,
 )
 """The part of MPI's error stack that asks the launcher who the process is."""
@@ -100,6 +108,16 @@ _NO_WAY = re.compile(
     r"no (?:\w{1,20} ){0,4}transport\b|destination is unreachable|no (?:usable|suitable|such) (?:transport|device|component)",
     re.IGNORECASE,
 )
+_LAYERS = re.compile(
+    r"\bselected pml (?P<own>\w{1,20}), but peer \S{1,40} on \S{1,253} selected pml (?!(?P=own)\b)\w"
+)
+_NO_COMMON_LAYER = "Open MPI's processes chose different message layers: a node whose network adapter or library is not the others', or a setting that not all of them got."
+_COMPONENT = "A requested component was not found, or was unable to be opened"
+_COMPONENT_LINES = 60
+_NO_COMPONENT = (
+    "MPI or PMIx was told to use a component that is not installed or cannot be loaded, and could not start."
+)
+_BADLY = "one of the processes terminated badly"
 _LOST = re.compile(
     r"(?:ORTE|PRTE) has lost communication with|(?:^|\s)Remote daemon ?: \S{1,200} on node (?P<host>\S{1,253})"
 )
@@ -108,6 +126,16 @@ _MEANING_START = "MPI could not bring the job's processes together."
 
 def _signal(record: Record, signal: str, **about: object) -> JobFinding:
     return make(FACTS, slurm.of_signal(int(signal[:3])), record, **about)
+
+
+def _component(record: Record, context: JoblogContext) -> JobFinding | None:
+    """The component that was not there, in the line that said so shortly before MPI could not start."""
+    wanted, context.component = context.component, None
+    if wanted is None or record.line - wanted.line > _COMPONENT_LINES:
+        return None
+    return make(
+        FACTS, "program_error", wanted, domains=("user_program", "system_software"), meaning=_NO_COMPONENT
+    )
 
 
 def read(record: Record, context: JoblogContext) -> JobFinding | None:
@@ -168,7 +196,15 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         if found["bad"]:
             return make(FACTS, "program_error", record, rank=rank, meaning=_BAD_BUFFER)
         return make(FACTS, "peer_lost", record, rank=rank)
+    if _COMPONENT in text and not place.is_speech(text):
+        if context.component is None or record.line - context.component.line > _COMPONENT_LINES:
+            context.component = record
+        return None
+    if _LAYERS.search(text) and not place.is_speech(text):
+        return make(FACTS, "program_error", record, domains=ALL, meaning=_NO_COMMON_LAYER)
     if (found := _NOT_STARTED.search(text)) and not place.is_mentioned(text, found.start()):
+        if lacking := _component(record, context):
+            return lacking
         detail = {"launcher": "mpi"}
         own, meaning = (USER, _NOT_THERE) if _NO_EXECUTABLE.search(text) else (None, _MEANING_LAUNCH)
         return make(FACTS, "slurm_launch_failed", record, domains=own, meaning=meaning, detail=detail)
@@ -183,11 +219,15 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
             detail={"pmi": True},
         )
     if found := _START.search(text):
+        if lacking := _component(record, context):
+            return lacking
         context.mpi_start_line = record.line
         return make(FACTS, "rendezvous_failed", record, meaning=_MEANING_START)
     if found := _ABORT.search(text):
         rank = grammar.number(found["rank"] or found["node"], grammar.MAX_RANK)
         return make(FACTS, "process_aborted", record, rank=rank)
+    if _BADLY in text:
+        return make(FACTS, "task_exit", record, detail={"of_launcher": True})
     if found := _LOST.search(text):
         return make(FACTS, "peer_lost", record, host=found["host"])
     return None
@@ -244,6 +284,9 @@ FAMILY = grammar.LogFamily(
         "UCX",
         "pml_ucx.c",
         "btl_tcp",
+        "selected pml ",
+        "terminated badly",
+        "A requested component",
     ),
     read=read,
     facts=FACTS,

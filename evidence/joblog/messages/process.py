@@ -85,10 +85,10 @@ _SHELL = re.compile(
     r"(?:^|\s)line \d{1,9}: {1,4}(?P<pid>\d{1,10}) (?P<how>Killed|Segmentation fault|Bus error|Aborted|Floating point exception|Illegal instruction|Terminated)\b"
 )
 _BARE = re.compile(
-    r"^(?P<how>Killed|Segmentation fault|Bus error|Aborted|Illegal instruction|Floating point exception)(?: ?\(core dumped\))?\.?$"
+    r"^(?P<how>Killed|Segmentation fault|Bus error|Aborted(?!\.$)|Illegal instruction|Floating point exception)(?: ?\(core dumped\))?\.?$"
     r"|^signal: (?P<go>killed|segmentation fault|aborted|bus error)(?: \(core dumped\))?$"
 )
-"""A shell's word for how a program ended, and Go's."""
+"""A shell's word for how a program ended, and Go's; click and typer put a full stop behind theirs, where a person left a prompt."""
 _BEHIND_A_BAR = re.compile(
     r"[\])%\\|/0-9]\s{0,4}(?P<how>Killed|Segmentation fault|Bus error|Aborted)(?: ?\(core dumped\))?\.?$"
 )

@@ -84,6 +84,7 @@ _THREADS = re.compile(
 _ASSERTED = re.compile(
     r"(?:\S{1,200}: )?(?!malloc\.c)\S{1,300}\.(?:c|cc|cpp|cxx|h|hpp|cu|cuh|inl|tcc):\d{1,7}: .{0,600}\bAssertion [`'].{1,400}' failed"
     r"|Assertion failed: \(.{1,300}\), function \w{1,100}, file |Assertion failed in file \S{1,300} at line \d"
+    r"|\S{1,300}\.(?:c|cc|cpp|cxx|cu|cuh|h|hpp):{1,2}\d{1,7}(?:\(\w{1,80}\))?:? The (?:condition|check|assertion|requirement) .{1,300}?(?<!\w)(?:failed|violated|not (?:met|satisfied|fulfilled))\b"
     r"|\S{1,300}\.(?:c|cc|cpp|cu|h|hpp):\d{1,7}: (?:guarantee|\w{0,20}CHECK|\w{0,20}ASSERT)\w{0,20}\("
     r"|F(?:\d{4} [\d:.]{8,18}\s{1,8}\d{1,10})? ?[\w./-]{1,300}\.(?:cc|cpp|cu|cuh|h):\d{1,7}\] "
 )
@@ -92,6 +93,10 @@ _COORDINATOR = re.compile(
     r"(?:INFO:tensorflow:)?Error reported to Coordinator: (?:<class '(?P<a>[\w.]{1,120})'>, )?(?P<b>.{1,300})"
 )
 
+_BUILDER = re.compile(
+    r"(?:\[[\d/: -]{8,24}\] )?(?:\[(?:TRT|E)\] ){1,2}(?:Error\[\d{1,3}\]|\d{1,3}): .{0,300}\bError Code \d{1,3}: (?!Cuda|Cudnn|Cublas)\w"
+)
+"""TensorRT's builder, which may try something else behind it."""
 _NODE = re.compile(r"Node: '[^'\n]{1,400}'$")
 """The last line of TensorFlow's account of where a graph failed: why stands on the next."""
 _GRAPH = re.compile(
@@ -118,7 +123,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "program_error", record)
     if _ASSERTED.match(text) and cuda.kind_of(text) not in cuda.ONLY_HARDWARE:
         return make(FACTS, "program_error", record)
-    if _NO_RULE.match(text) or _THREADS.match(text) or _PIP.match(text):
+    if _BUILDER.match(text) or _NO_RULE.match(text) or _THREADS.match(text) or _PIP.match(text):
         return make(FACTS, "program_error", record, detail={"weak": True})
     if found := _COORDINATOR.match(text):
         raised = f"{found['a']}: {found['b']}" if found["a"] else found["b"]
@@ -147,7 +152,7 @@ FAMILY = grammar.LogFamily(
         "icense error", "icense expired", "icense has", "icense not", "icense problem", "a license", "icense for", "icense server", "icence",
         "Flags parsing", "ed option", "id option", "wn option", "al option", "us option", ": option ", "line flag", "wn flag", "nd flag", "required flag",
         "│ ", "Could not override", "In '", "Error merging", "sage: ", "Sanitizer", "OMP: Error", "libgomp: ", "MKL FATAL", "MKL ERROR",
-        "insufficient memory for the Java", "blas_thread_init", "Assertion ", ": guarantee(", ": CHECK", "ASSERT", "CHECK(", "heck fail", "CHECK fail", "F external/",
+        "insufficient memory for the Java", "blas_thread_init", "Assertion ", "The condition ", "The check ", "The assertion ", "The requirement ", "Error Code ", ": guarantee(", ": CHECK", "ASSERT", "CHECK(", "heck fail", "CHECK fail", "F external/",
         "Node: '", "F tensorflow/", "to Coordinator", "above for traceback)", ") Invalid arg", ") Not found: ", ") Out of range: ", ") Failed precond", ") Unimplemented: ", ") INVALID_ARG",
         ") NOT_FOUND: ", ") OUT_OF_RANGE: ", ") FAILED_PRECOND", ") UNIMPLEMENTED: ",
     ),

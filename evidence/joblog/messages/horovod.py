@@ -1,0 +1,36 @@
+"""Horovod's stall inspector: a collective that only some ranks have joined for a minute."""
+
+from __future__ import annotations
+
+import re
+
+from probing_cluster.evidence.joblog import grammar, place
+from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, LineRole, Record, make
+from probing_cluster.evidence.joblog.messages import torch_nccl
+
+FACTS = {"watchdog_timeout": torch_nccl.FACTS["watchdog_timeout"]}
+_STALLED = re.compile(
+    r"\bOne or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting for remainder of ranks for more than (?P<s>\d{1,6}) seconds"
+)
+_MEANING = "Some ranks did not join a collective while the others waited for them (Horovod's stall inspector); what held them is not in this line."
+
+
+def read(record: Record, _context: JoblogContext) -> JobFinding | None:
+    """A warning: slow ranks catch up most of the time, so it counts only where the output ends with it."""
+    found = _STALLED.search(record.text)
+    if found is None or place.is_speech(record.text):
+        return None
+    return make(
+        FACTS,
+        "watchdog_timeout",
+        record,
+        role=LineRole.OBSERVATION,
+        meaning=_MEANING,
+        timeout_ms=int(found["s"]) * 1000,
+        detail={"stalled": True},
+    )
+
+
+FAMILY = grammar.LogFamily(
+    name="horovod", triggers=("broadcasted by subset of ranks",), read=read, facts=FACTS
+)
