@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from probing_cluster.evidence.joblog import grammar, precedence, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
+from probing_cluster.evidence.joblog.messages import gpu_hardware
 
 _STEPS = 3
 """So many further steps say that the program went on."""
@@ -116,6 +117,7 @@ class CauseCandidates:
 
     def add(self, finding: JobFinding) -> None:
         """Hold `finding`; it may become the first cause or complete it."""
+        finding = gpu_hardware.named(finding)
         if finding.role is LineRole.ROOT and self.in_doubt and self._progress.steps >= _STEPS:
             self._survived()
         if finding.role is LineRole.EXIT:

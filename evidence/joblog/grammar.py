@@ -203,7 +203,7 @@ _PREFIXES = (
     re.compile(r"\s*(?P<rank>\d{1,6}): (?=\S|$)"),
     re.compile(r"\[(?:rank|Rank|RANK)\s?(?P<rank>\d{1,8})\]:?\s?"),
     re.compile(r"\[(?P<host>[\w.-]{1,253}):(?P<local>\d{1,5})\]:?\s"),
-    re.compile(r"\[[a-z][a-z_]{1,30}(?P<local>\d{1,5})\]:\s?"),
+    re.compile(r"\[[a-z][a-z_]{1,30}(?P<local>\d{1,5})(?:\|\d{1,5})?\]:\s?"),
     re.compile(
         r"\((?:[\w.-]{1,64}, )?rank=(?P<rank>\d{1,8}), pid=\d{1,10}(?:, ip=(?P<host>[\w.:-]{1,64}))?\)\s"
     ),
@@ -213,7 +213,7 @@ _PREFIXES = (
         r"\[(?P<rank>\d{1,6})\] (?=-->|\s*$|Error|ERROR|FATAL|Fatal|Traceback \(|terminate called|forrtl:)"
     ),
     re.compile(
-        r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{3,6}\s{1,8}\d{1,18} [\w./-]{1,120}\.py:\d{1,6}\] (?=.*(?:Traceback \(|File \"|\w(?:Error|Exception)\b|\] ))"
+        r"(?:[EF]|[IW](?!.{20,200}\] \[\d{1,6}/\d{1,6}\] ))\d{4} \d\d:\d\d:\d\d\.\d{3,6}\s{1,8}\d{1,18} [\w./-]{1,120}\.py:\d{1,6}\] (?=.*(?:Traceback \(|File \"|\w(?:Error|Exception)\b|\] ))"
     ),
     re.compile(
         r"(?:>> ){1,40}(?=Error|\{?Error|Unrecognized|Undefined|Out of memory|Index|Not enough|Invalid)"

@@ -99,7 +99,6 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
         thrown = new.role is LineRole.REMOTE and behind == 1
         if thrown or (its_own and 0 < behind <= _REASON_LINES):
             return True
-    of_nccl = new.kind == "net_ib_completion_error" and best.kind.startswith("nccl_")
     if best.kind == "python_consequence" and new.kind.startswith("nccl_") and 0 < behind <= _RESULT_LINES:
         # The exception's own result, which a cut line took from it.
         return new.rank == best.rank
@@ -112,7 +111,8 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
     if new.detail.get("instead_since"):
         # A fallback of the program's that failed as well: what ended it.
         return bool(new.detail["instead_since"] <= best.line) and "exception" in best.detail
-    if new.detail.get("last_error") and (of_nccl or best.kind in (new.kind, "nccl_system_error")):
+    no_way = new.kind in ("net_ib_completion_error", "nccl_no_interface") and best.kind.startswith("nccl_")
+    if new.detail.get("last_error") and (no_way or best.kind in (new.kind, "nccl_system_error")):
         return 0 < behind <= _REASON_LINES and new.rank == best.rank
     if best.kind == "nccl_system_error" and new.kind == "net_ib_error" and _BARE_RESULT.search(best.message):
         # The result's name without a word of the call that failed: NCCL's own warning names it.

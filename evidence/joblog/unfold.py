@@ -28,8 +28,14 @@ _LOGGER = re.compile(r"(?<=.)\[rank\d{1,8}\]:\[[EWFI]\d{0,4} ")
 _EXCEPTION = re.compile(r"\b[A-Z]\w{0,60}(?:Error|Exception): \S")
 
 
+_BAR = re.compile(r"(?:s/it|it/s)[^\]\n]{0,60}\](?=\[rank\d)")
+"""A progress bar into whose line a rank writes."""
+
+
 def _unglued(text: str) -> list[str]:
-    """An exception and another rank's logger, which wrote into its line before it ended; the text itself where there are no two."""
+    """An exception or a progress bar, and a rank's logger, which wrote into its line before it ended; the text itself where there are no two."""
+    if "][rank" in text and (bar := _BAR.search(text)):
+        return [text[: bar.end()], text[bar.end() :]]
     found = _LOGGER.search(text) if "]:[" in text else None
     if found is None or not _EXCEPTION.search(text, 0, found.start()):
         return [text]

@@ -87,7 +87,7 @@ _TEXTS = (
     (
         "nccl_no_interface",
         re.compile(
-            r"no socket interface found|No usable (?:network|interface)|NET/Socket : no interface found",
+            r"no socket interface found|No usable (?:network|interface)|NET/Socket : no interface found|Failed to initialize any NET plugin",
             re.IGNORECASE,
         ),
     ),
@@ -113,7 +113,7 @@ _TEXTS = (
     (
         "nccl_system_error",
         re.compile(
-            r"[Cc]onnect to .* failed|Call to (?:connect|recv|send|bind|accept|listen|read|write|poll|socket)\w* .*failed|failed : (?:Connection (?:refused|timed out|reset)|No route to host|Network is unreachable|Software caused)|connect.*returned .*exceeded|socketPoll\w*|ncclSocket|Timeout waiting"
+            r"[Cc]onnect to .* failed|\bnvmlDevice\w{1,40}\(\) failed|Call to (?:connect|recv|send|bind|accept|listen|read|write|poll|socket)\w* .*failed|failed : (?:Connection (?:refused|timed out|reset)|No route to host|Network is unreachable|Software caused)|connect.*returned .*exceeded|socketPoll\w*|ncclSocket|Timeout waiting"
         ),
     ),
 )
@@ -178,11 +178,13 @@ def _multicast(record: Record) -> JobFinding:
 
 
 def _last_error(record: Record, context: JoblogContext) -> JobFinding | None:
-    """What stands below "Last error:" of an exception: NCCL's own words, without its WARN; a system error's say what failed even where no form fits."""
+    """What stands below "Last error:" of an exception: NCCL's own words, without its WARN; they say what failed even where no form fits."""
     if found := _completion(record, record.text):
         return replace(found, detail={**found.detail, "last_error": True})
     kind = next((name for name, pattern in _TEXTS if pattern.search(record.text)), None)
-    if kind is None and context.nccl_kind == "nccl_system_error" and _SENTENCE.match(record.text):
+    if _BIND.search(record.text):
+        return None
+    if kind is None and context.nccl_kind in FACTS and _SENTENCE.match(record.text):
         kind = None if _CUDA.search(record.text) else context.nccl_kind
     return None if kind in (None, "nccl_warning") else make(FACTS, kind, record, detail={"last_error": True})
 

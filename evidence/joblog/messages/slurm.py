@@ -90,7 +90,7 @@ _UNKILLABLE = re.compile(
 _LAUNCH = re.compile(
     r"(?:(?:slurmstepd|slurmd)(?:-(?P<step>\S{1,253}))?: |\[\d{1,10}(?:\.\w{1,20})?\] )error: (?:.*execve\(\): (?P<what>.*)|TaskProlog failed|container_[pg]_\w{1,30}:? .*failed|.*task_p_pre_launch|.*spank.*failed"
     r"|pyxis: (?:\s{0,12}\[ERROR\]|\s{1,12}enroot-\w{1,20}: |(?!\s|printing|.{0,40}(?:remov|clean|delet|unmount))))"
-    r"|srun: error: (?:Application launch failed|CPU binding outside of job step allocation|task \d+ launch failed|Task launch for \S{1,64} failed on node (?P<node>[^\s:]{1,253})|Unable to create (?:job )?step|Unable to allocate|.*Invalid (?:job|account|partition|generic resource|qos))"
+    r"|srun: error: (?:Application launch failed|CPU binding outside of job step allocation|task \d+ launch failed|Task launch for \S{1,64} failed on node (?P<node>[^\s:]{1,253})|Unable to create (?:job )?step|Couldn't find the specified plugin name for|Unable to allocate|.*Invalid (?:job|account|partition|generic resource|qos))"
     r"|(?:srun|salloc|slurmstepd|slurmd): (?:error: )?Prolog (?:failure|error|failed|hung|timed out) on node (?P<refused>[^\s:,]{1,253})"
     r"|srun: fatal: |(?:sbatch|salloc): error: (?:Batch job submission failed|Job submit/allocate failed|Unable to allocate)",
     re.IGNORECASE,
@@ -107,6 +107,8 @@ _WRAPPED = re.compile(
 """What the plugin says before it prints the log of the program that failed."""
 _CHILD = re.compile(r"pyxis: child \d{1,10} failed")
 """The plugin's helper ended badly: what it was doing stands on the next line."""
+_OVER = re.compile(r"Job/step already completing or completed")
+"""A step that its script asked for when the job had already been ended."""
 _NO_NAME = re.compile(r"pyxis: {4,16}id: cannot find name for (?:user|group) ID \d")
 """What `id` complains of in the engine's own scripts, which go on: what ended them stands below, where anything does."""
 _PRINTED = re.compile(
@@ -301,7 +303,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "slurm_node_fail", record, host=found["hosts"])
     if _PRINTED.search(text):
         return _launch(record, None, container=True)
-    if found := _LAUNCH.search(text):
+    if (found := _LAUNCH.search(text)) and not _OVER.search(text):
         return _launch(
             record, found["step"] or found["node"] or found["refused"], container="pyxis: " in text
         )

@@ -1,0 +1,41 @@
+"""What only a GPU's hardware can say, in the words of programs that name CUDA's error in a sentence of their own."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from probing_cluster.evidence.joblog import place
+from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
+from probing_cluster.evidence.joblog.messages import cuda
+
+_NAMED = re.compile(
+    r"uncorrectable (?:ECC|NVLink) error (?:encountered|detected)|\b(?:cuda|hip)Error(?:ECC(?:Uncorrectable|NotCorrectable)|NvlinkUncorrectable)\b"
+    r"|\bCUDA_ERROR_(?:ECC|NVLINK)_UNCORRECTABLE\b"
+)
+_BEHIND = 160
+_PROGRAMS = frozenset({"program_error", "python_exception"})
+
+
+def named(finding: JobFinding) -> JobFinding:
+    """The hardware's error where a program's or an exception's own error holds the runtime's name of one; else `finding`.
+
+    MD codes, inference engines and bindings put a call or a file around that name. Nobody vouches for the place of such words,
+    so they stay unattributed: a node's own evidence decides.
+    """
+    names = list(_NAMED.finditer(finding.message)) if finding.kind in _PROGRAMS else []
+    if not names:
+        return finding
+    kind, behind = cuda.kind_of(names[0][0]), finding.message[names[-1].end() :][:_BEHIND]
+    told = place.is_mentioned(finding.message, names[0].start()) or place.foreign_words(behind) > 1
+    if kind not in cuda.ONLY_HARDWARE or told:
+        return finding
+    known = cuda.FACTS[kind]
+    return replace(
+        finding,
+        kind=kind,
+        role=known.role if finding.role is not LineRole.OBSERVATION else finding.role,
+        domains=known.domains,
+        meaning=known.meaning,
+        detail={**finding.detail, "unattributed": True},
+    )

@@ -1,0 +1,42 @@
+"""What only a GPU's hardware can say is read in every program's own wrapping, and is nobody's error but the hardware's."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing_cluster.evidence.joblog import reader
+
+ECC = "uncorrectable ECC error encountered"
+SAID = [
+    f"[rank3]:[E1029 10:10:10.1 ProcessGroupNCCL.cpp:1595] [PG ID 0 PG GUID 0(default_pg) Rank 3] Process group watchdog thread terminated with exception: CUDA error: {ECC}",
+    f"  9%|9 | 2/23 [00:08<01:20,  3.82s/it][rank1]:[E129 08:52:51.6 ProcessGroupNCCL.cpp:1595] [PG ID 2 PG GUID 3 Rank 1] Process group watchdog thread terminated with exception: CUDA error: {ECC}",
+    f"  what():  [PG ID 2 PG GUID 3 Rank 1] Process group watchdog thread terminated with exception: CUDA error: {ECC}",
+    "numba.cuda.cudadrv.driver.CudaAPIError: [214] Call to cuMemcpyDtoH results in CUDA_ERROR_ECC_UNCORRECTABLE",
+    "openmm.OpenMMException: Error downloading array posq: CUDA_ERROR_ECC_UNCORRECTABLE (214)",
+    f"Error: {ECC} launching kernel kNLSkinTest",
+    f"cudaMemcpy GpuBuffer::Download failed {ECC}",
+    f"FATAL ERROR: CUDA error cudaStreamSynchronize(stream) in file src/CudaUtils.C, function f, line 77 on Pe 3 (n7 device 0 pci 0:1:0): {ECC}",
+    f"[01/02/2024-10:10:10] [TRT] [E] 1: [runner.cpp::execute::226] Error Code 1: Cuda Runtime ({ECC})",
+    f"onnxruntime.capi.onnxruntime_pybind11_state.Fail: [ONNXRuntimeError] : 1 : FAIL : CUDA failure 214: {ECC} ; GPU=1 ; hostname=n7",
+    "RuntimeError: CUDA runtime API error cudaErrorECCUncorrectable (214):",
+    f"Fatal error:\nUnexpected cudaStreamQuery failure: {ECC}. CUDA error #214 (cudaErrorECCUncorrectable): {ECC}.",
+    f"CUDA error 214 [main.cu, 77]: {ECC}",
+    f"cuda error: {ECC}",
+]
+TOLD = [
+    f"ValueError: the answer was '{ECC}'",
+    f"KeyError: {ECC} is what my program printed last week, so I rebooted it",
+    f"AssertionError: expected \"CUDA error: {ECC}\" in the output",
+]
+
+
+@pytest.mark.parametrize("text", SAID)
+def test_it_is_the_hardwares_whoever_says_it(text: str) -> None:
+    """Process groups with tags, bindings, MD codes, inference engines."""
+    assert [f.kind for f in reader.read(text.split("\n")) if f.first_cause] == ["cuda_ecc"]
+
+
+@pytest.mark.parametrize("text", TOLD)
+def test_it_convicts_nobody_where_it_is_told(text: str) -> None:
+    """An exception that quotes it, or a sentence around it."""
+    assert not [f for f in reader.read([text]) if f.kind == "cuda_ecc"]
