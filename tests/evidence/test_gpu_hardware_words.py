@@ -26,7 +26,7 @@ SAID = [
 TOLD = [
     f"ValueError: the answer was '{ECC}'",
     f"KeyError: {ECC} is what my program printed last week, so I rebooted it",
-    f"AssertionError: expected \"CUDA error: {ECC}\" in the output",
+    f'AssertionError: expected "CUDA error: {ECC}" in the output',
 ]
 
 

@@ -979,3 +979,19 @@ STEPS = [f" time step {n}  energy -1.0{n}" for n in range(1, 8)]
 def test_a_heading_that_a_log_ends_with_gives_way_to_its_sentence(lines: list[str], line: int) -> None:
     """What it announces stands below; a heading of numbers, or a reason to be content, is no error."""
     assert line_of(*STEPS, *lines) == ([("program_error", len(STEPS) + line)] if line else [])
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("sqlite3.OperationalError: database or disk is full", "disk_full"),
+        ("OSError: 1048576 requested and 524288 written", "disk_full"),
+        ("OSError: [Errno 110] Connection timed out: '/nfs/data/a.npy'", "filesystem_unreachable"),
+        ("OSError: [Errno 110] Connection timed out", "python_exception"),
+        ("ERROR: LoadError: OutOfMemoryError()", "host_memory_error"),
+        ("ERROR on proc 3: Failed to allocate 123456 bytes for array atom:x", "host_memory_error"),
+    ],
+)
+def test_disks_memory_and_servers_in_other_words(line: str, kind: str) -> None:
+    """numpy's short write, SQLite's, a path that does not answer, Julia's and LAMMPS's memory."""
+    assert [f.kind for f in joblog.read([line]) if f.first_cause] == [kind]

@@ -89,6 +89,7 @@ _BOTCHED = re.compile(
 _HEAP = re.compile(
     r"FATAL ERROR: .{0,120}(?:JavaScript heap out of memory|Allocation failed)|(?:PHP )?Fatal error:\s{1,3}(?:Allowed memory size|Out of memory)|Out of memory\. Type (?:\"|')?(?:help memory|HELP MEMORY)|slurmstepd: error: memory allocation failure"
     r"|Error: cannot allocate vector of size |forrtl: severe \(41\): insufficient virtual memory|\*{2,3} ?ERROR ?\*{2,3}.{0,60}\binsufficient memory\b|Operating system error: Cannot allocate memory"
+    r"|(?:ERROR(?: on proc \d{1,8})?|ERROR: LoadError|Error) ?: (?:Failed to allocate \d{1,20} bytes for array|OutOfMemoryError\(\)|[Ii]nsufficient memory to allocate)"
 )
 _DEVICE = re.compile(
     r"Out of memory error on GPU \d|(?:\w{1,60}(?:\.\w{1,60}){0,6}: )?(?:Error allocating \d{1,15} bytes of device memory|(?:cuda\w{0,20}|hip)Malloc(?:Async|Pitch)? failed:? out of memory)|CL_(?:MEM_OBJECT_ALLOCATION_FAILURE|OUT_OF_RESOURCES)\b"

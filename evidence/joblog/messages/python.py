@@ -51,6 +51,8 @@ FACTS = {
 _ERRNO = re.compile(
     r"\[Errno (?P<errno>\d{1,3})\] (?P<text>[^:\n]{2,80})|\berrno = (?P<hdf5>\d{1,3}), error message = '"
 )
+_OF_FILE = re.compile(r"\[Errno 110\] Connection timed out: b?['\"]/")
+"""A path did not answer in time: a file server, no peer."""
 _ERRNOS = {
     5: "io_error",
     12: "host_memory_error",
@@ -71,7 +73,7 @@ _STRERROR = (
     (
         "disk_full",
         re.compile(
-            r"(?:^\s*|: \"?|error |with |\(|= '|because )(?:No space left on device|Disk quota exceeded)\b|PermissionError: .*quota",
+            r"(?:^\s*|: \"?|error |with |\(|= '|because )(?:No space left on device|Disk quota exceeded)\b|PermissionError: .*quota|Error: (?:database or disk is full|\d{3,18} requested and \d{1,18} written)\b",
             re.IGNORECASE,
         ),
     ),
@@ -166,6 +168,8 @@ def _files(record: Record) -> JobFinding | None:
         if "Too many open files" in text:
             return make(FACTS, "too_many_open_files", record)
         return make(FACTS, "shm_full", record, meaning=_SHM_MEANING)
+    if _OF_FILE.search(text):
+        return make(FACTS, "filesystem_unreachable", record, detail={"errno": 110})
     if (found := _ERRNO.search(text)) and (
         kind := _ERRNOS.get(errno := int(found["errno"] or found["hdf5"]))
     ):
@@ -335,6 +339,8 @@ FAMILY = grammar.LogFamily(
         "No space left",
         "no space left",
         "quota",
+        "disk is full",
+        "requested and ",
         "tale ",
         "oo many open",
         "items of ancdata",
