@@ -198,6 +198,7 @@ _REASON_LINES = 4
 _TORCH_RANK = re.compile(r"\[rank(?P<rank>\d{1,8})\](?=:|\s)")
 _PREFIXES = (
     re.compile(r"(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})?\[\d+,(?P<rank>\d{1,8})\]<std(?:out|err)>:\s?"),
+    re.compile(r"\[(?P<rank>\d{1,6})\]<std(?:out|err)>:\s?"),
     re.compile(r"\[\d+,mpirank:(?P<rank>\d{1,8}),(?P<host>[\w.-]{1,253})\]<std(?:out|err)>:\s?"),
     re.compile(r"std(?:out|err): "),
     re.compile(r"\s*(?P<rank>\d{1,6}): (?=\S|$)"),
@@ -210,7 +211,7 @@ _PREFIXES = (
     re.compile(r"(?:trainer|worker|replica|node|role|actor)/(?P<rank>\d{1,6}) "),
     re.compile(r"[A-Za-z][\w.-]{0,200}[-_]\d{1,6}\s{1,30}\| "),
     re.compile(
-        r"\[(?P<rank>\d{1,6})\] (?=-->|\s*$|Error|ERROR|FATAL|Fatal|Traceback \(|terminate called|forrtl:)"
+        r"\[(?P<rank>\d{1,6})\] (?=-->|\s*$|Error|ERROR|FATAL|Fatal|Traceback \(|terminate called|forrtl:|\s{2,8}(?![\d+-])\S|(?:\w{1,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception)\b)"
     ),
     re.compile(
         r"(?:[EF]|[IW](?!.{20,200}\] \[\d{1,6}/\d{1,6}\] ))\d{4} \d\d:\d\d:\d\d\.\d{3,6}\s{1,8}\d{1,18} [\w./-]{1,120}\.py:\d{1,6}\] (?=.*(?:Traceback \(|File \"|\w(?:Error|Exception)\b|\] ))"
@@ -220,7 +221,7 @@ _PREFIXES = (
     ),
     re.compile(r"\((?P<actor>[\w.:]{1,64}) pid=(?P<pid>\d{1,10})(?:, ip=(?P<host>[\w.:-]{1,64}))?\)\s"),
     re.compile(
-        r"(?P<host>[A-Za-z0-9][\w.-]{0,252}):\s(?=\[rank\d|\[E\d{0,4}\s|\[\d{4}-|Traceback \(|\s+File|slurmstepd|srun:)"
+        r"(?P<host>[A-Za-z0-9][\w.-]{0,252}):\s(?=\[(?:rank|default)\d|\[E\d{0,4}\s|\[\d{4}-|Traceback \(|\s+File|slurmstepd|srun:)"
         r"|(?P<node>[A-Za-z][\w.-]{0,200}\d[\w.-]{0,50}):\s(?=\w+(?:\.\w+)*Error:)"
     ),
     re.compile(
@@ -236,7 +237,7 @@ _PREFIXES = (
         r"(?:\[\d{4}-\d\d-\d\d[T, ]{1,2}\d\d:\d\d:\d\d[^\]]{0,16}\] )?\{[\w./]{1,80}\.py:\d{1,6}\} (?:DEBUG|INFO|WARNING|ERROR|CRITICAL) - (?=\S)"
     ),
 )
-_LABELS = (0, 1, 3)
+_LABELS = (0, 1, 2, 4)
 """Those by which a launcher marks every line of a task, whatever it says."""
 _MAX_LAYERS = 4
 

@@ -995,3 +995,23 @@ def test_a_heading_that_a_log_ends_with_gives_way_to_its_sentence(lines: list[st
 def test_disks_memory_and_servers_in_other_words(line: str, kind: str) -> None:
     """numpy's short write, SQLite's, a path that does not answer, Julia's and LAMMPS's memory."""
     assert [f.kind for f in joblog.read([line]) if f.first_cause] == [kind]
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        "[0] ", "[0]<stderr>:", "[1,0]<stderr>:", "0: ", "n1: ", "n1: [rank0]: ", "[default0]:", "[trainer0|0]:", "worker-1: [default0]:",
+        "worker-0 | ", "[n1:0] ", "rank 0: ", "(RayTrainWorker pid=1, ip=1.2.3.4) ", "ERROR 01-01 10:00:00 [x.py:33] ", "2025-01-01T10:00:00.123Z ",
+        "2025-01-01 10:00:00,123 - root - ERROR - ", "Jan 01 10:00:00 n1 python[123]: ", "    ",
+    ],
+)  # fmt: skip
+def test_a_traceback_is_read_behind_whatever_a_launcher_puts_in_front_of_each_line(front: str) -> None:
+    """Intel MPI, Horovod, srun -l, pdsh, torchrun, Ray, vLLM, docker compose, journald."""
+    trace = [
+        "Traceback (most recent call last):",
+        '  File "/home/u/train.py", line 8, in <module>',
+        '    x = cfg["lr"]',
+        "KeyError: 'lr'",
+    ]
+    (found,) = [f for f in joblog.read(["step 1 loss 2", *(front + line for line in trace)]) if f.first_cause]
+    assert (found.kind, found.line) == ("python_exception", 5)
