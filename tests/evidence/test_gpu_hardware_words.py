@@ -7,7 +7,7 @@ import pytest
 from probing_cluster.evidence.joblog import reader
 
 ECC = "uncorrectable ECC error encountered"
-SAID = [
+REPORTED = [
     f"[rank3]:[E1029 10:10:10.1 ProcessGroupNCCL.cpp:1595] [PG ID 0 PG GUID 0(default_pg) Rank 3] Process group watchdog thread terminated with exception: CUDA error: {ECC}",
     f"  9%|9 | 2/23 [00:08<01:20,  3.82s/it][rank1]:[E129 08:52:51.6 ProcessGroupNCCL.cpp:1595] [PG ID 2 PG GUID 3 Rank 1] Process group watchdog thread terminated with exception: CUDA error: {ECC}",
     f"  what():  [PG ID 2 PG GUID 3 Rank 1] Process group watchdog thread terminated with exception: CUDA error: {ECC}",
@@ -23,20 +23,20 @@ SAID = [
     f"CUDA error 214 [main.cu, 77]: {ECC}",
     f"cuda error: {ECC}",
 ]
-TOLD = [
+MENTIONED = [
     f"ValueError: the answer was '{ECC}'",
     f"KeyError: {ECC} is what my program printed last week, so I rebooted it",
     f'AssertionError: expected "CUDA error: {ECC}" in the output',
 ]
 
 
-@pytest.mark.parametrize("text", SAID)
+@pytest.mark.parametrize("text", REPORTED)
 def test_it_is_the_hardwares_whoever_says_it(text: str) -> None:
     """Process groups with tags, bindings, MD codes, inference engines."""
     assert [f.kind for f in reader.read(text.split("\n")) if f.first_cause] == ["cuda_ecc"]
 
 
-@pytest.mark.parametrize("text", TOLD)
+@pytest.mark.parametrize("text", MENTIONED)
 def test_it_convicts_nobody_where_it_is_told(text: str) -> None:
     """An exception that quotes it, or a sentence around it."""
     assert not [f for f in reader.read([text]) if f.kind == "cuda_ecc"]

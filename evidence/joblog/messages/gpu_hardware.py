@@ -27,8 +27,8 @@ def named(finding: JobFinding) -> JobFinding:
     if not names:
         return finding
     kind, behind = cuda.kind_of(names[0][0]), finding.message[names[-1].end() :][:_BEHIND]
-    told = place.is_mentioned(finding.message, names[0].start()) or place.foreign_words(behind) > 1
-    if kind not in cuda.ONLY_HARDWARE or told:
+    mentioned = place.is_mentioned(finding.message, names[0].start()) or place.foreign_words(behind) > 1
+    if kind not in cuda.ONLY_HARDWARE or mentioned:
         return finding
     known = cuda.FACTS[kind]
     return replace(
