@@ -13,6 +13,8 @@ CAUSE, MISMATCH, KILLED = "user_error", "collective_mismatch", "rank_killed"
 NEAR = timedelta(seconds=60)
 """A GPU error of the program's own ends it at once; one that came longer before did not."""
 
+_AGAIN = timedelta(minutes=15)
+"""A start that fails within this may have stumbled over its predecessor's checkpoint."""
 _ENDED_BY_ITSELF = frozenset({"FAILED", "OUT_OF_MEMORY", "TIMEOUT", "DEADLINE", "CANCELLED", "REQUEUED"})
 _DOUBTFUL_SIGNALS = {9: 0.55, 15: 0.55, 7: 0.6, 6: 0.6}
 """Killed, terminated, bus error, abort: often somebody else's doing (a watchdog, a server, memory)."""
@@ -45,7 +47,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     marked = {s.event.event_id: s.event for s in xids}
     for claim in hints:
         # A fault that it ran on beside for hours is seldom why it failed; that it never is nobody can say.
-        beside = view.disturbances or view.left_behind
+        beside = view.disturbances or view.left_behind or _came_after_another(view)
         alone = findings.is_surely_own(claim.evidence[0]) and not beside
         sure = claim.cap if alone else records.Confidence.LIKELY
         if _may_follow_a_fault(view, claim.evidence[0]):
@@ -62,6 +64,11 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         yield _by_xid(xids, 0.6 if view.hung else 0.85)
     elif not (view.hung or named or view.never_launched):
         yield from _by_exit(view)
+
+
+def _came_after_another(view: evidence_view.EvidenceView) -> bool:
+    """Whether it failed soon after an earlier start of the same job had ended: over what that one left half done, perhaps."""
+    return view.attempt.attempt > 1 and view.end_at - view.start_at < _AGAIN
 
 
 def _may_follow_a_fault(view: evidence_view.EvidenceView, first: records.HealthEvent) -> bool:
