@@ -210,7 +210,7 @@ def test_what_takes_long_is_no_hang(outcome: Callable[[str], Done], case: str) -
     """A checkpoint and a compilation of several bounds: nobody is named, the job completes, its time is measured."""
     done = outcome(case)
     assert done["verdicts"] == []
-    assert done["report"]["state"] == "COMPLETED"
+    assert done["report"]["state"] == "COMPLETED", done["report"]
     assert done["report"]["attempts"][-1]["gangs"] == []
 
 
