@@ -1015,3 +1015,28 @@ def test_a_traceback_is_read_behind_whatever_a_launcher_puts_in_front_of_each_li
     ]
     (found,) = [f for f in joblog.read(["step 1 loss 2", *(front + line for line in trace)]) if f.first_cause]
     assert (found.kind, found.line) == ("python_exception", 5)
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind", "line"),
+    [
+        (["[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, mCudaStream->get()): out of memory (/src/tllmBuffers.h:112)"], "cuda_oom", 1),
+        (["ERROR: out of memory in /src/acc/acc_projector_impl.h at line 38 (error-code 2)", "ERROR: ", "A GPU-function failed to execute."], "cuda_oom", 1),
+        (["ERROR: HipCustomAllocator out of memory", "ERROR:", "You ran out of memory on the GPU(s)."], "cuda_oom", 1),
+        (["CUDA Error:", "    Error code: 700", "    Error text: an illegal memory access was encountered"], "cuda_illegal_access", 3),
+        (["tensorflow.python.framework.errors_impl.UnknownError: 2 root error(s) found.", "  (0) Unknown: Failed to get convolution algorithm. This is probably because cuDNN failed"], "cuda_library_error", 2),
+        (["Range checking error (possible bug):", "Device ID 0 did not correspond to any of the 0 detected device(s)"], "program_error", 2),
+    ],
+)  # fmt: skip
+def test_gpu_codes_and_headings_of_round_24(lines: list[str], kind: str, line: int) -> None:
+    """TensorRT-LLM, RELION, GPUMD, TensorFlow's sum of errors, GROMACS."""
+    (found,) = [f for f in joblog.read(lines) if f.first_cause]
+    assert (found.kind, found.line) == (kind, line)
+
+
+def test_an_exception_that_says_nothing_gives_way_to_what_nccl_said() -> None:
+    """Old torch's spawn raises one with its worker's traceback below, which the excerpt cuts."""
+    log = ["n1:1:2 [7] include/socket.h:387 NCCL WARN Connect to 10.0.0.2<52473> failed : Connection refused", "Traceback (most recent call last):",
+           '  File "spawn.py", line 114, in join', "    raise Exception(msg)", "Exception: ", "", "-- Process 3 terminated with the following error:"]  # fmt: skip
+    (found,) = [f for f in joblog.read(log) if f.first_cause]
+    assert (found.kind, found.line) == ("nccl_system_error", 1)

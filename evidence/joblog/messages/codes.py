@@ -21,7 +21,7 @@ _HEAD = re.compile(
     r"|[*=#!-]{3,80} {0,4}(?:(?!Norm|Mean|Max|Min|Rel|Abs)[A-Za-z][\w.]{1,20}-)?(?i:(?:fatal |internal |input |runtime )?errors?(?: message| occurred| detected)?!?:?) {0,4}[*=#!-]{3,80}$"
     r"|\*{3} (?:ERROR|FATAL) \*{3}\s{2,40}CP =\s.{0,60}$|\*{3} Error \d{1,6} \([A-Z]{2,5}\+\d{1,5}\)$|ERROR: ?\(\w{2,40}\)(?: ERROR:)?$|error: Server Error$"
     r"|Q-Chem fatal error occurred in module \S{1,200}|INPUT ERROR$|-{3,20} Processor \d{1,6} Exiting: Called CmiAbort -{3,20}$|Charm\+\+ fatal error:$|(?:\*{2,4} )?(?:ERROR|Error)!{1,3}$|Error in \"[^\"]{1,300}\": ?$"
-    r"|(?:Fatal error|FATAL ERROR|Fatal Error|ERROR|Error|FATAL|Internal error|Software inconsistency error|Input error|Inconsistency in user input|Feature not implemented|Memory allocation failed|Assertion failed|Error in user input|Standard library logic error|Parallel consistency error|Invalid (?:input|command-line options?)|File input/output error|Program error|API error) ?: ?$"
+    r"|(?:Fatal error|FATAL ERROR|Fatal Error|ERROR|Error|FATAL|Internal error|Software inconsistency error|Input error|Inconsistency in user input|Feature not implemented|Memory allocation failed|Assertion failed|Error in user input|Standard library logic error|Parallel consistency error|Invalid (?:input|command-line options?)|File input/output error|Range checking error \(possible bug\)|Program error|API error) ?: ?$"
 )
 """A heading alone on its line: what went wrong stands on one of the next."""
 _SIGNALLED = re.compile(
@@ -92,7 +92,7 @@ _HEAP = re.compile(
     r"|(?:ERROR(?: on proc \d{1,8})?|ERROR: LoadError|Error) ?: (?:Failed to allocate \d{1,20} bytes for array|OutOfMemoryError\(\)|[Ii]nsufficient memory to allocate)"
 )
 _DEVICE = re.compile(
-    r"Out of memory error on GPU \d|(?:\w{1,60}(?:\.\w{1,60}){0,6}: )?(?:Error allocating \d{1,15} bytes of device memory|(?:cuda\w{0,20}|hip)Malloc(?:Async|Pitch)? failed:? out of memory)|CL_(?:MEM_OBJECT_ALLOCATION_FAILURE|OUT_OF_RESOURCES)\b"
+    r"Out of memory error on GPU \d|(?:ERROR: )?(?:cuda|Cuda|CUDA|Hip|Sycl)?CustomAllocator out of memory|You ran out of memory on the GPU|(?:\w{1,60}(?:\.\w{1,60}){0,6}: )?(?:Error allocating \d{1,15} bytes of device memory|(?:cuda\w{0,20}|hip)Malloc(?:Async|Pitch)? failed:? out of memory)|CL_(?:MEM_OBJECT_ALLOCATION_FAILURE|OUT_OF_RESOURCES)\b"
     r"|\w{0,40}(?:ResourceExhaustedError|GpuArrayException|MXNetError|RuntimeError): .{0,200}(?:[Oo]ut of memory (?:error )?on (?:GPU|device)|: out of memory$|[Mm]emory (?:isn't|is not|not) enough)"
 )
 """The GPU's memory, in the words of frameworks of before and beside PyTorch."""
@@ -158,7 +158,7 @@ FAMILY = grammar.LogFamily(
         "VM option", "heap size", "Error: Invalid or", "Error: LinkageError", "Error: A JNI", "configure: error", "npm ERR!", "Cannot find module", "ORA-", "psql: ", "pg_", "mysql: ", "mongo", "ARMCI", "ENDRUN", "shr_sys_abort",
         "Called CmiAbort", "Server Error", "Error at ", "An error occurred in ", "lib-", "fatal error.", "MPT ERROR: ", "Error: ", "Exception: ", "# Ended (code ", "--- Stop Module", ".pl: ", "SIGILL", "SIGFPE",
         "Snakefile", "% ", "exited with ERRORS", "exited with value", "ABNORMALLY", "Terminated Abnormally", "DDI Process", "ended abnormally", "MATLAB is exiting", "MATLAB has", "r(", "Stopping", "BUILD FAILED", "Check failure stack",
-        "heap out of memory", "Allowed memory", "Out of memory. Type", "allocate vector", "virtual memory", "allocate memory", "bytes of device memory", "memory error on GPU", "Malloc", "CL_MEM_OBJECT", "CL_OUT_OF", "xhaustedError", "GpuArrayException", "MXNetError", "memory isn't enough",
+        "heap out of memory", "Allowed memory", "Out of memory. Type", "allocate vector", "virtual memory", "allocate memory", "CustomAllocator", "ran out of memory", "checking error", "bytes of device memory", "memory error on GPU", "Malloc", "CL_MEM_OBJECT", "CL_OUT_OF", "xhaustedError", "GpuArrayException", "MXNetError", "memory isn't enough",
     ),
     read=read,
     facts=FACTS,

@@ -136,7 +136,9 @@ def test_a_demand_that_the_driver_took_back_or_made_of_another_gpu_says_nothing(
     assert make.judge(silent, attempt=end, stalls=(other,)).cause == "user_cancelled"
 
 
-@pytest.mark.parametrize(("attempt", "ran_min", "word"), [(1, 2, C.CERTAIN), (2, 2, C.LIKELY), (2, 40, C.CERTAIN)])
+@pytest.mark.parametrize(
+    ("attempt", "ran_min", "word"), [(1, 2, C.CERTAIN), (2, 2, C.LIKELY), (2, 40, C.CERTAIN)]
+)
 def test_an_error_soon_after_another_start_of_the_job_is_not_certain(make, attempt, ran_min, word):
     """It may have stumbled over what the one before left: a checkpoint half written, or none."""
     start = make.end - timedelta(minutes=ran_min)
