@@ -135,6 +135,8 @@ class Training:
             self.optimizer.step()
             times.write(f"{compute_s:.6f} {time.monotonic() - began_s:.6f}\n")
         dist.barrier()
+        # Else torch ends its threads as the process exits, and now and then aborts it ("terminate called without an active exception").
+        dist.destroy_process_group()
 
     def saves(self, step: int) -> bool:
         """Whether a checkpoint is due."""
