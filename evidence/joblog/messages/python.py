@@ -312,8 +312,8 @@ def exception(record: Record, *, own_name: bool = False) -> JobFinding | None:
     # PyTorch's loader polls its workers: that a queue was empty says less than what it raises over it.
     if _ONLY_THAT.match(found["text"]) or found["name"].endswith("queue.Empty"):
         detail["wrapper"] = True
-    says_nothing = name == "Exception" and not found["text"].strip()
-    if says_nothing or _PASSED_ON.match(found["text"]) or name in _RUNNERS or found["text"].strip() == name:
+    is_empty = name == "Exception" and not found["text"].strip()
+    if is_empty or _PASSED_ON.match(found["text"]) or name in _RUNNERS or found["text"].strip() == name:
         # The traceback of the worker's own error follows; of an exception that says only its name, as joblib's, too.
         return make(FACTS, "python_exception", record, role=LineRole.EXIT, detail=detail)
     if name in _INTERRUPTS:
