@@ -18,18 +18,26 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     yield from claims.hints(view, "unknown", "collective", findings.FindingRole.PROXIMAL)
 
 
-_MOST_RANKS = 8
+_MOST_RANKS, _MOST = 8, 2**63
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST
 
 
 def _named_by_torch(report: records.HealthEvent) -> str:
     """What PyTorch's own comparison of the ranks says, for a sentence; empty for another event."""
-    ranks = report.detail.get("ranks")
-    if report.kind != "desync_report" or not isinstance(ranks, list) or not ranks:
+    listed = report.detail.get("ranks")
+    if report.kind != "desync_report" or not isinstance(listed, list):
+        return ""
+    # A forged event may hold anything there.
+    ranks = [r for r in listed if _is_number(r)]
+    if not ranks:
         return ""
     more = f" and {len(ranks) - _MOST_RANKS} more" if len(ranks) > _MOST_RANKS else ""
     number = report.detail.get("seq")
-    which = f"collective #{number}" if isinstance(number, int) else "the collective"
-    names = ", ".join(str(r)[:20] for r in ranks[:_MOST_RANKS])
+    which = f"collective #{number}" if _is_number(number) else "the collective"
+    names = ", ".join(map(str, ranks[:_MOST_RANKS]))
     return (
         f"PyTorch's report says that rank{'s' if len(ranks) > 1 else ''} {names}{more} did not join {which}"
     )

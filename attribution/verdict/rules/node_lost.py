@@ -167,14 +167,14 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
     names = hostlist.compress(sorted(gone))
     return claims.changed(
         made,
-        sentence=f"{names} stopped answering Slurm, and restarted within the hour",
+        sentence=f"A node of the job stopped answering Slurm; {names} restarted within the hour",
         next_step=f"Look for what {names} share: power, cooling, a switch; their baseboards' event logs tell when each went",
     )
 
 
 def _restarted(view: evidence_view.EvidenceView) -> frozenset[str]:
     """The nodes known by a log alone that booted anew after the end, in the time that a boot takes; none where another node has a
-    fault of its own. Several are no riddle of which one was lost: all were, as a rack is that loses its power."""
+    fault of its own. One is the lost one; several may all have been lost, as a rack is that loses its power."""
     found = {
         s.event.node
         for s in view.of(REBOOT)

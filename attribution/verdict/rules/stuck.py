@@ -61,13 +61,16 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 def _silent(
     view: evidence_view.EvidenceView, stalls: list[records.HealthEvent], node: str
 ) -> list[records.HealthEvent]:
+    """What was left behind on a node, and what stood still there: among it the fault that the rest waited for."""
     return [e for e in (*view.left_behind, *stalls) if e.node == node]
 
 
 def _demanded(stalls: list[records.HealthEvent]) -> list[records.HealthEvent]:
     """The driver's last word of each GPU, where it is that the GPU or its node must be reset: until then it does nothing more."""
-    last = {(e.node, e.pci_bus_id): e for e in sorted(stalls, key=lambda e: e.at) if e.code == _RECOVERY}
-    return [e for e in last.values() if e.detail.get("recovery_to") in _ACTIONS]
+    in_order = sorted(stalls, key=lambda e: (e.at, e.event_id))
+    last = {(e.node, e.pci_bus_id): e for e in in_order if e.kind == "xid" and e.code == _RECOVERY}
+    # A forged event may hold anything there.
+    return [e for e in last.values() if str(e.detail.get("recovery_to")) in _ACTIONS]
 
 
 def _moved_into_the_window(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:

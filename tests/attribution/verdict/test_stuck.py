@@ -132,6 +132,10 @@ def test_a_demand_that_the_driver_took_back_or_made_of_another_gpu_says_nothing(
     silent, end = make.xid(119, 2, HOURS), _ended(make, "CANCELLED")
     wanted, other = _demand(make, "GPU Reset Required"), _demand(make, "GPU Reset Required", gpu=3)
     over = _demand(make, "None", HOURS - 600)
+    assert (
+        make.judge(silent, attempt=end, stalls=(_demand(make, ["GPU Reset Required"]),)).cause
+        == "user_cancelled"
+    )
     assert make.judge(silent, attempt=end, stalls=(wanted, over)).cause == "user_cancelled"
     assert make.judge(silent, attempt=end, stalls=(other,)).cause == "user_cancelled"
 

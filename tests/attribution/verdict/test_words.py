@@ -254,13 +254,13 @@ def test_a_server_that_did_not_answer_for_hours_is_named_beside_the_cancellation
     assert v.next_step.startswith("Find out whether it hung: look at NFS not responding on n2")
 
 
-def test_nodes_that_all_restarted_were_all_lost(make):
-    """A rack that lost its power: Slurm names one, its log and its neighbours' begin anew, and there is no riddle of which it was."""
+def test_several_nodes_that_restarted_are_named(make):
+    """A rack that lost its power: Slurm names none, and the logs of several begin anew."""
     lost = make.attempt(state="NODE_FAIL", exit_code=0, nodes=("n1", "n2"), gpus=None)
     boots = [_boot(make, -1500.0, "kernel", node=n) for n in ("n1", "n2")]
     v = make.judge(*boots, attempt=lost, by_log=frozenset({"n1", "n2"}))
     assert (v.cause, v.node, v.domain) == ("node_lost", None, D.HARDWARE)
-    assert v.summary == "n[1-2] stopped answering Slurm, and restarted within the hour."
+    assert v.summary == "A node of the job stopped answering Slurm; n[1-2] restarted within the hour."
     assert v.next_step.startswith("Look for what n[1-2] share: power")
 
 
@@ -289,3 +289,15 @@ def test_pytorchs_report_of_who_did_not_join_names_the_rank(make):
     assert "PyTorch's report says that rank 5 did not join collective #9001" in v.summary
     stuck = make.judge(waited, make.finding("desync_report", message="a report", detail={**detail, "missing": False}))  # fmt: skip
     assert stuck.cause == "unknown"
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    [[10**5000], [[5]], ["5", None], [True], {"5": 1}, 10**5000],
+    ids=["huge", "nested", "words", "truth", "object", "no list"],
+)
+def test_a_forged_report_names_nobody_and_harms_nothing(make, ranks):
+    """Job-side events hold what their owner wrote."""
+    detail = {"role": "observation", "ranks": ranks, "missing": True, "seq": 10**5000}
+    v = make.judge(make.finding("desync_report", message="a report", detail=detail))
+    assert "PyTorch's report says" not in v.summary
