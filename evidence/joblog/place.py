@@ -224,13 +224,12 @@ def _continues_a_piece(text: str, before: Reversible[str]) -> bool:
 
 _ANNOUNCES = re.compile(
     r"\b(?:if|when|whenever|in case|should) (?:you|one|we|they|users?|people|students?) (?:ever )?(?:sees?|gets?|encounters?|meets?|runs? into|hits?)\b"
-    r"|\b(?:might|may|would|will|could) (?:see|look|read|get)\b|\b(?:for example|for instance|e\.g\.)\W{0,4}$|\blooks? like\b.{0,24}$",
+    r"|\byou (?:might|may|would|will|could) see\b|\b(?:for example|for instance|e\.g\.)\W{0,4}$|\blooks? like\b.{0,24}$",
     re.IGNORECASE,
 )
 """Somebody tells others what they would see."""
-
-
 _INDENT = 2
+"""What is set in at least so far belongs to the line above it that is not."""
 
 
 def _announced(text: str, before: Reversible[str]) -> bool:

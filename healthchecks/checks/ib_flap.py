@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 from probing_cluster.healthchecks import counters, findings, nodeview, registry
 from probing_cluster.healthchecks.readers import ib
 
@@ -21,10 +21,6 @@ class Reading:
     blind: tuple[str, ...]
     young: bool
     """Within the grace after a boot, when drivers and switches take links down by themselves."""
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
 
 
 def read(node: nodeview.NodeView) -> Reading:
@@ -61,9 +57,17 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
             "unit": "count",
         }
         if count >= most:
-            parts.append(findings.fail(f"{name} lost its link {_times(count)} in {hours:g} h", **facts))
+            parts.append(
+                findings.fail(
+                    f"{name} lost its link {vocabulary.plural(count, 'time')} in {hours:g} h", **facts
+                )
+            )
         elif count:
-            parts.append(findings.warn(f"{name} lost its link {_times(count)} in {hours:g} h", **facts))
+            parts.append(
+                findings.warn(
+                    f"{name} lost its link {vocabulary.plural(count, 'time')} in {hours:g} h", **facts
+                )
+            )
     parts += [
         findings.warn(
             f"{name}: link_downed is stuck at {STUCK_AT} and blind until reset", device=name.partition(":")[0]
