@@ -117,12 +117,6 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
     if best.kind == "nccl_system_error" and new.kind == "net_ib_error" and _BARE_RESULT.search(best.message):
         # The result's name without a word of the call that failed: NCCL's own warning names it.
         return 0 < behind <= _REASON_LINES
-    if (
-        best.message.endswith("root error(s) found.")
-        and new.kind.startswith("cuda_")
-        and 0 < behind <= _REASON_LINES
-    ):
-        return True  # TensorFlow's heading: the first of them follows
     if best.kind == "slurm_launch_failed" and new.kind == "disk_full" and 0 < behind <= _REASON_LINES:
         return True
     if best.kind == "nccl_unhandled_cuda" and root and new.kind.startswith("cuda_"):

@@ -325,6 +325,8 @@ def exception(record: Record, *, own_name: bool = False) -> JobFinding | None:
         if _UNDEFINED.search(found["text"]):
             detail["undefined_symbol"] = True
         return make(FACTS, "import_error", record, detail=detail)
+    if found["text"].endswith("root error(s) found."):
+        detail["heading"] = True  # TensorFlow's: the first of them follows
     rank = _NAMED_RANK.match(found["text"])
     rank_named = grammar.number(rank["rank"]) if rank and record.rank is None else None
     return make(FACTS, "python_exception", record, rank=rank_named, detail=detail)
