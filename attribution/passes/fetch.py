@@ -74,7 +74,8 @@ class Fetcher:
     def incident_events(self, cluster: str, spans: Sequence[incidents.Span]) -> list[records.HealthEvent]:
         """Every node event in some spans, whatever node, that may be part of an incident; where they overlap, repeatedly."""
         sinces, untils = (list(column) for column in zip(*spans, strict=True))
-        given = {"cluster": cluster, **_incident_sorts(), "sinces": sinces, "untils": untils}
+        bounds = {"sinces": sinces, "untils": untils, "first": min(sinces), "last": max(untils)}
+        given = {"cluster": cluster, **_incident_sorts(), **bounds}
         return self._records(records.HealthEvent, "incident_events", given)
 
     def arrived(
@@ -82,7 +83,7 @@ class Fetcher:
     ) -> list[records.HealthEvent]:
         """Events of their kinds, of some spans of time (both ends belong to it) on one node each."""
         nodes, firsts, lasts = (list(column) for column in zip(*places, strict=True))
-        kinds = sorted(set(_incident_sorts()["kinds"]))
+        kinds = sorted({*_incident_sorts()["kinds"], "xid"})
         given = {"cluster": cluster, "kinds": kinds, "nodes": nodes, "firsts": firsts, "lasts": lasts}
         return self._records(records.HealthEvent, "arrived_events", given)
 
@@ -382,9 +383,11 @@ class Fetcher:
 def _incident_sorts() -> dict[str, list[Any]]:
     sorts = signatures.roots_of(incidents.WIDE)
     any_code = {kind for kind, code in sorts if code is None}
+    but_xids = [(kind, code) for kind, code in sorts if kind != "xid"]
     return {
-        "kinds": [kind for kind, _ in sorts],
-        "codes": [code for _, code in sorts],
+        "kinds": [kind for kind, _ in but_xids],
+        "codes": [code for _, code in but_xids],
+        "xids": [code for kind, code in sorts if kind == "xid"],
         "others": [
             f"{kind} {code}"
             for kind, code in sorted(signatures.exact_sorts() - set(sorts))

@@ -62,6 +62,10 @@ health_event = of_record(
         "at",
         postgresql_where=sa.text("severity = 'high' OR last_at IS NOT NULL"),
     ),
+    # One entry per event in these two together: faults of a shared part are sought by kind and time, and Xids, of
+    # which there are many, by code and node.
+    sa.Index("health_event_kind", "kind", "at", postgresql_where=sa.text("kind <> 'xid'")),
+    sa.Index("health_event_xid", "code", "node", "at", postgresql_where=sa.text("kind = 'xid'")),
     postgresql_partition_by="RANGE (at)",
 )
 check_result = of_record(

@@ -237,7 +237,7 @@ _PREFIXES = (
         r"(?:\[\d{4}-\d\d-\d\d[T, ]{1,2}\d\d:\d\d:\d\d[^\]]{0,16}\] )?\{[\w./]{1,80}\.py:\d{1,6}\} (?:DEBUG|INFO|WARNING|ERROR|CRITICAL) - (?=\S)"
     ),
 )
-_LABELS = (0, 1, 2, 4)
+LABELS = tuple(_PREFIXES[i] for i in (0, 1, 2, 4))
 """Those by which a launcher marks every line of a task, whatever it says."""
 _MAX_LAYERS = 4
 
@@ -245,7 +245,7 @@ _MAX_LAYERS = 4
 def strip(line: int, text: str) -> Record:
     """The line without launcher prefixes; the rank and host they name."""
     found: dict[str, str] = {}
-    labelled = any(_PREFIXES[i].match(text) for i in _LABELS)
+    labelled = any(label.match(text) for label in LABELS)
     for _ in range(_MAX_LAYERS):
         match = next((m for pattern in _PREFIXES if (m := pattern.match(text))), None)
         if match is None:

@@ -183,13 +183,19 @@ def tests_passed(text: str, before: Reversible[str]) -> bool:
     return text.startswith("===") and _ALL_PASSED.match(text) is not None
 
 
+_SET_IN = re.compile(r"\s+(?:[|+] )?Traceback \(")
 _WARNS = re.compile(
     r"\[[WID] \d{4}-\d\d-\d\d |(?:\[?[\d:., TZ-]{8,32}\]? ?)?(?:- )?\[?(?:WARNING|INFO|DEBUG)\b"
 )
 
 
-def is_warning(before: Reversible[str]) -> bool:
-    """Whether the line above is a logger's warning or note: a traceback that it sets in below is one that the program handled."""
+def is_warned_of(head: str, before: Reversible[str]) -> bool:
+    """Whether a traceback is set in below a logger's warning or note: one that the program handled.
+
+    Behind the blanks that a progress bar begins with, it is nobody's entry.
+    """
+    if not _SET_IN.match(head):
+        return False
     return (above := next(iter(reversed(before)), None)) is not None and _WARNS.match(above) is not None
 
 

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from probing_cluster.core import digits, sanitize
-from probing_cluster.evidence import dates, literals, prefixes
+from probing_cluster.evidence import literals, prefixes
 from probing_cluster.evidence.joblog import (
     bare_traceback,
     cause,
     chain,
     closing,
     families,
-    grammar,
     heredoc,
+    labels,
     locales,
     place,
     report,
@@ -72,7 +72,6 @@ _NEW_RECORD = re.compile(
 _TRACEBACK = "Traceback (most recent call last)"
 _UNRAISED = re.compile(r"^\s*Exception ignored (?:in|on|while)\b|--- Logging error ---$")
 """What Python writes above a traceback that nobody gets to catch, and that ends nothing."""
-_ERROR_WORD = re.compile(r"(?:error|exception|failure|fault|warning|interrupt|exit)$", re.IGNORECASE)
 _FRAME = re.compile(r"^(?:\s|\[rank|$)|^\S.*File \"")
 
 
@@ -88,15 +87,6 @@ def _several(finding: JobFinding) -> bool:
 
 def _indent(text: str) -> int:
     return len(text) - len(text.lstrip(" \t"))
-
-
-def _is_no_tag(text: str, peeled: prefixes.PrefixedLine) -> bool:
-    """Whether what was taken for syslog's host and program is the beginning of the message (`CUDA error: …`)."""
-    if not peeled.tag or not peeled.host or text.startswith(("{", "<")):
-        return False
-    if peeled.tag in prefixes.KERNEL_TAGS or f"{peeled.tag}[" in text:
-        return False
-    return not re.search(r"\d", peeled.host) or _ERROR_WORD.search(peeled.tag) is not None
 
 
 @dataclass(slots=True)
@@ -127,6 +117,7 @@ class JobLogReader:
         self._report = report.Report()
         self._heredoc = heredoc.HereDocument()
         self._copied = heredoc.Copied()
+        self._labels = labels.LineLabels()
         self._tail = closing.Tail()
         self._many = -_SAME_END_LINES
 
@@ -198,7 +189,7 @@ class JobLogReader:
         if _UNRAISED.search(record.text) and len(self._unraised) < _MAX_TRACEBACKS:
             self._unraised[rank] = record.line
         if _TRACEBACK in record.text and not place.is_speech(record.text):
-            warned = _indent(record.text) > 0 and place.is_warning(self._story.recent)
+            warned = place.is_warned_of(record.text, self._story.recent)
             if warned or record.line - self._unraised.pop(rank, -_UNRAISED_LINES) < _UNRAISED_LINES:
                 self._tracebacks.pop(rank, None)
                 self._bare.ignored(record)
@@ -230,27 +221,6 @@ class JobLogReader:
                 languages.heading(record, self._context, raised=True)
                 found = replace(found, detail={**found.detail, "heading": True})
         return found
-
-    def _record(self, line: int, text: str) -> Record:
-        """The line without its launcher's and its logger's prefixes."""
-        record = grammar.strip(line, text)
-        if not (record.text.startswith(("{", "<")) or dates.match_length(record.text)):
-            return record
-        peeled = prefixes.parse(record.text)
-        message, host = peeled.message.removeprefix(": "), peeled.host
-        if _is_no_tag(record.text, peeled):
-            at = record.text.find(f"{peeled.tag}:")
-            message, host = record.text[record.text.rfind(peeled.host or "", 0, at) :], None
-        inner = grammar.strip(line, message)
-        rank = inner.rank if inner.rank is not None else record.rank
-        labelled = record.labelled or inner.labelled
-        return replace(
-            inner,
-            labelled=labelled,
-            rank=rank,
-            host=inner.host or record.host or host,
-            pid=inner.pid or record.pid,
-        )
 
     def _take(self, finding: JobFinding) -> None:
         if finding.role is not LineRole.OBSERVATION and self._copied.left():
@@ -321,7 +291,8 @@ class JobLogReader:
 
         A progress bar overwrites itself with carriage returns; each overwriting is read as text of its own.
         """
-        text = self._copied.plain(line, _COLOURS.sub("", prefixes.plain(text)).rstrip("\r\n"))
+        text = self._labels.plain(_COLOURS.sub("", prefixes.plain(text)).rstrip("\r\n"))
+        text = self._copied.plain(line, text)
         self._tail.add(line, text.rpartition("\r")[2][:MAX_LINE_CHARS])
         parts = unfold.overwritten(text)
         for part in parts:
@@ -348,7 +319,7 @@ class JobLogReader:
         if of_errors and not self._report.inside(line):
             self._take_step_word(line)
         interesting = _ANY.search(text) is not None
-        record = self._record(line, text)
+        record = self._labels.record(line, text)
         cut = _CUT.search(text) is not None and not _CHATTER.search(text) and not place.is_speech(record.text)
         torch_nccl.note_op(record, self._context)
         expected = self._context.expects(line)
@@ -375,7 +346,7 @@ class JobLogReader:
 
     def skipped(self, first: int, lines: Iterable[bytes]) -> None:
         """The last lines in front of the next one that were not worth reading, from number `first` on: what the program printed while it ran."""
-        texts = [line[:MAX_LINE_CHARS].decode("utf-8", "replace") for line in lines]
+        texts = [self._labels.plain(line[:MAX_LINE_CHARS].decode("utf-8", "replace")) for line in lines]
         self._story.recent.extend(texts)
         self._tail.extend(first, texts)
 

@@ -87,8 +87,9 @@ _SHELL = re.compile(
 _BARE = re.compile(
     r"^(?P<how>Killed|Segmentation fault|Bus error|Aborted(?!\.$)|Illegal instruction|Floating point exception)(?: ?\(core dumped\))?\.?$"
     r"|^signal: (?P<go>killed|segmentation fault|aborted|bus error)(?: \(core dumped\))?$"
+    r"|^(?P<other>segmentation fault|aborted|bus error|illegal instruction) {1,8}\(core dumped\)$"
 )
-"""A shell's word for how a program ended, and Go's; click and typer put a full stop behind theirs, where a person left a prompt."""
+"""A shell's word for how a program ended, Go's, and those of other shells; click and typer put a full stop behind theirs, where a person left a prompt."""
 _BEHIND_A_BAR = re.compile(
     r"[\])%\\|/0-9]\s{0,4}(?P<how>Killed|Segmentation fault|Bus error|Aborted)(?: ?\(core dumped\))?\.?$"
 )
@@ -223,7 +224,7 @@ def _crashed(record: Record) -> JobFinding | None:
     ):
         found = behind
     if found:
-        return make(FACTS, _how(found.groupdict().get("go") or found["how"]), record)
+        return make(FACTS, _how(next(filter(None, found.groups()))), record)
     return None
 
 

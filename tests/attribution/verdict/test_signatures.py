@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from datetime import timedelta
 
 import pytest
 
@@ -108,6 +109,25 @@ def test_every_root_is_found_in_a_database(store, make, table):
     assert ("fabric", "sm") not in kinds
     assert ("Feed", "BACK") not in kinds
     assert ("only_begun", "xab") not in kinds
+
+
+def test_xids_of_a_shared_part_are_found_in_a_database(store, make):
+    """They are asked for by code: a power feed that a rack lost is told by Xid 54 alone; spans may lie in two months."""
+    roots = signatures.roots_of(incidents.WIDE)
+    codes = {code for kind, code in roots if kind == "xid"}
+    assert codes and not any(c is None or c.endswith("*") for c in codes)
+    later = make.start + timedelta(days=40)
+    events = [
+        make.event(kind="xid", code=code, source="kernel", node=f"n{i}", at=at)
+        for i, code in enumerate([*sorted(codes), "31"])
+        for at in (make.start, later, make.start + timedelta(days=20))
+    ]
+    bulk.load_events(store.url, events)
+    margin = timedelta(minutes=5)
+    spans = [(at - margin, at + margin) for at in (later, make.start)]
+    found = fetch.Fetcher(store, cases.WindowPolicy()).incident_events("c", spans)
+    wanted = {e.event_id for e in events if e.code in codes and e.at in (make.start, later)}
+    assert {e.event_id for e in found} == wanted
 
 
 def test_rows_for_codes_that_begin_so_count_as_rows(table):
