@@ -117,13 +117,17 @@ def find(event: records.HealthEvent) -> FindingSignature:
     return table.by_role.get(str(role), table.fallback)
 
 
+NAMES_MISSING = frozenset({"desync_report", "monitored_barrier_timeout"})
+"""What PyTorch says after a collective that did not end: it may name the ranks that did not come."""
+
+
 def _variant(event: records.HealthEvent, *, own: bool) -> str | None:
     """The row that says more than the kind's own, by what the line itself says; None for the kind's own."""
     if event.kind == "cuda_unavailable":
         return _UNAVAILABLE.get(str(event.detail.get("unavailable")))
     if event.kind == "slurm_launch_failed" and own:
         return "launch_mistake"
-    if event.kind == "desync_report" and event.detail.get("missing") is True:
+    if event.kind in NAMES_MISSING and event.detail.get("missing") is True:
         return "missing_ranks"
     if event.kind == "cuda_oom" and "held_gib" in event.detail:
         return "cuda_held_by_others"

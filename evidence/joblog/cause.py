@@ -199,7 +199,7 @@ class CauseCandidates:
 
         A signal that was only received may be how a server is told to stop: it counts where something then ended badly.
         """
-        if self.best is not None or self.settled:
+        if self.settled or (self.best is not None and not self._sums_up_interruption(self.held[self.best])):
             return
         last = [
             i
@@ -213,6 +213,14 @@ class CauseCandidates:
             first = self._launcher_end(ended[0])
             self.held[first] = replace(self.held[first], role=LineRole.EXIT)
             self.best = first
+
+    def _sums_up_interruption(self, best: JobFinding) -> bool:
+        """Whether `best` is a launcher's or a report's word of an end, below what the program said when it was interrupted."""
+        return best.kind in _UNEXPLAINED and any(
+            f.kind == "interrupted" and 0 < best.line - f.line <= _INTERRUPTED_LINES
+            for f in self.held
+            if not f.detail.get("survived")
+        )
 
     def take_stall(self, last_line: int, only_lists: Callable[[int], bool], *, ended: bool = False) -> None:
         """Nothing else explains the end at `last_line`: ranks stood still in a collective until then.

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 
-from probing_cluster.evidence.joblog import grammar, last_word, place, progress
+from probing_cluster.evidence.joblog import grammar, labels, last_word, place, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record, make
 from probing_cluster.evidence.joblog.messages import languages
 
@@ -81,8 +81,9 @@ _STACK = re.compile(
 _BOILERPLATE = re.compile(
     r"Primary job\s|\S{1,200} FAILED$|a non-zero exit code\b|mpi(?:run|exec)\S{0,8} (?:detected|has exited|noticed|was)\b|the job to be terminated|MPI_ABORT was|with errorcode|NOTE: invoking|exactly when Open MPI"
     r"|(?:\[[\w.-]{1,253}:\d{1,10}\] )?\*{3} (?:End of error message|Process received signal)|You may or may not|\*{3} Aborted at \d|Process name: |aborting job$|(?:srun|slurmstepd|slurmd|sbatch): "
+    r"|\s{0,8}(?:Job ?)?(?:State|Status)\s{0,8}[:=]\s{0,8}(?:FAILED|CANCELLED|TIMEOUT|OUT_OF_MEMORY|NODE_FAIL|COMPLETED)\b"
 )
-"""What launchers print of any end."""
+"""What launchers print of any end, and `seff` and `scontrol` of a job's."""
 _SILENT = re.compile(
     r"\W*$|\s{2,}\S|(?:real|user|sys)\s+\d+m|(?:please|see|try|use|usage|hint|tip|for (?:more|help|further)|check|contact|report|run)\b|(?:exit(?:ing|ed)?|stop(?:ped|ping)?|quit|bye|end)\b.{0,60}$|\s*at \S|#\d",
     re.IGNORECASE,
@@ -127,7 +128,7 @@ _BOXED = re.compile(r"[|*#!+]+\s+(?P<words>\S.*?)\s+[|*#!+]+$")
 
 def _plain(text: str) -> str:
     """The line's words: without its launcher's prefix and its source file, out of the box that is drawn around them, and of letters set apart."""
-    body = _PLACE.sub("", grammar.strip(0, text).text.strip())
+    body = _PLACE.sub("", labels.bare(0, text).text.strip())
     # No box is that wide, and the time to look for one grows with the square of the line.
     if len(body) <= 2 * _MAX_CHARS and (boxed := _BOXED.match(body)):
         body = boxed["words"]

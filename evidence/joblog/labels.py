@@ -74,12 +74,17 @@ class LineLabels:
 
     def record(self, line: int, text: str) -> grammar.Record:
         """The line that `plain` returned last, or a part of it, without its launcher's and its logger's prefixes."""
-        record = grammar.strip(line, text)
-        if record.text.startswith(("{", "<")) or dates.match_length(record.text):
-            record = _undated(record)
+        record = bare(line, text)
         rank = record.rank if record.rank is not None else self._rank
         labelled = record.labelled or self._labelled
         return replace(record, rank=rank, host=record.host or self._host, labelled=labelled)
+
+
+def bare(line: int, text: str) -> grammar.Record:
+    """The line without those prefixes that it tells by itself."""
+    record = grammar.strip(line, text)
+    dated = record.text.startswith(("{", "<")) or dates.match_length(record.text)
+    return _undated(record) if dated else record
 
 
 def _undated(record: grammar.Record) -> grammar.Record:

@@ -77,6 +77,10 @@ def _script_went_on(best: JobFinding, new: JobFinding) -> bool:
     return own and not _LACKING.search(new.message)
 
 
+_KILLED = re.compile(r": line \d{1,6}: {1,4}\d{1,10} Killed\b")
+"""A shell's word for a helper of the container's that was killed."""
+
+
 def _explains(new: JobFinding, best: JobFinding) -> bool:
     """Whether `best` is the heading, the wrapper or the suspicion of what `new` says in words of its own."""
     behind = new.line - best.line
@@ -113,7 +117,7 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
         return bool(new.detail["instead_since"] <= best.line) and "exception" in best.detail
     no_way = new.kind in ("net_ib_completion_error", "nccl_no_interface") and best.kind.startswith("nccl_")
     if new.detail.get("last_error") and (no_way or best.kind in (new.kind, "nccl_system_error")):
-        return 0 < behind <= _REASON_LINES and new.rank == best.rank
+        return 0 < behind <= _REASON_LINES and new.rank in (None, best.rank)
     if best.kind == "nccl_system_error" and new.kind == "net_ib_error" and _BARE_RESULT.search(best.message):
         # The result's name without a word of the call that failed: NCCL's own warning names it.
         return 0 < behind <= _REASON_LINES
@@ -121,7 +125,16 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
         return True
     if best.kind == "nccl_unhandled_cuda" and root and new.kind.startswith("cuda_"):
         return 0 < behind <= _REASON_LINES and new.rank == best.rank
-    if best.kind == "dataloader_oom" and new.kind in ("slurm_oom", "host_oom_kill"):
+    if best.kind == "shm_full" and new.kind == "too_many_open_files":
+        # A segment that cannot be opened takes a descriptor, too; without a reason of its own this is it.
+        return "No space" not in best.message and behind <= _WRAPPED_LINES
+    if best.kind == "gloo_timeout" and new.kind == "monitored_barrier_timeout":
+        # Gloo's own word of the receive that did not end, and the barrier's of whom it waited for.
+        return bool(new.detail.get("ranks")) and behind <= _WRAPPED_LINES
+    out_of_memory = new.kind in ("slurm_oom", "host_oom_kill")
+    if best.kind == "slurm_launch_failed" and out_of_memory and _KILLED.search(best.message):
+        return 0 < behind <= _REASON_LINES
+    if best.kind == "dataloader_oom" and out_of_memory:
         return True
     # A step that is cancelled first, with a time of grace: the job's own line names the reason.
     return best.kind == "slurm_cancelled" and new.kind in _FORCED_ENDS

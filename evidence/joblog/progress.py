@@ -26,6 +26,8 @@ _NO_WORK = re.compile(
     re.IGNORECASE,
 )
 """What also counts up: errors, retries, shards loaded, processes ended one after another."""
+_LISTED_CODE = re.compile(r"\s{0,8}│\s{1,8}(?:❱\s{1,8})?\d{1,6}\s[│\s]{0,80}[A-Za-z_#@)\]}\"']")
+"""A line of the program's source in the box that rich draws around a traceback: it may read `step = 0`."""
 _COUNTER = re.compile(
     r"(?<![\w./-])(?P<a>\d{1,12})\s{0,2}(?:/|of)\s{0,8}(?P<of>\d{1,12})(?![\w/.-])"
     r"|\b(?:iter(?:ation)?s?|it|(?:global|train|training|optimizer|micro|gradient)?[_ ]?steps?|epochs?|ep|batch(?:es)?|(?:num_)?updates?|episodes?|rounds?|(?:consumed[_ ])?(?:samples|tokens))\b"
@@ -69,7 +71,7 @@ Place = tuple[float, ...]
 
 def place(text: str) -> tuple[str, Place] | None:
     """The words in front of the first counter and the counters' values; None for a line without any."""
-    if not _DIGIT.search(text, 0, _MAX_CHARS):
+    if not _DIGIT.search(text, 0, _MAX_CHARS) or _LISTED_CODE.match(text):
         return None
     text = _DATE.sub(" ", text[-_MAX_CHARS:] if "it/s" in text[-120:] else text[:_MAX_CHARS])
     if _NO_WORK.search(text):

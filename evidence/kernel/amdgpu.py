@@ -129,6 +129,7 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
         ),
     ),
     ("page_fault", re.compile(rf"(?:retry |no-retry )?page fault \((?:address|src_id):?{_PROCESS}")),
+    ("page_fault", re.compile(r"GPU fault detected: \d{1,5} 0x[0-9A-Fa-f]{1,16}\b")),
     ("page_fault", re.compile(r"(?:GC|MM)?VM_L2_PROTECTION_FAULT_STATUS(?:_LO32)?: ?0x[0-9A-Fa-f]{1,16}")),
     (
         "init_failed",

@@ -26,9 +26,9 @@ def _is_number(value: object) -> bool:
 
 
 def _named_by_torch(report: records.HealthEvent) -> str:
-    """What PyTorch's own comparison of the ranks says, for a sentence; empty for another event."""
+    """Whom PyTorch itself names as missing, for a sentence; empty for another event."""
     listed = report.detail.get("ranks")
-    if report.kind != "desync_report" or not isinstance(listed, list):
+    if report.kind not in findings.NAMES_MISSING or not isinstance(listed, list):
         return ""
     # A forged event may hold anything there.
     ranks = [r for r in listed if _is_number(r)]
@@ -37,7 +37,7 @@ def _named_by_torch(report: records.HealthEvent) -> str:
     more = f" and {len(ranks) - _MOST_RANKS} more" if len(ranks) > _MOST_RANKS else ""
     number = report.detail.get("seq")
     which = f"collective #{number}" if _is_number(number) else "the collective"
-    names = ", ".join(map(str, ranks[:_MOST_RANKS]))
-    return (
-        f"PyTorch's report says that rank{'s' if len(ranks) > 1 else ''} {names}{more} did not join {which}"
-    )
+    names = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:_MOST_RANKS]))}{more}"
+    if report.kind == "monitored_barrier_timeout":
+        return f"PyTorch says that {names} did not reach its monitored barrier in time"
+    return f"PyTorch's report says that {names} did not join {which}"

@@ -80,9 +80,18 @@ def _staying_down(
             return weight * (0.4 if near else 0.2)
         if not later and _came_back_unseen(view, sighting, read):
             return weight * (0.4 if near else 0.2)
+        gave_up = view.state == "NODE_FAIL" and sighting.event.node == view.lost_node
+        if sighting.event.kind == "eth_link" and gave_up:
+            return weight if _lived_on(view, sighting) else weight * 0.2
         return weight if near or _felt(view) else weight * 0.5
 
     return adjust
+
+
+def _lived_on(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
+    """Whether the node was heard behind the loss of its link: slurmctld gives it up minutes later. One that goes down takes its links along."""
+    heard = view.case.watched.get(sighting.event.node)
+    return heard is not None and heard > sighting.at + _FELT
 
 
 def _came_back_unseen(

@@ -165,7 +165,7 @@ def _by_exit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         (
             f.event
             for f in view.findings
-            if f.event.kind == "peer_lost" and f.event.detail.get("first_cause") is True
+            if f.event.detail.get("role") == "remote" and f.event.detail.get("first_cause") is True
         ),
         None,
     )

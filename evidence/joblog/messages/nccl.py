@@ -127,6 +127,7 @@ _NO_TOPOLOGY = (
     "NCCL could not read the machine's topology from /sys: often a container or a virtual machine without it."
 )
 _CUDA = re.compile(r"(?:C[uU][dD][aA]|HIP) failure(?: \d+)? '?(?P<text>[^'\n]{1,120})'?")
+_ALLOCATION = re.compile(r"^\s{0,4}Failed to (?:CUDA|HIP) (?:host |Host )?[cm]alloc\b")
 _NVLS = re.compile(r"\bnvls\.cc:|\bNVLS\b|NVLink SHARP")
 _BIND = re.compile(r"Failed to \w{1,20} NVLink SHARP .{0,200}CUDA error")
 _MULTICAST = "A CUDA call for NVLink SHARP inside NCCL failed: often the NVSwitches or their Fabric Manager are not in order."
@@ -239,6 +240,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         if specific:
             return cuda.finding(specific, named)
         return _multicast(named) if _NVLS.search(record.text) else make(FACTS, "nccl_unhandled_cuda", named)
+    if _ALLOCATION.match(text):
+        return make(FACTS, "nccl_unhandled_cuda", named)
     if _BIND.search(text):
         return _multicast(named)
     if _NOT_THERE.search(text):

@@ -287,8 +287,7 @@ def _reports(record: Record, context: JoblogContext) -> JobFinding | None:
             rank=int(found["rank"] or found["one"]),
         )
     if found := _DESYNC.search(text):
-        named = [r.strip() for r in (found["ranks"] or found["lag"] or found["listed"]).split(",")]
-        ranks = [n for r in named[:_MAX_NAMED] if (n := grammar.number(r, grammar.MAX_RANK)) is not None]
+        ranks = _numbers(found["ranks"] or found["lag"] or found["listed"])
         return make(
             FACTS,
             "desync_report",
@@ -298,14 +297,15 @@ def _reports(record: Record, context: JoblogContext) -> JobFinding | None:
             detail={"ranks": ranks, "missing": bool(found["next"] or found["missed"])},
         )
     if found := _BARRIER.search(text):
-        first = (found["ranks"] or found["who"] or found["silent"] or "").split(",")[0].strip()
+        ranks = _numbers(found["ranks"] or found["who"] or found["silent"] or "")
         return make(
             FACTS,
             "monitored_barrier_timeout",
             record,
             op="barrier",
-            rank=grammar.number(first),
+            rank=ranks[0] if ranks else None,
             timeout_ms=grammar.number(found["ms"]),
+            detail={"ranks": ranks, "missing": True} if found["ms"] and ranks else None,
         )
     if found := _ABORTED.search(text):
         return make(
@@ -323,6 +323,12 @@ def _reports(record: Record, context: JoblogContext) -> JobFinding | None:
     if found := _TENSOR.search(text):
         return _sizes(record, context, int(found["rank"]), int(found["count"]))
     return None
+
+
+def _numbers(ranks: str) -> list[int]:
+    """The ranks of a list, the first of many."""
+    named = [r.strip() for r in ranks.split(",")[:_MAX_NAMED]]
+    return [n for r in named if (n := grammar.number(r, grammar.MAX_RANK)) is not None]
 
 
 def _sizes(record: Record, context: JoblogContext, rank: int, count: int) -> JobFinding | None:

@@ -301,3 +301,37 @@ def test_a_forged_report_names_nobody_and_harms_nothing(make, ranks):
     detail = {"role": "observation", "ranks": ranks, "missing": True, "seq": 10**5000}
     v = make.judge(make.finding("desync_report", message="a report", detail=detail))
     assert "PyTorch's report says" not in v.summary
+
+
+def test_a_monitored_barrier_names_whom_it_waited_for(make):
+    """The rank that it names is the one that is missing, not one that waited."""
+    detail = {"role": "symptom", "rank": 1, "ranks": [1], "missing": True, "domains": ["user_program", "system_software", "hardware"]}  # fmt: skip
+    gloo = make.finding("gloo_timeout", detail={"role": "symptom", "rank": 0, "first_cause": True})
+    v = make.judge(gloo, make.finding("monitored_barrier_timeout", message="a barrier", detail=detail))
+    assert (v.cause, v.node, v.confidence) == ("missing_rank", None, C.POSSIBLE)
+    assert "PyTorch says that rank 1 did not reach its monitored barrier in time" in v.summary
+    assert "1 waited in vain" not in (v.next_step or "")
+    unnamed = make.judge(gloo, make.finding("monitored_barrier_timeout", message="a barrier", detail={"role": "symptom", "rank": 3}))  # fmt: skip
+    assert unnamed.cause == "unknown"
+
+
+def test_a_node_whose_network_went_away_was_lost_by_it(make):
+    """slurmctld gives a node up minutes after its last word; where the node itself went down, its links go along."""
+    down = make.event(600.0, kind="eth_link", code="bond_down", device="bond0")
+    lost = make.attempt(state="NODE_FAIL", exit_code=0, failed_node="n2")
+    heard = {"n1": make.end + timedelta(minutes=9), "n2": make.end + timedelta(minutes=9)}
+    v = make.judge(down, attempt=lost, watched=heard)
+    assert (v.cause, v.node, v.domain) == ("eth_link", "n2", D.HARDWARE)
+    gone = {**heard, "n2": down.at + timedelta(seconds=5)}
+    assert make.judge(down, attempt=lost, watched=gone).cause == "node_lost"
+
+
+def test_ranks_that_lost_their_peer_accuse_no_program(make):
+    """Their exit code is what the loss made of them, and whoever went first left no word."""
+    closed = make.finding("gloo_connection_closed", message="Connection closed by peer", detail={"first_cause": True, "role": "remote"})  # fmt: skip
+    v = make.judge(closed, watched={})
+    assert (v.cause, v.domain) == ("unknown", D.UNKNOWN)
+    assert "Connection closed by peer" in v.summary
+    own = make.finding("python_exception", 2.0, message="KeyError: 'lr'", detail={"first_cause": True, "role": "root", "domains": ["user_program"]})  # fmt: skip
+    later = make.finding("gloo_connection_closed", detail={"first_cause": False, "role": "remote"})
+    assert make.judge(own, later, watched={}).cause == "user_error"

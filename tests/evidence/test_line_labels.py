@@ -1,0 +1,123 @@
+"""What stands in front of every line changes nothing about what the lines say: whole logs, wrapped by launchers, `pdsh`, `ts` and pagers."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing_cluster.evidence.joblog import labels
+from probing_cluster.evidence.joblog import reader as joblog
+
+BEFORE = ["Starting the job", "Loading modules", "4 nodes are ready", "using 8 workers", "model has 7.1B parameters"]
+TRACEBACK = ["Traceback (most recent call last):", '  File "/opt/t.py", line 12, in <module>', "    main()"]
+LOGS = {
+    "exception": [*TRACEBACK, "KeyError: 'lr'"],
+    "device": [*TRACEBACK, "RuntimeError: CUDA error: uncorrectable ECC error encountered"],
+    "shell": ["Segmentation fault (core dumped)"],
+    "other shell": ["segmentation fault (core dumped)"],
+    "not found": ["/var/spool/slurmd/job8812/slurm_script: line 11: module: command not found"],
+    "options": ["usage: train.py [-h] [--lr LR]", "train.py: error: unrecognized arguments: --local-rank=1"],
+    "heading": ["Error in setup: MPI tasks > number of elements!", "MPI_Abort was invoked"],
+    "survived": [
+        *TRACEBACK, "KeyError: 'x'", "skipping this file",
+        *(f"epoch 1 step {n} loss {9 - n / 100:.3f} lr 0.0003 tokens/s 31234.1" for n in range(400)),
+        *TRACEBACK, "ValueError: bad shape",
+    ],
+    "quoted": ["===== system prompt (verbatim) =====", "### Example", *TRACEBACK, "KeyError: 'lr'", "===== end of system prompt =====", *TRACEBACK, "ValueError: bad shape"],
+}  # fmt: skip
+WRAPPERS = {
+    "srun --label": "3: {}", "srun --label, padded": " 3: {}", "mpirun": "[1,3]<stderr>:{}", "torchrun --tee": "[default3]:{}",
+    "pdsh": "gpu-node-12: {}", "pdsh to itself": "localhost: {}", "DeepSpeed": "worker-1: {}", "host and rank": "n7:3: {}", "Intel MPI": "[3] {}",
+    "tee by rank": "[3]:{}", "containers": "2025-03-04T05:06:07.123456789Z stderr F {}", "compose": "trainer-1  | {}", "ts": "2025-03-04 05:06:07 {}",
+    "ts in brackets": "[2025-03-04 05:06:07] {}", "set in": "    {}", "journal": "Mar 04 05:06:07 n1 train.sh[4242]: {}",
+}  # fmt: skip
+
+
+def first(lines: list[str]) -> tuple[int, str]:
+    return next((f.line, f.kind) for f in joblog.read(lines) if f.first_cause)
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS.values(), ids=WRAPPERS)
+@pytest.mark.parametrize("log", LOGS.values(), ids=LOGS)
+def test_a_wrapped_log_says_what_it_said(log: list[str], wrapper: str) -> None:
+    """Line and kind of the first cause are the same, and so is what was survived and what was only quoted."""
+    lines = [*BEFORE, *log]
+    assert first([wrapper.format(line) for line in lines]) == first(lines)
+
+
+def test_a_label_names_the_host_or_the_rank() -> None:
+    """Of the line it stands in front of, once it is known to be one."""
+    lines = [*BEFORE, *LOGS["shell"]]
+    for wrapper, host, rank in (("gpu-node-12: {}", "gpu-node-12", None), ("[3] {}", None, 3), ("3: {}", None, 3)):
+        (found,) = joblog.read([wrapper.format(line) for line in lines])
+        assert (found.host, found.rank) == (host, rank)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["layer1: 12 blocks", "layer2: 12 blocks", "layer3: 12 blocks", "layer4: 12 blocks", "layer5: 12 blocks"],
+        ["[1] loss 2.3", "[2] loss 2.2", "[3] loss 2.1", "[4] loss 2.0", "[5] loss 1.9"],
+        ["ValueError: a", "ValueError: b", "ValueError: c", "ValueError: d", "ValueError: e"],
+        ["  indented", "not indented", "  indented", "    more", "  indented"],
+        ["[2025-03-04 05:06:07] [INFO] a", "[2025-03-04 05:06:07,123] ERROR b", "[2025-03-04 05:06:07] {t.py:1} c"],
+    ],
+)  # fmt: skip
+def test_what_a_line_says_is_no_label(lines: list[str]) -> None:
+    """Other words at each line's beginning, an exception's name, a logger's date and level."""
+    known = labels.LineLabels()
+    plain = [known.plain(line) for line in lines]
+    assert plain[1:] == lines[1:]
+
+
+def test_what_is_remembered_of_labels_is_bounded() -> None:
+    """A log may name as many hosts as it likes."""
+    known = labels.LineLabels()
+    for n in range(20_000):
+        known.plain(f"host{n}: text")
+        known.plain(f"{n}: text")
+    assert len(known._seen) <= labels._MAX_KNOWN
+
+
+def test_a_bar_in_front_of_a_traceback_is_no_entry_of_a_logger() -> None:
+    """Its blanks look like those with which a logger sets in a traceback below its note, which would be one that was handled."""
+    bar = "  0%|          | 0/500 [00:00<?, ?image/s]"
+    note = "2026-03-06 06:20:43,869 INFO: Save the latest model."
+    lines = [note, bar + TRACEBACK[0], *TRACEBACK[1:], "KeyError: 'lr'"]
+    assert first(lines) == (5, "python_exception")
+    handled = [note, *("  " + line for line in (*TRACEBACK, "KeyError: 'lr'"))]
+    assert not [f for f in joblog.read(handled) if f.first_cause]
+
+
+def test_what_reports_and_launchers_add_below_an_interruption_takes_nothing_from_it() -> None:
+    """`seff`, srun and torchrun sum up an end that the program named."""
+    lines = [*TRACEBACK, "KeyboardInterrupt"]
+    for tail in (
+        ["srun: error: n3: task 2: Exited with exit code 1"],
+        ["Job ID: 123", "State: FAILED (exit code 1)", "CPU Efficiency: 3.21% of 01:00:00 core-walltime"],
+        ["[ERROR] failed (exitcode: 1) local_rank: 0 (pid: 4242) of binary: /opt/conda/bin/python"],
+    ):
+        assert first([*lines, *tail]) == (4, "interrupted")
+
+
+def test_the_line_that_says_more_is_the_first_cause() -> None:
+    """Of two that tell of one failure: the number of the descriptor that was one too many, the kernel's kill, the adapter's error, the barrier."""
+    shm = [*TRACEBACK, "RuntimeError: unable to open shared memory object </torch_1_2> in read-write mode"]
+    assert first([*shm, *TRACEBACK, "OSError: [Errno 24] Too many open files"]) == (8, "too_many_open_files")
+    import_of_image = [
+        "slurmstepd: error: pyxis:     /usr/lib/enroot/docker.sh: line 337: 12773 Killed                  enroot-mksquashovlfs",
+        "slurmstepd: error: pyxis: couldn't start container",
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=1054.0. Some of the step tasks have been OOM Killed.",
+    ]
+    assert first(import_of_image) == (3, "slurm_oom")
+    assert first(import_of_image[1:2]) == (1, "slurm_launch_failed")
+    remote = [
+        "[rank9]:[E ProcessGroupNCCL.cpp:1414] [PG 0 Rank 9] Process group watchdog thread terminated with exception: NCCL error: remote process exited or there was a network error, NCCL version 2.20.5",
+        "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
+        "Last error:",
+        "NET/IB : Got completion from peer 10.5.0.34<33956> with error 5, opcode 0, len 1, vendor err 244 (Recv)",
+    ]
+    assert first(remote) == (4, "net_ib_completion_error")
+    barrier = ["[/x/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1200000ms for recv operation to complete", *TRACEBACK, "RuntimeError: Rank 1 failed to pass monitoredBarrier in 1200000 ms"]  # fmt: skip
+    assert first(barrier) == (5, "monitored_barrier_timeout")
+    calloc = ["n1:1:2 [0] NCCL WARN Failed to CUDA calloc 536870912 bytes", "ncclUnhandledCudaError: Call to CUDA function failed."]  # fmt: skip
+    assert first(calloc) == (1, "nccl_unhandled_cuda")
