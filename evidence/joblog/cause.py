@@ -199,12 +199,20 @@ class CauseCandidates:
 
         A signal that was only received may be how a server is told to stop: it counts where something then ended badly.
         """
-        if self.settled or (self.best is not None and not self._sums_up_interruption(self.held[self.best])):
+        if self.settled:
             return
+        best = None if self.best is None else self.held[self.best]
+        if best is not None and best.kind not in _UNEXPLAINED:
+            return
+        if best is not None and not (best.kind == "python_consequence" and self._interrupted(last_line)):
+            # A launcher's or a report's word of the end, below what the program said; broken connections follow or precede it.
+            last_line = best.line
+            if not self._interrupted(last_line):
+                return
         last = [
             i
             for i, f in enumerate(self.held)
-            if last_line - f.line <= _INTERRUPTED_LINES and not f.detail.get("survived")
+            if 0 <= last_line - f.line <= _INTERRUPTED_LINES and not f.detail.get("survived")
         ]
         ended = [i for i in last if self.held[i].kind in ("interrupted", "process_terminated")]
         ends = [self.held[i] for i in ended]
@@ -214,13 +222,10 @@ class CauseCandidates:
             self.held[first] = replace(self.held[first], role=LineRole.EXIT)
             self.best = first
 
-    def _sums_up_interruption(self, best: JobFinding) -> bool:
-        """Whether `best` is a launcher's or a report's word of an end, below what the program said when it was interrupted."""
-        return best.kind in _UNEXPLAINED and any(
-            f.kind == "interrupted" and 0 < best.line - f.line <= _INTERRUPTED_LINES
-            for f in self.held
-            if not f.detail.get("survived")
-        )
+    def _interrupted(self, last_line: int) -> bool:
+        """Whether the program said shortly before `last_line` that it was interrupted."""
+        near = (f for f in self.held if 0 <= last_line - f.line <= _INTERRUPTED_LINES)
+        return any(f.kind == "interrupted" and not f.detail.get("survived") for f in near)
 
     def take_stall(self, last_line: int, only_lists: Callable[[int], bool], *, ended: bool = False) -> None:
         """Nothing else explains the end at `last_line`: ranks stood still in a collective until then.

@@ -106,7 +106,8 @@ def _at_last_progress(view: evidence_view.EvidenceView) -> Iterable[claims.Claim
             device=s.device,
             gpu=s.gpu,
             evidence=(s.event, stall),
-            cap=records.Confidence.LIKELY,
+            # Of an attempt without a count of GPUs it is not known that it used any.
+            cap=records.Confidence.POSSIBLE if _is_unknown(view, s) else records.Confidence.LIKELY,
             nodes=frozenset(n for c, n in found if c == cause),
             n_sources=2,
             explains=rank_claims.ENDINGS,
@@ -131,7 +132,12 @@ def _stops_a_job(view: evidence_view.EvidenceView, sighting: evidence_view.CaseS
     if sighting.cause == "nvswitch":
         return _gpus_per_node(view) > 1
     held = sighting.hold is gpus.PartCertainty.HELD
-    return held or (sighting.hold is gpus.PartCertainty.WHOLE and _is_whole(view, event.node))
+    whole = _is_whole(view, event.node) or view.attempt.n_gpus is None
+    return held or (sighting.hold is gpus.PartCertainty.WHOLE and whole)
+
+
+def _is_unknown(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
+    return view.attempt.n_gpus is None and sighting.hold is not gpus.PartCertainty.HELD
 
 
 def _passed(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:

@@ -143,9 +143,15 @@ _REMOTE_NAMES = frozenset({
     "NodeDiedError", "LocalRayletDiedError", "OwnerDiedError", "ObjectLostError", "ActorUnavailableError", "EngineDeadError",
 })  # fmt: skip
 _INTERRUPTS = frozenset({"KeyboardInterrupt", "SystemExit", "SignalException", "GeneratorExit"})
+_INTERRUPTED = re.compile(
+    r"\b(?i:detected|received|caught|got|handling|on) (?:a )?[Kk]eyboard ?[Ii]nterrupt(?:ion)?\b|\bKeyboard ?[Ii]nterrupt(?:ion)? (?:received|detected|caught)\b"
+    r"|\bKeyboard interrupt(?:ion)?[.,!:;]|\b(?:[Tt]raining|[Rr]un|[Jj]ob|[Pp]rogram|[Ee]xecution|[Ee]valuation|[Pp]rocess) (?:was )?(?:interrupted|stopped|cancelled|aborted) by (?:the )?user\b"
+    r"|\b(?:Ctrl|CTRL)[-+ ]?[Cc] (?:was )?(?:received|pressed|detected|caught)\b"
+)
+"""What programs note themselves when somebody interrupts them."""
 _IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})
 _REMOTE_TEXT = re.compile(
-    r"NCCL communicator was aborted|Broken pipe|Connection (?:reset|closed|refused)|worker.*died|(?<!default )process group(?! has not been initialized)|Socket (?:Timeout|closed)"
+    r"NCCL communicator was aborted|subprocess(?:es)? (?:has|have) (?:abruptly )?died\b|Broken pipe|Connection (?:reset|closed|refused)|worker.*died|(?<!default )process group(?! has not been initialized)|Socket (?:Timeout|closed)"
     r"|StatusCode\.UNAVAILABLE|^cancelled$|^handle is closed$|\bRPC call to \w{1,60} timed out|failed to connect to all addresses|See (?:the )?(?:root cause|stack ?trace \(?)\s?above",
     re.IGNORECASE,
 )
@@ -225,6 +231,8 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
         return exception(replace(record, text=record.text[marked.end() :]))
     if _NO_SYMBOL.search(record.text):
         return make(FACTS, "import_error", record, detail={"undefined_symbol": True})
+    if _INTERRUPTED.search(record.text):
+        return make(FACTS, "interrupted", record)
     if is_handled(record.text):
         return None
     return _loader(record) or _files(record)
@@ -365,6 +373,11 @@ FAMILY = grammar.LogFamily(
         "finding module specification",
         ": No module named",
         "can't open file",
+        "eyboard",
+        "by user",
+        "by the user",
+        "Ctrl",
+        "CTRL",
     ),
     read=read,
     facts=FACTS,

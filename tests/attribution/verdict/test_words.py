@@ -335,3 +335,25 @@ def test_ranks_that_lost_their_peer_accuse_no_program(make):
     own = make.finding("python_exception", 2.0, message="KeyError: 'lr'", detail={"first_cause": True, "role": "root", "domains": ["user_program"]})  # fmt: skip
     later = make.finding("gloo_connection_closed", detail={"first_cause": False, "role": "remote"})
     assert make.judge(own, later, watched={}).cause == "user_error"
+
+
+def test_a_job_on_one_node_is_lost_with_its_nodes_network(make):
+    """It needs none itself, but Slurm does; a link that came back at once was none."""
+    down = make.event(310.0, kind="eth_link", code="bond_down", device="bond0")
+    alone = make.attempt(nodes=("n2",), state="NODE_FAIL", exit_code=0)
+    heard = {"n2": make.end + timedelta(minutes=9)}
+    assert make.judge(down, attempt=alone, watched=heard).cause == "eth_link"
+    up = make.event(300.0, kind="eth_link", code="link_up", device="bond0", severity=records.Severity.INFO)
+    assert make.judge(down, up, attempt=alone, watched=heard).cause == "node_lost"
+
+
+def test_a_gpu_that_fell_silent_with_the_log_is_named_though_nobody_counted_gpus(make):
+    """Accounting without its column of resources: "possible", since the job may have used none; beside another job nothing."""
+    stalled = make.finding("log_stall", 0.0, measured=540.0, unit="s", detail={"before_s": 30.0, "gap_s": 30.0})
+    xid = make.event(500.0, kind="xid", code="119", pci_bus_id="0000:9b:00", source="kernel")
+    one = {"nodes": ("n2",), "gpus": None, "state": "CANCELLED", "cancelled_by": "5007", "exit_code": 0}
+    v = make.judge(xid, stalled, attempt=make.attempt(**one, n_gpus=None))
+    assert (v.cause, v.node, v.confidence) == ("gpu_gsp_timeout", "n2", C.POSSIBLE)
+    beside = make.judge(xid, stalled, attempt=make.attempt(**one, n_gpus=None), shared={"n2": ((make.start, None),)})
+    assert beside.cause != "gpu_gsp_timeout"
+    assert make.judge(xid, stalled, attempt=make.attempt(**one, n_gpus=8)).confidence is C.LIKELY
