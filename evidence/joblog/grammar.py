@@ -197,12 +197,12 @@ _HEAD_LINES = 8
 _REASON_LINES = 4
 _TORCH_RANK = re.compile(r"\[rank(?P<rank>\d{1,8})\](?=:|\s)")
 _PREFIXES = (
-    re.compile(r"(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})?\[\d+,(?P<rank>\d{1,8})\]<std(?:out|err)>:\s?"),
+    re.compile(r"(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})?\[(?:[\w.-]{1,253}@)?\d+,(?P<rank>\d{1,8})\]<std(?:out|err)>:\s?"),
     re.compile(r"\[(?P<rank>\d{1,6})\]<std(?:out|err)>:\s?"),
     re.compile(r"\[\d+,mpirank:(?P<rank>\d{1,8}),(?P<host>[\w.-]{1,253})\]<std(?:out|err)>:\s?"),
     re.compile(r"std(?:out|err): "),
     re.compile(r"\s*(?P<rank>\d{1,6}): (?=\S|$)"),
-    re.compile(r"\[(?:rank|Rank|RANK)\s?(?P<rank>\d{1,8})\]:?\s?"),
+    re.compile(r"\[(?:rank|Rank|RANK):?\s?(?P<rank>\d{1,8})\]:?\s?"),
     re.compile(r"\[(?P<host>[\w.-]{1,253}):(?P<local>\d{1,5})\]:?\s"),
     re.compile(r"\[[a-z][a-z_]{1,30}(?P<local>\d{1,5})(?:\|\d{1,5})?\]:\s?"),
     re.compile(
@@ -229,6 +229,7 @@ _PREFIXES = (
     ),
     re.compile(r"\s{2,16}\"message\": \"(?=(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{2,60}(?:Error|Exception): )"),
     re.compile(r"(?P<bench>[\w.-]{1,200}) \[std(?:out|err)\] "),
+    re.compile(r"[^\t\n]{1,80}\t[^\t\n]{1,80}\t(?=\d{4}-\d\d-\d\dT\d)"),
     re.compile(
         r"(?:[A-Z][a-z]{2}-\d\d |\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d[.,]\d{3} \[[^\]]{1,80}\] (?=(?:ERROR|FATAL|SEVERE|CRITICAL)\b)"
     ),
@@ -240,6 +241,11 @@ _PREFIXES = (
 LABELS = tuple(_PREFIXES[i] for i in (0, 1, 2, 4))
 """Those by which a launcher marks every line of a task, whatever it says."""
 _MAX_LAYERS = 4
+
+
+def is_labelled(text: str) -> bool:
+    """Whether the line begins with a prefix that tells by itself what it is."""
+    return any(pattern.match(text) for pattern in _PREFIXES)
 
 
 def strip(line: int, text: str) -> Record:

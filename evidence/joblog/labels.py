@@ -11,10 +11,16 @@ from dataclasses import replace
 from probing_cluster.evidence import dates, prefixes
 from probing_cluster.evidence.joblog import grammar
 
+_LEVEL = r"\[?(?:DEBUG|INFO|NOTE|WARN(?:ING)?|ERROR|CRITICAL|FATAL)"
 _LABEL = re.compile(
     r"(?P<host>(?!\d{1,6}:)(?=[\w.-]{0,252}\d|localhost)[A-Za-z0-9][\w.-]{0,252})(?::\d{1,5})?: "
-    r"|\[(?P<rank>\d{1,6})\](?: |:\s?)|(?P<task>\s{0,5}\d{1,6}): ?"
-    r"|(?P<time>\[\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?\]) (?![\[{]|(?:DEBUG|INFO|WARN|ERROR|CRITICAL|FATAL)\b)"
+    r"|\[(?P<rank>\d{1,6})\](?: |:\s?)|(?P<task>\s{0,5}\d{1,6}):(?!\d) ?"
+    r"|(?P<time>\[\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?\]|\[?\d\d:\d\d:\d\d(?:[.,]\d{1,6})?\]?|\d{10}\.\d{3,6}) (?![\[{]|"
+    + _LEVEL
+    + r"\b)"
+    r"|(?P<other>\[(?=[^\]]{0,80}\d)(?!\d{4}-\d\d|"
+    + _LEVEL
+    + r")[^\[\]\n]{2,80}\]:? |(?=\S{0,120}\d)[^\s|]{1,120}(?: {0,20}\| |\t))"
 )
 _MEANT = 4
 """So many lines with the same label, and it is one."""
@@ -47,6 +53,8 @@ class LineLabels:
         rest = text[found.end() :]
         if found["time"]:
             return rest
+        if found["other"] and grammar.is_labelled(text):
+            return text  # the record takes it off, and knows whose it is
         label = found[0].strip()
         if self._count(label, 1) < _MEANT:
             return text

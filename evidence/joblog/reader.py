@@ -291,7 +291,7 @@ class JobLogReader:
 
         A progress bar overwrites itself with carriage returns; each overwriting is read as text of its own.
         """
-        text = self._labels.plain(_COLOURS.sub("", prefixes.plain(text)).rstrip("\r\n"))
+        text = self._labels.plain(_COLOURS.sub("", prefixes.plain(text)).rstrip())
         text = self._copied.plain(line, text)
         self._tail.add(line, text.rpartition("\r")[2][:MAX_LINE_CHARS])
         parts = unfold.overwritten(text)

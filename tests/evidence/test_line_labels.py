@@ -28,7 +28,9 @@ WRAPPERS = {
     "srun --label": "3: {}", "srun --label, padded": " 3: {}", "mpirun": "[1,3]<stderr>:{}", "torchrun --tee": "[default3]:{}",
     "pdsh": "gpu-node-12: {}", "pdsh to itself": "localhost: {}", "DeepSpeed": "worker-1: {}", "host and rank": "n7:3: {}", "Intel MPI": "[3] {}",
     "tee by rank": "[3]:{}", "containers": "2025-03-04T05:06:07.123456789Z stderr F {}", "compose": "trainer-1  | {}", "ts": "2025-03-04 05:06:07 {}",
-    "ts in brackets": "[2025-03-04 05:06:07] {}", "set in": "    {}", "journal": "Mar 04 05:06:07 n1 train.sh[4242]: {}",
+    "ts in brackets": "[2025-03-04 05:06:07] {}", "clock": "05:06:07 {}", "clock in brackets": "[05:06:07.123] {}", "seconds": "1741064767.123 {}", "set in": "    {}",
+    "PRRTE": "[prterun-n1-123@1,3]<stderr>: {}", "Lightning": "[rank: 3] {}", "Swarm": "worker.3.abc123@node7    | {}", "pods": "[pod/trainer-0/main] {}",
+    "parallel --tag": "cfg3\t{}", "a workflow's log": "train\tRun it\t2025-03-04T05:06:07.1234567Z {}", "blanks at the end": "{}   ", "returned carriage": "{}\r", "journal": "Mar 04 05:06:07 n1 train.sh[4242]: {}",
 }  # fmt: skip
 
 
@@ -59,6 +61,9 @@ def test_a_label_names_the_host_or_the_rank() -> None:
         ["[1] loss 2.3", "[2] loss 2.2", "[3] loss 2.1", "[4] loss 2.0", "[5] loss 1.9"],
         ["ValueError: a", "ValueError: b", "ValueError: c", "ValueError: d", "ValueError: e"],
         ["  indented", "not indented", "  indented", "    more", "  indented"],
+        ["[Epoch 1] step 1", "[Epoch 2] step 1", "[Epoch 3] step 1", "[Epoch 4] step 1", "[Epoch 5] step 1"],
+        ["[ERROR 7] a", "[ERROR 7] b", "[ERROR 7] c", "[ERROR 7] d", "[ERROR 7] e"],
+        ["05:06:07 ERROR a", "[05:06:07] WARNING b", "1741064767.123 [INFO] c"],
         ["[2025-03-04 05:06:07] [INFO] a", "[2025-03-04 05:06:07,123] ERROR b", "[2025-03-04 05:06:07] {t.py:1} c"],
     ],
 )  # fmt: skip
