@@ -371,11 +371,8 @@ def _check(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> st
     known = [f for f in view.findings if f.signature.check and (f.event.event_id in ids or not ids)]
     if known:
         check = known[0].signature.check.format(node=view.node_list or "its node")
-        return (
-            f"{check} Its log says: {phrases.clean(known[0].event.message)}."
-            if known[0].event.message
-            else check
-        )
+        said = phrases.clean(known[0].event.message)
+        return f"{check} Its log says: {said}." if said else check
     return _ranks_waiting(view) if winner.cause == taxonomy.UNKNOWN else ""
 
 
@@ -385,8 +382,8 @@ _MOST_RANKS = 4
 def _ranks_waiting(view: evidence_view.EvidenceView) -> str:
     """Whom to look at of a gang that waited in vain, and nobody says for whom; empty where no rank tells."""
     onsets = (f.event.detail for f in view.findings if f.signature.onset)
-    waiting = {d.get("rank") for d in onsets if d.get("missing") is not True}
-    ranks = sorted(r for r in waiting if isinstance(r, int) and not isinstance(r, bool))
+    waiting = [d.get("rank") for d in onsets if d.get("missing") is not True]
+    ranks = sorted({r for r in waiting if isinstance(r, int) and not isinstance(r, bool)})
     if not ranks or any(f.event.source == "probe" for f in view.findings):
         return ""  # what the probe saw names more
     names = (

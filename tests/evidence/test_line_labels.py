@@ -7,7 +7,13 @@ import pytest
 from probing_cluster.evidence.joblog import labels
 from probing_cluster.evidence.joblog import reader as joblog
 
-BEFORE = ["Starting the job", "Loading modules", "4 nodes are ready", "using 8 workers", "model has 7.1B parameters"]
+BEFORE = [
+    "Starting the job",
+    "Loading modules",
+    "4 nodes are ready",
+    "using 8 workers",
+    "model has 7.1B parameters",
+]
 TRACEBACK = ["Traceback (most recent call last):", '  File "/opt/t.py", line 12, in <module>', "    main()"]
 LOGS = {
     "exception": [*TRACEBACK, "KeyError: 'lr'"],
@@ -49,7 +55,11 @@ def test_a_wrapped_log_says_what_it_said(log: list[str], wrapper: str) -> None:
 def test_a_label_names_the_host_or_the_rank() -> None:
     """Of the line it stands in front of, once it is known to be one."""
     lines = [*BEFORE, *LOGS["shell"]]
-    for wrapper, host, rank in (("gpu-node-12: {}", "gpu-node-12", None), ("[3] {}", None, 3), ("3: {}", None, 3)):
+    for wrapper, host, rank in (
+        ("gpu-node-12: {}", "gpu-node-12", None),
+        ("[3] {}", None, 3),
+        ("3: {}", None, 3),
+    ):
         (found,) = joblog.read([wrapper.format(line) for line in lines])
         assert (found.host, found.rank) == (host, rank)
 

@@ -534,7 +534,9 @@ def test_a_bare_kill_is_not_called_proven(make):
 def test_a_launcher_that_lost_a_process_did_not_fail_by_itself(make):
     """Its exit code is the launcher's own; a program's exit beside it stays possible."""
     lost = make.finding(
-        "peer_lost", detail={"first_cause": True, "role": "remote"}, message="ORTE has lost communication with a remote daemon."
+        "peer_lost",
+        detail={"first_cause": True, "role": "remote"},
+        message="ORTE has lost communication with a remote daemon.",
     )
     verdict = make.judge(lost, attempt=make.attempt(exit_code=255), watched={})
     assert (verdict.cause, str(verdict.confidence)) != ("user_error", "possible")

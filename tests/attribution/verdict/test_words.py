@@ -313,6 +313,11 @@ def test_a_monitored_barrier_names_whom_it_waited_for(make):
     assert "1 waited in vain" not in (v.next_step or "")
     unnamed = make.judge(gloo, make.finding("monitored_barrier_timeout", message="a barrier", detail={"role": "symptom", "rank": 3}))  # fmt: skip
     assert unnamed.cause == "unknown"
+    for forged in ([1], {"1": 1}, True, 10**400):
+        assert (
+            make.judge(make.finding("gloo_timeout", detail={"role": "symptom", "rank": forged})).cause
+            == "unknown"
+        )
 
 
 def test_a_node_whose_network_went_away_was_lost_by_it(make):
@@ -349,11 +354,15 @@ def test_a_job_on_one_node_is_lost_with_its_nodes_network(make):
 
 def test_a_gpu_that_fell_silent_with_the_log_is_named_though_nobody_counted_gpus(make):
     """Accounting without its column of resources: "possible", since the job may have used none; beside another job nothing."""
-    stalled = make.finding("log_stall", 0.0, measured=540.0, unit="s", detail={"before_s": 30.0, "gap_s": 30.0})
+    stalled = make.finding(
+        "log_stall", 0.0, measured=540.0, unit="s", detail={"before_s": 30.0, "gap_s": 30.0}
+    )
     xid = make.event(500.0, kind="xid", code="119", pci_bus_id="0000:9b:00", source="kernel")
     one = {"nodes": ("n2",), "gpus": None, "state": "CANCELLED", "cancelled_by": "5007", "exit_code": 0}
     v = make.judge(xid, stalled, attempt=make.attempt(**one, n_gpus=None))
     assert (v.cause, v.node, v.confidence) == ("gpu_gsp_timeout", "n2", C.POSSIBLE)
-    beside = make.judge(xid, stalled, attempt=make.attempt(**one, n_gpus=None), shared={"n2": ((make.start, None),)})
+    beside = make.judge(
+        xid, stalled, attempt=make.attempt(**one, n_gpus=None), shared={"n2": ((make.start, None),)}
+    )
     assert beside.cause != "gpu_gsp_timeout"
     assert make.judge(xid, stalled, attempt=make.attempt(**one, n_gpus=8)).confidence is C.LIKELY
