@@ -371,8 +371,8 @@ def _check(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> st
     known = [f for f in view.findings if f.signature.check and (f.event.event_id in ids or not ids)]
     if known:
         check = known[0].signature.check.format(node=view.node_list or "its node")
-        said = phrases.clean(known[0].event.message)
-        return f"{check} Its log says: {said}." if said else check
+        message = phrases.clean(known[0].event.message)
+        return f"{check} Its log says: {message}." if message else check
     return _ranks_waiting(view) if winner.cause == taxonomy.UNKNOWN else ""
 
 

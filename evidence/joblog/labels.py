@@ -32,7 +32,7 @@ class LineLabels:
     """Takes one log's labels off its lines, in order; what it remembers is bounded."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
         self._margin: str | None = None
         self._host: str | None = None
         self._rank: int | None = None
@@ -65,10 +65,10 @@ class LineLabels:
 
     def _count(self, label: str, by: int) -> int:
         """How often this label was seen by now."""
-        seen = self._seen.get(label, 0) + by
-        if label in self._seen or len(self._seen) < _MAX_KNOWN:
-            self._seen[label] = seen
-        return seen
+        count = self._counts.get(label, 0) + by
+        if label in self._counts or len(self._counts) < _MAX_KNOWN:
+            self._counts[label] = count
+        return count
 
     def _unset(self, text: str) -> str:
         """The line without the blanks that every line so far began with."""

@@ -90,7 +90,7 @@ def test_what_is_remembered_of_labels_is_bounded() -> None:
     for n in range(20_000):
         known.plain(f"host{n}: text")
         known.plain(f"{n}: text")
-    assert len(known._seen) <= labels._MAX_KNOWN
+    assert len(known._counts) <= labels._MAX_KNOWN
 
 
 def test_a_bar_in_front_of_a_traceback_is_no_entry_of_a_logger() -> None:
