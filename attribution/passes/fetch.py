@@ -83,7 +83,7 @@ class Fetcher:
     ) -> list[records.HealthEvent]:
         """Events of their kinds, of some spans of time (both ends belong to it) on one node each."""
         nodes, firsts, lasts = (list(column) for column in zip(*places, strict=True))
-        kinds = sorted({*_incident_sorts()["kinds"], "xid"})
+        kinds = sorted(set(_incident_sorts()["kinds"]))
         given = {"cluster": cluster, "kinds": kinds, "nodes": nodes, "firsts": firsts, "lasts": lasts}
         return self._records(records.HealthEvent, "arrived_events", given)
 
@@ -383,10 +383,9 @@ class Fetcher:
 def _incident_sorts() -> dict[str, list[Any]]:
     sorts = signatures.roots_of(incidents.WIDE)
     any_code = {kind for kind, code in sorts if code is None}
-    but_xids = [(kind, code) for kind, code in sorts if kind != "xid"]
     return {
-        "kinds": [kind for kind, _ in but_xids],
-        "codes": [code for _, code in but_xids],
+        "kinds": [kind for kind, _ in sorts],
+        "codes": [code for _, code in sorts],
         "xids": [code for kind, code in sorts if kind == "xid"],
         "others": [
             f"{kind} {code}"

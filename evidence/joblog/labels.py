@@ -1,6 +1,7 @@
-"""What stands in front of a line's own text: the labels of launchers and of `pdsh`, the dates of loggers and of `ts`, the margin of a log that was set in.
+"""Removes what stands in front of a line's own text: labels of launchers and `pdsh`, dates of loggers and `ts`, the margin of an indented log.
 
-Some a line tells by itself. `n1: text` it does not, which may be a message that begins so: there it takes line after line with it.
+Some labels can be recognised in a single line. `n1: text` cannot, since a message may begin so: such a label counts once several
+lines of the log had it.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _LABEL = re.compile(
     + _LEVEL
     + r")[^\[\]\n]{2,80}\]:? |(?=\S{0,120}\d)[^\s|]{1,120}(?: {0,20}\| |\t))"
 )
-_MEANT = 4
-"""So many lines with the same label, and it is one."""
-_MAX_KNOWN = 4_096
+_MIN_LINES = 4
+"""From so many lines with the same beginning on, that beginning is a label."""
+_MAX_LABELS = 4_096
 _ERROR_WORD = re.compile(r"(?:error|exception|failure|fault|warning|interrupt|exit)$", re.IGNORECASE)
 
 
 class LineLabels:
-    """Takes one log's labels off its lines, in order; what it remembers is bounded."""
+    """Removes the labels from one log's lines, read in order; remembers at most _MAX_LABELS of them."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
@@ -39,13 +40,13 @@ class LineLabels:
         self._labelled = False
 
     def plain(self, text: str) -> str:
-        """The line without its margin, and without a label that others had; the host and rank it names go into its record."""
+        """The line without its margin and its label. `record` gives the host and rank that the label names."""
         self._host, self._rank, self._labelled = None, None, False
-        text = self._unset(text)
+        text = self._without_margin(text)
         if task := next((m for label in grammar.LABELS if (m := label.match(text))), None):
             self._labelled, self._host = True, task.groupdict().get("host")
             self._rank = grammar.number(task["rank"], grammar.MAX_RANK)
-            self._count(task[0].strip(), _MEANT)
+            self._count(task[0].strip(), _MIN_LINES)
             return text[task.end() :]
         found = _LABEL.match(text)
         if found is None:
@@ -54,9 +55,9 @@ class LineLabels:
         if found["time"]:
             return rest
         if found["other"] and grammar.is_labelled(text):
-            return text  # the record takes it off, and knows whose it is
+            return text  # `record` removes it, and reads what it names
         label = found[0].strip()
-        if self._count(label, 1) < _MEANT:
+        if self._count(label, 1) < _MIN_LINES:
             return text
         self._host = found["host"]
         self._labelled = found["task"] is not None
@@ -64,14 +65,14 @@ class LineLabels:
         return rest
 
     def _count(self, label: str, by: int) -> int:
-        """How often this label was seen by now."""
+        """Count the label `by` times more; how often it has been counted."""
         count = self._counts.get(label, 0) + by
-        if label in self._counts or len(self._counts) < _MAX_KNOWN:
+        if label in self._counts or len(self._counts) < _MAX_LABELS:
             self._counts[label] = count
         return count
 
-    def _unset(self, text: str) -> str:
-        """The line without the blanks that every line so far began with."""
+    def _without_margin(self, text: str) -> str:
+        """The line without the blanks that every line so far begins with."""
         if not text.strip():
             return text
         if self._margin is None:
@@ -81,7 +82,7 @@ class LineLabels:
         return text[len(self._margin) :]
 
     def record(self, line: int, text: str) -> grammar.Record:
-        """The line that `plain` returned last, or a part of it, without its launcher's and its logger's prefixes."""
+        """The record of the line that `plain` returned last, or of a part of it, without the prefixes that `bare` removes."""
         record = bare(line, text)
         rank = record.rank if record.rank is not None else self._rank
         labelled = record.labelled or self._labelled
@@ -89,7 +90,7 @@ class LineLabels:
 
 
 def bare(line: int, text: str) -> grammar.Record:
-    """The line without those prefixes that it tells by itself."""
+    """The line without the prefixes that can be recognised in a single line: launchers', loggers', syslog's."""
     record = grammar.strip(line, text)
     dated = record.text.startswith(("{", "<")) or dates.match_length(record.text)
     return _undated(record) if dated else record

@@ -183,18 +183,18 @@ def tests_passed(text: str, before: Reversible[str]) -> bool:
     return text.startswith("===") and _ALL_PASSED.match(text) is not None
 
 
-_SET_IN = re.compile(r"\s+(?:[|+] )?Traceback \(")
+_INDENTED_HEAD = re.compile(r"\s+(?:[|+] )?Traceback \(")
 _WARNS = re.compile(
     r"\[[WID] \d{4}-\d\d-\d\d |(?:\[?[\d:., TZ-]{8,32}\]? ?)?(?:- )?\[?(?:WARNING|INFO|DEBUG)\b"
 )
 
 
-def is_warned_of(head: str, before: Reversible[str]) -> bool:
-    """Whether a traceback is set in below a logger's warning or note: one that the program handled.
+def is_handled_traceback(head: str, before: Reversible[str]) -> bool:
+    """Whether the traceback that begins with the line `head` is indented below a logger's warning or note: the program handled it.
 
-    Behind the blanks that a progress bar begins with, it is nobody's entry.
+    Blanks that belong to a progress bar in front of the traceback are no indentation.
     """
-    if not _SET_IN.match(head):
+    if not _INDENTED_HEAD.match(head):
         return False
     return (above := next(iter(reversed(before)), None)) is not None and _WARNS.match(above) is not None
 

@@ -189,8 +189,8 @@ class JobLogReader:
         if _UNRAISED.search(record.text) and len(self._unraised) < _MAX_TRACEBACKS:
             self._unraised[rank] = record.line
         if _TRACEBACK in record.text and not place.is_speech(record.text):
-            warned = place.is_warned_of(record.text, self._story.recent)
-            if warned or record.line - self._unraised.pop(rank, -_UNRAISED_LINES) < _UNRAISED_LINES:
+            handled = place.is_handled_traceback(record.text, self._story.recent)
+            if handled or record.line - self._unraised.pop(rank, -_UNRAISED_LINES) < _UNRAISED_LINES:
                 self._tracebacks.pop(rank, None)
                 self._bare.ignored(record)
             elif len(self._tracebacks) < _MAX_TRACEBACKS:

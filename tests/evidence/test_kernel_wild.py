@@ -214,6 +214,7 @@ FOUND = [
     ("amdgpu/fence_timeout", "0000:0b:00.0", None, "amdgpu 0000:0b:00.0: [drm:amdgpu_ib_ring_tests [amdgpu]] *ERROR* IB test failed on gfx_0.0.0 (-110)."),
     ("amdgpu/page_fault", "0000:0b:00.0", 1234, "amdgpu 0000:0b:00.0: amdgpu: [gfxhub0] no-retry page fault (src_id:0 ring:24 vmid:8 pasid:32770, for process python3 pid 1234 thread python3 pid 1234)"),
     ("amdgpu/page_fault", "0000:0b:00.0", None, "amdgpu 0000:0b:00.0: amdgpu: [gfxhub] page fault (src_id:0 ring:24 vmid:8 pasid:32770)"),
+    ("amdgpu/page_fault", "0000:0b:00.0", None, "amdgpu 0000:0b:00.0: GPU fault detected: 147 0x0a10480c"),
     ("amdgpu/page_fault", "0000:0b:00.0", None, "amdgpu 0000:0b:00.0: amdgpu: VM_L2_PROTECTION_FAULT_STATUS:0x00801031"),
     ("amdgpu/smu", "0000:0b:00.0", None, "amdgpu 0000:0b:00.0: amdgpu: SMU: I'm not done with your previous command: SMN_C2PMSG_66:0x00000006 SMN_C2PMSG_82:0x00000000"),
     ("amdgpu/init_failed", "0000:0b:00.0", None, "amdgpu 0000:0b:00.0: amdgpu: Fatal error during GPU init"),

@@ -1,4 +1,4 @@
-"""What stands in front of every line changes nothing about what the lines say: whole logs, wrapped by launchers, `pdsh`, `ts` and pagers."""
+"""The first cause of a log is the same when launchers, `pdsh`, `ts`, containers or pods write something in front of every line."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_what_is_remembered_of_labels_is_bounded() -> None:
     for n in range(20_000):
         known.plain(f"host{n}: text")
         known.plain(f"{n}: text")
-    assert len(known._counts) <= labels._MAX_KNOWN
+    assert len(known._counts) <= labels._MAX_LABELS
 
 
 def test_a_bar_in_front_of_a_traceback_is_no_entry_of_a_logger() -> None:
@@ -101,6 +101,48 @@ def test_a_bar_in_front_of_a_traceback_is_no_entry_of_a_logger() -> None:
     assert first(lines) == (5, "python_exception")
     handled = [note, *("  " + line for line in (*TRACEBACK, "KeyError: 'lr'"))]
     assert not [f for f in joblog.read(handled) if f.first_cause]
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "Detected KeyboardInterrupt, attempting graceful shutdown ...",
+        "2024-07-14 07:04:38 - LOGS - Keyboard interruption. Exiting from early training",
+        "Training interrupted by user (Ctrl-C)",
+        "KeyboardInterrupt received, saving checkpoint",
+        "Ctrl-C pressed: stopping after this step",
+    ],
+)
+def test_a_programs_own_note_of_an_interruption_is_the_first_cause(note: str) -> None:
+    """Also behind the broken connections of its workers; advice how to interrupt it is no interruption."""
+    workers = [*TRACEBACK, "ConnectionResetError: [Errno 104] Connection reset by peer"]
+    assert first([*BEFORE, note]) == (6, "interrupted")
+    assert first([*workers, *workers, note, "Training took 00:09:17"]) == (9, "interrupted")
+    advice = "wandb: Waiting for the process to finish. Press Control-C or Ctrl-C to abort syncing."
+    assert first([*workers, advice]) == (4, "python_consequence")
+
+
+def test_a_subprocess_that_died_is_not_the_programs_own_error() -> None:
+    """`datasets` says that one died; Slurm's kill for memory is why. Without it nothing says why."""
+    died = [*TRACEBACK, "RuntimeError: One of the subprocesses has abruptly died during map operation.To debug the error, disable multiprocessing."]  # fmt: skip
+    killed = "slurmstepd-gpu016: error: Detected 4 oom_kill events in StepId=25022146.batch. Some of the step tasks have been OOM Killed."
+    assert first([*died, "more of the log", killed]) == (6, "slurm_oom")
+    assert first(died) == (4, "python_consequence")
+
+
+def test_source_code_in_a_box_is_no_progress() -> None:
+    """rich lists the program's lines with their numbers below an error: `step = 0` among them advances nothing."""
+    code = [f"│   {n} │   iteration = {n - 400} if step > {n} else epoch[{n}]                     │" for n in range(441, 450)]  # fmt: skip
+    error = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 5.45 GiB (GPU 0; 39.59 GiB total capacity)"
+    box = [
+        "╭────── Traceback (most recent call last) ──────╮",
+        *code,
+        "╰───────────────────────────────────────────────╯",
+    ]
+    again = (
+        "OutOfMemoryError: CUDA out of memory. Tried to allocate 5.45 GiB (GPU 0; 39.59 GiB total capacity)"
+    )
+    assert first([*BEFORE, *TRACEBACK, error, *box, again]) == (9, "cuda_oom")
 
 
 def test_what_reports_and_launchers_add_below_an_interruption_takes_nothing_from_it() -> None:

@@ -19,7 +19,7 @@ _COUNTED = frozenset({"link_downed", "carrier_lost", "link_error_recovery"})
 """Counters of what is over when the reading that finds them risen finds the port up."""
 _STAYED_DOWN = 0.3
 """A link that came back weighs less."""
-_CUT = frozenset({"link_down", "bond_down"})
+_DOWN_MESSAGES = frozenset({"link_down", "bond_down"})
 _DOWN = frozenset({"down", "port_down", "state", "phys_state", "missing"})
 
 
@@ -29,14 +29,17 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         sightings = view.of(cause)
         backs = _recoveries(sightings)
         made = claims.collect(view, cause, "links", sightings, _staying_down(view, sightings, backs))
-        yield from (_known_from_a_log(view, _cut_off(view, claim)) for claim in made)
+        yield from (_known_from_a_log(view, _raised_for_lost_node(view, claim)) for claim in made)
     if not any(claims.weigh(s) > 0 for s in view.of("ib_link")):
         yield from claims.hints(view, "ib_link", "links", findings.FindingRole.HINT)
 
 
-def _cut_off(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.Claim:
-    """A job on one node may need no network, but Slurm does: a node that lived on without one was lost for that."""
-    lost = [e for e in claim.evidence if _given_up(view, e) and e.code in _CUT]
+def _raised_for_lost_node(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.Claim:
+    """At least "likely" for a link that stayed down on the node that Slurm lost, if the node went on without it.
+
+    A job on one node may need no network, but Slurm does.
+    """
+    lost = [e for e in claim.evidence if _is_of_lost_node(view, e) and e.code in _DOWN_MESSAGES]
     if claim.weight < _STAYED_DOWN or not any(_lived_on(view, e) for e in lost):
         return claim
     return claims.changed(claim, weight=max(claim.weight, claims.LIKELY))
@@ -91,20 +94,20 @@ def _staying_down(
             return weight * (0.4 if near else 0.2)
         if not later and _came_back_unseen(view, sighting, read):
             return weight * (0.4 if near else 0.2)
-        if _given_up(view, sighting.event) and not _lived_on(view, sighting.event):
+        if _is_of_lost_node(view, sighting.event) and not _lived_on(view, sighting.event):
             return weight * 0.2
-        return weight if near or _felt(view) or _given_up(view, sighting.event) else weight * 0.5
+        return weight if near or _felt(view) or _is_of_lost_node(view, sighting.event) else weight * 0.5
 
     return adjust
 
 
-def _given_up(view: evidence_view.EvidenceView, event: records.HealthEvent) -> bool:
-    """Whether it is an Ethernet link of the node that Slurm lost: it gives one up minutes after its last word."""
+def _is_of_lost_node(view: evidence_view.EvidenceView, event: records.HealthEvent) -> bool:
+    """Whether it is about an Ethernet link of the node that Slurm lost. slurmctld gives a node up minutes after its last message."""
     return view.state == "NODE_FAIL" and event.kind == "eth_link" and event.node == view.lost_node
 
 
 def _lived_on(view: evidence_view.EvidenceView, event: records.HealthEvent) -> bool:
-    """Whether the node was heard behind the loss of its link. One that goes down takes its links along."""
+    """Whether the node reported something after its link had gone. A node that goes down loses its links, too."""
     heard = view.case.watched.get(event.node)
     return heard is not None and heard > event.at + _FELT
 

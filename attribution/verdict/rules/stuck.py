@@ -106,8 +106,7 @@ def _at_last_progress(view: evidence_view.EvidenceView) -> Iterable[claims.Claim
             device=s.device,
             gpu=s.gpu,
             evidence=(s.event, stall),
-            # Of an attempt without a count of GPUs it is not known that it used any.
-            cap=records.Confidence.POSSIBLE if _is_unknown(view, s) else records.Confidence.LIKELY,
+            cap=records.Confidence.POSSIBLE if _may_use_no_gpu(view, s) else records.Confidence.LIKELY,
             nodes=frozenset(n for c, n in found if c == cause),
             n_sources=2,
             explains=rank_claims.ENDINGS,
@@ -136,7 +135,8 @@ def _stops_a_job(view: evidence_view.EvidenceView, sighting: evidence_view.CaseS
     return held or (sighting.hold is gpus.PartCertainty.WHOLE and whole)
 
 
-def _is_unknown(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
+def _may_use_no_gpu(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
+    """Whether accounting gives no count of GPUs, and nothing else shows that the attempt held this one."""
     return view.attempt.n_gpus is None and sighting.hold is not gpus.PartCertainty.HELD
 
 
