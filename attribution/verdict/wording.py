@@ -381,8 +381,7 @@ _MOST_RANKS = 4
 
 def _ranks_waiting(view: evidence_view.EvidenceView) -> str:
     """Whom to look at of a gang that waited in vain, and nobody says for whom; empty where no rank tells."""
-    onsets = (f.event.detail for f in view.findings if f.signature.onset)
-    waiting = [d.get("rank") for d in onsets if d.get("missing") is not True]
+    waiting = [f.event.detail.get("rank") for f in view.findings if f.signature.onset]
     ranks = sorted({r for r in waiting if isinstance(r, int) and not isinstance(r, bool)})
     if not ranks or any(f.event.source == "probe" for f in view.findings):
         return ""  # what the probe saw names more

@@ -43,11 +43,6 @@ class LineLabels:
         """The line without its margin and its label. `record` gives the host and rank that the label names."""
         self._host, self._rank, self._labelled = None, None, False
         text = self._without_margin(text)
-        if task := next((m for label in grammar.LABELS if (m := label.match(text))), None):
-            self._labelled, self._host = True, task.groupdict().get("host")
-            self._rank = grammar.number(task["rank"], grammar.MAX_RANK)
-            self._count(task[0].strip(), _MIN_LINES)
-            return text[task.end() :]
         found = _LABEL.match(text)
         if found is None:
             return text

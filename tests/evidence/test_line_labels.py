@@ -176,5 +176,7 @@ def test_the_line_that_says_more_is_the_first_cause() -> None:
     assert first(remote) == (4, "net_ib_completion_error")
     barrier = ["[/x/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1200000ms for recv operation to complete", *TRACEBACK, "RuntimeError: Rank 1 failed to pass monitoredBarrier in 1200000 ms"]  # fmt: skip
     assert first(barrier) == (5, "monitored_barrier_timeout")
+    named = next(f for f in joblog.read(barrier) if f.kind == "monitored_barrier_timeout")
+    assert (named.detail["ranks"], named.detail["missing"]) == ([1], True)
     calloc = ["n1:1:2 [0] NCCL WARN Failed to CUDA calloc 536870912 bytes", "ncclUnhandledCudaError: Call to CUDA function failed."]  # fmt: skip
     assert first(calloc) == (1, "nccl_unhandled_cuda")

@@ -96,7 +96,7 @@ def _staying_down(
             return weight * (0.4 if near else 0.2)
         if _is_of_lost_node(view, sighting.event) and not _lived_on(view, sighting.event):
             return weight * 0.2
-        return weight if near or _felt(view) or _is_of_lost_node(view, sighting.event) else weight * 0.5
+        return weight if near or _felt(view) else weight * 0.5
 
     return adjust
 

@@ -329,6 +329,9 @@ def test_a_node_whose_network_went_away_was_lost_by_it(make):
     assert (v.cause, v.node, v.domain) == ("eth_link", "n2", D.HARDWARE)
     gone = {**heard, "n2": down.at + timedelta(seconds=5)}
     assert make.judge(down, attempt=lost, watched=gone).cause == "node_lost"
+    killed = make.finding("slurm_node_fail", message="CANCELLED DUE TO NODE FAILURE", detail={"first_cause": True, "role": "observation"})  # fmt: skip
+    alike = make.judge(down, killed, attempt=lost, watched=heard)
+    assert (alike.cause, alike.confidence) == (v.cause, v.confidence)
 
 
 def test_ranks_that_lost_their_peer_accuse_no_program(make):
