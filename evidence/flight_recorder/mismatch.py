@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from probing_cluster.evidence.flight_recorder import gang_dumps
 from probing_cluster.evidence.flight_recorder.flight_verdict import USER, FlightVerdict
@@ -70,18 +70,29 @@ def _mismatch_at(group: str, seq: int, by_rank: Mapping[int, Entry]) -> FlightVe
     return None
 
 
+def _mismatch_in(group: str, seq: int, by_rank: Mapping[int, Sequence[Entry]]) -> FlightVerdict | None:
+    """The first part of one place in which the ranks disagree: the operations of a coalesced one share its number."""
+    parts = min(map(len, by_rank.values()))
+    if any(len(entries) != parts for entries in by_rank.values()):
+        return _mismatch_at(group, seq, {r: entries[-1] for r, entries in by_rank.items()})
+    found = (
+        _mismatch_at(group, seq, {r: entries[i] for r, entries in by_rank.items()}) for i in range(parts)
+    )
+    return next(filter(None, found), None)
+
+
 def earliest(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
     """The earliest place where ranks disagree; in each group only the first counts."""
     best: tuple[int, str, FlightVerdict] | None = None
     for group in sorted(gang.members):
-        places: dict[int, dict[int, Entry]] = {}
+        places: dict[int, dict[int, list[Entry]]] = {}
         for rank in gang_dumps.present(gang, group):
             for entry in gang.dumps[rank].entries:
                 if entry.group == group and _comparable(entry) and entry.seq >= 0:
-                    places.setdefault(entry.seq, {})[rank] = entry
+                    places.setdefault(entry.seq, {}).setdefault(rank, []).append(entry)
         for seq in sorted(places):
-            if len(places[seq]) > 1 and (found := _mismatch_at(group, seq, places[seq])):
-                at = min(e.created_ns for e in places[seq].values())
+            if len(places[seq]) > 1 and (found := _mismatch_in(group, seq, places[seq])):
+                at = min(entries[-1].created_ns for entries in places[seq].values())
                 if best is None or (at, group) < best[:2]:
                     best = (at, group, found)
                 break

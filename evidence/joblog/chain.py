@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from probing_cluster.evidence.joblog.grammar import JobFinding, Record
+from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 
 _LINK = re.compile(r"\s*(?:(?P<handling>During handling of the above)|The above exception was the direct)")
 _FRAME = re.compile(r"\s*File \"(?P<file>[^\"]{1,400})\", line \d{1,7}, in (?P<function>\S{1,200})")
@@ -34,6 +34,8 @@ _LOOK_ELSEWHERE = re.compile(
     r"\b(?:see|check|look|refer)\b.{0,60}\b(?:logs?|above|below|traceback|output|details)\b|\b(?:failed|failure|error|exception|crashed|aborted)\W{0,3}(?:(?:in|at|during|while|on) .{0,80})?$",
     re.IGNORECASE,
 )
+_PACKAGE = re.compile(r"/(?:site|dist)-packages/(?!.{0,300}/__main__\.py$)")
+_MAIN = re.compile(r"(?:sys\.exit\(|raise SystemExit\()?(?:\w{1,60}\.)?(?:main|run|cli|app|launch)\w{0,20}\(")
 _MAX_RANKS = 256
 _DEEP = 2
 """So many calls below the handler, even a `raise` is another function's own."""
@@ -56,6 +58,8 @@ class _Traceback:
     """Calls below the handler's last frame."""
     code: str = ""
     """The line of the program in the last frame."""
+    calls: str = ""
+    """The line of the program in the first frame."""
 
 
 def is_link(text: str) -> bool:
@@ -86,7 +90,7 @@ class ExceptionChain:
         if len(self._of) >= _MAX_RANKS:
             self._of.clear()
         if now is not None:
-            now.handler, now.outermost, now.below, now.code = now.outermost, None, 0, ""
+            now.handler, now.outermost, now.below, now.code, now.calls = now.outermost, None, 0, "", ""
         self._of[record.rank] = now or _Traceback()
 
     def inside(self, record: Record) -> None:
@@ -100,6 +104,7 @@ class ExceptionChain:
             now.below, now.code = 0 if frame == now.handler else now.below + 1, ""
         elif not now.code:
             now.code = record.text.strip()
+            now.calls = now.calls or now.code
 
     def ended(self, found: JobFinding, rank: int | None) -> JobFinding:
         """The exception, and the line from which on it stands for the chain's others, where it does."""
@@ -113,6 +118,9 @@ class ExceptionChain:
         if tried_else or _explains_first(now, found) or (name == "RecursionError" and now.handled):
             found = replace(found, detail={**found.detail, "instead_since": now.began})
         now.began, now.handled, now.handled_message = now.began or found.line, name, found.message
+        if now.outermost and _PACKAGE.search(now.outermost[0]) and now.outermost[1] == "<module>":
+            # What nobody catches begins in the program that was started; a package that was caught itself and tries something else.
+            return found if _MAIN.match(now.calls) else replace(found, role=LineRole.OBSERVATION)
         return found
 
 

@@ -210,6 +210,18 @@ def test_the_odd_one_out_is_named(fields: dict[str, Any], kind: str) -> None:
     assert (found.kind, found.ranks, found.domains) == (kind, (0,), ("user_program",))
 
 
+def test_the_odd_part_of_a_coalesced_operation_is_found() -> None:
+    """Its parts share one number: the second of three differs on rank 1."""
+    parts = {r: [[4], [5] if r != 1 else [4], [6]] for r in range(4)}
+    dumps = [
+        dump(r, [entry(5, "nccl:_broadcast_oop", input_sizes=[s]) for s in parts[r]], 5, 4) for r in range(4)
+    ]
+    found = verdict.judge(dumps)
+    assert (found.kind, found.ranks) == ("mismatch_shape", (1,))
+    cut = [*dumps[:3], dump(3, [entry(5, "nccl:_broadcast_oop", input_sizes=[[6]])], 5, 4)]
+    assert verdict.judge(cut).kind == "all_inside"
+
+
 def test_two_ranks_that_disagree_are_both_named() -> None:
     """Without a majority nobody is picked."""
     dumps = [dump(0, [entry(5)], ranks="[0, 1]"), dump(1, [entry(5, input_sizes=[[9]])], ranks="[0, 1]")]

@@ -42,6 +42,8 @@ CARRIERS = (
     "The message “{0}” appeared on the console.",
     "`{0}`",
     "- what should I do when I see {0}?",
+    'r"{0}",',
+    "PATTERN = rb'{0}'",
     "> my colleague got {0} yesterday and asked me",
     "Q: {0}",
     "### Instruction: explain {0}",
@@ -166,6 +168,8 @@ CANCELLED = "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2024-01-01T00:00:0
         (f' 21          raise RuntimeError("{TIMEOUT}")', False),
         (f"old/slurm-81.out:77:{CANCELLED}", False),
         (f"slurm-81.err:{CANCELLED}", False),
+        ("FATAL = re.compile(", False),
+        (f'TIMED_OUT = rb"{TIMEOUT}"', False),
         (f"tests/test_x.py::test_raises[{TIMEOUT}] PASSED", False),
     ],
 )

@@ -31,6 +31,15 @@ _SIGNALLED = re.compile(
     r"|SIG(?P<e>[A-Z]{3,6}) signal \(.{3,60}\) (?:intercepted!|received\.)"
 )
 _SIGNALS = {"SEGV": 11, "BUS": 7, "ABRT": 6, "FPE": 8, "ILL": 4, "KILL": 9, "TERM": 15, "INT": 2, "QUIT": 3}
+_PADDLE = re.compile(
+    r"FatalError: `(?P<words>Segmentation fault|Illegal instruction|Erroneous arithmetic operation|Process abort signal|Access to an undefined portion of a memory object|Termination signal)` is detected by the operating system"
+)
+"""Paddle's handler of signals."""
+_PADDLE_SIGNALS = {"Segmentation fault": 11, "Process abort signal": 6, "Access to an undefined portion of a memory object": 7, "Termination signal": 15}  # fmt: skip
+_WRONG = re.compile(r"# Out of bounds values : [1-9]\d{0,17} FAILED")
+_WRONG_MEANING = (
+    "The collective that nccl-tests ran gave wrong values: a GPU, a link or the library corrupts data."
+)
 _FOAM = re.compile(r"#\d{1,2}\s{1,4}Foam::sig(?P<name>Fpe|Segv|Int|Quit)::sigHandler\(int\)")
 """OpenFOAM's stack of where a signal met it; its solver prints nothing else."""
 _VIOLATION = re.compile(
@@ -120,6 +129,11 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         name = next(g for g in found.groups() if g)
         kind = slurm.of_signal(_SIGNALS.get(name, 4))
         return make(FACTS, kind, record, role=LineRole.EXIT)
+    if found := _PADDLE.match(text):
+        kind = slurm.of_signal(_PADDLE_SIGNALS.get(found["words"], 4))
+        return make(FACTS, kind, record, role=LineRole.EXIT)
+    if _WRONG.match(text):
+        return make(FACTS, "program_error", record, domains=ALL, meaning=_WRONG_MEANING)
     if found := _FOAM.match(text):
         kind = slurm.of_signal(_SIGNALS[found["name"].upper()])
         return make(FACTS, kind, record, role=LineRole.EXIT)
@@ -150,7 +164,7 @@ FAMILY = grammar.LogFamily(
     name="codes",
     triggers=(
         "*** Error ", "--- !", "FATAL CALLED", "E R R O R", "Fatal Error", "Fatal error", "FATAL ERROR", "FATAL:", "FATAL from PE", "fatal error:", "ERROR", "Error:", "Error in \"", "Error!", "Error *", "Error*", "ERROR*", "Error-", "Error=", "rrors ",
-        "Foam::sig", ":rank", "? Error", "Q-Chem fatal", "nternal error", "inconsistency", "nconsistency", "nput error", "not implemented:", "allocation failed", "Assertion failed:", "logic error:", "options:", "output error:",
+        "Foam::sig", "Out of bounds values", ":rank", "? Error", "Q-Chem fatal", "nternal error", "inconsistency", "nconsistency", "nput error", "not implemented:", "allocation failed", "Assertion failed:", "logic error:", "options:", "output error:",
         "received signal ", "** SIG", "forrtl: ", "SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGTERM signal", "SIGILL", "*** Break ***", "egmentation violation", "Segmentation fault",
         "Fatal error in ", "MPICH ERROR", "MPICH Error", "current input line", "&&&& FAILED", "_ofi", "_psm", "_portals", "_openib", "_ucx", "_ugni", "_mxm", "Error returned from fi_", "fi_", "The Open MPI ", "MPIDI_OFI", "PSM", "GNI_", "ptl_",
         "EXITING", "RATTLE", "SANDER BOMB", "Error on OPEN", "Error (", "galloc: ", "Out-of-memory error", "Erroneous ", "Convergence ", "Found Error", "Error E", "Error F", "LAPACK: Routine", "(ORCA_", "]: Error : ", "Loss is ", "ABNORMAL END",

@@ -310,7 +310,8 @@ def exception(record: Record, *, own_name: bool = False) -> JobFinding | None:
     if found is None and own_name:
         found = _OWN_NAME.match(record.text)
         if found and not found["name"].endswith("ExceptionGroup"):
-            return make(FACTS, "python_exception", record, detail={"exception": found["name"]})
+            role = LineRole.EXIT if _PASSED_ON.match(found["text"]) else None
+            return make(FACTS, "python_exception", record, role=role, detail={"exception": found["name"]})
     if found is None or found["name"].endswith("ExceptionGroup") or _RAISED.search(found["text"]):
         return None
     if not _NAMED.search(found["name"]) and record.text[: found.start("name")].strip():

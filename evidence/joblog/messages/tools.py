@@ -64,9 +64,11 @@ _OPTIONS = re.compile(
     r"|error: (?:unexpected argument|the following required arguments|unrecognized subcommand|invalid value '[^']{0,100}' for|Found argument)"
     r"|Error: (?:unknown (?:shorthand )?flag|unknown command|required flag|accepts )"
     r"|│ (?:No such option|No such command|Missing (?:option|argument|parameter)|Invalid value|Got unexpected extra)"
-    r"|Could not override '|In '[^']{1,80}': Could not |Error merging (?:override|')"
+    r"|Error locating target '|Could not override '|In '[^']{1,80}': Could not |Error merging (?:override|')"
 )
 """How parsers of options and configurations refuse what the job asked for."""
+_TARGET = re.compile(r"Error (?:in call to target|instantiating|getting \w{1,20} at) .{1,300}:$")
+"""Hydra could not make an object: why stands on the next line."""
 _PARSER = re.compile(r"[\w./-]{1,200}(?: [\w.-]{1,60}){0,4}: error: \S")
 _USAGE = re.compile(r"[Uu]sage: \S")
 _USAGE_LINES = 200
@@ -133,6 +135,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         raised = f"{found['name']}: {found['text']}" if found["name"] else "ValueError: "
         inner = python.exception(Record(line=record.line, text=raised, rank=record.rank))
         return make(FACTS, "python_exception", record) if inner and inner.role is LineRole.ROOT else None
+    if _TARGET.match(text):
+        return languages.heading(record, context)
     if _NODE.match(text):
         languages.heading(record, context, raised=True)
         return None
@@ -153,7 +157,7 @@ FAMILY = grammar.LogFamily(
         "Flags parsing", "ed option", "id option", "wn option", "al option", "us option", ": option ", "line flag", "wn flag", "nd flag", "required flag",
         "│ ", "Could not override", "In '", "Error merging", "sage: ", "Sanitizer", "OMP: Error", "libgomp: ", "MKL FATAL", "MKL ERROR",
         "insufficient memory for the Java", "blas_thread_init", "Assertion ", "The condition ", "The check ", "The assertion ", "The requirement ", "Error Code ", ": guarantee(", ": CHECK", "ASSERT", "CHECK(", "heck fail", "CHECK fail", "F external/",
-        "Node: '", "F tensorflow/", "to Coordinator", "above for traceback)", ") Invalid arg", ") Not found: ", ") Out of range: ", ") Failed precond", ") Unimplemented: ", ") INVALID_ARG",
+        "Error in call to", "Error instantiating", "Error getting", "Error locating", "Node: '", "F tensorflow/", "to Coordinator", "above for traceback)", ") Invalid arg", ") Not found: ", ") Out of range: ", ") Failed precond", ") Unimplemented: ", ") INVALID_ARG",
         ") NOT_FOUND: ", ") OUT_OF_RANGE: ", ") FAILED_PRECOND", ") UNIMPLEMENTED: ",
     ),
     read=read,
