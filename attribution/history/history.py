@@ -192,7 +192,7 @@ class ReadOnce:
 
     def __init__(self, given: store.Store) -> None:
         self._source = of(given)
-        self._lock = threading.Lock()
+        self._locks = {"attempts": threading.Lock(), "events": threading.Lock()}
         self._known: dict[tuple[str, datetime, datetime], pa.Table] = {}
 
     def attempts(self, since: datetime, until: datetime) -> pa.Table:
@@ -210,7 +210,7 @@ class ReadOnce:
     def _once(
         self, kind: str, read: Callable[[datetime, datetime], pa.Table], since: datetime, until: datetime
     ) -> pa.Table:
-        with self._lock:
+        with self._locks[kind]:
             key = (kind, since, until)
             if key not in self._known:
                 self._known[key] = read(since, until)

@@ -1,6 +1,6 @@
 """How long the store and the ops views take on a full-size database.
 
-    .venv/bin/python -m benchmarks.db.full_size [--attempts 4000000] [--events 20000000] [--keep DIRECTORY] [--fleet]
+    .venv/bin/python -m benchmarks.db.full_size [--attempts 4000000] [--events 20000000] [--keep DIRECTORY] [--fleet [FIGURE …]]
 
 Eleven months of a 2,000-node cluster, made inside the server by full_size.sql, every table that a view reads. Asked are every
 view, every query of the cookbook, every panel of the dashboards as their own role, and the service's own questions of
@@ -273,11 +273,26 @@ def _ask_store(store: store_module.Store) -> None:
         print(f"{timed(work):9.1f} ms   {name}")
 
 
-def fleet(url: str) -> None:
-    """Print what each figure of the fleet page takes over all that is stored, read once for all of them, and the page itself."""
-    config = settings.Settings(cluster=settings.ClusterSettings(name="bench"))
+def _fleet_span() -> tuple[settings.Settings, dict[str, Any]]:
+    """The settings and the span of every figure: all that is stored."""
     now = datetime.now(UTC)
     about = {"since": now - timedelta(days=400), "until": now, "partition": None, "users": None}
+    return settings.Settings(cluster=settings.ClusterSettings(name="bench")), about
+
+
+def alone(url: str, names: Iterable[str]) -> None:
+    """Print what each of these figures takes when it is asked for alone, its reading included."""
+    config, about = _fleet_span()
+    with store_module.Store.open(url) as store:
+        for name in names:
+            began = time.perf_counter()
+            fleet_commands.compute(name, store, config, about, {}, fleet_commands.read_once(store))
+            print(f"{time.perf_counter() - began:9.2f} s    {name}, alone", flush=True)
+
+
+def fleet(url: str) -> None:
+    """Print what each figure of the fleet page takes over all that is stored, read once for all of them, and the page itself."""
+    config, about = _fleet_span()
     print("\nthe fleet page, over everything")
     began = (time.perf_counter(), time.process_time())
     found = {}
@@ -287,7 +302,7 @@ def fleet(url: str) -> None:
             at = time.perf_counter()
             found[name] = fleet_commands.compute(name, store, config, about, {}, source).to_json()
             print(f"{time.perf_counter() - at:9.2f} s    {name}", flush=True)
-    page = fleet_page.render("bench", found, fleet_commands.FIGURES, made_at=now)
+    page = fleet_page.render("bench", found, fleet_commands.FIGURES, made_at=about["until"])
     wall, own = time.perf_counter() - began[0], time.process_time() - began[1]
     print(f"{wall:9.2f} s    all, drawn ({len(page):,} characters); {own:.1f} s of it the asker's processor")
 
@@ -298,7 +313,12 @@ def main() -> None:
     parser.add_argument("--attempts", type=int, default=4_000_000)
     parser.add_argument("--events", type=int, default=20_000_000)
     parser.add_argument("--keep", type=Path, help="use (and keep) this directory; filled only when empty")
-    parser.add_argument("--fleet", action="store_true", help="ask for the fleet page alone")
+    parser.add_argument(
+        "--fleet",
+        nargs="*",
+        metavar="FIGURE",
+        help="ask for the fleet page only, or for these figures, each alone",
+    )
     wanted = parser.parse_args()
     directory = wanted.keep or Path(tempfile.mkdtemp(prefix="probing-pg-"))
     directory.mkdir(exist_ok=True)
@@ -312,9 +332,12 @@ def main() -> None:
             )
         if not filled:
             fill(url, wanted.attempts, wanted.events)
-        if not wanted.fleet:
+        if wanted.fleet is None:
             report(url)
-        fleet(url)
+        if wanted.fleet:
+            alone(url, wanted.fleet)
+        else:
+            fleet(url)
     finally:
         embedded.stop(directory)
         if not wanted.keep:

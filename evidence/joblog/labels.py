@@ -23,6 +23,12 @@ _LABEL = re.compile(
     + _LEVEL
     + r")[^\[\]\n]{2,80}\]:? |(?=\S{0,120}\d)[^\s|]{1,120}(?: {0,20}\| |\t))"
 )
+_NUMBERED = re.compile(r"\s{0,8}(?P<number>\d{1,7})(?P<gap>\t| {1,2}|[:|] ?|$)")
+"""A line's number, as `cat -n`, `grep -n` and pages show it."""
+_MIN_NUMBERED = 8
+"""From so many lines on that are numbered in a row, their numbers are none of a table's rows."""
+_CUT_OUT = re.compile(r"\W{0,12}$")
+"""Where lines were left out: blanks, dots."""
 _MIN_LINES = 4
 """From so many lines with the same beginning on, that beginning is a label."""
 _MAX_LABELS = 4_096
@@ -35,6 +41,10 @@ class LineLabels:
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
         self._margin: str | None = None
+        self._number: int | None = None
+        """The number in front of the last line, for as long as every line of the log had the next one."""
+        self._numbered = 0
+        """How many lines had one."""
         self._host: str | None = None
         self._rank: int | None = None
         self._labelled = False
@@ -42,7 +52,7 @@ class LineLabels:
     def plain(self, text: str) -> str:
         """The line without its margin and its label. `record` gives the host and rank that the label names."""
         self._host, self._rank, self._labelled = None, None, False
-        text = self._without_margin(text)
+        text = self._without_margin(self._without_number(text))
         found = _LABEL.match(text)
         if found is None:
             return text
@@ -65,6 +75,21 @@ class LineLabels:
         if label in self._counts or len(self._counts) < _MAX_LABELS:
             self._counts[label] = count
         return count
+
+    def _without_number(self, text: str) -> str:
+        """The line without its number, where every line of the log so far had one, the first ones in a row."""
+        if self._numbered < 0 or _CUT_OUT.match(text):
+            return text
+        found = _NUMBERED.match(text)
+        number = int(found["number"]) if found else -1
+        first = self._number is None and found is not None
+        row = self._number is not None and number == self._number + 1
+        cut_out = self._number is not None and number > self._number and self._numbered >= _MIN_LINES
+        if found is None or not (first or row or cut_out):
+            self._numbered = -1
+            return text
+        self._number, self._numbered = number, self._numbered + 1
+        return text[found.end() :] if self._numbered >= _MIN_NUMBERED else text
 
     def _without_margin(self, text: str) -> str:
         """The line without the blanks that every line so far begins with."""

@@ -116,7 +116,9 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
         # A fallback of the program's that failed as well: what ended it.
         return bool(new.detail["instead_since"] <= best.line) and "exception" in best.detail
     no_way = new.kind in ("net_ib_completion_error", "nccl_no_interface") and best.kind.startswith("nccl_")
-    alike = best.kind in (new.kind, "nccl_system_error") and not best.detail.get("last_error")
+    alike = best.kind in (new.kind, "nccl_system_error", "nccl_remote_error") and not best.detail.get(
+        "last_error"
+    )
     if new.detail.get("last_error") and (no_way or alike):
         return 0 < behind <= _REASON_LINES and new.rank in (None, best.rank)
     if best.kind == "nccl_system_error" and new.kind == "net_ib_error" and _BARE_RESULT.search(best.message):

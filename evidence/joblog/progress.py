@@ -37,6 +37,8 @@ _COUNTER = re.compile(
 _TABLE = re.compile(r"^\s*(?P<n>\d{1,12})(?:\s*[,;|\t:]\s*|\s+)(?=[^\n]{0,200}\d\.\d)")
 _EPOCH = re.compile(r"^\W*(?:\w+\W+){0,3}epochs?\b", re.IGNORECASE)
 _LIVE = re.compile(r"(?:it|s|steps?|batch(?:es)?|samples?)/(?:it|s|sec|step)\b|\beta\b", re.IGNORECASE)
+_SERVED = re.compile(r"\"(?:POST|PUT|PATCH) [^\s\"]{1,2000} HTTP/\d(?:\.\d)?\" [24]\d\d\b")
+"""A request that a server answered; what only asks whether it is there is answered by one that can do nothing else, too."""
 _NUMBER = re.compile(r"(?<![\w.])\d{1,15}(?:\.\d{1,9})?(?![\d.])")
 _DIGITS = re.compile(r"[\d.+-]+(?:[eE][+-]?\d+)?")
 _IDLE = re.compile(
@@ -175,7 +177,7 @@ class LogProgress:
     def passed(self, text: str, *, overwritten: bool = False) -> bool:
         """Whether the line behind the error advanced; `overwritten` for a part of a progress bar."""
         if (progress := place(text)) is None:
-            goes_on = self._goes_on(text)
+            goes_on = _SERVED.search(text) is not None or self._goes_on(text)
             self.steps += goes_on
             self.live += goes_on
             return goes_on

@@ -169,6 +169,7 @@ CANCELLED = "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2024-01-01T00:00:0
         (f"old/slurm-81.out:77:{CANCELLED}", False),
         (f"slurm-81.err:{CANCELLED}", False),
         ("FATAL = re.compile(", False),
+        ("* Log an error when UnkillableStepTimeout is less than five times MessageTimeout.", False),
         (f'TIMED_OUT = rb"{TIMEOUT}"', False),
         (f"tests/test_x.py::test_raises[{TIMEOUT}] PASSED", False),
     ],

@@ -84,6 +84,20 @@ def test_what_a_line_says_is_no_label(lines: list[str]) -> None:
     assert plain[1:] == lines[1:]
 
 
+@pytest.mark.parametrize(
+    "form", ["{n:5}  {line}", "{n:6}\t{line}", "{n}:{line}", "{n} {line}", "{n:4}| {line}"]
+)
+@pytest.mark.parametrize("log", LOGS.values(), ids=LOGS)
+def test_the_lines_of_a_log_may_be_numbered(log: list[str], form: str) -> None:
+    """As `cat -n` and pages number them, some lines left out."""
+    whole = [*(f"preparing {name}" for name in "abcdefghij"), *log]
+    line, kind = first(whole)
+    numbered = [form.format(n=i if i < 7 else i + 40, line=text) for i, text in enumerate(whole, 1)]
+    numbered.insert(6, "...")
+    assert first(numbered) == (line + 1, kind)
+    assert labels.LineLabels().plain(form.format(n=1, line="x")) != "x"
+
+
 def test_what_is_remembered_of_labels_is_bounded() -> None:
     """A log may name as many hosts as it likes."""
     known = labels.LineLabels()

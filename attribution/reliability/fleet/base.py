@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping
+from concurrent import futures
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,9 @@ def about(
 class FleetSpan:
     """The attempts of one span and selection, ready for SQL."""
 
+    n_node_events: int = 0
+    """Events of a node in the span, where they were asked for."""
+
     def __init__(
         self,
         given: Given,
@@ -67,7 +71,10 @@ class FleetSpan:
         until: datetime,
         partition: str | None = None,
         users: Iterable[str] | None = None,
+        *,
+        events: bool = False,
     ) -> None:
+        """`events`: the span's events and what they say are known to the SQL as well."""
         self._source = _source(given)
         self.about = about(since, until, partition, users)
         self.users: tuple[str, ...] | None = self.about["users"]
@@ -75,10 +82,15 @@ class FleetSpan:
         self.bounds = {"since_us": clock.to_us(since), "until_us": clock.to_us(until)}
         thread_limit.require()
         self._context = datafusion.SessionContext()
-        if isinstance(self._source, sources.ParquetSource):
-            self._source.register_attempts(self._context, "attempt")
-        else:
-            self._register("attempt", self._source.attempts(since, until))
+        with futures.ThreadPoolExecutor(1, "fleet-events") as beside:
+            # On a connection of its own: either reading takes seconds of one processor.
+            wanted = beside.submit(self._source.events, since, until) if events else None
+            if isinstance(self._source, sources.ParquetSource):
+                self._source.register_attempts(self._context, "attempt")
+            else:
+                self._register("attempt", self._source.attempts(since, until))
+            if wanted is not None:
+                self._register_events(wanted.result())
         base = self._context.sql(text("fleet_base"), param_values=self.bounds)
         if partition is not None:
             base = base.filter(datafusion.col("partition") == datafusion.lit(partition))
@@ -114,13 +126,10 @@ class FleetSpan:
         found: list[dict[str, Any]] = self._source.checks(self.since, self.until).to_pylist()
         return found
 
-    def with_events(self) -> int:
-        """Make the span's events and what they say known to the SQL; how many of them are of a node."""
-        events = self._source.events(self.since, self.until)
+    def _register_events(self, events: pa.Table) -> None:
         self._register("event", events)
         self._register("signature", sources.signature_table(events))
-        n_of_nodes: int = pc.sum(pc.not_equal(events.column("node"), "")).as_py() or 0
-        return n_of_nodes
+        self.n_node_events = pc.sum(pc.not_equal(events.column("node"), "")).as_py() or 0
 
     def _register(self, name: str, table: pa.Table) -> None:
         self._context.register_record_batches(name, [table.to_batches() or [_empty(table.schema)]])

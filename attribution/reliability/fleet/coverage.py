@@ -57,8 +57,7 @@ def check_coverage(
     users: Iterable[str] | None = None,
 ) -> CheckCoverage:
     """Failures no check saw, and the share of good jobs that saw a failed check (under 1 % in the paper)."""
-    span = base.FleetSpan(source, since, until, partition, users)
-    span.with_events()
+    span = base.FleetSpan(source, since, until, partition, users, events=True)
     good = span.one("fleet_good_jobs")
     return CheckCoverage(
         **span.about,

@@ -146,8 +146,7 @@ def cooccurrence(
     users: Iterable[str] | None = None,
 ) -> Cooccurrence:
     """Which other causes the evidence of each cause's failures points at as well."""
-    span = base.FleetSpan(source, since, until, partition, users)
-    n_events = span.with_events()
+    span = base.FleetSpan(source, since, until, partition, users, events=True)
     rows = span.rows("fleet_cooccurrence")
     totals = {r["blamed"]: r["n"] for r in rows if not r["other"]}
     pairs = [
@@ -159,5 +158,5 @@ def cooccurrence(
         **span.about,
         failures=totals,
         pairs=tuple(sorted(pairs, key=lambda p: (-p.n, p.cause, p.other))),
-        n_events=n_events,
+        n_events=span.n_node_events,
     )

@@ -10,6 +10,7 @@ from probing_cluster.evidence.joblog.messages import cuda, torch_nccl
 
 FACTS = {k: torch_nccl.FACTS[k] for k in ("watchdog_timeout", "watchdog_timeout_init", "nccl_internal_error")}
 FACTS["cuda_unknown_error"] = cuda.FACTS["cuda_unknown_error"]
+FACTS["collective_mismatch"] = torch_nccl.FACTS["collective_mismatch"]
 _REASONS = (
     ("watchdog_timeout", re.compile(r"EI0002: .{0,120}?times? ?out|EE1002: .{0,80}?timeout")),
     (
@@ -18,6 +19,9 @@ _REASONS = (
             r"EI0006: .{0,120}?times? ?out|\bwait socket establish timeout, .{0,80}?timeout\[(?P<s>\d{1,6})\]"
         ),
     ),
+)
+_INCONSISTENT = re.compile(
+    r"EI0005: .{0,40}arguments for collective communication are inconsistent between ranks"
 )
 _CALL = re.compile(
     r"\b(?:OPS|NPU|HCCL) function error: (?P<call>\w{1,80})(?:\(.{0,300}?\))?, error code is \d{1,7}"
@@ -43,6 +47,8 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
             seconds = grammar.number(found.groupdict().get("s"))
             timeout = seconds * 1000 if seconds else None
             return make(FACTS, kind, record, rank=rank, op=named_op, timeout_ms=timeout)
+    if _INCONSISTENT.match(text.strip()):
+        return make(FACTS, "collective_mismatch", record, rank=rank)
     if found := _CALL.search(text):
         kind = "nccl_internal_error" if found["call"].lower().startswith("hccl") else "cuda_unknown_error"
         return make(FACTS, kind, record, rank=rank, op=named_op)
@@ -57,6 +63,7 @@ FAMILY = grammar.LogFamily(
         "ynchronize timeout",
         "socket establish",
         "function error: ",
+        "arguments for collective",
     ),
     read=read,
     facts=FACTS,

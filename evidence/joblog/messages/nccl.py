@@ -18,7 +18,7 @@ from probing_cluster.evidence.joblog.grammar import (
     fact,
     make,
 )
-from probing_cluster.evidence.joblog.messages import cuda
+from probing_cluster.evidence.joblog.messages import cuda, torch_nccl
 
 _COMPLETIONS = {
     1: "local length error", 2: "local QP operation error", 4: "local protection error", 5: "flushed after an earlier error",
@@ -37,6 +37,7 @@ FACTS = {
         LineRole.REMOTE, NETWORK, "A peer process closed its connection; its own failure lies elsewhere."
     ),
     "nccl_system_error": fact(LineRole.SYMPTOM, NETWORK, "NCCL could not reach a peer."),
+    "nccl_internal_error": torch_nccl.FACTS["nccl_internal_error"],
     "nccl_unhandled_cuda": fact(
         LineRole.ROOT, ("user_program", "system_software"), "A CUDA call inside NCCL failed."
     ),
@@ -127,7 +128,11 @@ _NO_TOPOLOGY = (
     "NCCL could not read the machine's topology from /sys: often a container or a virtual machine without it."
 )
 _CUDA = re.compile(r"(?:C[uU][dD][aA]|HIP) failure(?: \d+)? '?(?P<text>[^'\n]{1,120})'?")
-_ALLOCATION = re.compile(r"^\s{0,4}Failed to (?:CUDA|HIP) (?:host |Host )?[cm]alloc\b")
+_CALL = re.compile(
+    r"^\s{0,4}(?:Failed to (?:CUDA|HIP) (?:host |Host )?[cm]alloc\b|(?:cuda|hip)[A-Z]\w{2,40} failed\b ?: )"
+)
+_PLUGIN = re.compile(r"^\s{0,4}Failed: UCX error ")
+_PLUGIN_MEANING = "The UCX plugin under NCCL reported an error."
 _NVLS = re.compile(r"\bnvls\.cc:|\bNVLS\b|NVLink SHARP")
 _BIND = re.compile(r"Failed to \w{1,20} NVLink SHARP .{0,200}CUDA error")
 _MULTICAST = "A CUDA call for NVLink SHARP inside NCCL failed: often the NVSwitches or their Fabric Manager are not in order."
@@ -240,8 +245,10 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         if specific:
             return cuda.finding(specific, named)
         return _multicast(named) if _NVLS.search(record.text) else make(FACTS, "nccl_unhandled_cuda", named)
-    if _ALLOCATION.match(text):
+    if _CALL.match(text):
         return make(FACTS, "nccl_unhandled_cuda", named)
+    if _PLUGIN.match(text):
+        return make(FACTS, "nccl_system_error", named, domains=ALL, meaning=_PLUGIN_MEANING)
     if _BIND.search(text):
         return _multicast(named)
     if _NOT_THERE.search(text):

@@ -281,7 +281,7 @@ def cut_off(record: Record) -> JobFinding:
 
 
 _ONLY_THAT = re.compile(
-    r"ray::\S|For simplicity, JAX has removed|Graph execution error:|The following operation failed in the TorchScript interpreter|(?:\S{1,60} ){0,3}[Cc]ompil\w{1,6}:? (?:failed|error)\W{0,3}$|PassManager::run failed"
+    r"ray::\S|.{0,120}The details refer to 'Ascend Error Message'|For simplicity, JAX has removed|Graph execution error:|The following operation failed in the TorchScript interpreter|(?:\S{1,60} ){0,3}[Cc]ompil\w{1,6}:? (?:failed|error)\W{0,3}$|PassManager::run failed"
     r"|(?:PTXAS error: )?Internal Triton PTX codegen error\W{0,3}$|(?:Exception|Error) raised (?:in|from|by) \w[\w ]{0,40}:$|.{0,200}\bfailed to import on the worker\b|(?:[\w./-]{1,60} ){1,4}failed\W{0,3}$"
 )
 """Texts that only say that something failed: the chain's own exception, or the compiler's line, says what."""

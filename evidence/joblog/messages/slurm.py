@@ -85,7 +85,7 @@ _NODE = re.compile(
     re.IGNORECASE,
 )
 _UNKILLABLE = re.compile(
-    r"STEPD TERMINATED ON (?P<host>\S+) AT \S+ DUE TO JOB NOT ENDING WITH SIGNALS|[Uu]nkillable"
+    r"STEPD TERMINATED ON (?P<host>\S+) AT \S+ DUE TO JOB NOT ENDING WITH SIGNALS|\b(?:srun|slurmstepd|slurmd)\S{0,80}: .{0,200}\b[Uu]nkillable\b"
 )
 _LAUNCH = re.compile(
     r"(?:(?:slurmstepd|slurmd)(?:-(?P<step>\S{1,253}))?: |\[\d{1,10}(?:\.\w{1,20})?\] )error: (?:.*execve\(\): (?P<what>.*)|TaskProlog failed|container_[pg]_\w{1,30}:? .*failed|.*task_p_pre_launch|.*spank.*failed"
