@@ -80,6 +80,11 @@ def _is_cut(text: str) -> bool:
     return torch_nccl.is_cut(text) or hccl.is_cut(text)
 
 
+def _may_say_more(finding: JobFinding) -> bool:
+    """Whether the line's rest, on the next one, may name the error."""
+    return finding.kind == _UNNAMED or finding.detail.get("thrown") is True
+
+
 def _several(finding: JobFinding) -> bool:
     """Whether Slurm names more than one task in the line: then its first one is nobody in particular."""
     return not digits.is_number(str(finding.detail.get("tasks", "0")))
@@ -157,7 +162,7 @@ class JobLogReader:
         cut = self._cut
         if cut is None:
             return False, None
-        complete = cut.found is not None and cut.found.kind == _UNNAMED
+        complete = cut.found is not None and _may_say_more(cut.found)
         if (
             _NEW_RECORD.match(record.text)
             or cut.joined >= _MAX_JOIN_LINES
@@ -168,6 +173,9 @@ class JobLogReader:
         cut.joined += 1
         cut.record = replace(cut.record, text=(cut.record.text + record.text)[:MAX_LINE_CHARS])
         found = self._families(cut.record)
+        if found and found.detail.get("thrown"):
+            self._give_up()  # the next line adds nothing to what the exception says
+            return False, None
         if found and _is_cut(cut.record.text):
             cut.found = found
             return True, None
@@ -328,9 +336,7 @@ class JobLogReader:
             found = self._families(record)
         last = self._traceback(record, known=found is not None, interesting=interesting)
         self._bare.passed(line, text)
-        unnamed = (
-            found is not None and found.kind == _UNNAMED and cut and len(text.rstrip()) >= _MIN_WRAP_CHARS
-        )
+        unnamed = found is not None and _may_say_more(found) and cut and len(text.rstrip()) >= _MIN_WRAP_CHARS
         if found and found.line == line and (unnamed or _is_cut(text)):
             self._give_up()
             self._cut = _WrappedLine(record, found=found)

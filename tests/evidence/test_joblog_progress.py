@@ -168,14 +168,14 @@ def test_progress_of_another_rank_does_not_count_at_once() -> None:
 
 
 def test_a_server_that_answers_requests_lives_on() -> None:
-    """vLLM: what one request met is told to who asked; that a probe of its health is answered says nothing."""
+    """vLLM: what one request met is told to who requests; that a probe of its health is answered says nothing."""
     raised = ["Traceback (most recent call last):", '  File "s.py", line 1, in f', "ValueError: too long"]
-    asked = ['INFO: 10.0.0.3:36934 - "{} HTTP/1.1" {} OK'] * 4
+    requests = ['INFO: 10.0.0.3:36934 - "{} HTTP/1.1" {} OK'] * 4
     answered = [
-        line.format("POST /v1/chat", code) for line, code in zip(asked, (400, 200, 400, 400), strict=True)
+        line.format("POST /v1/chat", code) for line, code in zip(requests, (400, 200, 400, 400), strict=True)
     ]
-    watched = [line.format("GET /health", 200) for line in asked]
-    refused = [line.format("POST /v1/chat", 500) for line in asked]
+    watched = [line.format("GET /health", 200) for line in requests]
+    refused = [line.format("POST /v1/chat", 500) for line in requests]
     assert not any(f.first_cause for f in reader.read(["start", *raised, *answered]))
     for behind in (watched, refused, []):
         assert any(f.first_cause for f in reader.read(["start", *raised, *behind]))

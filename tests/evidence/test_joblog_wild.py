@@ -340,7 +340,7 @@ FOUND = [
         "RuntimeError: [7] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by store->get('0'), but store->get('0') got error: Connection reset by peer. This may indicate a possible application crash on rank 0 or a network set up issue.",
     ),
     ("aws-ofi-nccl 161", "net_ib_completion_error", {"host": "a-1", "pid": 462}, "a-1:462:650 [0] ofi_process_cq:1033 NCCL WARN NET/OFI Request 0x7f1 completed with error. RC: 21. Error: unknown error."),
-    ("aws-ofi-nccl 24", "net_ib_error", {"rank": 23}, "[1,23]<stdout>:ip-1:72593:73427 [7] create_nccl_ofi_component:459 NCCL WARN NET/OFI Couldn't open AV. RC: -22, ERROR: Invalid argument"),
+    ("aws-ofi-nccl 24", "nccl_system_error", {"rank": 23}, "[1,23]<stdout>:ip-1:72593:73427 [7] create_nccl_ofi_component:459 NCCL WARN NET/OFI Couldn't open AV. RC: -22, ERROR: Invalid argument"),
     ("aws-ofi-nccl: another protocol is tried next", None, {}, "ip-1:1:2 [0] nccl_net_ofi_create_plugin:262 NCCL WARN NET/OFI Failed to initialize rdma protocol"),
     ("pytorch 35710: the name without the text", "cuda_unavailable", {}, "CUDA error at bandwidthTest.cu:256 code=802(cudaErrorSystemNotReady) \"cudaSetDevice(currentDevice)\""),
     (
@@ -399,6 +399,19 @@ FOUND = [
     ("rccl: UCX under its plugin", "nccl_system_error", {"line": 1}, "n2:10366:10377 [0] ucx_plugin.c:498 NCCL WARN Failed: UCX error ucx_plugin.c:498 '-5' Invalid parameter\nn2:10366:10376 [0] src/misc/socket.cc:57 NCCL WARN socketProgress: Connection closed by remote peer n2<4>"),
     ("MindSpore: Ascend's own message", "collective_mismatch", {"line": 7}, "Traceback (most recent call last):\n  File \"t.py\", line 3, in f\nRuntimeError: Preprocess failed before run graph 0. The details refer to 'Ascend Error Message'.\n\n- Ascend Error Message:\n----------------------\nEI0005: The arguments for collective communication are inconsistent between ranks: tag [HcomAllReduce_1], parameter [count], local [9], remote [8]"),
     ("MindSpore: Ascend's message was cut off", "python_exception", {"line": 3}, "Traceback (most recent call last):\n  File \"t.py\", line 3, in f\nRuntimeError: Preprocess failed before run graph 0. The details refer to 'Ascend Error Message'."),
+    ("oneCCL: a device of Intel's that is full", "cuda_oom", {"line": 1}, "2024:05:29-19:16:18:(202165) |CCL_ERROR| worker.cpp:338 ccl_worker_func: worker 0 caught internal exception: oneCCL: ze_call.cpp:28 do_call: EXCEPTION: ze error at zeCommandQueueExecuteCommandLists, code: ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY\nterminate called after throwing an instance of 'ccl::v1::exception'"),
+    ("torch_npu: a device of Ascend's that is full", "cuda_oom", {"line": 3}, "Traceback (most recent call last):\n  File \"t.py\", line 1, in f\nRuntimeError: NPU out of memory. Tried to allocate 386.00 MiB (NPU 2; 60.97 GiB total capacity)"),
+    ("torch_npu: HCCL's process did not start", "cuda_unknown_error", {"line": 5}, "Traceback (most recent call last):\n  File \"t.py\", line 1, in f\nRuntimeError: [ERROR] HCCL error in: torch_npu/csrc/distributed/ProcessGroupHCCL.cpp:64\n[ERROR] 2024-05-21-11:57:54 (PID:927000, Device:3, RankID:3) ERR02200 DIST call hccl api failed.\nEJ0001: 2024-05-21-11:57:54.167.645 Failed to initialize the HCCP process. Reason: Maybe the last training process is running."),
+    ("aws-ofi-nccl: a call that the network failed", "net_ib_error", {"line": 1}, "ip-1:72593:73427 [7] create_nccl_ofi_component:459 NCCL WARN NET/OFI Couldn't open endpoint. RC: -110, ERROR: Connection timed out"),
+    ("libmlx5's own words", "net_ib_completion_error", {"line": 1, "host": "nid001656"}, "mlx5: nid001656: got completion with error:\n00000000 00000000 00000000 00000000\nsrun: error: nid001656: task 3: Aborted"),
+    ("Slingshot: a shell's complaint behind a transfer that failed", "net_ib_completion_error", {"line": 1}, "ofi_process_cq:196 NCCL WARN NET/OFI Request completed with error. RC: 107.\nError: Inappropriate ioctl for device."),
+    ("slurmstepd's own reading of a GPU", "cuda_device_lost", {"line": 1}, "slurmstepd: error: NVML: Failed to get usage(15): GPU is lost"),
+    ("an error that a program only prints", "program_error", {"line": 2}, "starting\nAn error occurred: KeyError – 't5905'"),
+    ("TensorRT-LLM: what a C++ program threw", "program_error", {"line": 2}, "terminate called after throwing an instance of 'tensorrt_llm::common::TllmException'\n  what():  [TensorRT-LLM][ERROR] Assertion failed: Failed: MPI error mpiUtils.cpp:98"),
+    ("SpECTRE: a box's last line announces nothing of the launcher's", "slurm_timeout", {"line": 5}, "Node: 4 Proc: 92\nFloating point exception!\n############ ERROR ############\nsrun: Job step aborted: Waiting up to 32 seconds for job step to finish.\nslurmstepd: error: *** JOB 313794 ON w049 CANCELLED AT 2021-09-26T15:36:54 DUE TO TIME LIMIT ***"),
+    ("SpECTRE: a box's first line does", "program_error", {"line": 2}, "############ ERROR ############\nFloating point exception!\n"),
+    ("BeeGFS: a file whose server is gone", "filesystem_unreachable", {"line": 3, "detail": {"errno": 70}}, "Traceback (most recent call last):\n  File \"t.py\", line 1, in f\nOSError: [Errno 70] Communication error on send: '/beegfs/run/stack.mrc'"),
+    ("a peer that is not there is no file", "python_consequence", {"line": 3}, "Traceback (most recent call last):\n  File \"t.py\", line 1, in f\nConnectionRefusedError: [Errno 111] Connection refused"),
     ("pytorch-lightning 3311: the plainest exception", "python_exception", {"line": 3}, "Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nException: no data"),
 ]  # fmt: skip
 

@@ -185,7 +185,7 @@ _ANCHOR = re.compile(
     r"|CUDA driver (?P<h>initialization failed)|from cudaGetDeviceCount\(\).*?\bError \d{1,4}: (?P<i>[^\n]{2,200})",
 )
 _TORCH_OOM = re.compile(
-    r"what\(\):\s{1,3}.{0,300}(?:CUDA|[Cc]uda|mallocMC|\bhip).{0,200}\bout of memory\b|OutOfMemoryError: (?:CUDA|HIP|XPU|Tried to allocate|Allocation on device|Out of memory allocating)|\b(?:RESOURCE_EXHAUSTED|Resource exhausted): (?:.{0,200}?\b)?(?:[Mm]emory|[Aa]llocat\w{1,4}|[Rr]eserve|hbm)\b|OOM when allocating tensor|^(?:ERROR: )?(?:LoadError: )?Out of GPU memory\b"
+    r"what\(\):\s{1,3}.{0,300}(?:CUDA|[Cc]uda|mallocMC|\bhip).{0,200}\bout of memory\b|\b(?:NPU|XPU|HPU|MLU|MUSA|DCU|MPS backend) out of memory[.:(]|\b(?:ZE|UR)_RESULT_ERROR_OUT_OF_DEVICE_MEMORY\b|OutOfMemoryError: (?:CUDA|HIP|XPU|Tried to allocate|Allocation on device|Out of memory allocating)|\b(?:RESOURCE_EXHAUSTED|Resource exhausted): (?:.{0,200}?\b)?(?:[Mm]emory|[Aa]llocat\w{1,4}|[Rr]eserve|hbm)\b|OOM when allocating tensor|^(?:ERROR: )?(?:LoadError: )?Out of GPU memory\b"
 )
 _DEVICE_ASSERT = re.compile(
     r"\bblock: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion |\.(?:cuh?|hip)\b.{0,400}\b(?:Device-side a|A)ssertion `[^`]{1,400}[`'] failed"
@@ -210,7 +210,7 @@ _HANDLE = re.compile(
     re.IGNORECASE,
 )
 _NVML = re.compile(
-    r"\bNVMLError_\w{2,40}: (?P<text>.{2,100})|(?:(?:^|[:\]] )(?:Failed to initialize NVML|NVML: Failed to initialize)|\bNCCL WARN nvmlInit\w{0,4}(?:\(\))? failed): (?P<smi>.{2,100})"
+    r"\bNVMLError_\w{2,40}: (?P<text>.{2,100})|slurmstepd: error: NVML: Failed to get \w[\w ]{0,40}\(\d{1,4}\): (?P<slurm>GPU is lost)|(?:(?:^|[:\]] )(?:Failed to initialize NVML|NVML: Failed to initialize)|\bNCCL WARN nvmlInit\w{0,4}(?:\(\))? failed): (?P<smi>.{2,100})"
 )
 _ADVICE = re.compile(
     r"might be asynchronously reported|consider passing (?:CUDA_LAUNCH_BLOCKING|AMD_SERIALIZE)|Compile with|Search for `(?:cuda|hip|CUDA_|HIP_)|(?:^|\s):[1-9]:\w{1,60}\.\w{1,4}\s*:|UserWarning|warnings\.warn|CUDA error(?:s)? (?:if|when|handling|checking)"
@@ -259,7 +259,7 @@ def _recognised(text: str) -> tuple[str, re.Match[str]] | None:
     if (found := _NUMBERED.search(text)) and (kind := _NUMBERS.get(int(found["n"]))):
         return kind, found
     if found := _NVML.search(text):
-        kind = kind_of(found["text"] or found["smi"])
+        kind = kind_of(found["text"] or found["slurm"] or found["smi"])
         if found["smi"] and kind in (None, "cuda_unknown_error"):
             kind = "cuda_unavailable"
         return (kind, found) if kind else None
@@ -351,7 +351,8 @@ FAMILY = grammar.LogFamily(
         ),
         "HIP error",
         "hipError",
-        "HIP out of",
+        " out of memory",
+        "OUT_OF_DEVICE",
         "Memory access fault",
         "OutOfMemoryError",
         "RESOURCE_EXHAUSTED",
@@ -379,7 +380,6 @@ FAMILY = grammar.LogFamily(
         "launch failure",
         "cuSolverDN",
         "HSA_STATUS_ERROR",
-        "cudaSuccess",
         "Test HIP failure",
         "Resource exhausted",
         "CUDNN_",

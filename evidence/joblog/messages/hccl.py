@@ -23,6 +23,8 @@ _REASONS = (
 _INCONSISTENT = re.compile(
     r"EI0005: .{0,40}arguments for collective communication are inconsistent between ranks"
 )
+_FAILED = re.compile(r"EJ\d{4}: (?:[\d.:-]{8,32} )?[A-Z]")
+"""Of the process below HCCL that speaks to the network."""
 _CALL = re.compile(
     r"\b(?:OPS|NPU|HCCL) function error: (?P<call>\w{1,80})(?:\(.{0,300}?\))?, error code is \d{1,7}"
 )
@@ -49,6 +51,8 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
             return make(FACTS, kind, record, rank=rank, op=named_op, timeout_ms=timeout)
     if _INCONSISTENT.match(text.strip()):
         return make(FACTS, "collective_mismatch", record, rank=rank)
+    if _FAILED.match(text.strip()):
+        return make(FACTS, "cuda_unknown_error", record, rank=rank)
     if found := _CALL.search(text):
         kind = "nccl_internal_error" if found["call"].lower().startswith("hccl") else "cuda_unknown_error"
         return make(FACTS, kind, record, rank=rank, op=named_op)
@@ -64,6 +68,7 @@ FAMILY = grammar.LogFamily(
         "socket establish",
         "function error: ",
         "arguments for collective",
+        "HCCP process",
     ),
     read=read,
     facts=FACTS,

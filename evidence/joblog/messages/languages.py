@@ -83,6 +83,8 @@ _PLACE = re.compile(
     re.IGNORECASE,
 )
 """Where it happened, between a heading and its sentence."""
+_LAUNCHER = re.compile(r"(?:srun|slurmstepd|mpirun|mpiexec|prterun)(?:-\S{1,253})?: ")
+"""What launchers say is no sentence that a program's heading announces."""
 _LOADING = re.compile(
     r"\S{1,300}: (?:\S{1,300}: )?version `[^']{1,60}' not found \(required by "
     r"|\S{1,300}: error while loading shared libraries: "
@@ -122,6 +124,7 @@ _THROWN = re.compile(
     r"|(?:pure|deleted) virtual method called$"
 )
 """The thrower's own words stand on the next line, and what it met may have been said before."""
+_WHAT = re.compile(r"what\(\):\s{1,4}\S")
 _SIGNALLED = re.compile(
     r"(?:forrtl: severe \(\d{1,5}\): |Program (?:received|terminated with) signal |#\s{1,4}(?=SIG\w{2,6} \(0x))SIG(?P<name>[A-Z]{3,6})"
 )
@@ -155,6 +158,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         # IPython puts the exception's name in front of it: what it says stands at the end of the frames.
         context.head_line = 0
         return None
+    if context.announced(record.line) and _LAUNCHER.match(text):
+        context.head_line = 0
     if context.announced(record.line) and not (_NOTHING.match(record.text) or _PLACE.match(record.text)):
         context.head_line = 0
         sentence = replace(record, text=f"{context.head}: {text}")
@@ -191,6 +196,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "program_error", record, role=LineRole.EXIT, detail={"farewell": True})
     if _THROWN.match(text):
         return make(FACTS, "process_aborted", record)
+    if _WHAT.match(text):
+        return make(FACTS, "program_error", record, role=LineRole.EXIT, detail={"thrown": True})
     if found := _SIGNALLED.match(text):
         return make(FACTS, "segfault" if found["name"] == "SEGV" else "process_crashed", record)
     if found := _CAUGHT.match(text):
@@ -215,6 +222,7 @@ FAMILY = grammar.LogFamily(
         " statement on the file ",
         "jwe",
         "terminate called",
+        "what():",
         "virtual method called",
         "panicked at",
         "panic: ",

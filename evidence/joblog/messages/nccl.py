@@ -140,9 +140,12 @@ _OFI = re.compile(
     r"NET/OFI (?!.{0,200}\binitializ)(?:.{0,200}?(?P<completion>completed with error)|.{0,300}?(?:[Ff]ailed|Couldn't|Unable to|\bRC: -?[1-9]))"
 )
 """The plugin for libfabric: EFA, Slingshot."""
+_REFUSED_CALL = re.compile(r"\bRC: ?-?(?:12|22|38|95)\b")
+"""EINVAL and its kin: what was asked for is not to be had, and the adapter is not at fault."""
+_REFUSED_MEANING = "libfabric refused a call of NCCL's plugin: what it asked for is not to be had from this provider or setting."
 _BARE = re.compile(r"^(?:.{0,60}?)(?P<text>NET/IBP? ?: ?.*)")
 _UCX = re.compile(
-    r"\b[Tt]ransport retry count(?:er)? exceeded on (?P<hca>\w+):\d+/\w+|\bError on (?P<old>\w+):\d{1,3} QP 0x.{0,80}?: Transport retry count exceeded\b|\bFailed to modify QP to (?:INIT|RTR|RTS)\b|\bibv_\w{2,40}\([^)]{0,100}\) failed\b"
+    r"\b[Tt]ransport retry count(?:er)? exceeded on (?P<hca>\w+):\d+/\w+|\bError on (?P<old>\w+):\d{1,3} QP 0x.{0,80}?: Transport retry count exceeded\b|\bFailed to modify QP to (?:INIT|RTR|RTS)\b|^mlx[45]: (?P<node>[\w.-]{1,253}): got completion with error:|\bibv_\w{2,40}\([^)]{0,100}\) failed\b"
 )
 """What UCX (under MPI, NVSHMEM, NIXL) and other users of verbs print when the peer does not acknowledge."""
 
@@ -205,6 +208,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     warning = _WARNING.search(record.text)
     if warning is None and (found := _UCX.search(record.text)):
         hca = found["hca"] or found["old"]
+        if found["node"]:
+            return make(FACTS, "net_ib_completion_error", record, host=found["node"])
         if not hca:
             return make(FACTS, "net_ib_error", record)
         meaning = f"An InfiniBand or RoCE transfer ended with error 12: {_COMPLETIONS[12]}."
@@ -228,6 +233,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         if found["completion"]:
             words = "A transfer over libfabric ended with an error."
             return make(FACTS, "net_ib_completion_error", named, meaning=words)
+        if _REFUSED_CALL.search(text):
+            return make(FACTS, "nccl_system_error", named, domains=ALL, meaning=_REFUSED_MEANING)
         return make(
             FACTS,
             "net_ib_error",
@@ -268,6 +275,7 @@ FAMILY = grammar.LogFamily(
         "NET/IB:",
         "NET/IBP",
         "retry count",
+        "got completion with error",
         "modify QP to",
         "ibv_",
         "NVLink SHARP",

@@ -51,8 +51,10 @@ FACTS = {
 _ERRNO = re.compile(
     r"\[Errno (?P<errno>\d{1,3})\] (?P<text>[^:\n]{2,80})|\berrno = (?P<hdf5>\d{1,3}), error message = '"
 )
-_OF_FILE = re.compile(r"\[Errno 110\] Connection timed out: b?['\"]/")
-"""A path did not answer in time: a file server, no peer."""
+_OF_FILE = re.compile(
+    r"\[Errno (?P<errno>70|103|110|111|112|113)\] (?:Communication error on send|Software caused connection abort|Connection (?:timed out|refused)|Host is down|No route to host): b?['\"]/"
+)
+"""A path could not be reached: a file server, no peer."""
 _ERRNOS = {
     5: "io_error",
     12: "host_memory_error",
@@ -174,8 +176,8 @@ def _files(record: Record) -> JobFinding | None:
         if "Too many open files" in text:
             return make(FACTS, "too_many_open_files", record)
         return make(FACTS, "shm_full", record, meaning=_SHM_MEANING)
-    if _OF_FILE.search(text):
-        return make(FACTS, "filesystem_unreachable", record, detail={"errno": 110})
+    if found := _OF_FILE.search(text):
+        return make(FACTS, "filesystem_unreachable", record, detail={"errno": int(found["errno"])})
     if (found := _ERRNO.search(text)) and (
         kind := _ERRNOS.get(errno := int(found["errno"] or found["hdf5"]))
     ):
@@ -281,7 +283,7 @@ def cut_off(record: Record) -> JobFinding:
 
 
 _ONLY_THAT = re.compile(
-    r"ray::\S|.{0,120}The details refer to 'Ascend Error Message'|For simplicity, JAX has removed|Graph execution error:|The following operation failed in the TorchScript interpreter|(?:\S{1,60} ){0,3}[Cc]ompil\w{1,6}:? (?:failed|error)\W{0,3}$|PassManager::run failed"
+    r"ray::\S|\[ERROR\] HCCL error in: \S+$|.{0,120}The details refer to 'Ascend Error Message'|For simplicity, JAX has removed|Graph execution error:|The following operation failed in the TorchScript interpreter|(?:\S{1,60} ){0,3}[Cc]ompil\w{1,6}:? (?:failed|error)\W{0,3}$|PassManager::run failed"
     r"|(?:PTXAS error: )?Internal Triton PTX codegen error\W{0,3}$|(?:Exception|Error) raised (?:in|from|by) \w[\w ]{0,40}:$|.{0,200}\bfailed to import on the worker\b|(?:[\w./-]{1,60} ){1,4}failed\W{0,3}$"
 )
 """Texts that only say that something failed: the chain's own exception, or the compiler's line, says what."""
