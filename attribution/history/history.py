@@ -157,30 +157,38 @@ class HistoryAndPostgres:
         self._uri, self._directory = given.connection_uri(), directory
         self._manifest = read_manifest(directory)
 
-    def attempts(self, since: datetime, until: datetime) -> pa.Table:
+    def attempts(self, since: datetime, until: datetime, columns: sources.Columns = None) -> pa.Table:
         """See source.HistorySource."""
-        return self._both(
-            "attempts", since, until, ["cluster", "job_id", "submit_us"], sources.ATTEMPT_SCHEMA
-        )
+        key = ["cluster", "job_id", "submit_us"]
+        return self._both("attempts", since, until, key, sources.ATTEMPT_SCHEMA, columns)
 
-    def events(self, since: datetime, until: datetime) -> pa.Table:
+    def events(self, since: datetime, until: datetime, columns: sources.Columns = None) -> pa.Table:
         """See source.HistorySource."""
-        return self._both("events", since, until, ["event_id"], sources.EVENT_SCHEMA)
+        return self._both("events", since, until, ["event_id"], sources.EVENT_SCHEMA, columns)
 
     def checks(self, since: datetime, until: datetime) -> pa.Table:
         """See source.CheckHistory; what checks found is not exported."""
         return sources.PostgresSource(self._uri).checks(since, until)
 
     def _both(
-        self, kind: str, since: datetime, until: datetime, key: list[str], schema: pa.Schema
+        self,
+        kind: str,
+        since: datetime,
+        until: datetime,
+        key: list[str],
+        schema: pa.Schema,
+        columns: sources.Columns,
     ) -> pa.Table:
+        columns = None if columns is None else {*columns, *key}
+        span = (since, until, columns)
         if self._manifest.until is None or self._manifest.exported_at is None:
             live = sources.PostgresSource(self._uri)
-            return live.attempts(since, until) if kind == "attempts" else live.events(since, until)
+            return live.attempts(*span) if kind == "attempts" else live.events(*span)
         bounds = (since, until, self._manifest.until, self._manifest.exported_at - OVERLAP)
-        newer = sources.fetch(self._uri, f"pg_{kind}", *bounds, further=f"and_{kind}_newer").cast(schema)
+        found = sources.fetch(self._uri, f"pg_{kind}", *bounds, further=f"and_{kind}_newer", columns=columns)
+        newer = sources.in_schema(found, schema)
         past = sources.ParquetSource(self._directory)
-        older = past.attempts(since, until) if kind == "attempts" else past.events(since, until)
+        older = past.attempts(*span) if kind == "attempts" else past.events(*span)
         known = newer.select(key).append_column("known", pa.array([True] * newer.num_rows, pa.bool_()))
         number = older.append_column("n", pa.array(range(older.num_rows), pa.int64())).select([*key, "n"])
         fresh = number.join(known, key, join_type="left anti")
@@ -195,12 +203,14 @@ class ReadOnce:
         self._locks = {"attempts": threading.Lock(), "events": threading.Lock()}
         self._known: dict[tuple[str, datetime, datetime], pa.Table] = {}
 
-    def attempts(self, since: datetime, until: datetime) -> pa.Table:
-        """See source.HistorySource."""
+    def attempts(self, since: datetime, until: datetime, columns: sources.Columns = None) -> pa.Table:
+        """See source.HistorySource; all columns, since the next figure may need them."""
+        del columns
         return self._once("attempts", self._source.attempts, since, until)
 
-    def events(self, since: datetime, until: datetime) -> pa.Table:
-        """See source.HistorySource."""
+    def events(self, since: datetime, until: datetime, columns: sources.Columns = None) -> pa.Table:
+        """See source.HistorySource; all columns, as above."""
+        del columns
         return self._once("events", self._source.events, since, until)
 
     def checks(self, since: datetime, until: datetime) -> pa.Table:

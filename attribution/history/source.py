@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -84,14 +84,18 @@ SIGNATURE_SCHEMA = pa.schema(
 """The signature table as a joined table: one row per sort of event."""
 
 
+Columns = Collection[str] | None
+"""The columns that somebody needs, of which a source may leave the others null; None for all."""
+
+
 class HistorySource(Protocol):
     """Attempts (with verdicts) and events of a span, as Arrow."""
 
-    def attempts(self, since: datetime, until: datetime) -> pa.Table:
+    def attempts(self, since: datetime, until: datetime, columns: Columns = None) -> pa.Table:
         """Attempts that ran in the span, in ATTEMPT_SCHEMA."""
         ...
 
-    def events(self, since: datetime, until: datetime) -> pa.Table:
+    def events(self, since: datetime, until: datetime, columns: Columns = None) -> pa.Table:
         """Events with since <= at < until, in EVENT_SCHEMA."""
         ...
 
@@ -111,20 +115,18 @@ class PostgresSource:
     def __init__(self, uri: str) -> None:
         self._uri = uri
 
-    def attempts(self, since: datetime, until: datetime) -> pa.Table:
+    def attempts(self, since: datetime, until: datetime, columns: Columns = None) -> pa.Table:
         """See Source."""
-        return self._table("pg_attempts", since, until).cast(ATTEMPT_SCHEMA)
+        found = fetch(self._uri, "pg_attempts", since, until, columns=columns)
+        return in_schema(found, ATTEMPT_SCHEMA)
 
-    def events(self, since: datetime, until: datetime) -> pa.Table:
+    def events(self, since: datetime, until: datetime, columns: Columns = None) -> pa.Table:
         """See Source."""
-        return self._table("pg_events", since, until).cast(EVENT_SCHEMA)
+        return in_schema(fetch(self._uri, "pg_events", since, until, columns=columns), EVENT_SCHEMA)
 
     def checks(self, since: datetime, until: datetime) -> pa.Table:
         """See CheckHistory."""
-        return self._table("pg_checks", since, until)
-
-    def _table(self, name: str, *given: datetime) -> pa.Table:
-        return fetch(self._uri, name, *given)
+        return fetch(self._uri, "pg_checks", since, until)
 
 
 class ParquetSource:
@@ -133,17 +135,16 @@ class ParquetSource:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def attempts(self, since: datetime, until: datetime) -> pa.Table:
+    def attempts(self, since: datetime, until: datetime, columns: Columns = None) -> pa.Table:
         """See Source."""
         inside = (ds.field("start_us") < clock.to_us(until)) & (ds.field("end_us") >= clock.to_us(since))
-        return (
-            self._months("attempts", ATTEMPT_SCHEMA)
-            .to_table(columns=ATTEMPT_SCHEMA.names, filter=inside)
-            .cast(ATTEMPT_SCHEMA)
-        )
+        wanted = [name for name in ATTEMPT_SCHEMA.names if columns is None or name in columns]
+        found = self._months("attempts", ATTEMPT_SCHEMA).to_table(columns=wanted, filter=inside)
+        return in_schema(found, ATTEMPT_SCHEMA)
 
-    def events(self, since: datetime, until: datetime) -> pa.Table:
-        """See Source."""
+    def events(self, since: datetime, until: datetime, columns: Columns = None) -> pa.Table:
+        """See Source; all columns, since most are small numbers in the files."""
+        del columns
         inside = (ds.field("at_us") >= clock.to_us(since)) & (ds.field("at_us") < clock.to_us(until))
         given = ["event_id", "at_us", "device", "gpu_uuid", "pci_bus_id", "job_id", "node_idx", "sort_idx"]
         found = self._months("events").to_table(columns=given, filter=inside)
@@ -172,8 +173,19 @@ class ParquetSource:
         return table
 
 
-def fetch(uri: str, name: str, *given: datetime, further: str = "") -> pa.Table:
+def in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """`table` in `schema`; a column that it lacks is null."""
+    columns = [
+        table[field.name] if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, names=schema.names).cast(schema)
+
+
+def fetch(uri: str, name: str, *given: datetime, further: str = "", columns: Columns = None) -> pa.Table:
     """The rows of one SQL file of the room, its conditions and those of `further`, over ADBC; raises DatabaseUnavailable.
+
+    Of a query's columns only `columns` are computed and sent: every one costs the server and this process as much as a row does.
 
     The instants `given` are written into the text: a query without parameters is streamed, so that the server reads while the
     rows before are taken apart here, and neither holds them all twice.
@@ -181,6 +193,9 @@ def fetch(uri: str, name: str, *given: datetime, further: str = "") -> pa.Table:
     query = "".join((_SQL / f"{part}.sql").read_text("utf-8") for part in (name, further) if part)
     for number, instant in reversed(tuple(enumerate(given, 1))):
         query = query.replace(f"${number}", f"'{instant.astimezone(UTC).isoformat()}'::timestamptz")
+    if columns is not None:
+        names = ", ".join(f'"{column}"' for column in sorted(columns))
+        query = f"SELECT {names} FROM (\n{query}\n) q"  # noqa: S608 - names of our own schema
     with arrow.reading(uri, query) as reader:
         return reader.read_all()
 

@@ -286,7 +286,7 @@ def alone(url: str, names: Iterable[str]) -> None:
     with store_module.Store.open(url) as store:
         for name in names:
             began = time.perf_counter()
-            fleet_commands.compute(name, store, config, about, {}, fleet_commands.read_once(store))
+            fleet_commands.compute(name, store, config, about, {})
             print(f"{time.perf_counter() - began:9.2f} s    {name}, alone", flush=True)
 
 

@@ -72,9 +72,10 @@ class FleetSpan:
         partition: str | None = None,
         users: Iterable[str] | None = None,
         *,
-        events: bool = False,
+        attempts: sources.Columns = None,
+        events: sources.Columns = (),
     ) -> None:
-        """`events`: the span's events and what they say are known to the SQL as well."""
+        """`attempts` and `events`: the columns that the figure's SQL needs of either, None for all; without any column, no events are read."""
         self._source = _source(given)
         self.about = about(since, until, partition, users)
         self.users: tuple[str, ...] | None = self.about["users"]
@@ -84,11 +85,11 @@ class FleetSpan:
         self._context = datafusion.SessionContext()
         with futures.ThreadPoolExecutor(1, "fleet-events") as beside:
             # On a connection of its own: either reading takes seconds of one processor.
-            wanted = beside.submit(self._source.events, since, until) if events else None
+            wanted = None if events == () else beside.submit(self._source.events, since, until, events)
             if isinstance(self._source, sources.ParquetSource):
                 self._source.register_attempts(self._context, "attempt")
             else:
-                self._register("attempt", self._source.attempts(since, until))
+                self._register("attempt", self._source.attempts(since, until, self._with_filters(attempts)))
             if wanted is not None:
                 self._register_events(wanted.result())
         base = self._context.sql(text("fleet_base"), param_values=self.bounds)
@@ -126,9 +127,16 @@ class FleetSpan:
         found: list[dict[str, Any]] = self._source.checks(self.since, self.until).to_pylist()
         return found
 
+    def _with_filters(self, columns: sources.Columns) -> sources.Columns:
+        filters = [("partition", self.about["partition"]), ("user", self.users)]
+        return (
+            None if columns is None else {*columns, *(name for name, value in filters if value is not None)}
+        )
+
     def _register_events(self, events: pa.Table) -> None:
         self._register("event", events)
-        self._register("signature", sources.signature_table(events))
+        if events.column("kind").null_count == 0:
+            self._register("signature", sources.signature_table(events))
         self.n_node_events = pc.sum(pc.not_equal(events.column("node"), "")).as_py() or 0
 
     def _register(self, name: str, table: pa.Table) -> None:

@@ -8,6 +8,11 @@ from datetime import datetime
 
 from probing_cluster.attribution.reliability.fleet import base
 
+_ATTEMPTS = frozenset({
+    "cluster", "job_id", "submit_us", "attempt", "start_us", "end_us", "state", "nodes", "domain", "cause", "evidence",
+})  # fmt: skip
+_EVENTS = frozenset({"event_id", "cluster", "node", "at_us", "severity", "source", "recovered"})
+
 
 @dataclass(frozen=True, kw_only=True)
 class CauseCoverage:
@@ -57,7 +62,7 @@ def check_coverage(
     users: Iterable[str] | None = None,
 ) -> CheckCoverage:
     """Failures no check saw, and the share of good jobs that saw a failed check (under 1 % in the paper)."""
-    span = base.FleetSpan(source, since, until, partition, users, events=True)
+    span = base.FleetSpan(source, since, until, partition, users, attempts=_ATTEMPTS, events=_EVENTS)
     good = span.one("fleet_good_jobs")
     return CheckCoverage(
         **span.about,

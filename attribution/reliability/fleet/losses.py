@@ -146,7 +146,7 @@ def cooccurrence(
     users: Iterable[str] | None = None,
 ) -> Cooccurrence:
     """Which other causes the evidence of each cause's failures points at as well."""
-    span = base.FleetSpan(source, since, until, partition, users, events=True)
+    span = base.FleetSpan(source, since, until, partition, users, events=None)
     rows = span.rows("fleet_cooccurrence")
     totals = {r["blamed"]: r["n"] for r in rows if not r["other"]}
     pairs = [

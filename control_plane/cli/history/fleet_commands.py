@@ -98,7 +98,8 @@ def _fleet(args: argparse.Namespace) -> int:
         about = {"since": since, "until": until, "partition": args.partition, "users": args.user}
         clusters = ", ".join(store.clusters()) or config.cluster.name
         _require_attempts(store, config, args, since, until)
-        found, source = {}, read_once(store)
+        # One figure alone reads what it needs; several share what is read once.
+        found, source = {}, read_once(store) if len(names) > 1 else None
         for name in names:
             done.at(name)
             found[name] = compute(name, store, config, about, given, source)

@@ -77,6 +77,46 @@ def test_joined_equals_postgres_alone(year, tmp_path):
         assert plain(joined.events(since, until)) == plain(before.events(since, until))
 
 
+def test_only_the_columns_that_are_wanted_are_read(year, tmp_path):
+    """The rows are the same; what nobody wants is null."""
+    wanted = {"cluster", "job_id", "submit_us", "nodes", "cause"}
+    alone = sources.PostgresSource(year.connection_uri())
+    whole = alone.attempts(SINCE, UNTIL)
+    history.export(year, tmp_path, before=datetime(2026, 3, 15, tzinfo=UTC), since=SINCE)
+    for source in (alone, history.of(year)):
+        found = source.attempts(SINCE, UNTIL, wanted)
+        assert found.schema == sources.ATTEMPT_SCHEMA
+        assert plain(found.select(sorted(wanted))) == plain(whole.select(sorted(wanted)))
+        assert found["state"].null_count == found.num_rows > 0
+        events = source.events(SINCE, UNTIL, {"event_id", "severity"})
+        assert plain(events.select(["event_id", "severity"])) == plain(
+            alone.events(SINCE, UNTIL).select(["event_id", "severity"])
+        )
+    assert sources.ParquetSource(tmp_path).attempts(SINCE, UNTIL, wanted)["state"].null_count > 0
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [{}, {"partition": "gpu"}, {"partition": "none"}, {"users": ["alice"]}, {"users": ["nobody"]}],
+)
+def test_a_figure_that_reads_what_it_needs_says_what_one_that_reads_all_does(year, tmp_path, selection):
+    """Coverage reads a part of the columns when it is asked for alone."""
+    whole = history.ReadOnce(year)
+    attempt = year.attempts(job_ids=[9])[0]
+    given = {
+        "partition": attempt.partition if selection.get("partition") == "gpu" else selection.get("partition"),
+        "users": [attempt.user] if selection.get("users") == ["alice"] else selection.get("users"),
+    }
+    assert fleet.check_coverage(year, SINCE, UNTIL, **given) == fleet.check_coverage(
+        whole, SINCE, UNTIL, **given
+    )
+    found = fleet.check_coverage(year, SINCE, UNTIL, **given)
+    nothing = "none" in selection.values() or ["nobody"] in selection.values()
+    assert (found.n_good, bool(found.causes)) == ((0, False) if nothing else (1, True))
+    history.export(year, tmp_path, before=datetime(2026, 3, 15, tzinfo=UTC), since=SINCE)
+    assert fleet.check_coverage(year, SINCE, UNTIL, **given) == found
+
+
 def test_a_second_export_only_adds(year, tmp_path):
     """Months are written once; numbers of nodes and sorts never change."""
     history.export(year, tmp_path, before=datetime(2026, 2, 2, tzinfo=UTC), since=SINCE)
