@@ -80,7 +80,7 @@ def _is_cut(text: str) -> bool:
     return torch_nccl.is_cut(text) or hccl.is_cut(text)
 
 
-def _may_say_more(finding: JobFinding) -> bool:
+def _may_continue(finding: JobFinding) -> bool:
     """Whether the line's rest, on the next one, may name the error."""
     return finding.kind == _UNNAMED or finding.detail.get("thrown") is True
 
@@ -162,7 +162,7 @@ class JobLogReader:
         cut = self._cut
         if cut is None:
             return False, None
-        complete = cut.found is not None and _may_say_more(cut.found)
+        complete = cut.found is not None and _may_continue(cut.found)
         if (
             _NEW_RECORD.match(record.text)
             or cut.joined >= _MAX_JOIN_LINES
@@ -336,7 +336,7 @@ class JobLogReader:
             found = self._families(record)
         last = self._traceback(record, known=found is not None, interesting=interesting)
         self._bare.passed(line, text)
-        unnamed = found is not None and _may_say_more(found) and cut and len(text.rstrip()) >= _MIN_WRAP_CHARS
+        unnamed = found is not None and _may_continue(found) and cut and len(text.rstrip()) >= _MIN_WRAP_CHARS
         if found and found.line == line and (unnamed or _is_cut(text)):
             self._give_up()
             self._cut = _WrappedLine(record, found=found)
