@@ -16,13 +16,13 @@ _LEVEL = r"\[?(?:DEBUG|INFO|NOTE|WARN(?:ING)?|ERROR|CRITICAL|FATAL)"
 _LABEL = re.compile(
     r"(?P<host>(?!\d{1,6}:)(?=[\w.-]{0,252}\d|localhost)[A-Za-z0-9][\w.-]{0,252})(?::\d{1,5})?: "
     r"|\[(?P<rank>\d{1,6})\](?: |:\s?)|(?P<task>\s{0,5}\d{1,6}):(?!\d) ?"
-    r"|(?P<time>\[\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?\]|\[?\d\d:\d\d:\d\d(?:[.,]\d{1,6})?\]?|\d{10}\.\d{3,6}) (?![\[{]|"
-    + _LEVEL
-    + r"\b)"
-    r"|(?P<other>\[(?=[^\]]{0,80}\d)(?!\d{4}-\d\d|"
+    r"|(?P<time>\[\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?\]|\[?\d\d:\d\d:\d\d(?:[.,]\d{1,6})?\]?|\[\s{0,8}\d{1,7}(?:\.\d{1,6})?s\]|\d{10}\.\d{3,6}) "
+    r"|(?P<other><<[\w.-]{2,80}>> |\[(?=[^\]]{0,80}\d)(?!\d{4}-\d\d|"
     + _LEVEL
     + r")[^\[\]\n]{2,80}\](?::? |:(?=[^\s\]]))|(?=\S{0,120}\d)[^\s|]{1,120}(?: {0,20}\| |\t))"
 )
+_OF_LOGGER = re.compile(r"[\[{]|" + _LEVEL + r"\b")
+"""What stands behind a date that a logger wrote itself."""
 _NUMBERED = re.compile(r"\s{0,8}(?P<number>\d{1,7})(?P<gap>\t| {1,2}|[:|] ?|$)")
 """A line's number, as `cat -n`, `grep -n` and pages show it."""
 _MIN_NUMBERED = 8
@@ -58,6 +58,10 @@ class LineLabels:
             return text
         rest = text[found.end() :]
         if found["time"]:
+            if _OF_LOGGER.match(rest):
+                # Its own date, unless lines of all kinds have one.
+                return rest if self._counts.get("time", 0) >= _MIN_LINES else text
+            self._count("time", 1)
             return rest
         if found["other"] and grammar.is_labelled(text):
             return text  # `record` removes it, and reads what it names

@@ -36,7 +36,7 @@ WRAPPERS = {
     "tee by rank": "[3]:{}", "containers": "2025-03-04T05:06:07.123456789Z stderr F {}", "compose": "trainer-1  | {}", "ts": "2025-03-04 05:06:07 {}",
     "ts in brackets": "[2025-03-04 05:06:07] {}", "clock": "05:06:07 {}", "clock in brackets": "[05:06:07.123] {}", "seconds": "1741064767.123 {}", "set in": "    {}",
     "PRRTE": "[prterun-n1-123@1,3]<stderr>: {}", "Lightning": "[rank: 3] {}", "Swarm": "worker.3.abc123@node7    | {}", "pods": "[pod/trainer-0/main] {}",
-    "host and rank in brackets": "[n-prod-230:0]:{}", "parallel --tag": "cfg3\t{}", "a workflow's log": "train\tRun it\t2025-03-04T05:06:07.1234567Z {}", "blanks at the end": "{}   ", "returned carriage": "{}\r", "journal": "Mar 04 05:06:07 n1 train.sh[4242]: {}",
+    "seconds in brackets": "[  161.5s] {}", "LSF": "<<n3>> {}", "host and rank in brackets": "[n-prod-230:0]:{}", "parallel --tag": "cfg3\t{}", "a workflow's log": "train\tRun it\t2025-03-04T05:06:07.1234567Z {}", "blanks at the end": "{}   ", "returned carriage": "{}\r", "journal": "Mar 04 05:06:07 n1 train.sh[4242]: {}",
 }  # fmt: skip
 
 
@@ -96,6 +96,23 @@ def test_the_lines_of_a_log_may_be_numbered(log: list[str], form: str) -> None:
     numbered.insert(6, "...")
     assert first(numbered) == (line + 1, kind)
     assert labels.LineLabels().plain(form.format(n=1, line="x")) != "x"
+
+
+@pytest.mark.parametrize(
+    "wrapper", ["[05:06:07] {}", "[  161.5s] {}", "[2025-03-04 05:06:07] {}", "05:06:07 {}"]
+)
+def test_a_clock_in_front_of_every_line_is_not_the_loggers_own(wrapper: str) -> None:
+    """A logger's own date stays with its level where other lines have none."""
+    log = [
+        *BEFORE,
+        "INFO 03-14 10:00:08 [core.py:1] starting",
+        "ERROR 03-14 10:00:09 [core.py:586] ValueError: no memory is left",
+        "EngineDeadError: see the cause above",
+    ]
+    line, kind = first([wrapper.format(text) for text in log])
+    assert (line, kind) == (first(log)[0], "python_exception")
+    reading = labels.LineLabels()
+    assert reading.plain("[05:06:07] ERROR: no").startswith("[05:06:07]")
 
 
 def test_what_is_remembered_of_labels_is_bounded() -> None:
