@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -50,18 +50,24 @@ def rank(view: evidence_view.EvidenceView, made: Iterable[claims.Claim]) -> Rank
         return Ranking(winner=possible[0], absorbed=(), rivals=(), confidence=_confidence(possible[0], ()))
     keys = {id(c): _key(view, c) for c in possible}
     ordered = sorted(possible, key=lambda c: (not c.explains, *keys[id(c)]))
-    roots: list[claims.Claim] = []
-    folded: list[tuple[claims.Claim, claims.Claim]] = []
+    parents: dict[int, claims.Claim] = {}
     for claim in ordered:
         parent = next((r for r in ordered if r is not claim and _explains(r, claim)), None)
-        if parent is not None and not any(p is claim for _, p in folded):
-            folded.append((claim, parent))
-        else:
-            roots.append(claim)
-    roots.sort(key=lambda c: keys[id(c)])
+        if parent is not None and not _comes_from(parent, claim, parents):
+            parents[id(claim)] = parent
+    roots = sorted((c for c in ordered if id(c) not in parents), key=lambda c: keys[id(c)])
     winner, rivals = roots[0], tuple(roots[1:])
-    absorbed = tuple(c for c, _ in folded if _explains(winner, c))
+    absorbed = tuple(c for c in ordered if id(c) in parents and _explains(winner, c))
     return Ranking(winner=winner, absorbed=absorbed, rivals=rivals, confidence=_confidence(winner, rivals))
+
+
+def _comes_from(claim: claims.Claim, root: claims.Claim, parents: Mapping[int, claims.Claim]) -> bool:
+    """Whether `root` already explains `claim`, over others in between."""
+    while (parent := parents.get(id(claim))) is not None:
+        if parent is root:
+            return True
+        claim = parent
+    return False
 
 
 def _key(view: evidence_view.EvidenceView, claim: claims.Claim) -> tuple[object, ...]:
@@ -99,7 +105,9 @@ def _explains(root: claims.Claim, claim: claims.Claim) -> bool:
     soft = claim.cause in _SOFT
     located = _has_node_evidence(root) or root.info.domain not in _INFRASTRUCTURE
     yields = claim.cause == "unknown" or (claim.by_elimination and located)
-    if root.weight < (claims.POSSIBLE if yields else claims.LIKELY):
+    # Of one part: whether the job held it is as open for either.
+    same_part = claim.device is not None and (root.node, root.device) == (claim.node, claim.device)
+    if root.weight < (claims.POSSIBLE if yields or same_part else claims.LIKELY):
         return False
     if soft:
         return root.at <= claim.at + _ORDER_SLACK

@@ -334,6 +334,19 @@ def test_a_node_whose_network_went_away_was_lost_by_it(make):
     assert (alike.cause, alike.confidence) == (v.cause, v.confidence)
 
 
+def test_of_a_gpu_on_a_shared_node_the_failed_repair_is_named(make):
+    """Nobody knows whose it was; what happened to it is as sure as elsewhere."""
+    one = make.attempt(nodes=("n2",), gpus=None, n_gpus=1)
+    shared = {"n2": ((make.start, None),)}
+    at = [make.xid(code, 3, 6) for code in (48, 64)]
+    contained = make.xid(94, 3, 6, severity=records.Severity.LOW)
+    v = make.judge(*at, contained, attempt=one, shared=shared)
+    assert (v.cause, v.node, v.confidence) == ("gpu_row_remap_failure", "n2", C.POSSIBLE)
+    elsewhere = make.xid(64, 5, 6)
+    v = make.judge(at[0], elsewhere, contained, attempt=one, shared=shared)
+    assert v.cause == "gpu_memory_contained"
+
+
 def test_ranks_that_lost_their_peer_accuse_no_program(make):
     """Their exit code is what the loss made of them, and whoever went first left no word."""
     closed = make.finding("gloo_connection_closed", message="Connection closed by peer", detail={"first_cause": True, "role": "remote"})  # fmt: skip
