@@ -51,7 +51,7 @@ def rank(view: evidence_view.EvidenceView, made: Iterable[claims.Claim]) -> Rank
     keys = {id(c): _key(view, c) for c in possible}
     ordered = sorted(possible, key=lambda c: (not c.explains, *keys[id(c)]))
     parents: dict[int, claims.Claim] = {}
-    for claim in ordered:
+    for claim in reversed(ordered):
         parent = next((r for r in ordered if r is not claim and _explains(r, claim)), None)
         if parent is not None and not _comes_from(parent, claim, parents):
             parents[id(claim)] = parent

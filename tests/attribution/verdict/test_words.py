@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from probing_cluster.attribution.verdict import rank_claims
 from probing_cluster.core import records
 
 C, D = records.Confidence, records.Domain
@@ -345,6 +346,13 @@ def test_of_a_gpu_on_a_shared_node_the_failed_repair_is_named(make):
     elsewhere = make.xid(64, 5, 6)
     v = make.judge(at[0], elsewhere, contained, attempt=one, shared=shared)
     assert v.cause == "gpu_memory_contained"
+
+
+def test_causes_that_explain_each_other_leave_one(make, monkeypatch):
+    """Whatever the table of causes says: there is a verdict, and it is the strongest."""
+    monkeypatch.setattr(rank_claims, "_explains", lambda *_: True)
+    v = make.judge(make.xid(79), make.event(20, kind="eth_link", code="link_down", device="eth0"))
+    assert v.cause == "gpu_lost"
 
 
 def test_ranks_that_lost_their_peer_accuse_no_program(make):
