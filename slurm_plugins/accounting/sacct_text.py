@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from probing_cluster.core import errors, records, sanitize, storable
+from probing_cluster.core import errors, records, sanitize, storable, vocabulary
 from probing_cluster.slurm_plugins import slurm_times
 from probing_cluster.slurm_plugins.accounting import attempt_rows, sacct_attempt, sacct_rows
 
@@ -83,14 +83,18 @@ class _Found:
 
 
 def _notes(reading: sacct_attempt.AttemptReading, timezone: str | None) -> tuple[str, ...]:
+    plural = vocabulary.plural
     notes = [
-        (reading.naive and timezone is None, f"{reading.naive} rows have times without a zone: read as UTC"),
+        (
+            reading.naive and timezone is None,
+            f"times without a zone in {plural(reading.naive, 'row')}: read as UTC",
+        ),
         (
             reading.ambiguous,
-            f"{reading.ambiguous} rows lie in an hour the clocks repeated: read as the earlier",
+            f"an hour that the clocks repeated in {plural(reading.ambiguous, 'row')}: read as the earlier",
         ),
-        (reading.stand_ins, f"{reading.stand_ins} array tasks have no JobIDRaw: given ids of ours"),
-        (reading.no_submit, f"{reading.no_submit} rows have no Submit: their start stands in"),
+        (reading.stand_ins, f"no JobIDRaw of {plural(reading.stand_ins, 'array task')}: given ids of ours"),
+        (reading.no_submit, f"no Submit in {plural(reading.no_submit, 'row')}: the start stands in"),
         (reading.no_nodes, "no NodeList column: attempts cannot be tied to nodes"),
     ]
     return tuple(text for applies, text in notes if applies)
