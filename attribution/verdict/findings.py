@@ -123,6 +123,8 @@ NAMES_MISSING = frozenset({"desync_report", "monitored_barrier_timeout"})
 
 def _variant(event: records.HealthEvent, *, own: bool) -> str | None:
     """The row that says more than the kind's own, by what the line itself says; None for the kind's own."""
+    if event.kind == "cuda_unavailable" and _MISMATCH.search(event.message):
+        return "cuda_driver_mismatch"
     if event.kind == "cuda_unavailable":
         return _UNAVAILABLE.get(str(event.detail.get("unavailable")))
     if event.kind == "slurm_launch_failed" and own:
@@ -150,6 +152,11 @@ _REFUSED = re.compile(
     re.IGNORECASE,
 )
 """A licence that the program did not get."""
+_MISMATCH = re.compile(
+    r"driver/library version mismatch|system driver mismatch|SystemDriverMismatch|unsupported display driver",
+    re.IGNORECASE,
+)
+"""The kernel's driver is of another release than the libraries that speak to it."""
 _UNAVAILABLE = {"not_ready": "cuda_not_ready", "ordinal": "cuda_device_ordinal"}
 
 

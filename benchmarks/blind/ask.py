@@ -98,8 +98,8 @@ def _joblog(case: cases.Case, _: str) -> Answer:
         # A label that says "unknown" and names no line says that the text shows none.
         right = "unknown" in _wanted(label) and not label.get("first")
         return _made(case, right, "no first cause", str(label.get("first") or " or ".join(_wanted(label))))
-    cause = _cause_of(first)
     line = lines[int(first["line"]) - 1] if 0 < int(first["line"]) <= len(lines) else ""
+    cause = _cause_of(first, line)
     right = str(label.get("first", "")) in line
     right = right and (not _wanted(label) or bool({cause, str(first["kind"])} & set(_wanted(label))))
     expected = " / ".join(s for s in (str(label.get("first", "")), " or ".join(_wanted(label))) if s)
@@ -118,14 +118,14 @@ _ONE_END = {
 have: only there stands who cancelled. A requeue has several."""
 
 
-def _cause_of(found: Mapping[str, Any]) -> str:
+def _cause_of(found: Mapping[str, Any], line: str) -> str:
     """The cause that the rules read from a finding: its kind, and what its own line says of whose it is."""
     if found["kind"] in _ONE_END:
         return _ONE_END[found["kind"]]
     at = datetime(2026, 1, 1, tzinfo=UTC)
     event = records.HealthEvent(
         event_id=records.make_event_id("c", "n", "joblog", str(found["kind"])), cluster="c", node="n", at=at, observed_at=at,
-        kind=str(found["kind"]), severity=records.Severity.INFO, source="joblog", message="", job_id=1,
+        kind=str(found["kind"]), severity=records.Severity.INFO, source="joblog", message=line, job_id=1,
         detail={**found.get("detail", {}), "domains": list(found.get("domains", ())), "role": found.get("role")},
     )  # fmt: skip
     return findings.find(event).cause

@@ -355,6 +355,19 @@ def test_causes_that_explain_each_other_leave_one(make, monkeypatch):
     assert v.cause == "gpu_lost"
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["NCCL WARN nvmlInit_v2() failed: Driver/library version mismatch", "Error 803: system has unsupported display driver / cuda driver combination"],
+)  # fmt: skip
+def test_a_driver_of_another_release_than_its_libraries_is_the_drivers_fault(make, words):
+    """Not a service's, as other words for a system that is not ready are."""
+    detail = {"unavailable": "not_ready", "role": "root", "first_cause": True, "domains": ["system_software"]}
+    v = make.judge(make.finding("cuda_unavailable", message=words, detail=detail))
+    assert (v.cause, v.confidence) == ("gpu_driver", C.POSSIBLE)
+    other = make.judge(make.finding("cuda_unavailable", message="Error 802: system not yet initialized", detail=detail))  # fmt: skip
+    assert other.cause == "system_services"
+
+
 def test_ranks_that_lost_their_peer_accuse_no_program(make):
     """Their exit code is what the loss made of them, and whoever went first left no word."""
     closed = make.finding("gloo_connection_closed", message="Connection closed by peer", detail={"first_cause": True, "role": "remote"})  # fmt: skip
