@@ -275,10 +275,9 @@ class CauseCandidates:
                 return
 
     def add_last(self, finding: JobFinding) -> None:
-        """Hold what may have been the program's last word: of a peer that went away before it, or a failed transfer, it is the consequence."""
+        """Hold what may have been the program's last word: of a peer that went away before it, it is the consequence."""
         best = self.held[self.best] if self.best is not None else None
-        lost = best is not None and (best.role is LineRole.REMOTE or best.kind in precedence.PEER_NOISE)
-        if lost and finding.kind == "program_error":
+        if best is not None and best.role is LineRole.REMOTE and finding.kind == "program_error":
             return
         self.add(finding)
 

@@ -34,8 +34,8 @@ _LOOK_ELSEWHERE = re.compile(
     r"\b(?:see|check|look|refer)\b.{0,60}\b(?:logs?|above|below|traceback|output|details)\b|\b(?:failed|failure|error|exception|crashed|aborted)\W{0,3}(?:(?:in|at|during|while|on) .{0,80})?$",
     re.IGNORECASE,
 )
-_PACKAGE = re.compile(r"/(?:site|dist)-packages/(?!.{0,300}/__main__\.py$)")
-_MAIN = re.compile(r"(?:sys\.exit\(|raise SystemExit\()?(?:\w{1,60}\.)?(?:main|run|cli|app|launch)\w{0,20}\(")
+_PACKAGE = re.compile(r"/(?:site|dist)-packages/")
+_NOTE_CHARS = 8
 _MAX_RANKS = 256
 _DEEP = 2
 """So many calls below the handler, even a `raise` is another function's own."""
@@ -58,8 +58,8 @@ class _Traceback:
     """Calls below the handler's last frame."""
     code: str = ""
     """The line of the program in the last frame."""
-    calls: str = ""
-    """The line of the program in the first frame."""
+    above: str = ""
+    """The line above its head."""
 
 
 def is_link(text: str) -> bool:
@@ -83,15 +83,16 @@ class ExceptionChain:
             now.handled = ""
         self._linked[record.rank] = record.line
 
-    def begin(self, record: Record) -> None:
-        """The head of a traceback: of the chain's next, or of another chain."""
+    def begin(self, record: Record, above: str) -> None:
+        """The head of a traceback, below the line `above`: of the chain's next, or of another chain."""
         now = self._of.pop(record.rank, None) if record.rank in self._linked else None
         self._linked.pop(record.rank, None)
         if len(self._of) >= _MAX_RANKS:
             self._of.clear()
         if now is not None:
-            now.handler, now.outermost, now.below, now.code, now.calls = now.outermost, None, 0, "", ""
-        self._of[record.rank] = now or _Traceback()
+            now.handler, now.outermost, now.below, now.code = now.outermost, None, 0, ""
+        now = self._of[record.rank] = now or _Traceback()
+        now.above = above
 
     def inside(self, record: Record) -> None:
         """A line of a traceback."""
@@ -104,7 +105,6 @@ class ExceptionChain:
             now.below, now.code = 0 if frame == now.handler else now.below + 1, ""
         elif not now.code:
             now.code = record.text.strip()
-            now.calls = now.calls or now.code
 
     def ended(self, found: JobFinding, rank: int | None) -> JobFinding:
         """The exception, and the line from which on it stands for the chain's others, where it does."""
@@ -118,10 +118,7 @@ class ExceptionChain:
         if tried_else or _explains_first(now, found) or (name == "RecursionError" and now.handled):
             found = replace(found, detail={**found.detail, "instead_since": now.began})
         now.began, now.handled, now.handled_message = now.began or found.line, name, found.message
-        if now.outermost and _PACKAGE.search(now.outermost[0]) and now.outermost[1] == "<module>":
-            # What nobody catches begins in the program that was started; a package that was caught itself and tries something else.
-            return found if _MAIN.match(now.calls) else replace(found, role=LineRole.OBSERVATION)
-        return found
+        return replace(found, role=LineRole.OBSERVATION) if _is_of_an_import(now, found) else found
 
 
 def _explains_first(now: _Traceback, found: JobFinding) -> bool:
@@ -135,6 +132,17 @@ def _explains_first(now: _Traceback, found: JobFinding) -> bool:
     if len(before.split()) > _BARE_WORDS or len(text.split()) < _SENTENCE_WORDS:
         return False
     return _LOOK_ELSEWHERE.search(text) is None
+
+
+def _is_of_an_import(now: _Traceback, found: JobFinding) -> bool:
+    """Whether a package that is being imported caught the exception, and printed it below its own note of it.
+
+    What nobody catches begins in the program that was started.
+    """
+    if now.outermost is None or now.outermost[1] != "<module>" or not _PACKAGE.search(now.outermost[0]):
+        return False
+    words = _words(found.message).strip()
+    return len(words) >= _NOTE_CHARS and now.above.rstrip().endswith(words)
 
 
 def _words(message: str) -> str:

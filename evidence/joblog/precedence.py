@@ -9,7 +9,7 @@ from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 
 _FORCED_ENDS = frozenset({"slurm_timeout", "slurm_preempted", "slurm_requeued"})
 _CLOCKS_DIFFER_S = 60
-PEER_NOISE = frozenset({
+_PEER_NOISE = frozenset({
     "net_ib_completion_error", "net_ib_error", "net_ib_async_event", "nccl_system_error", "nccl_internal_error", "nccl_watchdog_exception",
     "gloo_timeout", "gloo_connect_failed",
 })  # fmt: skip
@@ -194,7 +194,7 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         waited = best.kind in grammar.WAITED and new.kind in _OWN and None not in (new.rank, best.rank)
         # A launcher that lost its store: a rank that speaks of its own error had long met the others.
         lost_store = best.kind == "rendezvous_failed" and best.rank is None and new.kind in _OWN
-        noise = best.kind in PEER_NOISE or (waited and new.rank != best.rank)
+        noise = best.kind in _PEER_NOISE or (waited and new.rank != best.rank)
         noise = noise or (lost_store and new.rank is not None)
         # No rank loads a library because others wait; where two print at once, whose it is may be lost.
         unloaded = new.detail.get("undefined_symbol") is True and best.kind in grammar.WAITED

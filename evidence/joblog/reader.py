@@ -203,7 +203,7 @@ class JobLogReader:
                 self._bare.ignored(record)
             elif len(self._tracebacks) < _MAX_TRACEBACKS:
                 self._tracebacks[rank] = (record.line, _indent(record.text))
-                self._chain.begin(record)
+                self._chain.begin(record, next(iter(reversed(self._story.recent)), ""))
                 self._story.announced(record.line)
             return None
         for old in [r for r, (at, _) in self._tracebacks.items() if record.line - at > _TRACEBACK_LINES]:
