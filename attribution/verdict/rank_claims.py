@@ -62,7 +62,7 @@ def rank(view: evidence_view.EvidenceView, made: Iterable[claims.Claim]) -> Rank
 
 
 def _comes_from(claim: claims.Claim, root: claims.Claim, parents: Mapping[int, claims.Claim]) -> bool:
-    """Whether `root` already explains `claim`, over others in between."""
+    """Whether `claim` is below `root` already, directly or through other claims."""
     while (parent := parents.get(id(claim))) is not None:
         if parent is root:
             return True
@@ -105,7 +105,7 @@ def _explains(root: claims.Claim, claim: claims.Claim) -> bool:
     soft = claim.cause in _SOFT
     located = _has_node_evidence(root) or root.info.domain not in _INFRASTRUCTURE
     yields = claim.cause == "unknown" or (claim.by_elimination and located)
-    # Of one part: whether the job held it is as open for either.
+    # Both are about one part: if the job held it in one case, it held it in the other.
     same_part = claim.device is not None and (root.node, root.device) == (claim.node, claim.device)
     if root.weight < (claims.POSSIBLE if yields or same_part else claims.LIKELY):
         return False

@@ -36,6 +36,7 @@ _LOOK_ELSEWHERE = re.compile(
 )
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/")
 _NOTE_CHARS = 8
+"""A shorter text may end a line by chance."""
 _MAX_RANKS = 256
 _DEEP = 2
 """So many calls below the handler, even a `raise` is another function's own."""

@@ -22,13 +22,13 @@ _LABEL = re.compile(
     + r")[^\[\]\n]{2,80}\](?::? |:(?=[^\s\]]))|(?=\S{0,120}\d)[^\s|]{1,120}(?: {0,20}\| |\t))"
 )
 _OF_LOGGER = re.compile(r"[\[{]|" + _LEVEL + r"\b")
-"""What stands behind a date that a logger wrote itself."""
-_NUMBERED = re.compile(r"\s{0,8}(?P<number>\d{1,7})(?P<gap>\t| {1,2}|[:|] ?|$)")
+"""The date in front of this is the logger's own."""
+_NUMBERED = re.compile(r"\s{0,8}(?P<number>\d{1,7})(?:\t| {1,2}|[:|] ?|$)")
 """A line's number, as `cat -n`, `grep -n` and pages show it."""
 _MIN_NUMBERED = 8
-"""From so many lines on that are numbered in a row, their numbers are none of a table's rows."""
+"""Numbers are removed after so many numbered lines: the rows of a short table may be numbered, too."""
 _CUT_OUT = re.compile(r"\W{0,12}$")
-"""Where lines were left out: blanks, dots."""
+"""A line that stands for lines that were left out: blanks or dots."""
 _MIN_LINES = 4
 """From so many lines with the same beginning on, that beginning is a label."""
 _MAX_LABELS = 4_096
@@ -42,9 +42,9 @@ class LineLabels:
         self._counts: dict[str, int] = {}
         self._margin: str | None = None
         self._number: int | None = None
-        """The number in front of the last line, for as long as every line of the log had the next one."""
+        """The number of the last numbered line; None before the first."""
         self._numbered = 0
-        """How many lines had one."""
+        """How many lines were numbered; -1 after a line without a number."""
         self._host: str | None = None
         self._rank: int | None = None
         self._labelled = False
@@ -81,7 +81,7 @@ class LineLabels:
         return count
 
     def _without_number(self, text: str) -> str:
-        """The line without its number, where every line of the log so far had one, the first ones in a row."""
+        """The line without its number, if all lines so far are numbered, the first _MIN_LINES without a gap."""
         if self._numbered < 0 or _CUT_OUT.match(text):
             return text
         found = _NUMBERED.match(text)

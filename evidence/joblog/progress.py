@@ -38,7 +38,7 @@ _TABLE = re.compile(r"^\s*(?P<n>\d{1,12})(?:\s*[,;|\t:]\s*|\s+)(?=[^\n]{0,200}\d
 _EPOCH = re.compile(r"^\W*(?:\w+\W+){0,3}epochs?\b", re.IGNORECASE)
 _LIVE = re.compile(r"(?:it|s|steps?|batch(?:es)?|samples?)/(?:it|s|sec|step)\b|\beta\b", re.IGNORECASE)
 _SERVED = re.compile(r"\"(?:POST|PUT|PATCH) [^\s\"]{1,2000} HTTP/\d(?:\.\d)?\" [24]\d\d\b")
-"""A request that a server answered; what only asks whether it is there is answered by one that can do nothing else, too."""
+"""A request that a server answered. GET does not count: a server whose engine died still answers health checks."""
 _NUMBER = re.compile(r"(?<![\w.])\d{1,15}(?:\.\d{1,9})?(?![\d.])")
 _DIGITS = re.compile(r"[\d.+-]+(?:[eE][+-]?\d+)?")
 _IDLE = re.compile(

@@ -62,7 +62,7 @@ class FleetSpan:
     """The attempts of one span and selection, ready for SQL."""
 
     n_node_events: int = 0
-    """Events of a node in the span, where they were asked for."""
+    """How many of the span's events are of a node; 0 if the figure reads no events."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class FleetSpan:
         attempts: sources.Columns = None,
         events: sources.Columns = (),
     ) -> None:
-        """`attempts` and `events`: the columns that the figure's SQL needs of either, None for all; without any column, no events are read."""
+        """`attempts` and `events` are the columns that the figure's SQL needs of each; None means all. Without a column no events are read."""
         self._source = _source(given)
         self.about = about(since, until, partition, users)
         self.users: tuple[str, ...] | None = self.about["users"]
@@ -135,6 +135,7 @@ class FleetSpan:
 
     def _register_events(self, events: pa.Table) -> None:
         self._register("event", events)
+        # Without its kind nothing is known of what an event means, and no figure that reads none asks for it.
         if events.column("kind").null_count == 0:
             self._register("signature", sources.signature_table(events))
         self.n_node_events = pc.sum(pc.not_equal(events.column("node"), "")).as_py() or 0

@@ -108,8 +108,8 @@ def _is_of_lost_node(view: evidence_view.EvidenceView, event: records.HealthEven
 
 def _lived_on(view: evidence_view.EvidenceView, event: records.HealthEvent) -> bool:
     """Whether the node reported something after its link had gone. A node that goes down loses its links, too."""
-    heard = view.case.watched.get(event.node)
-    return heard is not None and heard > event.at + _FELT
+    last_report_at = view.case.watched.get(event.node)
+    return last_report_at is not None and last_report_at > event.at + _FELT
 
 
 def _came_back_unseen(

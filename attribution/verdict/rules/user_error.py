@@ -161,24 +161,16 @@ def _by_exit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             words="its launcher was told to end (SIGTERM), and nothing says by whom",
         )
         return
-    lost = next(
-        (
-            f.event
-            for f in view.findings
-            if f.event.detail.get("role") == "remote" and f.event.detail.get("first_cause") is True
-        ),
-        None,
-    )
-    if lost is not None and not signal:
-        # What a launcher or a pool returns for a process that it lost is no exit of the program's own.
+    first = next((f.event for f in view.findings if f.event.detail.get("first_cause") is True), None)
+    if first is not None and not signal and (what := _not_its_own(first)):
         yield claims.Claim(
             cause=taxonomy.UNKNOWN,
             weight=weight,
             at=view.end_at,
             rule="user_error",
-            evidence=(lost,),
+            evidence=(first,),
             by_elimination=True,
-            words=f"lost another of its processes, and nothing says why; its log says: {lost.message}",
+            words=f"{what}, and nothing says why; its log says: {first.message}",
         )
         return
     yield claims.Claim(
@@ -190,6 +182,13 @@ def _by_exit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         by_elimination=True,
         words=words,
     )
+
+
+def _not_its_own(first: records.HealthEvent) -> str:
+    """What the job met, where its first cause accuses nobody and the exit code only follows from it; empty otherwise."""
+    if first.detail.get("role") == "remote":
+        return "lost another of its processes"
+    return "got wrong values from a test of a collective" if first.kind == "wrong_result" else ""
 
 
 _REFUSALS = frozenset({"command_not_found", "file_not_found", "permission_denied"})

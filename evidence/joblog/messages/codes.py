@@ -6,7 +6,15 @@ import re
 from dataclasses import replace
 
 from probing_cluster.evidence.joblog import grammar, place
-from probing_cluster.evidence.joblog.grammar import ALL, JobFinding, JoblogContext, LineRole, Record, make
+from probing_cluster.evidence.joblog.grammar import (
+    ALL,
+    JobFinding,
+    JoblogContext,
+    LineRole,
+    Record,
+    fact,
+    make,
+)
 from probing_cluster.evidence.joblog.messages import cuda, languages, nccl, process, python, slurm
 
 FACTS = {
@@ -15,6 +23,11 @@ FACTS = {
     "net_ib_error": nccl.FACTS["net_ib_error"],
     "host_memory_error": python.FACTS["host_memory_error"],
     "cuda_oom": cuda.FACTS["cuda_oom"],
+    "wrong_result": fact(
+        LineRole.ROOT,
+        ALL,
+        "A test of a collective got wrong values: a GPU, a link or the library corrupts data.",
+    ),
 }
 _HEAD = re.compile(
     r"--- !(?:ERROR|BUG)$|\? ?Error$|[-*=#]{3,60} FATAL CALLED [-*=#]{3,60}$|===>>> : E R R O R$|\s{0,8}E R R O R\W{0,12}$|(?:\*{3} )?Fatal Error \(description follows\)$"
@@ -37,9 +50,7 @@ _PADDLE = re.compile(
 """Paddle's handler of signals."""
 _PADDLE_SIGNALS = {"Segmentation fault": 11, "Process abort signal": 6, "Access to an undefined portion of a memory object": 7, "Termination signal": 15}  # fmt: skip
 _WRONG = re.compile(r"# Out of bounds values : [1-9]\d{0,17} FAILED")
-_WRONG_MEANING = (
-    "The collective that nccl-tests ran gave wrong values: a GPU, a link or the library corrupts data."
-)
+"""nccl-tests checks what its collectives compute."""
 _FOAM = re.compile(r"#\d{1,2}\s{1,4}Foam::sig(?P<name>Fpe|Segv|Int|Quit)::sigHandler\(int\)")
 """OpenFOAM's stack of where a signal met it; its solver prints nothing else."""
 _VIOLATION = re.compile(
@@ -133,7 +144,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         kind = slurm.of_signal(_PADDLE_SIGNALS.get(found["words"], 4))
         return make(FACTS, kind, record, role=LineRole.EXIT)
     if _WRONG.match(text):
-        return make(FACTS, "program_error", record, domains=ALL, meaning=_WRONG_MEANING)
+        return make(FACTS, "wrong_result", record)
     if found := _FOAM.match(text):
         kind = slurm.of_signal(_SIGNALS[found["name"].upper()])
         return make(FACTS, kind, record, role=LineRole.EXIT)

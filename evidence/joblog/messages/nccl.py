@@ -141,8 +141,8 @@ _OFI = re.compile(
 )
 """The plugin for libfabric: EFA, Slingshot."""
 _REFUSED_CALL = re.compile(r"\bRC: ?-?(?:12|22|38|95)\b")
-"""EINVAL and its kin: what was asked for is not to be had, and the adapter is not at fault."""
-_REFUSED_MEANING = "libfabric refused a call of NCCL's plugin: what it asked for is not to be had from this provider or setting."
+"""ENOMEM, EINVAL, ENOSYS, EOPNOTSUPP: the call asks for something that is not supported. The adapter works."""
+_REFUSED_MEANING = "libfabric refused a call of NCCL's plugin: the provider or a setting does not support it."
 _BARE = re.compile(r"^(?:.{0,60}?)(?P<text>NET/IBP? ?: ?.*)")
 _UCX = re.compile(
     r"\b[Tt]ransport retry count(?:er)? exceeded on (?P<hca>\w+):\d+/\w+|\bError on (?P<old>\w+):\d{1,3} QP 0x.{0,80}?: Transport retry count exceeded\b|\bFailed to modify QP to (?:INIT|RTR|RTS)\b|^mlx[45]: (?P<node>[\w.-]{1,253}): got completion with error:|\bibv_\w{2,40}\([^)]{0,100}\) failed\b"

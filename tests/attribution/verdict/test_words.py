@@ -368,6 +368,13 @@ def test_a_driver_of_another_release_than_its_libraries_is_the_drivers_fault(mak
     assert other.cause == "system_services"
 
 
+def test_a_collective_that_computes_wrongly_accuses_no_program(make):
+    """Which part corrupts the data, the test does not say: the advice is how to find it."""
+    v = make.judge(make.finding("wrong_result", message="# Out of bounds values : 2 FAILED", detail={"role": "root", "first_cause": True}))  # fmt: skip
+    assert v.cause == "unknown"
+    assert "probing-ctl diagnose" in (v.next_step or "")
+
+
 def test_ranks_that_lost_their_peer_accuse_no_program(make):
     """Their exit code is what the loss made of them, and whoever went first left no word."""
     closed = make.finding("gloo_connection_closed", message="Connection closed by peer", detail={"first_cause": True, "role": "remote"})  # fmt: skip
