@@ -72,7 +72,7 @@ _NOT_WELL = re.compile(
     r"\b(?:not|un|in|never|without|before|could|cannot)\b.{0,24}$|(?:un|in)$", re.IGNORECASE
 )
 _ROW = re.compile(
-    r"\s*\|[^|]{1,300}\|[^|]{1,300}\||\s*[^\s|]{1,80}(?:(?:\s{2,40}|\s?\t\s?)[-+]?\d[\d.,]{0,20}(?:[eE][-+]?\d{1,3})?%?){2,40}\s*$"
+    r"\s*\|[^|]{1,300}\|[^|]{1,300}\||\s*[^\s|]{1,80}(?>(?:[ \t]{2,40}|\t)[-+]?\d[\d.,]{0,20}(?:[eE][-+]?\d{1,3})?%?){2,40}+\s*$"
 )
 """A row of a table of two columns or more; the boxes that codes draw around an error have one. Of counters: a name and its numbers."""
 _STACK = re.compile(

@@ -51,3 +51,12 @@ def test_no_family_sees_more_of_a_message_than_a_kernel_writes(monkeypatch: pyte
     kernel.KernelReader().read_line(f"[   12.345678] {message}")
     assert len(lengths) >= len(families)
     assert max(lengths) <= kernel.MAX_MESSAGE_CHARS
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("column", ["  1", " \t1", "\t 1", " \t 1", "  1.1,1", "\t\t1"])
+def test_a_row_of_many_columns_costs_no_log(column: str) -> None:
+    """A column that a pattern could read in two ways would cost two to the power of the columns: the reader would stand still."""
+    row = "errors" + column * 40 + "x"
+    lines = ["start", row, "srun: error: n1: task 0: Exited with exit code 1"]
+    assert any(f.kind == "task_exit" for f in joblog.read(lines))
