@@ -40,9 +40,8 @@ def meetings(ranks: Sequence[views.RankView], world_size: int | None) -> list[Op
 def meeting(group: str, ranks: Sequence[views.RankView], world_size: int | None) -> OpenCollective | None:
     """The earliest open collective of one group; None where nobody is inside of one."""
     calls = {r.rank: {c.seq: c for c in r.calls if c.group == group and not c.is_p2p} for r in ranks}
-    stuck = [
-        c for r in ranks for c in calls[r.rank].values() if not c.left and c is _last_open(r, group)
-    ]  # only the innermost open call is being waited in
+    # Forged pages may hold a rank or a number twice.
+    stuck = [c for r in ranks if (c := r.inside(group)) is not None and c is calls[r.rank].get(c.seq)]
     if not stuck:
         return None
     seq = min(c.seq for c in stuck)
@@ -61,11 +60,6 @@ def meeting(group: str, ranks: Sequence[views.RankView], world_size: int | None)
         mismatched=mismatched if not _tie(at.values()) else tuple(sorted(at)),
         members_known=known,
     )
-
-
-def _last_open(rank: views.RankView, group: str) -> views.Call | None:
-    open_calls = [c for c in rank.calls if c.group == group and not c.left and not c.is_p2p]
-    return open_calls[-1] if open_calls else None
 
 
 def _tie(calls: object) -> bool:

@@ -39,12 +39,13 @@ _LONGEST_S = 30 * 86400.0
 def gang(events: Iterable[records.HealthEvent], *, end_at: datetime | None = None) -> Gang | None:
     """The gang as the last snapshots before the teardown show it; None when no event reports its ranks."""
     probe_events = [e for e in events if e.source == "probe" and e.kind in KINDS]
-    until = end_at - TEARDOWN if end_at is not None else None
-    before = [e for e in probe_events if until is None or e.at <= until]
-    probe_events = before if any(e.kind == SNAPSHOT for e in before) else probe_events
-    last: dict[str, records.HealthEvent] = {}
-    for event in sorted((e for e in probe_events if e.kind == SNAPSHOT), key=lambda e: (e.at, e.event_id)):
-        last[event.node] = event
+    if end_at is not None:
+        before = [e for e in probe_events if e.at <= end_at - TEARDOWN]
+        probe_events = before if any(e.kind == SNAPSHOT for e in before) else probe_events
+    last = _last(probe_events)
+    if end_at is not None:
+        earlier = _last(e for e in probe_events if e.at <= end_at - BECAUSE)
+        last = earlier if _shows_more(earlier, last) else last
     alive_at = _alive_at(last)
     dropped = {e.event_id for e in probe_events if e.kind == DEAD and not _borne_out(e, alive_at)}
     probe_events = [e for e in probe_events if e.event_id not in dropped]
@@ -90,6 +91,23 @@ def judge(
         nodes=silent,
         summary=f"{gang_finding.summary} (silent: {', '.join(silent) or 'no node'})",
     )
+
+
+def _last(events: Iterable[records.HealthEvent]) -> dict[str, records.HealthEvent]:
+    """Node to its last snapshot."""
+    ordered = sorted((e for e in events if e.kind == SNAPSHOT), key=lambda e: (e.at, e.event_id))
+    return {e.node: e for e in ordered}
+
+
+def _shows_more(earlier: Mapping[str, records.HealthEvent], last: Mapping[str, records.HealthEvent]) -> bool:
+    """Whether all nodes were seen earlier at the same step, and stacks alone tell who waits.
+
+    Whom a timeout has ended is on its way out then, and looks like one that never came; calls would tell the two apart.
+    """
+    then, now = _views(earlier), _views(last)
+    steps = {r.pid: r.steps for r in then}
+    same = earlier.keys() == last.keys() and all(steps.get(r.pid) == r.steps for r in now)
+    return same and not any(r.calls for r in now)
 
 
 def _list(value: object) -> list[Any]:

@@ -11,7 +11,8 @@ from probing_cluster.core import sanitize
 MAX_FRAMES = 200
 MAX_NATIVE = 40
 MAX_CALLS = 64
-
+MIN_WAIT_S = 1.0
+"""A call that raised sooner waited for nobody."""
 
 UNEVEN_OPS = frozenset(
     {"all_to_all", "all_to_all_single", "all_gather", "gather", "scatter", "reduce_scatter"}
@@ -38,6 +39,11 @@ class Call:
     """How long the call took, or has taken so far."""
     role: str = ""
     """What its group is for (tp, pp, dp …), where DeviceMesh or Megatron has named it."""
+
+    @property
+    def gave_up(self) -> bool:
+        """It waited for its peers until an exception ended it; one that is raised at once is an error of the call itself."""
+        return self.raised and (self.waited_s or 0.0) >= MIN_WAIT_S
 
     @property
     def what(self) -> tuple[str, int, int]:
@@ -125,12 +131,16 @@ class RankView:
         """Everything that was seen of its main thread, innermost first: C functions, then Python's."""
         return (*self.native, *self.stack)
 
-    def inside(self) -> Call | None:
-        """The collective it entered last and has not left."""
-        for call in reversed(self.calls):
-            if not call.left:
-                return call
-        return None
+    def inside(self, group: str | None = None) -> Call | None:
+        """The call (a collective of `group`, where one is given) that it entered last and has not left.
+
+        Or the last of all that it left only because nobody came: who gives up first still waited.
+        """
+        own = [c for c in self.calls if group is None or (c.group == group and not c.is_p2p)]
+        open_call = next((c for c in reversed(own) if not c.left), None)
+        if open_call is None and own and own[-1] is self.calls[-1] and own[-1].gave_up:
+            return own[-1]
+        return open_call
 
 
 def from_snapshot(node: str, entry: Mapping[str, Any]) -> RankView | None:

@@ -168,3 +168,48 @@ def test_ranks_that_nobody_told_of_are_on_the_silent_nodes(make: Any) -> None:
     found = snapshots.judge(gang, {}, ("n1", "n2"))
     assert (found.kind, found.ranks, found.nodes) == ("missing", (2, 3), ("n2",))
     assert "n2" in found.summary
+
+
+def test_who_gave_up_had_arrived(make: Any) -> None:
+    """A timeout ends the call of those that waited before Slurm ends the job; they print their traceback meanwhile."""
+
+    def gave_up(rank: int, seq: int = 8, waited_s: float = 40.05) -> dict[str, Any]:
+        printing = {"function": "getmodule", "file": "/usr/lib/python3.11/inspect.py", "line": 998}
+        call = {"group": "0", "seq": seq, "op": "all_reduce", "numel": 4, "group_size": 4, "left": True, "raised": True, "waited_s": waited_s}  # fmt: skip
+        return entry(rank, calls=[call], stack=[printing], stalled=True)
+
+    for others in ([gave_up(0), entry(1), gave_up(3)], [gave_up(0), gave_up(1), gave_up(3)]):
+        found = snapshots.gang([snapshot(make, "n1", *others[:2]), snapshot(make, "n2", lost(2), others[2])])
+        assert found is not None
+        named = snapshots.judge(found, {})
+        assert (named.kind, named.ranks, named.nodes) == ("python_loop", (2,), ("n2",))
+    # What raises at once is an error of the call: whoever makes it is not waiting.
+    at_once = [gave_up(0, waited_s=0.01), entry(1)]
+    found = snapshots.gang([snapshot(make, "n1", *at_once), snapshot(make, "n2", entry(2), entry(3))])
+    assert found is not None
+    assert [r.rank for r in found.ranks if r.inside() is None] == [0]
+
+
+def test_of_ranks_without_calls_the_look_before_they_gave_up_counts(make: Any) -> None:
+    """Gradients are reduced inside backward: by stacks alone, whom a timeout has ended looks like one that never came."""
+    backward = {"function": "backward", "file": "/opt/torch/autograd/graph.py", "line": 824}
+    printing = {"function": "getmodule", "file": "/usr/lib/python3.11/inspect.py", "line": 998}
+
+    def look(before_end_s: float, waiting: dict[str, Any], steps: int = 8) -> list[Any]:
+        known: dict[str, Any] = {"calls": [], "steps": steps}
+        first, second = entry(0, stack=[waiting], **known), entry(1, stack=[backward], **known)
+        looping, third = lost(2, **known), entry(3, stack=[backward], **known)
+        return [
+            snapshot(make, "n1", first, second, before_end_s=before_end_s),
+            snapshot(make, "n2", looping, third, before_end_s=before_end_s),
+        ]
+
+    def ranks(*events: Any) -> tuple[int, ...]:
+        gang = snapshots.gang(events, end_at=make.end)
+        assert gang is not None
+        return snapshots.judge(gang, {}).ranks
+
+    assert ranks(*look(50, backward), *look(8, printing)) == (2,)
+    # A look at another step, or at some of the nodes, is no look at this stall.
+    assert ranks(*look(50, backward, steps=7), *look(8, printing)) == (0, 2)
+    assert ranks(look(50, backward)[0], *look(8, printing)) == (0, 2)
