@@ -18,7 +18,7 @@ _FILE = Path(__file__).with_name("findings.toml")
 
 
 _FILE_ERRORS = frozenset(
-    {"FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "OSError", "IOError"}
+    {"FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "PermissionError", "OSError", "IOError"}
 )
 
 _SURE_KINDS = frozenset({"cuda_device_assert", "syntax_error"})

@@ -86,6 +86,8 @@ class BareTraceback:
         """The words that so many complaints began with."""
         self._alike = 0
         """Lines behind the first that complain in the same words."""
+        self._dead = False
+        """A process was killed or crashed: what it did not write, the script's next commands miss."""
         self._weak: JobFinding | None = None
         """What another program complained of first: the reason only where the job's own say nothing better."""
         self._weak_until = 0
@@ -134,7 +136,8 @@ class BareTraceback:
         if uncaught is False or known:
             return None
         if not _PLAIN.match(record.text):
-            if word := _last_word(record) if interesting else last_word.find(record):
+            word = _last_word(record) if interesting else last_word.find(record)
+            if word and not (self._dead and _FILE_TOOL.match(word.message)):
                 if self._last is None and record.text.split()[:3] != self._listed:
                     ending = word.role is LineRole.ROOT and closing.is_ending(record.text)
                     self.hold(replace(word, role=LineRole.EXIT) if ending else word)
@@ -213,6 +216,7 @@ class BareTraceback:
         of_step = found.kind == "oom_kill_suspected" and found.message.startswith("srun: ")
         if found.kind not in _DEATHS or of_step:
             return
+        self._dead = True
         if self._last is not None and self._last.kind == "command_not_found":
             self._last = None
         if self._weak is not None and self._weak.kind == "command_not_found":

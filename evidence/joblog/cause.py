@@ -216,7 +216,7 @@ class CauseCandidates:
         ]
         ended = [i for i in last if self.held[i].kind in ("interrupted", "process_terminated")]
         ends = [self.held[i] for i in ended]
-        died = any("exit_code" in f.detail or _RAISED.match(f.message) for f in ends[1:])
+        died = any("exit_code" in f.detail or _RAISED.match(f.message) for f in ends)
         if died or any(f.kind == "interrupted" for f in ends):
             first = self._launcher_end(ended[0])
             self.held[first] = replace(self.held[first], role=LineRole.EXIT)

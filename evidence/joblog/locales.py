@@ -169,17 +169,17 @@ def _either(words: tuple[str, ...] | list[str]) -> str:
 
 
 _LINE = re.compile(
-    r"^(?P<shell>\S{1,200}?)[:：] ?(?:第 ?|Zeile |ligne |línea |línia |linea |riga |linha |regel |rad |linje |linia |wiersz |строка |рядок |řádek |satır |rivi |行 ?|줄 ?)(?P<line>\d{1,6})(?: ?行)?[:：] ?"
+    r"^(?P<shell>\S{1,200}?)\s?[:：] ?(?:第 ?|Zeile |ligne |línea |línia |linea |riga |linha |regel |rad |linje |linia |wiersz |строка |рядок |řádek |satır |rivi |行 ?|줄 ?)(?P<line>\d{1,6})(?: ?行)?\s?[:：] ?"
 )
 """How a shell names the line of a script."""
 _ERROR = re.compile(
     rf"(?P<before>(?:[:：] ?|\] ?|\())(?P<said>{_either([w for ws in _ERRORS.values() for w in ws])})"
 )
 _CHILD = re.compile(
-    rf"^(?P<shell>\S{{1,200}}?)[:：] .{{0,12}}?(?P<line>\d{{1,6}}).{{0,8}}?[:：] {{0,4}}(?P<pid>\d{{1,10}}) {{1,4}}(?P<said>{_either([w for ws in _SIGNALS.values() for w in ws])})(?!\w)"
+    rf"^(?P<shell>\S{{1,200}}?)\s?[:：] .{{0,12}}?(?P<line>\d{{1,6}}).{{0,8}}?[:：] {{0,4}}(?P<pid>\d{{1,10}}) {{1,4}}(?P<said>{_either([w for ws in _SIGNALS.values() for w in ws])})(?!\w)"
 )
 _COMMAND = re.compile(
-    rf"^(?P<shell>\S{{1,200}}?)[:：] ?.{{0,12}}?(?P<line>\d{{1,6}}).{{0,8}}?[:：] ?(?P<name>\S{{1,200}}?)\s?[:：] ?(?:{_either(_NOT_FOUND)})\.?$"
+    rf"^(?P<shell>\S{{1,200}}?)\s?[:：] ?.{{0,12}}?(?P<line>\d{{1,6}}).{{0,8}}?[:：] ?(?P<name>\S{{1,200}}?)\s?[:：] ?(?:{_either(_NOT_FOUND)})\.?$"
 )
 _PLAIN = re.compile(
     rf"^(?P<shell>-?(?:ba|z|da|k|c|tc)?sh)[:：] ?(?P<name>\S{{1,200}}?)\s?[:：] ?(?:{_either(_NOT_FOUND)})\.?$"
@@ -195,10 +195,11 @@ def english(text: str) -> str:
         return text
     if child := _CHILD.match(text):
         return f"{child['shell']}: line {child['line']}: {child['pid']} {_ENGLISH[child['said']]}{text[child.end() :]}"
-    if command := _COMMAND.match(text.rstrip()):
-        return f"{command['shell']}: line {command['line']}: {command['name']}: command not found"
-    if plain := _PLAIN.match(text.rstrip()):
-        return f"{plain['shell']}: {plain['name']}: command not found"
+    if text.rstrip().removesuffix(".").endswith(_NOT_FOUND):
+        if command := _COMMAND.match(text.rstrip()):
+            return f"{command['shell']}: line {command['line']}: {command['name']}: command not found"
+        if plain := _PLAIN.match(text.rstrip()):
+            return f"{plain['shell']}: {plain['name']}: command not found"
     if bare := _BARE.match(text.rstrip()):
         return _ENGLISH[bare["said"]]
     text = _LINE.sub(r"\g<shell>: line \g<line>: ", text)

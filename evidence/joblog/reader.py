@@ -120,6 +120,7 @@ class JobLogReader:
         self._chain = chain.ExceptionChain()
         self._bare = bare_traceback.BareTraceback(self._story.recent)
         self._report = report.Report()
+        self._lsf = report.LsfReport()
         self._heredoc = heredoc.HereDocument()
         self._copied = heredoc.Copied()
         self._labels = labels.LineLabels()
@@ -289,6 +290,7 @@ class JobLogReader:
             or bool(self._tracebacks)
             or self._context.expects(line)
             or self._report.inside(line)
+            or self._lsf.is_open
             or self._heredoc.inside(line)
             or self._story.in_doubt
             or self._bare.following(line)
@@ -301,6 +303,11 @@ class JobLogReader:
         """
         text = self._labels.plain(_COLOURS.sub("", prefixes.plain(text)).rstrip())
         text = self._copied.plain(line, text)
+        if (of_lsf := self._lsf.read(line, text)) is not None:
+            found = self._families(self._labels.record(line, of_lsf[:MAX_LINE_CHARS]))
+            if found:
+                self._take(found)
+            return
         self._tail.add(line, text.rpartition("\r")[2][:MAX_LINE_CHARS])
         parts = unfold.overwritten(text)
         for part in parts:

@@ -1,10 +1,10 @@
-"""What a workflow engine repeats of a step that failed: a block of indented lines, each of which the step itself printed."""
+"""What others than the program write into its log in blocks: a workflow engine what a step printed, LSF its report of the job."""
 
 from __future__ import annotations
 
 import re
 
-TRIGGERS = ("Command error:", "Command output:", "Command wrapper:")
+TRIGGERS = ("Command error:", "Command output:", "Command wrapper:", "Sender: LSF System")
 _HEAD = re.compile(r"(?P<indent>\s{0,8})Command (?P<what>error|output|wrapper):\s*$")
 """How Nextflow announces what the command of a failed process printed."""
 _END = re.compile(r"\s{0,8}(?:Work dir|Container|Tip|Command [a-z ]{4,20}):|\s{0,8}\[.{0,40}Pipeline\b")
@@ -45,3 +45,36 @@ class Report:
     def of_errors(self, line: int) -> bool:
         """Whether it stands in a block of what the step wrote to its error output: the step did not live on behind it."""
         return self._errors and self.inside(line)
+
+
+_LSF = re.compile(r"Sender: LSF System <")
+_LSF_END = re.compile(r"(?:The output \(if any\)|Read file <)")
+_LSF_SCRIPT = re.compile(r"# LSBATCH: User input")
+_RULE = re.compile(r"-{20,120}$")
+
+
+class LsfReport:
+    """Follows LSF's report of the job, which stands behind its output or in front of it: no line of it is the program's."""
+
+    def __init__(self) -> None:
+        self._began = 0
+        self._in_script = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the line read last, or the next one, stands in the report."""
+        return self._began > 0
+
+    def read(self, line: int, text: str) -> str | None:
+        """What LSF itself says in the line: empty in the script that it repeats; None outside the report."""
+        if _LSF.match(text):
+            self._began, self._in_script = line, False
+        if not self._began:
+            return None
+        if _LSF_END.match(text) or line - self._began > _MAX_LINES:
+            self._began = 0
+        if _LSF_SCRIPT.match(text):
+            self._in_script = True
+        elif self._in_script and _RULE.match(text):
+            self._in_script = False
+        return "" if self._in_script else text

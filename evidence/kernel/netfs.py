@@ -54,6 +54,9 @@ FACTS = {
     ("filesystem", "not_responding"): fact(
         INFO, _BOTH, "A network file system's server does not answer.", _SERVER
     ),
+    ("filesystem", "evicted"): fact(
+        LOW, _BOTH, "A Ceph server refuses this client; its open files fail.", _CLIENT
+    ),
     ("filesystem", "error"): fact(INFO, _BOTH, "A network file system reports an error.", _CLIENT),
 }
 _NFS = (
@@ -124,11 +127,16 @@ _BEEGFS_LOST = re.compile(
     r"[Cc]onnect failed|[Uu]nable to connect|[Cc]ommunication (?:error|timeout)|[Cc]onnection (?:error|lost|refused)|[Rr]eceive(?:d)? (?:interrupted|timed out)|unreachable|offline"
 )
 _BEEGFS_ERROR = re.compile(r"[Ee]rror\b|failed\b")
+_CEPH = r"ceph: (?:\[[\w -]{1,80}\]: {1,2})?(?P<mds>mds\d+) "
 _OTHER = (
+    (
+        "evicted",
+        re.compile(rf"{_CEPH}(?:reconnect denied|rejected session|session blocklisted)"),
+    ),
     (
         "not_responding",
         re.compile(
-            r"libceph(?: \([0-9a-f-]{36} e\d{1,10}\))?: (?P<device>(?:mon|osd|mds)\d+) (?:.*(?:session lost|socket (?:closed|error)|connect error|connection reset|session reset|bad crc|integrity error)|down\b)|ceph: (?:\[[\w -]{1,80}\]: {1,2})?(?P<mds>mds\d+) (?:hung|caps (?:went )?stale|reconnect denied|rejected session|session blocklisted|closed our session)"
+            rf"libceph(?: \([0-9a-f-]{{36}} e\d{{1,10}}\))?: (?P<device>(?:mon|osd|mds)\d+) (?:.*(?:session lost|socket (?:closed|error)|connect error|connection reset|session reset|bad crc|integrity error)|down\b)|{_CEPH}(?:hung|caps (?:went )?stale|closed our session)"
         ),
     ),
     (

@@ -7,6 +7,15 @@ import pytest
 from probing_cluster.evidence import classify
 from probing_cluster.evidence.joblog import reader
 
+LSF = (
+    "\n" + "-" * 60 + "\nSender: LSF System <lsfadmin@hpc>\nSubject: Job 7: <NONAME> in cluster <c> Exited\n\n"
+    "Job <NONAME> was submitted from host <l1> by user <u> in cluster <c> at Mon Dec  6 16:41:23 2021\n"
+    "Job was executed on host(s) <n-1>, in queue <hpc>, as user <u> in cluster <c> at Mon Dec  6 16:41:24 2021\n"
+    "Started at Mon Dec  6 16:41:24 2021\nTerminated at Mon Dec  6 16:41:25 2021\n\nYour job looked like:\n\n"
+    + "-" * 60 + "\n# LSBATCH: User input\nset -e\nRuntimeError: CUDA error: uncorrectable ECC error encountered\n./train.sh\n"
+    + "-" * 60 + "\n\nExited with exit code 126.\n\nResource usage summary:\n\n    CPU time :   0.23 sec.\n    Max Memory :   -\n"
+    "    Run time :   7 sec.\n\n"
+)  # fmt: skip
 GOES_ON = "\n\nInspect the output of the command\nDevice set to use cuda:0\nSetting the token of the end\nThe answer is 42\nand so on\nand so on"
 FOUND = [
     # name of the source, kind of the first cause or None, what it must say, log
@@ -287,7 +296,7 @@ FOUND = [
         {"rank": 1},
         "Traceback (most recent call last):\n  File \"t.py\", line 6, in <module>\ntorch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGSEGV",
     ),
-    ("EZ-HOI 6: told to end", None, {}, "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with signal SIGTERM"),
+    ("EZ-HOI 6: told to end", "process_terminated", {"line": 1}, "torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with signal SIGTERM"),
     ("ompi 6618: kubectl exec", "oom_kill_suspected", {}, "command terminated with exit code 137\nORTE has lost communication with a remote daemon."),
     (
         "pyxis 61: the container did not start",
@@ -414,6 +423,16 @@ FOUND = [
     ("SpECTRE: a box's first line does", "program_error", {"line": 2}, "############ ERROR ############\nFloating point exception!\n"),
     ("BeeGFS: a file whose server is gone", "filesystem_unreachable", {"line": 3, "detail": {"errno": 70}}, "Traceback (most recent call last):\n  File \"t.py\", line 1, in f\nOSError: [Errno 70] Communication error on send: '/beegfs/run/stack.mrc'"),
     ("a peer that is not there is no file", "python_consequence", {"line": 3}, "Traceback (most recent call last):\n  File \"t.py\", line 1, in f\nConnectionRefusedError: [Errno 111] Connection refused"),
+    ("LSF's report behind the output, with the script", "program_error", {"line": 1}, f"/bin/bash: ./train.sh: Permission denied\n{LSF}The output (if any) is above this job summary.\n"),
+    ("LSF's report in front of the output", "python_exception", {"line": 32}, f"{LSF}The output (if any) follows:\n\nTraceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nKeyError: 'lr'\n"),
+    ("LSF's report alone", "task_exit", {}, LSF),
+    ("a French shell, and what the script missed then", "oom_kill_suspected", {"line": 1, "pid": 642484}, "/spool/job7/slurm_script : ligne 25 : 642484 Processus arrêté      python -u job.py\ncat: 'out_7_*.log': Aucun fichier ou dossier de ce type"),
+    ("a French shell finds no command", "command_not_found", {"line": 1}, "/spool/job7/slurm_script : ligne 25 : python4 : commande introuvable"),
+    ("OpenCV before exceptions", "program_error", {"line": 1}, "OpenCV ERROR: Unsupported format or combination of formats (Bad input)\n\tin function cvConvertImage, utils.cpp(573)\nTerminating the application...\n\tcalled from cvUnregisterType, cxpersistence.cpp(4933)\nTerminating the application...\nexit status 255"),
+    ("vLLM's engine is gone", "peer_lost", {"line": 1}, "ERROR 04-27 18:09:47 [core_client.py:600] Engine core proc EngineCore_DP0 died unexpectedly, shutting down client.\nERROR 04-27 18:09:47 [async_llm.py:546] vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue."),
+    ("torch.multiprocessing: somebody ended a child", "process_terminated", {"line": 3}, "Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\ntorch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGTERM"),
+    ("DeepSpeed: somebody ended its children", "process_terminated", {"line": 2}, "[2024-04-22 23:11:09,475] [INFO] [launch.py:315:sigkill_handler] Killing subprocess 1028671\n[2024-04-22 23:11:21,716] [ERROR] [launch.py:321:sigkill_handler] ['/env/bin/python', '-u', 't.py'] exits with return code = -15"),
+    ("nccl-tests: many wrong values", "wrong_result", {"line": 2}, " 0:  1024  256  float  sum  -1  46.2  0.02  0.04  2\n 0: # Out of bounds values : 128 FAILED\n 0: # Avg bus bandwidth    : 23.02"),
     ("pytorch-lightning 3311: the plainest exception", "python_exception", {"line": 3}, "Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nException: no data"),
 ]  # fmt: skip
 

@@ -118,6 +118,9 @@ FOUND = [
     ("nfs/error", None, None, "nfs4_discover_server_trunking unhandled error -512. Exiting with error EIO"),
     ("nfs/lease", None, None, "NFS: state manager encountered RPCSEC_GSS session expired against NFSv4 server foo."),
     ("filesystem/not_responding", None, None, "libceph: osd1 (1)192.168.122.1:6843 bad crc/signature"),
+    ("filesystem/not_responding", None, None, "ceph: mds3 closed our session"),
+    ("filesystem/evicted", None, None, "ceph: mds3 reconnect denied"),
+    ("filesystem/evicted", None, None, "ceph: mds3 rejected session"),
     ("filesystem/not_responding", None, None, "libceph: osd32 10.240.12.89:6804 connection reset"),
     ("lustre/network", None, None, "LNet: Service thread pid 77 was inactive for 200.01s. The thread might be hung"),
     # amzn-drivers issues 134 and 147, coreos bugs 2508, a healthy desktop's boot
@@ -172,7 +175,7 @@ FOUND = [
     ("lustre/15c-8", None, None, "LustreError: 15c-8: MGC10.0.0.1@tcp: Configuration from log fs-client failed from MGS -5"),
     ("lustre/evicted", None, None, "Lustre: Evicted from MGS (at 10.0.0.1@tcp) after server handle changed from 0x1db6a to 0x24b19"),
     ("filesystem/not_responding", None, None, "ceph: [e3b0c442-98fc-1c14-9afb-f4c8996fb924 64123]: mds0 hung"),
-    ("filesystem/not_responding", None, None, "ceph: mds0 session blocklisted"),
+    ("filesystem/evicted", None, None, "ceph: mds0 session blocklisted"),
     ("none", None, None, "ceph: mds0 reconnect start"),
     # gpu-operator 121; drives in slots of an earlier generation; links as kernels before 5.7 print them
     ("driver/version_mismatch", None, None, "nvidia-nvswitch: Version mismatch, kernel version 450.80.02 user version 450.51.06"),

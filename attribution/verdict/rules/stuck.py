@@ -23,6 +23,7 @@ _PARTS = frozenset(
 )
 """Components that a job which uses them cannot do without."""
 _FEW_GAPS = 3
+_MANY_GAPS = 10
 _REPORTED_AFTER = timedelta(minutes=3)
 """Drivers and file systems report what no longer answers after timeouts of their own."""
 _WEIGHT = 0.85
@@ -106,7 +107,7 @@ def _at_last_progress(view: evidence_view.EvidenceView) -> Iterable[claims.Claim
             device=s.device,
             gpu=s.gpu,
             evidence=(s.event, stall),
-            cap=records.Confidence.POSSIBLE if _may_use_no_gpu(view, s) else records.Confidence.LIKELY,
+            cap=records.Confidence.POSSIBLE if _may_be_none_of_its(view, s) else records.Confidence.LIKELY,
             nodes=frozenset(n for c, n in found if c == cause),
             n_sources=2,
             explains=rank_claims.ENDINGS,
@@ -130,14 +131,26 @@ def _stops_a_job(view: evidence_view.EvidenceView, sighting: evidence_view.CaseS
         return False
     if sighting.cause == "nvswitch":
         return _gpus_per_node(view) > 1
-    held = sighting.hold is gpus.PartCertainty.HELD
+    if sighting.hold in (gpus.PartCertainty.HELD, gpus.PartCertainty.NOT):
+        return sighting.hold is gpus.PartCertainty.HELD
+    if _never_went_on(view):
+        return True
     whole = _is_whole(view, event.node) or view.attempt.n_gpus is None
-    return held or (sighting.hold is gpus.PartCertainty.WHOLE and whole)
+    return sighting.hold is gpus.PartCertainty.WHOLE and whole
 
 
-def _may_use_no_gpu(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
-    """Whether accounting gives no count of GPUs, and nothing else shows that the attempt held this one."""
-    return view.attempt.n_gpus is None and sighting.hold is not gpus.PartCertainty.HELD
+def _never_went_on(view: evidence_view.EvidenceView) -> bool:
+    """Whether the log stood still for many of its own gaps: that another job's part failed in the very minutes when it began is not likely."""
+    stall = view.log_stall
+    return stall is not None and view.end_at - onset.stalled_since(stall) >= max(
+        _MANY_GAPS * _seconds(stall, "gap_s"), _BLOCKED_AFTER
+    )
+
+
+def _may_be_none_of_its(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
+    """Whether a neighbour may have held the GPU, or accounting gives no count of GPUs and nothing else shows that it held one."""
+    unheld = view.attempt.n_gpus is None and sighting.hold is not gpus.PartCertainty.HELD
+    return unheld or sighting.hold is gpus.PartCertainty.MAYBE
 
 
 def _passed(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:

@@ -123,7 +123,7 @@ _PEER = re.compile(
     r"JAX distributed service detected fatal errors|tasks are unhealthy \(stopped sending heartbeats\)|\bA worker died or was killed while executing a task"
     r"|(?<!NodeDiedError: )\bthe node it was running on is dead or unavailable\b|The actor is dead because its (?:worker process has died|node has died|owner has died)"
     r"|/task:(?P<task>\d{1,8}) has been set to ERROR in coordination service|\bHorovod has been shut down\b"
-    r"|\bWorker proc \S{1,60} died unexpectedly|\bReceived sigquit from a child process|\bExecutorLostFailure \(executor \w{1,12} exited"
+    r"|\b(?:Worker|Engine core) proc \S{1,60} died unexpectedly|\bReceived sigquit from a child process|\bExecutorLostFailure \(executor \w{1,12} exited"
     r"|\bProcessExitedException\(\d{1,6}\)|\b[Cc]lient lost connection to worker \d|^The parallel pool that \w{1,20} was using has shut down"
     r"|^Error in (?:un)?serialize\(.{0,80}\) ?: error (?:reading|writing) (?:from|to) connection"
 )

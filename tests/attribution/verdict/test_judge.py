@@ -912,6 +912,18 @@ def test_a_file_that_cannot_be_opened_may_have_gone_with_its_mount(make):
     assert make.judge(missing, gone).cause == "filesystem_mount"
 
 
+def test_a_denied_file_is_the_servers_where_it_threw_the_client_out(make):
+    """Every call fails then, often with EACCES. A server that only does not answer denies nothing."""
+    denied = make.finding("python_exception", detail={"exception": "PermissionError"})
+    assert make.judge(denied).cause == "user_error"
+    ceph = {"kind": "filesystem", "device": "mds0", "source": "kernel"}
+    evicted = make.event(100, code="evicted", severity=records.Severity.LOW, **ceph)
+    made = make.judge(denied, evicted)
+    assert (made.cause, made.node, made.confidence) == ("filesystem_mount", "n2", records.Confidence.LIKELY)
+    silent = make.event(100, code="not_responding", severity=records.Severity.INFO, **ceph)
+    assert make.judge(denied, silent).cause == "user_error"
+
+
 def test_a_fault_repaired_before_the_job_began_is_none_of_its(make):
     """Lost, then seen again (or the node restarted) before the start."""
     before = make.start - timedelta(seconds=120)

@@ -375,6 +375,15 @@ def test_a_collective_that_computes_wrongly_accuses_no_program(make):
     assert "probing-ctl diagnose" in (v.next_step or "")
 
 
+def test_a_process_that_was_told_to_end_accuses_no_program(make):
+    """The exit code is what the signal made of it, and whoever sent that left no word."""
+    text = "torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGTERM"
+    ended = make.finding("process_terminated", message=text, detail={"first_cause": True, "role": "exit"})
+    v = make.judge(ended)
+    assert (v.cause, v.domain) == ("unknown", D.UNKNOWN)
+    assert "told to end" in v.summary
+
+
 def test_ranks_that_lost_their_peer_accuse_no_program(make):
     """Their exit code is what the loss made of them, and whoever went first left no word."""
     closed = make.finding("gloo_connection_closed", message="Connection closed by peer", detail={"first_cause": True, "role": "remote"})  # fmt: skip
@@ -410,3 +419,30 @@ def test_a_gpu_that_fell_silent_with_the_log_is_named_though_nobody_counted_gpus
     )
     assert beside.cause != "gpu_gsp_timeout"
     assert make.judge(xid, stalled, attempt=make.attempt(**one, n_gpus=8)).confidence is C.LIKELY
+
+
+def test_a_gpu_that_fell_silent_with_the_log_of_a_job_of_one_gpu_is_its_own_where_it_never_went_on(make):
+    """Of eight GPUs it held one: minutes of silence prove little, hours from that very minute do; beside another job "possible"."""
+    start = make.end - timedelta(hours=4)
+    one = make.attempt(
+        nodes=("n2",),
+        gpus=None,
+        n_gpus=1,
+        state="CANCELLED",
+        cancelled_by="5007",
+        exit_code=0,
+        start_at=start,
+    )
+
+    def judge(stood_s: float, **over):
+        detail = {"before_s": 60.0, "gap_s": 60.0}
+        stalled = make.finding("log_stall", 0.0, measured=stood_s, unit="s", detail=detail)
+        xid = make.event(stood_s - 8, kind="xid", code="119", pci_bus_id="0000:9b:00", source="kernel")
+        at = make.end - timedelta(seconds=stood_s)
+        return make.judge(xid, stalled, attempt=one, last_progress_at=at, **over)
+
+    made = judge(7200.0)
+    assert (made.cause, made.node, made.confidence) == ("gpu_gsp_timeout", "n2", C.LIKELY)
+    assert judge(540.0).cause == "user_cancelled"
+    made = judge(7200.0, shared={"n2": ((start, None),)})
+    assert (made.cause, made.confidence) == ("gpu_gsp_timeout", C.POSSIBLE)
