@@ -157,14 +157,14 @@ class HistoryAndPostgres:
         self._uri, self._directory = given.connection_uri(), directory
         self._manifest = read_manifest(directory)
 
-    def attempts(self, since: datetime, until: datetime, columns: sources.Columns = None) -> pa.Table:
+    def attempts(self, since: datetime, until: datetime, needed: sources.Needed = None) -> pa.Table:
         """See source.HistorySource."""
         key = ["cluster", "job_id", "submit_us"]
-        return self._both("attempts", since, until, key, sources.ATTEMPT_SCHEMA, columns)
+        return self._both("attempts", since, until, key, sources.ATTEMPT_SCHEMA, needed)
 
-    def events(self, since: datetime, until: datetime, columns: sources.Columns = None) -> pa.Table:
+    def events(self, since: datetime, until: datetime, needed: sources.Needed = None) -> pa.Table:
         """See source.HistorySource."""
-        return self._both("events", since, until, ["event_id"], sources.EVENT_SCHEMA, columns)
+        return self._both("events", since, until, ["event_id"], sources.EVENT_SCHEMA, needed)
 
     def checks(self, since: datetime, until: datetime) -> pa.Table:
         """See source.CheckHistory; what checks found is not exported."""
@@ -177,15 +177,17 @@ class HistoryAndPostgres:
         until: datetime,
         key: list[str],
         schema: pa.Schema,
-        columns: sources.Columns,
+        needed: sources.Needed,
     ) -> pa.Table:
-        columns = None if columns is None else {*columns, *key}
-        span = (since, until, columns)
         if self._manifest.until is None or self._manifest.exported_at is None:
             live = sources.PostgresSource(self._uri)
-            return live.attempts(*span) if kind == "attempts" else live.events(*span)
+            read = live.attempts if kind == "attempts" else live.events
+            return read(since, until, needed)
+        # All rows: one that is not needed any more stands for an older one that was.
+        needed = None if needed is None else sources.Part(columns=needed.columns | {*key})
+        span = (since, until, needed)
         bounds = (since, until, self._manifest.until, self._manifest.exported_at - OVERLAP)
-        found = sources.fetch(self._uri, f"pg_{kind}", *bounds, further=f"and_{kind}_newer", columns=columns)
+        found = sources.fetch(self._uri, f"pg_{kind}", *bounds, further=f"and_{kind}_newer", needed=needed)
         newer = sources.in_schema(found, schema)
         past = sources.ParquetSource(self._directory)
         older = past.attempts(*span) if kind == "attempts" else past.events(*span)
@@ -203,14 +205,14 @@ class ReadOnce:
         self._locks = {"attempts": threading.Lock(), "events": threading.Lock()}
         self._known: dict[tuple[str, datetime, datetime], pa.Table] = {}
 
-    def attempts(self, since: datetime, until: datetime, columns: sources.Columns = None) -> pa.Table:
+    def attempts(self, since: datetime, until: datetime, needed: sources.Needed = None) -> pa.Table:
         """See source.HistorySource; all columns, since the next figure may need them."""
-        del columns
+        del needed
         return self._once("attempts", self._source.attempts, since, until)
 
-    def events(self, since: datetime, until: datetime, columns: sources.Columns = None) -> pa.Table:
+    def events(self, since: datetime, until: datetime, needed: sources.Needed = None) -> pa.Table:
         """See source.HistorySource; all columns, as above."""
-        del columns
+        del needed
         return self._once("events", self._source.events, since, until)
 
     def checks(self, since: datetime, until: datetime) -> pa.Table:

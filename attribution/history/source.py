@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -84,18 +85,28 @@ SIGNATURE_SCHEMA = pa.schema(
 """The signature table as a joined table: one row per sort of event."""
 
 
-Columns = Collection[str] | None
-"""The columns that somebody needs, of which a source may leave the others null; None for all."""
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What of a table somebody needs: a source may leave other columns null, and other rows out."""
+
+    columns: frozenset[str]
+    rows: str = ""
+    """The file of the room that picks the rows needed from rows `q` of all columns; empty: all rows are."""
+
+
+NOTHING = Part(columns=frozenset())
+Needed = Part | None
+"""A part of a table; None for all of it."""
 
 
 class HistorySource(Protocol):
     """Attempts (with verdicts) and events of a span, as Arrow."""
 
-    def attempts(self, since: datetime, until: datetime, columns: Columns = None) -> pa.Table:
+    def attempts(self, since: datetime, until: datetime, needed: Needed = None) -> pa.Table:
         """Attempts that ran in the span, in ATTEMPT_SCHEMA."""
         ...
 
-    def events(self, since: datetime, until: datetime, columns: Columns = None) -> pa.Table:
+    def events(self, since: datetime, until: datetime, needed: Needed = None) -> pa.Table:
         """Events with since <= at < until, in EVENT_SCHEMA."""
         ...
 
@@ -115,14 +126,14 @@ class PostgresSource:
     def __init__(self, uri: str) -> None:
         self._uri = uri
 
-    def attempts(self, since: datetime, until: datetime, columns: Columns = None) -> pa.Table:
-        """See Source."""
-        found = fetch(self._uri, "pg_attempts", since, until, columns=columns)
+    def attempts(self, since: datetime, until: datetime, needed: Needed = None) -> pa.Table:
+        """See HistorySource."""
+        found = fetch(self._uri, "pg_attempts", since, until, needed=needed)
         return in_schema(found, ATTEMPT_SCHEMA)
 
-    def events(self, since: datetime, until: datetime, columns: Columns = None) -> pa.Table:
-        """See Source."""
-        return in_schema(fetch(self._uri, "pg_events", since, until, columns=columns), EVENT_SCHEMA)
+    def events(self, since: datetime, until: datetime, needed: Needed = None) -> pa.Table:
+        """See HistorySource."""
+        return in_schema(fetch(self._uri, "pg_events", since, until, needed=needed), EVENT_SCHEMA)
 
     def checks(self, since: datetime, until: datetime) -> pa.Table:
         """See CheckHistory."""
@@ -135,16 +146,16 @@ class ParquetSource:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def attempts(self, since: datetime, until: datetime, columns: Columns = None) -> pa.Table:
-        """See Source."""
+    def attempts(self, since: datetime, until: datetime, needed: Needed = None) -> pa.Table:
+        """See HistorySource; all rows."""
         inside = (ds.field("start_us") < clock.to_us(until)) & (ds.field("end_us") >= clock.to_us(since))
-        wanted = [name for name in ATTEMPT_SCHEMA.names if columns is None or name in columns]
+        wanted = [name for name in ATTEMPT_SCHEMA.names if needed is None or name in needed.columns]
         found = self._months("attempts", ATTEMPT_SCHEMA).to_table(columns=wanted, filter=inside)
         return in_schema(found, ATTEMPT_SCHEMA)
 
-    def events(self, since: datetime, until: datetime, columns: Columns = None) -> pa.Table:
-        """See Source; all columns, since most are small numbers in the files."""
-        del columns
+    def events(self, since: datetime, until: datetime, needed: Needed = None) -> pa.Table:
+        """See HistorySource; all rows and columns, since most are small numbers in the files."""
+        del needed
         inside = (ds.field("at_us") >= clock.to_us(since)) & (ds.field("at_us") < clock.to_us(until))
         given = ["event_id", "at_us", "device", "gpu_uuid", "pci_bus_id", "job_id", "node_idx", "sort_idx"]
         found = self._months("events").to_table(columns=given, filter=inside)
@@ -182,23 +193,29 @@ def in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, names=schema.names).cast(schema)
 
 
-def fetch(uri: str, name: str, *given: datetime, further: str = "", columns: Columns = None) -> pa.Table:
+def fetch(uri: str, name: str, *given: datetime, further: str = "", needed: Needed = None) -> pa.Table:
     """The rows of one SQL file of the room, its conditions and those of `further`, over ADBC; raises DatabaseUnavailable.
 
-    Of a query's columns only `columns` are computed and sent: every one costs the server and this process as much as a row does.
+    Only what is `needed` is computed and sent: every column costs the server and this process as much as a row does.
 
     The instants `given` are written into the text: a query without parameters is streamed, so that the server reads while the
     rows before are taken apart here, and neither holds them all twice.
     """
-    query = "".join((_SQL / f"{part}.sql").read_text("utf-8") for part in (name, further) if part)
+    query = "".join(_text(part) for part in (name, further) if part)
+    if needed is not None:
+        names = ", ".join(f'q."{column}"' for column in sorted(needed.columns))
+        parts = {"$columns": names, "$query": query, "$rows": _text(needed.rows) if needed.rows else ""}
+        query = _text("only_needed")
+        for word, value in parts.items():
+            query = query.replace(word, value)
     for number, instant in reversed(tuple(enumerate(given, 1))):
         query = query.replace(f"${number}", f"'{instant.astimezone(UTC).isoformat()}'::timestamptz")
-    if columns is not None:
-        names = ", ".join(f'"{column}"' for column in sorted(columns))
-        only = (_SQL / "only_columns.sql").read_text("utf-8")
-        query = only.replace("$columns", names).replace("$query", query)
     with arrow.reading(uri, query) as reader:
         return reader.read_all()
+
+
+def _text(name: str) -> str:
+    return (_SQL / f"{name}.sql").read_text("utf-8")
 
 
 def signature_table(events: pa.Table) -> pa.Table:

@@ -72,10 +72,10 @@ class FleetSpan:
         partition: str | None = None,
         users: Iterable[str] | None = None,
         *,
-        attempts: sources.Columns = None,
-        events: sources.Columns = (),
+        attempts: sources.Needed = None,
+        events: sources.Needed = sources.NOTHING,
     ) -> None:
-        """`attempts` and `events` are the columns that the figure's SQL needs of each; None means all. Without a column no events are read."""
+        """`attempts` and `events` are what the figure's SQL needs of each; None means all."""
         self._source = _source(given)
         self.about = about(since, until, partition, users)
         self.users: tuple[str, ...] | None = self.about["users"]
@@ -85,7 +85,11 @@ class FleetSpan:
         self._context = datafusion.SessionContext()
         with futures.ThreadPoolExecutor(1, "fleet-events") as beside:
             # On a connection of its own: either reading takes seconds of one processor.
-            wanted = None if events == () else beside.submit(self._source.events, since, until, events)
+            wanted = (
+                None
+                if events is sources.NOTHING
+                else beside.submit(self._source.events, since, until, events)
+            )
             if isinstance(self._source, sources.ParquetSource):
                 self._source.register_attempts(self._context, "attempt")
             else:
@@ -127,11 +131,12 @@ class FleetSpan:
         found: list[dict[str, Any]] = self._source.checks(self.since, self.until).to_pylist()
         return found
 
-    def _with_filters(self, columns: sources.Columns) -> sources.Columns:
-        filters = [("partition", self.about["partition"]), ("user", self.users)]
-        return (
-            None if columns is None else {*columns, *(name for name, value in filters if value is not None)}
-        )
+    def _with_filters(self, needed: sources.Needed) -> sources.Needed:
+        if needed is None:
+            return None
+        filters = {"partition": self.about["partition"], "user": self.users}
+        named = {name for name, value in filters.items() if value is not None}
+        return dataclasses.replace(needed, columns=needed.columns | named)
 
     def _register_events(self, events: pa.Table) -> None:
         self._register("event", events)

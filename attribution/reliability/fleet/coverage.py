@@ -6,12 +6,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from probing_cluster.attribution.history import source as sources
 from probing_cluster.attribution.reliability.fleet import base
 
-_ATTEMPTS = frozenset({
-    "cluster", "job_id", "submit_us", "attempt", "start_us", "end_us", "state", "nodes", "domain", "cause", "evidence",
-})  # fmt: skip
-_EVENTS = frozenset({"event_id", "cluster", "node", "at_us", "severity", "source", "recovered"})
+ATTEMPTS = sources.Part(
+    columns=frozenset({
+        "cluster", "job_id", "submit_us", "attempt", "start_us", "end_us", "state", "nodes", "domain", "cause", "evidence",
+    }),
+    rows="only_attempts_of_coverage",
+)  # fmt: skip
+EVENTS = sources.Part(
+    columns=frozenset({"event_id", "cluster", "node", "at_us", "severity", "source", "recovered"}),
+    rows="only_events_of_coverage",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +69,7 @@ def check_coverage(
     users: Iterable[str] | None = None,
 ) -> CheckCoverage:
     """Failures no check saw, and the share of good jobs that saw a failed check (under 1 % in the paper)."""
-    span = base.FleetSpan(source, since, until, partition, users, attempts=_ATTEMPTS, events=_EVENTS)
+    span = base.FleetSpan(source, since, until, partition, users, attempts=ATTEMPTS, events=EVENTS)
     good = span.one("fleet_good_jobs")
     return CheckCoverage(
         **span.about,

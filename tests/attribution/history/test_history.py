@@ -12,7 +12,8 @@ from probing_cluster.attribution.history import history
 from probing_cluster.attribution.history import source as sources
 from probing_cluster.attribution.passes import attribute, bulk, distributed
 from probing_cluster.attribution.reliability import fleet
-from probing_cluster.core import clock, records
+from probing_cluster.attribution.reliability.fleet import coverage
+from probing_cluster.core import clock, records, vocabulary
 from probing_cluster.db import delivery
 from tests.set_clock import SetClock
 
@@ -79,20 +80,44 @@ def test_joined_equals_postgres_alone(year, tmp_path):
 
 def test_only_the_columns_that_are_wanted_are_read(year, tmp_path):
     """The rows are the same; what nobody wants is null."""
-    wanted = {"cluster", "job_id", "submit_us", "nodes", "cause"}
+    wanted = frozenset({"cluster", "job_id", "submit_us", "nodes", "cause"})
     alone = sources.PostgresSource(year.connection_uri())
     whole = alone.attempts(SINCE, UNTIL)
     history.export(year, tmp_path, before=datetime(2026, 3, 15, tzinfo=UTC), since=SINCE)
     for source in (alone, history.of(year)):
-        found = source.attempts(SINCE, UNTIL, wanted)
+        found = source.attempts(SINCE, UNTIL, sources.Part(columns=wanted))
         assert found.schema == sources.ATTEMPT_SCHEMA
         assert plain(found.select(sorted(wanted))) == plain(whole.select(sorted(wanted)))
         assert found["state"].null_count == found.num_rows > 0
-        events = source.events(SINCE, UNTIL, {"event_id", "severity"})
+        events = source.events(SINCE, UNTIL, sources.Part(columns=frozenset({"event_id", "severity"})))
         assert plain(events.select(["event_id", "severity"])) == plain(
             alone.events(SINCE, UNTIL).select(["event_id", "severity"])
         )
-    assert sources.ParquetSource(tmp_path).attempts(SINCE, UNTIL, wanted)["state"].null_count > 0
+    past = sources.ParquetSource(tmp_path)
+    assert past.attempts(SINCE, UNTIL, sources.Part(columns=wanted))["state"].null_count > 0
+
+
+def test_coverage_reads_only_the_rows_it_needs(year, make, postgres_url):
+    """What ended well or by infrastructure, its evidence, and what checks found; a lost node's evidence whatever its domain."""
+    lost = make.attempt(job_id=11, submit_at=SINCE, start_at=SINCE, end_at=SINCE + timedelta(days=9), nodes=("n2",), state="NODE_FAIL", exit_code=0)  # fmt: skip
+    stray = make.xid(31, 5, at=SINCE + timedelta(days=60))
+    boot = make.event(kind="node_boot", code=vocabulary.AFTER_SHUTDOWN, source="agent", at=lost.end_at - timedelta(minutes=1))  # fmt: skip
+    checked = make.event(kind="check", source="check", at=SINCE + timedelta(days=31))
+    delivery.Delivery(postgres_url, "c", "n2").deliver(events=[stray, boot, checked])
+    year.upsert_attempts([lost])
+    attribute.attribute(year, since=SINCE)
+    source = sources.PostgresSource(year.connection_uri())
+    found = source.attempts(SINCE, UNTIL, coverage.ATTEMPTS).to_pylist()
+    assert sorted(row["job_id"] for row in found) == [1, 2, 3, 4, 9, 11]
+    evidence = {event_id for row in found for event_id in row["evidence"] or ()}
+    events = {row["event_id"] for row in source.events(SINCE, UNTIL, coverage.EVENTS).to_pylist()}
+    everything = {row["event_id"] for row in source.events(SINCE, UNTIL).to_pylist()}
+    assert events == (evidence & everything) | {str(checked.event_id)}
+    assert {row["domain"] for row in found if row["job_id"] == 11} == {"unknown"}
+    assert str(boot.event_id) in events
+    assert fleet.check_coverage(year, SINCE, UNTIL) == fleet.check_coverage(
+        history.ReadOnce(year), SINCE, UNTIL
+    )
 
 
 @pytest.mark.parametrize(

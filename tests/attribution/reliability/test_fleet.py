@@ -156,10 +156,10 @@ class InMemory:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
 
-    def attempts(self, since, until, columns=None):
+    def attempts(self, since, until, needed=None):
         return self.cluster.table()
 
-    def events(self, since, until, columns=None):
+    def events(self, since, until, needed=None):
         rows = [
             {
                 "event_id": str(e.event_id),

@@ -100,10 +100,10 @@ class Drawn:
         )  # fmt: skip
         return name
 
-    def attempts(self, since, until, columns=None):
+    def attempts(self, since, until, needed=None):
         return pa.Table.from_pylist(self.rows, schema=sources.ATTEMPT_SCHEMA)
 
-    def events(self, since, until, columns=None):
+    def events(self, since, until, needed=None):
         return pa.Table.from_pylist(self.happened, schema=sources.EVENT_SCHEMA)
 
 

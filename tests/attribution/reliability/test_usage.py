@@ -52,10 +52,10 @@ class DrawnUse:
             }
         )  # fmt: skip
 
-    def attempts(self, since, until, columns=None):
+    def attempts(self, since, until, needed=None):
         return pa.Table.from_pylist(self.rows, schema=sources.ATTEMPT_SCHEMA)
 
-    def events(self, since, until, columns=None):
+    def events(self, since, until, needed=None):
         return pa.Table.from_pylist([], schema=sources.EVENT_SCHEMA)
 
 
