@@ -40,6 +40,11 @@ _OVER = re.compile(
     re.IGNORECASE,
 )
 """What programs print when their work is over."""
+_STANDS = re.compile(
+    r"\bno (?:progress|heartbeat|new steps?)\b|\b(?:hang|hung|stall|stuck|deadlock|watchdog|straggler)\w{0,8}\b|\bdump(?:ing|ed)? (?:\w{1,12} ){0,2}(?:stacks?|tracebacks?)\b",
+    re.IGNORECASE,
+)
+"""What a watchdog of the program's own says of a standstill; such a line is no work."""
 _RATIO = re.compile(r"(?<![\w./:-])(\d{1,12})\s{0,2}/\s{0,8}(\d{1,12})(?![\w/.:-])")
 
 
@@ -103,6 +108,8 @@ class DatedProgress:
         self._chars += len(text)
         step = progress.place(text.rstrip())
         self.has_steps |= step is not None
+        if step is None and _STANDS.search(text):
+            return
         if at is not None:
             self.first_at = self.first_at or at
             if step is not None:

@@ -112,6 +112,12 @@ HARDWARE_FACTS = {
         "The BMC's event log, as a daemon copied it, has a critical entry.",
         "Read it with `ipmitool sel elist`.",
     ),
+    (HARDWARE, "power"): fact(
+        INFO,
+        "hardware",
+        "The BMC reports that a power supply failed or lost its input.",
+        "Read `ipmitool sel elist`; look at the supplies, their cables and the PDU.",
+    ),
     (HARDWARE, "drive"): fact(
         INFO, "hardware", "A drive reports that it fails or has lost sectors.", "Run `smartctl -a` on it."
     ),
@@ -122,7 +128,9 @@ HARDWARE_FACTS = {
 _WAY = r"/dev/[\w/.-]{1,60}"
 _FRONT = re.compile(rf"(?P<daemon>{'|'.join(WATCHERS)}): (?:rasdaemon: )?")
 _BMC = re.compile(
-    r"(?:SEL (?:System|OEM) Event[^:]{0,20}:|.{1,80} sensor )(?=.{0,300}(?P<uncorrected>\buncorrect(?:able|ed)\b)|.{0,300}\b(?:critical|non-recoverable|IERR|thermal trip|failure detected|power supply failure)\b)",
+    r"(?:SEL (?:System|OEM) Event[^:]{0,20}:|.{1,80} sensor )(?=.{0,300}(?P<uncorrected>\buncorrect(?:able|ed)\b)"
+    r"|.{0,200}(?P<power>\b(?:power (?:supply|unit)|PSU?\d?)\b.{0,120}\b(?:AC lost|input lost|failure(?: detected)?)\b)(?!.{0,80}\bdeasserted\b)"
+    r"|.{0,300}\b(?:critical|non-recoverable|IERR|thermal trip|failure detected)\b)",
     re.IGNORECASE,
 )
 _PROCESSOR = re.compile(r"\b(?:cpu|processor)\b", re.IGNORECASE)
@@ -157,6 +165,7 @@ def read_watcher(message: str, _context: KernelContext) -> KernelFinding | None:
         case _:
             found = _BMC.match(text)
             code = _part(text, "bmc") if found and found["uncorrected"] else "bmc"
+            code = "power" if found and found["power"] else code
     if found is None:
         return None
     return make(HARDWARE_FACTS, HARDWARE, code, message, device=found.groupdict().get("device"))

@@ -63,7 +63,7 @@ def _killed_by_somebody(
     """The job's own side tells of a kill: most often for memory, but not where the kernel was watched and killed nothing."""
     for claim in claims.hints(view, HOST, "memory_limit", findings.FindingRole.OWN):
         bare = all(e.kind == _BARE for e in claim.evidence)
-        if bare and view.fully_watched and not sightings:
+        if bare and not sightings and (view.fully_watched or _logs_go_on(view)):
             words = f"{claim.words} (the kernel killed nothing for want of memory)"
             claim = claims.changed(claim, cause="rank_killed", words=words)
         elif bare:
@@ -71,6 +71,12 @@ def _killed_by_somebody(
                 claim, sentence=_SUSPECTED.format(words=" ".join(claim.words.split())[:160].rstrip("."))
             )
         yield claim
+
+
+def _logs_go_on(view: evidence_view.EvidenceView) -> bool:
+    """Whether the kernel log of every node goes on behind the end: what was killed for memory would stand in it."""
+    ends_s = [view.log_ends_s(node) for node in view.attempt.nodes if node in view.logged_nodes]
+    return len(ends_s) == len(view.attempt.nodes) and all(end is not None and end < 0 for end in ends_s)
 
 
 def _took_the_daemon(

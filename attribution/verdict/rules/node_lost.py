@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from probing_cluster.attribution.verdict import claims, evidence_view, findings, signatures
+from probing_cluster.attribution.verdict import claims, evidence_view, findings, phrases, signatures
 from probing_cluster.core import hostlist, records, vocabulary
 
-LOST, REBOOT = "node_lost", "node_reboot"
+LOST, REBOOT, POWER = "node_lost", "node_reboot", "thermal_power"
 STATES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
+_POWER_BEFORE = timedelta(minutes=10)
+"""Slurm gives a node up minutes after it went dark, and a server takes minutes to boot."""
 _BOOTS = timedelta(seconds=120)
 """A server needs at least this long to go down and to boot."""
 _LONGEST_SHUTDOWN_S = 86400.0
@@ -26,7 +28,33 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """
     for claim in _claims(view):
         ordered = any(e.code == vocabulary.AFTER_SHUTDOWN for e in claim.evidence)
-        yield claims.changed(claim, domain=records.Domain.UNKNOWN) if ordered else claim
+        yield claims.changed(claim, domain=records.Domain.UNKNOWN) if ordered else _without_power(view, claim)
+
+
+def _without_power(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.Claim:
+    """The claim that power failed, where the BMC said so of the node just before it went away; else `claim`.
+
+    Who forges the BMC's line cannot make the node go away.
+    """
+    reports = [
+        s.event
+        for s in view.of(POWER)
+        if s.event.kind == "hardware_report"
+        and s.event.node == claim.node
+        and claim.at - _POWER_BEFORE <= s.at <= claim.at
+    ]
+    if not reports:
+        return claim
+    return claims.changed(
+        claim,
+        cause=POWER,
+        domain=None,
+        device=None,
+        evidence=(*reports, *claim.evidence),
+        cap=records.Confidence.LIKELY,
+        n_sources=2,
+        sentence=f"{claim.node} went away, and its BMC had reported a power supply that failed or lost its input: {phrases.clean(reports[0].message)}",
+    )
 
 
 def _claims(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:

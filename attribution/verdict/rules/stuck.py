@@ -148,9 +148,9 @@ def _never_went_on(view: evidence_view.EvidenceView) -> bool:
 
 
 def _may_be_none_of_its(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
-    """Whether a neighbour may have held the GPU, or accounting gives no count of GPUs and nothing else shows that it held one."""
-    unheld = view.attempt.n_gpus is None and sighting.hold is not gpus.PartCertainty.HELD
-    return unheld or sighting.hold is gpus.PartCertainty.MAYBE
+    """Whether another job may have held the GPU, or nobody; or accounting gives no count of GPUs."""
+    held = sighting.hold is gpus.PartCertainty.HELD
+    return not held and (view.attempt.n_gpus is None or not _is_whole(view, sighting.event.node))
 
 
 def _passed(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:

@@ -924,6 +924,21 @@ def test_a_denied_file_is_the_servers_where_it_threw_the_client_out(make):
     assert make.judge(denied, silent).cause == "user_error"
 
 
+@pytest.mark.parametrize(("before_end", "node", "cause"), [(360, "n2", "thermal_power"), (360, "n1", "node_reboot"), (3600, "n2", "node_reboot")])  # fmt: skip
+def test_a_node_whose_supplies_lost_their_input_went_away_for_it(make, before_end, node, cause):
+    """The BMC's line alone convicts nobody; where the node went away just after, it is why, likely."""
+    line = {"kind": "hardware_report", "code": "power", "source": "kernel", "severity": records.Severity.INFO}
+    report = make.event(before_end, node=node, message="ipmievd: Power Supply sensor PSU1 Status - Power Supply AC lost Asserted", **line)  # fmt: skip
+    boot = make.event(37, kind="node_boot", source="kernel", severity=records.Severity.INFO)
+    lost = make.attempt(state="NODE_FAIL", exit_code=0)
+    made = make.judge(report, boot, attempt=lost)
+    assert (made.cause, made.node) == (cause, "n2")
+    if cause == "thermal_power":
+        assert made.confidence is records.Confidence.LIKELY
+        assert "PSU1" in made.summary
+    assert make.judge(report).cause == "user_error"
+
+
 def test_a_fault_repaired_before_the_job_began_is_none_of_its(make):
     """Lost, then seen again (or the node restarted) before the start."""
     before = make.start - timedelta(seconds=120)

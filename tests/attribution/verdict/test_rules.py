@@ -404,11 +404,18 @@ def test_a_launcher_that_was_told_to_end_lost_no_process(make, end, launcher, ca
 
 
 @pytest.mark.parametrize(
-    ("state", "cause"),
-    [({}, "rank_killed"), ({"watched": {}}, "oom_host"), ({"by_log": frozenset({"n1", "n2"})}, "oom_host")],
+    ("by_log", "ends_s", "cause"),
+    [
+        (False, 60, "rank_killed"),
+        (False, None, "oom_host"),
+        (True, 60, "rank_killed"),
+        (True, -60, "oom_host"),
+    ],
 )
-def test_a_bare_killed_is_memory_only_where_the_kernel_was_not_watched(make, state, cause):
-    """A kernel that kills for memory says so; a log that covers a part of the run may have missed it."""
+def test_a_bare_killed_is_memory_only_where_the_kernel_was_not_watched(make, by_log, ends_s, cause):
+    """A kernel that kills for memory says so: to an agent, and in a log that goes on behind the end."""
+    at = None if ends_s is None else make.end + timedelta(seconds=ends_s)
+    state = {"watched": {} if at is None else dict.fromkeys(("n1", "n2"), at), "by_log": frozenset({"n1", "n2"} if by_log else ())}  # fmt: skip
     killed = make.finding("oom_kill_suspected", detail={"first_cause": True})
     assert make.judge(killed, attempt=make.attempt(exit_code=137), **state).cause == cause
     oom = make.finding("slurm_oom", detail={"first_cause": True})

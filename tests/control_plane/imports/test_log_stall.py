@@ -175,9 +175,11 @@ def test_a_dead_server_with_a_task_blocked_behind_it_stays_the_cause() -> None:
 
 
 def test_on_a_shared_node_a_gpu_may_be_the_neighbours() -> None:
-    """A job that holds two of eight GPUs, nobody knows which, is not laid at one that failed."""
+    """A job that holds two of eight GPUs, nobody knows which, is "possible" at most at one that failed as it began to stand still."""
     made = verdict([*steps(), CANCELLED], event(9, **NVLINK), of=attempt(n_gpus=2))
-    assert made.cause == "user_cancelled"
+    assert (made.cause, made.confidence) == ("gpu_nvlink", "possible")
+    later = verdict([*steps(), CANCELLED], event(1800, **NVLINK), of=attempt(n_gpus=2))
+    assert later.cause == "user_cancelled"
 
 
 def test_what_an_agent_read_counts_alike_where_somebody_ended_the_job() -> None:
@@ -252,3 +254,14 @@ def test_a_long_log_needs_a_silence_that_no_buffer_explains(change: Callable[[st
     assert found.detail["gap_s"] == 20.0
     soon = attempt(end_at=LAST + timedelta(minutes=30))
     assert (stall([*lines, CANCELLED], of=soon) is None) is (change is str)
+
+
+def test_a_programs_own_watchdog_is_no_sign_of_work() -> None:
+    """It writes on, with a date, that nothing moves; any other dated line says that the program went on with something."""
+    at = LAST + timedelta(minutes=31)
+    date = f"{at:%Y-%m-%d %H:%M:%S}"
+    watch = [f"[hangwatch {date}] no progress for 1860 s, dumping stacks", "[hangwatch rank 0]     all_reduce (torch/distributed/distributed_c10d.py:2810)"]  # fmt: skip
+    found = stall([*steps(), *watch, CANCELLED])
+    assert found is not None
+    assert found.at - timedelta(seconds=found.measured or 0) == LAST
+    assert stall([*steps(), f"[{date}] writing plots", CANCELLED]) is None
