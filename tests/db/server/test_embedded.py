@@ -270,3 +270,17 @@ def test_a_planted_socket_directory_is_not_used(home: Path) -> None:
         assert planted.stat().st_uid == 1
     finally:
         planted.rmdir()
+
+
+def test_its_memory_is_a_share_of_what_there_is(home: Path, tmp_path: Path) -> None:
+    """An eighth of the machine's, or of what its cgroup may use, and no less than PostgreSQL's own default."""
+    of_machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 8 // 2**20
+    limit = tmp_path / "memory.max"
+    expected = {"max\n": min(max(of_machine, 128), 8192), f"{4 * 2**30}\n": min(512, max(of_machine, 128)), "4096\n": 128}  # fmt: skip
+    for text, mib in expected.items():
+        limit.write_text(text)
+        assert server_files.shared_buffers_mib(limit) == mib
+    assert server_files.shared_buffers_mib(tmp_path / "none") == expected["max\n"]
+    with psycopg.connect(embedded.ensure(home)) as connection:
+        row = connection.execute("SELECT setting::bigint * 8192 / 1048576 FROM pg_settings WHERE name = 'shared_buffers'").fetchone()  # fmt: skip
+    assert row == (server_files.shared_buffers_mib(),)
