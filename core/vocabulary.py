@@ -129,6 +129,7 @@ EVENT_KINDS: tuple[EventKind, ...] = (
     EventKind(name="nouveau", meaning="the open driver holds a GPU, which faults"),
     EventKind(name="fabric_manager", meaning="NVIDIA's fabric manager"),
     EventKind(name="hardware_report", meaning="what a daemon that watches hardware wrote to syslog"),
+    EventKind(name="name_service", meaning="what looks up accounts and hosts on a node"),
     EventKind(name="iommu", meaning="an access the IOMMU refused"),
     EventKind(name="thermal", meaning="something is too hot"),
     EventKind(name="throttle", meaning="a GPU slowed down"),

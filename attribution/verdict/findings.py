@@ -104,10 +104,10 @@ def find(event: records.HealthEvent) -> FindingSignature:
     known = table.kinds.get(event.kind)
     own = _only_user(event)
     if known is not None:
-        if event.kind == "python_exception" and str(event.detail.get("exception")) in _FILE_ERRORS:
-            return table.kinds["python_file_error"]
         if variant := _variant(event, own=own):
             return table.kinds[variant]
+        if event.kind == "python_exception" and str(event.detail.get("exception")) in _FILE_ERRORS:
+            return table.kinds["python_file_error"]
         # Two ranks in one collective with different sizes: the timeout explains itself.
         mismatch = own and known.role is FindingRole.PROXIMAL and known.symptom == "nccl_timeout"
         return table.kinds["collective_mismatch"] if mismatch else known
@@ -137,6 +137,8 @@ def _variant(event: records.HealthEvent, *, own: bool) -> str | None:
         return "stale_lock_file"
     if event.kind in _RAISED and _UNRESOLVED.search(event.message):
         return "name_not_resolved"
+    if event.kind in _RAISED and _NO_ACCOUNT.search(event.message):
+        return "account_not_found"
     return "licence_refused" if event.kind == "program_error" and _REFUSED.search(event.message) else None
 
 
@@ -147,6 +149,10 @@ _UNRESOLVED = re.compile(
     re.IGNORECASE,
 )
 """A host's name that nobody could look up: written wrongly, or the node's name service or its way out is gone."""
+_NO_ACCOUNT = re.compile(
+    r"\bget(?:pw(?:uid|nam)|gr(?:gid|nam))\(\): |\b(?:uid|gid|user|group) (?:id )?\d{1,10} (?:was )?not found\b|\bcannot find name for (?:user|group) ID \d|No username set in the environment"
+)
+"""The node's name service does not know an account, or a container's /etc/passwd."""
 _REFUSED = re.compile(
     r"\blicen[cs]e (?:checkout|manager|server)|\blicensing error|\b(?:obtain|check ?out|acquire|get) .{0,40}\blicen[cs]e",
     re.IGNORECASE,
@@ -184,4 +190,5 @@ def is_surely_own(event: records.HealthEvent) -> bool:
     """True for an error that nothing outside the program can raise: a wrong key, a bad argument, a failed CUDA assertion."""
     if event.kind in _SURE_KINDS:
         return True
-    return bool(_SURE.search(event.message)) and not _OUTSIDE.search(event.message)
+    outside = _OUTSIDE.search(event.message) or _NO_ACCOUNT.search(event.message)
+    return bool(_SURE.search(event.message)) and not outside

@@ -1,4 +1,5 @@
-"""What services on the node write to syslog: NVIDIA's fabric manager and persistence daemon, and those that watch hardware.
+"""What services on the node write to syslog: NVIDIA's fabric manager and persistence daemon, those that watch hardware, and those
+that look up accounts and hosts.
 
 They are programs, not the kernel: whoever may log under their names could say it (`logger -t smartd`), so these are kinds of their own.
 The fabric manager's is never more than low; the kernel's own SXid line has the catalogue's severity. What watchers of BMC, memory,
@@ -181,3 +182,26 @@ def _part(text: str, other: str) -> str:
 HARDWARE_FAMILY = grammar.LineFamily(
     name=HARDWARE, triggers=WATCHERS, read=read_watcher, facts=HARDWARE_FACTS
 )
+
+NAMES = "name_service"
+LOOKUPS = ("sssd", "sssd_be", "nslcd", "nscd", "ypbind")
+NAME_FACTS = {
+    (NAMES, "offline"): fact(
+        INFO,
+        "system_software",
+        "What looks up accounts and hosts on this node cannot reach its server.",
+        "Ask on the node: `getent passwd USER`, `getent hosts NAME`; then look at the directory server and the way to it.",
+    ),
+}
+_OFFLINE = re.compile(
+    r"(?:sssd(?:_be)?: Backend is (?:marked )?offline|nslcd: (?:\[[0-9a-f]{1,8}\] )?(?:<[^>]{1,200}> )?(?:no available LDAP server found|failed to bind to LDAP server .{1,200}: Can't contact LDAP server)"
+    r"|nscd: nss_ldap: (?:failed to bind to LDAP server|could not search LDAP server - Server is unavailable)|ypbind: NIS server .{0,200}not responding)"
+)
+
+
+def read_lookup(message: str, _context: KernelContext) -> KernelFinding | None:
+    """A line of one of these daemons that says that its server is away, known by its tag in front."""
+    return make(NAME_FACTS, NAMES, "offline", message) if _OFFLINE.match(message) else None
+
+
+NAMES_FAMILY = grammar.LineFamily(name=NAMES, triggers=LOOKUPS, read=read_lookup, facts=NAME_FACTS)

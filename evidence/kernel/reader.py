@@ -42,6 +42,7 @@ FAMILIES: tuple[LineFamily, ...] = (
     xid.FAMILY,
     daemons.FAMILY,
     daemons.HARDWARE_FAMILY,
+    daemons.NAMES_FAMILY,
     nvrm.FAMILY,
     amdgpu.FAMILY,
     nouveau.FAMILY,
@@ -94,13 +95,21 @@ _DAEMONS: Mapping[str, frozenset[tuple[str, str | None]]] = {
     "nvidia-fabricmanager": frozenset({("fabric_manager", None)}),
     "nvidia-persistenced": frozenset({("fabric_manager", "persistence")}),
     **dict.fromkeys(daemons.WATCHERS, frozenset({(daemons.HARDWARE, None)})),
+    **dict.fromkeys(daemons.LOOKUPS, frozenset({(daemons.NAMES, None)})),
     "systemd-networkd": frozenset({("ib_link", "lost_carrier")}),
     "NetworkManager": frozenset({("ib_link", "lost_carrier")}),
 }
 """Programs of the node that are believed in syslog, and for what: (kind, code; None = any). Everybody can log under
 their names, so none of these may say what only the kernel knows."""
 _NAMED = frozenset(
-    {"mmfs", "nv-fabricmanager", "nvidia-fabricmanager", "nvidia-persistenced", *daemons.WATCHERS}
+    {
+        "mmfs",
+        "nv-fabricmanager",
+        "nvidia-fabricmanager",
+        "nvidia-persistenced",
+        *daemons.WATCHERS,
+        *daemons.LOOKUPS,
+    }
 )
 """Those whose name is a part of their messages' form."""
 MAX_MESSAGE_CHARS = 2048

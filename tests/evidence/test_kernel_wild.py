@@ -418,6 +418,29 @@ def test_what_watchers_of_hardware_log_is_information(
     assert signatures.find("hardware_report", code, Severity.INFO).role is signatures.Role.CONTEXT
 
 
+@pytest.mark.parametrize(
+    ("tag", "message", "offline"),
+    [
+        ("sssd[1290]", "Backend is offline", True),
+        ("sssd_be[7]", "Backend is offline", True),
+        ("sssd[1290]", "Backend is online", False),
+        ("nslcd[13]", '[8b4567] <passwd="omartin"> no available LDAP server found, sleeping 1 seconds', True),
+        ("nslcd[13]", "[8b4567] failed to bind to LDAP server ldaps://l1: Can't contact LDAP server", True),
+        ("nslcd[13]", "[8b4567] connected to LDAP server ldaps://l1", False),
+        ("nscd", "nss_ldap: could not search LDAP server - Server is unavailable", True),
+        ("python[3]", "sssd: Backend is offline", False),
+    ],
+)
+def test_what_looks_up_names_is_information(tag: str, message: str, offline: bool) -> None:
+    """Anybody may log so: it convicts nobody by itself."""
+    found = reader.KernelReader().read_line(f"2026-05-04T06:00:00+00:00 n1 {tag}: {message}")
+    assert (found is not None) is offline
+    if found is not None:
+        assert (found[1].kind, found[1].code, found[1].severity) == ("name_service", "offline", Severity.INFO)
+        signature = signatures.find("name_service", "offline", Severity.INFO)
+        assert signature.role is signatures.Role.CONTEXT
+
+
 def test_the_fabric_manager_is_known_by_both_its_names() -> None:
     """Its program's and its service's."""
     for tag in ("nv-fabricmanager[9]", "nvidia-fabricmanager[9]"):

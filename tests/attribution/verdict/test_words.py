@@ -446,3 +446,17 @@ def test_a_gpu_that_fell_silent_with_the_log_of_a_job_of_one_gpu_is_its_own_wher
     assert judge(540.0).cause == "user_cancelled"
     made = judge(7200.0, shared={"n2": ((start, None),)})
     assert (made.cause, made.confidence) == ("gpu_gsp_timeout", C.POSSIBLE)
+
+
+def test_an_account_that_nobody_knows_is_no_sure_mistake(make):
+    """A KeyError of Python's own, but of the node's or container's accounts: "possible", and the site's where the lookup was ill."""
+    missed = make.finding("python_exception", node="n2", message="KeyError: 'getpwuid(): uid not found: 50123'", detail={"exception": "KeyError", "role": "root", "domains": ["user_program"], "first_cause": True})  # fmt: skip
+    v = make.judge(missed)
+    assert (v.cause, v.confidence) == ("user_error", C.POSSIBLE)
+    assert "getent passwd" in (v.next_step or "")
+    ill = {"kind": "name_service", "code": "offline", "source": "kernel", "severity": records.Severity.INFO, "message": "sssd: Backend is offline"}  # fmt: skip
+    v = make.judge(missed, make.event(30, **ill))
+    assert (v.cause, v.node, v.confidence) == ("system_services", "n2", C.LIKELY)
+    assert "Backend is offline" in v.summary
+    own = make.finding("python_exception", node="n2", message="KeyError: 'lr'", detail={"exception": "KeyError", "role": "root", "domains": ["user_program"], "first_cause": True})  # fmt: skip
+    assert make.judge(own, make.event(30, **ill)).cause == "user_error"
