@@ -48,8 +48,10 @@ _ANNOUNCED_LINES = 3
 _INTERRUPTED_LINES = 40
 _STALLS, _STALL_LINES = 2, 40
 """So many lines at the most lists a warning of ranks that stand still."""
-_RAISED = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit): ")
-"""An exception that tells of a signal."""
+_RAISED = re.compile(
+    r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit): |.{0,200}\bMain process received SIG\w{3,6}, exiting"
+)
+"""An exception that tells of a signal, or a launcher that ends with it."""
 _JOB_CANCELLED = re.compile(r"\*\*\* JOB (?P<job>\d{1,12})\S* .{0,300}?CANCELLED AT (?P<at>\S{10,30})")
 _TERMINATED_CODE = 143
 _LAUNCHER = re.compile(r"death signal, shutting down workers")

@@ -26,8 +26,10 @@ _NO_WORK = re.compile(
     re.IGNORECASE,
 )
 """What also counts up: errors, retries, shards loaded, processes ended one after another."""
-_LISTED_CODE = re.compile(r"\s{0,8}│\s{1,8}(?:❱\s{1,8})?\d{1,6}\s[│\s]{0,80}[A-Za-z_#@)\]}\"']")
-"""A line of the program's source in the box that rich draws around a traceback: it may read `step = 0`."""
+_LISTED_CODE = re.compile(
+    r"\s{0,8}│\s{1,8}(?:❱\s{1,8})?\d{1,6}\s[│\s]{0,80}[A-Za-z_#@)\]}\"']|\s{0,8}\d{1,4}\s{1,4}(?:/\S{1,400}\(\S{0,400}\) ?\[0x|0x[0-9a-f]{4,16}\b)"
+)
+"""A line of the program's source in the box that rich draws around a traceback, which may read `step = 0`; a numbered frame of a C stack."""
 _COUNTER = re.compile(
     r"(?<![\w./-])(?P<a>\d{1,12})\s{0,2}(?:/|of)\s{0,8}(?P<of>\d{1,12})(?![\w/.-])"
     r"|\b(?:iter(?:ation)?s?|it|(?:global|train|training|optimizer|micro|gradient)?[_ ]?steps?|epochs?|ep|batch(?:es)?|(?:num_)?updates?|episodes?|rounds?|(?:consumed[_ ])?(?:samples|tokens))\b"
@@ -88,7 +90,12 @@ def place(text: str) -> tuple[str, Place] | None:
 
 def shape(text: str) -> tuple[str, float] | None:
     """A line's words without its numbers, and its first number; None for a line without, or of something that counts by itself."""
-    if not _DIGIT.search(text, 0, _MAX_CHARS) or _NO_WORK.search(text) or _IDLE.search(text):
+    if (
+        not _DIGIT.search(text, 0, _MAX_CHARS)
+        or _NO_WORK.search(text)
+        or _IDLE.search(text)
+        or _LISTED_CODE.match(text)
+    ):
         return None
     text = _DATE.sub(" ", text[:_MAX_CHARS])
     first = _NUMBER.search(text)

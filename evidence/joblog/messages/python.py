@@ -95,7 +95,9 @@ _STRERROR = (
         re.compile(r"Transport endpoint is not connected|Cannot send after transport endpoint shutdown"),
     ),
 )
-_UCX = re.compile(r"\bUCX\b|\bucx\b|\buc[pstm]_\w|_ucx\.c\b|\bibv_\w|\bmd\[\d{1,4}\]=|\bmlx[45]_\d")
+_UCX = re.compile(
+    r"\bUCX\b|\bucx\b|\buc[pstm]_\w|_ucx\.c\b|\bibv_\w|\bmd\[\d{1,4}\]=|\[[\w.-]{1,253}:\d{1,10}:\d{1,6}(?::\d{1,10})?\]\s{1,20}\w{1,40}\.c:\d{1,6}\s|\bmlx[45]_\d"
+)
 """UCX calls any of its own failures an input/output error, which a line's end may cut from its name; no file has part in it."""
 _SHM = re.compile(
     r"(?:shared memory|/torch_\d+|dev/shm|shm).*(?:No space left|out of shared memory|Bus error)|out of shared memory|insufficient shared memory|No space left on device.{0,40}(?:/dev/shm|/torch_\d)"
