@@ -311,7 +311,6 @@ HARMLESS = [
     "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.",
     "srun: Terminating StepId=123.0",
     "Killing subprocess 4946",
-    "Main process received SIGTERM, exiting",
     "[2024-01-01 00:00:00,000] [INFO] [launch.py:351:main] Process 12 exits successfully.",
     "python3 main.py exited with code 0",
     "Saving checkpoint at iteration 100 to /x/y",
