@@ -135,6 +135,8 @@ class CauseCandidates:
             self._next_job(finding)
         best = self.held[self.best] if self.best is not None else None
         if precedence.outranks(finding, best):
+            if self.best is not None and best is not None and precedence.refuted(best, finding):
+                self.held[self.best] = replace(best, detail={**best.detail, "survived": True})
             self.best = len(self.held) - 1
             if finding.detail.get("terminated") or finding.detail.get("exit_code") == _TERMINATED_CODE:
                 self._take_signal(finding.line)
@@ -185,10 +187,13 @@ class CauseCandidates:
                 self.best = i
 
     def announced(self, line: int) -> None:
-        """A traceback begins in `line`: an exception that ends with a colon right above it only announces it."""
+        """A traceback begins in `line`: what stands above it may be no end of the program's, or only announce it by a colon at its end."""
         if self.best is None or self.settled:
             return
         best = self.held[self.best]
+        if best.detail.get("alone") and line > best.line + 1:
+            # An exception's line without a traceback, and another one's below other lines: the first did not end this program.
+            best = self.held[self.best] = replace(best, detail={**best.detail, "unattributed": True})
         if (
             0 < line - best.line <= _ANNOUNCED_LINES
             and "exception" in best.detail

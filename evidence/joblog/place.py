@@ -126,7 +126,7 @@ def is_speech(text: str) -> bool:
         or _TABLE_ROW.search(text)
     ):
         return True
-    if _DELIBERATE.search(text):
+    if _DELIBERATE.search(text) or _DENIED.search(text):
         return True
     if _MADE.match(text) and _SPEAKER.search(text):
         return True
@@ -152,6 +152,16 @@ _DELIBERATE = re.compile(
     re.IGNORECASE,
 )
 """Somebody makes the error happen and says so in the same line."""
+_ERROR_NAMES = (
+    r"(?:(?:CUDA|HIP|GPU|host|device|cgroup)\s)?(?:out[ -]of[ -]memory|OOMs?\b|oom[-_ ]kill\w{0,4}|illegal memory access|uncorrectable|ECC errors?|segmentation faults?|segfaults?|bus errors?"
+    r"|Xids?\b|disk quota exceeded|MemoryErrors?|watchdog timeouts?|I/O errors?|(?:CUDA|NCCL|HIP|NVML|UCX|MPI|gloo) (?:errors?|timeouts?|failures?))"
+)
+_DENIED = re.compile(
+    rf"\b(?:no|never(?: (?:saw|seen|had|hit|met|got))?|without(?: any)?|free of)\W{{1,3}}(?:(?:more|further|new|such|any|single) )?{_ERROR_NAMES}"
+    rf"|{_ERROR_NAMES}[\s:=]{{1,3}}(?:(?:errors?|events?|kills?|counte?r?s?|hits?)[\s:=]{{1,3}}){{0,3}}(?:(?:is|are|was|were)\s)?(?:0(?![.\dx])|none\b|handled\b|avoided\b|not (?:seen|detected|observed|found)\b|so far\b)",
+    re.IGNORECASE,
+)
+"""That there was no such error, or how often there was none."""
 _TEST = re.compile(r"^test\w{0,120} \([\w.]{1,200}\)(?: \.\.\.|$)|^\S{1,300}\.py::\S{1,300} ")
 """How unittest and pytest begin the line of a test: what it prints stands behind it, how it ended below."""
 

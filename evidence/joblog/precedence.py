@@ -46,7 +46,7 @@ def _clearly_before(new: JobFinding, best: JobFinding) -> bool:
     return bool(ours and theirs and ours[0] == theirs[0] and ours[1] + _CLOCKS_DIFFER_S <= theirs[1])
 
 
-def _refuted(best: JobFinding, new: JobFinding) -> bool:
+def refuted(best: JobFinding, new: JobFinding) -> bool:
     """Whether a line of text alone convicts a machine and the program then ended by an exception of its own."""
     if not best.detail.get("unattributed") or new.kind not in ("python_exception", "import_error"):
         return False
@@ -207,7 +207,7 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
             or noise
             or _began_after(best, new)
             or announced
-            or _refuted(best, new)
+            or refuted(best, new)
             or (new.late and (best.role is LineRole.SYMPTOM or plain_cancel))
         )
     terminated = best.kind == "process_terminated" and new.role is LineRole.END

@@ -151,6 +151,11 @@ class JobLogReader:
                 return replace(found, role=LineRole.OBSERVATION) if _DEBUG.match(record.text) else found
         return None
 
+    def _has_lost_its_traceback(self, record: Record) -> bool:
+        """Whether an exception's last line stands alone: of another run, printed again, or of one that was caught."""
+        alone = record.rank is None and record.rank not in self._tracebacks
+        return alone and python.exception(record) is not None
+
     def _is_quotation(self, family: LogFamily, record: Record) -> bool:
         """Whether the family understands only what stands between quotation marks: then somebody tells of the error."""
         if family in _JUDGE_PLACE:
@@ -341,6 +346,8 @@ class JobLogReader:
         joined, found = self._join(record)
         if not joined and (interesting or expected):
             found = self._families(record)
+            if found and found.kind in cuda.ONLY_HARDWARE and self._has_lost_its_traceback(record):
+                found = replace(found, detail={**found.detail, "alone": True})
         last = self._traceback(record, known=found is not None, interesting=interesting)
         self._bare.passed(line, text)
         unnamed = found is not None and _may_continue(found) and cut and len(text.rstrip()) >= _MIN_WRAP_CHARS

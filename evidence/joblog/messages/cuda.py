@@ -232,7 +232,7 @@ def finding(kind: str, record: Record, **detail: Any) -> JobFinding:
                     FACTS, kind, record, rank=_rank(record), detail=detail, domains=domains, meaning=meaning
                 )
     if kind == "cuda_oom":
-        detail |= cuda_memory.held_by_others(record.text)
+        detail |= cuda_memory.about(record.text)
     return make(FACTS, kind, record, rank=_rank(record), detail=detail)
 
 

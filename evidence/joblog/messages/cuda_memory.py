@@ -1,4 +1,4 @@
-"""Whose memory a GPU was full of when PyTorch found none left: its own words tell how much others held."""
+"""How sure a line is that a GPU was full, and whose memory filled it: PyTorch's own words tell how much others held."""
 
 from __future__ import annotations
 
@@ -21,6 +21,16 @@ _HALF = 0.5
 def _bytes(size: str) -> float:
     number, unit = size.split()
     return float(number) * _UNITS[unit[0] if unit[0] in _UNITS else ""]
+
+
+_RAISED = re.compile(
+    r"[Ee]rror|ERROR|[Ee]xception|FATAL|[Ff]atal|RESOURCE|what\(\)|allocat|\breserve|[Aa]bort|\bfail|failed|\(2\)|code[ =]2\b"
+)
+
+
+def about(text: str) -> dict[str, Any]:
+    """Weak where nothing but the words says so, as a program prints them of its own accord; else `held_by_others`."""
+    return held_by_others(text) if _RAISED.search(text) else {"weak": True}
 
 
 def held_by_others(text: str) -> dict[str, Any]:

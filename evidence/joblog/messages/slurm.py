@@ -76,7 +76,7 @@ _WHY = (
     ("slurm_task_failure", "TASK FAILURE"),
 )
 _OOM = re.compile(
-    r"oom[-_]kill event|[Ee]xceeded (?:job|step) memory limit|(?:Job|Step|JobId=|StepId=)\s?\S* exceeded (?:job |step )?memory limit|OOM Killed"
+    r"\b[1-9]\d{0,9} oom[-_]kill event|oom[-_]kill event(?:\(s\)|s)? in (?:[Ss]tep|\w{0,8}Id)|[Ee]xceeded (?:job|step) memory limit|(?:Job|Step|JobId=|StepId=)\s?\S* exceeded (?:job |step )?memory limit|OOM Killed"
     r"|(?:^|[:\]] ?)(?:This |The |Your )?(?:[Jj]ob|[Pp]rocess|[Tt]ask|[Ss]tep)\b.{0,60} exceed(?:ed|s|ing) (?:its|the|your)? ?(?:\w+ )?memory (?:quota|limit|request|allocation)\b"
 )
 _NODE = re.compile(
@@ -138,6 +138,7 @@ _SITE = re.compile(
     re.IGNORECASE,
 )
 """What belongs to the site, whatever is missing of it."""
+_ADDRESS = re.compile(r"\bhttps?://\S{1,1000}|\b[\w.-]{1,100}\.(?:io|com|org|ai|net|ch|de)[/#]\S{1,500}")
 _MISTAKEN = "Slurm could not start what the job asked for: a file, an image, a command or a resource that is not there."
 _TASKS = re.compile(r"srun: error: (?P<host>\S{1,1024}): tasks? (?P<tasks>[\d,-]{1,1024}): (?P<how>.+)")
 _LSF = re.compile(r"\s{0,4}TERM_(?P<why>[A-Z_]{3,24}): \w")
@@ -236,7 +237,8 @@ def _launch(record: Record, host: str | None, *, container: bool) -> JobFinding:
     if _WRAPPED.search(record.text):
         # The reason follows where the container's own log is printed.
         return make(FACTS, "slurm_launch_failed", record, host=host, detail={"handled": True})
-    site = _SITE.search(record.text) is not None
+    # An image's name may hold any word.
+    site = _SITE.search(_ADDRESS.sub(" ", record.text)) is not None
     if _MISTAKE.search(record.text) and not site:
         return make(FACTS, "slurm_launch_failed", record, host=host, domains=USER, meaning=_MISTAKEN)
     domains, meaning = SOFTWARE if site else None, _NO_CONTAINER if container else None
