@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
 from probing_cluster.evidence import blocks
@@ -26,6 +26,12 @@ _JOB_LINE = re.compile(
     rb"Traceback|^\s*File \"|ProcessGroup|NCCL (?:INFO|WARN)|\[rank\d+\]|\[Rank \d+\]|slurmstepd:|srun:|torch|CUDA (?:error|out)|"
     rb"cudaError|iteration|epoch|Epoch|step[ =:]|loss|gloo|it/s|\w+Error:|DataLoader|Watchdog caught"
 )
+
+
+_SYSLOG_LINE = re.compile(
+    rb"^(?:<\d{1,3}>\d? ?)?(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S{0,16}) [\w.-]{1,253} (?!python|torchrun|srun|slurmstepd)[\w./@-]{1,64}(?:\[\d{1,10}\])?: "
+)
+"""A line of a node's syslog, whichever program of the node wrote it."""
 
 
 def kernel_json(line: int, finding: KernelFinding) -> dict[str, Any]:
@@ -66,10 +72,13 @@ def joblog_json(finding: JobFinding) -> dict[str, Any]:
 def detect(sample: Iterable[bytes]) -> LogKind:
     """Which of the two kinds of log the sampled lines look like; kernel when nothing tells.
 
-    Lines vote by their look; a finding of a job's kind, which no kernel line can be, counts for more.
+    Lines vote by their look; a finding of a job's kind, which no kernel line can be, counts for more. Lines of a node's syslog
+    are no job's, whatever its daemons complain of.
     """
-    lines = [line[:_LOOK_AT_BYTES] for line in sample]
-    kernel_votes = sum(_KERNEL_LINE.search(line) is not None for line in lines)
+    sampled = [line[:_LOOK_AT_BYTES] for line in sample]
+    of_syslog = [_SYSLOG_LINE.match(line) is not None for line in sampled]
+    lines = [line for line, other in zip(sampled, of_syslog, strict=True) if not other]
+    kernel_votes = sum(of_syslog) + sum(_KERNEL_LINE.search(line) is not None for line in lines)
     job_votes = sum(_JOB_LINE.search(line) is not None for line in lines)
     job_findings = joblog.read(line.decode("utf-8", "replace") for line in lines)
     job_votes += 2 * sum(finding.kind not in _KERNEL_TOO for finding in job_findings)
@@ -145,17 +154,21 @@ def _joblog(batches: Iterator[list[bytes]], all_lines: bool) -> Iterator[dict[st
 
 
 def classify_stream(
-    lines: Iterable[bytes], kind: LogKind | None = None, all_lines: bool = False
+    lines: Iterable[bytes],
+    kind: LogKind | None = None,
+    all_lines: bool = False,
+    found_out: Callable[[LogKind], object] = bool,
 ) -> Iterator[dict[str, Any]]:
     """One JSON-ready dict per finding, in line order; with `all_lines` also `{"line": N, "kind": "none"}` for the rest.
 
     `lines` is any iterable of byte lines, or an open binary file (faster: read in blocks). `kind` None looks
-    at the first lines and decides. Memory is constant whatever the input. Findings of a job log come when the
+    at the first lines, decides and tells `found_out`. Memory is constant whatever the input. Findings of a job log come when the
     first cause is settled: at the end, or after `joblog.MAX_HELD` of them.
     """
     batches = blocks.batches(lines)
     if kind is None:
         head = next(batches, [])
         kind = detect(head[:_LOOK_AT_LINES])
+        found_out(kind)
         batches = itertools.chain([head], batches)
     return _kernel(batches, all_lines) if kind == "kernel" else _joblog(batches, all_lines)

@@ -340,7 +340,7 @@ def _json(line: PrefixedLine, text: str) -> PrefixedLine | None:
     host, tag = fields.get("_HOSTNAME"), next((fields[name] for name in _TAG_FIELDS if name in fields), None)
     return replace(
         line,
-        message=message.rstrip("\n"),
+        message=plain(message).rstrip("\n"),
         at=at,
         contained=True,
         uptime_s=uptime / 1e6 if uptime is not None else line.uptime_s,

@@ -86,8 +86,10 @@ _OPPOSITES = (
 """The lines of a link that came back are a driver's own words for one that goes down with another last word: the families that
 know those read them. Of a port that was not seen to go down they say nothing: every port comes up at boot."""
 _UP_TRIGGERS = ("ink up", "ink Up", "ink is up", "ink is Up", "link status up", "definitely up", "Link ACTIVE", "PORT_ACTIVE", "LINK_UP")  # fmt: skip
+_BYTES = '"MESSAGE":['
+"""How `journalctl -o json` begins a message with an escape or a byte that is no UTF-8: a list of numbers, in which no word is found."""
 TRIGGERS: tuple[str, ...] = tuple(
-    dict.fromkeys([*(t for family in FAMILIES for t in family.triggers), *_UP_TRIGGERS])
+    dict.fromkeys([*(t for family in FAMILIES for t in family.triggers), *_UP_TRIGGERS, _BYTES])
 )
 _DAEMONS: Mapping[str, frozenset[tuple[str, str | None]]] = {
     "mmfs": frozenset({("gpfs", None)}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
 
@@ -464,3 +465,13 @@ def test_forms_of_round_21_and_22(line: str, kind: str, code: str) -> None:
     assert found is not None
     assert (found[1].kind, found[1].code) == (kind, code)
     assert reader.KernelReader().read_line(f"kernel: overlayfs: failed to resolve '{line}'") is None
+
+
+def test_a_message_that_journald_writes_as_bytes_is_read() -> None:
+    """`journalctl -o json` gives a list of numbers where a message has an escape or is no UTF-8."""
+    xid = b"NVRM: Xid (PCI:0000:3b:00): 48, pid=1, name=p, DBE"
+    given = [list(xid), [*xid, 255], [27, *b"[31m", *xid, 27, *b"[0m"]]
+    record = {"_TRANSPORT": "kernel", "_HOSTNAME": "n1", "PRIORITY": "3"}
+    lines = [json.dumps(record | {"MESSAGE": message}, separators=(",", ":")) for message in given]
+    found = list(classify.classify_stream(io.BytesIO("\n".join(lines).encode()), "kernel"))
+    assert [(f["line"], f["kind"], f["code"]) for f in found] == [(n, "xid", "48") for n in (1, 2, 3)]

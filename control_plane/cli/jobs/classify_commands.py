@@ -14,6 +14,7 @@ from probing_cluster.control_plane.imports import packed
 from probing_cluster.core import errors
 
 _LOOK_AT_BYTES = 8192
+_READ_AS = {"kernel": "a kernel log", "joblog": "a job's output"}
 
 
 def register(register: commands.Commands) -> None:
@@ -44,17 +45,25 @@ def _stream(stream: IO[bytes], args: argparse.Namespace, *, follow: bool) -> int
     # `| head` ends us as it ends grep: silently, in the middle of whatever. Whoever calls this in a process of its own gets its
     # signal back: any closed socket would end that.
     before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    n_found = 0
+    n_found = n_written = 0
+    kinds: list[str] = []
     try:
-        for n_found, found in enumerate(classify.classify_stream(stream, args.kind, args.all), 1):  # noqa: B007 - counts
+        for found in classify.classify_stream(stream, args.kind, args.all, kinds.append):
+            n_written += 1
+            n_found += found["kind"] != "none"
             sys.stdout.write(json.dumps(found, default=str, ensure_ascii=True) + "\n")
             if follow:
                 sys.stdout.flush()
         sys.stdout.flush()
     finally:
         signal.signal(signal.SIGPIPE, before)
-    if not n_found and stream.seekable():
+    if not n_written and stream.seekable():
         _require_text(stream, args.file)
+    for kind in kinds if not follow else ():
+        other = next(k for k in _READ_AS if k != kind)
+        name = "standard input" if args.file == "-" else args.file
+        words = f"{n_found} finding{'s' * (n_found != 1)}, read as {_READ_AS[kind]} (--kind {other}: as {_READ_AS[other]})"
+        print(f"{name}: {words}", file=sys.stderr)
     return 0
 
 

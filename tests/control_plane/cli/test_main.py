@@ -430,6 +430,20 @@ def test_classify_refuses_what_is_no_log(
     assert main.main(["classify", f"{tmp_path}/f"]) == 0
 
 
+def test_classify_tells_what_it_took_the_file_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A node's syslog is no job's output, whatever its daemons complain of; and nothing found is not silence."""
+    daemons = "".join(f"Apr 01 10:00:0{n} gpu03 slurmd[99]: error: whatever {n}\n" for n in range(9))
+    log = tmp_path / "messages"
+    log.write_text(f"Apr 01 10:00:00 gpu03 kernel: {XID}\n{daemons}")
+    assert main.main(["classify", str(log)]) == 0
+    shown = capsys.readouterr()
+    assert [json.loads(line)["kind"] for line in shown.out.splitlines()] == ["xid"]
+    assert "1 finding, read as a kernel log (--kind joblog: as a job's output)" in shown.err
+    log.write_text("starting\nepoch 1 loss 2.3\n")
+    assert main.main(["classify", str(log)]) == 0
+    assert "0 findings, read as a job's output" in capsys.readouterr().err
+
+
 @pytest.mark.timeout(60)
 def test_classify_follows_a_pipe_line_by_line() -> None:
     """A finding is printed when its line has come, not when the pipe is full."""
