@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from probing_cluster.core import sanitize, vocabulary
@@ -29,6 +30,19 @@ def short(name: str) -> str:
     """A host's name without its domain, in lower case; an address as it is."""
     name = name.strip().lower()
     return name if _ADDRESS.fullmatch(name) else name.partition(".")[0]
+
+
+def as_known(name: str, nodes: Collection[str]) -> str:
+    """The one of `nodes` that `name` is with a domain or in other case; `name` itself where it is none of them."""
+    return next((node for node in nodes if short(node) == short(name)), name) if name not in nodes else name
+
+
+def stranger(name: str, nodes: Collection[str]) -> str:
+    """A note about a node that no job of the accounting ran on, with the names that are like it; empty for one of `nodes`."""
+    if not name or not nodes or name in nodes:
+        return ""
+    near = difflib.get_close_matches(short(name), [short(n) for n in nodes], n=3) or sorted(nodes)[:3]
+    return f"{sanitize.clean(name, 64)} is no node of the accounting, so what its log says bears on none of these jobs; --kernel NODE= takes {', '.join(near)} …"
 
 
 def _numbered_alike(a: str, b: str) -> bool:

@@ -17,6 +17,7 @@ from probing_cluster.control_plane.imports import (
     event_lines,
     job_outputs,
     kernel,
+    line_hosts,
     packed,
     rejected_input,
     zone_hint,
@@ -120,6 +121,11 @@ def read(order: LoadOrder, announce: Announce = _silent) -> ImportFiles:
     if files.attempts:
         clusters = Counter(a.cluster for a in files.attempts)
         done.cluster = max(clusters, key=lambda name: clusters[name])
+        nodes = {n for a in files.attempts for n in a.nodes}
+        boots = {line_hosts.as_known(node, nodes): at for node, at in order.boots.items()}
+        logs = [(line_hosts.as_known(node, nodes), path) for node, path in order.kernel]
+        order = dataclasses.replace(order, kernel=logs, boots=boots)
+        done.lines += [f"  note: {note}" for node, _ in logs if (note := line_hosts.stranger(node, nodes))]
     about = _span_of(files.attempts)
     for node, path in order.kernel:
         announce(f"reading {path.name}")

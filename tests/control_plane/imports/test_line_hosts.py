@@ -128,3 +128,28 @@ def test_a_log_without_hosts_needs_its_node(tmp_path: Path) -> None:
         errors.MalformedInput, match="names a host; say whose kernel log it is: --kernel NODE="
     ):
         load.read(order)
+
+
+@pytest.mark.parametrize(
+    ("given", "node", "note"),
+    [
+        ("g1", "g1", ""),
+        ("g1.cluster", "g1", ""),
+        ("G1.cluster.site.org", "g1", ""),
+        ("gpu1", "gpu1", "gpu1 is no node of the accounting"),
+        ("g99", "g99", "--kernel NODE= takes g1"),
+    ],
+)
+def test_a_node_is_called_as_the_accounting_calls_it(
+    tmp_path: Path, given: str, node: str, note: str
+) -> None:
+    """With its domain it is the same; of a name that the accounting does not have, the summary says so."""
+    sacct, log = tmp_path / "sacct", tmp_path / "log"
+    sacct.write_text(
+        "JobIDRaw|JobID|State|ExitCode|Submit|Start|End|NodeList\n1|1|FAILED|1:0|2026-11-24T10:00:00|2026-11-24T10:00:00|2026-11-24T11:00:00|g[1-2]\n"
+    )
+    log.write_bytes(b"[Tue Nov 24 10:59:30 2026] " + XID.removeprefix("kernel: ").encode() + b"\n")
+    found = load.read(load.LoadOrder(sacct=[sacct], kernel=[(given, log)], timezone="UTC", now=NOW))
+    assert [e.node for e in found.events[0].found.events] == [node]
+    notes = [line for line in found.done.lines if "no node of the accounting" in line]
+    assert (len(notes), note in "".join(notes)) == (bool(note), True)
