@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 
+from probing_cluster.control_plane import last_poll
 from probing_cluster.control_plane.doctor import site_certificates, site_names
 from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.db import engines, migrate
@@ -63,6 +64,7 @@ def everything(config: settings.Settings, run: commands.Runner) -> Iterator[doct
             fix = "start it (systemctl status postgresql on its host), or mend [database] url; agents keep what they see meanwhile"
         yield doctor.fail("database", found, why=str(exc), fix=fix)
         return
+    yield service(config)
     yield from agents(config, run)
     yield from site_certificates.database(config)
 
@@ -147,6 +149,18 @@ def judge_server(facts: Mapping[str, Any], here: dt.datetime, *, own: bool) -> I
         yield doctor.fail("clock", found, why=why, fix=fix)
     else:
         yield doctor.ok("clock", f"{skew_s:+.2f} s")
+
+
+def service(config: settings.Settings) -> doctor.DoctorFinding:
+    """Whether the service is at work: without it nothing is judged, drained or sent, whatever agents report."""
+    with db_store.Store.open(_url(config)) as store:
+        read_at = last_poll.at(store)
+    found = last_poll.stale(read_at, clock.SYSTEM.now(), config)
+    if not found:
+        return doctor.ok("service", f"read accounting at {read_at:%H:%M:%S}Z")
+    why = "jobs get no verdict, bad nodes are not drained and nobody is told"
+    fix = "systemctl status probing-serve (or probing-ctl serve); where it runs, see what this says of sacct"
+    return (doctor.warn if read_at is None else doctor.fail)("service", found, why=why, fix=fix)
 
 
 def agents(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.DoctorFinding]:

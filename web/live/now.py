@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from probing_cluster.control_plane import context
+from probing_cluster.control_plane import context, last_poll
 from probing_cluster.control_plane.door import web_keys
 from probing_cluster.control_plane.policy import budget, recheck, view
 from probing_cluster.control_plane.repair import engine
@@ -23,8 +23,6 @@ from probing_cluster.web import site as web_site
 
 SHOWN = 30
 """Entries shown of each kind; the lists have the rest."""
-STALE_S = 120.0
-"""Accounting read, or any agent heard, longer ago than this is no picture of now."""
 SLURM_S = 15.0
 _DECISIONS_OF = timedelta(days=7)
 """How far back a drain that was denied is looked for."""
@@ -147,15 +145,8 @@ def health(site: web_site.Site) -> documents.Health:
     (row,) = site.all_rows("freshness")
     read_at = datetime.fromisoformat(row["accounting_at"]) if row["accounting_at"] else None
     at, heard_s = row["at"], row["heard_s"]
-    most_s = max(STALE_S, 3 * site.service.config.service.accounting_poll_s)
-    whys = []
-    if read_at is None:
-        whys.append("accounting was never read, so probing-ctl serve may not run")
-    elif (at - read_at).total_seconds() > most_s:
-        whys.append(
-            f"accounting was last read {read_at:%Y-%m-%d %H:%M:%S}Z, so probing-ctl serve may not run"
-        )
-    if heard_s is None or heard_s > STALE_S:
+    whys = [why for why in [last_poll.stale(read_at, at, site.service.config)] if why]
+    if heard_s is None or heard_s > last_poll.STALE_S:
         ago = "no agent was ever heard" if heard_s is None else f"no agent was heard for {heard_s:.0f} s"
         whys.append(f"{ago}: what nodes do now is not known")
     return documents.Health(

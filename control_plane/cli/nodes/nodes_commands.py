@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from probing_cluster.control_plane import alarmed_jobs, held_jobs
+from probing_cluster.control_plane import alarmed_jobs, held_jobs, last_poll
 from probing_cluster.control_plane.cli import commands
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.terminal import node_table, table
@@ -100,6 +100,7 @@ def _nodes(args: argparse.Namespace) -> int:
     config, store = _open(args)
     with store:
         rows = _node_rows(config, store)
+        asleep = last_poll.stale(last_poll.at(store), clock.SYSTEM.now(), config)
     known = {row["node"] for row in rows}
     if not known:
         raise errors.SlurmUnavailable(
@@ -110,6 +111,9 @@ def _nodes(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([_plain(row) for row in rows], indent=2, default=str))
     elif rows:
+        if asleep:
+            words = f"{asleep}: nothing new below is decided until it does (probing-ctl doctor)"
+            print(words, file=sys.stderr)
         print(node_table.text(rows, table.terminal_width()))
         for words in dict.fromkeys(line for row in rows for line in row["held"]):
             print(f"GPUs held idle: {words}")

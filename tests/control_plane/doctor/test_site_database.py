@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.control_plane.doctor import site_certificates, site_database
-from probing_cluster.core import errors, records, settings
+from probing_cluster.core import errors, records, settings, vocabulary
 from probing_cluster.db import store as db_store
 
 NOW = dt.datetime(2026, 1, 31, 14, 0, tzinfo=dt.UTC)
@@ -173,5 +173,20 @@ def test_a_server_in_order_is_asked_for_everything(store: db_store.Store) -> Non
     where = settings.DatabaseSettings(url=store.connection_uri())
     config = dataclasses.replace(settings.Settings(), database=where)
     assert {f.name for f in site_database.everything(config, silent)} == {
-        "database", "postgres", "roles", "tls", "clock", "agents",
+        "database", "postgres", "roles", "tls", "clock", "agents", "service",
     }  # fmt: skip
+
+
+def test_a_service_that_does_not_run_is_a_fault(store: db_store.Store) -> None:
+    """Agents report, and nothing is decided: it reads accounting every few seconds. One that never ran is only to be started."""
+    where = settings.DatabaseSettings(url=store.connection_uri())
+    config = dataclasses.replace(settings.Settings(), database=where)
+    assert site_database.service(config).level == "warn"
+    for age_s, level in ((5, "ok"), (600, "fail")):
+        store.remember(
+            vocabulary.ACCOUNTING_READ, (dt.datetime.now(dt.UTC) - dt.timedelta(seconds=age_s)).isoformat()
+        )
+        found = site_database.service(config)
+        assert (found.name, found.level) == ("service", level)
+    assert "probing-ctl serve may not run" in found.found
+    assert "probing-serve" in found.fix

@@ -151,6 +151,16 @@ def test_an_outcome_is_told_in_its_own_words(
     assert calls == [], "a slip of the keyboard drains no half of a list"
 
 
+def test_the_table_says_when_nobody_decides(store: db_store.Store, tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    """The service is dead: a bad node stays open, and "not decided yet" would sound like seconds."""
+    beat(store, "n1", {})
+    now = datetime.now(UTC)
+    for age_s, dead in ((600, True), (1, False)):
+        store.remember("accounting.until", (now - timedelta(seconds=age_s)).isoformat())
+        assert main.main(["nodes", "--config", str(tmp_path / "probing.toml")]) == 0
+        assert ("probing-ctl serve may not run" in capsys.readouterr().err) is dead
+
+
 def test_a_node_that_nobody_knows_is_no_empty_table(
     store: db_store.Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], run: Run
 ) -> None:

@@ -1,0 +1,26 @@
+"""Whether `probing-ctl serve` is at work, by when it last read the accounting: it does so every few seconds."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from probing_cluster.core import settings, vocabulary
+from probing_cluster.db import store as db_store
+
+STALE_S = 120.0
+"""Older than this, and than three polls, what is stored is not the present."""
+
+
+def at(store: db_store.Store) -> datetime | None:
+    """When the accounting was last read; None when it never was."""
+    found = store.recall(vocabulary.ACCOUNTING_READ)
+    return datetime.fromisoformat(found) if isinstance(found, str) else None
+
+
+def stale(read_at: datetime | None, now: datetime, config: settings.Settings) -> str:
+    """What is wrong with that, as a sentence's part; empty while the service is at work."""
+    if read_at is None:
+        return "accounting was never read, so probing-ctl serve may not run"
+    if (now - read_at).total_seconds() > max(STALE_S, 3 * config.service.accounting_poll_s):
+        return f"accounting was last read {read_at:%Y-%m-%d %H:%M:%S}Z, so probing-ctl serve may not run"
+    return ""
