@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from probing_cluster.core import settings, vocabulary
-from probing_cluster.db import store as db_store
+
+if TYPE_CHECKING:  # the command line is there before the database's libraries are
+    from probing_cluster.db import store as db_store
 
 STALE_S = 120.0
 """Older than this, and than three polls, what is stored is not the present."""

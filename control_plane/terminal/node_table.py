@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from probing_cluster.control_plane.policy import view
@@ -45,6 +45,29 @@ def _paragraph(row: Sequence[str], width: int) -> str:
 def silent(row: Mapping[str, Any]) -> bool:
     """Whether the agent has missed three beats while it could be heard, or was never heard."""
     return row["silent_s"] is None or row["silent_s"] > 3 * (row["beat_s"] or 10.0)
+
+
+def still(faults: Mapping[str, Any]) -> str:
+    """What a person who lifts a drain is told where the agent reports a grave fault all the same; empty where it reports none."""
+    grave = [fault.words for fault in fault_names.named(faults) if fault.severity == "high"]
+    if not grave:
+        return ""
+    return f", although its agent still reports {'; '.join(grave)} (`probing-ctl set-healthy` looks first; `drain` takes it back)"
+
+
+def tested(incidents: Iterable[records.RepairIncident]) -> dict[str, str]:
+    """Why the nodes of our tests are out of service, which Slurm shows as a reservation alone."""
+    reserved = [one for one in incidents if one.reservation]
+    own = {one.node: f"under test by us: {one.reason.removeprefix(vocabulary.OWN_PREFIX).strip()}" for one in reserved}  # fmt: skip
+    return {
+        node: f"partner in the test of {one.node}" for one in reserved for node in one.reference_nodes
+    } | own
+
+
+def under_test(node: view.Node | None, why: str | None) -> dict[str, str]:
+    """The row's column for a node that our test holds without a drain; nothing for any other."""
+    drained_too = node is not None and node.states & vocabulary.DRAINED_STATES
+    return {"drain": why} if why and not drained_too else {}
 
 
 def drained(

@@ -136,14 +136,9 @@ def require_known(names: Sequence[str], known: Collection[str]) -> None:
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
     named = [
-        {
-            "name": f.name,
-            "severity": f.severity,
-            "since": f.since and clock.iso_z(f.since),
-            "signs": list(f.keys),
-        }
+        {"name": f.name, "severity": f.severity, "since": f.since and clock.iso_z(f.since), "signs": list(f.keys)}
         for f in row["named"]
-    ]
+    ]  # fmt: skip
     return {**row, "named": named}
 
 
@@ -155,11 +150,12 @@ def _node_rows(config: settings.Settings, store: db_store.Store) -> list[dict[st
     beats = {b.node: b for b in store.heartbeats()}
     ages, silences = store.heartbeat_ages_s(), store.silences_s()
     drains = store.drains(since=clock.SYSTEM.now() - _DECISIONS_OF, actions=["drain"])
-    latest = {d.node: d for d in sorted(drains, key=lambda d: d.at)}
+    latest = {d.node: d for d in sorted(drains, key=lambda d: d.ended_at or d.at)}
     open_drains = {d.node: d for d in store.drains(open_only=True) if d.action == "drain"}
     denied = view.denials(drains, beats)
     held = held_jobs.read(store, config.cluster.name, config.policy.idle_s, clock.SYSTEM.now())
     alarmed = alarmed_jobs.read(store, config.cluster.name)
+    tested = node_table.tested(store.incidents(open_only=True))
     acks = {n.subject.removeprefix("node:"): n for n in store.notes(action="ack")}  # the last one stays
     return [
         _node_row(
@@ -170,6 +166,7 @@ def _node_rows(config: settings.Settings, store: db_store.Store) -> list[dict[st
             (_open_drain(open_drains.get(name), slurm.get(name), known=bool(slurm)), latest.get(name)),
             acks.get(name),
         )
+        | node_table.under_test(slurm.get(name), tested.get(name))
         | {
             "denied": _denied(denied.get(name)),
             "held": [
@@ -298,10 +295,12 @@ def _resume(args: argparse.Namespace) -> int:
     config, store = _open(args)
     with store:
         slurm = _slurm_operations(config)
+        names = _known_names(args, store, slurm)
+        still = {b.node: node_table.still(b.faults) for b in store.heartbeats(names)}
         failed = sum(
-            _attempt(name, lambda name=name: resume_one(store, slurm, name, caller_name()))
-            for name in _known_names(args, store, slurm)
-        )
+            _attempt(name, lambda name=name: resume_one(store, slurm, name, caller_name()) + still.get(name, ""))
+            for name in names
+        )  # fmt: skip
     return 1 if failed else 0
 
 

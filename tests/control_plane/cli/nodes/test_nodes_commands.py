@@ -191,3 +191,36 @@ def test_no_trouble_is_a_sentence(store: db_store.Store, run: Run) -> None:
     """--faulty on a sound cluster."""
     beat(store, "n1", {})
     assert run("nodes", "--faulty") == "no fault, drain or silent agent on 1 node\n"
+
+
+def test_a_node_under_test_and_its_partner_say_so(store: db_store.Store, run: Run) -> None:
+    """Slurm shows a reservation alone, and `sinfo -R` nothing."""
+    for node in ("n3", "n4"):
+        beat(store, node, {})
+    now = datetime.now(UTC)
+    made = records.RepairIncident(
+        incident_id=uuid.uuid4(), cluster="c", node="n4", drain_id=uuid.uuid4(), reason="probing: xid 79 gpu2", cause="gpu_lost",
+        state="testing", reservation="probing-n4-x", reference_nodes=("n3",), opened_at=now, changed_at=now,
+    )  # fmt: skip
+    assert store.open_incident(made)
+    by_node = {row["node"]: row["drain"] for row in json.loads(run("nodes", "--json"))}
+    assert by_node == {"n3": "partner in the test of n4", "n4": "under test by us: xid 79 gpu2"}
+
+
+def test_who_lifts_a_drain_is_told_of_the_fault_that_stands(
+    store: db_store.Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is a person's word and is done; the next job would meet the lost GPU."""
+    slurm = fakes.FakeSlurm()
+    monkeypatch.setattr(slurm, "resume", lambda _name: nodes.Outcome(state="done"))
+    monkeypatch.setattr(nodes_commands, "_slurm_operations", lambda _config: slurm)
+    config = tmp_path / "probing.toml"
+    config.write_text(f'[cluster]\nname = "c"\n[database]\nurl = "{store.connection_uri()}"\n')
+    beat(store, "n2", {"gpu_lost:gpu1": {"severity": "high"}})
+    beat(store, "n1", {})
+    drain(store, NOW)
+    assert main.main(["resume", "n[1-2]", "--config", str(config)]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "n1: resumed"
+    assert "resumed, although its agent still reports" in second
+    assert "set-healthy" in second
