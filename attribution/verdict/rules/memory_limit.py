@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from probing_cluster.attribution.verdict import claims, evidence_view, findings, gpus
+from probing_cluster.attribution.verdict import claims, evidence_view, findings, gpus, phrases
 from probing_cluster.core import records
 
 HOST, GPU = "oom_host", "oom_gpu"
 _KILLED = 9
 _BARE = "oom_kill_suspected"
 """A shell's or Slurm's word "Killed", which names no reason."""
+_REFUSED = "host_memory_error"
+_NOT_GIVEN = "The program did not get the main memory that it asked for, and ended: {words}"
 _DAEMONS = frozenset({"slurmd", "munged"})
 """Without these a node does not answer Slurm."""
 _SUSPECTED = "a process of the job was killed (SIGKILL), most often for want of main memory, which nothing here proves; its log says: {words}"
@@ -63,6 +65,8 @@ def _killed_by_somebody(
     """The job's own side tells of a kill: most often for memory, but not where the kernel was watched and killed nothing."""
     for claim in claims.hints(view, HOST, "memory_limit", findings.FindingRole.OWN):
         bare = all(e.kind == _BARE for e in claim.evidence)
+        if all(e.kind == _REFUSED for e in claim.evidence):
+            claim = claims.changed(claim, sentence=_NOT_GIVEN.format(words=phrases.clean(claim.words)))
         if bare and not sightings and (view.fully_watched or _logs_go_on(view)):
             words = f"{claim.words} (the kernel killed nothing for want of memory)"
             claim = claims.changed(claim, cause="rank_killed", words=words)

@@ -21,6 +21,11 @@ _DOUBTFUL_SIGNALS = {9: 0.55, 15: 0.55, 7: 0.6, 6: 0.6}
 _TERM = 15
 _SENT = frozenset({9, _TERM})
 """Signals that somebody sends: no mistake of a program's raises them."""
+_BY_SIGNAL = 128
+_ENDS_BY = {9: frozenset({"oom_kill_suspected"}), _TERM: frozenset({"process_terminated"})}
+"""What a log says of a process that somebody ended, by the signal."""
+_CRASHES = frozenset({6, 7, 9, 11, _TERM})
+"""Signals by which programs are often ended, as exit codes rare."""
 _NOT_ITS_OWN = "and the process that was killed for want of memory is not known to be its own"
 _HINTED = 0.6
 """What an exit code alone weighs beside a hint at a machine."""
@@ -127,8 +132,23 @@ def _named(number: int) -> str:
     return f"{number} ({signals.Signals(number).name})" if number in set(signals.Signals) else str(number)
 
 
+def _sent_signal(view: evidence_view.EvidenceView) -> int:
+    """The signal that the exit code stands for, where the log tells of one: of a script's 143 Slurm records 15. 0 for none."""
+    code = view.attempt.exit_code or 0
+    number = code - _BY_SIGNAL if code > _BY_SIGNAL else code
+    told = any(f.event.kind in _ENDS_BY[number] for f in view.findings) if number in _ENDS_BY else False
+    return number if told else 0
+
+
+def _code(code: int | None) -> str:
+    """The exit code, with the signal that it may stand for."""
+    if code in _CRASHES:
+        return f"{code} (Slurm records the same of a script that ends with {_BY_SIGNAL + code}, signal {_named(code)})"
+    return f"{code}"
+
+
 def _by_exit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    signal = view.signal
+    signal = view.signal or _sent_signal(view)
     if (not signal and not view.attempt.exit_code) or any(map(_clears_program, view.findings)):
         return
     weight = _DOUBTFUL_SIGNALS.get(signal, 0.85)
@@ -142,7 +162,11 @@ def _by_exit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     if others:
         weight = min(weight, 0.7)
     exits = [f.event for f in view.findings if f.signature.role is findings.FindingRole.EXIT]
-    how = f"was ended by signal {_named(signal)}" if signal else f"exited with code {view.attempt.exit_code}"
+    how = (
+        f"was ended by signal {_named(signal)}"
+        if signal
+        else f"exited with code {_code(view.attempt.exit_code)}"
+    )
     words = f"{how}, {_NOT_ITS_OWN if others else _beside(view)}"
     if quoted := _quoted(view):
         words += f"; its log says: {quoted[0].message}"

@@ -550,3 +550,33 @@ def test_a_launcher_that_lost_a_process_did_not_fail_by_itself(make):
     assert "lost communication" in verdict.summary
     later = make.finding("peer_lost", detail={"first_cause": False})
     assert make.judge(later, attempt=make.attempt(exit_code=255), watched={}).cause == "user_error"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "cause", "words"),
+    [
+        (15, "process_terminated", "rank_killed", "ended by signal 15 (SIGTERM)"),
+        (143, "process_terminated", "rank_killed", "ended by signal 15 (SIGTERM)"),
+        (
+            15,
+            None,
+            "user_error",
+            "exited with code 15 (Slurm records the same of a script that ends with 143",
+        ),
+        (3, None, "user_error", "exited with code 3, "),
+    ],
+)
+def test_an_exit_code_may_be_a_signals(make, code, kind, cause, words):
+    """Of a script that ends with 143 Slurm records 15; what the log says of the process decides."""
+    found = [make.finding(kind, message="srun: error: n1: task 0: Terminated")] if kind else []
+    v = make.judge(*found, attempt=make.attempt(exit_code=code))
+    assert (v.cause, words in v.summary) == (cause, True), v.summary
+
+
+def test_memory_that_a_program_did_not_get_killed_nobody(make):
+    """std::bad_alloc: it ended itself, and one absurd size can do that."""
+    refused = make.finding("host_memory_error", message="terminate called after throwing an instance of 'std::bad_alloc'", detail={"first_cause": True})  # fmt: skip
+    v = make.judge(refused)
+    assert v.cause == "oom_host"
+    assert "did not get the main memory" in v.summary
+    assert "killed" not in v.summary
