@@ -32,7 +32,11 @@ def register(register: commands.Commands) -> None:
 
 def _register_reading(group: commands.Commands) -> None:
     made = group.add("report", _report, "the night's report; a day not scored yet is scored first")
-    made.add_argument("--day", metavar="D", help="the day, 2026-11-20 (default: the last whole day, UTC)")
+    made.add_argument(
+        "--day",
+        metavar="D",
+        help="the day, 2026-11-20 (default: the last whole day, UTC; of an imported history its last)",
+    )
     made.add_argument("--again", action="store_true", help="score it again, and with --send mail it again")
     made.add_argument(
         "--html", metavar="FILE", help="also write the mail as a page ('-': to standard output, alone)"
@@ -50,7 +54,9 @@ def _register_reading(group: commands.Commands) -> None:
         "the paper's seven thresholds from this site's own distribution, and whom they name",
     )
     made.add_argument(
-        "--day", metavar="D", help="the day the window ends with (default: the last whole day, UTC)"
+        "--day",
+        metavar="D",
+        help="the day the window ends with (default: the last whole day, UTC; of an imported history its last)",
     )
     made.add_argument(
         "--percentile", type=float, default=99.0, metavar="P", help="of the site's nodes (default 99)"
@@ -83,12 +89,15 @@ def _open(args: argparse.Namespace) -> tuple[settings.Settings, db_store.Store]:
     return config, db_store.Store.open(config)
 
 
-def _day(text: str | None) -> datetime:
+def _day(text: str | None, store: db_store.Store) -> datetime:
+    """The day asked for; by default the last whole one, or the last that an imported accounting tells of."""
     from probing_cluster.lemon import nightly
 
     today = nightly.day_of(clock.SYSTEM.now())
     if text is None:
-        return today - nightly.DAY
+        exported_until = store.exported_until()
+        last = today - nightly.DAY
+        return last if exported_until is None else min(last, nightly.day_of(exported_until))
     try:
         day = span.possible(datetime.fromisoformat(text).replace(tzinfo=UTC), text)
     except ValueError as exc:
@@ -106,7 +115,7 @@ def _report(args: argparse.Namespace) -> int:
     config, store = _open(args)
     with store:
         with progress.ProgressBar("lemon report", None, "nights scored"):
-            night = _night(config, store, _day(args.day), again=args.again)
+            night = _night(config, store, _day(args.day, store), again=args.again)
         drains = store.drains(open_only=True)
         if args.html:
             _write_html(args.html, night, config, drains)
@@ -223,8 +232,8 @@ def _thresholds(args: argparse.Namespace) -> int:
     if not 0 < args.percentile <= 100 or args.votes < 1:
         raise errors.UsageError("--percentile lies between 0 and 100, --votes is 1 or more")
     config, store = _open(args)
-    day = _day(args.day)
     with store, progress.ProgressBar("lemon thresholds", None, "nights measured"):
+        day = _day(args.day, store)
         found, _ = nightly.measure(store, config, day, slurm_facts=_slurm_facts(config, store, day))
     if not found.nodes:
         raise errors.NotFound(

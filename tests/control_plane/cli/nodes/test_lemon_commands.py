@@ -11,7 +11,7 @@ import pytest
 
 from probing_cluster.control_plane.cli import main
 from probing_cluster.control_plane.policy import exclude_list
-from probing_cluster.core import clock
+from probing_cluster.core import clock, vocabulary
 from probing_cluster.db import store as db_store
 from probing_cluster.reports.charts import lemon_charts
 from probing_cluster.slurm_plugins.live import live_records
@@ -73,6 +73,15 @@ def test_report_scores_the_last_whole_day_once(run: Run, store: db_store.Store, 
     assert {s.made_at for s in store.lemon_scores()} == made
     code, out, _ = run("report", "--html", "-")
     assert out.startswith("<!DOCTYPE html>")
+
+
+def test_of_an_imported_history_the_last_day_is_its_own(run: Run, store: db_store.Store) -> None:
+    """Nothing is known of yesterday: "a quiet night" would be untrue."""
+    store.remember(vocabulary.ACCOUNTING_EXPORTED, "2026-11-19T15:00:00Z")
+    code, out, _ = run("report")
+    assert (code, out.partition(":")[0]) == (0, "c, 2026-11-19")
+    store.remember(vocabulary.ACCOUNTING_READ, "2026-11-21T03:00:00Z")
+    assert run("report")[1].startswith("c, 2026-11-20")
 
 
 def test_only_whole_days_that_have_passed(run: Run) -> None:
