@@ -10,7 +10,7 @@ from probing_cluster.reports import phrase
 
 _MOST_STEPS = 3
 _SILENT = (
-    "Its log is empty: have the program speak. `set -x` in the batch script shows the command that ended it, `srun -u` and "
+    "Its log is empty: where the script writes to a file of its own (`> my.log`, `exec > …`), look there; else have the program speak. `set -x` in the batch script shows the command that ended it, `srun -u` and "
     "`python -u` write at once what is held back otherwise, and errors belong on standard error."
 )
 _BACK = "The job is requeued under the same id and waits to start again."

@@ -338,7 +338,7 @@ def _kernel(path: Path, node: str, order: LoadOrder, files: ImportFiles, about: 
         raise errors.MalformedInput(f"{path}: {kernel.UNREAD_LANGUAGE}")
     if not found.is_empty and not found.is_log:
         raise errors.MalformedInput(
-            f"{path} is no kernel log: no line of it begins with a date or the seconds since boot; give what `dmesg` or `journalctl -k` printed"
+            f"{path} is no kernel log: no line of it begins with a date or the seconds since boot; give what `dmesg` or `journalctl -k` printed (of its JSON `-o json`, an object a line)"
         )
     _require_rows(
         found.bad, good=bool(found.events or found.covers)

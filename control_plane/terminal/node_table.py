@@ -13,6 +13,7 @@ from probing_cluster.core.catalogue import fault_names
 from probing_cluster.reports import phrase
 from probing_cluster.slurm_plugins.acts import node_events
 
+_SILENT_BEATS = 3
 HEADS = ("NODE", "SLURM", "AGENT", "FAULT", "DRAINED, OR WHY NOT")
 
 
@@ -26,7 +27,9 @@ def text(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> str:
             row["node"],
             row["slurm"],
             _agent(row),
-            _faults(row["named"], silent(row)),
+            _faults(
+                row["named"], silent(row) or (row["age_s"] or 0.0) > _SILENT_BEATS * (row["beat_s"] or 10.0)
+            ),
             _why(row["drain"], row["acknowledged"]),
         )
         for row in rows
@@ -44,7 +47,7 @@ def _paragraph(row: Sequence[str], width: int) -> str:
 
 def silent(row: Mapping[str, Any]) -> bool:
     """Whether the agent has missed three beats while it could be heard, or was never heard."""
-    return row["silent_s"] is None or row["silent_s"] > 3 * (row["beat_s"] or 10.0)
+    return row["silent_s"] is None or row["silent_s"] > _SILENT_BEATS * (row["beat_s"] or 10.0)
 
 
 def still(faults: Mapping[str, Any]) -> str:

@@ -194,7 +194,7 @@ def _expected(figure: Figure) -> list[str]:
         often = f"{_node_days(1 / figure['failures_per_node_day'])}"
         return [
             (
-                "Which ETTR to expect is not known: the cluster has no failure rate of its own yet."
+                "Which ETTR to expect is not known: none of the cluster's large jobs, on which the rate is measured, was ended by infrastructure yet."
                 f" (With one failure in {often}, the default, a job {size} would have {_share(last['renewal'])}.)"
             )
         ]
@@ -260,6 +260,13 @@ def _use(figure: Figure) -> list[str]:
     size = f"{nodes} of {_gpus(figure['gpus_per_node'])}"
     return [
         f"Of {size} {used} of the time was used, {good} used and not lost, {free} free in parts of nodes.",
+        *(
+            [
+                "More than all of it: jobs overlap on nodes, or nodes have more GPUs than they were counted with."
+            ]
+            if figure["utilisation_frac"] > 1
+            else []
+        ),
         *([f"What {_jobs(unknown)} used is not among it: no GPUs are recorded there."] if unknown else []),
     ]
 

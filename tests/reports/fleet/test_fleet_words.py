@@ -51,7 +51,7 @@ def test_a_share_that_is_next_to_nothing_is_said_to_be_so() -> None:
         ("expected-ettr", {"rate_is_own": True, "failures_per_node_day": 0.01, "sizes": [{"n_gpus": 8, "renewal": 0.97, "best_interval_s": 1800.0, "renewal_at_best": 0.98}]},
          "By this cluster's own failure rate a job of 8 GPUs has an ETTR of 97 %; at best 98 %, with a checkpoint every 30 min."),
         ("expected-ettr", {"rate_is_own": False, "failures_per_node_day": 0.005, "sizes": [{"n_gpus": 8, "renewal": 0.97, "best_interval_s": 1800.0}]},
-         "Which ETTR to expect is not known: the cluster has no failure rate of its own yet. (With one failure in 200 node-days, the default, a job of 8 GPUs would have 97 %.)"),
+         "Which ETTR to expect is not known: none of the cluster's large jobs, on which the rate is measured, was ended by infrastructure yet. (With one failure in 200 node-days, the default, a job of 8 GPUs would have 97 %.)"),
         ("ettr-grid", {"rate_is_own": True, "n_gpus": 64, "cells": [{"rate_factor": 0.25, "ettr": 0.99}, {"rate_factor": 4.0, "ettr": 0.3}]},
          "With 0.25 to 4 times the cluster's failures, and other checkpoints and restarts, the ETTR of a job of 64 GPUs would lie between 30 % and 99 %."),
         ("what-if", {"rate_is_own": False, "n_gpus": 64, "scenarios": [{"name": "today", "ettr": 0.9, "change": 0.0}, {"name": "restart 60 s", "ettr": 0.95, "change": 0.05}]},
@@ -77,6 +77,8 @@ def test_a_share_that_is_next_to_nothing_is_said_to_be_so() -> None:
          "3 failures in the one period of 7 d with jobs, from 2026-11-01. 1 check came into force meanwhile: from there on more may be seen, not more fail."),
         ("utilisation", {"utilisation_frac": 0.8, "goodput_frac": 0.75, "fragmented_frac": 0.05, "n_nodes": 2000, "gpus_per_node": 8},
          "Of 2,000 nodes of 8 GPUs 80 % of the time was used, 75 % used and not lost, 5 % free in parts of nodes."),
+        ("utilisation", {"utilisation_frac": 6.14, "goodput_frac": 0.75, "fragmented_frac": 0.05, "n_nodes": 2000, "gpus_per_node": 8},
+         "Of 2,000 nodes of 8 GPUs 614 % of the time was used, 75 % used and not lost, 5 % free in parts of nodes. More than all of it: jobs overlap on nodes, or nodes have more GPUs than they were counted with."),
         ("utilisation", {"utilisation_frac": None}, "No attempt ran on any node: nothing was used."),
         ("lemon-signals", {"day": "2026-11-20T00:00:00Z", "signals": [
             {"signal": "xid_cnt", "n_nodes": 100, "n_lemons": 2, "separation_frac": 0.97}, {"signal": "tickets", "n_nodes": 100, "n_lemons": 2, "separation_frac": 0.5}]},
