@@ -112,6 +112,8 @@ class JobLogReader:
         self._story = cause.CauseCandidates()
         self._cut: _WrappedLine | None = None
         self._tracebacks: dict[int | None, tuple[int, int]] = {}
+        self._code: dict[int | None, str] = {}
+        """The last line inside each rank's traceback: the source that raised, as Python quotes it."""
         self._cut_off: tuple[int, Record] | None = None
         """The last line that was a frame, and where its traceback began: the log may end there."""
         self._last_line = self._line_before = 0
@@ -224,12 +226,18 @@ class JobLogReader:
             record = replace(record, text=record.text[indented:])
         if _FRAME.match(record.text) or chain.is_link(record.text):
             if record.text.strip():
+                if record.text.strip(" ^~"):
+                    self._code[rank] = record.text.strip()
                 self._chain.inside(record)
                 self._cut_off = record.line, replace(record, line=began, text=f"{_TRACEBACK}:")
             return None
         first = self._cut_off is not None and self._cut_off[0] == self._line_before
         if found := python.exception(record, own_name=first):
             del self._tracebacks[rank]
+            code = self._code.pop(rank, "")
+            if found.message.endswith("AssertionError") and code.startswith("assert "):
+                # Without a message of its own it says what it asserts.
+                found = replace(found, message=f"{found.message} ({sanitize.clean(code, 200)})")
             found = self._chain.ended(found, rank)
             if python.named_only(found):
                 languages.heading(record, self._context, raised=True)

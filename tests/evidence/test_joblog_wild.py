@@ -443,6 +443,7 @@ FOUND = [
     ("the end of an earlier run's log, printed again", "python_exception", {"line": 7}, "=== tail of the previous attempt's log ===\nRuntimeError: CUDA error: uncorrectable ECC error encountered\n=== new attempt ===\nepoch 1\nTraceback (most recent call last):\n  File \"t.py\", line 3, in <module>\njson.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)"),
     ("a GPU's error in a traceback of its own", "cuda_ecc", {"line": 3}, "Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nRuntimeError: CUDA error: uncorrectable ECC error encountered"),
     ("pyxis: no such tag in a registry whose name holds a vendor's", "slurm_launch_failed", {"line": 2, "domains": ("user_program",)}, "slurmstepd: error: pyxis: printing enroot log file:\nslurmstepd: error: pyxis:     [ERROR] URL https://nvcr.io/v2/nvidia/pytorch/manifests/24.01-py33 returned error code: 404 Not Found\nslurmstepd: error: pyxis: couldn't start container"),
+    ("an assertion without a message says what it asserts", "python_exception", {"line": 5, "message": "AssertionError (assert self.warmup < self.decay)"}, "Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\n    assert self.warmup < self.decay\n           ^^^^^^^^^^^^^^^^^^^^^^^^\nAssertionError"),
     ("pytorch-lightning 3311: the plainest exception", "python_exception", {"line": 3}, "Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nException: no data"),
 ]  # fmt: skip
 
