@@ -2,9 +2,11 @@
 -- Inputs   :cluster; :keys, :nodes, :untils, :uuids, :devices, :addresses  parallel arrays: number of the attempt, node, time of its
 --          own Xid, and the names its GPU goes by (null = not known); :codes; :days.
 -- Output   key, node, device, pci_bus_id, gpu_uuid, code, at, job_id, "user", held (UUIDs that attempt held there, null = unknown).
--- The attempts of a node are looked up once, however many Xids it showed.
+-- The attempts of a node are looked up once, however many Xids it showed, and each Xid is held against those of its own day alone:
+-- otherwise every Xid of a node meets every attempt of four weeks there.
 WITH seen AS MATERIALIZED (
-    SELECT w.key, e.node, e.device, e.pci_bus_id, e.gpu_uuid, e.code, e.at, count(*) OVER (PARTITION BY w.key) AS n
+    SELECT w.key, e.node, e.device, e.pci_bus_id, e.gpu_uuid, e.code, e.at, floor(extract(epoch FROM e.at) / 86400)::int AS day,
+           count(*) OVER (PARTITION BY w.key) AS n
     FROM unnest(CAST(:keys AS int[]), CAST(:nodes AS text[]), CAST(:untils AS timestamptz[]), CAST(:uuids AS text[]),
                 CAST(:devices AS text[]), CAST(:addresses AS text[])) AS w(key, node, until_at, uuid, device, address)
     JOIN probing.health_event e
@@ -16,7 +18,9 @@ WITH seen AS MATERIALIZED (
 ), span AS (
     SELECT s.node, min(s.at) AS first_at, max(s.at) AS last_at FROM seen s WHERE s.n >= 2 GROUP BY s.node
 ), there AS MATERIALIZED (
-    SELECT p.node, a.job_id, a."user", a.gpus -> p.node AS held, a.start_at, coalesce(a.end_at, 'infinity') AS end_at
+    SELECT p.node, a.job_id, a."user", a.submit_at, a.start_at, coalesce(a.end_at, 'infinity') AS end_at,
+           generate_series(floor(extract(epoch FROM greatest(a.start_at, p.first_at)) / 86400)::int,
+                           floor(extract(epoch FROM least(a.end_at, p.last_at)) / 86400)::int) AS day
     FROM span p
     JOIN probing.job_attempt a
       ON a.cluster = :cluster
@@ -24,7 +28,8 @@ WITH seen AS MATERIALIZED (
      AND a.start_at <= p.last_at
      AND (a.end_at IS NULL OR a.end_at >= p.first_at)
 )
-SELECT s.key, s.node, s.device, s.pci_bus_id, s.gpu_uuid, s.code, s.at, t.job_id, t."user", t.held
+SELECT s.key, s.node, s.device, s.pci_bus_id, s.gpu_uuid, s.code, s.at, t.job_id, t."user", a.gpus -> s.node AS held
 FROM seen s
-JOIN there t ON t.node = s.node AND s.at BETWEEN t.start_at AND t.end_at
+JOIN there t ON t.node = s.node AND t.day = s.day AND s.at BETWEEN t.start_at AND t.end_at
+JOIN probing.job_attempt a ON a.cluster = :cluster AND a.job_id = t.job_id AND a.submit_at = t.submit_at
 WHERE s.n >= 2

@@ -6,11 +6,12 @@ import dataclasses
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
-from probing_cluster.attribution.passes import attribute
+from probing_cluster.attribution.passes import attribute, fetch
 from probing_cluster.attribution.verdict import taxonomy
 from probing_cluster.core import clock, errors, records
 from probing_cluster.db import delivery, tables
@@ -368,6 +369,38 @@ def test_xids_that_follow_a_gpu_across_users_are_found_in_the_database(store, ma
     store.upsert_attempts(attempts)
     run = attribute.attribute(store, job_ids=[4242], at=later(make))
     assert run.verdicts[0].cause == "gpu_xid"
+
+
+def test_an_old_xid_meets_whoever_ran_on_its_node_then(store, make, deliver):
+    """For an hour, across two midnights, or still; nobody who had ended, or ran elsewhere."""
+    at = make.end - timedelta(days=3)
+    deliver(
+        *(make.xid(31, 3, at=at - timedelta(minutes=m), severity=records.Severity.INFO) for m in (0, 5)),
+        at=make.end,
+    )
+    spans = {1: (1, 1), 2: (50, 30), 3: (90, None), 4: (3, -2)}
+    store.upsert_attempts(
+        [
+            make.attempt(
+                job_id=job,
+                submit_at=at - timedelta(hours=before),
+                start_at=at - timedelta(hours=before),
+                end_at=None if after is None else at + timedelta(hours=after),
+                state="RUNNING" if after is None else "COMPLETED",
+                gpus={"n2": (make.uuid("n2", 3),)} if job == 2 else None,
+            )
+            for job, (before, after) in spans.items()
+        ]
+        + [
+            make.attempt(
+                job_id=5, nodes=("n1",), submit_at=at - timedelta(hours=1), start_at=at - timedelta(hours=1)
+            )
+        ]
+    )
+    given = {"cluster": "c", "keys": [7], "nodes": ["n2"], "untils": [make.end], "uuids": [make.uuid("n2", 3)], "devices": [None], "addresses": [None], "codes": ["31"], "days": 28}  # fmt: skip
+    rows = store.rows((Path(fetch.__file__).parent / "sql/past_xids.sql").read_text("utf-8"), given)
+    assert sorted((row["job_id"], at - row["at"]) for row in rows) == [(job, timedelta(minutes=m)) for job in (1, 2, 3) for m in (0, 5)]  # fmt: skip
+    assert {row["job_id"]: row["held"] for row in rows} == {1: None, 2: [make.uuid("n2", 3)], 3: None}
 
 
 def test_the_next_jobs_xid_says_nothing_of_the_gpu_the_last_one_had(store, make, deliver):
