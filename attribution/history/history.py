@@ -184,7 +184,7 @@ class HistoryAndPostgres:
             read = live.attempts if kind == "attempts" else live.events
             return read(since, until, needed)
         # All rows: one that is not needed any more stands for an older one that was.
-        needed = None if needed is None else sources.Part(columns=needed.columns | {*key})
+        needed = None if needed is None else sources.NeededPart(columns=needed.columns | {*key})
         span = (since, until, needed)
         bounds = (since, until, self._manifest.until, self._manifest.exported_at - OVERLAP)
         found = sources.fetch(self._uri, f"pg_{kind}", *bounds, further=f"and_{kind}_newer", needed=needed)

@@ -86,7 +86,7 @@ SIGNATURE_SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class NeededPart:
     """What of a table somebody needs: a source may leave other columns null, and other rows out."""
 
     columns: frozenset[str]
@@ -94,8 +94,8 @@ class Part:
     """The file of the room that picks the rows needed from rows `q` of all columns; empty: all rows are."""
 
 
-NOTHING = Part(columns=frozenset())
-Needed = Part | None
+NOTHING = NeededPart(columns=frozenset())
+Needed = NeededPart | None
 """A part of a table; None for all of it."""
 
 

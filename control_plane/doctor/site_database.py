@@ -10,8 +10,8 @@ from typing import Any
 
 import psycopg
 
-from probing_cluster.control_plane import last_poll
 from probing_cluster.control_plane.doctor import site_certificates, site_names
+from probing_cluster.control_plane.policy import last_poll
 from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.db import engines, migrate
 from probing_cluster.db import store as db_store

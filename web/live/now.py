@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from probing_cluster.control_plane import context, last_poll
+from probing_cluster.control_plane import context
 from probing_cluster.control_plane.door import web_keys
-from probing_cluster.control_plane.policy import budget, recheck, view
+from probing_cluster.control_plane.policy import budget, last_poll, recheck, view
 from probing_cluster.control_plane.repair import engine
 from probing_cluster.core import clock, errors, records, vocabulary
 from probing_cluster.core.catalogue import fault_names

@@ -9,13 +9,13 @@ from datetime import datetime
 from probing_cluster.attribution.history import source as sources
 from probing_cluster.attribution.reliability.fleet import base
 
-ATTEMPTS = sources.Part(
+ATTEMPTS = sources.NeededPart(
     columns=frozenset({
         "cluster", "job_id", "submit_us", "attempt", "start_us", "end_us", "state", "nodes", "domain", "cause", "evidence",
     }),
     rows="only_attempts_of_coverage",
 )  # fmt: skip
-EVENTS = sources.Part(
+EVENTS = sources.NeededPart(
     columns=frozenset({"event_id", "cluster", "node", "at_us", "severity", "source", "recovered"}),
     rows="only_events_of_coverage",
 )

@@ -136,8 +136,8 @@ def _sent_signal(view: evidence_view.EvidenceView) -> int:
     """The signal that the exit code stands for, where the log tells of one: of a script's 143 Slurm records 15. 0 for none."""
     code = view.attempt.exit_code or 0
     number = code - _BY_SIGNAL if code > _BY_SIGNAL else code
-    told = any(f.event.kind in _ENDS_BY[number] for f in view.findings) if number in _ENDS_BY else False
-    return number if told else 0
+    logged = any(f.event.kind in _ENDS_BY.get(number, ()) for f in view.findings)
+    return number if logged else 0
 
 
 def _code(code: int | None) -> str:

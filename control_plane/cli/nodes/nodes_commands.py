@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from probing_cluster.control_plane import alarmed_jobs, held_jobs, last_poll
+from probing_cluster.control_plane import alarmed_jobs, held_jobs
 from probing_cluster.control_plane.cli import commands
-from probing_cluster.control_plane.policy import view
+from probing_cluster.control_plane.policy import last_poll, view
 from probing_cluster.control_plane.terminal import node_table, table
 from probing_cluster.core import clock, errors, hostlist, records, sanitize, settings, vocabulary
 from probing_cluster.core.catalogue import fault_names

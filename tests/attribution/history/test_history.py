@@ -85,16 +85,16 @@ def test_only_the_columns_that_are_wanted_are_read(year, tmp_path):
     whole = alone.attempts(SINCE, UNTIL)
     history.export(year, tmp_path, before=datetime(2026, 3, 15, tzinfo=UTC), since=SINCE)
     for source in (alone, history.of(year)):
-        found = source.attempts(SINCE, UNTIL, sources.Part(columns=wanted))
+        found = source.attempts(SINCE, UNTIL, sources.NeededPart(columns=wanted))
         assert found.schema == sources.ATTEMPT_SCHEMA
         assert plain(found.select(sorted(wanted))) == plain(whole.select(sorted(wanted)))
         assert found["state"].null_count == found.num_rows > 0
-        events = source.events(SINCE, UNTIL, sources.Part(columns=frozenset({"event_id", "severity"})))
+        events = source.events(SINCE, UNTIL, sources.NeededPart(columns=frozenset({"event_id", "severity"})))
         assert plain(events.select(["event_id", "severity"])) == plain(
             alone.events(SINCE, UNTIL).select(["event_id", "severity"])
         )
     past = sources.ParquetSource(tmp_path)
-    assert past.attempts(SINCE, UNTIL, sources.Part(columns=wanted))["state"].null_count > 0
+    assert past.attempts(SINCE, UNTIL, sources.NeededPart(columns=wanted))["state"].null_count > 0
 
 
 def test_coverage_reads_only_the_rows_it_needs(year, make, postgres_url):
