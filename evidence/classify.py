@@ -29,9 +29,9 @@ _JOB_LINE = re.compile(
 
 
 _SYSLOG_LINE = re.compile(
-    rb"^(?:<\d{1,3}>\d? ?)?(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S{0,16}) [\w.-]{1,253} (?!python|torchrun|srun|slurmstepd)[\w./@-]{1,64}(?:\[\d{1,10}\])?: "
+    rb"^(?:<\d{1,3}>\d? ?)?(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S{0,16}) [\w.-]{1,253} (?P<tag>[\w./@-]{1,64})(?:\[\d{1,10}\])?: "
 )
-"""A line of a node's syslog, whichever program of the node wrote it."""
+"""A line of syslog or of a journal, and which program wrote it."""
 
 
 def kernel_json(line: int, finding: KernelFinding) -> dict[str, Any]:
@@ -73,12 +73,13 @@ def detect(sample: Iterable[bytes]) -> LogKind:
     """Which of the two kinds of log the sampled lines look like; kernel when nothing tells.
 
     Lines vote by their look; a finding of a job's kind, which no kernel line can be, counts for more. Lines of a node's syslog
-    are no job's, whatever its daemons complain of.
+    are no job's, whatever its daemons complain of; a journal of one program may be the job's own.
     """
     sampled = [line[:_LOOK_AT_BYTES] for line in sample]
-    of_syslog = [_SYSLOG_LINE.match(line) is not None for line in sampled]
-    lines = [line for line, other in zip(sampled, of_syslog, strict=True) if not other]
-    kernel_votes = sum(of_syslog) + sum(_KERNEL_LINE.search(line) is not None for line in lines)
+    of_syslog = [_SYSLOG_LINE.match(line) for line in sampled]
+    of_node = len({found["tag"] for found in of_syslog if found}) > 1
+    lines = [line for line, found in zip(sampled, of_syslog, strict=True) if not (found and of_node)]
+    kernel_votes = len(sampled) - len(lines) + sum(_KERNEL_LINE.search(line) is not None for line in lines)
     job_votes = sum(_JOB_LINE.search(line) is not None for line in lines)
     job_findings = joblog.read(line.decode("utf-8", "replace") for line in lines)
     job_votes += 2 * sum(finding.kind not in _KERNEL_TOO for finding in job_findings)
@@ -157,7 +158,7 @@ def classify_stream(
     lines: Iterable[bytes],
     kind: LogKind | None = None,
     all_lines: bool = False,
-    found_out: Callable[[LogKind], object] = bool,
+    found_out: Callable[[LogKind], object] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """One JSON-ready dict per finding, in line order; with `all_lines` also `{"line": N, "kind": "none"}` for the rest.
 
@@ -169,6 +170,7 @@ def classify_stream(
     if kind is None:
         head = next(batches, [])
         kind = detect(head[:_LOOK_AT_LINES])
-        found_out(kind)
+        if found_out is not None:
+            found_out(kind)
         batches = itertools.chain([head], batches)
     return _kernel(batches, all_lines) if kind == "kernel" else _joblog(batches, all_lines)

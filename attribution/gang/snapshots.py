@@ -17,6 +17,9 @@ BECAUSE = timedelta(seconds=30)
 TEARDOWN = timedelta(seconds=3)
 """Slurm ends the tasks of a job within about this before the job counts as ended: who dies then was ended."""
 
+GIVING_UP = timedelta(seconds=30)
+"""So long may ranks whose collective timed out take to print why and to end, on a slow machine."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Gang:
@@ -44,7 +47,7 @@ def gang(events: Iterable[records.HealthEvent], *, end_at: datetime | None = Non
         probe_events = before if any(e.kind == SNAPSHOT for e in before) else probe_events
     last = _last(probe_events)
     if end_at is not None:
-        earlier = _last(e for e in probe_events if e.at <= end_at - BECAUSE)
+        earlier = _last(e for e in probe_events if e.at <= end_at - GIVING_UP)
         last = earlier if _shows_more(earlier, last) else last
     alive_at = _alive_at(last)
     dropped = {e.event_id for e in probe_events if e.kind == DEAD and not _borne_out(e, alive_at)}

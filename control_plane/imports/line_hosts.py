@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 from probing_cluster.core import sanitize, vocabulary
@@ -32,9 +32,9 @@ def short(name: str) -> str:
     return name if _ADDRESS.fullmatch(name) else name.partition(".")[0]
 
 
-def as_known(name: str, nodes: Collection[str]) -> str:
-    """The one of `nodes` that `name` is with a domain or in other case; `name` itself where it is none of them."""
-    return next((node for node in nodes if short(node) == short(name)), name) if name not in nodes else name
+def by_short(nodes: Iterable[str]) -> dict[str, str]:
+    """Nodes by their names without a domain and in lower case."""
+    return {short(node): node for node in sorted(nodes)}
 
 
 def stranger(name: str, nodes: Collection[str]) -> str:
@@ -63,9 +63,7 @@ class LineHosts:
     def __init__(self, node: str, nodes: frozenset[str] | None) -> None:
         self._node = node
         self._own = short(node)
-        self._known: Mapping[str, str] | None = (
-            None if nodes is None else {short(n): n for n in sorted(nodes)}
-        )
+        self._known: Mapping[str, str] | None = None if nodes is None else by_short(nodes)
         self._alias: str | None = None
         """The one host of the file that may be the node under another name."""
         self._alias_lines = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from probing_cluster.control_plane.policy import view
@@ -56,6 +57,11 @@ def still(faults: Mapping[str, Any]) -> str:
     if not grave:
         return ""
     return f", although its agent still reports {'; '.join(grave)} (`probing-ctl set-healthy` looks first; `drain` takes it back)"
+
+
+def decided_at(drain: records.Drain) -> datetime:
+    """When the last word about a drain fell: what a person lifted was decided then, not when it began."""
+    return drain.ended_at or drain.at
 
 
 def tested(incidents: Iterable[records.RepairIncident]) -> dict[str, str]:
@@ -111,7 +117,7 @@ def _why_not(faults: Sequence[fault_names.NamedFault], latest: records.Drain | N
     if not serious:
         return ""
     began = min((fault.since for fault in serious if fault.since), default=None)
-    if latest is None or (began is not None and latest.at < began):
+    if latest is None or (began is not None and decided_at(latest) < began):
         return "no: not decided yet"
     if latest.state == "simulated":
         return "no: observe-only, it would have been"

@@ -158,7 +158,7 @@ _ERROR_NAMES = (
 )
 _DENIED = re.compile(
     rf"\b(?:no|never(?: (?:saw|seen|had|hit|met|got))?|without(?: any)?|free of)\W{{1,3}}(?:(?:more|further|new|such|any|single) )?{_ERROR_NAMES}"
-    rf"|{_ERROR_NAMES}[\s:=]{{1,3}}(?:(?:errors?|events?|kills?|counte?r?s?|hits?)[\s:=]{{1,3}}){{0,3}}(?:(?:is|are|was|were)\s)?(?:0(?![.\dx])|none\b|handled\b|avoided\b|not (?:seen|detected|observed|found)\b|so far\b)",
+    rf"|{_ERROR_NAMES}[\s:=]{{1,3}}(?:(?:errors?|events?|kills?|counte?r?s?|hits?)[\s:=]{{1,3}}){{0,3}}(?:(?:is|are|was|were)\s)?(?:0(?=\W{{0,3}}$|[,;)\]]|\.\s|\s(?:so far|seen|detected|times|in)\b)|none\b|handled\b|avoided\b|not (?:seen|detected|observed|found)\b|so far\b)",
     re.IGNORECASE,
 )
 """That there was no such error, or how often there was none."""

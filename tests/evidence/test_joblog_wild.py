@@ -439,6 +439,8 @@ FOUND = [
     ("a monitor's count of none", "python_exception", {"line": 4}, "monitor: CUDA out of memory events = 0\nTraceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nKeyError: 'val_loss'"),
     ("what only a program's own words say of its memory", "python_exception", {"line": 4}, "we had CUDA out of memory here\nTraceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nKeyError: 'val_loss'"),
     ("nothing of it in the log of a job that ended", None, {}, "no oom_kill event detected\nnever saw: Disk quota exceeded\nSlurm note: jobs are killed by oom_kill event when they exceed --mem"),
+    ("an error with a number behind it is no denial", "cuda_oom", {"line": 1}, "RuntimeError: CUDA out of memory: 0 MiB free of 81920 MiB"),
+    ("a count of none in a list", None, {}, "errors of the run: OOM kills: 0, ECC errors = 0; Xids: none"),
     ("an error of rank 0 is no denial", "cuda_illegal_access", {"line": 1}, "rank 0: CUDA error: an illegal memory access was encountered"),
     ("the end of an earlier run's log, printed again", "python_exception", {"line": 7}, "=== tail of the previous attempt's log ===\nRuntimeError: CUDA error: uncorrectable ECC error encountered\n=== new attempt ===\nepoch 1\nTraceback (most recent call last):\n  File \"t.py\", line 3, in <module>\njson.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)"),
     ("a GPU's error in a traceback of its own", "cuda_ecc", {"line": 3}, "Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nRuntimeError: CUDA error: uncorrectable ECC error encountered"),

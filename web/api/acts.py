@@ -10,6 +10,7 @@ from probing_cluster.control_plane.cli.jobs import attribute_commands
 from probing_cluster.control_plane.cli.nodes import nodes_commands, repair_commands
 from probing_cluster.control_plane.policy import recheck
 from probing_cluster.control_plane.repair import by_hand
+from probing_cluster.control_plane.terminal import node_table
 from probing_cluster.core import errors, hostlist, sanitize
 from probing_cluster.diagnostics import registry
 from probing_cluster.reports import job_ref
@@ -35,8 +36,9 @@ def drain(ask: operation.Ask) -> documents.Done:
 def resume(ask: operation.Ask) -> documents.Done:
     """Lift a drain of ours."""
     node, service = _node(ask), ask.site.service
+    stands = "".join(node_table.still(beat.faults) for beat in service.store.heartbeats([node]))
     outcome = nodes_commands.resume_one(service.store, service.slurm, node, ask.viewer.user)
-    return documents.Done(subject=node, outcome=outcome)
+    return documents.Done(subject=node, outcome=outcome + stands)
 
 
 def ack(ask: operation.Ask) -> documents.Done:

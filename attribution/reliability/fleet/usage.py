@@ -7,9 +7,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from probing_cluster.attribution.history import source as sources
 from probing_cluster.attribution.reliability.fleet import base, losses
 
 BUCKET_H = 24.0
+ATTEMPTS = sources.NeededPart(
+    columns=frozenset({
+        "cluster", "job_id", "attempt", "submit_us", "start_us", "end_us", "suspended_s", "state", "nodes", "n_nodes", "n_gpus", "cause", "domain",
+        "stalled_us",
+    })
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +67,7 @@ def utilisation(
     cap_s: float = losses.CAP_S,
 ) -> Utilisation:
     """Utilisation, normalised goodput and fragmentation; `n_nodes` = 0: the nodes that attempts with GPUs ran on."""
-    span = base.FleetSpan(source, since, until, partition, users)
+    span = base.FleetSpan(source, since, until, partition, users, attempts=ATTEMPTS)
     span.with_losses(cap_s)
     bucket_us = round(bucket_h * 3.6e9)
     bounds = {"bucket_us": bucket_us, **span.bounds}

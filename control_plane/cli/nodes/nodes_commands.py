@@ -150,7 +150,7 @@ def _node_rows(config: settings.Settings, store: db_store.Store) -> list[dict[st
     beats = {b.node: b for b in store.heartbeats()}
     ages, silences = store.heartbeat_ages_s(), store.silences_s()
     drains = store.drains(since=clock.SYSTEM.now() - _DECISIONS_OF, actions=["drain"])
-    latest = {d.node: d for d in sorted(drains, key=lambda d: d.ended_at or d.at)}
+    latest = {d.node: d for d in sorted(drains, key=node_table.decided_at)}
     open_drains = {d.node: d for d in store.drains(open_only=True) if d.action == "drain"}
     denied = view.denials(drains, beats)
     held = held_jobs.read(store, config.cluster.name, config.policy.idle_s, clock.SYSTEM.now())

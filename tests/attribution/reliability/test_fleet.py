@@ -454,3 +454,21 @@ def test_one_fault_that_ends_many_jobs_is_one_failure():
     assert [(c.component, c.n_failures, c.n_attempts) for c in got.components] == [("gpu", 2, 6)]
     by_size = {s.n_gpus: s for s in fleet.mttf_by_size(InMemory(cluster), SINCE, UNTIL).sizes}
     assert by_size[8].measured.mttf_h == pytest.approx(6)
+
+
+class OnlyNeeded(InMemory):
+    """The toy cluster from which nobody gets a column that was not asked for."""
+
+    def attempts(self, since, until, needed=None):
+        table = super().attempts(since, until)
+        return sources.in_schema(table.select(sorted(needed.columns)), sources.ATTEMPT_SCHEMA)
+
+    def events(self, since, until, needed=None):
+        table = super().events(since, until)
+        return sources.in_schema(table.select(sorted(needed.columns)), sources.EVENT_SCHEMA)
+
+
+@pytest.mark.parametrize("figure", [fleet.utilisation, fleet.check_coverage])
+def test_a_figure_asks_for_every_column_it_needs(toy, figure):
+    """Lost work of both orders, unknown GPUs and infrastructure's failures are in the toy cluster: a column too few changes them."""
+    assert figure(OnlyNeeded(toy), SINCE, UNTIL) == figure(InMemory(toy), SINCE, UNTIL)

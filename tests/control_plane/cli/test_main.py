@@ -442,6 +442,12 @@ def test_classify_tells_what_it_took_the_file_for(tmp_path: Path, capsys: pytest
     log.write_text("starting\nepoch 1 loss 2.3\n")
     assert main.main(["classify", str(log)]) == 0
     assert "0 findings, read as a job's output" in capsys.readouterr().err
+    own = ["Traceback (most recent call last):", '  File "t.py", line 3, in f', "KeyError: 'lr'"]
+    log.write_text("".join(f"Apr 01 10:00:00 gpu03 finetune[77]: {line}\n" for line in own))
+    assert main.main(["classify", str(log)]) == 0
+    assert "read as a job's output" in capsys.readouterr().err, (
+        "a journal of one program may be the job's own"
+    )
 
 
 @pytest.mark.timeout(60)

@@ -193,6 +193,21 @@ def test_no_trouble_is_a_sentence(store: db_store.Store, run: Run) -> None:
     assert run("nodes", "--faulty") == "no fault, drain or silent agent on 1 node\n"
 
 
+def test_a_drain_that_was_lifted_is_the_latest_word(store: db_store.Store, run: Run) -> None:
+    """Between the drain and its end something else was decided, and the fault began after the drain: it is not "not decided yet"."""
+    began = NOW - timedelta(minutes=20)
+    beat(store, "n2", {"gpu_lost:gpu1": {"severity": "high", "since": began.isoformat()}})
+    first = drain(store, NOW - timedelta(minutes=30))
+    skipped = records.Drain(
+        drain_id=uuid.uuid4(), cluster="c", node="n2", at=NOW - timedelta(minutes=10), action="drain", reason="probing: gpu_lost gpu1", owner="probing",
+        state="skipped", why_state="it is being tested",
+    )  # fmt: skip
+    store.save_drain(skipped)
+    store.update_drain(first.drain_id, state="resumed", ended_at=NOW, why_state="resumed by alice")
+    (row,) = json.loads(run("nodes", "n2", "--json"))
+    assert row["drain"] == "no: resumed by alice"
+
+
 def test_a_node_under_test_and_its_partner_say_so(store: db_store.Store, run: Run) -> None:
     """Slurm shows a reservation alone, and `sinfo -R` nothing."""
     for node in ("n3", "n4"):
