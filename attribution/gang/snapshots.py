@@ -109,8 +109,7 @@ def _shows_more(earlier: Mapping[str, records.HealthEvent], last: Mapping[str, r
     """
     then, now = _views(earlier), _views(last)
     steps = {r.pid: r.steps for r in then}
-    same = earlier.keys() == last.keys() and all(steps.get(r.pid) == r.steps for r in now)
-    return same and not any(r.calls for r in now)
+    return all(steps.get(r.pid) == r.steps and not r.calls for r in now)
 
 
 def _list(value: object) -> list[Any]:

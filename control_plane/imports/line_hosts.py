@@ -37,6 +37,12 @@ def by_short(nodes: Iterable[str]) -> dict[str, str]:
     return {short(node): node for node in sorted(nodes)}
 
 
+def as_known(names: Iterable[str], nodes: Collection[str]) -> dict[str, str]:
+    """Each of `names` as one of `nodes` that it is with a domain or in other case; itself where it is one, or none of them."""
+    known = by_short(nodes)
+    return {name: name if name in nodes else known.get(short(name), name) for name in names}
+
+
 def stranger(name: str, nodes: Collection[str]) -> str:
     """A note about a node that no job of the accounting ran on, with the names that are like it; empty for one of `nodes`."""
     if not name or not nodes or name in nodes:

@@ -122,9 +122,9 @@ def read(order: LoadOrder, announce: Announce = _silent) -> ImportFiles:
         clusters = Counter(a.cluster for a in files.attempts)
         done.cluster = max(clusters, key=lambda name: clusters[name])
         nodes = {n for a in files.attempts for n in a.nodes}
-        known = line_hosts.by_short(nodes)
-        boots = {known.get(line_hosts.short(node), node): at for node, at in order.boots.items()}
-        logs = [(known.get(line_hosts.short(node), node), path) for node, path in order.kernel]
+        known = line_hosts.as_known((*order.boots, *(node for node, _ in order.kernel)), nodes)
+        boots = {known[node]: at for node, at in order.boots.items()}
+        logs = [(known[node], path) for node, path in order.kernel]
         order = dataclasses.replace(order, kernel=logs, boots=boots)
         done.lines += [f"  note: {note}" for node, _ in logs if (note := line_hosts.stranger(node, nodes))]
     about = _span_of(files.attempts)

@@ -90,12 +90,7 @@ def place(text: str) -> tuple[str, Place] | None:
 
 def shape(text: str) -> tuple[str, float] | None:
     """A line's words without its numbers, and its first number; None for a line without, or of something that counts by itself."""
-    if (
-        not _DIGIT.search(text, 0, _MAX_CHARS)
-        or _NO_WORK.search(text)
-        or _IDLE.search(text)
-        or _LISTED_CODE.match(text)
-    ):
+    if not _DIGIT.search(text, 0, _MAX_CHARS) or _NO_WORK.search(text) or _IDLE.search(text):
         return None
     text = _DATE.sub(" ", text[:_MAX_CHARS])
     first = _NUMBER.search(text)

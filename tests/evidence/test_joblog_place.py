@@ -141,6 +141,8 @@ def test_a_bare_line_is_refuted_by_a_traceback_behind_it_and_an_exception_is_not
 
     assert first("CUDA error: uncorrectable ECC error encountered") == ["python_exception"]
     assert first("RuntimeError: CUDA error: uncorrectable ECC error encountered") == ["cuda_ecc"]
+    refuted = next(reader.read(["CUDA error: uncorrectable ECC error encountered", *own]))
+    assert refuted.detail["survived"] is True, "no verdict counts what the program outlived"
 
 
 TIMEOUT = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600001 milliseconds before timing out."

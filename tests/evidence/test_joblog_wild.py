@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from probing_cluster.evidence import classify
@@ -520,3 +522,11 @@ def test_cut_watchdog_lines_are_counted_once_each() -> None:
     (_, _, _, text), *_ = FOUND
     found = list(classify.classify_stream([line.encode() for line in text.split("\n")], "joblog"))
     assert [(f["line"], f["kind"]) for f in found] == [(1, "watchdog_timeout"), (3, "watchdog_timeout")]
+
+
+def test_lines_of_lsfs_report_that_nobody_reads_are_not_the_programs_last() -> None:
+    """`classify` skips what no family wants; the program's last words stand in front of the report all the same."""
+    script = "".join(f"step{n} --in {n}.dat\n" for n in range(60))
+    text = f"mesh: cannot continue the run, cell 17 is inverted\n{LSF.replace('set -e', script)}The output (if any) is above this job summary.\n"
+    found = classify.classify_stream(io.BytesIO(text.encode()), "joblog")
+    assert [(f["line"], f["kind"]) for f in found if f["first_cause"]] == [(1, "program_error")]

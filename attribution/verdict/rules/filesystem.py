@@ -21,9 +21,8 @@ _MISSED = timedelta(minutes=5)
 """A file that the program misses longer after the server's last error was not there."""
 _NO_FILE = frozenset({"python_file_error", "launch_mistake"})
 """Findings of a file that is not there."""
-_EVICTED = frozenset({"evicted", "167-0"})
-"""A server that threw the client out answers every call with an error, often that permission is denied."""
 _DENIED = "PermissionError"
+"""What a server that does not answer never says; one that threw the client out convicts itself (signatures.toml)."""
 
 MOUNT, DISK = "filesystem_mount", "disk"
 SIGHTED = frozenset({MOUNT, DISK})
@@ -64,7 +63,7 @@ def _lacked_a_file(view: evidence_view.EvidenceView, sighting: evidence_view.Cas
     if not silent or view.end_at - sighting.at > _MISSED:
         return False
     missed = [f.event for f in view.findings if not _NO_FILE.isdisjoint(f.signature.kinds)]
-    return any(sighting.event.code in _EVICTED or e.detail.get("exception") != _DENIED for e in missed)
+    return any(e.detail.get("exception") != _DENIED for e in missed)
 
 
 def _was_found_late(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:

@@ -213,3 +213,6 @@ def test_of_ranks_without_calls_the_look_before_they_gave_up_counts(make: Any) -
     # A look at another step, or at some of the nodes, is no look at this stall.
     assert ranks(*look(50, backward, steps=7), *look(8, printing)) == (0, 2)
     assert ranks(look(50, backward)[0], *look(8, printing)) == (0, 2)
+    # Calls tell by themselves who came, and later is better.
+    later = [snapshot(make, "n1", entry(0), lost(1), before_end_s=8), snapshot(make, "n2", entry(2), entry(3), before_end_s=8)]  # fmt: skip
+    assert ranks(*look(50, backward), *later) == (1,)

@@ -173,6 +173,12 @@ def test_late_events_and_new_verdicts_are_not_lost(year, make, tmp_path, postgre
     alone, joined = sources.PostgresSource(year.connection_uri()), history.of(year)
     assert plain(joined.events(SINCE, UNTIL)) == plain(alone.events(SINCE, UNTIL))
     assert plain(joined.attempts(SINCE, UNTIL)) == plain(alone.attempts(SINCE, UNTIL))
+    # Which coverage needs no more: the exported row must not come back for it.
+    owned = dataclasses.replace(mine, cause="user_error", domain=records.Domain.USER_PROGRAM)
+    year.save_verdicts([owned])
+    assert fleet.check_coverage(year, SINCE, UNTIL) == fleet.check_coverage(
+        year.connection_uri(), SINCE, UNTIL
+    )
 
 
 def test_figures_read_both(year, tmp_path):

@@ -372,10 +372,10 @@ def test_xids_that_follow_a_gpu_across_users_are_found_in_the_database(store, ma
 
 
 def test_an_old_xid_meets_whoever_ran_on_its_node_then(store, make, deliver):
-    """For an hour, across two midnights, or still; nobody who had ended, or ran elsewhere."""
+    """For an hour, across two midnights, or still; nobody who ran between two Xids, or elsewhere."""
     at = make.end - timedelta(days=3)
     deliver(
-        *(make.xid(31, 3, at=at - timedelta(minutes=m), severity=records.Severity.INFO) for m in (0, 5)),
+        *(make.xid(31, 3, at=at - timedelta(hours=h), severity=records.Severity.INFO) for h in (0, 26)),
         at=make.end,
     )
     spans = {1: (1, 1), 2: (50, 30), 3: (90, None), 4: (3, -2)}
@@ -399,7 +399,8 @@ def test_an_old_xid_meets_whoever_ran_on_its_node_then(store, make, deliver):
     )
     given = {"cluster": "c", "keys": [7], "nodes": ["n2"], "untils": [make.end], "uuids": [make.uuid("n2", 3)], "devices": [None], "addresses": [None], "codes": ["31"], "days": 28}  # fmt: skip
     rows = store.rows((Path(fetch.__file__).parent / "sql/past_xids.sql").read_text("utf-8"), given)
-    assert sorted((row["job_id"], at - row["at"]) for row in rows) == [(job, timedelta(minutes=m)) for job in (1, 2, 3) for m in (0, 5)]  # fmt: skip
+    met = sorted((row["job_id"], (at - row["at"]) // timedelta(hours=1)) for row in rows)
+    assert met == [(1, 0), (2, 0), (2, 26), (3, 0), (3, 26)]
     assert {row["job_id"]: row["held"] for row in rows} == {1: None, 2: [make.uuid("n2", 3)], 3: None}
 
 

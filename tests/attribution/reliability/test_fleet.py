@@ -471,4 +471,9 @@ class OnlyNeeded(InMemory):
 @pytest.mark.parametrize("figure", [fleet.utilisation, fleet.check_coverage])
 def test_a_figure_asks_for_every_column_it_needs(toy, figure):
     """Lost work of both orders, unknown GPUs and infrastructure's failures are in the toy cluster: a column too few changes them."""
+    failed = next(v for v in toy.verdicts if v.cause == "node_lost")
+    end_at = next(a.end_at for a in toy.attempts if (a.job_id, a.attempt) == (failed.job_id, failed.attempt))
+    toy.verdicts[toy.verdicts.index(failed)] = dataclasses.replace(
+        failed, stalled_at=end_at - timedelta(hours=3)
+    )
     assert figure(OnlyNeeded(toy), SINCE, UNTIL) == figure(InMemory(toy), SINCE, UNTIL)

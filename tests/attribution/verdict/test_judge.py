@@ -922,9 +922,11 @@ def test_a_denied_file_is_the_servers_where_it_threw_the_client_out(make):
     assert (made.cause, made.node, made.confidence) == ("filesystem_mount", "n2", records.Confidence.LIKELY)
     silent = make.event(100, code="not_responding", severity=records.Severity.INFO, **ceph)
     assert make.judge(denied, silent).cause == "user_error"
+    soft = make.event(20, kind="nfs", code="not_responding", device="home7", message="nfs: server home7 not responding, timed out")  # fmt: skip
+    assert make.judge(denied, soft, attempt=make.attempt(nodes=("n2",))).cause == "user_error"
 
 
-@pytest.mark.parametrize(("before_end", "node", "cause"), [(360, "n2", "thermal_power"), (360, "n1", "node_reboot"), (3600, "n2", "node_reboot")])  # fmt: skip
+@pytest.mark.parametrize(("before_end", "node", "cause"), [(360, "n2", "thermal_power"), (360, "n1", "node_reboot"), (800, "n2", "node_reboot")])  # fmt: skip
 def test_a_node_whose_supplies_lost_their_input_went_away_for_it(make, before_end, node, cause):
     """The BMC's line alone convicts nobody; where the node went away just after, it is why, likely."""
     line = {"kind": "hardware_report", "code": "power", "source": "kernel", "severity": records.Severity.INFO}

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from probing_cluster.attribution.verdict import rank_claims
+from probing_cluster.attribution.verdict import findings, rank_claims
 from probing_cluster.core import records
 
 C, D = records.Confidence, records.Domain
@@ -434,8 +434,8 @@ def test_a_gpu_that_fell_silent_with_the_log_of_a_job_of_one_gpu_is_its_own_wher
         start_at=start,
     )
 
-    def judge(stood_s: float, **over):
-        detail = {"before_s": 60.0, "gap_s": 60.0}
+    def judge(stood_s: float, gap_s: float = 60.0, **over):
+        detail = {"before_s": 60.0, "gap_s": gap_s}
         stalled = make.finding("log_stall", 0.0, measured=stood_s, unit="s", detail=detail)
         xid = make.event(stood_s - 8, kind="xid", code="119", pci_bus_id="0000:9b:00", source="kernel")
         at = make.end - timedelta(seconds=stood_s)
@@ -444,6 +444,7 @@ def test_a_gpu_that_fell_silent_with_the_log_of_a_job_of_one_gpu_is_its_own_wher
     made = judge(7200.0)
     assert (made.cause, made.node, made.confidence) == ("gpu_gsp_timeout", "n2", C.POSSIBLE)
     assert judge(540.0).cause == "user_cancelled"
+    assert judge(7200.0, gap_s=900.0).cause == "user_cancelled", "eight of its own gaps are no silence"
     made = judge(7200.0, shared={"n2": ((start, None),)})
     assert (made.cause, made.confidence) == ("gpu_gsp_timeout", C.POSSIBLE)
 
@@ -458,5 +459,9 @@ def test_an_account_that_nobody_knows_is_no_sure_mistake(make):
     v = make.judge(missed, make.event(30, **ill))
     assert (v.cause, v.node, v.confidence) == ("system_services", "n2", C.LIKELY)
     assert "Backend is offline" in v.summary
+    assert make.judge(missed, make.event(-60, **ill)).cause == "user_error", (
+        "it fell ill when the job had ended"
+    )
+    assert not findings.is_surely_own(missed)
     own = make.finding("python_exception", node="n2", message="KeyError: 'lr'", detail={"exception": "KeyError", "role": "root", "domains": ["user_program"], "first_cause": True})  # fmt: skip
     assert make.judge(own, make.event(30, **ill)).cause == "user_error"

@@ -189,4 +189,6 @@ def test_a_service_that_does_not_run_is_a_fault(store: db_store.Store) -> None:
         found = site_database.service(config)
         assert (found.name, found.level) == ("service", level)
     assert "probing-ctl serve may not run" in found.found
+    seldom = dataclasses.replace(config, service=settings.ServiceSettings(accounting_poll_s=300.0))
+    assert site_database.service(seldom).level == "ok", "a site may poll every five minutes"
     assert "probing-serve" in found.fix

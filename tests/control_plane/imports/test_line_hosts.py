@@ -153,3 +153,25 @@ def test_a_node_is_called_as_the_accounting_calls_it(
     assert [e.node for e in found.events[0].found.events] == [node]
     notes = [line for line in found.done.lines if "no node of the accounting" in line]
     assert (len(notes), note in "".join(notes)) == (bool(note), True)
+
+
+def test_a_nodes_boot_is_given_by_its_name_with_or_without_its_domain(tmp_path: Path) -> None:
+    """Seconds since boot have a time of day only by it."""
+    sacct, log = tmp_path / "sacct", tmp_path / "log"
+    sacct.write_text(
+        "JobIDRaw|JobID|State|ExitCode|Submit|Start|End|NodeList\n1|1|FAILED|1:0|2026-11-24T10:00:00|2026-11-24T10:00:00|2026-11-24T11:00:00|g[1-2]\n"
+    )
+    log.write_bytes(b"[ 3570.000000] " + XID.removeprefix("kernel: ").encode() + b"\n")
+    boots = {"g1.cluster": datetime(2026, 11, 24, 10, tzinfo=UTC)}
+    order = load.LoadOrder(sacct=[sacct], kernel=[("G1", log)], boots=boots, timezone="UTC", now=NOW)
+    (event,) = load.read(order).events[0].found.events
+    assert event.at == datetime(2026, 11, 24, 10, 59, 30, tzinfo=UTC)
+
+
+def test_a_node_keeps_its_own_name_where_another_is_like_it() -> None:
+    """Two nodes of one short name are two nodes; each is called as it was given."""
+    nodes = {"g1.a", "g1.b", "g2"}
+    given = ("g1.a", "g1.b", "G2.a", "g3", "")
+    assert line_hosts.as_known(given, nodes) == {
+        "g1.a": "g1.a", "g1.b": "g1.b", "G2.a": "g2", "g3": "g3", "": "",
+    }  # fmt: skip

@@ -104,13 +104,18 @@ def test_one_line_a_node_within_the_width() -> None:
     assert "known to alice" in lines[1]
 
 
-@pytest.mark.parametrize(("silent_s", "words"), [(2.0, "none"), (42.0, "not known"), (None, "not known")])
-def test_nobody_says_that_a_silent_node_has_no_fault(silent_s: float | None, words: str) -> None:
+@pytest.mark.parametrize(
+    ("age_s", "silent_s", "words"),
+    [(2.0, 2.0, "none"), (42.0, 42.0, "not known"), (158.0, 5.0, "not known"), (None, None, "not known")],
+)
+def test_nobody_says_that_a_silent_node_has_no_fault(
+    age_s: float | None, silent_s: float | None, words: str
+) -> None:
     """A node whose agent is not heard may have any."""
     row = {
         "node": "n1",
         "slurm": "IDLE",
-        "age_s": silent_s,
+        "age_s": age_s,
         "silent_s": silent_s,
         "beat_s": 4.0,
         "named": [],
@@ -146,3 +151,12 @@ def test_what_columns_says_holds_and_a_pipe_has_no_width(
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.setattr("sys.stdout", io.StringIO())
     assert table.terminal_width() == width
+
+
+def test_a_drain_says_more_than_the_test_it_waits_for() -> None:
+    """Only where Slurm shows a reservation alone."""
+    assert node_table.under_test(node("MAINTENANCE+RESERVED"), "under test by us: x") == {
+        "drain": "under test by us: x"
+    }
+    assert node_table.under_test(node("IDLE+DRAIN", "probing: x"), "under test by us: x") == {}
+    assert node_table.under_test(None, None) == {}

@@ -11,7 +11,7 @@ import web_world
 from web_world import ACTOR, OPERATOR, OWNER, World
 
 from probing_cluster.control_plane.door import callers, report_door, web_keys
-from probing_cluster.core import errors, settings
+from probing_cluster.core import errors, records, settings
 from probing_cluster.reports.asking import door
 from probing_cluster.web import serve
 from probing_cluster.web.access import rates
@@ -109,6 +109,31 @@ def test_an_action_is_done_once(world: World) -> None:
         found = browser.post(f"/api/v1/nodes/n1/{act}", json={}, headers={"idempotency-key": f"key-of-{act}"})
         assert found.status_code == 200, found.text
     assert [n.author for n in world.store.notes(action="ack")] == [ACTOR]
+    assert world.store.drains(open_only=True) == []
+
+
+def test_resume_says_what_the_agent_still_reports(world: World) -> None:
+    """The drain is lifted, as asked for; that a grave fault stands all the same is part of the answer."""
+    gpu_lost = records.HealthEvent(
+        event_id=records.make_event_id("c", "n1", "check", "1"),
+        cluster="c",
+        node="n1",
+        at=fakes.NOW,
+        observed_at=fakes.NOW,
+        kind="gpu_lost",
+        severity=records.Severity.HIGH,
+        source="check",
+        message="1 of 2 GPUs do not answer",
+        device="gpu1",
+    )
+    client = world.client(ACTOR, acts=True)
+    outcomes = []
+    for events in ((), (gpu_lost,)):
+        fakes.deliver(world.store, "n1", *events)
+        client.drain("n1", reason="smells")
+        outcomes.append(client.resume("n1")["outcome"])
+    assert "still reports" not in outcomes[0]
+    assert "still reports gpu_lost gpu1" in outcomes[1]
     assert world.store.drains(open_only=True) == []
 
 
