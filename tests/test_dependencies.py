@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import os
 import re
 import subprocess
 import sys
@@ -252,7 +253,7 @@ def test_a_command_says_which_extra_to_install(
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
-        env={"PATH": "/usr/bin:/bin", "PROBING_CONFIG": str(config)},
+        env={**os.environ, "PATH": "/usr/bin:/bin", "PROBING_CONFIG": str(config)},
         capture_output=True,
         text=True,
         check=False,

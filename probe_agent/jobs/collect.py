@@ -359,6 +359,6 @@ def _shown(stream: str, path: str, answer: Mapping[str, Any]) -> dict[str, Any]:
         why = str(answer["refused"])
         return {**row, "why": sanitize.clean(_WHY.get(why, why), 200)}
     row["tail"] = [sanitize.clean(str(line), 200) for line in answer.get("tail", ())]
-    if answer.get("from"):
-        row["note"] = f"only its last {answer['size'] - answer['from']} of {answer['size']} bytes were read"
+    if answer.get("note"):
+        row["note"] = sanitize.clean(str(answer["note"]), 200)
     return row

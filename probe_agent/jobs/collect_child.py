@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.core import digits
+from probing_cluster.probe_agent.jobs import log_parts
 
-MAX_TAIL_BYTES = 4 * 1024 * 1024
 MAX_DUMP_BYTES = 64 * 1024 * 1024
 MAX_DUMPS = 64
 MAX_LINES = 10
@@ -41,17 +41,15 @@ class Refused(Exception):
     """The file is not what a job's own file looks like."""
 
 
-def read_own(path: str, uid: int, *, most: int, tail: bool) -> tuple[bytes, int, os.stat_result]:
-    """(bytes, offset of the first, status of the file) of a regular file of one link that `uid` owns; raises Refused.
+def read_own(path: str, uid: int, most: int) -> tuple[bytes, os.stat_result]:
+    """(first bytes, status of the file) of a regular file of one link that `uid` owns; raises Refused.
 
     The last part of the path is never followed if it is a link; opening never waits (not even on a FIFO);
     reading is by position, so a file that shrinks meanwhile gives less, never a signal.
     """
     fd = _open_own(Path(path), uid)
     try:
-        file_stat = os.fstat(fd)
-        start = max(0, file_stat.st_size - most) if tail else 0
-        return _read(fd, start, most), start, file_stat
+        return log_parts.pread(fd, 0, most), os.fstat(fd)
     finally:
         os.close(fd)
 
@@ -86,16 +84,6 @@ def _require(file_stat: os.stat_result, uid: int) -> None:
         raise Refused("has more than one link")
 
 
-def _read(fd: int, start: int, most: int) -> bytes:
-    kept = bytearray()
-    while len(kept) < most:
-        chunk = os.pread(fd, min(1 << 18, most - len(kept)), start + len(kept))
-        if not chunk:
-            break
-        kept += chunk
-    return bytes(kept)
-
-
 def become(uid: int, gid: int) -> None:
     """Drop to the job's user for good; raises Refused when that cannot be done, or the user is root."""
     if uid == os.geteuid():
@@ -123,21 +111,31 @@ def limit(cpu_s: int | None = 60, *, writes: bool = False) -> None:
 
 
 def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The findings in the tail of the job's output, with those lines, and which part of the file was read."""
+    """The findings of the job's output, with its last lines, and how much of the file was read where that is not all."""
     from probing_cluster.probe_agent.jobs import collect_words
 
-    data, start, file_stat = read_own(request["path"], request["uid"], most=MAX_TAIL_BYTES, tail=True)
     began = datetime.fromtimestamp(request["began_s"]) if "began_s" in request else None  # noqa: DTZ006  # as slurmd writes it
-    span, head = None, b""
+    span = None
     if "span_s" in request:
         started_s, released_s = request["span_s"]
         span = datetime.fromtimestamp(started_s, UTC), datetime.fromtimestamp(released_s, UTC)
-    if span is not None and start and began is None:  # else the beginning is an earlier attempt's
-        head, _, _ = read_own(request["path"], request["uid"], most=min(start, _HEAD_BYTES), tail=False)
-    words = collect_words.read_log(data, start, began, span, head)
+    fd = _open_own(Path(request["path"]), request["uid"])
+    try:
+        file_stat = os.fstat(fd)
+        parts = log_parts.read(fd, file_stat.st_size)
+        head = b""
+        if span is not None and parts[0].start and began is None:  # else the beginning is an earlier attempt's
+            head = log_parts.pread(fd, 0, min(parts[0].start, _HEAD_BYTES))
+        said = collect_words.read_log(parts, began, span, head)
+        if parts[0].start and not said.findings and not said.goes_on:
+            parts = log_parts.read_above(fd, parts[0]) or parts
+            said = collect_words.read_log(parts, began, span, head)
+    finally:
+        os.close(fd)
     where = {"inode": file_stat.st_ino, "filesystem": filesystem(file_stat.st_dev)}
-    tail = [line[:MAX_LINE_CHARS] for line in data[-_TAIL_BYTES:].decode("utf-8", "replace").splitlines()]
-    return {"size": file_stat.st_size, "from": start, **where, **vars(words), "tail": tail[-MAX_LINES:]}
+    note = log_parts.words(parts, file_stat.st_size)
+    tail = [line[:MAX_LINE_CHARS] for line in parts[-1].data[-_TAIL_BYTES:].decode("utf-8", "replace").splitlines()]
+    return {"size": file_stat.st_size, "note": note, **where, **vars(said), "tail": tail[-MAX_LINES:]}
 
 
 def filesystem(device: int, table: Path = Path("/proc/self/mountinfo")) -> str:
@@ -159,7 +157,7 @@ def dump_findings(request: Mapping[str, Any]) -> dict[str, Any]:
     refused: dict[str, str] = {}
     for name in _dumps(base)[:MAX_DUMPS]:
         try:
-            data, _, file_stat = read_own(str(base / name), request["uid"], most=MAX_DUMP_BYTES, tail=False)
+            data, file_stat = read_own(str(base / name), request["uid"], MAX_DUMP_BYTES)
             if file_stat.st_size > MAX_DUMP_BYTES:
                 raise Refused("larger than a dump may be")  # noqa: TRY301
             dumps[name] = data
@@ -176,7 +174,7 @@ def alarm_words(request: Mapping[str, Any]) -> dict[str, Any]:
     """Which of the words the job's output says since the last look, and up to where it was read: whole lines only.
 
     A file that is another one or shorter than it was is read from its beginning; of one that grew by more than
-    MAX_TAIL_BYTES only the end is read. With `skip` nothing is read: what is there was written before.
+    log_parts.MOST_BYTES only the end is read. With `skip` nothing is read: what is there was written before.
     """
     from probing_cluster.probe_agent.jobs import find_words
 
@@ -187,8 +185,8 @@ def alarm_words(request: Mapping[str, Any]) -> dict[str, Any]:
         offset = offset if offset <= now.st_size else 0
         if request["skip"]:
             return {"inode": now.st_ino, "offset": now.st_size, "matches": {}}
-        start = max(offset, now.st_size - MAX_TAIL_BYTES)
-        data = _read(fd, start, MAX_TAIL_BYTES)
+        start = max(offset, now.st_size - log_parts.MOST_BYTES)
+        data = log_parts.pread(fd, start, log_parts.MOST_BYTES)
     finally:
         os.close(fd)
     whole = data.rfind(b"\n") + 1 or (len(data) if len(data) >= _TAIL_BYTES else 0)

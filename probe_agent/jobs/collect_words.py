@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ from probing_cluster.core import errors, vocabulary
 from probing_cluster.evidence.flight_recorder import digest, flight_verdict, load, model, verdict
 from probing_cluster.evidence.joblog import appended, grammar, reader, standstill
 from probing_cluster.evidence.joblog.messages import slurm
+from probing_cluster.probe_agent.jobs import log_parts
 
 MAX_FINDINGS = 200
 """Findings of one log that are kept: the first half and the last half of what it says."""
@@ -28,39 +29,33 @@ class LogWords:
 
 def log_findings(data: bytes, start: int, began: datetime | None = None) -> list[dict[str, Any]]:
     """The findings of a log's tail that begins at byte `start` of the file."""
-    return read_log(data, start, began).findings
+    return read_log([log_parts.Part(start, data)], began).findings
 
 
 def read_log(
-    data: bytes,
-    start: int,
+    parts: Sequence[log_parts.Part],
     began: datetime | None = None,
     span: tuple[datetime, datetime] | None = None,
     head: bytes = b"",
 ) -> LogWords:
-    """What a log's tail says that begins at byte `start` of the file; its beginning is `head`.
+    """What the parts of a log say, the last of which is its end; its beginning is `head`.
 
     What an attempt before `began` (naive, this node's zone) wrote into the same file is left out, and so is what other jobs did. Of an
     attempt with an end (`span`) also that it stood still until then: whether somebody ended it from outside, only accounting knows.
     """
     own = appended.AppendedLog(span[0] if span is not None else began, None)
     engine = reader.JobLogReader()
-    lines = data.split(b"\n")
     # Most jobs print until their end: a look at the last lines costs nothing, the time of each line as much as its meaning.
     last = standstill.LogSteps(None, is_sure=False)
-    dated = span is not None and last.may_stand(reversed(lines), span[1])
+    dated = span is not None and last.may_stand(reversed(parts[-1].data.split(b"\n")), span[1])
     steps = standstill.LogSteps(None, is_sure=False)
     for raw in head.split(b"\n")[:-1]:
         steps.feed_head(raw.decode("utf-8", "replace"))
     ended: datetime | None = None
     offsets: dict[int, int] = {}
     found: list[grammar.JobFinding] = []
-    at = start
-    for number, raw in enumerate(lines, 1):
+    for number, (at, raw, is_whole) in enumerate(_lines(parts), 1):
         offsets[number] = at
-        at += len(raw) + 1
-        if number == 1 and start:
-            continue  # the tail begins in the middle of a line
         text = raw.decode("utf-8", "replace").rstrip("\r")
         of_another = slurm.ended_before(text, began)
         if of_another or own.begins(text):
@@ -70,15 +65,27 @@ def read_log(
             continue
         found += engine.feed(number, text)
         if dated:
-            steps.feed(number, text if at > start + len(data) else f"{text}\n")
+            steps.feed(number, f"{text}\n" if is_whole else text)
             ended = slurm.cancelled_at(text) or ended
     found += engine.close()
     kept = _both_ends(found)
-    rows = [_row(f, offsets.get(f.line, start), left_out=len(found) - len(kept)) for f in kept]
+    rows = [_row(f, offsets.get(f.line, parts[0].start), left_out=len(found) - len(kept)) for f in kept]
     stood = _stood(steps, found, span, ended) if dated and span is not None else None
     if stood is not None:
         rows.append({**stood, "offset": offsets[stood["detail"]["line"]]})
     return LogWords(findings=rows, goes_on=last.has_steps and stood is None)
+
+
+def _lines(parts: Sequence[log_parts.Part]) -> Iterator[tuple[int, bytes, bool]]:
+    """(offset, line, whether its end was read) of every line whose beginning was read; a line that a gap cuts is left out."""
+    for part in parts:
+        at = part.start
+        lines = part.data.split(b"\n")
+        for i, raw in enumerate(lines):
+            is_whole = i < len(lines) - 1
+            if (i or not part.start) and (is_whole or part is parts[-1]):
+                yield at, raw, is_whole
+            at += len(raw) + 1
 
 
 def _stood(

@@ -46,7 +46,7 @@ def read_pages(directory: str, uid: int) -> dict[str, Any]:
 
 
 def _read(path: str, uid: int) -> bytes:
-    data, _, file_stat = collect_child.read_own(path, uid, most=layout.SIZE_BYTES, tail=False)
+    data, file_stat = collect_child.read_own(path, uid, layout.SIZE_BYTES)
     if file_stat.st_size != layout.SIZE_BYTES:
         raise collect_child.Refused("not the size of a page")
     return data

@@ -220,7 +220,7 @@ def _number(value: Any, limit: int) -> int | None:
 
 
 def _read(path: str, uid: int, most: int) -> bytes:
-    data, _, file_stat = collect_child.read_own(path, uid, most=most, tail=False)
+    data, file_stat = collect_child.read_own(path, uid, most)
     if file_stat.st_size > MAX_BYTES:
         raise collect_child.Refused("larger than a ring may be")
     return data
@@ -238,7 +238,7 @@ def _ranks(directory: str, uid: int) -> dict[tuple[int, int | None], tuple[int, 
         if len(found) >= MAX_RINGS:
             break
         try:
-            raw, _, _ = collect_child.read_own(f"{directory}/{name}", uid, most=layout.SIZE_BYTES, tail=False)
+            raw, _ = collect_child.read_own(f"{directory}/{name}", uid, layout.SIZE_BYTES)
             page = pages.parse(raw)
         except (collect_child.Refused, MalformedInput):
             continue

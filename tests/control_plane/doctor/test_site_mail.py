@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import os
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,7 @@ def test_the_sites_own_mail_program_knows_no_verdict(trusted: Path) -> None:
         assert "probing_mail_program" in found.fix
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to own the program")
 def test_ours_is_well_where_only_root_can_change_it(trusted: Path) -> None:
     """One that others can write makes them SlurmUser, and says which file."""
     ours = wrapper(trusted)
@@ -75,6 +77,7 @@ def test_ours_is_well_where_only_root_can_change_it(trusted: Path) -> None:
     assert str(ours) in found.found
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to own the program")
 def test_ours_without_a_server_to_mail_to_is_said(trusted: Path) -> None:
     """The service would take no mail, and every owner get the site's own."""
     found = only(site_mail.mail_program(config(settings.MailSettings()), {"MailProg": str(wrapper(trusted))}))

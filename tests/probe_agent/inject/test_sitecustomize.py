@@ -121,7 +121,11 @@ def test_in_a_prefix_that_was_moved(tmp_path: Path) -> None:
     fake_torch(site)
     (site / "sitecustomize.py").write_text("print('theirs')\n")
     done = run(
-        tmp_path, "import sys, torch; print(sys.prefix, torch.__file__)", python=python, PYTHONPATH=str(SITE)
+        tmp_path,
+        "import sys, torch; print(sys.prefix, torch.__file__)",
+        python=python,
+        PYTHONPATH=str(SITE),
+        LD_LIBRARY_PATH=str(prefix / "lib"),
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"theirs\n{prefix} {site / 'torch' / '__init__.py'}\n"

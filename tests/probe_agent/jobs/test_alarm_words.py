@@ -14,7 +14,14 @@ import pytest
 from probing_cluster.core import clock
 from probing_cluster.probe_agent import children, identity, self_watch
 from probing_cluster.probe_agent.faults import faults
-from probing_cluster.probe_agent.jobs import alarm_words, collect, collect_child, jobs, page_directories
+from probing_cluster.probe_agent.jobs import (
+    alarm_words,
+    collect,
+    collect_child,
+    jobs,
+    log_parts,
+    page_directories,
+)
 from probing_cluster.probe_agent.spool import intake, spool
 
 NOW = datetime(2026, 1, 31, 14, 0, tzinfo=UTC)
@@ -187,7 +194,7 @@ def test_the_words_are_read_with_the_owners_rights_only(tmp_path: Path, out: Pat
 
 def test_a_flood_is_read_from_its_end(out: Path) -> None:
     """Of what was written since the last look so much, and no more; a line without end is read as it stands."""
-    out.write_bytes(b"CUDA error\n" + b"x" * (2 * collect_child.MAX_TAIL_BYTES) + b"\nloss is nan\n")
+    out.write_bytes(b"CUDA error\n" + b"x" * (2 * log_parts.MOST_BYTES) + b"\nloss is nan\n")
     calls = {"path": str(out), "inode": 0, "offset": 0, "words": list(WORDS), "skip": False, "uid": ME}
     answer = collect_child.alarm_words(calls)
     assert list(answer["matches"]) == ["loss is nan"]

@@ -16,7 +16,7 @@ import pytest
 from probing_cluster.core import records, vocabulary
 from probing_cluster.probe_agent import children, identity, self_watch
 from probing_cluster.probe_agent.faults import faults
-from probing_cluster.probe_agent.jobs import collect, collect_child, jobs, page_directories
+from probing_cluster.probe_agent.jobs import collect, collect_child, jobs, log_parts, page_directories
 from probing_cluster.probe_agent.spool import codec, intake, spool
 from tests.set_clock import SetClock
 
@@ -27,30 +27,6 @@ TRACE = (
     "epoch 1\nTraceback (most recent call last):\n"
     '  File "train.py", line 3, in <module>\n    main()\nValueError: bad shape\n'
 )
-
-
-def read(path: Path, uid: int = ME, most: int = 1000, *, tail: bool = True) -> tuple[bytes, int, int]:
-    data, start, status = collect_child.read_own(str(path), uid, most=most, tail=tail)
-    return data, start, status.st_size
-
-
-def test_tail_of_a_plain_file_is_read_with_its_place(tmp_path: Path) -> None:
-    """The end of a long log, and where in the file it begins."""
-    path = tmp_path / "out"
-    path.write_bytes(b"a" * 5000 + b"end\n")
-    data, start, size = read(path)
-    assert data.endswith(b"end\n")
-    assert (len(data), start, size) == (1000, 4004, 5004)
-
-
-def test_huge_sparse_file_costs_no_more_than_the_tail(tmp_path: Path) -> None:
-    """A terabyte that is not there is not read."""
-    path = tmp_path / "out"
-    with path.open("wb") as out:
-        out.truncate(1 << 40)
-    data, start, _ = read(path)
-    assert len(data) == 1000
-    assert start == (1 << 40) - 1000
 
 
 @pytest.mark.parametrize("kind", ["symlink", "hardlink", "fifo", "directory", "socketlike", "missing"])
@@ -69,7 +45,7 @@ def test_what_is_not_the_jobs_own_plain_file_is_refused(tmp_path: Path, kind: st
     elif kind == "socketlike":
         path.symlink_to("/dev/zero")
     with pytest.raises(collect_child.Refused):
-        read(path)
+        collect_child.read_own(str(path), ME, 1000)
 
 
 def test_another_users_file_is_refused(tmp_path: Path) -> None:
@@ -77,7 +53,7 @@ def test_another_users_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_text("x")
     with pytest.raises(collect_child.Refused, match="not owned"):
-        read(path, uid=ME + 1)
+        collect_child.read_own(str(path), ME + 1, 1000)
 
 
 def child(request: dict[str, Any]) -> dict[str, Any]:
@@ -120,6 +96,30 @@ def test_child_says_what_the_log_means_with_byte_offsets(tmp_path: Path) -> None
     (found,) = [f for f in answer["findings"] if f["detail"].get("first_cause")]
     assert "ValueError" in found["message"]
     assert path.read_bytes()[found["offset"] :].startswith((b"Traceback", b"ValueError"))
+
+
+def test_what_the_first_rank_died_of_is_found_above_what_thousands_had_to_say_about_it(
+    tmp_path: Path,
+) -> None:
+    """Of 9 MB the beginning of the trouble is read beside the end, and the row says so."""
+    steps = "".join(f"[rank0] step {i} loss {1 / (i + 1):.4f}\n" for i in range(50_000))
+    died = "".join(f"[rank77]: {line}\n" for line in TRACE.splitlines()[1:])
+    stack = [f'  File "/opt/torch/nn/modules/module.py", line {i}, in _call_impl' for i in range(20)]
+    stack = [
+        "Traceback (most recent call last):",
+        *stack,
+        "torch.distributed.DistBackendError: NCCL error: unhandled system error",
+    ]
+    peers = "".join(f"[rank{r}]: {line}\n" for r in range(6000) for line in stack)
+    path = tmp_path / "out"
+    path.write_text(steps + died + peers)
+    assert path.stat().st_size > 2 * log_parts.MOST_BYTES
+    answer = child({"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()})
+    (found,) = [f for f in answer["findings"] if f["detail"].get("first_cause")]
+    assert found["detail"]["rank"] == 77
+    assert path.read_bytes()[found["offset"] :].startswith((b"[rank77]: Traceback", b"[rank77]: ValueError"))
+    assert answer["note"].startswith("only its end and where its trouble began were read, 4")
+    assert "[rank5999]: torch.distributed.DistBackendError" in answer["tail"][-1]
 
 
 def test_child_leaves_out_what_an_earlier_attempt_wrote_into_the_same_file(tmp_path: Path) -> None:
@@ -619,7 +619,7 @@ def test_a_log_that_stood_still_until_the_jobs_end_is_a_finding(
 def test_of_a_long_log_the_beginning_tells_its_zone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only its end is read; an appended file begins with an earlier start and tells nothing."""
     (tmp_path / "out").write_text(STOOD + CANCELLED)
-    monkeypatch.setattr(collect_child, "MAX_TAIL_BYTES", 4096)
+    monkeypatch.setattr(log_parts, "MOST_BYTES", 4096)
     span_s = (STARTED.timestamp(), NOW.timestamp())
     question = {"path": str(tmp_path / "out"), "uid": ME, "span_s": span_s}
     assert vocabulary.LOG_STALL in {f["kind"] for f in collect_child.log_findings(question)["findings"]}

@@ -116,6 +116,7 @@ def test_what_is_no_expression_is_refused_here(tmp_path: Path) -> None:
             evaluate.evaluate(tmp_path, UID, wrong, [target(1)])
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 def test_only_the_owner_may_ask(tmp_path: Path) -> None:
     """Root asks for another: refused here. Another user, past all modes: the process closes without a word."""
     with pytest.raises(errors.NotPermitted, match="only the job's owner may"):

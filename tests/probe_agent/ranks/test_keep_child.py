@@ -170,6 +170,7 @@ def shared() -> Iterator[Path]:
         yield Path(made)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make another's directory")
 def test_it_is_written_with_the_owners_rights(shared: Path) -> None:
     """As the owner, where only the owner may; never into what is another's, a link of theirs included."""
     directory, target = shared / "7", shared / "target"

@@ -1,0 +1,104 @@
+"""Which parts of a long log are read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from probing_cluster.probe_agent.jobs import log_parts
+
+BLOCK = 1 << 18
+STEP = b"step 17 loss 1.25 tokens/s 12345\n"
+RANK = b"[rank9]: Traceback (most recent call last):\n[rank9]:   File x\n[rank9]: RuntimeError: a peer went away\n"
+
+
+def fill(line: bytes, n_bytes: int) -> bytes:
+    return line * (n_bytes // len(line))
+
+
+def read(path: Path, text: bytes) -> list[log_parts.Part]:
+    path.write_bytes(text)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        parts = log_parts.read(fd, len(text))
+        assert all(text[p.start : p.start + len(p.data)] == p.data for p in parts)
+        assert sum(len(p.data) for p in parts) <= log_parts.MOST_BYTES
+        return parts
+    finally:
+        os.close(fd)
+
+
+def test_a_short_log_is_read_whole_and_nothing_is_said_of_it(tmp_path: Path) -> None:
+    """Up to the most bytes there is one part."""
+    text = fill(STEP, 1 << 20)
+    parts = read(tmp_path / "out", text)
+    assert parts == [log_parts.Part(0, text)]
+    assert log_parts.words(parts, len(text)) == ""
+
+
+def test_of_a_long_log_that_ran_well_until_its_end_only_the_end_is_read(tmp_path: Path) -> None:
+    """An error near the end lies in it; and a healthy log costs no look back."""
+    text = fill(STEP, 9 << 20) + RANK
+    (end,) = read(tmp_path / "out", text)
+    assert (end.start, len(end.data)) == (len(text) - log_parts.MOST_BYTES, log_parts.MOST_BYTES)
+    assert (
+        log_parts.words([end], len(text))
+        == f"only its last {log_parts.MOST_BYTES} of {len(text)} bytes were read"
+    )
+
+
+@pytest.mark.parametrize("n_mib", [3, 5, 30])
+def test_where_the_end_is_all_trouble_its_beginning_is_read_too(tmp_path: Path, n_mib: int) -> None:
+    """However long the others talk; also behind a burst of notices, and after a silence between the first death and the rest."""
+    first = b"[rank7]: KeyError: 'lr'\n"
+    notices = fill(b"gpu07:1:1 [0] INFO comm 0x55 rank 7 nranks 4096 - Abort COMPLETE\n", BLOCK)
+    text = (
+        fill(STEP, 6 << 20) + first + notices + fill(RANK, (n_mib << 20) - BLOCK // 2) + fill(RANK, 1 << 20)
+    )
+    parts = read(tmp_path / "out", text)
+    assert first in parts[0].data
+    assert STEP in parts[0].data
+    assert parts[-1].data.endswith(RANK)
+    if n_mib > 3:
+        assert "where its trouble began" in log_parts.words(parts, len(text))
+
+
+def test_trouble_that_goes_back_further_than_is_looked_is_read_from_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look back ends, whatever the file's size."""
+    monkeypatch.setattr(log_parts, "LOOK_BACK_BYTES", 2 << 20)
+    text = fill(RANK, 20 << 20)
+    begin, _ = read(tmp_path / "out", text)
+    assert len(text) - begin.start < log_parts.MOST_BYTES + (2 << 20) + 2 * BLOCK
+
+
+@pytest.mark.parametrize("above_mib", [5, 30])
+def test_of_an_end_without_a_word_the_last_trouble_above_it_is_read(tmp_path: Path, above_mib: int) -> None:
+    """A traceback and then megabytes of something else."""
+    text = fill(STEP, 1 << 20) + RANK + fill(b"flushing table row 17\n", above_mib << 20)
+    (tmp_path / "out").write_bytes(text)
+    fd = os.open(tmp_path / "out", os.O_RDONLY)
+    try:
+        (end,) = log_parts.read(fd, len(text))
+        begin, rest = log_parts.read_above(fd, end)
+    finally:
+        os.close(fd)
+    assert RANK in begin.data
+    assert STEP in begin.data
+    assert text.endswith(rest.data)
+
+
+def test_of_an_endless_file_of_nothing_nothing_is_read_above_its_end(tmp_path: Path) -> None:
+    """A terabyte that is not there: no part of it says anything."""
+    with (tmp_path / "out").open("wb") as out:
+        out.truncate(1 << 40)
+    fd = os.open(tmp_path / "out", os.O_RDONLY)
+    try:
+        (end,) = log_parts.read(fd, 1 << 40)
+        assert len(end.data) == log_parts.MOST_BYTES
+        assert log_parts.read_above(fd, end) == []
+    finally:
+        os.close(fd)
