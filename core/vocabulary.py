@@ -130,6 +130,7 @@ EVENT_KINDS: tuple[EventKind, ...] = (
     EventKind(name="fabric_manager", meaning="NVIDIA's fabric manager"),
     EventKind(name="hardware_report", meaning="what a daemon that watches hardware wrote to syslog"),
     EventKind(name="name_service", meaning="what looks up accounts and hosts on a node"),
+    EventKind(name="slurmd", meaning="a job that slurmd did not start"),
     EventKind(name="iommu", meaning="an access the IOMMU refused"),
     EventKind(name="thermal", meaning="something is too hot"),
     EventKind(name="throttle", meaning="a GPU slowed down"),

@@ -93,7 +93,9 @@ class PrefixedLine:
 
 def plain(text: str) -> str:
     """`text` without terminal escape sequences."""
-    return _ESCAPE.sub("", text) if "\x1b" in text else text
+    if "\x1b" in text:
+        text = _ESCAPE.sub("", text)
+    return _CARETS.sub("", text) if "^[[" in text else text
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -166,6 +168,8 @@ _LOGFMT = _pattern(
     r"(?:time|ts|level|lvl)=\S{1,80}\ .{0,200}?\b(?:msg|message)=\"(?P<inner>(?:[^\"\\]|\\.)*)\""
 )
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
+_CARETS = re.compile(r"\^\[\[[0-9;]{0,16}m|\^M$")
+"""The same, and the end of a line, as `less` and `cat -v` show them: a log that was copied from there."""
 _HEX = re.compile(r"\\x([0-9a-f]{2})")
 
 

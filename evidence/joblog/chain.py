@@ -50,6 +50,8 @@ class _Traceback:
     """Line of the chain's first exception; 0 until one was read."""
     handled: str = ""
     """Name of the exception that was being handled; empty for none, or where the next one was raised from it."""
+    renamed: str = ""
+    """Name of the one that the next was raised from; empty for none."""
     handled_message: str = ""
     """What that one said."""
     handler: Frame | None = None
@@ -81,7 +83,7 @@ class ExceptionChain:
         if now is None:
             return
         if not (found := _LINK.match(record.text)) or not found["handling"]:
-            now.handled = ""
+            now.handled, now.renamed = "", now.handled
         self._linked[record.rank] = record.line
 
     def begin(self, record: Record, above: str) -> None:
@@ -119,6 +121,7 @@ class ExceptionChain:
         if tried_else or _explains_first(now, found) or (name == "RecursionError" and now.handled):
             found = replace(found, detail={**found.detail, "instead_since": now.began})
         now.began, now.handled, now.handled_message = now.began or found.line, name, found.message
+        now.renamed = ""
         return replace(found, role=LineRole.OBSERVATION) if _is_of_an_import(now, found) else found
 
 
@@ -127,7 +130,8 @@ def _explains_first(now: _Traceback, found: JobFinding) -> bool:
 
     `Incorrect padding` is what a decoder met; that the configuration's path does not exist, only the one who called it knows.
     """
-    if not now.code.startswith("raise") or now.below or now.handled not in _LOOKED_UP or now.handler is None:
+    looked_up = (now.handled or now.renamed) in _LOOKED_UP
+    if not now.code.startswith("raise") or now.below or not looked_up or now.handler is None:
         return False
     text, before = _words(found.message), _words(now.handled_message)
     if len(before.split()) > _BARE_WORDS or len(text.split()) < _SENTENCE_WORDS:

@@ -47,7 +47,7 @@ _TAIL = re.compile(
 )
 _ANYWHERE = re.compile(
     r"(?:errors?|fatal|fail(?:ed|ure|ures|s)|abort(?:ed|ing)?|cannot|can't|could(?: not|n't)|unable to|invalid|illegal|not found|no such|missing|exceed(?:ed|s)?|unexpected|unrecogni[sz]ed|unknown|undefined|unsupported|(?:not|to) converge[ds]?|diverge[ds]?|divergence"
-    r"|corrupt(?:ed)?|denied|refused?|overflow|singular|crash(?:ed)?|panic|exception|must (?:be|have|not|contain)|required|requires|not enough|insufficient|out of (?:memory|range|bounds)|too (?:many|large|small|few|long|short)|does(?: not|n't)|(?:is|are|was|has|have|will) not"
+    r"|corrupt(?:ed)?|denied|refused?|overflow|singular|crash(?:ed)?|panic|exception|must (?:be|have|not|contain)|required|requires|not enough|no (?:more )?(?:room|space)|insufficient|out of (?:memory|range|bounds)|too (?:many|large|small|few|long|short)|does(?: not|n't)|(?:is|are|was|has|have|will) not"
     r"|violat\w{2,4}|mismatch|inconsistent|not (?:allowed|permitted|available|implemented|defined|set|valid|positive|supported|match)|bad|wrong|incorrect|expired|exhausted|inaccurate|needs)\b",
     re.IGNORECASE,
 )
@@ -82,12 +82,12 @@ _STACK = re.compile(
 """Frames of a stack, and what announces them."""
 _BOILERPLATE = re.compile(
     r"Primary job\s|\S{1,200} FAILED$|a non-zero exit code\b|mpi(?:run|exec)\S{0,8} (?:detected|has exited|noticed|was)\b|the job to be terminated|MPI_ABORT was|with errorcode|NOTE: invoking|exactly when Open MPI"
-    r"|(?:\[[\w.-]{1,253}:\d{1,10}\] )?\*{3} (?:End of error message|Process received signal)|You may or may not|\*{3} Aborted at \d|Process name: |aborting job$|(?:srun|slurmstepd|slurmd|sbatch): "
+    r"|(?:\[[\w.-]{1,253}:\d{1,10}\] )?\*{3} (?:End of error message|Process received signal)|You may or may not|\*{3} Aborted at \d|Process name: |PMI2?_Abort: |(?:\[[\w.-]{1,253}:\d{1,10}\] )?(?:\d{1,8} more process(?:es)? ha(?:s|ve) sent help message|Set MCA parameter)\b|aborting job$|(?:srun|slurmstepd|slurmd|sbatch): "
     r"|\s{0,8}(?:Job ?)?(?:State|Status)\s{0,8}[:=]\s{0,8}(?:FAILED|CANCELLED|TIMEOUT|OUT_OF_MEMORY|NODE_FAIL|COMPLETED)\b"
 )
 """What launchers print of any end, and `seff` and `scontrol` of a job's."""
 _SILENT = re.compile(
-    r"\W*$|\s{2,}\S|(?:real|user|sys)\s+\d+m|(?:please|see|try|use|usage|hint|tip|for (?:more|help|further)|check|contact|report|run)\b|(?:exit(?:ing|ed)?|stop(?:ped|ping)?|quit|bye|end)\b.{0,60}$|\s*at \S|#\d",
+    r"\W*$|(?:\s{2,}|\t)\S|(?:real|user|sys)\s+\d+m|(?:please|see|try|use|usage|hint|tip|for (?:more|help|further)|check|contact|report|run)\b|(?:exit(?:ing|ed)?|stop(?:ped|ping)?|quit|bye|end)\b.{0,60}$|\s*at \S|#\d",
     re.IGNORECASE,
 )
 """Lines behind an error that do not speak of work."""
@@ -137,6 +137,16 @@ def _plain(text: str) -> str:
     if _SPACED.search(body):
         body = re.sub(r"(?<=\b\w) (?=\w\b)", "", body)
     return body
+
+
+def only_ends(finding: JobFinding) -> bool:
+    """Whether it tells of the end of what runs other programs: their own words stand in front."""
+    return finding.kind == "program_error" and _RUNNER.match(finding.message) is not None
+
+
+_RUNNER = re.compile(
+    r"(?:g|bs|n|p)?make(?:\[\d{1,3}\])?: \*\*\* \[|ninja: build stopped|collect2: (?:fatal )?error: |error: command '.{1,200}' failed with|Execution halted$"
+)
 
 
 def is_ending(text: str) -> bool:
@@ -238,6 +248,9 @@ class Tail:
             return replace(word, role=LineRole.ROOT) if word else None
         if detail.get("farewell"):
             return self.reason(line, line - _FAREWELL_LINES)
+        if only_ends(finding):
+            word = self.reason(line)
+            return replace(word, role=LineRole.ROOT) if word else None
         return self.reason(line) if finding.kind in _UNEXPLAINED else None
 
     def at_end(self, best: JobFinding | None) -> JobFinding | None:

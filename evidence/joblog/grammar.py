@@ -208,7 +208,7 @@ _PREFIXES = (
     re.compile(r"\[(?P<host>[\w.-]{1,253}):(?P<local>\d{1,5})\]:?\s"),
     re.compile(r"\[[a-z][a-z_]{1,30}(?P<local>\d{1,5})(?:\|\d{1,5})?\]:\s?"),
     re.compile(
-        r"\((?:[\w.-]{1,64}, )?rank=(?P<rank>\d{1,8}), pid=\d{1,10}(?:, ip=(?P<host>[\w.:-]{1,64}))?\)\s"
+        r"\((?:[\w.-]{1,64},? )?rank=(?P<rank>\d{1,8}),? pid=\d{1,10}(?:, ip=(?P<host>[\w.:-]{1,64}))?\)\s"
     ),
     re.compile(r"(?:trainer|worker|replica|node|role|actor)/(?P<rank>\d{1,6}) "),
     re.compile(r"[A-Za-z][\w.-]{0,200}[-_]\d{1,6}\s{1,30}\| "),

@@ -23,6 +23,8 @@ _PLAIN_EXITS = frozenset({"task_exit", "process_aborted"})
 _SUMMED_UP_LINES = 1_000
 _REASON_LINES = 8
 _RESULT_LINES = 3
+_SOURCE_LINES = 2_000
+"""So long is the source that a compiler at run time quotes above its own error."""
 _TOP_LINES = 40
 """A helper of the site stands at the top of its log."""
 _OF_PANIC = re.compile(r"panick|\b(?:Join|Recv|Send|Poison)Error\b|\bAny \{")
@@ -103,6 +105,12 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
         thrown = new.role is LineRole.REMOTE and behind == 1
         if thrown or (its_own and 0 < behind <= _REASON_LINES):
             return True
+    if (
+        new.detail.get("below_source")
+        and "exception" in best.detail
+        and best.message.rstrip().endswith("Error:")
+    ):
+        return behind <= _SOURCE_LINES
     if best.kind == "python_consequence" and new.kind.startswith("nccl_") and 0 < behind <= _RESULT_LINES:
         # The exception's own result, which a cut line took from it.
         return new.rank == best.rank

@@ -278,16 +278,14 @@ class JobLogReader:
     def _take_last(self, *, at_exit: bool = False) -> None:
         """The exception without a traceback that may have been the last was it."""
         if last := self._bare.take_last(at_exit=at_exit):
+            if self._story.best is None and (word := self._tail.explains(last)):
+                self._story.add(word)
             self._story.add_last(last)
 
     def _take_step_word(self, line: int) -> None:
         """The engine's block of a step's errors ended in front of `line`: where no family knew a line of it, an error's words in it say more than the engine."""
-        best, began = self._story.best, self._report.errors_began
-        if (
-            best is None
-            or self._story.held[best].role is not LineRole.EXIT
-            or self._story.held[best].line > began
-        ):
+        best, began = self._story.candidate, self._report.errors_began
+        if best is None or best.role is not LineRole.EXIT or best.line > began:
             return
         if word := self._tail.reason(line, began):
             self._story.add(replace(word, role=LineRole.ROOT))

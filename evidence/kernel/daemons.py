@@ -1,5 +1,5 @@
-"""What services on the node write to syslog: NVIDIA's fabric manager and persistence daemon, those that watch hardware, and those
-that look up accounts and hosts.
+"""What services on the node write to syslog: NVIDIA's fabric manager and persistence daemon, those that watch hardware, those
+that look up accounts and hosts, and slurmd where it turns a job away.
 
 They are programs, not the kernel: whoever may log under their names could say it (`logger -t smartd`), so these are kinds of their own.
 The fabric manager's is never more than low; the kernel's own SXid line has the catalogue's severity. What watchers of BMC, memory,
@@ -205,3 +205,27 @@ def read_lookup(message: str, _context: KernelContext) -> KernelFinding | None:
 
 
 NAMES_FAMILY = grammar.LineFamily(name=NAMES, triggers=LOOKUPS, read=read_lookup, facts=NAME_FACTS)
+
+SLURMD = "slurmd"
+SLURMD_FACTS = {
+    (SLURMD, "prolog_failed"): fact(
+        INFO,
+        _BOTH,
+        "slurmd did not start a job on this node: its Prolog failed.",
+        "Run the site's Prolog by hand on the node as root; look at what the node's own log says just before.",
+    ),
+}
+_PROLOG = re.compile(r"slurmd: (?:slurmd: )?(?:error: )?\[job (?P<job>\d{1,10})\] prolog failed status=\d")
+
+
+def read_slurmd(message: str, _context: KernelContext) -> KernelFinding | None:
+    """The line of slurmd that says whose Prolog failed, known by its tag in front."""
+    found = _PROLOG.match(message)
+    if found is None:
+        return None
+    return make(SLURMD_FACTS, SLURMD, "prolog_failed", message, detail={"job": int(found["job"])})
+
+
+SLURMD_FAMILY = grammar.LineFamily(
+    name=SLURMD, triggers=("prolog failed status=",), read=read_slurmd, facts=SLURMD_FACTS
+)

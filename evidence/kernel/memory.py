@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from probing_cluster.evidence.kernel import grammar, head
+from probing_cluster.evidence.kernel import grammar, head, pcie
 from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, KernelContext, KernelFinding, fact, make
 
 _DIMM = "Count them per DIMM; replace a DIMM whose rate rises."
@@ -59,6 +59,10 @@ _KILLED = re.compile(
 _FATAL = re.compile(
     r"event severity: (?P<sev>fatal|recoverable|corrected|info)|Uncorrected(?:, |\b.*error)|Deferred error"
 )
+_CPER = re.compile(
+    r"\{(?P<record>\d{1,9})\}\[Hardware Error\]:\s+(?:event severity: (?P<severity>\w+)|section_type: (?P<section>[\w ]{1,40})|device_id: )"
+)
+"""The lines of one firmware report (UEFI's CPER) carry its number."""
 _CPER_DEVICE = re.compile(rf"\bdevice_id: (?P<pci>{grammar.FULL_PCI})")
 """Firmware's report of a PCIe error names the device on a line of its own."""
 _PANIC = re.compile(
@@ -112,7 +116,20 @@ def _bank(message: str) -> KernelFinding | None:
     return make(FACTS, "mce", "bank", message, device=device, detail=detail)
 
 
-def read(message: str, _context: KernelContext) -> KernelFinding | None:
+def _of_fatal_pcie(message: str, context: KernelContext) -> bool:
+    """Whether the line belongs to a firmware report of a fatal PCIe error; remembers what its earlier lines say."""
+    part = _CPER.match(message)
+    if part is None:
+        return False
+    record = part["record"]
+    if part["severity"]:
+        context.put("cper", record, part["severity"])
+    elif part["section"] and context.get("cper", record) == "fatal":
+        context.put("cper", record, f"fatal {part['section']}".strip())
+    return context.get("cper", record) == "fatal PCIe error"
+
+
+def read(message: str, context: KernelContext) -> KernelFinding | None:
     """A line about main memory or the processor's own checks."""
     if message.startswith(_EDAC_NAMES):
         return _edac(message)
@@ -142,6 +159,8 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
         bad = graded and graded["sev"] in ("fatal", "recoverable", None)
         device = _CPER_DEVICE.search(message)
         address = grammar.pci(device["pci"]) if device else None
+        if _of_fatal_pcie(message, context) and address is not None:
+            return make(pcie.FACTS, "pcie_aer", "fatal", message, pci_bus_id=address)
         return make(FACTS, "mce", "detail", message, severity=HIGH if bad else INFO, pci_bus_id=address)
     return make(FACTS, "mce", "detail", message) if head.match(_LOGGED, message) else None
 

@@ -43,6 +43,7 @@ FAMILIES: tuple[LineFamily, ...] = (
     daemons.FAMILY,
     daemons.HARDWARE_FAMILY,
     daemons.NAMES_FAMILY,
+    daemons.SLURMD_FAMILY,
     nvrm.FAMILY,
     amdgpu.FAMILY,
     nouveau.FAMILY,
@@ -98,6 +99,7 @@ _DAEMONS: Mapping[str, frozenset[tuple[str, str | None]]] = {
     "nvidia-persistenced": frozenset({("fabric_manager", "persistence")}),
     **dict.fromkeys(daemons.WATCHERS, frozenset({(daemons.HARDWARE, None)})),
     **dict.fromkeys(daemons.LOOKUPS, frozenset({(daemons.NAMES, None)})),
+    daemons.SLURMD: frozenset({(daemons.SLURMD, None)}),
     "systemd-networkd": frozenset({("ib_link", "lost_carrier")}),
     "NetworkManager": frozenset({("ib_link", "lost_carrier")}),
 }
@@ -111,6 +113,7 @@ _NAMED = frozenset(
         "nvidia-persistenced",
         *daemons.WATCHERS,
         *daemons.LOOKUPS,
+        daemons.SLURMD,
     }
 )
 """Those whose name is a part of their messages' form."""

@@ -106,13 +106,13 @@ def test_a_handler_that_says_in_words_what_was_wanted_is_the_cause() -> None:
     """What a decoder met says nothing of what was tried."""
     wanted = traceback(WANTED, MAIN, ("config.py", "load", "raise ValueError("))
     assert cause(*PADDING, *HANDLING, *wanted) == WANTED
+    assert cause(*PADDING, *RAISED_FROM, *wanted) == WANTED
     assert cause(*(f"[rank2]: {line}" for line in (*PADDING, *HANDLING, *wanted))) == WANTED
 
 
 @pytest.mark.parametrize(
     ("first", "link", "last", "frame"),
     [
-        (PADDING, RAISED_FROM, WANTED, ("config.py", "load", "raise ValueError(")),
         (PADDING, HANDLING, WANTED, ("config.py", "fail", "raise ValueError(")),
         (PADDING, HANDLING, "ValueError: bad settings", ("config.py", "load", "raise ValueError(")),
         (PADDING, HANDLING, "RunError: the run of today stopped at step 7, see the log above for it", ("config.py", "load", "raise RunError(")),
@@ -123,7 +123,7 @@ def test_a_handler_that_says_in_words_what_was_wanted_is_the_cause() -> None:
 def test_a_handler_that_says_no_more_stays_a_wrapper(
     first: list[str], link: list[str], last: str, frame: tuple[str, str, str]
 ) -> None:
-    """Raised from the first, in another function, in fewer words, pointing elsewhere, or around an error with words of its own."""
+    """In another function, in fewer words, pointing elsewhere, or around an error with words of its own."""
     assert cause(*first, *link, *traceback(last, MAIN, frame)) == first[-1]
 
 

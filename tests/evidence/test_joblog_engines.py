@@ -150,6 +150,21 @@ def test_codes_and_engines_say_why_they_stop(line):
         ("mtl_ofi.h:101: Error returned from fi_cq_readerr: Resource temporarily unavailable(-11).", 1, "net_ib_error"),
         ("MPICH ERROR [Rank 3] [job id 7.0] [Mon Mar  3 09:12:40 2025] [n17] - Abort(1) (rank 3 in comm 0): Fatal error in PMPI_Wait: Other MPI error, error stack:", 1, "process_aborted"),
         ("/e/torch/cuda/__init__.py:182: UserWarning: CUDA initialization: CUDA unknown error - this may be due to an incorrectly set up environment\nTraceback (most recent call last):\n  File \"a.py\", line 3, in <module>\n    f()\nNotImplementedError: this needs a GPU", 1, "cuda_unknown_error"),
+        ("[n3:7] *** An error occurred in MPI_Reduce\n[n3:7] *** MPI_ERR_OTHER: known error not in list\nslurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2025-01-02T03:04:05 ***\nsrun: error: n1: tasks 0-9: Killed", 1, "process_aborted"),
+        ("[n3:7] *** An error occurred in MPI_Recv\n[n3:7] *** MPI_ERR_TRUNCATE: message truncated", 2, "program_error"),
+        ("[n3][[0,0],1108][btl_tcp_endpoint.c:730:mca_btl_tcp_endpoint_start_connect] bind on local address (10.6.4.3:0) failed: Address already in use (98)\n[n3:7] *** An error occurred in MPI_Isend", 1, "program_error"),
+        ("[0,1,6][btl_openib_component.c:1375]\nfrom n14 to: n40 error polling HP CQ with status\nRETRY EXCEEDED ERROR status number 12 for wr_id 136 opcode 1", 3, "net_ib_error"),
+        ("MPIDI_OFI_handle_cq_error(1133): OFI poll failed (ofi_events.c:1133:MPIDI_OFI_handle_cq_error:Transport endpoint is not connected)", 1, "peer_lost"),
+        ("MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD\nwith errorcode -1.\n--------\nPMI_Abort: (0) N/A\nnumber of blocks does not match the number of processors", 5, "program_error"),
+        ("NODE 0: no room for lattice\ntermination: Tue Apr 27 23:41:44 2010\n\nTermination: node 0, status = 1\n--------\nMPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD", 1, "program_error"),
+        ("srun: error: fwd_tree_thread: can't find address for host n7, check slurm.conf\nsrun: error: Task launch for 7.0 failed on node n7: Can't find an address, check slurm.conf", 1, "slurm_launch_failed"),
+        ("[lib]backend.cpp:801: Server::Connect:\n  Assertion `h.type == Kind::Endpoint' failed.\nRuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer", 2, "program_error"),
+        ("Fatal Python error: PyThreadState_Get: the function must be called with the GIL held\nTraceback (most recent call last):\n  File \"u.py\", line 9, in f\n    g()\nRuntimeError: [/p/third_party/gloo/gloo/transport/tcp/pair.cc:534]\nConnection closed by peer [127.0.0.1]:58054", 1, "process_crashed"),
+        ("m.f90:20:8:\n\n   20 |   X = 3\n      |   1\nError: Cannot assign to a named constant at (1)\nmake: *** [m.o] Error 1", 5, "program_error"),
+        ("libtool: linking\n//opt/bin/x86_64-ar: illegal option -- n\nusage:  ar -d [-TL] archive\nmake: *** [l.a] Error 1", 2, "program_error"),
+        ("Read 9 rows\nError in { : task 3 failed - \"object 'variable' not found\"\nCalls: %dopar% -> <Anonymous>\nExecution halted", 2, "program_error"),
+        ("Traceback (most recent call last):\n  File \"i.py\", line 9, in f\n    g()\nRuntimeError:\n" + "  #define X 1\n" * 20 + "\nnvrtc: error: invalid value for --gpu-architecture (-arch)", 26, "program_error"),
+        ("ray.exceptions.RayTaskError(ValueError): ^[[36mray::Worker.run()^[[39m (pid=9, ip=x)^M\n  File \"w.py\", line 6, in run^M\n    return f()^M\nValueError: not enough values to unpack (expected 22, got 21)^M", 4, "python_exception"),
         ("papermill.exceptions.PapermillExecutionError: \n---------\nKeyError                  Traceback (most recent call last)\nCell In[4], line 5\n----> 5 f()\n\nKeyError: 'lr'", 7, "python_exception"),
     ],
 )  # fmt: skip
@@ -192,3 +207,38 @@ def test_an_error_shaped_end_is_the_last_resort(line):
 def test_numbers_called_errors_end_no_log(line):
     """A metric, a count of none."""
     assert _first(f"setting up the grid\n{line}") is None
+
+
+def test_a_workers_label_is_taken_off_and_its_rank_kept():
+    """vLLM's, in front of its logger's date: the engine's own word of the end only points back at it."""
+    worker = "(VllmWorker rank=1 pid=213) ERROR 07-09 00:57:28 [executor.py:487] "
+    said = ["Traceback (most recent call last):", '  File "/x/executor.py", line 461, in main', "    f()", "RuntimeError: The size of tensor a (1280) must match the size of tensor b (2560)"]  # fmt: skip
+    engine = "ERROR 07-09 00:57:30 [core.py:586] Exception: WorkerProc initialization failed due to an exception in a background process. See stack trace for root cause."
+    found = _first("\n".join([*(worker + line for line in said), engine]))
+    assert (found["kind"], found["line"], found["rank"]) == ("python_exception", 4, 1)
+
+
+def test_a_limit_on_watches_is_no_full_disk():
+    """inotify counts them: UCX says so in every rank of runs that end well."""
+    words = "[1724685304.167173] [n1:102320:f]  vfs_fuse.c:281  UCX  ERROR inotify_add_watch(/tmp) failed: No space left on device"
+    assert _first("\n".join([*STEPS, words, *MORE])) is None
+    assert _first("\n".join([*STEPS, "OSError: [Errno 28] No space left on device"]))["kind"] == "disk_full"
+
+
+@pytest.mark.parametrize(
+    "end", ["make: *** [all] Error 1", "ninja: build stopped: subcommand failed.", "Execution halted"]
+)
+def test_what_runs_other_programs_is_ended_by_what_they_say(end):
+    """In words that no family knows, right in front of it; of a step that said nothing the runner's own word stays."""
+    said = "frob: the mesh of part 7 is not allowed to overlap"
+    found = _first("\n".join([*STEPS, said, "usage: frob MESH", "\t-x  do not", end]))
+    assert (found["kind"], found["line"]) == ("program_error", len(STEPS) + 1)
+    assert _first("\n".join([*STEPS, "reading part 7", end]))["line"] == len(STEPS) + 2
+
+
+@pytest.mark.parametrize("label", ["(worker-3@gpu07) ", "(Rank 3 of 8): ", "(trainer 12, node n4) "])
+def test_a_label_in_parentheses_is_learned(label):
+    """Whatever it says: it stands in front of every line, and forms begin where a message begins."""
+    for line in STOPS[-4:]:
+        found = _first("\n".join(label + said for said in [*STEPS, line, "bye"]))
+        assert (found["kind"], found["line"]) == ("program_error", len(STEPS) + 1)

@@ -253,6 +253,11 @@ KINDS = [
         "slurm_launch_failed",
     ),
     ("salloc: Prolog failure on node n12", "slurm_launch_failed"),
+    (
+        "[2026-05-22T15:40:21.638] error: run_command: slurm task_prolog can not be executed (/opt/x.sh) No such file or directory",
+        "slurm_launch_failed",
+    ),
+    ("[2026-05-22T15:40:21.638] error: TaskProlog failed status=1", "slurm_launch_failed"),
     ("slurmstepd: error: execve(): python9: No such file or directory", "slurm_launch_failed"),
     ("RuntimeError: DataLoader worker (pid 2972) is killed by signal: Killed.", "dataloader_oom"),
     (
@@ -519,3 +524,24 @@ def test_the_tasks_of_a_line_and_what_they_returned(how: str, kind: str, code: i
         "4-5",
         code,
     )
+
+
+@pytest.mark.parametrize(("whose", "domains"), [("slurm", ("system_software",)), ("user", ("user_program",))])
+def test_whose_task_prolog_could_not_be_run(whose: str, domains: tuple[str, ...]) -> None:
+    """The site's stands in slurm.conf; the user's own is an option of srun's."""
+    line = f"[2026-05-22T15:40:21.638] error: run_command: {whose} task_prolog can not be executed (/opt/x.sh) No such file or directory"
+    (found,) = [f for f in read(line) if f.first_cause]
+    assert (found.kind, found.domains) == ("slurm_launch_failed", domains)
+
+
+def test_an_open_connection_that_times_out_was_waited_for() -> None:
+    """As long as TCP repeats; one that is reset, or could not be opened, was not."""
+    said = (
+        "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:525] Read error [10.8.0.13]:20115: {}"
+    )
+    waited = {}
+    for how in ("Connection timed out", "Connection reset by peer"):
+        (found,) = read(said.format(how))
+        assert found.kind == "gloo_connection_reset"
+        waited[how] = found.detail.get("elapsed_ms")
+    assert waited == {"Connection timed out": 924_600, "Connection reset by peer": None}

@@ -475,3 +475,47 @@ def test_a_message_that_journald_writes_as_bytes_is_read() -> None:
     lines = [json.dumps(record | {"MESSAGE": message}, separators=(",", ":")) for message in given]
     found = list(classify.classify_stream(io.BytesIO("\n".join(lines).encode()), "kernel"))
     assert [(f["line"], f["kind"], f["code"]) for f in found] == [(n, "xid", "48") for n in (1, 2, 3)]
+
+
+_CPER = (
+    "{24}[Hardware Error]: Hardware error from APEI Generic Hardware Error Source: 10",
+    "{24}[Hardware Error]: event severity: fatal",
+    "{24}[Hardware Error]:  Error 0, type: fatal",
+    "{24}[Hardware Error]:   section_type: PCIe error",
+    "{24}[Hardware Error]:   port_type: 0, PCIe end point",
+    "{24}[Hardware Error]:   device_id: 0000:01:00.0",
+)
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [(("", ""), True), (("fatal", "recoverable"), False), (("PCIe error", "memory error"), False), (("{24}[Hardware Error]:   device", "{25}[Hardware Error]:   device"), False)],
+)  # fmt: skip
+def test_a_firmware_report_of_a_fatal_pcie_error_is_one_of_its_device(
+    changed: tuple[str, str], found: bool
+) -> None:
+    """Firmware that handles errors first leaves no AER line of the kernel's; lines of another report say nothing of this one."""
+    read = reader.KernelReader()
+    lines = [line.replace(*changed) if changed[0] else line for line in _CPER]
+    made = [f[1] for f in (read.read_line(f"[ 812.10] {line}") for line in lines) if f]
+    of_pcie = [(f.code, f.pci_bus_id, f.severity) for f in made if f.kind == "pcie_aer"]
+    assert of_pcie == ([("fatal", "0000:01:00.0", Severity.HIGH)] if found else [])
+
+
+@pytest.mark.parametrize(
+    ("tag", "message", "job"),
+    [
+        ("slurmd[2101]", "slurmd: error: [job 40021] prolog failed status=1:0", 40021),
+        ("slurmd", "error: [job 7] prolog failed status=0:9", 7),
+        ("slurmd", "error: [job 7] epilog failed status=1:0", None),
+        ("bash", "slurmd: error: [job 7] prolog failed status=1:0", None),
+    ],
+)
+def test_slurmd_says_whose_prolog_failed(tag: str, message: str, job: int | None) -> None:
+    """Information, of the job that it names, which convicts nobody by itself; nobody else's word for it counts."""
+    found = reader.KernelReader().read_line(f"2026-05-04T06:00:00+00:00 n1 {tag}: {message}")
+    assert (found is not None) is (job is not None)
+    if found is not None:
+        assert (found[1].kind, found[1].severity, found[1].detail) == ("slurmd", Severity.INFO, {"job": job})
+        signature = signatures.find("slurmd", "prolog_failed", Severity.INFO)
+        assert signature.role is signatures.Role.CONTEXT

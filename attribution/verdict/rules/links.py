@@ -96,7 +96,7 @@ def _staying_down(
             return weight * (0.4 if near else 0.2)
         if _is_of_lost_node(view, sighting.event) and not _lived_on(view, sighting.event):
             return weight * 0.2
-        return weight if near or _felt(view) else weight * 0.5
+        return weight if near or _felt(view, sighting.cause) else weight * 0.5
 
     return adjust
 
@@ -129,7 +129,9 @@ def _came_back_unseen(
     return looked and not any(s.event.code in _DOWN for s in mine)
 
 
-def _felt(view: evidence_view.EvidenceView) -> bool:
-    """False when the job's own side was read and tells of no trouble with the network."""
+def _felt(view: evidence_view.EvidenceView, cause: str) -> bool:
+    """False when the job's own side was read and tells of no trouble with the network; Gloo speaks TCP, over Ethernet most often."""
     hints = [f for f in view.findings if f.signature.role is findings.FindingRole.HINT]
+    if cause == "eth_link" and any(f.event.kind == "gloo_connection_reset" for f in view.findings):
+        return True
     return not view.findings or any(f.signature.supports("ib_link") for f in hints)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from probing_cluster.attribution.verdict import claims, evidence_view, findings
+from probing_cluster.attribution.verdict import claims, evidence_view, findings, phrases
 from probing_cluster.attribution.verdict.rules import gpu_lost
 from probing_cluster.core import records
 
@@ -21,7 +21,7 @@ _EXPLAINING = frozenset({findings.FindingRole.OWN, findings.FindingRole.PROXIMAL
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """The state names it; evidence from the hardware may still outweigh it (see `rank`)."""
-    refused = _by_agent(view) or _by_action(view)
+    refused = _by_agent(view) or _by_action(view) or _by_slurmd(view)
     if refused is not None:
         yield refused
         return
@@ -77,6 +77,41 @@ def _by_action(view: evidence_view.EvidenceView) -> claims.Claim | None:
     ]
     first = min(mine, key=lambda a: (a.at, a.drain_id), default=None)
     return None if first is None else _refused(first.node, first.at, first.reason)
+
+
+def _by_slurmd(view: evidence_view.EvidenceView) -> claims.Claim | None:
+    """The node's own syslog: its slurmd did not start this job, because the site's Prolog failed there."""
+    mine = [
+        s.event
+        for s in view.of("node_refused")
+        if s.event.kind == "slurmd"
+        and s.event.detail.get("job") == view.attempt.job_id
+        and view.start_at - evidence_view.SLACK <= s.at <= view.end_at + evidence_view.SLACK
+        and view.end_at - s.at <= _REFUSAL
+    ]
+    first = min(mine, key=lambda e: (e.at, e.event_id), default=None)
+    if first is None:
+        return None
+    lost = [s.event for s in view.lost_gpus if s.event.node == first.node]
+    why = f"; the node had lost a GPU before ({phrases.what(lost[0])})" if lost else ", and does not say why"
+    return claims.Claim(
+        cause="node_refused",
+        weight=claims.LIKELY,
+        at=first.at,
+        rule="scheduler",
+        node=first.node,
+        evidence=(first, *lost),
+        n_sources=1,
+        # Whoever may log on the node could have written it.
+        cap=records.Confidence.LIKELY,
+        sentence=f"The Prolog of {first.node} failed before the job began{why}",
+        # A Prolog fails for whatever the site has it check: a service, a GPU, a full disk.
+        domain=None if lost else records.Domain.UNKNOWN,
+        next_step=""
+        if lost
+        else f"Run the site's Prolog by hand on {first.node}, and look at what the node's log says just before; the job itself did nothing.",
+        explains=frozenset({"gpu_lost"}),
+    )
 
 
 def _refused(

@@ -21,6 +21,7 @@ FACTS = {
     "program_error": languages.FACTS["program_error"],
     **process.ENDS,
     "net_ib_error": nccl.FACTS["net_ib_error"],
+    "peer_lost": process.FACTS["peer_lost"],
     "host_memory_error": python.FACTS["host_memory_error"],
     "cuda_oom": cuda.FACTS["cuda_oom"],
     "wrong_result": fact(
@@ -70,12 +71,14 @@ _OPEN_MEANING = "The MPI library met an error of its own or of the network below
 _FABRIC = re.compile(
     r"\s{0,8}(?:\[[\w.-]{1,253}:\d{1,10}\] )?(?:(?:\S{1,200}/)?(?:mtl|btl|pml|osc|common)_(?:ofi|psm2?|portals4|openib|ucx|usnic|ugni|mxm)\w{0,40}\.[ch]:\d{1,6}[:\s]{1,4}(?:\w{1,60}[:\s]{1,3})?(?:Error|ERROR|error)\b.{0,20}|(?:Error|ERROR)(?: returned)? (?:from|in) )(?:fi|ibv|psm2?|Ptl|GNI)\w{0,3}_?\w{2,40}"
     r"|\*{3} The Open MPI (?:OFI|PSM2?|UCX|Portals) \w{3} is aborting|[\w.-]{1,253}:rank\d{1,8}(?:\.\S{1,60})?: (?:PSM2? |hfi_|Unable to (?:write to|read from) fd \d|Received .{0,40}[Tt]imeout|.{0,80}connection (?:lost|timeout))|MPIDI\w{0,3}_\w{2,60}\(\d{1,6}\)\.{0,30}: ?OFI \w{2,40}(?: \w{2,20})? failed|.{0,60}\bfi_\w{2,40}(?:\(\))? (?:failed|returned error|error)\b|PSM2? (?:Endpoint|Could not detect|can't open|was unable to open|no hfi)\b.{0,200}"
-    r"|\S{0,200}:\d{1,10}(?:terminated with|\.\S{1,60}): ?PSM2? .{1,60}(?:failed|error)|GNI_\w{2,40} .{0,40}(?:GNI_RC_\w{2,30})|ptl_\w{2,30}: .{0,60}PTL_\w{2,30}"
+    r"|\S{0,200}:\d{1,10}(?:terminated with|\.\S{1,60}): ?PSM2? .{1,60}(?:failed|error)|GNI_\w{2,40} .{0,40}(?:GNI_RC_\w{2,30})|.{0,300}\b(?:RNR )?RETRY EXCEEDED ERROR status number \d{1,3} for wr_id|ptl_\w{2,30}: .{0,60}PTL_\w{2,30}"
 )
 _NO_ROOM = re.compile(
     r"\bOFI .{1,80} failed \(.{1,160}:(?:Resource temporarily unavailable|Message too long|Bad address|Function not implemented|Operation not supported)\)"
 )
 """Errors of a call that say nothing of an adapter or a link: no room in a queue, or what the caller passed."""
+_GONE = re.compile(r":(?:Transport endpoint is not connected|Connection (?:reset by peer|refused))\)")
+"""What such a call says where the other side is gone: OFI carries TCP as well."""
 _FABRIC_MEANING = (
     "The network library under MPI reported an error: a transfer, a memory region or a queue failed."
 )
@@ -162,6 +165,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "cuda_oom", record)
     if _HEAP.match(text):
         return make(FACTS, "host_memory_error", record)
+    if _FABRIC.match(text) and _GONE.search(text):
+        return make(FACTS, "peer_lost", record)
     if _FABRIC.match(text) and not _NO_ROOM.search(text):
         return make(FACTS, "net_ib_error", record, meaning=_FABRIC_MEANING)
     if found := _STOPS.match(text):
@@ -177,7 +182,7 @@ FAMILY = grammar.LogFamily(
         "*** Error ", "--- !", "FATAL CALLED", "E R R O R", "Fatal Error", "Fatal error", "FATAL ERROR", "FATAL:", "FATAL from PE", "fatal error:", "ERROR", "Error:", "Error in \"", "Error!", "Error *", "Error*", "ERROR*", "Error-", "Error=", "rrors ",
         "Foam::sig", "OpenCV", "Out of bounds values", ":rank", "? Error", "Q-Chem fatal", "nternal error", "inconsistency", "nconsistency", "nput error", "not implemented:", "allocation failed", "Assertion failed:", "logic error:", "options:", "output error:",
         "received signal ", "** SIG", "forrtl: ", "SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGTERM signal", "SIGILL", "*** Break ***", "egmentation violation", "Segmentation fault",
-        "Fatal error in ", "MPICH ERROR", "MPICH Error", "current input line", "&&&& FAILED", "_ofi", "_psm", "_portals", "_openib", "_ucx", "_ugni", "_mxm", "Error returned from fi_", "fi_", "The Open MPI ", "MPIDI_OFI", "PSM", "GNI_", "ptl_",
+        "Fatal error in ", "MPICH ERROR", "MPICH Error", "current input line", "&&&& FAILED", "_ofi", "_psm", "_portals", "_openib", "_ucx", "_ugni", "_mxm", "Error returned from fi_", "EXCEEDED ERROR status", "fi_", "The Open MPI ", "MPIDI_OFI", "PSM", "GNI_", "ptl_",
         "EXITING", "RATTLE", "SANDER BOMB", "Error on OPEN", "Error (", "galloc: ", "Out-of-memory error", "Erroneous ", "Convergence ", "Found Error", "Error E", "Error F", "LAPACK: Routine", "(ORCA_", "]: Error : ", "Loss is ", "ABNORMAL END",
         "BLAST ", "Command line argument error", "Unrecognized function", "Unrecognized field", "Unrecognized method", "Undefined function", "Undefined variable", ".rb:", "Parse error", "exception ", "Prelude", "user error",
         "VM option", "heap size", "Error: Invalid or", "Error: LinkageError", "Error: A JNI", "configure: error", "npm ERR!", "Cannot find module", "ORA-", "psql: ", "pg_", "mysql: ", "mongo", "ARMCI", "ENDRUN", "shr_sys_abort",

@@ -58,6 +58,10 @@ _CLOSED = re.compile(r"Connection closed by peer")
 _RESET = re.compile(
     r"(?:Read|Write|readv?|writev?|recv|send)\w* ?(?:error)? ?\[?.*?(?:Connection reset by peer|Broken pipe|Connection timed out)"
 )
+_UNANSWERED = re.compile(r"\b(?:[Rr]ead|[Ww]rite(?:v)?) error .{0,80}Connection timed out")
+_UNANSWERED_MS = 924_600
+"""A connection that was open fails so when its peer has acknowledged nothing for as long as TCP repeats: `tcp_retries2` of 15, 924.6 s
+and more (tcp(7), Documentation/networking/ip-sysctl.rst)."""
 _CONNECT = re.compile(
     r"connectFullMesh failed|Connect (?:timeout|error)|timed out connecting|Failed to connect|\] connect \[\S+\]:\d+: ",
     re.IGNORECASE,
@@ -113,7 +117,8 @@ def _gloo(record: Record, context: JoblogContext) -> JobFinding | None:
     if _CLOSED.search(text):
         return make(FACTS, "gloo_connection_closed", record, op=op)
     if _RESET.search(text):
-        return make(FACTS, "gloo_connection_reset", record, op=op)
+        waited = {"elapsed_ms": _UNANSWERED_MS} if _UNANSWERED.search(text) else None
+        return make(FACTS, "gloo_connection_reset", record, op=op, detail=waited)
     return make(FACTS, "gloo_connect_failed", record, op=op) if _CONNECT.search(text) else None
 
 

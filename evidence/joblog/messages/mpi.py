@@ -49,6 +49,9 @@ _IMPROPER = re.compile(
 _ABORT = re.compile(
     r"MPI_ABORT was invoked on rank (?P<rank>\d{1,18})|(?:^|\s)Abort\(-?\d{1,18}\) on node (?P<node>\d{1,8})\b"
 )
+_FATAL_CALL = re.compile(r"\*{3} An error occurred in (?!MPI_Init)P?MPI_\w{2,60}")
+"""Open MPI's first line of an error that ends the processes; its class stands below, and says more where it is of the caller's arguments."""
+_CALL_ENDED = "A call of MPI failed and ended the processes: by an error of its own, of its arguments, or of the network below it."
 _START = re.compile(
     r"\bPML \w{1,32} cannot be selected|No components were able to be opened in the \w{1,32} framework|MPI_INIT(?:_THREAD)? failed for some reason"
     r"|Fatal error in (?:P?MPI_Init|internal_Init)\w*:|An error occurred in MPI_Init|daemon has unexpectedly failed after launch"
@@ -83,12 +86,13 @@ _UCX = re.compile(
     r"UCX\s{1,4}ERROR\s{1,4}(?P<text>\S.{0,300})|\bpml_ucx\.c:\d{1,6}\s{1,4}Error: (?P<pml>.{1,300})"
 )
 _BTL = re.compile(
-    r"\[[\w.-]{1,253}\]\[\[\d{1,10},\d{1,10}\],(?P<rank>\d{1,8})\]\[\S{0,200}btl_tcp\w{0,30}\.c:\d{1,6}:\w{1,60}\] (?:\w{1,60}: )?(?:(?:readv|writev|recv|send|recv_blocking)\S{0,40} (?:(?P<bad>error \()|failed)|.{0,40}\bconnect\(\) .{1,80} failed|.{0,40}received unexpected process identifier)"
+    r"\[[\w.-]{1,253}\]\[\[\d{1,10},\d{1,10}\],(?P<rank>\d{1,8})\]\[\S{0,200}btl_tcp\w{0,30}\.c:\d{1,6}:\w{1,60}\] (?:\w{1,60}: )?(?:(?:readv|writev|recv|send|recv_blocking)\S{0,40} (?:(?P<bad>error \()|failed)|.{0,40}\bconnect\(\) .{1,80} failed|(?P<ports>bind on local address .{1,80} failed: Address already in use)|.{0,40}received unexpected process identifier)"
 )
 """Open MPI's transport over TCP: `error (address, length)` is how it says that the caller's buffer is none, `failed` that the peer or the way to it is."""
 _BAD_BUFFER = (
     "The program handed MPI a buffer that is not its own (bad address): a wrong pointer, count or type."
 )
+_NO_PORT = "Open MPI found no free local port for one more connection over TCP: more ranks on a node than its ports allow (net.ipv4.ip_local_port_range)."
 _NO_CONNECTION = re.compile(
     r"(?:connect|bind|getpeername|sendv?|recvv?)\((?:.{0,160}\b(?:dest_addr|addr)=(?P<at>[\da-f.:\[\]]{3,60})|fd=)?.{0,160}\) failed: (?:Connection|No route|Network|Broken pipe|Host is|Cannot assign)"
 )
@@ -193,6 +197,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
             )
     if found := _BTL.match(text):
         rank = grammar.number(found["rank"], grammar.MAX_RANK)
+        if found["ports"]:
+            return make(FACTS, "program_error", record, rank=rank, meaning=_NO_PORT)
         if found["bad"]:
             return make(FACTS, "program_error", record, rank=rank, meaning=_BAD_BUFFER)
         return make(FACTS, "peer_lost", record, rank=rank)
@@ -225,7 +231,11 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "rendezvous_failed", record, meaning=_MEANING_START)
     if found := _ABORT.search(text):
         rank = grammar.number(found["rank"] or found["node"], grammar.MAX_RANK)
-        return make(FACTS, "process_aborted", record, rank=rank)
+        # Open MPI's banner overtakes what the program had still to print.
+        banner = {"of_launcher": True} if found["rank"] else {}
+        return make(FACTS, "process_aborted", record, rank=rank, detail=banner)
+    if found := _FATAL_CALL.search(text):
+        return make(FACTS, "process_aborted", record, role=LineRole.EXIT, domains=ALL, meaning=_CALL_ENDED)
     if _BADLY in text:
         return make(FACTS, "task_exit", record, detail={"of_launcher": True})
     if found := _LOST.search(text):
@@ -253,6 +263,8 @@ FAMILY = grammar.LogFamily(
         "(Floating",
         "(Illegal",
         "MPI_ABORT",
+        "error occurred in MPI_",
+        "error occurred in PMPI_",
         "Abort(",
         "MPI_Init",
         "MPI_INIT",

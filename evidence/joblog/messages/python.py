@@ -99,6 +99,15 @@ _UCX = re.compile(
     r"\bUCX\b|\bucx\b|\buc[pstm]_\w|_ucx\.c\b|\bibv_\w|\bmd\[\d{1,4}\]=|\[[\w.-]{1,253}:\d{1,10}:\d{1,6}(?::\d{1,10})?\]\s{1,20}\w{1,40}\.c:\d{1,6}\s|\bmlx[45]_\d"
 )
 """UCX calls any of its own failures an input/output error, which a line's end may cut from its name; no file has part in it."""
+_OF_NO_FILE = {
+    "io_error": _UCX,
+    # It counts watches: the limit is a number in /proc, no disk.
+    "disk_full": re.compile(r"\binotify"),
+    "filesystem_unreachable": re.compile(
+        r"\b(?:MPID?\w*|OFI|ofi_\w+|libfabric|fi_\w+|PSM[23]?|psm[23]?_\w+)\b"
+    ),
+}
+"""Calls that fail with the same words and have no part in a file."""
 _SHM = re.compile(
     r"(?:shared memory|/torch_\d+|dev/shm|shm).*(?:No space left|out of shared memory|Bus error)|out of shared memory|insufficient shared memory|No space left on device.{0,40}(?:/dev/shm|/torch_\d)"
 )
@@ -156,7 +165,7 @@ _INTERRUPTED = re.compile(
 _IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})
 _REMOTE_TEXT = re.compile(
     r"NCCL communicator was aborted|subprocess(?:es)? (?:has|have) (?:abruptly )?died\b|Broken pipe|Connection (?:reset|closed|refused)|worker.*died|(?<!default )process group(?! has not been initialized)|Socket (?:Timeout|closed)"
-    r"|StatusCode\.UNAVAILABLE|^cancelled$|^handle is closed$|\bRPC call to \w{1,60} timed out|failed to connect to all addresses|See (?:the )?(?:root cause|stack ?trace \(?)\s?above",
+    r"|StatusCode\.UNAVAILABLE|^cancelled$|^handle is closed$|\bRPC call to \w{1,60} timed out|failed to connect to all addresses|See (?:the )?(?:root cause|stack ?trace \(?)\s?above|See (?:the )?stack ?trace for (?:the )?root cause|^\[\S{0,300}gloo/\S{1,200}:\d{1,6}\]\s*$",
     re.IGNORECASE,
 )
 _PYTEST = re.compile(r"^E {3,12}(?=(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception)\b(?::|$))")
@@ -185,7 +194,7 @@ def _files(record: Record) -> JobFinding | None:
     ):
         return make(FACTS, kind, record, detail={"errno": errno})
     for kind, pattern in _STRERROR:
-        if pattern.search(text) and not (kind == "io_error" and _UCX.search(text)):
+        if pattern.search(text) and not (kind in _OF_NO_FILE and _OF_NO_FILE[kind].search(text)):
             return make(FACTS, kind, record)
     if _SUM.search(text):
         return make(FACTS, "checkpoint_failed", record, role=LineRole.EXIT, meaning=_SUM_MEANING)

@@ -90,8 +90,9 @@ _UNKILLABLE = re.compile(
 _LAUNCH = re.compile(
     r"(?:(?:slurmstepd|slurmd)(?:-(?P<step>\S{1,253}))?: |\[\d{1,10}(?:\.\w{1,20})?\] )error: (?:.*execve\(\): (?P<what>.*)|TaskProlog failed|container_[pg]_\w{1,30}:? .*failed|.*task_p_pre_launch|.*spank.*failed"
     r"|pyxis: (?:\s{0,12}\[ERROR\]|\s{1,12}enroot-\w{1,20}: |(?!\s|printing|.{0,40}(?:remov|clean|delet|unmount))))"
-    r"|srun: error: (?:Application launch failed|CPU binding outside of job step allocation|task \d+ launch failed|Task launch for \S{1,64} failed on node (?P<node>[^\s:]{1,253})|Unable to create (?:job )?step|Couldn't find the specified plugin name for|Unable to allocate|.*Invalid (?:job|account|partition|generic resource|qos))"
+    r"|srun: error: (?:Application launch failed|CPU binding outside of job step allocation|task \d+ launch failed|fwd_tree_thread: can't find address for host (?P<unknown>[^\s,]{1,253})|Task launch for \S{1,64} failed on node (?P<node>[^\s:]{1,253})|Unable to create (?:job )?step|Couldn't find the specified plugin name for|Unable to allocate|.*Invalid (?:job|account|partition|generic resource|qos))"
     r"|(?:srun|salloc|slurmstepd|slurmd): (?:error: )?Prolog (?:failure|error|failed|hung|timed out) on node (?P<refused>[^\s:,]{1,253})"
+    r"|\berror: (?:run_command: )?(?:slurm|user) task_(?:prolog|epilog) (?:can ?not be executed|did not exit normally)|\berror: TaskProlog failed status="
     r"|srun: fatal: |(?:sbatch|salloc): error: (?:Batch job submission failed|Job submit/allocate failed|Unable to allocate)",
     re.IGNORECASE,
 )
@@ -134,7 +135,7 @@ _MISTAKE = re.compile(
 """What the one who wrote the job asked for wrongly: files, images, commands, resources."""
 _SITE = re.compile(
     r"slurm_script|hooks\.d|nvidia|libcuda|\bdriver|plugin|credential|controller|timed out|/run/|/proc/|/sys/|cgroup|\blookup userid\b"
-    r"|authentication error|\bmunge\b|\bProlog (?:failure|error|failed|hung)\b|Zero Bytes were transmitted|Communication connection failure",
+    r"|\bslurm task_(?:prolog|epilog)\b|TaskProlog failed status|authentication error|\bmunge\b|\bProlog (?:failure|error|failed|hung)\b|Zero Bytes were transmitted|Communication connection failure",
     re.IGNORECASE,
 )
 """What belongs to the site, whatever is missing of it."""
@@ -307,7 +308,9 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return _launch(record, None, container=True)
     if (found := _LAUNCH.search(text)) and not _OVER.search(text):
         return _launch(
-            record, found["step"] or found["node"] or found["refused"], container="pyxis: " in text
+            record,
+            found["step"] or found["node"] or found["refused"] or found["unknown"],
+            container="pyxis: " in text,
         )
     if is_container(text):
         ends = text.rstrip().endswith(":") and not _IMAGE_WORDS[-1][1].search(text)
@@ -331,6 +334,9 @@ FAMILY = grammar.LogFamily(
         "slurmstepd:",
         "slurmstepd-",
         "slurmd:",
+        "task_prolog",
+        "task_epilog",
+        "TaskProlog",
         "sbatch: error",
         "salloc: ",
         "NODE FAILURE",

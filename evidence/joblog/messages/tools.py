@@ -24,7 +24,7 @@ _OUT_OF_MEMORY = "The compiler was killed with SIGKILL; mostly for lack of host 
 _COMPILED = re.compile(
     rf"\S{{0,300}}\.(?:{_SOURCES})(?::\d{{1,7}}(?::\d{{1,6}})?:|\(\d{{1,7}}(?:,\d{{1,6}})?\) ?:) (?:(?:fatal |catastrophic |internal compiler )?[Ee]rror\b(?: ?#?\w{{1,12}})?: |\(\.text\S{{0,80}}\): undefined reference to )"
     r"|\S{1,300}:\(\.text\S{0,80}\): undefined reference to "
-    r"|nvcc (?:fatal|error)\s{1,4}: |ptxas (?:fatal|error)\s{1,4}: |error\[E\d{4}\]: |CMake Error(?: at |: )"
+    r"|(?:Fatal )?Error: .{1,300}\(1\)(?:\W|$)|nvcc (?:fatal|error)\s{1,4}: |ptxas (?:fatal|error)\s{1,4}: |error\[E\d{4}\]: |CMake Error(?: at |: )"
     r"|(?:/\S{0,200}/)?(?:[\w.+-]{1,40}-)?(?:gcc|g\+\+|c\+\+|cc|clang|clang\+\+|nvc\+\+|nvc|icc|icpc|icpx|icx|ifort|ifx|gfortran|hipcc|cc1|cc1plus|f951|ld|ld\.gold|ld\.lld|gold)(?:-\d{1,3})?: (?:(?:fatal |internal compiler )?error: |cannot find -l|cannot open output file )"
 )
 _STOPPED = re.compile(
@@ -85,6 +85,7 @@ _THREADS = re.compile(
 """Libraries that complain and go on, often not for long."""
 _ASSERTED = re.compile(
     r"(?:\S{1,200}: )?(?!malloc\.c)\S{1,300}\.(?:c|cc|cpp|cxx|h|hpp|cu|cuh|inl|tcc):\d{1,7}: .{0,600}\bAssertion [`'].{1,400}' failed"
+    r"|Assertion [`'].{1,300}' failed\.?$"
     r"|Assertion failed: \(.{1,300}\), function \w{1,100}, file |Assertion failed in file \S{1,300} at line \d"
     r"|\S{1,300}\.(?:c|cc|cpp|cxx|cu|cuh|h|hpp):{1,2}\d{1,7}(?:\(\w{1,80}\))?:? The (?:condition|check|assertion|requirement) .{1,300}?(?<!\w)(?:failed|violated|not (?:met|satisfied|fulfilled))\b"
     r"|\S{1,300}\.(?:c|cc|cpp|cu|h|hpp):\d{1,7}: (?:guarantee|\w{0,20}CHECK|\w{0,20}ASSERT)\w{0,20}\("
@@ -119,6 +120,9 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "program_error", record, detail={"weak": True, "modules": True})
     if _STOPPED.match(text):
         return make(FACTS, "program_error", record, detail={"handled": True})
+    if text.startswith("nvrtc: error: "):
+        # Below the source that the exception quotes.
+        return make(FACTS, "program_error", record, detail={"below_source": True})
     if _COMPILED.match(text) or _OPTIONS.match(text) or _LICENCE.match(text):
         return make(FACTS, "program_error", record)
     if _SANITIZER.match(text) or _LIBRARIES.match(text):
@@ -150,7 +154,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
 FAMILY = grammar.LogFamily(
     name="tools",
     triggers=(
-        "rror: ", "error   : ", "fatal   : ", "undefined reference", "cannot find -l", "error[E", "CMake Error", "ninja: ",
+        "rror: ", "option -- ", "error   : ", "fatal   : ", "undefined reference", "cannot find -l", "error[E", "CMake Error", "ninja: ",
         "ERROR: ", ": *** ", "Lmod has", "modulefile for", "/lmod: ", "modulecmd", ":ERROR:",
         "icense checkout", "et license", "in license", "re license", "out license", "LICENSE MANAGER", "icensing error", "Licensing Error", "icensed number", "icense found", "icense available",
         "icense error", "icense expired", "icense has", "icense not", "icense problem", "a license", "icense for", "icense server", "icence",

@@ -566,6 +566,56 @@ def test_a_job_that_our_prolog_refused_is_no_users_doing(make, state, by):
         assert make.judge(dataclasses.replace(refused, **other), attempt=attempt).cause != "node_refused"
 
 
+def test_a_job_whose_prolog_slurmd_reports_as_failed_did_not_begin(make):
+    """As the node's syslog says it, which is likely at most: of this job, and beside a GPU that was lost before for that."""
+    failed = make.event(at=make.start, kind="slurmd", code="prolog_failed", source="import", severity=records.Severity.INFO, detail={"job": 4242})  # fmt: skip
+    attempt = make.attempt(state="REQUEUED", exit_code=0, end_at=make.start + timedelta(seconds=2))
+    v = make.judge(failed, attempt=attempt)
+    assert (v.cause, v.node, v.confidence, v.domain) == (
+        "node_refused",
+        "n2",
+        C.LIKELY,
+        records.Domain.UNKNOWN,
+    )
+    assert "does not say why" in v.summary
+    assert v.next_step.startswith("Run the site's Prolog by hand on n2")
+    lost = make.xid(79, at=make.start - timedelta(hours=3))
+    v = make.judge(failed, attempt=attempt, active_faults=(lost,))
+    assert (v.cause, v.node, v.confidence, v.domain) == (
+        "node_refused",
+        "n2",
+        C.LIKELY,
+        records.Domain.HARDWARE,
+    )
+    assert "had lost a GPU before (Xid 79)" in v.summary
+    other = dataclasses.replace(failed, detail={"job": 7})
+    assert make.judge(other, attempt=attempt).cause == "requeued_by_user"
+
+
+def test_a_fatal_pcie_error_that_stopped_the_kernel_is_the_cause(make):
+    """The firmware's report, the machine check that it is, and the panic it ends in are one fault."""
+    at = make.end - timedelta(minutes=4)
+    chain = [
+        make.event(at=at, kind="mce", code="detail"),
+        make.event(at=at, kind="pcie_aer", code="fatal", pci_bus_id="0000:01:00.0"),
+        make.event(at=at, kind="panic", code="panic"),
+    ]
+    attempt = make.attempt(state="NODE_FAIL", failed_node="n2")
+    v = make.judge(*chain, attempt=attempt)
+    assert (v.cause, v.node, v.domain, v.confidence) == ("pcie", "n2", records.Domain.HARDWARE, C.LIKELY)
+    v = make.judge(chain[0], chain[2], attempt=attempt)
+    assert (v.cause, v.node, v.domain) == ("cpu_mce", "n2", records.Domain.HARDWARE)
+
+
+def test_an_ethernet_link_that_went_down_a_tcp_timeout_before_is_the_cause(make):
+    """An open connection fails only after TCP has repeated for a quarter of an hour; a refused one at once."""
+    down = make.event(1050, kind="eth_link", code="link_down", device="ens5f0")
+    lost = make.finding("gloo_connection_reset", detail={"elapsed_ms": 924_600})
+    v = make.judge(down, lost)
+    assert (v.cause, v.node, v.confidence) == ("eth_link", "n2", C.LIKELY)
+    assert make.judge(down, dataclasses.replace(lost, detail={})).cause != "eth_link"
+
+
 def test_only_what_was_done_to_this_start_is_named(make):
     """Refusals and drains of the same node for other jobs and at other times lend no words."""
     other = make.action("refuse", job_id=7, at=make.start, reason="probing: another's")
