@@ -124,6 +124,7 @@ class Collector:
         """Learn where a job that has just begun writes, as its processes show: looked a few times, for each step is its own."""
         if job.uid is None:
             return
+        await self._look_before(job)
         waited_s = 0.0
         for at_s in FIND_AT_S:
             await asyncio.sleep(at_s - waited_s)
@@ -136,6 +137,18 @@ class Collector:
             if set(logs) - set(known.logs) or ids.items() - known.extra.items():
                 self._book.writes_to(job, logs, ids)
                 self._intake.store((), {"jobs": self._book.to_state()})
+
+    async def _look_before(self, job: jobs.NodeJob) -> None:
+        """Notes what stands in its output files before it writes: `--open-mode=append` adds to what earlier jobs wrote."""
+        before: dict[str, list[Any]] = {}
+        for _, paths in self._to_read(job, [], anywhere=False):
+            for path in paths:
+                question = {"op": "before", "path": path, "started_s": job.started_at.timestamp()}
+                if found := (await self.ask(job, question)).get("before"):
+                    before[path] = list(found)
+        if before:
+            self._book.wrote_after(job, before)
+            self._intake.store((), {"jobs": self._book.to_state()})
 
     async def _logs(
         self, job: jobs.NodeJob, *, anywhere: bool = False
@@ -155,6 +168,8 @@ class Collector:
                 continue
             for n, path in enumerate(paths):
                 question: dict[str, Any] = {"op": "log", "path": path}
+                if path in job.before:
+                    question["before"] = list(job.before[path])
                 if job.restart_count:
                     question["began_s"] = job.started_at.timestamp()
                 if job.released_at is not None:

@@ -18,7 +18,7 @@ import pwd
 import resource
 import stat
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -122,20 +122,45 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
     fd = _open_own(Path(request["path"]), request["uid"])
     try:
         file_stat = os.fstat(fd)
-        parts = log_parts.read(fd, file_stat.st_size)
+        begin = _begin(fd, file_stat, request.get("before"))
+        parts = log_parts.read(fd, file_stat.st_size, begin)
         head = b""
-        if span is not None and parts[0].start and began is None:  # else the beginning is an earlier attempt's
-            head = log_parts.pread(fd, 0, min(parts[0].start, _HEAD_BYTES))
+        if (
+            span is not None and not parts[0].is_first and (began is None or begin)
+        ):  # else the beginning is an earlier attempt's
+            head = log_parts.pread(fd, begin, min(parts[0].start - begin, _HEAD_BYTES))
         said = collect_words.read_log(parts, began, span, head)
-        if parts[0].start and not said.findings and not said.goes_on:
-            parts = log_parts.read_above(fd, parts[0]) or parts
+        if not parts[0].is_first and not said.findings and not said.goes_on:
+            parts = log_parts.read_above(fd, parts[0], begin) or parts
             said = collect_words.read_log(parts, began, span, head)
     finally:
         os.close(fd)
     where = {"inode": file_stat.st_ino, "filesystem": filesystem(file_stat.st_dev)}
-    note = log_parts.words(parts, file_stat.st_size)
-    tail = [line[:MAX_LINE_CHARS] for line in parts[-1].data[-_TAIL_BYTES:].decode("utf-8", "replace").splitlines()]
+    note = log_parts.words(parts, file_stat.st_size, begin)
+    tail = [
+        line[:MAX_LINE_CHARS]
+        for line in parts[-1].data[-_TAIL_BYTES:].decode("utf-8", "replace").splitlines()
+    ]
     return {"size": file_stat.st_size, "note": note, **where, **vars(said), "tail": tail[-MAX_LINES:]}
+
+
+def _begin(fd: int, now: os.stat_result, before: Sequence[Any] | None) -> int:
+    """Where the job's own output begins in a file that `before` its start was (inode, size, mark): at its end then, unless it was emptied since."""
+    if not before or before[0] != now.st_ino or not 0 < before[1] <= now.st_size:
+        return 0
+    return int(before[1]) if log_parts.mark(fd, before[1]) == before[2] else 0
+
+
+def log_before(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What an output file is before a job writes into it, as `_begin` takes it; empty where the job may have begun to."""
+    fd = _open_own(Path(request["path"]), request["uid"])
+    try:
+        now = os.fstat(fd)
+        if not now.st_size or now.st_mtime >= request["started_s"]:
+            return {}
+        return {"before": [now.st_ino, now.st_size, log_parts.mark(fd, now.st_size)]}
+    finally:
+        os.close(fd)
 
 
 def filesystem(device: int, table: Path = Path("/proc/self/mountinfo")) -> str:
@@ -242,7 +267,7 @@ def nothing_there(request: Mapping[str, Any]) -> dict[str, Any] | None:
         status = 0
         try:
             become(request["uid"], request["gid"])
-            if request["op"] in {"log", "keep", "words"}:
+            if request["op"] in {"log", "keep", "words", "before"}:
                 os.lstat(request["path"])
             elif not _dumps(Path(request["directory"])):
                 status = errno.ENODATA
@@ -337,6 +362,7 @@ def answer(request: dict[str, Any]) -> Mapping[str, Any]:
         "log": log_findings,
         "dumps": dump_findings,
         "find": find_logs,
+        "before": log_before,
         "keep": keep_log,
         "words": alarm_words,
     }[request["op"]]
@@ -345,8 +371,9 @@ def answer(request: dict[str, Any]) -> Mapping[str, Any]:
         if nothing is not None:
             return nothing
         # Before the rights are gone: our files need not be readable by users.
-        reader = "find_words" if request["op"] == "words" else "collect_words"
-        importlib.import_module(f"probing_cluster.probe_agent.jobs.{reader}")
+        if request["op"] != "before":
+            reader = "find_words" if request["op"] == "words" else "collect_words"
+            importlib.import_module(f"probing_cluster.probe_agent.jobs.{reader}")
     become(request["uid"], request["gid"])
     limit(writes=request["op"] == "keep")
     return work(request)

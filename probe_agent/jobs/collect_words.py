@@ -13,6 +13,8 @@ from probing_cluster.evidence.joblog import appended, grammar, reader, standstil
 from probing_cluster.evidence.joblog.messages import slurm
 from probing_cluster.probe_agent.jobs import log_parts
 
+MAX_SAME = 100
+"""So often the same line is read, one below the other: what a program repeats a hundred thousand times says no more, and costs a minute."""
 MAX_FINDINGS = 200
 """Findings of one log that are kept: the first half and the last half of what it says."""
 
@@ -29,7 +31,7 @@ class LogWords:
 
 def log_findings(data: bytes, start: int, began: datetime | None = None) -> list[dict[str, Any]]:
     """The findings of a log's tail that begins at byte `start` of the file."""
-    return read_log([log_parts.Part(start, data)], began).findings
+    return read_log([log_parts.Part(start, data, is_first=not start)], began).findings
 
 
 def read_log(
@@ -54,8 +56,12 @@ def read_log(
     ended: datetime | None = None
     offsets: dict[int, int] = {}
     found: list[grammar.JobFinding] = []
+    before, same = b"", 0
     for number, (at, raw, is_whole) in enumerate(_lines(parts), 1):
         offsets[number] = at
+        before, same = raw, same + 1 if raw == before else 0
+        if same > MAX_SAME and is_whole:
+            continue
         text = raw.decode("utf-8", "replace").rstrip("\r")
         of_another = slurm.ended_before(text, began)
         if of_another or own.begins(text):
@@ -83,7 +89,7 @@ def _lines(parts: Sequence[log_parts.Part]) -> Iterator[tuple[int, bytes, bool]]
         lines = part.data.split(b"\n")
         for i, raw in enumerate(lines):
             is_whole = i < len(lines) - 1
-            if (i or not part.start) and (is_whole or part is parts[-1]):
+            if (i or part.is_first) and (is_whole or part is parts[-1]):
                 yield at, raw, is_whole
             at += len(raw) + 1
 

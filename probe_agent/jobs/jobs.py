@@ -36,6 +36,8 @@ class NodeJob:
     """Empty where both go to one file."""
     logs: tuple[str, ...] = ()
     """Further files that its processes on this node write their output to, as /proc showed them."""
+    before: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """Output file to what it was before the job began (inode, size, mark), where something stood in it."""
     work_dir: str = ""
     partition: str = ""
     nodelist: str = ""
@@ -152,6 +154,13 @@ class JobBook:
             listed = tuple(dict.fromkeys((*known.logs, *logs)))[:MAX_LOGS]
             self._jobs[job.job_id] = replace(known, logs=listed, extra={**known.extra, **ids})
 
+    def wrote_after(self, job: NodeJob, before: Mapping[str, Sequence[Any]]) -> None:
+        """Records what a job's output files were before it began."""
+        for kept in (self._jobs, self._ended):
+            known = kept.get(job.job_id)
+            if known is not None and known.restart_count == job.restart_count:
+                kept[job.job_id] = replace(known, before=before)
+
     def named(self, job_id: int, ids: Mapping[str, Any]) -> NodeJob | None:
         """The job as last known; an ended one whose files' names were not known gets what accounting calls it."""
         known = self.get(job_id)
@@ -195,7 +204,7 @@ class JobBook:
         }
 
 
-_OURS = frozenset({"started_at", "released_at", "gpu_uuids", "collected", "extra", "logs"})
+_OURS = frozenset({"started_at", "released_at", "gpu_uuids", "collected", "extra", "logs", "before"})
 """Fields of a job that no request may set."""
 
 

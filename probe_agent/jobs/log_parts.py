@@ -7,6 +7,7 @@ first stands many megabytes above: there the part is read, too, at which the tro
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import re
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ BEGINNING_BYTES = 1024 * 1024
 LOOK_BACK_BYTES = 64 * 1024 * 1024
 """How far above the end the beginning of the trouble is looked for."""
 _BLOCK_BYTES = 256 * 1024
+_MARK_BYTES = 4096
 _MATCHES = 8
 """So many words of trouble in a block are no healthy program's: a rank's own stack is of 3 to 30 kB and has one at least."""
 _QUIET_BLOCKS = 4
@@ -34,37 +36,45 @@ class Part:
 
     start: int
     data: bytes
+    is_first: bool = False
+    """Whether the file, or what the job wrote into it, begins here: elsewhere the first line is cut."""
 
 
-def read(fd: int, size: int) -> list[Part]:
-    """The parts of an open file of `size` bytes that are read, in the file's order."""
-    if size <= MOST_BYTES:
-        return [Part(0, pread(fd, 0, MOST_BYTES))]
+def read(fd: int, size: int, begin: int = 0) -> list[Part]:
+    """The parts of an open file of `size` bytes that are read, in the file's order; of what stands from `begin` on."""
+    if size - begin <= MOST_BYTES:
+        return [Part(begin, pread(fd, begin, MOST_BYTES), is_first=True)]
     end = Part(size - MOST_BYTES, pread(fd, size - MOST_BYTES, MOST_BYTES))
     if not _is_troubled(end.data[: 2 * _BLOCK_BYTES]):
         return [end]
-    return _both(fd, end, _beginning(fd, end.start))
+    return _both(fd, end, _beginning(fd, end.start, begin), begin)
 
 
-def read_above(fd: int, end: Part) -> list[Part]:
+def read_above(fd: int, end: Part, begin: int = 0) -> list[Part]:
     """The parts of a file of whose `end` no line says what went wrong: the last trouble above it, and its end; empty where there is none."""
-    for start in range(end.start - _BLOCK_BYTES, max(-1, end.start - LOOK_BACK_BYTES), -_BLOCK_BYTES):
+    for start in _blocks_above(end.start, begin):
         if _TROUBLE.search(pread(fd, start, _BLOCK_BYTES)):
-            return _both(fd, end, start)
+            return _both(fd, end, start, begin)
     return []
 
 
-def _both(fd: int, end: Part, begins_at: int) -> list[Part]:
+def _blocks_above(end_at: int, begin: int) -> range:
+    """Where the blocks begin that are looked at, from the last one up."""
+    last = max(begin, end_at - LOOK_BACK_BYTES)
+    return range(max(last, end_at - _BLOCK_BYTES), last - 1, -_BLOCK_BYTES)
+
+
+def _both(fd: int, end: Part, begins_at: int, begin: int) -> list[Part]:
     """The part about `begins_at`, with what the program said just before, and as much of the end as is left."""
-    start = max(0, begins_at - _BLOCK_BYTES)
+    start = max(begin, begins_at - _BLOCK_BYTES)
     rest = Part(end.start + BEGINNING_BYTES, end.data[BEGINNING_BYTES:])
-    return [Part(start, pread(fd, start, BEGINNING_BYTES)), rest]
+    return [Part(start, pread(fd, start, BEGINNING_BYTES), is_first=start == begin), rest]
 
 
-def _beginning(fd: int, end_at: int) -> int:
+def _beginning(fd: int, end_at: int, begin: int) -> int:
     """The offset at which the trouble begins that goes on at `end_at`."""
     begins_at, quiet = end_at, 0
-    for start in range(end_at - _BLOCK_BYTES, max(-1, end_at - LOOK_BACK_BYTES), -_BLOCK_BYTES):
+    for start in _blocks_above(end_at, begin):
         block = pread(fd, start, _BLOCK_BYTES)
         quiet = 0 if _is_troubled(block) else quiet + 1
         first = _TROUBLE.search(block)
@@ -90,11 +100,17 @@ def pread(fd: int, start: int, most: int) -> bytes:
     return bytes(kept)
 
 
-def words(parts: Sequence[Part], size: int) -> str:
-    """What a report says of a file that was not read whole; empty where it was."""
+def mark(fd: int, size: int) -> str:
+    """A digest of the last bytes in front of `size`: whether a file still has what it had then."""
+    start = max(0, size - _MARK_BYTES)
+    return hashlib.sha256(pread(fd, start, size - start)).hexdigest()
+
+
+def words(parts: Sequence[Part], size: int, begin: int = 0) -> str:
+    """What a report says of a file that was not read whole; empty where it was, or all of what the job wrote."""
     n_read = sum(len(p.data) for p in parts)
-    if n_read >= size:
-        return ""
+    if n_read >= size - begin:
+        return f"its first {begin} bytes were there before the job began" if begin else ""
     if len(parts) == 1:
         return f"only its last {n_read} of {size} bytes were read"
     return f"only its end and where its trouble began were read, {n_read} of {size} bytes"

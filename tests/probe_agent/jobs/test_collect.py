@@ -122,6 +122,51 @@ def test_what_the_first_rank_died_of_is_found_above_what_thousands_had_to_say_ab
     assert "[rank5999]: torch.distributed.DistBackendError" in answer["tail"][-1]
 
 
+OLD = "step 1\nRuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+
+
+@pytest.mark.parametrize("how", ["appended", "emptied", "replaced", "nothing written"])
+def test_what_stood_in_the_file_before_the_job_began_is_not_its_own(
+    collector: Any, queue: spool.Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """`--open-mode=append` adds to what earlier jobs wrote; a file that was emptied or made anew is all the job's."""
+    monkeypatch.setattr(collect, "FIND_AT_S", ())
+    path = tmp_path / "out"
+    path.write_text(OLD * 200)
+    os.utime(path, (1, 1))
+    began = collector._book.start(job(stdout=str(path), started_at=NOW))
+    asyncio.run(collector.find_logs(began))
+    if how == "replaced":
+        path.rename(tmp_path / "kept")
+    with path.open("a" if how in ("appended", "nothing written") else "w") as out:
+        if how != "nothing written":
+            out.write(TRACE + "filler\n" * (2000 if how == "emptied" else 0))
+    asyncio.run(collector.collect(collector._book.end(began, NOW + timedelta(minutes=1))))
+    kinds = {e.kind for e in events(queue)}
+    assert "cuda_oom" not in kinds
+    assert ("python_exception" in kinds) is (how != "nothing written")
+
+
+def test_a_file_that_the_job_may_have_begun_to_write_is_read_whole(tmp_path: Path) -> None:
+    """Nobody knows then how much of it was there."""
+    path = tmp_path / "out"
+    path.write_text(OLD)
+    calls = {"op": "before", "path": str(path), "uid": ME, "gid": os.getgid()}
+    assert child(calls | {"started_s": path.stat().st_mtime - 1}) == {}
+    inode, size, _ = child(calls | {"started_s": path.stat().st_mtime + 1})["before"]
+    assert (inode, size) == (path.stat().st_ino, len(OLD))
+    assert child(calls | {"path": str(tmp_path / "none")}) == {"refused": "ENOENT"}
+
+
+def test_a_line_repeated_without_end_costs_no_minute(tmp_path: Path) -> None:
+    """Five megabytes of one line, whose words every family looks at; what stands behind it is read."""
+    path = tmp_path / "out"
+    path.write_text("retrying connection to server, error\n" * 150_000 + TRACE)
+    answer = child({"op": "log", "path": str(path), "uid": ME, "gid": os.getgid()})
+    (found,) = [f for f in answer["findings"] if f["detail"].get("first_cause")]
+    assert "ValueError" in found["message"]
+
+
 def test_child_leaves_out_what_an_earlier_attempt_wrote_into_the_same_file(tmp_path: Path) -> None:
     """--open-mode=append: after Slurm's line about the requeue the file is the present attempt's."""
     path = tmp_path / "out"

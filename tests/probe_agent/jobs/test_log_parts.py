@@ -34,7 +34,7 @@ def test_a_short_log_is_read_whole_and_nothing_is_said_of_it(tmp_path: Path) -> 
     """Up to the most bytes there is one part."""
     text = fill(STEP, 1 << 20)
     parts = read(tmp_path / "out", text)
-    assert parts == [log_parts.Part(0, text)]
+    assert parts == [log_parts.Part(0, text, is_first=True)]
     assert log_parts.words(parts, len(text)) == ""
 
 
