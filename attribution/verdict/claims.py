@@ -202,7 +202,11 @@ def doubted(
     first = min((t for f in own if (t := error_at(f.event)) is not None), default=None)
     if first is not None and first < at - timedelta(seconds=5):
         return weight * 0.5
-    return weight * (0.93 if lethality >= LETHAL else 0.6)
+    # Not every program touches the part that is gone before it stumbles over a mistake of its own.
+    own_mistake = any(
+        findings.is_surely_own(f.event) or f.signature is findings.named("python_file_error") for f in own
+    )
+    return weight * (0.93 if lethality >= LETHAL and not own_mistake else 0.6)
 
 
 def error_at(event: records.HealthEvent) -> datetime | None:
@@ -346,23 +350,28 @@ def hints(view: evidence_view.EvidenceView, cause: str, rule: str, role: finding
     if not hinting:
         return []
     hinting.sort(key=lambda f: (-f.signature.weight, f.event.at, f.event.event_id))
-    first = hinting[0]
+    return [of_findings(view, hinting, cause, rule)]
+
+
+def of_findings(
+    view: evidence_view.EvidenceView, found: Sequence[evidence_view.CaseFinding], cause: str, rule: str
+) -> Claim:
+    """The claim that findings of the job side make, the first of which is the strongest."""
+    first = found[0]
     node = _named_node(view, first.event)
-    times = [t for f in hinting if (t := error_at(f.event)) is not None]
-    return [
-        Claim(
-            cause=cause,
-            weight=first.signature.weight,
-            at=min(times, default=view.end_at),
-            rule=rule,
-            node=node,
-            device=None,
-            evidence=tuple(f.event for f in hinting),
-            cap=_hint_cap(view, cause, node),
-            n_sources=1,
-            words=first.event.message or first.signature.words,
-        )
-    ]
+    times = [t for f in found if (t := error_at(f.event)) is not None]
+    return Claim(
+        cause=cause,
+        weight=first.signature.weight,
+        at=min(times, default=view.end_at),
+        rule=rule,
+        node=node,
+        device=None,
+        evidence=tuple(f.event for f in found),
+        cap=_hint_cap(view, cause, node),
+        n_sources=1,
+        words=first.event.message or first.signature.words,
+    )
 
 
 def _hint_cap(view: evidence_view.EvidenceView, cause: str, node: str | None) -> records.Confidence:

@@ -87,6 +87,8 @@ class EvidenceView:
     sightings: tuple[CaseSighting, ...]
     """Concerning the attempt, oldest first."""
     findings: tuple[CaseFinding, ...]
+    further_errors: tuple[CaseFinding, ...]
+    """Errors of the program's own beside the one that is marked as the first cause, oldest first."""
     handled: tuple[records.Drain, ...]
     """Our own drains of its nodes and requeues of it while it ran or just after, oldest first."""
     answered: frozenset[uuid.UUID] = frozenset()

@@ -26,8 +26,9 @@ _SURE = re.compile(
     r"(?:^|[\s.:])(?:KeyError|IndexError|LookupError|NameError|UnboundLocalError|AttributeError|TypeError|ValueError|AssertionError|"
     r"ZeroDivisionError|NotImplementedError|RecursionError|(?:Syntax|Indentation|Tab)Error|ImportError|ModuleNotFoundError|"
     r"UnicodeDecodeError|UnicodeEncodeError|StopIteration)\b"
+    r"|\berror: (?:the following arguments are required|unrecognized arguments|argument \S{1,80}: (?:invalid|expected|ignored)|too few arguments|ambiguous option)"
 )
-"""Exceptions of the language itself."""
+"""Exceptions of the language itself, and a command line that a program refused."""
 _OUTSIDE = re.compile(
     r"\b(?:nan\b|inf|overflow|cuda|gpu|nccl|rocm|hip|device|driver|node|host|server|service|socket|connect|network|peer\b|time[ds]?[ -]?out|"
     r"unreachable|unavailable|refused|reset|i/o|input/output|errno|stale|space|read-only|mount|disk|file|path|checksum|corrupt|truncat|"

@@ -45,6 +45,7 @@ def build(case: cases.Case) -> EvidenceView | None:
     known = gpus.learn(events, case.allocations)
     builder = _SightingBuilder(case, began, stretch, known, handled, answered)
     sightings = [s for e in events if not findings.is_finding(e) and (s := builder.sighting(e)) is not None]
+    found, further = _findings([e for e in job_side if stretch.instant(e) is not None])
     return EvidenceView(
         case=case,
         start_at=attempt.start_at,
@@ -52,7 +53,8 @@ def build(case: cases.Case) -> EvidenceView | None:
         onset_at=began,
         window=stretch,
         sightings=tuple(sorted(sightings, key=lambda s: (s.at, s.event.event_id))),
-        findings=_findings([e for e in job_side if stretch.instant(e) is not None]),
+        findings=found,
+        further_errors=further,
         handled=handled,
         answered=answered,
         not_held=tuple(builder.not_held),
@@ -60,18 +62,21 @@ def build(case: cases.Case) -> EvidenceView | None:
     )
 
 
-def _findings(job_side: list[records.HealthEvent]) -> tuple[CaseFinding, ...]:
-    """The findings of the job side; once one is marked as the first cause, the program's other errors are left out."""
+def _findings(
+    job_side: list[records.HealthEvent],
+) -> tuple[tuple[CaseFinding, ...], tuple[CaseFinding, ...]]:
+    """The findings of the job side; once one is marked as the first cause, the program's other errors are apart."""
     # What the training went on after ended nothing.
     caused = [e for e in job_side if e.detail.get("survived") is not True]
     found = [CaseFinding(event=e, signature=findings.find(e)) for e in caused]
     if not any(f.event.detail.get("first_cause") is True for f in found):
-        return tuple(found)
-    return tuple(
+        return tuple(found), ()
+    further = [
         f
         for f in found
-        if f.signature.role is not findings.FindingRole.OWN or f.event.detail.get("first_cause") is True
-    )
+        if f.signature.role is findings.FindingRole.OWN and f.event.detail.get("first_cause") is not True
+    ]
+    return tuple(f for f in found if f not in further), tuple(further)
 
 
 def is_own(event: records.HealthEvent, attempt: records.JobAttempt, policy: cases.WindowPolicy) -> bool:

@@ -30,6 +30,8 @@ _ADVICE = re.compile(
     r"\b[Yy]ou can\b|\bby setting\b|\b(?:please|try to|to) (?:skip|ignore|continue|retry|resume)\b"
 )
 """What the reader of the log might do is not what the program does."""
+_WARNED = re.compile(r"\W{0,3}(?:[\d:/., TZ-]{8,40}\W{0,3})?WARN(?:ING)?\b")
+"""The level that a program gives to what it lives with."""
 _GOES_ON_LINES = 3
 _BUFFERED_CHARS = 9_000
 """Steps of before the failure can stand this far behind it: error output is not buffered, standard output is, by 8 KiB."""
@@ -84,7 +86,8 @@ def _can_be_survived(finding: JobFinding) -> bool:
 
 def _announces_recovery(text: str) -> bool:
     """Whether the program speaks of going on; a line of progress counts what was skipped long ago."""
-    return _GOES_ON.search(text) is not None and not _ADVICE.search(text) and not progress.is_progress(text)
+    speaks = _GOES_ON.search(text) is not None or _WARNED.match(text) is not None
+    return speaks and not _ADVICE.search(text) and not progress.is_progress(text)
 
 
 class CauseCandidates:

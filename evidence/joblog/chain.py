@@ -122,6 +122,8 @@ class ExceptionChain:
             found = replace(found, detail={**found.detail, "instead_since": now.began})
         now.began, now.handled, now.handled_message = now.began or found.line, name, found.message
         now.renamed = ""
+        if now.began != found.line:
+            found = replace(found, detail={**found.detail, "chained": True})
         return replace(found, role=LineRole.OBSERVATION) if _is_of_an_import(now, found) else found
 
 

@@ -126,7 +126,7 @@ def is_speech(text: str) -> bool:
         or _TABLE_ROW.search(text)
     ):
         return True
-    if _DELIBERATE.search(text) or _DENIED.search(text):
+    if _DELIBERATE.search(text) or _DENIED.search(text) or _SUPPOSED.search(text):
         return True
     if _MADE.match(text) and _SPEAKER.search(text):
         return True
@@ -162,6 +162,11 @@ _DENIED = re.compile(
     re.IGNORECASE,
 )
 """That there was no such error, or how often there was none."""
+_SUPPOSED = re.compile(
+    r"\b(?:if|when(?:ever)?|in case|should) (?:you|we|one|users?) (?:\w{1,12} )?(?:see|get|hit|encounter|run into|receive|meet|observe|find)s?\b",
+    re.IGNORECASE,
+)
+"""What the reader may meet, and what to do then."""
 _TEST = re.compile(r"^test\w{0,120} \([\w.]{1,200}\)(?: \.\.\.|$)|^\S{1,300}\.py::\S{1,300} ")
 """How unittest and pytest begin the line of a test: what it prints stands behind it, how it ended below."""
 

@@ -55,7 +55,10 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         for claim in claims.collect(view, HOST, "memory_limit", sightings, _killed(view)):
             yield _of_whole_node(view, claim, [s for s in sightings if s.event in claim.evidence])
         yield from _killed_by_somebody(view, sightings)
-    yield from claims.hints(view, GPU, "memory_limit", findings.FindingRole.OWN)
+    for claim in claims.hints(view, GPU, "memory_limit", findings.FindingRole.OWN):
+        # A job that was given no GPU can only have tried one that was not its own, or speaks of another run.
+        sure = records.Confidence.POSSIBLE if view.attempt.n_gpus == 0 else claim.cap
+        yield claims.changed(claim, cap=claims.lower(claim.cap, sure))
     yield from _held_by_others(view)
 
 
@@ -63,7 +66,11 @@ def _killed_by_somebody(
     view: evidence_view.EvidenceView, sightings: list[evidence_view.CaseSighting]
 ) -> Iterable[claims.Claim]:
     """The job's own side tells of a kill: most often for memory, but not where the kernel was watched and killed nothing."""
-    for claim in claims.hints(view, HOST, "memory_limit", findings.FindingRole.OWN):
+    made = claims.hints(view, HOST, "memory_limit", findings.FindingRole.OWN)
+    if not made and view.signal == _KILLED and (told := told_of(view)):
+        # An exception that the program caught stands above it: of one that nobody catches Python ends with 1.
+        made = [claims.of_findings(view, told, HOST, "memory_limit")]
+    for claim in made:
         bare = all(e.kind == _BARE for e in claim.evidence)
         if all(e.kind == _REFUSED for e in claim.evidence):
             claim = claims.changed(claim, sentence=_NOT_GIVEN.format(words=phrases.clean(claim.words)))
@@ -75,6 +82,12 @@ def _killed_by_somebody(
                 claim, sentence=_SUSPECTED.format(words=" ".join(claim.words.split())[:160].rstrip("."))
             )
         yield claim
+
+
+def told_of(view: evidence_view.EvidenceView) -> list[evidence_view.CaseFinding]:
+    """What Slurm or the kernel says in the job's own log of a kill for want of memory."""
+    every = (*view.findings, *view.further_errors)
+    return [f for f in every if f.signature.cause == HOST and f.event.kind not in (_BARE, _REFUSED)]
 
 
 def _logs_go_on(view: evidence_view.EvidenceView) -> bool:

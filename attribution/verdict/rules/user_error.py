@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from probing_cluster.attribution.verdict import claims, evidence_view, findings, gpus, signatures, taxonomy
+from probing_cluster.attribution.verdict.rules import memory_limit
 from probing_cluster.core import records, vocabulary
 
 CAUSE, MISMATCH, KILLED = "user_error", "collective_mismatch", "rank_killed"
@@ -18,8 +19,8 @@ _AGAIN = timedelta(minutes=15)
 _ENDED_BY_ITSELF = frozenset({"FAILED", "OUT_OF_MEMORY", "TIMEOUT", "DEADLINE", "CANCELLED", "REQUEUED"})
 _DOUBTFUL_SIGNALS = {9: 0.55, 15: 0.55, 7: 0.6, 6: 0.6}
 """Killed, terminated, bus error, abort: often somebody else's doing (a watchdog, a server, memory)."""
-_TERM = 15
-_SENT = frozenset({9, _TERM})
+_KILL, _TERM = 9, 15
+_SENT = frozenset({_KILL, _TERM})
 """Signals that somebody sends: no mistake of a program's raises them."""
 _BY_SIGNAL = 128
 _ENDS_BY = {9: frozenset({"oom_kill_suspected"}), _TERM: frozenset({"process_terminated"})}
@@ -55,6 +56,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         beside = view.disturbances or view.left_behind or _came_after_another(view)
         alone = findings.is_surely_own(claim.evidence[0]) and not beside
         sure = claim.cap if alone else records.Confidence.LIKELY
+        sure = claims.lower(sure, _fits_the_end(view, claim.evidence[0]))
         if _may_follow_a_fault(view, claim.evidence[0]):
             sure = records.Confidence.POSSIBLE
         yield claims.changed(
@@ -69,6 +71,23 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         yield _by_xid(xids, 0.6 if view.hung else 0.85)
     elif not (view.hung or named or view.never_launched):
         yield from _by_exit(view)
+
+
+def _fits_the_end(view: evidence_view.EvidenceView, first: records.HealthEvent) -> records.Confidence:
+    """How sure an exception may be why the job ended so: Python ends with 1 of one that nobody catches, and a program may log one that it caught."""
+    if "exception" not in first.detail or view.state != "FAILED":
+        return records.Confidence.CERTAIN
+    alone = len(view.attempt.nodes) == 1 and first.detail.get("rank") is None
+    if alone and view.signal == _KILL and memory_limit.told_of(view):
+        return records.Confidence.POSSIBLE
+    another = any(
+        f.event.detail.get("exception") not in (None, first.detail["exception"])
+        and not f.event.detail.get("chained")
+        and f.event.detail.get("rank") == first.detail.get("rank")
+        for f in view.further_errors
+    )
+    fits = view.attempt.exit_code in (None, 1) and not view.signal and not another
+    return records.Confidence.CERTAIN if fits else records.Confidence.LIKELY
 
 
 def _came_after_another(view: evidence_view.EvidenceView) -> bool:
