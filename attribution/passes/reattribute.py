@@ -198,9 +198,10 @@ def _hung(case: cases.Case, row: Mapping[str, Any], source: bulk.Bulk) -> cases.
     assert attempt.end_at is not None
     job_side = [e for e in case.events if findings.is_finding(e) and e.job_id == attempt.job_id]
     began = onset.onset(attempt, job_side)
-    if source.policy.paper or began >= attempt.end_at:
+    waited_s = onset.unanswered_s(job_side)
+    if source.policy.paper or (began >= attempt.end_at and not waited_s):
         return case
-    stretch = window.window(attempt, began, source.policy)
+    stretch = window.window(attempt, began, source.policy, waited_s)
     events = source.around(
         row["attempt_id"], row["end_us"], clock.to_us(stretch.start_at), clock.to_us(stretch.end_at)
     )

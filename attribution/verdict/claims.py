@@ -229,8 +229,6 @@ def collect(
     for sighting in sightings:
         part = sighting.gpu or sighting.device or ""
         groups.setdefault((sighting.event.node, part), []).append(sighting)
-    if not groups:
-        return []
     made = [_claim(view, cause, rule, node, group, adjust) for (node, _), group in sorted(groups.items())]
     made = [c for c in made if c.weight > 0]
     nodes = frozenset(c.node for c in made if c.node)
@@ -262,15 +260,9 @@ def _claim(
     if weight > 0:
         # What the program ran on beside for long does not explain an error of its own.
         # Nor does a part that nobody knows it held: a job without GPUs runs beside others' on the same node.
-        lethality = max(
-            (
-                s.signature.lethality
-                for s in convicting
-                if not s.still_active
-                and (view.attempt.n_gpus is not None or s.hold is gpus.PartCertainty.HELD)
-            ),
-            default=0.0,
-        )
+        told = view.attempt.n_gpus is not None
+        known = [s for s in convicting if not s.still_active and (told or s.hold is gpus.PartCertainty.HELD)]
+        lethality = max((s.signature.lethality for s in known), default=0.0)
         if _may_be_anothers(view, convicting):
             lethality = 0.0
         weight = doubted(supported(weight, view, cause), lethality, view, cause, at)
@@ -349,7 +341,14 @@ def hints(view: evidence_view.EvidenceView, cause: str, rule: str, role: finding
     hinting = [f for f in view.findings if f.signature.cause == cause and f.signature.role is role]
     if not hinting:
         return []
-    hinting.sort(key=lambda f: (-f.signature.weight, f.event.at, f.event.event_id))
+    hinting.sort(
+        key=lambda f: (
+            -f.signature.weight,
+            f.event.detail.get("first_cause") is not True,
+            f.event.at,
+            f.event.event_id,
+        )
+    )
     return [of_findings(view, hinting, cause, rule)]
 
 

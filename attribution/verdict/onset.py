@@ -50,6 +50,14 @@ def collective_wait_s(finding: records.HealthEvent) -> float:
     return min(max(numbers, default=0.0) / 1000.0, _LONGEST_S)
 
 
+def unanswered_s(job_side: Iterable[records.HealthEvent]) -> float:
+    """Seconds for which a peer of the job had not answered when its connection was given up; when that peer went away within them nobody knows."""
+    told = [f.detail.get("unanswered_ms") for f in job_side if findings.is_finding(f)]
+    return max(
+        (min(float(t) / 1000.0, _LONGEST_S) for t in told if isinstance(t, int) and t > 0), default=0.0
+    )
+
+
 def _still_outstanding(finding: records.HealthEvent) -> Iterable[datetime]:
     """The times at which a rank issued the collectives that its dump shows as outstanding."""
     if finding.source != "dump" or finding.kind != "dump":

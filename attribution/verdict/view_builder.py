@@ -39,7 +39,7 @@ def build(case: cases.Case) -> EvidenceView | None:
     events = sorted(every.values(), key=lambda e: (e.at, e.event_id))
     job_side = [e for e in events if findings.is_finding(e) and is_own(e, attempt, case.policy)]
     began = onset.onset(attempt, job_side, None if case.policy.paper else case.last_progress_at)
-    stretch = window.window(attempt, began, case.policy)
+    stretch = window.window(attempt, began, case.policy, onset.unanswered_s(job_side))
     handled = _own_handling(case)
     answered = _answered(case, handled)
     known = gpus.learn(events, case.allocations)

@@ -39,13 +39,19 @@ class Window:
         return None
 
 
-def window(attempt: records.JobAttempt, onset_at: datetime, policy: cases.WindowPolicy) -> Window:
+def window(
+    attempt: records.JobAttempt, onset_at: datetime, policy: cases.WindowPolicy, unanswered_s: float = 0.0
+) -> Window:
     """[onset − before, end + after]; with `policy.paper` the onset is the end.
+
+    A peer that did not answer for `unanswered_s` may have gone away so long before the end.
 
     The end of an attempt whose node was lost is when Slurm gave the node up, not when it went away.
     """
     assert attempt.end_at is not None
     start = attempt.end_at if policy.paper else onset_at
+    if unanswered_s and not policy.paper:
+        start = min(start, attempt.end_at - timedelta(seconds=unanswered_s))
     if given_up(attempt) and not policy.paper:
         start -= SLURMD_TIMEOUT
     return Window(

@@ -76,6 +76,8 @@ class BareTraceback:
         self._progress = progress.LogProgress()
         self._frames: dict[int | None, bool] = {}
         self._frames_until = 0
+        self.dropped = 0
+        """The last line of such an exception: of what nobody gets to catch."""
         self._last: JobFinding | None = None
         self._steps = 0
         self._frames_behind = 0
@@ -133,6 +135,8 @@ class BareTraceback:
             return None
         near = record.line <= self._frames_until
         uncaught = self._frames.pop(record.rank, None) if near else None
+        if uncaught is False:
+            self.dropped = record.line
         if uncaught is False or known:
             return None
         if not _PLAIN.match(record.text):
@@ -219,7 +223,9 @@ class BareTraceback:
         self._dead = True
         if self._last is not None and self._last.kind == "command_not_found":
             self._last = None
-        if self._weak is not None and self._weak.kind == "command_not_found":
+        if self._weak is not None and (
+            self._weak.kind == "command_not_found" or self._weak.detail.get("modules")
+        ):
             self._weak = None
 
     def take_last(self, *, at_exit: bool = False) -> JobFinding | None:

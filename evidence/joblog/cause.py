@@ -23,7 +23,7 @@ _STEPS = 3
 _HANDLED_STEPS = 2
 """So many do where the program itself says that it goes on."""
 _GOES_ON = re.compile(
-    r"\b(?:skip(?:ping|ped)|retr(?:y(?! counts?\b| limit)|ying|ied)|re-?trying|trying to restart|re-?submitt(?:ed|ing)|trying (?:again|(?:a )?smaller|(?:with )?\d+)|fall(?:ing)? ?back|continu(?:e|ing)|(?<!Exception )ignor(?:ed|ing)(?! input$)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b",
+    r"\(optional\)|\b(?:skip(?:ping|ped)|retr(?:y(?! counts?\b| limit)|ying|ied)|re-?trying|trying to restart|re-?submitt(?:ed|ing)|trying (?:again|(?:a )?smaller|(?:with )?\d+)|fall(?:ing)? ?back|continu(?:e|ing)|(?<!Exception )ignor(?:ed|ing)(?! input$)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b",
     re.IGNORECASE,
 )
 _ADVICE = re.compile(
@@ -59,7 +59,7 @@ _TERMINATED_CODE = 143
 _LAUNCHER = re.compile(r"death signal, shutting down workers")
 _NO_GPU = re.compile(
     r"\b(?:no|any|not? (?:a|an|find|detect(?:ed)?)|without (?:a )?|zero|0)\b.{0,30}\b(?:GPUs?|CUDA(?:-capable)?|accelerators?|NVIDIA)\b|\b(?:GPUs?|CUDA|accelerators?)\b.{0,40}\b(?:(?:is|are|was|were)(?: not|n't)|not) (?:available|found|detected|visible|present|enabled|supported)"
-    r"|\b(?:needs?|requires?|required?|must have)\b.{0,24}\b(?:GPUs?|CUDA|accelerators?)\b|is_available\(\) is False|device_count\b.{0,20}\b0\b|[Ii]nvalid device (?:id|ordinal)",
+    r"|\b(?:needs?|requires?|required?|must have)\b.{0,24}\b(?:GPUs?|CUDA|accelerators?)\b|is_available\(\) is False|assert .{0,80}\bcuda\.is_available\(\)|device_count\b.{0,20}\b0\b|[Ii]nvalid device (?:id|ordinal)",
     re.IGNORECASE,
 )
 """What programs say when they find no GPU; why there is none, PyTorch may have said long before."""

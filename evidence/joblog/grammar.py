@@ -230,6 +230,7 @@ _PREFIXES = (
         r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]{1,120}\.py:\d{1,6}\] ?"
     ),
     re.compile(r"\s{2,16}\"message\": \"(?=(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{2,60}(?:Error|Exception): )"),
+    re.compile(r"(?:\[[^\]\n]{1,80}\] ){2,5}>>> (?=\S|\s{2,}\S)"),
     re.compile(r"(?P<bench>[\w.-]{1,200}) \[std(?:out|err)\] "),
     re.compile(r"[^\t\n]{1,80}\t[^\t\n]{1,80}\t(?=\d{4}-\d\d-\d\dT\d)"),
     re.compile(

@@ -23,6 +23,8 @@ _PLAIN_EXITS = frozenset({"task_exit", "process_aborted"})
 _SUMMED_UP_LINES = 1_000
 _REASON_LINES = 8
 _RESULT_LINES = 3
+_ALLOCATOR = re.compile(r"Tried to allocate \d")
+_BARE_MEMORY = re.compile(r"CUDA error: out of memory\W*$")
 _SOURCE_LINES = 2_000
 """So long is the source that a compiler at run time quotes above its own error."""
 _TOP_LINES = 40
@@ -131,6 +133,9 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
     )
     if new.detail.get("last_error") and (no_way or alike):
         return 0 < behind <= _REASON_LINES and new.rank in (None, best.rank)
+    if best.kind == new.kind == "cuda_oom" and None in (best.rank, new.rank):
+        # The bare error of a call that came too late for memory, and the allocator's own, which says of how much.
+        return _ALLOCATOR.search(new.message) is not None and _BARE_MEMORY.search(best.message) is not None
     if best.kind == "nccl_system_error" and new.kind == "net_ib_error" and _BARE_RESULT.search(best.message):
         # The result's name without a word of the call that failed: NCCL's own warning names it.
         return 0 < behind <= _REASON_LINES

@@ -355,6 +355,8 @@ class JobLogReader:
             if found and found.kind in cuda.ONLY_HARDWARE and self._has_lost_its_traceback(record):
                 found = replace(found, detail={**found.detail, "alone": True})
         last = self._traceback(record, known=found is not None, interesting=interesting)
+        if self._bare.dropped == line:
+            self._tail.forget(line)
         self._bare.passed(line, text)
         unnamed = found is not None and _may_continue(found) and cut and len(text.rstrip()) >= _MIN_WRAP_CHARS
         if found and found.line == line and (unnamed or _is_cut(text)):

@@ -543,5 +543,5 @@ def test_an_open_connection_that_times_out_was_waited_for() -> None:
     for how in ("Connection timed out", "Connection reset by peer"):
         (found,) = read(said.format(how))
         assert found.kind == "gloo_connection_reset"
-        waited[how] = found.detail.get("elapsed_ms")
+        waited[how] = found.detail.get("unanswered_ms")
     assert waited == {"Connection timed out": 924_600, "Connection reset by peer": None}

@@ -56,10 +56,16 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             yield _of_whole_node(view, claim, [s for s in sightings if s.event in claim.evidence])
         yield from _killed_by_somebody(view, sightings)
     for claim in claims.hints(view, GPU, "memory_limit", findings.FindingRole.OWN):
-        # A job that was given no GPU can only have tried one that was not its own, or speaks of another run.
-        sure = records.Confidence.POSSIBLE if view.attempt.n_gpus == 0 else claim.cap
-        yield claims.changed(claim, cap=claims.lower(claim.cap, sure))
+        yield claims.changed(claim, cap=claims.lower(claim.cap, _of_its_gpu(view, claim.evidence[0])))
     yield from _held_by_others(view)
+
+
+def _of_its_gpu(view: evidence_view.EvidenceView, first: records.HealthEvent) -> records.Confidence:
+    """How sure it is that a GPU without memory ended the job: of one that was given none, or that says that it went on, text alone speaks."""
+    if view.attempt.n_gpus == 0 or first.detail.get("handled") is True:
+        return records.Confidence.POSSIBLE
+    by_python = view.attempt.exit_code in (None, 1) and not view.signal
+    return records.Confidence.CERTAIN if by_python or view.state != "FAILED" else records.Confidence.LIKELY
 
 
 def _killed_by_somebody(

@@ -75,6 +75,8 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 def _fits_the_end(view: evidence_view.EvidenceView, first: records.HealthEvent) -> records.Confidence:
     """How sure an exception may be why the job ended so: Python ends with 1 of one that nobody catches, and a program may log one that it caught."""
+    if first.detail.get("handled") is True:
+        return records.Confidence.POSSIBLE
     if "exception" not in first.detail or view.state != "FAILED":
         return records.Confidence.CERTAIN
     alone = len(view.attempt.nodes) == 1 and first.detail.get("rank") is None
@@ -177,7 +179,11 @@ def _by_exit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     hints = [f.event for f in view.findings if f.signature.role is findings.FindingRole.HINT]
     if hints:
         weight = min(weight, _HINTED)
-    others = [s for s in view.of("oom_host") if s.signature.role is signatures.Role.ROOT]
+    others = [
+        s
+        for s in view.of("oom_host")
+        if s.signature.role is signatures.Role.ROOT and s.when is not evidence_view.EventPhase.BEFORE_START
+    ]
     if others:
         weight = min(weight, 0.7)
     exits = [f.event for f in view.findings if f.signature.role is findings.FindingRole.EXIT]

@@ -117,7 +117,7 @@ def _gloo(record: Record, context: JoblogContext) -> JobFinding | None:
     if _CLOSED.search(text):
         return make(FACTS, "gloo_connection_closed", record, op=op)
     if _RESET.search(text):
-        waited = {"elapsed_ms": _UNANSWERED_MS} if _UNANSWERED.search(text) else None
+        waited = {"unanswered_ms": _UNANSWERED_MS} if _UNANSWERED.search(text) else None
         return make(FACTS, "gloo_connection_reset", record, op=op, detail=waited)
     return make(FACTS, "gloo_connect_failed", record, op=op) if _CONNECT.search(text) else None
 

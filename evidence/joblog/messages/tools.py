@@ -85,7 +85,7 @@ _THREADS = re.compile(
 """Libraries that complain and go on, often not for long."""
 _ASSERTED = re.compile(
     r"(?:\S{1,200}: )?(?!malloc\.c)\S{1,300}\.(?:c|cc|cpp|cxx|h|hpp|cu|cuh|inl|tcc):\d{1,7}: .{0,600}\bAssertion [`'].{1,400}' failed"
-    r"|Assertion [`'].{1,300}' failed\.?$"
+    r"|Assertion [`'].{1,300}' failed\.?$|.{0,200}\bINTERNAL ASSERT FAILED at \"?\S{1,300}\"?:\d"
     r"|Assertion failed: \(.{1,300}\), function \w{1,100}, file |Assertion failed in file \S{1,300} at line \d"
     r"|\S{1,300}\.(?:c|cc|cpp|cxx|cu|cuh|h|hpp):{1,2}\d{1,7}(?:\(\w{1,80}\))?:? The (?:condition|check|assertion|requirement) .{1,300}?(?<!\w)(?:failed|violated|not (?:met|satisfied|fulfilled))\b"
     r"|\S{1,300}\.(?:c|cc|cpp|cu|h|hpp):\d{1,7}: (?:guarantee|\w{0,20}CHECK|\w{0,20}ASSERT)\w{0,20}\("
@@ -160,7 +160,7 @@ FAMILY = grammar.LogFamily(
         "icense error", "icense expired", "icense has", "icense not", "icense problem", "a license", "icense for", "icense server", "icence",
         "Flags parsing", "ed option", "id option", "wn option", "al option", "us option", ": option ", "line flag", "wn flag", "nd flag", "required flag",
         "│ ", "Could not override", "In '", "Error merging", "sage: ", "Sanitizer", "OMP: Error", "libgomp: ", "MKL FATAL", "MKL ERROR",
-        "insufficient memory for the Java", "blas_thread_init", "Assertion ", "The condition ", "The check ", "The assertion ", "The requirement ", "Error Code ", ": guarantee(", ": CHECK", "ASSERT", "CHECK(", "heck fail", "CHECK fail", "F external/",
+        "insufficient memory for the Java", "blas_thread_init", "Assertion ", "INTERNAL ASSERT", "The condition ", "The check ", "The assertion ", "The requirement ", "Error Code ", ": guarantee(", ": CHECK", "ASSERT", "CHECK(", "heck fail", "CHECK fail", "F external/",
         "Error in call to", "Error instantiating", "Error getting", "Error locating", "Node: '", "F tensorflow/", "to Coordinator", "above for traceback)", ") Invalid arg", ") Not found: ", ") Out of range: ", ") Failed precond", ") Unimplemented: ", ") INVALID_ARG",
         ") NOT_FOUND: ", ") OUT_OF_RANGE: ", ") FAILED_PRECOND", ") UNIMPLEMENTED: ",
     ),

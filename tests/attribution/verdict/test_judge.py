@@ -610,7 +610,7 @@ def test_a_fatal_pcie_error_that_stopped_the_kernel_is_the_cause(make):
 def test_an_ethernet_link_that_went_down_a_tcp_timeout_before_is_the_cause(make):
     """An open connection fails only after TCP has repeated for a quarter of an hour; a refused one at once."""
     down = make.event(1050, kind="eth_link", code="link_down", device="ens5f0")
-    lost = make.finding("gloo_connection_reset", detail={"elapsed_ms": 924_600})
+    lost = make.finding("gloo_connection_reset", detail={"unanswered_ms": 924_600})
     v = make.judge(down, lost)
     assert (v.cause, v.node, v.confidence) == ("eth_link", "n2", C.LIKELY)
     assert make.judge(down, dataclasses.replace(lost, detail={})).cause != "eth_link"
