@@ -15,6 +15,7 @@ import importlib
 import json
 import os
 import pwd
+import re
 import resource
 import stat
 import sys
@@ -34,6 +35,7 @@ MAX_LINE_CHARS = 200
 _TAIL_BYTES = 16 * 1024
 _HEAD_BYTES = 16 * 1024
 _MAX_LOGS = 32
+_MAX_FDS = 256
 _MEMORY_BYTES = 1024 * 1024 * 1024
 
 
@@ -317,13 +319,22 @@ _NAMED = {"job_name": "SLURM_JOB_NAME", "user": "SLURM_JOB_USER"}
 
 
 def _outputs(process: Path) -> list[str]:
-    """The plain files that a process has as its standard output and error."""
-    paths = [os.readlink(process / f"fd/{n}") for n in (1, 2)]  # noqa: PTH115
+    """The plain files that a process has as its standard output and error; of `srun --output=FILE` those that srun writes for its tasks."""
+    numbers = ["1", "2"]
+    if (process / "comm").read_bytes() == b"srun\n":
+        numbers += [n for n in os.listdir(process / "fd")[:_MAX_FDS] if _is_written(process / "fdinfo" / n)]  # noqa: PTH208
+    paths = [os.readlink(process / "fd" / n) for n in dict.fromkeys(numbers)]  # noqa: PTH115
     return [
         p
         for p in paths
         if p.startswith("/") and not p.startswith(("/dev/", "/proc/")) and not p.endswith(" (deleted)")
     ]
+
+
+def _is_written(info: Path) -> bool:
+    """Whether a descriptor was opened to be written to."""
+    found = re.search(rb"^flags:\s*([0-7]{1,22})$", info.read_bytes(), re.MULTILINE)
+    return found is not None and int(found[1], 8) & os.O_ACCMODE != os.O_RDONLY
 
 
 def _ids(words: list[bytes]) -> dict[str, Any]:

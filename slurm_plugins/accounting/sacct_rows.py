@@ -18,6 +18,7 @@ MAX_LINES_PER_RECORD = 1000
 """A submit line can carry a whole script; more than this is a dump gone wrong."""
 
 _RULE = re.compile(r"-+(?: -+)+ *")
+_UNREAD_LINES = 4
 MAX_TRIES = 256
 """Ways of joining one stretch of broken lines that are tried before its lines are given up."""
 
@@ -52,7 +53,7 @@ def read(
     names = [sacct_fields.in_format(name) for name in fields or ()]
     layout = sacct_layout.SacctLayout(names, delimiter or "|") if names else None
     pending: list[tuple[int, str]] = []
-    found = layout is not None
+    found, any_read = layout is not None, False
     if layout is not None:
         _refuse_lacking(layout, 0, first=True)
     for line_no, raw in enumerate(lines, 1):
@@ -66,7 +67,11 @@ def read(
             layout, pending, found = new, [], True
             continue
         _refuse_table(layout, line)
-        yield from _take(layout, pending, line_no, line)
+        for row in _take(layout, pending, line_no, line):
+            any_read |= isinstance(row, SacctRow)
+            yield row
+        if not any_read:
+            _refuse_commas(layout, pending)
     yield from _settle(layout, pending)
     if not found and data.strip():
         msg = "no header line with sacct's column names; give the field list it was made with (--fields)"
@@ -79,6 +84,16 @@ def _refuse_lacking(layout: sacct_layout.SacctLayout, line_no: int, *, first: bo
         msg = (
             f"{f'line {line_no}: ' if line_no else ''}the field list lacks {', '.join(layout.missing)}, without which no attempt can be told; "
             "run sacct again with them in --format"
+        )
+        raise errors.MalformedInput(msg)
+
+
+def _refuse_commas(layout: sacct_layout.SacctLayout | None, pending: Sequence[tuple[int, str]]) -> None:
+    """A file of commas of whose first lines none is a record: trying every way to cut each takes seconds a line."""
+    if layout is not None and layout.delimiter == "," and len(pending) >= _UNREAD_LINES:
+        msg = (
+            f"line {pending[0][0]}: where one column ends cannot be told: Slurm's own lists (AllocTRES, NodeList) and people's names hold commas, too; "
+            "run sacct again with -P, whose delimiter is |"
         )
         raise errors.MalformedInput(msg)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
@@ -21,6 +22,7 @@ _MISSED = timedelta(minutes=5)
 """A file that the program misses longer after the server's last error was not there."""
 _NO_FILE = frozenset({"python_file_error", "launch_mistake"})
 """Findings of a file that is not there."""
+_PATH = re.compile(r"['\"](/[^'\"]{1,1024})['\"]")
 _DENIED = "PermissionError"
 """What a server that does not answer never says; one that threw the client out convicts itself (signatures.toml)."""
 
@@ -38,7 +40,9 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     def adjust(sighting: evidence_view.CaseSighting, weight: float) -> float:
         if weight > 0 and _works_under(view, sighting.device):
             weight = max(weight, min(0.97, weight + 0.1))
-        if weight > 0 and _lacked_a_file(view, sighting):
+        if weight > 0 and _missed_elsewhere(view, sighting):
+            weight *= 0.5
+        elif weight > 0 and _lacked_a_file(view, sighting):
             weight = max(weight, 0.82)
         # The next one: a stall of minutes later has an end of its own.
         later = [t for t in back.get((sighting.event.node, sighting.device), ()) if t >= sighting.last_at]
@@ -64,6 +68,15 @@ def _lacked_a_file(view: evidence_view.EvidenceView, sighting: evidence_view.Cas
         return False
     missed = [f.event for f in view.findings if not _NO_FILE.isdisjoint(f.signature.kinds)]
     return any(e.detail.get("exception") != _DENIED for e in missed)
+
+
+def _missed_elsewhere(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
+    """Whether the file that the program misses is named, and lies under another mount point."""
+    if not sighting.device or not sighting.device.startswith("/"):
+        return False
+    missed = [f.event for f in view.findings if not _NO_FILE.isdisjoint(f.signature.kinds)]
+    named = [found[1] for e in missed if (found := _PATH.search(e.message))]
+    return bool(named) and not any(PurePosixPath(n).is_relative_to(sighting.device) for n in named)
 
 
 def _was_found_late(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:

@@ -12,6 +12,7 @@ _KILLED = 9
 _BARE = "oom_kill_suspected"
 """A shell's or Slurm's word "Killed", which names no reason."""
 _REFUSED = "host_memory_error"
+_OF_KERNEL = "host_oom_kill"
 _NOT_GIVEN = "The program did not get the main memory that it asked for, and ended: {words}"
 _DAEMONS = frozenset({"slurmd", "munged"})
 """Without these a node does not answer Slurm."""
@@ -80,6 +81,9 @@ def _killed_by_somebody(
         bare = all(e.kind == _BARE for e in claim.evidence)
         if all(e.kind == _REFUSED for e in claim.evidence):
             claim = claims.changed(claim, sentence=_NOT_GIVEN.format(words=phrases.clean(claim.words)))
+        if all(e.kind == _OF_KERNEL for e in claim.evidence) and not sightings and view.fully_watched:
+            # The kernel's own words in a job's log, of which its node's kernel knows nothing: printed from elsewhere, or of before.
+            claim = claims.changed(claim, weight=min(claim.weight, claims.POSSIBLE))
         if bare and not sightings and (view.fully_watched or _logs_go_on(view)):
             words = f"{claim.words} (the kernel killed nothing for want of memory)"
             claim = claims.changed(claim, cause="rank_killed", words=words)

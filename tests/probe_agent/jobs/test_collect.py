@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -120,6 +121,24 @@ def test_what_the_first_rank_died_of_is_found_above_what_thousands_had_to_say_ab
     assert path.read_bytes()[found["offset"] :].startswith((b"[rank77]: Traceback", b"[rank77]: ValueError"))
     assert answer["note"].startswith("only its end and where its trouble began were read, 4")
     assert "[rank5999]: torch.distributed.DistBackendError" in answer["tail"][-1]
+
+
+def test_what_srun_writes_for_its_tasks_is_one_of_the_jobs_files(tmp_path: Path) -> None:
+    """`srun --output=FILE` opens it itself; the tasks write to sockets. A file that it reads is none."""
+    srun = Path(shutil.copy2("/bin/sleep", tmp_path / "srun"))
+    (tmp_path / "in").write_text("x")
+    environment = {"SLURM_JOB_ID": "4711", "SLURMD_NODENAME": "n1"}
+    with (tmp_path / "steps.out").open("w") as out, (tmp_path / "in").open() as given:
+        descriptors = (out.fileno(), given.fileno())
+        process = subprocess.Popen(
+            [srun, "60"], pass_fds=descriptors, env=environment, stdout=subprocess.DEVNULL
+        )
+    try:
+        question = {"op": "find", "job_id": 4711, "node": "n1", "uid": ME, "gid": os.getgid()}
+        assert child(question)["logs"] == [str(tmp_path / "steps.out")]
+    finally:
+        process.kill()
+        process.wait()
 
 
 OLD = "step 1\nRuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n"

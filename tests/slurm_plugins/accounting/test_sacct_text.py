@@ -183,6 +183,14 @@ def test_a_node_name_may_begin_with_a_digit(node: str) -> None:
     assert not any(fits(text) for text in ("16", "16G", "4000Mc", "1.5T", "2024-01-01T10:00:00"))
 
 
+def test_commas_that_nobody_can_tell_apart_are_refused_at_once() -> None:
+    """A whole `--format=ALL` whose bars somebody made commas: minutes a file, and no row in the end."""
+    header = HEADER.replace("|", ",").replace("JobName", "JobName,Account,Comment")
+    row = ROW.replace("|", ",").replace("train", "a,b,c,d,e")
+    with pytest.raises(errors.MalformedInput, match="run sacct again with -P"):
+        parse(header, *[row] * 6)
+
+
 def test_a_comma_as_delimiter_does_not_cut_slurms_own_lists() -> None:
     """Node lists and TRES hold commas of their own; with `--delimiter=,` they are put together again."""
     result = parse(

@@ -1,0 +1,128 @@
+"""How sure a line of the job's own output makes a verdict: by how the job ended, what stands behind the line, and what it held."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing_cluster.core import records
+
+C, D = records.Confidence, records.Domain
+ONE = {"nodes": ("n1",)}
+
+
+def _raised(make, message="KeyError: 'lr'", **detail):
+    name = message.partition(":")[0]
+    return make.finding(
+        "python_exception", message=message, detail={"exception": name, "domains": ["user_program"], **detail}
+    )
+
+
+@pytest.mark.parametrize(
+    ("ended", "word"),
+    [
+        ({"exit_code": 1}, C.CERTAIN),
+        ({"exit_code": 3}, C.LIKELY),
+        ({"exit_code": 0, "exit_signal": 9}, C.LIKELY),
+        ({"exit_code": 0, "exit_signal": 11}, C.LIKELY),
+    ],
+)
+def test_an_exception_is_certain_where_the_job_ended_as_python_does(make, ended, word):
+    """With 1, of what nobody catches: of another end an exception that was caught and logged may stand in the log."""
+    v = make.judge(_raised(make, first_cause=True), attempt=make.attempt(**ONE, **ended))
+    assert (v.cause, v.confidence) == ("user_error", word)
+
+
+@pytest.mark.parametrize(
+    ("other", "word"),
+    [
+        ({"message": "ValueError: second try"}, C.LIKELY),
+        ({"message": "ValueError: wrapped", "chained": True}, C.CERTAIN),
+        ({"message": "KeyError: 'again'"}, C.CERTAIN),
+        ({"message": "ValueError: of another rank", "rank": 3}, C.CERTAIN),
+    ],
+)
+def test_of_two_programs_that_failed_the_first_is_not_certain(make, other, word):
+    """`a.py || b.py`: the second decides the exit code. A chain is one failure, and so are the ranks of one job."""
+    v = make.judge(_raised(make, first_cause=True), _raised(make, **other), attempt=make.attempt(**ONE))
+    assert (v.cause, v.confidence) == ("user_error", word)
+
+
+def test_a_kill_for_memory_that_slurm_tells_of_is_the_cause_of_a_job_that_was_killed(make):
+    """The exception above it was caught: Python would have ended with 1."""
+    told = make.finding("slurm_oom", message="slurmstepd: error: StepId=7.batch exceeded memory limit")
+    first = _raised(make, first_cause=True)
+    v = make.judge(first, told, attempt=make.attempt(**ONE, exit_code=0, exit_signal=9))
+    assert v.cause == "oom_host"
+    assert told.event_id in v.evidence
+    assert make.judge(first, told, attempt=make.attempt(**ONE)).cause == "user_error"
+
+
+@pytest.mark.parametrize(
+    ("over", "detail", "word"),
+    [
+        ({}, {}, C.CERTAIN),
+        ({"n_gpus": 0, "gpus": {}}, {}, C.POSSIBLE),
+        ({"exit_code": 6}, {}, C.LIKELY),
+        ({"exit_code": 0, "exit_signal": 9}, {}, C.LIKELY),
+        ({}, {"handled": True}, C.POSSIBLE),
+    ],
+)
+def test_a_full_gpu_is_certain_for_who_has_one_and_ended_of_it(make, over, detail, word):
+    """A sentence in a log says as much of a job without a GPU, and of one that skipped the batch."""
+    full = make.finding("cuda_oom", message="CUDA out of memory. Tried to allocate 2 GiB", detail={"first_cause": True, **detail})  # fmt: skip
+    v = make.judge(full, attempt=make.attempt(**ONE, **over))
+    assert (v.cause, v.confidence) == ("oom_gpu", word)
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["KeyError: 'lr'", "FileNotFoundError: [Errno 2] No such file or directory: '/data/a.tar'", "ZeroDivisionError: division by zero"],
+)  # fmt: skip
+def test_a_mistake_of_its_own_beside_a_lost_gpu_is_the_programs(make, message):
+    """Not every program touches the GPU before it stumbles; that a GPU was lost beside it is why this is not certain."""
+    v = make.judge(make.xid(79, before_end_s=40), _raised(make, message, first_cause=True))
+    assert (v.cause, v.domain) == ("user_error", D.USER_PROGRAM)
+    assert v.confidence is not C.CERTAIN
+    assert not any("user program" in r for r in v.ruled_out)
+
+
+def test_a_refused_command_line_beside_a_lost_gpu_is_the_users(make):
+    """argparse reads no GPU."""
+    words = "eval.py: error: the following arguments are required: --data"
+    refused = make.finding(
+        "program_error", message=words, detail={"domains": ["user_program"], "first_cause": True}
+    )
+    v = make.judge(make.xid(79, before_end_s=40), refused, attempt=make.attempt(exit_code=2))
+    assert v.cause == "user_error"
+
+
+def test_what_a_lost_gpu_makes_programs_say_stays_its_consequence(make):
+    """CUDA's own errors, and exceptions of any sort that name no mistake."""
+    felt = make.finding(
+        "cuda_error", message="RuntimeError: CUDA error: unknown error", detail={"first_cause": True}
+    )
+    assert make.judge(make.xid(79, before_end_s=40), felt).cause == "gpu_lost"
+
+
+@pytest.mark.parametrize(
+    ("path", "cause"), [("/scratch/a.pt", "filesystem_mount"), ("/home/eva/a.pt", "user_error")]
+)
+def test_a_missing_file_speaks_for_the_mount_that_it_lies_under(make, path, cause):
+    """No other mount that hangs makes it missing."""
+    gone = make.event(30, kind="mount", code="missing", device="/scratch", source="mount", node="n1")
+    missed = _raised(
+        make, f"FileNotFoundError: [Errno 2] No such file or directory: '{path}'", first_cause=True
+    )
+    assert (
+        make.judge(gone, missed, attempt=make.attempt(work_dir="/home/eva", stdout_path="/home/eva/o")).cause
+        == cause
+    )
+
+
+def test_a_kernels_line_in_the_log_of_which_its_kernel_knows_nothing_is_possible_at_most(make):
+    """`dmesg | tail` at a script's start shows kills of last week."""
+    told = make.finding(
+        "host_oom_kill", message="Out of memory: Killed process 4711 (python3)", detail={"first_cause": True}
+    )
+    v = make.judge(told, attempt=make.attempt(**ONE, exit_code=2))
+    assert v.confidence in (C.POSSIBLE, C.UNKNOWN)
