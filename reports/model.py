@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -282,6 +283,15 @@ def is_overview(ref: job_ref.JobRef, found: rows.ReportRows) -> bool:
     """True when a bare number names an array of several tasks; a task's own job id names that task."""
     names_an_array = any(a.array_job_id == ref.base for a in found.attempts)
     return ref.plain and found.n_siblings > 1 and names_an_array
+
+
+def strongest(
+    events: Sequence[records.HealthEvent], order: Sequence[uuid.UUID], most: int
+) -> tuple[records.HealthEvent, ...]:
+    """At most so many of the events, oldest first: those whose ids come first in `order`, then the oldest."""
+    rank = {event_id: n for n, event_id in enumerate(order)}
+    chosen = sorted(events, key=lambda e: rank.get(e.event_id, len(rank)))[:most]
+    return tuple(sorted(chosen, key=lambda e: e.at))
 
 
 def _name(ref: job_ref.JobRef, attempt: records.JobAttempt) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import uuid
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
@@ -148,7 +149,7 @@ def _why(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) ->
         yield from _wrap(
             f"Set by {sanitize.clean(verdict.author, 60)} {phrase.stamp_z(verdict.made_at)}.", width, "  "
         )
-    yield from _evidence(view.evidence, width, days)
+    yield from _evidence(view.evidence, width, days, view.verdict.evidence if view.verdict else ())
     yield from _others(view, width, days)
     for title, sentences in (("Ruled out", verdict.excluded), ("Less likely", verdict.less_likely)):
         if sentences:
@@ -279,8 +280,11 @@ def _unjudged(view: model.AttemptView, width: int, days: bool, brush: paint.Brus
     yield from _evidence(view.others, width, days)
 
 
-def _evidence(events: tuple[records.HealthEvent, ...], width: int, days: bool) -> Iterator[str]:
-    shown = events[:_MOST_EVIDENCE]
+def _evidence(
+    events: tuple[records.HealthEvent, ...], width: int, days: bool, order: Sequence[uuid.UUID] = ()
+) -> Iterator[str]:
+    """The events, oldest first; of more than fit those that come first in `order`: what the verdict rests on."""
+    shown = model.strongest(events, order, _MOST_EVIDENCE) if order else events[:_MOST_EVIDENCE]
     nodes = max((len(e.node) for e in shown), default=0)
     sources = max((len(e.source) for e in shown), default=0)
     for event in shown:

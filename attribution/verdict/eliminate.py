@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 
@@ -87,6 +88,9 @@ def _network(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> 
 def _gpus(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
     parts = set()
     for event in view.not_held:
+        # What came when it had ended, or long before it began, nobody need rule out.
+        if not view.start_at - _JUST_BEFORE <= event.at <= view.end_at:
+            continue
         if (part := (event.node, event.device or event.gpu_uuid)) in parts:
             continue
         parts.add(part)
@@ -130,7 +134,14 @@ def _memory(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> I
 
 
 def _limit(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
-    if ranking.winner.cause in ("unknown", "user_error") and view.within_limit and view.state != "TIMEOUT":
+    # `sbatch --signal` has Slurm send a signal when the limit is near.
+    warned = view.signal in _WARNINGS
+    if (
+        ranking.winner.cause in ("unknown", "user_error")
+        and view.within_limit
+        and view.state != "TIMEOUT"
+        and not warned
+    ):
         limit_s = view.attempt.time_limit_s or 0.0
         yield f"time limit (ended after {phrases.duration(view.ran_s)} of {phrases.duration(limit_s)})"
 
@@ -154,6 +165,10 @@ def _rivals(_view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> 
         yield f"{records.LESS_LIKELY}{_NAMES.get(rival.cause) or rival.cause.replace('_', ' ')}{place} ({_why(rival)})"
 
 
+_JUST_BEFORE = timedelta(minutes=5)
+_WARNINGS = frozenset(
+    {signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGALRM}
+)
 _PROGRAM = records.Domain.USER_PROGRAM
 _NAMES = {
     "user_cancelled": "the cancellation alone",

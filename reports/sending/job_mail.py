@@ -162,7 +162,9 @@ def _of_attempt(base: Content, report: model.ReportModel, view: model.AttemptVie
         sure=text.sure_words(verdict),
         severity=_severity(verdict),
         summary=sanitize.clean(verdict.summary, 1000),
-        evidence=tuple(_evidence(e) for e in view.evidence[:_MOST_EVIDENCE]),
+        evidence=tuple(
+            _evidence(e) for e in model.strongest(view.evidence, verdict.evidence, _MOST_EVIDENCE)
+        ),
         steps=_steps(report, verdict),
         cost=report.cost.words if report.cost else "",
     )

@@ -339,3 +339,15 @@ def test_what_hung_until_its_end_is_named_in_the_cost_and_drawn(story: rows.Repo
     assert " hung" in report.cost.words
     several = build(dataclasses.replace(story, verdicts=hung, run_jobs=(4242, 4243)))
     assert [v.lost_s for v in several.attempts] == [400.0, None]
+
+
+def test_of_much_evidence_what_the_verdict_rests_on_is_shown(story: rows.ReportRows) -> None:
+    """An error at the top of a log stands behind two hundred watchdogs; shown it is where it belongs in time."""
+    first = example.event(uuid.UUID(int=801), example.at("14:20:00"), kind="python_exception")
+    others = [
+        example.event(uuid.UUID(int=810 + i), example.at(f"14:1{i}:00"), kind="watchdog_timeout")
+        for i in range(9)
+    ]
+    order = [first.event_id, *(e.event_id for e in others)]
+    shown = model.strongest([*others, first], order, 3)
+    assert [e.event_id for e in shown] == [others[0].event_id, others[1].event_id, first.event_id]

@@ -126,3 +126,18 @@ def test_a_kernels_line_in_the_log_of_which_its_kernel_knows_nothing_is_possible
     )
     v = make.judge(told, attempt=make.attempt(**ONE, exit_code=2))
     assert v.confidence in (C.POSSIBLE, C.UNKNOWN)
+
+
+@pytest.mark.parametrize(("before_end_s", "named"), [(100, True), (-150, False), (1102 + 600, False)])
+def test_faults_of_other_gpus_are_ruled_out_where_they_came_while_it_ran(make, before_end_s, named):
+    """Not those of after its end, and none that was over before it was submitted."""
+    mine = make.attempt(nodes=("n2",), n_gpus=1, gpus={"n2": (make.uuid("n2", 2),)})
+    v = make.judge(make.xid(48, 5, before_end_s, node="n2"), attempt=mine)
+    assert any("did not hold it" in words for words in v.ruled_out) is named
+
+
+@pytest.mark.parametrize(("signal", "out"), [(10, False), (15, False), (11, True)])
+def test_a_limit_of_which_slurm_may_have_warned_is_not_ruled_out(make, signal, out):
+    """`sbatch --signal=B:USR1@50` sends it well before the limit."""
+    v = make.judge(attempt=make.attempt(**ONE, exit_code=0, exit_signal=signal))
+    assert any(words.startswith("time limit") for words in v.ruled_out) is out
