@@ -52,9 +52,9 @@ def collective_wait_s(finding: records.HealthEvent) -> float:
 
 def unanswered_s(job_side: Iterable[records.HealthEvent]) -> float:
     """Seconds for which a peer of the job had not answered when its connection was given up; when that peer went away within them nobody knows."""
-    told = [f.detail.get("unanswered_ms") for f in job_side if findings.is_finding(f)]
+    waits = [f.detail.get("unanswered_ms") for f in job_side if findings.is_finding(f)]
     return max(
-        (min(float(t) / 1000.0, _LONGEST_S) for t in told if isinstance(t, int) and t > 0), default=0.0
+        (min(float(t) / 1000.0, _LONGEST_S) for t in waits if isinstance(t, int) and t > 0), default=0.0
     )
 
 

@@ -126,7 +126,7 @@ def _of_fatal_pcie(message: str, context: KernelContext) -> bool:
         context.put("cper", record, part["severity"])
     elif part["section"] and context.get("cper", record) == "fatal":
         context.put("cper", record, f"fatal {part['section']}".strip())
-    return context.get("cper", record) == "fatal PCIe error"
+    return bool(context.get("cper", record) == "fatal PCIe error")
 
 
 def read(message: str, context: KernelContext) -> KernelFinding | None:

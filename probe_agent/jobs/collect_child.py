@@ -131,10 +131,10 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
             span is not None and not parts[0].is_first and (began is None or begin)
         ):  # else the beginning is an earlier attempt's
             head = log_parts.pread(fd, begin, min(parts[0].start - begin, _HEAD_BYTES))
-        said = collect_words.read_log(parts, began, span, head)
-        if not parts[0].is_first and not said.findings and not said.goes_on:
+        log_words = collect_words.read_log(parts, began, span, head)
+        if not parts[0].is_first and not log_words.findings and not log_words.goes_on:
             parts = log_parts.read_above(fd, parts[0], begin) or parts
-            said = collect_words.read_log(parts, began, span, head)
+            log_words = collect_words.read_log(parts, began, span, head)
     finally:
         os.close(fd)
     where = {"inode": file_stat.st_ino, "filesystem": filesystem(file_stat.st_dev)}
@@ -143,7 +143,7 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
         line[:MAX_LINE_CHARS]
         for line in parts[-1].data[-_TAIL_BYTES:].decode("utf-8", "replace").splitlines()
     ]
-    return {"size": file_stat.st_size, "note": note, **where, **vars(said), "tail": tail[-MAX_LINES:]}
+    return {"size": file_stat.st_size, "note": note, **where, **vars(log_words), "tail": tail[-MAX_LINES:]}
 
 
 def _begin(fd: int, now: os.stat_result, before: Sequence[Any] | None) -> int:

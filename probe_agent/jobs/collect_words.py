@@ -31,11 +31,11 @@ class LogWords:
 
 def log_findings(data: bytes, start: int, began: datetime | None = None) -> list[dict[str, Any]]:
     """The findings of a log's tail that begins at byte `start` of the file."""
-    return read_log([log_parts.Part(start, data, is_first=not start)], began).findings
+    return read_log([log_parts.LogPart(start, data, is_first=not start)], began).findings
 
 
 def read_log(
-    parts: Sequence[log_parts.Part],
+    parts: Sequence[log_parts.LogPart],
     began: datetime | None = None,
     span: tuple[datetime, datetime] | None = None,
     head: bytes = b"",
@@ -82,7 +82,7 @@ def read_log(
     return LogWords(findings=rows, goes_on=last.has_steps and stood is None)
 
 
-def _lines(parts: Sequence[log_parts.Part]) -> Iterator[tuple[int, bytes, bool]]:
+def _lines(parts: Sequence[log_parts.LogPart]) -> Iterator[tuple[int, bytes, bool]]:
     """(offset, line, whether its end was read) of every line whose beginning was read; a line that a gap cuts is left out."""
     for part in parts:
         at = part.start

@@ -31,7 +31,7 @@ _TROUBLE = re.compile(
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class LogPart:
     """Some bytes of a file, and the offset of the first."""
 
     start: int
@@ -40,17 +40,17 @@ class Part:
     """Whether the file, or what the job wrote into it, begins here: elsewhere the first line is cut."""
 
 
-def read(fd: int, size: int, begin: int = 0) -> list[Part]:
+def read(fd: int, size: int, begin: int = 0) -> list[LogPart]:
     """The parts of an open file of `size` bytes that are read, in the file's order; of what stands from `begin` on."""
     if size - begin <= MOST_BYTES:
-        return [Part(begin, pread(fd, begin, MOST_BYTES), is_first=True)]
-    end = Part(size - MOST_BYTES, pread(fd, size - MOST_BYTES, MOST_BYTES))
+        return [LogPart(begin, pread(fd, begin, MOST_BYTES), is_first=True)]
+    end = LogPart(size - MOST_BYTES, pread(fd, size - MOST_BYTES, MOST_BYTES))
     if not _is_troubled(end.data[: 2 * _BLOCK_BYTES]):
         return [end]
     return _both(fd, end, _beginning(fd, end.start, begin), begin)
 
 
-def read_above(fd: int, end: Part, begin: int = 0) -> list[Part]:
+def read_above(fd: int, end: LogPart, begin: int = 0) -> list[LogPart]:
     """The parts of a file of whose `end` no line says what went wrong: the last trouble above it, and its end; empty where there is none."""
     for start in _blocks_above(end.start, begin):
         if _TROUBLE.search(pread(fd, start, _BLOCK_BYTES)):
@@ -64,11 +64,11 @@ def _blocks_above(end_at: int, begin: int) -> range:
     return range(max(last, end_at - _BLOCK_BYTES), last - 1, -_BLOCK_BYTES)
 
 
-def _both(fd: int, end: Part, begins_at: int, begin: int) -> list[Part]:
+def _both(fd: int, end: LogPart, begins_at: int, begin: int) -> list[LogPart]:
     """The part about `begins_at`, with what the program said just before, and as much of the end as is left."""
     start = max(begin, begins_at - _BLOCK_BYTES)
-    rest = Part(end.start + BEGINNING_BYTES, end.data[BEGINNING_BYTES:])
-    return [Part(start, pread(fd, start, BEGINNING_BYTES), is_first=start == begin), rest]
+    rest = LogPart(end.start + BEGINNING_BYTES, end.data[BEGINNING_BYTES:])
+    return [LogPart(start, pread(fd, start, BEGINNING_BYTES), is_first=start == begin), rest]
 
 
 def _beginning(fd: int, end_at: int, begin: int) -> int:
@@ -106,7 +106,7 @@ def mark(fd: int, size: int) -> str:
     return hashlib.sha256(pread(fd, start, size - start)).hexdigest()
 
 
-def words(parts: Sequence[Part], size: int, begin: int = 0) -> str:
+def words(parts: Sequence[LogPart], size: int, begin: int = 0) -> str:
     """What a report says of a file that was not read whole; empty where it was, or all of what the job wrote."""
     n_read = sum(len(p.data) for p in parts)
     if n_read >= size - begin:

@@ -74,9 +74,9 @@ def _killed_by_somebody(
 ) -> Iterable[claims.Claim]:
     """The job's own side tells of a kill: most often for memory, but not where the kernel was watched and killed nothing."""
     made = claims.hints(view, HOST, "memory_limit", findings.FindingRole.OWN)
-    if not made and view.signal == _KILLED and (told := told_of(view)):
+    if not made and view.signal == _KILLED and (kills := reported_kills(view)):
         # An exception that the program caught stands above it: of one that nobody catches Python ends with 1.
-        made = [claims.of_findings(view, told, HOST, "memory_limit")]
+        made = [claims.of_findings(view, kills, HOST, "memory_limit")]
     for claim in made:
         bare = all(e.kind == _BARE for e in claim.evidence)
         if all(e.kind == _REFUSED for e in claim.evidence):
@@ -94,7 +94,7 @@ def _killed_by_somebody(
         yield claim
 
 
-def told_of(view: evidence_view.EvidenceView) -> list[evidence_view.CaseFinding]:
+def reported_kills(view: evidence_view.EvidenceView) -> list[evidence_view.CaseFinding]:
     """What Slurm or the kernel says in the job's own log of a kill for want of memory."""
     every = (*view.findings, *view.further_errors)
     return [f for f in every if f.signature.cause == HOST and f.event.kind not in (_BARE, _REFUSED)]

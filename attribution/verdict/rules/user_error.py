@@ -80,7 +80,7 @@ def _fits_the_end(view: evidence_view.EvidenceView, first: records.HealthEvent) 
     if "exception" not in first.detail or view.state != "FAILED":
         return records.Confidence.CERTAIN
     alone = len(view.attempt.nodes) == 1 and first.detail.get("rank") is None
-    if alone and view.signal == _KILL and memory_limit.told_of(view):
+    if alone and view.signal == _KILL and memory_limit.reported_kills(view):
         return records.Confidence.POSSIBLE
     another = any(
         f.event.detail.get("exception") not in (None, first.detail["exception"])

@@ -18,7 +18,7 @@ def fill(line: bytes, n_bytes: int) -> bytes:
     return line * (n_bytes // len(line))
 
 
-def read(path: Path, text: bytes) -> list[log_parts.Part]:
+def read(path: Path, text: bytes) -> list[log_parts.LogPart]:
     path.write_bytes(text)
     fd = os.open(path, os.O_RDONLY)
     try:
@@ -34,7 +34,7 @@ def test_a_short_log_is_read_whole_and_nothing_is_said_of_it(tmp_path: Path) -> 
     """Up to the most bytes there is one part."""
     text = fill(STEP, 1 << 20)
     parts = read(tmp_path / "out", text)
-    assert parts == [log_parts.Part(0, text, is_first=True)]
+    assert parts == [log_parts.LogPart(0, text, is_first=True)]
     assert log_parts.words(parts, len(text)) == ""
 
 
