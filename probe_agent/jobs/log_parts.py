@@ -22,7 +22,7 @@ _BLOCK_BYTES = 256 * 1024
 _MARK_BYTES = 4096
 _MATCHES = 8
 """So many words of trouble in a block are no healthy program's: a rank's own stack is of 3 to 30 kB and has one at least."""
-_QUIET_BLOCKS = 4
+_CALM_BLOCKS = 4
 """So many blocks without trouble, one after another, end it: a burst of one library's notices between two ranks is shorter."""
 
 _TROUBLE = re.compile(
@@ -73,14 +73,14 @@ def _both(fd: int, end: LogPart, begins_at: int, begin: int) -> list[LogPart]:
 
 def _beginning(fd: int, end_at: int, begin: int) -> int:
     """The offset at which the trouble begins that goes on at `end_at`."""
-    begins_at, quiet = end_at, 0
+    begins_at, calm = end_at, 0
     for start in _blocks_above(end_at, begin):
         block = pread(fd, start, _BLOCK_BYTES)
-        quiet = 0 if _is_troubled(block) else quiet + 1
+        calm = 0 if _is_troubled(block) else calm + 1
         first = _TROUBLE.search(block)
         if first is not None:
             begins_at = start + first.start()
-        if quiet == _QUIET_BLOCKS:
+        if calm == _CALM_BLOCKS:
             break
     return begins_at
 

@@ -49,12 +49,12 @@ def test_of_two_programs_that_failed_the_first_is_not_certain(make, other, word)
 
 def test_a_kill_for_memory_that_slurm_tells_of_is_the_cause_of_a_job_that_was_killed(make):
     """The exception above it was caught: Python would have ended with 1."""
-    told = make.finding("slurm_oom", message="slurmstepd: error: StepId=7.batch exceeded memory limit")
+    event = make.finding("slurm_oom", message="slurmstepd: error: StepId=7.batch exceeded memory limit")
     first = _raised(make, first_cause=True)
-    v = make.judge(first, told, attempt=make.attempt(**ONE, exit_code=0, exit_signal=9))
+    v = make.judge(first, event, attempt=make.attempt(**ONE, exit_code=0, exit_signal=9))
     assert v.cause == "oom_host"
-    assert told.event_id in v.evidence
-    assert make.judge(first, told, attempt=make.attempt(**ONE)).cause == "user_error"
+    assert event.event_id in v.evidence
+    assert make.judge(first, event, attempt=make.attempt(**ONE)).cause == "user_error"
 
 
 @pytest.mark.parametrize(
@@ -121,10 +121,10 @@ def test_a_missing_file_speaks_for_the_mount_that_it_lies_under(make, path, caus
 
 def test_a_kernels_line_in_the_log_of_which_its_kernel_knows_nothing_is_possible_at_most(make):
     """`dmesg | tail` at a script's start shows kills of last week."""
-    told = make.finding(
+    event = make.finding(
         "host_oom_kill", message="Out of memory: Killed process 4711 (python3)", detail={"first_cause": True}
     )
-    v = make.judge(told, attempt=make.attempt(**ONE, exit_code=2))
+    v = make.judge(event, attempt=make.attempt(**ONE, exit_code=2))
     assert v.confidence in (C.POSSIBLE, C.UNKNOWN)
 
 
