@@ -212,9 +212,9 @@ def test_numbers_called_errors_end_no_log(line):
 def test_a_workers_label_is_taken_off_and_its_rank_kept():
     """vLLM's, in front of its logger's date: the engine's own word of the end only points back at it."""
     worker = "(VllmWorker rank=1 pid=213) ERROR 07-09 00:57:28 [executor.py:487] "
-    said = ["Traceback (most recent call last):", '  File "/x/executor.py", line 461, in main', "    f()", "RuntimeError: The size of tensor a (1280) must match the size of tensor b (2560)"]  # fmt: skip
+    words = ["Traceback (most recent call last):", '  File "/x/executor.py", line 461, in main', "    f()", "RuntimeError: The size of tensor a (1280) must match the size of tensor b (2560)"]  # fmt: skip
     engine = "ERROR 07-09 00:57:30 [core.py:586] Exception: WorkerProc initialization failed due to an exception in a background process. See stack trace for root cause."
-    found = _first("\n".join([*(worker + line for line in said), engine]))
+    found = _first("\n".join([*(worker + line for line in words), engine]))
     assert (found["kind"], found["line"], found["rank"]) == ("python_exception", 4, 1)
 
 
@@ -230,8 +230,8 @@ def test_a_limit_on_watches_is_no_full_disk():
 )
 def test_what_runs_other_programs_is_ended_by_what_they_say(end):
     """In words that no family knows, right in front of it; of a step that said nothing the runner's own word stays."""
-    said = "frob: the mesh of part 7 is not allowed to overlap"
-    found = _first("\n".join([*STEPS, said, "usage: frob MESH", "\t-x  do not", end]))
+    words = "frob: the mesh of part 7 is not allowed to overlap"
+    found = _first("\n".join([*STEPS, words, "usage: frob MESH", "\t-x  do not", end]))
     assert (found["kind"], found["line"]) == ("program_error", len(STEPS) + 1)
     assert _first("\n".join([*STEPS, "reading part 7", end]))["line"] == len(STEPS) + 2
 
@@ -240,5 +240,5 @@ def test_what_runs_other_programs_is_ended_by_what_they_say(end):
 def test_a_label_in_parentheses_is_learned(label):
     """Whatever it says: it stands in front of every line, and forms begin where a message begins."""
     for line in STOPS[-4:]:
-        found = _first("\n".join(label + said for said in [*STEPS, line, "bye"]))
+        found = _first("\n".join(label + text for text in [*STEPS, line, "bye"]))
         assert (found["kind"], found["line"]) == ("program_error", len(STEPS) + 1)

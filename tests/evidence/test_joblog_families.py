@@ -536,12 +536,12 @@ def test_whose_task_prolog_could_not_be_run(whose: str, domains: tuple[str, ...]
 
 def test_an_open_connection_that_times_out_was_waited_for() -> None:
     """As long as TCP repeats; one that is reset, or could not be opened, was not."""
-    said = (
+    form = (
         "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:525] Read error [10.8.0.13]:20115: {}"
     )
     waited = {}
     for how in ("Connection timed out", "Connection reset by peer"):
-        (found,) = read(said.format(how))
+        (found,) = read(form.format(how))
         assert found.kind == "gloo_connection_reset"
         waited[how] = found.detail.get("unanswered_ms")
     assert waited == {"Connection timed out": 924_600, "Connection reset by peer": None}
