@@ -24,6 +24,8 @@ DRAIN_S = 5.0
 TICK_S = 1.0
 LOOK_AFTER_S = 0.2
 """Between a grave kernel line and the readings taken because of it: drivers log first, state follows."""
+LOOK_BEFORE_S = 0.5
+"""How long a Prolog waits at most for the look at its job's output files; it takes a child's start, 0.06 s on an idle node."""
 FIRST_READING_S = 3.0
 """How long the kernel log waits for the first NVML reading, which turns PCI addresses into GPU names."""
 
@@ -129,8 +131,10 @@ class Agent:
         await self.parts.collector.keep_log(job, most_bytes)
         self.parts.delivery.beat_now()
 
-    def began(self, job: jobs.NodeJob) -> None:
-        """Find out where a job that has begun writes: Slurm tells patterns only, and nothing of its steps."""
+    async def began(self, job: jobs.NodeJob) -> None:
+        """Find out where a job that begins writes: Slurm tells patterns only, and nothing of its steps. Its script waits a moment for the look at what is there before it."""
+        look = self.spawn(self.parts.collector.look_before(job))
+        await asyncio.wait((look,), timeout=LOOK_BEFORE_S)
         self.spawn(self.parts.collector.find_logs(job))
 
     def start_sweep(self) -> bool:

@@ -37,7 +37,7 @@ class AgentOperations(Protocol):
         """Queue the collection of what a job left."""
         ...
 
-    def began(self, job: jobs.NodeJob) -> None:
+    async def began(self, job: jobs.NodeJob) -> None:
         """A job has begun here."""
         ...
 
@@ -104,7 +104,7 @@ class Answers:
             return {"fit": False, "reason": " ".join(reason.split())[:300]}
         job = self._book.start(job)
         self._intake.store([job.item(self._identity)], {"jobs": self._book.to_state()})
-        self._outside.began(job)
+        await self._outside.began(job)
         answer: dict[str, Any] = {"fit": True, "reason": "", "gpu_uuids": job.gpu_uuids}
         known = fitness.suspects(job, self._faults, self._intake.inventory)
         if known:

@@ -124,7 +124,6 @@ class Collector:
         """Learn where a job that has just begun writes, as its processes show: looked a few times, for each step is its own."""
         if job.uid is None:
             return
-        await self._look_before(job)
         waited_s = 0.0
         for at_s in FIND_AT_S:
             await asyncio.sleep(at_s - waited_s)
@@ -138,8 +137,10 @@ class Collector:
                 self._book.writes_to(job, logs, ids)
                 self._intake.store((), {"jobs": self._book.to_state()})
 
-    async def _look_before(self, job: jobs.NodeJob) -> None:
+    async def look_before(self, job: jobs.NodeJob) -> None:
         """Notes what stands in its output files before it writes: `--open-mode=append` adds to what earlier jobs wrote."""
+        if job.uid is None:
+            return
         before: dict[str, list[Any]] = {}
         for _, paths in self._to_read(job, [], anywhere=False):
             for path in paths:

@@ -146,15 +146,14 @@ OLD = "step 1\nRuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
 
 @pytest.mark.parametrize("how", ["appended", "emptied", "replaced", "nothing written"])
 def test_what_stood_in_the_file_before_the_job_began_is_not_its_own(
-    collector: Any, queue: spool.Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+    collector: Any, queue: spool.Spool, tmp_path: Path, how: str
 ) -> None:
     """`--open-mode=append` adds to what earlier jobs wrote; a file that was emptied or made anew is all the job's."""
-    monkeypatch.setattr(collect, "FIND_AT_S", ())
     path = tmp_path / "out"
     path.write_text(OLD * 200)
     os.utime(path, (1, 1))
     began = collector._book.start(job(stdout=str(path), started_at=NOW))
-    asyncio.run(collector.find_logs(began))
+    asyncio.run(collector.look_before(began))
     if how == "replaced":
         path.rename(tmp_path / "kept")
     with path.open("a" if how in ("appended", "nothing written") else "w") as out:
