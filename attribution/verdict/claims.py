@@ -203,9 +203,8 @@ def doubted(
     if first is not None and first < at - timedelta(seconds=5):
         return weight * 0.5
     # Not every program touches the part that is gone before it stumbles over a mistake of its own.
-    own_mistake = any(
-        findings.is_surely_own(f.event) or f.signature is findings.named("python_file_error") for f in own
-    )
+    no_file = findings.named("python_file_error")
+    own_mistake = any(findings.is_surely_own(f.event) or f.signature is no_file for f in own)
     return weight * (0.93 if lethality >= LETHAL and not own_mistake else 0.6)
 
 
