@@ -19,6 +19,8 @@ MAX_LINES_PER_RECORD = 1000
 
 _RULE = re.compile(r"-+(?: -+)+ *")
 _UNREAD_LINES = 4
+_DELIMITERS = ("|", ";", "\t", "^", "~", "#", "@")
+"""What people give to `sacct --delimiter`."""
 MAX_TRIES = 256
 """Ways of joining one stretch of broken lines that are tried before its lines are given up."""
 
@@ -172,6 +174,9 @@ def _record_end(
 def _why_not(layout: sacct_layout.SacctLayout, line: str) -> str:
     parts = layout.split(line)
     if len(parts) == 1:
+        others = [d for d in _DELIMITERS if line.count(d) >= len(layout.columns) - 1 > 0]
+        if others:
+            return f"no {layout.delimiter!r} in it, but {line.count(others[0])} of {others[0]!r}: --delimiter {others[0]!r}?"
         return "stray text between records"
     if len(parts) != len(layout.columns):
         return f"{len(parts)} fields where the header has {len(layout.columns)}"

@@ -132,6 +132,11 @@ def _require_attempts(
     """Raises NotFound for a partition or user that no attempt of the span has: a slip of the keyboard."""
     if until <= since:
         raise errors.UsageError(f"--until {args.until or 'now'} is not after --since {args.since}")
+    for option, names in (("--partition", [args.partition]), ("--user", args.user or [])):
+        if "" in names:
+            raise errors.UsageError(
+                f"{option} '' names nothing: an empty variable, perhaps; leave {option} out for all"
+            )
     if not (args.partition or args.user):
         return
     about = {"since": since, "until": until, "partition": args.partition, "users": args.user}

@@ -503,6 +503,13 @@ def test_bad_spans_are_refused(text: str) -> None:
         span.instant(text, clock.SYSTEM.now())
 
 
+@pytest.mark.parametrize("option", ["--partition", "--user"])
+def test_an_empty_name_is_refused(run: Run, history: list[str], option: str) -> None:
+    """An empty shell variable would ask for everybody, and be answered with nothing."""
+    code, _, err = run("fleet", "job-sizes", option, "", "--since", "2026-11-01", "--until", "2026-12-01")
+    assert (code, f"{option} '' names nothing" in err) == (2, True)
+
+
 def test_the_fleet_as_a_page(run: Run, history: list[str], tmp_path: Path) -> None:
     """--html writes every figure drawn, self-contained; a place that cannot be written is one clear line."""
     run(*history)

@@ -191,6 +191,13 @@ def test_commas_that_nobody_can_tell_apart_are_refused_at_once() -> None:
         parse(header, *[row] * 6)
 
 
+def test_rows_with_another_delimiter_name_it() -> None:
+    """`--noheader` with `--delimiter=';'`, read with the fields alone."""
+    made = parse(ROW.replace("|", ";"), fields=HEADER.split("|"))
+    (bad,) = made.rejected
+    assert "--delimiter ';'" in bad.why
+
+
 def test_a_comma_as_delimiter_does_not_cut_slurms_own_lists() -> None:
     """Node lists and TRES hold commas of their own; with `--delimiter=,` they are put together again."""
     result = parse(
