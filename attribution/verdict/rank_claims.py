@@ -134,6 +134,13 @@ def _in_context(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims
         weight = min(weight, 0.95) if lost is None or lost == claim.node else weight * 0.5
     elif view.state == "OUT_OF_MEMORY":
         weight *= 0.9
+    elif (
+        _says_nothing(view)
+        and claim.info.domain is records.Domain.HARDWARE
+        and view.end_at - claim.at > _AT_ONCE
+    ):
+        # A program that uses the part ends at once of its failure, and most often says so.
+        weight = min(weight, 0.95)
     elif view.state in ("TIMEOUT", "DEADLINE", "CANCELLED"):
         if claim.info.until_reset or (view.left_waiting and claim.cause == "user_error"):
             # The job could not go on without the part; that it was then ended by somebody is no certain proof.
@@ -146,6 +153,15 @@ def _in_context(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims
         gone = claim.cause in _DOES_NOT_COME_BACK and weight >= claims.LIKELY
         weight = claims.POSSIBLE if gone else weight * 0.5
     return claim if weight == claim.weight else claims.changed(claim, weight=weight)
+
+
+_AT_ONCE = timedelta(seconds=5)
+
+
+def _says_nothing(view: evidence_view.EvidenceView) -> bool:
+    """Whether the job left with a code of its own, and its output, which was read, tells of no error at all."""
+    by_itself = view.state == "FAILED" and not view.signal and bool(view.attempt.exit_code)
+    return by_itself and view.log_was_read and not view.findings and not view.answered
 
 
 _DOES_NOT_COME_BACK = frozenset(

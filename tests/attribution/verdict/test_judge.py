@@ -1055,7 +1055,7 @@ def test_what_a_look_of_before_the_start_found_was_there_before(make):
     read = make.judge(make.event(kind="gpu_lost", code="GPU_IS_LOST", source="nvml", **values), attempt=short)
     assert (read.cause, read.confidence) == ("gpu_lost", records.Confidence.POSSIBLE)
     verdict = make.judge(make.event(kind="xid", code="79", **values), attempt=short)
-    assert (verdict.cause, verdict.confidence) == ("gpu_lost", records.Confidence.CERTAIN)
+    assert (verdict.cause, verdict.confidence) == ("gpu_lost", records.Confidence.LIKELY)
 
 
 def test_an_uncorrected_machine_check_bank_convicts(make):

@@ -141,3 +141,19 @@ def test_a_limit_of_which_slurm_may_have_warned_is_not_ruled_out(make, signal, o
     """`sbatch --signal=B:USR1@50` sends it well before the limit."""
     v = make.judge(attempt=make.attempt(**ONE, exit_code=0, exit_signal=signal))
     assert any(words.startswith("time limit") for words in v.ruled_out) is out
+
+
+@pytest.mark.parametrize(
+    ("before_end_s", "felt", "ended", "word"),
+    [
+        (4, False, {"exit_code": 1}, C.CERTAIN),
+        (31, False, {"exit_code": 1}, C.LIKELY),
+        (31, True, {"exit_code": 1}, C.CERTAIN),
+        (31, False, {"exit_code": 0, "exit_signal": 9}, C.CERTAIN),
+    ],
+)
+def test_a_silent_end_well_after_a_gpu_was_lost_is_likely_its_doing(make, before_end_s, felt, ended, word):
+    """Who uses it ends at once, and says so; a code of the script's own half a minute later may be about anything."""
+    found = [make.finding("cuda_error", message="RuntimeError: CUDA error: unknown error")] if felt else []
+    v = make.judge(make.xid(79, before_end_s=before_end_s), *found, attempt=make.attempt(**ended))
+    assert (v.cause, v.confidence) == ("gpu_lost", word)
