@@ -135,7 +135,7 @@ def _in_context(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims
     elif view.state == "OUT_OF_MEMORY":
         weight *= 0.9
     elif (
-        _says_nothing(view)
+        _is_silent(view)
         and claim.info.domain is records.Domain.HARDWARE
         and view.end_at - claim.at > _AT_ONCE
     ):
@@ -158,7 +158,7 @@ def _in_context(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims
 _AT_ONCE = timedelta(seconds=5)
 
 
-def _says_nothing(view: evidence_view.EvidenceView) -> bool:
+def _is_silent(view: evidence_view.EvidenceView) -> bool:
     """Whether the job left with a code of its own, and its output, which was read, tells of no error at all."""
     by_itself = view.state == "FAILED" and not view.signal and bool(view.attempt.exit_code)
     return by_itself and view.log_was_read and not view.findings and not view.answered
