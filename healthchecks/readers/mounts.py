@@ -59,6 +59,7 @@ class Usage:
 
     mount: Mount
     size_bytes: int | None = None
+    """Used and free: what ordinary users can fill."""
     free_bytes: int | None = None
     """Free for ordinary users."""
     inodes: int | None = None
@@ -163,7 +164,8 @@ def ask(spec: nodeview.NodeSpec, mount: Mount) -> dict[str, Any]:
     except OSError as exc:
         return {"error_name": errno.errorcode.get(exc.errno or 0, str(exc))}
     return {
-        "size_bytes": stat.f_blocks * stat.f_frsize,
+        # As df counts: without the blocks that are kept for root, or that a quota withholds.
+        "size_bytes": (stat.f_blocks - stat.f_bfree + stat.f_bavail) * stat.f_frsize,
         "free_bytes": stat.f_bavail * stat.f_frsize,
         "inodes": stat.f_files,
         "inodes_free": stat.f_favail,

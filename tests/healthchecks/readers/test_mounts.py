@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +38,17 @@ def test_used_like_df() -> None:
     assert mounts.Usage(mount=mount, size_bytes=100, free_bytes=25).used_frac == 0.75
     assert mounts.Usage(mount=mount, size_bytes=0, free_bytes=0).used_frac is None
     assert mounts.Usage(mount=mount).inodes_used_frac is None
+
+
+def test_blocks_kept_for_root_are_neither_used_nor_free(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 100 blocks 40 are used and 20 are withheld: df says half, and an operator compares with df."""
+    blocks = {"f_blocks": 100, "f_bfree": 60, "f_bavail": 40, "f_frsize": 4096, "f_files": 10, "f_favail": 5}
+    monkeypatch.setattr(mounts, "_statvfs", lambda _: types.SimpleNamespace(**blocks))
+    node.mount("/data", "ext4")
+    found = mounts.table(nodeview.NodeView(node.spec))[0]
+    answer = mounts.ask(node.spec, found)
+    usage = mounts.Usage(mount=found, size_bytes=answer["size_bytes"], free_bytes=answer["free_bytes"])
+    assert usage.used_frac == 0.5
 
 
 def test_asking(node: Any) -> None:
