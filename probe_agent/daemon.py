@@ -25,7 +25,7 @@ TICK_S = 1.0
 LOOK_AFTER_S = 0.2
 """Between a grave kernel line and the readings taken because of it: drivers log first, state follows."""
 LOOK_BEFORE_S = 0.5
-"""How long a Prolog waits at most for the look at its job's output files; it takes a child's start, 0.06 s on an idle node."""
+"""How long a Prolog waits at most for the look at output files that may have been there before its job: a child has to start."""
 FIRST_READING_S = 3.0
 """How long the kernel log waits for the first NVML reading, which turns PCI addresses into GPU names."""
 

@@ -259,9 +259,9 @@ def _claim(
     if weight > 0:
         # What the program ran on beside for long does not explain an error of its own.
         # Nor does a part that nobody knows it held: a job without GPUs runs beside others' on the same node.
-        counted = view.attempt.n_gpus is not None
+        gpus_known = view.attempt.n_gpus is not None
         known = [
-            s for s in convicting if not s.still_active and (counted or s.hold is gpus.PartCertainty.HELD)
+            s for s in convicting if not s.still_active and (gpus_known or s.hold is gpus.PartCertainty.HELD)
         ]
         lethality = max((s.signature.lethality for s in known), default=0.0)
         if _may_be_anothers(view, convicting):

@@ -135,12 +135,12 @@ def _memory(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> I
 
 def _limit(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
     # `sbatch --signal` has Slurm send a signal when the limit is near.
-    warned = view.signal in _WARNINGS
+    near_the_limit = view.signal in _WARNINGS
     if (
         ranking.winner.cause in ("unknown", "user_error")
         and view.within_limit
         and view.state != "TIMEOUT"
-        and not warned
+        and not near_the_limit
     ):
         limit_s = view.attempt.time_limit_s or 0.0
         yield f"time limit (ended after {phrases.duration(view.ran_s)} of {phrases.duration(limit_s)})"

@@ -86,8 +86,8 @@ def _can_be_survived(finding: JobFinding) -> bool:
 
 def _announces_recovery(text: str) -> bool:
     """Whether the program speaks of going on; a line of progress counts what was skipped long ago."""
-    speaks = _GOES_ON.search(text) is not None or _WARNED.match(text) is not None
-    return speaks and not _ADVICE.search(text) and not progress.is_progress(text)
+    goes_on = _GOES_ON.search(text) is not None or _WARNED.match(text) is not None
+    return goes_on and not _ADVICE.search(text) and not progress.is_progress(text)
 
 
 class CauseCandidates:
@@ -130,7 +130,7 @@ class CauseCandidates:
         if finding.kind in _UNEXPLAINED and finding.role in (LineRole.EXIT, LineRole.REMOTE):
             self._not_survived()
         if _announces_recovery(finding.message) and _can_be_survived(finding):
-            finding = replace(finding, detail={**finding.detail, "handled": True})
+            finding = replace(finding, detail={**finding.detail, "handled": True, "goes_on": True})
         self.held.append(finding)
         if self.settled:
             return

@@ -138,12 +138,15 @@ class Collector:
                 self._intake.store((), {"jobs": self._book.to_state()})
 
     async def look_before(self, job: jobs.NodeJob) -> None:
-        """Notes what stands in its output files before it writes: `--open-mode=append` adds to what earlier jobs wrote."""
+        """Notes what stands in its output files before it writes: `--open-mode=append` adds to what earlier jobs wrote.
+
+        Of most jobs, whose files bear their number, there is nothing to look at, and their start waits for nothing.
+        """
         if job.uid is None:
             return
         before: dict[str, list[Any]] = {}
         for _, paths in self._to_read(job, [], anywhere=False):
-            for path in paths:
+            for path in (p for p in paths if not log_names.is_new(p, job)):
                 question = {"op": "before", "path": path, "started_s": job.started_at.timestamp()}
                 if found := (await self.ask(job, question)).get("before"):
                     before[path] = list(found)

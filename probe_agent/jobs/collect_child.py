@@ -10,6 +10,7 @@ whether there is anything is asked first, for a tenth of what the readers cost t
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import json
@@ -19,7 +20,7 @@ import re
 import resource
 import stat
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -320,10 +321,9 @@ _NAMED = {"job_name": "SLURM_JOB_NAME", "user": "SLURM_JOB_USER"}
 
 def _outputs(process: Path) -> list[str]:
     """The plain files that a process has as its standard output and error; of `srun --output=FILE` those that srun writes for its tasks."""
-    numbers = ["1", "2"]
+    paths = [os.readlink(process / f"fd/{n}") for n in (1, 2)]  # noqa: PTH115
     if (process / "comm").read_bytes() == b"srun\n":
-        numbers += [n for n in os.listdir(process / "fd")[:_MAX_FDS] if _is_written(process / "fdinfo" / n)]  # noqa: PTH208
-    paths = [os.readlink(process / "fd" / n) for n in dict.fromkeys(numbers)]  # noqa: PTH115
+        paths += [p for p in _written(process) if p not in paths]
     return [
         p
         for p in paths
@@ -331,10 +331,15 @@ def _outputs(process: Path) -> list[str]:
     ]
 
 
-def _is_written(info: Path) -> bool:
-    """Whether a descriptor was opened to be written to."""
-    found = re.search(rb"^flags:\s*([0-7]{1,22})$", info.read_bytes(), re.MULTILINE)
-    return found is not None and int(found[1], 8) & os.O_ACCMODE != os.O_RDONLY
+def _written(process: Path) -> Iterator[str]:
+    """What a process has open to be written to; a descriptor that it closes meanwhile is left out."""
+    for number in os.listdir(process / "fd")[:_MAX_FDS]:  # noqa: PTH208
+        with contextlib.suppress(FileNotFoundError):
+            found = re.search(
+                rb"^flags:\s*([0-7]{1,22})$", (process / "fdinfo" / number).read_bytes(), re.MULTILINE
+            )
+            if found is not None and int(found[1], 8) & os.O_ACCMODE != os.O_RDONLY:
+                yield os.readlink(process / "fd" / number)  # noqa: PTH115
 
 
 def _ids(words: list[bytes]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ MAX_WIDTH = 10
 """slurmstepd pads with at most so many zeros."""
 _NO_ARRAY = 4294967294
 _SPECIFIER = re.compile(r"%(%|[0-9]*[A-Za-z])")
+_NUMBER = re.compile(r"[0-9]+")
 _NUMERIC = "AaJjnstbr"
 _NEWER = "br"
 """Specifiers that releases before 23.02 write as they stand: both names are tried."""
@@ -51,6 +52,12 @@ def names(pattern: str, job: jobs.NodeJob, node: str) -> tuple[str, ...]:
         for host in (node, os.uname().nodename)
     ]
     return tuple(dict.fromkeys(made))
+
+
+def is_new(path: str, job: jobs.NodeJob) -> bool:
+    """Whether no job wrote into this file before: its name holds the number of this one, or of its array, and this is the first start."""
+    numbers = [str(n) for n in (job.job_id, job.extra.get("array_job_id")) if n is not None]
+    return not job.restart_count and bool(set(_NUMBER.findall(path)) & set(numbers))
 
 
 def _default(job: jobs.NodeJob) -> str:

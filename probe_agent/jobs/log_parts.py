@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 MOST_BYTES = 4 * 1024 * 1024
 """Of one file in all."""
@@ -58,10 +58,11 @@ def read_above(fd: int, end: LogPart, begin: int = 0) -> list[LogPart]:
     return []
 
 
-def _blocks_above(end_at: int, begin: int) -> range:
-    """Where the blocks begin that are looked at, from the last one up."""
-    last = max(begin, end_at - LOOK_BACK_BYTES)
-    return range(max(last, end_at - _BLOCK_BYTES), last - 1, -_BLOCK_BYTES)
+def _blocks_above(end_at: int, begin: int) -> Iterator[int]:
+    """Where the blocks begin that are looked at, from the last one up; the uppermost may reach into the one below it."""
+    top = max(begin, end_at - LOOK_BACK_BYTES)
+    yield from range(end_at - _BLOCK_BYTES, top, -_BLOCK_BYTES)
+    yield top
 
 
 def _both(fd: int, end: LogPart, begins_at: int, begin: int) -> list[LogPart]:
@@ -73,14 +74,14 @@ def _both(fd: int, end: LogPart, begins_at: int, begin: int) -> list[LogPart]:
 
 def _beginning(fd: int, end_at: int, begin: int) -> int:
     """The offset at which the trouble begins that goes on at `end_at`."""
-    begins_at, calm = end_at, 0
+    begins_at, n_calm = end_at, 0
     for start in _blocks_above(end_at, begin):
         block = pread(fd, start, _BLOCK_BYTES)
-        calm = 0 if _is_troubled(block) else calm + 1
+        n_calm = 0 if _is_troubled(block) else n_calm + 1
         first = _TROUBLE.search(block)
         if first is not None:
             begins_at = start + first.start()
-        if calm == _CALM_BLOCKS:
+        if n_calm == _CALM_BLOCKS:
             break
     return begins_at
 

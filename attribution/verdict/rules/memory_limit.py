@@ -63,7 +63,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 def _of_its_gpu(view: evidence_view.EvidenceView, first: records.HealthEvent) -> records.Confidence:
     """How sure it is that a GPU without memory ended the job: of one that was given none, or that says that it went on, text alone speaks."""
-    if view.attempt.n_gpus == 0 or first.detail.get("handled") is True:
+    if view.attempt.n_gpus == 0 or first.detail.get("goes_on") is True:
         return records.Confidence.POSSIBLE
     by_python = view.attempt.exit_code in (None, 1) and not view.signal
     return records.Confidence.CERTAIN if by_python or view.state != "FAILED" else records.Confidence.LIKELY

@@ -75,7 +75,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 def _fits_the_end(view: evidence_view.EvidenceView, first: records.HealthEvent) -> records.Confidence:
     """How sure an exception may be why the job ended so: Python ends with 1 of one that nobody catches, and a program may log one that it caught."""
-    if first.detail.get("handled") is True:
+    if first.detail.get("goes_on") is True:
         return records.Confidence.POSSIBLE
     if "exception" not in first.detail or view.state != "FAILED":
         return records.Confidence.CERTAIN

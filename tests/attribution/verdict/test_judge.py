@@ -570,24 +570,15 @@ def test_a_job_whose_prolog_slurmd_reports_as_failed_did_not_begin(make):
     """As the node's syslog says it, which is likely at most: of this job, and beside a GPU that was lost before for that."""
     failed = make.event(at=make.start, kind="slurmd", code="prolog_failed", source="import", severity=records.Severity.INFO, detail={"job": 4242})  # fmt: skip
     attempt = make.attempt(state="REQUEUED", exit_code=0, end_at=make.start + timedelta(seconds=2))
-    v = make.judge(failed, attempt=attempt)
-    assert (v.cause, v.node, v.confidence, v.domain) == (
-        "node_refused",
-        "n2",
-        C.LIKELY,
-        records.Domain.UNKNOWN,
-    )
-    assert "does not say why" in v.summary
-    assert v.next_step.startswith("Run the site's Prolog by hand on n2")
     lost = make.xid(79, at=make.start - timedelta(hours=3))
-    v = make.judge(failed, attempt=attempt, active_faults=(lost,))
-    assert (v.cause, v.node, v.confidence, v.domain) == (
-        "node_refused",
-        "n2",
-        C.LIKELY,
-        records.Domain.HARDWARE,
-    )
-    assert "had lost a GPU before (Xid 79)" in v.summary
+    for faults, domain, words in (
+        ((), records.Domain.UNKNOWN, "does not say why"),
+        ((lost,), records.Domain.HARDWARE, "had lost a GPU before (Xid 79)"),
+    ):
+        v = make.judge(failed, attempt=attempt, active_faults=faults)
+        assert (v.cause, v.node, v.confidence, v.domain) == ("node_refused", "n2", C.LIKELY, domain)
+        assert words in v.summary
+        assert v.next_step.startswith("Run the site's Prolog by hand on n2") is (not faults)
     other = dataclasses.replace(failed, detail={"job": 7})
     assert make.judge(other, attempt=attempt).cause == "requeued_by_user"
 

@@ -64,7 +64,7 @@ def test_a_kill_for_memory_that_slurm_tells_of_is_the_cause_of_a_job_that_was_ki
         ({"n_gpus": 0, "gpus": {}}, {}, C.POSSIBLE),
         ({"exit_code": 6}, {}, C.LIKELY),
         ({"exit_code": 0, "exit_signal": 9}, {}, C.LIKELY),
-        ({}, {"handled": True}, C.POSSIBLE),
+        ({}, {"goes_on": True}, C.POSSIBLE),
     ],
 )
 def test_a_full_gpu_is_certain_for_who_has_one_and_ended_of_it(make, over, detail, word):

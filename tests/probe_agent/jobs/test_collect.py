@@ -165,6 +165,36 @@ def test_what_stood_in_the_file_before_the_job_began_is_not_its_own(
     assert ("python_exception" in kinds) is (how != "nothing written")
 
 
+@pytest.mark.parametrize(
+    ("name", "over", "looks"),
+    [
+        ("slurm-7.out", {}, 0),
+        ("a-41_3.log", {"extra": {"array_job_id": 41, "array_task_id": 3, "ids_known": True}}, 0),
+        ("train.log", {}, 1),
+        ("run77.log", {}, 1),
+        ("slurm-7.out", {"restart_count": 1}, 1),
+    ],
+)
+def test_only_files_that_may_have_been_there_are_looked_at(
+    collector: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    over: dict[str, Any],
+    looks: int,
+) -> None:
+    """A job's start waits for the look: not where the file bears the number of the job or of its array."""
+    questions: list[Any] = []
+
+    async def ask(_: Any, question: dict[str, Any]) -> dict[str, Any]:
+        questions.append(question)
+        return {}
+
+    monkeypatch.setattr(collector, "ask", ask)
+    asyncio.run(collector.look_before(job(stdout=f"/w/{name}", released_at=None, **over)))
+    assert len(questions) == looks
+
+
 def test_a_file_that_the_job_may_have_begun_to_write_is_read_whole(tmp_path: Path) -> None:
     """Nobody knows then how much of it was there."""
     path = tmp_path / "out"

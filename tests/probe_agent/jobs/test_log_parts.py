@@ -91,6 +91,21 @@ def test_of_an_end_without_a_word_the_last_trouble_above_it_is_read(tmp_path: Pa
     assert text.endswith(rest.data)
 
 
+@pytest.mark.parametrize("above", [1, 1000, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 77])
+def test_the_very_first_lines_are_looked_at(tmp_path: Path, above: int) -> None:
+    """However much stands between the file's beginning and the end that is read."""
+    text = RANK + b"." * (above + log_parts.MOST_BYTES)
+    (tmp_path / "out").write_bytes(text)
+    fd = os.open(tmp_path / "out", os.O_RDONLY)
+    try:
+        (end,) = log_parts.read(fd, len(text))
+        begin, _ = log_parts.read_above(fd, end)
+    finally:
+        os.close(fd)
+    assert begin.data.startswith(RANK)
+    assert begin.is_first
+
+
 def test_of_an_endless_file_of_nothing_nothing_is_read_above_its_end(tmp_path: Path) -> None:
     """A terabyte that is not there: no part of it says anything."""
     with (tmp_path / "out").open("wb") as out:
