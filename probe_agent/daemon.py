@@ -132,9 +132,13 @@ class Agent:
         self.parts.delivery.beat_now()
 
     async def began(self, job: jobs.NodeJob) -> None:
-        """Find out where a job that begins writes: Slurm tells patterns only, and nothing of its steps. Its script waits a moment for the look at what is there before it."""
-        look = self.spawn(self.parts.collector.look_before(job))
-        await asyncio.wait((look,), timeout=LOOK_BEFORE_S)
+        """Find out where a job that begins writes: Slurm tells patterns only, and nothing of its steps.
+
+        Its start waits a moment for the look at files that may have been there before it; of most jobs there are none.
+        """
+        if older := self.parts.collector.older_files(job):
+            look = self.spawn(self.parts.collector.look_before(job, older))
+            await asyncio.wait((look,), timeout=LOOK_BEFORE_S)
         self.spawn(self.parts.collector.find_logs(job))
 
     def start_sweep(self) -> bool:

@@ -137,19 +137,20 @@ class Collector:
                 self._book.writes_to(job, logs, ids)
                 self._intake.store((), {"jobs": self._book.to_state()})
 
-    async def look_before(self, job: jobs.NodeJob) -> None:
-        """Notes what stands in its output files before it writes: `--open-mode=append` adds to what earlier jobs wrote.
-
-        Of most jobs, whose files bear their number, there is nothing to look at, and their start waits for nothing.
-        """
+    def older_files(self, job: jobs.NodeJob) -> list[str]:
+        """The output files that may have been there before the job: not those that bear its number, as most jobs' do."""
         if job.uid is None:
-            return
+            return []
+        named = (path for _, paths in self._to_read(job, [], anywhere=False) for path in paths)
+        return [path for path in named if not log_names.is_new(path, job)]
+
+    async def look_before(self, job: jobs.NodeJob, paths: Sequence[str]) -> None:
+        """Notes what stands in these output files before the job writes: `--open-mode=append` adds to what earlier jobs wrote."""
         before: dict[str, list[Any]] = {}
-        for _, paths in self._to_read(job, [], anywhere=False):
-            for path in (p for p in paths if not log_names.is_new(p, job)):
-                question = {"op": "before", "path": path, "started_s": job.started_at.timestamp()}
-                if found := (await self.ask(job, question)).get("before"):
-                    before[path] = list(found)
+        for path in paths:
+            question = {"op": "before", "path": path, "started_s": job.started_at.timestamp()}
+            if found := (await self.ask(job, question)).get("before"):
+                before[path] = list(found)
         if before:
             self._book.wrote_after(job, before)
             self._intake.store((), {"jobs": self._book.to_state()})

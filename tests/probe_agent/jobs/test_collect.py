@@ -153,7 +153,7 @@ def test_what_stood_in_the_file_before_the_job_began_is_not_its_own(
     path.write_text(OLD * 200)
     os.utime(path, (1, 1))
     began = collector._book.start(job(stdout=str(path), started_at=NOW))
-    asyncio.run(collector.look_before(began))
+    asyncio.run(collector.look_before(began, collector.older_files(began)))
     if how == "replaced":
         path.rename(tmp_path / "kept")
     with path.open("a" if how in ("appended", "nothing written") else "w") as out:
@@ -184,15 +184,8 @@ def test_only_files_that_may_have_been_there_are_looked_at(
     looks: int,
 ) -> None:
     """A job's start waits for the look: not where the file bears the number of the job or of its array."""
-    questions: list[Any] = []
-
-    async def ask(_: Any, question: dict[str, Any]) -> dict[str, Any]:
-        questions.append(question)
-        return {}
-
-    monkeypatch.setattr(collector, "ask", ask)
-    asyncio.run(collector.look_before(job(stdout=f"/w/{name}", released_at=None, **over)))
-    assert len(questions) == looks
+    started = job(stdout=f"/w/{name}", released_at=None, **over)
+    assert len(collector.older_files(started)) == looks
 
 
 def test_a_file_that_the_job_may_have_begun_to_write_is_read_whole(tmp_path: Path) -> None:
