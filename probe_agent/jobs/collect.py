@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -139,7 +139,8 @@ class Collector:
 
     def older_files(self, job: jobs.NodeJob) -> list[str]:
         """The output files that may have been there before the job: not those that bear its number, as most jobs' do."""
-        if job.uid is None:
+        # Slurm's own name for a file bears the number: nothing is to be spelled out while the Prolog waits.
+        if job.uid is None or not (job.stdout or job.stderr or job.restart_count):
             return []
         named = (path for _, paths in self._to_read(job, [], anywhere=False) for path in paths)
         return [path for path in named if not log_names.is_new(path, job)]
