@@ -118,8 +118,9 @@ def find(event: records.HealthEvent) -> FindingSignature:
     return table.by_role.get(str(role), table.fallback)
 
 
-NAMES_MISSING = frozenset({"desync_report", "monitored_barrier_timeout"})
-"""What PyTorch says after a collective that did not end: it may name the ranks that did not come."""
+_WATCHDOG = frozenset({"watchdog_timeout", "watchdog_timeout_init"})
+NAMES_MISSING = _WATCHDOG | {"desync_report", "monitored_barrier_timeout"}
+"""What PyTorch says after a collective that did not end: it may name the ranks that did not come, or all others may tell of it."""
 
 
 def _variant(event: records.HealthEvent, *, own: bool) -> str | None:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
-from probing_cluster.evidence.joblog import grammar, precedence, progress
+from probing_cluster.evidence.joblog import absent_ranks, grammar, precedence, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.messages import gpu_hardware
 
@@ -385,7 +385,7 @@ class CauseCandidates:
     def settle(self) -> list[JobFinding]:
         """Everything held, the first cause marked the first time."""
         if self.best is not None and not self.settled:
-            best = self.held[self.best]
+            best = absent_ranks.named(self.held[self.best], self.held)
             detail = best.detail
             if best.kind != "collective_mismatch":
                 detail = {k: v for k, v in detail.items() if k != "ops"}

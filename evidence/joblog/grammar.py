@@ -280,7 +280,7 @@ WAITED = frozenset({
     "watchdog_timeout", "watchdog_timeout_init", "heartbeat_monitor", "monitored_barrier_timeout", "rendezvous_timeout", "rendezvous_failed",
 })  # fmt: skip
 _MAX_OPS = 256
-_WHOLE = frozenset({None, "default_pg", "0"})
+WHOLE = frozenset({None, "default_pg", "0"})
 """Names of the group that all ranks are in; some lines leave it out."""
 
 
@@ -345,7 +345,7 @@ def _operations(best: JobFinding, other: JobFinding) -> JobFinding:
     Groups have numbers of their own, so nothing is said where one of the two may belong to a smaller group.
     """
     groups = {best.group, other.group}
-    same = best.seq is not None and best.seq == other.seq and (len(groups) == 1 or groups <= _WHOLE)
+    same = best.seq is not None and best.seq == other.seq and (len(groups) == 1 or groups <= WHOLE)
     if not same or other.rank is None or best.detail.get("in_subgroup") or other.detail.get("in_subgroup"):
         return best
     if best.kind == "collective_mismatch" and "ops" not in best.detail:

@@ -40,4 +40,6 @@ def _named_by_torch(report: records.HealthEvent) -> str:
     names = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:_MOST_RANKS]))}{more}"
     if report.kind == "monitored_barrier_timeout":
         return f"PyTorch says that {names} did not reach its monitored barrier in time"
+    if report.kind != "desync_report":
+        return f"every other rank's watchdog gave {which} up, and {names} had none to give up"
     return f"PyTorch's report says that {names} did not join {which}"
