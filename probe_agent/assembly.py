@@ -72,7 +72,8 @@ class AgentParts:
         )
         self.ranks = self._make_ranks()
         self.requests = self._make_requests()
-        self.socket = hook_socket.HookSocket(Path(config.agent.socket), self._make_answers().answer)
+        self.answers = self._make_answers()
+        self.socket = hook_socket.HookSocket(Path(config.agent.socket), self.answers.answer)
         self.owners = self._make_owner_answers()
         owners_path = Path(config.agent.job_directory) / OWNERS_SOCKET
         self.owners_socket = hook_socket.HookSocket(owners_path, self.owners.answer, everyone=True)

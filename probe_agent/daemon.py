@@ -13,6 +13,7 @@ from typing import Any
 
 from probing_cluster.core import certificates, clock, errors, records, settings
 from probing_cluster.probe_agent import assembly, report, textfile
+from probing_cluster.probe_agent.hooks import missed
 from probing_cluster.probe_agent.jobs import held, jobs
 from probing_cluster.probe_agent.sources import (
     nvml,
@@ -55,11 +56,13 @@ class Agent:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopping.set)
         self.parts.node.begin()
+        missed.prepare(Path(self.config.agent.socket))
         await self.parts.socket.start()
         await self._start_owners()
         parts = [self.spawn(work) for work in self._works()]
         for job in self.parts.node.book.uncollected():
             self.collect_from(job)
+        self.spawn(self._take_missed())
         waiter = asyncio.create_task(stopping.wait())
         ended, _ = await asyncio.wait([waiter, *parts], return_when=asyncio.FIRST_COMPLETED)
         await self.stop()
@@ -131,12 +134,12 @@ class Agent:
         await self.parts.collector.keep_log(job, most_bytes)
         self.parts.delivery.beat_now()
 
-    async def began(self, job: jobs.NodeJob) -> None:
+    async def began(self, job: jobs.NodeJob, *, missed: bool = False) -> None:
         """Find out where a job that begins writes: Slurm tells patterns only, and nothing of its steps.
 
         Its start waits a moment for the look at files that may have been there before it; of most jobs there are none.
         """
-        if older := self.parts.collector.older_files(job):
+        if not missed and (older := self.parts.collector.older_files(job)):
             look = self.spawn(self.parts.collector.look_before(job, older))
             await asyncio.wait((look,), timeout=LOOK_BEFORE_S)
         self.spawn(self.parts.collector.find_logs(job))
@@ -217,12 +220,20 @@ class Agent:
             if self.parts.node.intake.has_open:
                 self.parts.node.intake.tick()
 
+    async def _take_missed(self) -> None:
+        """What Prologs and Epilogs said while no agent was here."""
+        await self._first_reading()
+        await missed.take(Path(self.config.agent.socket), self.parts.answers.missed)
+
     async def _follow_kernel(self) -> None:
-        # A node without NVML gets no GPU names, and its log is read all the same.
+        await self._first_reading()
+        await self.parts.kernel.run()
+
+    async def _first_reading(self) -> None:
+        """Waits for NVML's first reading. A node without NVML gets no GPU names, and is read all the same."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_READING_S):
                 await self.parts.poller.first_round.wait()
-        await self.parts.kernel.run()
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

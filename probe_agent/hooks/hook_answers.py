@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Protocol
 
 from probing_cluster.core import clock, errors, records
@@ -37,8 +38,8 @@ class AgentOperations(Protocol):
         """Queue the collection of what a job left."""
         ...
 
-    async def began(self, job: jobs.NodeJob) -> None:
-        """A job has begun here."""
+    async def began(self, job: jobs.NodeJob, *, missed: bool = False) -> None:
+        """A job has begun here; `missed`: a while ago, so that its output files are its own by now."""
         ...
 
     def start_sweep(self) -> bool:
@@ -92,6 +93,22 @@ class Answers:
         if work is None:
             raise errors.UsageError(f"unknown op {op!r}; known: {', '.join(sorted(self._ops))}")
         return {"v": 1, "ok": True, **await work(request)}
+
+    async def missed(self, request: Mapping[str, Any], at: datetime) -> None:
+        """What a hook would have said at `at`, when no agent was there; raises MalformedInput, or UsageError for another hook's.
+
+        A job that began then is past being refused.
+        """
+        job = replace(self._job(request), started_at=at)
+        if request.get("op") == "prolog":
+            job = self._book.start(job)
+            await self._outside.began(job, missed=True)
+        elif request.get("op") == "epilog":
+            job = self._book.end(job, at)
+            self._outside.collect_from(job)
+        else:
+            raise errors.UsageError(f"no note of op {request.get('op')!r} is kept")
+        self._intake.store([job.item(self._identity)], {"jobs": self._book.to_state()})
 
     async def _prolog(self, request: Mapping[str, Any]) -> dict[str, Any]:
         job = self._job(request)

@@ -12,6 +12,8 @@ import posix
 import sys
 
 MAX_REPLY_BYTES = 65536
+MAX_MISSED = 4096
+"""Notes that wait for an agent at once; a node that has none for that long gets no more."""
 _INTS = (
     ("job_id", b"SLURM_JOB_ID"),
     ("restart_count", b"SLURM_JOB_RESTART_COUNT"),
@@ -46,7 +48,13 @@ def main(op: str) -> int:
     try:
         socket_path, deadline_s = _arguments(sys.argv[2:])
         _arm(deadline_s)
-        reply = _ask(_request(op), socket_path, deadline_s)
+        request = _request(op)
+        try:
+            reply = _ask(request, socket_path, deadline_s)
+        except (FileNotFoundError, ConnectionError):
+            if op in ("prolog", "epilog"):
+                _leave_note(op, request, socket_path)
+            raise
         return _answer(op, reply)
     except Exception as exc:  # noqa: BLE001 - a hook fails open, whatever broke
         _print_line(op, f"no answer from the agent ({type(exc).__name__}: {exc}); going on")
@@ -123,6 +131,29 @@ def _ask(request: bytes, socket_path: str, deadline_s: float) -> bytes:
         return reply
     finally:
         sock.close()
+
+
+def _leave_note(op: str, request: bytes, socket_path: str) -> None:
+    """Nobody listens: what the agent should have heard waits beside its socket until one is there (probe_agent.hooks.missed)."""
+    directory = socket_path + ".missed"
+    try:
+        there = posix.lstat(directory)
+        # Made by the agent: a directory that others may write to speaks for nobody.
+        private = there.st_uid == posix.geteuid() and there.st_mode == 0o040700
+        if private and len(posix.listdir(directory)) < MAX_MISSED:
+            name = (
+                posix.environ.get(b"SLURM_JOB_ID", b"0").decode("ascii")
+                + "."
+                + str(posix.getpid())
+                + "."
+                + op
+            )
+            flags = posix.O_WRONLY | posix.O_CREAT | posix.O_EXCL | posix.O_CLOEXEC | posix.O_NOFOLLOW
+            file = posix.open(directory + "/" + name, flags, 0o600)
+            posix.write(file, request)
+            posix.close(file)
+    except (OSError, UnicodeDecodeError) as exc:
+        _print_line(op, f"no note for the agent ({type(exc).__name__}: {exc})")
 
 
 def _require_trusted_peer(sock: "_socket.socket") -> None:

@@ -193,6 +193,41 @@ def test_prolog_and_epilog_leave_an_allocation_with_gpu_identities(node: Node) -
     node.wait(lambda: not Path(answer["page_directory"]).exists())
 
 
+def test_what_began_and_ended_while_no_agent_ran_is_caught_up(node: Node) -> None:
+    """The hooks leave notes; the next agent tells of the start and the end at their own times, and reads the job's output."""
+    node.start()
+    node.wait(lambda: node.ask("status")["sources"].get("nvml", {}).get("state") == "ok")
+    minor = node.hardware.gpus[5].minor
+    mine = {"uid": os.getuid(), "gid": os.getgid(), "work_dir": str(node.home)}
+    node.ask("prolog", job_id=42, gpus=str(minor), stdout=str(node.home / "of-42.out"), **mine)
+    node.kill()
+    (node.home / "of-42.out").write_text("Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\nKeyError: 'lr'\n")  # fmt: skip
+    notes = Path(f"{node.socket}.missed")
+    left = [
+        ("epilog", {"op": "epilog", "job_id": 42, "gpus": str(minor), **mine}),
+        ("prolog", {"op": "prolog", "job_id": 43, "gpus": str(minor), **mine}),
+        ("epilog", {"op": "epilog", "job_id": 43, "gpus": str(minor), **mine}),
+        ("prolog", {"op": "prolog", "job_id": 44, "gpus": str(minor), **mine}),
+        ("epilog", ["no object"]),
+    ]
+    began = time.time() - 600
+    for n, (op, request) in enumerate(left):
+        (notes / f"{n}.7.{op}").write_text(json.dumps(request))
+        os.utime(notes / f"{n}.7.{op}", (began + n, began + n))
+    node.start()
+    node.wait(lambda: node.ask("status")["jobs"] == [44] and not list(notes.iterdir()))
+    query = "select job_id, gpu_uuids, extract(epoch from released_at) from probing.job_allocation order by job_id"
+    uuids = [node.hardware.gpus[5].uuid]
+    node.wait(lambda: len(node.rows(query)) == 3 and node.rows(query)[0][2])
+    assert [(j, u, None if at is None else round(float(at) - began)) for j, u, at in node.rows(query)] == [
+        (42, uuids, 0),
+        (43, uuids, 2),
+        (44, uuids, None),
+    ]
+    logs = "select kind, job_id from probing.health_event where source = 'joblog'"
+    node.wait(lambda: ("python_exception", 42) in node.rows(logs))
+
+
 def test_permitted_refusal_of_the_broken_gpu_and_of_nothing_else(node: Node) -> None:
     """Without a permission the job starts; with one, only the job that would get the lost GPU is refused, if Slurm requeues it."""
     from probing_cluster.db import store

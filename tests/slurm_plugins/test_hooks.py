@@ -264,6 +264,45 @@ def test_task_prolog_cannot_be_made_to_write_other_lines(hook: Hook) -> None:
     assert done.stdout == "export PROBING=on\n"
 
 
+def test_prolog_and_epilog_leave_a_note_where_no_agent_listens(hook: Hook, tmp_path: Path) -> None:
+    """Into the agent's own directory only, as the request would have been sent; the job goes on."""
+    path = tmp_path / "agent.sock"
+    notes = Path(f"{path}.missed")
+    for op in ("prolog", "epilog", "healthcheck"):
+        assert hook(op, "--socket", str(path), environment=PROLOG_ENVIRONMENT).returncode == 0
+    assert not notes.exists()
+    notes.mkdir(mode=0o700)
+    for op in ("prolog", "epilog", "healthcheck"):
+        done = hook(op, "--socket", str(path), environment=PROLOG_ENVIRONMENT)
+        assert (done.returncode, "no answer from the agent" in done.stderr) == (0, True)
+    found = {p.name.rpartition(".")[2]: json.loads(p.read_text()) for p in notes.iterdir()}
+    assert {op: (r["op"], r["job_id"], r["stdout"]) for op, r in found.items()} == {
+        "prolog": ("prolog", 4242, '/home/a b/"out".log'),
+        "epilog": ("epilog", 4242, '/home/a b/"out".log'),
+    }
+    assert {p.stat().st_mode & 0o777 for p in notes.iterdir()} == {0o600}
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777])
+def test_no_note_goes_where_others_may_write(hook: Hook, tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "agent.sock"
+    notes = Path(f"{path}.missed")
+    notes.mkdir()
+    notes.chmod(mode)
+    assert hook("epilog", "--socket", str(path), environment=PROLOG_ENVIRONMENT).returncode == 0
+    assert list(notes.iterdir()) == []
+
+
+def test_a_full_directory_of_notes_gets_no_more(hook: Hook, tmp_path: Path) -> None:
+    path = tmp_path / "agent.sock"
+    notes = Path(f"{path}.missed")
+    notes.mkdir(mode=0o700)
+    for n in range(4096):
+        (notes / f"{n}.1.epilog").touch()
+    assert hook("epilog", "--socket", str(path), environment=PROLOG_ENVIRONMENT).returncode == 0
+    assert len(list(notes.iterdir())) == 4096
+
+
 def test_hooks_are_written_for_python_3_6() -> None:
     """Every hook parses as Python 3.6 and imports only modules that every CPython since has."""
     allowed = {"_signal", "_socket", "_json", "json", "posix", "sys", "time", "agent_call"}

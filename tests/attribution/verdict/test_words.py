@@ -297,7 +297,9 @@ def test_a_rank_without_a_watchdogs_word_is_named_where_every_other_has_one(make
     detail = {"role": "symptom", "first_cause": True, "rank": 1, "ranks": [0], "missing": True, "seq": 48211}
     v = make.judge(make.finding("watchdog_timeout", detail=detail))
     assert (v.cause, v.node, v.confidence) == ("missing_rank", None, C.POSSIBLE)
-    assert "every other rank's watchdog gave collective #48211 up, and rank 0 had none to give up" in v.summary
+    assert (
+        "every other rank's watchdog gave collective #48211 up, and rank 0 had none to give up" in v.summary
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,57 @@
+"""What Prolog and Epilog left beside the agent's socket while nobody listened there: one file a hook, its request as it would have been sent."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.core import errors
+
+SUFFIX = ".missed"
+"""Behind the socket's path: the directory of the notes; slurm_plugins.hooks.agent_call writes there."""
+MAX_BYTES = 65536
+
+_log = logging.getLogger(__name__)
+
+
+def prepare(socket: Path) -> None:
+    """Make the directory, for its owner alone: hooks write into no other. What stands there stays."""
+    directory = _beside(socket)
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.chmod(0o700)
+    except OSError as exc:
+        # Hooks go on without; only jobs that end while no agent runs show less for it.
+        _log.warning("Prolog and Epilog can leave no notes for the next agent: %s", exc)
+
+
+async def take(socket: Path, heard: Callable[[Mapping[str, Any], datetime], Awaitable[None]]) -> int:
+    """Hand every note to `heard`, oldest first, with the time it was left, and remove it; how many there were.
+
+    A note that nobody can read is logged and removed: it would be no better the next time.
+    """
+    found = sorted(_beside(socket).glob("*.*.*"), key=lambda path: path.lstat().st_mtime_ns)
+    for path in found:
+        try:
+            request, at = _read(path)
+            await heard(request, at)
+        except (errors.ProbingError, ValueError, OSError) as exc:
+            _log.warning("the note %s cannot be used: %s", path, exc)
+        path.unlink(missing_ok=True)
+    return len(found)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], datetime]:
+    with path.open("rb") as file:
+        request = json.loads(file.read(MAX_BYTES))
+    if not isinstance(request, dict):
+        raise errors.MalformedInput("it is no object")
+    return request, datetime.fromtimestamp(path.stat().st_mtime, UTC)
+
+
+def _beside(socket: Path) -> Path:
+    return socket.with_name(socket.name + SUFFIX)
