@@ -16,6 +16,8 @@ from probing_cluster.slurm_plugins.accounting import attempt_rows, sacct_fields,
 
 WINDOW = timedelta(days=1)
 """Longest stretch of time asked for in one question."""
+_WAITED = ("-s", "CANCELLED,DEADLINE")
+"""Without a state, sacct leaves out jobs that ended before they were eligible: held, or waiting for another job or for a time."""
 _TIME_FORMAT = "%Y-%m-%dT%H:%M:%S"
 
 
@@ -46,7 +48,8 @@ class Accounting:
         while starts[-1] + WINDOW < end:
             starts.append(starts[-1] + WINDOW)
         # A week of a large site in one question would outlast its deadline; a row that is listed twice counts once.
-        return self._ask(*(["-S", _local(at), "-E", _local(min(at + WINDOW, end))] for at in starts))
+        windows = [["-S", _local(at), "-E", _local(min(at + WINDOW, end))] for at in starts]
+        return self._ask(*(question for window in windows for question in (window, [*window, *_WAITED])))
 
     def history(self, job_ids: Iterable[int]) -> attempt_rows.ParseResult:
         """Every attempt of these jobs since accounting began, numbered from their first start."""

@@ -265,6 +265,22 @@ def task_environment(box: cluster.Sandbox, *options: str, **variables: str) -> d
     return {name: environment[name] for name in wanted if name in environment}
 
 
+def test_what_ended_before_it_was_eligible_is_known(
+    box: cluster.Sandbox, slurm: settings.SlurmSettings
+) -> None:
+    """Held, or waiting for a job that never ended well: without a state sacct does not list them."""
+    since = datetime.now(UTC) - timedelta(seconds=2)
+    held = box.submit("true", hold=True)
+    waiting = box.submit("true", dependency=f"afterok:{held}")
+    box.run(["scancel", str(waiting), str(held)])
+    poll = accounting.Accounting(slurm)
+
+    def found() -> set[str]:
+        return {job.job_id for job in poll.attempts(since).not_started if job.state == "CANCELLED"}
+
+    until(lambda: {str(held), str(waiting)} <= found())
+
+
 def test_spank_puts_only_our_variables(box: cluster.Sandbox, spank: Path) -> None:
     """Every task gets page directory and path, once; PYTHONPATH keeps the user's elements, empty ones too."""
     got = task_environment(box)

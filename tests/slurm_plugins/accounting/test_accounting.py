@@ -77,11 +77,16 @@ def test_a_long_history_is_asked_for_day_by_day() -> None:
     result = accounting.Accounting(settings.SlurmSettings(), run=slurm).attempts(
         SINCE, SINCE + timedelta(days=6.5)
     )
-    requested = [(c[c.index("-S") + 1], c[c.index("-E") + 1]) for c in slurm.calls if "-S" in c]
+    windows = [c for c in slurm.calls if "-S" in c]
+    waited = [(c[c.index("-S") + 1], c[c.index("-E") + 1]) for c in windows if "-s" in c]
+    requested = [(c[c.index("-S") + 1], c[c.index("-E") + 1]) for c in windows if "-s" not in c]
     assert len(requested) == 7
+    # Without a state sacct leaves out what ended before it was eligible.
+    assert waited == requested
+    assert {c[c.index("-s") + 1] for c in windows if "-s" in c} == {"CANCELLED,DEADLINE"}
     assert all(a[1] == b[0] for a, b in itertools.pairwise(requested))
     assert (requested[0][0], requested[-1][1]) == ("2024-01-01T10:00:00", "2024-01-07T22:00:00")
-    assert (len(result.attempts), result.duplicates, result.rejected) == (1, 6, ())
+    assert (len(result.attempts), result.duplicates, result.rejected) == (1, 13, ())
 
 
 def test_each_question_has_its_own_delimiter() -> None:
