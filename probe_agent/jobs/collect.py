@@ -188,8 +188,7 @@ class Collector:
                     read.add(answer.get("inode"))
                     sightings += self._of_log(job, path, answer)
                     goes_on |= bool(answer.get("goes_on"))
-                    missing = answer.get("refused") == "ENOENT" and not log_names.ids_known(job)
-                    shown.append(_shown(stream, path, answer) | ({"unnamed": True} if missing else {}))
+                    shown.append(_shown(stream, path, answer) | _missing(stream, job, answer))
                 break
         # A job that goes on in one of its files does not stand still.
         sightings = [s for s in sightings if not (goes_on and s.kind == vocabulary.LOG_STALL)]
@@ -371,6 +370,17 @@ _WHY = {
     "EIO": "its file system answers with errors",
 }
 """Why a log was not read, in words, by what opening it said."""
+
+
+def _missing(stream: str, job: jobs.NodeJob, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """What is to be added of a file that is not there: it may bear another name, or be no file at all."""
+    if answer.get("refused") != "ENOENT":
+        return {}
+    added: dict[str, Any] = {} if log_names.ids_known(job) else {"unnamed": True}
+    if stream == "stdout" and not job.stdout:
+        # Older releases do not tell the Prolog whether sbatch, srun or salloc began the job.
+        added["why"] = f"{_WHY['ENOENT']}; srun and salloc without sbatch write to their own terminal"
+    return added
 
 
 def _shown(stream: str, path: str, answer: Mapping[str, Any]) -> dict[str, Any]:
