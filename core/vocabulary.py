@@ -53,7 +53,9 @@ OUTPUT_NOT_OPENED = 53
 ENDED_FROM_OUTSIDE = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})
 """States that a person or a limit ends a job in, who may do so because it hangs."""
 LOG_STALL = "log_stall"
-"""The finding that a job's log tells of no progress from an instant until the job's end; `measured` is for how long, seconds."""
+"""The finding that a job's log tells of no progress from an instant until the job's end, or its first error; `measured` is for how long, seconds."""
+UNTIL_ERROR = "until_error"
+"""Field of that finding: the job did not wait to be ended from outside, it failed after the silence."""
 AFTER_SHUTDOWN = "after_shutdown"
 """Code of a `node_boot` before which the system had been shut down in order, `shut_down_s` seconds before (`detail`)."""
 POLLED_SOURCES = frozenset(s.name for s in SOURCES if s.polled)

@@ -151,7 +151,7 @@ class Fetcher:
     def _window(self, attempt: records.JobAttempt, job_side: Sequence[records.HealthEvent]) -> window.Window:
         """Wide enough for every row of the signature table."""
         began = onset.onset(attempt, job_side, onset.last_progress(attempt, job_side))
-        plain = window.window(attempt, began, self._policy, onset.unanswered_s(job_side))
+        plain = window.window(attempt, began, self._policy, onset.unanswered_s(attempt, job_side))
         before_s, after_s = signatures.extra_window_s()
         assert attempt.end_at is not None
         return window.Window(

@@ -198,7 +198,7 @@ def _hung(case: cases.Case, row: Mapping[str, Any], source: bulk.Bulk) -> cases.
     assert attempt.end_at is not None
     job_side = [e for e in case.events if findings.is_finding(e) and e.job_id == attempt.job_id]
     began = onset.onset(attempt, job_side)
-    waited_s = onset.unanswered_s(job_side)
+    waited_s = onset.unanswered_s(attempt, job_side)
     if source.policy.paper or (began >= attempt.end_at and not waited_s):
         return case
     stretch = window.window(attempt, began, source.policy, waited_s)

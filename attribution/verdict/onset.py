@@ -12,6 +12,9 @@ _TIMEOUT_FIELDS_MS = ("timeout_ms", "elapsed_ms", "ran_ms")
 """Where a finding tells how long the collective was waited for; the longest counts."""
 
 _STALLS = frozenset({("probe", "rank_stall"), ("joblog", vocabulary.LOG_STALL)})
+LEFT_HANGING_S = 7200.0
+"""For so long at the most a job whose ranks had lost each other is thought to have stood before somebody ended it: a fault that came
+and stayed within it is looked at."""
 _LATEST_NS = 4_102_444_800 * 10**9
 """No collective is issued after the year 2099; a dump may hold any number."""
 _LONGEST_S = 30 * 86400.0
@@ -50,12 +53,28 @@ def collective_wait_s(finding: records.HealthEvent) -> float:
     return min(max(numbers, default=0.0) / 1000.0, _LONGEST_S)
 
 
-def unanswered_s(job_side: Iterable[records.HealthEvent]) -> float:
-    """Seconds for which a peer of the job had not answered when its connection was given up; when that peer went away within them nobody knows."""
-    waits = [f.detail.get("unanswered_ms") for f in job_side if findings.is_finding(f)]
-    return max(
+def unanswered_s(attempt: records.JobAttempt, job_side: Iterable[records.HealthEvent]) -> float:
+    """Seconds for which a peer of the job may not have answered when the job, or its connection, was given up; when it went away nobody knows.
+
+    A log that ends in a lost peer or a failed transport does not say since when: the ranks that wait are ended by a person or a limit.
+    """
+    found = [f for f in job_side if findings.is_finding(f)]
+    waits = [f.detail.get("unanswered_ms") for f in found]
+    told_s = max(
         (min(float(t) / 1000.0, _LONGEST_S) for t in waits if isinstance(t, int) and t > 0), default=0.0
     )
+    left_hanging = attempt.state in vocabulary.ENDED_FROM_OUTSIDE and any(map(_felt_the_network, found))
+    return max(told_s, LEFT_HANGING_S if left_hanging else 0.0)
+
+
+def _felt_the_network(finding: records.HealthEvent) -> bool:
+    """Whether what began the failure, by the log, is what a broken link or a lost peer looks like, and it does not tell of a time."""
+    if finding.detail.get("first_cause") is not True or finding.source != "joblog":
+        return False
+    signature = findings.find(finding)
+    lost = signature.role is findings.FindingRole.PROXIMAL and not signature.onset
+    link = signature.role is findings.FindingRole.HINT and signature.cause == "ib_link"
+    return lost or link
 
 
 def _still_outstanding(finding: records.HealthEvent) -> Iterable[datetime]:

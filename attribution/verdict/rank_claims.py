@@ -28,6 +28,8 @@ _SOFT = frozenset(
 )
 """Causes that only say how the job felt it."""
 
+_WAYS = frozenset({"eth_link", "ib_link"})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
@@ -107,7 +109,9 @@ def _explains(root: claims.Claim, claim: claims.Claim) -> bool:
     yields = claim.cause == "unknown" or (claim.by_elimination and located)
     # Both are about one part: if the job held it in one case, it held it in the other.
     same_part = claim.device is not None and (root.node, root.device) == (claim.node, claim.device)
-    if root.weight < (claims.POSSIBLE if yields or same_part else claims.LIKELY):
+    # A mount that is gone was used: so was the link by which its server was reached.
+    way = root.cause in _WAYS and claim.cause == "filesystem_mount" and root.node == claim.node
+    if root.weight < (claims.POSSIBLE if yields or same_part or way else claims.LIKELY):
         return False
     if soft:
         return root.at <= claim.at + _ORDER_SLACK

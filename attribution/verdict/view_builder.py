@@ -39,7 +39,7 @@ def build(case: cases.Case) -> EvidenceView | None:
     events = sorted(every.values(), key=lambda e: (e.at, e.event_id))
     job_side = [e for e in events if findings.is_finding(e) and is_own(e, attempt, case.policy)]
     began = onset.onset(attempt, job_side, None if case.policy.paper else case.last_progress_at)
-    stretch = window.window(attempt, began, case.policy, onset.unanswered_s(job_side))
+    stretch = window.window(attempt, began, case.policy, onset.unanswered_s(attempt, job_side))
     handled = _own_handling(case)
     answered = _answered(case, handled)
     known = gpus.learn(events, case.allocations)
@@ -85,9 +85,11 @@ def is_own(event: records.HealthEvent, attempt: records.JobAttempt, policy: case
     assert attempt.end_at is not None
     if event.job_id != attempt.job_id:
         return False
-    # An agent says it of every log that was silent at its job's end: one that ended by itself was at work.
-    if event.kind == vocabulary.LOG_STALL and attempt.state not in vocabulary.ENDED_FROM_OUTSIDE:
-        return False
+    # An agent says it of every log that was silent at its job's end: one that ended by itself was at work, or waited until its error.
+    if event.kind == vocabulary.LOG_STALL:
+        ended = attempt.state in vocabulary.ENDED_FROM_OUTSIDE
+        if ended is (event.detail.get(vocabulary.UNTIL_ERROR) is True):
+            return False
     named = event.detail.get("restart_count")
     if isinstance(named, int) and attempt.restart_count is not None and named != attempt.restart_count:
         return False

@@ -1,4 +1,4 @@
-"""That a job stood still until somebody ended it, as the times in its own log tell it."""
+"""That a job stood still until somebody ended it, or until it failed, as the times in its own log tell it."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ def finding(
     found: Iterable[grammar.JobFinding],
     read_at: datetime,
 ) -> records.HealthEvent | None:
-    """The finding, at the attempt's end, with the silence as its measured value; None where the log does not show one."""
-    if attempt.state not in vocabulary.ENDED_FROM_OUTSIDE or not (attempt.start_at and attempt.end_at):
+    """The finding, at the attempt's end or its first error, with the silence as its measured value; None where the log does not show one."""
+    if not (attempt.start_at and attempt.end_at):
         return None
     stood = steps.standstill(attempt.start_at, attempt.end_at, found)
-    if stood is None:
+    if stood is None or (stood.error_at is None) is not (attempt.state in vocabulary.ENDED_FROM_OUTSIDE):
         return None
+    over_at = stood.error_at or attempt.end_at
     node = next(iter(attempt.nodes), "")
     position = f"{attempt.job_id}:{attempt.submit_at.isoformat()}:{stood.line}:{vocabulary.LOG_STALL}"
     return records.HealthEvent(
         event_id=records.make_event_id(attempt.cluster, node, "joblog", position),
         cluster=attempt.cluster,
         node=node,
-        at=attempt.end_at,
+        at=over_at,
         observed_at=read_at,
         kind=vocabulary.LOG_STALL,
         severity=records.Severity.INFO,
-        measured=(attempt.end_at - stood.last_at).total_seconds(),
+        measured=(over_at - stood.last_at).total_seconds(),
         unit="s",
         job_id=attempt.job_id,
         source="joblog",
         message=sanitize.clean(stood.words, 1024),
-        detail={"line": stood.line, "before_s": stood.before_s, "gap_s": stood.gap_s},
+        detail=stood.detail,
     )

@@ -24,6 +24,8 @@ _FORBIDDEN = frozenset({
 })  # fmt: skip
 _MEMO_PUTS = frozenset({"PUT", "BINPUT", "LONG_BINPUT"})
 _RANK = re.compile(r"(?P<rank>\d{1,9})(?:\.(?:json|pickle|pkl|bin))?$")
+_RENAMED = re.compile(r"(?:^|[^a-z])rank[-_.]?(?P<rank>\d{1,9})(?!\d)", re.IGNORECASE)
+"""Where a person gave a dump another name, the word stands before its number."""
 
 
 class _PlainUnpickler(pickle.Unpickler):
@@ -79,6 +81,6 @@ def loads(data: bytes) -> Any:
 
 
 def rank_of(file_name: str) -> int | None:
-    """The rank a dump's file name ends with (`comm_lib_trace_rank_12`, `_dump_3.json`); None without one."""
-    found = _RANK.search(file_name)
+    """The rank a dump's file name ends with (`comm_lib_trace_rank_12`, `_dump_3.json`) or calls so (`rank07_fr.json`); None without one."""
+    found = _RANK.search(file_name) or _RENAMED.search(file_name)
     return int(found["rank"]) if found else None

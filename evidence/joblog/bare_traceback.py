@@ -23,6 +23,8 @@ _PLAIN = re.compile(
 )
 _FRAMES_LINES = 400
 _MAX_RANKS = 256
+_WORDS_CHARS = 120
+"""Enough of an exception's words to know it again; the rest of the line may be another process's."""
 _LAST_LINES = 40
 """An exception without any traceback is how a log ended when no more lines than these stand behind it."""
 _COMMAND_LINES = 3
@@ -51,6 +53,8 @@ _FILE_TOOL = re.compile(
 """What a script's commands on files complain of: where it says later that it is done, nothing hung on them."""
 _PRINTED = re.compile(r"╰─> \[(?P<lines>\d{1,5}) lines? of output\]")
 """How pip announces what a package's own build printed."""
+_AT_THE_END = re.compile(r"\bbefore 'conda deactivate'")
+"""What conda complains of at a script's end, as of its beginning: the program between them ran."""
 _STEPS = 3
 _ALIKE = 20
 """After so many complaints in the same words the next is none that ends a program: it goes through a list."""
@@ -78,6 +82,8 @@ class BareTraceback:
         self._frames_until = 0
         self.dropped = 0
         """The last line of such an exception: of what nobody gets to catch."""
+        self._dropped_words: set[str] = set()
+        """What such exceptions said: of several processes at once, whose lines mix, not every head is told from the others'."""
         self._last: JobFinding | None = None
         self._steps = 0
         self._frames_behind = 0
@@ -120,6 +126,7 @@ class BareTraceback:
     def unraised(self, record: Record, found: JobFinding | None) -> JobFinding | None:
         """`found`; weak where `record` is the exception under such frames: what nobody gets to catch, in `__del__` or at the interpreter's end."""
         near = record.line <= self._frames_until and self._frames.get(record.rank) is False
+        near = near or record.text.strip()[:_WORDS_CHARS] in self._dropped_words
         if found is None or not near or _INSIDE.match(record.text) or python.exception(record) is None:
             return found
         return replace(found, detail={**found.detail, "handled": True})
@@ -137,7 +144,9 @@ class BareTraceback:
         uncaught = self._frames.pop(record.rank, None) if near else None
         if uncaught is False:
             self.dropped = record.line
-        if uncaught is False or known:
+            if len(self._dropped_words) < _MAX_RANKS:
+                self._dropped_words.add(record.text.strip()[:_WORDS_CHARS])
+        if uncaught is False or known or record.text.strip()[:_WORDS_CHARS] in self._dropped_words:
             return None
         if not _PLAIN.match(record.text):
             word = _last_word(record) if interesting else last_word.find(record)
@@ -162,6 +171,9 @@ class BareTraceback:
 
     def hold_weak(self, found: JobFinding) -> None:
         """A complaint of the tools around the program: the first one counts, for as long as nothing goes on."""
+        if self._weak is not None and _AT_THE_END.search(found.message):
+            self._weak = None
+            return
         if self._weak is None:
             self._weak, self._weak_steps, self._weak_behind = found, 0, 0
             self._weak_progress = progress.LogProgress(self._recent)

@@ -33,6 +33,7 @@ _ADVICE = re.compile(
 _WARNED = re.compile(r"\W{0,3}(?:[\d:/., TZ-]{8,40}\W{0,3})?WARN(?:ING)?\b")
 """The level that a program gives to what it lives with."""
 _GOES_ON_LINES = 3
+_COMPLAINS = re.compile(r"\b(?:could not|couldn't|cannot|can't|unable to|failed to)\b", re.IGNORECASE)
 _BUFFERED_CHARS = 9_000
 """Steps of before the failure can stand this far behind it: error output is not buffered, standard output is, by 8 KiB."""
 _DOUBT_CHARS = 262_144
@@ -45,6 +46,9 @@ _SCRIPT_WENT_ON = re.compile(
     r"(?:/\S{0,80}/)?(?:cp|mv|rm|ln|ls|cat|mkdir|rmdir|chmod|chown|touch|tar|gzip|gunzip|unzip|find|sed|awk|grep|rsync): \S"
 )
 """What the shell's commands complain of: the batch script lives."""
+_SHOWN_COMMAND = re.compile(r"\+{1,4} (?!exit [1-9])\S")
+_MORE_COMMANDS, _MORE_LINES = 2, 12
+"""So many commands and lines of theirs are more than a script's tidying up."""
 _SIGNAL_LINES = 1_000
 _ANNOUNCED_LINES = 3
 _INTERRUPTED_LINES = 40
@@ -57,23 +61,6 @@ _RAISED = re.compile(
 _JOB_CANCELLED = re.compile(r"\*\*\* JOB (?P<job>\d{1,12})\S* .{0,300}?CANCELLED AT (?P<at>\S{10,30})")
 _TERMINATED_CODE = 143
 _LAUNCHER = re.compile(r"death signal, shutting down workers")
-_NO_GPU = re.compile(
-    r"\b(?:no|any|not? (?:a|an|find|detect(?:ed)?)|without (?:a )?|zero|0)\b.{0,30}\b(?:GPUs?|CUDA(?:-capable)?|accelerators?|NVIDIA)\b|\b(?:GPUs?|CUDA|accelerators?)\b.{0,40}\b(?:(?:is|are|was|were)(?: not|n't)|not) (?:available|found|detected|visible|present|enabled|supported)"
-    r"|\b(?:needs?|requires?|required?|must have)\b.{0,24}\b(?:GPUs?|CUDA|accelerators?)\b|is_available\(\) is False|assert .{0,80}\bcuda\.is_available\(\)|device_count\b.{0,20}\b0\b|[Ii]nvalid device (?:id|ordinal)",
-    re.IGNORECASE,
-)
-"""What programs say when they find no GPU; why there is none, PyTorch may have said long before."""
-
-
-_NO_HANDLE = re.compile(
-    r"\bBlas \w{0,5}GEMM|create (?:cudnn|cublas|cusolver)\w{0,4} (?:handle|instance)|convolution algorithm|DNN library initialization"
-    r"|\bCU(?:BLAS|DNN|SOLVER)_STATUS_(?:NOT_INITIALIZED|ALLOC_FAILED|INTERNAL_ERROR)\b",
-    re.IGNORECASE,
-)
-"""What CUDA's libraries say where there was no memory left for their own."""
-_NOT_ALLOCATED = re.compile(r"\bfailed to allocate \S{1,20} \(\d{1,18} bytes\) from device\b")
-"""What TensorFlow and XLA say where the device gave no memory: they try less, and go on for as long as that works."""
-_ALLOCATION_LINES = 2_000
 
 
 def _can_be_survived(finding: JobFinding) -> bool:
@@ -114,6 +101,8 @@ class CauseCandidates:
         self._exited = False
         """Whether a bad exit was told of behind the best candidate."""
         self._doubted: int | None = None
+        self._commands = self._printed = 0
+        """Commands that the shell showed behind the best candidate, and lines that they printed."""
 
     @property
     def candidate(self) -> JobFinding | None:
@@ -143,10 +132,8 @@ class CauseCandidates:
             self.best = len(self.held) - 1
             if finding.detail.get("terminated") or finding.detail.get("exit_code") == _TERMINATED_CODE:
                 self._take_signal(finding.line)
-            if finding.kind == "python_exception" and _NO_GPU.search(finding.message):
-                self._take_no_gpu()
-            if finding.kind == "cuda_library_error" and _NO_HANDLE.search(finding.message):
-                self._take_allocation(finding)
+            if (reason := precedence.named_before(finding, self.held[:-1])) is not None:
+                self.best, self.held[reason[0]] = reason
             self._forget()
             self._progress = progress.LogProgress(self.recent)
             self._entry = progress.entry(finding.message)
@@ -266,24 +253,6 @@ class CauseCandidates:
                 return i
         return end
 
-    def _take_no_gpu(self) -> None:
-        """The program found no GPU: that CUDA could not be set up, if PyTorch said so, came first."""
-        for i, earlier in enumerate(self.held[:-1]):
-            if earlier.detail.get("no_gpu") and not earlier.detail.get("survived"):
-                self.held[i] = replace(earlier, role=LineRole.ROOT)
-                self.best = i
-                return
-
-    def _take_allocation(self, finding: JobFinding) -> None:
-        """A CUDA library could not start or work: that the device had no memory left, if TensorFlow said so, came first."""
-        for i, earlier in enumerate(self.held[:-1]):
-            near = finding.line - earlier.line <= _ALLOCATION_LINES and earlier.rank == finding.rank
-            if near and earlier.kind == "cuda_oom" and _NOT_ALLOCATED.search(earlier.message):
-                detail = {k: v for k, v in earlier.detail.items() if k != "survived"}
-                self.held[i] = replace(earlier, detail=detail)
-                self.best = i
-                return
-
     def add_last(self, finding: JobFinding) -> None:
         """Hold what may have been the program's last word: of a peer that went away before it, it is the consequence."""
         best = self.held[self.best] if self.best is not None else None
@@ -309,7 +278,8 @@ class CauseCandidates:
         own = best.kind in ("python_exception", "import_error") and not record.labelled
         if own and not self._exited and _SCRIPT_WENT_ON.match(record.text):
             self.held[self.best] = best = replace(best, detail={**best.detail, "script_went_on": True})
-        if 0 <= record.line - best.line <= _GOES_ON_LINES and _announces_recovery(record.text):
+        near = 0 <= record.line - best.line <= _GOES_ON_LINES
+        if near and _announces_recovery(record.text) and not self._is_of_another(record, best):
             self.held[self.best] = best = replace(best, detail={**best.detail, "handled": True})
         if record.of_worker and best.pid is None:
             # Ray shows what its workers print, each with its process: of the driver, which failed, they tell nothing.
@@ -325,6 +295,9 @@ class CauseCandidates:
             return
         if not _can_be_survived(best):
             return
+        if best.kind == "program_error" and not self._exited and self._script_goes_on(record.text):
+            self._survived()
+            return
         if self._progress.passed(record.text, overwritten=overwritten):
             self._late_steps += self._chars > _BUFFERED_CHARS
         handled = best.detail.get("handled") is True and self._progress.steps >= _HANDLED_STEPS
@@ -332,6 +305,18 @@ class CauseCandidates:
             self._survived()
         elif self._progress.live >= _STEPS:
             self._survived(doubted=self.best)
+
+    def _is_of_another(self, record: Record, best: JobFinding) -> bool:
+        """Whether what goes on is what a line between complained of: something else than the best candidate."""
+        above = next(iter(reversed(self.recent)), "")
+        return record.line - best.line > 1 and _COMPLAINS.search(above) is not None
+
+    def _script_goes_on(self, text: str) -> bool:
+        """Whether the script, which shows its commands (`set -x`), ran others behind the one that failed, and they had something to tell."""
+        command = _SHOWN_COMMAND.match(text) is not None
+        self._commands += command
+        self._printed += self._commands >= _MORE_COMMANDS and not command
+        return self._printed >= _MORE_LINES
 
     def _survived(self, doubted: int | None = None, *, listed: bool = False) -> None:
         """The program lived on: every failure so far caused nothing; one followed by few lines stays `doubted`.

@@ -195,12 +195,12 @@ MAX_RANK = 2**31 - 1
 _LISTING_LINES = 200
 _HEAD_LINES = 8
 _REASON_LINES = 4
-_TORCH_RANK = re.compile(r"\[rank(?P<rank>\d{1,8})\](?=:|\s)")
+TORCH_RANK = re.compile(r"\[rank(?P<rank>\d{1,8})\](?=:|\s)")
 _PREFIXES = (
     re.compile(
         r"(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})?\[(?:[\w.-]{1,253}@)?\d+,(?P<rank>\d{1,8})\]<std(?:out|err)>:\s?"
     ),
-    re.compile(r"\[(?P<rank>\d{1,6})\]<std(?:out|err)>:\s?"),
+    re.compile(r"(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})?\[(?P<rank>\d{1,6})\]<std(?:out|err)>:\s?"),
     re.compile(r"\[\d+,mpirank:(?P<rank>\d{1,8}),(?P<host>[\w.-]{1,253})\]<std(?:out|err)>:\s?"),
     re.compile(r"std(?:out|err): "),
     re.compile(r"\s*(?P<rank>\d{1,6}): (?=\S|$)"),
@@ -261,7 +261,7 @@ def strip(line: int, text: str) -> Record:
             break
         found.update({k: v for k, v in match.groupdict().items() if v is not None})
         text = text[match.end() :]
-    if inner := _TORCH_RANK.search(text[:400]):
+    if inner := TORCH_RANK.search(text[:400]):
         found["rank"] = inner["rank"]
     return Record(
         line=line,

@@ -32,6 +32,8 @@ _CUT_OUT = re.compile(r"\W{0,12}$")
 _MIN_LINES = 4
 """From so many lines with the same beginning on, that beginning is a label."""
 _MAX_LABELS = 4_096
+_TASK = re.compile(r"\s{0,5}(?P<task>\d{1,6}): ")
+_RANK_CHARS = 400
 _ERROR_WORD = re.compile(r"(?:error|exception|failure|fault|warning|interrupt|exit)$", re.IGNORECASE)
 
 
@@ -47,7 +49,7 @@ class LineLabels:
         """How many lines were numbered; -1 after a line without a number."""
         self._host: str | None = None
         self._rank: int | None = None
-        self._labelled = False
+        self._labelled = self._of_launchers = False
 
     def plain(self, text: str) -> str:
         """The line without its margin and its label. `record` gives the host and rank that the label names."""
@@ -109,6 +111,14 @@ class LineLabels:
         """The record of the line that `plain` returned last, or of a part of it, without the prefixes that `bare` removes."""
         record = bare(line, text)
         rank = record.rank if record.rank is not None else self._rank
+        task = _TASK.match(text)
+        label = int(task["task"]) if task else self._rank
+        named = grammar.TORCH_RANK.search(text[:_RANK_CHARS])
+        if named and label is not None:
+            # srun's tasks are launchers here, one a node: their number is no rank.
+            self._of_launchers |= int(named["rank"]) != label
+        if self._of_launchers and not named and rank == label:
+            rank = None
         labelled = record.labelled or self._labelled
         return replace(record, rank=rank, host=record.host or self._host, labelled=labelled)
 

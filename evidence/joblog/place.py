@@ -93,7 +93,7 @@ _SOURCE = re.compile(
 )
 """The head that Abseil's and Google's loggers write: severity, file, line."""
 _REPORT = frozenset({
-    "a", "abort", "aborted", "aborting", "after", "allocate", "an", "and", "assert", "async", "asynchronous", "at", "been", "by", "call",
+    "a", "abort", "aborted", "aborting", "accelerator", "after", "allocate", "an", "and", "assert", "async", "asynchronous", "at", "been", "by", "call",
     "called", "cannot", "catch", "caught", "check", "code", "context", "copy", "core", "could", "create", "creating", "critical",
     "cublas", "cuda", "cudnn", "debug", "destroy", "detected", "determine", "device", "device's", "driver", "due", "during", "e",
     "encountered", "engine", "enqueue", "error", "event", "exception", "execute", "executing", "execution", "f", "fail", "failed", "failing",
@@ -316,6 +316,13 @@ _CHAT_HEAD = re.compile(
     r"\s*#{2,6}\s?(?:response|instruction|input|output|prompt|question|answer|assistant|user|human|context|example)\b|\s*<\|?(?:user|assistant|system|im_start)\b",
     re.IGNORECASE,
 )
+
+
+def is_chat_head(text: str) -> bool:
+    """Whether the line is the heading of what somebody asked or answered: a list of such goes on with the next number."""
+    return _CHAT_HEAD.match(text) is not None
+
+
 _SHORTEST = 8
 """So short a line may stand in a command by chance."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 
 from probing_cluster.evidence.joblog import grammar
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
@@ -225,3 +227,41 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         )
     terminated = best.kind == "process_terminated" and new.role is LineRole.END
     return weak and (new.kind in _FORCED_ENDS or terminated)
+
+
+_NO_GPU = re.compile(
+    r"\b(?:no|any|not? (?:a|an|find|detect(?:ed)?)|without (?:a )?|zero|0)\b.{0,30}\b(?:GPUs?|CUDA(?:-capable)?|accelerators?|NVIDIA)\b|\b(?:GPUs?|CUDA|accelerators?)\b.{0,40}\b(?:(?:is|are|was|were)(?: not|n't)|not) (?:available|found|detected|visible|present|enabled|supported)"
+    r"|\b(?:needs?|requires?|required?|must have)\b.{0,24}\b(?:GPUs?|CUDA|accelerators?)\b|is_available\(\) is False|assert .{0,80}\bcuda\.is_available\(\)|device_count\b.{0,20}\b0\b|[Ii]nvalid device (?:id|ordinal)",
+    re.IGNORECASE,
+)
+"""What programs say when they find no GPU; why there is none, PyTorch may have said long before."""
+
+
+_NO_HANDLE = re.compile(
+    r"\bBlas \w{0,5}GEMM|create (?:cudnn|cublas|cusolver)\w{0,4} (?:handle|instance)|convolution algorithm|DNN library initialization"
+    r"|\bCU(?:BLAS|DNN|SOLVER)_STATUS_(?:NOT_INITIALIZED|ALLOC_FAILED|INTERNAL_ERROR)\b",
+    re.IGNORECASE,
+)
+"""What CUDA's libraries say where there was no memory left for their own."""
+_NOT_ALLOCATED = re.compile(r"\bfailed to allocate \S{1,20} \(\d{1,18} bytes\) from device\b")
+"""What TensorFlow and XLA say where the device gave no memory: they try less, and go on for as long as that works."""
+_ALLOCATION_LINES = 2_000
+
+
+def named_before(finding: JobFinding, held: Sequence[JobFinding]) -> tuple[int, JobFinding] | None:
+    """What an earlier line told that `finding` only shows: its place among those held, and it as a cause.
+
+    Why a program found no GPU, PyTorch may have told long before; that the device had no memory left for CUDA's library, TensorFlow.
+    """
+    if finding.kind == "python_exception" and _NO_GPU.search(finding.message):
+        for i, earlier in enumerate(held):
+            if earlier.detail.get("no_gpu") and not earlier.detail.get("survived"):
+                return i, replace(earlier, role=LineRole.ROOT)
+    if finding.kind == "cuda_library_error" and _NO_HANDLE.search(finding.message):
+        for i, earlier in enumerate(held):
+            near = finding.line - earlier.line <= _ALLOCATION_LINES and earlier.rank == finding.rank
+            if near and earlier.kind == "cuda_oom" and _NOT_ALLOCATED.search(earlier.message):
+                return i, replace(
+                    earlier, detail={k: v for k, v in earlier.detail.items() if k != "survived"}
+                )
+    return None

@@ -32,7 +32,7 @@ _LISTED_CODE = re.compile(
 """A line of the program's source in the box that rich draws around a traceback, which may read `step = 0`; a numbered frame of a C stack."""
 _COUNTER = re.compile(
     r"(?<![\w./-])(?P<a>\d{1,12})\s{0,2}(?:/|of)\s{0,8}(?P<of>\d{1,12})(?![\w/.-])"
-    r"|\b(?:iter(?:ation)?s?|it|(?:global|train|training|optimizer|micro|gradient)?[_ ]?steps?|epochs?|ep|batch(?:es)?|(?:num_)?updates?|episodes?|rounds?|(?:consumed[_ ])?(?:samples|tokens))\b"
+    r"|\b(?:iter(?:ation)?s?|it|(?:global|train|training|optimizer|micro|gradient)?[_ ]?steps?|epochs?|ep|batch(?:es)?|(?:num_)?updates?|episodes?|rounds?|(?:consumed[_ ])?(?:samples|tokens)|prompts?|questions?|answers?|quer(?:y|ies))\b"
     r"[\"']?[^\w\n]{1,8}(?P<b>\d{1,15}(?:\.\d+)?)\b(?!\s?%)",
     re.IGNORECASE,
 )

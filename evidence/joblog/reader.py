@@ -17,6 +17,7 @@ from probing_cluster.evidence.joblog import (
     heredoc,
     labels,
     locales,
+    manuals,
     place,
     report,
     unfold,
@@ -72,6 +73,8 @@ _NEW_RECORD = re.compile(
 _TRACEBACK = "Traceback (most recent call last)"
 _UNRAISED = re.compile(r"^\s*Exception ignored (?:in|on|while)\b|--- Logging error ---$")
 """What Python writes above a traceback that nobody gets to catch, and that ends nothing."""
+_WARNED_OF = re.compile(r"\S{1,400}\.py:\d{1,6}: \w{0,60}Warning: \S")
+"""A warning directly below frames: NumPy shows so where it was imported, and nothing was raised."""
 _FRAME = re.compile(r"^(?:\s|\[rank|$)|^\S.*File \"")
 
 
@@ -231,6 +234,9 @@ class JobLogReader:
                 self._chain.inside(record)
                 self._cut_off = record.line, replace(record, line=began, text=f"{_TRACEBACK}:")
             return None
+        if _WARNED_OF.match(record.text):
+            del self._tracebacks[rank]
+            return None
         first = self._cut_off is not None and self._cut_off[0] == self._line_before
         if found := python.exception(record, own_name=first):
             del self._tracebacks[rank]
@@ -330,10 +336,13 @@ class JobLogReader:
     def _read(self, line: int, text: str, *, overwritten: bool = False) -> None:
         if text.strip() and line != self._last_line:
             self._line_before, self._last_line = self._last_line, line
-        if quoted := self._heredoc.quotes(line, text):
+        recent = self._story.recent
+        if quoted := self._heredoc.quotes(line, text) or manuals.is_shown(text, recent):
             self._tail.forget(line)
-        if quoted or place.is_repeated(text, self._story.recent):
-            self._story.recent.append(text)
+        if quoted or place.is_repeated(text, recent):
+            if self._story.in_doubt and place.is_chat_head(text):
+                self._story.passed(self._labels.record(line, text))
+            recent.append(text)
             return
         if (passed := place.test_mark(text)) is not None:
             self._story.tested(passed=passed)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta, tzinfo
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any, NamedTuple
 
+from probing_cluster.core import vocabulary
 from probing_cluster.evidence import dates
 from probing_cluster.evidence.joblog import grammar, progress
 
@@ -31,6 +33,15 @@ _HEAD_CHARS = 600
 _CLOCKS_DIFFER = timedelta(minutes=2)
 _NEAR_START = timedelta(minutes=15)
 """A log whose first time is so near the start was written in the zone it is read in: zones differ by more."""
+_COMPACT = re.compile(r"(?<![\d-])(20\d\d)(0[1-9]|1[0-2])([0-3]\d) (?=\d\d:\d\d:\d\d)")
+"""Glog's day: `I20260905 17:18:04.44`."""
+_CLOCK = re.compile(
+    r"[\[(]?(?P<h>[01]\d|2[0-3]):(?P<m>[0-5]\d):(?P<s>[0-5]\d)(?:[.,]\d{1,6})?[\])]?(?=[ \t:|-])"
+)
+"""A time without its day, at the beginning of a line."""
+_SOME_DAY = datetime(2000, 1, 1, tzinfo=UTC)
+_HALF_DAY = timedelta(hours=12)
+"""A clock that goes back by more has passed midnight."""
 _NO_ERROR = frozenset({grammar.LineRole.OBSERVATION, grammar.LineRole.END})
 _LOGGER = re.compile(r"\d\d:\d\d:\d\d,\d{3}\b")
 """How Python's logging writes its times; it flushes every line."""
@@ -66,11 +77,35 @@ class Standstill:
     """Seconds from the progress before it."""
     gap_s: float
     """The longest time between two steps before, seconds; where the log leaves steps out, that of the steps it usually writes."""
+    error_at: datetime | None = None
+    """When the error came that the silence ended in, UTC; None where it lasted until the job's end."""
+
+    def later(self, by: timedelta) -> Standstill:
+        """The same, so much later."""
+        error_at = None if self.error_at is None else self.error_at + by
+        return replace(self, last_at=self.last_at + by, error_at=error_at)
 
     @property
     def words(self) -> str:
         """The finding's text."""
         return f"no progress after: {self.text}"
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        """The finding's decoded fields."""
+        ended = {} if self.error_at is None else {vocabulary.UNTIL_ERROR: True}
+        return {"line": self.line, "before_s": self.before_s, "gap_s": self.gap_s, **ended}
+
+
+class _LineBehind(NamedTuple):
+    """A line behind the last progress."""
+
+    line: int
+    at: datetime | None
+    is_work: bool
+    """It tells of progress without a time, or that the work was over."""
+    says_nothing: bool
+    """The program's own watchdog speaks."""
 
 
 class DatedProgress:
@@ -88,10 +123,9 @@ class DatedProgress:
         """By how much the counter advanced, and how often; 0 where that is not known."""
         self._gaps: dict[float, float] = {}
         """Per advance the longest gap, seconds."""
-        self._latest_at: datetime | None = None
-        """The latest instant that a line behind the last progress names."""
-        self._after = 0
-        self._went_on = self._cut = self._disordered = False
+        self._behind: list[_LineBehind] = []
+        """The lines behind the last progress, as many as may stand there."""
+        self._cut = self._disordered = False
         self.has_steps = False
         """Whether any line tells of progress, with a time or without."""
 
@@ -108,16 +142,15 @@ class DatedProgress:
         self._chars += len(text)
         step = progress.place(text.rstrip())
         self.has_steps |= step is not None
-        if step is None and _STANDS.search(text):
-            return
-        if at is not None:
+        stands = step is None and _STANDS.search(text) is not None
+        if at is not None and not stands:
             self.first_at = self.first_at or at
             if step is not None:
                 self._step(line, text, at, step)
                 return
-            self._latest_at = max(at, self._latest_at or at)
-        self._after += 1
-        self._went_on |= step is not None or _OVER.search(text) is not None
+        if len(self._behind) <= 2 * _CHATTER:
+            works = step is not None or _OVER.search(text) is not None
+            self._behind.append(_LineBehind(line, at, is_work=not stands and works, says_nothing=stands))
 
     def _step(self, line: int, text: str, at: datetime, step: tuple[str, progress.Place]) -> None:
         words, now = step
@@ -133,7 +166,7 @@ class DatedProgress:
                 self._note_gap(_advance(before, now))
             self._last_at = at
         self._last = line, text
-        self._after, self._went_on, self._latest_at = 0, False, None
+        self._behind.clear()
 
     def _note_gap(self, advance: float) -> None:
         if advance not in self._gaps and len(self._gaps) >= _MAX_ADVANCES:
@@ -141,22 +174,42 @@ class DatedProgress:
         self._advances[advance] += 1
         self._gaps[advance] = max(self._gaps.get(advance, 0.0), self._before_s)
 
+    @property
+    def last_line(self) -> int:
+        """Number of the line of the last progress; 0 before any."""
+        return self._last[0]
+
     def may_stand(self, end_at: datetime) -> bool:
         """Whether the lines taken so far, if they are a log's last ones, leave it open that it stood still until `end_at`."""
         return self._last_at is not None and end_at - self._last_at > _LEAST
 
-    def standstill(self, end_at: datetime) -> Standstill | None:
-        """Since when there was no progress until `end_at`, the job's end; None where the log does not show that it stood still."""
+    def standstill(self, end_at: datetime, error_line: int | None = None) -> Standstill | None:
+        """Since when there was no progress until `end_at`, the job's end; None where the log does not show that it stood still.
+
+        With `error_line`, the first line behind the last progress that tells of an error: until that, when it names its time, else the end.
+        """
         last_at, line, text = self._last_at, *self._last
-        if last_at is None or not self._gaps or self._disordered or self._cut or self._went_on:
+        if last_at is None or not self._gaps or self._disordered or (self._cut and error_line is None):
             return None
-        silence_s, gap_s = (end_at - last_at).total_seconds(), self._gap_s()
+        behind = [
+            b for b in self._behind if not b.says_nothing and (error_line is None or b.line < error_line)
+        ]
+        if any(b.is_work for b in behind) or len(behind) > _CHATTER or _is_last_step(text):
+            return None
+        error_at = next((b.at for b in self._behind if b.line == error_line), None) or end_at
+        silence_s, gap_s = ((error_at if error_line else end_at) - last_at).total_seconds(), self._gap_s()
         shortest_s = max(_LEAST.total_seconds(), _TIMES * gap_s, *self._gaps.values(), self._buffered_s())
-        if silence_s <= shortest_s or self._after > _CHATTER or _is_last_step(text):
+        latest_at = max((b.at for b in behind if b.at), default=last_at)
+        if silence_s <= shortest_s or latest_at > last_at + _SKEW + timedelta(seconds=gap_s):
             return None
-        if self._latest_at and self._latest_at > last_at + _SKEW + timedelta(seconds=gap_s):
-            return None
-        return Standstill(line=line, text=text, last_at=last_at, before_s=self._before_s, gap_s=gap_s)
+        return Standstill(
+            line=line,
+            text=text,
+            last_at=last_at,
+            before_s=self._before_s,
+            gap_s=gap_s,
+            error_at=error_at if error_line else None,
+        )
 
     def _gap_s(self) -> float:
         """The longest gap, seconds; one in which the counter went on by more than usual counts for its share."""
@@ -180,6 +233,9 @@ class LogSteps:
         self._is_sure = is_sure
         """Whether the program is known to write in that zone; else the log must begin with the job."""
         self._zone_missing = False
+        self._clock_at: datetime | None = None
+        """The latest instant of those that name no day."""
+        self._dated = False
         self._first_at: datetime | None = None
         self._steps = DatedProgress()
 
@@ -213,26 +269,65 @@ class LogSteps:
         self._steps.feed(line, text, at)
 
     def _instant(self, text: str) -> datetime | None:
-        at = dates.iso(text)
-        if at is None or dates.names_zone(text):
+        at = dates.iso(_COMPACT.sub(r"\1-\2-\3 ", text))
+        if at is None:
+            clock = None if self._dated else _CLOCK.match(text)
+            return self._of_clock(clock) if clock else None
+        if not self._dated and self._clock_at is not None:
+            # Its days are named after all: what had only a clock in front of it says less.
+            self._steps, self._first_at, self._clock_at = DatedProgress(), None, None
+        self._dated = True
+        if dates.names_zone(text):
             return at
         self._zone_missing = True
         return dates.of_zone(at, self._zone)
+
+    def _of_clock(self, found: re.Match[str]) -> datetime | None:
+        """The instant of a line that names no day: of _SOME_DAY and those behind it, until `standstill` learns which they are."""
+        clock = timedelta(hours=int(found["h"]), minutes=int(found["m"]), seconds=int(found["s"]))
+        if self._clock_at is not None:
+            days = (self._clock_at - _SOME_DAY).days
+            turned = self._clock_at - (_SOME_DAY + timedelta(days=days) + clock) > _HALF_DAY
+            clock += timedelta(days=days + turned)
+        self._clock_at = _SOME_DAY + clock
+        return self._clock_at
+
+    def _days(self, start_at: datetime) -> timedelta | None:
+        """What is to be added to instants without a day of an attempt that began at `start_at`; None where they cannot be its own."""
+        first_at = self._first_at
+        if self._clock_at is None or first_at is None:
+            return timedelta()
+        began = start_at.astimezone(self._zone)
+        day = began.replace(hour=0, minute=0, second=0, microsecond=0)
+        first = day + (first_at - _SOME_DAY)
+        if first < began - _CLOCKS_DIFFER:
+            first += timedelta(days=1)
+        # A log that does not begin with its job may count from its start, or have begun on another day.
+        return first.astimezone(UTC) - first_at if first <= began + _NEAR_START else None
 
     def standstill(
         self, start_at: datetime, end_at: datetime, found: Iterable[grammar.JobFinding]
     ) -> Standstill | None:
         """Since when there was no progress until `end_at`, the end of the attempt; None where the log does not show that.
 
-        Also none where its times do not lie in the attempt's life, or where it tells of an error (`found`): that has a story of its own.
+        Where it tells of an error (`found`) behind the last progress, until that: ranks that wait end by themselves in the end. None where
+        the first cause stands before it, or only the program can have made it, and where the times do not lie in the attempt's life.
         """
-        stood, first_at = self._steps.standstill(end_at), self._first_at
-        if stood is None or first_at is None or first_at < start_at - _CLOCKS_DIFFER:
+        days = self._days(start_at)
+        if self._first_at is None or days is None:
+            return None
+        first_at = self._first_at + days
+        if first_at < start_at - _CLOCKS_DIFFER:
             return None
         if self._zone_missing and not self._is_sure and first_at > start_at + _NEAR_START:
             return None
-        errors = (f for f in found if f.role not in _NO_ERROR)
-        return None if any(f.first_cause or f.line > stood.line for f in errors) else stood
+        errors = [f for f in found if f.role not in _NO_ERROR]
+        last = self._steps.last_line
+        behind = [f for f in errors if f.line > last]
+        if any(f.first_cause and (f.line <= last or f.domains == grammar.USER) for f in errors):
+            return None
+        stood = self._steps.standstill(end_at - days, min((f.line for f in behind), default=None))
+        return stood and stood.later(days)
 
 
 def _advance(before: progress.Place | None, now: progress.Place) -> float:

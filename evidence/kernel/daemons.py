@@ -214,12 +214,22 @@ SLURMD_FACTS = {
         "slurmd did not start a job on this node: its Prolog failed.",
         "Run the site's Prolog by hand on the node as root; look at what the node's own log says just before.",
     ),
+    (SLURMD, "crashed"): fact(
+        INFO,
+        "system_software",
+        "The kernel ended slurmd on this node: Slurm gives the node up unless something starts it again.",
+        "Look at slurmd's log and core file on the node, and start it again: `systemctl status slurmd`.",
+    ),
 }
+_CRASH = re.compile(r"slurmd\[\d{1,10}\]: segfault at [0-9a-f]{1,16} ip ")
+"""Whoever runs a program of that name makes the kernel write so: it names no cause by itself."""
 _PROLOG = re.compile(r"slurmd: (?:slurmd: )?(?:error: )?\[job (?P<job>\d{1,10})\] prolog failed status=\d")
 
 
 def read_slurmd(message: str, _context: KernelContext) -> KernelFinding | None:
-    """The line of slurmd that says whose Prolog failed, known by its tag in front."""
+    """The line of slurmd that says whose Prolog failed, known by its tag in front, and the kernel's that it died."""
+    if _CRASH.match(message):
+        return make(SLURMD_FACTS, SLURMD, "crashed", message)
     found = _PROLOG.match(message)
     if found is None:
         return None
@@ -227,5 +237,8 @@ def read_slurmd(message: str, _context: KernelContext) -> KernelFinding | None:
 
 
 SLURMD_FAMILY = grammar.LineFamily(
-    name=SLURMD, triggers=("prolog failed status=",), read=read_slurmd, facts=SLURMD_FACTS
+    name=SLURMD,
+    triggers=("prolog failed status=", "slurmd["),
+    read=read_slurmd,
+    facts=SLURMD_FACTS,
 )

@@ -57,6 +57,8 @@ def addressed(message: str) -> re.Match[str] | None:
 
 
 _QUOTES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    # Whoever calls a program so can have this written: it is no more than information.
+    ("slurmd", re.compile(r"^slurmd\[\d{1,10}\]: segfault at [0-9a-f]{1,16} ip [^\n]{1,200}$")),
     (
         "",
         re.compile(

@@ -99,7 +99,7 @@ _DAEMONS: Mapping[str, frozenset[tuple[str, str | None]]] = {
     "nvidia-persistenced": frozenset({("fabric_manager", "persistence")}),
     **dict.fromkeys(daemons.WATCHERS, frozenset({(daemons.HARDWARE, None)})),
     **dict.fromkeys(daemons.LOOKUPS, frozenset({(daemons.NAMES, None)})),
-    daemons.SLURMD: frozenset({(daemons.SLURMD, None)}),
+    daemons.SLURMD: frozenset({(daemons.SLURMD, "prolog_failed")}),
     "systemd-networkd": frozenset({("ib_link", "lost_carrier")}),
     "NetworkManager": frozenset({("ib_link", "lost_carrier")}),
 }

@@ -107,13 +107,14 @@ def _stood(
     stood = steps.standstill(start_at, end_at, found)
     if stood is None:
         return None
+    over_at = stood.error_at or end_at
     return {
         "kind": vocabulary.LOG_STALL,
         "message": stood.words,
-        "at_s": end_at.timestamp(),
-        "measured": (end_at - stood.last_at).total_seconds(),
+        "at_s": over_at.timestamp(),
+        "measured": (over_at - stood.last_at).total_seconds(),
         "unit": "s",
-        "detail": {"line": stood.line, "before_s": stood.before_s, "gap_s": stood.gap_s},
+        "detail": stood.detail,
     }
 
 

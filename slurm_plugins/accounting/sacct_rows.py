@@ -7,17 +7,15 @@ something that column can hold; lines that belong to none are kept aside.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from probing_cluster.core import errors, sanitize
-from probing_cluster.slurm_plugins.accounting import sacct_fields, sacct_layout
+from probing_cluster.slurm_plugins.accounting import printed_table, sacct_fields, sacct_layout
 
 MAX_LINES_PER_RECORD = 1000
 """A submit line can carry a whole script; more than this is a dump gone wrong."""
 
-_RULE = re.compile(r"-+(?: -+)+ *")
 _UNREAD_LINES = 4
 _DELIMITERS = ("|", ";", "\t", "^", "~", "#", "@")
 """What people give to `sacct --delimiter`."""
@@ -50,8 +48,9 @@ def read(
 
     `fields` names the columns of output made with `--noheader`; then `delimiter` defaults to `|`.
     """
-    # Only \n ends a line: str.splitlines would also cut at the separators people use as delimiters.
-    lines = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").split("\n")
+    lines = lines_of(data)
+    if printed_table.is_in(data) and (table := printed_table.parsable(lines)) is not None:
+        lines, delimiter = table[0], printed_table.DELIMITER
     names = [sacct_fields.in_format(name) for name in fields or ()]
     layout = sacct_layout.SacctLayout(names, delimiter or "|") if names else None
     pending: list[tuple[int, str]] = []
@@ -68,7 +67,6 @@ def read(
             yield from _settle(layout, pending)
             layout, pending, found = new, [], True
             continue
-        _refuse_table(layout, line)
         for row in _take(layout, pending, line_no, line):
             any_read |= isinstance(row, SacctRow)
             yield row
@@ -78,6 +76,11 @@ def read(
     if not found and data.strip():
         msg = "no header line with sacct's column names; give the field list it was made with (--fields)"
         raise errors.MalformedInput(msg)
+
+
+def lines_of(data: bytes) -> list[str]:
+    """The lines of a dump. Only \\n ends one: str.splitlines would also cut at the separators people use as delimiters."""
+    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").split("\n")
 
 
 def _refuse_lacking(layout: sacct_layout.SacctLayout, line_no: int, *, first: bool) -> None:
@@ -97,12 +100,6 @@ def _refuse_commas(layout: sacct_layout.SacctLayout | None, pending: Sequence[tu
             f"line {pending[0][0]}: where one column ends cannot be told: Slurm's own lists (AllocTRES, NodeList) and people's names hold commas, too; "
             "run sacct again with -P, whose delimiter is |"
         )
-        raise errors.MalformedInput(msg)
-
-
-def _refuse_table(layout: sacct_layout.SacctLayout | None, line: str) -> None:
-    if _RULE.fullmatch(line) and (layout is None or layout.delimiter.strip(" ") == ""):
-        msg = "this is sacct's table for people, which cuts fields short; run it again with -P"
         raise errors.MalformedInput(msg)
 
 

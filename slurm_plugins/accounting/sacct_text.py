@@ -7,7 +7,12 @@ from datetime import datetime
 
 from probing_cluster.core import errors, records, sanitize, storable, vocabulary
 from probing_cluster.slurm_plugins import slurm_times
-from probing_cluster.slurm_plugins.accounting import attempt_rows, sacct_attempt, sacct_rows
+from probing_cluster.slurm_plugins.accounting import (
+    attempt_rows,
+    printed_table,
+    sacct_attempt,
+    sacct_rows,
+)
 
 
 def parse_sacct_text(
@@ -41,7 +46,7 @@ def parse_sacct_text(
         merged=whole.merged,
         running_until=reading.running_until,
         n_naive=reading.naive if timezone is None else 0,
-        notes=_notes(reading, timezone),
+        notes=(*_notes(reading, timezone), *_of_table(data)),
     )
 
 
@@ -80,6 +85,15 @@ class _Found:
         key = (found.job_id, found.submit_at)
         self.duplicates += key in self.waiting
         self.waiting[key] = found
+
+
+def _of_table(data: bytes) -> tuple[str, ...]:
+    table = printed_table.parsable(sacct_rows.lines_of(data)) if printed_table.is_in(data) else None
+    if table is None or not table[1]:
+        return ()
+    return (
+        f"sacct's table for people: {vocabulary.plural(table[1], 'value')} cut short and left out; `sacct -P` prints them whole",
+    )
 
 
 def _notes(reading: sacct_attempt.AttemptReading, timezone: str | None) -> tuple[str, ...]:

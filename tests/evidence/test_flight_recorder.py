@@ -159,6 +159,9 @@ def test_json_and_pickle_say_the_same() -> None:
         ("comm_lib_trace_rank_0.json", 0),
         ("x/nccl_trace_rank_7.pkl", 7),
         ("LABEL.json", None),
+        ("rank00_fr.json", 0),
+        ("dump-rank-12.partial.json", 12),
+        ("franklin7_fr.json", None),
     ],
 )
 def test_rank_of_a_file_name(name: str, rank: int | None) -> None:

@@ -30,8 +30,18 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         backs = _recoveries(sightings)
         made = claims.collect(view, cause, "links", sightings, _staying_down(view, sightings, backs))
         yield from (_known_from_a_log(view, _raised_for_lost_node(view, claim)) for claim in made)
-    if not any(claims.weigh(s) > 0 for s in view.of("ib_link")):
+    if not any(claims.weigh(s) > 0 for s in view.of("ib_link")) and not _gave_up_before(view):
         yield from claims.hints(view, "ib_link", "links", findings.FindingRole.HINT)
+
+
+def _gave_up_before(view: evidence_view.EvidenceView) -> bool:
+    """Whether a watchdog gave up first, by the job's log: a link's own retries end minutes before that, and later they only miss a peer that is gone."""
+    return any(
+        f.event.detail.get("first_cause") is True
+        and f.signature.role is findings.FindingRole.PROXIMAL
+        and f.signature.onset
+        for f in view.findings
+    )
 
 
 def _raised_for_lost_node(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.Claim:

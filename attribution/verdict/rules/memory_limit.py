@@ -87,6 +87,9 @@ def _killed_by_somebody(
         if bare and not sightings and (view.fully_watched or _logs_go_on(view)):
             words = f"{claim.words} (the kernel killed nothing for want of memory)"
             claim = claims.changed(claim, cause="rank_killed", words=words)
+        elif bare and not sightings and _logs_at_hand(view):
+            words = f"{claim.words} (the kernel logs at hand tell of no kill for want of memory)"
+            claim = claims.changed(claim, cause="rank_killed", domain=records.Domain.UNKNOWN, words=words)
         elif bare:
             claim = claims.changed(
                 claim, sentence=_SUSPECTED.format(words=" ".join(claim.words.split())[:160].rstrip("."))
@@ -104,6 +107,13 @@ def _logs_go_on(view: evidence_view.EvidenceView) -> bool:
     """Whether the kernel log of every node goes on behind the end: what was killed for memory would stand in it."""
     ends_s = [view.log_ends_s(node) for node in view.attempt.nodes if node in view.logged_nodes]
     return len(ends_s) == len(view.attempt.nodes) and all(end is not None and end < 0 for end in ends_s)
+
+
+def _logs_at_hand(view: evidence_view.EvidenceView) -> bool:
+    """Whether the kernel log of every node has a line of the time of the job: whoever sent it looked after the end, most likely."""
+    ran_s = (view.end_at - view.start_at).total_seconds()
+    ends_s = [view.log_ends_s(node) for node in view.attempt.nodes if node in view.logged_nodes]
+    return len(ends_s) == len(view.attempt.nodes) and all(end is not None and end < ran_s for end in ends_s)
 
 
 def _took_the_daemon(

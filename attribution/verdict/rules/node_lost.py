@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from probing_cluster.attribution.verdict import claims, evidence_view, findings, phrases, signatures
 from probing_cluster.core import hostlist, records, vocabulary
 
-LOST, REBOOT, POWER = "node_lost", "node_reboot", "thermal_power"
+LOST, REBOOT, POWER, SERVICES = "node_lost", "node_reboot", "thermal_power", "system_services"
 STATES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
-_POWER_BEFORE = timedelta(minutes=10)
+_TOLD_BEFORE = timedelta(minutes=10)
 """Slurm gives a node up minutes after it went dark, and a server takes minutes to boot."""
 _BOOTS = timedelta(seconds=120)
 """A server needs at least this long to go down and to boot."""
@@ -28,32 +28,42 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """
     for claim in _claims(view):
         ordered = any(e.code == vocabulary.AFTER_SHUTDOWN for e in claim.evidence)
-        yield claims.changed(claim, domain=records.Domain.UNKNOWN) if ordered else _without_power(view, claim)
+        yield claims.changed(claim, domain=records.Domain.UNKNOWN) if ordered else _explained(view, claim)
 
 
-def _without_power(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.Claim:
-    """The claim that power failed, where the BMC said so of the node just before it went away; else `claim`.
-
-    Who forges the BMC's line cannot make the node go away.
-    """
-    reports = [
+def _told_before(
+    view: evidence_view.EvidenceView, claim: claims.Claim, cause: str, kind: str
+) -> list[records.HealthEvent]:
+    """Events of this kind on the claim's node just before it went away."""
+    return [
         s.event
-        for s in view.of(POWER)
-        if s.event.kind == "hardware_report"
+        for s in view.of(cause)
+        if s.event.kind == kind
         and s.event.node == claim.node
-        and claim.at - _POWER_BEFORE <= s.at <= claim.at
+        and claim.at - _TOLD_BEFORE <= s.at <= claim.at
     ]
-    if not reports:
+
+
+def _explained(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.Claim:
+    """The claim that power failed, or slurmd, where the node's own log tells so of the time just before it went away; else `claim`.
+
+    Who forges such a line cannot make the node go away.
+    """
+    if reports := _told_before(view, claim, POWER, "hardware_report"):
+        cause, words = POWER, "went away, and its BMC had reported a power supply that failed or lost its input"
+    elif claim.cause == LOST and (reports := _told_before(view, claim, SERVICES, "slurmd")):
+        cause, words = SERVICES, "stopped answering Slurm: its slurmd had crashed, whatever became of the job there"
+    else:
         return claim
     return claims.changed(
         claim,
-        cause=POWER,
+        cause=cause,
         domain=None,
         device=None,
         evidence=(*reports, *claim.evidence),
         cap=records.Confidence.LIKELY,
         n_sources=2,
-        sentence=f"{claim.node} went away, and its BMC had reported a power supply that failed or lost its input: {phrases.clean(reports[0].message)}",
+        sentence=f"{claim.node} {words}: {phrases.clean(reports[0].message)}",
     )
 
 

@@ -81,7 +81,10 @@ _KINDS = (
     ),
     (
         "cuda_nvlink",
-        re.compile(r"uncorrectable NVLink|NVLINK_UNCORRECTABLE|NvlinkUncorrectable", re.IGNORECASE),
+        re.compile(
+            r"uncorrectable NVLink|NVLINK_UNCORRECTABLE|NvlinkUncorrectable|CUDA_ERROR_CONTAINED\b|cudaErrorContained\b|invalid access of peer GPU memory over nvlink",
+            re.IGNORECASE,
+        ),
     ),
     (
         "cuda_oom",
@@ -272,7 +275,7 @@ def _recognised(text: str) -> tuple[str, re.Match[str]] | None:
 
 _STRICT_END = re.compile(
     r"uncorrectable (?:ECC|NVLink) error(?: encountered| detected)?|GPU is lost|fallen off the bus|"
-    r"(?:cuda|hip)Error\w+|CUDA_ERROR_\w+",
+    r"(?:cuda|hip)Error\w+|CUDA_ERROR_\w+|invalid access of peer GPU memory over nvlink or a hardware error",
     re.IGNORECASE,
 )
 

@@ -79,7 +79,7 @@ _NOTHING = re.compile(
 )
 """Lines between an announcement and the error: rules, further headings, entries of a list."""
 _PLACE = re.compile(
-    r"\s{0,8}(?:(?:while|when|during) \w{2,24}ing\b[^:]{0,200}|(?:src_file|src_line|mpi_rank|message|file|line|function|in namespace|routine)\s?:.{0,200}|(?:FATAL CALLED FROM|Source|Program(?!.{0,300}\b(?:error|fail|abort|cannot))|MPI rank|In file|In routine|Called from)\b.{0,300}|\S{1,300}, line \d{1,7}:)$",
+    r"\s{0,8}(?:(?:while|when|during) \w{2,24}ing\b[^:]{0,200}|(?:src_file|src_line|mpi_rank|message|file|line|function|in namespace|routine)\s?:.{0,200}|(?:FATAL CALLED FROM|Source|Program(?!.{0,300}\b(?:error|fail|abort|cannot))|MPI rank|In file|In routine|Called from)\b.{0,300}|\S{1,300}, line \d{1,7}:|\+{3} at .{1,300}|ERROR)$",
     re.IGNORECASE,
 )
 """Where it happened, between a heading and its sentence."""
@@ -112,9 +112,9 @@ _CODES = re.compile(
 )
 """Of widely used codes and tools: LAMMPS, GROMACS, Quantum ESPRESSO, VASP, CP2K, PETSc, OpenFOAM, Snakemake, Nextflow, Conda."""
 _WORKFLOWS = re.compile(
-    r"CondaError: Run 'conda init'|(?:RuleException|CalledProcessError|MissingOutputException) in (?:rule |line \d|file )\S|Missing output file\(s\) `|(?:\[ERROR\] )?Error in rule \S{1,300}(?::$|, jobid: \d)|ERROR ~ (?!Pipeline failed\. Please refer)\S|size mismatch for [\w.]{1,200}: copying a param with shape |make(?:\[\d{1,3}\])?: \*\*\* \["
+    r"(?:RuleException|CalledProcessError|MissingOutputException) in (?:rule |line \d|file )\S|Missing output file\(s\) `|(?:\[ERROR\] )?Error in rule \S{1,300}(?::$|, jobid: \d)|ERROR ~ (?!Pipeline failed\. Please refer)\S|size mismatch for [\w.]{1,200}: copying a param with shape |make(?:\[\d{1,3}\])?: \*\*\* \["
 )
-"""Of a Conda that was not set up, of what runs other programs, and details of an error: another line says more, where there is one."""
+"""Of what runs other programs, and details of an error: another line says more, where there is one."""
 _FAREWELL = re.compile(
     r"Error termination (?:via Lnk1e|request processed)|ORCA finished by error termination|GLOBAL ERROR fehler on processor"
 )

@@ -65,6 +65,10 @@ _PMI = re.compile(
 """The part of MPI's error stack that asks the launcher who the process is."""
 _STACK_LINES = 12
 _NO_PMI = "MPI could not start: the program found no PMI of its kind. It was started by a launcher that its MPI was not built for (see srun --mpi)."
+_MPICH = re.compile(
+    r"MPICH ERROR \[Rank (?P<rank>\d{1,8})\] .{0,160} - Abort\(-?\d{1,10}\)(?: \(rank .{1,40}\))?: MPIDI?_CRAY_\w{1,40}: \S"
+)
+"""Cray's MPI says itself what it was told and cannot do; it repeats that behind `aborting job:`."""
 _NOT_STARTED = re.compile(
     r"There are not enough slots available in the system|All nodes which are allocated for this job are already filled|A request was made to bind to that would"
     r"|(?:mpirun|mpiexec|prterun|prun|orterun) (?:was unable to (?:find|launch|start|cleanly)|could not|failed to (?:find|launch))|execvp error on file |Open MPI tried to fork a new process via the \"execve\""
@@ -224,6 +228,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
             meaning=_NO_PMI,
             detail={"pmi": True},
         )
+    if found := _MPICH.search(text):
+        return make(FACTS, "program_error", record, rank=grammar.number(found["rank"], grammar.MAX_RANK))
     if found := _START.search(text):
         if lacking := _component(record, context):
             return lacking

@@ -83,7 +83,9 @@ _TEXTS = (
     ),
     (
         "collective_mismatch",
-        re.compile(r"Message truncated : received \d+ bytes instead of \d+|Mismatched collective detected"),
+        re.compile(
+            r"Message truncated : received \d+ bytes instead of \d+|Mismatched collective detected|\bcollective mismatch error\b"
+        ),
     ),
     (
         "nccl_no_interface",

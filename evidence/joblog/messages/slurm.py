@@ -90,7 +90,7 @@ _UNKILLABLE = re.compile(
 _LAUNCH = re.compile(
     r"(?:(?:slurmstepd|slurmd)(?:-(?P<step>\S{1,253}))?: |\[\d{1,10}(?:\.\w{1,20})?\] )error: (?:.*execve\(\): (?P<what>.*)|TaskProlog failed|container_[pg]_\w{1,30}:? .*failed|.*task_p_pre_launch|.*spank.*failed"
     r"|pyxis: (?:\s{0,12}\[ERROR\]|\s{1,12}enroot-\w{1,20}: |(?!\s|printing|.{0,40}(?:remov|clean|delet|unmount))))"
-    r"|srun: error: (?:Application launch failed|CPU binding outside of job step allocation|task \d+ launch failed|fwd_tree_thread: can't find address for host (?P<unknown>[^\s,]{1,253})|Task launch for \S{1,64} failed on node (?P<node>[^\s:]{1,253})|Unable to create (?:job )?step|Couldn't find the specified plugin name for|Unable to allocate|.*Invalid (?:job|account|partition|generic resource|qos))"
+    r"|srun: error: (?:Application launch failed|CPU binding outside of job step allocation|task \d+ launch failed|fwd_tree_thread: can't find address for host (?P<unknown>[^\s,]{1,253})|Task launch for \S{1,64} failed on node (?P<node>[^\s:]{1,253})|Unable to create (?:job )?step|plugin_load_from_file: |Couldn't find the specified plugin name for|Unable to allocate|.*Invalid (?:job|account|partition|generic resource|qos))"
     r"|(?:srun|salloc|slurmstepd|slurmd): (?:error: )?Prolog (?:failure|error|failed|hung|timed out) on node (?P<refused>[^\s:,]{1,253})"
     r"|\berror: (?:run_command: )?(?:slurm|user) task_(?:prolog|epilog) (?:can ?not be executed|did not exit normally)|\berror: TaskProlog failed status="
     r"|srun: fatal: |(?:sbatch|salloc): error: (?:Batch job submission failed|Job submit/allocate failed|Unable to allocate)",

@@ -47,7 +47,7 @@ _MODULES = re.compile(
 )
 """The module system could not do its part; what it should have brought is missing later."""
 _CONDA = re.compile(
-    r"conda: error: |(?:/\S{0,300}/)?conda: line \d{1,6}: (?:syntax error|\S{1,60}: command not found)|CondaError: Run 'conda (?:init|activate)"
+    r"conda: error: |(?:/\S{0,300}/)?conda: line \d{1,6}: (?:syntax error|\S{1,60}: command not found)"
 )
 """An environment that was not switched on or off: a script goes on in the one it has."""
 _LICENCE = re.compile(
@@ -116,6 +116,9 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "oom_kill_suspected", record, role=LineRole.ROOT, meaning=_OUT_OF_MEMORY)
     if place.begins_with_speaker(text) or _TRIED.search(text):
         return None
+    if text.startswith("CondaError: Run 'conda "):
+        # Its shell function was not set up: the script goes on in the environment that it has.
+        return make(FACTS, "program_error", record, detail={"weak": True})
     if _MODULES.match(text) or _CONDA.match(text):
         return make(FACTS, "program_error", record, detail={"weak": True, "modules": True})
     if _STOPPED.match(text):

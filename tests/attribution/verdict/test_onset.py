@@ -29,6 +29,22 @@ def test_the_onset_never_lies_before_the_start(make):
     assert onset.onset(make.attempt(), findings) == make.start
 
 
+def test_ranks_that_lost_each_other_may_have_stood_for_long_before_somebody_ended_them(make):
+    """Only where a person or a limit ended the job, and only what began the failure: the log does not say since when."""
+    first = {"first_cause": True}
+    failed = make.finding("net_ib_completion_error", detail=first)
+    cancelled = make.attempt(state="CANCELLED", cancelled_by="root", exit_code=0)
+    assert onset.unanswered_s(cancelled, [failed]) == onset.LEFT_HANGING_S
+    assert onset.unanswered_s(cancelled, [make.finding("nccl_remote_error", detail=first)]) > 0
+    for state, found in (
+        ("FAILED", failed),
+        ("CANCELLED", make.finding("net_ib_completion_error")),
+        ("CANCELLED", make.finding("python_exception", detail=first)),
+        ("CANCELLED", make.finding("watchdog_timeout", detail=first)),
+    ):
+        assert onset.unanswered_s(make.attempt(state=state), [found]) == 0
+
+
 def test_nonsense_from_users_moves_nothing(make):
     """Anyone can write a log line: wrong types and negative numbers are ignored."""
     for wrong in ("600000", -5, True, None, [1]):

@@ -409,11 +409,12 @@ def test_a_launcher_that_was_told_to_end_lost_no_process(make, end, launcher, ca
         (False, 60, "rank_killed"),
         (False, None, "oom_host"),
         (True, 60, "rank_killed"),
-        (True, -60, "oom_host"),
+        (True, -60, "rank_killed"),
+        (True, -86400, "oom_host"),
     ],
 )
 def test_a_bare_killed_is_memory_only_where_the_kernel_was_not_watched(make, by_log, ends_s, cause):
-    """A kernel that kills for memory says so: to an agent, and in a log that goes on behind the end."""
+    """A kernel that kills for memory says so: to an agent, and in a log that holds something of the job's time."""
     at = None if ends_s is None else make.end + timedelta(seconds=ends_s)
     state = {"watched": {} if at is None else dict.fromkeys(("n1", "n2"), at), "by_log": frozenset({"n1", "n2"} if by_log else ())}  # fmt: skip
     killed = make.finding("oom_kill_suspected", detail={"first_cause": True})

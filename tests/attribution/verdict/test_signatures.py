@@ -151,3 +151,19 @@ def test_the_longest_beginning_wins(table):
         "sm": "context",
         "portDOWN": "root",
     }
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "severity", "lasts"),
+    [
+        ("xid", "79", "high", True),
+        ("sxid", "20034", "high", True),
+        ("sxid", "12028", "low", False),
+        ("xid", "119", "high", False),
+        ("ib_link", "port_down", "high", False),
+    ],
+)
+def test_what_only_a_reset_ends(make, kind, code, severity, lasts):
+    """A lost GPU, and a switch whose error is fatal: NVIDIA's manual has both reset before anything runs there again."""
+    event = make.event(kind=kind, code=code, severity=records.Severity(severity))
+    assert signatures.is_until_reset(event) is lasts

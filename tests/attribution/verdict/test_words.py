@@ -415,6 +415,16 @@ def test_a_job_on_one_node_is_lost_with_its_nodes_network(make):
     assert make.judge(down, up, attempt=alone, watched=heard).cause == "node_lost"
 
 
+def test_a_link_that_went_down_is_why_ranks_lost_each_other_though_somebody_ended_the_job_much_later(make):
+    """The port never came up again; a job that its ranks did not call broken is the one who cancelled it."""
+    down = make.event(2100.0, kind="ib_link", code="port_down", device="mlx5_4", source="kernel")
+    attempt = make.attempt(state="CANCELLED", cancelled_by="root", exit_code=0, start_at=make.end - timedelta(hours=9))  # fmt: skip
+    lost = make.finding("net_ib_completion_error", message="NET/IB : Got completion with status=12", detail={"first_cause": True, "role": "root"})  # fmt: skip
+    v = make.judge(down, lost, attempt=attempt)
+    assert (v.cause, v.node) == ("ib_link", "n2")
+    assert make.judge(down, attempt=attempt).cause == "user_cancelled"
+
+
 def test_a_gpu_that_fell_silent_with_the_log_is_named_though_nobody_counted_gpus(make):
     """Accounting without its column of resources: "possible", since the job may have used none; beside another job nothing."""
     stalled = make.finding(

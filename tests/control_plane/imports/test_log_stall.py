@@ -243,6 +243,64 @@ def test_a_job_that_ended_by_itself_did_not_stand() -> None:
     assert stall(steps(), of=attempt(state="FAILED", exit_code=1)) is None
 
 
+LOST_PEER = "[rank3]: torch.distributed.DistBackendError: NCCL error: remote process exited or there was a network error, NCCL version 2.21.5"
+
+
+@pytest.mark.parametrize(
+    ("error", "error_after_s"),
+    [(f"[{LAST + timedelta(minutes=30):%Y-%m-%d %H:%M:%S}] {LOST_PEER}", 1800), (LOST_PEER, 4 * 3600)],
+    ids=["dated", "without a time: the end's"],
+)
+def test_a_job_that_failed_after_a_silence_stood_until_its_error(error, error_after_s) -> None:
+    """The fault of the minute in which it fell silent counts, long before the end."""
+    failed = attempt(state="FAILED", exit_code=1, cancelled_by=None)
+    found = stall([*steps(), error], of=failed)
+    assert found is not None
+    assert (found.at - LAST).total_seconds() == error_after_s == found.measured
+    assert found.detail[vocabulary.UNTIL_ERROR] is True
+    made = verdict([*steps(), error], event(4, **NVLINK), of=failed)
+    assert (made.cause, made.node) == ("gpu_nvlink", "n1")
+    assert stall([*steps(), error]) is None, "who cancelled it did so behind the error"
+
+
+def test_an_error_that_only_the_program_makes_began_no_earlier() -> None:
+    failed = attempt(state="FAILED", exit_code=1, cancelled_by=None)
+    assert stall([*steps(), "Traceback (most recent call last):", '  File "t.py", line 1', "KeyError: 'lr'"], of=failed) is None  # fmt: skip
+    busy = f"[{LAST + timedelta(minutes=20):%Y-%m-%d %H:%M:%S}] saving"
+    assert stall([*steps(), busy, LOST_PEER], of=failed) is None
+
+
+def _clocks(first_at: datetime, n: int = 6, apart_s: float = 20.0) -> list[str]:
+    return [
+        f"{first_at + timedelta(seconds=apart_s * i):%H:%M:%S} step {100 + i} loss 1.97" for i in range(n)
+    ]
+
+
+def test_times_without_a_day_are_of_the_attempt_and_go_on_past_midnight() -> None:
+    late = attempt(start_at=START + timedelta(hours=23, minutes=59), end_at=START + timedelta(hours=30))
+    found = stall([*_clocks(START + timedelta(hours=23, minutes=59, seconds=10), apart_s=30.0)], of=late)
+    assert found is not None
+    assert found.at - timedelta(seconds=found.measured or 0) == START + timedelta(
+        hours=24, minutes=1, seconds=40
+    )
+
+
+def test_times_that_count_from_the_start_or_stand_beside_dates_are_no_clock() -> None:
+    counted = [f"00:0{i}:00 step {i} loss 1.9" for i in range(1, 6)]
+    noon = attempt(start_at=START + timedelta(hours=12), end_at=START + timedelta(hours=20))
+    assert stall(counted, of=noon) is None
+    dated = stall([*counted, *steps()])
+    assert dated is not None
+    assert dated.measured == (END - LAST).total_seconds()
+
+
+def test_glogs_days_are_read() -> None:
+    lines = [f"I{LAST + timedelta(seconds=9 * i):%Y%m%d %H:%M:%S}.441215 1188213 m.py:88] step {i} loss 2.1" for i in range(6)]  # fmt: skip
+    found = stall(lines)
+    assert found is not None
+    assert round((END - LAST).total_seconds() - (found.measured or 0)) == 45
+
+
 @pytest.mark.parametrize("change", [str, lambda line: line.replace("] ", ",123] INFO ")])
 def test_a_long_log_needs_a_silence_that_no_buffer_explains(change: Callable[[str], str]) -> None:
     """Eight KiB of its lines; Python's logging, known by its times, has none."""

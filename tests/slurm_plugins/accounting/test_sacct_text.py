@@ -142,14 +142,42 @@ def test_the_field_list_may_carry_the_widths_of_format() -> None:
     assert [(a.job_id, a.n_gpus, a.nodes) for a in result.attempts] == [(7, 16, ("n1", "n2"))]
 
 
-def test_output_for_people_is_refused() -> None:
-    """Columns cut to a width would give wrong answers: the message says what to do instead."""
-    with pytest.raises(errors.MalformedInput, match="-P"):
-        parse(
-            "JobID           JobName      State               Start                 End",
-            "------------ ---------- ---------- ------------------- -------------------",
-            "7                 train COMPLETED+ 2024-01-01T10:00:05 2024-01-01T11:00:05",
-        )
+def test_the_table_for_people_is_read_by_its_columns() -> None:
+    """Names with blanks, empty columns, steps, and a state that was cut short."""
+    result = parse(
+        "JobID           JobName      State               Start                 End   NodeList ",
+        "------------ ---------- ---------- ------------------- ------------------- ---------- ",
+        "918223       my run, 3  CANCELLED+ 2025-11-30T19:40:09 2025-12-01T02:17:55   gpu-3-11 ",
+        "918223.exte+     extern  COMPLETED 2025-11-30T19:40:09 2025-12-01T02:17:55   gpu-3-11 ",
+        "918224                      FAILED 2025-11-30T19:40:09 2025-12-01T02:17:55  n[01-02]",
+        "",
+    )
+    assert result.rejected == ()
+    assert [(a.job_id, a.state, a.name, a.nodes) for a in result.attempts] == [
+        (918223, "CANCELLED", "my run, 3", ("gpu-3-11",)),
+        (918224, "FAILED", "", ("n01", "n02")),
+    ]
+    assert result.steps == 1
+    assert not any("cut short" in note for note in result.notes)
+
+
+def test_what_the_table_for_people_cut_short_is_left_out() -> None:
+    """Half a list of nodes would be other nodes; half a job number another job."""
+    result = parse(
+        "JobID               State               Start                 End   NodeList  AllocTRES ",
+        "------------ ------------ ------------------- ------------------- ---------- ---------- ",
+        "7                  FAILED 2025-11-30T19:40:09 2025-12-01T02:17:55 gpu-3-[11+ billing=8+ ",
+        "123456789_1+       FAILED 2025-11-30T19:40:09 2025-12-01T02:17:55   gpu-3-11 ",
+        "8                  FAILED 2025-11-30T19:40:09 2025-12-01T02:17:5+   gpu-3-11 ",
+        "9 wanders ab out   FAILED 2025-11-30T19:40:09 2025-12-01T02:17:55   gpu-3-11 ",
+    )
+    assert [(a.job_id, a.nodes, a.n_gpus) for a in result.attempts] == [(7, (), None)]
+    assert [r.line_no for r in result.rejected] == [4, 5, 6]
+    assert [note for note in result.notes if "cut short" in note] == [
+        "sacct's table for people: 2 values cut short and left out; `sacct -P` prints them whole"
+    ]
+    with pytest.raises(errors.MalformedInput, match="lacks Start, End"):
+        parse("JobID           JobName      State", "------------ ---------- ----------", "7 a FAILED")
 
 
 def test_empty_input_is_an_empty_answer() -> None:
