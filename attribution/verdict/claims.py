@@ -340,6 +340,9 @@ def hints(view: evidence_view.EvidenceView, cause: str, rule: str, role: finding
     if not view.findings:
         return []
     hinting = [f for f in view.findings if f.signature.cause == cause and f.signature.role is role]
+    if role is findings.FindingRole.HINT:
+        # What a program says that it lived with points at no machine.
+        hinting = [f for f in hinting if f.event.detail.get("goes_on") is not True]
     if not hinting:
         return []
     hinting.sort(
@@ -374,18 +377,22 @@ def of_findings(
     )
 
 
+_OF_KERNEL = frozenset({"filesystem_mount", "gpu_driver"})
+"""Causes of system software that the node's kernel tells of."""
+
+
 def _hint_cap(view: evidence_view.EvidenceView, cause: str, node: str | None) -> records.Confidence:
     """How sure the job's own side can make of `cause`.
 
-    A fault of a machine shows on the machine: where it was watched, or its log is at hand, and shows nothing, text is
-    possible at best.
+    A fault of a machine, or of what its kernel talks to, shows on the machine: where it was watched, or its log is at hand, and shows
+    nothing, text is possible at best.
     """
     domain = taxonomy.cause(cause).domain
     if domain is records.Domain.USER_PROGRAM:
         return records.Confidence.CERTAIN
     unseen = frozenset(view.unwatched_nodes) - view.logged_nodes
     blind = node in unseen if node else bool(unseen)
-    if domain is records.Domain.HARDWARE and not blind:
+    if (domain is records.Domain.HARDWARE or cause in _OF_KERNEL) and not blind:
         return records.Confidence.POSSIBLE
     return records.Confidence.LIKELY
 

@@ -152,11 +152,19 @@ def _in_context(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims
         elif (claim.weight < claims.CERTAIN or view.log_stall) and not claim.explains >= ENDINGS:
             # When the log stood still is known to the minute: what did not stop it then is not certain.
             weight *= 0.7
+        elif claim.cause == "user_error" and _went_on_alone(view, claim):
+            weight *= 0.5
     if came_into_the_hang(view, claim):
         # A part that is gone beside a hang is seldom chance: often it is only found out when the job is ended.
         gone = claim.cause in _DOES_NOT_COME_BACK and weight >= claims.LIKELY
         weight = claims.POSSIBLE if gone else weight * 0.5
     return claim if weight == claim.weight else claims.changed(claim, weight=weight)
+
+
+def _went_on_alone(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:
+    """Whether the error's program, or its script, printed more behind it until somebody ended the job, and no other rank waited for it."""
+    several = len(view.attempt.nodes) > 1 or (view.attempt.n_gpus or 0) > 1
+    return not several and bool(claim.evidence) and bool(claim.evidence[0].detail.get("behind"))
 
 
 _AT_ONCE = timedelta(seconds=5)

@@ -24,6 +24,8 @@ def read(
     """
     own = appended.AppendedLog(attempt.start_at, zone or UTC)
     began = attempt.start_at.astimezone(zone).replace(tzinfo=None) if attempt.start_at else None
+    numbers = (attempt.job_id, attempt.array_job_id, attempt.het_job_id)
+    others = slurm.OtherJobs(n for n in numbers if n is not None)
     engine, found, steps = reader.JobLogReader(), list[grammar.JobFinding](), _steps(zone)
     for number, raw in enumerate(lines, 1):
         line = raw.decode("utf-8", "replace")
@@ -31,7 +33,7 @@ def read(
         ended = slurm.ended_before(text, began)
         if ended or own.begins(text):
             engine, found, steps = reader.JobLogReader(), [], _steps(zone)
-        if ended:
+        if ended or others.wrote(text):
             continue
         found += engine.feed(number, text)
         steps.feed(number, line)

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 
+from probing_cluster.core import sanitize
 from probing_cluster.evidence.joblog import absent_ranks, grammar, precedence, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.messages import gpu_hardware
@@ -23,7 +24,7 @@ _STEPS = 3
 _HANDLED_STEPS = 2
 """So many do where the program itself says that it goes on."""
 _GOES_ON = re.compile(
-    r"\(optional\)|\b(?:skip(?:ping|ped)|retr(?:y(?! counts?\b| limit)|ying|ied)|re-?trying|trying to restart|re-?submitt(?:ed|ing)|trying (?:again|(?:a )?smaller|(?:with )?\d+)|fall(?:ing)? ?back|continu(?:e|ing)|(?<!Exception )ignor(?:ed|ing)(?! input$)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b",
+    r"\(optional\)|\b(?:skip(?:ping|ped)|retr(?:y(?! counts?\b| limit)|ying|ied)|re-?trying|trying to restart|re-?submitt(?:ed|ing)|trying (?:again|(?:a )?smaller|(?:with )?\d+)|fall(?:ing)? ?back(?![./\w-])|continu(?:e|ing)|(?<!Exception )ignor(?:ed|ing)(?! input$)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b",
     re.IGNORECASE,
 )
 _ADVICE = re.compile(
@@ -47,8 +48,19 @@ _SCRIPT_WENT_ON = re.compile(
 )
 """What the shell's commands complain of: the batch script lives."""
 _SHOWN_COMMAND = re.compile(r"\+{1,4} (?!exit [1-9])\S")
+_TOLD_LINES = 2
+_NO_WORDS = re.compile(
+    r"\W*$|(?:srun|slurmstepd\S*|sbatch): |(?:real|user|sys)\s+\d+m|(?:exit|return)\w*\W{1,3}\d|.{0,40}\b(?:error|fail|abort|fatal)",
+    re.IGNORECASE,
+)
+"""Lines of a launcher, and such as follow from a failure."""
 _MORE_COMMANDS, _MORE_LINES = 2, 12
 """So many commands and lines of theirs are more than a script's tidying up."""
+_LAST_CHARS = 200
+_OF_OTHERS = frozenset({"python_exception", "watchdog_timeout", "gloo_timeout"})
+"""What a rank may say that waits for one that has left."""
+_FIRST_SIGNAL = 128
+"""From this exit code on a shell tells of a signal."""
 _SIGNAL_LINES = 1_000
 _ANNOUNCED_LINES = 3
 _INTERRUPTED_LINES = 40
@@ -101,7 +113,7 @@ class CauseCandidates:
         self._exited = False
         """Whether a bad exit was told of behind the best candidate."""
         self._doubted: int | None = None
-        self._commands = self._printed = 0
+        self._commands = self._printed = self._told = 0
         """Commands that the shell showed behind the best candidate, and lines that they printed."""
 
     @property
@@ -280,7 +292,8 @@ class CauseCandidates:
             self.held[self.best] = best = replace(best, detail={**best.detail, "script_went_on": True})
         near = 0 <= record.line - best.line <= _GOES_ON_LINES
         if near and _announces_recovery(record.text) and not self._is_of_another(record, best):
-            self.held[self.best] = best = replace(best, detail={**best.detail, "handled": True})
+            detail = {**best.detail, "handled": True, "goes_on": True}
+            self.held[self.best] = best = replace(best, detail=detail)
         if record.of_worker and best.pid is None:
             # Ray shows what its workers print, each with its process: of the driver, which failed, they tell nothing.
             return
@@ -295,7 +308,7 @@ class CauseCandidates:
             return
         if not _can_be_survived(best):
             return
-        if best.kind == "program_error" and not self._exited and self._script_goes_on(record.text):
+        if not self._exited and self._script_goes_on(best, record.text):
             self._survived()
             return
         if self._progress.passed(record.text, overwritten=overwritten):
@@ -311,8 +324,13 @@ class CauseCandidates:
         above = next(iter(reversed(self.recent)), "")
         return record.line - best.line > 1 and _COMPLAINS.search(above) is not None
 
-    def _script_goes_on(self, text: str) -> bool:
-        """Whether the script, which shows its commands (`set -x`), ran others behind the one that failed, and they had something to tell."""
+    def _script_goes_on(self, best: JobFinding, text: str) -> bool:
+        """Whether the script went on behind one of its commands that failed: it printed more, or shows the next ones (`set -x`), and they had something to tell."""
+        if _SCRIPT_WENT_ON.match(best.message):
+            self._told += bool(text.strip()) and not _SCRIPT_WENT_ON.match(text) and not _NO_WORDS.match(text)
+            return self._told >= _TOLD_LINES
+        if best.kind != "program_error":
+            return False
         command = _SHOWN_COMMAND.match(text) is not None
         self._commands += command
         self._printed += self._commands >= _MORE_COMMANDS and not command
@@ -366,6 +384,39 @@ class CauseCandidates:
             best = self.held[self.best]
             if best.rank is None and 0 < line - best.line <= 3:
                 self.held[self.best] = replace(best, rank=rank)
+
+    def take_first_exit(self) -> None:
+        """A task that left with a code of its own before another one raised an exception, or missed its peer: the first was it.
+
+        What a task prints reaches the log before srun tells of its end. Python's own code for an exception may belong to one whose
+        words are lost.
+        """
+        best = None if self.best is None or self.settled else self.held[self.best]
+        if (
+            best is None
+            or best.rank is None
+            or best.kind not in _OF_OTHERS
+            and best.role is not LineRole.REMOTE
+        ):
+            return
+        for i, earlier in enumerate(self.held):
+            if earlier.line >= best.line:
+                return
+            code = earlier.detail.get("exit_code")
+            alone = earlier.kind == "task_exit" and "tasks" in earlier.detail and earlier.rank is not None
+            left = isinstance(code, int) and 1 < code < _FIRST_SIGNAL and not earlier.detail.get("survived")
+            if alone and left and str(earlier.rank) == earlier.detail["tasks"] and earlier.rank != best.rank:
+                self.best = i
+                return
+
+    def note_behind(self, behind: Callable[[int], list[str]]) -> None:
+        """Keeps with the best candidate how much the job still printed behind it, by `behind`, and the last of that."""
+        if self.best is None or self.settled:
+            return
+        best = self.held[self.best]
+        if lines := behind(best.line):
+            more = {"behind": len(lines), "last_words": sanitize.clean(lines[-1], _LAST_CHARS)}
+            self.held[self.best] = replace(best, detail={**best.detail, **more})
 
     def settle(self) -> list[JobFinding]:
         """Everything held, the first cause marked the first time."""

@@ -15,7 +15,7 @@ _LINK = re.compile(r"\s*(?:(?P<handling>During handling of the above)|The above 
 _FRAME = re.compile(r"\s*File \"(?P<file>[^\"]{1,400})\", line \d{1,7}, in (?P<function>\S{1,200})")
 _EXPECTED = frozenset({
     "FileNotFoundError", "FileExistsError", "KeyError", "AttributeError", "StopIteration", "HTTPError", "EntryNotFoundError",
-    "RemoteEntryNotFoundError", "LocalEntryNotFoundError",
+    "RemoteEntryNotFoundError", "LocalEntryNotFoundError", "ImportError", "ModuleNotFoundError",
 })  # fmt: skip
 """What programs catch to try something else."""
 _LOOKED_UP = _EXPECTED | {
@@ -32,6 +32,10 @@ _BARE_WORDS, _SENTENCE_WORDS = 4, 8
 """An exception in no more words says nothing of what was tried, one in so many does."""
 _LOOK_ELSEWHERE = re.compile(
     r"\b(?:see|check|look|refer)\b.{0,60}\b(?:logs?|above|below|traceback|output|details)\b|\b(?:failed|failure|error|exception|crashed|aborted)\W{0,3}(?:(?:in|at|during|while|on) .{0,80})?$",
+    re.IGNORECASE,
+)
+_TRIES_AGAIN = re.compile(
+    r"\b(?:retry(?:ing)?|retries|attempt) (?:#|no\.? ?)?\d|\bretrying\b|\bwill retry\b|\bfalling back\b|\bskipping\b",
     re.IGNORECASE,
 )
 _PACKAGE = re.compile(r"/(?:site|dist)-packages/")
@@ -124,6 +128,9 @@ class ExceptionChain:
         now.renamed = ""
         if now.began != found.line:
             found = replace(found, detail={**found.detail, "chained": True})
+        if _TRIES_AGAIN.search(now.above) and now.began == found.line:
+            # The program's own line above the traceback says what it does instead.
+            found = replace(found, detail={**found.detail, "handled": True, "goes_on": True})
         return replace(found, role=LineRole.OBSERVATION) if _is_of_an_import(now, found) else found
 
 

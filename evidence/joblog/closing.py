@@ -261,6 +261,11 @@ class Tail:
             return None
         return self.reason(self._lines[-1][0] + 1, best.line)
 
+    def behind(self, line: int) -> list[str]:
+        """What the job still printed behind `line`, of the last lines: no frames, no launcher's words."""
+        others = (text.strip() for number, text in self._lines if number > line)
+        return [t for t in others if t and not (_STACK.match(t) or _BOILERPLATE.match(t) or _RULE.match(t))]
+
     def only_lists(self, behind: int) -> bool:
         """Whether hardly anything but lists of ranks and tensors stands behind line `behind`."""
         others = [text for line, text in self._lines if line > behind and not _LISTS.search(text)]

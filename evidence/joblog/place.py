@@ -148,7 +148,8 @@ def begins_with_speaker(text: str) -> bool:
 
 
 _DELIBERATE = re.compile(
-    r"\((?:\w+ ){0,2}(?:injected|simulated|deliberate|intentional|expected)\)|\binjecting (?:an? )?(?:\w+ )?\w*(?:fault|error|failure)\b",
+    r"\((?:\w+ ){0,2}(?:injected|simulated|deliberate|intentional|expected)\)|\binjecting (?:an? )?(?:\w+ )?\w*(?:fault|error|failure)\b"
+    r"|^\W{0,3}(?:inject(?:ed|ing)?|simulat(?:ed?|ing)|fake|mock(?:ed)?|replay(?:ed|ing)?)\s?[:=>-]+\s",
     re.IGNORECASE,
 )
 """Somebody makes the error happen and says so in the same line."""

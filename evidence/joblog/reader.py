@@ -397,6 +397,8 @@ class JobLogReader:
             self._story.add(word)
         self._story.take_stall(self._last_line, self._tail.only_lists)
         self._story.take_interruption(self._last_line)
+        self._story.take_first_exit()
+        self._story.note_behind(self._tail.behind)
         return self._settle()
 
 

@@ -122,6 +122,7 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
     if "span_s" in request:
         started_s, released_s = request["span_s"]
         span = datetime.fromtimestamp(started_s, UTC), datetime.fromtimestamp(released_s, UTC)
+    job_ids = tuple(request.get("job_ids", ()))
     fd = _open_own(Path(request["path"]), request["uid"])
     try:
         file_stat = os.fstat(fd)
@@ -132,10 +133,10 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
             span is not None and not parts[0].is_first and (began is None or begin)
         ):  # else the beginning is an earlier attempt's
             head = log_parts.pread(fd, begin, min(parts[0].start - begin, _HEAD_BYTES))
-        log_words = collect_words.read_log(parts, began, span, head)
+        log_words = collect_words.read_log(parts, began, span, head, job_ids)
         if not parts[0].is_first and not log_words.findings and not log_words.goes_on:
             parts = log_parts.read_above(fd, parts[0], begin) or parts
-            log_words = collect_words.read_log(parts, began, span, head)
+            log_words = collect_words.read_log(parts, began, span, head, job_ids)
     finally:
         os.close(fd)
     where = {"inode": file_stat.st_ino, "filesystem": filesystem(file_stat.st_dev)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -39,14 +39,16 @@ def read_log(
     began: datetime | None = None,
     span: tuple[datetime, datetime] | None = None,
     head: bytes = b"",
+    job_ids: Collection[int] = (),
 ) -> LogWords:
     """What the parts of a log say, the last of which is its end; its beginning is `head`.
 
-    What an attempt before `began` (naive, this node's zone) wrote into the same file is left out, and so is what other jobs did. Of an
+    What an attempt before `began` (naive, this node's zone) wrote into the same file is left out, and so is what other jobs did, and what
+    Slurm says of others than `job_ids`, the job's own numbers. Of an
     attempt with an end (`span`) also that it stood still until then: whether somebody ended it from outside, only accounting knows.
     """
     own = appended.AppendedLog(span[0] if span is not None else began, None)
-    engine = reader.JobLogReader()
+    engine, others = reader.JobLogReader(), slurm.OtherJobs(job_ids)
     # Most jobs print until their end: a look at the last lines costs nothing, the time of each line as much as its meaning.
     last = standstill.LogSteps(None, is_sure=False)
     dated = span is not None and last.may_stand(reversed(parts[-1].data.split(b"\n")), span[1])
@@ -67,7 +69,7 @@ def read_log(
         if of_another or own.begins(text):
             found, engine, ended = [], reader.JobLogReader(), None
             steps = standstill.LogSteps(None, is_sure=False)
-        if of_another:
+        if of_another or others.wrote(text):
             continue
         found += engine.feed(number, text)
         if dated:

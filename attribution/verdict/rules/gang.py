@@ -31,6 +31,8 @@ _UNSEEN = frozenset({"missing", "rank_ended"})
 """Findings that a death in the teardown, too near to the others' to be told apart, would look like."""
 _BY_SIGNAL = frozenset(128 + signal for signal in (4, 6, 7, 8, 9, 11))
 """How a shell that started the rank ends when a signal has killed it; 15 is how Slurm ends the others."""
+_FIRST_SIGNAL = 128
+"""From this exit code on a shell tells of a signal."""
 _KILLED = frozenset({"oom_kill_suspected", "process_crashed", "process_aborted", "bus_error", "segfault"})
 
 _WEIGHTS = {
@@ -56,6 +58,9 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     if gang_finding.kind in _UNSEEN and gang_finding.ranks and _killed(view, set(gang_finding.ranks)):
         cause, weight = "rank_killed", _WEIGHTS[records.Confidence.LIKELY]
         words = f"{gang_finding.summary.partition(':')[0]}, and Slurm says that {'it was' if len(gang_finding.ranks) == 1 else 'they were'} killed"
+    if gang_finding.kind == "rank_dead" and (codes := _left(view, set(gang_finding.ranks))):
+        cause = "user_error"
+        words = f"{gang_finding.summary.partition(' died')[0]} ended by itself with exit code {codes[0]} while the others went on"
     if cause is None or not weight:
         return
     first = gang_finding.nodes[0] if gang_finding.nodes else None
@@ -98,6 +103,19 @@ def _killed(view: evidence_view.EvidenceView, ranks: set[int]) -> bool:
     ]
     alone = {rank for line in lines if len(line) == 1 for rank in line}
     return ranks <= alone or ranks == {rank for line in lines for rank in line}
+
+
+def _left(view: evidence_view.EvidenceView, ranks: set[int]) -> list[int]:
+    """The exit codes with which, by Slurm's own lines, exactly these ranks ended by themselves."""
+    lines = [
+        (_tasks(e.detail), _number(e.detail, "exit_code"))
+        for e in view.case.events
+        if e.source == "joblog"
+        and e.kind == "task_exit"
+        and e.job_id == view.attempt.job_id
+        and e.at >= view.start_at
+    ]
+    return sorted({code for tasks, code in lines if tasks == ranks and code and code < _FIRST_SIGNAL})
 
 
 def _number(detail: Mapping[str, Any], name: str) -> int | None:

@@ -38,9 +38,7 @@ def _told_before(
     return [
         s.event
         for s in view.of(cause)
-        if s.event.kind == kind
-        and s.event.node == claim.node
-        and claim.at - _TOLD_BEFORE <= s.at <= claim.at
+        if s.event.kind == kind and s.event.node == claim.node and claim.at - _TOLD_BEFORE <= s.at <= claim.at
     ]
 
 
@@ -50,9 +48,15 @@ def _explained(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.
     Who forges such a line cannot make the node go away.
     """
     if reports := _told_before(view, claim, POWER, "hardware_report"):
-        cause, words = POWER, "went away, and its BMC had reported a power supply that failed or lost its input"
+        cause, words = (
+            POWER,
+            "went away, and its BMC had reported a power supply that failed or lost its input",
+        )
     elif claim.cause == LOST and (reports := _told_before(view, claim, SERVICES, "slurmd")):
-        cause, words = SERVICES, "stopped answering Slurm: its slurmd had crashed, whatever became of the job there"
+        cause, words = (
+            SERVICES,
+            "stopped answering Slurm: its slurmd had crashed, whatever became of the job there",
+        )
     else:
         return claim
     return claims.changed(

@@ -6,9 +6,17 @@ import signal as signals
 from collections.abc import Iterable
 from datetime import timedelta
 
-from probing_cluster.attribution.verdict import claims, evidence_view, findings, gpus, signatures, taxonomy
+from probing_cluster.attribution.verdict import (
+    claims,
+    evidence_view,
+    findings,
+    gpus,
+    phrases,
+    signatures,
+    taxonomy,
+)
 from probing_cluster.attribution.verdict.rules import memory_limit
-from probing_cluster.core import records, vocabulary
+from probing_cluster.core import digits, records, vocabulary
 
 CAUSE, MISMATCH, KILLED = "user_error", "collective_mismatch", "rank_killed"
 NEAR = timedelta(seconds=60)
@@ -51,7 +59,8 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         and s.at >= view.onset_at - NEAR
     ]
     marked = {s.event.event_id: s.event for s in xids}
-    for claim in hints:
+    otherwise = [c.evidence[0] for c in hints if _ended_otherwise(view, c.evidence[0])]
+    for claim in (c for c in hints if c.evidence[0] not in otherwise):
         # A fault that it ran on beside for hours is seldom why it failed; that it never is nobody can say.
         beside = view.disturbances or view.left_behind or _came_after_another(view)
         alone = findings.is_surely_own(claim.evidence[0]) and not beside
@@ -62,6 +71,8 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         yield claims.changed(
             claim, cap=claims.lower(claim.cap, sure), evidence=claim.evidence + tuple(marked.values())
         )
+    if view.state == "FAILED" and hints and len(otherwise) == len(hints):
+        yield from _by_exit(view, otherwise[0])
     if hints or view.state != "FAILED":
         return
     if view.hung:
@@ -90,6 +101,14 @@ def _fits_the_end(view: evidence_view.EvidenceView, first: records.HealthEvent) 
     )
     fits = view.attempt.exit_code in (None, 1) and not view.signal and not another
     return records.Confidence.CERTAIN if fits else records.Confidence.LIKELY
+
+
+def _ended_otherwise(view: evidence_view.EvidenceView, first: records.HealthEvent) -> bool:
+    """Whether the program, alone on its node, printed more behind an exception and ended as no exception ends it: with another code, or by a signal."""
+    alone = len(view.attempt.nodes) == 1 and first.detail.get("rank") is None
+    if not alone or "exception" not in first.detail or not first.detail.get("behind"):
+        return False
+    return view.state == "FAILED" and (bool(view.signal) or view.attempt.exit_code not in (None, 0, 1))
 
 
 def _came_after_another(view: evidence_view.EvidenceView) -> bool:
@@ -142,6 +161,7 @@ def _clears_program(found: evidence_view.CaseFinding) -> bool:
     system = records.Domain.SYSTEM_SOFTWARE
     return (
         known.role is findings.FindingRole.HINT
+        and found.event.detail.get("goes_on") is not True
         and taxonomy.cause(known.cause).domain is system
         and known.weight > _HINTED
         and list(found.event.detail.get("domains") or ()) == [system.value]
@@ -168,8 +188,13 @@ def _code(code: int | None) -> str:
     return f"{code}"
 
 
-def _by_exit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
+def _by_exit(
+    view: evidence_view.EvidenceView, caught: records.HealthEvent | None = None
+) -> Iterable[claims.Claim]:
+    """The claim that rests on the exit code, or the signal, alone; `caught`: an exception of its log that ends no program so."""
     signal = view.signal or _sent_signal(view)
+    before = _left_first(view)
+    signal = 0 if before is not None else signal
     if (not signal and not view.attempt.exit_code) or any(map(_clears_program, view.findings)):
         return
     weight = _DOUBTFUL_SIGNALS.get(signal, 0.85)
@@ -192,7 +217,12 @@ def _by_exit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         if signal
         else f"exited with code {_code(view.attempt.exit_code)}"
     )
+    if before is not None:
+        how = f"exited with code {before.detail['exit_code']} (task {before.detail['tasks']} on {before.node}, before any other)"
     words = f"{how}, {_NOT_ITS_OWN if others else _beside(view)}"
+    if caught is not None:
+        last = phrases.clean(str(caught.detail.get("last_words") or ""))
+        words = f"{how}, which no exception does; its last line: {last}; above stands: {caught.message}"
     if quoted := _quoted(view):
         words += f"; its log says: {quoted[0].message}"
     if signal == vocabulary.OUTPUT_NOT_OPENED:
@@ -227,10 +257,22 @@ def _by_exit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         weight=weight,
         at=view.end_at,
         rule="user_error",
-        evidence=(*exits, *(e for e in quoted if e not in exits)),
-        by_elimination=True,
+        evidence=(*exits, *(e for e in quoted if e not in exits), *((caught,) if caught else ())),
+        # What the program must have caught does not explain the code that it left with.
+        by_elimination=caught is None,
         words=words,
+        sentence=f"The program {words}" if caught is not None else "",
     )
+
+
+def _left_first(view: evidence_view.EvidenceView) -> records.HealthEvent | None:
+    """srun's line of the one task that left by itself before the others were ended for it (`--kill-on-bad-exit`, `--wait`); None without one."""
+    first = next((f.event for f in view.findings if f.event.detail.get("first_cause") is True), None)
+    if first is None or first.kind != "task_exit":
+        return None
+    code, tasks = first.detail.get("exit_code"), first.detail.get("tasks")
+    left = isinstance(code, int) and 0 < code < _BY_SIGNAL and digits.is_number(str(tasks))
+    return first if left and first.detail.get("rank") is not None else None
 
 
 def _not_its_own(first: records.HealthEvent) -> str:

@@ -19,7 +19,7 @@ from probing_cluster.evidence.joblog.grammar import (
     fact,
     make,
 )
-from probing_cluster.evidence.joblog.messages import cuda_memory
+from probing_cluster.evidence.joblog.messages import cuda_memory, python
 
 FACTS = {
     "cuda_ecc": fact(
@@ -68,6 +68,7 @@ FACTS = {
         "A CUDA library (cuBLAS, cuDNN, …) failed; often for lack of memory or after an earlier error.",
     ),
     "cuda_error": fact(LineRole.ROOT, ALL, "A CUDA call failed."),
+    "host_memory_error": python.FACTS["host_memory_error"],
 }
 ONLY_HARDWARE = frozenset({"cuda_ecc", "cuda_nvlink", "cuda_device_lost"})
 """Kinds that convict a machine: whoever prints one must look like a runtime."""
@@ -225,6 +226,10 @@ def kind_of(text: str) -> str | None:
     return next((kind for kind, pattern in _KINDS if pattern.search(text)), None)
 
 
+_OF_HOST = re.compile(r"\bby allocator (?:cpu|mklcpu)\b|/device:CPU:\d", re.IGNORECASE)
+"""TensorFlow's own words for main memory."""
+
+
 def finding(kind: str, record: Record, **detail: Any) -> JobFinding:
     """A CUDA finding, also from another family's line."""
     if kind == "cuda_unavailable":
@@ -234,6 +239,8 @@ def finding(kind: str, record: Record, **detail: Any) -> JobFinding:
                 return make(
                     FACTS, kind, record, rank=_rank(record), detail=detail, domains=domains, meaning=meaning
                 )
+    if kind == "cuda_oom" and _OF_HOST.search(record.text):
+        kind = "host_memory_error"
     if kind == "cuda_oom":
         detail |= cuda_memory.about(record.text)
     return make(FACTS, kind, record, rank=_rank(record), detail=detail)

@@ -7,8 +7,9 @@ from typing import Any
 
 _SIZE = r"\d{1,8}(?:\.\d{1,4})? [KMGT]?i?B(?:ytes)?"
 _NAMED = re.compile(
-    rf"total capacity of (?P<total>{_SIZE}) of which (?P<free>{_SIZE}) is free\.(?P<others>(?: Process \d{{1,10}} has {_SIZE} memory in use\.){{1,32}}).{{0,60}}?this process has (?P<own>{_SIZE})"
+    rf"total capacity of (?P<total>{_SIZE}) of which (?P<free>{_SIZE}) is free\.(?P<others>(?: Process \d{{1,10}} has {_SIZE} memory in use\.){{1,32}})(?:.{{0,60}}?this process has | Of the allocated memory )(?P<own>{_SIZE})"
 )
+"""In a container PyTorch does not know itself among the processes: then its own allocation tells whose memory it is."""
 _OLDER = re.compile(
     rf"\(GPU \d{{1,3}}; (?P<total>{_SIZE}) total capacity; (?P<allocated>{_SIZE}) already allocated; (?P<free>{_SIZE}) free; (?P<own>{_SIZE}) (?:reserved|cached)"
 )

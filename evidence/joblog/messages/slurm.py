@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import datetime
 
 from probing_cluster.evidence.joblog import grammar, place
@@ -192,6 +193,34 @@ def cancelled_at(text: str) -> datetime | None:
         return datetime.fromisoformat(found["at"])
     except ValueError:
         return None
+
+
+_OF_JOB = re.compile(
+    r"(?:\b(?:JOB|STEP|[Jj]ob|[Ss]tep)[= ]|\b(?:StepId|JobId)=)(?P<job>\d{1,10}_?)(?=[\d.+\s,\]*\[]|$)"
+)
+_OWN_WORDS = re.compile(r"\b(?:slurmstepd|slurmd|srun)(?:-\S{1,253})?: |\*\*\* (?:JOB|STEP) ")
+
+
+class OtherJobs:
+    """Slurm's lines about other jobs than this one, and those right behind them that name none: an older log, printed again or appended to."""
+
+    def __init__(self, job_ids: Iterable[int]) -> None:
+        numbers = list(job_ids)
+        self._own = frozenset(str(n) for n in numbers)
+        self._in_array = len(numbers) > 1
+        """Whether its array's number would be among them, if it is a task of one."""
+        self._other = False
+        """Whether the last line was one of them."""
+
+    def wrote(self, text: str) -> bool:
+        """Whether the line, the next one, is about another job."""
+        if not self._own or not _OWN_WORDS.search(text):
+            self._other = False
+            return False
+        named = _OF_JOB.findall(text)
+        own = any(n.rstrip("_") in self._own or (n.endswith("_") and not self._in_array) for n in named)
+        self._other = not own if named else self._other
+        return self._other
 
 
 def of_signal(signal: int) -> str:
