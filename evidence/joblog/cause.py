@@ -57,6 +57,8 @@ _NO_WORDS = re.compile(
 _MORE_COMMANDS, _MORE_LINES = 2, 12
 """So many commands and lines of theirs are more than a script's tidying up."""
 _LAST_CHARS = 200
+_MANY_LINES = 20
+_HEADING = re.compile(r"\W*(?:fatal )?errors?\W*", re.IGNORECASE)
 _OF_OTHERS = frozenset({"python_exception", "watchdog_timeout", "gloo_timeout"})
 """What a rank may say that waits for one that has left."""
 _FIRST_SIGNAL = 128
@@ -395,8 +397,8 @@ class CauseCandidates:
         if (
             best is None
             or best.rank is None
-            or best.kind not in _OF_OTHERS
-            and best.role is not LineRole.REMOTE
+            or (best.kind not in _OF_OTHERS
+            and best.role is not LineRole.REMOTE)
         ):
             return
         for i, earlier in enumerate(self.held):
@@ -414,7 +416,11 @@ class CauseCandidates:
         if self.best is None or self.settled:
             return
         best = self.held[self.best]
-        if lines := behind(best.line):
+        lines = behind(best.line)
+        if len(lines) >= _MANY_LINES and _HEADING.fullmatch(best.message.strip()):
+            # It announced nothing that anybody understood, and much came after it.
+            self.best = None
+        elif lines:
             more = {"behind": len(lines), "last_words": sanitize.clean(lines[-1], _LAST_CHARS)}
             self.held[self.best] = replace(best, detail={**best.detail, **more})
 

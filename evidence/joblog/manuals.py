@@ -1,10 +1,12 @@
-"""What programs print about errors without having them: their options' help, tables of exit codes, the patterns they look for, pages."""
+"""What programs print about errors without having them: their options' help, tables of codes and counts, the patterns they look for, pages."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Reversible
 from itertools import islice, pairwise
+
+from probing_cluster.evidence.joblog import place
 
 _OPTION = re.compile(
     r"\s{1,8}-{1,2}[A-Za-z][\w-]{0,40}(?:,? -{1,2}[A-Za-z][\w-]{0,40})?(?:[ =][A-Z{\[<]\S{0,60})?(?:\s{2,40}\S|\s*$)"
@@ -22,18 +24,74 @@ _PAGE_ITEM = re.compile(
 )
 """An entry of a page's list that begins with words set as code and goes on as a sentence."""
 
+_LABELLED = re.compile(r"\s{0,12}(?:[-*•]\s+)?\*\*[^*\n]{2,60}\*\*\s?:|\s{0,12}`[^`\n]{8,2000}`\s*$|_No response_\s*$")
+"""A label set bold, or a line that is nothing but code: a page's."""
+_COUNTED = re.compile(r".{8,400}\s{2,60}\d[\d.,]{0,14}\s{2,40}\d[\d.,]{0,14}\s?%?\s*$")
+"""What ends with two columns of numbers: how often that was seen."""
+_BARE = re.compile(r"\s{8,60}(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception): \S")
+_WENT_WRONG = re.compile(
+    r"error|exception|fail|caus|reason|traceback|raised|stderr|output|abort|fatal", re.IGNORECASE
+)
+_EXAMPLE = re.compile(r"\b(?:example|looks? like|reads|would (?:print|show|see))\b", re.IGNORECASE)
+_PAGE_BEGINS, _PAGE_ENDS = (
+    re.compile(r"\s{0,8}<(?:!DOCTYPE html|html)\b", re.IGNORECASE),
+    re.compile(r"</html>", re.IGNORECASE),
+)
+_PAGE_LINES = 2_000
+_SENTENCE_WORDS = 5
+
+
+class Pages:
+    """Follows the pages of HTML that a program prints: whatever they speak of, they are pages."""
+
+    def __init__(self) -> None:
+        self._began = 0
+
+    def inside(self, line: int, text: str) -> bool:
+        """Whether the line, the next one, belongs to a page."""
+        if _PAGE_BEGINS.match(text):
+            self._began = line
+        if not self._began or line - self._began > _PAGE_LINES:
+            self._began = 0
+            return False
+        if _PAGE_ENDS.search(text):
+            self._began = 0
+        return True
+
+
+def shows_a_traceback(before: Reversible[str]) -> bool:
+    """Whether the sentence above the head of a traceback announces an example, as guides and chats do."""
+    above = next((line for line in islice(reversed(before), _NEAR_LINES) if line.strip()), "")
+    if not (_EXAMPLE.search(above) and place.foreign_words(above) >= _SENTENCE_WORDS):
+        return False
+    return above.rstrip().endswith((":", "reads", "like"))
+
 
 def is_shown(text: str, before: Reversible[str]) -> bool:
     """Whether the line, by itself or by those in front of it (oldest first), explains an error rather than reports one."""
-    if not any(sign in text for sign in ("  ", "\\", ".*", "`")):
+    if not any(sign in text for sign in ("  ", "\\", ".*", "`", "**", "_No ")):
         return False
-    if _OPTION.match(text) or _PATTERN.search(text) or _PAGE_ITEM.match(text):
+    if any(form.match(text) for form in (_OPTION, _PAGE_ITEM, _LABELLED)) or _PATTERN.search(text):
+        return True
+    if _COUNTED.match(text) and place.foreign_words(text) < _SENTENCE_WORDS:
+        return True
+    if _BARE.match(text) and _is_announced(text, before):
         return True
     return _describes_an_option(text, before) or _is_of_a_table_of_codes(text, before)
 
 
 def _indent(text: str) -> int:
     return len(text) - len(text.lstrip(" "))
+
+
+def _is_announced(text: str, before: Reversible[str]) -> bool:
+    """Whether an exception stands far to the right below a heading of somebody's report, and no traceback above it."""
+    for line in islice(reversed(before), _NEAR_LINES):
+        if "Traceback (" in line or 'File "' in line:
+            return False
+        if line.strip() and _indent(line) < _indent(text):
+            return line.rstrip().endswith(":") and _WENT_WRONG.search(line) is None
+    return False
 
 
 def _describes_an_option(text: str, before: Reversible[str]) -> bool:

@@ -31,7 +31,7 @@ _TITLE = re.compile(
 _TRACE = re.compile(r"^\s*\+{1,8} (?!Exception Group)\S")
 """A command as a shell prints it before it runs it (`set -x`), or a line that a patch adds."""
 _LISTED = re.compile(
-    r"[\w./~@+-]{1,300}\.(?:out|err|log|txt|md|rst)(?:[:-]\d{1,9}[:-]|:(?=\S))"
+    r"\s{0,8}[\w./~@+-]{1,300}\.(?:out|err|log|txt|md|rst)(?:[:-]\d{1,9}[:-]|:(?=\S))"
     r"|[\w./~@+-]{1,300}\.(?:ya?ml|jsonl?|csv|tsv|toml|html?|ini|cfg)[:-]\d{1,9}[:-]"
     r"|[\w./~@+-]{1,300}\.(?:py|pyx|c|cc|cpp|cu|cuh|h|hpp|sh|bash|f90|rs|go|java|scala|js|ts|jl|lua)[:-]\d{1,9}[:-](?:\s{2,}\S|\s?(?:raise|return|if|elif|except|assert|def|class|throw|fn|func)\b|\s?(?:#|//|\"|'|print\(|self\.|log\w{0,4}\.))"
     r"|\S{1,300}\.py::\S.{0,400}\s(?:PASSED|FAILED|SKIPPED|XFAIL|XPASS|ERROR)\b"

@@ -127,6 +127,7 @@ class JobLogReader:
         self._report = report.Report()
         self._lsf = report.LsfReport()
         self._heredoc = heredoc.HereDocument()
+        self._pages = manuals.Pages()
         self._copied = heredoc.Copied()
         self._labels = labels.LineLabels()
         self._tail = closing.Tail()
@@ -208,7 +209,8 @@ class JobLogReader:
         if _UNRAISED.search(record.text) and len(self._unraised) < _MAX_TRACEBACKS:
             self._unraised[rank] = record.line
         if _TRACEBACK in record.text and not place.is_speech(record.text):
-            handled = place.is_handled_traceback(record.text, self._story.recent)
+            recent = self._story.recent
+            handled = place.is_handled_traceback(record.text, recent) or manuals.shows_a_traceback(recent)
             if handled or record.line - self._unraised.pop(rank, -_UNRAISED_LINES) < _UNRAISED_LINES:
                 self._tracebacks.pop(rank, None)
                 self._bare.ignored(record)
@@ -337,7 +339,8 @@ class JobLogReader:
         if text.strip() and line != self._last_line:
             self._line_before, self._last_line = self._last_line, line
         recent = self._story.recent
-        if quoted := self._heredoc.quotes(line, text) or manuals.is_shown(text, recent):
+        shown = self._pages.inside(line, text) or manuals.is_shown(text, recent)
+        if quoted := self._heredoc.quotes(line, text) or shown:
             self._tail.forget(line)
         if quoted or place.is_repeated(text, recent):
             if self._story.in_doubt and place.is_chat_head(text):
