@@ -397,8 +397,7 @@ class CauseCandidates:
         if (
             best is None
             or best.rank is None
-            or (best.kind not in _OF_OTHERS
-            and best.role is not LineRole.REMOTE)
+            or (best.kind not in _OF_OTHERS and best.role is not LineRole.REMOTE)
         ):
             return
         for i, earlier in enumerate(self.held):

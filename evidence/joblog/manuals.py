@@ -24,7 +24,9 @@ _PAGE_ITEM = re.compile(
 )
 """An entry of a page's list that begins with words set as code and goes on as a sentence."""
 
-_LABELLED = re.compile(r"\s{0,12}(?:[-*•]\s+)?\*\*[^*\n]{2,60}\*\*\s?:|\s{0,12}`[^`\n]{8,2000}`\s*$|_No response_\s*$")
+_LABELLED = re.compile(
+    r"\s{0,12}(?:[-*•]\s+)?\*\*[^*\n]{2,60}\*\*\s?:|\s{0,12}`[^`\n]{8,2000}`\s*$|_No response_\s*$"
+)
 """A label set bold, or a line that is nothing but code: a page's."""
 _COUNTED = re.compile(r".{8,400}\s{2,60}\d[\d.,]{0,14}\s{2,40}\d[\d.,]{0,14}\s?%?\s*$")
 """What ends with two columns of numbers: how often that was seen."""

@@ -69,6 +69,9 @@ def _jobs(document: Any) -> list[Any]:
 
 
 def _notes(document: Any) -> Iterator[str]:
+    failed = [job for job in _jobs(document) if isinstance(job, dict) and "FAILED" in slurm_json.words(slurm_json.table(job.get("state")).get("current"))]  # fmt: skip
+    if failed and all(_exit(job.get("exit_code"))[0] == 0 for job in failed):
+        yield "this release's JSON has no exit codes of failed jobs; `sacct -P` has them"
     for error in slurm_json.error_texts(slurm_json.table(document)):
         yield f"Slurm said: {error}"
 
@@ -159,6 +162,9 @@ def _identity(job: Mapping[str, Any], job_id: int) -> dict[str, Any]:
 def _exits(job: Mapping[str, Any], state: str) -> dict[str, Any]:
     """Exit status and signal; what stands there while a job runs is no exit."""
     code, signal = (None, None) if state in attempt_rows.ACTIVE else _exit(job.get("exit_code"))
+    if state == "FAILED" and code == 0 and not signal:
+        # 22.05 writes so for whatever a job ended with.
+        code = signal = None
     return {
         "exit_code": code,
         "exit_signal": signal,

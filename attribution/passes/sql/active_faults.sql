@@ -18,5 +18,7 @@ WHERE h.severity = 'high'
   AND h.cluster = :cluster
   AND h.node = ANY(:nodes)
   AND h.at >= :since AND h.at < :until
-  AND (h.source IN ('nvml', 'amdsmi', 'sysfs', 'mount', 'check', 'service', 'ipmi')
-       OR (s.lasts AND h.source IN ('kernel', 'import')))
+  -- An Xid is an instant, not a state, whoever tells of it: what stands after one, the check of the GPU tells, and when it ended.
+  AND ((h.source IN ('nvml', 'amdsmi', 'sysfs', 'mount', 'check', 'service', 'ipmi') AND (s.lasts OR h.kind <> 'xid'))
+       -- That a switch was reset no line tells; of a node with an agent its checks do.
+       OR (s.lasts AND (h.source = 'import' OR (h.source = 'kernel' AND h.kind <> 'sxid'))))

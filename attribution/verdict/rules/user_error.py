@@ -35,6 +35,18 @@ _ENDS_BY = {9: frozenset({"oom_kill_suspected"}), _TERM: frozenset({"process_ter
 """What a log says of a process that somebody ended, by the signal."""
 _CRASHES = frozenset({6, 7, 9, 11, _TERM})
 """Signals by which programs are often ended, as exit codes rare."""
+_MEANINGS = {
+    8: "or 136, SIGFPE: an arithmetic error",
+    10: "or 138, SIGUSR1",
+    13: "or 141, SIGPIPE: a command wrote into a pipe that was closed, which `set -o pipefail` counts",
+    24: "or 152, SIGXCPU: more processor time than ulimit -t allows",
+    25: "or 153, SIGXFSZ: a larger file than ulimit -f allows",
+    123: "of xargs: a command that it ran failed",
+    124: "of timeout(1): its time was over",
+    126: "of the shell: a command may not be executed",
+    127: "of the shell: a command was not found",
+}
+"""What shells and their tools mean by a code; of a script's 128 + N Slurm may record N."""
 _NOT_ITS_OWN = "and the process that was killed for want of memory is not known to be its own"
 _HINTED = 0.6
 """What an exit code alone weighs beside a hint at a machine."""
@@ -182,10 +194,10 @@ def _sent_signal(view: evidence_view.EvidenceView) -> int:
 
 
 def _code(code: int | None) -> str:
-    """The exit code, with the signal that it may stand for."""
+    """The exit code, with what it may stand for: a signal that Slurm records without its 128, or what shells and their tools mean by it."""
     if code in _CRASHES:
         return f"{code} (Slurm records the same of a script that ends with {_BY_SIGNAL + code}, signal {_named(code)})"
-    return f"{code}"
+    return f"{code}{f' ({_MEANINGS[code]})' if code in _MEANINGS else ''}"
 
 
 def _by_exit(
@@ -195,12 +207,15 @@ def _by_exit(
     signal = view.signal or _sent_signal(view)
     before = _left_first(view)
     signal = 0 if before is not None else signal
-    if (not signal and not view.attempt.exit_code) or any(map(_clears_program, view.findings)):
+    untold = view.attempt.exit_code is None and view.attempt.exit_signal is None and bool(view.attempt.nodes)
+    if not (signal or view.attempt.exit_code or untold or before) or any(map(_clears_program, view.findings)):
         return
     weight = _DOUBTFUL_SIGNALS.get(signal, 0.85)
     left = any(f.signature.role is findings.FindingRole.PROXIMAL for f in view.findings)
     if not view.attempt.nodes or view.unwatched_nodes or view.case.by_log or (left and not view.crashed):
         weight = min(weight, 0.7)
+    if untold:
+        weight = min(weight, _HINTED)
     hints = [f.event for f in view.findings if f.signature.role is findings.FindingRole.HINT]
     if hints:
         weight = min(weight, _HINTED)
@@ -215,6 +230,8 @@ def _by_exit(
     how = (
         f"was ended by signal {_named(signal)}"
         if signal
+        else "exited with another code than 0, which the accounting at hand does not tell"
+        if untold
         else f"exited with code {_code(view.attempt.exit_code)}"
     )
     if before is not None:

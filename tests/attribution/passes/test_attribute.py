@@ -186,6 +186,34 @@ def test_a_fault_that_has_gone_does_not_stand(store, make, deliver):
 
 
 @pytest.mark.parametrize("many", [1, 1000])
+@pytest.mark.parametrize("source", ["nvml", "kernel"])
+def test_an_xid_of_before_a_short_job_is_over_unless_something_still_says_so(
+    store, make, deliver, monkeypatch, many, source
+):
+    """It is an instant: what it left behind, a check of the GPU tells, and ends once the GPU was reset."""
+    monkeypatch.setattr(attribute, "MANY", many)
+    at = make.end - timedelta(minutes=13)
+    where = {"device": "gpu3", "gpu_uuid": make.uuid("n2", 3)}
+    deliver(
+        make.event(at=at, kind="xid", code="119", source=source, **where), at=make.end + timedelta(seconds=20)
+    )
+    store.upsert_attempts([make.attempt(start_at=make.end - timedelta(seconds=20))])
+    (verdict,) = attribute.attribute(store, at=later(make)).verdicts
+    assert verdict.cause == "user_error"
+
+
+@pytest.mark.parametrize("many", [1, 1000])
+@pytest.mark.parametrize(("source", "cause"), [("import", "nvswitch"), ("kernel", "user_error")])
+def test_a_fatal_switch_of_an_imported_log_stands_until_a_restart(
+    store, make, deliver, monkeypatch, many, source, cause
+):
+    """Of a node with an agent its checks say whether the fabric is up."""
+    monkeypatch.setattr(attribute, "MANY", many)
+    event = make.event(at=make.end - timedelta(minutes=25), kind="sxid", code="20034", source=source)
+    assert judged(store, make, deliver, event).cause == cause
+
+
+@pytest.mark.parametrize("many", [1, 1000])
 @pytest.mark.parametrize(
     ("kind", "code", "began_min", "over_min", "word"),
     [

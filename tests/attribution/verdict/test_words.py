@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from probing_cluster.attribution.verdict import findings, rank_claims
+from probing_cluster.attribution.verdict import findings, rank_claims, view_builder
+from probing_cluster.attribution.verdict.rules import links
 from probing_cluster.core import records
 
 C, D = records.Confidence, records.Domain
@@ -485,3 +486,108 @@ def test_an_account_that_nobody_knows_is_no_sure_mistake(make):
     assert not findings.is_surely_own(missed)
     own = make.finding("python_exception", node="n2", message="KeyError: 'lr'", detail={"exception": "KeyError", "role": "root", "domains": ["user_program"], "first_cause": True})  # fmt: skip
     assert make.judge(own, make.event(30, **ill)).cause == "user_error"
+
+
+CAUGHT = {"exception": "ImportError", "role": "root", "domains": ["user_program"], "first_cause": True, "behind": 2, "last_words": "quality gate not met"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        (
+            {"exit_code": 3},
+            "exited with code 3, which no exception does; its last line: quality gate not met",
+        ),
+        ({"exit_code": 0, "exit_signal": 11}, "was ended by signal 11 (SIGSEGV), which no exception does"),
+    ],
+)
+def test_an_exception_that_the_program_lived_on_behind_is_not_how_it_ended(make, end, said):
+    """Python ends with 1 of one that nobody catches; what was printed behind it says that it went on."""
+    caught = make.finding(
+        "import_error", node="n2", message="ImportError: No module named 'x'", detail=CAUGHT
+    )
+    v = make.judge(caught, attempt=make.attempt(nodes=("n2",), n_gpus=1, gpus=None, **end))
+    assert (v.cause, v.domain) == ("user_error", D.USER_PROGRAM)
+    assert said in v.summary
+    assert "above stands: ImportError" in v.summary
+
+
+@pytest.mark.parametrize(
+    "detail", [{"behind": 0}, {"rank": 3}], ids=["nothing came behind it", "other ranks printed more"]
+)
+def test_an_exception_that_may_have_ended_it_is_named_whatever_the_code(make, detail):
+    """A script passes on what code it likes."""
+    raised = make.finding("import_error", node="n2", message="ImportError: No module named 'x'", detail={**CAUGHT, **detail})  # fmt: skip
+    v = make.judge(raised, attempt=make.attempt(nodes=("n2",), n_gpus=1, gpus=None, exit_code=3))
+    assert "ImportError" in v.summary
+    assert "no exception does" not in v.summary
+
+
+def test_who_cancels_a_job_that_went_on_behind_an_exception_cancelled_it(make):
+    """Of one process that printed more nobody waits for the exception; of eight GPUs the other ranks may."""
+    caught = make.finding("python_exception", node="n2", message="KeyError: 'x'", detail={**CAUGHT, "exception": "KeyError"})  # fmt: skip
+    cancelled = {"nodes": ("n2",), "gpus": None, "state": "CANCELLED", "cancelled_by": "5007", "exit_code": 0}
+    assert make.judge(caught, attempt=make.attempt(**cancelled, n_gpus=1)).cause == "user_cancelled"
+    assert make.judge(caught, attempt=make.attempt(**cancelled, n_gpus=8)).cause == "user_error"
+
+
+def test_the_task_that_left_first_is_named_and_not_the_signal_that_ended_the_others(make):
+    """srun's --kill-on-bad-exit and --wait: Slurm records how the others ended."""
+    left = make.finding("task_exit", node="n2", message="srun: error: n2: task 1: Exited with exit code 42", detail={"role": "exit", "first_cause": True, "tasks": "1", "rank": 1, "exit_code": 42})  # fmt: skip
+    for end in ({"exit_code": 143}, {"exit_code": 0, "exit_signal": 15}, {"exit_code": 137}):
+        v = make.judge(left, attempt=make.attempt(**end))
+        assert (v.cause, v.domain) == ("user_error", D.USER_PROGRAM)
+        assert "exited with code 42 (task 1 on n2, before any other)" in v.summary
+
+
+def test_an_exit_code_says_what_shells_mean_by_it(make):
+    v = make.judge(attempt=make.attempt(exit_code=13))
+    assert "141, SIGPIPE" in v.summary
+    assert "timeout(1)" in make.judge(attempt=make.attempt(exit_code=124)).summary
+
+
+def test_a_failure_whose_code_the_accounting_does_not_tell_is_possible_at_most(make):
+    v = make.judge(attempt=make.attempt(exit_code=None, exit_signal=None))
+    assert (v.cause, v.confidence) == ("user_error", C.POSSIBLE)
+    assert "another code than 0" in v.summary
+
+
+def test_text_alone_blames_no_file_system_of_a_watched_node(make):
+    """An input/output error that the kernel knows nothing of may have been printed by anybody."""
+    printed = make.finding("io_error", node="n2", message="cat: /lustre/a: Input/output error", detail={"role": "root", "first_cause": True})  # fmt: skip
+    assert make.judge(printed).confidence is C.POSSIBLE
+    assert make.judge(printed, watched={}).confidence is C.LIKELY
+    went_on = make.finding("io_error", node="n2", message="cat: /lustre/a: Input/output error", detail={"role": "root", "first_cause": True, "goes_on": True})  # fmt: skip
+    assert make.judge(went_on).cause == "user_error"
+
+
+def test_a_node_whose_slurmd_crashed_is_not_lost(make):
+    """Nor is one whose power failed another's; of a node that nobody names the report itself says which."""
+    crash = make.event(300.0, kind="slurmd", code="crashed", source="kernel", severity=records.Severity.INFO, message="slurmd[2291]: segfault at 18 ip 0")  # fmt: skip
+    one = make.attempt(nodes=("n2",), state="NODE_FAIL", exit_code=0, n_gpus=0, gpus=None)
+    v = make.judge(crash, attempt=one, watched={})
+    assert (v.cause, v.node, v.confidence) == ("system_services", "n2", C.LIKELY)
+    assert "its slurmd had crashed" in v.summary
+    assert make.judge(make.event(3600.0, kind="slurmd", code="crashed", source="kernel", severity=records.Severity.INFO), attempt=one, watched={}).cause == "node_lost"  # fmt: skip
+
+
+def test_a_link_error_behind_a_watchdog_accuses_no_link(make):
+    """A link's own retries end minutes before a watchdog does: later they only miss a peer that has left."""
+    waited = make.finding("heartbeat_monitor", detail={"role": "symptom", "first_cause": True})
+    lost = make.finding("net_ib_completion_error", message="status=12", detail={"role": "root"})
+    first = make.finding("net_ib_completion_error", message="status=12", detail={"role": "root", "first_cause": True})  # fmt: skip
+
+    def claimed(*found):
+        view = view_builder.build(make.case(*found, watched={}))
+        return [c.cause for c in links.rule(view)]
+
+    assert claimed(waited, lost) == []
+    assert claimed(first) == ["ib_link"]
+
+
+def test_a_link_takes_the_mount_behind_it_along(make):
+    link = make.event(83.0, node="n2", kind="eth_link", code="link_down", device="em3", source="kernel")
+    mount = make.event(9.0, node="n2", kind="gpfs", code="expelled", source="kernel", severity=records.Severity.HIGH)  # fmt: skip
+    stale = make.finding("stale_file_handle", node="n2", message="Stale file handle", detail={"role": "root", "first_cause": True})  # fmt: skip
+    v = make.judge(link, mount, stale, attempt=make.attempt(nodes=("n2",), n_gpus=0, gpus=None))
+    assert (v.cause, v.node) == ("eth_link", "n2")
