@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -38,10 +39,14 @@ def read(
     return found, bad
 
 
+_OPENS = re.compile(rb"\s*(?:\{|\[\s*(?:[\[{\]\"\d-]|$))")
+"""How a JSON document begins; a shell's prompt has a name behind its bracket."""
+
+
 def _is_json(data: bytes) -> bool:
     """Whether what tells comes first: a line that opens a JSON document, or sacct's header."""
     for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
-        if line.lstrip()[:1] in {b"{", b"["}:
+        if _OPENS.match(line):
             return True
         if sacct_layout.header(line.decode("utf-8", "replace").rstrip("\r")) is not None:
             return False

@@ -134,6 +134,11 @@ _BMC = re.compile(
     r"|.{0,300}\b(?:critical|non-recoverable|IERR|thermal trip|failure detected)\b)",
     re.IGNORECASE,
 )
+_BMC_POWER = re.compile(
+    r"(?:power (?:supply|unit)|PSU?\d?)\b.{0,40} sensor .{0,80}\b(?:AC lost|input lost|failure)\b.{0,40}\basserted\b|.{0,60}\bleak\w{0,12}\b.{0,60}\basserted\b",
+    re.IGNORECASE,
+)
+"""As ipmievd writes it, the sensor's kind first; a leak of the cooling ends in the power being cut."""
 _PROCESSOR = re.compile(r"\b(?:cpu|processor)\b", re.IGNORECASE)
 _MEMORY = re.compile(r"\b(?:memory|DIMM\w{0,12}|ECC)\b", re.IGNORECASE)
 _RAS = re.compile(
@@ -167,6 +172,8 @@ def read_watcher(message: str, _context: KernelContext) -> KernelFinding | None:
             found = _BMC.match(text)
             code = _part(text, "bmc") if found and found["uncorrected"] else "bmc"
             code = "power" if found and found["power"] else code
+            if found is None and (found := _BMC_POWER.match(text)):
+                code = "power"
     if found is None:
         return None
     return make(HARDWARE_FACTS, HARDWARE, code, message, device=found.groupdict().get("device"))

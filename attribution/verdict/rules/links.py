@@ -112,8 +112,14 @@ def _staying_down(
 
 
 def _is_of_lost_node(view: evidence_view.EvidenceView, event: records.HealthEvent) -> bool:
-    """Whether it is about an Ethernet link of the node that Slurm lost. slurmctld gives a node up minutes after its last message."""
-    return view.state == "NODE_FAIL" and event.kind == "eth_link" and event.node == view.lost_node
+    """Whether it is about an Ethernet link of the node that Slurm lost. slurmctld gives a node up minutes after its last message.
+
+    Where nobody tells which node that was, it is the only one whose link went down.
+    """
+    if view.state != "NODE_FAIL" or event.kind != "eth_link":
+        return False
+    down = {s.event.node for s in view.of("eth_link") if s.event.code in _DOWN_MESSAGES}
+    return event.node == view.lost_node or (view.lost_node is None and down == {event.node})
 
 
 def _lived_on(view: evidence_view.EvidenceView, event: records.HealthEvent) -> bool:

@@ -34,11 +34,15 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 def _told_before(
     view: evidence_view.EvidenceView, claim: claims.Claim, cause: str, kind: str
 ) -> list[records.HealthEvent]:
-    """Events of this kind on the claim's node just before it went away."""
+    """Events of this kind just before it went away on the claim's node; where nobody knows which it was, on any of the job's."""
+    if claim.node is None and view.of(REBOOT):
+        return []
     return [
         s.event
         for s in view.of(cause)
-        if s.event.kind == kind and s.event.node == claim.node and claim.at - _TOLD_BEFORE <= s.at <= claim.at
+        if s.event.kind == kind
+        and claim.node in (None, s.event.node)
+        and claim.at - _TOLD_BEFORE <= s.at <= claim.at
     ]
 
 
@@ -50,24 +54,28 @@ def _explained(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.
     if reports := _told_before(view, claim, POWER, "hardware_report"):
         cause, words = (
             POWER,
-            "went away, and its BMC had reported a power supply that failed or lost its input",
+            "went away, and the BMC had reported that power or cooling failed",
         )
     elif claim.cause == LOST and (reports := _told_before(view, claim, SERVICES, "slurmd")):
         cause, words = (
             SERVICES,
-            "stopped answering Slurm: its slurmd had crashed, whatever became of the job there",
+            "stopped answering Slurm: slurmd had crashed there, whatever became of the job",
         )
     else:
         return claim
+    nodes = frozenset(e.node for e in reports)
     return claims.changed(
         claim,
         cause=cause,
+        node=next(iter(nodes)) if len(nodes) == 1 else None,
+        nodes=nodes,
         domain=None,
         device=None,
         evidence=(*reports, *claim.evidence),
         cap=records.Confidence.LIKELY,
         n_sources=2,
-        sentence=f"{claim.node} {words}: {phrases.clean(reports[0].message)}",
+        next_step="",
+        sentence=f"{hostlist.compress(sorted(nodes))} {words}: {phrases.clean(reports[0].message)}",
     )
 
 
@@ -204,6 +212,17 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
         nodes=frozenset({node} if node else ()),
         n_sources=1 + bool(events),
     )
+    if (
+        node
+        and node not in view.case.by_log
+        and (heard := view.case.watched.get(node))
+        and heard > view.end_at + _STILL_ALIVE
+    ):
+        return claims.changed(
+            made,
+            sentence=f"Slurm ended it as the job of a lost node, yet the agent of {node} was heard all the while: somebody set the node DOWN, or its slurmd stopped",
+            next_step=f"See who set {node} DOWN and why (`scontrol show node {node}`, `sacctmgr show event nodes={node}`); else look at its slurmd.",
+        )
     if node or not events:
         return made
     names = hostlist.compress(sorted(gone))

@@ -49,8 +49,11 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     hung = [e for e in stalls if e.kind == "hung_task"]
     for node in sorted({e.node for e in hung}):
         blocked = [e for e in hung if e.node == node]
-        if _is_whole(view, node):
-            yield from _claim(view, GSP, _silent(view, stalls, node), blocked)
+        silent = _silent(view, stalls, node)
+        if not _is_whole(view, node):
+            # The driver names the process that it kept waiting: the very one that the kernel then found blocked.
+            silent = [e for e in silent if e.pid is not None and e.pid in {b.pid for b in blocked}]
+        yield from _claim(view, GSP, silent, blocked)
         working = [e for e in blocked if _PROGRAM.search(e.message)]
         yield from _claim(view, MOUNT, [e for e in stalls if e.node == node], working)
     demanded = _demanded(stalls)

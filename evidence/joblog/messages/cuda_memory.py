@@ -49,5 +49,8 @@ def held_by_others(text: str) -> dict[str, Any]:
     held = sum(size for size, _ in others) if others else total - free - own
     if held < _HALF * total or held <= own:
         return {}
+    if others and "this process has" not in text and own >= _HALF * held:
+        # PyTorch does not know itself among the processes: the one it names is its own.
+        return {}
     pid = {"held_by": others[-1][1]} if others else {}
     return {"held_gib": round(held / 2**30, 2), "gpu_gib": round(total / 2**30, 2), **pid}
