@@ -199,18 +199,13 @@ def doubted(
     ]
     if not own:
         return weight
-    first = min((t for f in own if (t := error_at(f.event)) is not None), default=None)
+    first = min((t for f in own if (t := findings.error_at(f.event)) is not None), default=None)
     if first is not None and first < at - timedelta(seconds=5):
         return weight * 0.5
     # Not every program touches the part that is gone before it stumbles over a mistake of its own.
     no_file = findings.named("python_file_error")
     own_mistake = any(findings.is_surely_own(f.event) or f.signature is no_file for f in own)
     return weight * (0.93 if lethality >= LETHAL and not own_mistake else 0.6)
-
-
-def error_at(event: records.HealthEvent) -> datetime | None:
-    """When the log itself says the error happened; None when only the collection time is known."""
-    return event.at if event.detail.get("at_from_log") is True else None
 
 
 def collect(
@@ -340,8 +335,7 @@ def hints(view: evidence_view.EvidenceView, cause: str, rule: str, role: finding
     if not view.findings:
         return []
     hinting = [f for f in view.findings if f.signature.cause == cause and f.signature.role is role]
-    if role is findings.FindingRole.HINT:
-        # What a program says that it lived with points at no machine.
+    if role is findings.FindingRole.HINT:  # what a program lived with points at no machine
         hinting = [f for f in hinting if f.event.detail.get("goes_on") is not True]
     if not hinting:
         return []
@@ -362,7 +356,7 @@ def of_findings(
     """The claim that findings of the job side make, the first of which is the strongest."""
     first = found[0]
     node = _named_node(view, first.event)
-    times = [t for f in found if (t := error_at(f.event)) is not None]
+    times = [t for f in found if (t := findings.error_at(f.event)) is not None]
     return Claim(
         cause=cause,
         weight=first.signature.weight,
@@ -378,7 +372,6 @@ def of_findings(
 
 
 _OF_KERNEL = frozenset({"filesystem_mount", "gpu_driver"})
-"""Causes of system software that the node's kernel tells of."""
 
 
 def _hint_cap(view: evidence_view.EvidenceView, cause: str, node: str | None) -> records.Confidence:

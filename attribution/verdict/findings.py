@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -194,3 +195,8 @@ def is_surely_own(event: records.HealthEvent) -> bool:
         return True
     outside = _OUTSIDE.search(event.message) or _NO_ACCOUNT.search(event.message)
     return bool(_SURE.search(event.message)) and not outside
+
+
+def error_at(event: records.HealthEvent) -> datetime | None:
+    """When the log itself says the error happened; None when only the collection time is known."""
+    return event.at if event.detail.get("at_from_log") is True else None

@@ -60,11 +60,11 @@ def unanswered_s(attempt: records.JobAttempt, job_side: Iterable[records.HealthE
     """
     found = [f for f in job_side if findings.is_finding(f)]
     waits = [f.detail.get("unanswered_ms") for f in found]
-    told_s = max(
+    given_s = max(
         (min(float(t) / 1000.0, _LONGEST_S) for t in waits if isinstance(t, int) and t > 0), default=0.0
     )
     left_hanging = attempt.state in vocabulary.ENDED_FROM_OUTSIDE and any(map(_felt_the_network, found))
-    return max(told_s, LEFT_HANGING_S if left_hanging else 0.0)
+    return max(given_s, LEFT_HANGING_S if left_hanging else 0.0)
 
 
 def _felt_the_network(finding: records.HealthEvent) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from probing_cluster.core import sanitize
-from probing_cluster.evidence.joblog import absent_ranks, grammar, precedence, progress
+from probing_cluster.evidence.joblog import grammar, precedence, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.messages import gpu_hardware
 
@@ -43,20 +43,9 @@ _NEVER_SURVIVED = frozenset({"host_oom_kill", "collective_mismatch"})
 """Reports that come at the end, beside everything that Slurm says."""
 _UNEXPLAINED = frozenset({"task_exit", "slurm_task_failure", "python_consequence", "process_aborted"})
 """Ends that say nothing of their reason."""
-_SCRIPT_WENT_ON = re.compile(
-    r"(?:/\S{0,80}/)?(?:cp|mv|rm|ln|ls|cat|mkdir|rmdir|chmod|chown|touch|tar|gzip|gunzip|unzip|find|sed|awk|grep|rsync): \S"
-)
-"""What the shell's commands complain of: the batch script lives."""
-_SHOWN_COMMAND = re.compile(r"\+{1,4} (?!exit [1-9])\S")
-_TOLD_LINES = 2
-_NO_WORDS = re.compile(
-    r"\W*$|(?:srun|slurmstepd\S*|sbatch): |(?:real|user|sys)\s+\d+m|(?:exit|return)\w*\W{1,3}\d|.{0,40}\b(?:error|fail|abort|fatal)",
-    re.IGNORECASE,
-)
-"""Lines of a launcher, and such as follow from a failure."""
-_MORE_COMMANDS, _MORE_LINES = 2, 12
-"""So many commands and lines of theirs are more than a script's tidying up."""
 _LAST_CHARS = 200
+_MANY_LINES = 20
+_HEADING = re.compile(r"\W*(?:fatal )?errors?\W*", re.IGNORECASE)
 _MANY_LINES = 20
 _HEADING = re.compile(r"\W*(?:fatal )?errors?\W*", re.IGNORECASE)
 _OF_OTHERS = frozenset({"python_exception", "watchdog_timeout", "gloo_timeout"})
@@ -115,8 +104,7 @@ class CauseCandidates:
         self._exited = False
         """Whether a bad exit was told of behind the best candidate."""
         self._doubted: int | None = None
-        self._commands = self._printed = self._told = 0
-        """Commands that the shell showed behind the best candidate, and lines that they printed."""
+        self._script = progress.ScriptLines()
 
     @property
     def candidate(self) -> JobFinding | None:
@@ -290,7 +278,7 @@ class CauseCandidates:
             return
         best = self.held[self.best]
         own = best.kind in ("python_exception", "import_error") and not record.labelled
-        if own and not self._exited and _SCRIPT_WENT_ON.match(record.text):
+        if own and not self._exited and progress.is_of_script(record.text):
             self.held[self.best] = best = replace(best, detail={**best.detail, "script_went_on": True})
         near = 0 <= record.line - best.line <= _GOES_ON_LINES
         if near and _announces_recovery(record.text) and not self._is_of_another(record, best):
@@ -310,7 +298,7 @@ class CauseCandidates:
             return
         if not _can_be_survived(best):
             return
-        if not self._exited and self._script_goes_on(best, record.text):
+        if not self._exited and self._script.go_on(best.message, best.kind, record.text):
             self._survived()
             return
         if self._progress.passed(record.text, overwritten=overwritten):
@@ -325,18 +313,6 @@ class CauseCandidates:
         """Whether what goes on is what a line between complained of: something else than the best candidate."""
         above = next(iter(reversed(self.recent)), "")
         return record.line - best.line > 1 and _COMPLAINS.search(above) is not None
-
-    def _script_goes_on(self, best: JobFinding, text: str) -> bool:
-        """Whether the script went on behind one of its commands that failed: it printed more, or shows the next ones (`set -x`), and they had something to tell."""
-        if _SCRIPT_WENT_ON.match(best.message):
-            self._told += bool(text.strip()) and not _SCRIPT_WENT_ON.match(text) and not _NO_WORDS.match(text)
-            return self._told >= _TOLD_LINES
-        if best.kind != "program_error":
-            return False
-        command = _SHOWN_COMMAND.match(text) is not None
-        self._commands += command
-        self._printed += self._commands >= _MORE_COMMANDS and not command
-        return self._printed >= _MORE_LINES
 
     def _survived(self, doubted: int | None = None, *, listed: bool = False) -> None:
         """The program lived on: every failure so far caused nothing; one followed by few lines stays `doubted`.
@@ -388,27 +364,10 @@ class CauseCandidates:
                 self.held[self.best] = replace(best, rank=rank)
 
     def take_first_exit(self) -> None:
-        """A task that left with a code of its own before another one raised an exception, or missed its peer: the first was it.
-
-        What a task prints reaches the log before srun tells of its end. Python's own code for an exception may belong to one whose
-        words are lost.
-        """
-        best = None if self.best is None or self.settled else self.held[self.best]
-        if (
-            best is None
-            or best.rank is None
-            or (best.kind not in _OF_OTHERS and best.role is not LineRole.REMOTE)
-        ):
-            return
-        for i, earlier in enumerate(self.held):
-            if earlier.line >= best.line:
-                return
-            code = earlier.detail.get("exit_code")
-            alone = earlier.kind == "task_exit" and "tasks" in earlier.detail and earlier.rank is not None
-            left = isinstance(code, int) and 1 < code < _FIRST_SIGNAL and not earlier.detail.get("survived")
-            if alone and left and str(earlier.rank) == earlier.detail["tasks"] and earlier.rank != best.rank:
-                self.best = i
-                return
+        """A task that left with a code of its own before another one raised an exception, or missed its peer: the first was it."""
+        if self.best is not None and not self.settled:
+            left = precedence.left_before(self.held[self.best], self.held)
+            self.best = self.best if left is None else left
 
     def note_behind(self, behind: Callable[[int], list[str]]) -> None:
         """Keeps with the best candidate how much the job still printed behind it, by `behind`, and the last of that."""
@@ -426,7 +385,7 @@ class CauseCandidates:
     def settle(self) -> list[JobFinding]:
         """Everything held, the first cause marked the first time."""
         if self.best is not None and not self.settled:
-            best = absent_ranks.named(self.held[self.best], self.held)
+            best = precedence.with_absent_ranks(self.held[self.best], self.held)
             detail = best.detail
             if best.kind != "collective_mismatch":
                 detail = {k: v for k, v in detail.items() if k != "ops"}

@@ -154,3 +154,13 @@ def _is_no_tag(text: str, peeled: prefixes.PrefixedLine) -> bool:
     if peeled.tag in prefixes.KERNEL_TAGS or f"{peeled.tag}[" in text:
         return False
     return not re.search(r"\d", peeled.host) or _ERROR_WORD.search(peeled.tag) is not None
+
+
+_SOURCE_WARNS = re.compile(
+    r"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,9}: )?\[?W(?:\d{4} [\d:.]{8,18}\s{1,8}\d{1,10})? ?[\w./-]{1,200}\.(?:cc|cpp|cu|cuh|h):\d{1,6}\] "
+)
+
+
+def is_source_warning(text: str) -> bool:
+    """Whether a source file warns: the error itself, where the program did not survive it, comes after it."""
+    return _SOURCE_WARNS.match(text) is not None

@@ -265,3 +265,62 @@ def named_before(finding: JobFinding, held: Sequence[JobFinding]) -> tuple[int, 
                     earlier, detail={k: v for k, v in earlier.detail.items() if k != "survived"}
                 )
     return None
+
+
+_WATCHDOGS = frozenset({"watchdog_timeout", "watchdog_timeout_init"})
+_LEAST_WAITING = 3
+_SHARE = 8
+"""Of so many ranks at most one may be absent: where more are, the log is more likely cut off or another rank's than complete."""
+
+_MOST_ABSENT = 8
+
+
+def with_absent_ranks(first: JobFinding, found: Sequence[JobFinding]) -> JobFinding:
+    """`first` with the ranks that did not come, where it is a watchdog's timeout and every other rank tells of the same collective.
+
+    A rank inside a collective tells of its own timeout; one that never entered it has none to tell of. The last rank's absence is not
+    seen: nothing says how many there are.
+    """
+    if first.kind not in _WATCHDOGS or first.seq is None or "culprit_ranks" in first.detail:
+        return first
+    waiting = {f.rank for f in found if _in_the_same(f, first) and f.rank is not None}
+    if len(waiting) < _LEAST_WAITING:
+        return first
+    size = max(waiting) + 1
+    absent = sorted(set(range(size)) - waiting) if size <= len(waiting) + max(1, size // _SHARE) else []
+    if not absent or any(f.rank in absent for f in found):
+        return first
+    names = ", ".join(map(str, absent[:_MOST_ABSENT]))
+    meaning = f"{first.meaning} Every rank but {names} tells of it."
+    return replace(first, meaning=meaning, detail={**first.detail, "ranks": absent, "missing": True})
+
+
+def _in_the_same(other: JobFinding, first: JobFinding) -> bool:
+    of_all = {first.group, other.group} <= grammar.WHOLE and not other.detail.get("in_subgroup")
+    same_op = None in (first.op, other.op) or first.op == other.op
+    return other.kind in _WATCHDOGS and of_all and same_op and other.seq == first.seq
+
+
+_OF_OTHERS = frozenset({"python_exception", "watchdog_timeout", "gloo_timeout"})
+"""What a rank may say that waits for one that has left."""
+_FIRST_SIGNAL = 128
+"""From this exit code on a shell tells of a signal."""
+
+
+def left_before(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
+    """The place among those held of a single task's own exit in front of another rank's complaint `best`; None for none.
+
+    What a task prints reaches the log before srun tells of its end. Python's own code for an exception may belong to one whose
+    words are lost.
+    """
+    if best.rank is None or (best.kind not in _OF_OTHERS and best.role is not LineRole.REMOTE):
+        return None
+    for i, earlier in enumerate(held):
+        if earlier.line >= best.line:
+            return None
+        code = earlier.detail.get("exit_code")
+        left = isinstance(code, int) and 1 < code < _FIRST_SIGNAL and not earlier.detail.get("survived")
+        alone = earlier.rank is not None and earlier.detail.get("tasks") == str(earlier.rank)
+        if earlier.kind == "task_exit" and left and alone and earlier.rank != best.rank:
+            return i
+    return None

@@ -194,3 +194,42 @@ class LogProgress:
         if live:
             self.live += 2 if len(now) == 1 and _EPOCH.match(text) else 1
         return True
+
+
+_OF_SCRIPT = re.compile(
+    r"(?:/\S{0,80}/)?(?:cp|mv|rm|ln|ls|cat|mkdir|rmdir|chmod|chown|touch|tar|gzip|gunzip|unzip|find|sed|awk|grep|rsync): \S"
+)
+"""What the shell's commands complain of: the batch script lives."""
+_SHOWN_COMMAND = re.compile(r"\+{1,4} (?!exit [1-9])\S")
+_SCRIPT_LINES = 2
+_NO_WORDS = re.compile(
+    r"\W*$|(?:srun|slurmstepd\S*|sbatch): |(?:real|user|sys)\s+\d+m|(?:exit|return)\w*\W{1,3}\d|.{0,40}\b(?:error|fail|abort|fatal)",
+    re.IGNORECASE,
+)
+"""Lines of a launcher, and such as follow from a failure."""
+_MORE_COMMANDS, _MORE_LINES = 2, 12
+"""So many commands and lines of theirs are more than a script's tidying up."""
+
+
+def is_of_script(text: str) -> bool:
+    """Whether one of the shell's own commands complains in the line: the batch script lives."""
+    return _OF_SCRIPT.match(text) is not None
+
+
+class ScriptLines:
+    """What a batch script printed behind one of its commands that failed."""
+
+    def __init__(self) -> None:
+        self._commands = self._printed = self._lines = 0
+
+    def go_on(self, failed: str, kind: str, text: str) -> bool:
+        """Whether, with this line, the script went on behind the message `failed`: it printed more, or shows the next commands (`set -x`), and they had something to tell."""
+        if is_of_script(failed):
+            self._lines += bool(text.strip()) and not is_of_script(text) and not _NO_WORDS.match(text)
+            return self._lines >= _SCRIPT_LINES
+        if kind != "program_error":
+            return False
+        command = _SHOWN_COMMAND.match(text) is not None
+        self._commands += command
+        self._printed += self._commands >= _MORE_COMMANDS and not command
+        return self._printed >= _MORE_LINES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from probing_cluster.core import digits, sanitize
 from probing_cluster.evidence import literals, prefixes
@@ -67,9 +67,6 @@ _CHATTER = re.compile(
     r"\[?\b[IW]\d{0,4}(?: \d\d:\d\d:\d\d\S{0,12})?(?: \d{1,9})? (?:ProcessGroup|TCPStore|socket)\w*\.cpp"
 )
 """What PyTorch prints about a group that works: a whole line, whatever stands behind it."""
-_NEW_RECORD = re.compile(
-    r"^\s*(?:\[\d{1,9}\] )?(?:\[rank\d|\[[EWFI]\d*\s|\[E ProcessGroup|\d{4}-\d\d-\d\d|\[\d{4}-|Traceback|File \"|[\w.]{1,200}(?:Error|Exception): |frame #|terminate called|srun:|slurmstepd:|\S+:\d+:\d+ \[\d+\]|Exception raised|$)"
-)
 _TRACEBACK = "Traceback (most recent call last)"
 _UNRAISED = re.compile(r"^\s*Exception ignored (?:in|on|while)\b|--- Logging error ---$")
 """What Python writes above a traceback that nobody gets to catch, and that ends nothing."""
@@ -97,23 +94,13 @@ def _indent(text: str) -> int:
     return len(text) - len(text.lstrip(" \t"))
 
 
-@dataclass(slots=True)
-class _WrappedLine:
-    """A line that began a message and did not end it: terminals wrap hard, in the middle of words."""
-
-    record: Record
-    joined: int = 0
-    found: JobFinding | None = None
-    """What the line says so far; more may stand on the next ones."""
-
-
 class JobLogReader:
     """Reads one job's output in order; what it remembers is bounded."""
 
     def __init__(self) -> None:
         self._context = JoblogContext()
         self._story = cause.CauseCandidates()
-        self._cut: _WrappedLine | None = None
+        self._cut: unfold.WrappedLine | None = None
         self._tracebacks: dict[int | None, tuple[int, int]] = {}
         self._code: dict[int | None, str] = {}
         """The last line inside each rank's traceback: the source that raised, as Python quotes it."""
@@ -176,7 +163,7 @@ class JobLogReader:
             return False, None
         complete = cut.found is not None and _may_continue(cut.found)
         if (
-            _NEW_RECORD.match(record.text)
+            unfold.NEW_RECORD.match(record.text)
             or cut.joined >= _MAX_JOIN_LINES
             or (complete and self._families(record))
         ):
@@ -373,11 +360,11 @@ class JobLogReader:
         unnamed = found is not None and _may_continue(found) and cut and len(text.rstrip()) >= _MIN_WRAP_CHARS
         if found and found.line == line and (unnamed or _is_cut(text)):
             self._give_up()
-            self._cut = _WrappedLine(record, found=found)
+            self._cut = unfold.WrappedLine(record, found=found)
         elif found := found or last:
             self._take(found)
         elif cut and not joined and len(text.rstrip()) >= _MIN_WRAP_CHARS:
-            self._cut = _WrappedLine(record)
+            self._cut = unfold.WrappedLine(record)
         if self._report.of_errors(line) and (word := self._bare.take_last(at_exit=True)):
             self._story.add(word)
         if not found and self._story.in_doubt and not self._report.inside(line):

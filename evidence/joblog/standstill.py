@@ -104,7 +104,7 @@ class _LineBehind(NamedTuple):
     at: datetime | None
     is_work: bool
     """It tells of progress without a time, or that the work was over."""
-    says_nothing: bool
+    of_watchdog: bool
     """The program's own watchdog speaks."""
 
 
@@ -150,7 +150,7 @@ class DatedProgress:
                 return
         if len(self._behind) <= 2 * _CHATTER:
             works = step is not None or _OVER.search(text) is not None
-            self._behind.append(_LineBehind(line, at, is_work=not stands and works, says_nothing=stands))
+            self._behind.append(_LineBehind(line, at, is_work=not stands and works, of_watchdog=stands))
 
     def _step(self, line: int, text: str, at: datetime, step: tuple[str, progress.Place]) -> None:
         words, now = step
@@ -192,7 +192,7 @@ class DatedProgress:
         if last_at is None or not self._gaps or self._disordered or (self._cut and error_line is None):
             return None
         behind = [
-            b for b in self._behind if not b.says_nothing and (error_line is None or b.line < error_line)
+            b for b in self._behind if not b.of_watchdog and (error_line is None or b.line < error_line)
         ]
         if any(b.is_work for b in behind) or len(behind) > _CHATTER or _is_last_step(text):
             return None

@@ -1,13 +1,15 @@
-"""One physical line that is several: a progress bar that overwrote itself, a traceback inside a JSON value."""
+"""One physical line that is several, a progress bar that overwrote itself, a traceback inside a JSON value; and a message that is several lines."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from probing_cluster.evidence.joblog import place
+from probing_cluster.evidence.joblog.grammar import JobFinding, Record
 
 _HEADS = ("Traceback (most recent call last)", "\\n\\tat ")
 _MAX_DEPTH = 3
@@ -69,3 +71,19 @@ def _traces(value: Any, depth: int) -> Iterator[str]:
 
 def _is_trace(text: str) -> bool:
     return "\n" in text and (_HEADS[0] in text or "\n\tat " in text)
+
+
+NEW_RECORD = re.compile(
+    r"^\s*(?:\[\d{1,9}\] )?(?:\[rank\d|\[[EWFI]\d*\s|\[E ProcessGroup|\d{4}-\d\d-\d\d|\[\d{4}-|Traceback|File \"|[\w.]{1,200}(?:Error|Exception): |frame #|terminate called|srun:|slurmstepd:|\S+:\d+:\d+ \[\d+\]|Exception raised|$)"
+)
+"""A line that begins a message of its own."""
+
+
+@dataclass(slots=True)
+class WrappedLine:
+    """A line that began a message and did not end it: terminals wrap hard, in the middle of words."""
+
+    record: Record
+    joined: int = 0
+    found: JobFinding | None = None
+    """What the line says so far; more may stand on the next ones."""

@@ -173,7 +173,7 @@ class Collector:
                 shown.append(_shown(stream, paths[0], answer))
                 continue
             for n, path in enumerate(paths):
-                question: dict[str, Any] = {"op": "log", "path": path, "job_ids": _numbers(job)}
+                question: dict[str, Any] = {"op": "log", "path": path, "job_ids": job.numbers}
                 if path in job.before:
                     question["before"] = list(job.before[path])
                 if job.restart_count:
@@ -370,14 +370,6 @@ _WHY = {
     "EIO": "its file system answers with errors",
 }
 """Why a log was not read, in words, by what opening it said."""
-
-
-def _numbers(job: jobs.NodeJob) -> list[int]:
-    """Every number that Slurm calls the job by."""
-    return [
-        job.job_id,
-        *(n for k in ("array_job_id", "het_job_id") if isinstance(n := job.extra.get(k), int)),
-    ]
 
 
 def _missing(stream: str, job: jobs.NodeJob, answer: Mapping[str, Any]) -> dict[str, Any]:

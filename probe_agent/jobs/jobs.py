@@ -47,6 +47,14 @@ class NodeJob:
     """What it left has been collected since its release."""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def numbers(self) -> list[int]:
+        """Every number that Slurm calls the job by."""
+        return [
+            self.job_id,
+            *(n for k in ("array_job_id", "het_job_id") if isinstance(n := self.extra.get(k), int)),
+        ]
+
     def allocation(self, identity: identity.Identity) -> records.JobAllocation:
         """The row of this start."""
         given = {

@@ -10,7 +10,7 @@ from probing_cluster.core import hostlist, records, vocabulary
 
 LOST, REBOOT, POWER, SERVICES = "node_lost", "node_reboot", "thermal_power", "system_services"
 STATES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
-_TOLD_BEFORE = timedelta(minutes=10)
+_REPORTED_BEFORE = timedelta(minutes=10)
 """Slurm gives a node up minutes after it went dark, and a server takes minutes to boot."""
 _BOOTS = timedelta(seconds=120)
 """A server needs at least this long to go down and to boot."""
@@ -31,7 +31,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         yield claims.changed(claim, domain=records.Domain.UNKNOWN) if ordered else _explained(view, claim)
 
 
-def _told_before(
+def _reports(
     view: evidence_view.EvidenceView, claim: claims.Claim, cause: str, kind: str
 ) -> list[records.HealthEvent]:
     """Events of this kind just before it went away on the claim's node; where nobody knows which it was, on any of the job's."""
@@ -42,7 +42,7 @@ def _told_before(
         for s in view.of(cause)
         if s.event.kind == kind
         and claim.node in (None, s.event.node)
-        and claim.at - _TOLD_BEFORE <= s.at <= claim.at
+        and claim.at - _REPORTED_BEFORE <= s.at <= claim.at
     ]
 
 
@@ -51,12 +51,12 @@ def _explained(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.
 
     Who forges such a line cannot make the node go away.
     """
-    if reports := _told_before(view, claim, POWER, "hardware_report"):
+    if reports := _reports(view, claim, POWER, "hardware_report"):
         cause, words = (
             POWER,
             "went away, and the BMC had reported that power or cooling failed",
         )
-    elif claim.cause == LOST and (reports := _told_before(view, claim, SERVICES, "slurmd")):
+    elif claim.cause == LOST and (reports := _reports(view, claim, SERVICES, "slurmd")):
         cause, words = (
             SERVICES,
             "stopped answering Slurm: slurmd had crashed there, whatever became of the job",

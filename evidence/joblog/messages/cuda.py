@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from probing_cluster.evidence.joblog import grammar, place
+from probing_cluster.evidence.joblog import grammar, labels, place
 from probing_cluster.evidence.joblog.grammar import (
     ALL,
     HARDWARE,
@@ -226,10 +226,6 @@ def kind_of(text: str) -> str | None:
     return next((kind for kind, pattern in _KINDS if pattern.search(text)), None)
 
 
-_OF_HOST = re.compile(r"\bby allocator (?:cpu|mklcpu)\b|/device:CPU:\d", re.IGNORECASE)
-"""TensorFlow's own words for main memory."""
-
-
 def finding(kind: str, record: Record, **detail: Any) -> JobFinding:
     """A CUDA finding, also from another family's line."""
     if kind == "cuda_unavailable":
@@ -239,7 +235,7 @@ def finding(kind: str, record: Record, **detail: Any) -> JobFinding:
                 return make(
                     FACTS, kind, record, rank=_rank(record), detail=detail, domains=domains, meaning=meaning
                 )
-    if kind == "cuda_oom" and _OF_HOST.search(record.text):
+    if kind == "cuda_oom" and cuda_memory.is_of_host(record.text):
         kind = "host_memory_error"
     if kind == "cuda_oom":
         detail |= cuda_memory.about(record.text)
@@ -320,18 +316,12 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
         return finding(kind, record, weak=True)
     if kind in ONLY_HARDWARE and not place.names_reporter(text, found.start()):
         return finding(kind, record, unattributed=True)
-    if _WARNED.match(text):
+    if labels.is_source_warning(text):
         return finding(kind, record, warned=True)
     if "failed call to cuInit" in text:
         # TensorFlow goes on without a GPU.
         return finding(kind, record, handled=True)
     return finding(kind, record)
-
-
-_WARNED = re.compile(
-    r"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,9}: )?\[?W(?:\d{4} [\d:.]{8,18}\s{1,8}\d{1,10})? ?[\w./-]{1,200}\.(?:cc|cpp|cu|cuh|h):\d{1,6}\] "
-)
-"""A source file warns: the error itself, where the program did not survive it, comes after it."""
 
 
 FAMILY = grammar.LogFamily(

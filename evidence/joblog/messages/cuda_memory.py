@@ -54,3 +54,11 @@ def held_by_others(text: str) -> dict[str, Any]:
         return {}
     pid = {"held_by": others[-1][1]} if others else {}
     return {"held_gib": round(held / 2**30, 2), "gpu_gib": round(total / 2**30, 2), **pid}
+
+
+_OF_HOST = re.compile(r"\bby allocator (?:cpu|mklcpu)\b|/device:CPU:\d", re.IGNORECASE)
+
+
+def is_of_host(text: str) -> bool:
+    """Whether TensorFlow speaks of main memory."""
+    return _OF_HOST.search(text) is not None

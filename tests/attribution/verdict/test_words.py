@@ -492,7 +492,7 @@ CAUGHT = {"exception": "ImportError", "role": "root", "domains": ["user_program"
 
 
 @pytest.mark.parametrize(
-    ("end", "said"),
+    ("end", "words"),
     [
         (
             {"exit_code": 3},
@@ -501,14 +501,14 @@ CAUGHT = {"exception": "ImportError", "role": "root", "domains": ["user_program"
         ({"exit_code": 0, "exit_signal": 11}, "was ended by signal 11 (SIGSEGV), which no exception does"),
     ],
 )
-def test_an_exception_that_the_program_lived_on_behind_is_not_how_it_ended(make, end, said):
+def test_an_exception_that_the_program_lived_on_behind_is_not_how_it_ended(make, end, words):
     """Python ends with 1 of one that nobody catches; what was printed behind it says that it went on."""
     caught = make.finding(
         "import_error", node="n2", message="ImportError: No module named 'x'", detail=CAUGHT
     )
     v = make.judge(caught, attempt=make.attempt(nodes=("n2",), n_gpus=1, gpus=None, **end))
     assert (v.cause, v.domain) == ("user_error", D.USER_PROGRAM)
-    assert said in v.summary
+    assert words in v.summary
     assert "above stands: ImportError" in v.summary
 
 

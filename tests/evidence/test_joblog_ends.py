@@ -1,0 +1,149 @@
+"""Which of several programs, tasks and lines of a log was the first to fail, and how much came behind it."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing_cluster.evidence.joblog import grammar, reader
+from probing_cluster.evidence.joblog.messages import slurm
+
+TRACE = 'Traceback (most recent call last):\n  File "t.py", line 3, in <module>'
+
+
+def first(text: str) -> grammar.JobFinding | None:
+    return next((f for f in reader.read(text.split("\n")) if f.first_cause), None)
+
+
+def message(text: str) -> str:
+    found = first(text)
+    assert found is not None
+    return found.message
+
+
+def test_what_came_behind_an_exception_is_counted_without_launchers_and_frames():
+    found = first(f"{TRACE}\nKeyError: 'lr'\nusing the slow path\nquality gate not met\nsrun: error: n1: task 0: Exited with exit code 3")  # fmt: skip
+    assert found is not None
+    assert (found.detail["behind"], found.detail["last_words"]) == (2, "quality gate not met")
+    alone = first(f"{TRACE}\nKeyError: 'lr'")
+    assert alone is not None
+    assert "behind" not in alone.detail
+
+
+def test_a_fallback_for_a_package_that_is_not_there_failed_and_ended_the_program():
+    text = f"{TRACE}\nModuleNotFoundError: No module named 'flash_attn'\n\nDuring handling of the above exception, another exception occurred:\n\n{TRACE}\nFileNotFoundError: [Errno 2] No such file or directory: '/home/a/fallback.json'"
+    assert message(text).startswith("FileNotFoundError")
+    raised = text.replace("line 3, in <module>\nFile", 'line 5, in <module>\n    raise RuntimeError("x")\nFile').replace("FileNotFoundError: [Errno 2] No such file or directory: '/home/a/fallback.json'", "RuntimeError: x")  # fmt: skip
+    assert message(raised).startswith("ModuleNotFoundError")
+
+
+@pytest.mark.parametrize("complaint", ["tar: /scratch/x: No space left on device", "cat: /lustre/a: Input/output error"])  # fmt: skip
+def test_a_script_that_printed_on_behind_a_command_lived_on(complaint):
+    assert first(f"{complaint}\nfalling back to /tmp\nquality gate: 3 of 12 plots are blank") is None
+    assert message(complaint) == complaint
+    assert message(f"{complaint}\nsrun: error: n1: task 0: Exited with exit code 1") == complaint
+
+
+def test_a_script_that_shows_its_commands_went_on():
+    lines = [
+        "+ srun --wrap=x true",
+        "srun: unrecognized option '--wrap=x'",
+        "+ echo go",
+        "go",
+        "+ python a.py",
+    ]
+    assert first("\n".join(lines)) is not None
+    assert first("\n".join([*lines, *(f"line {c} of the output" for c in "abcdefghijkl")])) is None
+    assert first("\n".join([*lines[:2], "+ exit 1"])) is not None
+
+
+LEFT = "srun: error: n1: task 0: Exited with exit code 13"
+
+
+def test_the_task_that_left_first_is_the_first_cause():
+    others = f"{TRACE}\nRuntimeError: barrier: only 1 of 2 ranks arrived\nsrun: error: n2: task 1: Exited with exit code 1"  # fmt: skip
+    assert message(f"{LEFT}\n{others}") == LEFT
+    assert message(f"{others}\n{LEFT}").startswith("RuntimeError")
+    one = LEFT.replace("code 13", "code 1")
+    assert message(f"{one}\n{others}").startswith("RuntimeError"), "Python's own code: its words may be lost"
+
+
+def test_numbers_of_launchers_are_no_ranks():
+    """One torchrun a node below srun -l: what node 1 prints says nothing of rank 1, which runs on node 0."""
+    lines = [
+        "0: [rank1]: Traceback (most recent call last):",
+        '0: [rank1]:   File "t.py", line 3, in <module>',
+        "0: [rank1]: KeyError: 'lr'",
+        "0: [rank3]: Traceback (most recent call last):",
+        '0: [rank3]:   File "t.py", line 3, in <module>',
+        "0: [rank3]: KeyError: 'lr'",
+        *(f"1: Map:  {n}%|##  | {n}00/9000 [00:0{n}<00:14, 2680.45 examples/s]" for n in range(1, 9)),
+    ]
+    assert first("\n".join(lines)).rank == 1  # type: ignore[union-attr]
+
+
+def test_a_warning_below_frames_raised_nothing():
+    frames = 'Traceback (most recent call last):  File "t.py", line 4, in <module>\n    import torch\n'
+    warned = (
+        "/x/torch/nn/modules/transformer.py:20: UserWarning: Failed to initialize NumPy: _ARRAY_API not found"
+    )
+    assert first(f"{frames}{warned}\n  device = x\nHostname: n1, Rank: 0") is None
+
+
+def test_an_exception_that_was_dropped_is_dropped_where_lines_of_two_processes_mix():
+    lines = [
+        "1: Exception ignored in atexit callback: <function f at 0x7f97>",
+        "1: Traceback (most recent call last):",
+        '1:   File "m.py", line 480, in f',
+        "1: Exception ignored in atexit callback: <function f at 0x7fe6>",
+        "1: Traceback (most recent call last):",
+        '1:   File "m.py", line 480, in f',
+        "1: FileNotFoundError: [Errno 2] No such file or directory: '/home/a/.triton/autotune/Fp16Matmul_2d_kernel.pickle.tmp'",
+        '1:   File "m.py", line 457, in g',
+        "1: FileNotFoundError: [Errno 2] No such file or directory: '/home/a/.triton/autotune/Fp16Matmul_2d_kernel.pickle.tmp'",
+        "0: [rank0]: Traceback (most recent call last):",
+        '0: [rank0]:   File "t.py", line 3, in <module>',
+        "0: [rank0]: ValueError: min() arg is an empty sequence",
+    ]
+    assert message("\n".join(lines)).startswith("ValueError")
+
+
+def test_conda_that_was_not_set_up_is_no_cause_where_the_script_ran():
+    begin, end = "CondaError: Run 'conda init' before 'conda activate'", "CondaError: Run 'conda init' before 'conda deactivate'"  # fmt: skip
+    assert first(f"{begin}\nepoch done\n{end}") is None
+    assert message(begin) == begin
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Accelerator Fatal Error: call to cuCtxCreate returned error 214 (CUDA_ERROR_ECC_UNCORRECTABLE): uncorrectable ECC error encountered", "cuda_ecc"),
+        ("E0905 17:34:36.549101 1188991 a.cc:414] cudaFreeAsync failed to free 268435456: CUDA_ERROR_CONTAINED: Invalid access of peer GPU memory over nvlink or a hardware error", "cuda_nvlink"),
+        ("n1:1:2 [3] transport/net_ib.cc:1081 NCCL WARN NET/IB : req 0/1 tag 3 peer 172.17.1.13<48895> collective mismatch error, local size 78848 remote size 65536", "collective_mismatch"),
+        ("srun: error: plugin_load_from_file: dlopen(/usr/lib64/slurm/switch_x.so): libjson-c.so.3: cannot open shared object file\nsrun: fatal: Can't find plugin for switch/x", "slurm_launch_failed"),
+        ("MPICH ERROR [Rank 0] [job id 410301.1] [Thu Feb 13 12:42:18 2025] [nid005414] - Abort(-1) (rank 0 in comm 0): MPIDI_CRAY_init: GPU_SUPPORT_ENABLED is requested, but GTL library is not linked\n\naborting job:\nMPIDI_CRAY_init: GPU_SUPPORT_ENABLED is requested", "program_error"),
+        ("Fri Sep 25 16:52:35 2020[3]<stderr>:2020-09-25 16:52:35.948682: F tensorflow/stream_executor/lib/statusor.cc:34] Attempting to fetch value instead of handling error Internal: no supported devices found for platform CUDA", "program_error"),
+    ],
+)  # fmt: skip
+def test_the_first_line_says_it(text, kind):
+    found = first(text)
+    assert found is not None
+    assert (found.kind, found.line) == (kind, 1)
+
+
+def test_slurms_lines_of_other_jobs_are_theirs():
+    """Those right behind one that name no job belong to it; a task's array number may not be known."""
+    own = slurm.OtherJobs([71])
+    lines = {
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=4711.batch. Some of the step tasks": True,
+        "srun: error: n7: task 0: Out Of Memory": True,
+        "step 5 loss 2.1": False,
+        "srun: error: n1: task 0: Out Of Memory": False,
+        "slurmstepd: error: *** JOB 71 ON n1 CANCELLED AT 2026-05-01T10:00:00 ***": False,
+        "slurmstepd: error: *** STEP 208_1.0 ON n1 CANCELLED AT 2026-05-01T10:00:00 ***": False,
+        "slurmstepd: error: *** JOB 4711 ON n7 CANCELLED AT 2026-05-01T10:00:00 DUE TO TIME LIMIT ***": True,
+    }
+    assert {text: own.wrote(text) for text in lines} == lines
+    task = slurm.OtherJobs([209, 208])
+    assert not task.wrote("slurmstepd: error: *** STEP 208_1.0 ON n1 CANCELLED AT x ***")
+    assert task.wrote("slurmstepd: error: *** STEP 300_1.0 ON n1 CANCELLED AT x ***")
+    assert not slurm.OtherJobs([]).wrote("slurmstepd: error: *** JOB 4711 ON n7 CANCELLED AT x ***")

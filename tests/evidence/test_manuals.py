@@ -1,0 +1,51 @@
+"""What explains an error is none: help, tables, patterns, pages and announced examples; what only looks like them still is one."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing_cluster.evidence.joblog import reader
+
+TRACE = "Traceback (most recent call last):"
+FRAME = '  File "train.py", line 10, in <module>'
+
+
+def first(text: str) -> str | None:
+    return next((f.message for f in reader.read(text.split("\n")) if f.first_cause), None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "usage: again [-h] CMD\n\noptions:\n  --signature RE   default: NCCL WARN Call to recv failed : Connection reset by peer\n                   CUDA error: device lost, Bus error",
+        r"default: (NCCL WARN Call to recv from .* failed : Connection reset by peer|Signal 9 \(SIGKILL\) received)",
+        "what the exit codes mean\n   1   ValueError: shapes (3,4) and (5,6) not aligned\n   9   Killed\n  66   srun: error: Unable to create step for job 1: Requested node configuration is not available\n 139   Segmentation fault (core dumped)\npi ~ 3.14",
+        "  - `undefined symbol: util_b` at runtime, despite the function existing, is frequently caused by another version",
+        "**Error**: `torch.OutOfMemoryError: CUDA out of memory`\n\n**Solutions**:\n- use less",
+        "The following command fails with an error:\n`CMake Error: The source directory \"/app\" does not appear to contain CMakeLists.txt`\n\nmore",
+        "motif                                      jobs     %\n  torch.cuda.OutOfMemoryError: CUDA out of memory.             2118  11.5\n  Segmentation fault (core dumped)                              118   0.6",
+        "<!DOCTYPE html>\n<html><body><pre>\nRuntimeError: CUDA error: uncorrectable ECC error encountered\nsrun: error: g0213: task 2: Exited with exit code 1\n</pre></body></html>\ndone",
+        "03:20  Erste Meldung eines Benutzers:\n           OSError: [Errno 5] Input/output error: '/scratch/ckpt.pt'\n05:47  Verbindung wieder da",
+        f"Q: Why?\nA: You probably forgot to move the target. A minimal example that fails:\n\n{TRACE}\n{FRAME}\nRuntimeError: Expected all tensors to be on the same device\n\nMove it.\n--- judge: 5/5",
+        f"### prompt 0: What does an error look like?\n### answer 0:\nA typical one reads\n\n{TRACE}\n{FRAME}\nKeyError: 'lr'\n\nand that is all.\n### prompt 1: Say two.\n### answer 1:\nTwo.\n### prompt 2: Say three.\n### answer 2:\nThree.\n### prompt 3: Done?\n### answer 3:\nDone.",
+        "*** JOB N ON h CANCELLED AT .. DUE TO TIME LIMIT ***                 1873  10.2",
+        "inject: Input/output error\ninject: Stale file handle\nparser recognised both",
+    ],
+    ids=["help", "a pattern", "codes", "a page's entry", "a label", "code alone", "counts", "html", "a report", "a chat", "answers", "a sum", "injected"],
+)  # fmt: skip
+def test_what_explains_an_error_is_none(text):
+    assert first(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"Running example:\n{TRACE}\n{FRAME}\nKeyError: 'lr'", "KeyError: 'lr'"),
+        (f"loading weights from C:\\data\\new\n{TRACE}\n{FRAME}\nKeyError: 'lr'", "KeyError: 'lr'"),
+        ("error:\n            ValueError: no such axis", "            ValueError: no such axis"),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."),
+        ("train.py: error: unrecognized arguments: --lr", "train.py: error: unrecognized arguments: --lr"),
+    ],
+)  # fmt: skip
+def test_what_only_looks_so_is_an_error(text, message):
+    assert first(text) == message
