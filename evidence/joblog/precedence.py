@@ -22,6 +22,8 @@ _MISSING = frozenset({"FileNotFoundError", "NotADirectoryError", "IsADirectoryEr
 """What a step says when a command before it did not make what it needs."""
 _PLAIN_EXITS = frozenset({"task_exit", "process_aborted"})
 """Ends for which another process's signal may be the reason."""
+_DEATHS = frozenset({"segfault", "bus_error", "process_crashed", "process_aborted", "oom_kill_suspected"})
+"""Ends by a signal, which say more than the tool that ran the process."""
 _SUMMED_UP_LINES = 1_000
 _REASON_LINES = 8
 _RESULT_LINES = 3
@@ -171,6 +173,12 @@ def _summed_up(best: JobFinding, new: JobFinding) -> bool:
     return same and best.rank is None and new.line - best.line <= _SUMMED_UP_LINES
 
 
+def _only_passes_on(finding: JobFinding) -> bool:
+    """Whether it is a tool's word, such as make's, that what it ran has failed."""
+    of_tool = finding.kind == "program_error" and finding.detail.get("handled") is True
+    return of_tool and not any(finding.detail.get(k) for k in ("goes_on", "panic"))
+
+
 def outranks(new: JobFinding, best: JobFinding | None) -> bool:
     """Whether `new`, printed after `best`, is nevertheless the cause."""
     if new.role is LineRole.OBSERVATION:
@@ -178,6 +186,8 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
     if best is None:
         return True
     if best.kind == new.kind and best.detail.get("handled") is True and new.detail.get("handled") is True:
+        return False
+    if best.role is LineRole.EXIT and best.kind in _DEATHS and _only_passes_on(new):
         return False
     near = new.line - best.line <= _PANIC_LINES and new.detail.get("panic")
     if best.detail.get("panic") and (near or _OF_PANIC.search(new.message)):

@@ -147,3 +147,30 @@ def test_slurms_lines_of_other_jobs_are_theirs():
     assert not task.wrote("slurmstepd: error: *** STEP 208_1.0 ON n1 CANCELLED AT x ***")
     assert task.wrote("slurmstepd: error: *** STEP 300_1.0 ON n1 CANCELLED AT x ***")
     assert not slurm.OtherJobs([]).wrote("slurmstepd: error: *** JOB 4711 ON n7 CANCELLED AT x ***")
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("x1.hsn.cm: rank 31 died from signal 11 and dumped core", "segfault"),
+        ("x1.hsn.cm: rank 3 died from signal 6", "process_aborted"),
+        ("Attempting to use an MPI routine before initializing MPICH", "program_error"),
+        ("*** The MPI_Comm_rank() function was called after MPI_FINALIZE was invoked.", "program_error"),
+        ("EJ0003: [PID: 7] 2025-06-17-06:11:32 Failed to bind the IP port. Reason: The IP address and port have been bound already.", "address_in_use"),
+    ],
+)  # fmt: skip
+def test_launchers_and_libraries_name_the_end_and_make_only_passes_it_on(line, kind):
+    found = first(f"{line}\nmake: *** [Makefile:54: test] Error 139")
+    assert found is not None
+    assert (found.kind, found.line) == (kind, 1)
+
+
+def test_a_launchers_rank_and_host_are_kept():
+    found = first("x1.hsn.cm: rank 31 exited with code 3")
+    assert found is not None
+    assert (found.kind, found.rank, found.host, found.detail.get("exit_code")) == ("task_exit", 31, "x1.hsn.cm", 3)  # fmt: skip
+
+
+def test_a_loaders_note_in_a_steps_errors_is_no_error():
+    block = "Command output:\n  MPI version must be used with 2 or more processors!\n\nCommand error:\n  ps: /lib/libuuid.so.1: no version information available (required by /lib64/libblkid.so.1)\n  MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD"
+    assert "libuuid" not in message(block)

@@ -88,13 +88,13 @@ _FAILED = re.compile(
 _STORE_LOST = re.compile(
     r"(?:recvValue|sendBytes|recvVector|recvBytes)\w* failed on|TCPStore.*(?:Broken pipe|Connection reset|Failed to (?:recv|check))|Failed to recv, got 0 bytes|Connection reset by peer \(errno: 104"
 )
-_IN_USE = re.compile(r"[Aa]ddress already in use|EADDRINUSE")
+_IN_USE = re.compile(r"[Aa]ddress already in use|EADDRINUSE|IP address and port have been bound already")
 _NOT_LISTENING = re.compile(r"server socket has failed to listen on any\b")
 """Why it failed stood only in the warnings before it until torch 2.2."""
 _BINDS_LINES = 40
 _RETRYING = re.compile(r"\bretrying\b|\bretry\b.{0,40}\battempt \d", re.IGNORECASE)
 """Who asks again, as a rank does that started before the one that keeps the store, has not failed yet."""
-_OWN_ERROR = re.compile(r"Error\b|\bERROR\b|what\(\)|\[E")
+_OWN_ERROR = re.compile(r"Error\b|\bERROR\b|what\(\)|\[E|\bE[A-Z]\d{4}: ")
 _AT_THE_END = re.compile(
     r"\[W\d{0,4}\s|has failed to (?:shutdown|send a keep-alive heartbeat to) the rendezvous"
 )
@@ -202,6 +202,7 @@ FAMILY = grammar.LogFamily(
         "Failed to recv",
         "ddress already in use",
         "EADDRINUSE",
+        "been bound already",
         "(errno: ",
     ),
     read=read,

@@ -34,6 +34,14 @@ _ABOUT_LINES = 4
 _ON_SIGNAL = re.compile(
     r"process rank (?P<rank>\d{1,18}) with PID (?:(?P<pid>\d{1,18})|\S{1,18}) on node (?P<host>\S+) exited on signal (?P<signal>\d{1,18})"
 )
+_PALS = re.compile(
+    r"(?P<host>[\w.-]{1,253}): rank (?P<rank>\d{1,8}) (?:died from signal (?P<signal>\d{1,3})\b|exited with code (?P<code>\d{1,3})$)"
+)
+"""Cray's launcher (mpiexec of PALS) reports a rank's end in one line."""
+_OUTSIDE = re.compile(
+    r"Attempting to use an MPI routine (?:before initializing|after finalizing)|The MPI_\w{2,40}\(\) function was called (?:before MPI_INIT|after MPI_FINALIZE)"
+)
+"""The program called MPI before it began or after it ended: MPICH's words and Open MPI's."""
 _MVAPICH = re.compile(
     r"\[(?:(?P<host>[\w.-]{1,253}):)?mpi_rank_(?P<rank>\d{1,8})\]\[error_sighandler\] Caught error: .{0,60}\(signal (?P<signal>\d{1,3})\)"
 )
@@ -161,6 +169,15 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if found := _MVAPICH.search(text):
         rank = grammar.number(found["rank"], grammar.MAX_RANK)
         return _signal(record, found["signal"], rank=rank, host=found["host"])
+    if found := _PALS.match(text):
+        about = {"rank": grammar.number(found["rank"], grammar.MAX_RANK), "host": found["host"]}
+        if found["signal"]:
+            return _signal(record, found["signal"], **about)
+        code = int(found["code"])
+        kind = process.of_code(code)
+        return make(FACTS, kind, record, detail={"exit_code": code}, **about) if kind else None
+    if _OUTSIDE.search(text) and not place.is_speech(text):
+        return make(FACTS, "program_error", record)
     near = 0 < context.mpi_line < record.line <= context.mpi_line + _ABOUT_LINES
     about = context.mpi if near else {}
     if found := _ON_SIGNAL.search(text):
@@ -254,6 +271,10 @@ FAMILY = grammar.LogFamily(
     triggers=(
         "process rank",
         "error_sighandler",
+        "died from signal",
+        "exited with code",
+        "use an MPI routine",
+        "function was called",
         "exited on signal",
         "RUNNING AT",
         "Process name: [",

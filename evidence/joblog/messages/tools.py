@@ -30,7 +30,7 @@ _COMPILED = re.compile(
 _STOPPED = re.compile(
     r"ninja: (?:build stopped|error|fatal): |collect2: (?:fatal )?error: |error: could not compile "
     r"|ERROR: (?:compilation|lazy loading|configuration|installing \w+) failed for package|(?:scons|gmake|bmake): \*\*\* "
-    r"|error: command '.{1,200}' failed with"
+    r"|error: command '.{1,200}' failed with|Errors while running CTest$"
 )
 """Of what runs compilers: another line says more, where there is one."""
 _PIP = re.compile(
@@ -158,7 +158,7 @@ FAMILY = grammar.LogFamily(
     name="tools",
     triggers=(
         "rror: ", "option -- ", "error   : ", "fatal   : ", "undefined reference", "cannot find -l", "error[E", "CMake Error", "ninja: ",
-        "ERROR: ", ": *** ", "Lmod has", "modulefile for", "/lmod: ", "modulecmd", ":ERROR:",
+        "ERROR: ", ": *** ", "running CTest", "Lmod has", "modulefile for", "/lmod: ", "modulecmd", ":ERROR:",
         "icense checkout", "et license", "in license", "re license", "out license", "LICENSE MANAGER", "icensing error", "Licensing Error", "icensed number", "icense found", "icense available",
         "icense error", "icense expired", "icense has", "icense not", "icense problem", "a license", "icense for", "icense server", "icence",
         "Flags parsing", "ed option", "id option", "wn option", "al option", "us option", ": option ", "line flag", "wn flag", "nd flag", "required flag",
