@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 
 from probing_cluster.attribution.verdict import claims, evidence_view, findings
-from probing_cluster.core import vocabulary
+from probing_cluster.core import records, vocabulary
 
 _SHORT = timedelta(seconds=120)
 """A stall shorter than this ends no job: its reads and writes wait."""
@@ -25,6 +25,11 @@ _NO_FILE = frozenset({"python_file_error", "launch_mistake"})
 _PATH = re.compile(r"['\"](/[^'\"]{1,1024})['\"]")
 _DENIED = "PermissionError"
 """What a server that does not answer never says; one that threw the client out convicts itself (signatures.toml)."""
+
+_ON_DISK = frozenset({"remount_ro", "fs_error", "fs_shutdown", "data_loss"})
+"""What a local file system says of itself, not of its drive (evidence.kernel.block)."""
+_DAMAGED = "holds a file system that found itself damaged; no line tells of an error of the drive"
+_REPAIR = "Take the node out of service, look at the drive's SMART data, then check the file system (fsck, xfs_repair)"
 
 MOUNT, DISK = "filesystem_mount", "disk"
 SIGHTED = frozenset({MOUNT, DISK})
@@ -54,9 +59,18 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
     for claim in claims.collect(view, MOUNT, "filesystem", view.of(MOUNT), adjust):
         yield claims.changed(claim, explains=ENDED_BY) if _was_found_late(view, claim) else claim
-    yield from claims.collect(view, DISK, "filesystem", view.of(DISK))
+    for claim in claims.collect(view, DISK, "filesystem", view.of(DISK)):
+        yield _of_file_system(claim)
     if not any(claims.weigh(s) > 0 for s in view.of(MOUNT, DISK)):
         yield from claims.hints(view, MOUNT, "filesystem", findings.FindingRole.HINT)
+
+
+def _of_file_system(claim: claims.Claim) -> claims.Claim:
+    """The claim, in words of the file system where no line tells of the drive below it: a crash or the kernel may have damaged it."""
+    if not all(e.kind == "block_io" and e.code in _ON_DISK for e in claim.evidence):
+        return claim
+    cap = claims.lower(claim.cap, records.Confidence.LIKELY)
+    return claims.changed(claim, cap=cap, words=_DAMAGED, next_step=_REPAIR)
 
 
 def _lacked_a_file(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from probing_cluster.attribution.verdict import claims, evidence_view, findings, gpus, phrases
@@ -19,6 +20,11 @@ _DAEMONS = frozenset({"slurmd", "munged"})
 _SUSPECTED = "a process of the job was killed (SIGKILL), most often for want of main memory, which nothing here proves; its log says: {words}"
 _WHOLE_NODE = "{node} ran out of main memory as a whole, and the kernel chose a process of the job; other jobs ran there as well"
 _ANOTHERS = "{node} ran out of main memory as a whole; the process that the kernel killed for it ({process}) was not the job's"
+_OWN_LIMIT = "the kernel of {node} killed {process} for the limit of a group that is not the job's ({group})"
+_BESIDE = 0.2
+"""What another group's limit costs a job: nothing, mostly."""
+_CONTAINERS = re.compile(r"docker|containerd|crio|libpod|podman|apptainer|singularity|user\.slice|kubepods")
+"""Groups that a job's own process may have been moved to."""
 _WHAT_FILLED = "Find what filled the node: a job without a memory limit, or a process outside of jobs; see its kernel's list of processes at that minute"
 _HELD = "the job found its GPU full: {holder} held {held:.1f} of its {gpu:.1f} GiB"
 _WHOSE = "See whose process that is (nvidia-smi on the node): one that was left behind, or another rank of the job on the same GPU"
@@ -147,9 +153,7 @@ def _in_time(sightings: list[evidence_view.CaseSighting]) -> list[evidence_view.
 
 def _killed(view: evidence_view.EvidenceView) -> claims.Adjust:
     """A job of which a process died by SIGKILL just when the kernel killed one for memory."""
-    attempt = view.attempt
-    # Slurm itself takes 128 off a script's exit code: 137 is recorded as 9:0.
-    sigkill = attempt.exit_signal == _KILLED or attempt.exit_code in (_KILLED, 128 + _KILLED)
+    attempt, sigkill = view.attempt, _was_killed(view)
     reported = any(f.signature.cause == HOST for f in view.findings)
 
     def adjust(sighting: evidence_view.CaseSighting, weight: float) -> float:
@@ -166,6 +170,12 @@ def _killed(view: evidence_view.EvidenceView) -> claims.Adjust:
         )
 
     return adjust
+
+
+def _was_killed(view: evidence_view.EvidenceView) -> bool:
+    """Whether the job ended of SIGKILL: Slurm itself takes 128 off a script's exit code, and records 137 as 9:0."""
+    attempt = view.attempt
+    return attempt.exit_signal == _KILLED or attempt.exit_code in (_KILLED, 128 + _KILLED)
 
 
 def _whole_node(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
@@ -188,7 +198,15 @@ def _of_whole_node(
     """The claim in words that do not blame the job for what a whole node's memory ran out of."""
     outside = next((s for s in sightings if _is_anothers(s)), None)
     if outside is not None and not any(s.event.job_id == view.attempt.job_id for s in sightings):
-        sentence = _ANOTHERS.format(node=claim.node, process=outside.event.process or "of the system")
+        process = outside.event.process or "of the system"
+        group = str(outside.event.detail.get("task_memcg"))
+        if outside.event.code != "global":
+            most = claims.POSSIBLE if _CONTAINERS.search(group) or _was_killed(view) else _BESIDE
+            words = _OWN_LIMIT.format(node=claim.node, process=process, group=group)
+            return claims.changed(
+                claim, weight=min(claim.weight, most), sentence=words, domain=records.Domain.UNKNOWN
+            )
+        sentence = _ANOTHERS.format(node=claim.node, process=process)
         return claims.changed(
             claim,
             weight=min(claim.weight, claims.POSSIBLE),

@@ -500,6 +500,34 @@ def test_a_process_of_the_system_that_the_kernel_killed_was_not_the_jobs(make):
 
 
 @pytest.mark.parametrize(
+    ("group", "exit_code", "cause", "word"),
+    [
+        ("/system.slice/backup.service", 1, "user_error", "possible"),
+        ("/system.slice/docker-ab12.scope", 1, "oom_host", "possible"),
+        ("/system.slice/backup.service", 137, "oom_host", "possible"),
+    ],
+)
+def test_a_service_that_met_its_own_limit_ended_no_job_that_was_not_killed(
+    make, group, exit_code, cause, word
+):
+    killed = make.event(2, kind="oom", code="memcg", process="rsync", detail={"task_memcg": group})
+    verdict = make.judge(killed, attempt=make.attempt(exit_code=exit_code))
+    assert (verdict.cause, str(verdict.confidence)) == (cause, word)
+    assert "main memory as a whole" not in verdict.summary
+
+
+def test_a_file_system_that_went_read_only_convicts_no_drive(make):
+    damaged = make.event(2, kind="block_io", code="remount_ro", device="nvme0n1p2")
+    verdict = make.judge(damaged, attempt=make.attempt())
+    assert (verdict.cause, str(verdict.confidence)) == ("disk", "likely")
+    assert "file system" in verdict.summary
+    assert "fsck" in verdict.next_step
+    drive = make.event(3, kind="block_io", code="io_error", device="nvme0n1p2")
+    both = make.judge(damaged, drive, attempt=make.attempt())
+    assert "Disk nvme0n1p2" in both.summary
+
+
+@pytest.mark.parametrize(
     ("holder", "words"), [({"held_by": 990011}, "process (pid 990011) held"), ({}, "another process held")]
 )
 def test_a_gpu_that_was_full_of_another_process_is_not_the_programs_wish(make, holder, words):

@@ -172,6 +172,28 @@ def test_a_log_that_ends_hours_before_is_no_witness(make):
     assert near.summary.endswith("; its log holds nothing of it.")
 
 
+def test_a_fault_that_a_log_ends_with_long_before_is_named(make):
+    """Slurm may wait longer for a node than the window reaches."""
+    lost = make.attempt(state="NODE_FAIL", exit_code=0, failed_node="n2")
+    fallen = make.event(2820, kind="xid", code="79", node="n2")
+    ends = {"watched": {"n2": fallen.at + timedelta(seconds=20)}, "by_log": frozenset({"n2"})}
+    v = make.judge(fallen, attempt=lost, **ends)
+    assert "; its log ends 46 min before, with Xid 79" in v.summary
+    went_on = {**ends, "watched": {"n2": fallen.at + timedelta(minutes=20)}}
+    assert "Xid 79" not in make.judge(fallen, attempt=lost, **went_on).summary
+
+
+def test_a_kill_for_memory_of_before_the_job_is_nothing_that_a_lost_node_showed(make):
+    lost = make.attempt(
+        state="NODE_FAIL", exit_code=0, failed_node="n2", start_at=make.end - timedelta(minutes=2)
+    )
+    old = make.event(300, kind="oom", code="memcg", node="n2", process="x")
+    assert (
+        "out-of-memory"
+        not in make.judge(old, attempt=lost, watched={"n2": make.end - timedelta(minutes=5)}).summary
+    )
+
+
 @pytest.mark.parametrize(
     ("kind", "summary", "step"),
     [
