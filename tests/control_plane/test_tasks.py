@@ -355,6 +355,10 @@ def test_what_slurm_shows_drained_is_known_within_one_look(
     assert known() == {"n1": "fan swap, ask Bob"}
     assert drained.run(service) == ""
     set_node("n1", "IDLE", "DRAIN", reason="fan swapped")
+    set_node("n2", "DOWN", reason="PSU bad (eve)")
+    drained.run(service)
+    assert known() == {"n1": "fan swapped", "n2": "PSU bad (eve)"}
+    set_node("n2", "IDLE")
     drained.run(service)
     assert known() == {"n1": "fan swapped"}
     everything, slurm.state = slurm.state, {}

@@ -174,3 +174,19 @@ def test_a_launchers_rank_and_host_are_kept():
 def test_a_loaders_note_in_a_steps_errors_is_no_error():
     block = "Command output:\n  MPI version must be used with 2 or more processors!\n\nCommand error:\n  ps: /lib/libuuid.so.1: no version information available (required by /lib64/libblkid.so.1)\n  MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD"
     assert "libuuid" not in message(block)
+
+
+def test_what_the_launchers_runtime_lives_on_with_yields_to_the_programs_error():
+    warned = "[c001:4411] PMIX ERROR: UNREACHABLE in file pmix_server.c at line 2198"
+    assert message(f"{warned}\nstep 5\nValueError: negative variance").startswith("ValueError")
+    alone = first(warned)
+    assert alone is not None
+    assert alone.kind == "slurm_launch_failed"
+
+
+def test_a_network_library_without_a_provider_blames_no_adapter():
+    head = "Fatal error in PMPI_Init: Other MPI error, error stack:"
+    line = "open_fabric(2653).....: OFI fi_getinfo() failed (ofi_init.c:2653:open_fabric:No data available)"
+    found = [f for f in reader.read([head, line]) if f.line == 2]
+    assert [f.kind for f in found] == ["program_error"]
+    assert "provider" in found[0].meaning

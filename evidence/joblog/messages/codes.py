@@ -79,6 +79,9 @@ _NO_ROOM = re.compile(
 """Errors of a call that say nothing of an adapter or a link: no room in a queue, or what the caller passed."""
 _GONE = re.compile(r":(?:Transport endpoint is not connected|Connection (?:reset by peer|refused))\)")
 """What such a call says where the other side is gone: OFI carries TCP as well."""
+_NO_PROVIDER = re.compile(r"\bfi_getinfo(?:\(\))?:? failed\b")
+"""libfabric was asked which networks there are, and found none that fits: nothing was sent yet."""
+_NO_PROVIDER_MEANING = "MPI found no network library (libfabric provider) of the kind it was told to use: its module, FI_PROVIDER or what the node has installed."
 _FABRIC_MEANING = (
     "The network library under MPI reported an error: a transfer, a memory region or a queue failed."
 )
@@ -167,6 +170,9 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "host_memory_error", record)
     if _FABRIC.match(text) and _GONE.search(text):
         return make(FACTS, "peer_lost", record)
+    if _NO_PROVIDER.search(text):
+        own = ("user_program", "system_software")
+        return make(FACTS, "program_error", record, domains=own, meaning=_NO_PROVIDER_MEANING)
     if _FABRIC.match(text) and not _NO_ROOM.search(text):
         return make(FACTS, "net_ib_error", record, meaning=_FABRIC_MEANING)
     if found := _STOPS.match(text):

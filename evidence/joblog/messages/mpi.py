@@ -233,6 +233,11 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         if lacking := _component(record, context):
             return lacking
         detail = {"launcher": "mpi"}
+        if "ERROR: " in found[0]:
+            # The runtime's own log of an error below, which it often lives on with.
+            return make(
+                FACTS, "slurm_launch_failed", record, meaning=_MEANING_LAUNCH, detail={**detail, "weak": True}
+            )
         own, meaning = (USER, _NOT_THERE) if _NO_EXECUTABLE.search(text) else (None, _MEANING_LAUNCH)
         return make(FACTS, "slurm_launch_failed", record, domains=own, meaning=meaning, detail=detail)
     if _PMI.search(text) and 0 < record.line - context.mpi_start_line <= _STACK_LINES:

@@ -1,10 +1,19 @@
-"""Which nodes Slurm shows drained, by whomever, kept for `ops.node_now`: a dashboard has no Slurm to ask."""
+"""Which nodes Slurm shows drained or down, by whomever, kept for `ops.node_now`: a dashboard has no Slurm to ask."""
 
 from __future__ import annotations
 
 from probing_cluster.control_plane import context
+from probing_cluster.control_plane.policy import view
 from probing_cluster.core import sanitize, vocabulary
 from probing_cluster.db.store import actions as store_actions
+from probing_cluster.slurm_plugins.acts import node_events
+
+_DOWN = frozenset({"DOWN", "FAIL", "FAILING"})
+
+
+def _set_down(node: view.Node) -> bool:
+    """Whether a person set the node down: it takes no job either, and its agent goes on."""
+    return bool(node.states & _DOWN) and node_events.is_a_persons(node.reason)
 
 
 def run(service: context.Context) -> str:
@@ -20,7 +29,7 @@ def run(service: context.Context) -> str:
             since_at=node.reason_at,
         )
         for node in nodes
-        if node.states & vocabulary.DRAINED_STATES
+        if node.states & vocabulary.DRAINED_STATES or _set_down(node)
     }
     cluster = service.config.cluster.name
     known = {drain.node: drain for drain in service.store.slurm_drains(cluster)}
@@ -33,7 +42,7 @@ def run(service: context.Context) -> str:
 
 TASK = context.Task(
     name="drained",
-    meaning="keeps which nodes Slurm shows drained, by whomever",
+    meaning="keeps which nodes Slurm shows drained or down, by whomever",
     run=run,
     every_s=lambda _: 10.0,
 )
