@@ -9,10 +9,13 @@ from probing_cluster.core import records, vocabulary
 from probing_cluster.reports import phrase
 
 _MOST_STEPS = 3
+_NOTHING = "Nothing: "
+"""How the step begins of an attempt after which nothing is to be done (taxonomy.toml)."""
 _SILENT = (
     "Its log is empty: where the script writes to a file of its own (`> my.log`, `exec > …`), look there; else have the program speak. `set -x` in the batch script shows the command that ended it, `srun -u` and "
     "`python -u` write at once what is held back otherwise, and errors belong on standard error."
 )
+_NOT_READ = "What the program had to say is not to be had: {files}. Where the owner has it, look there; else submit it again with an --output that stays and that may be read."
 _BACK = "The job is requeued under the same id and waits to start again."
 _WAITING = timedelta(hours=1)
 """Of a job requeued longer ago nobody knows here whether it still waits: it may be cancelled, or the accounting an old file."""
@@ -29,22 +32,32 @@ def what_now(
     requeued: bool = False,
     silent: Collection[datetime] = (),
     unopened: Mapping[datetime, str] | None = None,
+    unread: Mapping[datetime, str] | None = None,
 ) -> tuple[str, ...]:
-    """Distinct next steps, newest first, then the state of the job; nothing when nothing `died`.
+    """Distinct next steps, newest first and older ones with their attempt, then the state of the job; nothing when nothing `died`.
 
     `done`: what was done because of the last attempt; `requeued`: Slurm had requeued the job when we were about to; `silent`:
     when the attempts were submitted whose logs were read and are empty; `unopened`: files that Slurm could not open, and why, by
-    when the attempts were submitted.
+    when the attempts were submitted; `unread`: likewise, files of which nothing could be read.
     """
     steps: list[str] = []
+    known: set[str] = set()
+    numbers = {a.submit_at: a.attempt for a in attempts}
     for verdict in sorted(judged, key=lambda v: v.submit_at, reverse=True):
         step = verdict.next_step.strip()
         if verdict.cause == "user_error" and verdict.submit_at in silent:
             step = _SILENT  # its own step sends people to an output that there is not
+        elif verdict.cause == "user_error" and (files := (unread or {}).get(verdict.submit_at)):
+            step = _NOT_READ.format(files=files)
         if files := (unopened or {}).get(verdict.submit_at):
             step = f"Slurm could not open {files}. {step}"
-        if step and step not in steps:
-            steps.append(step if step.endswith((".", "!", "?")) else f"{step}.")
+        step = step if not step or step.endswith((".", "!", "?")) else f"{step}."
+        if steps and (step.startswith(_NOTHING) or step in known):
+            continue
+        known.add(step)
+        older = bool(steps) and verdict.submit_at in numbers
+        if step:
+            steps.append(f"Attempt {numbers[verdict.submit_at]}: {step}" if older else step)
     fate = _outcome(attempts, now) or (_waits(attempts[-1]) if requeued else _requeued_by_us(done))
     last = (fate,) if fate else (_stays(done), _submit_again(judged, attempts[-1], done))
     return tuple(dict.fromkeys([*steps[:_MOST_STEPS], *(words for words in last if words and died)]))

@@ -242,6 +242,7 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
                 if v.logs and not any(log.why or any(log.tail) for log in v.logs)
             ],
             unopened={v.attempt.submit_at: _unopened(v) for v in views},
+            unread={v.attempt.submit_at: _unread(v) for v in views},
             requeued=any(
                 node_state.is_back(d) and d.job_id == last.job_id and node_state.acted_on(last, d, None)
                 for d in found.drains
@@ -266,6 +267,15 @@ def _unopened(view: AttemptView) -> str:
     if view.attempt.exit_signal != vocabulary.OUTPUT_NOT_OPENED:
         return ""
     return " and ".join(f"{log.path} ({log.why})" for log in view.logs if log.path and log.why)
+
+
+def _unread(view: AttemptView) -> str:
+    """Why nothing of an attempt's output could be read, each file with its reason; empty where something was, or a file was simply empty."""
+    if not view.logs or view.attempt.exit_signal == vocabulary.OUTPUT_NOT_OPENED:
+        return ""
+    if any(any(log.tail) or not log.why for log in view.logs):
+        return ""
+    return " and ".join(f"{log.path} ({log.why})" if log.path else f"{log.why}" for log in view.logs)
 
 
 def stories(views: Sequence[AttemptView]) -> list[tuple[AttemptView, ...]]:

@@ -13,6 +13,7 @@ _MISSED_BEATS = 3
 _LEAST_SILENCE_S = 15.0
 """The clocks of node and reader differ by seconds: no agent is called silent sooner."""
 _MOST_FAULTS = 4
+_SURE = (records.Confidence.CERTAIN, records.Confidence.LIKELY)
 _AFTERMATH = timedelta(minutes=10)
 """How long after an attempt's end something done to its nodes still belongs to its story."""
 _NOT_DONE = frozenset({"denied", "skipped"})
@@ -151,6 +152,15 @@ def concerns(attempt: records.JobAttempt, drain: records.Drain, verdict: records
         return True
     if drain.job_id is not None or drain.node not in attempt.nodes:
         return False
+    if (
+        verdict is not None
+        and not evidence
+        and drain.event_ids
+        and attempt.end_at
+        and drain.at > attempt.end_at
+    ):
+        # A fault of after the end, of which the verdict rests on nothing, tells only a reader of an open case something.
+        return verdict.confidence not in _SURE
     if verdict is None or not evidence or not drain.event_ids:
         return True
     ran = attempt.end_at is None or drain.at <= attempt.end_at

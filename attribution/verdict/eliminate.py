@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable, Iterable
 from datetime import timedelta
@@ -18,6 +19,8 @@ from probing_cluster.attribution.verdict import (
 from probing_cluster.core import records
 
 MAX_SENTENCES = 8
+_NO_MEMORY = re.compile(r"out ?of ?memory|MemoryError|bad_alloc|allocate memory|heap space", re.IGNORECASE)
+"""What a program says that got no memory, whoever kept it back."""
 MAX_OUTSIDE = 2
 """Most faults outside the window that are mentioned: the latest ones."""
 
@@ -129,7 +132,8 @@ def _node(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Ite
 def _memory(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
     if ranking.winner.cause == "oom_host" or view.state == "OUT_OF_MEMORY" or not view.fully_watched:
         return
-    if ranking.winner.cause in ("user_error", "unknown") and not view.of("oom_host"):
+    spoken_of = any(_NO_MEMORY.search(f.event.message) for f in view.findings)
+    if ranking.winner.cause in ("user_error", "unknown") and not view.of("oom_host") and not spoken_of:
         yield "out of memory (no process was killed for it)"
 
 

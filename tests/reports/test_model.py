@@ -148,6 +148,21 @@ def test_what_now_gives_each_step_once_and_what_became_of_the_job(story: rows.Re
     )
 
 
+def test_older_attempts_steps_are_called_theirs_and_nothing_to_do_is_left_out(story: rows.ReportRows) -> None:
+    (verdict,) = story.verdicts
+    second, first = story.attempts
+    died = dataclasses.replace(second, state="FAILED", exit_code=1)
+    own = dataclasses.replace(verdict, submit_at=died.submit_at, next_step="Look at the output.")
+
+    def steps(older: str) -> tuple[str, ...]:
+        found = dataclasses.replace(verdict, next_step=older)
+        return build(dataclasses.replace(story, attempts=(died, first), verdicts=(found, own))).advice[:2]
+
+    assert steps("Replace GPU 3") == ("Look at the output.", "Attempt 1: Replace GPU 3.")
+    assert "Nothing" not in " ".join(steps("Nothing: it was requeued on purpose."))
+    assert "Attempt" not in " ".join(steps("Look at the output"))
+
+
 def test_a_job_requeued_days_ago_is_not_said_to_wait(story: rows.ReportRows) -> None:
     """An import of the past, or a job that was cancelled since: nothing here says that it still waits."""
     _, first = story.attempts
@@ -204,11 +219,19 @@ def test_a_job_that_slurm_requeued_itself_is_not_to_be_submitted_again(
 
 
 @pytest.mark.parametrize(
-    ("changes", "empty"),
-    [({"tail": ()}, True), ({"tail": ("KeyError",)}, False), ({"tail": (), "why": "not readable"}, False)],
+    ("changes", "words"),
+    [
+        ({"tail": ()}, "Its log is empty"),
+        ({"tail": ("KeyError",)}, "Look at the program's"),
+        (
+            {"tail": (), "why": "thrown away by the job"},
+            "What the program had to say is not to be had: /home/a/o (thrown away by the job).",
+        ),
+        ({"tail": ("KeyError",), "why": "only its end was read"}, "Look at the program's"),
+    ],
 )
 def test_nobody_is_sent_to_an_empty_log(
-    story: rows.ReportRows, changes: dict[str, object], empty: bool
+    story: rows.ReportRows, changes: dict[str, object], words: str
 ) -> None:
     """The step of a program's own error is to read what it wrote; of one that wrote nothing, to have it write."""
     _, first = story.attempts
@@ -216,7 +239,7 @@ def test_nobody_is_sent_to_an_empty_log(
     own = dataclasses.replace(verdict, cause="user_error", next_step="Look at the program's own output.")
     log = rows.JobLog(node="n1", at=first.start_at, stream="stdout", path="/home/a/o", **changes)  # type: ignore[arg-type]
     found = dataclasses.replace(story, attempts=(first,), verdicts=(own,), logs=(log,))
-    assert build(found).advice[0].startswith("Its log is empty" if empty else "Look at the program's")
+    assert build(found).advice[0].startswith(words)
 
 
 def test_a_job_whose_output_could_not_be_opened_is_sent_to_its_path(story: rows.ReportRows) -> None:

@@ -95,3 +95,20 @@ def test_the_report_of_a_running_job_has_them_and_that_of_an_ended_one_not() -> 
         model.build(job_ref.parse("4242"), dataclasses.replace(found, attempts=(ended,)), now=NOW)
     )
     assert "Its nodes now" not in page
+
+
+@pytest.mark.parametrize("confidence", list(records.Confidence))
+def test_a_drain_for_a_fault_of_after_the_end_is_none_of_a_settled_jobs(
+    story: rows.ReportRows, confidence: records.Confidence
+) -> None:
+    """A job that exited with 1 had nothing of the GPU that failed nine minutes later."""
+    (verdict,) = story.verdicts
+    attempt = next(a for a in story.attempts if a.submit_at == verdict.submit_at)
+    assert attempt.end_at is not None
+    alone = dataclasses.replace(verdict, evidence=(), confidence=confidence)
+    later = dataclasses.replace(
+        example.drain("drain", attempt.end_at + timedelta(minutes=9)), event_ids=verdict.evidence, job_id=None
+    )
+    settled = confidence in (records.Confidence.CERTAIN, records.Confidence.LIKELY)
+    assert node_state.concerns(attempt, later, alone) is not settled
+    assert node_state.concerns(attempt, later, verdict)

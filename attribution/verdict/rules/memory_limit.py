@@ -15,6 +15,7 @@ _BARE = "oom_kill_suspected"
 _REFUSED = "host_memory_error"
 _OF_KERNEL = "host_oom_kill"
 _NOT_GIVEN = "The program did not get the main memory that it asked for, and ended: {words}"
+_REFUSED_STEP = "See how much it asked for at once (a wrong size?), `ulimit -v` in the job, and --mem where that is what bounds it: nothing was killed"
 _DAEMONS = frozenset({"slurmd", "munged"})
 """Without these a node does not answer Slurm."""
 _SUSPECTED = "a process of the job was killed (SIGKILL), most often for want of main memory, which nothing here proves; its log says: {words}"
@@ -86,15 +87,18 @@ def _killed_by_somebody(
     for claim in made:
         bare = all(e.kind == _BARE for e in claim.evidence)
         if all(e.kind == _REFUSED for e in claim.evidence):
-            claim = claims.changed(claim, sentence=_NOT_GIVEN.format(words=phrases.clean(claim.words)))
+            words = _NOT_GIVEN.format(words=phrases.clean(claim.words))
+            claim = claims.changed(claim, sentence=words, next_step=_REFUSED_STEP)
         if all(e.kind == _OF_KERNEL for e in claim.evidence) and not sightings and view.fully_watched:
             # The kernel's own words in a job's log, of which its node's kernel knows nothing: printed from elsewhere, or of before.
             claim = claims.changed(claim, weight=min(claim.weight, claims.POSSIBLE))
         if bare and not sightings and (view.fully_watched or _logs_go_on(view)):
-            words = f"{claim.words} (the kernel killed nothing for want of memory)"
+            words = (
+                f"the kernel killed nothing for want of memory; its log says: {phrases.clean(claim.words)}"
+            )
             claim = claims.changed(claim, cause="rank_killed", words=words)
         elif bare and not sightings and _logs_at_hand(view):
-            words = f"{claim.words} (the kernel logs at hand tell of no kill for want of memory)"
+            words = f"the kernel logs at hand tell of no kill for want of memory; its log says: {phrases.clean(claim.words)}"
             claim = claims.changed(claim, cause="rank_killed", domain=records.Domain.UNKNOWN, words=words)
         elif bare:
             claim = claims.changed(

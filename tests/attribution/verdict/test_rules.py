@@ -609,3 +609,18 @@ def test_memory_that_a_program_did_not_get_killed_nobody(make):
     assert v.cause == "oom_host"
     assert "did not get the main memory" in v.summary
     assert "killed" not in v.summary
+    assert "ulimit -v" in v.next_step
+    heap = make.finding("program_error", message="java.lang.OutOfMemoryError: Java heap space", detail={"first_cause": True})  # fmt: skip
+    assert not any("out of memory" in s for s in make.judge(heap).ruled_out)
+    other = make.finding("program_error", message="java.io.IOException: x", detail={"first_cause": True})
+    assert any("out of memory" in s for s in make.judge(other).ruled_out)
+
+
+def test_what_we_know_of_a_kill_stands_outside_of_what_is_quoted(make):
+    """A command of several lines was cut inside our own remark."""
+    line = 'slurm_script: line 8: 28620 Killed                  python3 -u -c "'
+    killed = make.finding("oom_kill_suspected", message=line, detail={"first_cause": True})
+    v = make.judge(killed, attempt=make.attempt(exit_code=137))
+    assert v.summary.endswith(
+        'the kernel killed nothing for want of memory; its log says: Killed in `python3 -u -c "`.'
+    )
