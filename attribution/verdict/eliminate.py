@@ -185,7 +185,10 @@ _NAMES = {
 
 def _why(rival: claims.Claim) -> str:
     what = phrases.what(rival.evidence[0]) if rival.evidence else " ".join(rival.words.split())
-    return f"{rival.confidence}: {what}" if what else str(rival.confidence)
+    sure = rival.confidence in (records.Confidence.CERTAIN, records.Confidence.LIKELY)
+    # Two scales in one sentence: it is less likely than the verdict, and would be so sure without it.
+    word = f"by itself {rival.confidence}" if sure else str(rival.confidence)
+    return f"{word}: {what}" if what else word
 
 
 _PARTS: tuple[Callable[[evidence_view.EvidenceView, rank_claims.Ranking], Iterable[str]], ...] = (

@@ -43,6 +43,9 @@ def test_what_is_weaker_is_not_ruled_out(make):
     assert v.cause == "user_error"
     assert "gpu lost on n2 (possible: Xid 79)" in v.less_likely
     assert not [s for s in v.excluded if "gpu lost" in s]
+    # Its own word would read as the verdict's.
+    two = make.judge(make.xid(79, 6), make.event(8, kind="edac", code="UE", node="n2"))
+    assert two.less_likely == ("main memory on n2 (by itself likely: memory error UE)",)
 
 
 @pytest.mark.parametrize(
