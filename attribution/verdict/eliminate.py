@@ -132,8 +132,8 @@ def _node(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Ite
 def _memory(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
     if ranking.winner.cause == "oom_host" or view.state == "OUT_OF_MEMORY" or not view.fully_watched:
         return
-    spoken_of = any(_NO_MEMORY.search(f.event.message) for f in view.findings)
-    if ranking.winner.cause in ("user_error", "unknown") and not view.of("oom_host") and not spoken_of:
+    refused = any(_NO_MEMORY.search(f.event.message) for f in view.findings)
+    if ranking.winner.cause in ("user_error", "unknown") and not view.of("oom_host") and not refused:
         yield "out of memory (no process was killed for it)"
 
 

@@ -16,6 +16,9 @@ from probing_cluster.core import hostlist, records, vocabulary
 SLACK = timedelta(seconds=2)
 """Slurm's times are whole seconds and clocks differ a little."""
 
+LOG_END = timedelta(seconds=60)
+"""A fault so shortly before the end of its node's log is what that ends with."""
+
 NEARLY = 0.98
 """Share of its time limit from which on an attempt counts as having reached it."""
 
@@ -65,6 +68,11 @@ class CaseSighting:
     def cause(self) -> str:
         """The cause it points at."""
         return self.signature.cause
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was a kill for memory of before the job: that ends with itself."""
+        return self.cause == "oom_host" and self.when is EventPhase.BEFORE_START
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +247,12 @@ class EvidenceView:
         """How long before the end the log of a node without an agent ends, seconds; negative when after it, None without a log."""
         last = self.case.watched.get(node) if node in self.case.by_log else None
         return None if last is None else (self.end_at - last).total_seconds()
+
+    def ends_in(self, node: str) -> records.HealthEvent | None:
+        """The fault that the node's log ends with, where that was too long before the end to be evidence."""
+        last = self.case.watched.get(node)
+        found = [e for e in self.outside if e.node == node and last is not None and last - e.at <= LOG_END]
+        return found[-1] if found else None
 
     @functools.cached_property
     def blind_spots(self) -> str:

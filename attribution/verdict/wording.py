@@ -7,8 +7,6 @@ from datetime import datetime, timedelta
 from probing_cluster.attribution.verdict import claims, evidence_view, onset, phrases, rank_claims, taxonomy
 from probing_cluster.core import digits, hostlist, records, vocabulary
 
-_LAST_LINES = timedelta(seconds=60)
-"""A fault so shortly before a log's end is what it ends with."""
 _ROOT = frozenset({"root", "0"})
 
 
@@ -71,11 +69,11 @@ def _when(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
 def _node_lost(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     winner = ranking.winner
     node = winner.node or "a node of the job"
-    before = [s for s in view.sightings if s.event.node == winner.node and s.at <= view.end_at and s.cause not in ("node_lost", "node_reboot") and not _is_over(s)]  # fmt: skip
+    before = [s for s in view.sightings if s.event.node == winner.node and s.at <= view.end_at and s.cause not in ("node_lost", "node_reboot") and not s.is_over]  # fmt: skip
     log_ends = view.log_ends_s(winner.node) if winner.node else None
     if before:
         before_that = f"; before that it showed {phrases.what(before[-1].event)}"
-    elif log_ends is not None and log_ends > _LONG_BEFORE_S and (last := _last_fault(view, node)):
+    elif log_ends is not None and log_ends > _LONG_BEFORE_S and (last := view.ends_in(node)):
         before_that = f"; its log ends {phrases.duration(log_ends)} before, with {phrases.what(last)}"
     elif log_ends is not None and log_ends > _LONG_BEFORE_S:
         before_that = f"; its log ends {phrases.duration(log_ends)} before and tells nothing of it"
@@ -94,20 +92,6 @@ def _node_lost(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -
     ordered = any(s.event.code == vocabulary.AFTER_SHUTDOWN for s in back)
     since = f"; it {'was shut down in order and ' if ordered else ''}has restarted since" if back else ""
     return phrases.sentence(f"{node} stopped answering Slurm{before_that}{since}")
-
-
-def _is_over(sighting: evidence_view.CaseSighting) -> bool:
-    """Whether it was a kill for memory of before the job: that ends with itself."""
-    return sighting.cause == "oom_host" and sighting.when is evidence_view.EventPhase.BEFORE_START
-
-
-def _last_fault(view: evidence_view.EvidenceView, node: str) -> records.HealthEvent | None:
-    """The fault that the node's log ends with, where that was too long before the end to be evidence."""
-    ends_at = view.case.watched.get(node)
-    last = [
-        e for e in view.outside if e.node == node and ends_at is not None and ends_at - e.at <= _LAST_LINES
-    ]
-    return last[-1] if last else None
 
 
 def _node_reboot(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
