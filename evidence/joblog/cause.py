@@ -46,12 +46,6 @@ _UNEXPLAINED = frozenset({"task_exit", "slurm_task_failure", "python_consequence
 _LAST_CHARS = 200
 _MANY_LINES = 20
 _HEADING = re.compile(r"\W*(?:fatal )?errors?\W*", re.IGNORECASE)
-_MANY_LINES = 20
-_HEADING = re.compile(r"\W*(?:fatal )?errors?\W*", re.IGNORECASE)
-_OF_OTHERS = frozenset({"python_exception", "watchdog_timeout", "gloo_timeout"})
-"""What a rank may say that waits for one that has left."""
-_FIRST_SIGNAL = 128
-"""From this exit code on a shell tells of a signal."""
 _SIGNAL_LINES = 1_000
 _ANNOUNCED_LINES = 3
 _INTERRUPTED_LINES = 40
@@ -297,6 +291,9 @@ class CauseCandidates:
             self._survived(listed=True)
             return
         if not _can_be_survived(best):
+            return
+        if best.kind.startswith("nccl_") and progress.made_up_for(best.message, record.text):
+            self._survived()
             return
         if not self._exited and self._script.go_on(best.message, best.kind, record.text):
             self._survived()

@@ -286,7 +286,7 @@ _MOST_ABSENT = 8
 
 
 def with_absent_ranks(first: JobFinding, found: Sequence[JobFinding]) -> JobFinding:
-    """`first` with the ranks that did not come, where it is a watchdog's timeout and every other rank tells of the same collective.
+    """`first` with the ranks that did not come, where it is a watchdog's timeout and every other rank tells of the same collective, or they tell of the one before.
 
     A rank inside a collective tells of its own timeout; one that never entered it has none to tell of. The last rank's absence is not
     seen: nothing says how many there are.
@@ -294,6 +294,10 @@ def with_absent_ranks(first: JobFinding, found: Sequence[JobFinding]) -> JobFind
     if first.kind not in _WATCHDOGS or first.seq is None or "culprit_ranks" in first.detail:
         return first
     waiting = {f.rank for f in found if _in_the_same(f, first) and f.rank is not None}
+    if behind := {f.rank for f in found if _came_only_before(f, first) and f.rank is not None} - waiting:
+        count = f"{len(behind)} rank{'s' if len(behind) > 1 else ''} had not entered it yet"
+        detail = {**first.detail, "ranks": sorted(behind), "missing": True, "by_count": True}
+        return replace(first, meaning=f"{first.meaning} By PyTorch's own count {count}.", detail=detail)
     if len(waiting) < _LEAST_WAITING:
         return first
     size = max(waiting) + 1
@@ -309,6 +313,17 @@ def _in_the_same(other: JobFinding, first: JobFinding) -> bool:
     of_all = {first.group, other.group} <= grammar.WHOLE and not other.detail.get("in_subgroup")
     same_op = None in (first.op, other.op) or first.op == other.op
     return other.kind in _WATCHDOGS and of_all and same_op and other.seq == first.seq
+
+
+def _came_only_before(other: JobFinding, first: JobFinding) -> bool:
+    """Whether a rank that was told of the timeout had entered the collective before it, and not it: all that wait in it have ended that one."""
+    of_all = {first.group, other.group} <= grammar.WHOLE
+    return (
+        other.kind == "dump_signal"
+        and of_all
+        and first.seq is not None
+        and other.detail.get("enqueued") == first.seq - 1
+    )
 
 
 _OF_OTHERS = frozenset({"python_exception", "watchdog_timeout", "gloo_timeout"})

@@ -211,6 +211,17 @@ _MORE_COMMANDS, _MORE_LINES = 2, 12
 """So many commands and lines of theirs are more than a script's tidying up."""
 
 
+_COMPLETE = re.compile(
+    r"(?P<process>\S{1,253}:\d{1,10}:)\d{1,10} \[\d{1,3}\] NCCL INFO .{0,300}\bInit COMPLETE"
+)
+
+
+def made_up_for(error: str, text: str) -> bool:
+    """Whether in `text` the process of NCCL's own line `error` has made a communicator: the one that failed was an attempt, or a test."""
+    found = _COMPLETE.match(text)
+    return found is not None and error.lstrip().startswith(found["process"])
+
+
 def is_of_script(text: str) -> bool:
     """Whether one of the shell's own commands complains in the line: the batch script lives."""
     return _OF_SCRIPT.match(text) is not None

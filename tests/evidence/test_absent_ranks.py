@@ -52,3 +52,26 @@ def test_pytorchs_own_report_goes_before_a_count():
     lines = [*(_gave_up(r) for r in range(8) if r != 5), report]
     (first,) = [f for f in reader.read(lines) if f.first_cause]
     assert first.detail.get("ranks") != [5]
+
+
+def _woken(rank: int, enqueued: int, group: str = "0 PG GUID 0(default_pg)") -> str:
+    return (
+        f"[rank{rank}]:[E902 22:41:15.1 ProcessGroupNCCL.cpp:1914] [PG ID {group} Rank {rank}] Received a dump signal due to a collective timeout from rank 0 "
+        f"and we will try our best to dump the debug info. Last enqueued NCCL work: {enqueued}, last completed NCCL work: {enqueued}."
+    )
+
+
+def test_a_rank_that_had_entered_only_the_collective_before_is_absent_however_many_say_nothing():
+    lines = [_gave_up(0), _gave_up(4), _woken(3, 48210), _woken(6, 48210), _woken(1, 48212)]
+    (found,) = [f for f in reader.read(lines) if f.first_cause]
+    assert (found.detail["ranks"], found.detail["missing"]) == ([3, 6], True)
+    assert "2 ranks had not entered it yet" in found.meaning
+
+
+@pytest.mark.parametrize(
+    "woken",
+    [_woken(3, 48211), _woken(3, 7), _woken(0, 48210), _woken(3, 48210, "5 PG GUID 9(tensor_parallel)")],
+    ids=["in it", "another count", "it waits itself", "another group"],
+)
+def test_a_count_that_says_nothing_names_nobody(woken):
+    assert _absent([_gave_up(0), _gave_up(4), woken]) is None

@@ -41,5 +41,7 @@ def _named_by_torch(report: records.HealthEvent) -> str:
     if report.kind == "monitored_barrier_timeout":
         return f"PyTorch says that {names} did not reach its monitored barrier in time"
     if report.kind != "desync_report":
+        if report.detail.get("by_count") is True:
+            return f"{names} had not entered {which} by PyTorch's own count, when others had waited for it in vain"
         return f"every other rank's watchdog gave {which} up, and {names} had none to give up"
     return f"PyTorch's report says that {names} did not join {which}"

@@ -96,6 +96,7 @@ _AT_WORK = re.compile(
     r"(?:Timeout at (?:NCCL|collective)(?: work)?: ?|detected by watchdog at work(?: sequence id)?: )(?P<seq>\d{1,18})"
     r"(?:.*?last enqueued (?:NCCL )?work: (?P<enqueued>-?\d{1,18}), last completed (?:NCCL )?work: (?P<completed>-?\d{1,18})\b)?"
 )
+_ENQUEUED = re.compile(r"[Ll]ast enqueued (?:NCCL )?work: (?P<n>-?\d{1,18})\b")
 _GROUP = re.compile(
     r"\[PG(?: ID)? (?P<id>\d{1,18})(?: PG GUID (?P<guid>[\w-]+))?\s?(?:\((?P<desc>[^)]{1,100})\))? Rank (?P<rank>\d{1,8})\]"
 )
@@ -317,9 +318,10 @@ def _reports(record: Record, context: JoblogContext) -> JobFinding | None:
     if found := _SIGNAL.search(text):
         if _OWN_SIGNAL.search(text):
             return make(FACTS, "watchdog_timeout", record, **_rank_and_group(record))
-        return make(
-            FACTS, "dump_signal", record, detail={"from_rank": int(found["from"])} if found["from"] else {}
-        )
+        at = _ENQUEUED.search(text)
+        detail = {"from_rank": int(found["from"])} if found["from"] else {}
+        detail |= {"enqueued": int(at["n"])} if at else {}
+        return make(FACTS, "dump_signal", record, detail=detail, **_rank_and_group(record))
     if found := _TENSOR.search(text):
         return _sizes(record, context, int(found["rank"]), int(found["count"]))
     return None

@@ -16,7 +16,6 @@ FACTS = {
     "interrupted": python.FACTS["interrupted"],
     **process.ENDS,
 }
-_SIGNS = re.compile(r"Negsignal\.(?P<name>SIG[A-Z]{2,6})")
 _LOGGED = r"(?:ERROR\s{1,3}(?:~(?! Pipeline failed\. Please refer)|(?:nextflow|n)\.[\w.$]{1,120} -)\s{1,3})"
 _FAILED = re.compile(rf"{_LOGGED}?Error executing process > ['\"‘]")
 _HEAD = re.compile(

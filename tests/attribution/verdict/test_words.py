@@ -616,3 +616,9 @@ def test_a_link_takes_the_mount_behind_it_along(make):
     stale = make.finding("stale_file_handle", node="n2", message="Stale file handle", detail={"role": "root", "first_cause": True})  # fmt: skip
     v = make.judge(link, mount, stale, attempt=make.attempt(nodes=("n2",), n_gpus=0, gpus=None))
     assert (v.cause, v.node) == ("eth_link", "n2")
+
+
+def test_who_had_not_entered_a_collective_is_named_by_pytorchs_count(make):
+    detail = {"first_cause": True, "ranks": [3], "missing": True, "by_count": True, "seq": 48211}
+    v = make.judge(make.finding("watchdog_timeout", detail=detail), attempt=make.attempt(exit_code=134))
+    assert "rank 3 had not entered collective #48211 by PyTorch's own count" in v.summary
