@@ -125,13 +125,14 @@ def attempt_of(
 def _ran_until(job: Any) -> datetime | None:
     """When the row of a job that still ran was made; None for others."""
     times = slurm_json.table(slurm_json.table(job).get("time"))
-    start_at, elapsed_s = slurm_json.instant(times.get("start")), slurm_json.number(times.get("elapsed"))
-    if start_at is None or not elapsed_s or slurm_json.instant(times.get("end")) is not None:
-        return None
-    suspended_s = slurm_json.number(times.get("suspended")) or 0
+    elapsed_s, suspended_s = (slurm_json.number(times.get(k)) or 0 for k in ("elapsed", "suspended"))
     try:
+        start_at = slurm_json.instant(times.get("start"))
+        if start_at is None or not elapsed_s or slurm_json.instant(times.get("end")) is not None:
+            return None
         return start_at + timedelta(seconds=elapsed_s + suspended_s)
-    except OverflowError:
+    except (OverflowError, errors.MalformedInput):
+        # The job itself is kept aside for such a time.
         return None
 
 

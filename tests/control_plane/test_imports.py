@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from probing_cluster.control_plane.imports import (
@@ -695,6 +695,8 @@ JOB_KEYS = (
         ),
     )
 )
+@example({"time": {"start": 253402300800.0}})
+@example({"time": {"start": 1.7e9, "elapsed": 10**30}})
 def test_any_job_becomes_a_row_or_is_kept_aside(given_job: dict) -> None:
     """Of `sacct --json`: one job's nonsense costs no other job."""
     data = json.dumps({"jobs": [JOB | given_job, JOB | {"job_id": 8}]}).encode()
