@@ -193,9 +193,9 @@ def test_a_network_library_without_a_provider_blames_no_adapter():
 
 
 def test_a_communicator_that_was_made_in_the_end_makes_up_for_one_that_was_not():
-    who = "gpu-0109:2528901"
-    failed = f"{who}:2528901 [0] init.cc:871 NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 3d000"
+    process = "gpu-0109:2528901"
+    failed = f"{process}:2528901 [0] init.cc:871 NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 3d000"
     made = "[0] NCCL INFO comm 0x175 rank 0 nranks 8 cudaDev 0 busId 3d000 commId 0x94 - Init COMPLETE"
     assert first(failed) is not None
-    assert first(f"{failed}\n{who}:2528991 {made}\niter 1") is None
+    assert first(f"{failed}\n{process}:2528991 {made}\niter 1") is None
     assert first(f"{failed}\ngpu-0110:77:78 {made}\niter 1") is not None
