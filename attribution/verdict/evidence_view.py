@@ -70,7 +70,7 @@ class CaseSighting:
         return self.signature.cause
 
     @property
-    def is_over(self) -> bool:
+    def is_earlier_kill(self) -> bool:
         """Whether it was a kill for memory of before the job: that ends with itself."""
         return self.cause == "oom_host" and self.when is EventPhase.BEFORE_START
 

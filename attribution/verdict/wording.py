@@ -69,7 +69,7 @@ def _when(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
 def _node_lost(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     winner = ranking.winner
     node = winner.node or "a node of the job"
-    before = [s for s in view.sightings if s.event.node == winner.node and s.at <= view.end_at and s.cause not in ("node_lost", "node_reboot") and not s.is_over]  # fmt: skip
+    before = [s for s in view.sightings if s.event.node == winner.node and s.at <= view.end_at and s.cause not in ("node_lost", "node_reboot") and not s.is_earlier_kill]  # fmt: skip
     log_ends = view.log_ends_s(winner.node) if winner.node else None
     if before:
         before_that = f"; before that it showed {phrases.what(before[-1].event)}"

@@ -1,4 +1,4 @@
-"""Which of two findings began the failure, the one printed later or the one found before it (the rules: `cause`)."""
+"""Which of two findings began the failure, the one printed later or the one found before it (the rules: `cause`); and what other findings add to the first: an earlier reason, an earlier exit, the ranks that did not come."""
 
 from __future__ import annotations
 

@@ -97,17 +97,20 @@ class Answers:
     async def missed(self, request: Mapping[str, Any], at: datetime) -> None:
         """What a hook would have said at `at`, when no agent was there; raises MalformedInput, or UsageError for another hook's.
 
-        A job that began then is past being refused.
+        A job that began then is past being refused. Hooks are answered before the notes are read: of a job that one of them spoke of
+        since, a note tells what happened before that, and changes nothing of what the job is now.
         """
-        job = replace(self._job(request), started_at=at)
-        if request.get("op") == "prolog":
+        job, op = replace(self._job(request), started_at=at), request.get("op")
+        if op not in ("prolog", "epilog"):
+            raise errors.UsageError(f"no note of op {op!r} is kept")
+        if self._book.heard_since(job.job_id, at):
+            job = job if op == "prolog" else replace(job, released_at=at)
+        elif op == "prolog":
             job = self._book.start(job)
             await self._outside.began(job, missed=True)
-        elif request.get("op") == "epilog":
+        else:
             job = self._book.end(job, at)
             self._outside.collect_from(job)
-        else:
-            raise errors.UsageError(f"no note of op {request.get('op')!r} is kept")
         self._intake.store([job.item(self._identity)], {"jobs": self._book.to_state()})
 
     async def _prolog(self, request: Mapping[str, Any]) -> dict[str, Any]:

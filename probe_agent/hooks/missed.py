@@ -41,7 +41,10 @@ async def take(socket: Path, heard: Callable[[Mapping[str, Any], datetime], Awai
             await heard(request, at)
         except (errors.ProbingError, ValueError, OSError) as exc:
             _log.warning("the note %s cannot be used: %s", path, exc)
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as exc:
+            _log.warning("the note %s cannot be removed: %s", path, exc)
     return len(found)
 
 

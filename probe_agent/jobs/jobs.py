@@ -155,6 +155,11 @@ class JobBook:
         self._jobs[job.job_id] = job
         return job
 
+    def heard_since(self, job_id: int, at: datetime) -> bool:
+        """Whether the job was heard of after `at`: a later start of it, or its end."""
+        known = self.get(job_id)
+        return known is not None and (known.released_at or known.started_at) > at
+
     def writes_to(self, job: NodeJob, logs: Collection[str], ids: Mapping[str, Any]) -> None:
         """Records a running job's output files and array numbers, found after its start."""
         known = self._jobs.get(job.job_id)

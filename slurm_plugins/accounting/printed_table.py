@@ -19,17 +19,15 @@ _KEPT = frozenset({"jobname", "user", "account", "partition", "qos", "reason", "
 Column = tuple[int, int]
 
 
-def is_in(data: bytes) -> bool:
-    """Whether such a table begins in the first bytes of a dump: a large one with `-P` need not be looked through."""
-    return _RULE_LINE.search(data, 0, _HEAD_BYTES) is not None
+def parsable(data: bytes) -> tuple[bytes, int] | None:
+    """The same dump as `sacct -P` with this delimiter would print it, and how many values were cut short; None where it is no such table.
 
-
-def parsable(lines: Sequence[str]) -> tuple[list[str], int] | None:
-    """The same lines as `sacct -P` would print them, and how many values were cut short; None where none is such a table.
-
-    A row that does not fit under the rule stays as it is, and so does a job's number, a state or a time that was cut: whoever reads on
+    A table's rule stands in its first bytes: a large dump with `-P` is not looked through. A row that does not fit under the rule stays as it is, and so does a job's number, a state or a time that was cut: whoever reads on
     completes it or sets the row aside.
     """
+    if _RULE_LINE.search(data, 0, _HEAD_BYTES) is None:
+        return None
+    lines = sacct_layout.lines_of(data)
     made: list[str] = []
     columns: list[Column] = []
     names: list[str] = []
@@ -51,7 +49,7 @@ def parsable(lines: Sequence[str]) -> tuple[list[str], int] | None:
         cut += sum(a != b for a, b in zip(values, whole, strict=True))
         whole = [value.removesuffix("+") if _STEP.fullmatch(value) else value for value in whole]
         made.append(DELIMITER.join(whole))
-    return (made, cut) if columns else None
+    return ("\n".join(made).encode(), cut) if columns else None
 
 
 def _columns(rule: str) -> list[Column]:

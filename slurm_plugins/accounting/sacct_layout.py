@@ -153,6 +153,11 @@ def _bits(number: int) -> Iterator[int]:
         number ^= low
 
 
+def lines_of(data: bytes) -> list[str]:
+    """The lines of a dump. Only \\n ends one: str.splitlines would also cut at the separators people use as delimiters."""
+    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").split("\n")
+
+
 def header(line: str, delimiter: str | None = None) -> SacctLayout | None:
     """The layout a header line announces; None when it is not one. The delimiter is read off the line."""
     if delimiter is None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from probing_cluster.core import errors, sanitize
-from probing_cluster.slurm_plugins.accounting import printed_table, sacct_fields, sacct_layout
+from probing_cluster.slurm_plugins.accounting import sacct_fields, sacct_layout
 
 MAX_LINES_PER_RECORD = 1000
 """A submit line can carry a whole script; more than this is a dump gone wrong."""
@@ -48,9 +48,7 @@ def read(
 
     `fields` names the columns of output made with `--noheader`; then `delimiter` defaults to `|`.
     """
-    lines = lines_of(data)
-    if printed_table.is_in(data) and (table := printed_table.parsable(lines)) is not None:
-        lines, delimiter = table[0], printed_table.DELIMITER
+    lines = sacct_layout.lines_of(data)
     names = [sacct_fields.in_format(name) for name in fields or ()]
     layout = sacct_layout.SacctLayout(names, delimiter or "|") if names else None
     pending: list[tuple[int, str]] = []
@@ -76,11 +74,6 @@ def read(
     if not found and data.strip():
         msg = "no header line with sacct's column names; give the field list it was made with (--fields)"
         raise errors.MalformedInput(msg)
-
-
-def lines_of(data: bytes) -> list[str]:
-    """The lines of a dump. Only \\n ends one: str.splitlines would also cut at the separators people use as delimiters."""
-    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace").split("\n")
 
 
 def _refuse_lacking(layout: sacct_layout.SacctLayout, line_no: int, *, first: bool) -> None:

@@ -34,6 +34,9 @@ def parse_sacct_text(
     """
     reading = sacct_attempt.AttemptReading(zone=slurm_times.zone(timezone), cluster=cluster, unnamed=unnamed)
     found = _Found()
+    cut = 0
+    if (table := printed_table.parsable(data)) is not None:
+        (data, cut), delimiter = table, printed_table.DELIMITER
     for row in sacct_rows.read(data, delimiter=delimiter, fields=fields):
         found.take(row, reading)
     whole = attempt_rows.assemble(attempt_rows.with_zero_gpus(found.started, gpus_accounted))
@@ -46,7 +49,7 @@ def parse_sacct_text(
         merged=whole.merged,
         running_until=reading.running_until,
         n_naive=reading.naive if timezone is None else 0,
-        notes=(*_notes(reading, timezone), *_of_table(data)),
+        notes=_notes(reading, timezone, cut),
     )
 
 
@@ -87,16 +90,7 @@ class _Found:
         self.waiting[key] = found
 
 
-def _of_table(data: bytes) -> tuple[str, ...]:
-    table = printed_table.parsable(sacct_rows.lines_of(data)) if printed_table.is_in(data) else None
-    if table is None or not table[1]:
-        return ()
-    return (
-        f"sacct's table for people: {vocabulary.plural(table[1], 'value')} cut short and left out; `sacct -P` prints them whole",
-    )
-
-
-def _notes(reading: sacct_attempt.AttemptReading, timezone: str | None) -> tuple[str, ...]:
+def _notes(reading: sacct_attempt.AttemptReading, timezone: str | None, cut: int) -> tuple[str, ...]:
     plural = vocabulary.plural
     notes = [
         (
@@ -109,6 +103,10 @@ def _notes(reading: sacct_attempt.AttemptReading, timezone: str | None) -> tuple
         ),
         (reading.stand_ins, f"no JobIDRaw of {plural(reading.stand_ins, 'array task')}: given ids of ours"),
         (reading.no_submit, f"no Submit in {plural(reading.no_submit, 'row')}: the start stands in"),
+        (
+            cut,
+            f"sacct's table for people: {plural(cut, 'value')} cut short and left out; `sacct -P` prints them whole",
+        ),
         (reading.no_nodes, "no NodeList column: attempts cannot be tied to nodes"),
     ]
     return tuple(text for applies, text in notes if applies)

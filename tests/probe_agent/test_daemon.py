@@ -210,22 +210,43 @@ def test_what_began_and_ended_while_no_agent_ran_is_caught_up(node: Node) -> Non
         ("prolog", {"op": "prolog", "job_id": 44, "gpus": str(minor), **mine}),
         ("epilog", ["no object"]),
     ]
-    began = time.time() - 600
+    began = time.time()
     for n, (op, request) in enumerate(left):
         (notes / f"{n}.7.{op}").write_text(json.dumps(request))
-        os.utime(notes / f"{n}.7.{op}", (began + n, began + n))
+        os.utime(notes / f"{n}.7.{op}", (began + n / 100, began + n / 100))
     node.start()
     node.wait(lambda: node.ask("status")["jobs"] == [44] and not list(notes.iterdir()))
     query = "select job_id, gpu_uuids, extract(epoch from released_at) from probing.job_allocation order by job_id"
     uuids = [node.hardware.gpus[5].uuid]
     node.wait(lambda: len(node.rows(query)) == 3 and node.rows(query)[0][2])
-    assert [(j, u, None if at is None else round(float(at) - began)) for j, u, at in node.rows(query)] == [
+    assert [(j, u, None if at is None else round(100 * (float(at) - began))) for j, u, at in node.rows(query)] == [
         (42, uuids, 0),
         (43, uuids, 2),
         (44, uuids, None),
     ]
     logs = "select kind, job_id from probing.health_event where source = 'joblog'"
     node.wait(lambda: ("python_exception", 42) in node.rows(logs))
+
+
+def test_a_note_changes_nothing_of_a_job_that_was_heard_of_since(node: Node) -> None:
+    """A hook may be answered before the notes are read: a job that ended runs no more, a later start of it goes on."""
+    node.start()
+    node.wait(lambda: node.ask("status")["sources"].get("nvml", {}).get("state") == "ok")
+    mine = {"uid": os.getuid(), "gid": os.getgid(), "work_dir": str(node.home)}
+    for op, job_id in (("prolog", 50), ("epilog", 50), ("prolog", 51)):
+        node.ask(op, job_id=job_id, restart_count=1, **mine)
+    node.kill()
+    notes = Path(f"{node.socket}.missed")
+    (notes / "directory.1.prolog").mkdir()
+    for op, job_id in (("prolog", 50), ("epilog", 51)):
+        note = notes / f"{job_id}.1.{op}"
+        note.write_text(json.dumps({"op": op, "job_id": job_id, "restart_count": 0, **mine}))
+        os.utime(note, (time.time() - 600, time.time() - 600))
+    node.start()
+    node.wait(lambda: [p.name for p in notes.iterdir()] == ["directory.1.prolog"])
+    assert node.ask("status")["jobs"] == [51]
+    older = "select job_id, released_at is not null from probing.job_allocation where restart_count = 0 order by job_id"
+    assert node.wait(lambda: len(node.rows(older)) == 2 and node.rows(older)) == [(50, False), (51, True)]
 
 
 def test_permitted_refusal_of_the_broken_gpu_and_of_nothing_else(node: Node) -> None:

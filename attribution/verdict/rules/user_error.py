@@ -207,14 +207,18 @@ def _by_exit(
     signal = view.signal or _sent_signal(view)
     before = _left_first(view)
     signal = 0 if before is not None else signal
-    untold = view.attempt.exit_code is None and view.attempt.exit_signal is None and bool(view.attempt.nodes)
-    if not (signal or view.attempt.exit_code or untold or before) or any(map(_clears_program, view.findings)):
+    unrecorded = (
+        view.attempt.exit_code is None and view.attempt.exit_signal is None and bool(view.attempt.nodes)
+    )
+    if not (signal or view.attempt.exit_code or unrecorded or before) or any(
+        map(_clears_program, view.findings)
+    ):
         return
     weight = _DOUBTFUL_SIGNALS.get(signal, 0.85)
     left = any(f.signature.role is findings.FindingRole.PROXIMAL for f in view.findings)
     if not view.attempt.nodes or view.unwatched_nodes or view.case.by_log or (left and not view.crashed):
         weight = min(weight, 0.7)
-    if untold:
+    if unrecorded:
         weight = min(weight, _HINTED)
     hints = [f.event for f in view.findings if f.signature.role is findings.FindingRole.HINT]
     if hints:
@@ -231,7 +235,7 @@ def _by_exit(
         f"was ended by signal {_named(signal)}"
         if signal
         else "exited with another code than 0, which the accounting at hand does not tell"
-        if untold
+        if unrecorded
         else f"exited with code {_code(view.attempt.exit_code)}"
     )
     if before is not None:

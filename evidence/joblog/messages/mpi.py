@@ -82,7 +82,7 @@ _NOT_STARTED = re.compile(
     r"|(?:mpirun|mpiexec|prterun|prun|orterun) (?:was unable to (?:find|launch|start|cleanly)|could not|failed to (?:find|launch))|execvp error on file |Open MPI tried to fork a new process via the \"execve\""
     r"|(?:Your job|The job|A request) (?:has|was)? ?(?:requested|asked) more (?:resources|processes|slots|cpus|nodes)|Unable to allocate the requested (?:slots|resources)"
     r"|(?:It looks like )?(?:MPI runtime init|or?rte_init|prte_init|pmix_init|opal_init|ompi_rte_init|rte_init) failed for some reason"
-    r"|PMI2? (?:initialized but returned bad values|failed to init)|(?:OPAL|ORTE|PRTE|PMIX) ERROR: (?:Unreachable|Not found|Unable to start)"
+    r"|PMI2? (?:initialized but returned bad values|failed to init)|(?P<runtime>(?:OPAL|ORTE|PRTE|PMIX) ERROR: (?:Unreachable|Not found|Unable to start))"
     r"|The application appears to have been direct launched using|write_line error; fd=-?\d|(?:PMI|PMI2|PMIX)_Init(?:ialize)?(?:\(\))? (?:failed|returned)",
     re.IGNORECASE,
 )
@@ -233,7 +233,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         if lacking := _component(record, context):
             return lacking
         detail = {"launcher": "mpi"}
-        if "ERROR: " in found[0]:
+        if found["runtime"]:
             # The runtime's own log of an error below, which it often lives on with.
             return make(
                 FACTS, "slurm_launch_failed", record, meaning=_MEANING_LAUNCH, detail={**detail, "weak": True}

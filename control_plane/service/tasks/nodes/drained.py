@@ -1,4 +1,4 @@
-"""Which nodes Slurm shows drained or down, by whomever, kept for `ops.node_now`: a dashboard has no Slurm to ask."""
+"""Which nodes Slurm shows drained, by whomever, or a person set down, kept for `ops.node_now`: a dashboard has no Slurm to ask."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run(service: context.Context) -> str:
 
 TASK = context.Task(
     name="drained",
-    meaning="keeps which nodes Slurm shows drained or down, by whomever",
+    meaning="keeps which nodes Slurm shows drained, or a person set down",
     run=run,
     every_s=lambda _: 10.0,
 )
