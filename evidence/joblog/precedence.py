@@ -176,7 +176,7 @@ def _summed_up(best: JobFinding, new: JobFinding) -> bool:
 def _only_passes_on(finding: JobFinding) -> bool:
     """Whether it is a tool's word, such as make's, that what it ran has failed."""
     of_tool = finding.kind == "program_error" and finding.detail.get("handled") is True
-    return of_tool and not any(finding.detail.get(k) for k in ("goes_on", "panic"))
+    return of_tool and not finding.detail.get("panic")
 
 
 def outranks(new: JobFinding, best: JobFinding | None) -> bool:

@@ -219,7 +219,9 @@ def test_what_began_and_ended_while_no_agent_ran_is_caught_up(node: Node) -> Non
     query = "select job_id, gpu_uuids, extract(epoch from released_at) from probing.job_allocation order by job_id"
     uuids = [node.hardware.gpus[5].uuid]
     node.wait(lambda: len(node.rows(query)) == 3 and node.rows(query)[0][2])
-    assert [(j, u, None if at is None else round(100 * (float(at) - began))) for j, u, at in node.rows(query)] == [
+    assert [
+        (j, u, None if at is None else round(100 * (float(at) - began))) for j, u, at in node.rows(query)
+    ] == [
         (42, uuids, 0),
         (43, uuids, 2),
         (44, uuids, None),

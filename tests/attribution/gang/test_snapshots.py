@@ -6,6 +6,8 @@ import dataclasses
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from probing_cluster.attribution.gang import snapshots
 
 
@@ -92,6 +94,19 @@ def test_whom_our_requeue_ended_is_no_evidence(make: Any) -> None:
         verdict = make.judge(lost, dead, alive, attempt=attempt, actions=(requeue,))
         assert verdict.cause == "gpu_lost"
         assert (dead.event_id in verdict.evidence) is counts
+
+
+@pytest.mark.parametrize(("tasks", "left"), [("3", True), ("0", False), ("2-3", False)])
+def test_a_dead_rank_that_left_with_a_code_of_its_own_was_not_killed(
+    make: Any, tasks: str, left: bool
+) -> None:
+    """srun has the code of exactly this task; another's line, or one for several, says nothing of it."""
+    detail = {"rank": 3, "steps": 7, "phase": "training", "step_id": 0}
+    dead = make.finding("rank_dead", 12, node="n2", pid=103, source="probe", detail=detail)
+    alive = snapshot(make, "n1", entry(0), entry(1), before_end_s=4.0)
+    exited = make.finding("task_exit", detail={"rank": 3, "tasks": tasks, "exit_code": 9, "first_cause": False})  # fmt: skip
+    verdict = make.judge(alive, dead, exited, attempt=make.attempt(exit_code=9))
+    assert (verdict.cause == "user_error", "ended by itself with exit code 9" in verdict.summary) == (left, left)  # fmt: skip
 
 
 def together(make: Any, rank: int, before_end_s: float, step_id: int = 0) -> Any:

@@ -522,6 +522,9 @@ def test_a_file_system_that_went_read_only_convicts_no_drive(make):
     assert (verdict.cause, str(verdict.confidence)) == ("disk", "likely")
     assert "file system" in verdict.summary
     assert "fsck" in verdict.next_step
+    # Two witnesses of the file system are none of the drive.
+    met = make.finding("io_error", message="cat: /x: Input/output error", detail={"first_cause": True})
+    assert str(make.judge(damaged, met, attempt=make.attempt()).confidence) == "likely"
     drive = make.event(3, kind="block_io", code="io_error", device="nvme0n1p2")
     both = make.judge(damaged, drive, attempt=make.attempt())
     assert "Disk nvme0n1p2" in both.summary
