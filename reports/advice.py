@@ -17,6 +17,10 @@ _SILENT = (
 )
 _NOT_READ = "What the program had to say is not to be had: {files}. Where the owner has it, look there; else submit it again with an --output that stays and that may be read."
 _BACK = "The job is requeued under the same id and waits to start again."
+_NOT_ALL = (
+    "If what failed matters, submit the job again once it is mended. `set -eo pipefail` at the top of a batch script ends it, "
+    "as FAILED, at the first command that fails."
+)
 _WAITING = timedelta(hours=1)
 """Of a job requeued longer ago nobody knows here whether it still waits: it may be cancelled, or the accounting an old file."""
 _SURE = (records.Confidence.CERTAIN, records.Confidence.LIKELY)
@@ -33,12 +37,14 @@ def what_now(
     silent: Collection[datetime] = (),
     unopened: Mapping[datetime, str] | None = None,
     unread: Mapping[datetime, str] | None = None,
+    doubted: bool = False,
 ) -> tuple[str, ...]:
     """Distinct next steps, newest first and older ones with their attempt, then the state of the job; nothing when nothing `died`.
 
     `done`: what was done because of the last attempt; `requeued`: Slurm had requeued the job when we were about to; `silent`:
     when the attempts were submitted whose logs were read and are empty; `unopened`: files that Slurm could not open, and why, by
-    when the attempts were submitted; `unread`: likewise, files of which nothing could be read.
+    when the attempts were submitted; `unread`: likewise, files of which nothing could be read; `doubted`: the last attempt
+    completed, but not all of it.
     """
     steps: list[str] = []
     known: set[str] = set()
@@ -58,6 +64,8 @@ def what_now(
         older = bool(steps) and verdict.submit_at in numbers
         if step:
             steps.append(f"Attempt {numbers[verdict.submit_at]}: {step}" if older else step)
+    if doubted:
+        return (*steps[:_MOST_STEPS], _NOT_ALL)
     fate = _outcome(attempts, now) or (_waits(attempts[-1]) if requeued else _requeued_by_us(done))
     last = (fate,) if fate else (_stays(done), _submit_again(judged, attempts[-1], done))
     return tuple(dict.fromkeys([*steps[:_MOST_STEPS], *(words for words in last if words and died)]))

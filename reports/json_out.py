@@ -63,6 +63,8 @@ def _attempt(view: model.AttemptView) -> dict[str, Any]:
         "last_seen_at": _at(view.last_seen_at),
         **records.json_fields(view.attempt, "nodes", "n_gpus"),
         "verdict": None if view.verdict is None else _verdict(view.verdict, view.evidence),
+        "completed_but": view.doubt or None,
+        "own_errors": [_event(e) for e in view.own_errors],
         "other_events": [_event(e) for e in view.others],
         "pace": [_event(e) | {"detail": dict(e.detail)} for e in view.pace],
         "gangs": [records.json_fields(g, *_GANG_FIELDS) for g in view.gangs],

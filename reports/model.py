@@ -48,6 +48,10 @@ class AttemptView:
     pace: tuple[records.HealthEvent, ...] = records.doc(
         "which ranks were slow in it, or that all of it slowed down, oldest first", default=()
     )
+    own_errors: tuple[records.HealthEvent, ...] = records.doc(
+        "what its output shows of programs that did not end well, where it completed; oldest first",
+        default=(),
+    )
     gangs: tuple[records.GangVerdict, ...] = records.doc(
         "why its ranks did not get on while it ran, oldest first", default=()
     )
@@ -69,6 +73,16 @@ class AttemptView:
     def died(self) -> bool:
         """True when it ended without finishing its work."""
         return not self.running and self.attempt.state in FAILED_STATES | phrase.NOT_JUDGED.keys()
+
+    @property
+    def doubt(self) -> str:
+        """What speaks against the word COMPLETED, in one sentence; empty where nothing does, and for all other ends."""
+        code = self.attempt.derived_exit_code
+        if self.attempt.state != "COMPLETED" or not (code or self.own_errors):
+            return ""
+        step = f"one of its steps ended with {phrase.status(code)}" if code else ""
+        output = "its output shows a program that did not end well" if self.own_errors else ""
+        return f"Slurm calls it COMPLETED because its batch script ended with 0, but {' and '.join(w for w in (step, output) if w)}."
 
     @property
     def why_not_judged(self) -> str:
@@ -243,6 +257,7 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
             ],
             unopened={v.attempt.submit_at: _unopened(v) for v in views},
             unread={v.attempt.submit_at: _unread(v) for v in views},
+            doubted=bool(views[-1].doubt),
             requeued=any(
                 node_state.is_back(d) and d.job_id == last.job_id and node_state.acted_on(last, d, None)
                 for d in found.drains
@@ -325,6 +340,7 @@ def _view(
         evidence=evidence,
         others=others,
         pace=tuple(e for e in found.pace if _concerns(attempt, e)),
+        own_errors=tuple(e for e in found.own_errors if _wrote(attempt, e)),
         gangs=tuple(g for g in found.gangs if g.submit_at == attempt.submit_at),
         logs=tuple(log for log in found.logs if _is_of(log, attempt, until)),
         actions=node_state.worth_a_line(
@@ -362,6 +378,15 @@ def _concerns(attempt: records.JobAttempt, event: records.HealthEvent) -> bool:
     if event.node not in attempt.nodes or attempt.start_at is None:
         return False
     return attempt.start_at <= event.at and (attempt.end_at is None or event.at <= attempt.end_at)
+
+
+def _wrote(attempt: records.JobAttempt, event: records.HealthEvent) -> bool:
+    """Whether an error of the job's output is this attempt's: it completed, so it is the last, and its output is read after its end."""
+    return (
+        attempt.state == "COMPLETED"
+        and attempt.start_at is not None
+        and event.at >= attempt.start_at - _PROLOG_EARLY
+    )
 
 
 def _is_of(log: rows.JobLog, attempt: records.JobAttempt, until: datetime | None) -> bool:

@@ -61,7 +61,9 @@ def parts_of(report: model.ReportModel, figures: Sequence[kept_figures.KeptFigur
 
 def _explained(view: model.AttemptView) -> bool:
     """Whether the page has a section on this attempt."""
-    return bool(view.verdict or view.died or view.pace or view.gangs or (view.running and view.others))
+    return bool(
+        view.verdict or view.died or view.doubt or view.pace or view.gangs or (view.running and view.others)
+    )
 
 
 def _parts(report: model.ReportModel) -> list[tuple[str, str, float, float]]:

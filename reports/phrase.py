@@ -105,6 +105,11 @@ def reuse(ref: str, submit_at: datetime, others: Sequence[datetime]) -> str:
     return f"Slurm used this id {when}, for a job submitted {stamp_z(latest)}: probing-report {ref}@{day_or_instant}"
 
 
+def status(code: int) -> str:
+    """`exit code 1`, `exit code 139 (signal 11)`: above 128 it is a shell's word for a signal."""
+    return f"exit code {code} (signal {code - 128})" if 128 < code < 160 else f"exit code {code}"
+
+
 def ending(attempt: records.JobAttempt) -> str:
     """`exit code 1`, `signal 9`, or nothing when it ended well or accounting does not say."""
     if attempt.exit_signal:

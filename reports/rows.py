@@ -79,6 +79,9 @@ class ReportRows:
     pace: tuple[records.HealthEvent, ...] = records.doc(
         "slow ranks and slow-downs that the probe's pages showed, oldest first", default=()
     )
+    own_errors: tuple[records.HealthEvent, ...] = records.doc(
+        "errors that the output of a start names which completed all the same, oldest first", default=()
+    )
     gangs: tuple[records.GangVerdict, ...] = records.doc(
         "why its ranks did not get on while it ran, oldest first", default=()
     )
@@ -175,6 +178,7 @@ def from_json(document: Mapping[str, Any]) -> ReportRows:
             (datetime.fromisoformat(u["submit_at"]), u["node"]) for u in document.get("unwatched") or ()
         ),
         pace=many("pace", records.HealthEvent),
+        own_errors=many("own_errors", records.HealthEvent),
         gangs=many("gangs", records.GangVerdict),
         drains=many("drains", records.Drain),
         account=record_from_json(records.RunAccount, account) if account else None,

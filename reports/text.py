@@ -133,9 +133,14 @@ def _attempt_head(view: model.AttemptView, days: bool, still: str) -> str:
 
 def _why(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) -> Iterator[str]:
     attempt, verdict = view.attempt, view.verdict
-    if verdict is None and not view.died and not (view.running and view.others):
+    if verdict is None and not (view.died or view.doubt or (view.running and view.others)):
         return
     yield ""
+    if verdict is None and view.doubt:
+        yield brush.bold(f"Attempt {attempt.attempt} completed, but not all of it")
+        yield from _wrap(view.doubt, width, "  ")
+        yield from _evidence(view.own_errors, width, days)
+        return
     if verdict is None:
         yield from _unjudged(view, width, days, brush)
         return
@@ -233,8 +238,8 @@ def _pace(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) -
 
 
 def _logs(view: model.AttemptView, width: int, brush: paint.Brush) -> Iterator[str]:
-    """The output files of an attempt that died and their last lines, or why they were not read."""
-    if not view.died or not view.logs:
+    """The output files of an attempt that died, or did not all go well, and their last lines, or why they were not read."""
+    if not (view.died or view.doubt) or not view.logs:
         return
     yield ""
     yield brush.bold(f"Log of attempt {view.attempt.attempt}")

@@ -3,7 +3,7 @@
 -- inputs:  cluster  text   the cluster preferred when several have such a job
 --          job_id   bigint the raw job id, or null; array_id + task, het_id + component likewise
 --          until    timestamptz  the last job submitted no later than this; null: at any time
--- output:  document jsonb  attempts, verdicts, evidence, others, tested, unwatched (submit_at, node), pace, gangs, drains, account,
+-- output:  document jsonb  attempts, verdicts, evidence, others, tested, unwatched (submit_at, node), pace, own_errors, gangs, drains, account,
 --                          other_submits (when other jobs of the same id were submitted), heartbeats, listening_since, exported_until (the last instant that imported accounting shows, or null),
 --                          logs (node, at, and of each output file stream, path, tail or why),
 --                          run_jobs, siblings, n_siblings, never_started (of its array: job, state, cancelled_by); null when no attempt is known.
@@ -85,6 +85,12 @@ with named as (
     where e.job_id in (select job_id from picked) and e.source = 'probe'
       and e.kind in ('rank_slow', 'gang_drift') and e.at >= (select since from lifetime) and e.at < (select until from lifetime)
     order by e.at limit 100
+), own_errors as (
+    -- what the output of a start that completed names as an error that ended something
+    select e.* from probing.health_event e
+    where e.job_id in (select job_id from attempts where state = 'COMPLETED') and e.source = 'joblog'
+      and e.detail -> 'first_cause' = 'true' and e.at >= (select since from lifetime) and e.at < (select until from lifetime)
+    order by e.at, e.event_id limit 20
 ), gangs as (
     select g.* from probing.gang_verdict g join picked using (cluster, job_id)
     where (g.kind <> 'unknown' or g.ended_at is null)
@@ -128,6 +134,7 @@ select case when exists (select 1 from attempts) then jsonb_build_object(
     'tested', (select jsonb_agg(to_jsonb(t) order by t.at) from (select * from tested order by at limit 100) t),
     'unwatched', (select jsonb_agg(to_jsonb(u)) from (select * from unwatched order by submit_at, node limit 5000) u),
     'pace', (select jsonb_agg(to_jsonb(p) order by p.at) from pace p),
+    'own_errors', (select jsonb_agg(to_jsonb(e) order by e.at, e.event_id) from own_errors e),
     'gangs', (select jsonb_agg(to_jsonb(g) order by g.made_at) from gangs g),
     'drains', (select jsonb_agg(to_jsonb(d) order by d.at) from drains d),
     'account', (select to_jsonb(r) from probing.run_account r join run using (cluster, "user", run_key) limit 1),

@@ -83,6 +83,11 @@ def require_state(state: str) -> str:
     )
 
 
+def shell_status(code: int | None, signal: int | None) -> int | None:
+    """One number for how a step ended, as a shell gives it: its exit code, or 128 + the signal that ended it; None where neither is known."""
+    return 128 + signal if signal and not code else code
+
+
 def assemble(rows: Iterable[records.JobAttempt]) -> AssembledAttempts:
     """Attempts numbered by submit time within each job, ordered by submit time and job id."""
     # An id that Slurm used again has another owner or another name.

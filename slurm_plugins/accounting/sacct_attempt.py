@@ -115,7 +115,7 @@ def _exits(fields: Mapping[str, str], state: str) -> dict[str, Any]:
     return {
         "exit_code": code,
         "exit_signal": signal,
-        "derived_exit_code": _exit(fields.get("derivedexitcode", ""))[0],
+        "derived_exit_code": attempt_rows.shell_status(*_exit(fields.get("derivedexitcode", ""))),
         "restart_count": tres.number(fields.get("restarts", "")),
         "priority": tres.number(fields.get("priority", "")),
     }

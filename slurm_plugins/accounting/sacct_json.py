@@ -169,7 +169,7 @@ def _exits(job: Mapping[str, Any], state: str) -> dict[str, Any]:
     return {
         "exit_code": code,
         "exit_signal": signal,
-        "derived_exit_code": _exit(job.get("derived_exit_code"))[0],
+        "derived_exit_code": attempt_rows.shell_status(*_exit(job.get("derived_exit_code"))),
     }
 
 

@@ -123,6 +123,27 @@ def test_other_faults_on_the_jobs_nodes_are_found_only_while_it_ran(
     assert others - {79, 80} == {1}
 
 
+def test_what_the_output_of_a_job_that_completed_names_is_its_own_and_a_first_cause(
+    store: db_store.Store, story: rows.ReportRows
+) -> None:
+    """Neither what followed from an error, nor another job's, nor the output of a job that failed: that one has a verdict."""
+    fill(store, story)
+    failed = example.attempt(1, job_id=7, state="FAILED", start_at=example.at("14:22:00"), nodes=("n1",))
+    store.upsert_attempts([failed])
+    events = [
+        example.event(
+            uuid.UUID(int=number), example.at("14:41:10"), node="n1", job_id=job, kind="python_exception",
+            source=source, severity=records.Severity.INFO, detail={"first_cause": first},
+        )
+        for number, (job, source, first) in enumerate(
+            ((4242, "joblog", True), (4242, "joblog", False), (4242, "agent", True), (7, "joblog", True)), 1
+        )
+    ]  # fmt: skip
+    delivery.Delivery(store.connection_uri(), "c", "n1").deliver(events=events)
+    assert [e.event_id.int for e in read(store.connection_uri(), "4242").own_errors] == [1]
+    assert read(store.connection_uri(), "7").own_errors == ()
+
+
 def test_what_concerns_another_jobs_processes_is_not_told(
     store: db_store.Store, story: rows.ReportRows
 ) -> None:

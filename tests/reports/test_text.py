@@ -43,6 +43,56 @@ def test_a_node_that_nobody_watched_is_not_called_faultless(story: rows.ReportRo
     assert "no fault recorded" not in " ".join(page.split())
 
 
+@pytest.mark.parametrize(
+    ("code", "named", "words"),
+    [
+        (1, False, "one of its steps ended with exit code 1."),
+        (139, False, "one of its steps ended with exit code 139 (signal 11)."),
+        (0, True, "but its output shows a program that did not end well."),
+        (None, True, "but its output shows a program that did not end well."),
+        (3, True, "ended with exit code 3 and its output shows a program that did not end well."),
+    ],
+)
+def test_of_a_job_that_completed_what_failed_in_it_is_shown(
+    story: rows.ReportRows, code: int | None, named: bool, words: str
+) -> None:
+    """Slurm looks at the batch script's end alone: a step that failed before its last command leaves the job COMPLETED."""
+    last = dataclasses.replace(max(story.attempts, key=lambda a: a.submit_at), derived_exit_code=code)
+    error = example.event(
+        uuid.UUID(int=7), example.at("14:41:09"), node="n1", kind="python_exception", source="joblog", job_id=4242, message="KeyError: 'lr'"
+    )  # fmt: skip
+    log = rows.JobLog(node="n1", at=example.at("14:21:40"), path="/home/alice/out", tail=("all done",))
+    found = dataclasses.replace(
+        story, attempts=(last, min(story.attempts, key=lambda a: a.submit_at)), own_errors=(error,) * named, logs=(log,)
+    )  # fmt: skip
+    report = model.build(job_ref.parse("4242"), found, now=NOW)
+    plain = " ".join(text.render(report).split())
+    assert words in plain
+    assert "| all done" in plain
+    assert "set -eo pipefail" in plain
+    assert ("KeyError: 'lr'" in plain) is named
+    assert "nothing to do for it" not in plain
+    first, second = json_out.document(report)["attempts"]
+    assert first["completed_but"] is None
+    assert words in second["completed_but"]
+    assert [e["message"] for e in second["own_errors"]] == ["KeyError: 'lr'"] * named
+    assert not first["own_errors"]
+    drawn = page.render(report)
+    assert words in drawn
+    assert "all done" in drawn
+    assert ("What its output shows" in drawn) is named
+
+
+def test_a_job_that_completed_and_failed_in_nothing_has_no_such_section(story: rows.ReportRows) -> None:
+    """A step's code of 0 is no failure; the report of the story's job still ends with nothing to do."""
+    last = dataclasses.replace(max(story.attempts, key=lambda a: a.submit_at), derived_exit_code=0)
+    plain = render(
+        dataclasses.replace(story, attempts=(last, min(story.attempts, key=lambda a: a.submit_at)))
+    )
+    assert "completed, but" not in plain
+    assert "nothing to do for it" in " ".join(plain.split())
+
+
 @pytest.mark.parametrize("width", [72, 80, 110])
 def test_no_line_is_wider_than_asked_and_no_byte_is_colour(story: rows.ReportRows, width: int) -> None:
     """At 80 columns, in a pipe, nothing wraps and no escape sequence appears."""

@@ -653,3 +653,16 @@ def test_a_dump_without_header_and_a_snowman(shared_samples: Path) -> None:
     assert by_id[4034541].n_gpus is None
     assert by_id[4034541].start_at == utc("2023-09-01T03:51:10")
     assert data.count(b"\n") == len(result.attempts) + len(result.not_started) + result.steps
+
+
+@pytest.mark.parametrize(
+    ("written", "status"), [("0:11", 139), ("3:0", 3), ("3:9", 3), ("0:0", 0), ("", None)]
+)
+def test_a_step_that_a_signal_ended_has_a_status_as_a_shell_gives_it(
+    written: str, status: int | None
+) -> None:
+    """Slurm writes 0:11 of a step that crashed: its code alone would say that nothing failed."""
+    names = "JobIDRaw State Submit Start End ExitCode DerivedExitCode"
+    values = f"5|COMPLETED|2026-11-28T10:00:00|2026-11-28T10:00:00|2026-11-28T10:01:00|0:0|{written}"
+    (row,) = parse(names.replace(" ", "|"), values).attempts
+    assert row.derived_exit_code == status
