@@ -85,6 +85,8 @@ class Record:
     pid: int | None = None
     labelled: bool = False
     """Whether the launcher marked the line as a task's: `srun --label`, `mpirun --tag-output`."""
+    is_error: bool = False
+    """Whether its logger, which writes JSON, gives it the level of an error."""
     of_worker: bool = False
     """Whether Ray shows what a worker of its printed."""
 
@@ -123,6 +125,8 @@ class JoblogContext:
     """The words of the last heading of an error."""
     head_raised: bool = False
     """Whether it is an exception's name, whose own text begins on the next line."""
+    head_detail: dict[str, Any] = field(default_factory=dict)
+    """What the heading says beside its words of the error that it announces."""
     head_line: int = 0
     """Where a line announced an error that stands on one of the next; 0 when none is awaited."""
 

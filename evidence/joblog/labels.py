@@ -144,7 +144,13 @@ def _undated(record: grammar.Record) -> grammar.Record:
         rank=inner.rank if inner.rank is not None else record.rank,
         host=inner.host or record.host or host,
         pid=inner.pid or record.pid,
+        is_error=_ERROR_LEVEL.search(record.text) is not None,
     )
+
+
+_ERROR_LEVEL = re.compile(
+    r"^\{.{0,4000}?\"(?:level|lvl|severity|levelname|log\.level)\"\s?:\s?\"(?i:error|fatal|critical|panic|alert|emergency)\""
+)
 
 
 def _is_no_tag(text: str, peeled: prefixes.PrefixedLine) -> bool:

@@ -13,7 +13,9 @@ from probing_cluster.evidence.joblog.messages import languages
 
 _LAST = re.compile(
     r"(?:An|Unexpected|Unknown) (?:\w{1,20} ){0,2}(?:error|exception) (?:has )?occurr?ed\b[^:]{0,60}: \S|(?:\[?(?:ERROR|FATAL|CRITICAL)\]?|Error|Fatal(?: error)?|FATAL ERROR|fatal|abort)\s{0,2}[:!]{1,3} {1,3}(?=\S)"
-    r"|\S{1,300}: .{0,120}write error: "
+    r"|\S{1,300}: .{0,120}write error: |\S{1,300}:\d{1,6}: no matches found: \S|[\w./+-]{1,80}: No match\.$"
+    r"|\{.{0,400}\"(?:level|lvl|severity|levelname|log\.level)\"\s?:\s?\"(?i:error|fatal|critical|panic|alert|emergency)\".{0,4000}\}$"
+    r"|(?:[\w.@-]{1,40}=(?:\"[^\"]{0,200}\"|\S{1,120}) ){0,4}(?:level|lvl|severity)=\"?(?i:error|fatal|critical|panic)\"? (?=.{0,400}=)"
     r"|\S{1,300}: (?:line )?\d{1,6}: (?:.{1,300}: (?:No such file or directory|Permission denied|Is a directory|Not a directory|Exec format error|Argument list too long|cannot execute\b.{0,60})$"
     r"|\S{1,80}: (?:Can't|cannot) open \S|(?:Can't|cannot) open \S|Syntax error: |Bad substitution$)"
     r"|(?:\S{1,80}: ){1,3}(?:No such file or directory|Permission denied)$|(?:critical|error)\s{1,4}libmamba "
@@ -64,12 +66,13 @@ def find(record: Record) -> JobFinding | None:
     """A line that calls itself an error; what ended the program only where hardly anything follows it."""
     text = record.text.strip()
     last = _LAST.match(text)
-    if last is None and not _SIGNAL_WORD.search(text):
+    calls_itself_one = last is not None or record.is_error
+    if not calls_itself_one and not _SIGNAL_WORD.search(text):
         return None
     if place.is_speech(record.text) or place.begins_with_speaker(text) or _NO_LAST.search(text):
         return None
-    if last:
-        role = LineRole.EXIT if last[0] == "Execution halted" else None
+    if calls_itself_one:
+        role = LineRole.EXIT if text.startswith("Execution halted") else None
         # HDF5 says below what it met.
         detail = {"wrapper": True} if text.endswith("NetCDF: HDF error") else {}
         return make(languages.FACTS, "program_error", record, role=role, detail=detail)
@@ -82,6 +85,23 @@ def find(record: Record) -> JobFinding | None:
 
 
 TRIGGERS = (
+    "no matches found: ",
+    ": No match.",
+    *(
+        f'"{level}"'
+        for level in (
+            "error",
+            "fatal",
+            "critical",
+            "panic",
+            "alert",
+            "emergency",
+            "Error",
+            "Fatal",
+            "Critical",
+        )
+    ),
+    *(f"={quote}{level}" for level in ("error", "fatal", "critical", "panic") for quote in ("", '"')),
     "Terminated",
     "Hangup",
     "Alarm clock",

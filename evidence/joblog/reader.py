@@ -356,7 +356,7 @@ class JobLogReader:
         last = self._traceback(record, known=found is not None, interesting=interesting)
         if self._bare.dropped == line:
             self._tail.forget(line)
-        self._bare.passed(line, text)
+        self._bare.passed(line, record.text if text.startswith("{") else text)
         unnamed = found is not None and _may_continue(found) and cut and len(text.rstrip()) >= _MIN_WRAP_CHARS
         if found and found.line == line and (unnamed or _is_cut(text)):
             self._give_up()

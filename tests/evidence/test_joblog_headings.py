@@ -22,6 +22,15 @@ FIRST = {
     "ANSYS": (" *** ERROR ***                           CP =       1.234   TIME= 10:11:12\n Element 12 is turned inside out.\n", 2, "program_error"),
     "CESM": (" ERROR: (shr_sys_abort) ERROR: \n the restart file has no field T\n", 2, "program_error"),
     "STAR-CCM+": ("error: Server Error\nA floating point exception has occurred: [Overflow].\n", 2, "program_error"),
+    "Rust since 1.73": ("thread 'main' panicked at src/m.rs:4:30:\nthe table has no row 7\nnote: run with `RUST_BACKTRACE=1` environment variable to display a backtrace", 2, "program_error"),
+    "Rust before": ("thread 'main' panicked at 'the table has no row 7', src/m.rs:4:30\nnote: run with `RUST_BACKTRACE=1` environment variable to display a backtrace", 1, "program_error"),
+    # shells and loggers
+    "zsh's pattern": ("merging\n/var/spool/slurmd/job7/slurm_script:5: no matches found: parts/*.csv", 2, "program_error"),
+    "zsh's command": ("start\n/var/spool/slurmd/job7/slurm_script:4: command not found: trian", 2, "command_not_found"),
+    "tcsh's pattern": ("start\nls: No match.", 2, "program_error"),
+    "a logger of JSON": ('{"ts":"1","level":"info","msg":"start"}\n{"ts":"2","level":"error","msg":"part 3 has another checksum"}', 2, "program_error"),
+    "a logger of fields": ('time=1 level=info msg="start"\ntime=2 level=error msg="part 3 has another checksum"', 2, "program_error"),
+    "an exception whose class is private": (TRACE + "pool._queue._NoSuchTask: task 7 is in no queue", 4, "python_exception"),
     # wrappers
     "TorchScript": (TRACE + "RuntimeError: The following operation failed in the TorchScript interpreter.\nTraceback of TorchScript (most recent call last):\n  File \"/w/m.py\", line 9, in forward\nRuntimeError: sizes 3 and 4 differ", 7, "python_exception"),
     "Ray's task": (TRACE + "ray.exceptions.RayTaskError(KeyError): \x1b[36mray::W.run()\x1b[39m (pid=1)\n  File \"/w/a.py\", line 3, in run\nKeyError: 'lr'", 6, "python_exception"),
@@ -54,6 +63,8 @@ FIRST = {
     "a time of grace": (CANCELLED.format("STEP 7.0", 1, "") + "\nBypassing signal 15\n" + CANCELLED.format("JOB 7", 2, " DUE TO PREEMPTION"), 3, "slurm_preempted"),
 }  # fmt: skip
 NOTHING = {
+    "a logger of JSON that goes on": '{"ts":"1","level":"error","msg":"no answer, once more"}\n'
+    + "\n".join(f'{{"ts":"2","level":"info","msg":"part {n} is here"}}' for n in range(12)),
     "a server that was told to stop and did": "INFO: started\nReceived SIGTERM, shutting down\nINFO: Finished server process [3]",
     "an interrupt long before the end": TRACE
     + "KeyboardInterrupt\n"

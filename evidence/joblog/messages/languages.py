@@ -139,12 +139,15 @@ _ABORTED = re.compile(
 _FLUX = re.compile(r"\S{0,20}\s?flux-shell\[\d{1,8}\]:\s{1,3}ERROR: oom: .{0,60}killed \d{1,8} task")
 
 
-def heading(record: Record, context: JoblogContext, *, raised: bool = False) -> JobFinding:
+def heading(
+    record: Record, context: JoblogContext, *, raised: bool = False, detail: dict[str, object] | None = None
+) -> JobFinding:
     """The heading of an error whose sentence stands on one of the next lines: weak, since that line says what it was.
 
-    `raised`: it is an exception's name.
+    `raised`: it is an exception's name. `detail`: what it says beside its words.
     """
     context.head, context.head_line, context.head_raised = _RULES.sub("", record.text), record.line, raised
+    context.head_detail = detail or {}
     return make(FACTS, "program_error", record, role=LineRole.EXIT)
 
 
@@ -167,7 +170,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
             return slurm.container(sentence)
         if context.head_raised:
             return make(FACTS, "python_exception", sentence, detail={"exception": context.head})
-        return make(FACTS, "program_error", sentence)
+        return make(FACTS, "program_error", sentence, detail=context.head_detail)
     if _HEAD.match(text):
         return heading(record, context)
     if _FLUX.match(text):
@@ -185,6 +188,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "program_error", record, role=LineRole.EXIT)
     if found := _PANIC.match(text):
         detail = {"panic": True} | ({} if found["name"] == "main" else {"handled": True})
+        if text.endswith(":"):  # since Rust 1.73 what went wrong stands on the next line
+            return heading(record, context, detail=detail)
         return make(FACTS, "program_error", record, detail=detail)
     if (found := _THREADS.search(text)) and not place.is_mentioned(text, found.start()):
         # OpenBLAS complains of it and goes on; see tools.

@@ -140,9 +140,9 @@ _ENDS = "Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Fault|Iteration|E
 _NAMED = re.compile(rf"(?:{_ENDS})$")
 """What the names of exceptions end with; another name counts only with its module in front and at the start of the line."""
 _EXCEPTION = re.compile(
-    r"^(?:\s{0,8}|.{0,40}?\s)(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:"
+    r"^(?:\s{0,8}|.{0,40}?\s)(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}_{0,2}[A-Z]\w{0,60}(?:"
     + _ENDS
-    + r")|Exception|(?:[a-z_]\w{0,60}\.){1,8}[A-Z]\w{0,60})"
+    + r")|Exception|(?:[a-z_]\w{0,60}\.){1,8}_{0,2}[A-Z]\w{0,60})"
     r"(?:\((?P<inner>[A-Za-z]\w{0,60})\))?(?P<sep>: |:?\s*$)(?P<text>.{0,400})"
 )
 _NAMED_RANK = re.compile(r"\[?[Rr]ank:? ?(?P<rank>\d{1,8})[\]:]")
@@ -310,7 +310,7 @@ _SUM_MEANING = (
 
 
 _OWN_NAME = re.compile(
-    r"(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{1,60}|(?:[a-z_]\w{0,60}\.){1,8}error)(?P<inner>(?!))?(?P<sep>: |$)(?P<text>.{0,400})"
+    r"(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}_{0,2}[A-Z]\w{1,60}|(?:[a-z_]\w{0,60}\.){1,8}error)(?P<inner>(?!))?(?P<sep>: |$)(?P<text>.{0,400})"
 )
 
 
