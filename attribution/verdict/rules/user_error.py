@@ -238,6 +238,8 @@ def _by_exit(
         if unrecorded
         else f"exited with code {_code(view.attempt.exit_code)}"
     )
+    if aborted := _called_abort(view):
+        how = f"{aborted} and exited with code {view.attempt.exit_code}"
     if before is not None:
         how = f"exited with code {before.detail['exit_code']} (task {before.detail['tasks']} on {before.node}, before any other)"
     words = f"{how}, {_NOT_ITS_OWN if others else _beside(view)}"
@@ -294,6 +296,15 @@ def _left_first(view: evidence_view.EvidenceView) -> records.HealthEvent | None:
     code, tasks = first.detail.get("exit_code"), first.detail.get("tasks")
     left = isinstance(code, int) and 0 < code < _BY_SIGNAL and digits.is_number(str(tasks))
     return first if left and first.detail.get("rank") is not None else None
+
+
+def _called_abort(view: evidence_view.EvidenceView) -> str:
+    """That a rank ended the whole program with MPI_Abort, where its exit code is what it gave that call; empty otherwise."""
+    first = next((f.event for f in view.findings if f.event.detail.get("first_cause") is True), None)
+    if first is None or first.detail.get("called_abort") is not True or not view.attempt.exit_code:
+        return ""
+    rank = first.detail.get("rank")
+    return f"called MPI_Abort{f' in rank {rank}' if isinstance(rank, int) else ''}"
 
 
 def _not_its_own(first: records.HealthEvent) -> str:

@@ -260,8 +260,10 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if found := _ABORT.search(text):
         rank = grammar.number(found["rank"] or found["node"], grammar.MAX_RANK)
         # Open MPI's banner overtakes what the program had still to print.
-        banner = {"of_launcher": True} if found["rank"] else {}
-        return make(FACTS, "process_aborted", record, rank=rank, detail=banner)
+        detail = {"of_launcher": True} if found["rank"] else {}
+        if found["rank"] or "application called MPI_Abort" in text:
+            detail["called_abort"] = True
+        return make(FACTS, "process_aborted", record, rank=rank, detail=detail)
     if found := _FATAL_CALL.search(text):
         return make(FACTS, "process_aborted", record, role=LineRole.EXIT, domains=ALL, meaning=_CALL_ENDED)
     if _BADLY in text:

@@ -565,6 +565,14 @@ def test_the_task_that_left_first_is_named_and_not_the_signal_that_ended_the_oth
         assert "exited with code 42 (task 1 on n2, before any other)" in v.summary
 
 
+def test_a_program_that_called_mpi_abort_was_ended_by_no_signal(make):
+    """Its code is what it gave the call: 9 is SIGKILL's of a script only."""
+    left = make.finding("process_aborted", node="n2", message="MPI_ABORT was invoked on rank 2", detail={"role": "exit", "first_cause": True, "called_abort": True, "rank": 2})  # fmt: skip
+    v = make.judge(left, attempt=make.attempt(exit_code=9))
+    assert (v.cause, "called MPI_Abort in rank 2 and exited with code 9" in v.summary) == ("user_error", True)
+    assert "SIGKILL" not in v.summary
+
+
 def test_an_exit_code_says_what_shells_mean_by_it(make):
     v = make.judge(attempt=make.attempt(exit_code=13))
     assert "141, SIGPIPE" in v.summary
