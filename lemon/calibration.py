@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import numpy as np
 import numpy.typing as npt
@@ -25,13 +25,18 @@ MIN_EACH = 5
 MOST_LOGIT = 6.0
 """A score nearer to 0 or 1 counts as this: nobody can tell 0.9999 from 0.999999."""
 _SLOPE_SIGMA, _SHIFT_SIGMA = 0.5, 1.0
+_DAY = timedelta(days=1)
+"""What a score covers, from its `day` on."""
 _LEAST_SLOPE = 0.1
 """The map never turns the order round."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Label:
-    """What a person said about a node, and the model's probability on the last day before."""
+    """What a person said about a node, and the model's probability for the last whole day before.
+
+    The score of the day of the answer itself is made the night after, from data that hold the answer.
+    """
 
     node: str
     at: datetime
@@ -78,7 +83,7 @@ def labels(
         kind, _, node = note.subject.partition(":")
         if note.action not in ("confirm", "deny") or kind != "node":
             continue
-        before = [s for s in scores.get(node, ()) if s.day <= note.at]
+        before = [s for s in scores.get(node, ()) if s.day + _DAY <= note.at]
         if not before:
             continue
         answered = max(before, key=lambda s: s.day)

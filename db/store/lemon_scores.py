@@ -47,7 +47,7 @@ class LemonRows(base.StoreBase):
     def scores_answered(
         self, cluster: str, notes: Iterable[tuple[str, datetime]]
     ) -> list[records.LemonScore]:
-        """The score that each (node, time of a person's word) answers, the latest until then, of whose signals only `model` is read.
+        """The score that each (node, time of a person's word) answers: of the last whole day before, and of its signals only `model`.
 
         Everything else about a score is twenty times as large, and people answer for years.
         """

@@ -106,9 +106,9 @@ def test_only_the_score_that_a_word_answers_is_read_and_of_it_the_models_number(
     ]  # fmt: skip
     store.save_lemon_scores(scores)
     calls = [
-        ("n1", day + timedelta(days=2.5)),
-        ("n1", day + timedelta(days=2.9)),
-        ("n1", day - timedelta(days=1)),
+        ("n1", day + timedelta(days=3)),
+        ("n1", day + timedelta(days=3.9)),
+        ("n1", day + timedelta(days=0.9)),
         ("n9", day),
     ]
     (found,) = store.scores_answered("c", calls)

@@ -59,7 +59,8 @@ def test_a_score_that_is_right_stays() -> None:
 
 def test_an_answer_is_about_the_last_score_before_it() -> None:
     """The model's own probability of that day, not the one people saw after an earlier map; the later answer counts."""
-    scores = {"n1": [score(DAY - timedelta(days=1), 0.3), score(DAY, 0.9, model=0.97), score(DAY + timedelta(days=1), 0.1)]}  # fmt: skip
+    before = [DAY - timedelta(days=n) for n in (2, 1)]
+    scores = {"n1": [score(before[0], 0.3), score(before[1], 0.9, model=0.97), score(DAY, 0.1)]}
     notes = [
         note("deny"),
         note("confirm", at=AT + timedelta(hours=1)),
@@ -69,3 +70,14 @@ def test_an_answer_is_about_the_last_score_before_it() -> None:
     assert calibration.labels(notes, scores) == [
         calibration.Label(node="n1", at=AT + timedelta(hours=1), confirmed=True, probability=0.97)
     ]
+
+
+@pytest.mark.parametrize("action", ["confirm", "deny"])
+def test_the_score_of_the_answers_own_day_is_none_it_answers(action: str) -> None:
+    """It is made the night after, from data that hold the answer: the label would change under the fit."""
+    at_ten = note(action, at=DAY + timedelta(hours=10))
+    yesterday = score(DAY - timedelta(days=1), 0.9)
+    assert calibration.labels([at_ten], {"n1": [score(DAY, 0.2)]}) == []
+    for scores in ([yesterday], [yesterday, score(DAY, 0.2)]):
+        (made,) = calibration.labels([at_ten], {"n1": scores})
+        assert made.probability == 0.9
