@@ -86,7 +86,7 @@ def accounts(
     a = attempts
     waited = np.maximum(0, np.where(a.started, a.start, a.end) - a.eligible)
     running = np.where(a.started, a.end - a.start, 0)
-    split, first_known = _split(a, running, progress, assume, stalls or {})
+    split, seen = _split(a, running, progress, assume, stalls or {})
     parts = {name: np.add.reduceat(split[name], a.first) for name in _PARTS}
     n_started = np.add.reduceat(a.started.astype(np.int64), a.first)
     queued = np.add.reduceat(waited, a.first)
@@ -95,7 +95,7 @@ def accounts(
     idle = wall - queued - sum(parts.values())
     denominator = wall - parts["suspended"] - idle
     ran = running > 0
-    measured = np.logical_or.reduceat(ran, a.first) & np.logical_and.reduceat(~ran | first_known, a.first)
+    measured = np.logical_or.reduceat(ran, a.first) & np.logical_and.reduceat(~ran | seen, a.first)
     return _table(
         a,
         {
@@ -125,7 +125,7 @@ def _split(
     assume: run_account.Assumptions,
     stalls: Mapping[run_account.Key, datetime],
 ) -> tuple[dict[str, Ints], Any]:
-    """Each attempt's running time in the parts of `run_account.split`, and whether its first step is known."""
+    """Each attempt's running time in the parts of `run_account.split`, and whether no assumption was made about start-up and loss."""
     measured = _ProgressColumns.of(a, progress)
     suspended = np.minimum(running, np.maximum(0, _whole(a.rows["suspended_s"].to_numpy() * 1e6)))
     active = running - suspended
@@ -134,11 +134,14 @@ def _split(
     guessed = np.minimum(
         round(assume.restart_s * 1e6), (active * run_account.ASSUMED_RESTART_FRAC).astype(np.int64)
     )
-    first_step = np.where(measured.first_known, np.maximum(0, measured.first - a.start), active)
-    restart = np.minimum(active - hung, np.where(measured.any, first_step, guessed))
+    first_step = np.maximum(0, measured.first - a.start)
+    restart = np.minimum(active - hung, np.where(measured.first_known, first_step, guessed))
     training = active - restart
     since_saved = np.where(measured.saved_known & a.ended, np.maximum(hung, a.end - measured.saved), training)
-    lost = np.minimum(training, np.where(measured.any, since_saved, hung + round(assume.interval_s * 5e5)))
+    n_attempts = np.diff(np.append(a.first, len(a.submit)))
+    saves = np.repeat(np.logical_or.reduceat(measured.saves, a.first), n_attempts)
+    assumed = hung + round(assume.interval_s * 5e5)
+    lost = np.minimum(training, np.where(measured.any & saves, since_saved, assumed))
     lost = np.where(kept, 0, lost)
     left = training - lost
     each = round((assume.interval_s + assume.write_s) * 1e6)
@@ -150,7 +153,7 @@ def _split(
         "checkpoint": checkpoint,
         "lost": lost,
         "productive": left - checkpoint,
-    }, measured.first_known
+    }, measured.first_known & (saves | kept)
 
 
 def _hung(a: Attempts, stalls: Mapping[run_account.Key, datetime]) -> Ints:
@@ -180,12 +183,13 @@ class _ProgressColumns:
     first_known: Any
     saved: Ints
     saved_known: Any
+    saves: Any
     blocked: Ints
 
     @classmethod
     def of(cls, a: Attempts, progress: Mapping[run_account.Key, run_account.RunProgress]) -> _ProgressColumns:
         n = len(a.submit)
-        flags = {name: np.zeros(n, bool) for name in ("any", "first_known", "saved_known")}
+        flags = {name: np.zeros(n, bool) for name in ("any", "first_known", "saved_known", "saves")}
         times = {name: np.zeros(n, np.int64) for name in ("first", "saved", "blocked")}
         for i, key in _places_of(a, progress):
             _put(i, progress[key], int(a.end[i]) if a.ended[i] else None, flags, times)
@@ -202,6 +206,7 @@ def _put(
     flags["any"][i] = True
     if mine.first_step_at is not None:
         flags["first_known"][i], times["first"][i] = True, clock.to_us(mine.first_step_at)
+    flags["saves"][i] = bool(mine.checkpoints)
     saved = [at for at in (clock.to_us(c.at) for c in mine.checkpoints) if end_us is None or at <= end_us]
     if saved:
         flags["saved_known"][i], times["saved"][i] = True, max(saved)

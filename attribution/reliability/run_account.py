@@ -29,9 +29,11 @@ class Checkpoint:
 
 @records.record
 class RunProgress:
-    """What the probe saw of one attempt's training."""
+    """What the probe saw of one attempt's training: at least one step, for nothing else makes such a report."""
 
-    first_step_at: datetime | None = records.doc("end of the first training step", default=None)
+    first_step_at: datetime | None = records.doc(
+        "end of the first training step; None: on no record", default=None
+    )
     checkpoints: tuple[Checkpoint, ...] = records.doc("checkpoints completed", default=())
 
 
@@ -79,8 +81,10 @@ def account(
     begin = min(a.submit_at for a in ordered)
     end = max([begin, *(_end(a, now) for a in ordered)])
     running, queued_us = _timeline(ordered, begin, end, now)
+    seen = [p for a in ordered if (p := measured_progress.get(_key(a))) is not None]
+    saves = any(p.checkpoints for p in seen)
     splits = {
-        key: split(a, running[key], measured_progress.get(key), given, hung.get(key))
+        key: split(a, running[key], measured_progress.get(key), given, hung.get(key), saves=saves)
         for a in ordered
         if (key := _key(a)) in running
     }
@@ -93,7 +97,7 @@ def account(
     denominator = wall_us - parts["suspended"] - idle_us
     started = [a for a in ordered if a.start_at is not None]
     measured = bool(splits) and all(
-        k in measured_progress and measured_progress[k].first_step_at is not None for k in splits
+        _measured(a, measured_progress.get(k), saves=saves) for a in ordered if (k := _key(a)) in splits
     )
     last = ordered[-1]
     return records.RunAccount(
@@ -126,10 +130,12 @@ def split(
     progress: RunProgress | None,
     assume: Assumptions,
     stalled_at: datetime | None = None,
+    *,
+    saves: bool,
 ) -> Split:
     """One attempt's running time in parts; the probe's sightings where there are any, else the assumptions.
 
-    Nothing since `stalled_at` was training, nor the start of it.
+    Nothing since `stalled_at` was training, nor the start of it. `saves`: whether the probe saw any checkpoint of the run.
     """
     suspended = min(running_us, max(0, round(attempt.suspended_s * 1e6)))
     active = running_us - suspended
@@ -137,7 +143,7 @@ def split(
     hung = 0 if kept else min(active, _hung_us(attempt, stalled_at))
     restart = min(active - hung, _restart_us(attempt, active, progress, assume))
     training = active - restart
-    lost = 0 if kept else min(training, _lost_us(attempt, training, hung, progress, assume))
+    lost = 0 if kept else min(training, _lost_us(attempt, training, hung, progress, assume, saves=saves))
     checkpoint = min(training - lost, _checkpoint_us(training - lost, progress, assume))
     return Split(
         suspended=suspended,
@@ -148,6 +154,11 @@ def split(
     )
 
 
+def _measured(attempt: records.JobAttempt, progress: RunProgress | None, *, saves: bool) -> bool:
+    """Whether no assumption was made about an attempt's start-up and loss."""
+    return progress is not None and progress.first_step_at is not None and (saves or attempt.state in KEPT)
+
+
 ASSUMED_RESTART_FRAC = 0.1
 """A start-up nobody saw is taken for at most this share of the attempt: a job of two minutes did not start for five."""
 
@@ -155,9 +166,7 @@ ASSUMED_RESTART_FRAC = 0.1
 def _restart_us(
     attempt: records.JobAttempt, active_us: int, progress: RunProgress | None, assume: Assumptions
 ) -> int:
-    if progress is not None:
-        if progress.first_step_at is None or attempt.start_at is None:
-            return 2**62  # it never made a step: all of it was restart
+    if progress is not None and progress.first_step_at is not None and attempt.start_at is not None:
         return max(0, clock.span_us(progress.first_step_at - attempt.start_at))
     return min(round(assume.restart_s * 1e6), int(active_us * ASSUMED_RESTART_FRAC))
 
@@ -174,9 +183,14 @@ def _lost_us(
     hung_us: int,
     progress: RunProgress | None,
     assume: Assumptions,
+    *,
+    saves: bool,
 ) -> int:
-    """What it hung, and the training since the last checkpoint before; assumed half an interval where nobody saw that."""
-    if progress is None:
+    """What it hung, and the training since the last checkpoint before.
+
+    Half an interval is assumed for a run of which no checkpoint was seen: its own code may write them unseen.
+    """
+    if progress is None or not saves:
         return min(training_us, hung_us + round(assume.interval_s * 5e5))
     saved = [c.at for c in progress.checkpoints if attempt.end_at is None or c.at <= attempt.end_at]
     if not saved or attempt.end_at is None:

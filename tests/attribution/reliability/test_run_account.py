@@ -88,24 +88,37 @@ def test_measured_progress_replaces_the_assumptions():
     assert a.measured is True
 
 
-def test_an_attempt_without_a_checkpoint_loses_all_its_training():
+def test_an_attempt_without_a_checkpoint_loses_all_its_training_in_a_run_whose_checkpoints_are_seen():
     """Nothing was saved, nothing is kept."""
-    measured = accounts.RunProgress(first_step_at=at(5))
-    a = accounts.account(
-        [attempt(0, 0, 30, "FAILED")], now=at(30), progress={("c", 1, at(0)): measured}, assume=ASSUME
-    )
-    assert (a.productive_s, a.lost_to_replay_s, a.restart_s) == (0, 1500, 300)
+    saved = (accounts.Checkpoint(at=at(60)),)
+    progress = {
+        ("c", 1, at(0)): accounts.RunProgress(first_step_at=at(5)),
+        ("c", 1, at(30)): accounts.RunProgress(first_step_at=at(35), checkpoints=saved),
+    }
+    made = [attempt(0, 0, 30, "FAILED"), attempt(30, 30, 90)]
+    a = accounts.account(made, now=at(90), progress=progress, assume=ASSUME)
+    assert (a.productive_s, a.lost_to_replay_s, a.restart_s) == (55 * 60, 1500, 600)
+    assert a.measured
 
 
-def test_an_attempt_that_never_made_a_step_is_all_restart():
-    """The probe was there and saw none."""
-    a = accounts.account(
-        [attempt(0, 0, 30, "FAILED")],
-        now=at(30),
-        progress={("c", 1, at(0)): accounts.RunProgress()},
-        assume=ASSUME,
-    )
-    assert (a.restart_s, a.lost_to_replay_s, a.productive_s) == (1800, 0, 0)
+def test_where_no_checkpoint_of_the_run_was_seen_half_an_interval_is_assumed_lost():
+    """Its own code may have written them; the account says that it assumes. What completed lost nothing."""
+    progress = {("c", 1, at(0)): accounts.RunProgress(first_step_at=at(5))}
+    a = accounts.account([attempt(0, 0, 60, "FAILED")], now=at(60), progress=progress, assume=ASSUME)
+    assert (a.restart_s, a.lost_to_replay_s, a.productive_s) == (300, 900, 40 * 60)
+    assert not a.measured
+    a = accounts.account([attempt(0, 0, 60)], now=at(60), progress=progress, assume=ASSUME)
+    assert (a.lost_to_replay_s, a.productive_s, a.measured) == (0, 55 * 60, True)
+
+
+@pytest.mark.parametrize("checkpoints", [(), (accounts.Checkpoint(at=at(300), duration_s=60),)])
+def test_a_first_step_that_is_on_no_record_is_assumed(checkpoints):
+    """Ten hours with a checkpoint or a last step were no restart; the account says that it assumes."""
+    progress = {("c", 1, at(0)): accounts.RunProgress(checkpoints=checkpoints)}
+    a = accounts.account([attempt(0, 0, 600)], now=at(600), progress=progress, assume=ASSUME)
+    assert (a.restart_s, a.checkpoint_s) == (120, 60 * len(checkpoints))
+    assert a.ettr_measured == pytest.approx((36000 - 120 - a.checkpoint_s) / 36000)
+    assert not a.measured
 
 
 def test_suspension_is_its_own_part_and_leaves_the_ratio():
