@@ -1,1 +1,1 @@
-"""What vendor codes mean: generated tables with our sentences, read on first use."""
+"""What vendors' codes and names mean: generated tables with our sentences, read on first use, and Slurm's cgroups."""

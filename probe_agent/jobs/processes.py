@@ -1,9 +1,8 @@
 """What /proc says of a process, and which job it belongs to; never by its environment, which is the user's.
 
-The job comes from the cgroup that Slurm made: `job_4242` on cgroup v1 and on v2 up to 25.11, an SLUID such as
-`s5K1KKYAYG5D00` on v2 from 26.05 (cgroup.conf's CgroupJobIdPaths=yes brings the number back). Which job an SLUID is, its
-Prolog got (SLURM_JOB_SLUID, 25.11 and later). Else it comes from the root-owned `slurmstepd: [4242.0]` that the
-process descends from. Checked in src/plugins/cgroup/{v1,v2} and slurmd/slurmstepd of Slurm 22.05 to 26.05.
+The job comes from the cgroup that Slurm made (core.catalogue.slurm_cgroup). Where the cgroup has an SLUID, the job's Prolog
+was told which job that is (SLURM_JOB_SLUID, 25.11 and later). Without such a cgroup the job comes from the root-owned
+`slurmstepd: [4242.0]` that the process descends from. Checked in slurmd/slurmstepd of Slurm 22.05 to 26.05.
 """
 
 from __future__ import annotations
@@ -15,17 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probing_cluster.core import digits
+from probing_cluster.core.catalogue import slurm_cgroup
 
 PROC = Path("/proc")
 NO_SLUIDS: Mapping[str, int] = {}
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_CGROUP = re.compile(
-    # v2: the scope of slurmd, or of one of several on this host; v1: a hierarchy per controller.
-    rb"^[^:\n]*:[^:\n]*:(?:/(?!user[@-])[^/\n]+)*?(?:/(?:[^/\n]+_)?slurmstepd\.scope|/slurm(?:_[^/\n]+)?/uid_\d+)"
-    rb"/(?:job_(?P<job>\d{1,10})|(?P<sluid>s[0-9A-HJKMNP-TV-Z]{13}))(?:/|$)",
-    re.MULTILINE,
-)
-"""Only where Slurm makes them: a user who may make cgroups (under user@1000.service) names them as they like."""
 _STEPD = re.compile(rb"^slurmstepd: \[(\d+)\.(extern\b)?")
 _ROOTS = re.compile(rb"^Uid:\t0\t0\t", re.MULTILINE)
 """Real and effective user: whoever starts a set-uid program chooses its title, and only its effective user is root then."""
@@ -49,7 +42,7 @@ class ProcessFacts:
     uid: int
     wchan: str
     moved_bytes: int | None
-    """Characters read and written; None when the kernel does not tell."""
+    """Characters read and written; None when the kernel does not count them."""
 
 
 def facts(pid: int, proc: Path = PROC) -> ProcessFacts | None:
@@ -95,10 +88,10 @@ def job_of(pid: int, proc: Path = PROC, sluids: Mapping[str, int] = NO_SLUIDS) -
 
     `sluids`: the job of each SLUID on this node.
     """
-    match = _CGROUP.search(_read(proc / str(int(pid)) / "cgroup", 4096))
-    if match is not None and match["job"]:
-        return int(match["job"])
-    if match is not None and (listed := sluids.get(match["sluid"].decode("ascii"))) is not None:
+    named = _of_cgroup(_read(proc / str(int(pid)) / "cgroup", 4096))
+    if named is not None and named.job_id is not None:
+        return named.job_id
+    if named is not None and named.sluid is not None and (listed := sluids.get(named.sluid)) is not None:
         return listed
     here = pid
     for _ in range(_MAX_DEPTH):
@@ -109,6 +102,14 @@ def job_of(pid: int, proc: Path = PROC, sluids: Mapping[str, int] = NO_SLUIDS) -
             return int(title[1])
         here = process.parent
     return None
+
+
+def _of_cgroup(table: bytes) -> slurm_cgroup.CgroupJob | None:
+    """The job that a process's cgroup file names: one line on cgroup v2, a line per controller on v1."""
+    paths = (
+        line.partition(":")[2].partition(":")[2] for line in table.decode("utf-8", "replace").split("\n")
+    )
+    return next((job for path in paths if (job := slurm_cgroup.of_path(path)) is not None), None)
 
 
 def is_extern(pid: int, proc: Path = PROC) -> bool:
