@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -17,17 +18,24 @@ Judge = Callable[[Attempts], list[records.Verdict]]
 def verdicts(attempts: Attempts, judge_some: Judge, made_at: datetime) -> list[records.Verdict]:
     """`judge_some` of all; where that fails, of halves, until those are alone that it fails on.
 
-    Who is judged together makes no difference. Whatever is away stops all of them, as before.
+    Who is judged together makes no difference. What is not the attempts' doing stops all of them: it is raised, and they are judged later.
     """
     try:
         return judge_some(attempts)
-    except errors.ProbingError:
-        raise
-    except Exception as exc:  # noqa: BLE001 - the isolation that all others rely on
+    except Exception as exc:
+        if not _is_of_an_attempt(exc):
+            raise
         if len(attempts) == 1:
             return [_unjudged(attempts[0], made_at, exc)]
     half = len(attempts) // 2
     return [v for part in (attempts[:half], attempts[half:]) for v in verdicts(part, judge_some, made_at)]
+
+
+def _is_of_an_attempt(exc: Exception) -> bool:
+    """Whether an attempt's evidence may raise this; else the database, the disk or the memory failed, whoever is judged."""
+    if isinstance(exc, OSError):
+        return exc.errno == errno.EOVERFLOW  # what `datetime` raises of a number that is no time
+    return not isinstance(exc, (errors.ProbingError, MemoryError))
 
 
 def _unjudged(attempt: records.JobAttempt, made_at: datetime, exc: Exception) -> records.Verdict:

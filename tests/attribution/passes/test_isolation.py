@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -41,11 +42,27 @@ def test_only_those_it_fails_on(bad: set[int], caplog: pytest.LogCaptureFixture)
     assert {r.fields["job_id"] for r in caplog.records} == bad  # type: ignore[attr-defined]
 
 
-def test_a_database_that_is_away_judges_nobody() -> None:
+@pytest.mark.parametrize(
+    "failure",
+    [errors.DatabaseUnavailable("gone"), OSError(errno.ENOSPC, "No space left"), MemoryError()],
+    ids=lambda failure: type(failure).__name__,
+)
+def test_a_database_disk_or_memory_that_fails_judges_nobody(failure: Exception) -> None:
     """Our failure is not the job's: nothing is called unknown because of it."""
 
     def judge(attempts: Sequence[records.JobAttempt]) -> list[records.Verdict]:
-        raise errors.DatabaseUnavailable("gone")
+        raise failure
 
-    with pytest.raises(errors.DatabaseUnavailable):
+    with pytest.raises(type(failure)):
         isolation.verdicts([attempt(1), attempt(2)], judge, NOW)
+
+
+def test_a_number_that_is_no_time_is_the_attempts() -> None:
+    """The operating system refuses it, and so `datetime` raises an OSError; the others are judged."""
+
+    def judge(attempts: Sequence[records.JobAttempt]) -> list[records.Verdict]:
+        if any(a.job_id == 2 for a in attempts):
+            datetime.fromtimestamp(1e17, UTC)
+        return []
+
+    assert [v.job_id for v in isolation.verdicts([attempt(1), attempt(2)], judge, NOW)] == [2]
