@@ -16,8 +16,8 @@ from probing_cluster.db import store
 
 _SQL = Path(__file__).parent / "sql"
 _IMPORTED = "import"
-_ALL_GPUS, _WORKED_S = 8, 1800
-"""A job with this many GPUs a node holds all that a node has, and one that ran this long and ended well used them."""
+_LEAST_GPUS, _WORKED_S = 4, 1800
+"""A node has at least so many GPUs, however few its jobs held; a job that ran this long and ended well used those it held."""
 
 
 class ConditionReader:
@@ -85,7 +85,7 @@ class ConditionReader:
             "numbers": [i for i, _ in mine],
             "nodes": [e.node for _, e in mine],
             "ats": [e.at for _, e in mine],
-            "gpus": _ALL_GPUS,
+            "least_gpus": _LEAST_GPUS,
             "seconds": _WORKED_S,
         }
         return {row["n"]: row["gone_at"] for row in self._rows("worked_since", given)}

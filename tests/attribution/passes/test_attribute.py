@@ -571,6 +571,28 @@ def test_a_gpu_with_which_a_job_of_the_whole_node_ended_well_since_was_brought_b
 
 
 @pytest.mark.parametrize("many", [1, 1000])
+@pytest.mark.parametrize(
+    ("n_gpus", "largest", "cause"),
+    [(4, 4, "user_error"), (4, 8, "gpu_lost"), (2, 2, "gpu_lost"), (3, 4, "gpu_lost")],
+)
+def test_a_node_has_as_many_gpus_as_its_largest_job_held(
+    store, make, deliver, monkeypatch, many, n_gpus, largest, cause
+):
+    """Four GPUs are a whole node of four, of any time's jobs; a node where no job held four is not known to have so few."""
+    monkeypatch.setattr(attribute, "MANY", many)
+    for job_id, held, hours in ((7, n_gpus, 3), (8, largest, 20)):
+        times = {
+            "start_at": make.end - timedelta(hours=hours),
+            "end_at": make.end - timedelta(hours=hours - 1),
+        }
+        one = make.attempt(job_id=job_id, gpus=None, nodes=("n2",), n_gpus=held, state="COMPLETED", exit_code=0, **times)  # fmt: skip
+        store.upsert_attempts([one])
+    since = {"start_at": make.end - timedelta(minutes=60), "n_gpus": 1, "nodes": ("n2",), "gpus": None}
+    verdict = judged(store, make, deliver, lost(make, timedelta(hours=5)), **since)
+    assert verdict.cause == cause
+
+
+@pytest.mark.parametrize("many", [1, 1000])
 @pytest.mark.parametrize(("state", "by"), [("TIMEOUT", None), ("CANCELLED", "alice"), ("DEADLINE", None)])
 @pytest.mark.parametrize(("shared", "cause"), [(False, "gpu_lost"), (True, None)])
 def test_who_ends_a_job_beside_a_lost_gpu_is_never_certain(
