@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -56,9 +57,9 @@ _PRINTED = re.compile(r"╰─> \[(?P<lines>\d{1,5}) lines? of output\]")
 _AT_THE_END = re.compile(r"\bbefore 'conda deactivate'")
 """What conda complains of at a script's end, as of its beginning: the program between them ran."""
 _STEPS = 3
+"""So many further steps say that the program lived on."""
 _ALIKE = 20
 """After so many complaints in the same words the next is none that ends a program: it goes through a list."""
-"""So many further steps say that the program lived on."""
 
 
 def _last_word(record: Record) -> JobFinding | None:
@@ -82,7 +83,7 @@ class BareTraceback:
         self._frames_until = 0
         self.dropped = 0
         """The last line of such an exception: of what nobody gets to catch."""
-        self._dropped_words: set[str] = set()
+        self._dropped_words: deque[str] = deque(maxlen=_MAX_RANKS)
         """What such exceptions said: of several processes at once, whose lines mix, not every head is told from the others'."""
         self._last: JobFinding | None = None
         self._steps = 0
@@ -134,6 +135,8 @@ class BareTraceback:
     def read(self, record: Record, *, known: bool, interesting: bool) -> JobFinding | None:
         """The exception at the end of frames without a head; nothing of a line that is understood already."""
         if _FRAME.match(record.text):
+            if record.line > self._frames_until:
+                self._frames.clear()  # too far above to belong to what follows
             if len(self._frames) < _MAX_RANKS:
                 self._frames.setdefault(record.rank, True)
             self._frames_until = record.line + _FRAMES_LINES
@@ -144,8 +147,7 @@ class BareTraceback:
         uncaught = self._frames.pop(record.rank, None) if near else None
         if uncaught is False:
             self.dropped = record.line
-            if len(self._dropped_words) < _MAX_RANKS:
-                self._dropped_words.add(record.text.strip()[:_WORDS_CHARS])
+            self._dropped_words.append(record.text.strip()[:_WORDS_CHARS])
         if uncaught is False or known or record.text.strip()[:_WORDS_CHARS] in self._dropped_words:
             return None
         if not _PLAIN.match(record.text):

@@ -69,6 +69,10 @@ class _Traceback:
     """The line above its head."""
 
 
+CODE_CHARS = 400
+"""So much of a source line is kept: a minified one has megabytes."""
+
+
 def is_link(text: str) -> bool:
     """Whether the line says how the next traceback hangs together with the last one."""
     return _LINK.match(text) is not None
@@ -111,7 +115,7 @@ class ExceptionChain:
             now.outermost = now.outermost or frame
             now.below, now.code = 0 if frame == now.handler else now.below + 1, ""
         elif not now.code:
-            now.code = record.text.strip()
+            now.code = record.text.strip()[:CODE_CHARS]
 
     def ended(self, found: JobFinding, rank: int | None) -> JobFinding:
         """The exception, and the line from which on it stands for the chain's others, where it does."""

@@ -36,7 +36,7 @@ _COUNTER = re.compile(
     r"[\"']?[^\w\n]{1,8}(?P<b>\d{1,15}(?:\.\d+)?)\b(?!\s?%)",
     re.IGNORECASE,
 )
-_TABLE = re.compile(r"^\s*(?P<n>\d{1,12})(?:\s*[,;|\t:]\s*|\s+)(?=[^\n]{0,200}\d\.\d)")
+_TABLE = re.compile(r"^\s*(?P<n>\d{1,12})(?:\s++|(?=[,;|:]))(?:[,;|:]\s*+)?(?=[^\n]{0,200}\d\.\d)")
 _EPOCH = re.compile(r"^\W*(?:\w+\W+){0,3}epochs?\b", re.IGNORECASE)
 _LIVE = re.compile(r"(?:it|s|steps?|batch(?:es)?|samples?)/(?:it|s|sec|step)\b|\beta\b", re.IGNORECASE)
 _SERVED = re.compile(r"\"(?:POST|PUT|PATCH) [^\s\"]{1,2000} HTTP/\d(?:\.\d)?\" [24]\d\d\b")

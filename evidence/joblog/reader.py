@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from probing_cluster.core import digits, sanitize
 from probing_cluster.evidence import literals, prefixes
@@ -94,6 +94,18 @@ def _indent(text: str) -> int:
     return len(text) - len(text.lstrip(" \t"))
 
 
+@dataclass(slots=True)
+class _OpenTraceback:
+    """A traceback whose last line has not come yet."""
+
+    line: int
+    """Where it began."""
+    indent: int
+    """Blanks in front of its first line, which every line of it has."""
+    code: str = ""
+    """The last line inside it: the source that raised, as Python quotes it."""
+
+
 class JobLogReader:
     """Reads one job's output in order; what it remembers is bounded."""
 
@@ -101,9 +113,7 @@ class JobLogReader:
         self._context = JoblogContext()
         self._story = cause.CauseCandidates()
         self._cut: unfold.WrappedLine | None = None
-        self._tracebacks: dict[int | None, tuple[int, int]] = {}
-        self._code: dict[int | None, str] = {}
-        """The last line inside each rank's traceback: the source that raised, as Python quotes it."""
+        self._tracebacks: dict[int | None, _OpenTraceback] = {}
         self._cut_off: tuple[int, Record] | None = None
         """The last line that was a frame, and where its traceback began: the log may end there."""
         self._last_line = self._line_before = 0
@@ -202,26 +212,26 @@ class JobLogReader:
                 self._tracebacks.pop(rank, None)
                 self._bare.ignored(record)
             elif len(self._tracebacks) < _MAX_TRACEBACKS:
-                self._tracebacks[rank] = (record.line, _indent(record.text))
+                self._tracebacks[rank] = _OpenTraceback(record.line, _indent(record.text))
                 self._chain.begin(record, next(iter(reversed(self._story.recent)), ""))
                 self._story.announced(record.line)
             return None
-        for old in [r for r, (at, _) in self._tracebacks.items() if record.line - at > _TRACEBACK_LINES]:
+        for old in [r for r, t in self._tracebacks.items() if record.line - t.line > _TRACEBACK_LINES]:
             del self._tracebacks[old]
         if chain.is_link(record.text):
             self._chain.link(record)
             self._take_last()
-        if rank not in self._tracebacks:
+        current = self._tracebacks.get(rank)
+        if current is None:
             return self._bare.read(record, known=known, interesting=interesting)
-        began, indented = self._tracebacks[rank]
-        if indented and _indent(record.text) >= indented:
-            record = replace(record, text=record.text[indented:])
+        if current.indent and _indent(record.text) >= current.indent:
+            record = replace(record, text=record.text[current.indent :])
         if _FRAME.match(record.text) or chain.is_link(record.text):
             if record.text.strip():
                 if record.text.strip(" ^~"):
-                    self._code[rank] = record.text.strip()
+                    current.code = record.text.strip()[: chain.CODE_CHARS]
                 self._chain.inside(record)
-                self._cut_off = record.line, replace(record, line=began, text=f"{_TRACEBACK}:")
+                self._cut_off = record.line, replace(record, line=current.line, text=f"{_TRACEBACK}:")
             return None
         if _WARNED_OF.match(record.text):
             del self._tracebacks[rank]
@@ -229,10 +239,9 @@ class JobLogReader:
         first = self._cut_off is not None and self._cut_off[0] == self._line_before
         if found := python.exception(record, own_name=first):
             del self._tracebacks[rank]
-            code = self._code.pop(rank, "")
-            if found.message.endswith("AssertionError") and code.startswith("assert "):
+            if found.message.endswith("AssertionError") and current.code.startswith("assert "):
                 # Without a message of its own it says what it asserts.
-                found = replace(found, message=f"{found.message} ({sanitize.clean(code, 200)})")
+                found = replace(found, message=f"{found.message} ({sanitize.clean(current.code, 200)})")
             found = self._chain.ended(found, rank)
             if python.named_only(found):
                 languages.heading(record, self._context, raised=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 import probing_cluster.evidence as room
+from probing_cluster.evidence.joblog import chain
 from probing_cluster.evidence.joblog import reader as joblog
 from probing_cluster.evidence.kernel import reader as kernel
 
@@ -60,3 +62,59 @@ def test_a_row_of_many_columns_costs_no_log(column: str) -> None:
     row = "errors" + column * 40 + "x"
     lines = ["start", row, "srun: error: n1: task 0: Exited with exit code 1"]
     assert any(f.kind == "task_exit" for f in joblog.read(lines))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "line",
+    [
+        "gloo/transport/tcp/pair.cc:598] " + "Read" * 2000,
+        "gloo/transport/tcp/pair.cc:598] " + "Read error [" * 600,
+        "11 " + "\t " * 298 + "x",
+        "11" + " " * 590 + "x",
+    ],
+)
+def test_a_line_that_repeats_a_patterns_own_words_costs_no_log(line: str) -> None:
+    """Two parts of a pattern that can take the same letters cost the cube of the line's length: minutes for one line."""
+    lines = ["RuntimeError: bad", *[line] * 100, "srun: error: n1: task 0: Exited with exit code 1"]
+    assert any(f.kind == "task_exit" for f in joblog.read(lines))
+
+
+def test_what_the_reader_holds_does_not_grow_with_the_ranks_that_began_a_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Thousands of ranks may be killed inside theirs: none of them comes back to end it."""
+
+    monkeypatch.setattr(joblog, "_TRACEBACK_LINES", 20)
+    monkeypatch.setattr(chain, "_MAX_RANKS", 64)
+
+    def held(ranks: int) -> int:
+        tracemalloc.start()
+        reader = joblog.JobLogReader()
+        line = 0
+        for rank in range(ranks):
+            for text in (
+                "Traceback (most recent call last):",
+                '  File "t.py", line 1, in f',
+                "    " + f"g{rank}" * 800,
+            ):
+                line += 1
+                list(reader.feed(line, f"[rank{rank}]: {text}"))
+            for _ in range(25):
+                line += 1
+                list(reader.feed(line, f"loading {line % 7}"))
+        size = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        return size
+
+    assert held(600) < 2 * held(200)
+
+
+def test_the_frames_of_many_ranks_make_room_for_the_next() -> None:
+    """What was held of ranks far above must not keep the exception of a later one from being followed."""
+    frames = [f'[rank{rank}]:   File "t.py", line 3, in f' for rank in range(400)]
+    work = [f"loading part {n}" for n in range(1000)]
+    end = ['[rank700]:   File "t.py", line 3, in f', "[rank700]:     g()", "[rank700]: KeyError: 'lr'"]
+    behind = [f"[rank{rank}]: lost its peer" for rank in range(60)]
+    found = [f for f in joblog.read([*frames, *work, *end, *behind]) if f.first_cause]
+    assert [f.message for f in found] == ["KeyError: 'lr'"]

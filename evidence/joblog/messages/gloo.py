@@ -55,9 +55,9 @@ _TIMED_OUT = re.compile(
     r"Timed out waiting (?P<ms>\d{1,12}) ?ms for (?P<what>send|recv|\w+) operation|Application timeout caused pair closure|Wait timeout"
 )
 _CLOSED = re.compile(r"Connection closed by peer")
-_RESET = re.compile(
-    r"(?:Read|Write|readv?|writev?|recv|send)\w* ?(?:error)? ?\[?.*?(?:Connection reset by peer|Broken pipe|Connection timed out)"
-)
+_RESET = re.compile(r"Connection reset by peer|Broken pipe|Connection timed out")
+_TRANSFER = re.compile(r"[Rr]ead|[Ww]rite|recv|send")
+"""The call that met it stands in front."""
 _UNANSWERED = re.compile(r"\b(?:[Rr]ead|[Ww]rite(?:v)?) error .{0,80}Connection timed out")
 _UNANSWERED_MS = 924_600
 """A connection that was open fails so when its peer has acknowledged nothing for as long as TCP repeats: `tcp_retries2` of 15, 924.6 s
@@ -116,7 +116,7 @@ def _gloo(record: Record, context: JoblogContext) -> JobFinding | None:
         return None
     if _CLOSED.search(text):
         return make(FACTS, "gloo_connection_closed", record, op=op)
-    if _RESET.search(text):
+    if (reset := _RESET.search(text)) and _TRANSFER.search(text, 0, reset.start()):
         waited = {"unanswered_ms": _UNANSWERED_MS} if _UNANSWERED.search(text) else None
         return make(FACTS, "gloo_connection_reset", record, op=op, detail=waited)
     return make(FACTS, "gloo_connect_failed", record, op=op) if _CONNECT.search(text) else None
