@@ -19,7 +19,7 @@ _FORM = re.compile(
 
 @records.record
 class JobRef:
-    """A job as its owner writes it; exactly one of task and offset may be set."""
+    """A job as its owner writes it; at most one of task and offset is set."""
 
     base: int = records.doc("the number before _ or +")
     task: int | None = records.doc("array task index", default=None)

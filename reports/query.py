@@ -67,13 +67,17 @@ def never_started(connection: Connection, cluster: str, ref: job_ref.JobRef) -> 
 
 
 def _holds(written: str, task: int) -> bool:
-    """Whether `123_[5-9,12%2]` names the task: a pending array's rest is one row of accounting."""
+    """Whether `123_[1-9:2,12%2]` names the task (every second of 1 to 9, and 12): a pending array's rest is one row of accounting."""
     _, bracket, rest = written.partition("_[")
     if not bracket:
         return False
     for part in rest.rstrip("]").partition("%")[0].split(","):
-        first, _, last = part.partition(":")[0].partition("-")
-        if digits.is_number(first) and int(first) <= task <= int(last if digits.is_number(last) else first):
+        tasks, _, step = part.partition(":")
+        first, _, last = tasks.partition("-")
+        if not digits.is_number(first):
+            continue
+        numbers = range(int(first), int(last if digits.is_number(last) else first) + 1)
+        if task in numbers[:: (int(step) if digits.is_number(step) else 1) or 1]:
             return True
     return False
 

@@ -8,7 +8,7 @@ import conftest_story as example
 import psycopg
 import pytest
 
-from probing_cluster.core import errors, records
+from probing_cluster.core import errors, records, vocabulary
 from probing_cluster.db import bulk, delivery
 from probing_cluster.db import store as db_store
 from probing_cluster.reports import job_ref, model, query, rows
@@ -209,3 +209,28 @@ def test_the_stalls_of_a_job_come_with_its_report(store: db_store.Store, story: 
     other = dataclasses.replace(stall, gang_id=uuid.UUID(int=3), job_id=7)
     store.save_gang_verdicts([stall, other])
     assert read(store.connection_uri(), "4242").gangs == (stall,)
+
+
+@pytest.mark.parametrize(
+    ("written", "named", "others"),
+    [
+        ("900_[1-9:2%4]", (1, 3, 9), (0, 2, 4, 10)),
+        ("900_[2,5-7]", (2, 5, 7), (1, 3, 8)),
+        ("900_[0-8:4,9]", (0, 4, 8, 9), (2, 7)),
+        ("900_[1-9:0]", (1, 2, 9), (10,)),
+    ],
+)
+def test_the_rest_of_an_array_that_never_started_names_its_tasks(
+    store: db_store.Store, written: str, named: tuple[int, ...], others: tuple[int, ...]
+) -> None:
+    """Accounting has one row for it; a task that its step leaves out is not among them."""
+    event = records.HealthEvent(
+        event_id=uuid.uuid4(), cluster="c", node="", at=example.at("14:00:00"), observed_at=example.at("14:00:00"),
+        kind=vocabulary.NEVER_STARTED, severity=records.Severity.INFO, job_id=900, source=vocabulary.ACCOUNTING,
+        message="",
+        detail={"job": written, "state": "CANCELLED", "cancelled_by": "alice", "user": "alice"},
+    )  # fmt: skip
+    bulk.load_events(store.connection_uri(), [event])
+    with psycopg.connect(store.connection_uri()) as link:
+        found = {n: query.never_started(link, "c", job_ref.parse(f"900_{n}")) for n in (*named, *others)}
+    assert [n for n, words in found.items() if words] == list(named)
