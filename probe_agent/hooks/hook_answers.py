@@ -103,7 +103,7 @@ class Answers:
         job, op = replace(self._job(request), started_at=at), request.get("op")
         if op not in ("prolog", "epilog"):
             raise errors.UsageError(f"no note of op {op!r} is kept")
-        if self._book.heard_since(job.job_id, at):
+        if self._book.updated_after(job.job_id, at):
             job = job if op == "prolog" else replace(job, released_at=at)
         elif op == "prolog":
             job = self._book.start(job)

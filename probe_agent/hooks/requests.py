@@ -52,7 +52,7 @@ class Requests:
                 )
             )
         elif request.verb == "collect" and request.job_id is not None:
-            job = self._book.named(request.job_id, request.detail)
+            job = self._book.set_accounting_ids(request.job_id, request.detail)
             if job is not None:
                 self._outside.collect_from(job)
         elif request.verb == "recheck":

@@ -85,7 +85,7 @@ class Collector:
             if self._page_reader is not None:
                 async with self._turns.of(job.uid):
                     sightings += await self._page_reader(job)
-            self._book.collected(job)
+            self._book.mark_collected(job)
             self._intake.take(sightings, {"jobs": self._book.to_state()})
             if job.released_at is not None and shown:
                 self._intake.store([job.logs_item(self._identity, shown)])
@@ -134,7 +134,7 @@ class Collector:
             answer = await self.ask(job, {"op": "find", "job_id": job.job_id, "node": self._identity.node})
             logs, ids = [str(p) for p in answer.get("logs", ())], dict(answer.get("ids", {}))
             if set(logs) - set(known.logs) or ids.items() - known.extra.items():
-                self._book.writes_to(job, logs, ids)
+                self._book.add_output_files(job, logs, ids)
                 self._intake.store((), {"jobs": self._book.to_state()})
 
     def older_files(self, job: jobs.NodeJob) -> list[str]:
@@ -153,7 +153,7 @@ class Collector:
             if found := (await self.ask(job, question)).get("before"):
                 before[path] = list(found)
         if before:
-            self._book.wrote_after(job, before)
+            self._book.set_preexisting_output(job, before)
             self._intake.store((), {"jobs": self._book.to_state()})
 
     async def _logs(
@@ -173,7 +173,7 @@ class Collector:
                 shown.append(_shown(stream, paths[0], answer))
                 continue
             for n, path in enumerate(paths):
-                question: dict[str, Any] = {"op": "log", "path": path, "job_ids": job.numbers}
+                question: dict[str, Any] = {"op": "log", "path": path, "job_ids": job.slurm_ids}
                 if path in job.before:
                     question["before"] = list(job.before[path])
                 if job.restart_count:

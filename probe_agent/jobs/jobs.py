@@ -12,7 +12,7 @@ from probing_cluster.probe_agent import identity
 from probing_cluster.probe_agent.spool import codec, spool
 
 MAX_JOBS = 4096
-"""Jobs remembered at once; a node never runs that many."""
+"""Running jobs remembered; a node never runs that many. Of more, the oldest is forgotten."""
 MAX_LOGS = 32
 """Files of one job's output on one node that are remembered and read."""
 MAX_ENDED = 64
@@ -48,8 +48,8 @@ class NodeJob:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def numbers(self) -> list[int]:
-        """Every number that Slurm calls the job by."""
+    def slurm_ids(self) -> list[int]:
+        """The job's own id, and those of its array and of its het job: Slurm's messages use any of them."""
         return [
             self.job_id,
             *(n for k in ("array_job_id", "het_job_id") if isinstance(n := self.extra.get(k), int)),
@@ -81,7 +81,7 @@ class NodeJob:
         )
 
     def item(self, identity: identity.Identity) -> spool.SpoolItem:
-        """The row on its way to Postgres; start and release are two items, so that neither can undo the other."""
+        """The row as a spool item. Start and release are two items, so that neither replaces the other in the spool."""
         ended = self.released_at is not None
         position = f"{self.job_id}:{self.restart_count}:{self.started_at.timestamp():.6f}:{ended}"
         return spool.SpoolItem(
@@ -94,7 +94,7 @@ class NodeJob:
     def logs_item(
         self, identity: identity.Identity, logs: Sequence[Mapping[str, Any]], *, mark: str = "logs"
     ) -> spool.SpoolItem:
-        """The row once more, with what a report shows of its output files."""
+        """The row of this start with `logs` added, which reports show; `mark` tells such rows of one start apart."""
         allocation = self.allocation(identity)
         # Collected again once its array's numbers are known: another row, or the first would stand for both.
         part = f"{mark}:ids" if self.extra.get("ids_known") else mark
@@ -132,7 +132,7 @@ class JobBook:
         return {j.job_id: j.gpu_uuids for j in self._jobs.values() if j.gpu_uuids is not None}
 
     def sluids(self) -> dict[str, int]:
-        """What Slurm calls its jobs (25.11 and later) to their numbers; cgroups are named so from 26.05 on."""
+        """SLUID to job id, of the jobs whose Prolog was told one (Slurm 25.11 and later); cgroups bear it from 26.05 on."""
         jobs = (*self._ended.values(), *self._jobs.values())
         return {str(j.extra["sluid"]): j.job_id for j in jobs if "sluid" in j.extra}
 
@@ -141,7 +141,7 @@ class JobBook:
         return frozenset(j.uid for j in self._jobs.values() if j.uid is not None)
 
     def reboot(self, boot_id: str) -> None:
-        """Another boot: no job of the last one runs any more."""
+        """Forget the running jobs: none of them has survived the reboot."""
         self._boot_id = boot_id
         self._jobs.clear()
 
@@ -155,27 +155,30 @@ class JobBook:
         self._jobs[job.job_id] = job
         return job
 
-    def heard_since(self, job_id: int, at: datetime) -> bool:
-        """Whether the job was heard of after `at`: a later start of it, or its end."""
+    def updated_after(self, job_id: int, at: datetime) -> bool:
+        """Whether the book has a start or an end of the job that is later than `at`."""
         known = self.get(job_id)
         return known is not None and (known.released_at or known.started_at) > at
 
-    def writes_to(self, job: NodeJob, logs: Collection[str], ids: Mapping[str, Any]) -> None:
-        """Records a running job's output files and array numbers, found after its start."""
+    def add_output_files(self, job: NodeJob, logs: Collection[str], ids: Mapping[str, Any]) -> None:
+        """Add output files and ids found after the job's start; no effect once that start has ended."""
         known = self._jobs.get(job.job_id)
         if known is not None and known.restart_count == job.restart_count:
             listed = tuple(dict.fromkeys((*known.logs, *logs)))[:MAX_LOGS]
             self._jobs[job.job_id] = replace(known, logs=listed, extra={**known.extra, **ids})
 
-    def wrote_after(self, job: NodeJob, before: Mapping[str, Sequence[Any]]) -> None:
-        """Records what a job's output files were before it began."""
+    def set_preexisting_output(self, job: NodeJob, before: Mapping[str, Sequence[Any]]) -> None:
+        """Set what stood in the job's output files before it began; `before` as in NodeJob."""
         for kept in (self._jobs, self._ended):
             known = kept.get(job.job_id)
             if known is not None and known.restart_count == job.restart_count:
                 kept[job.job_id] = replace(known, before=before)
 
-    def named(self, job_id: int, ids: Mapping[str, Any]) -> NodeJob | None:
-        """The job as last known; an ended one whose files' names were not known gets what accounting calls it."""
+    def set_accounting_ids(self, job_id: int, ids: Mapping[str, Any]) -> NodeJob | None:
+        """Add the ids and names that accounting has for an ended job, so that its files can be named; returns the job.
+
+        `ids` of another start of the job, and values of a wrong type, are ignored. None where the job is not in the book.
+        """
         known = self.get(job_id)
         if known is None or known.released_at is None or ids.get("restart_count") != known.restart_count:
             return known
@@ -185,7 +188,10 @@ class JobBook:
         return self._ended[job_id]
 
     def end(self, job: NodeJob, now: datetime) -> NodeJob:
-        """Forget a job. Returns its start, as known before or else from the Epilog's request, with the time of its release."""
+        """Move a job from the running ones to the ended ones; returns it with the time of its release.
+
+        A job whose Prolog was not seen is made of the Epilog's request, with `prolog_seen` false in its `extra`.
+        """
         known = self._jobs.pop(job.job_id, None)
         # Slurm counts a requeue before it runs the Epilogs of the start that it ended: they name the start to come.
         if known is None or job.restart_count not in {known.restart_count, known.restart_count + 1}:
@@ -203,7 +209,7 @@ class JobBook:
         """Ended jobs whose collection was cut short, by a restart of the agent say."""
         return [j for j in self._ended.values() if not j.collected]
 
-    def collected(self, job: NodeJob) -> None:
+    def mark_collected(self, job: NodeJob) -> None:
         """What an ended job left is safely in the spool."""
         known = self._ended.get(job.job_id)
         if known is not None and known.released_at == job.released_at:

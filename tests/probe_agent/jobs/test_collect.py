@@ -544,10 +544,14 @@ def test_an_array_tasks_log_is_read_once_accounting_has_said_its_number(
     asyncio.run(collector.collect(ended))
     (unread,) = shown(queue)
     assert unread["unnamed"] is True
-    assert book.named(7, {"restart_count": 1, "array_job_id": 3, "array_task_id": 5}) == book.get(7)
+    assert book.set_accounting_ids(
+        7, {"restart_count": 1, "array_job_id": 3, "array_task_id": 5}
+    ) == book.get(7)
     wrong = {"restart_count": 0, "array_job_id": "../../etc", "array_task_id": True, "user": ["x"]}
-    assert not {"array_job_id", "array_task_id", "user"} & book.named(7, wrong).extra.keys()
-    named = book.named(7, {"restart_count": 0, "array_job_id": 2, "array_task_id": 5, "job_name": "arr"})
+    assert not {"array_job_id", "array_task_id", "user"} & book.set_accounting_ids(7, wrong).extra.keys()
+    named = book.set_accounting_ids(
+        7, {"restart_count": 0, "array_job_id": 2, "array_task_id": 5, "job_name": "arr"}
+    )
     asyncio.run(collector.collect(named))
     read_at_last = shown(queue)[-1]
     assert (read_at_last["path"], read_at_last["tail"][-1]) == (

@@ -36,7 +36,7 @@ def test_job_is_running_from_prolog_to_epilog_and_known_after() -> None:
     assert (ended.gpu_uuids, ended.stdout, ended.started_at) == (("GPU-1",), "/x", NOW)
     assert book.get(7) == ended
     assert book.uncollected() == [ended]
-    book.collected(ended)
+    book.mark_collected(ended)
     assert book.uncollected() == []
 
 
@@ -207,3 +207,22 @@ def test_a_job_is_known_by_its_sluid_after_its_end(node_identity: identity.Ident
     book.end(job, NOW)
     assert jobs.JobBook("b", book.to_state()).sluids() == {"s5K1KKYAYG5D00": 7}
     assert job.allocation(node_identity).detail["sluid"] == "s5K1KKYAYG5D00"
+
+
+def test_output_files_are_added_to_the_start_that_wrote_them_only() -> None:
+    """What was found of an earlier start says nothing of the one that runs now."""
+    book = jobs.JobBook("b")
+    first = book.start(job())
+    book.add_output_files(first, ["/w/a"], {"array_job_id": 5})
+    book.add_output_files(first, ["/w/a", "/w/b"], {})
+    known = book.get(7)
+    assert known is not None
+    assert (known.logs, known.slurm_ids) == (("/w/a", "/w/b"), [7, 5])
+    second = book.start(job(restart_count=1))
+    book.add_output_files(first, ["/w/c"], {})
+    book.set_preexisting_output(first, {"/w/a": [1, 2, "x"]})
+    assert book.get(7) == second
+    book.set_preexisting_output(second, {"/w/a": [1, 2, "x"]})
+    known = book.get(7)
+    assert known is not None
+    assert known.before == {"/w/a": [1, 2, "x"]}
