@@ -142,15 +142,31 @@ def left_of(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighti
         return 1.0
     since = [s for s in view.sightings if s.event.node == sighting.event.node and s.at > sighting.at]
     gone = [
-        s.at
-        for s in since
-        if s.signature.recovery
-        and ((s.gpu or s.device) == (sighting.gpu or sighting.device) or _sets_up_gpus(s, sighting))
+        s.at for s in since if recovers(s, sighting) or (s.signature.recovery and _sets_up_gpus(s, sighting))
     ]
     begun = view.start_at + evidence_view.SLACK
     if any(at <= begun for at in (*gone, *(s.at for s in since if s.cause == "node_reboot"))):
         return 0.0
     return OUTLIVED if any(at < view.onset_at for at in gone) else 1.0
+
+
+def recovers(later: evidence_view.CaseSighting, earlier: evidence_view.CaseSighting) -> bool:
+    """True when `later` reports that the fault of `earlier` is over: of the same GPU, or of the same kind and part.
+
+    A report that names no part is of every part that had this kind of fault.
+    """
+    if not later.signature.recovery or later.event.node != earlier.event.node:
+        return False
+    if later.gpu is not None and later.gpu == earlier.gpu:
+        return True
+    names = part_names(later), part_names(earlier)
+    return later.event.kind == earlier.event.kind and (not all(names) or not names[0].isdisjoint(names[1]))
+
+
+def part_names(sighting: evidence_view.CaseSighting) -> set[str]:
+    """What the part is called: kernel lines name a port's interface, readings its adapter, most its PCI function."""
+    names = (sighting.gpu or sighting.device, (sighting.event.pci_bus_id or "").lower())
+    return {n for n in names if n}
 
 
 def _sets_up_gpus(later: evidence_view.CaseSighting, sighting: evidence_view.CaseSighting) -> bool:

@@ -67,13 +67,9 @@ def _recoveries(sightings: Iterable[evidence_view.CaseSighting]) -> dict[tuple[s
     back: dict[tuple[str, str], list[datetime]] = {}
     for s in sightings:
         if s.signature.recovery:
-            for name in _names(s):
+            for name in claims.part_names(s):
                 back.setdefault((s.event.node, name), []).extend({s.at, s.last_at})
     return back
-
-
-def _names(sighting: evidence_view.CaseSighting) -> set[str]:
-    return {n for n in (sighting.device or "", (sighting.event.pci_bus_id or "").lower()) if n}
 
 
 def _staying_down(
@@ -91,7 +87,7 @@ def _staying_down(
             weight *= 0.5
         later = [
             t
-            for n in _names(sighting)
+            for n in claims.part_names(sighting)
             for t in backs.get((sighting.event.node, n), [])
             if t > sighting.last_at
         ]

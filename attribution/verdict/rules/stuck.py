@@ -159,15 +159,9 @@ def _may_be_none_of_its(view: evidence_view.EvidenceView, sighting: evidence_vie
 def _passed(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
     """Whether the part was seen to work again, or was set up anew, before the job ended."""
     since = [s for s in view.sightings if s.event.node == sighting.event.node and s.at >= sighting.at]
-    return any(_is_back(s, sighting) for s in since if s.at <= view.end_at)
-
-
-def _is_back(later: evidence_view.CaseSighting, sighting: evidence_view.CaseSighting) -> bool:
-    if later.cause == "node_reboot" or later.event.kind == "driver_load":
-        return True
-    names = {later.gpu or later.device, sighting.gpu or sighting.device}
-    same = later.event.kind == sighting.event.kind and (len(names) == 1 or None in names)
-    return later.signature.recovery and same
+    anew = [s for s in since if s.cause == "node_reboot" or s.event.kind == "driver_load"]
+    back = [s for s in since if claims.recovers(s, sighting)]
+    return any(s.at <= view.end_at for s in (*anew, *back))
 
 
 def _is_whole(view: evidence_view.EvidenceView, node: str) -> bool:

@@ -330,6 +330,27 @@ def test_a_mount_that_went_by_chance_after_the_end_brings_nobody_back(make, afte
     assert error is None or found.cause == "user_error"
 
 
+@pytest.mark.parametrize(
+    ("address", "again", "is_over"),
+    [
+        (None, {"kind": "service", "code": "recovered"}, False),
+        ("0000:50:00.0", {"kind": "service", "code": "recovered"}, False),
+        ("0000:50:00.0", {"kind": "pcie_aer", "code": "recovered", "pci_bus_id": "0000:51:00.0"}, False),
+        ("0000:50:00.0", {"kind": "pcie_aer", "code": "recovered", "pci_bus_id": "0000:50:00.0"}, True),
+        ("0000:50:00.0", {"kind": "pcie_aer", "code": "recovered"}, True),
+    ],
+)
+def test_only_a_recovery_of_the_same_fault_ends_it(make, address, again, is_over):
+    """Of before the start: a service that runs again says nothing of a PCIe link, nor does another slot."""
+    fault = make.event(400, kind="pcie_aer", code="fatal", pci_bus_id=address)
+    quiet = {"severity": records.Severity.INFO, "detail": {"recovered": True}}
+    back = make.event(390, **again, **quiet)
+    case = {"attempt": make.attempt(start_at=make.end - timedelta(seconds=300))}
+    assert make.judge(fault, **case).cause == "pcie"
+    found = make.judge(fault, back, **case)
+    assert (found.cause == "user_error") is is_over, found.summary
+
+
 @pytest.mark.parametrize("work_dir", ["/home/alice", "/scratch/alice"])
 @pytest.mark.parametrize("end", [{"exit_code": 0, "exit_signal": 11}, {"exit_code": 139}, {"exit_code": 136}])
 def test_a_crash_is_not_explained_by_what_broke_after_it(make, end, work_dir):
