@@ -80,9 +80,8 @@ class _Prefilter:
             co_residency.microseconds(ended["start_at"]),
             co_residency.microseconds(ended["end_at"]),
         )
-        before_s, after_s = signatures.extra_window_s()
-        self._from = self._end - round(max(policy.before_s, before_s) * 1e6)
-        self._to = self._end + round(max(policy.after_s, after_s) * 1e6)
+        self._from = self._end - round(policy.before_s * 1e6)
+        self._to = self._end + round(policy.after_s * 1e6)
         self._lists = ended["nodes"].combine_chunks()
         flat = pc.list_flatten(self._lists)
         self._names = pc.unique(flat)

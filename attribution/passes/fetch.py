@@ -149,15 +149,8 @@ class Fetcher:
             )
 
     def _window(self, attempt: records.JobAttempt, job_side: Sequence[records.HealthEvent]) -> window.Window:
-        """Wide enough for every row of the signature table."""
         began = onset.onset(attempt, job_side, onset.last_progress(attempt, job_side))
-        plain = window.window(attempt, began, self._policy, onset.unanswered_s(attempt, job_side))
-        before_s, after_s = signatures.extra_window_s()
-        assert attempt.end_at is not None
-        return window.Window(
-            start_at=min(plain.start_at, began - timedelta(seconds=before_s)),
-            end_at=max(plain.end_at, attempt.end_at + timedelta(seconds=after_s)),
-        )
+        return window.window(attempt, began, self._policy, onset.unanswered_s(attempt, job_side))
 
     def _findings(self, cluster: str, attempts: Attempts) -> dict[int, list[records.HealthEvent]]:
         since, until = assign_rows.span(attempts)

@@ -76,7 +76,9 @@ class Case:
         "the verdict on the preemptor's attempt before, where that one had failed", default=None
     )
     past: tuple[PastFault, ...] = records.doc("earlier user-type GPU errors on its GPUs", default=())
-    last_progress_at: datetime | None = records.doc("last training step on the probe pages", default=None)
+    last_progress_at: datetime | None = records.doc(
+        "last progress before it stalled, by the probe pages or the times in the job's own log", default=None
+    )
     policy: WindowPolicy = field(default_factory=WindowPolicy)
 
 
