@@ -10,15 +10,15 @@ import asyncio
 import json
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from probing_cluster.core import clock, errors, hostlist, processes, records, sanitize, settings, vocabulary
+from probing_cluster.core import clock, processes, records, sanitize, settings, vocabulary
 from probing_cluster.healthchecks.readers import mounts
 from probing_cluster.probe_agent import children, identity, self_watch
 from probing_cluster.probe_agent.faults.sighting import Sighting
-from probing_cluster.probe_agent.jobs import jobs, log_names, page_directories, user_turns
+from probing_cluster.probe_agent.jobs import jobs, log_names, output_files, page_directories, user_turns
 from probing_cluster.probe_agent.spool import intake
 
 NAME = "collect"
@@ -110,7 +110,7 @@ class Collector:
                         "start": job.restart_count + 1,
                         "most": most_bytes,
                     }
-                    row.update(_kept(await self._read(job, question)))
+                    row.update(output_files.copy_row(await self._read(job, question)))
             if shown:
                 self._intake.store([job.logs_item(self._identity, shown, mark="kept")])
 
@@ -142,7 +142,7 @@ class Collector:
         # Slurm's own name for a file bears the number: nothing is to be spelled out while the Prolog waits.
         if job.uid is None or not (job.stdout or job.stderr or job.restart_count):
             return []
-        named = (path for _, paths in self._to_read(job, [], anywhere=False) for path in paths)
+        named = (path for _, paths in self._files(job).to_read for path in paths)
         return [path for path in named if not log_names.is_new(path, job)]
 
     async def look_before(self, job: jobs.NodeJob, paths: Sequence[str]) -> None:
@@ -160,17 +160,16 @@ class Collector:
         self, job: jobs.NodeJob, *, anywhere: bool = False
     ) -> tuple[list[Sighting], list[dict[str, Any]]]:
         """The sightings in a job's output files on this node, and for each file what a report shows: its last lines, or why it was not read."""
+        files = self._files(job, anywhere=anywhere)
         sightings: list[Sighting] = []
-        shown: list[dict[str, Any]] = []
+        shown = list(files.unread)
         read: set[Any] = set()
         unanswered = 0
         goes_on = False
-        for stream, paths in self._to_read(job, shown, anywhere=anywhere):
+        for stream, paths in files.to_read:
             if unanswered >= MAX_UNANSWERED:
-                answer: dict[str, Any] = {
-                    "refused": f"not tried: {unanswered} others of its job did not answer"
-                }
-                shown.append(_shown(stream, paths[0], answer))
+                why = f"not tried: {unanswered} other files of the job did not answer"
+                shown.append(output_files.row(stream, paths[0], job, {"refused": why}))
                 continue
             for n, path in enumerate(paths):
                 question: dict[str, Any] = {"op": "log", "path": path, "job_ids": job.slurm_ids}
@@ -188,40 +187,18 @@ class Collector:
                     read.add(answer.get("inode"))
                     sightings += self._of_log(job, path, answer)
                     goes_on |= bool(answer.get("goes_on"))
-                    shown.append(_shown(stream, path, answer) | _missing(stream, job, answer))
+                    shown.append(output_files.row(stream, path, job, answer))
                 break
         # A job that goes on in one of its files does not stand still.
         sightings = [s for s in sightings if not (goes_on and s.kind == vocabulary.LOG_STALL)]
         return sightings, shown[: jobs.MAX_LOGS]
 
-    def _to_read(
-        self, job: jobs.NodeJob, shown: list[dict[str, Any]], *, anywhere: bool
-    ) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Stream and the names it may have, each path once; what cannot be named goes to `shown` at once."""
-        named: dict[str, tuple[str, ...]] = {}
-        writer = writing_node(job) or self._identity.node
-        here = anywhere or writer == self._identity.node
-        for stream, pattern in log_names.patterns(job).items() if here else ():
-            try:
-                named[stream] = log_names.names(pattern, job, writer)
-            except log_names.NotKnown as exc:
-                if not job.logs:
-                    path = sanitize.clean(pattern, 1024)
-                    shown.append({"stream": stream, "path": path, "why": str(exc), "unnamed": True})
-        yield from ((s, p) for s, p in named.items() if p[0] != "/dev/null")
-        shown += [
-            {"stream": s, "path": p[0], "why": "thrown away by the job"}
-            for s, p in named.items()
-            if p[0] == "/dev/null"
-        ]
-        batch = {p for paths in named.values() for p in paths}
-        yield from (("output", (path,)) for path in job.logs if path not in batch)
-
     def outputs(self, job: jobs.NodeJob) -> list[str]:
         """The files that a running job writes on this node, as far as they can be named."""
-        return (
-            [paths[0] for _, paths in self._to_read(job, [], anywhere=False)] if job.uid is not None else []
-        )
+        return [paths[0] for _, paths in self._files(job).to_read] if job.uid is not None else []
+
+    def _files(self, job: jobs.NodeJob, *, anywhere: bool = False) -> output_files.OutputFiles:
+        return output_files.of_job(job, self._identity.node, anywhere=anywhere)
 
     def _of_log(self, job: jobs.NodeJob, path: str, answer: Mapping[str, Any]) -> list[Sighting]:
         shared = answer.get("filesystem") in mounts.NETWORK
@@ -241,7 +218,7 @@ class Collector:
         directory = self._pages.path(job.job_id)
         if not self._kept.directory or not directory.is_dir():
             return
-        n_nodes = max(1, len(_nodes(job)))
+        n_nodes = max(1, len(output_files.nodes(job)))
         request = {
             "op": "keep",
             "directory": str(directory),
@@ -332,64 +309,3 @@ class Collector:
             self._pages.tidy()
         except OSError as exc:
             _log.warning("page directories: %s", exc)
-
-
-def writes_here(job: jobs.NodeJob, node: str) -> bool:
-    """True on the node whose batch script writes the job's output, so that one node collects it."""
-    return writing_node(job) in (None, node)
-
-
-def writing_node(job: jobs.NodeJob) -> str | None:
-    """The first node of its list, where the batch script runs; None where the list is not known."""
-    nodes = _nodes(job)
-    return nodes[0] if nodes else None
-
-
-def _kept(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """The path of a log's copy, or why there is none."""
-    if isinstance(answer.get("copy"), str):
-        return {"copy": sanitize.clean(answer["copy"], 1024)}
-    return {"no_copy": sanitize.clean(str(answer.get("refused", NO_ANSWER)), 200)}
-
-
-def _nodes(job: jobs.NodeJob) -> list[str]:
-    """The job's nodes; none where Slurm's list is not to be read."""
-    try:
-        return hostlist.expand(job.nodelist)
-    except errors.MalformedInput:
-        return []
-
-
-_WHY = {
-    "ENOENT": "there is no such file",
-    "EACCES": "its owner may not read it",
-    "EPERM": "its owner may not read it",
-    "ELOOP": "it is a link",
-    "ENOTDIR": "its directory is none",
-    "ESTALE": "its file server no longer knows it",
-    "EIO": "its file system answers with errors",
-}
-"""Why a log was not read, in words, by what opening it said."""
-
-
-def _missing(stream: str, job: jobs.NodeJob, answer: Mapping[str, Any]) -> dict[str, Any]:
-    """What is to be added of a file that is not there: it may bear another name, or be no file at all."""
-    if answer.get("refused") != "ENOENT":
-        return {}
-    added: dict[str, Any] = {} if log_names.ids_known(job) else {"unnamed": True}
-    if stream == "stdout" and not job.stdout:
-        # Older releases do not tell the Prolog whether sbatch, srun or salloc began the job.
-        added["why"] = f"{_WHY['ENOENT']}; srun and salloc without sbatch write to their own terminal"
-    return added
-
-
-def _shown(stream: str, path: str, answer: Mapping[str, Any]) -> dict[str, Any]:
-    """What a report shows of one log."""
-    row: dict[str, Any] = {"stream": stream, "path": sanitize.clean(path, 1024)}
-    if "refused" in answer:
-        why = str(answer["refused"])
-        return {**row, "why": sanitize.clean(_WHY.get(why, why), 200)}
-    row["tail"] = [sanitize.clean(str(line), 200) for line in answer.get("tail", ())]
-    if answer.get("note"):
-        row["note"] = sanitize.clean(str(answer["note"]), 200)
-    return row

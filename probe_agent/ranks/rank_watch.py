@@ -18,7 +18,7 @@ from typing import Any
 from probing_cluster.core import clock
 from probing_cluster.probe_agent import children, identity, self_watch
 from probing_cluster.probe_agent.faults.sighting import Sighting
-from probing_cluster.probe_agent.jobs import collect, jobs, page_directories, processes
+from probing_cluster.probe_agent.jobs import jobs, output_files, page_directories, processes
 from probing_cluster.probe_agent.ranks import (
     deaths,
     nic_traffic,
@@ -180,7 +180,7 @@ class RankWatch:
             j for j in map(self._book.get, self._book.running) if j is not None and j.uid == watched.job.uid
         ]
         nccl = any("nccl" in rank.page.backend for rank in watched.ranks.values())
-        return nccl and len(mine) == 1 and collect.writes_here(watched.job, self._identity.node)
+        return nccl and len(mine) == 1 and output_files.writes_here(watched.job, self._identity.node)
 
     async def _ask_ras(self, watched: WatchedJob, number: str) -> None:
         report = await nccl_ras.ask(self._children, watched.job)
