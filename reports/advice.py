@@ -1,87 +1,89 @@
-"""What the owner should do now: the verdicts' next steps, and what became of the job meanwhile."""
+"""What the owner should do now: the verdicts' next steps, then the present state of the job."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.core import records, vocabulary
-from probing_cluster.reports import phrase
+from probing_cluster.reports import attempt_view, phrase
 
 _MOST_STEPS = 3
 _NOTHING = "Nothing: "
-"""How the step begins of an attempt after which nothing is to be done (taxonomy.toml)."""
-_SILENT = (
-    "Its log is empty: where the script writes to a file of its own (`> my.log`, `exec > …`), look there; else have the program speak. `set -x` in the batch script shows the command that ended it, `srun -u` and "
-    "`python -u` write at once what is held back otherwise, and errors belong on standard error."
+"""The beginning of a next step that asks for nothing (taxonomy.toml)."""
+_EMPTY_LOG = (
+    "Its log is empty. If the script writes to a file of its own (`> my.log`, `exec > …`), look there. Otherwise make the job write more: "
+    "`set -x` in the batch script shows the command that ended it, `srun -u` and `python -u` write without buffering, and errors belong on standard error."
 )
-_NOT_READ = "What the program had to say is not to be had: {files}. Where the owner has it, look there; else submit it again with an --output that stays and that may be read."
-_BACK = "The job is requeued under the same id and waits to start again."
-_NOT_ALL = (
-    "If what failed matters, submit the job again once it is mended. `set -eo pipefail` at the top of a batch script ends it, "
-    "as FAILED, at the first command that fails."
+_UNREAD_LOG = (
+    "The job's output could not be read: {files}. "
+    "Use the owner's copy if there is one; otherwise resubmit with an --output path that is kept and readable."
+)
+_REQUEUED = "The job is requeued under the same id and waits to start again."
+_PART_FAILED = (
+    "If the failed part matters, fix it and submit the job again. With `set -eo pipefail` at its top, "
+    "a batch script ends as FAILED at the first command that fails."
 )
 _WAITING = timedelta(hours=1)
-"""Of a job requeued longer ago nobody knows here whether it still waits: it may be cancelled, or the accounting an old file."""
+"""A job requeued longer ago may no longer wait: it may be cancelled, or the accounting may be an old file."""
 _SURE = (records.Confidence.CERTAIN, records.Confidence.LIKELY)
 
 
 def what_now(
-    judged: Sequence[records.Verdict],
-    attempts: Sequence[records.JobAttempt],
-    *,
-    now: datetime,
-    died: int,
-    done: Sequence[records.Drain] = (),
-    requeued: bool = False,
-    silent: Collection[datetime] = (),
-    unopened: Mapping[datetime, str] | None = None,
-    unread: Mapping[datetime, str] | None = None,
-    doubted: bool = False,
+    views: Sequence[attempt_view.AttemptView], *, now: datetime, requeued: bool = False
 ) -> tuple[str, ...]:
-    """Distinct next steps, newest first and older ones with their attempt, then the state of the job; nothing when nothing `died`.
+    """Distinct next steps, newest attempt first, older ones with their number; then the state of the job if an attempt ended unfinished.
 
-    `done`: what was done because of the last attempt; `requeued`: Slurm had requeued the job when we were about to; `silent`:
-    when the attempts were submitted whose logs were read and are empty; `unopened`: files that Slurm could not open, and why, by
-    when the attempts were submitted; `unread`: likewise, files of which nothing could be read; `doubted`: the last attempt
-    completed, but not all of it.
+    `views`: all attempts, oldest first. `requeued`: Slurm had requeued the job when we were about to.
     """
+    steps = _steps(views)[:_MOST_STEPS]
+    last = views[-1]
+    if last.doubt:
+        return (*steps, _PART_FAILED)
+    if not any(v.ended_unfinished for v in views):
+        return tuple(steps)
+    state = _outcome(views, now) or (_requeued_pending(last) if requeued else _requeued_by_us(last))
+    ends = (state,) if state else (_why_not_restarted(last), _submit_again(last))
+    return tuple(dict.fromkeys([*steps, *(sentence for sentence in ends if sentence)]))
+
+
+def _steps(views: Sequence[attempt_view.AttemptView]) -> list[str]:
     steps: list[str] = []
     known: set[str] = set()
-    numbers = {a.submit_at: a.attempt for a in attempts}
-    for verdict in sorted(judged, key=lambda v: v.submit_at, reverse=True):
-        step = verdict.next_step.strip()
-        if verdict.cause == "user_error" and verdict.submit_at in silent:
-            step = _SILENT  # its own step sends people to an output that there is not
-        elif verdict.cause == "user_error" and (files := (unread or {}).get(verdict.submit_at)):
-            step = _NOT_READ.format(files=files)
-        if files := (unopened or {}).get(verdict.submit_at):
-            step = f"Slurm could not open {files}. {step}"
-        step = step if not step or step.endswith((".", "!", "?")) else f"{step}."
+    judged = [(view, view.verdict) for view in reversed(views) if view.verdict is not None]
+    for view, verdict in judged:
+        step = _step(view, verdict)
         if steps and (step.startswith(_NOTHING) or step in known):
             continue
         known.add(step)
-        older = bool(steps) and verdict.submit_at in numbers
         if step:
-            steps.append(f"Attempt {numbers[verdict.submit_at]}: {step}" if older else step)
-    if doubted:
-        return (*steps[:_MOST_STEPS], _NOT_ALL)
-    fate = _outcome(attempts, now) or (_waits(attempts[-1]) if requeued else _requeued_by_us(done))
-    last = (fate,) if fate else (_stays(done), _submit_again(judged, attempts[-1], done))
-    return tuple(dict.fromkeys([*steps[:_MOST_STEPS], *(words for words in last if words and died)]))
+            steps.append(f"Attempt {view.attempt.attempt}: {step}" if steps else step)
+    return steps
 
 
-def _outcome(attempts: Sequence[records.JobAttempt], now: datetime) -> str:
-    last = attempts[-1]
+def _step(view: attempt_view.AttemptView, verdict: records.Verdict) -> str:
+    """The verdict's next step as a sentence; a step that points to an output that is empty or unread is replaced."""
+    step = verdict.next_step.strip()
+    if verdict.cause == "user_error" and view.has_empty_log:
+        step = _EMPTY_LOG
+    elif verdict.cause == "user_error" and view.unread_files:
+        step = _UNREAD_LOG.format(files=view.unread_files)
+    if view.unopened_files:
+        step = f"Slurm could not open {view.unopened_files}. {step}"
+    return step if not step or step.endswith((".", "!", "?")) else f"{step}."
+
+
+def _outcome(views: Sequence[attempt_view.AttemptView], now: datetime) -> str:
+    last = views[-1].attempt
     if last.state == "REQUEUED":
         age = now - (last.end_at or now)
         if age <= _WAITING:
-            return _BACK
+            return _REQUEUED
         return (
-            f"Slurm requeued the job under the same id {phrase.span(age.total_seconds())} ago, and no later start of it is known here: "
+            f"Slurm requeued the job under the same id {phrase.span(age.total_seconds())} ago. No later start is known here; "
             f"squeue -j {last.job_id} shows whether it still waits."
         )
-    if len(attempts) == 1:
+    if len(views) == 1:
         return ""
     if last.end_at is None:
         return f"The job already runs again as attempt {last.attempt}."
@@ -90,41 +92,42 @@ def _outcome(attempts: Sequence[records.JobAttempt], now: datetime) -> str:
     return ""
 
 
-def _requeued_by_us(done: Sequence[records.Drain]) -> str:
-    """Of a job that we brought back after its end, and that has not started yet."""
-    decided = [d for d in done if d.action == "restart"]
-    return _BACK if decided and decided[-1].state == "done" else ""
+def _restarts(last: attempt_view.AttemptView) -> list[records.Drain]:
+    """Our decisions to restart the job after its end, oldest first."""
+    return [d for d in last.actions if d.action == "restart"]
 
 
-def _waits(last: records.JobAttempt) -> str:
-    job = last.job_id
+def _requeued_by_us(last: attempt_view.AttemptView) -> str:
+    """The sentence for a job that we restarted after its end and that has not started yet."""
+    restarts = _restarts(last)
+    return _REQUEUED if restarts and restarts[-1].state == "done" else ""
+
+
+def _requeued_pending(last: attempt_view.AttemptView) -> str:
+    job = last.attempt.job_id
     return (
-        f"Slurm has requeued the job under the same id: squeue -j {job} shows whether it waits. Where its --nodelist names "
-        f"a node that is drained or down it waits for that node, or until scontrol update JobId={job} ReqNodeList= lets it go elsewhere."
+        f"Slurm has requeued the job under the same id; squeue -j {job} shows whether it waits. If its --nodelist names "
+        f"a drained or down node, it waits for that node; scontrol update JobId={job} ReqNodeList= lets it start elsewhere."
     )
 
 
-def _submit_again(
-    judged: Sequence[records.Verdict], last: records.JobAttempt, done: Sequence[records.Drain]
-) -> str:
-    """Advice for a job that hardware ended for good, as far as its verdict is sure of that."""
-    if any(d.action == "restart" and d.why_state.startswith(vocabulary.RESUBMITTED) for d in done):
+def _submit_again(last: attempt_view.AttemptView) -> str:
+    """Advice for a job that hardware ended for good, if its verdict is sure of that."""
+    verdict = last.verdict
+    if verdict is None or last.running:
         return ""
-    for verdict in judged:
-        ours = verdict.domain is records.Domain.HARDWARE and verdict.confidence in _SURE
-        if ours and verdict.submit_at == last.submit_at and last.end_at is not None:
-            away = f" with --exclude={verdict.node}" if verdict.node else ""
-            did = "did not" if verdict.confidence is records.Confidence.CERTAIN else "most likely did not"
-            return (
-                f"The program {did} cause this: unless Slurm still has the job "
-                f"(squeue -j {verdict.job_id} shows it), submit it again{away}."
-            )
-    return ""
+    if any(d.why_state.startswith(vocabulary.RESUBMITTED) for d in _restarts(last)):
+        return ""
+    if verdict.domain is not records.Domain.HARDWARE or verdict.confidence not in _SURE:
+        return ""
+    away = f" with --exclude={verdict.node}" if verdict.node else ""
+    did = "did not" if verdict.confidence is records.Confidence.CERTAIN else "most likely did not"
+    return f"The program {did} cause this. If squeue -j {verdict.job_id} no longer shows the job, submit it again{away}."
 
 
-def _stays(done: Sequence[records.Drain]) -> str:
-    """Why the job was not brought back by itself, as its owner must know to submit it another way."""
-    decided = [d for d in done if d.action == "restart"]
-    if not decided or decided[-1].state not in {"skipped", "denied"}:
+def _why_not_restarted(last: attempt_view.AttemptView) -> str:
+    """Why we did not restart the job; its owner needs the reason to submit it in another way."""
+    restarts = _restarts(last)
+    if not restarts or restarts[-1].state not in {"skipped", "denied"}:
         return ""
-    return f"The job was not brought back by itself: {decided[-1].why_state}."
+    return f"The job was not restarted automatically: {restarts[-1].why_state}."

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from probing_cluster.core import clock, records
-from probing_cluster.reports import cost, model, rows
+from probing_cluster.reports import attempt_view, cost, model, rows
 
 
 def document(report: model.ReportModel, attempt: int | None = None) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def _at(at: datetime | None) -> str | None:
     return None if at is None else clock.iso_z(at)
 
 
-def _attempt(view: model.AttemptView) -> dict[str, Any]:
+def _attempt(view: attempt_view.AttemptView) -> dict[str, Any]:
     ended = ("state", "exit_code", "exit_signal", "submit_at", "eligible_at", "start_at", "end_at")
     return {
         **records.json_fields(view.attempt, "attempt", *ended),

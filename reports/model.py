@@ -1,4 +1,4 @@
-"""What a report says, apart from how it looks: stored rows in, one frozen model out."""
+"""The content of a report without its layout: stored rows in, one frozen model out."""
 
 from __future__ import annotations
 
@@ -8,109 +8,14 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.core import records, vocabulary
-from probing_cluster.reports import advice, cost, job_ref, node_state, phrase, rows
-
-FAILED_STATES = frozenset(
-    {
-        "FAILED",
-        "NODE_FAIL",
-        "BOOT_FAIL",
-        "OUT_OF_MEMORY",
-        "TIMEOUT",
-        "DEADLINE",
-        "REQUEUED",
-        "PREEMPTED",
-        "CANCELLED",
-    }
-)
-"""States in which an attempt ended without finishing its work."""
-
-STOPPED_STATES = frozenset({"CANCELLED", "PREEMPTED"})
-"""States of what somebody ended: it did not die."""
+from probing_cluster.reports import advice, attempt_view, cost, job_ref, node_state, phrase, rows
 
 ETTR_FROM_S = 600.0
-"""A run of one start that was shorter than this was all start-up: its ETTR says nothing and is not shown."""
+"""A run of one start and less than this was mostly start-up; its ETTR is not shown."""
 
-
+_OF_EARLIER_STARTS = frozenset({"slurm_requeued", "slurm_preempted"})
+"""Messages about the end of an earlier start; slurmstepd writes them into the output that the next start appends to."""
 _PROLOG_EARLY = timedelta(seconds=2)
-
-
-@records.record
-class AttemptView:
-    """One attempt with everything known about it."""
-
-    attempt: records.JobAttempt = records.doc("as accounting has it")
-    verdict: records.Verdict | None = records.doc("why it ended, once judged", default=None)
-    evidence: tuple[records.HealthEvent, ...] = records.doc("the verdict's events, oldest first", default=())
-    others: tuple[records.HealthEvent, ...] = records.doc(
-        "what else its nodes reported meanwhile", default=()
-    )
-    pace: tuple[records.HealthEvent, ...] = records.doc(
-        "which ranks were slow in it, or that all of it slowed down, oldest first", default=()
-    )
-    own_errors: tuple[records.HealthEvent, ...] = records.doc(
-        "what its output shows of programs that did not end well, where it completed; oldest first",
-        default=(),
-    )
-    gangs: tuple[records.GangVerdict, ...] = records.doc(
-        "why its ranks did not get on while it ran, oldest first", default=()
-    )
-    logs: tuple[rows.JobLog, ...] = records.doc("its output files, as its nodes read them", default=())
-    actions: tuple[records.Drain, ...] = records.doc("what was done because of it, oldest first", default=())
-    lost_s: float | None = records.doc("work of it that was lost, seconds; null when not known", default=None)
-    nodes_without_faults: tuple[str, ...] = records.doc(
-        "its nodes that were watched, with no fault recorded during it", default=()
-    )
-    unwatched_nodes: tuple[str, ...] = records.doc("its nodes that nobody watched", default=())
-    last_seen_at: datetime | None = records.doc("when an agent last said it still runs", default=None)
-
-    @property
-    def running(self) -> bool:
-        """True while accounting knows no end."""
-        return self.attempt.end_at is None
-
-    @property
-    def died(self) -> bool:
-        """True when it ended without finishing its work."""
-        return not self.running and self.attempt.state in FAILED_STATES | phrase.NOT_JUDGED.keys()
-
-    @property
-    def doubt(self) -> str:
-        """What speaks against the word COMPLETED, in one sentence; empty where nothing does, and for all other ends."""
-        code = self.attempt.derived_exit_code
-        if self.attempt.state != "COMPLETED" or not (code or self.own_errors):
-            return ""
-        step = f"one of its steps ended with {phrase.status(code)}" if code else ""
-        output = "its output shows a program that did not end well" if self.own_errors else ""
-        return f"Slurm calls it COMPLETED because its batch script ended with 0, but {' and '.join(w for w in (step, output) if w)}."
-
-    @property
-    def why_not_judged(self) -> str:
-        """Why there is no verdict of an attempt that died."""
-        return phrase.NOT_JUDGED.get(self.attempt.state, phrase.NOT_YET_JUDGED)
-
-    @property
-    def hung_s(self) -> float:
-        """How long it had made no progress when it ended, seconds; 0 where nothing shows that it hung."""
-        since = self.verdict.stalled_at if self.verdict is not None else None
-        start, end = self.attempt.start_at, self.attempt.end_at
-        if since is None or start is None or end is None or not self.died:
-            return 0.0
-        return max(0.0, (end - max(since, start)).total_seconds())
-
-    @property
-    def refused(self) -> bool:
-        """True when its node was refused before it began."""
-        return self.verdict is not None and self.verdict.cause == "node_refused"
-
-    @property
-    def fate(self) -> str:
-        """`died`, as the title of its verdict says it."""
-        if self.refused:
-            return "did not begin"
-        if self.died and self.attempt.state in STOPPED_STATES:
-            return f"was {self.attempt.state.lower()}"
-        return "died" if self.died else "is flagged"
 
 
 @records.record
@@ -137,12 +42,12 @@ class ReportModel:
     exported_until: datetime | None = records.doc(
         "the last instant that imported accounting shows of a job without an end", default=None
     )
-    attempts: tuple[AttemptView, ...] = records.doc("oldest first")
+    attempts: tuple[attempt_view.AttemptView, ...] = records.doc("oldest first")
     run: records.RunAccount | None = records.doc("where the run's time went; null until computed")
     cost: cost.Cost | None = records.doc("what its failures cost; null when none failed or not computed")
     advice: tuple[str, ...] = records.doc("what to do now, one sentence each", default=())
     nodes_now: tuple[str, ...] = records.doc(
-        "what is true now of the nodes of a job that still runs, and what tests found on them since it ended, one sentence each",
+        "the present state of a running job's nodes, and results of tests since it ended, one sentence each",
         default=(),
     )
     components: tuple[rows.Sibling, ...] = records.doc("other components of a heterogeneous job", default=())
@@ -160,7 +65,7 @@ class ReportModel:
 
     @property
     def shows_ettr(self) -> bool:
-        """Whether the run's ETTR is known and says something."""
+        """Whether the run's ETTR is known and the run was long enough for one."""
         run = self.run
         if run is None or run.ettr_measured is None:
             return False
@@ -168,7 +73,7 @@ class ReportModel:
 
     @property
     def queue_words(self) -> str:
-        """`3 h of its 4 h in the queue`, where that was most of the run's time; else empty."""
+        """`3 h of its 4 h in the queue` if that was most of the run's time; else empty."""
         run = self.run
         if run is None or run.queued_s * 2 <= run.wall_s:
             return ""
@@ -183,7 +88,7 @@ class ReportModel:
 
     @property
     def reuse(self) -> str:
-        """That other jobs have or had the id, and how to ask for the latest of them; empty where none had."""
+        """A sentence on other jobs with the same id, and how to ask for the latest; empty if there are none."""
         return phrase.reuse(self.ref, self.attempts[-1].attempt.submit_at, self.other_submits)
 
     @property
@@ -193,7 +98,7 @@ class ReportModel:
 
     @property
     def open_end(self) -> tuple[str, datetime | None]:
-        """Of a job without an end: what is known instead, and of which instant; empty for others."""
+        """For a job without an end: the last known state and its instant; empty for others."""
         if self.end_at is not None:
             return "", None
         return phrase.open_end(self.state, self.exported_until, self.attempts[-1].last_seen_at)
@@ -212,14 +117,14 @@ class ReportModel:
 
 
 def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> ReportModel:
-    """The report of the job that `found` holds the rows of; it must have an attempt."""
+    """The report on the job whose rows `found` holds; it must have an attempt."""
     attempts = sorted(found.attempts, key=lambda a: (a.submit_at, a.attempt))
     is_reused = bool(found.other_submits)
     if not cost.covers(found.account, attempts, found.run_jobs, is_reused=is_reused):
         found = dataclasses.replace(found, account=None)
     views = tuple(_view(a, found, attempts[i + 1 :]) for i, a in enumerate(attempts))
     views = _with_losses(views, found)
-    last, n_died = attempts[-1], sum(v.died for v in views)
+    last, n_unfinished = attempts[-1], sum(v.ended_unfinished for v in views)
     if found.account is not None:
         found = dataclasses.replace(found, account=cost.without_stall(found.account, last, views[-1].gangs))
     return ReportModel(
@@ -243,21 +148,12 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
         exported_until=found.exported_until if last.end_at is None else None,
         attempts=views,
         run=found.account,
-        cost=cost.of_failures(found.account, attempts, sum(v.hung_s for v in views)) if n_died else None,
+        cost=cost.of_failures(found.account, attempts, sum(v.hung_s for v in views))
+        if n_unfinished
+        else None,
         advice=advice.what_now(
-            [v.verdict for v in views if v.verdict],
-            attempts,
+            views,
             now=now,
-            died=n_died,
-            done=views[-1].actions,
-            silent=[
-                v.attempt.submit_at
-                for v in views
-                if v.logs and not any(log.why or any(log.tail) for log in v.logs)
-            ],
-            unopened={v.attempt.submit_at: _unopened(v) for v in views},
-            unread={v.attempt.submit_at: _unread(v) for v in views},
-            doubted=bool(views[-1].doubt),
             requeued=any(
                 node_state.is_back(d) and d.job_id == last.job_id and node_state.acted_on(last, d, None)
                 for d in found.drains
@@ -277,33 +173,6 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
     )
 
 
-def _unopened(view: AttemptView) -> str:
-    """The output files of an attempt that never began for want of them; empty for all others."""
-    if view.attempt.exit_signal != vocabulary.OUTPUT_NOT_OPENED:
-        return ""
-    return " and ".join(f"{log.path} ({log.why})" for log in view.logs if log.path and log.why)
-
-
-def _unread(view: AttemptView) -> str:
-    """Why nothing of an attempt's output could be read, each file with its reason; empty where something was, or a file was simply empty."""
-    if not view.logs or view.attempt.exit_signal == vocabulary.OUTPUT_NOT_OPENED:
-        return ""
-    if any(any(log.tail) or not log.why for log in view.logs):
-        return ""
-    return " and ".join(f"{log.path} ({log.why})" if log.path else f"{log.why}" for log in view.logs)
-
-
-def stories(views: Sequence[AttemptView]) -> list[tuple[AttemptView, ...]]:
-    """Attempts that are explained together: those refused one after the other, each of the others alone."""
-    grouped: list[tuple[AttemptView, ...]] = []
-    for view in views:
-        if grouped and view.refused and grouped[-1][-1].refused:
-            grouped[-1] = (*grouped[-1], view)
-        else:
-            grouped.append((view,))
-    return grouped
-
-
 def is_overview(ref: job_ref.JobRef, found: rows.ReportRows) -> bool:
     """True when a bare number names an array of several tasks; a task's own job id names that task."""
     names_an_array = any(a.array_job_id == ref.base for a in found.attempts)
@@ -313,7 +182,7 @@ def is_overview(ref: job_ref.JobRef, found: rows.ReportRows) -> bool:
 def strongest(
     events: Sequence[records.HealthEvent], order: Sequence[uuid.UUID], most: int
 ) -> tuple[records.HealthEvent, ...]:
-    """At most so many of the events, oldest first: those whose ids come first in `order`, then the oldest."""
+    """At most `most` events, oldest first: those whose ids come first in `order`, then the oldest."""
     rank = {event_id: n for n, event_id in enumerate(order)}
     chosen = sorted(events, key=lambda e: rank.get(e.event_id, len(rank)))[:most]
     return tuple(sorted(chosen, key=lambda e: e.at))
@@ -325,7 +194,7 @@ def _name(ref: job_ref.JobRef, attempt: records.JobAttempt) -> str:
 
 def _view(
     attempt: records.JobAttempt, found: rows.ReportRows, later: Sequence[records.JobAttempt]
-) -> AttemptView:
+) -> attempt_view.AttemptView:
     verdict = next((v for v in found.verdicts if v.submit_at == attempt.submit_at), None)
     wanted = set(verdict.evidence) if verdict else set()
     evidence = tuple(sorted((e for e in found.evidence if e.event_id in wanted), key=lambda e: e.at))
@@ -334,7 +203,7 @@ def _view(
     nodes_with_events = {e.node for e in (*evidence, *others)}
     silent = [n for n in attempt.nodes if n not in nodes_with_events]
     unwatched = tuple(n for n in silent if (attempt.submit_at, n) in found.unwatched)
-    return AttemptView(
+    return attempt_view.AttemptView(
         attempt=attempt,
         verdict=verdict,
         evidence=evidence,
@@ -359,19 +228,29 @@ def _view(
     )
 
 
-def _with_losses(views: tuple[AttemptView, ...], found: rows.ReportRows) -> tuple[AttemptView, ...]:
-    """The lost work of the one attempt that died; with several, the run's total cannot be divided unless nothing at all was kept.
+def _with_losses(
+    views: tuple[attempt_view.AttemptView, ...], found: rows.ReportRows
+) -> tuple[attempt_view.AttemptView, ...]:
+    """Gives each attempt its lost work.
 
-    What an attempt hung before its end is known of each.
+    If one attempt ended unfinished, the run's loss is its own. With several, the loss cannot be divided, unless no work was kept:
+    then each lost all that it ran. The time that an attempt hung before its end is known for each.
     """
-    died = [v for v in views if v.died]
+    unfinished = [v for v in views if v.ended_unfinished]
     account = found.account
-    if len(died) > 1 and account is not None and account.productive_s == 0 and account.lost_to_replay_s > 0:
-        return tuple(dataclasses.replace(v, lost_s=cost.ran_s(v.attempt)) if v.died else v for v in views)
-    if found.account is None or len(died) != 1 or len(found.run_jobs) > 1:
+    if (
+        len(unfinished) > 1
+        and account is not None
+        and account.productive_s == 0
+        and account.lost_to_replay_s > 0
+    ):
+        return tuple(
+            dataclasses.replace(v, lost_s=cost.ran_s(v.attempt)) if v.ended_unfinished else v for v in views
+        )
+    if found.account is None or len(unfinished) != 1 or len(found.run_jobs) > 1:
         return tuple(dataclasses.replace(v, lost_s=v.hung_s) if v.hung_s else v for v in views)
     lost_s = found.account.lost_to_replay_s
-    return tuple(dataclasses.replace(v, lost_s=lost_s) if v is died[0] else v for v in views)
+    return tuple(dataclasses.replace(v, lost_s=lost_s) if v is unfinished[0] else v for v in views)
 
 
 def _concerns(attempt: records.JobAttempt, event: records.HealthEvent) -> bool:
@@ -384,13 +263,14 @@ def _wrote(attempt: records.JobAttempt, event: records.HealthEvent) -> bool:
     """Whether an error of the job's output is this attempt's: it completed, so it is the last, and its output is read after its end."""
     return (
         attempt.state == "COMPLETED"
+        and event.kind not in _OF_EARLIER_STARTS
         and attempt.start_at is not None
         and event.at >= attempt.start_at - _PROLOG_EARLY
     )
 
 
 def _is_of(log: rows.JobLog, attempt: records.JobAttempt, until: datetime | None) -> bool:
-    """Whether the Prolog behind a log ran for this attempt; it may begin seconds before the start that Slurm writes down."""
+    """Whether a log's Prolog ran for this attempt; a Prolog may begin seconds before the start that Slurm records."""
     if attempt.start_at is None or log.at < attempt.start_at - _PROLOG_EARLY:
         return False
     return until is None or log.at < until - _PROLOG_EARLY

@@ -1,4 +1,4 @@
-"""The present state of a running job's nodes: which answer, what is broken, what is drained; what tests found since it ended; what was done to an attempt and its nodes."""
+"""The present state of a job's nodes: agents, active faults, drains, later test results; and the actions on an attempt and its nodes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from probing_cluster.reports import phrase
 
 _MISSED_BEATS = 3
 _LEAST_SILENCE_S = 15.0
-"""The clocks of node and reader differ by seconds: no agent is called silent sooner."""
+"""The clocks of node and reader may differ by seconds; no agent counts as silent before this."""
 _MOST_FAULTS = 4
 _SURE = (records.Confidence.CERTAIN, records.Confidence.LIKELY)
 _AFTERMATH = timedelta(minutes=10)
-"""How long after an attempt's end something done to its nodes still belongs to its story."""
+"""An action on its nodes up to this long after an attempt's end still belongs to its report."""
 _NOT_DONE = frozenset({"denied", "skipped"})
 
 
@@ -26,7 +26,7 @@ def sentences(
     now: datetime,
     listening_since: datetime | None = None,
 ) -> tuple[str, ...]:
-    """One sentence for each node with something to say, one for all others; none once the attempt has ended."""
+    """One sentence for each node with a problem, one for all others; none once the attempt has ended."""
     if attempt.end_at is not None or not attempt.nodes:
         return ()
     beats = {beat.node: beat for beat in heartbeats}
@@ -39,11 +39,11 @@ def sentences(
     well = [node for node, texts in notes.items() if not texts and node in beats]
     lines = [sentence for texts in notes.values() for sentence in texts]
     if unwatched:
-        lines.append(
-            f"{hostlist.compress(unwatched)}: no agent was ever heard; what happens there is not known."
-        )
+        lines.append(f"{hostlist.compress(unwatched)}: no agent has ever reported; the state is not known.")
     if well:
-        lines.append(f"{hostlist.compress(well)}: heard by us now, no active fault, not drained by us.")
+        lines.append(
+            f"{hostlist.compress(well)}: the agent reports no active fault; not drained by Probing Cluster."
+        )
     return tuple(lines)
 
 
@@ -52,7 +52,7 @@ _MOST_TESTS = 4
 
 
 def tested(attempt: records.JobAttempt, found: Iterable[records.HealthEvent]) -> tuple[str, ...]:
-    """One sentence for each node that failed tests of ours after the attempt ended: what was found, and what it does not prove."""
+    """One sentence for each node that failed our tests after the attempt ended."""
     if attempt.end_at is None:
         return ()
     by_node: dict[str, list[records.HealthEvent]] = {}
@@ -68,8 +68,8 @@ def tested(attempt: records.JobAttempt, found: Iterable[records.HealthEvent]) ->
         words = list(dict.fromkeys(words))
         more = f"; and {len(words) - _MOST_TESTS} more" if len(words) > _MOST_TESTS else ""
         lines.append(
-            f"{node} failed tests of ours {phrase.span((events[0].at - attempt.end_at).total_seconds())} after this job ended "
-            f"({'; '.join(words[:_MOST_TESTS])}{more}): it was so then, whether it was during the job nobody measured."
+            f"{node} failed our tests {phrase.span((events[0].at - attempt.end_at).total_seconds())} after this job ended "
+            f"({'; '.join(words[:_MOST_TESTS])}{more}). The tests show its state then, not during the job."
         )
     return tuple(lines)
 
@@ -95,27 +95,27 @@ def _notes(
     if drain is not None:
         yield (
             f"{node} is drained since {phrase.stamp_z(drain.at)} ({sanitize.clean(drain.reason, 120)}):"
-            " this job goes on, no new one starts there."
+            " this job continues, and no new job starts there."
         )
 
 
 def last_seen(attempt: records.JobAttempt, beats: Iterable[records.AgentHeartbeat]) -> datetime | None:
-    """When an agent last reported the attempt of a job that runs; None when none did, or it has ended."""
+    """When an agent last reported the running attempt; None if none did, or it has ended."""
     if attempt.end_at is not None:
         return None
     return max((b.at for b in beats if b.node in attempt.nodes and attempt.job_id in b.jobs), default=None)
 
 
 def is_back(drain: records.Drain) -> bool:
-    """True for a restart that was not needed: Slurm had requeued the job itself."""
+    """True for a restart that we skipped because Slurm had requeued the job itself."""
     skipped = drain.action == "restart" and drain.state == "skipped"
     return skipped and vocabulary.is_back_already(drain.why_state)
 
 
 def worth_a_line(actions: Sequence[records.Drain]) -> tuple[records.Drain, ...]:
-    """What was done, what was not done only once, and without what was skipped because it was so already.
+    """The actions to list: all that were done, each refused one once, none that was skipped because it was done already.
 
-    "not drained" would deny what stands above it.
+    A line "not drained" below "drained" would contradict it.
     """
     out: set[str] = set()
     refused: set[tuple[str, ...]] = set()
@@ -137,14 +137,14 @@ def worth_a_line(actions: Sequence[records.Drain]) -> tuple[records.Drain, ...]:
 
 
 def acted_on(attempt: records.JobAttempt, drain: records.Drain, until: datetime | None) -> bool:
-    """Whether it was done while the attempt ran or in its aftermath, before `until`."""
+    """Whether the action fell into the attempt or its aftermath, before `until`."""
     if attempt.start_at is None or drain.at < attempt.start_at or (until and drain.at > until):
         return False
     return attempt.end_at is None or drain.at <= attempt.end_at + _AFTERMATH
 
 
 def concerns(attempt: records.JobAttempt, drain: records.Drain, verdict: records.Verdict | None) -> bool:
-    """Whether it was done to the job, because of the verdict's evidence, or to its nodes and not for another fault after its end."""
+    """Whether an action belongs to an attempt: it concerns the job, or the verdict's evidence, or a node without another later fault."""
     if drain.job_id == attempt.job_id:
         return True
     evidence = set(verdict.evidence) if verdict else set()
@@ -159,7 +159,7 @@ def concerns(attempt: records.JobAttempt, drain: records.Drain, verdict: records
         and attempt.end_at
         and drain.at > attempt.end_at
     ):
-        # A fault of after the end, of which the verdict rests on nothing, tells only a reader of an open case something.
+        # A fault after the end that no evidence names matters only while the verdict is unsure.
         return verdict.confidence not in _SURE
     if verdict is None or not evidence or not drain.event_ids:
         return True

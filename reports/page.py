@@ -11,7 +11,7 @@ import jinja2
 from markupsafe import Markup
 
 from probing_cluster.core import hostlist, sanitize
-from probing_cluster.reports import model, phrase, text
+from probing_cluster.reports import attempt_view, model, phrase, text
 from probing_cluster.reports.charts import drawing, kept_figures
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -51,7 +51,7 @@ def parts_of(report: model.ReportModel, figures: Sequence[kept_figures.KeptFigur
     """What job_body.html.j2 is filled with, on a page of its own or on another."""
     return {
         "report": report,
-        "stories": model.stories([v for v in report.attempts if _explained(v)]),
+        "sections": attempt_view.explained_together([v for v in report.attempts if _explained(v)]),
         # The drawing escapes its own values; everything else is escaped by the template.
         "drawing": Markup(drawing.timeline(report)),  # noqa: S704
         "parts": _parts(report),
@@ -59,10 +59,15 @@ def parts_of(report: model.ReportModel, figures: Sequence[kept_figures.KeptFigur
     }
 
 
-def _explained(view: model.AttemptView) -> bool:
+def _explained(view: attempt_view.AttemptView) -> bool:
     """Whether the page has a section on this attempt."""
     return bool(
-        view.verdict or view.died or view.doubt or view.pace or view.gangs or (view.running and view.others)
+        view.verdict
+        or view.ended_unfinished
+        or view.doubt
+        or view.pace
+        or view.gangs
+        or (view.running and view.others)
     )
 
 

@@ -1,9 +1,9 @@
-"""Instants, amounts and events as people read them, the same in text and HTML."""
+"""Instants, amounts and events in words, the same in text and HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 from probing_cluster.core import clock, records, sanitize
 
@@ -11,11 +11,11 @@ _NAMES = {"xid": "Xid", "sxid": "SXid"}
 
 
 NOT_JUDGED = {
-    "LAUNCH_FAILED": "Slurm could not start its batch script: slurmd's log of its first node says why.",
-    "RECONFIG_FAIL": "Slurm could not change its node to what the job needs: slurmctld's log says why.",
+    "LAUNCH_FAILED": "Slurm could not start its batch script; see slurmd's log on its first node.",
+    "RECONFIG_FAIL": "Slurm could not reconfigure a node for the job; see slurmctld's log.",
 }
-"""States of which accounting alone does not show a cause, and where it is found."""
-NOT_YET_JUDGED = "Not judged yet: the service does so seconds after accounting shows the end."
+"""States whose cause accounting does not show, with the place to look."""
+NOT_YET_JUDGED = "Not judged yet. The service judges an attempt seconds after accounting shows its end."
 
 
 def clock_z(at: datetime, *, with_day: bool = False) -> str:
@@ -26,6 +26,11 @@ def clock_z(at: datetime, *, with_day: bool = False) -> str:
 def stamp_z(at: datetime) -> str:
     """`2026-11-21 14:02:11Z`."""
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def day(at: datetime) -> date:
+    """The calendar day in UTC."""
+    return at.astimezone(UTC).date()
 
 
 def span(seconds: float) -> str:
@@ -46,7 +51,7 @@ def span(seconds: float) -> str:
 
 
 def gpu_hours(amount: float) -> str:
-    """`0.3`, `12.5`, `1,204`; an amount that is there but rounds to nothing is `<0.1`."""
+    """`0.3`, `12.5`, `1,204`; an amount that rounds to 0 but is more is `<0.1`."""
     if 0 < amount < 0.05:
         return "<0.1"
     return f"{amount:,.0f}" if amount >= 100 else f"{amount:.1f}"
@@ -70,7 +75,7 @@ def device(event: records.HealthEvent) -> str:
 
 
 def message(event: records.HealthEvent, limit: int = 200) -> str:
-    """The source's own words, shortened, with how often when it repeated."""
+    """The source's own text, shortened, with the count of a repeated event."""
     text = sanitize.clean(event.message, limit + 1)
     text = text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
     if event.count > 1:
@@ -79,34 +84,39 @@ def message(event: records.HealthEvent, limit: int = 200) -> str:
     return text
 
 
-_WAS = {"RUNNING": "was running", "SUSPENDED": "was suspended"}
+def event_words(event: records.HealthEvent) -> str:
+    """`Xid 79  gpu3 0000:5e:00  GPU has fallen off the bus.`: label, part and message."""
+    return "  ".join(part for part in (label(event), device(event), message(event)) if part)
+
+
+_STILL = {"RUNNING": "still running", "SUSPENDED": "still suspended"}
 
 
 def open_end(
     state: str, exported_until: datetime | None, last_seen_at: datetime | None
 ) -> tuple[str, datetime | None]:
-    """What is known of the end of an attempt that has none, and the instant the words end with."""
+    """The last known state of an attempt without an end, and the instant that follows these words."""
     if exported_until is not None:
-        was = f"{_WAS[state]} when the file was made" if state in _WAS else "its end is not in the file"
-        return f"{was}, which reaches to", exported_until
+        if state in _STILL:
+            return f"{_STILL[state]} when the imported accounting ends, at", exported_until
+        return "its end is not in the imported accounting, which ends at", exported_until
     if last_seen_at is None:
-        return "still running by the last accounting; no agent reports it", None
+        return "still running according to accounting; no agent reports it", None
     return "still running, last seen", last_seen_at
 
 
 def reuse(ref: str, submit_at: datetime, others: Sequence[datetime]) -> str:
-    """That other jobs had the id of the one submitted at `submit_at`, and how to ask for the latest of them; empty for none."""
+    """A sentence on other jobs with the id of the one submitted at `submit_at`, and how to ask for the latest; empty for none."""
     if not others:
         return ""
     latest = others[-1].astimezone(UTC)
     when = "before" if latest < submit_at else "again since"
-    same_day = latest.date() == submit_at.astimezone(UTC).date()
-    day_or_instant = clock.iso_z(latest) if same_day else latest.date().isoformat()
+    day_or_instant = clock.iso_z(latest) if day(latest) == day(submit_at) else day(latest).isoformat()
     return f"Slurm used this id {when}, for a job submitted {stamp_z(latest)}: probing-report {ref}@{day_or_instant}"
 
 
 def status(code: int) -> str:
-    """`exit code 1`, `exit code 139 (signal 11)`: above 128 it is a shell's word for a signal."""
+    """`exit code 1`, `exit code 139 (signal 11)`: a shell reports a signal as 128 and its number."""
     return f"exit code {code} (signal {code - 128})" if 128 < code < 160 else f"exit code {code}"
 
 

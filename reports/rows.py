@@ -1,7 +1,10 @@
-"""The rows one report is made of, and their way through JSON (Postgres' own, and the service's socket)."""
+"""The rows of one report, and how they are read from JSON (from Postgres, or over the service's socket)."""
 
 from __future__ import annotations
 
+import functools
+import types
+import typing
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
@@ -45,7 +48,7 @@ class NeverStartedTasks:
 
 @records.record
 class JobLog:
-    """One file of a job's output, as the agent of a node read it after the end; every word of it is the user's."""
+    """One file of a job's output as a node's agent read it after the end; the user controls every word of it."""
 
     node: str = records.doc("the node it was read on")
     at: datetime = records.doc("when the attempt's Prolog ran there")
@@ -53,7 +56,7 @@ class JobLog:
     path: str = records.doc("absolute path, or the pattern that could not be filled in", default="")
     tail: tuple[str, ...] = records.doc("its last lines", default=())
     why: str = records.doc("why it was not read; empty when it was", default="")
-    note: str = records.doc("what of it was not read", default="")
+    note: str = records.doc("which part of it was not read", default="")
     copy: str = records.doc("its copy, made before a restart truncated it; empty for none", default="")
 
 
@@ -70,22 +73,22 @@ class ReportRows:
         "further low and high events on its nodes", default=()
     )
     tested: tuple[records.HealthEvent, ...] = records.doc(
-        "what tests of ours found on its nodes within a day of its end", default=()
+        "failed tests on its nodes within a day of its end", default=()
     )
     unwatched: frozenset[tuple[datetime, str]] = records.doc(
-        "nodes that nobody watched while an attempt ran there, with when that was submitted",
+        "(submission of the attempt, node) for nodes that nobody watched during it",
         default=frozenset(),
     )
     pace: tuple[records.HealthEvent, ...] = records.doc(
         "slow ranks and slow-downs that the probe's pages showed, oldest first", default=()
     )
     own_errors: tuple[records.HealthEvent, ...] = records.doc(
-        "errors that the output of a start names which completed all the same, oldest first", default=()
+        "errors in the output of a start that completed, oldest first", default=()
     )
     gangs: tuple[records.GangVerdict, ...] = records.doc(
-        "why its ranks did not get on while it ran, oldest first", default=()
+        "stalls of its ranks while it ran, oldest first", default=()
     )
-    drains: tuple[records.Drain, ...] = records.doc("what was done to its nodes, or to the job", default=())
+    drains: tuple[records.Drain, ...] = records.doc("actions on its nodes or on the job", default=())
     account: records.RunAccount | None = records.doc("the run's seconds; null until computed", default=None)
     heartbeats: tuple[records.AgentHeartbeat, ...] = records.doc(
         "latest beat of each node of the last attempt", default=()
@@ -94,10 +97,10 @@ class ReportRows:
         "when other jobs to which Slurm gave the same id were submitted, oldest first", default=()
     )
     listening_since: datetime | None = records.doc(
-        "since when agents can be heard without a gap; null where there was none", default=None
+        "since when agents can be heard without a gap; null if there was no gap", default=None
     )
     exported_until: datetime | None = records.doc(
-        "the last instant that imported accounting shows; null where a service reads accounting", default=None
+        "the last instant in imported accounting; null if a service reads accounting", default=None
     )
     logs: tuple[JobLog, ...] = records.doc("its output files, oldest attempt first", default=())
     run_jobs: tuple[int, ...] = records.doc("job ids of the same run, at most 100", default=())
@@ -107,40 +110,49 @@ class ReportRows:
     never_started: tuple[NeverStartedTasks, ...] = records.doc(
         "tasks of the array that ended before they began", default=()
     )
-    n_siblings: int = records.doc("how many there are in all", default=0)
+    n_siblings: int = records.doc("number of siblings in all", default=0)
 
 
 def record_from_json(cls: type[_T], row: Mapping[str, Any]) -> _T:
     """The record whose fields `row` holds as JSON values; unknown keys are ignored."""
-    values: dict[str, Any] = {}
-    for item in fields(cls):  # type: ignore[arg-type]
-        if item.name in row:
-            values[item.name] = _value(str(item.type), row[item.name])
-    return cls(**values)
+    converters = _converters(cls)
+    return cls(**{name: converters[name](value) for name, value in row.items() if name in converters})
 
 
-def _value(kind: str, value: Any) -> Any:
-    if value is None:
-        return () if kind.startswith("tuple[") else None
-    if kind.startswith("tuple["):
-        return tuple(uuid.UUID(v) for v in value) if "UUID" in kind else tuple(value)
-    for word, convert in _CONVERTERS:
-        if word in kind:
-            return convert(value)
-    return value
+@functools.cache
+def _converters(cls: type[Any]) -> Mapping[str, Callable[[Any], Any]]:
+    """The function from a JSON value to the field's type, by field."""
+    hints = typing.get_type_hints(cls)
+    return {item.name: _converter(hints[item.name]) for item in fields(cls)}
 
 
-_CONVERTERS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
-    ("datetime", datetime.fromisoformat),
-    ("UUID", uuid.UUID),
-    ("Severity", records.Severity),
-    ("Domain", records.Domain),
-    ("Confidence", records.Confidence),
-)
+def _converter(hint: Any) -> Callable[[Any], Any]:
+    if typing.get_origin(hint) is tuple:
+        convert = _converter(typing.get_args(hint)[0])
+        return lambda value: () if value is None else tuple(map(convert, value))
+    is_union = typing.get_origin(hint) in {types.UnionType, typing.Union}
+    kinds = typing.get_args(hint) if is_union else (hint,)
+    for kind, from_text in _FROM_TEXT.items():
+        if kind in kinds:
+            return functools.partial(_unless_none, from_text)
+    return lambda value: value
+
+
+def _unless_none(convert: Callable[[Any], Any], value: Any) -> Any:
+    return None if value is None else convert(value)
+
+
+_FROM_TEXT: Mapping[Any, Callable[[Any], Any]] = {
+    datetime: datetime.fromisoformat,
+    uuid.UUID: uuid.UUID,
+    records.Severity: records.Severity,
+    records.Domain: records.Domain,
+    records.Confidence: records.Confidence,
+}
 
 
 def _logs(found: Iterable[Mapping[str, Any]]) -> Iterator[JobLog]:
-    """The logs in every node's row that are well formed; what an agent reports is checked like a user's words."""
+    """The well-formed logs of every node's row; an agent's report is untrusted like a user's text."""
     for row in found:
         for log in row["logs"]:
             if not isinstance(log, Mapping):
@@ -152,7 +164,7 @@ def _logs(found: Iterable[Mapping[str, Any]]) -> Iterator[JobLog]:
 
 
 def _readable(cls: type[_T], found: Iterable[Mapping[str, Any]]) -> Iterator[_T]:
-    """The rows that are what their columns promise: one that a person wrote by hand costs nobody the others."""
+    """The rows that can be read; one bad row, written by hand, does not hide the others."""
     for row in found:
         try:
             yield record_from_json(cls, row)

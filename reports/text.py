@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from probing_cluster.core import hostlist, records, sanitize, vocabulary
-from probing_cluster.reports import model, phrase, rows
+from probing_cluster.reports import attempt_view, model, phrase, rows
 from probing_cluster.reports.charts import paint, timeline
 
 _MOST_EVIDENCE = 8
@@ -27,7 +27,9 @@ def render(
     days = _days(report)
     lines = [*_head(report, width, brush), "", *_attempts(report, width, days, brush)]
     lines += _nodes_now(report, width, brush)
-    for views in model.stories([v for v in report.attempts if attempt in (None, v.attempt.attempt)]):
+    for views in attempt_view.explained_together(
+        [v for v in report.attempts if attempt in (None, v.attempt.attempt)]
+    ):
         lines += _refused(views, width, days, brush) if len(views) > 1 else _why(views[0], width, days, brush)
         for view in views:
             lines += _stalls(view, width, days, brush)
@@ -38,7 +40,8 @@ def render(
 
 
 def _days(report: model.ReportModel) -> bool:
-    return report.submit_at.date() != report.drawn_until.date()
+    """Whether the report spans several days (UTC)."""
+    return phrase.day(report.submit_at) != phrase.day(report.drawn_until)
 
 
 def _wrap(text: str, width: int, first: str = "", rest: str | None = None) -> list[str]:
@@ -116,13 +119,17 @@ def _attempts(report: model.ReportModel, width: int, days: bool, brush: paint.Br
 
 
 def _meanings(report: model.ReportModel) -> dict[str, str]:
-    """What marks mean here: nothing died where every end was somebody's, and a loss after assumed checkpoints is assumed."""
-    deaths = [v for v in report.attempts if v.died and v.attempt.state not in model.STOPPED_STATES]
+    """Words for marks that differ from the usual ones: `x` is `ended` if every attempt was stopped; a loss after assumed checkpoints is assumed."""
+    deaths = [
+        v
+        for v in report.attempts
+        if v.ended_unfinished and v.attempt.state not in attempt_view.STOPPED_STATES
+    ]
     assumed = report.run is not None and not report.run.measured
     return ({} if deaths else {"x": "ended"}) | ({"-": "lost (assumed)"} if assumed else {})
 
 
-def _attempt_head(view: model.AttemptView, days: bool, still: str) -> str:
+def _attempt_head(view: attempt_view.AttemptView, days: bool, still: str) -> str:
     attempt = view.attempt
     start = phrase.clock_z(attempt.start_at, with_day=days) if attempt.start_at else "never"
     end = phrase.clock_z(attempt.end_at, with_day=days) if attempt.end_at else still.ljust(len(start))
@@ -131,20 +138,20 @@ def _attempt_head(view: model.AttemptView, days: bool, still: str) -> str:
     return f"  attempt {attempt.attempt}  {start} -> {end}  {attempt.state:<9} {nodes:<7}"
 
 
-def _why(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) -> Iterator[str]:
+def _why(view: attempt_view.AttemptView, width: int, days: bool, brush: paint.Brush) -> Iterator[str]:
     attempt, verdict = view.attempt, view.verdict
-    if verdict is None and not (view.died or view.doubt or (view.running and view.others)):
+    if verdict is None and not (view.ended_unfinished or view.doubt or (view.running and view.others)):
         return
     yield ""
     if verdict is None and view.doubt:
-        yield brush.bold(f"Attempt {attempt.attempt} completed, but not all of it")
+        yield brush.bold(f"Attempt {attempt.attempt} completed, but part of it failed")
         yield from _wrap(view.doubt, width, "  ")
         yield from _evidence(view.own_errors, width, days)
         return
     if verdict is None:
         yield from _unjudged(view, width, days, brush)
         return
-    title = f"Why attempt {attempt.attempt} {view.fate}"
+    title = f"Why attempt {attempt.attempt} {view.how_it_ended}"
     sure = sure_words(verdict)
     yield from (brush.bold(line) for line in _sides(title, sure, width))
     yield from _wrap(sanitize.clean(verdict.summary), width, "  ")
@@ -164,8 +171,8 @@ def _why(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) ->
         yield from _wrap(done, width, "  ", "    ")
 
 
-def _others(view: model.AttemptView, width: int, days: bool) -> Iterator[str]:
-    """The gravest of what else its nodes reported meanwhile, each fault of a node once; signs of the part in the evidence are no news."""
+def _others(view: attempt_view.AttemptView, width: int, days: bool) -> Iterator[str]:
+    """The most severe other events of its nodes, one per node and fault; events of a part in the evidence are left out."""
     shown = {part for event in view.evidence for part in _parts(event)}
     others = [e for e in view.others if shown.isdisjoint(_parts(e))]
     faults: dict[tuple[str, str], records.HealthEvent] = {}
@@ -175,7 +182,7 @@ def _others(view: model.AttemptView, width: int, days: bool) -> Iterator[str]:
     if not faults:
         return
     n = len(others)
-    yield f"  {vocabulary.plural(n, 'other event')} on its nodes meanwhile (--json lists all), the gravest:"
+    yield f"  {vocabulary.plural(n, 'other event')} on its nodes during the attempt (--json lists all), the most severe:"
     yield from _evidence(tuple(faults.values())[:_MOST_OTHERS], width, days)
 
 
@@ -192,8 +199,10 @@ def _nodes_now(report: model.ReportModel, width: int, brush: paint.Brush) -> Ite
         yield from _wrap(sentence, width, "  ", "    ")
 
 
-def _refused(views: Sequence[model.AttemptView], width: int, days: bool, brush: paint.Brush) -> Iterator[str]:
-    """Several starts in a row whose nodes were refused: one story, a line for each."""
+def _refused(
+    views: Sequence[attempt_view.AttemptView], width: int, days: bool, brush: paint.Brush
+) -> Iterator[str]:
+    """Several starts in a row whose nodes were refused: one section, a line each."""
     numbers = [v.attempt.attempt for v in views]
     yield ""
     title = f"Why attempts {numbers[0]} to {numbers[-1]} did not begin"
@@ -208,8 +217,8 @@ def _refused(views: Sequence[model.AttemptView], width: int, days: bool, brush: 
         yield from _wrap(sanitize.clean(view.verdict.summary), width, lead, " " * min(len(lead), width // 2))
 
 
-def _stalls(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) -> Iterator[str]:
-    """The stalls of its ranks while it ran; the pages they come from are the user's own words."""
+def _stalls(view: attempt_view.AttemptView, width: int, days: bool, brush: paint.Brush) -> Iterator[str]:
+    """The stalls of its ranks while it ran; they come from the probe pages, which the user can write."""
     if not view.gangs:
         return
     yield ""
@@ -223,8 +232,8 @@ def _stalls(view: model.AttemptView, width: int, days: bool, brush: paint.Brush)
         yield from _wrap(f"{sanitize.clean(gang.summary, 300)}{where}", width, " " * 6)
 
 
-def _pace(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) -> Iterator[str]:
-    """What held the training up without ending it; the pages are the user's own word."""
+def _pace(view: attempt_view.AttemptView, width: int, days: bool, brush: paint.Brush) -> Iterator[str]:
+    """Slow ranks and slow-downs; they come from the probe pages, which the user can write."""
     if not view.pace:
         return
     yield ""
@@ -237,9 +246,9 @@ def _pace(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) -
         yield f"    and {len(view.pace) - _MOST_EVIDENCE} more (--json lists all)"
 
 
-def _logs(view: model.AttemptView, width: int, brush: paint.Brush) -> Iterator[str]:
-    """The output files of an attempt that died, or did not all go well, and their last lines, or why they were not read."""
-    if not (view.died or view.doubt) or not view.logs:
+def _logs(view: attempt_view.AttemptView, width: int, brush: paint.Brush) -> Iterator[str]:
+    """The output files of an attempt of which all or a part failed: their last lines, or why they were not read."""
+    if not (view.ended_unfinished or view.doubt) or not view.logs:
         return
     yield ""
     yield brush.bold(f"Log of attempt {view.attempt.attempt}")
@@ -254,14 +263,14 @@ def _logs(view: model.AttemptView, width: int, brush: paint.Brush) -> Iterator[s
             f"{name} on {log.node}{note}{'' if any(log.tail) else ': empty'}", width, "  ", "    "
         )
         for line in (line for line in log.tail[-_MOST_LINES:] if line.strip()):
-            # A line's end often is its point ("… not found"): it is folded, not cut.
+            # The end of a line often matters most ("… not found"): long lines are folded, not cut.
             yield from _wrap(sanitize.clean(line, _MOST_OF_A_LINE), max(width, 26), "    | ", "    |   ")
     if len(view.logs) > _MOST_LOGS:
         yield f"  and {len(view.logs) - _MOST_LOGS} more (--json lists all)"
 
 
 def sure_words(verdict: records.Verdict) -> str:
-    """`hardware, likely`; what is unknown is so once."""
+    """`hardware, likely`; a word that would stand twice (`unknown`) stands once."""
     words = (domain_words(verdict), verdict.confidence.value)
     return ", ".join(dict.fromkeys(words))
 
@@ -269,13 +278,13 @@ def sure_words(verdict: records.Verdict) -> str:
 def domain_words(verdict: records.Verdict) -> str:
     """`hardware`; the cause itself where no failure domain applies (cancelled, preempted, unknown)."""
     if verdict.cause == "user_cancelled":
-        return "cancelled"  # by whom is the summary's word: it may have been root
+        return "cancelled"  # the summary names the person, who may be root
     if verdict.domain is records.Domain.UNKNOWN:
         return verdict.cause.replace("_", " ")
     return verdict.domain.replace("_", " ")
 
 
-def _unjudged(view: model.AttemptView, width: int, days: bool, brush: paint.Brush) -> Iterator[str]:
+def _unjudged(view: attempt_view.AttemptView, width: int, days: bool, brush: paint.Brush) -> Iterator[str]:
     number, ending = view.attempt.attempt, phrase.ending(view.attempt)
     if view.running:
         yield brush.bold(f"Seen on the nodes of attempt {number} so far")
@@ -288,19 +297,19 @@ def _unjudged(view: model.AttemptView, width: int, days: bool, brush: paint.Brus
 def _evidence(
     events: tuple[records.HealthEvent, ...], width: int, days: bool, order: Sequence[uuid.UUID] = ()
 ) -> Iterator[str]:
-    """The events, oldest first; of more than fit those that come first in `order`: what the verdict rests on."""
+    """The events, oldest first; if there are too many, those that come first in `order`, the verdict's own order."""
     shown = model.strongest(events, order, _MOST_EVIDENCE) if order else events[:_MOST_EVIDENCE]
     nodes = max((len(e.node) for e in shown), default=0)
     sources = max((len(e.source) for e in shown), default=0)
     for event in shown:
-        words = "  ".join(w for w in (phrase.label(event), phrase.device(event), phrase.message(event)) if w)
+        words = phrase.event_words(event)
         lead = f"    {phrase.clock_z(event.at, with_day=days)}  {event.node:<{nodes}}  {event.source:<{sources}}  "
         yield from _wrap(words, width, lead, " " * min(len(lead), width // 2))
     if len(events) > len(shown):
         yield f"    and {len(events) - len(shown)} more (--json lists all)"
 
 
-def _done(view: model.AttemptView, days: bool) -> str:
+def _done(view: attempt_view.AttemptView, days: bool) -> str:
     words: list[str] = []
     for i, drain in enumerate(view.actions):
         known = {d.reason for d in view.actions[:i]}
@@ -337,7 +346,7 @@ def _action(drain: records.Drain, days: bool, reason: str) -> str:
 
 
 def _given_back(drain: records.Drain, days: bool) -> str:
-    """The end of the sentence about a node that was left out of the job and given back to it; else empty."""
+    """`until 14:02:11Z` for a node that was excluded from the job and given back; else empty."""
     if drain.action != "exclude" or drain.ended_at is None:
         return ""
     return f" until {phrase.clock_z(drain.ended_at, with_day=days)}"
@@ -366,7 +375,7 @@ def _cost(report: model.ReportModel) -> str:
 def render_overview(
     ref: str, found: rows.ReportRows, *, now: datetime, width: int = 80, colour: bool = False
 ) -> str:
-    """An array by its number alone: its tasks counted by state, those that did not complete listed."""
+    """The report on an array: its tasks counted by state, those that did not complete listed."""
     brush = paint.Brush(colour)
     counts: dict[str, int] = {}
     for task in found.siblings:
@@ -388,5 +397,5 @@ def render_overview(
         lines += [brush.state(line, waiting.state) for line in _wrap(words, width, "", "    ")]
     lines += ["", f"as of {phrase.stamp_z(now)}; one task: probing-report {ref}_N"]
     if found.exported_until is None:
-        lines.append(f"Tasks that have not started yet are not among them: squeue -j {ref}")
+        lines.append(f"Tasks that have not started yet are not listed; squeue -j {ref} shows them.")
     return "\n".join(line.rstrip() for line in lines) + "\n"

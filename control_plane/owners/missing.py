@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.owners import handover
 from probing_cluster.core import errors, records
-from probing_cluster.reports import model
+from probing_cluster.reports import attempt_view
 from probing_cluster.reports.sending import headers
 
 _LATE = timedelta(minutes=5)
@@ -70,7 +70,7 @@ def _ends(
     """Attempts whose end Slurm does not mail about, each with Slurm's word for it."""
     cluster, since = service.config.cluster.name, now - _LATE
     if slurm < NO_END_MAIL_BEFORE:
-        states = sorted(model.FAILED_STATES - {"REQUEUED", "CANCELLED", "PREEMPTED"})
+        states = sorted(attempt_view.FAILED_STATES - {"REQUEUED", "CANCELLED", "PREEMPTED"})
         for attempt in service.store.attempts(since=since, states=states, ended=True, cluster=cluster):
             yield attempt, "Ended"
     if slurm >= NO_REQUEUE_MAIL_FROM:

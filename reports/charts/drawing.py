@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from probing_cluster.core import hostlist, records
-from probing_cluster.reports import model, phrase
+from probing_cluster.reports import attempt_view, model, phrase
 from probing_cluster.reports.charts import svg
 
 _WIDTH, _LEFT, _RIGHT = 960.0, 148.0, 28.0
@@ -118,7 +118,7 @@ def _axis(scale: Scale, y: float, *, days: bool, late: bool) -> str:
     return svg.element("g", *marks, aria_hidden="true")
 
 
-def _row(view: model.AttemptView, scale: Scale, waiting: datetime, top: float, assumed: str) -> str:
+def _row(view: attempt_view.AttemptView, scale: Scale, waiting: datetime, top: float, assumed: str) -> str:
     attempt = view.attempt
     begin = attempt.start_at or scale.end
     end = attempt.end_at or scale.end
@@ -138,7 +138,7 @@ def _row(view: model.AttemptView, scale: Scale, waiting: datetime, top: float, a
         _span(scale, begin, lost_from, bar, "ran", "ran"),
         _span(scale, lost_from, end, bar, "lost", f"ran, but lost{assumed}"),
     ]
-    if view.died:
+    if view.ended_unfinished:
         parts.append(_cross(scale.x(end), bar + _BAR / 2, f"ended {attempt.state} {phrase.stamp_z(end)}"))
     parts += [_event(e, scale, bar) for e in view.evidence]
     parts += [_action(d, scale, bar) for d in view.actions]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from probing_cluster.core import records
-from probing_cluster.reports import model
+from probing_cluster.reports import attempt_view, model
 
 MARKS = {"#": "ran", "-": "lost", ".": "waited", "x": "died"}
 
@@ -37,7 +37,7 @@ def axis(report: model.ReportModel, cells: int) -> Axis:
     return Axis(start_at=start, end_at=end, cells=cells)
 
 
-def bar(view: model.AttemptView, scale: Axis, waiting_since: datetime) -> str:
+def bar(view: attempt_view.AttemptView, scale: Axis, waiting_since: datetime) -> str:
     """`....######---x`: waited from `waiting_since`, ran, lost the last part, died."""
     begin = view.attempt.start_at or view.attempt.end_at or scale.end_at
     end = view.attempt.end_at or scale.end_at
@@ -51,7 +51,7 @@ def bar(view: model.AttemptView, scale: Axis, waiting_since: datetime) -> str:
             cells.append("-" if middle > lost_from else "#")
         else:
             cells.append(" ")
-    _mark(cells, scale, begin, end, died=view.died)
+    _mark(cells, scale, begin, end, ended_unfinished=view.ended_unfinished)
     return "".join(cells).rstrip()
 
 
@@ -62,10 +62,10 @@ def legend(bars: Iterable[str], meanings: Mapping[str, str] | None = None) -> st
     return ", ".join(f"{mark} {meaning}" for mark, meaning in words.items() if mark in drawn)
 
 
-def _mark(cells: list[str], scale: Axis, begin: datetime, end: datetime, *, died: bool) -> None:
+def _mark(cells: list[str], scale: Axis, begin: datetime, end: datetime, *, ended_unfinished: bool) -> None:
     """Even a run shorter than one character is drawn, and a death always is."""
     last = min(max(int(scale.position(end) - 1e-9), 0), scale.cells - 1)
-    if died:
+    if ended_unfinished:
         cells[last] = "x"
     elif not {"#", "-"} & set(cells) and end > begin:
         cells[last] = "#"

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from probing_cluster.core import records, sanitize, settings
-from probing_cluster.reports import model, page, phrase, rows, text
+from probing_cluster.reports import attempt_view, model, page, phrase, rows, text
 from probing_cluster.reports.sending import headers
 
 _WIDTH = 76
@@ -140,7 +140,7 @@ def _without(base: Content, about: MailHeader) -> Content:
     return _with(base, summary=words)
 
 
-def _view(about: MailHeader, report: model.ReportModel) -> model.AttemptView | None:
+def _view(about: MailHeader, report: model.ReportModel) -> attempt_view.AttemptView | None:
     """The attempt that the mail is about."""
     found = [
         v
@@ -151,14 +151,14 @@ def _view(about: MailHeader, report: model.ReportModel) -> model.AttemptView | N
     return found[-1] if found else None
 
 
-def _of_attempt(base: Content, report: model.ReportModel, view: model.AttemptView) -> Content:
+def _of_attempt(base: Content, report: model.ReportModel, view: attempt_view.AttemptView) -> Content:
     verdict, attempt = view.verdict, view.attempt
     which = f"job {report.title}" + (f", attempt {attempt.attempt}," if len(report.attempts) > 1 else "")
     if verdict is None:
         return _with(base, title=f"{which} ended {attempt.state}")
     return _with(
         base,
-        title=f"{which} {view.fate}: {_short(verdict.summary)}",
+        title=f"{which} {view.how_it_ended}: {_short(verdict.summary)}",
         sure=text.sure_words(verdict),
         severity=_severity(verdict),
         summary=sanitize.clean(verdict.summary, 1000),
@@ -205,8 +205,7 @@ def _of_array(base: Content, about: MailHeader, found: rows.ReportRows) -> Conte
 
 
 def _evidence(event: records.HealthEvent) -> tuple[str, str]:
-    words = "  ".join(w for w in (phrase.label(event), phrase.device(event), phrase.message(event)) if w)
-    return f"{phrase.clock_z(event.at)} {sanitize.clean(event.node, 100)}", words
+    return f"{phrase.clock_z(event.at)} {sanitize.clean(event.node, 100)}", phrase.event_words(event)
 
 
 def _short(summary: str) -> str:

@@ -102,7 +102,7 @@ def test_a_clean_job_has_no_cost_and_no_advice(story: rows.ReportRows) -> None:
     report = build(clean)
     assert report.cost is None
     assert report.advice == ()
-    assert [v.died for v in report.attempts] == [False]
+    assert [v.ended_unfinished for v in report.attempts] == [False]
 
 
 @pytest.mark.parametrize("confidence", list(records.Confidence))
@@ -169,7 +169,7 @@ def test_a_job_requeued_days_ago_is_not_said_to_wait(story: rows.ReportRows) -> 
     found = dataclasses.replace(story, attempts=(first,))
     later = model.build(job_ref.parse("4242"), found, now=NOW + timedelta(days=5)).advice[-1]
     assert later == (
-        "Slurm requeued the job under the same id 5 d ago, and no later start of it is known here: "
+        "Slurm requeued the job under the same id 5 d ago. No later start is known here; "
         "squeue -j 4242 shows whether it still waits."
     )
 
@@ -183,13 +183,13 @@ def test_what_now_says_why_the_job_was_left_where_it_is(story: rows.ReportRows) 
         "restart", example.at("14:20:40"), state="skipped", why_state=why, job_id=dead.job_id
     )
     report = build(dataclasses.replace(story, attempts=(dead,), drains=(*story.drains, stays)))
-    assert f"The job was not brought back by itself: {why}." in report.advice
+    assert f"The job was not restarted automatically: {why}." in report.advice
     assert "submit it again" in report.advice[-1]
     again = dataclasses.replace(stays, why_state="its owner has submitted it again as job 4300")
     report = build(dataclasses.replace(story, attempts=(dead,), drains=(*story.drains, again)))
     assert (
         report.advice[-1]
-        == "The job was not brought back by itself: its owner has submitted it again as job 4300."
+        == "The job was not restarted automatically: its owner has submitted it again as job 4300."
     )
 
 
@@ -214,7 +214,7 @@ def test_a_job_that_slurm_requeued_itself_is_not_to_be_submitted_again(
     report = build(dataclasses.replace(story, attempts=(dead,), drains=(*story.drains, skip)))
     words = " ".join(report.advice)
     assert ("Slurm has requeued the job" in words) is back
-    assert ("submit it again" in words, "not brought back" in words) == (not back, not back)
+    assert ("submit it again" in words, "not restarted" in words) == (not back, not back)
     assert (skip in report.attempts[0].actions) is not back
 
 
@@ -225,7 +225,7 @@ def test_a_job_that_slurm_requeued_itself_is_not_to_be_submitted_again(
         ({"tail": ("KeyError",)}, "Look at the program's"),
         (
             {"tail": (), "why": "thrown away by the job"},
-            "What the program had to say is not to be had: /home/a/o (thrown away by the job).",
+            "The job's output could not be read: /home/a/o (thrown away by the job).",
         ),
         ({"tail": ("KeyError",), "why": "only its end was read"}, "Look at the program's"),
     ],

@@ -27,7 +27,7 @@ def beat(node: str, ago_s: float = 1.0, **changes: object) -> records.AgentHeart
 def test_nodes_with_nothing_to_say_are_one_sentence() -> None:
     """All is well: one line for all nodes, and no word about what we do not see."""
     lines = node_state.sentences(RUNNING, [beat("n1"), beat("n2")], [], NOW)
-    assert lines == ("n[1-2]: heard by us now, no active fault, not drained by us.",)
+    assert lines == ("n[1-2]: the agent reports no active fault; not drained by Probing Cluster.",)
 
 
 def test_a_dead_node_of_a_running_job_is_named() -> None:
@@ -35,7 +35,7 @@ def test_a_dead_node_of_a_running_job_is_named() -> None:
     lines = node_state.sentences(RUNNING, [beat("n1"), beat("n2", ago_s=42)], [], NOW)
     assert lines[0].startswith("n2 has not been heard for 42 s")
     assert "NODE_FAIL" in lines[0]
-    assert lines[1].startswith("n1: heard")
+    assert lines[1].startswith("n1: the agent reports no active fault")
 
 
 def test_nodes_that_nobody_could_hear_are_not_called_dead() -> None:
@@ -49,7 +49,7 @@ def test_nodes_that_nobody_could_hear_are_not_called_dead() -> None:
 def test_a_late_beat_is_not_yet_silence(ago_s: float) -> None:
     """Three beats, and at least what clocks of two hosts may differ by."""
     lines = node_state.sentences(RUNNING, [beat("n1", ago_s=ago_s), beat("n2", 15, beat_s=2.0)], [], NOW)
-    assert lines == ("n[1-2]: heard by us now, no active fault, not drained by us.",)
+    assert lines == ("n[1-2]: the agent reports no active fault; not drained by Probing Cluster.",)
 
 
 def test_faults_and_our_drain_are_named() -> None:
@@ -82,7 +82,7 @@ def test_one_broken_part_is_one_fault() -> None:
 def test_a_node_without_an_agent_is_not_called_well() -> None:
     """Not seeing is not health."""
     lines = node_state.sentences(RUNNING, [beat("n1")], [], NOW)
-    assert "n2: no agent was ever heard; what happens there is not known." in lines
+    assert "n2: no agent has ever reported; the state is not known." in lines
 
 
 def test_the_report_of_a_running_job_has_them_and_that_of_an_ended_one_not() -> None:

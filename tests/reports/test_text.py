@@ -48,9 +48,9 @@ def test_a_node_that_nobody_watched_is_not_called_faultless(story: rows.ReportRo
     [
         (1, False, "one of its steps ended with exit code 1."),
         (139, False, "one of its steps ended with exit code 139 (signal 11)."),
-        (0, True, "but its output shows a program that did not end well."),
-        (None, True, "but its output shows a program that did not end well."),
-        (3, True, "ended with exit code 3 and its output shows a program that did not end well."),
+        (0, True, "but its output shows a program that failed."),
+        (None, True, "but its output shows a program that failed."),
+        (3, True, "ended with exit code 3 and its output shows a program that failed."),
     ],
 )
 def test_of_a_job_that_completed_what_failed_in_it_is_shown(
@@ -80,7 +80,20 @@ def test_of_a_job_that_completed_what_failed_in_it_is_shown(
     drawn = page.render(report)
     assert words in drawn
     assert "all done" in drawn
-    assert ("What its output shows" in drawn) is named
+    assert ("Errors in its output" in drawn) is named
+
+
+@pytest.mark.parametrize("kind", ["slurm_requeued", "slurm_preempted"])
+def test_the_end_of_an_earlier_start_is_no_error_of_the_one_that_completed(
+    story: rows.ReportRows, kind: str
+) -> None:
+    """slurmstepd writes CANCELLED … DUE TO JOB REQUEUE into the output, and the next start appends to it."""
+    line = example.event(
+        uuid.UUID(int=8), example.at("14:41:09"), node="n1", kind=kind, source="joblog", job_id=4242
+    )
+    plain = render(dataclasses.replace(story, own_errors=(line,)))
+    assert "part of it failed" not in plain
+    assert "nothing to do for it" in " ".join(plain.split())
 
 
 def test_a_job_that_completed_and_failed_in_nothing_has_no_such_section(story: rows.ReportRows) -> None:
@@ -89,7 +102,7 @@ def test_a_job_that_completed_and_failed_in_nothing_has_no_such_section(story: r
     plain = render(
         dataclasses.replace(story, attempts=(last, min(story.attempts, key=lambda a: a.submit_at)))
     )
-    assert "completed, but" not in plain
+    assert "part of it failed" not in plain
     assert "nothing to do for it" in " ".join(plain.split())
 
 
@@ -484,11 +497,11 @@ def test_other_faults_on_its_nodes_are_named_once_the_gravest_first(story: rows.
         example.event(uuid.UUID(int=920 + i), example.at("14:12:00"), code="48", node="n1") for i in (0, 1)
     ]
     lines = render(dataclasses.replace(story, others=(*others, *twice))).splitlines()
-    at = lines.index("  9 other events on its nodes meanwhile (--json lists all), the gravest:")
+    at = lines.index("  9 other events on its nodes during the attempt (--json lists all), the most severe:")
     assert ["Xid 48" in line for line in lines[at + 1 : at + 3]] == [True, False]
     assert sum("ib_" in line for line in lines) == 4
     harmless = dataclasses.replace(others[0], severity=records.Severity.INFO)
-    assert "meanwhile" not in render(dataclasses.replace(story, others=(harmless,)))
+    assert "other event" not in render(dataclasses.replace(story, others=(harmless,)))
 
 
 def test_a_check_of_the_part_in_the_evidence_is_no_other_fault(story: rows.ReportRows) -> None:
@@ -500,7 +513,7 @@ def test_a_check_of_the_part_in_the_evidence_is_no_other_fault(story: rows.Repor
         example.event(uuid.UUID(int=940 + i), example.at("14:10:00"), device=device, **check, **nameless)
         for i, device in enumerate((lost.device, "gpu7"))
     )
-    assert "meanwhile" not in render(dataclasses.replace(story, others=(same,)))
-    assert "  1 other event on its nodes meanwhile" in render(
+    assert "other event" not in render(dataclasses.replace(story, others=(same,)))
+    assert "  1 other event on its nodes during the attempt" in render(
         dataclasses.replace(story, others=(same, other))
     )

@@ -324,7 +324,7 @@ def _allocated(steps: job_steps.JobSteps, wanted: job_steps.StepWanted, wait_s: 
 
 
 def _page(target: Path, cluster: str, found: Any, names: list[str]) -> None:
-    from probing_cluster.reports import diagnose_page
+    from probing_cluster.reports.fleet import diagnose_page
 
     markup = diagnose_page.render(cluster, found.results, names, made_at=clock.SYSTEM.now())
     command_line.write_file(target, markup)

@@ -68,10 +68,10 @@ DONE = row("1", "COMPLETED", "12:00:00", elapsed="02:00:00")
 @pytest.mark.parametrize(
     ("state", "elapsed", "suspended", "until", "expected"),
     [
-        ("RUNNING", "00:00:00", "00:00:00", "12:00:00", "was running when the file was made"),
-        ("RUNNING", "04:00:00", "00:00:00", "14:00:00", "was running when the file was made"),
-        ("SUSPENDED", "04:00:00", "01:00:00", "15:00:00", "was suspended when the file was made"),
-        ("FAILED", "00:00:00", "00:00:00", "12:00:00", "its end is not in the file"),
+        ("RUNNING", "00:00:00", "00:00:00", "12:00:00", "still running when the imported accounting ends, at"),
+        ("RUNNING", "04:00:00", "00:00:00", "14:00:00", "still running when the imported accounting ends, at"),
+        ("SUSPENDED", "04:00:00", "01:00:00", "15:00:00", "still suspended when the imported accounting ends, at"),
+        ("FAILED", "00:00:00", "00:00:00", "12:00:00", "its end is not in the imported accounting, which ends at"),
     ],
 )
 def test_a_job_without_an_end_is_known_until_the_export(
@@ -81,8 +81,8 @@ def test_a_job_without_an_end_is_known_until_the_export(
     imported(store, tmp_path, DONE, row("7", state, "Unknown", elapsed=elapsed, suspended=suspended))
     made = report(store, "7")
     assert (made.drawn_until, store.exported_until()) == (at(until), at(until))
-    assert f"{expected}, which reaches to {until}Z" in words(store, "7")
-    assert "no agent was ever heard" not in words(store, "7")
+    assert f"{expected} {until}Z" in words(store, "7")
+    assert "no agent has ever reported" not in words(store, "7")
     assert made.run is not None
     assert made.run.end_at == at(until)
     assert json_out.document(made)["exported_until"] == f"2026-11-24T{until}Z"
@@ -98,7 +98,7 @@ def test_a_service_that_reads_accounting_knows_more_than_an_export(
     store.remember(vocabulary.ACCOUNTING_READ, "2026-11-27T00:00:00Z")
     assert store.exported_until() is None
     assert report(store, "7").drawn_until == NOW
-    assert "still running by the last accounting" in words(store, "7")
+    assert "still running according to accounting" in words(store, "7")
 
 
 def test_a_start_in_the_future_is_not_when_the_file_was_made(store: db_store.Store, tmp_path: Path) -> None:

@@ -73,6 +73,6 @@ def test_it_shows_in_the_report_of_the_job_that_died_there(store: db_store.Store
 
     page = shown("7")
     assert "Its nodes since it ended" in page
-    assert "n1 failed tests of ours 10 min after this job ended (gemm on gpu2: 3 wrong results)" in page
+    assert "n1 failed our tests 10 min after this job ended (gemm on gpu2: 3 wrong results)" in page
     assert "much later" not in page
     assert "failed tests" not in shown("8")

@@ -1,0 +1,136 @@
+"""One attempt of a job with everything that its report shows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from probing_cluster.core import records, vocabulary
+from probing_cluster.reports import phrase, rows
+
+FAILED_STATES = frozenset(
+    {
+        "FAILED",
+        "NODE_FAIL",
+        "BOOT_FAIL",
+        "OUT_OF_MEMORY",
+        "TIMEOUT",
+        "DEADLINE",
+        "REQUEUED",
+        "PREEMPTED",
+        "CANCELLED",
+    }
+)
+"""States in which an attempt ended without finishing its work."""
+
+STOPPED_STATES = frozenset({"CANCELLED", "PREEMPTED"})
+"""States of attempts that a person or Slurm stopped; reports do not say that these died."""
+
+
+@records.record
+class AttemptView:
+    """One attempt with everything known about it."""
+
+    attempt: records.JobAttempt = records.doc("as accounting has it")
+    verdict: records.Verdict | None = records.doc("why it ended, once judged", default=None)
+    evidence: tuple[records.HealthEvent, ...] = records.doc("the verdict's events, oldest first", default=())
+    others: tuple[records.HealthEvent, ...] = records.doc(
+        "other events of its nodes during the attempt", default=()
+    )
+    pace: tuple[records.HealthEvent, ...] = records.doc(
+        "slow ranks and slow-downs of the whole job, oldest first", default=()
+    )
+    own_errors: tuple[records.HealthEvent, ...] = records.doc(
+        "errors in the output of an attempt that completed, oldest first", default=()
+    )
+    gangs: tuple[records.GangVerdict, ...] = records.doc(
+        "stalls of its ranks while it ran, oldest first", default=()
+    )
+    logs: tuple[rows.JobLog, ...] = records.doc("its output files, as its nodes read them", default=())
+    actions: tuple[records.Drain, ...] = records.doc("actions taken because of it, oldest first", default=())
+    lost_s: float | None = records.doc("work of it that was lost, seconds; null when not known", default=None)
+    nodes_without_faults: tuple[str, ...] = records.doc(
+        "its nodes that were watched, with no fault recorded during it", default=()
+    )
+    unwatched_nodes: tuple[str, ...] = records.doc("its nodes that nobody watched", default=())
+    last_seen_at: datetime | None = records.doc("when an agent last reported that it runs", default=None)
+
+    @property
+    def running(self) -> bool:
+        """True while accounting knows no end."""
+        return self.attempt.end_at is None
+
+    @property
+    def ended_unfinished(self) -> bool:
+        """True if it ended without finishing its work, whether it failed or was stopped."""
+        return not self.running and self.attempt.state in FAILED_STATES | phrase.NOT_JUDGED.keys()
+
+    @property
+    def doubt(self) -> str:
+        """One sentence on what failed in a COMPLETED attempt; empty if nothing did, and for all other states."""
+        code = self.attempt.derived_exit_code
+        if self.attempt.state != "COMPLETED" or not (code or self.own_errors):
+            return ""
+        step = f"one of its steps ended with {phrase.status(code)}" if code else ""
+        output = "its output shows a program that failed" if self.own_errors else ""
+        return f"Slurm calls it COMPLETED because its batch script ended with 0, but {' and '.join(w for w in (step, output) if w)}."
+
+    @property
+    def why_not_judged(self) -> str:
+        """Why an attempt that ended unfinished has no verdict."""
+        return phrase.NOT_JUDGED.get(self.attempt.state, phrase.NOT_YET_JUDGED)
+
+    @property
+    def hung_s(self) -> float:
+        """How long it had made no progress when it ended, seconds; 0 if nothing shows that it hung."""
+        since = self.verdict.stalled_at if self.verdict is not None else None
+        start, end = self.attempt.start_at, self.attempt.end_at
+        if since is None or start is None or end is None or not self.ended_unfinished:
+            return 0.0
+        return max(0.0, (end - max(since, start)).total_seconds())
+
+    @property
+    def refused(self) -> bool:
+        """True when its node was refused before it began."""
+        return self.verdict is not None and self.verdict.cause == "node_refused"
+
+    @property
+    def how_it_ended(self) -> str:
+        """The end of the title `Why attempt 1 …`: `died`, `was cancelled`, `did not begin`."""
+        if self.refused:
+            return "did not begin"
+        if self.ended_unfinished and self.attempt.state in STOPPED_STATES:
+            return f"was {self.attempt.state.lower()}"
+        return "died" if self.ended_unfinished else "is flagged"
+
+    @property
+    def has_empty_log(self) -> bool:
+        """True if all of its output files were read and hold no line."""
+        return bool(self.logs) and not any(log.why or any(log.tail) for log in self.logs)
+
+    @property
+    def unopened_files(self) -> str:
+        """The output files that Slurm could not open, each with the reason; empty for an attempt that began."""
+        if self.attempt.exit_signal != vocabulary.OUTPUT_NOT_OPENED:
+            return ""
+        return " and ".join(f"{log.path} ({log.why})" for log in self.logs if log.path and log.why)
+
+    @property
+    def unread_files(self) -> str:
+        """Its output files with the reason why none could be read; empty if one was read, or was only empty."""
+        if not self.logs or self.attempt.exit_signal == vocabulary.OUTPUT_NOT_OPENED:
+            return ""
+        if any(any(log.tail) or not log.why for log in self.logs):
+            return ""
+        return " and ".join(f"{log.path} ({log.why})" if log.path else f"{log.why}" for log in self.logs)
+
+
+def explained_together(views: Sequence[AttemptView]) -> list[tuple[AttemptView, ...]]:
+    """Groups of attempts that share a section: starts in a row whose nodes were refused; every other attempt alone."""
+    grouped: list[tuple[AttemptView, ...]] = []
+    for view in views:
+        if grouped and view.refused and grouped[-1][-1].refused:
+            grouped[-1] = (*grouped[-1], view)
+        else:
+            grouped.append((view,))
+    return grouped
