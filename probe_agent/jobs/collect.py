@@ -28,7 +28,7 @@ AT_ONCE, AT_ONCE_OF_ONE = 3, 2
 MAX_JOBS = 64
 """Jobs whose collection has begun, AT_ONCE_OF_ONE of one user: what they have found so far is held in memory."""
 MAX_UNANSWERED = 2
-"""So many files of one job whose readers did not answer, and its others are not tried: each costs DEADLINE_S."""
+"""Files of one job whose readers may be ended at their deadline; its other files are then not tried: each costs DEADLINE_S."""
 TIDY_S = 10.0
 FIND_AT_S = (0.7, 2.0, 10.0, 40.0)
 """Seconds after its start at which a job's processes are looked at for the files they write."""
@@ -40,6 +40,8 @@ PageReader = Callable[[jobs.NodeJob], Awaitable[list[Sighting]]]
 """The seam for the probe's pages: what a job's page directory says, before it is removed."""
 
 NO_ANSWER = "its reader did not answer"
+READER_FAILED = "its reader failed"
+"""It ended without an answer, at once: a defect of ours or a lack of memory, and no sign of a file that hangs."""
 _CHILD = (sys.executable, "-I", "-m", "probing_cluster.probe_agent.jobs.collect_child")
 _KEEP_CHILD = (sys.executable, "-I", "-m", "probing_cluster.probe_agent.ranks.keep_child")
 KEPT_LEAST_BYTES = 64 * 1024
@@ -242,7 +244,10 @@ class Collector:
     async def ask(
         self, job: jobs.NodeJob, request: Mapping[str, Any], child: tuple[str, ...] = _CHILD
     ) -> dict[str, Any]:
-        """What a child that has become the job's owner answers; `refused` says why there is nothing."""
+        """The answer of a child that has become the job's owner. Where there is none, `refused` says why:
+
+        NO_ANSWER past the deadline or in the kernel, READER_FAILED where the child ended without an answer.
+        """
         key = f"collect {job.uid} "
         stuck = [k for k in self._children.hung if k.startswith("collect ")]
         mine = sum(k.startswith(key) for k in stuck)
@@ -258,13 +263,18 @@ class Collector:
             done = await self._children.run(
                 f"{key}{job.job_id}", child, deadline_s=DEADLINE_S, stdin=json.dumps(question).encode()
             )
-            answer: dict[str, Any] = json.loads(done.stdout)
-        except (processes.ChildFailed, ValueError) as exc:
+        except processes.ChildFailed as exc:
             self._watch.failed(NAME, f"job {job.job_id}: {exc}")
-            return {"refused": NO_ANSWER}
-        why = answer.get("refused")
-        if isinstance(why, str):
-            self._watch.failed(NAME, f"job {job.job_id}: {request['op']}: {why}", state="ok")
+            return {"refused": NO_ANSWER if isinstance(exc, children.ChildHung) else READER_FAILED}
+        answer = _answer(done.stdout)
+        if answer is None:
+            last = done.stderr.decode("utf-8", "replace").rstrip().rpartition("\n")[2]
+            why = f"exit status {done.returncode}, {sanitize.clean(last, 200) or 'and nothing on stderr'}"
+            self._watch.failed(NAME, f"job {job.job_id}: {request['op']}: {READER_FAILED}: {why}")
+            return {"refused": READER_FAILED}
+        refused = answer.get("refused")
+        if isinstance(refused, str):
+            self._watch.failed(NAME, f"job {job.job_id}: {request['op']}: {refused}", state="ok")
         else:
             self._watch.read(NAME, self._clock.now())
         return answer
@@ -309,3 +319,12 @@ class Collector:
             self._pages.tidy()
         except OSError as exc:
             _log.warning("page directories: %s", exc)
+
+
+def _answer(line: bytes) -> dict[str, Any] | None:
+    """The answer of a child; None where it gave none that is a JSON object."""
+    try:
+        answer = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return answer if isinstance(answer, dict) else None

@@ -644,6 +644,31 @@ def test_of_a_job_whose_readers_do_not_answer_few_files_are_tried(
     assert sum("not tried" in log.get("why", "") for log in row["detail"]["logs"]) == 30
 
 
+@pytest.mark.parametrize(
+    ("program", "in_state"),
+    [
+        ("import sys; sys.exit('no memory for it')", "no memory for it"),
+        ("import os; os.kill(os.getpid(), 9)", "exit status -9"),
+        ("print('[' * 100_000)", "exit status 0"),
+        ("print('[1]')", "exit status 0"),
+    ],
+)
+def test_a_reader_that_failed_is_not_one_that_did_not_answer(
+    collector: Any, queue: spool.Spool, monkeypatch: pytest.MonkeyPatch, program: str, in_state: str
+) -> None:
+    """It costs no deadline: the job's other files are tried, and the owner is not told of a file that hangs."""
+    real = children.Children.run
+
+    async def run(self: children.Children, key: str, _: Any, **named: Any) -> Any:
+        return await real(self, key, (sys.executable, "-I", "-c", program), **named)
+
+    monkeypatch.setattr(children.Children, "run", run)
+    asyncio.run(collector.collect(job(logs=tuple(f"/none/{n}" for n in range(4)))))
+    logs = [log for log in shown(queue) if log["stream"] == "output"]
+    assert [log["why"] for log in logs] == ["its reader failed"] * 4
+    assert in_state in (collector._watch.of("collect").error or "")
+
+
 STARTED = datetime(2026, 1, 31, 8, 0, tzinfo=UTC)
 
 
