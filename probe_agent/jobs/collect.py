@@ -78,22 +78,31 @@ class Collector:
         self._begun = user_turns.ReaderTurns(MAX_JOBS, AT_ONCE_OF_ONE)
 
     async def collect(self, job: jobs.NodeJob) -> None:
-        """Collect everything of one job; after its release its page directory goes too."""
+        """Collect everything of one job; of a job that has ended its page directory goes, too.
+
+        An agent that is killed in between repeats all of it at its next start: a job counts as collected only once
+        everything is stored. A repetition stores the same identities, which make the same rows.
+        """
         if job.uid is None:
             return
+        ended = job.released_at is not None
         async with self._begun.of(job.uid):
             sightings, shown = await self._logs(job)
             sightings += await self._dumps(job)
             if self._page_reader is not None:
                 async with self._turns.of(job.uid):
                     sightings += await self._page_reader(job)
+            # Before the tables are kept: a file server that is slow to take them delays no evidence.
+            self._intake.take(
+                sightings, rows=[job.logs_item(self._identity, shown)] if ended and shown else ()
+            )
+            if not ended:
+                return
+            await self._keep(job)
             self._book.mark_collected(job)
-            self._intake.take(sightings, {"jobs": self._book.to_state()})
-            if job.released_at is not None and shown:
-                self._intake.store([job.logs_item(self._identity, shown)])
-            if job.released_at is not None:
-                await self._keep(job)
-                await asyncio.to_thread(self._remove, job.job_id)
+            self._intake.store((), {"jobs": self._book.to_state()})
+            if self._set_aside(job.job_id):
+                await asyncio.to_thread(self._finish, job.job_id)
 
     async def keep_log(self, job: jobs.NodeJob, most_bytes: int) -> None:
         """Copy a batch job's output files beside themselves, as its owner, and note the copies in its row.
@@ -121,6 +130,13 @@ class Collector:
         while True:
             await asyncio.to_thread(self._tidy)
             await asyncio.sleep(TIDY_S)
+            # Not before the first pause: by then the agent knows the jobs that began while it was away.
+            self.discard_left_behind()
+
+    def discard_left_behind(self) -> None:
+        """Set aside the page directories of jobs that were collected by an agent that ended before it could."""
+        for job_id in self._book.finished():
+            self._set_aside(job_id)
 
     async def find_logs(self, job: jobs.NodeJob) -> None:
         """Learn where a job that has just begun writes, as its processes show: looked a few times, for each step is its own."""
@@ -307,9 +323,22 @@ class Collector:
             detail={**found.get("detail", {}), "restart_count": job.restart_count},
         )
 
-    def _remove(self, job_id: int) -> None:
+    def _set_aside(self, job_id: int) -> bool:
+        """Free the page directory's name; True where something is left to be taken apart.
+
+        In the event loop, where Prologs are answered: no directory that one of them has just made is taken.
+        """
+        if job_id in self._book.running:  # started again meanwhile: the directory is that start's
+            return False
         try:
-            if not self._pages.remove(job_id):
+            return self._pages.set_aside(job_id)
+        except OSError as exc:
+            _log.warning("page directory of job %d: %s", job_id, exc)
+            return False
+
+    def _finish(self, job_id: int) -> None:
+        try:
+            if not self._pages.finish():
                 _log.warning("page directory of job %d: it is still written to; its removal goes on", job_id)
         except OSError as exc:
             _log.warning("page directory of job %d: %s", job_id, exc)

@@ -44,7 +44,7 @@ class NodeJob:
     job_name: str = ""
     released_at: datetime | None = None
     collected: bool = False
-    """What it left has been collected since its release."""
+    """Everything it left has been stored since its release; only its page directory may still be there."""
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -202,15 +202,22 @@ class JobBook:
         self._ended.pop(job.job_id, None)
         self._ended[job.job_id] = ended
         while len(self._ended) > MAX_ENDED:
-            del self._ended[next(iter(self._ended))]
+            # The oldest whose collection has finished: the others are collected again after a crash.
+            del self._ended[
+                next((j.job_id for j in self._ended.values() if j.collected), next(iter(self._ended)))
+            ]
         return ended
 
     def uncollected(self) -> list[NodeJob]:
-        """Ended jobs whose collection was cut short, by a restart of the agent say."""
+        """Ended jobs whose collection has not finished, because the agent was restarted for example."""
         return [j for j in self._ended.values() if not j.collected]
 
+    def finished(self) -> list[int]:
+        """Ids of jobs that have been collected and do not run here again: nothing of theirs is needed any more."""
+        return [j.job_id for j in self._ended.values() if j.collected and j.job_id not in self._jobs]
+
     def mark_collected(self, job: NodeJob) -> None:
-        """What an ended job left is safely in the spool."""
+        """Record that everything an ended job left is stored, so that its collection is not repeated."""
         known = self._ended.get(job.job_id)
         if known is not None and known.released_at == job.released_at:
             self._ended[job.job_id] = replace(known, collected=True)

@@ -77,6 +77,20 @@ class PageDirectories:
         except FileNotFoundError:
             return True
 
+    def set_aside(self, job_id: int) -> bool:
+        """Free the job's name at once, for `finish` to remove what was there; False where there was nothing. Raises OSError."""
+        try:
+            with self._parent() as parent:
+                removal.set_aside(parent, str(int(job_id)))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def finish(self) -> bool:
+        """Go on removing what is left of removed directories; False while something is left. Raises OSError."""
+        with self._parent() as parent:
+            return removal.finish(parent)
+
     def tidy(self) -> bool:
         """Go on removing what is left of removed directories, and prepare new ones; False while something is left."""
         bound = self.bound_bytes()

@@ -34,16 +34,24 @@ def remove(parent: int, name: str, *, deadline_s: float = DEADLINE_S) -> bool:
 
     The name is free when this returns. Raises FileNotFoundError, and OSError where even moving it is refused.
     """
+    return not set_aside(parent, name) or finish(parent, deadline_s=deadline_s)
+
+
+def set_aside(parent: int, name: str) -> bool:
+    """Free `name` below the descriptor `parent` at once; True where `finish` has to take apart what it was.
+
+    Raises FileNotFoundError, and OSError where moving it is refused.
+    """
     if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
         os.unlink(name, dir_fd=parent)
-        return True
+        return False
     prepare(parent)
     flat = os.open(FLAT, _DIRECTORY, dir_fd=parent)
     try:
         _move(parent, name, flat)
-        return _empty(flat, deadline_s)
     finally:
         os.close(flat)
+    return True
 
 
 def finish(parent: int, *, deadline_s: float = DEADLINE_S) -> bool:

@@ -43,9 +43,15 @@ class Intake:
         """Set when something of high severity does."""
 
     def take(
-        self, sightings: Iterable[sighting.Sighting], states: Mapping[str, Any] | None = None
+        self,
+        sightings: Iterable[sighting.Sighting],
+        states: Mapping[str, Any] | None = None,
+        rows: Sequence[spool.SpoolItem] = (),
     ) -> list[records.HealthEvent]:
-        """Store the sightings together with the state that explains them; returns the events that were not folded."""
+        """Store the sightings together with the state that explains them; returns the events that were not folded.
+
+        `rows` are further items that become durable with them or not at all.
+        """
         now, now_s = self._clock.now(), self._clock.monotonic_s()
         items: list[spool.SpoolItem] = []
         events: list[records.HealthEvent] = []
@@ -64,7 +70,7 @@ class Intake:
         stored = dict(states or {})
         if changed:
             stored["faults"] = self._faults.to_state()
-        self.store([*items, *self._folds.open_items()], stored)
+        self.store([*items, *rows, *self._folds.open_items()], stored)
         return events
 
     def store(self, items: Sequence[spool.SpoolItem], states: Mapping[str, Any] | None = None) -> None:
