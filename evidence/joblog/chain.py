@@ -78,6 +78,18 @@ def is_link(text: str) -> bool:
     return _LINK.match(text) is not None
 
 
+@dataclass(slots=True)
+class OpenTraceback:
+    """A traceback whose last line has not come yet."""
+
+    line: int
+    """Where it began."""
+    indent: int
+    """Blanks in front of its first line, which every line of it has."""
+    code: str = ""
+    """The last line inside it: the source that raised, as Python quotes it."""
+
+
 class ExceptionChain:
     """Follows the tracebacks of every rank."""
 

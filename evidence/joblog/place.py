@@ -118,6 +118,16 @@ _SETTING = re.compile(
 """A setting whose value is quoted or a pattern, as policies are printed: what to do when an error comes."""
 
 
+_QUOTES = re.compile(
+    r"(?:^|\s)(?:quot(?:e|es|ed|ation)|zitate?|citas?|citations?|citazion[ei])\s?: ", re.IGNORECASE
+)
+"""Whose words follow is not the program."""
+_DATA_KEY = re.compile(
+    r"', '(?:cause|label|labels|answer|question|category|solution|diagnosis|target|response|completion|explanation)': "
+)
+"""What a data set has beside its text; a dictionary as Python prints it, which no logger writes."""
+
+
 def is_speech(text: str) -> bool:
     """Whether the whole line is data, chat, code or a setting, whatever it speaks of."""
     if (
@@ -126,7 +136,7 @@ def is_speech(text: str) -> bool:
         or _TABLE_ROW.search(text)
     ):
         return True
-    if _DELIBERATE.search(text) or _DENIED.search(text) or _SUPPOSED.search(text):
+    if any(p.search(text) for p in (_DELIBERATE, _DENIED, _SUPPOSED, _QUOTES)):
         return True
     if _MADE.match(text) and _SPEAKER.search(text):
         return True
@@ -134,7 +144,9 @@ def is_speech(text: str) -> bool:
     if opening in ("{", "[") and (
         found := re.search(r"[{,]\s*[\"'](?P<key>[\w ]{1,40})[\"']\s*:\s*[\"\[{']", text)
     ):
-        return found["key"].lower() not in _LOG_KEYS and _SPEAKER.search(text) is not None
+        if found["key"].lower() not in _LOG_KEYS:
+            return _SPEAKER.search(text) is not None
+        return opening == "{" and _DATA_KEY.search(text) is not None
     return False
 
 
@@ -172,33 +184,6 @@ _TEST = re.compile(r"^test\w{0,120} \([\w.]{1,200}\)(?: \.\.\.|$)|^\S{1,300}\.py
 """How unittest and pytest begin the line of a test: what it prints stands behind it, how it ended below."""
 
 
-_TEST_BEGINS = re.compile(r"\[ RUN +\] \S|={3,80} test session starts ={3,80}$")
-_TEST_PASSED = re.compile(r"\[ +OK +\] \S")
-"""How GoogleTest prints the beginning of a test, and that it passed; how pytest begins."""
-_ALL_PASSED = re.compile(
-    r"={3,80} (?!.*\b(?:failed|errors?)\b)\d{1,7} passed\b.{0,120} in [\d.]{1,12}s.{0,24} ={3,80}$"
-)
-_OK, _RAN = re.compile(r"OK(?: \([\w= ,]{1,80}\))?$"), re.compile(r"Ran \d{1,7} tests? in [\d.]{1,12}s$")
-_RAN_LINES = 3
-
-
-def test_mark(text: str) -> bool | None:
-    """False where a test or a session of tests begins, True where a test passed, None for any other line."""
-    if not text.startswith(("[ ", "===")):
-        return None
-    if _TEST_BEGINS.match(text):
-        return False
-    return True if _TEST_PASSED.match(text) else None
-
-
-def tests_passed(text: str, before: Reversible[str]) -> bool:
-    """Whether pytest or unittest sums up in this line that every test passed: exceptions above it are what the tests wanted."""
-    if text.startswith("OK"):
-        near = islice(reversed(before), _RAN_LINES)
-        return _OK.match(text) is not None and any(_RAN.match(line) for line in near)
-    return text.startswith("===") and _ALL_PASSED.match(text) is not None
-
-
 _INDENTED_HEAD = re.compile(r"\s+(?:[|+] )?Traceback \(")
 _WARNS = re.compile(
     r"\[[WID] \d{4}-\d\d-\d\d |(?:\[?[\d:., TZ-]{8,32}\]? ?)?(?:- )?\[?(?:WARNING|INFO|DEBUG)\b"
@@ -225,6 +210,11 @@ _OTHER_RUN = re.compile(
 )
 
 
+_JUDGED_PROGRAM = re.compile(
+    r"\b(?:candidate|completion|solution|submission|snippet|sample|example|problem|test case|mutant)s?\b.{0,40}\b(?:fail|error|rais|crash|wrong|reject)",
+    re.IGNORECASE,
+)
+"""Somebody's program, which the job runs to judge it: what it met stands set in behind a margin."""
 _TAG = re.compile(r"\[[^\]\n]{1,60}\](?=\s|$)")
 _PIECE_LINES = 12
 """So many lines at the most belong to a text that a chat or a data set printed."""
@@ -304,6 +294,8 @@ def is_repeated(text: str, before: Reversible[str]) -> bool:
         return False
     block = mark[0].strip()
     head = next((line for line in reversed(before) if not line.lstrip().startswith(block)), "")
+    if block == "|" and text[:1] == " " and _JUDGED_PROGRAM.search(head):
+        return True
     tag = (mark["tag"] or "").strip()
     return (
         head.rstrip().endswith(":") and head.lstrip().startswith(tag) and _OTHER_RUN.search(head) is not None

@@ -190,6 +190,9 @@ class LogProgress:
         if last is not None and now <= last:
             return False
         self.steps += 1
+        if last is not None and words in self._ordered and _FULL_BAR.search(text):
+            # The loop that ran as the error came has ended.
+            self.live += _LOOP_ENDED
         live = overwritten or words in self._ordered or _LIVE.search(text) or _DATE.search(text[:60])
         if live:
             self.live += 2 if len(now) == 1 and _EPOCH.match(text) else 1
@@ -220,6 +223,10 @@ def made_up_for(error: str, text: str) -> bool:
     """Whether in `text` the process of NCCL's own line `error` has made a communicator: the one that failed was an attempt, or a test."""
     found = _COMPLETE.match(text)
     return found is not None and error.lstrip().startswith(found["process"])
+
+
+_FULL_BAR = re.compile(r"100%\|[^|]{0,200}\| (?P<n>\d{1,9})/(?P=n) \[")
+_LOOP_ENDED = 3
 
 
 def is_of_script(text: str) -> bool:

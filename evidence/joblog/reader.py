@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from probing_cluster.core import digits, sanitize
 from probing_cluster.evidence import literals, prefixes
@@ -94,18 +94,6 @@ def _indent(text: str) -> int:
     return len(text) - len(text.lstrip(" \t"))
 
 
-@dataclass(slots=True)
-class _OpenTraceback:
-    """A traceback whose last line has not come yet."""
-
-    line: int
-    """Where it began."""
-    indent: int
-    """Blanks in front of its first line, which every line of it has."""
-    code: str = ""
-    """The last line inside it: the source that raised, as Python quotes it."""
-
-
 class JobLogReader:
     """Reads one job's output in order; what it remembers is bounded."""
 
@@ -113,7 +101,7 @@ class JobLogReader:
         self._context = JoblogContext()
         self._story = cause.CauseCandidates()
         self._cut: unfold.WrappedLine | None = None
-        self._tracebacks: dict[int | None, _OpenTraceback] = {}
+        self._tracebacks: dict[int | None, chain.OpenTraceback] = {}
         self._cut_off: tuple[int, Record] | None = None
         """The last line that was a frame, and where its traceback began: the log may end there."""
         self._last_line = self._line_before = 0
@@ -212,7 +200,7 @@ class JobLogReader:
                 self._tracebacks.pop(rank, None)
                 self._bare.ignored(record)
             elif len(self._tracebacks) < _MAX_TRACEBACKS:
-                self._tracebacks[rank] = _OpenTraceback(record.line, _indent(record.text))
+                self._tracebacks[rank] = chain.OpenTraceback(record.line, _indent(record.text))
                 self._chain.begin(record, next(iter(reversed(self._story.recent)), ""))
                 self._story.announced(record.line)
             return None
@@ -343,9 +331,9 @@ class JobLogReader:
                 self._story.passed(self._labels.record(line, text))
             recent.append(text)
             return
-        if (passed := place.test_mark(text)) is not None:
+        if (passed := report.test_mark(text)) is not None:
             self._story.tested(passed=passed)
-        if place.tests_passed(text, self._story.recent):
+        if report.tests_passed(text, self._story.recent):
             self._story.tested(passed=True, whole_session=True)
         self._bare.announce(line, text)
         of_errors = self._report.of_errors(line)

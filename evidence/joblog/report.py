@@ -1,8 +1,10 @@
-"""What others than the program write into its log in blocks: a workflow engine what a step printed, LSF its report of the job."""
+"""What others than the program write into its log in blocks: a workflow engine what a step printed, LSF its report of the job, a test runner its session."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Reversible
+from itertools import islice
 
 TRIGGERS = ("Command error:", "Command output:", "Command wrapper:", "Sender: LSF System")
 _HEAD = re.compile(r"(?P<indent>\s{0,8})Command (?P<what>error|output|wrapper):\s*$")
@@ -78,3 +80,30 @@ class LsfReport:
         elif self._in_script and _RULE.match(text):
             self._in_script = False
         return "" if self._in_script else text
+
+
+_TEST_BEGINS = re.compile(r"\[ RUN +\] \S|={3,80} test session starts ={3,80}$")
+_TEST_PASSED = re.compile(r"\[ +OK +\] \S")
+"""How GoogleTest prints the beginning of a test, and that it passed; how pytest begins."""
+_ALL_PASSED = re.compile(
+    r"={3,80} (?!.*\b(?:failed|errors?)\b)\d{1,7} passed\b.{0,120} in [\d.]{1,12}s.{0,24} ={3,80}$"
+)
+_OK, _RAN = re.compile(r"OK(?: \([\w= ,]{1,80}\))?$"), re.compile(r"Ran \d{1,7} tests? in [\d.]{1,12}s$")
+_RAN_LINES = 3
+
+
+def test_mark(text: str) -> bool | None:
+    """False where a test or a session of tests begins, True where a test passed, None for any other line."""
+    if not text.startswith(("[ ", "===")):
+        return None
+    if _TEST_BEGINS.match(text):
+        return False
+    return True if _TEST_PASSED.match(text) else None
+
+
+def tests_passed(text: str, before: Reversible[str]) -> bool:
+    """Whether pytest or unittest sums up in this line that every test passed: exceptions above it are what the tests wanted."""
+    if text.startswith("OK"):
+        near = islice(reversed(before), _RAN_LINES)
+        return _OK.match(text) is not None and any(_RAN.match(line) for line in near)
+    return text.startswith("===") and _ALL_PASSED.match(text) is not None

@@ -142,7 +142,7 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "offline",
         re.compile(
-            rf"\[(?P<disk>sd\w+)\].*(?:rejecting I/O to (?:offline|dead) device|killing request)|Device offlined - not ready after error recovery|rejecting I/O to offline device|device offline error, dev {_DEV},"
+            rf"\[(?P<disk>sd\w+)\].*(?:rejecting I/O to (?:offline|dead) device|killing request)|(?:scsi: )?Device offlined - not ready after error recovery|rejecting I/O to offline device|device offline error, dev {_DEV},"
         ),
     ),
     (

@@ -148,7 +148,7 @@ _OTHER = (
     (
         "error",
         re.compile(
-            r"CIFS:? VFS: .*(?:[Ee]rror|failed)|fuse: [^'\"]*(?:abort|error)|weka\w{0,12}\b.*(?:[Ee]rror|failed|disconnect)"
+            r"CIFS:? VFS: .*(?:[Ee]rror|failed)|libceph(?: \([0-9a-f-]{36} e\d{1,10}\))?: (?P<device>(?:mon|osd|mds)\d{1,6}) .{0,120}(?:feature set mismatch|missing required protocol features)|fuse: [^'\"]*(?:abort|error)|weka\w{0,12}\b.*(?:[Ee]rror|failed|disconnect)"
         ),
     ),
 )

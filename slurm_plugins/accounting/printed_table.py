@@ -63,10 +63,24 @@ def _names(line: str, columns: Sequence[Column]) -> list[str]:
 
 
 def _values(line: str, columns: Sequence[Column]) -> list[str] | None:
-    """One text per column; None where something stands between two of them, as behind a character of another width."""
+    """One text per column; None where a word stands under none of them."""
     if any(line[end : end + 1].strip() for _, end in columns) or line[: columns[0][0]].strip():
-        return None
+        return _shifted(line, columns)
     return [line[begin:end].strip() for begin, end in columns]
+
+
+def _shifted(line: str, columns: Sequence[Column]) -> list[str] | None:
+    """The same of a row that a wide character or a copy moved by a little: each word belongs to the column that it stands under most."""
+    values: list[list[str]] = [[] for _ in columns]
+    at = 0
+    for word in re.finditer(r"\S+", line):
+        under = [min(word.end(), end) - max(word.start(), begin) for begin, end in columns]
+        best = max(range(len(columns)), key=lambda i: under[i])
+        if under[best] <= 0 or best < at:
+            return None
+        at = best
+        values[best].append(word[0])
+    return [" ".join(words) for words in values]
 
 
 def _whole(name: str, value: str, column: Column) -> str:

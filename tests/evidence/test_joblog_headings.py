@@ -24,6 +24,15 @@ FIRST = {
     "STAR-CCM+": ("error: Server Error\nA floating point exception has occurred: [Overflow].\n", 2, "program_error"),
     "Rust since 1.73": ("thread 'main' panicked at src/m.rs:4:30:\nthe table has no row 7\nnote: run with `RUST_BACKTRACE=1` environment variable to display a backtrace", 2, "program_error"),
     "Rust before": ("thread 'main' panicked at 'the table has no row 7', src/m.rs:4:30\nnote: run with `RUST_BACKTRACE=1` environment variable to display a backtrace", 1, "program_error"),
+    # GPUs
+    "XLA's stack trace behind an ECC error": ("2026-01-01 10:00:00.000001: E external/xla/xla/stream_executor/cuda/cuda_driver.cc:7] could not synchronize on CUDA context: CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error encountered :: *** Begin stack trace ***\n2026-01-01 10:00:00.000002: F external/xla/xla/service/gpu/x.cc:8] Failed to synchronize GPU stream", 1, "cuda_ecc"),
+    "XLA without a reason": ("2026-01-01 10:00:00.000002: F external/xla/xla/service/gpu/x.cc:8] Failed to synchronize GPU stream\nFatal Python error: Aborted", 1, "cuda_error"),
+    "an error's own number": (TRACE + "md.EngineError: Error downloading array forces: unspecified launch failure (719)", 4, "cuda_launch_failure"),
+    "another number": (TRACE + "md.EngineError: Error downloading array forces: unspecified launch failure (12)", 4, "python_exception"),
+    # launchers and tools
+    "MPICH's box in one line": ("BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES = RANK 3 PID 7 RUNNING AT n2 = KILLED BY SIGNAL: 9 (Killed)", 1, "oom_kill_suspected"),
+    "a tool that names its process": ("2026/01/02 22:12:38.02 flowtool[7] fatal: the last command has no end\n line: 6 column: 2\nTerminated", 1, "program_error"),
+    "STAR": ("EXITING because of fatal PARAMETERS error: no such option\nSep 08 19:18:06 ...... FATAL ERROR, exiting", 1, "program_error"),
     # shells and loggers
     "zsh's pattern": ("merging\n/var/spool/slurmd/job7/slurm_script:5: no matches found: parts/*.csv", 2, "program_error"),
     "zsh's command": ("start\n/var/spool/slurmd/job7/slurm_script:4: command not found: trian", 2, "command_not_found"),
@@ -63,6 +72,9 @@ FIRST = {
     "a time of grace": (CANCELLED.format("STEP 7.0", 1, "") + "\nBypassing signal 15\n" + CANCELLED.format("JOB 7", 2, " DUE TO PREEMPTION"), 3, "slurm_preempted"),
 }  # fmt: skip
 NOTHING = {
+    "a loop that ran on to its end": "".join(f" {n}%|█ | {n}/300 [00:01<00:02, 1.5it/s]\n" for n in (1, 2, 3))
+    + TRACE
+    + "PermissionError: [Errno 1] Operation not permitted: '/tmp/x'\n100%|████| 300/300 [09:01<00:00, 1.5it/s]\nmean 0.3",
     "a logger of JSON that goes on": '{"ts":"1","level":"error","msg":"no answer, once more"}\n'
     + "\n".join(f'{{"ts":"2","level":"info","msg":"part {n} is here"}}' for n in range(12)),
     "a server that was told to stop and did": "INFO: started\nReceived SIGTERM, shutting down\nINFO: Finished server process [3]",

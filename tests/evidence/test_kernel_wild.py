@@ -19,6 +19,8 @@ FOUND = [
     ("block_io/io_error", None, None, "nvme1c1n1: I/O Cmd(0x2) @ LBA 64, 8 blocks, I/O Error (sct 0x3 / sc 0x71)"),
     ("block_io/nvme_reset", None, None, "nvme nvme3: starting error recovery"),
     ("block_io/nvme_disabled", None, None, "nvme nvme3: Identify Controller failed (-4)"),
+    ("block_io/offline", None, None, "scsi: Device offlined - not ready after error recovery: host 3 channel 0 id 0 lun 0"),
+    ("filesystem/error", None, None, "libceph: mon2 10.0.0.9:6789 feature set mismatch, my 106b84a842a42 < server's 40106b84a842a42, missing 400000000000000"),
     # linux-raid
     ("block_io/medium_error", None, None, "md/raid:md7: read error not correctable (sector 9 on sdd1)."),
     ("block_io/medium_error", None, None, "md/raid1:md7: read error corrected (8 sectors at 9 on sdc1)"),

@@ -26,6 +26,8 @@ _PATH = re.compile(r"['\"](/[^'\"]{1,1024})['\"]")
 _DENIED = "PermissionError"
 """What a server that does not answer never says; one that threw the client out convicts itself (signatures.toml)."""
 
+_THROWN_OUT = frozenset({"evicted", "167-0", "expelled"})
+"""A server that throws the client out fails its open calls: that it lets it in again a second later saves none of them."""
 _ON_DISK = frozenset({"remount_ro", "fs_error", "fs_shutdown", "data_loss"})
 """What a local file system says of itself, not of its drive (evidence.kernel.block)."""
 _DAMAGED = "holds a file system that found itself damaged; no line tells of an error of the drive"
@@ -51,7 +53,8 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             weight = max(weight, 0.82)
         # The next one: a stall of minutes later has an end of its own.
         later = [t for t in back.get((sighting.event.node, sighting.device), ()) if t >= sighting.last_at]
-        if not later:
+        thrown_out = sighting.event.code in _THROWN_OUT and view.end_at - sighting.last_at <= _MISSED
+        if not later or (thrown_out and _failed_in_a_file(view)):
             return weight
         again = min(later)
         short = again - sighting.at < _SHORT
@@ -82,6 +85,13 @@ def _lacked_a_file(view: evidence_view.EvidenceView, sighting: evidence_view.Cas
         return False
     missed = [f.event for f in view.findings if not _NO_FILE.isdisjoint(f.signature.kinds)]
     return any(e.detail.get("exception") != _DENIED for e in missed)
+
+
+def _failed_in_a_file(view: evidence_view.EvidenceView) -> bool:
+    """Whether the program's first error is a call on a file that failed."""
+    return any(
+        f.event.detail.get("first_cause") is True and MOUNT in f.signature.allows for f in view.findings
+    )
 
 
 def _missed_elsewhere(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:

@@ -201,6 +201,11 @@ _PHRASE = re.compile(
     r"|CUDA driver version is insufficient for CUDA runtime version|an illegal instruction was encountered|invalid device ordinal|too many resources requested for launch"
 )
 """What the runtime calls its errors: whoever prints one in front of or behind it names its own place."""
+_ITS_NUMBER = re.compile(r" \((\d{3})\)")
+_STREAM = re.compile(
+    r"\b(?:[Ff]ailed|[Cc]ould not|[Uu]nable) to synchronize (?:on )?(?:the )?(?:GPU|CUDA|ROCm|HIP) (?:stream|context|device)\b"
+)
+"""What XLA and others say where a stream failed for a reason that they name elsewhere, or never."""
 _NAMES_CUDA = re.compile(r"cuda|\bGPU\s?assert|\bgpu\b|\bhip|\.cuh?\b|\bNCCL\b", re.IGNORECASE)
 _HIP_BINARY = re.compile(r"^(?:\S{1,300}\.cpp:\d{1,7}\s?: .{0,80})?\"?hipErrorNoBinaryForGpu: ")
 _LIBRARY = re.compile(
@@ -217,7 +222,7 @@ _NVML = re.compile(
     r"\bNVMLError_\w{2,40}: (?P<text>.{2,100})|slurmstepd: error: NVML: Failed to get \w[\w ]{0,40}\(\d{1,4}\): (?P<slurm>GPU is lost)|(?:(?:^|[:\]] )(?:Failed to initialize NVML|NVML: Failed to initialize)|\bNCCL WARN nvmlInit\w{0,4}(?:\(\))? failed): (?P<smi>.{2,100})"
 )
 _ADVICE = re.compile(
-    r"might be asynchronously reported|consider passing (?:CUDA_LAUNCH_BLOCKING|AMD_SERIALIZE)|Compile with|Search for `(?:cuda|hip|CUDA_|HIP_)|(?:^|\s):[1-9]:\w{1,60}\.\w{1,4}\s*:|UserWarning|warnings\.warn|CUDA error(?:s)? (?:if|when|handling|checking)"
+    r":: \*\*\* Begin stack trace \*\*\*|might be asynchronously reported|consider passing (?:CUDA_LAUNCH_BLOCKING|AMD_SERIALIZE)|Compile with|Search for `(?:cuda|hip|CUDA_|HIP_)|(?:^|\s):[1-9]:\w{1,60}\.\w{1,4}\s*:|UserWarning|warnings\.warn|CUDA error(?:s)? (?:if|when|handling|checking)"
 )
 
 
@@ -269,8 +274,13 @@ def _recognised(text: str) -> tuple[str, re.Match[str]] | None:
         if found["smi"] and kind in (None, "cuda_unknown_error"):
             kind = "cuda_unavailable"
         return (kind, found) if kind else None
-    if (found := _PHRASE.search(text)) and _NAMES_CUDA.search(text):
-        return kind_of(found[0]) or "cuda_error", found
+    if found := _PHRASE.search(text):
+        kind = kind_of(found[0]) or "cuda_error"
+        number = _ITS_NUMBER.match(text, found.end())
+        if _NAMES_CUDA.search(text) or (number and _NUMBERS.get(int(number[1])) == kind):
+            return kind, found
+    if found := _STREAM.search(text):
+        return "cuda_error", found
     if found := _HANDLE.search(text):
         return ("cuda_device_lost" if "lost" in text.lower() else "cuda_unavailable"), found
     return None
@@ -324,6 +334,8 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     return finding(kind, record)
 
 
+_DRIVER_CALLS = ("Ctx", "Mem", "Ipc", "Stream", "Event", "Device", "Module", "Launch", "Init", "Func", "Pointer", "Multicast")  # fmt: skip
+
 FAMILY = grammar.LogFamily(
     name="cuda",
     triggers=(
@@ -332,23 +344,7 @@ FAMILY = grammar.LogFamily(
         "(error-code ",
         "Error text: ",
         "call to cu",
-        *(
-            f"cu{part}"
-            for part in (
-                "Ctx",
-                "Mem",
-                "Ipc",
-                "Stream",
-                "Event",
-                "Device",
-                "Module",
-                "Launch",
-                "Init",
-                "Func",
-                "Pointer",
-                "Multicast",
-            )
-        ),
+        *(f"cu{part}" for part in _DRIVER_CALLS),
         "HIP error",
         "hipError",
         " out of memory",
@@ -393,6 +389,7 @@ FAMILY = grammar.LogFamily(
         "GPUassert",
         "GPU memory trying",
         "unspecified launch",
+        "to synchronize ",
         "illegal memory access",
     ),
     read=read,

@@ -98,7 +98,8 @@ _ARGUMENTS = re.compile(
     r"Error: (?:No such option|Invalid value|Missing (?:option|argument|parameter)|Got unexpected extra argument|No such command)"
 )
 _CODES = re.compile(
-    r"ERROR(?: on proc \d{1,8})?: .{1,300}\(\S{0,200}\.(?:cpp|cc|c|h|cu|f90):\d{1,6}\)$"
+    r"EXITING:? because of (?i:fatal) \w{0,20} ?(?i:error)\b"
+    r"|ERROR(?: on proc \d{1,8})?: .{1,300}\(\S{0,200}\.(?:cpp|cc|c|h|cu|f90):\d{1,6}\)$"
     r"|ERROR on proc \d{1,8}: \S"
     r"|Error in routine \S{1,80}"
     r"|\[\d{1,8}\]PETSC ERROR: (?!-|(?:Try option|or (?:see|try)|to get more|configure using|Run with|User provided function|Note: )\b)"
@@ -250,6 +251,7 @@ FAMILY = grammar.LogFamily(
         ": error: ",
         "Error: ",
         "ERROR on proc",
+        "EXITING",
         "Fatal error:",
         "PETSC ERROR",
         "FOAM FATAL",

@@ -46,7 +46,7 @@ _MVAPICH = re.compile(
     r"\[(?:(?P<host>[\w.-]{1,253}):)?mpi_rank_(?P<rank>\d{1,8})\]\[error_sighandler\] Caught error: .{0,60}\(signal (?P<signal>\d{1,3})\)"
 )
 _SIGNAL = re.compile(
-    r"=\s+KILLED BY SIGNAL: (?P<killed>\d{1,3})\b|THE EXIT STRING: .{0,60}\(signal (?P<string>\d{1,3})\)|(?:^|\s)(?:exited on )?signal (?P<wrapped>\d{1,3}) \("
+    r"=\s{1,8}KILLED BY SIGNAL: (?P<killed>\d{1,3})\b|THE EXIT STRING: .{0,60}\(signal (?P<string>\d{1,3})\)|(?:^|\s)(?:exited on )?signal (?P<wrapped>\d{1,3}) \("
 )
 _CODE = re.compile(r"(?:^|\s)(?:=\s+EXIT CODE: (?P<mpich>\d{1,18})$|Exit code:\s+(?P<open>\d{1,18})$)")
 _WAIT_SIGNALS = frozenset({6, 7, 8, 9, 11, 15})
@@ -165,7 +165,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
             "host": found["host"] or found["nhost"],
         }
         context.mpi_line = record.line
-        return None
+        if not _SIGNAL.search(text):  # a copy may hold the whole box in one line
+            return None
     if found := _MVAPICH.search(text):
         rank = grammar.number(found["rank"], grammar.MAX_RANK)
         return _signal(record, found["signal"], rank=rank, host=found["host"])
@@ -178,7 +179,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, kind, record, detail={"exit_code": code}, **about) if kind else None
     if _OUTSIDE.search(text) and not place.is_speech(text):
         return make(FACTS, "program_error", record)
-    near = 0 < context.mpi_line < record.line <= context.mpi_line + _ABOUT_LINES
+    near = 0 < context.mpi_line <= record.line <= context.mpi_line + _ABOUT_LINES
     about = context.mpi if near else {}
     if found := _ON_SIGNAL.search(text):
         dead_process = {"rank": grammar.number(found["rank"]), "pid": grammar.number(found["pid"])}

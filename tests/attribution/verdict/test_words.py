@@ -565,6 +565,20 @@ def test_the_task_that_left_first_is_named_and_not_the_signal_that_ended_the_oth
         assert "exited with code 42 (task 1 on n2, before any other)" in v.summary
 
 
+@pytest.mark.parametrize(
+    ("code", "cause"), [("evicted", "filesystem_mount"), ("connection_lost", "user_error")]
+)
+def test_a_server_that_threw_the_client_out_failed_its_calls(make, code, cause):
+    """It lets the client in again a second later, which saves no open file; a connection that comes back loses nothing."""
+    lustre = {"kind": "lustre", "device": "scratch-OST001c", "node": "n2"}
+    out = make.event(20, code=code, **lustre)
+    again = make.event(19, code="recovered", severity=records.Severity.INFO, **lustre)
+    write = make.finding("checkpoint_failed", node="n2", message="file write failed", detail={"first_cause": True, "role": "root"})  # fmt: skip
+    assert make.judge(out, again, write).cause == cause
+    plain = make.finding("python_exception", node="n2", message="KeyError: 'x'", detail={"first_cause": True, "role": "root", "exception": "KeyError"})  # fmt: skip
+    assert make.judge(out, again, plain).cause == "user_error"
+
+
 def test_a_program_that_called_mpi_abort_was_ended_by_no_signal(make):
     """Its code is what it gave the call: 9 is SIGKILL's of a script only."""
     left = make.finding("process_aborted", node="n2", message="MPI_ABORT was invoked on rank 2", detail={"role": "exit", "first_cause": True, "called_abort": True, "rank": 2})  # fmt: skip

@@ -161,6 +161,23 @@ def test_the_table_for_people_is_read_by_its_columns() -> None:
     assert not any("cut short" in note for note in result.notes)
 
 
+def test_a_row_of_the_table_for_people_that_a_copy_moved_is_read() -> None:
+    """A chat that squeezes blanks moves words by a little; a word that stands under no column says that more is wrong."""
+    rule = "------------ ---------- --------- ---------- ------------------- ------------------- ----------"
+    result = parse(
+        "JobID           JobName Partition      State               Start                 End   NodeList",
+        rule,
+        "918223         esm_embed      gpu     FAILED 2025-11-30T19:40:09 2025-12-01T02:17:55    gpu-3-11",
+        "918224       two words              FAILED  2025-11-30T19:40:09  2025-12-01T02:17:55   gpu-3-12",
+        "918225       x   FAILED gpu 2025-11-30T19:40:09 2025-12-01T02:17:55 2025-12-01T02:17:55 gpu-3-11",
+    )
+    assert [(a.job_id, a.name, a.partition, a.state, a.nodes) for a in result.attempts] == [
+        (918223, "esm_embed", "gpu", "FAILED", ("gpu-3-11",)),
+        (918224, "two words", "", "FAILED", ("gpu-3-12",)),
+    ]
+    assert [r.line_no for r in result.rejected] == [5]
+
+
 def test_what_the_table_for_people_cut_short_is_left_out() -> None:
     """Half a list of nodes would be other nodes; half a job number another job."""
     result = parse(
