@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.core import digits
-from probing_cluster.probe_agent.jobs import log_parts
+from probing_cluster.probe_agent.jobs import log_copy, log_parts
 
 MAX_DUMP_BYTES = 64 * 1024 * 1024
 MAX_DUMPS = 64
@@ -224,41 +224,23 @@ def alarm_words(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def keep_log(request: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the job's output beside it, called after its start: `slurm-42.out.start1`; of a long one the end.
+    """Copy the job's output beside it, named after its start: `slurm-42.out.start1`; of a long one the end.
 
-    A copy that is there already is left as it is: it is of this start, made by an earlier request.
+    A copy that is there already is left as it is: an earlier request made it, of the same start, and it is whole.
     """
-    path, most = Path(request["path"]), int(request["most"])
+    path, most_bytes = Path(request["path"]), int(request["most"])
     copy = path.with_name(f"{path.name}.start{int(request['start'])}")
-    if os.path.lexists(copy):
-        return {"copy": str(copy)}
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
     source = _open_own(path, request["uid"])
-    made = False
     try:
-        known = os.fstat(source)
-        start = max(0, known.st_size - most)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        target = os.open(copy, flags, known.st_mode & 0o666)
-        made = True
-        try:
-            _copy(source, target, start, most)
-        finally:
-            os.close(target)
+        log_copy.make(source, copy, most_bytes)
     except OSError as exc:
-        if made:
-            copy.unlink(missing_ok=True)
         raise Refused(f"it could not be copied: {_word(exc)}") from exc
+    except log_copy.Changed as exc:
+        raise Refused(f"it could not be copied: {exc}") from exc
     finally:
         os.close(source)
     return {"copy": str(copy)}
-
-
-def _copy(source: int, target: int, start: int, most: int) -> None:
-    left = most
-    while left > 0 and (chunk := os.pread(source, min(1 << 20, left), start)):
-        written = os.write(target, chunk)  # less than all of it where the disk is full: the next one raises
-        start, left = start + written, left - written
 
 
 def nothing_there(request: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -563,22 +563,6 @@ def test_the_default_name_of_a_job_whose_array_is_not_known_may_be_another(
     assert log.get("unnamed") is True
 
 
-def test_a_log_that_is_not_copied_whole_is_no_copy(tmp_path: Path) -> None:
-    """A full disk takes a part of the last block: that the rest is missing must not pass for a copy."""
-    (tmp_path / "log").write_bytes(b"x" * 1500)
-    code = (
-        "import os, resource, sys; from probing_cluster.probe_agent.jobs import collect_child\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
-        "source, target = os.open('log', os.O_RDONLY), os.open('copy', os.O_WRONLY | os.O_CREAT)\n"
-        "try:\n    collect_child._copy(source, target, 0, 1 << 20)\n"
-        "except OSError:\n    print('refused')\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "refused\n"
-
-
 def test_readers_that_one_user_keeps_stuck_cost_the_others_nothing(
     collector: Any, queue: spool.Spool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
