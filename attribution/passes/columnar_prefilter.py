@@ -33,6 +33,7 @@ from probing_cluster.attribution.verdict import (
     evidence_view,
     judge,
     signatures,
+    window,
 )
 from probing_cluster.attribution.verdict.rules import user_error
 from probing_cluster.core import clock, records, vocabulary
@@ -82,6 +83,8 @@ class _Prefilter:
         )
         self._from = self._end - round(policy.before_s * 1e6)
         self._to = self._end + round(policy.after_s * 1e6)
+        self._since = _at(self._from.min()) - window.SLURMD_TIMEOUT
+        """No window of these begins before it, but those that a hang moves back."""
         self._lists = ended["nodes"].combine_chunks()
         flat = pc.list_flatten(self._lists)
         self._names = pc.unique(flat)
@@ -112,6 +115,7 @@ class _Prefilter:
             outside=outside,
             struck=struck,
             known=fetch.PassCache(
+                since=self._since,
                 watched=watched,
                 active_faults=active_faults,
                 stalls=stalls,
@@ -241,8 +245,8 @@ class _Prefilter:
 
         Last: number of an attempt to the conditions that concern it.
         """
-        first, end = _at(self._from.min()), _at(self._end.max())
-        met = self._fetcher.conditions.begun(self._cluster, names, first - assign_rows.ACTIVE_FOR, end)
+        end = _at(self._end.max())
+        met = self._fetcher.conditions.begun(self._cluster, names, self._since - assign_rows.ACTIVE_FOR, end)
         lasting = {n for n, found in met.items() if any(signatures.is_until_reset(e) for e, _ in found)}
         faulty, any_length = (
             np.isin(self._node, [i for i, name in enumerate(names) if name in some])
@@ -300,9 +304,9 @@ class _Prefilter:
         ended = self._states(vocabulary.ENDED_FROM_OUTSIDE)[self._attempt]
         if not ended.any():
             return {}, flags
-        # A hang that the job's side tells of moves the window back: a day more is read for such a job.
-        n_days = np.where(job_side, 2, 1)
-        begin = np.maximum(self._start, self._from - n_days * clock.span_us(assign_rows.STALLED))
+        # A hang that the job's side tells of moves the window back: for such a job it is read from before all windows on.
+        oldest = np.where(job_side, clock.to_us(self._since), self._from) - clock.span_us(assign_rows.STALLED)
+        begin = np.maximum(self._start, oldest)
         places = np.flatnonzero(ended & (begin < self._from)[self._attempt])
         spans = {i: (_at(begin[i]), _at(self._from[i])) for i in set(self._attempt[places].tolist())}
         lives = [
@@ -339,7 +343,7 @@ class _Prefilter:
 
     def _ran(self, lasting: Mapping[str, datetime]) -> co_residency.CoResidents:
         """Who ran at the time of these ends; on some nodes, where a condition stood, from an earlier instant on."""
-        since, until = _at(self._from.min()) - fetch.NEAR, _at(self._to.max()) + fetch.NEAR
+        since, until = self._since - fetch.NEAR, _at(self._to.max()) + fetch.NEAR
         earlier = {node: at - fetch.NEAR for node, at in lasting.items()}
         return self._fetcher.co_residents(self._cluster, since, until, earlier)
 

@@ -39,6 +39,8 @@ Attempts = Sequence[records.JobAttempt]
 class PassCache:
     """What a pass over many attempts of one cluster has read already."""
 
+    since: datetime
+    """An attempt whose window begins before this is judged without what was read."""
     watched: Mapping[str, assign_rows.AgentWatch]
     active_faults: assign_rows.ActiveFaults
     stalls: assign_rows.ActiveFaults
@@ -112,9 +114,16 @@ class Fetcher:
             for a in attempts
         ]
         windows = [self._window(a, t) for a, t in zip(attempts, job_side, strict=True)]
+        if (known := self._known) and any(w.start_at < known.since for w in windows):
+            # A hang moves a window back by hours: other jobs, stalls and conditions of that time are in no cache.
+            older = {cases.key(a) for a, w in zip(attempts, windows, strict=True) if w.start_at < known.since}
+            yield from Fetcher(self._store, self._policy).build(
+                [a for a in attempts if cases.key(a) in older]
+            )
+            yield from self.build([a for a in attempts if cases.key(a) not in older])
+            return
         events = self._events(cluster, attempts, windows)
         nodes = sorted({n for a in attempts for n in a.nodes})
-        known = self._known
         ends = [a.end_at for a in attempts if a.end_at is not None]
         watched = known.watched if known else self.watched(cluster, nodes, min(ends), max(ends))
         by_log = assign_rows.by_log(watched)
@@ -273,21 +282,20 @@ class Fetcher:
         windows: Sequence[window.Window],
         met: Mapping[int, Sequence[records.HealthEvent]],
     ) -> co_residency.CoResidents | None:
-        """The other jobs that ran when it matters: at events that may be a neighbour's, and after preemptions."""
+        """The other jobs that ran when it matters: in windows with events that may be a neighbour's, and after preemptions."""
         if self._known is not None:
             return self._known.co_residents
-        # What began before the window counts from there.
-        instants = [
-            assign_rows.neighbours_from(e, start_at, windows[i].start_at)
+        spans = [
+            (min(w.start_at, assign_rows.neighbours_from(e, start_at, w.start_at)), w.end_at)
             for i, events in met.items()
-            if (start_at := attempts[i].start_at) is not None
+            if (w := windows[i]) and (start_at := attempts[i].start_at) is not None
             for e in events
             if assign_rows.needs_neighbours(e, attempts[i])
         ]
-        instants += [a.end_at for a in attempts if a.state == "PREEMPTED" and a.end_at is not None]
-        if not instants:
+        spans += [(a.end_at, a.end_at) for a in attempts if a.state == "PREEMPTED" and a.end_at is not None]
+        if not spans:
             return None
-        return self.co_residents(cluster, min(instants) - NEAR, max(instants) + NEAR)
+        return self.co_residents(cluster, min(spans)[0] - NEAR, max(to for _, to in spans) + NEAR)
 
     def co_residents(
         self,

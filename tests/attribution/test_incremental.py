@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from probing_cluster.attribution.passes import attribute, columnar_prefilter, fetch, pending
-from probing_cluster.attribution.verdict import judge, signatures
+from probing_cluster.attribution.verdict import judge, signatures, window
 from probing_cluster.core import records, settings, vocabulary
 from probing_cluster.db import bulk
 from tests.set_clock import SetClock
@@ -521,8 +521,9 @@ def test_a_preempted_attempt_beside_an_old_condition_needs_no_judge(store, monke
     assert not any(s.startswith("GPUs") for s in one.ruled_out)
 
 
-def test_stalls_of_a_second_day_are_read_only_where_the_job_told_of_something(store, monkeypatch):
-    """Only what the job's own side says moves a window back: a job that said nothing needs one day before its window."""
+def test_older_stalls_are_read_only_where_the_job_told_of_something(store, monkeypatch):
+    """Only what the job's own side says moves a window back: of a job that said nothing a day before its window is read, of another
+    a day before all windows."""
     ended, day = DAY + timedelta(days=9), timedelta(days=1)
     store.upsert_attempts(
         records.JobAttempt(
@@ -531,6 +532,7 @@ def test_stalls_of_a_second_day_are_read_only_where_the_job_told_of_something(st
         )
         for job in (1, 2)
     )  # fmt: skip
+    store.upsert_attempts([dataclasses.replace(store.attempts(job_ids=[1])[0], job_id=3, state="FAILED", nodes=("n3",), end_at=ended - day / 4)])  # fmt: skip
     finding = records.HealthEvent(
         event_id=uuid.UUID(int=1), cluster="c", node="n2", at=ended, observed_at=ended, kind="nccl_timeout", job_id=2,
         severity=records.Severity.INFO, source="joblog", message="",
@@ -538,6 +540,9 @@ def test_stalls_of_a_second_day_are_read_only_where_the_job_told_of_something(st
     bulk.load_events(store.url, [finding])
     lives = []
     monkeypatch.setattr(fetch.Fetcher, "stalls", lambda _, __, given, ___: lives.extend(given) or {})
-    waiting = pending.read(store, ended, ended + day, None, unjudged=False)
+    waiting = pending.read(store, ended - day / 4, ended + day, None, unjudged=False)
     columnar_prefilter.prefilter(store, waiting, attribute.policy_of(None))
-    assert {node: until - since for node, since, until in lives} == {"n1": day, "n2": 2 * day}
+    assert {node: until - since for node, since, until in lives} == {
+        "n1": day,
+        "n2": 1.25 * day + window.SLURMD_TIMEOUT,
+    }

@@ -270,6 +270,66 @@ def test_however_many_are_judged_at_once(store, monkeypatch, made):
 
 
 @st.composite
+def hangs(draw) -> Cluster:
+    """A job that hung for hours or days on a node that others may have shared, faults about the time it began, and another day's end."""
+    hung = timedelta(minutes=draw(one_of([5, 31, 180, 180, 180, 2000, 4000])))
+    state = draw(one_of(["FAILED", "TIMEOUT", "CANCELLED"]))
+    ran = timedelta(hours=draw(one_of([1, 4, 4, 200])))
+    began = NOON - hung
+    sorts = [("xid", "79"), ("xid", "74"), ("xid", "48"), ("nfs", "not_responding"), ("hung_task", None), ("gpu_lost", None)]  # fmt: skip
+
+    def attempt(job_id: int, start_at: datetime, end_at: datetime, state: str = state) -> records.JobAttempt:
+        return records.JobAttempt(
+            cluster="c", job_id=job_id, submit_at=start_at, start_at=start_at, end_at=end_at, state=state, nodes=("n1",),
+            exit_code=1, n_gpus=4, user=f"user{job_id}", cancelled_by="eve", run_key=str(job_id),
+        )  # fmt: skip
+
+    def event(number: int, at: datetime, kind: str, source: str, **more: Any) -> records.HealthEvent:
+        return records.HealthEvent(
+            event_id=uuid.UUID(int=number), cluster="c", node="n1", at=at, observed_at=at, kind=kind, source=source, message="",
+            **{"severity": records.Severity.HIGH, **more},
+        )  # fmt: skip
+
+    def fault(number: int) -> records.HealthEvent:
+        kind, code = draw(one_of(sorts))
+        at = began + draw(one_of([-timedelta(days=6.99), -timedelta(days=1.01), *(timedelta(minutes=m) for m in (-70, -9, -1, 0, 1, 20))]))  # fmt: skip
+        return event(number, at, kind, draw(one_of(["kernel", "check"])), code=code, device=draw(one_of([None, "gpu3"])))  # fmt: skip
+
+    told = draw(one_of(["nccl_timeout", vocabulary.LOG_STALL, "rank_stall"]))
+    measured = {"timeout_ms": round(hung.total_seconds() * 1000)}
+    source = "probe" if told == "rank_stall" else "joblog"
+    finding = event(1, NOON, told, source, job_id=1, detail=measured, measured=hung.total_seconds(), severity=records.Severity.INFO)  # fmt: skip
+    left = began + timedelta(minutes=draw(one_of([-30, -2, 2, 30])))
+    return Cluster(
+        attempts=[
+            attempt(1, began - ran, NOON),
+            attempt(2, left - timedelta(hours=draw(one_of([1, 250]))), left, "COMPLETED"),
+            attempt(3, NOON - timedelta(minutes=1), NOON + timedelta(hours=draw(one_of([0, 0, 11])))),
+        ],
+        events=[finding, *(fault(n) for n in range(2, draw(st.integers(3, 6))))],
+        drains=[],
+        beats=[records.AgentHeartbeat(cluster="c", node="n1", at=AFTER)],
+        allocations=[],
+        verdicts=[],
+    )
+
+
+@pytest.mark.timeout(1800)
+@settings(
+    max_examples=10 * EXAMPLES,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(hangs())
+def test_a_hang_of_hours_is_judged_the_same_among_many(store, monkeypatch, made):
+    """Its window begins long before all that is read for the day's other ends."""
+    fill(store, made)
+    monkeypatch.setattr(attribute, "MANY", 1)
+    sorted_out = verdicts_of(attribute.attribute(store, at=SETTLED, dry_run=True))
+    alone = attribute.judge_batch(store, made.attempts, cases.WindowPolicy(), made_at=AFTER)
+    assert differences(sorted_out, {(v.cluster, v.job_id, v.submit_at): v for v in alone}) == {}
+
+
+@st.composite
 def waves(draw) -> list[records.HealthEvent]:
     """A fault that goes over the nodes about one attempt's end, its events closer together than GAP or just not."""
     kind, code = draw(one_of([("ib_link", "down"), ("nfs", "not_responding"), ("node_boot", None)]))

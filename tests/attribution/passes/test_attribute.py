@@ -511,6 +511,31 @@ def judged(store, make, deliver, *events, **attempt):
     return verdict
 
 
+@pytest.mark.parametrize("many", [1, 1000])
+@pytest.mark.parametrize(
+    ("begun_h", "ended_min", "word"),
+    [
+        (5, 2, records.Confidence.POSSIBLE),
+        (3, 60, records.Confidence.POSSIBLE),
+        (5, -60, records.Confidence.LIKELY),
+    ],
+)
+def test_who_shared_the_node_when_a_hang_began_is_known(
+    store, make, deliver, monkeypatch, many, begun_h, ended_min, word
+):
+    """A GPU that failed as a hang of three hours began may have been the other job's, that ended hours before this one; not after that one had ended."""
+    monkeypatch.setattr(attribute, "MANY", many)
+    began = make.end - timedelta(hours=3)
+    other = {"start_at": make.end - timedelta(hours=begun_h), "end_at": began + timedelta(minutes=ended_min)}
+    store.upsert_attempts(
+        [make.attempt(job_id=7, gpus=None, nodes=("n2",), n_gpus=1, state="COMPLETED", **other)]
+    )
+    waited = make.finding("nccl_timeout", detail={"timeout_ms": 3 * 3_600_000}, node="n2")
+    fault = make.xid(48, at=began, gpu_uuid=None)
+    verdict = judged(store, make, deliver, waited, fault, start_at=make.end - timedelta(hours=4))
+    assert (verdict.cause, verdict.confidence) == ("gpu_memory_uncorrectable", word)
+
+
 MINUTES_25 = timedelta(minutes=25)
 
 
