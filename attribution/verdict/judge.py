@@ -47,31 +47,29 @@ _ONLY = {"PREEMPTED": frozenset({"scheduler"})}
 
 @functools.cache
 def rules_version() -> str:
-    """The taxonomy's version and a digest of every rule and table, so that a changed rule shows."""
-    here = Path(__file__).parent
+    """The taxonomy's version and a digest of all that makes verdicts of stored records, so that a changed rule shows."""
     digest = hashlib.blake2b(digest_size=4)
-    for path in sorted(
-        [
-            *here.glob("*.toml"),
-            *here.glob("rules/*.toml"),
-            *here.glob("rules/*.py"),
-            *(here / n for n in _CORE),
-        ]
-    ):
+    for name, path in sorted(rules_files().items()):
+        digest.update(name.encode())
         digest.update(path.read_bytes())
     return f"{taxonomy.load().version}-{digest.hexdigest()}"
 
 
-_CORE = (
-    "evidence_view.py",
-    "view_builder.py",
-    "claims.py",
-    "findings.py",
-    "rank_claims.py",
-    "onset.py",
-    "window.py",
-    "gpus.py",
+_ROOMS = (
+    "attribution/verdict",
+    "attribution/passes",
+    "attribution/gang",
+    "attribution/places",
+    "evidence/flight_recorder",
 )
+"""The rooms whose code, tables and queries a verdict depends on; not those that read and store records (`core`, `db`, other evidence)."""
+
+
+def rules_files() -> dict[str, Path]:
+    """Every file that `rules_version` is a digest of, by its path below the package."""
+    package = Path(__file__).parents[2]
+    found = (path for room in _ROOMS for path in (package / room).rglob("*.*"))
+    return {p.relative_to(package).as_posix(): p for p in found if p.suffix in (".py", ".toml", ".sql")}
 
 
 def judge(case: cases.Case, *, made_at: datetime) -> records.Verdict | None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
@@ -1313,3 +1316,42 @@ def test_a_gpu_that_the_job_did_not_hold_is_named_once(make):
     faults = (make.xid(79, 1, node="n1"), make.xid(48, 1, 90, node="n1"))
     v = make.judge(*faults, attempt=mine, shared={"n1": ((make.start, None),)})
     assert sum("did not hold it" in s for s in v.ruled_out) == 1, v.ruled_out
+
+
+_JUDGING = """
+import sys
+from pathlib import Path
+import probing_cluster
+from probing_cluster.attribution.passes import attribute
+from probing_cluster.attribution.verdict import rules
+rules.registered()
+for name, module in sys.modules.items():
+    if name.startswith(("probing_cluster.attribution.", "probing_cluster.evidence.")):
+        print(Path(module.__file__).relative_to(Path(probing_cluster.__path__[0])).as_posix())
+"""
+
+
+def test_the_rules_version_is_of_every_file_that_judging_needs():
+    """What is imported to judge, and the tables and queries beside it; a version that stays the same through a change lies."""
+    found = judge.rules_files()
+    run = subprocess.run([sys.executable, "-c", _JUDGING], check=True, capture_output=True, text=True)
+    imported = set(run.stdout.split())
+    assert {"attribution/verdict/wording.py", "attribution/gang/snapshots.py", "evidence/flight_recorder/verdict.py"} <= imported  # fmt: skip
+    assert imported - {"attribution/__init__.py", "evidence/__init__.py"} <= found.keys()
+    assert {"attribution/verdict/taxonomy.toml", "attribution/passes/sql/case_events.sql"} <= found.keys()
+
+
+def test_a_change_of_any_of_these_files_changes_the_rules_version(tmp_path, monkeypatch):
+    """Its text or its name."""
+    files = {f"attribution/verdict/{name}": tmp_path / name for name in ("claims.py", "wording.py")}
+    versions = []
+    for given, words in itertools.product(
+        [files, {"attribution/verdict/eliminate.py": tmp_path / "claims.py"}], "ab"
+    ):
+        for path in given.values():
+            path.write_text(words)
+        monkeypatch.setattr(judge, "rules_files", lambda given=given: given)
+        judge.rules_version.cache_clear()
+        versions.append(judge.rules_version())
+    judge.rules_version.cache_clear()
+    assert len(set(versions)) == 4
