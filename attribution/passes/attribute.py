@@ -118,7 +118,7 @@ def in_slices(
     config: settings.AttributionSettings | None = None,
     at: clock.Clock = clock.SYSTEM,
 ) -> Iterator[AttributionRun]:
-    """`attribute` of a span, or of all that is open, slice of time by slice: at most about ended.SLICE attempts are held at once.
+    """`attribute` of a span, or of all that is open, slice of time by slice: at most about pending.SLICE attempts are held at once.
 
     Whoever is judged together makes no difference, so all slices together are what one run would have been. A preempted
     attempt is judged when all that ended up to NEAR after it are, which may be a slice later.
@@ -214,7 +214,7 @@ class _Pass:
     def slices(
         self, since: datetime, until: datetime, *, unjudged: bool
     ) -> Iterator[tuple[list[cases.Key], AttributionRun]]:
-        """Judge what ended in a span, at most a day of ends and about ended.SLICE attempts at a time; which they are and what was done."""
+        """Judge what ended in a span, at most a day of ends and about pending.SLICE attempts at a time; which they are and what was done."""
         while (first := pending.first_end(self._source, since, until, unjudged=unjudged)) is not None:
             part, since = pending.read_slice(self._source, first, until, unjudged=unjudged)
             self._judge_days(part)

@@ -151,7 +151,10 @@ class EvidenceView:
 
     @functools.cached_property
     def lost_gpus(self) -> tuple[CaseSighting, ...]:
-        """GPUs that were lost, and not back, when the attempt ended, oldest first; those it surely did not hold are left out."""
+        """GPUs lost by the attempt's end, oldest first; those it surely did not hold are left out.
+
+        Of those lost before the window only the ones that nobody saw come back by the end; of those lost inside it no return is looked for.
+        """
         found = [
             s for s in self.sightings if s.signature.role is signatures.Role.ROOT and s.at <= self.end_at
         ]
@@ -231,7 +234,7 @@ class EvidenceView:
 
     @functools.cached_property
     def watched_nodes(self) -> tuple[str, ...]:
-        """Nodes of the attempt whose agent was alive at its end."""
+        """Nodes of the attempt that were watched when its failure began: by an agent, or where there was none by a log that reaches so far."""
         unwatched = frozenset(self.unwatched_nodes)
         return tuple(n for n in self.attempt.nodes if n not in unwatched)
 
