@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from probing_cluster.attribution.verdict import evidence_view, findings, gpus, signatures, taxonomy
+from probing_cluster.attribution.verdict import evidence_view, findings, gpus, recovery, signatures, taxonomy
 from probing_cluster.core import records, vocabulary
 
 Adjust = Callable[[evidence_view.CaseSighting, float], float]
@@ -132,48 +132,6 @@ def weigh(sighting: evidence_view.CaseSighting) -> float:
     return weight
 
 
-OUTLIVED = 0.5
-"""Share of its weight that a fault from before the attempt keeps when it was seen to end while the attempt ran."""
-
-
-def left_of(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> float:
-    """Share of its weight that a fault from before the attempt keeps: none if it ended, or its node restarted, before the attempt began."""
-    if sighting.when is not evidence_view.EventPhase.BEFORE_START:
-        return 1.0
-    since = [s for s in view.sightings if s.event.node == sighting.event.node and s.at > sighting.at]
-    gone = [
-        s.at for s in since if recovers(s, sighting) or (s.signature.recovery and _sets_up_gpus(s, sighting))
-    ]
-    begun = view.start_at + evidence_view.SLACK
-    if any(at <= begun for at in (*gone, *(s.at for s in since if s.cause == "node_reboot"))):
-        return 0.0
-    return OUTLIVED if any(at < view.onset_at for at in gone) else 1.0
-
-
-def recovers(later: evidence_view.CaseSighting, earlier: evidence_view.CaseSighting) -> bool:
-    """True when `later` reports that the fault of `earlier` is over: of the same GPU, or of the same kind and part.
-
-    A report that names no part is of every part that had this kind of fault.
-    """
-    if not later.signature.recovery or later.event.node != earlier.event.node:
-        return False
-    if later.gpu is not None and later.gpu == earlier.gpu:
-        return True
-    names = part_names(later), part_names(earlier)
-    return later.event.kind == earlier.event.kind and (not all(names) or not names[0].isdisjoint(names[1]))
-
-
-def part_names(sighting: evidence_view.CaseSighting) -> set[str]:
-    """What the part is called: kernel lines name a port's interface, readings its adapter, most its PCI function."""
-    names = (sighting.gpu or sighting.device, (sighting.event.pci_bus_id or "").lower())
-    return {n for n in names if n}
-
-
-def _sets_up_gpus(later: evidence_view.CaseSighting, sighting: evidence_view.CaseSighting) -> bool:
-    """True when a GPU was lost and the driver was loaded anew after it."""
-    return later.event.kind == "driver_load" and taxonomy.cause(sighting.cause).until_reset
-
-
 def joined(weights: Sequence[float]) -> float:
     """Two independent witnesses weigh more than one, with diminishing returns."""
     ordered = sorted(weights, reverse=True)
@@ -253,7 +211,7 @@ def _claim(
     group: Sequence[evidence_view.CaseSighting],
     adjust: Adjust | None,
 ) -> Claim:
-    weighed = [(left_of(view, s) * weigh(s), s) for s in group]
+    weighed = [(recovery.left_of(view, s) * weigh(s), s) for s in group]
     if adjust is not None:
         weighed = [(adjust(s, weight), s) for weight, s in weighed]
     weighed.sort(key=lambda one: (-one[0], one[1].at, one[1].event.event_id))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from probing_cluster.attribution.verdict import claims, evidence_view, findings, signatures
+from probing_cluster.attribution.verdict import claims, evidence_view, findings, recovery, signatures
 from probing_cluster.core import records
 
 CAUSES = ("ib_link", "eth_link")
@@ -67,7 +67,7 @@ def _recoveries(sightings: Iterable[evidence_view.CaseSighting]) -> dict[tuple[s
     back: dict[tuple[str, str], list[datetime]] = {}
     for s in sightings:
         if s.signature.recovery:
-            for name in claims.part_names(s):
+            for name in recovery.part_names(s):
                 back.setdefault((s.event.node, name), []).extend({s.at, s.last_at})
     return back
 
@@ -87,7 +87,7 @@ def _staying_down(
             weight *= 0.5
         later = [
             t
-            for n in claims.part_names(sighting)
+            for n in recovery.part_names(sighting)
             for t in backs.get((sighting.event.node, n), [])
             if t > sighting.last_at
         ]

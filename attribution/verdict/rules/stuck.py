@@ -12,6 +12,7 @@ from probing_cluster.attribution.verdict import (
     gpus,
     onset,
     rank_claims,
+    recovery,
     signatures,
     taxonomy,
 )
@@ -160,7 +161,7 @@ def _passed(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighti
     """Whether the part was seen to work again, or was set up anew, before the job ended."""
     since = [s for s in view.sightings if s.event.node == sighting.event.node and s.at >= sighting.at]
     anew = [s for s in since if s.cause == "node_reboot" or s.event.kind == "driver_load"]
-    back = [s for s in since if claims.recovers(s, sighting)]
+    back = [s for s in since if recovery.recovers(s, sighting)]
     return any(s.at <= view.end_at for s in (*anew, *back))
 
 

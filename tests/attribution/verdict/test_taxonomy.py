@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from probing_cluster.attribution.verdict import causes_page, findings, phrases, signatures, taxonomy
+from probing_cluster.attribution import causes_page
+from probing_cluster.attribution.verdict import findings, phrases, signatures, taxonomy
 from probing_cluster.core import errors, records
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -1,4 +1,4 @@
-"""docs/causes.md, generated from the taxonomy: `python -m probing_cluster.attribution.verdict.causes_page`."""
+"""docs/causes.md, generated from the taxonomy: `python -m probing_cluster.attribution.causes_page`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _HEAD = """\
 # Causes
 
 What a verdict may name. The words are stable: scripts and dashboards may key on them.
-This page is generated: `python -m probing_cluster.attribution.verdict.causes_page`.
+This page is generated: `python -m probing_cluster.attribution.causes_page`.
 
 A cause is found by elimination: the symptom allows some causes, the evidence strikes most of them, and the rest
 are ranked by strength of evidence, severity, specificity, nearness in time, share of nodes and independence of sources.
