@@ -1,4 +1,4 @@
-"""`probing-report JOBID`: why did my job die, what did it cost, what do I do now."""
+"""`probing-report JOBID`: why a job died, what it cost, and what to do now."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _write_html(target: str, report: model.ReportModel, config: settings.Setting
 
 
 def _width() -> int:
-    """What COLUMNS sets, else the terminal's as far as it reads well; 80 where there is neither."""
+    """The width from COLUMNS, else the terminal's within readable limits, else 80."""
     wanted = os.environ.get("COLUMNS", "")
     if digits.is_number(wanted) and int(wanted):
         return min(max(int(wanted), 72), 250)

@@ -1,4 +1,4 @@
-"""What a job's failures cost in GPU-hours, from its run's account."""
+"""The cost of a job's failures in GPU-hours, from its run's account."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from probing_cluster.core import records
 from probing_cluster.reports import phrase
 
 _COUNTED_GPU_H = 0.05
-"""What rounds to less than 0.1 GPU-hours is not divided into parts."""
+"""A cost that rounds to less than 0.1 GPU-hours is not divided into parts."""
 
 
 @records.record
@@ -29,7 +29,7 @@ class Cost:
 
     @property
     def assumed(self) -> bool:
-        """Whether an amount stands on assumptions; nothing lost stands on none."""
+        """Whether the total depends on assumptions; a total of 0 does not."""
         return not self.measured and self.total_gpu_h > 0
 
     @property
@@ -54,11 +54,11 @@ class Cost:
 def of_failures(
     account: records.RunAccount | None, attempts: Sequence[records.JobAttempt], hung_s: float = 0.0
 ) -> Cost | None:
-    """What the run would not have paid had its first attempt lived; None when it cannot be said.
+    """The cost that the run would not have had without its failures; None if it is not known.
 
-    `hung_s`: of what was lost, how long its attempts had hung when they ended.
-    The first wait in the queue and the first start are no failure's fault: the wait is known
-    exactly, the start-up counts as an equal share of all starts.
+    `hung_s`: the part of the loss during which its attempts hung before their ends.
+    The first wait in the queue and the first start-up are not counted. The first wait is known
+    exactly; the first start-up counts as an equal share of all start-ups.
     """
     if account is None or not account.n_gpus or not attempts:
         return None
@@ -84,23 +84,23 @@ def covers(
     *,
     is_reused: bool = False,
 ) -> bool:
-    """False for an account made before accounting had the last attempt's start or end: its figures are not the run's."""
+    """Whether the account covers all attempts; false if it was made before accounting had the last start or end."""
     # Components of a heterogeneous job that start together are one start.
     starts = {(a.het_job_id or a.job_id, a.submit_at) for a in attempts if a.start_at is not None}
     if account is None or account.n_attempts < len(starts):
         return False
     if is_reused and len(run_jobs) == 1 and account.start_at < min(a.submit_at for a in attempts):
-        return False  # of an earlier job of the same id, too
+        return False  # the account includes an earlier job of the same id
     ends = [a.end_at for a in attempts if a.end_at is not None]
     if len(ends) < len(attempts):
-        return True  # it goes on, and so does its account
+        return True  # the run goes on, and its account is made again
     return account.end_at == max(ends) or (account.end_at > max(ends) and len(run_jobs) > 1)
 
 
 def without_stall(
     account: records.RunAccount, last: records.JobAttempt, gangs: Iterable[records.GangVerdict]
 ) -> records.RunAccount:
-    """The account of a run that stands still now: what passed since then is not kept training, whatever comes of it."""
+    """The account of a run that hangs now: the time since the stall began counts as lost, not as productive."""
     since = min((g.onset_at for g in gangs if g.ended_at is None), default=None)
     if since is None or last.end_at is not None:
         return account
@@ -116,5 +116,5 @@ def without_stall(
 
 
 def ran_s(attempt: records.JobAttempt) -> float:
-    """Seconds from start to end; 0 where either is not known."""
+    """Seconds from start to end; 0 if either is not known."""
     return (attempt.end_at - attempt.start_at).total_seconds() if attempt.start_at and attempt.end_at else 0.0

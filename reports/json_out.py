@@ -1,4 +1,4 @@
-"""The report for programs: the keys are a promise, documented in docs/report.md."""
+"""The report as JSON; its keys are stable and documented in docs/report.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from probing_cluster.reports import attempt_view, cost, model, rows
 
 
 def document(report: model.ReportModel, attempt: int | None = None) -> dict[str, Any]:
-    """The report as JSON values; times are ISO 8601 in UTC, what is not known is null."""
+    """The report as JSON values. Times are ISO 8601 in UTC; unknown values are null."""
     views = [v for v in report.attempts if attempt is None or v.attempt.attempt == attempt]
     return {
         "job_id": report.job_id,

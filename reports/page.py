@@ -1,4 +1,4 @@
-"""The report as one self-contained page: no script, no font, no request to anywhere."""
+"""The report as one self-contained page, without script, font or request."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def environment() -> jinja2.Environment:
 
 
 def render(report: model.ReportModel, figures: Sequence[kept_figures.KeptFigure] = ()) -> str:
-    """The page, with drawings of what was kept of the job."""
+    """The page, with drawings of the job's kept tables."""
     return environment().get_template("job.html.j2").render(parts_of(report, figures))
 
 
 def parts_of(report: model.ReportModel, figures: Sequence[kept_figures.KeptFigure] = ()) -> dict[str, Any]:
-    """What job_body.html.j2 is filled with, on a page of its own or on another."""
+    """The values for job_body.html.j2, on a page of its own or inside another."""
     return {
         "report": report,
         "sections": attempt_view.explained_together([v for v in report.attempts if _explained(v)]),

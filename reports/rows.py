@@ -119,11 +119,15 @@ def record_from_json(cls: type[_T], row: Mapping[str, Any]) -> _T:
     return cls(**{name: converters[name](value) for name, value in row.items() if name in converters})
 
 
-@functools.cache
 def _converters(cls: type[Any]) -> Mapping[str, Callable[[Any], Any]]:
-    """The function from a JSON value to the field's type, by field."""
-    hints = typing.get_type_hints(cls)
-    return {item.name: _converter(hints[item.name]) for item in fields(cls)}
+    """The function from a JSON value to the field's type, by field; made once per class."""
+    if cls not in _CONVERTERS:
+        hints = typing.get_type_hints(cls)
+        _CONVERTERS[cls] = {item.name: _converter(hints[item.name]) for item in fields(cls)}
+    return _CONVERTERS[cls]
+
+
+_CONVERTERS: dict[type[Any], Mapping[str, Callable[[Any], Any]]] = {}
 
 
 def _converter(hint: Any) -> Callable[[Any], Any]:

@@ -14,7 +14,7 @@ from probing_cluster.reports.asking import door
 
 _CONNECT_S = 5
 _SERVICE_S = 2.0
-"""How long the service is waited for by somebody who can also ask the database."""
+"""Deadline of the service for a caller who can also ask the database."""
 
 
 def rows_document(config: settings.Settings, ref: job_ref.JobRef) -> Mapping[str, Any]:
@@ -28,7 +28,7 @@ def document(
     direct: Callable[[str], Mapping[str, Any]],
     **options: Any,
 ) -> Mapping[str, Any]:
-    """What the service answers (`options`: op and fresh, see door.request_for), or `direct` finds in the database's URL."""
+    """The service's reply, or the result of `direct` on the database's URL. `options`: op and fresh, see door.request_for."""
     ask = _service(config)
     if not config.database.url and not _owns(Path(config.database.directory)):
         if ask is not None:
@@ -39,13 +39,13 @@ def document(
     refused: errors.NotPermitted | None = None
     silent = f"there is no service on {config.service.socket}; is probing-ctl serve running?"
     if ask is not None:
-        # The service on this very database answers without our loading a driver: half the time.
+        # The service on this database answers without a driver loaded here, in half the time.
         try:
             return ask(ref, door.database_id(config), _SERVICE_S, **options)
         except errors.DatabaseUnavailable as exc:
-            silent = str(exc)  # what follows says better what is wrong, to who may open the database
+            silent = str(exc)  # the database's own error says more to callers who may open it
         except errors.NotPermitted as exc:
-            refused = exc  # but whoever may open the database may read it all the same
+            refused = exc  # a caller who may open the database may still read it
     try:
         return direct(_url(config))
     except errors.DatabaseUnavailable as exc:
@@ -57,7 +57,7 @@ def document(
 
 
 def _service(config: settings.Settings) -> Callable[..., Mapping[str, Any]] | None:
-    """How to ask the service from here: by its socket on its own host, over TLS from elsewhere; None where neither is."""
+    """The function that asks the service: by its socket on its own host, over TLS from elsewhere; None without either."""
     path = Path(config.service.socket)
     if path.exists():
         return functools.partial(door.ask, path)
@@ -81,7 +81,7 @@ def _url(config: settings.Settings) -> str:
 
 
 def _direct(url: str, cluster: str, ref: job_ref.JobRef) -> Mapping[str, Any]:
-    import psycopg  # costs 0.2 s: not paid by those whom the service answers
+    import psycopg  # costs 0.2 s, which callers of the service do not pay
 
     options = "-c TimeZone=UTC -c jit=off -c default_transaction_read_only=on"
     try:

@@ -1,4 +1,4 @@
-"""A one-time link into the web, from the service that knows who asks."""
+"""A one-time link into the web, from the service, which knows the caller's identity."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from probing_cluster.reports.asking import door
 class Link:
     """A link that logs one person in, once."""
 
-    url: str = records.doc("the link; its key stands in the fragment, which no server sees")
-    user: str = records.doc("whom it logs in")
-    lasts_s: float = records.doc("how long it is good, seconds")
+    url: str = records.doc("the link; its key is in the fragment, which is sent to no server")
+    user: str = records.doc("the user that it logs in")
+    lasts_s: float = records.doc("its lifetime, seconds")
 
 
 def ask(config: settings.Settings, page: str = "/") -> Link:
-    """A link for whoever asks, leading on to `page`; raises what the service says."""
+    """A link for the caller that leads to `page`; raises the service's error."""
     if not page.startswith("/") or page.startswith("//"):
-        raise errors.UsageError(f"{page!r} is no path of ours; write /jobs/4242")
+        raise errors.UsageError(f"{page!r} is not a page; write a path such as /jobs/4242")
     found = door.web(config, "web_login")
     login, _, key = str(found["url"]).partition("#")
     query = "" if page == "/" else f"?next={urllib.parse.quote(page, safe='')}"

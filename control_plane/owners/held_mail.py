@@ -1,4 +1,4 @@
-"""Owners of jobs that hold GPUs idle or say a word of alarm, where they asked Slurm for mail: one mail for each, and nothing is done about the job."""
+"""Owners of jobs that hold GPUs idle or printed an alarm word: one mail each, if they asked Slurm for mail. Nothing else is done about the job."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _alarmed(service: context.Context, box: queue.Outbox) -> Iterator[_HeldNotic
     for job_id, found in new.items():
         words = tuple(job.words for job in found.values())
         ref = next(iter(found.values())).ref
-        subject = f"Job_id={ref} says a word of alarm"
+        subject = f"Job_id={ref} printed an alarm word"
         yield _HeldNotice(
             job_id=job_id, ref=ref, stage="alarm", subject=subject, words=words, keys=tuple(found)
         )

@@ -1,1 +1,1 @@
-"""How a command of a user asks the service: over its door, with a MUNGE credential."""
+"""Requests of a user's command to the service, over its door, with a MUNGE credential."""

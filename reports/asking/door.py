@@ -28,9 +28,9 @@ _ERRORS: dict[str, type[errors.ProbingError]] = {
     "usage": errors.UsageError,
 }
 WEB_OPS = ("web_login", "web_token", "web_tokens", "web_revoke")
-"""What the service does about a caller's own keys to the web; see control_plane/door/web_keys.py."""
+"""Operations on the caller's own keys to the web; see control_plane/door/web_keys.py."""
 OTHER_DATABASE = "other_database"
-"""The service's word for: my settings name another database than yours; ask that one yourself."""
+"""The service's reply if the caller's settings name another database; the caller reads that one itself."""
 
 
 class OtherDatabase(errors.DatabaseUnavailable):
@@ -46,30 +46,30 @@ def request_for(
     fresh: bool = False,
     given: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The request for what is known of one job; only from the service of that very database and cluster, where named.
+    """The request about one job. If `database` or `cluster` is given, only a service of that database and cluster answers it.
 
-    `op`: report, ranks or stacks; `fresh` has the job's nodes take new stacks first. `given`: what a question about the job's
-    tables says (control_plane.gangs.questions).
+    `op`: report, ranks or stacks. `fresh`: the job's nodes take new stacks first. `given`: the question about the job's
+    tables (control_plane.gangs.questions).
     """
     meant_for = {"database": database, "cluster": cluster, "fresh": fresh or None, "given": given}
     return {"v": VERSION, "op": op, "job": str(ref)} | {k: v for k, v in meant_for.items() if v is not None}
 
 
 def database_id(config: settings.Settings) -> str:
-    """What tells two configured databases apart, without telling either's password."""
+    """A digest that distinguishes configured databases and does not show their passwords."""
     where = config.database.url or f"directory:{Path(config.database.directory).resolve()}"
     return hashlib.blake2b(where.encode(), digest_size=16, person=b"probing-db-v1").hexdigest()
 
 
 def binding(request: Mapping[str, Any]) -> str:
-    """What a credential must be bound to, so that it cannot be used for another request."""
+    """The digest that a credential must carry, so that it cannot be used for another request."""
     plain = {k: v for k, v in request.items() if k != "credential"}
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.blake2b(text.encode(), digest_size=16, person=b"probing-door-v1").hexdigest()
 
 
 def error_word(error: errors.ProbingError) -> str:
-    """The word by which an error crosses the socket."""
+    """The word that stands for an error in a reply."""
     return next((word for word, cls in _ERRORS.items() if isinstance(error, cls)), "internal")
 
 
@@ -83,7 +83,7 @@ def ask(
     fresh: bool = False,
     given: Mapping[str, Any] | None = None,
 ) -> Mapping[str, Any]:
-    """The job's rows (or its ranks, its stacks) as the service sees fit to show us; raises what the service says."""
+    """The job's rows, ranks or stacks from the service; raises the service's error."""
     return _over_unix(path, request_for(ref, database, op=op, fresh=fresh, given=given), deadline_s)
 
 
@@ -102,7 +102,7 @@ def _over_unix(path: Path, request: Mapping[str, Any], deadline_s: float) -> Map
 
 
 def web(config: settings.Settings, op: str, **given: Any) -> Mapping[str, Any]:
-    """What the service says to one of WEB_OPS, asked over its socket on its own host and over TLS from elsewhere."""
+    """The service's reply to one of WEB_OPS: over its socket on its own host, over TLS from elsewhere."""
     request = {"v": VERSION, "op": op, "cluster": config.cluster.name} | given
     path = Path(config.service.socket)
     if path.exists():
@@ -129,7 +129,7 @@ def ask_over_tls(
 
 
 def _over_tls(config: settings.Settings, request: dict[str, Any], deadline_s: float) -> Mapping[str, Any]:
-    import ssl  # a third of the command's start-up: only for those who need it
+    import ssl  # a third of the command's start-up; only needed here
 
     from probing_cluster.reports.asking import munge
 
@@ -164,7 +164,7 @@ def _exchange(
 ) -> Mapping[str, Any]:
     try:
         with connect() as sock:
-            # A line needs no end of the stream: closing one side of TLS would close both.
+            # The request is a line, so the stream stays open: closing one side of TLS would close both.
             sock.sendall(json.dumps(request).encode() + b"\n")
             raw = _read_all(sock)
         reply = json.loads(raw)
@@ -172,7 +172,7 @@ def _exchange(
         msg = f"the service does not answer on {where} ({exc}); is probing-ctl serve running?"
         raise errors.DatabaseUnavailable(msg) from exc
     if not isinstance(reply, dict):
-        raise errors.DatabaseUnavailable(f"{where} does not speak our language")
+        raise errors.DatabaseUnavailable(f"{where} is not our service: its reply is no JSON object")
     return reply
 
 

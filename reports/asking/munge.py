@@ -1,4 +1,4 @@
-"""MUNGE credentials, by libmunge through ctypes: who asked, vouched for by the cluster's own key.
+"""MUNGE credentials through libmunge and ctypes: the caller's identity, signed with the cluster's key.
 
 libmunge talks to munged over its Unix socket and gives up by itself after a few seconds.
 """
@@ -11,7 +11,7 @@ import functools
 from probing_cluster.core import errors, records
 
 TTL_S = 60
-"""How long a credential of ours is good: enough for a slow login node, too short to keep."""
+"""Lifetime of our credentials: enough for a slow login node, too short to be worth stealing."""
 _OPT_REALM, _OPT_TTL, _OPT_ENCODE_TIME, _OPT_SOCKET = 3, 4, 6, 8
 _SUCCESS = 0
 _LIBRARY = "libmunge.so.2"
@@ -27,7 +27,7 @@ class MungeUnavailable(errors.NotPermitted):
 
 @records.record
 class MungeCredential:
-    """What munged says of a credential it has decoded."""
+    """A credential that munged has decoded."""
 
     uid: int = records.doc("user id of the process that made it")
     gid: int = records.doc("group id of that process")
@@ -57,12 +57,12 @@ def encode(payload: bytes, socket: str = "", ttl_s: int = TTL_S) -> str:
 
 
 def decode(credential: str, now_s: float, socket: str = "") -> MungeCredential:
-    """What munged says of `credential`, which it decodes once only; raises Refused or MungeUnavailable.
+    """The decoded `credential`; munged decodes each only once. Raises CredentialRefused or MungeUnavailable.
 
-    munged itself refuses what is forged, from another key, expired, from the future or seen before.
+    munged itself refuses credentials that are forged, of another key, expired, from the future or used before.
     """
     if not credential.isascii() or "\0" in credential:
-        raise CredentialRefused("the MUNGE credential is no text that MUNGE makes")
+        raise CredentialRefused("the MUNGE credential is malformed")
     munge = _library()
     context = _context(munge, socket)
     payload, length = ctypes.c_void_p(), ctypes.c_int()
@@ -124,7 +124,7 @@ def _library() -> ctypes.CDLL:
     munge.munge_ctx_set.argtypes = munge.munge_ctx_get.argtypes = [ctypes.c_void_p, ctypes.c_int]
     munge.munge_encode.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int]
     munge.munge_decode.argtypes = [ctypes.c_char_p, ctypes.c_void_p, *[ctypes.c_void_p] * 4]
-    # The C library's own, through the handle that allocated what is given back.
+    # The C library's free, through the library that allocated the memory.
     munge.free.argtypes = [ctypes.c_void_p]
     munge.free.restype = None
     return munge

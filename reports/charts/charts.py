@@ -16,7 +16,7 @@ _CHAR = 6.4
 """Width of a character of a tick's label, on average and a little more, px."""
 _MARK_LEVELS, _MARK_LINE = 4, 14.0
 _NOTHING = 1e-12
-"""Smaller than any share, rate or time that is worth a mark."""
+"""Values below this get no mark."""
 _LEAST = 1.5
 """Least width of a bar that is not zero, px."""
 
@@ -73,7 +73,7 @@ class Mark:
 
 
 _WIDEST_COLUMN = 72.0
-"""A single week is a column, not a wall."""
+"""Most width of a column, so that a single week does not fill the drawing."""
 
 
 def columns(
@@ -85,7 +85,7 @@ def columns(
     *,
     marks: Sequence[Mark] = (),
 ) -> str:
-    """Stacked columns, left to right in the order given: for what happens over time; marks are upright lines with a name."""
+    """Stacked columns over time, left to right in the given order; marks are upright lines with a name."""
     most = _most(sum(row.values) for row in rows)
     # The names of marks stand above the columns: on them nobody could read them.
     floor = _TOP + min(len(marks), _MARK_LEVELS) * _MARK_LINE + _PLOT
@@ -150,11 +150,11 @@ class HeatRow:
 
 _COLUMN, _HEAD = 92.0, 22.0
 _BANDS = ((1.03, "h0"), (1.10, "h1"), (1.25, "h2"))
-"""Up to how much slower a cell has which colour; above the last it has the fourth."""
+"""Upper limits of the first three colours of a cell; above the last it has the fourth."""
 
 
 def heat(name: str, title: str, columns: Sequence[str], rows: Sequence[HeatRow]) -> str:
-    """A grid of cells, each with its figure written in it: colour says nothing that the text does not."""
+    """A grid of cells, each with its figure as text; colour adds nothing to the text."""
     width = max(WIDTH, _LEFT + _COLUMN * len(columns) + 10)
     drawn = [
         svg.element(
@@ -239,7 +239,7 @@ def _across(most: float, scale: float, bottom: float, words: Words) -> str:
 
 
 def _tick_labels(places: Iterable[tuple[float, str]], y: float) -> list[str]:
-    """The words below the grid lines at `places`, all within the drawing; one that would touch the one before is left out."""
+    """The labels of the grid lines at `places`, within the drawing; a label that would touch its neighbour is left out."""
     drawn, free_from = [], 0.0
     for x, text in places:
         width = len(text) * _CHAR
@@ -252,7 +252,7 @@ def _tick_labels(places: Iterable[tuple[float, str]], y: float) -> list[str]:
 
 
 def _row_name(label: str, y: float) -> str:
-    """What a row is called, to the left of its bars; `y` is the row's middle."""
+    """The row's label to the left of its bars; `y` is the row's middle."""
     return svg.element("text", text=_short(label), x=_LEFT - 10, y=y + 4, text_anchor="end", class_="name")
 
 

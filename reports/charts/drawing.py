@@ -1,4 +1,4 @@
-"""The timeline of a job as SVG: attempts to scale, what was lost, every event and action at its instant."""
+"""The timeline of a job as SVG: attempts to scale, lost work, every event and action at its instant."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEAST_WIDTH = 2.0
 
 
 class Scale:
-    """Instants to horizontal positions; what came after the end stands beside the axis, not on it."""
+    """Instants to horizontal positions; marks after the end stand to the right of the axis."""
 
     def __init__(self, start: datetime, end: datetime) -> None:
         self.start = start
@@ -45,7 +45,7 @@ class Scale:
 
 
 def timeline(report: model.ReportModel) -> str:
-    """The drawing; its own words say what it shows, and the page's tables repeat them."""
+    """The drawing, with a description in words; the page's tables hold the same."""
     scale = Scale(report.submit_at, report.drawn_until)
     moments = [a.at for v in report.attempts for a in v.actions]
     moments += [e.at for v in report.attempts for e in v.evidence]
@@ -73,7 +73,7 @@ def timeline(report: model.ReportModel) -> str:
 
 
 def _assumed(report: model.ReportModel) -> str:
-    """The note behind every loss that follows from assumed checkpoints; empty where they were seen."""
+    """The note on losses from assumed checkpoints; empty if checkpoints were seen."""
     return " (assumed)" if report.run is not None and not report.run.measured else ""
 
 

@@ -1,4 +1,4 @@
-"""What a job's own tables look like, and its time per step, drawn from what was kept of its last attempt, or from rows given."""
+"""Drawings of a job's own tables and its time per step, from the kept tables of its last attempt or from given rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from probing_cluster.core import errors, records, settings
 from probing_cluster.reports.charts import series
 
 ALONG = ("step", "global_step", "iteration", "iter", "batch", "epoch")
-"""Columns that a series runs along, the first of these that a table has; without one it is the number of the row."""
+"""Columns for the x axis; the first that a table has is used, else the row number."""
 MAX_TABLES, MAX_COLUMNS, MAX_PLACES = 2, 3, 300
 _PLACE = {"node", "rank", "pid", "at"}
 
@@ -68,7 +68,7 @@ def _series(found: Mapping[tuple[str, str], Any]) -> Iterator[tuple[str, list[se
 def _utilisation(
     own: Sequence[tuple[str, Any]], steps: Any
 ) -> Iterator[tuple[str, list[series.SeriesPlace]]]:
-    """How much of its GPUs the training uses, by the first of the caller's tables that tells tokens and parameters."""
+    """MFU of the training, from the first of the caller's tables with tokens and parameters."""
     from probing_cluster.attribution.reliability import mfu
 
     own_table = next((table for _, table in own if set(table.column_names) >= mfu.COLUMNS), None)

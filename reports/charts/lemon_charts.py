@@ -1,4 +1,4 @@
-"""The night's two drawings as PNG, each for light and dark: when each node failed, and whose failures they were."""
+"""The night's two drawings as PNG, each for light and dark: failures by node and time, and by day and status."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Chart:
 
     name: str
     alt: str
-    """What it shows, for who cannot see it."""
+    """Alternative text."""
     light: bytes
     dark: bytes
 
 
 def of(night: nightly.Night) -> tuple[Chart, ...]:
-    """The drawings of a night that has something to show."""
+    """The drawings of a night; none if no lemon or suspect had a failure."""
     shown = [*night.new, *night.still, *night.gone, *night.suspects][:MOST_NODES]
     shown = [s for s in shown if s.signals.get("failed_at")]
     if not shown:

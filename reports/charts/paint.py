@@ -1,4 +1,4 @@
-"""Colour for terminals that have it; nothing is said by colour alone."""
+"""Colour for terminals that support it; colour never carries meaning alone."""
 
 from __future__ import annotations
 

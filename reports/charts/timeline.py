@@ -13,7 +13,7 @@ MARKS = {"#": "ran", "-": "lost", ".": "waited", "x": "died"}
 
 @records.record
 class Axis:
-    """What one row of characters stands for."""
+    """The time span of one row of characters."""
 
     start_at: datetime = records.doc("left edge")
     end_at: datetime = records.doc("right edge")
@@ -56,14 +56,14 @@ def bar(view: attempt_view.AttemptView, scale: Axis, waiting_since: datetime) ->
 
 
 def legend(bars: Iterable[str], meanings: Mapping[str, str] | None = None) -> str:
-    """What the marks in these bars mean, some of them as `meanings` says; of one that is in none nothing is said."""
+    """The legend of the marks in these bars; `meanings` replaces usual words, and unused marks are left out."""
     drawn = set("".join(bars))
     words = MARKS | dict(meanings or {})
     return ", ".join(f"{mark} {meaning}" for mark, meaning in words.items() if mark in drawn)
 
 
 def _mark(cells: list[str], scale: Axis, begin: datetime, end: datetime, *, ended_unfinished: bool) -> None:
-    """Even a run shorter than one character is drawn, and a death always is."""
+    """Draws at least one character for a run, and always an unfinished end."""
     last = min(max(int(scale.position(end) - 1e-9), 0), scale.cells - 1)
     if ended_unfinished:
         cells[last] = "x"

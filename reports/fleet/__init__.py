@@ -1,1 +1,1 @@
-"""The fleet page: its words and its drawing."""
+"""The fleet page: sentences and drawings."""

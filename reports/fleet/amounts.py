@@ -1,6 +1,8 @@
-"""Amounts of the fleet's sentences, in people's words."""
+"""Amounts in the fleet's sentences."""
 
 from __future__ import annotations
+
+from probing_cluster.core import vocabulary
 
 
 def percent(value: float) -> str:
@@ -13,8 +15,13 @@ def amount(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
+def gpus(n: int) -> str:
+    """`1 GPU`, `1,024 GPUs`."""
+    return vocabulary.plural(n, "GPU")
+
+
 def node_days(value: float) -> str:
-    """`12.5 node-days`; of a cluster that is minutes old, `1.2 node-minutes`."""
+    """`12.5 node-days`; for a cluster that is minutes old `1.2 node-minutes`."""
     if 0 < value < 1 / 24:
         return f"{amount(value * 1440)} node-minutes"
     return f"{amount(value * 24)} node-hours" if 0 < value < 1 else f"{amount(value)} node-days"

@@ -1,4 +1,4 @@
-"""What the columns of the fleet's tables are called."""
+"""Headings of the columns of the fleet's tables."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _HEADS = {
 
 
 def head(key: str) -> str:
-    """`low_per_gpu_h` as people say it; units stay, a share's is its percent sign."""
+    """The heading of a key such as `low_per_gpu_h`; units stay, the percent sign marks a share."""
     first, dot, inner = key.partition(".")
     if dot:
         return f"{first} {head(inner)}"

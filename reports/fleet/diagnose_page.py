@@ -1,4 +1,4 @@
-"""A round of tests as one self-contained page: every node, every test, and what was found."""
+"""A round of tests as one self-contained page: the result of every test on every node."""
 
 from __future__ import annotations
 

@@ -11,14 +11,14 @@ from markupsafe import Markup
 from probing_cluster.core import records
 from probing_cluster.reports import page
 from probing_cluster.reports.charts import charts
-from probing_cluster.reports.fleet import column_heads, fleet_words, node_drawings
+from probing_cluster.reports.fleet import amounts, column_heads, fleet_words, node_drawings
 
 Figure = Mapping[str, Any]
 """One figure as `probing-ctl fleet --json` prints it."""
 
 _ABOUT = ("since", "until", "partition", "users")
 MOST_ROWS = 200
-"""A page is read; all rows are in `--json`."""
+"""Most rows of a table on the page; `--json` has all."""
 
 
 @records.record
@@ -54,7 +54,7 @@ def render(
 
 
 def parts_of(figures: Mapping[str, Figure], meanings: Mapping[str, str]) -> dict[str, Any]:
-    """What fleet_body.html.j2 is filled with, on a page of its own or on another."""
+    """The values for fleet_body.html.j2, on a page of its own or inside another."""
     sections = [_section(name, figure, meanings[name]) for name, figure in figures.items()]
     return {"sections": sections, "facts": _facts(figures)}
 
@@ -116,7 +116,7 @@ def _cell(head: str, value: Any) -> str:
 
 
 def number(value: Any) -> str:
-    """Short enough to compare; what is not known is a dash."""
+    """A value as short text; a dash if it is not known."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -134,7 +134,7 @@ def hours(value: float) -> str:
 
 
 def _facts(figures: Mapping[str, Figure]) -> list[tuple[str, str]]:
-    """The numbers somebody who reads nothing else should know."""
+    """The most important numbers, for the head of the page."""
     states, ettr = figures.get("state-breakdown", {}), figures.get("run-ettr", {})
     few_attempts = (states.get("n_attempts") or 0) < fleet_words.FEW
     few_runs = (ettr.get("n_runs") or 0) < fleet_words.FEW
@@ -230,7 +230,7 @@ def _mttf(name: str, title: str, figure: Figure) -> Drawn:
         if measured is not None:
             rows.append(
                 charts.Point(
-                    label=_gpus(size["n_gpus"]),
+                    label=amounts.gpus(size["n_gpus"]),
                     value=measured["mttf_h"],
                     low=measured["low_h"],
                     high=measured["high_h"],
@@ -239,7 +239,7 @@ def _mttf(name: str, title: str, figure: Figure) -> Drawn:
         elif size["projected_h"] is not None:
             rows.append(
                 charts.Point(
-                    label=f"{_gpus(size['n_gpus'])}, projected",
+                    label=f"{amounts.gpus(size['n_gpus'])}, projected",
                     value=size["projected_h"],
                     low=size["projected_low_h"],
                     high=size["projected_high_h"],
@@ -290,7 +290,7 @@ def _what_if(name: str, title: str, figure: Figure) -> Drawn:
 
 
 def _tested(name: str, title: str, figure: Figure) -> Drawn:
-    """Nodes by tests; the worst first, for a map is read from its top."""
+    """A heat map of nodes by tests, the worst node first."""
     columns = [key for key in (figure["nodes"][0] if figure["nodes"] else {}) if key != "node"]
     rows = [
         charts.HeatRow(label=str(row["node"]), cells=tuple(row.get(c) for c in columns))
@@ -304,12 +304,8 @@ def _tested(name: str, title: str, figure: Figure) -> Drawn:
     return charts.heat(name, title, columns, rows[:MOST_ROWS]), ()
 
 
-def _gpus(n: int) -> str:
-    return f"{n:,} GPU{'s' if n != 1 else ''}"
-
-
 def _by_gpus(row: Mapping[str, Any]) -> str:
-    return _gpus(row["n_gpus"])
+    return amounts.gpus(row["n_gpus"])
 
 
 _SHARES = {"share of attempts": "attempts_frac", "share of GPU time": "gpu_time_frac"}

@@ -1,4 +1,4 @@
-"""The fleet's figures in people's words: one sentence each."""
+"""The fleet's figures as sentences."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ def one_per_gpu_h(rate: float) -> str:
 
 
 def sentences(name: str, figure: Figure) -> list[str]:
-    """What the figure says, one thought a sentence; a figure of nothing says that."""
+    """The figure in sentences, one thought each; an empty figure gives a sentence, too."""
     return _SENTENCES[name](figure) if name in _SENTENCES else []
 
 
 def is_of_the_cluster(name: str, figure: Figure) -> bool:
-    """False for what only plays with the default failure rate: the expected ETTR says once that there is no other yet."""
+    """False for figures that rest on the default failure rate; only the expected ETTR shows that there is no other yet."""
     return name == "expected-ettr" or figure.get("rate_is_own") is not False
 
 
-percent, _amount, _node_days = amounts.percent, amounts.amount, amounts.node_days
+percent, _amount, _gpus, _node_days = amounts.percent, amounts.amount, amounts.gpus, amounts.node_days
 
 _MOST_STATES = 5
 FEW = 4
-"""With fewer attempts, failures or runs only their number is shown: a share, a rate or a mean would say nothing."""
+"""With fewer attempts, failures or runs only their number is shown: a share, a rate or a mean of so few means nothing."""
 
 
 def _share(value: float | None) -> str:
@@ -59,7 +59,7 @@ def _states(figure: Figure) -> list[str]:
     elif unknown:
         made.append(f"Of {_jobs(unknown)} the GPUs are not recorded: they are not in the GPU hours.")
     if figure["n_attempts"] < FEW:
-        made.append("Too few to tell shares of them.")
+        made.append("Too few for shares.")
     elif figure["infrastructure_attempts_frac"] is not None:
         share, of_time = (figure[f"infrastructure_{key}_frac"] for key in ("attempts", "gpu_time"))
         also = "" if of_time is None else f", with {_share(of_time)} of the GPU time"
@@ -72,7 +72,7 @@ def _sizes(figure: Figure) -> list[str]:
         return ["No attempt of known size ran in this span."]
     top = max(figure["sizes"], key=lambda s: s["gpu_h"] or 0.0)
     if figure["n_unknown_gpus"] == sum(s["n_attempts"] for s in figure["sizes"]):
-        return ["How large jobs were is not known: accounting records no attempt's GPUs."]
+        return ["Job sizes are not known: accounting records no attempt's GPUs."]
     made = ["No attempt on record held a GPU."]
     if top["gpu_h"]:
         made = [f"Most GPU time went to jobs of {_gpus(top['n_gpus'])}: {_share(top['gpu_time_frac'])}."]
@@ -119,7 +119,9 @@ def _began(figure: Figure) -> list[str]:
     if not figure["checks_began"]:
         return []
     n_began = _jobs(len(figure["checks_began"]), "check")
-    return [f"{n_began} came into force meanwhile: from there on more may be seen, not more fail."]
+    return [
+        f"{n_began} came into force in this span; from then on more failures may be seen, although no more happen."
+    ]
 
 
 def _large(figure: Figure) -> list[str]:
@@ -139,7 +141,7 @@ def _mttf(figure: Figure) -> list[str]:
     measured = [s for s in failed if s["measured"]["n_failures"] >= FEW]
     made = []
     if failed and not measured:
-        made.append("Of no size failed enough jobs to tell how long one runs until it fails.")
+        made.append("Too few jobs of any size failed for a mean time to failure.")
     if measured:
         largest = measured[-1]
         hours = phrase.span(largest["measured"]["mttf_h"] * 3600)
@@ -148,7 +150,7 @@ def _mttf(figure: Figure) -> list[str]:
     if projected:
         last = projected[-1]
         made.append(f"One of {_gpus(last['n_gpus'])} would run {phrase.span(last['projected_h'] * 3600)}.")
-    return made or ["No failure of jobs of recorded size: how long one runs until it fails is not known."]
+    return made or ["The mean time to failure is not known: no job of recorded size failed."]
 
 
 def _goodput(figure: Figure) -> list[str]:
@@ -156,10 +158,12 @@ def _goodput(figure: Figure) -> list[str]:
     n_ended = sum(s["n_first"] for s in figure.get("sizes", ()))
     if not lost and not more and n_ended:
         return [
-            f"GPU hours lost are not known: the GPUs of {_jobs(n_ended)} that infrastructure ended are none, or not recorded."
+            f"GPU hours lost are not known: {_jobs(n_ended)} that infrastructure ended held no GPUs, or their GPUs are not recorded."
         ]
     if not lost and not more:
-        return ["No GPU hours were lost to infrastructure; what failed by itself is not counted here."]
+        return [
+            "No GPU hours were lost to infrastructure; jobs that failed by themselves are not counted here."
+        ]
     also = f", and {_amount(more)} by jobs preempted for their return" if more else ""
     return [
         f"Jobs that infrastructure ended lost {_amount(lost)} GPU hours{also} (of each at most its last 30 minutes, and the time it hung)."
@@ -194,7 +198,7 @@ def _expected(figure: Figure) -> list[str]:
         often = f"{_node_days(1 / figure['failures_per_node_day'])}"
         return [
             (
-                "Which ETTR to expect is not known: none of the cluster's large jobs, on which the rate is measured, was ended by infrastructure yet."
+                "The expected ETTR is not known: infrastructure has not yet ended any of the large jobs from which the failure rate is measured."
                 f" (With one failure in {often}, the default, a job {size} would have {_share(last['renewal'])}.)"
             )
         ]
@@ -235,11 +239,11 @@ def _grid(figure: Figure) -> list[str]:
 def _coverage(figure: Figure) -> list[str]:
     n, n_detected = (sum(c[k] for c in figure["causes"]) for k in ("n_attempts", "n_by_check"))
     if not (figure["checks"] or n_detected or figure.get("n_good_with_failed_check")):
-        return ["What checks see of failures is not known: no result of a check is on record."]
+        return ["The coverage of checks is not known: no check result is on record."]
     words = [f"A check saw {n_detected} of {_jobs(n)} that infrastructure ended."] if n else []
     if figure["good_with_failed_check_frac"] is not None:
         words.append(
-            f"{_share(figure['good_with_failed_check_frac'])} of good jobs ran beside a failed check."
+            f"{_share(figure['good_with_failed_check_frac'])} of good jobs ran while a check failed on their nodes."
         )
     if figure["checks"]:
         idle = sum(not c["n_failed"] for c in figure["checks"])
@@ -262,7 +266,7 @@ def _use(figure: Figure) -> list[str]:
         f"Of {size} {used} of the time was used, {good} used and not lost, {free} free in parts of nodes.",
         *(
             [
-                "More than all of it: jobs overlap on nodes, or nodes have more GPUs than they were counted with."
+                "This is more than the capacity: jobs overlap on nodes, or nodes have more GPUs than were counted."
             ]
             if figure["utilisation_frac"] > 1
             else []
@@ -281,7 +285,7 @@ def _signals(figure: Figure) -> list[str]:
     often = f"higher on a lemon than on another node in {_share(best['separation_frac'])} of pairs"
     return [
         f"On {figure['day'][:10]} {_jobs(best['n_lemons'], 'lemon')} of {_jobs(best['n_nodes'], 'node')}.",
-        f"Most telling: {column_heads.head(best['signal'])} ({often}); least: {column_heads.head(least['signal'])} ({_share(least['separation_frac'])}).",
+        f"Best signal: {column_heads.head(best['signal'])} ({often}); least: {column_heads.head(least['signal'])} ({_share(least['separation_frac'])}).",
     ]
 
 
@@ -296,14 +300,14 @@ def _departures(figure: Figure) -> list[str]:
 
 def _swaps(figure: Figure) -> list[str]:
     if not figure["n_watched"]:
-        return ["Of no node is it known which GPUs its jobs held: swaps cannot be counted."]
+        return ["Swaps cannot be counted: no node has a record of the GPUs that its jobs held."]
     some = f"of {_jobs(figure['n_watched'], 'node')} in {_node_days(figure['node_days'])}"
     if not figure["n_swaps"]:
         return [f"No GPU {some} was swapped."]
     often = f"one in {_node_days(1 / figure['per_node_day'])}" if figure["per_node_day"] else "in no time"
     worst = figure["nodes"][0]
     return [
-        f"{_jobs(figure['n_swaps'], 'GPU')} {some} came in the place of another ({often}), most on {worst['node']}: {worst['n_swaps']}."
+        f"{_jobs(figure['n_swaps'], 'GPU')} {some} replaced others ({often}), most on {worst['node']}: {worst['n_swaps']}."
     ]
 
 
@@ -326,7 +330,7 @@ def _whose(figure: Figure) -> str:
 def _together(figure: Figure) -> list[str]:
     pairs = sorted(figure["pairs"], key=lambda p: -p["n"])
     if not pairs and figure.get("n_events") == 0:
-        return ["Which faults come together is not known: no agent's event and no kernel log is on record."]
+        return ["Faults that come together are not known: no agent's event and no kernel log is on record."]
     if not pairs:
         return ["No two faults came together."]
     top = pairs[0]
@@ -349,7 +353,7 @@ def _tests(figure: Figure) -> list[str]:
 
 def _pace(figure: Figure) -> list[str]:
     if not figure["nodes"]:
-        return ["No gang of three nodes or more shows what its steps take."]
+        return ["No gang of three nodes or more reports its step times."]
     ratio, node, gang = max(
         (value, row["node"], key)
         for row in figure["nodes"]
@@ -368,10 +372,6 @@ def _storms(figure: Figure) -> list[str]:
     return [
         f"{some} ended by infrastructure {figure['min_failures']} times or more; job {worst['job_id']} {_jobs(worst['n_failures'], 'time')}."
     ]
-
-
-def _gpus(n: int) -> str:
-    return vocabulary.plural(n, "GPU")
 
 
 _SENTENCES: Mapping[str, Callable[[Figure], list[str]]] = {

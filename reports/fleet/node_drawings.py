@@ -1,4 +1,4 @@
-"""Drawings of the fleet page that are about nodes: how they were used, their lemons, and instants on an axis of time."""
+"""Drawings of nodes on the fleet page: their use, lemons, and instants on a time axis."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ WIDTH = 78
 
 
 def render(view: lemon_view.LemonPage) -> str:
-    """The whole report; a night without a lemon says why there is none, and who comes first."""
+    """The whole report; for a night without a lemon the reason, and the likeliest nodes."""
     head = f"{view.cluster}, {view.day:%Y-%m-%d}: {view.headline}"
     lines = [*_wrapped(head), *([view.total_cost] if view.total_cost else [])]
     for title, cards in (

@@ -1,4 +1,4 @@
-"""A night as its reader sees it: per node the verdict, the reasons, the price, the evidence, the commands."""
+"""A lemon night for its reader: per node the verdict, the reasons, the cost, the evidence, the commands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from probing_cluster.core import records, sanitize
+from probing_cluster.core import records, sanitize, vocabulary
 from probing_cluster.lemon import model, nightly
 from probing_cluster.reports import phrase
 
@@ -17,11 +17,11 @@ SHOWN_AGAIN = 2
 SHOWN_SUSPECTS = 10
 SHOWN_RANKED = 5
 _NEARLY = 0.3
-"""From here on a score is held down for lack of proof rather than of failures."""
+"""From this score on a node lacks proof rather than failures."""
 _HELD_DOWN = 0.48
-"""What the model believes more of, but for the proof, is a little above this (proof.UNPROVEN)."""
+"""Scores held down for lack of proof lie a little above this (proof.UNPROVEN)."""
 _ENOUGH_NODES = 10
-"""Of fewer nodes nobody knows what is usual for them."""
+"""Fewer nodes than this do not show an ordinary failure rate."""
 
 
 @records.record
@@ -33,7 +33,7 @@ class FailureLine:
     ref: str = records.doc("the job as its owner names it")
     what: str = records.doc("cause, part, confidence")
     size: str = records.doc("nodes and GPUs")
-    command: str = records.doc("how to read all about it")
+    command: str = records.doc("the command that prints its report")
     url: str = records.doc("the report's address; empty for none", default="")
 
 
@@ -58,7 +58,7 @@ class LemonCard:
     cost: str = records.doc("what its failures cost", default="")
     failures: tuple[FailureLine, ...] = records.doc("the latest", default=())
     n_more: int = records.doc("failures not shown", default=0)
-    drained: str = records.doc("the drain of ours that stands, in words; empty for none", default="")
+    drained: str = records.doc("our open drain, in words; empty for none", default="")
     commands: tuple[LemonCommand, ...] = records.doc("what to do", default=())
 
 
@@ -78,7 +78,7 @@ class LemonPage:
     cluster: str = records.doc("Slurm cluster name")
     day: datetime = records.doc("the day scored")
     window_days: int = records.doc("days the signals look back")
-    subject: str = records.doc("what has changed, short")
+    subject: str = records.doc("the changes, short")
     headline: str = records.doc("the night in one line")
     new: tuple[LemonCard, ...] = records.doc("lemons since this night", default=())
     still: tuple[LemonCard, ...] = records.doc("lemons before, too", default=())
@@ -89,13 +89,13 @@ class LemonPage:
         "the likeliest of the others, of a night without a lemon", default=()
     )
     none_because: str = records.doc("why no node is a lemon; empty when one is", default="")
-    total_cost: str = records.doc("what all lemons cost together; empty without lemons", default="")
+    total_cost: str = records.doc("cost of all lemons together; empty without lemons", default="")
     remarks: tuple[str, ...] = records.doc("how it was made", default=())
-    uneventful: bool = records.doc("nothing to tell", default=False)
+    uneventful: bool = records.doc("true if nothing changed and no node is a lemon", default=False)
 
 
 def of(night: nightly.Night, *, drains: Iterable[records.Drain] = (), report_url: str = "") -> LemonPage:
-    """The night's view; `drains` are ours that stand, `report_url` has `{job_id}` in it."""
+    """The night's view. `drains`: our open drains; `report_url` contains `{job_id}`."""
     open_drains = {d.node: d for d in drains if d.action == "drain" and d.ended_at is None}
 
     def cards(scores: Iterable[records.LemonScore]) -> tuple[LemonCard, ...]:
@@ -134,31 +134,31 @@ def ranked(night: nightly.Night) -> tuple[RankedNode, ...]:
 
 
 def none_because(night: nightly.Night) -> str:
-    """One sentence on a night without a lemon; empty when there is one."""
+    """Why no node is a lemon; empty if one is."""
     if night.new or night.still:
         return ""
     if not night.scores:
-        return f"None is a lemon because no node was in use in the {night.window_days} days looked at."
+        return f"No node is a lemon: none was in use in the {night.window_days} days looked at."
     most = max(_n_failures(s) for s in night.scores)
     if not most:
-        return f"None is a lemon because no attempt failed because of a node in {night.window_days} days."
+        return f"No node is a lemon: no attempt failed because of a node in {night.window_days} days."
     first = max(night.scores, key=lambda s: (s.score, _n_failures(s)))
     if first.score >= nightly.SUSPECT_FROM and _n_failures(first):
         return (
-            f"None is a lemon because none is proven one: {first.node} comes nearest, with {_failures(first)} in "
+            f"No node is a lemon: none is proven to be one. {first.node} comes nearest, with {_failures(first)} in "
             f"{night.window_days} days, {_short_of(first)}{_few(night)}."
         )
     return (
-        f"None is a lemon because no node failed often enough, and far enough apart, beyond what its load explains:"
-        f" the most are {_count(most, 'failure')} in {night.window_days} days{_few(night)}."
+        f"No node is a lemon: none failed often enough, and far enough apart, beyond what its load explains."
+        f" The most are {vocabulary.plural(most, 'failure')} in {night.window_days} days{_few(night)}."
     )
 
 
 def _failures(score: records.LemonScore) -> str:
-    """`9 failures that count as 3`: what comes again within two days is the same fault."""
+    """`9 failures that count as 3`: failures within two days count as one fault."""
     n, episodes = _n_failures(score), score.signals.get("episodes")
     together = isinstance(episodes, int) and 0 < episodes < n
-    return f"{_count(n, 'failure')}{f' that count as {episodes} (within two days they count once)' if together else ''}"
+    return f"{vocabulary.plural(n, 'failure')}{f' that count as {episodes} (within two days they count once)' if together else ''}"
 
 
 def _short_of(score: records.LemonScore) -> str:
@@ -168,10 +168,10 @@ def _short_of(score: records.LemonScore) -> str:
 
 
 def _few(night: nightly.Night) -> str:
-    """That a fleet is too small to tell what is usual in it; empty for others."""
+    """A note that the fleet is too small for comparison; empty for larger ones."""
     n = len(night.scores)
     return (
-        f"; {_count(n, 'node')} in use {'is' if n == 1 else 'are'} few to compare"
+        f"; {vocabulary.plural(n, 'node')} in use {'is' if n == 1 else 'are'} few to compare"
         if n < _ENOUGH_NODES
         else ""
     )
@@ -194,21 +194,23 @@ def _n_failures(score: records.LemonScore) -> int:
 
 
 def subject(night: nightly.Night) -> str:
-    """What has changed and what stands, short enough for a phone's list of mails."""
+    """The changes and the present lemons, short enough for a phone's list of mails."""
     if night.uneventful and night.suspects:
-        return f"no lemon, {_count(len(night.suspects), 'suspect')}: {_names(night.suspects)}"
+        return f"no lemon, {vocabulary.plural(len(night.suspects), 'suspect')}: {_names(night.suspects)}"
     if night.uneventful:
         return "quiet night, no lemon"
-    parts = [f"{_count(len(night.new), 'new lemon')}: {_names(night.new)}"] if night.new else []
+    parts = [f"{vocabulary.plural(len(night.new), 'new lemon')}: {_names(night.new)}"] if night.new else []
     parts += [f"{len(night.still)} still: {_names(night.still)}"] if night.still else []
     parts += [f"{len(night.gone)} gone: {_names(night.gone)}"] if night.gone else []
     return "; ".join(parts)
 
 
 def headline(night: nightly.Night) -> str:
-    """The night in one line, with what was looked at: the whole of a quiet night's mail."""
+    """The night in one line, with the number of nodes scored; a quiet night's mail holds nothing else."""
     looked_at = [f"{len(night.scores):,} {'node' if len(night.scores) == 1 else 'nodes'} scored"]
-    looked_at += [_count(len(night.suspects), "suspect")] if night.suspects and not night.uneventful else []
+    looked_at += (
+        [vocabulary.plural(len(night.suspects), "suspect")] if night.suspects and not night.uneventful else []
+    )
     return f"{subject(night)} ({', '.join(looked_at)})"
 
 
@@ -259,7 +261,7 @@ def _card(
 def _failure(failure: Mapping[str, Any], report_url: str) -> FailureLine:
     part = f" {failure['device']}" if failure.get("device") else ""
     n_nodes, n_gpus = failure["n_nodes"], failure.get("n_gpus")
-    nodes = _count(n_nodes, "node")
+    nodes = vocabulary.plural(n_nodes, "node")
     job_id = int(failure["job_id"])
     ref = sanitize.clean(str(failure.get("ref") or job_id), 40)  # older nights have no ref
     return FailureLine(
@@ -276,7 +278,7 @@ def _failure(failure: Mapping[str, Any], report_url: str) -> FailureLine:
 
 
 def _commands(score: records.LemonScore, drained: bool) -> tuple[LemonCommand, ...]:
-    """The exact commands for this node in its state; a suspect only asks to be looked at."""
+    """The commands for this node in its state; for a suspect only to look at it and to answer."""
     node, status = shlex.quote(score.node), score.signals.get("status")
     n = score.multi_node_node_fails + score.single_node_node_fails
     drain = LemonCommand(
@@ -303,8 +305,8 @@ def _cost(scores: Iterable[records.LemonScore], window_days: int) -> str:
     jobs, users = sum(c["jobs"] for c in costs), sum(c["users"] for c in costs)
     unknown = sum(c["unknown_gpus"] for c in costs)
     words = (
-        f"{phrase.gpu_hours(sum(c['gpu_h'] for c in costs))} GPU-hours of lost work, {_count(jobs, 'job')}, "
-        f"{_count(users, 'user')} in {window_days} days"
+        f"{phrase.gpu_hours(sum(c['gpu_h'] for c in costs))} GPU-hours of lost work, {vocabulary.plural(jobs, 'job')}, "
+        f"{vocabulary.plural(users, 'user')} in {window_days} days"
     )
     return words + (f" ({unknown} attempts of unknown size not counted)" if unknown else "")
 
@@ -322,7 +324,3 @@ def _names(scores: Iterable[records.LemonScore], most: int = 4) -> str:
     names = [s.node for s in scores]
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
-
-
-def _count(n: int, word: str) -> str:
-    return f"{n} {word}" if n == 1 else f"{n} {word}s"

@@ -1,1 +1,1 @@
-"""Handing a message over: mail, SMTP, webhook."""
+"""Delivery of messages by mail, SMTP and webhook."""

@@ -22,7 +22,7 @@ _TYPES = {
 _KEYED = {"pagerduty": "dedup", "opsgenie": "alias"}
 """Services that keep one incident per key, open it and close it."""
 _MORE = {"opsgenie": "&:info=new"}
-"""What else they are told: by default what is of severity info would only be a note to an alert that is open already, else nothing."""
+"""Extra options. By default Opsgenie takes a message of severity info only as a note to an open alert."""
 
 
 def post(
@@ -36,10 +36,10 @@ def post(
     store: str,
     deadline_s: float,
 ) -> dict[str, str]:
-    """One attempt at each address; by its name why it did not get the message, empty where it did.
+    """One attempt at each address; returns by its name why it did not get the message, empty if it did.
 
-    `group` names the incident to services that keep one; `over` closes it there. `store`: where the library
-    remembers what those services call it.
+    `group`: the incident's key for services that keep incidents; `over` closes it there. `store`: the folder in which
+    the library keeps the services' own ids.
     """
     asset = apprise.AppriseAsset(
         app_id="Probing Cluster",
@@ -55,7 +55,7 @@ def post(
         one = apprise.Apprise(asset=asset)
         with _heard() as words:
             if not one.add(_keyed(address, group)):
-                found[name] = "apprise does not know such an address"
+                found[name] = "apprise does not support this address"
                 continue
             sent = one.notify(title=title, body=body, notify_type=kind, body_format=apprise.NotifyFormat.TEXT)
         found[name] = "" if sent else _why(words, address)
@@ -63,7 +63,7 @@ def post(
 
 
 def _keyed(address: str, group: str) -> str:
-    """The address, with the incident's key where the service keeps one and the site named none of its own."""
+    """The address with the incident's key, if the service keeps incidents and the address has no key yet."""
     scheme = address.partition("://")[0].lower()
     key = _KEYED.get(scheme)
     if key is None or re.search(rf"[?&]{key}=", address):
@@ -75,7 +75,7 @@ def _keyed(address: str, group: str) -> str:
 
 @contextlib.contextmanager
 def _heard() -> Iterator[list[str]]:
-    """What the library logs meanwhile: the only place where it says why."""
+    """Collects the library's log messages; it gives its reasons nowhere else."""
     words: list[str] = []
 
     class MessageCollector(logging.Handler):
@@ -93,7 +93,7 @@ def _heard() -> Iterator[list[str]]:
 
 
 def _why(words: list[str], address: str) -> str:
-    """The library's last words, without anything of the address, which is a secret."""
+    """The library's last message without any part of the address, which is a secret."""
     text = sanitize.clean(words[-1] if words else "not delivered", 200)
     for part in re.split(r"[/?&=@:]+", address):
         if len(part) > 5:

@@ -1,4 +1,4 @@
-"""A mail's headers of foreign text: one line each, and nothing in them that a reader of mail, or Python's own, would decode."""
+"""Mail headers from untrusted text: one line each, without anything that a mail reader or Python would decode."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ _ADDRESS = re.compile(
     r"(?:@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?)?",
     re.ASCII,
 )
-"""No question mark: `=?…?=` is decoded, and what it hides would be a line of its own."""
+"""No question mark: `=?…?=` is decoded, and could hide a line break."""
 
 
 def subject(text: str, limit: int) -> str:
-    """Foreign text as a subject, at most `limit` characters.
+    """Untrusted text as a subject, at most `limit` characters.
 
-    Python decodes an encoded word (`=?utf-8?q?a=0d=0aBcc:…?=`) that is put into a header, and writes its line breaks out.
+    Python decodes an encoded word (`=?utf-8?q?a=0d=0aBcc:…?=`) in a header and writes its line breaks.
     """
     return sanitize.clean(text, limit).replace("=?", "= ?")[:limit]
 
 
 def address(text: object) -> str:
-    """A recipient as a header and an SMTP server may be given it; raises UsageError for what is none, or may be more than one."""
+    """A recipient that is safe in a header and for an SMTP server; raises UsageError for anything but one plain address."""
     if not isinstance(text, str) or not 0 < len(text) <= 320:
         raise errors.UsageError("the mail has no recipient")
     if not _ADDRESS.fullmatch(text):
-        raise errors.UsageError("the recipient is no plain address")
+        raise errors.UsageError("the recipient is not a plain mail address")
     return text

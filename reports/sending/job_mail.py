@@ -1,6 +1,6 @@
-"""The mail to a job's owner: why it died, what that cost and what to do now, in text and HTML; nothing is loaded from anywhere.
+"""The mail to a job's owner: why it died, the cost and the next step, in text and HTML; it loads nothing from elsewhere.
 
-Job names, log lines and what Slurm passes on are foreign: no header takes a line of theirs, and HTML shows them as text.
+Job names, log lines and Slurm's arguments are untrusted: headers take no line break of theirs, and HTML shows them as text.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ class MailHeader:
 
     job_id: int = records.doc("Slurm's raw job id; the master's for an array")
     restart_count: int = records.doc("Slurm's, of the attempt the mail is about")
-    subject: str = records.doc("Slurm's own subject, which people's filters know")
-    recipient: str = records.doc("whoever asked Slurm for it")
-    mark: str = records.doc("identity of the mail: a second copy has the same")
+    subject: str = records.doc("Slurm's own subject, which mail filters match")
+    recipient: str = records.doc("the address that asked Slurm for it")
+    mark: str = records.doc("identity of the mail; a second copy has the same")
     stage: str = records.doc(
-        "verdict, follows (not yet), never (not within a day) or held (it runs and does nothing)"
+        "verdict, follows (not yet), never (not within a day), held (it holds GPUs idle) or alarm (it printed an alarm word)"
     )
-    again: bool = records.doc("true when a mail said before that the verdict follows", default=False)
+    again: bool = records.doc("true if an earlier mail said that the verdict follows", default=False)
     at: datetime = records.doc("when it was made, UTC")
 
 
 @records.record
 class Content:
-    """What the mail says, apart from how it looks."""
+    """The mail's content without its layout."""
 
-    title: str = records.doc("one line: what ended, and why")
+    title: str = records.doc("one line: the job, how it ended and why")
     sure: str = records.doc("the failure domain and how sure it is; empty without a verdict", default="")
     severity: str = records.doc("bad, warn or plain: the colour", default="plain")
     summary: str = records.doc("the verdict's sentence", default="")
-    evidence: tuple[tuple[str, str], ...] = records.doc("when and where, and what was seen", default=())
+    evidence: tuple[tuple[str, str], ...] = records.doc("(time and node, event) pairs", default=())
     steps: tuple[str, ...] = records.doc("what to do now", default=())
     cost: str = records.doc("what the job's failures cost", default="")
     tasks: tuple[tuple[str, str], ...] = records.doc(
@@ -61,7 +61,7 @@ class Content:
 def compose(
     about: MailHeader, report: model.ReportModel | rows.ReportRows | None, config: settings.Settings
 ) -> email.message.EmailMessage:
-    """The mail; without a report it says that the verdict follows, or that none came."""
+    """The mail; without a report it says that the verdict follows, or that there is none."""
     headline = report is not None
     return _message(about, content(about, report, config), config, headline=headline)
 
@@ -69,13 +69,13 @@ def compose(
 def compose_news(
     about: MailHeader, ref: str, words: Sequence[str], config: settings.Settings
 ) -> email.message.EmailMessage:
-    """The mail about a job that runs, by the name that its owner knows: it holds GPUs and does nothing with them (stage held), or says a word of alarm (stage alarm)."""
+    """The mail about a running job that holds GPUs idle (stage held) or printed an alarm word (stage alarm). `ref`: the owner's name for the job."""
     title, step = _NEWS[about.stage]
     found = Content(
         title=f"job {ref} {title}",
         severity="warn",
         summary=" ".join(f"The job {sanitize.clean(sentence, 500)}." for sentence in words),
-        steps=(f"Nothing is done about it. {step} scancel {ref}.",),
+        steps=(f"Probing Cluster does nothing about it. {step} scancel {ref}.",),
         command=f"probing-report {ref}",
         url=config.mail.report_url.replace("{job_id}", str(about.job_id)) if config.mail.report_url else "",
         footer=_footer(about, config),
@@ -84,10 +84,10 @@ def compose_news(
 
 
 _NEWS = {
-    "held": ("holds GPUs idle", "If it waits for you, or its program has ended:"),
-    "alarm": ("says a word of alarm", "Look at its output; if it is of no use any more:"),
+    "held": ("holds GPUs idle", "If it waits for you, or its program has ended, end it:"),
+    "alarm": ("printed an alarm word", "Look at its output. To end the job:"),
 }
-"""By stage what the job does, and when to end it."""
+"""Title and next step by stage."""
 
 
 def _message(
@@ -111,7 +111,7 @@ def _message(
 def content(
     about: MailHeader, report: model.ReportModel | rows.ReportRows | None, config: settings.Settings
 ) -> Content:
-    """What the mail says."""
+    """The mail's content."""
     url = config.mail.report_url.replace("{job_id}", str(about.job_id)) if config.mail.report_url else ""
     base = Content(
         title=f"job {about.job_id} has ended",
@@ -133,9 +133,9 @@ def _footer(about: MailHeader, config: settings.Settings) -> str:
 
 def _without(base: Content, about: MailHeader) -> Content:
     words = (
-        "The verdict follows: accounting or the evidence is not complete yet."
+        "The verdict follows. Accounting or the evidence is not complete yet."
         if about.stage == "follows"
-        else "No verdict could be made within a day: accounting or the database was away. The report may know by now."
+        else "No verdict could be made within a day, because accounting or the database was unavailable. The report may have one by now."
     )
     return _with(base, summary=words)
 
@@ -171,7 +171,7 @@ def _of_attempt(base: Content, report: model.ReportModel, view: attempt_view.Att
 
 
 def _steps(report: model.ReportModel, verdict: records.Verdict) -> tuple[str, ...]:
-    """What the owner can do stands first. Only operators mend hardware: that step is named as theirs."""
+    """The owner's steps first. Only operators repair hardware, so that step is marked as theirs."""
     steps = [verdict.next_step, *report.advice]
     if verdict.domain is records.Domain.HARDWARE:
         theirs = _sentence(verdict.next_step)
@@ -187,7 +187,7 @@ def _severity(verdict: records.Verdict) -> str:
 
 
 def _of_array(base: Content, about: MailHeader, found: rows.ReportRows) -> Content:
-    """An array's summary: how many tasks died of what."""
+    """An array's summary: tasks that did not complete, counted by cause."""
     died = [t for t in found.siblings if t.state != "COMPLETED"]
     causes = Counter(t.cause or t.state for t in died)
     words = ", ".join(f"{n} {cause.replace('_', ' ')}" for cause, n in causes.most_common(5))

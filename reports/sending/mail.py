@@ -1,4 +1,4 @@
-"""A night as a mail: HTML with its drawings inside, and the same in plain text. Nothing is loaded from anywhere."""
+"""A lemon night as a mail: HTML with its drawings inside, and the same in plain text. It loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from probing_cluster.reports.sending import headers
 
 @dataclass(frozen=True, kw_only=True)
 class _MailImage:
-    """A drawing by where its two versions are found."""
+    """A drawing: the addresses of its light and dark version."""
 
     alt: str
     light: str
@@ -29,7 +29,7 @@ class _MailImage:
 def compose(
     night: nightly.Night, config: settings.MailSettings, *, drains: Iterable[records.Drain] = ()
 ) -> email.message.EmailMessage:
-    """The night's mail. Its Message-ID follows from cluster and day, so that a second copy is known as one."""
+    """The night's mail. Its Message-ID follows from cluster and day, so a second copy is recognised."""
     view = lemon_view.of(night, drains=drains, report_url=config.report_url)
     charts = () if view.uneventful else lemon_charts.of(night)
     made = email.message.EmailMessage(policy=email.policy.SMTP.clone(cte_type="7bit"))
@@ -40,7 +40,7 @@ def compose(
         max(s.made_at for s in night.scores) if night.scores else night.day
     )
     made["Message-ID"] = message_id(night, config.sender)
-    # Vacation answers and the like leave such mail alone (RFC 3834).
+    # Automatic replies are not sent to such mail (RFC 3834).
     made["Auto-Submitted"] = "auto-generated"
     made.set_content(lemon_text.render(view))
     ids = {f"{c.name}-{shade}": f"{c.name}-{shade}@probing" for c in charts for shade in ("light", "dark")}

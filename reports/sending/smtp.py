@@ -1,8 +1,8 @@
-"""Handing one mail to the site's SMTP server: who got it, who will get it later, who never will.
+"""Hands one mail to the site's SMTP server; the outcome by recipient: sent, to be sent later, or never.
 
-RFC 5321: a 4xx reply is temporary (greylisting is one), a 5xx reply is final. Whatever is not said by the
-server (no connection, no TLS, no login) is temporary, for a person may mend it; the mail is never sent
-in the clear where TLS was asked for.
+RFC 5321: a 4xx reply is temporary (for example greylisting), a 5xx reply is final. A failure without a reply of the
+server (no connection, no TLS, no login) is temporary, because a person may repair it. If the settings ask for TLS,
+the mail is never sent in the clear.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True, kw_only=True)
 class SendOutcome:
-    """What became of one mail, recipient by recipient."""
+    """The outcome of one mail by recipient."""
 
     sent: tuple[str, ...] = ()
     later: Mapping[str, str] = field(default_factory=dict)
-    """To be tried again, and why."""
+    """Recipients to try again, with the reason."""
     never: Mapping[str, str] = field(default_factory=dict)
-    """Refused for good, and why."""
+    """Recipients refused for good, with the reason."""
     trouble: str = ""
-    """Something that a person should mend: certificate, login, no TLS offered; empty otherwise."""
+    """A problem that a person should fix: certificate, login, no TLS offered; else empty."""
 
 
 def send(config: settings.MailSettings, message: bytes, recipients: Iterable[str]) -> SendOutcome:
@@ -43,7 +43,7 @@ def send(config: settings.MailSettings, message: bytes, recipients: Iterable[str
         try:
             return _transfer(server, config.sender, wanted, message)
         finally:
-            # The server has answered for the mail; how it says goodbye changes nothing.
+            # The server has accepted or refused the mail by now; an error while closing changes nothing.
             with contextlib.suppress(OSError, smtplib.SMTPException):
                 server.quit()
     except _SmtpProblem as exc:
@@ -55,7 +55,7 @@ def send(config: settings.MailSettings, message: bytes, recipients: Iterable[str
 
 
 class _SmtpProblem(Exception):
-    """What a person should mend."""
+    """A problem that a person should fix."""
 
 
 def _check(config: settings.MailSettings) -> None:

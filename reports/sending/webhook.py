@@ -1,4 +1,4 @@
-"""Every night's result to one address of the site's, signed, for its ticket system or chat.
+"""Posts every night's result, signed, to one address of the site, such as a ticket system or chat.
 
     POST <webhook_url>
     Content-Type: application/json
@@ -70,7 +70,7 @@ def check(url: str) -> None:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry the post, and its signature, to somebody else."""
+    """Refuses redirects: one would carry the post and its signature to another server."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None

@@ -561,7 +561,7 @@ def test_the_owner_is_told_of_a_word_of_alarm_once(mailing: context.Context, box
 
     alarm(**words)
     assert [recipients for recipients, _ in box.mails] == [["alice@site"]]
-    assert box.message()["Subject"] == "Job_id=7 says a word of alarm"
+    assert box.message()["Subject"] == "Job_id=7 printed an alarm word"
     for word in words:
         assert f"rank 0: {word}" in text_of(box)
     alarm(**words, NaN={"at": fakes.NOW.isoformat(), "line": "NaN"})

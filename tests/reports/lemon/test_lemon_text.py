@@ -9,7 +9,7 @@ def test_a_quiet_night_says_why_none_is_a_lemon() -> None:
     """Never blank: the sentence, and the likeliest nodes with what speaks for each."""
     lines = lemon_text.render(lemon_view.of(nights.night())).splitlines()
     assert lines[0] == "c, 2026-11-20: quiet night, no lemon (2 nodes scored)"
-    assert " ".join(lines[2:4]).startswith("None is a lemon because no node failed often enough")
+    assert " ".join(lines[2:4]).startswith("No node is a lemon: none failed often enough")
     assert lines[-2:] == [
         "  n90  under 1 %  one failure, which is no pattern",
         "  n91  under 1 %  no failure in 28 days",
@@ -19,7 +19,7 @@ def test_a_quiet_night_says_why_none_is_a_lemon() -> None:
 def test_a_night_without_nodes_is_not_blank_either() -> None:
     """Nothing in use is said, not shown as an empty page."""
     text = lemon_text.render(lemon_view.of(nights.night(scores=())))
-    assert "None is a lemon because no node was in use in the 28 days looked at." in text
+    assert "No node is a lemon: none was in use in the 28 days looked at." in text
 
 
 def test_a_night_with_a_lemon_ranks_nobody_else() -> None:

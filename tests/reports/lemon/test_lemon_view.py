@@ -105,7 +105,7 @@ def test_a_night_with_a_suspect_says_what_it_lacks() -> None:
     found = nights.night(suspect, *(nights.score(f"n{i}", "", 0.001, 0) for i in range(2)))
     assert lemon_view.headline(found) == "no lemon, 1 suspect: z01 (5 nodes scored)"
     assert lemon_view.none_because(found) == (
-        "None is a lemon because none is proven one: z01 comes nearest, with 9 failures that count as 3 (within two days they count once)"
+        "No node is a lemon: none is proven to be one. z01 comes nearest, with 9 failures that count as 3 (within two days they count once)"
         " in 28 days, 39 % likely, where 75 % are needed; 5 nodes in use are few to compare."
     )
     many = nights.night(
