@@ -16,7 +16,7 @@ CERTAIN, LIKELY, POSSIBLE = 0.96, 0.80, 0.50
 """A weight of at least this earns the word."""
 
 ANSWERED = 0.9
-"""What we requeued the job for ended it, by our hand: at least this, even where it may not have felt the fault."""
+"""Least weight of the fault for which we requeued the job, whether or not the job felt it."""
 
 LETHAL = 0.96
 """From this lethality on no program on that hardware lives on."""
@@ -155,7 +155,7 @@ def supported(weight: float, view: evidence_view.EvidenceView, cause: str) -> fl
         if found.signature.role is findings.FindingRole.HINT:
             best = min(best, 0.4)
         elif found.signature.role is findings.FindingRole.PROXIMAL and weight >= POSSIBLE:
-            # What every failure looks like makes no suspect of what was none.
+            # A generic failure message supports only a cause that already has weight.
             best = min(best, 0.7)
     return 1.0 - (1.0 - weight) * best
 
@@ -226,8 +226,8 @@ def _claim(
     convicting = [s for one, s in weighed if one > 0]
     at = min((s.at for s in convicting), default=first.at)
     if weight > 0:
-        # What the program ran on beside for long does not explain an error of its own.
-        # Nor does a part that nobody knows it held: a job without GPUs runs beside others' on the same node.
+        # A fault that the program outlived by long does not explain a later error of its own.
+        # Nor does a GPU that it may not have held: a job without GPUs shares nodes with jobs that have some.
         gpus_known = view.attempt.n_gpus is not None
         known = [
             s for s in convicting if not s.still_active and (gpus_known or s.hold is gpus.PartCertainty.HELD)

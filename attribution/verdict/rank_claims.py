@@ -147,7 +147,7 @@ def _in_context(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims
         weight = min(weight, 0.95)
     elif view.state in ("TIMEOUT", "DEADLINE", "CANCELLED"):
         if claim.info.until_reset or (view.left_waiting and claim.cause == "user_error"):
-            # The job could not go on without the part; that it was then ended by somebody is no certain proof.
+            # The job could not go on without the part. Since somebody ended it, the verdict stays below certain.
             weight = min(weight, 0.95)
         elif (claim.weight < claims.CERTAIN or view.log_stall) and not claim.explains >= ENDINGS:
             # When the log stood still is known to the minute: what did not stop it then is not certain.
@@ -193,7 +193,7 @@ _DOES_NOT_COME_BACK = frozenset(
 def came_into_the_hang(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:
     """True for a fault first seen well after the job had begun to hang: it may not be what began it.
 
-    Where a rank itself tells of this very fault, it worked until then: how long its peers would wait says no more when it began.
+    A rank that reports this fault worked until then, so its peers' timeout does not date the onset.
     """
     if any(_names_the_part(f, claim) for f in view.findings):
         return False
@@ -218,7 +218,7 @@ def _confidence(winner: claims.Claim, rivals: Sequence[claims.Claim]) -> records
     if winner.proven:
         return word
     others = [r for r in rivals if r.cause != winner.cause and r.cause != "unknown"]
-    # Who ended a job is known; that nothing else made them do it is not, where anything else may have.
+    # Slurm records who ended a job, not why. Any other plausible cause lowers the confidence.
     level = 1 if winner.cause in ENDINGS else claims.rank_of(word)
     near = [r for r in others if claims.rank_of(r.confidence) >= min(level, 2)]
     return claims.one_below(word) if near else word

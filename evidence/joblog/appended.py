@@ -12,8 +12,8 @@ from probing_cluster.evidence import dates
 from probing_cluster.evidence.joblog import standstill
 
 PAUSE = timedelta(minutes=1)
-"""Between the last time of an earlier run and the first one of this: where the log's zone is another than it is read in, its own
-times pass the start of the attempt, and do so without a pause."""
+"""Least gap between the last time of an earlier run and the first one of this run. The times of a log that is written in another
+time zone pass the start of the attempt without a gap."""
 _CLOCKS_DIFFER = timedelta(minutes=1)
 _HEAD_CHARS = 200
 _UNDATED_LINES = 10_000

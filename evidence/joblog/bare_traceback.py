@@ -69,7 +69,7 @@ def _last_word(record: Record) -> JobFinding | None:
 
 
 _DEATHS = frozenset({"process_crashed", "process_aborted", "bus_error", "segfault", "oom_kill_suspected"})
-"""Ends that no missing command explains: a shell ends with 127 then. A step's other tasks are killed for it, though."""
+"""Deaths by signal. A missing command does not cause them (the shell ends with 127), except in tasks that srun kills for it."""
 
 
 class BareTraceback:

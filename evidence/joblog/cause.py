@@ -173,7 +173,7 @@ class CauseCandidates:
                 self.best = i
 
     def announced(self, line: int) -> None:
-        """A traceback begins in `line`: what stands above it may be no end of the program's, or only announce it by a colon at its end."""
+        """A traceback begins in `line`. A candidate just above it is then a heading (it ends with a colon), or of an unknown program."""
         if self.best is None or self.settled:
             return
         best = self.held[self.best]

@@ -70,7 +70,7 @@ class LogFact:
 
 
 def fact(role: LineRole, domains: tuple[str, ...], meaning: str, *, late: bool = False) -> LogFact:
-    """A Fact, in one line."""
+    """A `LogFact`, in one line."""
     return LogFact(role=role, domains=domains, meaning=meaning, late=late)
 
 

@@ -107,7 +107,7 @@ class Copied:
         return text.removeprefix("> ") if self._marked else text
 
     def left(self) -> bool:
-        """True once, for the first that is told behind the fence: then the text goes on, and only showed what stood in it."""
+        """True once, at the first finding behind the closing fence: the fenced text was a quotation."""
         closed, self._closed = self._closed, 0
         return closed > 0
 

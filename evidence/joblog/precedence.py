@@ -62,7 +62,7 @@ def refuted(best: JobFinding, new: JobFinding) -> bool:
 
 
 def _began_after(best: JobFinding, new: JobFinding) -> bool:
-    """Whether `best` is of a command of the batch script that failed before the step whose task `new` is, and did not keep it from starting.
+    """Whether `best` is of a command of the batch script that failed, and the step of `new` started nevertheless.
 
     A launcher that labels the lines of its tasks labels all of them. What may be missing because of `best` is left to it.
     """
@@ -163,7 +163,7 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
 
 
 def _summed_up(best: JobFinding, new: JobFinding) -> bool:
-    """Whether the launcher's `best`, which reaches the log by a way of its own, only sums up what the process says of its end in `new`.
+    """Whether the launcher's line `best` only sums up the end that the process itself reports in `new`; the launcher's lines overtake the process's.
 
     Of a rank that it names, or another signal than `new`'s, it knows more.
     """

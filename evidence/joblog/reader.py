@@ -275,7 +275,7 @@ class JobLogReader:
             self._story.add_last(last)
 
     def _take_step_word(self, line: int) -> None:
-        """The engine's block of a step's errors ended in front of `line`: where no family knew a line of it, an error's words in it say more than the engine."""
+        """The workflow engine's block of errors ended before `line`. If no family recognised a line of it, take the line in it that looks most like an error."""
         best, began = self._story.candidate, self._report.errors_began
         if best is None or best.role is not LineRole.EXIT or best.line > began:
             return

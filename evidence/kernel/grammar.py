@@ -53,7 +53,7 @@ class LineFact:
 
 
 def fact(severity: Severity, domains: str, meaning: str, next_step: str) -> LineFact:
-    """A Fact with its domains as one space-separated text."""
+    """A `LineFact`; `domains` are words with blanks between them."""
     return LineFact(severity=severity, domains=tuple(domains.split()), meaning=meaning, next_step=next_step)
 
 

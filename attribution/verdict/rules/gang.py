@@ -46,7 +46,7 @@ SIGHTED: frozenset[str] = frozenset()
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """At most one claim, from the last snapshot of every node; pages can be forged, so never certain."""
-    # Whom our requeue ends dies of it, and says nothing of why the job was requeued.
+    # Ranks that die after our requeue say nothing of its cause.
     requeued_at = min((a.at for a in view.handled if a.action == "requeue"), default=view.window.end_at)
     found = snapshots.gang((f.event for f in view.findings if f.event.at <= requeued_at), end_at=view.end_at)
     if found is None:

@@ -18,7 +18,7 @@ _NOT_GIVEN = "The program did not get the main memory that it asked for, and end
 _REFUSED_STEP = "See how much it asked for at once (a wrong size?), `ulimit -v` in the job, and --mem where that is what bounds it: nothing was killed"
 _DAEMONS = frozenset({"slurmd", "munged"})
 """Without these a node does not answer Slurm."""
-_SUSPECTED = "a process of the job was killed (SIGKILL), most often for want of main memory, which nothing here proves; its log says: {words}"
+_SUSPECTED = "a process of the job was killed (SIGKILL); the usual reason is the OOM killer, but no evidence here confirms it; its log says: {words}"
 _WHOLE_NODE = "{node} ran out of main memory as a whole, and the kernel chose a process of the job; other jobs ran there as well"
 _ANOTHERS = "{node} ran out of main memory as a whole; the process that the kernel killed for it ({process}) was not the job's"
 _OWN_LIMIT = "the kernel of {node} killed {process} for the limit of a group that is not the job's ({group})"

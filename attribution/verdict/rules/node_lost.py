@@ -220,7 +220,7 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
     ):
         return claims.changed(
             made,
-            sentence=f"Slurm ended it as the job of a lost node, yet the agent of {node} was heard all the while: somebody set the node DOWN, or its slurmd stopped",
+            sentence=f"Slurm ended it as NODE_FAIL, but the agent of {node} kept reporting: somebody set the node DOWN, or its slurmd stopped",
             next_step=f"See who set {node} DOWN and why (`scontrol show node {node}`, `sacctmgr show event nodes={node}`); else look at its slurmd.",
         )
     if node or not events:

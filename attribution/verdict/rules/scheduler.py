@@ -166,13 +166,16 @@ def _log_stall(view: evidence_view.EvidenceView) -> tuple[records.HealthEvent, .
 
 
 def _beside_a_stall(view: evidence_view.EvidenceView) -> float:
-    """How sure it can be that only the limit or the person ended a job: less where it waited for a file server or in the kernel,
-    however long, where a part failed under it before and was not seen to come back, or where its log stood still."""
+    """Share of its weight that a time limit or a cancellation keeps.
+
+    Less than 1 where the job waited for a file server or in the kernel, where a part of its nodes failed and did not come back,
+    or where its log stood still: any of these may be why it was ended.
+    """
     return _BESIDE_A_FAULT if view.stalls or view.left_behind or view.log_stall else 1.0
 
 
 def _beside_lost_gpu(view: evidence_view.EvidenceView) -> float:
-    """How sure it can be that only the limit or the person ended a job: less beside a GPU that was lost before."""
+    """The same: less than 1 where a GPU was lost before the end."""
     if not view.lost_gpus:
         return 1.0
     weights = [0.0 if gpu_lost.need_not_hold(view, s) else claims.weigh(s) for s in view.lost_gpus]

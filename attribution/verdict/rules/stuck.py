@@ -79,7 +79,7 @@ def _demanded(stalls: list[records.HealthEvent]) -> list[records.HealthEvent]:
 
 
 def _moved_into_the_window(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
-    """Events that the log's times moved into the window: without those they would be stalls from before it, or left behind there."""
+    """Stalls and faults that lie in the window only because the log's times moved the onset back."""
     if view.log_stall is None:
         return []
     before = view.end_at - timedelta(seconds=view.case.policy.before_s)

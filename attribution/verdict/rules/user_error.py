@@ -73,7 +73,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     marked = {s.event.event_id: s.event for s in xids}
     otherwise = [c.evidence[0] for c in hints if _ended_otherwise(view, c.evidence[0])]
     for claim in (c for c in hints if c.evidence[0] not in otherwise):
-        # A fault that it ran on beside for hours is seldom why it failed; that it never is nobody can say.
+        # A fault that the job outlived by hours is rarely why it failed, but cannot be excluded.
         beside = view.disturbances or view.left_behind or _came_after_another(view)
         alone = findings.is_surely_own(claim.evidence[0]) and not beside
         sure = claim.cap if alone else records.Confidence.LIKELY
