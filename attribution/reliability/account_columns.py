@@ -86,7 +86,7 @@ def accounts(
     a = attempts
     waited = np.maximum(0, np.where(a.started, a.start, a.end) - a.eligible)
     running = np.where(a.started, a.end - a.start, 0)
-    split, seen = _split(a, running, progress, assume, stalls or {})
+    split, is_measured = _split(a, running, progress, assume, stalls or {})
     parts = {name: np.add.reduceat(split[name], a.first) for name in _PARTS}
     n_started = np.add.reduceat(a.started.astype(np.int64), a.first)
     queued = np.add.reduceat(waited, a.first)
@@ -95,7 +95,7 @@ def accounts(
     idle = wall - queued - sum(parts.values())
     denominator = wall - parts["suspended"] - idle
     ran = running > 0
-    measured = np.logical_or.reduceat(ran, a.first) & np.logical_and.reduceat(~ran | seen, a.first)
+    measured = np.logical_or.reduceat(ran, a.first) & np.logical_and.reduceat(~ran | is_measured, a.first)
     return _table(
         a,
         {

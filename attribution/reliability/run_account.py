@@ -81,8 +81,8 @@ def account(
     begin = min(a.submit_at for a in ordered)
     end = max([begin, *(_end(a, now) for a in ordered)])
     running, queued_us = _timeline(ordered, begin, end, now)
-    seen = [p for a in ordered if (p := measured_progress.get(_key(a))) is not None]
-    saves = any(p.checkpoints for p in seen)
+    reports = [p for a in ordered if (p := measured_progress.get(_key(a))) is not None]
+    saves = any(p.checkpoints for p in reports)
     splits = {
         key: split(a, running[key], measured_progress.get(key), given, hung.get(key), saves=saves)
         for a in ordered

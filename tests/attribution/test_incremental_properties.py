@@ -295,10 +295,10 @@ def hangs(draw) -> Cluster:
         at = began + draw(one_of([-timedelta(days=6.99), -timedelta(days=1.01), *(timedelta(minutes=m) for m in (-70, -9, -1, 0, 1, 20))]))  # fmt: skip
         return event(number, at, kind, draw(one_of(["kernel", "check"])), code=code, device=draw(one_of([None, "gpu3"])))  # fmt: skip
 
-    told = draw(one_of(["nccl_timeout", vocabulary.LOG_STALL, "rank_stall"]))
+    finding_kind = draw(one_of(["nccl_timeout", vocabulary.LOG_STALL, "rank_stall"]))
     measured = {"timeout_ms": round(hung.total_seconds() * 1000)}
-    source = "probe" if told == "rank_stall" else "joblog"
-    finding = event(1, NOON, told, source, job_id=1, detail=measured, measured=hung.total_seconds(), severity=records.Severity.INFO)  # fmt: skip
+    source = "probe" if finding_kind == "rank_stall" else "joblog"
+    finding = event(1, NOON, finding_kind, source, job_id=1, detail=measured, measured=hung.total_seconds(), severity=records.Severity.INFO)  # fmt: skip
     left = began + timedelta(minutes=draw(one_of([-30, -2, 2, 30])))
     return Cluster(
         attempts=[
