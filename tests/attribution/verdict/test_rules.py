@@ -588,7 +588,7 @@ def test_a_bare_kill_is_not_called_proven(make):
     killed = make.finding("oom_kill_suspected", detail={"first_cause": True})
     verdict = make.judge(killed, attempt=make.attempt(exit_code=137), watched={})
     assert verdict.cause == "oom_host"
-    assert "which nothing here proves" in verdict.summary
+    assert "no evidence here confirms it" in verdict.summary
 
 
 def test_a_launcher_that_lost_a_process_did_not_fail_by_itself(make):
