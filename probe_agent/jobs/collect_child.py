@@ -1,11 +1,11 @@
-"""Reads what a job left, as the job's own user, and says what it means; a process of its own with little it may use.
+"""Reads what a job left, as the job's own user, and reports the findings in it; a process of its own, with small limits.
 
 One JSON request on standard input, one JSON answer on standard output. Everything is imported first, then
 the process becomes the owner (uid, gid and the groups the user has), gives itself small limits and only then
 opens a file. Nothing is trusted: not the path, not the file behind it, not a byte in it.
 
-Most jobs leave nothing to read (an srun writes no file, a job that ended well no dump), and every job has an Epilog:
-whether there is anything is asked first, for a tenth of what the readers cost to import.
+Every job has an Epilog, and most jobs leave nothing to read: an srun writes no file, a job that ended well no dump. So
+whether there is anything is looked at first, for a tenth of what it costs to import the readers.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def limit(cpu_s: int | None = 60, *, writes: bool = False) -> None:
 
 
 def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The findings of the job's output, with its last lines, and how much of the file was read where that is not all."""
+    """The findings in the job's output, its last lines, and a note where not all of the file was read."""
     from probing_cluster.probe_agent.jobs import collect_words
 
     began = datetime.fromtimestamp(request["began_s"]) if "began_s" in request else None  # noqa: DTZ006  # as slurmd writes it
@@ -133,14 +133,16 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
             span is not None and not parts[0].is_first and (began is None or begin)
         ):  # else the beginning is an earlier attempt's
             head = log_parts.pread(fd, begin, min(parts[0].start - begin, _HEAD_BYTES))
-        log_words = collect_words.read_log(parts, began, span, head, job_ids)
-        if not parts[0].is_first and not log_words.findings and not log_words.goes_on:
-            parts = log_parts.read_above(fd, parts[0], begin) or parts
-            log_words = collect_words.read_log(parts, began, span, head, job_ids)
+        reading = collect_words.ReadingTime()
+        log_words = collect_words.read_log(parts, began, span, head, job_ids, reading)
+        is_empty = not log_words.findings and not log_words.goes_on and not log_words.n_unread_bytes
+        if not parts[0].is_first and is_empty and (above := log_parts.read_above(fd, parts[0], begin)):
+            parts = above
+            log_words = collect_words.read_log(parts, began, span, head, job_ids, reading)
     finally:
         os.close(fd)
     where = {"inode": file_stat.st_ino, "filesystem": filesystem(file_stat.st_dev)}
-    note = log_parts.words(parts, file_stat.st_size, begin)
+    note = log_parts.words(parts, file_stat.st_size, begin, log_words.n_unread_bytes)
     tail = [
         line[:MAX_LINE_CHARS]
         for line in parts[-1].data[-_TAIL_BYTES:].decode("utf-8", "replace").splitlines()
@@ -149,14 +151,17 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _begin(fd: int, now: os.stat_result, before: Sequence[Any] | None) -> int:
-    """Where the job's own output begins in a file that `before` its start was (inode, size, mark): at its end then, unless it was emptied since."""
+    """Offset at which the job's own output begins in a file.
+
+    `before`: (inode, size, mark) of the file before the job started. 0 where it was replaced or truncated since.
+    """
     if not before or before[0] != now.st_ino or not 0 < before[1] <= now.st_size:
         return 0
     return int(before[1]) if log_parts.mark(fd, before[1]) == before[2] else 0
 
 
 def log_before(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What an output file is before a job writes into it, as `_begin` takes it; empty where the job may have begun to."""
+    """What an output file is before a job writes into it, as `_begin` takes it; empty where the job may have written already."""
     fd = _open_own(Path(request["path"]), request["uid"])
     try:
         now = os.fstat(fd)

@@ -1,9 +1,11 @@
-"""What job-side bytes mean, through evidence.joblog and evidence.flight_recorder; runs in the collecting child only."""
+"""Findings in a job's logs and dumps, by evidence.joblog and evidence.flight_recorder; used in the collecting child only."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import time
+from array import array
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,24 +16,40 @@ from probing_cluster.evidence.joblog.messages import slurm
 from probing_cluster.probe_agent.jobs import log_parts
 
 MAX_SAME = 100
-"""So often the same line is read, one below the other: what a program repeats a hundred thousand times says no more, and costs a minute."""
+"""Consecutive equal lines that are judged. Further ones add nothing, and a hundred thousand of them would take a minute."""
 MAX_FINDINGS = 200
-"""Findings of one log that are kept: the first half and the last half of what it says."""
+"""Findings of one log that are kept: the first half of them and the last."""
+READ_S = 15.0
+"""Longest that the lines of one log are judged, half of collect.DEADLINE_S. A core judges about 4 MiB of distinct errors in it."""
 
 
 @dataclasses.dataclass(kw_only=True)
 class LogWords:
-    """What one log says."""
+    """What was found in one log."""
 
     findings: list[dict[str, Any]]
     """Each with its line's byte `offset`."""
     goes_on: bool
-    """It has steps, and does not show that they stopped before the job's end."""
+    """The log has training steps, and they do not stop before the job's end."""
+    n_unread_bytes: int
+    """Bytes of the parts that were left out because the time was over."""
 
 
-def log_findings(data: bytes, start: int, began: datetime | None = None) -> list[dict[str, Any]]:
+class ReadingTime:
+    """The time for judging one log's lines, from its making on."""
+
+    def __init__(self, budget_s: float = READ_S, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._end_s = now_s() + budget_s
+
+    def left_s(self) -> float:
+        """Seconds that are left; negative when it is over."""
+        return self._end_s - self._now_s()
+
+
+def log_findings(data: bytes, start: int) -> list[dict[str, Any]]:
     """The findings of a log's tail that begins at byte `start` of the file."""
-    return read_log([log_parts.LogPart(start, data, is_first=not start)], began).findings
+    return read_log([log_parts.LogPart(start, data, is_first=not start)]).findings
 
 
 def read_log(
@@ -40,27 +58,30 @@ def read_log(
     span: tuple[datetime, datetime] | None = None,
     head: bytes = b"",
     job_ids: Collection[int] = (),
+    reading: ReadingTime | None = None,
 ) -> LogWords:
-    """What the parts of a log say, the last of which is its end; its beginning is `head`.
+    """Judge the parts of a log, the last of which is its end.
 
-    What an attempt before `began` (naive, this node's zone) wrote into the same file is left out, and so is what other jobs did, and what
-    Slurm says of others than `job_ids`, the job's own numbers. Of an
-    attempt with an end (`span`) also that it stood still until then: whether somebody ended it from outside, only accounting knows.
+    `began`: start of an attempt that an earlier one of the same job preceded; what that one wrote into the file is left out.
+    `span`: start and end of an attempt that has ended. Only then a standstill until the end is reported; accounting knows
+    whether the job was ended from outside. `head`: the beginning of a long log. `job_ids`: the job's own ids; lines of Slurm
+    about other jobs are left out. Where the time of `reading` does not suffice, the middle is left out first.
     """
     own = appended.AppendedLog(span[0] if span is not None else began, None)
     engine, others = reader.JobLogReader(), slurm.OtherJobs(job_ids)
-    # Most jobs print until their end: a look at the last lines costs nothing, the time of each line as much as its meaning.
+    # Most jobs print until their end. Looking at the last lines is cheap; parsing the time of each line costs as much as judging it.
     last = standstill.LogSteps(None, is_sure=False)
-    dated = span is not None and last.may_stand(reversed(parts[-1].data.split(b"\n")), span[1])
+    dated = span is not None and last.may_stand(log_parts.lines_backwards(parts[-1].data), span[1])
     steps = standstill.LogSteps(None, is_sure=False)
     for raw in head.split(b"\n")[:-1]:
         steps.feed_head(raw.decode("utf-8", "replace"))
     ended: datetime | None = None
-    offsets: dict[int, int] = {}
+    offsets = array("Q")
     found: list[grammar.JobFinding] = []
     before, same = b"", 0
-    for number, (at, raw, is_whole) in enumerate(_lines(parts), 1):
-        offsets[number] = at
+    lines = _TimedLines(parts, reading or ReadingTime())
+    for number, (at, raw, is_whole) in enumerate(lines, 1):
+        offsets.append(at)
         before, same = raw, same + 1 if raw == before else 0
         if same > MAX_SAME and is_whole:
             continue
@@ -77,23 +98,60 @@ def read_log(
             ended = slurm.cancelled_at(text) or ended
     found += engine.close()
     kept = _both_ends(found)
-    rows = [_row(f, offsets.get(f.line, parts[0].start), left_out=len(found) - len(kept)) for f in kept]
-    stood = _stood(steps, found, span, ended) if dated and span is not None else None
+    rows = [
+        _row(
+            f,
+            offsets[f.line - 1] if 0 < f.line <= len(offsets) else parts[0].start,
+            left_out=len(found) - len(kept),
+        )
+        for f in kept
+    ]
+    # Without the end nobody knows whether the steps went on.
+    is_judged = dated and not lines.is_cut_short
+    stood = _stood(steps, found, span, ended) if is_judged and span is not None else None
     if stood is not None:
-        rows.append({**stood, "offset": offsets[stood["detail"]["line"]]})
-    return LogWords(findings=rows, goes_on=last.has_steps and stood is None)
+        rows.append({**stood, "offset": offsets[stood["detail"]["line"] - 1]})
+    return LogWords(
+        findings=rows, goes_on=last.has_steps and stood is None, n_unread_bytes=lines.n_unread_bytes
+    )
 
 
-def _lines(parts: Sequence[log_parts.LogPart]) -> Iterator[tuple[int, bytes, bool]]:
-    """(offset, line, whether its end was read) of every line whose beginning was read; a line that a gap cuts is left out."""
-    for part in parts:
-        at = part.start
-        lines = part.data.split(b"\n")
-        for i, raw in enumerate(lines):
-            is_whole = i < len(lines) - 1
-            if (i or part.is_first) and (is_whole or part is parts[-1]):
-                yield at, raw, is_whole
-            at += len(raw) + 1
+class _TimedLines:
+    """The lines of a log as long as the time suffices: at its half what would take longer than the rest is skipped, at its end all.
+
+    So the end is read, which usually shows the failure, and the beginning of the errors above it.
+    """
+
+    def __init__(self, parts: Sequence[log_parts.LogPart], reading: ReadingTime) -> None:
+        self._lines = log_parts.LogLines(parts)
+        self._begin = parts[0].start
+        self._reading = reading
+        self.n_unread_bytes = 0
+        self.is_cut_short = False
+        """The time was over before the end."""
+
+    def __iter__(self) -> Iterator[tuple[int, bytes, bool]]:
+        half_s, is_halved = self._reading.left_s() / 2, False
+        for at, raw, is_whole in self._lines:
+            left_s = self._reading.left_s()
+            if left_s < 0:
+                self.is_cut_short = True
+                self.n_unread_bytes += self._lines.n_bytes(at, self._lines.end)
+                return
+            if left_s < half_s and not is_halved:
+                is_halved = True
+                if self._skip(at):
+                    continue
+            yield at, raw, is_whole
+
+    def _skip(self, at: int) -> bool:
+        """Skip what is more than the second half of the time suffices for, at three quarters of the pace of the first; whether any is."""
+        goes_on_at = self._lines.end - self._lines.n_bytes(self._begin, at) * 3 // 4
+        if goes_on_at <= at:
+            return False
+        self.n_unread_bytes += self._lines.n_bytes(at, goes_on_at)
+        self._lines.skip_to(goes_on_at)
+        return True
 
 
 def _stood(
@@ -102,7 +160,7 @@ def _stood(
     span: tuple[datetime, datetime],
     ended: datetime | None,
 ) -> dict[str, Any] | None:
-    """The finding that the log stood still until the end: Slurm's word of it, else when the node was released."""
+    """The finding that the log's steps stopped long before the end: that of Slurm's message (`ended`), else of the node's release."""
     start_at, end_at = span
     if ended is not None:
         end_at = max(start_at, min(end_at, ended.astimezone(UTC)))
@@ -146,10 +204,9 @@ def _row(found: grammar.JobFinding, offset: int, *, left_out: int) -> dict[str, 
 
 
 def dump_findings(dumps: Mapping[str, bytes]) -> list[dict[str, Any]]:
-    """One digest per rank's dump, and the verdict over them when they are all the dumps there are.
+    """One digest per rank's dump, and a verdict where the dumps of all ranks are here.
 
-    Dumps of one node say nothing sure about a job on several: only when no rank is elsewhere is a verdict made
-    here. The digests carry what a verdict over all nodes needs.
+    Dumps of one node prove nothing about a job on several. The digests carry what a verdict over all nodes needs.
     """
     parsed: list[model.RankDump] = []
     refused: dict[str, str] = {}

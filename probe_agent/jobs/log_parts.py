@@ -1,7 +1,7 @@
 """Which parts of a job's output are read where reading all of it would take too long.
 
-The end says how a job died. Of thousands of ranks the end is what the others had to say about it, rank after rank, and what came
-first stands many megabytes above: there the part is read, too, at which the trouble began.
+The end of a log usually shows the failure. With thousands of ranks the first error may be megabytes above the end: so the part
+in which the errors begin is read as well.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import re
 from collections.abc import Iterator, Sequence
 
 MOST_BYTES = 4 * 1024 * 1024
-"""Of one file in all."""
+"""Read of one file in all."""
 BEGINNING_BYTES = 1024 * 1024
-"""Of the part at which the trouble began; the rest of MOST_BYTES is the file's end."""
+"""Read where the errors begin; the rest of MOST_BYTES is the file's end."""
 LOOK_BACK_BYTES = 64 * 1024 * 1024
-"""How far above the end the beginning of the trouble is looked for."""
+"""How far above the end the beginning of the errors is looked for."""
 _BLOCK_BYTES = 256 * 1024
 _MARK_BYTES = 4096
 _MATCHES = 8
-"""So many words of trouble in a block are no healthy program's: a rank's own stack is of 3 to 30 kB and has one at least."""
+"""Matches of _TROUBLE in a block that is part of a failure. The stack of one rank is 3 to 30 kB long and has at least one."""
 _CALM_BLOCKS = 4
-"""So many blocks without trouble, one after another, end it: a burst of one library's notices between two ranks is shorter."""
+"""Consecutive blocks without _TROUBLE that end the search upwards. What a library prints between the stacks of two ranks is shorter."""
 
 _TROUBLE = re.compile(
     rb"Traceback \(most recent call last\)|\w(?:Error|Exception)\b|\b(?:ERROR|FATAL|Fatal|FAILED|Watchdog)\b|\berror:|\bterminate called|\bABORT|\bSIG[A-Z]{3,4}\b"
@@ -37,11 +37,11 @@ class LogPart:
     start: int
     data: bytes
     is_first: bool = False
-    """Whether the file, or what the job wrote into it, begins here: elsewhere the first line is cut."""
+    """Whether the job's output begins here; otherwise the first line may be cut and is not used."""
 
 
 def read(fd: int, size: int, begin: int = 0) -> list[LogPart]:
-    """The parts of an open file of `size` bytes that are read, in the file's order; of what stands from `begin` on."""
+    """The parts to judge of an open file of `size` bytes, in the file's order; what is before `begin` is not the job's."""
     if size - begin <= MOST_BYTES:
         return [LogPart(begin, pread(fd, begin, MOST_BYTES), is_first=True)]
     end = LogPart(size - MOST_BYTES, pread(fd, size - MOST_BYTES, MOST_BYTES))
@@ -51,7 +51,7 @@ def read(fd: int, size: int, begin: int = 0) -> list[LogPart]:
 
 
 def read_above(fd: int, end: LogPart, begin: int = 0) -> list[LogPart]:
-    """The parts of a file of whose `end` no line says what went wrong: the last trouble above it, and its end; empty where there is none."""
+    """The part with the last errors above `end`, and the end, for a file whose `end` shows no error; empty where there are none."""
     for start in _blocks_above(end.start, begin):
         if _TROUBLE.search(pread(fd, start, _BLOCK_BYTES)):
             return _both(fd, end, start, begin)
@@ -59,21 +59,21 @@ def read_above(fd: int, end: LogPart, begin: int = 0) -> list[LogPart]:
 
 
 def _blocks_above(end_at: int, begin: int) -> Iterator[int]:
-    """Where the blocks begin that are looked at, from the last one up; the uppermost may reach into the one below it."""
+    """Offsets of the blocks to search, from `end_at` upwards; the uppermost block may overlap the one below it."""
     top = max(begin, end_at - LOOK_BACK_BYTES)
     yield from range(end_at - _BLOCK_BYTES, top, -_BLOCK_BYTES)
     yield top
 
 
 def _both(fd: int, end: LogPart, begins_at: int, begin: int) -> list[LogPart]:
-    """The part about `begins_at`, with what the program said just before, and as much of the end as is left."""
+    """The part around `begins_at`, from one block above it on, and as much of the end as MOST_BYTES leaves."""
     start = max(begin, begins_at - _BLOCK_BYTES)
     rest = LogPart(end.start + BEGINNING_BYTES, end.data[BEGINNING_BYTES:])
     return [LogPart(start, pread(fd, start, BEGINNING_BYTES), is_first=start == begin), rest]
 
 
 def _beginning(fd: int, end_at: int, begin: int) -> int:
-    """The offset at which the trouble begins that goes on at `end_at`."""
+    """The offset at which the errors begin that continue at `end_at`."""
     begins_at, n_calm = end_at, 0
     for start in _blocks_above(end_at, begin):
         block = pread(fd, start, _BLOCK_BYTES)
@@ -102,16 +102,73 @@ def pread(fd: int, start: int, most: int) -> bytes:
 
 
 def mark(fd: int, size: int) -> str:
-    """A digest of the last bytes in front of `size`: whether a file still has what it had then."""
+    """A digest of the last bytes before offset `size`, to see later whether the file still has the same content there."""
     start = max(0, size - _MARK_BYTES)
     return hashlib.sha256(pread(fd, start, size - start)).hexdigest()
 
 
-def words(parts: Sequence[LogPart], size: int, begin: int = 0) -> str:
-    """What a report says of a file that was not read whole; empty where it was, or all of what the job wrote."""
-    n_read = sum(len(p.data) for p in parts)
+class LogLines:
+    """The lines of the parts of a log, in order, as (offset, line, whether its end was read).
+
+    A line that a gap between the parts cuts is left out. Lines are cut off one at a time: four million empty ones cost no memory.
+    """
+
+    def __init__(self, parts: Sequence[LogPart]) -> None:
+        self._parts = parts
+        self._skip_to = 0
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last part."""
+        return self._parts[-1].start + len(self._parts[-1].data)
+
+    def n_bytes(self, start: int, end: int) -> int:
+        """The bytes of the parts between two offsets of the file."""
+        spans = ((max(p.start, start), min(p.start + len(p.data), end)) for p in self._parts)
+        return sum(max(0, last - first) for first, last in spans)
+
+    def skip_to(self, offset: int) -> None:
+        """Go on with the first line that begins after `offset`."""
+        self._skip_to = offset
+
+    def __iter__(self) -> Iterator[tuple[int, bytes, bool]]:
+        for part in self._parts:
+            at, is_cut = 0, not part.is_first
+            while at <= len(part.data):
+                if part.start + at < self._skip_to:
+                    at, is_cut = self._skip_to - part.start, True
+                    continue
+                end = part.data.find(b"\n", at)
+                is_whole = end >= 0
+                if not is_cut and (is_whole or part is self._parts[-1]):
+                    yield part.start + at, part.data[at : end if is_whole else len(part.data)], is_whole
+                if not is_whole:
+                    break
+                at, is_cut = end + 1, False
+
+
+def lines_backwards(data: bytes) -> Iterator[bytes]:
+    """The lines of `data`, the last one first."""
+    end = len(data)
+    while end >= 0:
+        start = data.rfind(b"\n", 0, end) + 1
+        yield data[start:end]
+        end = start - 1
+
+
+def words(parts: Sequence[LogPart], size: int, begin: int = 0, n_unread_bytes: int = 0) -> str:
+    """The report's note on a file that was not read whole; empty where all that the job wrote was read.
+
+    `n_unread_bytes`: of the parts, what was left out because judging it took too long.
+    """
+    n_read = sum(len(p.data) for p in parts) - n_unread_bytes
     if n_read >= size - begin:
         return f"its first {begin} bytes were there before the job began" if begin else ""
-    if len(parts) == 1:
-        return f"only its last {n_read} of {size} bytes were read"
-    return f"only its end and where its trouble began were read, {n_read} of {size} bytes"
+    slow = (
+        f"; {n_unread_bytes} bytes were left out because reading them took too long" if n_unread_bytes else ""
+    )
+    if len(parts) > 1:
+        return f"only its end and the part where its errors begin were read, {n_read} of {size} bytes{slow}"
+    if len(parts[0].data) >= size - begin:
+        return f"{n_read} of {size} bytes were read{slow}"
+    return f"only its last {n_read} of {size} bytes were read{slow}"

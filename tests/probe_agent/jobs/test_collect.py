@@ -119,7 +119,7 @@ def test_what_the_first_rank_died_of_is_found_above_what_thousands_had_to_say_ab
     (found,) = [f for f in answer["findings"] if f["detail"].get("first_cause")]
     assert found["detail"]["rank"] == 77
     assert path.read_bytes()[found["offset"] :].startswith((b"[rank77]: Traceback", b"[rank77]: ValueError"))
-    assert answer["note"].startswith("only its end and where its trouble began were read, 4")
+    assert answer["note"].startswith("only its end and the part where its errors begin were read, 4")
     assert "[rank5999]: torch.distributed.DistBackendError" in answer["tail"][-1]
 
 

@@ -62,7 +62,7 @@ def test_where_the_end_is_all_trouble_its_beginning_is_read_too(tmp_path: Path, 
     assert STEP in parts[0].data
     assert parts[-1].data.endswith(RANK)
     if n_mib > 3:
-        assert "where its trouble began" in log_parts.words(parts, len(text))
+        assert "where its errors begin" in log_parts.words(parts, len(text))
 
 
 def test_trouble_that_goes_back_further_than_is_looked_is_read_from_there(
@@ -117,3 +117,39 @@ def test_of_an_endless_file_of_nothing_nothing_is_read_above_its_end(tmp_path: P
         assert log_parts.read_above(fd, end) == []
     finally:
         os.close(fd)
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b"a", b"a\n", b"\n\na\n\nb", b"a\r\nb\n"])
+def test_lines_are_those_of_a_split(data: bytes) -> None:
+    """Forwards with their offsets, and backwards."""
+    lines = list(log_parts.LogLines([log_parts.LogPart(7, data, is_first=True)]))
+    assert [raw for _, raw, _ in lines] == data.split(b"\n")
+    assert all(data[at - 7 :].startswith(raw) for at, raw, _ in lines)
+    assert [is_whole for _, _, is_whole in lines] == [True] * (len(lines) - 1) + [False]
+    assert list(log_parts.lines_backwards(data)) == data.split(b"\n")[::-1]
+
+
+def test_lines_that_a_gap_cuts_are_left_out() -> None:
+    """Of two parts the last line of the first and the first line of the second; what is skipped, too."""
+    parts = [
+        log_parts.LogPart(0, b"one\ntwo\nthr", is_first=True),
+        log_parts.LogPart(20, b"our\nfive\nsix\n"),
+    ]
+    lines = log_parts.LogLines(parts)
+    assert [raw for _, raw, _ in lines] == [b"one", b"two", b"five", b"six", b""]
+    assert (lines.end, lines.n_bytes(4, 24), lines.n_bytes(11, 20)) == (33, 11, 0)
+    skipping = iter(lines)
+    next(skipping)
+    lines.skip_to(25)
+    assert [(at, raw) for at, raw, _ in skipping] == [(29, b"six"), (33, b"")]
+
+
+def test_what_took_too_long_is_in_the_note() -> None:
+    """A reader must know that the bytes between were not judged."""
+    whole = [log_parts.LogPart(0, b"x" * 100, is_first=True)]
+    assert log_parts.words(whole, 100, 0, 40) == (
+        "60 of 100 bytes were read; 40 bytes were left out because reading them took too long"
+    )
+    end = [log_parts.LogPart(900, b"x" * 100)]
+    assert log_parts.words(end, 1000, 0, 40).startswith("only its last 60 of 1000 bytes were read; 40 bytes")
+    assert "; 40 bytes were left out" in log_parts.words([*end, *end], 1000, 0, 40)

@@ -1,0 +1,80 @@
+"""A log's lines are judged within a time and little memory, and what was left out is counted."""
+
+from __future__ import annotations
+
+import itertools
+import tracemalloc
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from probing_cluster.core import vocabulary
+from probing_cluster.probe_agent.jobs import collect_words, log_parts
+
+FIRST = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\nKeyError: "lr"\n'
+LAST = 'Traceback (most recent call last):\n  File "b.py", line 2, in <module>\nValueError: bad shape\n'
+
+
+def time_for(n_lines: int) -> collect_words.ReadingTime:
+    """A time in which so many lines can be judged: its clock is read once a line."""
+    ticks = itertools.count()
+    return collect_words.ReadingTime(float(n_lines), lambda: float(next(ticks)))
+
+
+def read(text: str, n_lines: int) -> collect_words.LogWords:
+    part = log_parts.LogPart(0, text.encode(), is_first=True)
+    return collect_words.read_log([part], reading=time_for(n_lines))
+
+
+def messages(found: collect_words.LogWords) -> str:
+    return " ".join(row["message"] for row in found.findings)
+
+
+def test_where_the_time_does_not_suffice_the_middle_is_left_out() -> None:
+    """The first error and the end are what a verdict needs; the bytes between are counted, not passed over in silence."""
+    middle = "".join(f"[rank{n}] waits for the other ranks of its group\n" for n in range(10_000))
+    text = FIRST + middle + LAST
+    found = read(text, 1000)
+    assert "KeyError" in messages(found)
+    assert "ValueError" in messages(found)
+    assert 0.8 * len(text) < found.n_unread_bytes < len(text)
+    for row in found.findings:
+        assert text.encode()[row["offset"] :].startswith((b"Traceback", b"KeyError", b"ValueError"))
+    assert read(text, 30_000).n_unread_bytes == 0
+
+
+def test_an_end_that_is_slower_than_the_rest_is_cut_and_counted() -> None:
+    """Short lines at the end of long ones: the pace of the first half does not hold, and the deadline does."""
+    text = FIRST + "a long line of a training program that runs\n" * 50 + "ab\ncd\n" * 5000 + LAST
+    found = read(text, 100)
+    assert "KeyError" in messages(found)
+    assert "ValueError" not in messages(found)
+    assert found.n_unread_bytes > 0.9 * len(text)
+
+
+@pytest.mark.parametrize(("n_lines", "stood"), [(1000, True), (60, False)])
+def test_steps_whose_end_was_not_read_did_not_stand_still(n_lines: int, *, stood: bool) -> None:
+    """The time is over in the middle of the log: whether there are later steps is not known."""
+    start_at = datetime(2026, 1, 31, 8, 0, tzinfo=UTC)
+    steps = (
+        (start_at + timedelta(seconds=20 * n)).astimezone() for n in range(350)
+    )  # as a program writes it
+    text = "".join(f"[{at:%Y-%m-%d %H:%M:%S},123] INFO step {n} loss 1.97\n" for n, at in enumerate(steps))
+    ticks = itertools.count()
+    found = collect_words.read_log(
+        [log_parts.LogPart(0, text.encode(), is_first=True)],
+        span=(start_at, start_at + timedelta(hours=8)),
+        reading=collect_words.ReadingTime(1.0, lambda: 0.0 if next(ticks) < n_lines else 2.0),
+    )
+    assert (vocabulary.LOG_STALL in {row["kind"] for row in found.findings}) is stood
+    assert (found.n_unread_bytes == 0) is stood
+
+
+def test_a_million_empty_lines_cost_little_memory() -> None:
+    """The reader has 1 GiB, of which four million lines once took half."""
+    part = log_parts.LogPart(0, b"\n" * 1_000_000, is_first=True)
+    tracemalloc.start()
+    collect_words.read_log([part])
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 24 * 1_000_000
