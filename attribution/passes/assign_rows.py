@@ -166,16 +166,29 @@ def shared(
     mine: Iterable[records.HealthEvent],
 ) -> dict[str, tuple[cases.Span, ...]]:
     """When other jobs ran on the nodes whose events may be a neighbour's."""
-    contested = [e for e in mine if needs_neighbours(e, attempt)]
-    if co_residents is None or not contested:
+    wanted = neighbours_since(attempt, stretch, mine) if co_residents is not None else {}
+    if co_residents is None or not wanted:
         return {}
+    since = min(wanted.values()) - evidence_view.SLACK
+    return co_residents.spans(attempt, wanted, since, stretch.end_at + evidence_view.SLACK)
+
+
+def neighbours_since(
+    attempt: records.JobAttempt, stretch: window.Window, mine: Iterable[records.HealthEvent]
+) -> dict[str, datetime]:
+    """Each node with events that may be a neighbour's, and the instant from which its other jobs must be known."""
     assert attempt.start_at is not None
-    begins = (neighbours_from(e, attempt.start_at, stretch.start_at) for e in contested)
-    since = min(stretch.start_at, *begins)
-    nodes = {e.node for e in contested}
-    return co_residents.spans(
-        attempt, nodes, since - evidence_view.SLACK, stretch.end_at + evidence_view.SLACK
-    )
+    contested = [e for e in mine if needs_neighbours(e, attempt)]
+    begins = [neighbours_from(e, attempt.start_at, stretch.start_at) for e in contested]
+    return dict.fromkeys((e.node for e in contested), min([stretch.start_at, *begins]))
+
+
+def earliest(begins: Iterable[Mapping[str, datetime]]) -> dict[str, datetime]:
+    """Node to the earliest of its instants."""
+    found: dict[str, datetime] = {}
+    for nodes in begins:
+        found.update((node, min(at, found.get(node, at))) for node, at in nodes.items())
+    return found
 
 
 def active_faults_for(

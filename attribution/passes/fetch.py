@@ -285,17 +285,17 @@ class Fetcher:
         """The other jobs that ran when it matters: in windows with events that may be a neighbour's, and after preemptions."""
         if self._known is not None:
             return self._known.co_residents
+        wanted = {i: assign_rows.neighbours_since(attempts[i], windows[i], mine) for i, mine in met.items()}
         spans = [
-            (min(w.start_at, assign_rows.neighbours_from(e, start_at, w.start_at)), w.end_at)
-            for i, events in met.items()
-            if (w := windows[i]) and (start_at := attempts[i].start_at) is not None
-            for e in events
-            if assign_rows.needs_neighbours(e, attempts[i])
+            (a.end_at, windows[i].end_at)
+            for i, a in enumerate(attempts)
+            if a.end_at is not None and (wanted.get(i) or a.state == "PREEMPTED")
         ]
-        spans += [(a.end_at, a.end_at) for a in attempts if a.state == "PREEMPTED" and a.end_at is not None]
         if not spans:
             return None
-        return self.co_residents(cluster, min(spans)[0] - NEAR, max(to for _, to in spans) + NEAR)
+        # A hang may reach far back: of that time only the nodes with such events are read.
+        begins = {node: at - NEAR for node, at in assign_rows.earliest(wanted.values()).items()}
+        return self.co_residents(cluster, min(spans)[0] - NEAR, max(to for _, to in spans) + NEAR, begins)
 
     def co_residents(
         self,

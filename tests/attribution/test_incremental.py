@@ -416,6 +416,32 @@ def test_who_ran_before_is_asked_only_of_nodes_that_lost_a_gpu(store, monkeypatc
     assert queries == [(["n2"], [1, 2, 11])]
 
 
+def test_of_a_hang_of_days_only_its_own_node_is_asked_who_ran_there(store, make, monkeypatch):
+    """A log may claim any time: what ran on other nodes in that time is not read."""
+    hour, hung_h = timedelta(hours=1), 100
+    ran = [(7, "n1"), (8, "n2")]
+    store.upsert_attempts(
+        make.attempt(job_id=job, nodes=(node,), gpus=None, state="COMPLETED", start_at=make.end - 98 * hour, end_at=make.end - 90 * hour)
+        for job, node in ran
+    )  # fmt: skip
+    one = make.attempt(nodes=("n1",), gpus=None, start_at=make.end - 110 * hour)
+    store.upsert_attempts([one])
+    waited = make.finding("nccl_timeout", detail={"timeout_ms": hung_h * 3_600_000})
+    fault = make.xid(48, node="n1", at=make.end - hung_h * hour, gpu_uuid=None)
+    bulk.load_events(store.url, [waited, fault])
+    jobs, arrow = [], type(store).arrow
+
+    def watched(self, query, *given):
+        found = arrow(self, query, *given)
+        jobs.append(sorted(found["job_id"].to_pylist()))
+        return found
+
+    monkeypatch.setattr(type(store), "arrow", watched)
+    (case,) = fetch.Fetcher(store, attribute.policy_of(None)).build([one])
+    assert jobs == [[7, 4242]]
+    assert case.shared == {"n1": ((make.end - 98 * hour, make.end - 90 * hour),)}
+
+
 def test_faults_before_the_window_are_mentioned_without_the_judge(store, monkeypatch):
     """The last two, in order of time; only where two came at one instant does the judge say which is the later."""
     died, hour, minute = DAY + timedelta(days=1), timedelta(hours=1), timedelta(minutes=1)
