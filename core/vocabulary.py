@@ -39,6 +39,7 @@ SOURCES: tuple[Source, ...] = (
     Source(name="agent", meaning="the agent, or the service, about the node's agent", polled=True),
     Source(name="diagnostic", meaning="a test that we ran on nodes out of service (docs/diagnose.md)"),
     Source(name="import", meaning="a kernel log read from a file", kernel_log=True),
+    Source(name="slurm", meaning="Slurm's controller, about a node"),
     Source(name="accounting", meaning="Slurm's accounting, of jobs that never started"),
     Source(name="joblog", meaning="a job's output", job_side=True),
     Source(name="probe", meaning="the pages that a job's ranks write", job_side=True),

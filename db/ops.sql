@@ -244,7 +244,7 @@ LEFT JOIN LATERAL (
 -- What Slurm showed at the last look; what we did since is in our own row already.
 LEFT JOIN probing.slurm_drain o ON o.cluster = h.cluster AND o.node = h.node;
 COMMENT ON VIEW ops.node_now IS 'One row per node: heard or silent, its confirmed faults, failing checks, whether it is drained, its lemon score.';
-COMMENT ON COLUMN ops.node_now.state IS 'silent, faulty, drained (or set down by a person), failing checks or ok; the worst that holds';
+COMMENT ON COLUMN ops.node_now.state IS 'silent, faulty, drained (or down in Slurm), failing checks or ok; the worst that holds';
 COMMENT ON COLUMN ops.node_now.age_s IS 'seconds since the database last heard from its agent';
 COMMENT ON COLUMN ops.node_now.n_faults IS 'faults its agent confirms right now';
 COMMENT ON COLUMN ops.node_now.n_jobs IS 'jobs on the node right now';

@@ -350,9 +350,9 @@ def test_what_slurm_shows_drained_is_known_within_one_look(
 
     assert drained.run(service) == ""
     set_node("n1", "IDLE", "DRAIN", reason="fan swap, ask Bob\x1b[31m")
-    set_node("n2", "DOWN", reason="Not responding")
-    assert drained.run(service) == "1 drains seen, 0 over"
-    assert known() == {"n1": "fan swap, ask Bob"}
+    set_node("n2", "DOWN", reason="Node unexpectedly rebooted")
+    assert drained.run(service) == "2 drains seen, 0 over"
+    assert known() == {"n1": "fan swap, ask Bob", "n2": "Node unexpectedly rebooted"}
     assert drained.run(service) == ""
     set_node("n1", "IDLE", "DRAIN", reason="fan swapped")
     set_node("n2", "DOWN", reason="PSU bad (eve)")
@@ -368,6 +368,25 @@ def test_what_slurm_shows_drained_is_known_within_one_look(
     set_node("n1", "IDLE")
     assert drained.run(service) == "0 drains seen, 1 over"
     assert known() == {}
+
+
+def test_that_a_prolog_failed_on_a_node_is_kept_as_an_event_once(
+    service: context.Context, slurm: fakes.FakeSlurm
+) -> None:
+    """Slurm drains the node for it and requeues the job: else the job looks like one that a person requeued."""
+    at = service.clock.now().replace(microsecond=0)
+    for state, reason in (("DRAIN", "Prolog error"), ("DRAIN", "fan swap")):
+        for node in ("n1", "n2") if reason == "Prolog error" else ("n3",):
+            slurm.state[node] = dataclasses.replace(
+                slurm.state[node], states=frozenset({"IDLE", state}), reason=reason, reason_at=at
+            )
+    drained.run(service)
+    service.store.save_slurm_drains("c", [], ["n1"])
+    drained.run(service)
+    found = service.store.events(since=at, kinds=["slurmd"], cluster="c")
+    assert sorted((e.node, e.code, e.source, e.at) for e in found) == [
+        (node, "prolog_failed", "slurm", at) for node in ("n1", "n2")
+    ]
 
 
 def test_a_slurm_that_lists_no_node_ends_no_drain(service: context.Context, slurm: fakes.FakeSlurm) -> None:

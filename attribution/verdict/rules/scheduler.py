@@ -80,12 +80,12 @@ def _by_action(view: evidence_view.EvidenceView) -> claims.Claim | None:
 
 
 def _by_slurmd(view: evidence_view.EvidenceView) -> claims.Claim | None:
-    """The node's own syslog: its slurmd did not start this job, because the site's Prolog failed there."""
+    """The site's Prolog failed there: slurmd said so of this job in the node's syslog, or Slurm drained the node for it just then."""
     mine = [
         s.event
         for s in view.of("node_refused")
         if s.event.kind == "slurmd"
-        and s.event.detail.get("job") == view.attempt.job_id
+        and (s.event.source == "slurm" or s.event.detail.get("job") == view.attempt.job_id)
         and view.start_at - evidence_view.SLACK <= s.at <= view.end_at + evidence_view.SLACK
         and view.end_at - s.at <= _REFUSAL
     ]

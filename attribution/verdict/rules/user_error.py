@@ -311,8 +311,8 @@ def _not_its_own(first: records.HealthEvent) -> str:
     """What the job met, where its first cause accuses nobody and the exit code only follows from it; empty otherwise."""
     if first.detail.get("role") == "remote":
         return "lost another of its processes"
-    if first.kind.startswith("net_ib_"):
-        return "lost its connection to a peer over InfiniBand"
+    if first.kind == "net_ib_completion_error":
+        return "got no answer from a peer over InfiniBand"
     if first.kind == "process_terminated":
         return "had one of its processes told to end (SIGTERM)"
     return "got wrong values from a test of a collective" if first.kind == "wrong_result" else ""

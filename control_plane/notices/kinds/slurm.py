@@ -1,4 +1,4 @@
-"""Nodes that Slurm itself drained, until they are back: we touch no drain of its, and it tells nobody."""
+"""Nodes that Slurm itself drained or set down, until they are back: we touch no such state, and Slurm notifies nobody."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from probing_cluster.control_plane.notices import fact, picture
 from probing_cluster.core import records
+from probing_cluster.db.store import actions
 
 
 def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
@@ -20,11 +21,15 @@ def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
                 cause=drain.reason[:40],
                 at=drain.since_at or notice_picture.now,
                 severity=records.Severity.LOW,
-                line=f"{drain.node} drained by Slurm itself: {drain.reason}; {_next(notice_picture, drain.node)}",
+                line=f"{drain.node} {_did(drain)} by Slurm itself: {drain.reason}; {_next(notice_picture, drain.node)}",
                 nodes=(drain.node,),
                 partitions=notice_picture.partitions_of([drain.node]),
                 stands=True,
             )
+
+
+def _did(drain: actions.SlurmDrain) -> str:
+    return "drained" if "DRAIN" in drain.states else "set DOWN"
 
 
 def _next(notice_picture: picture.NoticePicture, node: str) -> str:
@@ -38,8 +43,8 @@ def _next(notice_picture: picture.NoticePicture, node: str) -> str:
 
 KIND = fact.Kind(
     name="slurm",
-    meaning="nodes that Slurm drained by itself (`Kill task failed`, `Epilog error` …), until they are back",
-    title="Drained by Slurm",
+    meaning="nodes that Slurm drained or set down by itself (`Kill task failed`, `Node unexpectedly rebooted` …), until they are back",
+    title="Out of service by Slurm",
     find=find,
     command="probing-ctl nodes --faulty",
 )

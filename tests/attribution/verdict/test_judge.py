@@ -587,6 +587,10 @@ def test_a_job_whose_prolog_slurmd_reports_as_failed_did_not_begin(make):
         assert v.next_step.startswith("Run the site's Prolog by hand on n2") is (not faults)
     other = dataclasses.replace(failed, detail={"job": 7})
     assert make.judge(other, attempt=attempt).cause == "requeued_by_user"
+    by_slurm = dataclasses.replace(failed, source="slurm", detail={})
+    assert make.judge(by_slurm, attempt=attempt).cause == "node_refused"
+    later = dataclasses.replace(by_slurm, at=make.start + timedelta(seconds=40))
+    assert make.judge(later, attempt=attempt).cause == "requeued_by_user"
 
 
 def test_a_fatal_pcie_error_that_stopped_the_kernel_is_the_cause(make):

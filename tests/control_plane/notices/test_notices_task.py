@@ -350,14 +350,14 @@ def test_slurms_own_drains_are_told_with_what_the_agent_sees(
     drain(noticing, "n4")
     notices.run(noticing)
     (text,) = [
-        p["message"] for p in sink.posts if "Drained by Slurm: n[1-2] (Kill task failed)" in p["title"]
+        p["message"] for p in sink.posts if "Out of service by Slurm: n[1-2] (Kill task failed)" in p["title"]
     ]
     assert "n1 drained by Slurm itself: Kill task failed; its agent sees no fault: scontrol update" in text
     assert "n2 drained by Slurm itself: Kill task failed; its agent is not heard" in text
     assert len(sink.posts) == 2  # the other is our own drain
     noticing.store.save_slurm_drains("c", [], ["n1", "n2"])
     notices.run(noticing)
-    assert sink.titles[-1] == "[c] Over: Drained by Slurm: n[1-2] (Kill task failed)"
+    assert sink.titles[-1] == "[c] Over: Out of service by Slurm: n[1-2] (Kill task failed)"
 
 
 def test_a_service_without_its_database_says_so(noticing: context.Context, sink: web_sink.Sink) -> None:

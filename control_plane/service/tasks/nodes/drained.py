@@ -1,19 +1,33 @@
-"""Which nodes Slurm shows drained, by whomever, or a person set down, kept for `ops.node_now`: a dashboard has no Slurm to ask."""
+"""Which nodes Slurm shows drained or down, kept for `ops.node_now`: a dashboard has no Slurm to ask.
+
+That Slurm drained a node because a Prolog failed there is also kept as an event: it is why the job that was to start was requeued.
+"""
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.policy import view
-from probing_cluster.core import sanitize, vocabulary
+from probing_cluster.core import records, sanitize, vocabulary
 from probing_cluster.db.store import actions as store_actions
-from probing_cluster.slurm_plugins.acts import node_events
 
 _DOWN = frozenset({"DOWN", "FAIL", "FAILING"})
 
 
-def _set_down(node: view.Node) -> bool:
-    """Whether a person set the node down: it takes no job either, and its agent goes on."""
-    return bool(node.states & _DOWN) and node_events.is_a_persons(node.reason)
+def _prolog_failed(cluster: str, drain: store_actions.SlurmDrain, now: datetime) -> records.HealthEvent:
+    at = drain.since_at or now
+    return records.HealthEvent(
+        event_id=records.make_event_id(cluster, drain.node, "slurm", f"prolog_failed:{at.isoformat()}"),
+        cluster=cluster,
+        node=drain.node,
+        at=at,
+        observed_at=now,
+        kind="slurmd",
+        code="prolog_failed",
+        severity=records.Severity.INFO,
+        source="slurm",
+        message=f"Slurm drained the node: {drain.reason}",
+    )
 
 
 def run(service: context.Context) -> str:
@@ -29,12 +43,19 @@ def run(service: context.Context) -> str:
             since_at=node.reason_at,
         )
         for node in nodes
-        if node.states & vocabulary.DRAINED_STATES or _set_down(node)
+        if node.states & (vocabulary.DRAINED_STATES | _DOWN)
     }
-    cluster = service.config.cluster.name
+    cluster, nodes_by_name = service.config.cluster.name, {node.name: node for node in nodes}
     known = {drain.node: drain for drain in service.store.slurm_drains(cluster)}
     changed = [drain for name, drain in found.items() if known.get(name) != drain]
     over = sorted(known.keys() - found.keys())
+    refusals = [d for d in changed if nodes_by_name[d.node].prolog_failed]
+    if refusals:
+        # Not above: ADBC's threads, begun before process_memory.keep_small, would each have a heap.
+        from probing_cluster.db import bulk
+
+        now = service.clock.now()
+        bulk.load_events(service.store.connection_uri(), [_prolog_failed(cluster, d, now) for d in refusals])
     if changed or over:
         service.store.save_slurm_drains(cluster, changed, over)
     return f"{len(changed)} drains seen, {len(over)} over" if changed or over else ""
@@ -42,7 +63,7 @@ def run(service: context.Context) -> str:
 
 TASK = context.Task(
     name="drained",
-    meaning="keeps which nodes Slurm shows drained, or a person set down",
+    meaning="keeps which nodes Slurm shows drained or down",
     run=run,
     every_s=lambda _: 10.0,
 )
