@@ -75,9 +75,13 @@ class Children:
         deadline_s: float,
         stdin: bytes = b"",
         max_bytes: int = _MAX_REPLY_BYTES,
+        environment: Mapping[str, str] | None = None,
     ) -> Finished:
-        """Run one command to its end; raises ChildHung past `deadline_s`, processes.ChildFailed when it cannot start."""
-        child = self.start(key, argv)
+        """Run one command to its end; raises ChildHung past `deadline_s`, processes.ChildFailed when it cannot start.
+
+        `environment`: variables beside PATH, LC_ALL=C and TZ=UTC, or in place of them.
+        """
+        child = self.start(key, argv, environment=environment)
         assert child.stdin is not None
         assert child.stdout is not None
         assert child.stderr is not None

@@ -45,6 +45,14 @@ class Identity:
         fields = next((line.split() for line in lines if line.startswith("btime ")), [])
         return float(fields[1]) if len(fields) == 2 and digits.is_number(fields[1]) else None
 
+    def time_zone(self) -> str:
+        """The value of TZ for a child that reads local times: the node's /etc/localtime, which slurmd and jobs use.
+
+        A directory that plays a node and has none uses this process's zone.
+        """
+        zone = self.path("/etc/localtime")
+        return f":{zone}" if zone.exists() else os.environ.get("TZ", ":/etc/localtime")
+
 
 def identify(config: settings.Settings) -> Identity:
     """The identity the configuration gives; the node name falls back to Slurm's, then the host's."""

@@ -277,7 +277,11 @@ class Collector:
         question = {**request, "uid": job.uid, "gid": job.gid if job.gid is not None else job.uid}
         try:
             done = await self._children.run(
-                f"{key}{job.job_id}", child, deadline_s=DEADLINE_S, stdin=json.dumps(question).encode()
+                f"{key}{job.job_id}",
+                child,
+                deadline_s=DEADLINE_S,
+                stdin=json.dumps(question).encode(),
+                environment={"TZ": self._identity.time_zone()},
             )
         except processes.ChildFailed as exc:
             self._watch.failed(NAME, f"job {job.job_id}: {exc}")

@@ -117,7 +117,7 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
     """The findings in the job's output, its last lines, and a note where not all of the file was read."""
     from probing_cluster.probe_agent.jobs import collect_words
 
-    began = datetime.fromtimestamp(request["began_s"]) if "began_s" in request else None  # noqa: DTZ006  # as slurmd writes it
+    began = datetime.fromtimestamp(request["began_s"], UTC) if "began_s" in request else None
     span = None
     if "span_s" in request:
         started_s, released_s = request["span_s"]

@@ -6,7 +6,7 @@ import dataclasses
 import time
 from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from probing_cluster.core import errors, vocabulary
@@ -62,7 +62,7 @@ def read_log(
 ) -> LogWords:
     """Judge the parts of a log, the last of which is its end.
 
-    `began`: start of an attempt that an earlier one of the same job preceded; what that one wrote into the file is left out.
+    Times are aware. `began`: start of an attempt that an earlier one of the same job preceded; what that one wrote into the file is left out.
     `span`: start and end of an attempt that has ended. Only then a standstill until the end is reported; accounting knows
     whether the job was ended from outside. `head`: the beginning of a long log. `job_ids`: the job's own ids; lines of Slurm
     about other jobs are left out. Where the time of `reading` does not suffice, the middle is left out first.
@@ -86,7 +86,9 @@ def read_log(
         if same > MAX_SAME and is_whole:
             continue
         text = raw.decode("utf-8", "replace").rstrip("\r")
-        of_another = slurm.ended_before(text, began)
+        cancelled_at = slurm.cancelled_at(text)
+        at_end = None if cancelled_at is None else _instant(cancelled_at, began, span)
+        of_another = at_end is not None and began is not None and at_end <= began
         if of_another or own.begins(text):
             found, engine, ended = [], reader.JobLogReader(), None
             steps = standstill.LogSteps(None, is_sure=False)
@@ -95,7 +97,7 @@ def read_log(
         found += engine.feed(number, text)
         if dated:
             steps.feed(number, f"{text}\n" if is_whole else text)
-            ended = slurm.cancelled_at(text) or ended
+            ended = at_end or ended
     found += engine.close()
     kept = _both_ends(found)
     rows = [
@@ -154,6 +156,25 @@ class _TimedLines:
         return True
 
 
+def _instant(local: datetime, began: datetime | None, span: tuple[datetime, datetime] | None) -> datetime:
+    """The instant of a local time in Slurm's message about a job's end.
+
+    In the hour that the end of daylight saving repeats it has two instants. The message is of this attempt's end, or of the
+    end of one before it: the instant is that which is nearer to either.
+    """
+    first, second = sorted(local.replace(fold=fold).astimezone(UTC) for fold in (0, 1))
+    start_at, end_at = (began or (span[0] if span else None)), (span[1] if span else None)
+
+    def distance(at: datetime) -> timedelta:
+        edges = [
+            start_at - at if start_at is not None and at <= start_at else None,
+            abs(end_at - at) if end_at is not None and (start_at is None or at > start_at) else None,
+        ]
+        return min((edge for edge in edges if edge is not None), default=timedelta.max)
+
+    return min((first, second), key=distance)
+
+
 def _stood(
     steps: standstill.LogSteps,
     found: list[grammar.JobFinding],
@@ -163,7 +184,7 @@ def _stood(
     """The finding that the log's steps stopped long before the end: that of Slurm's message (`ended`), else of the node's release."""
     start_at, end_at = span
     if ended is not None:
-        end_at = max(start_at, min(end_at, ended.astimezone(UTC)))
+        end_at = max(start_at, min(end_at, ended))
     stood = steps.standstill(start_at, end_at, found)
     if stood is None:
         return None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import time
 import tracemalloc
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -78,3 +80,62 @@ def test_a_million_empty_lines_cost_little_memory() -> None:
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak_bytes < 24 * 1_000_000
+
+
+@pytest.fixture
+def new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A node where 2026-11-01 01:00 to 02:00 comes twice: from 05:00 and from 06:00 UTC."""
+    monkeypatch.setenv("TZ", "EST5EDT,M3.2.0,M11.1.0")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def utc(clock_time: str) -> datetime:
+    return datetime.fromisoformat(f"2026-11-01T{clock_time}:00+00:00")
+
+
+@pytest.mark.usefixtures("new_york")
+@pytest.mark.parametrize(
+    ("began", "released", "written", "is_own"),
+    [
+        # The attempt begins in the first 01:40. An earlier one ended at 01:38; its own end is in the second 01:20.
+        ("05:40", "06:21", "01:38", False),
+        ("05:40", "06:21", "01:20", True),
+        # It begins in the second 01:10: an earlier one ended in the first 01:50; its own end is the second 01:50.
+        ("06:10", "08:00", "01:50", False),
+        ("06:10", "06:51", "01:50", True),
+        # Both in the same pass, and outside of the hour.
+        ("06:10", "06:51", "01:05", False),
+        ("05:10", "05:51", "01:50", True),
+        ("05:10", "09:51", "04:50", True),
+        ("05:10", "09:51", "00:50", False),
+        # It still runs: the message cannot be about its end.
+        ("06:10", None, "01:50", False),
+        ("05:40", None, "01:38", False),
+    ],
+)
+def test_in_the_hour_that_comes_twice_an_end_is_that_of_the_attempt_it_fits(
+    began: str, released: str | None, written: str, *, is_own: bool
+) -> None:
+    """Slurm writes local time without a zone; what stands before an earlier attempt's end is not this one's."""
+    text = f"{FIRST}slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-01T{written}:00 DUE TO PREEMPTION ***\n"
+    span = (utc(began), utc(released)) if released is not None else None
+    part = log_parts.LogPart(0, text.encode(), is_first=True)
+    found = collect_words.read_log([part], utc(began), span)
+    assert ("KeyError" in messages(found)) is is_own
+
+
+@pytest.mark.usefixtures("new_york")
+def test_a_standstill_ends_at_the_instant_that_slurm_means() -> None:
+    """An hour is not added to it, nor taken off, in the second pass of the repeated hour."""
+    start_at = utc("00:00")
+    steps = ((start_at + timedelta(seconds=20 * n)).astimezone() for n in range(350))
+    text = "".join(f"[{at:%Y-%m-%d %H:%M:%S},123] INFO step {n} loss 1.97\n" for n, at in enumerate(steps))
+    text += "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-01T01:50:00 ***\n"
+    part = log_parts.LogPart(0, text.encode(), is_first=True)
+    for released, ended in (("06:51", "06:50"), ("05:52", "05:50")):
+        found = collect_words.read_log([part], span=(start_at, utc(released)))
+        (stall,) = [row for row in found.findings if row["kind"] == vocabulary.LOG_STALL]
+        assert stall["at_s"] == utc(ended).timestamp()
