@@ -44,7 +44,7 @@ _MEANINGS = {
     123: "of xargs: a command that it ran failed",
     124: "of timeout(1): its time was over",
     126: "of the shell: a command may not be executed",
-    127: "of the shell: a command was not found",
+    127: "of the shell: a command was not found; or 255, as of ssh and exit -1",
 }
 """What shells and their tools mean by a code; of a script's 128 + N Slurm may record N."""
 _NOT_ITS_OWN = "and the process that was killed for want of memory is not known to be its own"

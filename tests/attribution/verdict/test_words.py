@@ -591,6 +591,7 @@ def test_an_exit_code_says_what_shells_mean_by_it(make):
     v = make.judge(attempt=make.attempt(exit_code=13))
     assert "141, SIGPIPE" in v.summary
     assert "timeout(1)" in make.judge(attempt=make.attempt(exit_code=124)).summary
+    assert "or 255" in make.judge(attempt=make.attempt(exit_code=127)).summary
 
 
 def test_a_failure_whose_code_the_accounting_does_not_tell_is_possible_at_most(make):
