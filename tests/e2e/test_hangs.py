@@ -50,9 +50,14 @@ def judged(report: dict[str, Any]) -> bool:
     return bool(last["end_at"] and (last["verdict"] or last["state"] == "COMPLETED"))
 
 
+def accounted(report: dict[str, Any]) -> bool:
+    """It is explained and its time accounted, which is the service's next pass."""
+    return judged(report) and report["ettr"]["assumed"] is not None
+
+
 def measured(report: dict[str, Any]) -> bool:
-    """It is explained and its time accounted, which is the service's next pass, as measured."""
-    return judged(report) and report["ettr"]["assumed"] is False
+    """Its time is accounted as measured."""
+    return accounted(report) and report["ettr"]["assumed"] is False
 
 
 def culprits(case: str) -> str:
@@ -86,7 +91,7 @@ def hang(up: Any, case: str) -> Done:
     if case == "checkpoint_io":
         up.sandbox.fault(third, "directory-free")
     if case == "python_loop":  # gloo's own timeout ends it
-        report = up.reported(job, lambda r: measured(r) and explained(r), PATIENCE_S)
+        report = up.reported(job, lambda r: accounted(r) and explained(r), PATIENCE_S)
     else:
         up.sandbox.run(["scancel", str(job)])
     if case in cases.BROKEN:
@@ -183,8 +188,9 @@ def test_a_hang_is_named_while_it_lasts(gangs: Any, outcome: Callable[[str], Don
 def test_the_verdict_of_a_hang_that_a_watchdog_ended(
     gangs: Any, outcome: Callable[[str], Done], case: str
 ) -> None:
-    """The same rank, from the snapshots taken while it hung; time measured, not assumed."""
+    """The same rank, from the snapshots taken while it hung; it wrote no checkpoint, so what it lost is assumed."""
     report = outcome(case)["report"]
+    assert report["ettr"]["assumed"]
     verdict = report["attempts"][-1]["verdict"]
     assert (verdict["cause"], verdict["domain"]) == ("missing_rank", "user_program")
     assert f"rank 5 on {cases.third_node(gangs.sandbox)}" in verdict["summary"]
