@@ -1,6 +1,6 @@
-"""Words of alarm in the output of jobs that run: each reported once a job, for its owner's eyes, never a reason to act.
+"""The site's alarm words in the output of running jobs: reported once a job and word, for its owner, and never acted on.
 
-Read like everything of a job's, by a child that has become its owner, and only what was written since the last look.
+A child that has become the job's owner reads the output, each time only what was written since the last look.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_JOBS = 64
 
 @dataclasses.dataclass(kw_only=True)
 class _Output:
-    """What is known of one job's output."""
+    """How far one job's output has been read, and the words found in it."""
 
     started_at: datetime
     offsets: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
@@ -27,7 +27,7 @@ class _Output:
 
 
 class AlarmWords:
-    """The words that the running jobs of one node have said."""
+    """The alarm words in the output of one node's running jobs."""
 
     def __init__(
         self, book: jobs.JobBook, collector: collect.Collector, words: Sequence[str], clock: clock.Clock
@@ -39,7 +39,7 @@ class AlarmWords:
         self._outputs: dict[int, _Output] = {}
 
     async def look(self) -> None:
-        """One look at what each running job has written here since the last."""
+        """Read what each running job has written on this node since the last look."""
         running = [job for job_id in self._book.running if (job := self._book.get(job_id)) is not None]
         self._outputs = {
             job.job_id: known
@@ -49,12 +49,12 @@ class AlarmWords:
         }
         slow: set[int | None] = set()
         for job in running[:MAX_JOBS]:
-            # Whoever stops the readers of their own files waits for the next look; the others do not.
+            # A user whose files do not answer waits for the next look; other users do not.
             if job.uid not in slow and not await self._look_at(job, self._outputs[job.job_id]):
                 slow.add(job.uid)
 
     def rows(self) -> dict[str, Any]:
-        """The heartbeat's alarm words: job to word to when it was first read, and its line."""
+        """The heartbeat's alarm words: job to word to the time when it was first read, and its line."""
         running = set(self._book.running)
         return {str(j): dict(o.words) for j, o in self._outputs.items() if o.words and j in running}
 

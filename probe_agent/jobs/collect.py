@@ -1,7 +1,7 @@
 """Collects what a job left behind, when its Epilog runs or the service asks: log tail, flight-recorder dumps, pages.
 
-Everything is read by a child that has become the job's user. What it finds is evidence of what
-the job said, marked as such (source joblog, dump, probe): it can never by itself drain a node.
+Everything is read by a child that has become the job's user. What it finds is the job's own statement and marked
+as such (source joblog, dump, probe): alone it never drains a node.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from probing_cluster.probe_agent.spool import intake
 NAME = "collect"
 DEADLINE_S = 30.0
 AT_ONCE, AT_ONCE_OF_ONE = 3, 2
-"""Readers at once, and of them one user's: the place that is left is another's at once."""
+"""Most readers at once: of all users, and of one user, so that one user's slow files leave a place to the others."""
 MAX_JOBS = 64
-"""Jobs whose collection has begun, AT_ONCE_OF_ONE of one user: what they have found so far is held in memory."""
+"""Jobs collected at once, AT_ONCE_OF_ONE of one user; the findings of each are held in memory until all are there."""
 MAX_UNANSWERED = 2
 """Files of one job whose readers may be ended at their deadline; its other files are then not tried: each costs DEADLINE_S."""
 TIDY_S = 10.0
 FIND_AT_S = (0.7, 2.0, 10.0, 40.0)
 """Seconds after its start at which a job's processes are looked at for the files they write."""
 MAX_STUCK, MAX_STUCK_IN_ALL = 4, 16
-"""Collecting children stuck in the kernel (a dead file server) beyond which no more are started: of one user, who may
-serve files that never answer, and of all."""
+"""Collecting children that may be stuck in the kernel (a dead file server) before no more are started: of one user, who may
+serve files that never answer, and of all users."""
 
 PageReader = Callable[[jobs.NodeJob], Awaitable[list[Sighting]]]
-"""The seam for the probe's pages: what a job's page directory says, before it is removed."""
+"""Reads the probe's pages in a job's page directory, before that is removed. Tests put another one in its place."""
 
 NO_ANSWER = "its reader did not answer"
 READER_FAILED = "its reader failed"
-"""It ended without an answer, at once: a defect of ours or a lack of memory, and no sign of a file that hangs."""
+"""The child ended by itself and gave no answer: our defect or a lack of memory. The file does not hang."""
 _CHILD = (sys.executable, "-I", "-m", "probing_cluster.probe_agent.jobs.collect_child")
 _KEEP_CHILD = (sys.executable, "-I", "-m", "probing_cluster.probe_agent.ranks.keep_child")
 KEPT_LEAST_BYTES = 64 * 1024
-"""A node may always keep so much of a job, however many nodes it has."""
+"""Least share of a job's kept bytes that one node has, however many nodes the job has."""
 _log = logging.getLogger(__name__)
 
 
 class Collector:
-    """Collects for one agent: a few readers at a time, and no user's before another's."""
+    """Collects for one agent: a few readers at a time, shared fairly among the users."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Collector:
     async def keep_log(self, job: jobs.NodeJob, most_bytes: int) -> None:
         """Copy a batch job's output files beside themselves, as its owner, and note the copies in its row.
 
-        Also on a node that did not write them: the one that did may be the one that broke.
+        Any node of the job can do so: the node that wrote them may be the one that broke.
         """
         if job.uid is None:
             return
@@ -139,7 +139,7 @@ class Collector:
             self._set_aside(job_id)
 
     async def find_logs(self, job: jobs.NodeJob) -> None:
-        """Learn where a job that has just begun writes, as its processes show: looked a few times, for each step is its own."""
+        """Find the output files of a job that has just begun in /proc. Looks several times, since each step may have files of its own."""
         if job.uid is None:
             return
         waited_s = 0.0
@@ -156,15 +156,15 @@ class Collector:
                 self._intake.store((), {"jobs": self._book.to_state()})
 
     def older_files(self, job: jobs.NodeJob) -> list[str]:
-        """The output files that may have been there before the job: not those that bear its number, as most jobs' do."""
-        # Slurm's own name for a file bears the number: nothing is to be spelled out while the Prolog waits.
+        """The output files that may have existed before the job; a file that bears the job's number did not."""
+        # Slurm's default name bears the number. The Prolog waits: no names are expanded where that is enough.
         if job.uid is None or not (job.stdout or job.stderr or job.restart_count):
             return []
         named = (path for _, paths in self._files(job).to_read for path in paths)
         return [path for path in named if not log_names.is_new(path, job)]
 
     async def look_before(self, job: jobs.NodeJob, paths: Sequence[str]) -> None:
-        """Notes what stands in these output files before the job writes: `--open-mode=append` adds to what earlier jobs wrote."""
+        """Record what these output files hold before the job writes: with `--open-mode=append` earlier jobs' output stays in them."""
         before: dict[str, list[Any]] = {}
         for path in paths:
             question = {"op": "before", "path": path, "started_s": job.started_at.timestamp()}
@@ -177,7 +177,7 @@ class Collector:
     async def _logs(
         self, job: jobs.NodeJob, *, anywhere: bool = False
     ) -> tuple[list[Sighting], list[dict[str, Any]]]:
-        """The sightings in a job's output files on this node, and for each file what a report shows: its last lines, or why it was not read."""
+        """The sightings in a job's output files on this node, and the report's row of each file: its last lines, or why it was not read."""
         files = self._files(job, anywhere=anywhere)
         sightings: list[Sighting] = []
         shown = list(files.unread)
@@ -200,19 +200,19 @@ class Collector:
                 answer = await self._read(job, question)
                 unanswered += answer.get("refused") == NO_ANSWER
                 if answer.get("refused") == "ENOENT" and n + 1 < len(paths):
-                    continue  # the other name it may have
+                    continue  # it may have the next name
                 if answer.get("inode") is None or answer["inode"] not in read:
                     read.add(answer.get("inode"))
                     sightings += self._of_log(job, path, answer)
                     goes_on |= bool(answer.get("goes_on"))
                     shown.append(output_files.row(stream, path, job, answer))
                 break
-        # A job that goes on in one of its files does not stand still.
+        # A job whose steps go on in one of its files does not stand still.
         sightings = [s for s in sightings if not (goes_on and s.kind == vocabulary.LOG_STALL)]
         return sightings, shown[: jobs.MAX_LOGS]
 
     def outputs(self, job: jobs.NodeJob) -> list[str]:
-        """The files that a running job writes on this node, as far as they can be named."""
+        """The output files of a running job on this node whose paths are known."""
         return [paths[0] for _, paths in self._files(job).to_read] if job.uid is not None else []
 
     def _files(self, job: jobs.NodeJob, *, anywhere: bool = False) -> output_files.OutputFiles:
@@ -232,7 +232,7 @@ class Collector:
         return [self._from_dump(job, n, f) for n, f in enumerate(answer.get("findings", ()))]
 
     async def _keep(self, job: jobs.NodeJob) -> None:
-        """Has the job's tables written into its owner's history, where the site has one."""
+        """Write the job's tables into its owner's history directory, if the site has one configured."""
         directory = self._pages.path(job.job_id)
         if not self._kept.directory or not directory.is_dir():
             return
@@ -252,7 +252,7 @@ class Collector:
     async def _read(
         self, job: jobs.NodeJob, request: Mapping[str, Any], child: tuple[str, ...] = _CHILD
     ) -> dict[str, Any]:
-        """The same as `ask`, in its owner's turn: a file at a time, so that others come in between."""
+        """`ask` in its owner's turn. A turn is one file long, so that other users come in between."""
         assert job.uid is not None
         async with self._turns.of(job.uid):
             return await self.ask(job, request, child)
@@ -300,7 +300,7 @@ class Collector:
         return answer
 
     def _from_log(self, job: jobs.NodeJob, file: str, found: Mapping[str, Any], *, shared: bool) -> Sighting:
-        """One line of one attempt's log is one event, whichever node reports it where all see the same file."""
+        """The sighting of one finding; on a `shared` file system one event, whichever nodes report the line."""
         sighting = self._sighting(job, "joblog", f"{file}:{found['offset']}:{found['kind']}", found)
         return replace(sighting, shared=shared)
 

@@ -2,7 +2,7 @@
 
 One JSON request on standard input, one JSON answer on standard output. Everything is imported first, then
 the process becomes the owner (uid, gid and the groups the user has), gives itself small limits and only then
-opens a file. Nothing is trusted: not the path, not the file behind it, not a byte in it.
+opens a file. The path, the file and its bytes are all untrusted.
 
 Every job has an Epilog, and most jobs leave nothing to read: an srun writes no file, a job that ended well no dump. So
 whether there is anything is looked at first, for a tenth of what it costs to import the readers.
@@ -41,7 +41,7 @@ _MEMORY_BYTES = 1024 * 1024 * 1024
 
 
 class Refused(Exception):
-    """The file is not what a job's own file looks like."""
+    """The file cannot be read, or is not a plain file of the job's owner."""
 
 
 def read_own(path: str, uid: int, most: int) -> tuple[bytes, os.stat_result]:
@@ -103,7 +103,7 @@ def become(uid: int, gid: int) -> None:
 
 
 def limit(cpu_s: int | None = 60, *, writes: bool = False) -> None:
-    """No core, no file written unless it `writes`, little memory and a minute of CPU (`cpu_s` None: as long as the job runs)."""
+    """Limit this process: no core, no written file unless it `writes`, 1 GiB of memory, `cpu_s` of CPU time (None: no limit)."""
     limits = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_AS, _MEMORY_BYTES)]
     if not writes:
         limits.append((resource.RLIMIT_FSIZE, 0))
@@ -131,7 +131,7 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
         head = b""
         if (
             span is not None and not parts[0].is_first and (began is None or begin)
-        ):  # else the beginning is an earlier attempt's
+        ):  # otherwise an earlier attempt wrote the beginning
             head = log_parts.pread(fd, begin, min(parts[0].start - begin, _HEAD_BYTES))
         reading = collect_words.ReadingTime()
         log_words = collect_words.read_log(parts, began, span, head, job_ids, reading)
@@ -183,7 +183,7 @@ def filesystem(device: int, table: Path = Path("/proc/self/mountinfo")) -> str:
 
 
 def dump_findings(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The findings in the flight-recorder dumps of the job's page directory; a file is a dump by its name alone."""
+    """The findings in the flight-recorder dumps of the job's page directory, which are recognised by their names."""
     from probing_cluster.probe_agent.jobs import collect_words
 
     base = Path(request["directory"])
@@ -205,10 +205,10 @@ def _dumps(base: Path) -> list[str]:
 
 
 def alarm_words(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Which of the words the job's output says since the last look, and up to where it was read: whole lines only.
+    """The alarm words in what was added to the job's output since the last look, and the offset up to which it was read.
 
-    A file that is another one or shorter than it was is read from its beginning; of one that grew by more than
-    log_parts.MOST_BYTES only the end is read. With `skip` nothing is read: what is there was written before.
+    Only whole lines are read. A file that was replaced or truncated is read from its beginning; of more than
+    log_parts.MOST_BYTES only the end is read. With `skip` nothing is read: an earlier start wrote what is there.
     """
     from probing_cluster.probe_agent.jobs import find_words
 
@@ -249,9 +249,9 @@ def keep_log(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def nothing_there(request: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The answer where there is nothing to read; None where there is, or where only trying will tell.
+    """The answer where there is nothing to read; None where there may be something.
 
-    Asked by a fork that becomes the owner, so that this process can still import as who it is.
+    A fork looks as the owner, so that this process keeps the right to import our modules.
     """
     asker = os.fork()
     if asker == 0:
@@ -277,8 +277,8 @@ def nothing_there(request: Mapping[str, Any]) -> dict[str, Any] | None:
 def find_logs(request: Mapping[str, Any]) -> dict[str, Any]:
     """The files that a job's processes on this node write to, and its array numbers, from /proc.
 
-    No release before 23.11 tells the Prolog an array's numbers, and none a step's own `--output`. The batch
-    script's files come first. Read with the user's rights like everything else; it is the user's word.
+    Releases before 23.11 do not tell the Prolog an array's numbers, and no release tells it a step's `--output`. The batch
+    script's files come first. What /proc shows of the user's processes is the user's claim.
     """
     wanted = f"SLURM_JOB_ID={int(request['job_id'])}".encode()
     here = f"SLURMD_NODENAME={request['node']}".encode()
@@ -320,7 +320,7 @@ def _outputs(process: Path) -> list[str]:
 
 
 def _written(process: Path) -> Iterator[str]:
-    """What a process has open to be written to; a descriptor that it closes meanwhile is left out."""
+    """The files that a process has open for writing, without descriptors that it closes meanwhile."""
     for number in os.listdir(process / "fd")[:_MAX_FDS]:  # noqa: PTH208
         with contextlib.suppress(FileNotFoundError):
             found = re.search(
@@ -331,7 +331,7 @@ def _written(process: Path) -> Iterator[str]:
 
 
 def _ids(words: list[bytes]) -> dict[str, Any]:
-    """What names of files may hold, by the environment that Slurm gave a process."""
+    """The ids and names that filename patterns use, from the environment that Slurm gave a process."""
     variables = dict(word.decode("utf-8", "replace").partition("=")[::2] for word in words)
     named = {"array_job_id": "SLURM_ARRAY_JOB_ID", "array_task_id": "SLURM_ARRAY_TASK_ID"}
     numbers = {k: variables.get(v, "") for k, v in named.items()}
@@ -349,7 +349,7 @@ def _word(exc: OSError) -> str:
 
 
 def serve(work: Callable[[dict[str, Any]], Mapping[str, Any]]) -> int:
-    """Answer the one request of a child's standard input; what is refused is an answer, too."""
+    """Answer the one request on this child's standard input; returns the exit status. A refusal is an answer, too."""
     try:
         reply = work(json.loads(sys.stdin.buffer.read(1 << 20)))
     except Refused as exc:
@@ -361,7 +361,7 @@ def serve(work: Callable[[dict[str, Any]], Mapping[str, Any]]) -> int:
 
 
 def answer(request: dict[str, Any]) -> Mapping[str, Any]:
-    """What one request asks for, as the job's user."""
+    """The answer to one request, read with the rights of the job's user."""
     work = {
         "log": log_findings,
         "dumps": dump_findings,
@@ -374,7 +374,7 @@ def answer(request: dict[str, Any]) -> Mapping[str, Any]:
         nothing = nothing_there(request)
         if nothing is not None:
             return nothing
-        # Before the rights are gone: our files need not be readable by users.
+        # As root: users need not be able to read our modules.
         if request["op"] != "before":
             reader = "find_words" if request["op"] == "words" else "collect_words"
             importlib.import_module(f"probing_cluster.probe_agent.jobs.{reader}")

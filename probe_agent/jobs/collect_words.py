@@ -36,7 +36,7 @@ class LogWords:
 
 
 class ReadingTime:
-    """The time for judging one log's lines, from its making on."""
+    """The time for judging one log's lines; it begins when the object is made."""
 
     def __init__(self, budget_s: float = READ_S, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
@@ -62,7 +62,8 @@ def read_log(
 ) -> LogWords:
     """Judge the parts of a log, the last of which is its end.
 
-    Times are aware. `began`: start of an attempt that an earlier one of the same job preceded; what that one wrote into the file is left out.
+    Times are aware. `began`: start of an attempt that an earlier one of the same job preceded; what the earlier one wrote into the
+    file is left out.
     `span`: start and end of an attempt that has ended. Only then a standstill until the end is reported; accounting knows
     whether the job was ended from outside. `head`: the beginning of a long log. `job_ids`: the job's own ids; lines of Slurm
     about other jobs are left out. Where the time of `reading` does not suffice, the middle is left out first.
@@ -108,7 +109,7 @@ def read_log(
         )
         for f in kept
     ]
-    # Without the end nobody knows whether the steps went on.
+    # If the end was not read, the steps may have gone on there.
     is_judged = dated and not lines.is_cut_short
     stood = _stood(steps, found, span, ended) if is_judged and span is not None else None
     if stood is not None:
@@ -119,9 +120,10 @@ def read_log(
 
 
 class _TimedLines:
-    """The lines of a log as long as the time suffices: at its half what would take longer than the rest is skipped, at its end all.
+    """The lines of a log, within a time.
 
-    So the end is read, which usually shows the failure, and the beginning of the errors above it.
+    When half of the time is over, as many lines are skipped as the other half will not suffice for. So both the beginning of the
+    errors and the end are read, which usually shows the failure. When all of it is over, no more lines come.
     """
 
     def __init__(self, parts: Sequence[log_parts.LogPart], reading: ReadingTime) -> None:
@@ -147,7 +149,7 @@ class _TimedLines:
             yield at, raw, is_whole
 
     def _skip(self, at: int) -> bool:
-        """Skip what is more than the second half of the time suffices for, at three quarters of the pace of the first; whether any is."""
+        """Skip what the second half of the time will not suffice for, at 3/4 of the first half's pace; False where it suffices."""
         goes_on_at = self._lines.end - self._lines.n_bytes(self._begin, at) * 3 // 4
         if goes_on_at <= at:
             return False

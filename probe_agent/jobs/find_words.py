@@ -1,4 +1,4 @@
-"""Which of the site's alarm words a piece of a job's output says, and which it only mentions."""
+"""Finds the site's alarm words in a job's output, and leaves out those that are only quoted or named."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ MAX_WORD_CHARS = 80
 MAX_LINE_CHARS = 200
 _QUOTED = re.compile(r"""(?<!\w)(?:"[^"\n]*"|'[^'\n]*'|`[^`\n]*`)""")
 _ECHO = re.compile(r"^\+{1,9} |^\s*(?:#|//|>>>|\d+\s*\|)")
-"""A line that a shell echoes, a comment, a line of a listing: program text, not what the program says."""
+"""A command echoed by a shell, a comment, a line of a listing: program text, not output of the program."""
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def usable(words: Iterable[str]) -> tuple[str, ...]:
-    """The words of a setting that can be looked for, each once, as it is written."""
+    """The words of the setting that are long and short enough to be looked for, without duplicates."""
     found = dict.fromkeys(w.strip() for w in words)
     return tuple(w for w in found if 3 <= len(w) <= MAX_WORD_CHARS)[:MAX_WORDS]
 
 
 def matches(text: str, words: Sequence[str]) -> Mapping[str, str]:
-    """Each word that some line says to the first such line.
+    """Word to the first line that has it.
 
-    Left out is a word in quotes, as part of a longer name (`nccl_error_mode`, `--cuda-error`), given as a setting
-    (`nan loss = skip`), and in a shell's echo, a comment or a listing.
+    A word does not count in quotes, as part of a longer name (`nccl_error_mode`, `--cuda-error`), as a setting
+    (`nan loss = skip`), or in a shell's echo, a comment or a listing.
     """
     text = _ESCAPE.sub("", text) if "\x1b" in text else text
     patterns = {word: _pattern(word) for word in words}
@@ -42,6 +42,6 @@ def matches(text: str, words: Sequence[str]) -> Mapping[str, str]:
 
 
 def _pattern(word: str) -> re.Pattern[str]:
-    """The word as a whole, in any case, with any blanks between its parts; no name, option or key that holds it."""
+    """Matches the whole word in any case, with any blanks between its parts, but no longer name, option or key that contains it."""
     body = r"\s+".join(re.escape(part) for part in word.split())
     return re.compile(rf"(?<![\w./-]){body}(?![\w/-])(?!\.\w)(?!\s*=)", re.IGNORECASE)

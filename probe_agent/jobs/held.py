@@ -1,6 +1,6 @@
-"""How long each job has held its GPUs here without using them: shown to its owner, never a reason to act.
+"""How long each job has held its GPUs on this node without using them: shown to its owner, never acted on.
 
-Told in the heartbeat; what is not known (no NVML, a GPU that does not answer) is no idleness.
+The heartbeat carries it. A GPU whose load is unknown (no NVML, no answer) does not count as idle.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from probing_cluster.probe_agent.jobs import jobs, processes
 
 EVERY_S = 15.0
 BUSY_FRAC = 0.01
-"""Load below this is none: NVML rounds to hundredths."""
+"""A GPU with a lower load is idle: NVML rounds to hundredths."""
 MAX_JOBS = 64
 
 
@@ -30,10 +30,10 @@ class HeldJobs:
         self._proc = proc
         self._clock = clock
         self._since: dict[int, tuple[datetime, datetime, str]] = {}
-        """Job to its start, since when it has been idle, and how."""
+        """Job to its start, the time since when it has been idle, and the reason (`rows`)."""
 
     def look(self, reading: Mapping[str, Any] | None) -> None:
-        """One look at the GPUs of every running job in the last NVML reading."""
+        """Judge the GPUs of every running job by the last NVML reading."""
         now, found = self._clock.now(), {}
         idle = [(job, why) for job in self._jobs() if (why := self._gpus_idle(reading, job.gpu_uuids or ()))]
         alive = self._alive({job.uid for job, _ in idle if job.uid is not None})
@@ -46,7 +46,7 @@ class HeldJobs:
         self._since = found
 
     def rows(self) -> dict[str, Any]:
-        """The heartbeat's idle jobs: job to since when, and how."""
+        """The heartbeat's idle jobs: job to `since` and `why` (`no_program`, `no_process` or `no_load`)."""
         running = set(self._book.running)
         return {
             str(job_id): {"since": clock.iso_z(since), "why": why}
@@ -62,7 +62,7 @@ class HeldJobs:
 
     @staticmethod
     def _gpus_idle(reading: Mapping[str, Any] | None, uuids: Sequence[str]) -> str:
-        """How these GPUs are idle; empty when one of them is not, or is not known to be."""
+        """Why these GPUs count as idle: `no_process` or `no_load`; empty where one of them is busy or its load is unknown."""
         rows = ((reading or {}).get("snapshot") or {}).get("gpus") or ()
         mine = [row for row in rows if row.get("uuid") in set(uuids) and row.get("lost") is None]
         if len(mine) < len(set(uuids)):
@@ -74,7 +74,7 @@ class HeldJobs:
         return "no_process" if all(listed == [] for listed in lists) else "no_load"
 
     def _alive(self, uids: set[int]) -> set[int]:
-        """The jobs of which a process of these users runs here."""
+        """Ids of the jobs that have a process of one of these users on this node."""
         if not uids:
             return set()
         sluids, found = self._book.sluids(), set()

@@ -1,4 +1,4 @@
-"""The jobs on this node now and lately, as Prolog and Epilog reported them."""
+"""The running and the recently ended jobs of this node, as Prolog and Epilog reported them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class NodeJob:
     logs: tuple[str, ...] = ()
     """Further files that its processes on this node write their output to, as /proc showed them."""
     before: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    """Output file to what it was before the job began (inode, size, mark), where something stood in it."""
+    """Output file to (inode, size, log_parts.mark) of what it held before the job began; without files that were empty."""
     work_dir: str = ""
     partition: str = ""
     nodelist: str = ""
@@ -96,7 +96,7 @@ class NodeJob:
     ) -> spool.SpoolItem:
         """The row of this start with `logs` added, which reports show; `mark` tells such rows of one start apart."""
         allocation = self.allocation(identity)
-        # Collected again once its array's numbers are known: another row, or the first would stand for both.
+        # A job is collected again once its array's numbers are known. With the same identity, the second row would be dropped.
         part = f"{mark}:ids" if self.extra.get("ids_known") else mark
         position = f"{self.job_id}:{self.restart_count}:{self.started_at.timestamp():.6f}:{part}"
         return spool.SpoolItem(
@@ -108,7 +108,7 @@ class NodeJob:
 
 
 class JobBook:
-    """Jobs between their Prolog and their Epilog; survives a restart of the agent, not of the node."""
+    """The running jobs and the last ended ones. Running jobs survive a restart of the agent, not of the node."""
 
     def __init__(self, boot_id: str, state: Any = None) -> None:
         self._boot_id = boot_id
@@ -146,7 +146,7 @@ class JobBook:
         self._jobs.clear()
 
     def start(self, job: NodeJob) -> NodeJob:
-        """Remember a start; asking twice for the same start (slurmd retries) keeps the first time."""
+        """Record a start and return it. A repeated Prolog of the same start (slurmd retries) keeps the first time."""
         known = self._jobs.get(job.job_id)
         if known is not None and known.restart_count == job.restart_count:
             job = replace(job, started_at=known.started_at)
@@ -193,7 +193,7 @@ class JobBook:
         A job whose Prolog was not seen is made of the Epilog's request, with `prolog_seen` false in its `extra`.
         """
         known = self._jobs.pop(job.job_id, None)
-        # Slurm counts a requeue before it runs the Epilogs of the start that it ended: they name the start to come.
+        # Slurm counts a requeue before it runs the Epilog of the ended start, which therefore has the next start's count.
         if known is None or job.restart_count not in {known.restart_count, known.restart_count + 1}:
             ended = replace(job, released_at=now, extra={**job.extra, "prolog_seen": False})
         else:
@@ -276,7 +276,7 @@ def _row(job: NodeJob) -> dict[str, Any]:
 
 
 def _from_row(row: Mapping[str, Any]) -> NodeJob:
-    # A newer release, since taken back, may have kept more of a job than this one knows.
+    # After a downgrade the state may have fields of the newer release.
     fields = {k: v for k, v in row.items() if k in NodeJob.__dataclass_fields__}
     for name in ("started_at", "released_at"):
         if fields.get(name):

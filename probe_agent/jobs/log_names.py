@@ -10,42 +10,44 @@ from probing_cluster.core import digits, errors, hostlist
 from probing_cluster.probe_agent.jobs import jobs
 
 MAX_WIDTH = 10
-"""slurmstepd pads with at most so many zeros."""
+"""Widest number that slurmstepd pads with zeros."""
 _NO_ARRAY = 4294967294
 _SPECIFIER = re.compile(r"%(%|[0-9]*[A-Za-z])")
 _NUMBER = re.compile(r"[0-9]+")
 _NUMERIC = "AaJjnstbr"
 _NEWER = "br"
-"""Specifiers that releases before 23.02 write as they stand: both names are tried."""
+"""Specifiers that releases before 23.02 do not replace: both names are tried."""
 
 
 class NotKnown(errors.ProbingError):
-    """A file's name cannot be known."""
+    """The path of an output file is not known."""
 
 
 def patterns(job: jobs.NodeJob) -> dict[str, str]:
-    """`stdout` and `stderr` of a batch script to their patterns; without `--error` both go to one file, and `stderr` is missing."""
+    """Stream of a batch script to its filename pattern. Without `--error` both streams go to one file, and `stderr` is left out."""
     found = {"stdout": job.stdout or _default(job)}
     return found | ({"stderr": job.stderr} if job.stderr and job.stderr != job.stdout else {})
 
 
 def ids_known(job: jobs.NodeJob) -> bool:
-    """Whether it is known if the job is a task of an array, and of which."""
+    """Whether it is known if the job is an array task, and of which array."""
     return bool(job.extra.get("ids_known")) or job.extra.get("array_task_id") is not None
 
 
 def names(pattern: str, job: jobs.NodeJob, node: str) -> tuple[str, ...]:
-    """The absolute paths that `pattern` may stand for, without doubles; raises NotKnown saying what is missing."""
+    """The absolute paths that `pattern` may mean, without duplicates; raises NotKnown with what is missing."""
     if not pattern:
-        raise NotKnown("Slurm did not say where the job writes")
+        raise NotKnown("Slurm did not report the job's output file")
     if not pattern.startswith("/"):
         if not job.work_dir.startswith("/"):
-            raise NotKnown(f"{pattern!r} is relative and Slurm did not say to which directory")
+            raise NotKnown(
+                f"{pattern!r} is a relative path and Slurm did not report the job's working directory"
+            )
         pattern = f"{job.work_dir.rstrip('/')}/{pattern}"
     if "\\" in pattern:
-        # A backslash anywhere: nothing is replaced and the backslashes go, two of them leave one.
+        # With a backslash anywhere Slurm replaces no specifier. It removes the backslashes; two of them leave one.
         return (re.sub(r"\\(.?)", r"\1", pattern),)
-    # A host may be called otherwise than its node.
+    # %N is the host's name, which may differ from the node's.
     made = [
         _expanded(pattern, _values(job, node) | {"N": host.partition(".")[0]}, old=old)
         for old in (False, True)
@@ -55,7 +57,7 @@ def names(pattern: str, job: jobs.NodeJob, node: str) -> tuple[str, ...]:
 
 
 def is_new(path: str, job: jobs.NodeJob) -> bool:
-    """Whether no job wrote into this file before: its name holds the number of this one, or of its array, and this is the first start."""
+    """Whether no other start can have written into this file: its name has the job's or the array's number, and it is the first start."""
     numbers = [str(n) for n in (job.job_id, job.extra.get("array_job_id")) if n is not None]
     return not job.restart_count and bool(set(_NUMBER.findall(path)) & set(numbers))
 
@@ -63,7 +65,7 @@ def is_new(path: str, job: jobs.NodeJob) -> bool:
 def _default(job: jobs.NodeJob) -> str:
     if not job.work_dir:
         return ""
-    # Where the Prolog does not know arrays, a plain job's name may be an array task's: the file that exists is read.
+    # Where Slurm does not tell the Prolog of arrays, this may be an array task: then the file that exists is read.
     return "slurm-%A_%a.out" if "array_task_id" in job.extra else "slurm-%j.out"
 
 
@@ -90,7 +92,7 @@ def _one(specifier: str, values: Mapping[str, str | int | None], *, old: bool) -
         )  # unknown to slurmstepd, which drops the sign before a width
     value = values[letter]
     if value is None:
-        msg = f"this Slurm does not tell the Prolog what %{letter} stands for, and the job ended before its own process was looked at"
+        msg = f"this Slurm does not tell the Prolog the value of %{letter}, and the job ended before the agent looked at its processes"
         raise NotKnown(msg)
     text = str(value)
     if letter not in _NUMERIC or not width:

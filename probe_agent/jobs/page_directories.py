@@ -1,7 +1,7 @@
-"""The directory each job gets for the pages of its probe, made and removed by root without ever trusting what is in it.
+"""The directory that each job gets for its probe's pages. Root makes and removes it, and trusts nothing in it.
 
-All directories of a node share one small file system. So that a job that fills it blinds nobody else, directories
-with pages in them lie ready: a job's own is one of those, renamed and given to its user, which needs no room at all.
+All directories of a node share one small file system, which one job may fill. Directories with pages in them are therefore
+prepared beforehand. A job gets one of those, renamed and given to its user, which needs no room.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from probing_cluster.probe_agent.inject.site._probing_probe import layout
 from probing_cluster.probe_agent.jobs import removal
 
 POOL = ".ready"
-"""Where prepared directories lie."""
+"""Name of the directory with the prepared ones."""
 POOL_SIZE = 16
-"""Directories that lie ready: jobs that can begin while somebody keeps the file system full."""
+"""Prepared directories: so many jobs can begin while the file system is full."""
 _HALF = ".new"
 _POOL_SHARE = 8
-"""One part of so many of the file system may lie ready."""
+"""The prepared directories take at most 1/_POOL_SHARE of the file system."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -40,7 +40,7 @@ class PageDirectories:
         return self._base / str(int(job_id))
 
     def bound_bytes(self) -> int | None:
-        """The size of the file system made for these directories; None when they lie in a larger file system, so that nothing bounds their size."""
+        """The size of the file system made for these directories; None where they have none of their own and are not bounded."""
         self._base.mkdir(mode=0o711, parents=True, exist_ok=True)
         if not self._base.is_mount():
             return None
@@ -48,7 +48,7 @@ class PageDirectories:
         return filesystem.f_blocks * filesystem.f_frsize
 
     def make(self, job_id: int, uid: int, gid: int) -> Path:
-        """The job's directory, made afresh unless it is already this user's; raises OSError."""
+        """Make the job's directory and return its path; one that already belongs to this user is kept. Raises OSError."""
         self._base.mkdir(mode=0o711, parents=True, exist_ok=True)
         name = str(int(job_id))
         with self._parent() as parent:
@@ -67,7 +67,7 @@ class PageDirectories:
         return self._base / name
 
     def remove(self, job_id: int) -> bool:
-        """The job's directory and everything in it; True when it is gone (none is no error), False when `tidy` must go on."""
+        """Remove the job's directory with everything in it. True when it is gone or never was; False when `tidy` must go on."""
         try:
             with self._parent() as parent:
                 try:
@@ -122,7 +122,7 @@ def _is_directory_of(parent: int, name: str, uid: int) -> bool:
 
 
 def _take_ready(parent: int, name: str, uid: int, gid: int) -> bool:
-    """A prepared directory under the job's name, its pages the user's; False where none lies ready."""
+    """Rename a prepared directory to the job's name and give its pages to the user; False where none is prepared."""
     try:
         pool = os.open(POOL, _DIRECTORY, dir_fd=parent)
     except FileNotFoundError:
@@ -145,7 +145,7 @@ def _take_ready(parent: int, name: str, uid: int, gid: int) -> bool:
 
 
 def _refill(parent: int, wanted: int) -> None:
-    """Prepare directories until `wanted` lie ready; a full file system is no error, the next call goes on."""
+    """Prepare directories until there are `wanted`. On a full file system the next call goes on."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(POOL, 0o700, dir_fd=parent)
     pool = os.open(POOL, _DIRECTORY, dir_fd=parent)

@@ -1,4 +1,4 @@
-"""What /proc says of a process, and which job it belongs to; never by its environment, which is the user's.
+"""What /proc shows of a process, and which job it belongs to. Its environment is not used: users can write anything there.
 
 The job comes from the cgroup that Slurm made (core.catalogue.slurm_cgroup). Where the cgroup has an SLUID, the job's Prolog
 was told which job that is (SLURM_JOB_SLUID, 25.11 and later). Without such a cgroup the job comes from the root-owned
@@ -21,9 +21,9 @@ NO_SLUIDS: Mapping[str, int] = {}
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _STEPD = re.compile(rb"^slurmstepd: \[(\d+)\.(extern\b)?")
 _ROOTS = re.compile(rb"^Uid:\t0\t0\t", re.MULTILINE)
-"""Real and effective user: whoever starts a set-uid program chooses its title, and only its effective user is root then."""
+"""Both the real and the effective user are root. Who starts a set-uid program chooses its title, but stays its real user."""
 _NUMBERS = re.compile(rb"^NSpid:.*\t(\d+)$", re.MULTILINE)
-"""The last one is that in the process's own namespace."""
+"""The last number is the process's number in its own PID namespace."""
 _MAX_DEPTH = 64
 _MAX_INSIDE = 4096
 _MAX_THREADS = 4096
@@ -113,7 +113,7 @@ def _of_cgroup(table: bytes) -> slurm_cgroup.CgroupJob | None:
 
 
 def is_extern(pid: int, proc: Path = PROC) -> bool:
-    """Whether it is the `sleep` with which slurmstepd holds the step `extern` open: no program of the job's."""
+    """Whether the process is the `sleep` by which slurmstepd keeps the step `extern` open, and no program of the job's."""
     if _read(proc / str(int(pid)) / "comm", 64) != b"sleep\n" or (found := facts(pid, proc)) is None:
         return False
     title = _stepd(found.parent, proc)
@@ -121,9 +121,9 @@ def is_extern(pid: int, proc: Path = PROC) -> bool:
 
 
 def _stepd(pid: int, proc: Path) -> re.Match[bytes] | None:
-    """The title of a slurmstepd, which is root's.
+    """The title of a slurmstepd of root's; None for any other process.
 
-    A user's command line is never read: that takes a lock which a stuck process may hold for as long as its user likes.
+    A user's command line is not read: reading it takes a lock that a stuck process may hold for as long as its user likes.
     """
     home = proc / str(int(pid))
     if _ROOTS.search(_read(home / "status", 4096)) is None:
@@ -132,7 +132,7 @@ def _stepd(pid: int, proc: Path) -> re.Match[bytes] | None:
 
 
 def ancestors(pid: int, proc: Path = PROC) -> frozenset[int]:
-    """The processes it descends from, as far as they still run."""
+    """The running processes that `pid` descends from."""
     found: set[int] = set()
     for _ in range(_MAX_DEPTH):
         process = facts(pid, proc)
@@ -151,7 +151,7 @@ def namespace_of(pid: int | str, proc: Path = PROC) -> int | None:
 
 
 def inside(uid: int, proc: Path = PROC) -> dict[tuple[int, int], int]:
-    """A user's processes in PID namespaces other than ours: by namespace and number there, their number here."""
+    """(namespace, number in it) to our number, of a user's processes in other PID namespaces than ours."""
     ours = namespace_of("self", proc)
     found: dict[tuple[int, int], int] = {}
     for entry in os.scandir(proc):

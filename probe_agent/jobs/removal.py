@@ -1,4 +1,4 @@
-"""Removing what users made: any depth, any name, any mode, also while they go on writing; nothing is followed, nothing recurses.
+"""Removes trees that users made, of any depth, names and modes, also while they write; follows no link and does not recurse.
 
 A tree is moved into a flat directory of root's and taken apart there: each directory's files are unlinked and its
 subdirectories become its neighbours. So its depth costs neither stack nor descriptors, and the name it had is free at
@@ -17,14 +17,14 @@ import time
 FLAT = ".removing"
 """The directory, beside the jobs' own, in which trees are taken apart."""
 DEADLINE_S = 10.0
-"""A user who still writes can keep a directory full for ever, but not us busy."""
+"""Longest time of one call: a user who keeps writing could otherwise keep it busy for ever."""
 
 _log = logging.getLogger(__name__)
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def prepare(parent: int) -> None:
-    """Makes the flat directory below the descriptor `parent`; while there is room for it."""
+    """Make the flat directory below the descriptor `parent`, before users can fill the file system."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(FLAT, 0o700, dir_fd=parent)
 
@@ -67,7 +67,7 @@ def finish(parent: int, *, deadline_s: float = DEADLINE_S) -> bool:
 
 
 def _move(source: int, name: str, flat: int) -> None:
-    """Into the flat directory under a name of ours: theirs may be taken there."""
+    """Move `name` into the flat directory under a random name, since its own may be in use there."""
     while True:
         try:
             os.rename(name, os.urandom(12).hex(), src_dir_fd=source, dst_dir_fd=flat)
@@ -104,9 +104,9 @@ def names_in(directory: int, most: int = 1000) -> list[str]:
 
 
 def _take_apart(flat: int, name: str, until_s: float) -> bool:
-    """One directory of the flat one: its subdirectories become its neighbours, the rest goes; whether anything moved.
+    """Remove one directory of the flat one: unlink its files and move its subdirectories beside it. Returns whether anything changed.
 
-    It goes itself unless somebody wrote into it meanwhile: then the next round has it again.
+    Where somebody wrote into it meanwhile it stays for the next round.
     """
     try:
         directory = os.open(name, _DIRECTORY, dir_fd=flat)
@@ -117,7 +117,7 @@ def _take_apart(flat: int, name: str, until_s: float) -> bool:
         return True  # another call was quicker
     moved = False
     try:
-        # Its owner's path to it ends here; whoever holds it open may go on until it is gone.
+        # From here on its owner has no path to it. Who has it open may go on until it is removed.
         os.fchmod(directory, 0o700)
         os.fchown(directory, os.geteuid(), os.getegid())
         while (names := names_in(directory)) and time.monotonic() <= until_s:

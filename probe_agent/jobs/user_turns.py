@@ -1,4 +1,4 @@
-"""Places for the readers of what jobs left: each free one goes to the user who has fewest, so nobody's slow files keep another's unread."""
+"""Places for readers of jobs' files. A free place goes to the user with the fewest, so that slow files of one user delay no other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 
 class ReaderTurns:
-    """So many readers at once, and so many of them one user's; of one event loop."""
+    """At most `at_once` readers at once, and `of_one` of one user; used in one event loop."""
 
     def __init__(self, at_once: int, of_one: int) -> None:
         self._at_once = at_once
@@ -17,11 +17,11 @@ class ReaderTurns:
         self._running: Counter[int] = Counter()
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._last: int | None = None
-        """Who got the last place: at equal numbers it is another's."""
+        """The user who got the last place. Among users with equally many, another one is next."""
 
     @contextlib.asynccontextmanager
     async def of(self, uid: int) -> AsyncIterator[None]:
-        """One place, held while the block runs."""
+        """Wait for a place of `uid`, and hold it while the block runs."""
         given = asyncio.get_running_loop().create_future()
         self._waiting.append((uid, given))
         self._give()

@@ -508,9 +508,9 @@ def test_every_file_of_its_steps_is_read_once(collector: Any, queue: spool.Spool
     ("fields", "why"),
     [
         ({"stdout": "/nowhere/out"}, "there is no such file"),
-        ({"stdout": "/x/%A_%a"}, "does not tell the Prolog what %A stands for"),
+        ({"stdout": "/x/%A_%a"}, "does not tell the Prolog the value of %A"),
         ({"stdout": "/dev/null"}, "the job sends it to /dev/null"),
-        ({}, "Slurm did not say where the job writes"),
+        ({}, "Slurm did not report the job's output file"),
     ],
 )
 def test_a_log_that_was_not_read_says_why(

@@ -74,11 +74,11 @@ class Agent:
     def collect(self) -> None:
         """What a daemon that starts does."""
 
-        async def all_of_them() -> None:
+        async def collect_all() -> None:
             for job in self.book.uncollected():
                 await self.collector.collect(job)
 
-        asyncio.run(all_of_them())
+        asyncio.run(collect_all())
         self.collector.discard_left_behind()
         self.pages.tidy()
 

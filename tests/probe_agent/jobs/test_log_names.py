@@ -69,7 +69,7 @@ def test_the_default_name(extra: dict[str, Any], name: str) -> None:
 @pytest.mark.parametrize(
     ("fields", "missing"),
     [
-        ({"work_dir": ""}, "did not say where"),
+        ({"work_dir": ""}, "did not report the job"),
         ({"stdout": "out", "work_dir": ""}, "relative"),
         ({"stdout": "/x/%A_%a", "extra": {}}, "%A"),
         ({"stdout": "/x/%b", "extra": {}}, "%b"),

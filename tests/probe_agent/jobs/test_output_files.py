@@ -29,7 +29,7 @@ def test_a_path_that_cannot_be_known_is_no_file_to_read() -> None:
     """Unless the job's own processes have shown their files."""
     (row,) = output_files.of_job(job(stdout="/x/%A"), "n1").unread
     assert row["unnamed"] is True
-    assert "what %A stands for" in row["why"]
+    assert "the value of %A" in row["why"]
     found = output_files.of_job(job(stdout="/x/%A", logs=("/x/41",)), "n1")
     assert (found.to_read, found.unread) == ([("output", ("/x/41",))], [])
 
