@@ -50,8 +50,6 @@ class Signature:
     lethality: float
     scope: Scope
     always: bool = False
-    window_before_s: float | None = None
-    window_after_s: float | None = None
     recovery: bool = False
     """True for an event that says the fault has gone."""
 
@@ -116,8 +114,6 @@ def _signature(row: Mapping[str, Any], kind: str, codes: frozenset[str]) -> Sign
         lethality=row["lethality"],
         scope=Scope(row["scope"]),
         always=row.get("always", False),
-        window_before_s=row.get("window_before_s"),
-        window_after_s=row.get("window_after_s"),
     )
 
 
@@ -188,14 +184,3 @@ def roots_of(causes: frozenset[str]) -> tuple[tuple[str, str | None], ...]:
 
 def _is_root(signature: Signature, causes: frozenset[str]) -> bool:
     return signature.cause in causes and signature.role is Role.ROOT
-
-
-@functools.cache
-def extra_window_s() -> tuple[float, float]:
-    """The longest window any row asks for, (before, after) in seconds; zero where none does."""
-    table = _load()
-    begun = [s for rows in table.prefixes.values() for _, s in rows]
-    every = [*table.exact.values(), *table.any_code.values(), *begun]
-    before = max((s.window_before_s or 0.0 for s in every), default=0.0)
-    after = max((s.window_after_s or 0.0 for s in every), default=0.0)
-    return before, after

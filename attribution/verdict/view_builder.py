@@ -43,7 +43,7 @@ def build(case: cases.Case) -> EvidenceView | None:
     handled = _own_handling(case)
     answered = _answered(case, handled)
     known = gpus.learn(events, case.allocations)
-    builder = _SightingBuilder(case, began, stretch, known, handled, answered)
+    builder = _SightingBuilder(case, stretch, known, handled, answered)
     sightings = [s for e in events if not findings.is_finding(e) and (s := builder.sighting(e)) is not None]
     found, further = _findings([e for e in job_side if stretch.instant(e) is not None])
     return EvidenceView(
@@ -132,13 +132,12 @@ class _SightingBuilder:
     def __init__(
         self,
         case: cases.Case,
-        began: datetime,
         stretch: window.Window,
         known: dict[str, gpus.GpuMap],
         handled: tuple[records.Drain, ...],
         answered: frozenset[uuid.UUID],
     ) -> None:
-        self._case, self._began, self._stretch, self._known = case, began, stretch, known
+        self._case, self._stretch, self._known = case, stretch, known
         self._requeued_at = min((a.at for a in handled if a.action == "requeue"), default=None)
         self._drained_at = {a.node: a.at for a in reversed(handled) if a.action == "drain"}
         self._own_ids = frozenset(i for a in handled for i in a.event_ids)
@@ -159,12 +158,9 @@ class _SightingBuilder:
         attempt = self._case.attempt
         assert attempt.end_at is not None
         stretch = self._stretch
-        if not self._case.policy.paper:
-            stretch = window.widened(stretch, signature, self._began, attempt.end_at)
-            if event.kind == window.BOOT and window.given_up(attempt) and event.node in self._case.by_log:
-                stretch = window.Window(
-                    start_at=stretch.start_at, end_at=window.behind(attempt, stretch).end_at
-                )
+        boot = event.kind == window.BOOT and window.given_up(attempt) and event.node in self._case.by_log
+        if boot and not self._case.policy.paper:
+            stretch = window.Window(start_at=stretch.start_at, end_at=window.behind(attempt, stretch).end_at)
         at = stretch.instant(event)
         root = signature.role is signatures.Role.ROOT
         still_active = at is None and event.at < stretch.start_at and event.event_id in self._active_faults

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from probing_cluster.attribution.verdict import case as cases
-from probing_cluster.attribution.verdict import signatures
 from probing_cluster.core import records
 
 GIVEN_UP = frozenset({"NODE_FAIL", "BOOT_FAIL"})
@@ -69,15 +68,3 @@ def behind(attempt: records.JobAttempt, base: Window) -> Window:
     """What follows `base` of an attempt whose node was given up, until that must have booted anew."""
     assert attempt.end_at is not None
     return Window(start_at=base.end_at + timedelta(microseconds=1), end_at=attempt.end_at + BOOTS_WITHIN)
-
-
-def widened(base: Window, signature: signatures.Signature, onset_at: datetime, end_at: datetime) -> Window:
-    """`base` with the signature's own bounds where it has some."""
-    if signature.window_before_s is None and signature.window_after_s is None:
-        return base
-    start, end = base.start_at, base.end_at
-    if signature.window_before_s is not None:
-        start = onset_at - timedelta(seconds=signature.window_before_s)
-    if signature.window_after_s is not None:
-        end = end_at + timedelta(seconds=signature.window_after_s)
-    return Window(start_at=start, end_at=end)

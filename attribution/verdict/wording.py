@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from probing_cluster.attribution.verdict import claims, evidence_view, onset, phrases, rank_claims, taxonomy
 from probing_cluster.core import digits, hostlist, records, vocabulary
@@ -177,8 +177,9 @@ def _hung(view: evidence_view.EvidenceView, since: datetime) -> str:
 
 
 def _since(view: evidence_view.EvidenceView, since: datetime) -> str:
-    day = "%Y-%m-%d " if since.date() != view.end_at.date() else ""
     waited = phrases.duration((view.end_at - since).total_seconds())
+    since, end_at = since.astimezone(UTC), view.end_at.astimezone(UTC)
+    day = "%Y-%m-%d " if since.date() != end_at.date() else ""
     return f"{since:{day}%H:%M:%S}Z, {waited}"
 
 

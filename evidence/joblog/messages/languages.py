@@ -6,7 +6,9 @@ Every form stands at the beginning of its line, where the runtime or the code wr
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from probing_cluster.evidence.joblog import grammar, place
 from probing_cluster.evidence.joblog.grammar import (
@@ -141,14 +143,14 @@ _FLUX = re.compile(r"\S{0,20}\s?flux-shell\[\d{1,8}\]:\s{1,3}ERROR: oom: .{0,60}
 
 
 def heading(
-    record: Record, context: JoblogContext, *, raised: bool = False, detail: dict[str, object] | None = None
+    record: Record, context: JoblogContext, *, raised: bool = False, detail: Mapping[str, Any] | None = None
 ) -> JobFinding:
     """The heading of an error whose sentence stands on one of the next lines: weak, since that line says what it was.
 
     `raised`: it is an exception's name. `detail`: what it says beside its words.
     """
     context.head, context.head_line, context.head_raised = _RULES.sub("", record.text), record.line, raised
-    context.head_detail = detail or {}
+    context.head_detail = dict(detail or {})
     return make(FACTS, "program_error", record, role=LineRole.EXIT)
 
 

@@ -261,9 +261,10 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if found := _ABORT.search(text):
         rank = grammar.number(found["rank"] or found["node"], grammar.MAX_RANK)
         # Open MPI's banner overtakes what the program had still to print.
-        detail = {"of_launcher": True} if found["rank"] else {}
-        if found["rank"] or "application called MPI_Abort" in text:
-            detail["called_abort"] = True
+        called = found["rank"] is not None or "application called MPI_Abort" in text
+        detail = {
+            name: True for name, holds in (("of_launcher", found["rank"]), ("called_abort", called)) if holds
+        }
         return make(FACTS, "process_aborted", record, rank=rank, detail=detail)
     if found := _FATAL_CALL.search(text):
         return make(FACTS, "process_aborted", record, role=LineRole.EXIT, domains=ALL, meaning=_CALL_ENDED)

@@ -343,8 +343,8 @@ def test_a_mount_that_went_by_chance_after_the_end_brings_nobody_back(make, afte
 def test_only_a_recovery_of_the_same_fault_ends_it(make, address, again, is_over):
     """Of before the start: a service that runs again says nothing of a PCIe link, nor does another slot."""
     fault = make.event(400, kind="pcie_aer", code="fatal", pci_bus_id=address)
-    quiet = {"severity": records.Severity.INFO, "detail": {"recovered": True}}
-    back = make.event(390, **again, **quiet)
+    info = {"severity": records.Severity.INFO, "detail": {"recovered": True}}
+    back = make.event(390, **again, **info)
     case = {"attempt": make.attempt(start_at=make.end - timedelta(seconds=300))}
     assert make.judge(fault, **case).cause == "pcie"
     found = make.judge(fault, back, **case)

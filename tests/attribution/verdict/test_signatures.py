@@ -29,7 +29,6 @@ cause = "ib_link"
 role = "context"
 lethality = 0.1
 scope = "link"
-window_before_s = 900
 
 [[signature]]
 kind = "Feed"
@@ -54,7 +53,6 @@ cause = "eth_link"
 role = "root"
 lethality = 0.9
 scope = "link"
-window_after_s = 1200
 
 [default.high]
 cause = "system_services"
@@ -81,7 +79,7 @@ KINDS = ("fabric", "Feed", "feed", "only_begun", "elsewhere")
 @pytest.fixture
 def table(tmp_path, monkeypatch):
     """Another table, with codes in mixed case and codes that only begin so."""
-    caches = (signatures._load, signatures._find, signatures.roots_of, signatures.extra_window_s, fetch._incident_sorts)  # fmt: skip
+    caches = (signatures._load, signatures._find, signatures.roots_of, fetch._incident_sorts)  # fmt: skip
     path = tmp_path / "signatures.toml"
     path.write_text(TABLE)
     with monkeypatch.context() as patch:
@@ -132,9 +130,8 @@ def test_xids_of_a_shared_part_are_found_in_a_database(store, make):
 
 
 def test_rows_for_codes_that_begin_so_count_as_rows(table):
-    """Their kind is known, and the windows they ask for are read."""
+    """Their kind is known."""
     assert {"fabric", "Feed", "only_begun"} == signatures.kinds()
-    assert signatures.extra_window_s() == (900.0, 1200.0)
 
 
 def test_the_longest_beginning_wins(table):
