@@ -262,10 +262,10 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         rank = grammar.number(found["rank"] or found["node"], grammar.MAX_RANK)
         # Open MPI's banner overtakes what the program had still to print.
         called = found["rank"] is not None or "application called MPI_Abort" in text
-        detail = {
-            name: True for name, holds in (("of_launcher", found["rank"]), ("called_abort", called)) if holds
-        }
-        return make(FACTS, "process_aborted", record, rank=rank, detail=detail)
+        about_end: dict[str, object] = {"called_abort": True} if called else {}
+        if found["rank"]:
+            about_end["of_launcher"] = True
+        return make(FACTS, "process_aborted", record, rank=rank, detail=about_end)
     if found := _FATAL_CALL.search(text):
         return make(FACTS, "process_aborted", record, role=LineRole.EXIT, domains=ALL, meaning=_CALL_ENDED)
     if _BADLY in text:
