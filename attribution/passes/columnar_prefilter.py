@@ -209,9 +209,16 @@ class _Prefilter:
             some_faint |= here
             faint += self._any(here)
         user = events.within(windows, events.weight == event_weight.Weight.USER)
-        places = np.flatnonzero(outside)
-        before = events.what((day_before[0][places], day_before[1][places]), events.root)
-        sentences, unordered = self._outside(names, zip(places.tolist(), before, strict=True))
+        none_held = np.asarray(pc.fill_null(pc.equal(self._ended["n_gpus"], 0), False), np.bool_)
+        without = none_held[self._attempt]
+        mentioned: list[tuple[int, list[tuple[int, str]]]] = []
+        for places, which in (
+            (np.flatnonzero(outside & ~without), events.root),
+            (np.flatnonzero(outside & without), events.root & ~events.of_gpu),
+        ):
+            there = events.what((day_before[0][places], day_before[1][places]), which)
+            mentioned += zip(places.tolist(), there, strict=True)
+        sentences, unordered = self._outside(names, mentioned)
         to_judge = self._any(argues | own | reaching) | (faint > 1) | unordered
         # How sure it is that only a limit or a person ended it depends on what failed under it before.
         to_judge |= self._any(left) & self._states(vocabulary.ENDED_FROM_OUTSIDE)

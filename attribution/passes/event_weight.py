@@ -79,6 +79,8 @@ class EventSort:
     changes_preempted: bool
     root: bool
     """True for a high root fault: a verdict mentions it even where it lies outside the window."""
+    of_gpu: bool
+    """True for a fault of one GPU: a verdict on an attempt without GPUs does not mention an earlier one."""
     family: str
     what: str
     """What sentences call it: `Xid 79`."""
@@ -113,6 +115,7 @@ def sorts_of(events: pa.Table) -> tuple[list[EventSort], co_residency.Numbers]:
                 weight=found,
                 changes_preempted=changes_preempted(*sort, recovered=recovered == "true"),
                 root=root,
+                of_gpu=signature.scope is signatures.Scope.GPU,
                 family=claims.family(source),
                 what=what,
                 wide=wide,

@@ -40,6 +40,7 @@ class EventWindows:
         self.weight = np.array([s.weight for s in sorts], np.int64)[of][order]
         self.changes_preempted = np.array([s.changes_preempted for s in sorts], np.bool_)[of][order]
         self.root = np.array([s.root for s in sorts], np.bool_)[of][order]
+        self.of_gpu = np.array([s.of_gpu for s in sorts], np.bool_)[of][order]
         self._family = np.array([s.family for s in sorts])[of][order]
 
     def within(self, windows: Bounds, which: Flags) -> Flags:

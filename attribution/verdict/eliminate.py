@@ -151,10 +151,15 @@ def _limit(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> It
 
 
 def _outside(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> Iterable[str]:
-    old = [e for e in view.outside[-MAX_OUTSIDE:] if e.at < view.window.start_at]
+    mentioned = [e for e in view.outside if view.attempt.n_gpus != 0 or not _of_gpu(e)]
+    old = [e for e in mentioned[-MAX_OUTSIDE:] if e.at < view.window.start_at]
     ago_s = [(view.onset_at - e.at).total_seconds() for e in old]
     # Two sources may tell of one fault in the same words, as the driver and the kernel's log do.
     yield from dict.fromkeys(outside(phrases.what(e), e.node, s) for e, s in zip(old, ago_s, strict=True))
+
+
+def _of_gpu(event: records.HealthEvent) -> bool:
+    return signatures.of(event).scope is signatures.Scope.GPU
 
 
 def outside(what: str, node: str, gap_s: float) -> str:

@@ -490,6 +490,34 @@ def test_faults_before_the_window_are_mentioned_without_the_judge(store, monkeyp
     ]
 
 
+@pytest.mark.parametrize("many", [1, 1_000_000])
+def test_an_earlier_fault_of_a_gpu_is_not_mentioned_to_who_held_none(store, monkeypatch, many):
+    """In a batch and one by one; a fault of the node as a whole is."""
+    monkeypatch.setattr(attribute, "MANY", many)
+    died, hour = DAY + timedelta(days=1), timedelta(hours=1)
+    store.upsert_attempts(
+        records.JobAttempt(
+            cluster="c", job_id=job, submit_at=died - hour, start_at=died - hour, end_at=died, state="FAILED", exit_code=1,
+            nodes=("n1",), n_gpus=n_gpus, user="alice", run_key=str(job),
+        )
+        for job, n_gpus in ((1, 0), (2, 8), (3, None))
+    )  # fmt: skip
+    bulk.load_events(
+        store.url,
+        [
+            records.HealthEvent(
+                event_id=uuid.UUID(int=number), cluster="c", node="n1", at=died - hours * hour, observed_at=died, kind=kind,
+                code=code, severity=records.Severity.HIGH, source="kernel", message="", pci_bus_id="0000:3b:00",
+            )
+            for number, (hours, kind, code) in enumerate(((5, "block_io", "nvme_disabled"), (4, "xid", "48")))
+        ],
+    )  # fmt: skip
+    verdicts = attribute.attribute(store, at=SETTLED, dry_run=True).verdicts
+    mentioned = {v.job_id: [s for s in v.ruled_out if "outside the window" in s] for v in verdicts}
+    assert {job: len(sentences) for job, sentences in mentioned.items()} == {1: 1, 2: 2, 3: 2}
+    assert "Xid" not in mentioned[1][0]
+
+
 def test_a_preempted_attempt_beside_an_old_condition_needs_no_judge(store, monkeypatch):
     """Slurm names its cause: a GPU lost before only strikes a sentence, unless it is known which GPUs it had. One that needs the judge is judged with all others."""
     died, day, minute = DAY + timedelta(days=9), timedelta(days=1), timedelta(minutes=1)

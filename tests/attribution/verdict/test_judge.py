@@ -107,6 +107,9 @@ def test_traceback_beside_an_old_xid_is_the_program(make):
     assert v.confidence is C.CERTAIN
     assert old.event_id not in v.evidence
     assert any("outside the window" in s for s in v.ruled_out)
+    # Of a job that held no GPU an earlier fault of one is not worth a word.
+    without = make.judge(old, make.finding("python_traceback"), attempt=make.attempt(n_gpus=0, gpus={}))
+    assert not any("outside the window" in s for s in without.ruled_out)
     twice = make.xid(79, 3, at=old.at + timedelta(seconds=1), source="nvml")
     both = make.judge(old, twice, make.finding("python_traceback", message="ValueError: bad shape"))
     assert both.ruled_out == v.ruled_out
