@@ -16,6 +16,9 @@ _JOB = re.compile(
 )
 """Only below what Slurm makes: users who may make cgroups (under user@1000.service) give them any name."""
 
+_MOST = 2**32 - 1
+"""Slurm's job ids have 32 bits."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class CgroupJob:
@@ -28,6 +31,7 @@ class CgroupJob:
 def of_path(path: str) -> CgroupJob | None:
     """The job of a cgroup path such as `/slurm/uid_1000/job_4242/step_0`; None for a cgroup that is no job's."""
     found = _JOB.match(path)
-    if found is None:
+    job_id = int(found["job"]) if found is not None and found["job"] else None
+    if found is None or (job_id is not None and job_id > _MOST):
         return None
-    return CgroupJob(job_id=int(found["job"]) if found["job"] else None, sluid=found["sluid"])
+    return CgroupJob(job_id=job_id, sluid=found["sluid"])

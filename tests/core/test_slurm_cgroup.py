@@ -36,6 +36,7 @@ def test_slurms_own_cgroups_name_their_job(path: str, job_id: int | None, sluid:
         f"{SCOPE}/job_77x/step_0",
         f"{SCOPE}/job_٧٧",
         f"{SCOPE}/job_12345678901",
+        f"{SCOPE}/job_4294967296",
         f"{SCOPE}/{SLUID}0",
         "/slurm/job_77",
         "/user.slice/user-1000.slice/user@1000.service/slurmstepd.scope/job_77",
