@@ -68,12 +68,19 @@ class AttemptView:
     @property
     def doubt(self) -> str:
         """One sentence on what failed in a COMPLETED attempt; empty if nothing did, and for all other states."""
-        code = self.attempt.derived_exit_code
-        if self.attempt.state != "COMPLETED" or not (code or self.own_errors):
+        if self.attempt.state != "COMPLETED":
             return ""
-        step = f"one of its steps ended with {phrase.status(code)}" if code else ""
-        output = "its output shows a program that failed" if self.own_errors else ""
-        return f"Slurm calls it COMPLETED because its batch script ended with 0, but {' and '.join(w for w in (step, output) if w)}."
+        # Slurm keeps this code over a requeue: of a later start it may be the first one's, whose steps the requeue killed.
+        code = self.attempt.derived_exit_code if self.attempt.attempt == 1 else None
+        # An error behind which the job still printed was expected as often as not: a trial, a retry.
+        ends_in_error = any(not e.detail.get("behind") for e in self.own_errors)
+        if code:
+            what = f"one of its steps ended with {phrase.status(code)}"
+        elif ends_in_error:
+            what = "its output ends with an error"
+        else:
+            return ""
+        return f"Slurm calls it COMPLETED because its batch script ended with 0, but {what}."
 
     @property
     def why_not_judged(self) -> str:

@@ -44,43 +44,48 @@ def test_a_node_that_nobody_watched_is_not_called_faultless(story: rows.ReportRo
 
 
 @pytest.mark.parametrize(
-    ("code", "named", "words"),
+    ("number", "code", "behind", "words"),
     [
-        (1, False, "one of its steps ended with exit code 1."),
-        (139, False, "one of its steps ended with exit code 139 (signal 11)."),
-        (0, True, "but its output shows a program that failed."),
-        (None, True, "but its output shows a program that failed."),
-        (3, True, "ended with exit code 3 and its output shows a program that failed."),
+        (1, 1, None, "one of its steps ended with exit code 1."),
+        (1, 139, None, "one of its steps ended with exit code 139 (signal 11)."),
+        (1, 3, 4, "one of its steps ended with exit code 3."),
+        (1, 0, 0, "its output ends with an error."),
+        (1, None, 0, "its output ends with an error."),
+        (1, 0, 4, ""),  # it went on behind the error: a trial, a retry
+        (1, 0, None, ""),
+        (2, 143, None, ""),  # Slurm keeps the code of the start that was requeued
+        (2, 143, 0, "its output ends with an error."),
     ],
 )
 def test_of_a_job_that_completed_what_failed_in_it_is_shown(
-    story: rows.ReportRows, code: int | None, named: bool, words: str
+    story: rows.ReportRows, number: int, code: int | None, behind: int | None, words: str
 ) -> None:
     """Slurm looks at the batch script's end alone: a step that failed before its last command leaves the job COMPLETED."""
-    last = dataclasses.replace(max(story.attempts, key=lambda a: a.submit_at), derived_exit_code=code)
+    last = dataclasses.replace(
+        max(story.attempts, key=lambda a: a.submit_at), attempt=number, derived_exit_code=code
+    )
     error = example.event(
-        uuid.UUID(int=7), example.at("14:41:09"), node="n1", kind="python_exception", source="joblog", job_id=4242, message="KeyError: 'lr'"
+        uuid.UUID(int=7), example.at("14:41:09"), node="n1", kind="python_exception", source="joblog", job_id=4242,
+        message="KeyError: 'lr'", detail={"behind": behind} if behind else {},
     )  # fmt: skip
+    errors = () if behind is None else (error,)
     log = rows.JobLog(node="n1", at=example.at("14:21:40"), path="/home/alice/out", tail=("all done",))
-    found = dataclasses.replace(
-        story, attempts=(last, min(story.attempts, key=lambda a: a.submit_at)), own_errors=(error,) * named, logs=(log,)
-    )  # fmt: skip
+    earlier = (min(story.attempts, key=lambda a: a.submit_at),) * (number - 1)
+    found = dataclasses.replace(story, attempts=(last, *earlier), own_errors=errors, logs=(log,))
     report = model.build(job_ref.parse("4242"), found, now=NOW)
     plain = " ".join(text.render(report).split())
+    shown = bool(words)
     assert words in plain
-    assert "| all done" in plain
-    assert "set -eo pipefail" in plain
-    assert ("KeyError: 'lr'" in plain) is named
-    assert "nothing to do for it" not in plain
-    first, second = json_out.document(report)["attempts"]
-    assert first["completed_but"] is None
-    assert words in second["completed_but"]
-    assert [e["message"] for e in second["own_errors"]] == ["KeyError: 'lr'"] * named
-    assert not first["own_errors"]
+    assert ("completed, but" in plain) is shown
+    assert ("| all done" in plain) is shown
+    assert ("set -eo pipefail" in plain) is shown
+    assert ("KeyError: 'lr'" in plain) is (shown and behind is not None)
+    document = json_out.document(report)["attempts"][-1]
+    assert words in (document["completed_but"] or "")
+    assert [e["message"] for e in document["own_errors"]] == ["KeyError: 'lr'"] * len(errors)
     drawn = page.render(report)
     assert words in drawn
-    assert "all done" in drawn
-    assert ("Errors in its output" in drawn) is named
+    assert ("Errors in its output" in drawn) is (shown and behind is not None)
 
 
 @pytest.mark.parametrize("kind", ["slurm_requeued", "slurm_preempted"])
