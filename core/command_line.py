@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import stat
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from typing import Any
 from probing_cluster.core import errors
 
 DISTRIBUTION = "probing-cluster"
+_WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 
 
 class Parser(argparse.ArgumentParser):
@@ -107,10 +109,10 @@ def seconds(text: str) -> float:
 
 def whole(text: str) -> int:
     """An argument's whole number, of 64 bits as the database has them; raises UsageError."""
-    try:
-        found = int(text)
-    except ValueError as exc:
-        raise errors.UsageError(f"{text[:40]!r} is no whole number") from exc
+    # `int` also takes 8_4 and digits of other scripts: the first is how people name a task of an array.
+    if not _WHOLE.fullmatch(text):
+        raise errors.UsageError(f"{text[:40]!r} is no whole number")
+    found = int(text)
     if not -(1 << 63) <= found < 1 << 63:
         raise errors.UsageError(f"{text[:40]!r} is too large for a number of a job, a rank or rows")
     return found

@@ -23,13 +23,27 @@ class JobOutput:
     events: list[records.HealthEvent]
 
 
-def attempt_of(store: db_store.Store, job: str, number: int | None = None) -> records.JobAttempt:
-    """The attempt of a job as people name it, by default its last; raises NotFound."""
-    found = _last(store.attempts(job_ids=[job_ref.parse(job).base]), job, number)
+def attempt_of(
+    store: db_store.Store, job: str, number: int | None = None, cluster: str | None = None
+) -> records.JobAttempt:
+    """The attempt of a job as people name it, by default its last, of any cluster; raises NotFound."""
+    found = _last(store.attempts(job_ids=[job_ref.parse(job).base], cluster=cluster), job, number)
     if found is None:
         which = "no attempt" if number is None else f"no attempt {number}"
         raise errors.NotFound(f"{which} of job {job} is known")
     return found
+
+
+def job_ids_of(store: db_store.Store, jobs: Sequence[str]) -> list[int]:
+    """Slurm's raw ids of jobs as people name them; of a bare number that is an array's, all its tasks. Raises NotFound."""
+    found: dict[int, None] = {}
+    for job in jobs:
+        ref = job_ref.parse(job)
+        known = [a.job_id for a in store.attempts(job_ids=[ref.base]) if ref.plain or _is(a, ref)]
+        if not known:
+            raise errors.NotFound(f"job {job} is not known: no start is in the accounting read so far")
+        found.update(dict.fromkeys(known))
+    return list(found)
 
 
 def attempts_of(

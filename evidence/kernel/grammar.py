@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from probing_cluster.core import digits, sanitize
+from probing_cluster.core.catalogue import slurm_cgroup
 from probing_cluster.core.records import Severity, doc, record
 
 SOFTWARE = "system_software"
@@ -139,23 +140,16 @@ def number(text: str | None, limit: int = _MAX_PID) -> int | None:
     return value if value <= limit else None
 
 
-_JOB = re.compile(
-    r"(?:/(?!user[@-])[^/]+)*?(?:/(?:[^/]+_)?slurmstepd\.scope|/slurm(?:_[^/]+)?/uid_\d+)"
-    r"/(?:job_(?P<job>\d{1,10})|(?P<sluid>s[0-9A-HJKMNP-TV-Z]{13}))(?=/|$)"
-)
-"""Only where Slurm makes them, v2 and v1: a user who may make cgroups (under user@1000.service) names them as they like."""
-
-
 def job_of(path: str) -> int | None:
     """The Slurm job of a cgroup path such as `/slurm/uid_1000/job_4242/step_0`; None for others (SLUIDs too)."""
-    found = _JOB.match(path)
-    return number(found["job"]) if found else None
+    found = slurm_cgroup.of_path(path)
+    return found.job_id if found else None
 
 
 def sluid_of(path: str) -> dict[str, str]:
     """`{"sluid": …}` of a cgroup path as Slurm 26.05 makes them on v2; empty for others. Which job it is, the node knows."""
-    found = _JOB.match(path)
-    return {"sluid": found["sluid"]} if found and found["sluid"] else {}
+    found = slurm_cgroup.of_path(path)
+    return {"sluid": found.sluid} if found and found.sluid else {}
 
 
 _UNKNOWN = frozenset({"", "<unknown>", "unknown", "..."})

@@ -125,7 +125,7 @@ def test_what_is_no_time_to_wait_is_refused(text: str) -> None:
     assert command_line.seconds("0.5") == 0.5
 
 
-@pytest.mark.parametrize("text", ["9" * 23, "-" + "9" * 23, "1.5", "x", ""])
+@pytest.mark.parametrize("text", ["9" * 23, "-" + "9" * 23, "1.5", "x", "", "8_4", " 8", "٨"])
 def test_what_is_no_number_the_database_takes_is_refused(text: str) -> None:
     """Not first by the database, in its own words."""
     with pytest.raises(errors.UsageError):

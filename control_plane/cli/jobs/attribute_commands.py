@@ -43,9 +43,8 @@ def register(register: commands.Commands) -> None:
     made.add_argument(
         "--job",
         metavar="JOBID",
-        type=command_line.whole,
         action="append",
-        help="judge again this job's attempts",
+        help="judge again this job's attempts: 123, 123_4 or 123+1",
     )
     made.add_argument("--dry-run", action="store_true", help="store nothing; show what would change")
     made.add_argument("--json", action="store_true", help="one JSON object")
@@ -97,8 +96,10 @@ def _attribute(args: argparse.Namespace) -> int:
     total = _Total(dry_run=args.dry_run)
     with db_store.Store.open(config) as store:
         if args.job is not None:
-            _require_jobs(store, args.job)
-            total.add(attribute.attribute(store, since=since, until=until, job_ids=args.job, **how), output)
+            from probing_cluster.control_plane.imports import job_outputs
+
+            job_ids = job_outputs.job_ids_of(store, args.job)
+            total.add(attribute.attribute(store, since=since, until=until, job_ids=job_ids, **how), output)
         else:
             for done in _followed(attribute.in_slices(store, since=since, until=until, **how)):
                 total.add(done, output)
@@ -106,16 +107,6 @@ def _attribute(args: argparse.Namespace) -> int:
             total.n_accounts = _accounted(store, config)
     output.end(total)
     return 0
-
-
-def _require_jobs(store: db_store.Store, job_ids: Sequence[int]) -> None:
-    """Raises NotFound for a job that no attempt is stored of."""
-    known = {attempt.job_id for attempt in store.attempts(job_ids=job_ids)}
-    unknown = [str(job_id) for job_id in job_ids if job_id not in known]
-    if unknown:
-        raise errors.NotFound(
-            f"job {', '.join(unknown)} is not known: no start is in the accounting read so far"
-        )
 
 
 def _by_engine(args: argparse.Namespace) -> int:

@@ -33,7 +33,7 @@ def register(register: commands.Commands) -> None:
     )
     made.add_argument("node", nargs="*", metavar="NODE", help="hostlists")
     made.add_argument(
-        "--job", type=command_line.whole, metavar="JOBID", help="the nodes of this job's latest attempt"
+        "--job", metavar="JOBID", help="the nodes of this job's latest attempt: 123, 123_4 or 123+1"
     )
     made.add_argument(
         "--suspects",
@@ -71,7 +71,7 @@ def register(register: commands.Commands) -> None:
         _swap_search,
         "which node makes a job slow, by replacing some at a time (every test passes alone)",
     )
-    made.add_argument("job_id", type=command_line.whole, metavar="JOBID", help="the job that became slow")
+    made.add_argument("job", metavar="JOBID", help="the job that became slow: 123, 123_4 or 123+1")
     made.add_argument(
         "--spares",
         type=command_line.whole,
@@ -154,6 +154,7 @@ def _diagnose(args: argparse.Namespace) -> int:
 
 
 def _swap_search(args: argparse.Namespace) -> int:
+    from probing_cluster.control_plane.imports import job_outputs
     from probing_cluster.control_plane.repair import swap_search
     from probing_cluster.db import store as db_store
 
@@ -162,7 +163,7 @@ def _swap_search(args: argparse.Namespace) -> int:
         found = swap_search.search(
             store,
             config.cluster.name,
-            args.job_id,
+            job_outputs.attempt_of(store, args.job, cluster=config.cluster.name).job_id,
             spares=args.spares,
             given=args.stretch,
             good_s=args.good,
@@ -183,10 +184,11 @@ def _wanted(args: argparse.Namespace, store: db_store.Store, config: settings.Se
     if args.node:
         names = _expanded(args.node)
     elif args.job is not None:
-        attempts = store.attempts(job_ids=[args.job], cluster=config.cluster.name)
-        if not attempts or not attempts[-1].nodes:
-            raise errors.NotFound(f"no attempt of job {args.job} with nodes is known")
-        names = list(attempts[-1].nodes)
+        from probing_cluster.control_plane.imports import job_outputs
+
+        names = list(job_outputs.attempt_of(store, args.job, cluster=config.cluster.name).nodes)
+        if not names:
+            raise errors.NotFound(f"the nodes of job {args.job} are not in the accounting")
     else:
         names = _suspects(store, config)
         if not names:

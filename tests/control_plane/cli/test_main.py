@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -718,6 +718,34 @@ def test_fleet_asks_whether_it_is_let_in_before_it_works(
     path.write_text(f'[cluster]\nname = "c"\n[database]\nurl = "{url}"\n')
     assert main.main(["fleet", "--config", str(path)]) == errors.DatabaseRefused.exit_code
     assert "does not let you in" in capsys.readouterr().err
+
+
+def test_a_task_of_an_array_is_no_job_of_another_number(run: Run, store: db_store.Store) -> None:
+    """Python's `int` takes 8_4 for 84: another user's job was judged, and its nodes were to be tested."""
+    at = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    failed = {
+        "cluster": "c",
+        "start_at": at,
+        "end_at": at + timedelta(hours=1),
+        "state": "FAILED",
+        "exit_code": 1,
+    }
+    store.upsert_attempts(
+        [
+            records.JobAttempt(job_id=84, submit_at=at, user="eve", nodes=("n9",), **failed),
+            records.JobAttempt(
+                job_id=812, array_job_id=8, array_task_id=4, submit_at=at, user="bob", nodes=("n3",), **failed
+            ),
+        ]
+    )  # fmt: skip
+    assert run("attribute", "--job", "8_4")[0] == 0
+    assert [v.job_id for v in store.verdicts()] == [812]
+    code, _, err = run("attribute", "--job", "8_4_4")
+    assert (code, "is not a job id" in err) == (2, True)
+    assert run("attribute", "--job", "20_2")[0] == 3
+    code, out, err = run("diagnose", "--job", "8_4", "--dry-run")
+    assert "n9" not in out + err
+    assert "no step time of job 812" in run("swap-search", "8_4")[2]
 
 
 def test_a_job_that_nobody_knows_is_not_judged(run: Run) -> None:
