@@ -1,1 +1,1 @@
-"""What people read: `probing-report`, its text, JSON and HTML. Reads, never writes."""
+"""Reports for people: `probing-report`, its text, JSON and HTML, pages and mails. This room reads the database and never writes."""

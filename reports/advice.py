@@ -1,4 +1,4 @@
-"""What the owner should do now: the verdicts' next steps, then the present state of the job."""
+"""The owner's next steps: those of the verdicts, then the present state of the job."""
 
 from __future__ import annotations
 

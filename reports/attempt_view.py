@@ -89,7 +89,7 @@ class AttemptView:
 
     @property
     def hung_s(self) -> float:
-        """How long it had made no progress when it ended, seconds; 0 if nothing shows that it hung."""
+        """Seconds without progress before its end; 0 if no evidence shows a hang."""
         since = self.verdict.stalled_at if self.verdict is not None else None
         start, end = self.attempt.start_at, self.attempt.end_at
         if since is None or start is None or end is None or not self.ended_unfinished:

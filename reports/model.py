@@ -44,8 +44,8 @@ class ReportModel:
     )
     attempts: tuple[attempt_view.AttemptView, ...] = records.doc("oldest first")
     run: records.RunAccount | None = records.doc("where the run's time went; null until computed")
-    cost: cost.Cost | None = records.doc("what its failures cost; null when none failed or not computed")
-    advice: tuple[str, ...] = records.doc("what to do now, one sentence each", default=())
+    cost: cost.Cost | None = records.doc("cost of its failures; null without failures, or until computed")
+    advice: tuple[str, ...] = records.doc("next steps, one sentence each", default=())
     nodes_now: tuple[str, ...] = records.doc(
         "the present state of a running job's nodes, and results of tests since it ended, one sentence each",
         default=(),

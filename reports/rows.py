@@ -31,7 +31,7 @@ class Sibling:
 
     @property
     def ref(self) -> str:
-        """How its owner names it."""
+        """The owner's name for it: `123_4`, `123+1`, or the job id."""
         if self.array_task_id is not None:
             return f"{self.array_job_id}_{self.array_task_id}"
         return f"{self.het_job_id}+{self.het_offset}" if self.het_offset is not None else str(self.job_id)
@@ -43,7 +43,7 @@ class NeverStartedTasks:
 
     job: str = records.doc("as Slurm writes them: 123_4, 123_[5-8%2]")
     state: str = records.doc("the state they ended in")
-    cancelled_by: str | None = records.doc("who cancelled them, where that is known", default=None)
+    cancelled_by: str | None = records.doc("the user who cancelled them; null if not known", default=None)
 
 
 @records.record

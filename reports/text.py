@@ -151,9 +151,8 @@ def _why(view: attempt_view.AttemptView, width: int, days: bool, brush: paint.Br
     if verdict is None:
         yield from _unjudged(view, width, days, brush)
         return
-    title = f"Why attempt {attempt.attempt} {view.how_it_ended}"
-    sure = sure_words(verdict)
-    yield from (brush.bold(line) for line in _sides(title, sure, width))
+    title = _sides(f"Why attempt {attempt.attempt} {view.how_it_ended}", sure_words(verdict), width)
+    yield from map(brush.bold, title)
     yield from _wrap(sanitize.clean(verdict.summary), width, "  ")
     if verdict.place:
         yield from _wrap(f"Shared: {sanitize.clean(verdict.place)}.", width, "  ", "    ")
@@ -205,8 +204,8 @@ def _refused(
     """Several starts in a row whose nodes were refused: one section, a line each."""
     numbers = [v.attempt.attempt for v in views]
     yield ""
-    title = f"Why attempts {numbers[0]} to {numbers[-1]} did not begin"
-    yield from (brush.bold(line) for line in _sides(title, "node refused", width))
+    title = _sides(f"Why attempts {numbers[0]} to {numbers[-1]} did not begin", "node refused", width)
+    yield from map(brush.bold, title)
     yield from _wrap(
         "Each time a node was refused before the job began, and Slurm started the job again.", width, "  "
     )
@@ -223,7 +222,7 @@ def _stalls(view: attempt_view.AttemptView, width: int, days: bool, brush: paint
         return
     yield ""
     title = _sides(f"Stalls of attempt {view.attempt.attempt}", "as its ranks reported", width)
-    yield from (brush.bold(line) for line in title)
+    yield from map(brush.bold, title)
     for gang in view.gangs[-_MOST_EVIDENCE:]:
         over_at = gang.ended_at or view.attempt.end_at
         until = "still" if over_at is None else f"until {phrase.clock_z(over_at, with_day=days)}"
@@ -238,7 +237,7 @@ def _pace(view: attempt_view.AttemptView, width: int, days: bool, brush: paint.B
         return
     yield ""
     title = _sides(f"Pace of attempt {view.attempt.attempt}", "as its ranks reported", width)
-    yield from (brush.bold(line) for line in title)
+    yield from map(brush.bold, title)
     for event in view.pace[:_MOST_EVIDENCE]:
         lead = f"    {phrase.clock_z(event.at, with_day=days)}  {event.node}  "
         yield from _wrap(phrase.message(event, 300), width, lead, " " * len(lead))

@@ -31,7 +31,7 @@ class MungeCredential:
 
     uid: int = records.doc("user id of the process that made it")
     gid: int = records.doc("group id of that process")
-    payload: bytes = records.doc("what it carries")
+    payload: bytes = records.doc("the bytes in it")
     age_s: float = records.doc(
         "seconds since it was made, by the two hosts' clocks; negative when they disagree"
     )

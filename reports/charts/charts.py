@@ -68,7 +68,7 @@ def bars(
 class Mark:
     """An instant on the axis of columns."""
 
-    label: str = records.doc("what happened")
+    label: str = records.doc("the event")
     place: float = records.doc("where: 0 is the left edge of the first column, 1 its right edge, and so on")
 
 

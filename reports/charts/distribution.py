@@ -16,9 +16,9 @@ _FOOT = 24.0
 class DistributionPanel:
     """One distribution: values in rising order, how many have each, and how many of these are marked."""
 
-    label: str = records.doc("what is distributed")
+    label: str = records.doc("the quantity")
     values: tuple[float, ...] = records.doc("the values, rising")
-    counts: tuple[int, ...] = records.doc("how many have each")
+    counts: tuple[int, ...] = records.doc("number of nodes per value")
     marked: tuple[int, ...] = records.doc("of these, marked")
 
 

@@ -19,7 +19,7 @@ _PLACE = {"node", "rank", "pid", "at"}
 class KeptFigure:
     """One drawing."""
 
-    title: str = records.doc("what is drawn")
+    title: str = records.doc("its heading")
     drawing: str = records.doc("SVG, escaped")
 
 

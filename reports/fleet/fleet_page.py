@@ -25,7 +25,7 @@ MOST_ROWS = 200
 class PageTable:
     """Rows of text; the columns in `numbers` are numbers."""
 
-    caption: str = records.doc("what it lists")
+    caption: str = records.doc("its heading")
     heads: tuple[str, ...] = records.doc("column heads")
     rows: tuple[tuple[str, ...], ...] = records.doc("cells")
     numbers: frozenset[int] = records.doc("positions of numeric columns", default=frozenset())
@@ -37,7 +37,7 @@ class PageSection:
     """One figure on the page."""
 
     name: str = records.doc("its name on the command line, and its anchor")
-    title: str = records.doc("what it is about")
+    title: str = records.doc("its subject")
     sentence: str = records.doc("its main number as a sentence, empty where there is none", default="")
     chart: str = records.doc("SVG, or empty", default="")
     series: tuple[str, ...] = records.doc("names of the chart's parts, for its key", default=())

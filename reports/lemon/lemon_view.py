@@ -55,11 +55,11 @@ class LemonCard:
     since: datetime | None = records.doc("lemon since that day", default=None)
     summary: str = records.doc("one sentence for lists", default="")
     reasons: tuple[str, ...] = records.doc("sentences, the strongest first", default=())
-    cost: str = records.doc("what its failures cost", default="")
+    cost: str = records.doc("cost of its failures", default="")
     failures: tuple[FailureLine, ...] = records.doc("the latest", default=())
     n_more: int = records.doc("failures not shown", default=0)
     drained: str = records.doc("our open drain, in words; empty for none", default="")
-    commands: tuple[LemonCommand, ...] = records.doc("what to do", default=())
+    commands: tuple[LemonCommand, ...] = records.doc("commands for this node", default=())
 
 
 @records.record
@@ -90,7 +90,7 @@ class LemonPage:
     )
     none_because: str = records.doc("why no node is a lemon; empty when one is", default="")
     total_cost: str = records.doc("cost of all lemons together; empty without lemons", default="")
-    remarks: tuple[str, ...] = records.doc("how it was made", default=())
+    remarks: tuple[str, ...] = records.doc("notes on the night's data and model", default=())
     uneventful: bool = records.doc("true if nothing changed and no node is a lemon", default=False)
 
 

@@ -48,8 +48,8 @@ class Content:
     severity: str = records.doc("bad, warn or plain: the colour", default="plain")
     summary: str = records.doc("the verdict's sentence", default="")
     evidence: tuple[tuple[str, str], ...] = records.doc("(time and node, event) pairs", default=())
-    steps: tuple[str, ...] = records.doc("what to do now", default=())
-    cost: str = records.doc("what the job's failures cost", default="")
+    steps: tuple[str, ...] = records.doc("next steps", default=())
+    cost: str = records.doc("cost of the job's failures", default="")
     tasks: tuple[tuple[str, str], ...] = records.doc(
         "of an array: its tasks that did not complete", default=()
     )
