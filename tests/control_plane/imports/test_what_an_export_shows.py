@@ -68,10 +68,34 @@ DONE = row("1", "COMPLETED", "12:00:00", elapsed="02:00:00")
 @pytest.mark.parametrize(
     ("state", "elapsed", "suspended", "until", "expected"),
     [
-        ("RUNNING", "00:00:00", "00:00:00", "12:00:00", "still running when the imported accounting ends, at"),
-        ("RUNNING", "04:00:00", "00:00:00", "14:00:00", "still running when the imported accounting ends, at"),
-        ("SUSPENDED", "04:00:00", "01:00:00", "15:00:00", "still suspended when the imported accounting ends, at"),
-        ("FAILED", "00:00:00", "00:00:00", "12:00:00", "its end is not in the imported accounting, which ends at"),
+        (
+            "RUNNING",
+            "00:00:00",
+            "00:00:00",
+            "12:00:00",
+            "still running when the imported accounting ends, at",
+        ),
+        (
+            "RUNNING",
+            "04:00:00",
+            "00:00:00",
+            "14:00:00",
+            "still running when the imported accounting ends, at",
+        ),
+        (
+            "SUSPENDED",
+            "04:00:00",
+            "01:00:00",
+            "15:00:00",
+            "still suspended when the imported accounting ends, at",
+        ),
+        (
+            "FAILED",
+            "00:00:00",
+            "00:00:00",
+            "12:00:00",
+            "its end is not in the imported accounting, which ends at",
+        ),
     ],
 )
 def test_a_job_without_an_end_is_known_until_the_export(
