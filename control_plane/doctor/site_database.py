@@ -55,7 +55,9 @@ def everything(config: settings.Settings, run: commands.Runner) -> Iterator[doct
         yield from server(config)
     except errors.ProbingError as exc:
         # A server that refuses a login says FATAL; a socket in a directory that we may not enter, Permission denied.
-        turned_away = any(word in str(exc) for word in ("FATAL", "Permission denied"))
+        turned_away = any(
+            word in str(exc) for word in ("FATAL", "Permission denied", "let you in", "authentication failed")
+        )
         if turned_away or not isinstance(exc, errors.DatabaseUnavailable):
             found = "does not let us in"
             fix = f"{_AS_OWNER}; else [database] url, pg_hba.conf and the server's log"

@@ -19,6 +19,8 @@ MAX_LINES_PER_RECORD = 1000
 _UNREAD_LINES = 4
 _DELIMITERS = ("|", ";", "\t", "^", "~", "#", "@")
 """What people give to `sacct --delimiter`."""
+_TIMES = frozenset({"submit", "start", "end"})
+_OF_TIMES = "; export again without SLURM_TIME_FORMAT, or with SLURM_TIME_FORMAT=standard or %s, and with wide columns (`sacct -P`)"
 MAX_TRIES = 256
 """Ways of joining one stretch of broken lines that are tried before its lines are given up."""
 
@@ -171,7 +173,9 @@ def _why_not(layout: sacct_layout.SacctLayout, line: str) -> str:
     if len(parts) != len(layout.columns):
         return f"{len(parts)} fields where the header has {len(layout.columns)}"
     bad = next((i for i, check in layout.keys if not check(parts[i])), 0)
-    return f"{sanitize.clean(parts[bad], 60)!r} cannot be a {layout.columns[bad]}"
+    column = layout.columns[bad]
+    hint = _OF_TIMES if column in _TIMES else ""
+    return f"{sanitize.clean(parts[bad], 60)!r} cannot be a {column}{hint}"
 
 
 def _row(

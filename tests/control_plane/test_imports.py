@@ -308,6 +308,18 @@ def test_what_is_kept_aside_can_be_read_again(tmp_path: Path) -> None:
     assert "\x1b" not in "".join(rejected_input.shown(bad))
 
 
+def test_a_file_of_which_hardly_a_row_can_be_read_is_refused(store: db_store.Store, tmp_path: Path) -> None:
+    """Columns cut short to a day: two steps were counted, 40 rows kept aside, and the import had gone well."""
+    rows = [f"{n}|FAILED|2025-11-30|2025-11-30|2025-11-30|n1" for n in range(40)]
+    steps = [f"7.{n}|FAILED|2025-11-30T10:00:00|2025-11-30T10:00:00|2025-11-30T11:00:00|n1" for n in range(2)]
+    dump = tmp_path / "cut.txt"
+    dump.write_text("\n".join(["JobID|State|Submit|Start|End|NodeList", *rows, *steps]))
+    with pytest.raises(
+        errors.MalformedInput, match=r"none of 40 rows .*export again without SLURM_TIME_FORMAT"
+    ):
+        load.load(store, order(sacct=[dump], timezone="UTC"))
+
+
 def test_real_accounting_dumps_load_with_every_row_accounted_for(
     store: db_store.Store, shared_samples: Path
 ) -> None:

@@ -143,6 +143,22 @@ def test_a_database_that_only_its_owner_may_look_into_is_not_called_down(
     )
 
 
+def test_a_server_that_refuses_the_login_is_not_to_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers: an ordinary user was told to start it."""
+
+    def refused(_: settings.Settings) -> None:
+        raise errors.DatabaseUnavailable(
+            "the database does not let you in: Peer authentication failed for user nina"
+        )
+
+    monkeypatch.setattr(site_database, "schema", refused)
+    config = dataclasses.replace(
+        settings.Settings(), database=settings.DatabaseSettings(url="postgresql:///x")
+    )
+    finding, = site_database.everything(config, silent)  # fmt: skip
+    assert (finding.found, "sudo -u probing" in finding.fix) == ("does not let us in", True)
+
+
 def test_the_embedded_server_shows_no_certificate() -> None:
     """It has a socket only, and libpq's own default place is none of ours."""
     assert list(site_certificates.database(settings.Settings())) == []

@@ -536,7 +536,7 @@ def test_an_hour_that_never_was_means_a_wrong_zone() -> None:
     [
         ("x|FAILED|1|2|3|n1", "cannot be a jobidraw"),
         ("7|FAILED|1|2024-13-45T99:00:00|3|n1", "is not a time"),
-        ("7|FAILED|1|yesterday|3|n1", "cannot be a start"),
+        ("7|FAILED|1|yesterday|3|n1", "cannot be a start; export again without SLURM_TIME_FORMAT"),
         ("7|FAILED|1|200|100|n1", "ends before it starts"),
         ("7|FAILED|1|2|3|n[1-", "unbalanced"),
         ("7|failed|1|2|3|n1", "cannot be a state"),
