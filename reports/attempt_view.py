@@ -70,9 +70,9 @@ class AttemptView:
         """One sentence on what failed in a COMPLETED attempt; empty if nothing did, and for all other states."""
         if self.attempt.state != "COMPLETED":
             return ""
-        # Slurm keeps this code over a requeue: of a later start it may be the first one's, whose steps the requeue killed.
+        # Slurm keeps this code over a requeue, so a later start may carry the code of the first, whose steps the requeue killed.
         code = self.attempt.derived_exit_code if self.attempt.attempt == 1 else None
-        # An error behind which the job still printed was expected as often as not: a trial, a retry.
+        # An error after which the job still printed was often expected: a trial, a retry.
         ends_in_error = any(not e.detail.get("behind") for e in self.own_errors)
         if code:
             what = f"one of its steps ended with {phrase.status(code)}"
