@@ -248,3 +248,12 @@ STAND_IN_BASE = 1 << 40
 def plural(number: int, noun: str, many: str = "") -> str:
     """`1 port`, `8 ports`, `1,200 ports`; `many` where the plural is not the noun with an s."""
     return f"{number:,} {noun if number == 1 else many or noun + 's'}"
+
+
+BY_SIGNAL = 128
+"""A shell ends with this number and that of the signal that ended its command."""
+
+
+def signal_of(code: int) -> int:
+    """The signal that an exit code stands for, as shells give it; 0 for a code of the program's own."""
+    return code - BY_SIGNAL if BY_SIGNAL < code < BY_SIGNAL + 32 else 0

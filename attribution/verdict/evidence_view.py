@@ -206,8 +206,7 @@ class EvidenceView:
     @functools.cached_property
     def signal(self) -> int:
         """The signal that ended its script, as Slurm or a shell's exit code tells it; 0 for none."""
-        code = self.attempt.exit_code or 0
-        return self.attempt.exit_signal or (code - 128 if 128 < code < 160 else 0)
+        return self.attempt.exit_signal or vocabulary.signal_of(self.attempt.exit_code or 0)
 
     @property
     def crashed(self) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from probing_cluster.core import vocabulary
 from probing_cluster.evidence.joblog import grammar
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 
@@ -328,8 +329,6 @@ def _came_only_before(other: JobFinding, first: JobFinding) -> bool:
 
 _OF_OTHERS = frozenset({"python_exception", "watchdog_timeout", "gloo_timeout"})
 """What a rank may say that waits for one that has left."""
-_FIRST_SIGNAL = 128
-"""From this exit code on a shell tells of a signal."""
 
 
 def left_before(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
@@ -344,7 +343,9 @@ def left_before(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
         if earlier.line >= best.line:
             return None
         code = earlier.detail.get("exit_code")
-        left = isinstance(code, int) and 1 < code < _FIRST_SIGNAL and not earlier.detail.get("survived")
+        left = (
+            isinstance(code, int) and 1 < code < vocabulary.BY_SIGNAL and not earlier.detail.get("survived")
+        )
         alone = earlier.rank is not None and earlier.detail.get("tasks") == str(earlier.rank)
         if earlier.kind == "task_exit" and left and alone and earlier.rank != best.rank:
             return i

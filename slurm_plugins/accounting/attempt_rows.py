@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from probing_cluster.core import errors, records
+from probing_cluster.core import errors, records, vocabulary
 from probing_cluster.slurm_plugins.accounting import sacct_rows
 from probing_cluster.slurm_plugins.live import live_records
 
@@ -85,7 +85,7 @@ def require_state(state: str) -> str:
 
 def shell_status(code: int | None, signal: int | None) -> int | None:
     """One number for how a step ended, as a shell gives it: its exit code, or 128 + the signal that ended it; None where neither is known."""
-    return 128 + signal if signal and not code else code
+    return vocabulary.BY_SIGNAL + signal if signal and not code else code
 
 
 def assemble(rows: Iterable[records.JobAttempt]) -> AssembledAttempts:

@@ -8,7 +8,7 @@ from typing import Any
 from probing_cluster.attribution.gang import snapshots
 from probing_cluster.attribution.verdict import claims, evidence_view, node_faults, taxonomy
 from probing_cluster.attribution.verdict import rank_claims as rank
-from probing_cluster.core import errors, hostlist, records
+from probing_cluster.core import errors, hostlist, records, vocabulary
 
 _CAUSES = {
     "rank_dead": "rank_killed",
@@ -29,10 +29,8 @@ _CAUSES = {
 
 _UNSEEN = frozenset({"missing", "rank_ended"})
 """Findings that a death in the teardown, too near to the others' to be told apart, would look like."""
-_BY_SIGNAL = frozenset(128 + signal for signal in (4, 6, 7, 8, 9, 11))
+_BY_SIGNAL = frozenset(vocabulary.BY_SIGNAL + signal for signal in (4, 6, 7, 8, 9, 11))
 """How a shell that started the rank ends when a signal has killed it; 15 is how Slurm ends the others."""
-_FIRST_SIGNAL = 128
-"""From this exit code on a shell tells of a signal."""
 _KILLED = frozenset({"oom_kill_suspected", "process_crashed", "process_aborted", "bus_error", "segfault"})
 
 _WEIGHTS = {
@@ -115,7 +113,7 @@ def _left(view: evidence_view.EvidenceView, ranks: set[int]) -> list[int]:
         and e.job_id == view.attempt.job_id
         and e.at >= view.start_at
     ]
-    return sorted({code for tasks, code in lines if tasks == ranks and code and code < _FIRST_SIGNAL})
+    return sorted({code for tasks, code in lines if tasks == ranks and code and code < vocabulary.BY_SIGNAL})
 
 
 def _number(detail: Mapping[str, Any], name: str) -> int | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from probing_cluster.attribution.verdict import claims, evidence_view, findings, gpus, phrases
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 
 HOST, GPU = "oom_host", "oom_gpu"
 _KILLED = 9
@@ -179,7 +179,7 @@ def _killed(view: evidence_view.EvidenceView) -> claims.Adjust:
 def _was_killed(view: evidence_view.EvidenceView) -> bool:
     """Whether the job ended of SIGKILL: Slurm itself takes 128 off a script's exit code, and records 137 as 9:0."""
     attempt = view.attempt
-    return attempt.exit_signal == _KILLED or attempt.exit_code in (_KILLED, 128 + _KILLED)
+    return attempt.exit_signal == _KILLED or attempt.exit_code in (_KILLED, vocabulary.BY_SIGNAL + _KILLED)
 
 
 def _whole_node(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:

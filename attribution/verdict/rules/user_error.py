@@ -30,7 +30,6 @@ _DOUBTFUL_SIGNALS = {9: 0.55, 15: 0.55, 7: 0.6, 6: 0.6}
 _KILL, _TERM = 9, 15
 _SENT = frozenset({_KILL, _TERM})
 """Signals that somebody sends: no mistake of a program's raises them."""
-_BY_SIGNAL = 128
 _ENDS_BY = {9: frozenset({"oom_kill_suspected"}), _TERM: frozenset({"process_terminated"})}
 """What a log says of a process that somebody ended, by the signal."""
 _CRASHES = frozenset({6, 7, 9, 11, _TERM})
@@ -188,7 +187,7 @@ def _named(number: int) -> str:
 def _sent_signal(view: evidence_view.EvidenceView) -> int:
     """The signal that the exit code stands for, where the log tells of one: of a script's 143 Slurm records 15. 0 for none."""
     code = view.attempt.exit_code or 0
-    number = code - _BY_SIGNAL if code > _BY_SIGNAL else code
+    number = code - vocabulary.BY_SIGNAL if code > vocabulary.BY_SIGNAL else code
     logged = any(f.event.kind in _ENDS_BY.get(number, ()) for f in view.findings)
     return number if logged else 0
 
@@ -196,7 +195,7 @@ def _sent_signal(view: evidence_view.EvidenceView) -> int:
 def _code(code: int | None) -> str:
     """The exit code, with what it may stand for: a signal that Slurm records without its 128, or what shells and their tools mean by it."""
     if code in _CRASHES:
-        return f"{code} (Slurm records the same of a script that ends with {_BY_SIGNAL + code}, signal {_named(code)})"
+        return f"{code} (Slurm records the same of a script that ends with {vocabulary.BY_SIGNAL + code}, signal {_named(code)})"
     return f"{code}{f' ({_MEANINGS[code]})' if code in _MEANINGS else ''}"
 
 
@@ -294,7 +293,7 @@ def _left_first(view: evidence_view.EvidenceView) -> records.HealthEvent | None:
     if first is None or first.kind != "task_exit":
         return None
     code, tasks = first.detail.get("exit_code"), first.detail.get("tasks")
-    left = isinstance(code, int) and 0 < code < _BY_SIGNAL and digits.is_number(str(tasks))
+    left = isinstance(code, int) and 0 < code < vocabulary.BY_SIGNAL and digits.is_number(str(tasks))
     return first if left and first.detail.get("rank") is not None else None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from probing_cluster.core import vocabulary
 from probing_cluster.evidence.joblog import grammar, place, progress
 from probing_cluster.evidence.joblog.grammar import (
     ALL,
@@ -159,7 +160,7 @@ def of_code(code: int) -> str | None:
     """The kind of an exit code: negative or above 128 is a signal; 0 is no failure."""
     if code == 0:
         return None
-    signal = -code if code < 0 else code - 128 if 128 < code < 160 else 0
+    signal = -code if code < 0 else vocabulary.signal_of(code)
     return slurm.of_signal(signal) if signal else "task_exit"
 
 
