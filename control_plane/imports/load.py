@@ -203,8 +203,7 @@ def _under_known_submits(
         known |= {first + n: submit_at for n, submit_at in part.items()}
     if len(order.sacct) > 1:
         first_of = {(a.cluster, a.job_id, a.start_at): a.submit_at for a in reversed(made)}
-        for n, one in enumerate(made):
-            submit_at = first_of[one.cluster, one.job_id, one.start_at]
+        for n, (one, submit_at) in enumerate((a, first_of[a.cluster, a.job_id, a.start_at]) for a in made):
             if submit_at != one.submit_at and one.start_at in (submit_at, one.submit_at):
                 known.setdefault(n, submit_at)
     for n, submit_at in known.items():
@@ -265,9 +264,8 @@ def _accounting(order: LoadOrder, files: ImportFiles, announce: Announce) -> Ite
             )
         except OSError as exc:
             raise errors.UsageError(f"{path}: {exc.strerror}") from exc
-        # Some steps among many rows that cannot be read are no history: columns cut short leave a few.
-        others = len(found.not_started) + found.steps
-        _require_rows(bad, good=bool(found.attempts) or others > len(bad))
+        # Columns cut short leave a few steps among rows that cannot be read: no history.
+        _require_rows(bad, good=bool(found.attempts) or len(found.not_started) + found.steps > len(bad))
         files.not_started += found.not_started
         done.bad += bad
         # Who runs our tests is not in the file; that the name holds one of the job's own nodes has to do.
