@@ -50,7 +50,7 @@ _EXTRA = LEMON_FACTORS - 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Use:
+class Exposure:
     """How much the nodes were in use by jobs."""
 
     days: Floats
@@ -71,7 +71,7 @@ class Use:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FixedFacts:
+class NodeRows:
     """Facts of the nodes and their failures that stay the same from round to round.
 
     Most nodes have failed nobody: those share a few rows by exposure, all others have their own.
@@ -79,11 +79,11 @@ class FixedFacts:
 
     exposure: Floats
     episodes: Floats
-    at: Ints
+    shared_row: Ints
     """Per node: its row in what follows."""
-    row: Ints
+    own_row: Ints
     """Per node: its own row; -1 where it has none of its own."""
-    of_row: Floats
+    row_exposure: Floats
     """(rows): exposure."""
     after: Floats
     """(rows, onsets): exposure since each possible onset."""
@@ -93,35 +93,35 @@ class FixedFacts:
     """(rows, onsets): episodes since each possible onset."""
     log_parts: Floats
     """(rows, onsets): log likelihood ratio of which parts failed since."""
-    bin: Ints
+    onset_bin: Ints
     """Per episode: the first onset it comes after."""
-    gang_bin: Ints
+    gang_onset_bin: Ints
     """Per pair of gang and node: the same."""
     surplus: Floats
     beside: Floats
 
     @classmethod
-    def of(cls, use: Use, named: Failures, gangs: Gangs, place: Ints | None) -> FixedFacts:
+    def of(cls, used: Exposure, named: Failures, gangs: Gangs, place: Ints | None) -> NodeRows:
         """`place`: what nodes share that can fail, as a number per node."""
-        exposure = np.maximum(use.days, 1e-9)
+        exposure = np.maximum(used.days, 1e-9)
         nodes = exposure.size
         count = np.bincount(named.node, minlength=nodes).astype(np.float64)
         own = (count > 0) | (gangs.hint(nodes) >= HINT)
         example, at, row = _rows(exposure, own)
         bins = _bins(named.age_days)
-        surplus, beside = episodes.crowding(named, use.span_days, place)
+        surplus, beside = episodes.crowding(named, used.span_days, place)
         return cls(
             exposure=exposure,
             episodes=count,
-            at=at,
-            row=row,
-            of_row=exposure[example],
-            after=use.after(exposure)[example],
+            shared_row=at,
+            own_row=row,
+            row_exposure=exposure[example],
+            after=used.after(exposure)[example],
             count=np.where(own[example], count[example], 0.0),
             count_after=_since(row[named.node], bins, np.ones(bins.size), example.size),
             log_parts=_log_parts(named, bins, row, example.size),
-            bin=bins,
-            gang_bin=_bins(gangs.age_days)[gangs.event],
+            onset_bin=bins,
+            gang_onset_bin=_bins(gangs.age_days)[gangs.event],
             surplus=surplus,
             beside=beside,
         )
@@ -154,7 +154,7 @@ class LemonRate:
     """Levels of rightly named hardware failures."""
 
     @classmethod
-    def of(cls, facts: FixedFacts, named: Failures, gangs: Gangs, ordinary: Floats) -> LemonRate:
+    def of(cls, facts: NodeRows, named: Failures, gangs: Gangs, ordinary: Floats) -> LemonRate:
         """`ordinary`: each node's probability of being one."""
         level = episodes.level(named.weight)
         weight = ordinary[named.node]
@@ -210,7 +210,7 @@ def _log_parts(named: Failures, bins: Ints, row: Ints, rows: int) -> Floats:
 
 
 def log_odds(
-    facts: FixedFacts,
+    facts: NodeRows,
     named: Failures,
     gangs: Gangs,
     rate: LemonRate,
@@ -222,13 +222,13 @@ def log_odds(
     level = episodes.level(named.weight)
     ordinary = rate.levels[level] * facts.surplus + facts.beside
     per_extra = rate.hardware * rate.mix[level] / ordinary
-    pairs = np.flatnonzero(facts.row[gangs.node] >= 0)
-    at = facts.row[gangs.node[pairs]] * ONSETS_DAYS.size + facts.gang_bin[pairs]
-    named_at = facts.row[named.node] * ONSETS_DAYS.size + facts.bin
+    pairs = np.flatnonzero(facts.own_row[gangs.node] >= 0)
+    at = facts.own_row[gangs.node[pairs]] * ONSETS_DAYS.size + facts.gang_onset_bin[pairs]
+    named_at = facts.own_row[named.node] * ONSETS_DAYS.size + facts.onset_bin
     per_gang = rate.unnamed / (gangs.rate_beside(mean, noise)[pairs] + rate.unnamed)
     rows, usual = facts.after.shape[0], float(rate.levels.sum())
     rest = _log_ordinary(
-        facts.count[:, None] - facts.count_after, usual * (facts.of_row[:, None] - facts.after)
+        facts.count[:, None] - facts.count_after, usual * (facts.row_exposure[:, None] - facts.after)
     )
     rest += facts.log_parts + _ONSET_LOG_WEIGHTS[None, :] - usual * facts.after
     bad = np.empty((_EXTRA.size, rows, ONSETS_DAYS.size))
@@ -243,7 +243,7 @@ def log_odds(
     weight = np.exp(log_p - top[None, :, None])
     by_factor = weight.sum(axis=2)
     total = by_factor.sum(axis=0)
-    healthy = _log_ordinary(facts.count[:, None], usual * facts.of_row[:, None])[:, 0]
+    healthy = _log_ordinary(facts.count[:, None], usual * facts.row_exposure[:, None])[:, 0]
     mended = np.zeros(rows)
     for end in MENDED_AT:
         # Bad from an earlier onset until then: what came after is an ordinary node's.
@@ -255,7 +255,7 @@ def log_odds(
     odds = np.log(total / _EXTRA.size) + top - ordinary_now
     factor = (LEMON_FACTORS @ by_factor) / total
     since = (weight.sum(axis=0) @ ONSETS_DAYS) / total
-    return odds[facts.at], factor[facts.at], since[facts.at]
+    return odds[facts.shared_row], factor[facts.shared_row], since[facts.shared_row]
 
 
 def _log_ordinary(count: Floats, expected: Floats) -> Floats:
@@ -270,7 +270,7 @@ def _log_ordinary(count: Floats, expected: Floats) -> Floats:
     return answer
 
 
-def noise_per_day(gangs: Gangs, by_lemons: float, facts: FixedFacts, rate: LemonRate) -> float:
+def noise_per_day(gangs: Gangs, by_lemons: float, facts: NodeRows, rate: LemonRate) -> float:
     """Failures per node-day that name nobody and are nobody's hardware: what the nodes do not explain."""
     left = (gangs.size.size - by_lemons) / max(float(facts.exposure.sum()), 1e-9)
     return max(left - rate.unnamed, 0.5 * rate.unnamed)

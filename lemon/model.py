@@ -101,11 +101,11 @@ class Scores:
 def score(window: LemonWindow) -> Scores:
     """Probabilities for one window."""
     named = episodes.merged(_failures(window))
-    use = likelihood.Use(
+    used = likelihood.Exposure(
         days=window.exposure_days, span_days=window.span_days, daily_days=window.daily_exposure_days
     )
     gangs = Gangs.of(window.gangs, window.gang_ages_days)
-    facts = likelihood.FixedFacts.of(use, named, gangs, window.place)
+    facts = likelihood.NodeRows.of(used, named, gangs, window.place)
     nodes = window.exposure_days.size
     count = np.bincount(named.node, weights=named.weight, minlength=nodes).astype(np.float64)
     shared = np.zeros(nodes)
@@ -116,8 +116,8 @@ def score(window: LemonWindow) -> Scores:
     rate = likelihood.LemonRate.of(
         facts, named, gangs, np.minimum(1.0, 1.0 / np.maximum(facts.episodes, 1.0))
     )
-    for turn in range(ROUNDS):
-        if turn:
+    for number in range(ROUNDS):
+        if number:
             rate = likelihood.LemonRate.of(facts, named, gangs, 1.0 - probability)
         else:
             mean = np.full(nodes, rate.unnamed)

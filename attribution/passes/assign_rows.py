@@ -136,7 +136,7 @@ def by_whole_log(attempt: records.JobAttempt, by_node: Mapping[str, AgentWatch])
     return frozenset(n for n in attempt.nodes if n in by_node and is_whole(by_node[n]))
 
 
-def behind(
+def previous_failure_of(
     by: records.JobAttempt, starts: Iterable[records.JobAttempt], verdicts: Iterable[records.Verdict]
 ) -> records.Verdict | None:
     """The infrastructure failure that ended the preemptor's previous start, and so made it start again."""
@@ -204,11 +204,11 @@ def active_faults_for(
         event
         for node in attempt.nodes
         for event, gone_at in active_faults.get(node, ())
-        if stood(event, gone_at, stretch.start_at, life)
+        if was_active_at_end(event, gone_at, stretch.start_at, life)
     )
 
 
-def stood(
+def was_active_at_end(
     event: records.HealthEvent,
     gone_at: datetime | None,
     window_start_at: datetime,
@@ -221,13 +221,13 @@ def stood(
     """
     if event.at < window_start_at - ACTIVE_FOR or (gone_at is not None and gone_at <= life[1]):
         return False
-    return may_have_stood(event, window_start_at, life)
+    return may_be_active(event, window_start_at, life)
 
 
-def may_have_stood(
+def may_be_active(
     event: records.HealthEvent, window_start_at: datetime, life: tuple[datetime, datetime]
 ) -> bool:
-    """`stood`, of a condition of which nobody has looked yet whether it went, however long ago it began."""
+    """`was_active_at_end`, of a condition of which nobody has looked yet whether it went, however long ago it began."""
     start_at, end_at = life
     if signatures.is_until_reset(event):
         return event.at < max(window_start_at, start_at)

@@ -100,7 +100,7 @@ def _attribute(
         parts = work.slices(
             since or clock.EPOCH, min(until or settled + clock.ONE_US, settled + clock.ONE_US), unjudged=False
         )
-        return _together(list(parts), dry_run=work.dry_run)
+        return _merge(list(parts), dry_run=work.dry_run)
     else:
         source.reopen_for_arrivals(work.grown)
         waiting = pending.read(source, clock.EPOCH, settled + clock.ONE_US, limit, unjudged=True)
@@ -144,9 +144,7 @@ def policy_of(config: settings.AttributionSettings | None) -> cases.WindowPolicy
     return cases.WindowPolicy(before_s=wanted.before_s, after_s=wanted.after_s)
 
 
-def _together(
-    parts: Sequence[tuple[Sequence[cases.Key], AttributionRun]], *, dry_run: bool
-) -> AttributionRun:
+def _merge(parts: Sequence[tuple[Sequence[cases.Key], AttributionRun]], *, dry_run: bool) -> AttributionRun:
     """What the slices did, as one run."""
     made = {_key(v): v for _, done in parts for v in done.verdicts}
     return AttributionRun(
@@ -167,7 +165,7 @@ class _Pass:
     ) -> None:
         self._source, self._policy, self._now, self.dry_run = source, policy, now, dry_run
         self._without_evidence = no_evidence_verdict.NoEvidenceVerdicts(policy, now)
-        self._later: list[_Later] = []
+        self._later: list[_WaitingForPreemptor] = []
         self._saver = futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="verdicts")
         self._saving: list[tuple[Sequence[records.Verdict], futures.Future[_Before]]] = []
         self._made: dict[cases.Key, records.Verdict] = {}
@@ -185,17 +183,17 @@ class _Pass:
     def judge(
         self,
         attempts: Sequence[records.JobAttempt],
-        known: fetch.PassCache | None = None,
+        cache: fetch.PassCache | None = None,
         before: frozenset[cases.Key] = frozenset(),
     ) -> list[cases.Key]:
         """Judge attempts one by one, a batch at a time, and whom those concern; which they are. `before`: who led to them."""
-        waits = functools.partial(_waits, known)
+        waits = functools.partial(_depends_on_preemptor, cache)
         others: node_losses.Others = {}
         for batch in _batches(sorted(attempts, key=waits), waits):
             if waits(batch[0]):
                 self._settle()
             judge_some = functools.partial(
-                judge_batch, self._source, policy=self._policy, made_at=self._now, known=known, others=others
+                judge_batch, self._source, policy=self._policy, made_at=self._now, cache=cache, others=others
             )
             self._keep(isolation.verdicts(batch, judge_some, self._now))
         keys = [cases.key(a) for a in attempts]
@@ -243,21 +241,21 @@ class _Pass:
     def _judge_days(self, attempts_ended: pa.Table) -> None:
         """Judge them a day of ends of one cluster at a time; of the preempted, those who need not wait."""
         for part in pending.by_day(attempts_ended):
-            attempts, known = self._one_by_one(part)
-            self.judge([a for a in attempts if not _waits(known, a)], known)
+            attempts, cache = self._one_by_one(part)
+            self.judge([a for a in attempts if not _depends_on_preemptor(cache, a)], cache)
             # What they wait for may be judged a day later.
             cluster, last = part["cluster"][0].as_py(), pending.last_end(part)
             self._judge_later(cluster, last)
-            waiting = [a for a in attempts if _waits(known, a)]
+            waiting = [a for a in attempts if _depends_on_preemptor(cache, a)]
             if waiting:
-                self._later.append(_Later(cluster, last + fetch.NEAR, waiting, known))
+                self._later.append(_WaitingForPreemptor(cluster, last + fetch.NEAR, waiting, cache))
 
     def _judge_later(self, cluster: str | None = None, until: datetime | None = None) -> None:
         """Judge those of a cluster who waited, once all are judged that ended by `until`; without these: all."""
         due = [w for w in self._later if until is None or (w.cluster == cluster and w.needs_ends_by <= until)]
         self._later = [w for w in self._later if w not in due]
         for waiting in due:
-            self.judge(waiting.attempts, waiting.known)
+            self.judge(waiting.attempts, waiting.cache)
 
     def _one_by_one(self, part: pa.Table) -> tuple[list[records.JobAttempt], fetch.PassCache | None]:
         """Answer those of a day about which nothing was seen; the others, and what was read of them already."""
@@ -266,7 +264,7 @@ class _Pass:
         found = columnar_prefilter.prefilter(self._source, part, self._policy)
         answered = self._answer(part, found)
         rest = part.filter(pa.array(~answered))
-        return self._source.attempts_of(pending.keys(rest)), found.known
+        return self._source.attempts_of(pending.keys(rest)), found.cache
 
     def _answer(self, part: pa.Table, found: columnar_prefilter.PrefilterResult) -> npt.NDArray[np.bool_]:
         """Answer those nothing was seen about; who was answered."""
@@ -310,13 +308,13 @@ class _Pass:
 
 
 @dataclass(frozen=True, eq=False)
-class _Later:
+class _WaitingForPreemptor:
     """Preempted attempts that wait until their preemptors' own earlier ends are judged."""
 
     cluster: str
     needs_ends_by: datetime
     attempts: Sequence[records.JobAttempt]
-    known: fetch.PassCache | None
+    cache: fetch.PassCache | None
 
 
 def judge_batch(
@@ -325,19 +323,19 @@ def judge_batch(
     policy: cases.WindowPolicy,
     *,
     made_at: datetime,
-    known: fetch.PassCache | None = None,
+    cache: fetch.PassCache | None = None,
     others: node_losses.Others | None = None,
 ) -> list[records.Verdict]:
     """The verdicts of some attempts, their incidents found; attempts that need none are left out.
 
     `others` takes what verdicts on further attempts that lost their nodes with these have to say.
     """
-    fetcher = fetch.Fetcher(source, policy, known)
+    fetcher = fetch.Fetcher(source, policy, cache)
     found = fetcher.build(attempts)
     verdicts = [v for c in found if (v := judge.judge(c, made_at=made_at)) is not None]
     events = {e.event_id: e for c in found for e in (*c.events, *c.active_faults, *c.stalls)}
     job_nodes = {cases.key(c.attempt): c.attempt.nodes for c in found}
-    made = incidents.assign(verdicts, _chains(fetcher, verdicts, events, known), events, job_nodes)
+    made = incidents.assign(verdicts, _chains(fetcher, verdicts, events, cache), events, job_nodes)
     by_key = {cases.key(c.attempt): c.attempt for c in found}
     return node_losses.assign(source, made, by_key, fetcher.places, {} if others is None else others)
 
@@ -346,7 +344,7 @@ def _chains(
     fetcher: fetch.Fetcher,
     verdicts: Sequence[records.Verdict],
     events: Mapping[uuid.UUID, records.HealthEvent],
-    known: fetch.PassCache | None,
+    cache: fetch.PassCache | None,
 ) -> dict[str, incidents.Chains]:
     """By cluster, the chains about the events of verdicts that could belong to a wide incident."""
     met: dict[str, list[datetime]] = defaultdict(list)
@@ -354,7 +352,7 @@ def _chains(
         if verdict.cause in incidents.WIDE:
             evidence = [events[i] for i in verdict.evidence if i in events]
             met[verdict.cluster] += [
-                e.at for e in evidence if incidents.counts(e) and (known is None or known.shared.at(e.at))
+                e.at for e in evidence if incidents.counts(e) and (cache is None or cache.shared.at(e.at))
             ]
     return {
         cluster: incidents.around(
@@ -367,9 +365,9 @@ def _chains(
     }
 
 
-def _waits(known: fetch.PassCache | None, attempt: records.JobAttempt) -> bool:
+def _depends_on_preemptor(cache: fetch.PassCache | None, attempt: records.JobAttempt) -> bool:
     """Whether other attempts are to be judged first: the preemptor's own verdict says why it had to start again."""
-    return attempt.state == "PREEMPTED" and (known is None or cases.key(attempt) in known.again)
+    return attempt.state == "PREEMPTED" and (cache is None or cases.key(attempt) in cache.again)
 
 
 def _batches(

@@ -60,7 +60,7 @@ class PrefilterResult:
     """Number of an attempt to its verdict's sentences about faults that lie outside its window."""
     struck: Mapping[int, frozenset[str]]
     """Number of an attempt to the words whose sentences its verdict leaves out (`eliminate.STRUCK`)."""
-    known: fetch.PassCache
+    cache: fetch.PassCache
 
 
 def prefilter(source: store.Store, ended: pa.Table, policy: cases.WindowPolicy) -> PrefilterResult:
@@ -114,7 +114,7 @@ class _Prefilter:
             preemptors=preemptors,
             outside=outside,
             struck=struck,
-            known=fetch.PassCache(
+            cache=fetch.PassCache(
                 since=self._since,
                 watched=watched,
                 active_faults=active_faults,
@@ -204,8 +204,8 @@ class _Prefilter:
         reaching = events.reaching(day_before, start)
         faint = np.zeros(self._n, np.int64)
         some_faint = np.zeros(len(self._node), np.bool_)
-        for family in events.families():
-            here = events.within(windows, family)
+        for channel in events.faint_by_channel():
+            here = events.within(windows, channel)
             some_faint |= here
             faint += self._any(here)
         user = events.within(windows, events.weight == event_weight.Weight.USER)
@@ -253,7 +253,9 @@ class _Prefilter:
         Last: number of an attempt to the conditions that concern it.
         """
         end = _at(self._end.max())
-        met = self._fetcher.conditions.begun(self._cluster, names, self._since - assign_rows.ACTIVE_FOR, end)
+        met = self._fetcher.conditions.conditions_since(
+            self._cluster, names, self._since - assign_rows.ACTIVE_FOR, end
+        )
         lasting = {n for n, found in met.items() if any(signatures.is_until_reset(e) for e, _ in found)}
         faulty, any_length = (
             np.isin(self._node, [i for i, name in enumerate(names) if name in some])
@@ -265,7 +267,7 @@ class _Prefilter:
         for place in np.flatnonzero(faulty & (short[self._attempt] | any_length)):
             attempt, name = self._attempt[place], names[self._node[place]]
             since, life = _at(self._from[attempt]), (_at(self._start[attempt]), _at(self._end[attempt]))
-            mine = [c for c in met[name] if assign_rows.may_have_stood(c[0], since, life)]
+            mine = [c for c in met[name] if assign_rows.may_be_active(c[0], since, life)]
             if mine:
                 places[place] = name, since, life
                 near += mine
@@ -274,7 +276,11 @@ class _Prefilter:
         begins: dict[int, dict[str, datetime]] = {}
         of_attempt: dict[int, list[records.HealthEvent]] = {}
         for place, (name, since, life) in places.items():
-            stood = [e for e, gone_at in active_faults[name] if assign_rows.stood(e, gone_at, since, life)]
+            stood = [
+                e
+                for e, gone_at in active_faults[name]
+                if assign_rows.was_active_at_end(e, gone_at, since, life)
+            ]
             flags[place] = bool(stood)
             if stood:
                 of_attempt.setdefault(int(self._attempt[place]), []).extend(stood)

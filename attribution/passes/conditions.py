@@ -26,7 +26,7 @@ class ConditionReader:
     def __init__(self, source: store.Store) -> None:
         self._store = source
 
-    def begun(
+    def conditions_since(
         self, cluster: str, nodes: Sequence[str], since: datetime, until: datetime
     ) -> dict[str, list[assign_rows.Condition]]:
         """Node to the conditions that began there since `since` and before `until`, gone or not."""
@@ -90,7 +90,7 @@ class ConditionReader:
         }
         return {row["n"]: row["gone_at"] for row in self._rows("worked_since", given)}
 
-    def met(
+    def conditions_for(
         self,
         cluster: str,
         nodes: Sequence[str],
@@ -100,14 +100,14 @@ class ConditionReader:
         """Those that some of these attempts may have met."""
         since = min(w.start_at for w in windows) - assign_rows.ACTIVE_FOR
         last = max(a.end_at for a in attempts if a.end_at is not None)
-        begun = self.begun(cluster, nodes, since, last)
+        begun = self.conditions_since(cluster, nodes, since, last)
         near = (
             c
             for a, w in zip(attempts, windows, strict=True)
             if a.start_at is not None and a.end_at is not None
             for n in a.nodes
             for c in begun.get(n, ())
-            if assign_rows.may_have_stood(c[0], w.start_at, (a.start_at, a.end_at))
+            if assign_rows.may_be_active(c[0], w.start_at, (a.start_at, a.end_at))
         )
         return self.with_ends(cluster, near, last)
 

@@ -31,7 +31,7 @@ class Weight(IntEnum):
     INERT = 0
     """Nothing by itself: it only accompanies others on its node."""
     FAINT = 1
-    """Nothing either, unless sources of two families see it: alone it does not reach "possible"."""
+    """Nothing either, unless two channels report it: alone it does not reach "possible"."""
     USER = 2
     """A GPU error of the program's own: only near the end."""
     ARGUES = 3
@@ -81,7 +81,7 @@ class EventSort:
     """True for a high root fault: a verdict mentions it even where it lies outside the window."""
     of_gpu: bool
     """True for a fault of one GPU: a verdict on an attempt without GPUs does not mention an earlier one."""
-    family: str
+    channel: str
     what: str
     """What sentences call it: `Xid 79`."""
     wide: bool
@@ -116,7 +116,7 @@ def sorts_of(events: pa.Table) -> tuple[list[EventSort], co_residency.Numbers]:
                 changes_preempted=changes_preempted(*sort, recovered=recovered == "true"),
                 root=root,
                 of_gpu=signature.scope is signatures.Scope.GPU,
-                family=claims.family(source),
+                channel=claims.channel(source),
                 what=what,
                 wide=wide,
             )

@@ -41,7 +41,7 @@ class EventWindows:
         self.changes_preempted = np.array([s.changes_preempted for s in sorts], np.bool_)[of][order]
         self.root = np.array([s.root for s in sorts], np.bool_)[of][order]
         self.of_gpu = np.array([s.of_gpu for s in sorts], np.bool_)[of][order]
-        self._family = np.array([s.family for s in sorts])[of][order]
+        self._channel = np.array([s.channel for s in sorts])[of][order]
 
     def within(self, windows: Bounds, which: Flags) -> Flags:
         """Per window: does one of these events lie in it?"""
@@ -65,10 +65,10 @@ class EventWindows:
             found[window] = goes_on[low[window] : high[window]].max() >= ends[window]
         return found
 
-    def families(self) -> Iterable[Flags]:
-        """The faint events, family by family."""
+    def faint_by_channel(self) -> Iterable[Flags]:
+        """Flags of the faint events, one array per channel."""
         faint = self.weight == event_weight.Weight.FAINT
-        return [faint & (self._family == family) for family in sorted(set(self._family[faint]))]
+        return [faint & (self._channel == channel) for channel in sorted(set(self._channel[faint]))]
 
     def between(
         self, node: co_residency.Numbers, since: co_residency.Numbers, until: co_residency.Numbers

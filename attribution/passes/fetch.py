@@ -57,9 +57,9 @@ class Fetcher:
     """Builds the cases of one cluster's attempts from its store."""
 
     def __init__(
-        self, source: store.Store, policy: cases.WindowPolicy, known: PassCache | None = None
+        self, source: store.Store, policy: cases.WindowPolicy, cache: PassCache | None = None
     ) -> None:
-        self._store, self._policy, self._known = source, policy, known
+        self._store, self._policy, self._cache = source, policy, cache
         self.conditions = conditions.ConditionReader(source)
 
     def build(self, attempts: Attempts) -> list[cases.Case]:
@@ -114,9 +114,9 @@ class Fetcher:
             for a in attempts
         ]
         windows = [self._window(a, t) for a, t in zip(attempts, job_side, strict=True)]
-        if (known := self._known) and any(w.start_at < known.since for w in windows):
+        if (cache := self._cache) and any(w.start_at < cache.since for w in windows):
             # A hang moves a window back by hours: other jobs, stalls and conditions of that time are in no cache.
-            older = {cases.key(a) for a, w in zip(attempts, windows, strict=True) if w.start_at < known.since}
+            older = {cases.key(a) for a, w in zip(attempts, windows, strict=True) if w.start_at < cache.since}
             yield from Fetcher(self._store, self._policy).build(
                 [a for a in attempts if cases.key(a) in older]
             )
@@ -125,12 +125,16 @@ class Fetcher:
         events = self._events(cluster, attempts, windows)
         nodes = sorted({n for a in attempts for n in a.nodes})
         ends = [a.end_at for a in attempts if a.end_at is not None]
-        watched = known.watched if known else self.watched(cluster, nodes, min(ends), max(ends))
+        watched = cache.watched if cache else self.watched(cluster, nodes, min(ends), max(ends))
         by_log = assign_rows.by_log(watched)
         for i, boots in self._later_boots(cluster, attempts, windows, by_log).items():
             events[i] += boots
-        active = known.active_faults if known else self.conditions.met(cluster, nodes, attempts, windows)
-        stalls = known.stalls if known else self._stalls(cluster, attempts, windows)
+        active = (
+            cache.active_faults
+            if cache
+            else self.conditions.conditions_for(cluster, nodes, attempts, windows)
+        )
+        stalls = cache.stalls if cache else self._stalls(cluster, attempts, windows)
         actions = assign_rows.by_job_and_node(self._actions(cluster, attempts, nodes))
         past = self._past(cluster, attempts, events)
         stood = [assign_rows.active_faults_for(a, w, active) for a, w in zip(attempts, windows, strict=True)]
@@ -174,7 +178,7 @@ class Fetcher:
     def _events(
         self, cluster: str, attempts: Attempts, windows: Sequence[window.Window]
     ) -> dict[int, list[records.HealthEvent]]:
-        places_of = self._known.places if self._known else {}
+        places_of = self._cache.places if self._cache else {}
         places = [
             (i, n, w)
             for i, (a, w) in enumerate(zip(attempts, windows, strict=True))
@@ -199,8 +203,8 @@ class Fetcher:
         lost = [i for i, a in enumerate(attempts) if window.given_up(a) and by_log.intersection(a.nodes)]
         if not lost:
             return {}
-        behind = [window.behind(attempts[i], windows[i]) for i in lost]
-        found = self._events(cluster, [attempts[i] for i in lost], behind)
+        later = [window.reboot_window(attempts[i], windows[i]) for i in lost]
+        found = self._events(cluster, [attempts[i] for i in lost], later)
         return {lost[k]: [e for e in some if e.kind == window.BOOT] for k, some in found.items()}
 
     def watched(
@@ -283,8 +287,8 @@ class Fetcher:
         met: Mapping[int, Sequence[records.HealthEvent]],
     ) -> co_residency.CoResidents | None:
         """The other jobs that ran when it matters: in windows with events that may be a neighbour's, and after preemptions."""
-        if self._known is not None:
-            return self._known.co_residents
+        if self._cache is not None:
+            return self._cache.co_residents
         wanted = {i: assign_rows.neighbours_since(attempts[i], windows[i], mine) for i, mine in met.items()}
         spans = [
             (a.end_at, windows[i].end_at)
@@ -367,7 +371,9 @@ class Fetcher:
         return {
             i: {
                 "preemptor": a,
-                "behind": assign_rows.behind(a, starts.get(a.job_id, ()), verdicts.get(a.job_id, ())),
+                "preemptor_verdict": assign_rows.previous_failure_of(
+                    a, starts.get(a.job_id, ()), verdicts.get(a.job_id, ())
+                ),
             }
             for i, key in keys.items()
             if (a := by_key.get(key)) is not None

@@ -72,7 +72,7 @@ class Case:
         default=frozenset(),
     )
     preemptor: records.JobAttempt | None = records.doc("the attempt that took its place", default=None)
-    behind: records.Verdict | None = records.doc(
+    preemptor_verdict: records.Verdict | None = records.doc(
         "the verdict on the preemptor's attempt before, where that one had failed", default=None
     )
     past: tuple[PastFault, ...] = records.doc("earlier user-type GPU errors on its GPUs", default=())

@@ -71,10 +71,10 @@ class Claim:
     @property
     def confidence(self) -> records.Confidence:
         """The word its weight and cap earn."""
-        return lower(word_of(self.weight), self.cap)
+        return less_confident(word_of(self.weight), self.cap)
 
 
-def changed(claim: Claim, **changes: object) -> Claim:
+def replace_claim(claim: Claim, **changes: object) -> Claim:
     """The claim with other values of these fields; `dataclasses.replace` costs four times as much."""
     if not changes.keys() <= vars(claim).keys():
         raise TypeError(f"a claim has no field {min(changes.keys() - vars(claim).keys())}")
@@ -91,7 +91,7 @@ def word_of(weight: float) -> records.Confidence:
     return records.Confidence.POSSIBLE if rounded >= POSSIBLE else records.Confidence.UNKNOWN
 
 
-def lower(a: records.Confidence, b: records.Confidence) -> records.Confidence:
+def less_confident(a: records.Confidence, b: records.Confidence) -> records.Confidence:
     """The less sure of two."""
     return min(a, b, key=_ORDER.index)
 
@@ -109,7 +109,7 @@ def one_below(word: records.Confidence) -> records.Confidence:
 def weigh(sighting: evidence_view.CaseSighting) -> float:
     """How strongly one sighting convicts by itself, 0..1."""
     signature = sighting.signature
-    if signature.role not in (signatures.Role.ROOT, signatures.Role.WEAK) or sighting.ours:
+    if signature.role not in (signatures.Role.ROOT, signatures.Role.WEAK) or sighting.after_own_action:
         return 0.0
     weight = signature.lethality
     if signature.role is signatures.Role.WEAK:
@@ -126,14 +126,14 @@ def weigh(sighting: evidence_view.CaseSighting) -> float:
         if not taxonomy.cause(signature.cause).persistent:
             return 0.0
         weight = min(weight * 0.7, 0.7)
-    elif sighting.taken:
+    elif sighting.of_later_attempt:
         return 0.0
     elif sighting.when is evidence_view.EventPhase.AFTER_END:
         weight *= 0.9 if sighting.event.source in vocabulary.POLLED_SOURCES else 0.6
     return weight
 
 
-def joined(weights: Sequence[float]) -> float:
+def combine(weights: Sequence[float]) -> float:
     """Two independent witnesses weigh more than one, with diminishing returns."""
     ordered = sorted(weights, reverse=True)
     total = ordered[0] if ordered else 0.0
@@ -142,12 +142,12 @@ def joined(weights: Sequence[float]) -> float:
     return total
 
 
-def family(source: str) -> str:
+def channel(source: str) -> str:
     """Sources that look through the same eyes count once."""
     return "kernel" if source in vocabulary.KERNEL_LOG_SOURCES else source
 
 
-def supported(weight: float, view: evidence_view.EvidenceView, cause: str) -> float:
+def raise_by_job_side(weight: float, view: evidence_view.EvidenceView, cause: str) -> float:
     """`weight` raised by what the job's own side felt, when this cause would be felt so."""
     best = 1.0
     for found in view.findings:
@@ -161,7 +161,7 @@ def supported(weight: float, view: evidence_view.EvidenceView, cause: str) -> fl
     return 1.0 - (1.0 - weight) * best
 
 
-def doubted(
+def weaken_by_own_error(
     weight: float, lethality: float, view: evidence_view.EvidenceView, cause: str, at: datetime
 ) -> float:
     """`weight` lowered when the program has an error of its own that this cause would not produce."""
@@ -201,7 +201,7 @@ def collect(
     made = [_claim(view, cause, rule, node, group, adjust) for (node, _), group in sorted(groups.items())]
     made = [c for c in made if c.weight > 0]
     nodes = frozenset(c.node for c in made if c.node)
-    return [c if c.nodes == nodes else changed(c, nodes=nodes) for c in made]
+    return [c if c.nodes == nodes else replace_claim(c, nodes=nodes) for c in made]
 
 
 def _claim(
@@ -212,16 +212,16 @@ def _claim(
     group: Sequence[evidence_view.CaseSighting],
     adjust: Adjust | None,
 ) -> Claim:
-    weighed = [(recovery.left_of(view, s) * weigh(s), s) for s in group]
+    weighed = [(recovery.remaining_share(view, s) * weigh(s), s) for s in group]
     if adjust is not None:
         weighed = [(adjust(s, weight), s) for weight, s in weighed]
     weighed.sort(key=lambda one: (-one[0], one[1].at, one[1].event.event_id))
     ordered = [s for _, s in weighed]
-    by_family: dict[str, float] = {}
+    by_channel: dict[str, float] = {}
     for one, s in weighed:
-        by_family.setdefault(family(s.event.source), max(one, 0.0))  # the strongest comes first
+        by_channel.setdefault(channel(s.event.source), max(one, 0.0))  # the strongest comes first
     first = ordered[0]
-    weight = joined(list(by_family.values()))
+    weight = combine(list(by_channel.values()))
     if first.signature.role is signatures.Role.WEAK:
         weight = min(weight, 0.75)
     convicting = [s for one, s in weighed if one > 0]
@@ -236,12 +236,12 @@ def _claim(
         lethality = max((s.signature.lethality for s in known), default=0.0)
         if _may_be_anothers(view, convicting):
             lethality = 0.0
-        weight = doubted(supported(weight, view, cause), lethality, view, cause, at)
+        weight = weaken_by_own_error(raise_by_job_side(weight, view, cause), lethality, view, cause, at)
         if _came_too_late(view, cause, convicting):
             weight *= _LATE
         weight = min(weight, _ceiling(convicting))
-    if view.answered and any(
-        s.event.event_id in view.answered and s.signature.role is signatures.Role.ROOT for s in group
+    if view.requeue_event_ids and any(
+        s.event.event_id in view.requeue_event_ids and s.signature.role is signatures.Role.ROOT for s in group
     ):
         weight = max(weight, ANSWERED)
     device = next((s.device for s in ordered if s.device), None)
@@ -255,7 +255,7 @@ def _claim(
         gpu=next((s.gpu for s in ordered if s.gpu), None),
         evidence=tuple(s.event for s in ordered),
         nodes=frozenset((node,)),
-        n_sources=len(by_family),
+        n_sources=len(by_channel),
     )
 
 

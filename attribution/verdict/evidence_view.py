@@ -50,9 +50,9 @@ class CaseSighting:
     """The instant that counts, inside the window."""
     still_active: bool
     """True for what began before the window: a condition that stood in it, or what we requeued the job for."""
-    ours: bool
+    after_own_action: bool
     """True when our own handling had begun: it may be a consequence of that."""
-    taken: bool
+    of_later_attempt: bool
     """True for what came after the end while another attempt, begun since, already ran there: it is that one's."""
     gpu: str | None
     """One name for the GPU, when the event means one."""
@@ -97,9 +97,9 @@ class EvidenceView:
     findings: tuple[CaseFinding, ...]
     further_errors: tuple[CaseFinding, ...]
     """Errors of the program's own beside the one that is marked as the first cause, oldest first."""
-    handled: tuple[records.Drain, ...]
+    own_actions: tuple[records.Drain, ...]
     """Our own drains of its nodes and requeues of it while it ran or just after, oldest first."""
-    answered: frozenset[uuid.UUID] = frozenset()
+    requeue_event_ids: frozenset[uuid.UUID] = frozenset()
     """Events for which we requeued it: they ended it, whether or not it felt them."""
     not_held: tuple[records.HealthEvent, ...] = ()
     """Root faults in the window on GPUs of its nodes that it did not hold, oldest first."""
@@ -173,7 +173,7 @@ class EvidenceView:
             )
             and s.signature.role not in silent
             and not s.signature.recovery
-            and not s.ours
+            and not s.after_own_action
             and s.at <= self.end_at + SLACK
         )
 

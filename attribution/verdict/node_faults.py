@@ -18,7 +18,7 @@ _AT_ONCE = finding.GPU_FAULTS | finding.LINK_FAULTS
 """Faults that stop a job at once or not at all."""
 
 
-def live(
+def faults_of_running(
     events: Iterable[records.HealthEvent],
     attempt: records.JobAttempt,
     allocations: Sequence[records.JobAllocation],
@@ -48,13 +48,13 @@ def live(
     return found
 
 
-def at_end(view: evidence_view.EvidenceView, onset_at: datetime) -> Mapping[str, set[str]]:
+def faults_of_ended(view: evidence_view.EvidenceView, onset_at: datetime) -> Mapping[str, set[str]]:
     """The same for an attempt that has ended, from its sightings; `onset_at` is the onset its ranks report."""
     began = min(onset_at, view.onset_at)
     found: dict[str, set[str]] = {}
     for s in view.sightings:
-        ours = s.signature.role is signatures.Role.ROOT and s.hold is not gpus.PartCertainty.MAYBE
-        if ours and not _outlived(s.event.kind, s.at, began):
+        held = s.signature.role is signatures.Role.ROOT and s.hold is not gpus.PartCertainty.MAYBE
+        if held and not _outlived(s.event.kind, s.at, began):
             found.setdefault(s.event.node, set()).add(s.event.kind)
     return found
 

@@ -158,7 +158,7 @@ def _in_context(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims
         # A part that is gone beside a hang is seldom chance: often it is only found out when the job is ended.
         gone = claim.cause in _DOES_NOT_COME_BACK and weight >= claims.LIKELY
         weight = claims.POSSIBLE if gone else weight * 0.5
-    return claim if weight == claim.weight else claims.changed(claim, weight=weight)
+    return claim if weight == claim.weight else claims.replace_claim(claim, weight=weight)
 
 
 def _went_on_alone(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:
@@ -173,7 +173,7 @@ _AT_ONCE = timedelta(seconds=5)
 def _is_silent(view: evidence_view.EvidenceView) -> bool:
     """Whether the job left with a code of its own, and its output, which was read, tells of no error at all."""
     by_itself = view.state == "FAILED" and not view.signal and bool(view.attempt.exit_code)
-    return by_itself and view.log_was_read and not view.findings and not view.answered
+    return by_itself and view.log_was_read and not view.findings and not view.requeue_event_ids
 
 
 _DOES_NOT_COME_BACK = frozenset(

@@ -8,7 +8,7 @@ OUTLIVED = 0.5
 """Share of its weight that a fault from before the attempt keeps when it was seen to end while the attempt ran."""
 
 
-def left_of(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> float:
+def remaining_share(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> float:
     """Share of its weight that a fault from before the attempt keeps: none if it ended, or its node restarted, before the attempt began."""
     if sighting.when is not evidence_view.EventPhase.BEFORE_START:
         return 1.0

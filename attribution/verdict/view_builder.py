@@ -16,7 +16,7 @@ from probing_cluster.attribution.verdict.evidence_view import (
 )
 from probing_cluster.core import records, vocabulary
 
-OWN_HANDLING = timedelta(seconds=30)
+OWN_ACTION_SLACK = timedelta(seconds=30)
 """A drain or requeue this long after the end still belongs to the attempt."""
 _REPAIR_BEGINS = timedelta(seconds=30)
 """No repair resets or reboots a drained node sooner after its last job: it is reserved and tested first."""
@@ -40,10 +40,10 @@ def build(case: cases.Case) -> EvidenceView | None:
     job_side = [e for e in events if findings.is_finding(e) and is_own(e, attempt, case.policy)]
     began = onset.onset(attempt, job_side, None if case.policy.paper else case.last_progress_at)
     stretch = window.window(attempt, began, case.policy, onset.unanswered_s(attempt, job_side))
-    handled = _own_handling(case)
-    answered = _answered(case, handled)
+    own_actions = _own_actions(case)
+    requeue_event_ids = _requeue_event_ids(case, own_actions)
     known = gpus.learn(events, case.allocations)
-    builder = _SightingBuilder(case, stretch, known, handled, answered)
+    builder = _SightingBuilder(case, stretch, known, own_actions, requeue_event_ids)
     sightings = [s for e in events if not findings.is_finding(e) and (s := builder.sighting(e)) is not None]
     found, further = _findings([e for e in job_side if stretch.instant(e) is not None])
     return EvidenceView(
@@ -55,8 +55,8 @@ def build(case: cases.Case) -> EvidenceView | None:
         sightings=tuple(sorted(sightings, key=lambda s: (s.at, s.event.event_id))),
         findings=found,
         further_errors=further,
-        handled=handled,
-        answered=answered,
+        own_actions=own_actions,
+        requeue_event_ids=requeue_event_ids,
         not_held=tuple(builder.not_held),
         outside=tuple(builder.outside),
     )
@@ -98,7 +98,7 @@ def is_own(event: records.HealthEvent, attempt: records.JobAttempt, policy: case
     return attempt.start_at - SLACK <= event.at <= last
 
 
-def _own_handling(case: cases.Case) -> tuple[records.Drain, ...]:
+def _own_actions(case: cases.Case) -> tuple[records.Drain, ...]:
     """What we did to the attempt or its nodes while it ran or just after, oldest first."""
     attempt = case.attempt
     assert attempt.start_at is not None
@@ -110,19 +110,19 @@ def _own_handling(case: cases.Case) -> tuple[records.Drain, ...]:
         and a.state == "done"
         and a.action in ("drain", "requeue")
         and (a.job_id == attempt.job_id or (a.job_id is None and a.node in attempt.nodes))
-        and attempt.start_at <= a.at <= attempt.end_at + OWN_HANDLING
+        and attempt.start_at <= a.at <= attempt.end_at + OWN_ACTION_SLACK
     ]
     return tuple(sorted(mine, key=lambda a: (a.at, a.drain_id)))
 
 
-def _answered(case: cases.Case, handled: tuple[records.Drain, ...]) -> frozenset[uuid.UUID]:
+def _requeue_event_ids(case: cases.Case, own_actions: tuple[records.Drain, ...]) -> frozenset[uuid.UUID]:
     """What the requeue that ended the attempt was decided on; nothing when something else ended it first."""
     attempt = case.attempt
     assert attempt.end_at is not None
     if attempt.state != "REQUEUED":
         return frozenset()
     # Later ones are of the job's next start.
-    mine = [a for a in handled if a.action == "requeue" and a.at <= attempt.end_at + SLACK]
+    mine = [a for a in own_actions if a.action == "requeue" and a.at <= attempt.end_at + SLACK]
     return frozenset(i for a in mine for i in a.event_ids)
 
 
@@ -134,17 +134,17 @@ class _SightingBuilder:
         case: cases.Case,
         stretch: window.Window,
         known: dict[str, gpus.GpuMap],
-        handled: tuple[records.Drain, ...],
-        answered: frozenset[uuid.UUID],
+        own_actions: tuple[records.Drain, ...],
+        requeue_event_ids: frozenset[uuid.UUID],
     ) -> None:
         self._case, self._stretch, self._known = case, stretch, known
-        self._requeued_at = min((a.at for a in handled if a.action == "requeue"), default=None)
-        self._drained_at = {a.node: a.at for a in reversed(handled) if a.action == "drain"}
-        self._own_ids = frozenset(i for a in handled for i in a.event_ids)
+        self._requeued_at = min((a.at for a in own_actions if a.action == "requeue"), default=None)
+        self._drained_at = {a.node: a.at for a in reversed(own_actions) if a.action == "drain"}
+        self._own_ids = frozenset(i for a in own_actions for i in a.event_ids)
         assert case.attempt.start_at is not None
         self._start_at = case.attempt.start_at
         self._nodes = frozenset(case.attempt.nodes)
-        self._active_faults = answered.union(e.event_id for e in case.active_faults)
+        self._active_faults = requeue_event_ids.union(e.event_id for e in case.active_faults)
         self._until_reset = frozenset(e.event_id for e in case.active_faults if signatures.is_until_reset(e))
         self.not_held: list[records.HealthEvent] = []
         self.outside: list[records.HealthEvent] = []
@@ -160,7 +160,9 @@ class _SightingBuilder:
         stretch = self._stretch
         boot = event.kind == window.BOOT and window.given_up(attempt) and event.node in self._case.by_log
         if boot and not self._case.policy.paper:
-            stretch = window.Window(start_at=stretch.start_at, end_at=window.behind(attempt, stretch).end_at)
+            stretch = window.Window(
+                start_at=stretch.start_at, end_at=window.reboot_window(attempt, stretch).end_at
+            )
         at = stretch.instant(event)
         root = signature.role is signatures.Role.ROOT
         still_active = at is None and event.at < stretch.start_at and event.event_id in self._active_faults
@@ -193,14 +195,15 @@ class _SightingBuilder:
                 else self._when(at, polled=event.source in vocabulary.POLLED_SOURCES),
                 "at": at,
                 "still_active": still_active,
-                "ours": self._ours(event.node, at) and event.event_id not in self._own_ids,
-                "taken": not still_active and self._taken(event, at),
+                "after_own_action": self._is_after_own_action(event.node, at)
+                and event.event_id not in self._own_ids,
+                "of_later_attempt": not still_active and self._is_of_later_attempt(event, at),
                 "gpu": gpu,
                 "device": device or gpus.pci_key(event.pci_bus_id),
             },
         )
 
-    def _ours(self, node: str, at: datetime) -> bool:
+    def _is_after_own_action(self, node: str, at: datetime) -> bool:
         """Whether what was seen then may be our own doing: the requeue's end of the job, or the repair of its drained node.
 
         A drain alone touches nothing: what breaks while the job runs on, or shows just after its end, broke by itself.
@@ -211,7 +214,7 @@ class _SightingBuilder:
         assert end_at is not None
         return drained_at is not None and at > max(drained_at, end_at) + _REPAIR_BEGINS
 
-    def _taken(self, event: records.HealthEvent, at: datetime) -> bool:
+    def _is_of_later_attempt(self, event: records.HealthEvent, at: datetime) -> bool:
         end = self._case.attempt.end_at
         assert end is not None
         if at <= end + SLACK:

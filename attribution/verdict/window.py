@@ -64,7 +64,7 @@ def given_up(attempt: records.JobAttempt) -> bool:
     return attempt.state in GIVEN_UP
 
 
-def behind(attempt: records.JobAttempt, base: Window) -> Window:
+def reboot_window(attempt: records.JobAttempt, base: Window) -> Window:
     """What follows `base` of an attempt whose node was given up, until that must have booted anew."""
     assert attempt.end_at is not None
     return Window(start_at=base.end_at + timedelta(microseconds=1), end_at=attempt.end_at + BOOTS_WITHIN)

@@ -268,19 +268,19 @@ def _refused(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> 
 
 
 def _preempted(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> str:
-    by, behind = view.case.preemptor, view.case.behind
+    by, verdict = view.case.preemptor, view.case.preemptor_verdict
     if by is None:
         return "A job of higher priority took its place."
-    return preempted_by(by.job_id, by.name, by.user, behind)
+    return preempted_by(by.job_id, by.name, by.user, verdict)
 
 
-def preempted_by(job_id: int, name: str, user: str, behind: records.Verdict | None = None) -> str:
+def preempted_by(job_id: int, name: str, user: str, verdict: records.Verdict | None = None) -> str:
     """The job that started in its place, and why, when that had to start again. That it was preempted Slurm says; by whom it does not."""
     text = f"A job of higher priority took its place; the next to start there was job {job_id}"
     text += f" ({name}, {user})" if name and user else ""
-    if behind is not None:
-        text += f", which had to start again because of {behind.cause}"
-        text += f" on {behind.node}" if behind.node else ""
+    if verdict is not None:
+        text += f", which had to start again because of {verdict.cause}"
+        text += f" on {verdict.node}" if verdict.node else ""
     return phrases.sentence(text)
 
 

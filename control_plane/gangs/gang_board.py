@@ -201,7 +201,7 @@ def faults_of(
             for x in held.get(attempt.job_id, ())
             if x.cluster == attempt.cluster and x.at >= began[attempt.job_id]
         ]
-        found[attempt.job_id] = node_faults.live(
+        found[attempt.job_id] = node_faults.faults_of_running(
             sorted(mine, key=lambda e: (e.at, e.event_id)), attempt, parts, onset_at
         )
     return found

@@ -23,10 +23,10 @@ def failures(*rows: tuple[int, float, int]) -> episodes.Failures:
     )
 
 
-def facts(named: episodes.Failures, days: float = 24.0) -> likelihood.FixedFacts:
+def facts(named: episodes.Failures, days: float = 24.0) -> likelihood.NodeRows:
     """The same use for every node, even over 28 days."""
-    use = likelihood.Use(days=np.full(NODES, days), span_days=28.0, daily_days=None)
-    return likelihood.FixedFacts.of(use, named, Gangs.of([], None), None)
+    used = likelihood.Exposure(days=np.full(NODES, days), span_days=28.0, daily_days=None)
+    return likelihood.NodeRows.of(used, named, Gangs.of([], None), None)
 
 
 def test_the_same_part_twice() -> None:
@@ -36,28 +36,28 @@ def test_the_same_part_twice() -> None:
         0
     ]
     own = share * (0.7 / share + 0.3) ** 2 + (1 - share) * 0.3**2
-    assert np.exp(got.log_parts[got.row[7], -1]) == pytest.approx(0.85 * own + 0.15)
-    assert got.log_parts[got.row[7], 0] == pytest.approx(
+    assert np.exp(got.log_parts[got.own_row[7], -1]) == pytest.approx(0.85 * own + 0.15)
+    assert got.log_parts[got.own_row[7], 0] == pytest.approx(
         0.0
     )  # since four days ago it is one failure: no repetition
-    assert got.log_parts[got.row[20], -1] == pytest.approx(0.0)
+    assert got.log_parts[got.own_row[20], -1] == pytest.approx(0.0)
 
 
 def test_nodes_that_failed_nobody_share_rows() -> None:
     """Fifty nodes of one exposure, one with a failure: two rows, and each node knows its own."""
     got = facts(failures((7, 9.0, 3)))
-    assert got.of_row.size == 2
-    assert got.row[7] == got.at[7] == 0
-    assert (np.delete(got.row, 7) == -1).all()
-    assert (np.delete(got.at, 7) == 1).all()
+    assert got.row_exposure.size == 2
+    assert got.own_row[7] == got.shared_row[7] == 0
+    assert (np.delete(got.own_row, 7) == -1).all()
+    assert (np.delete(got.shared_row, 7) == 1).all()
 
 
 def test_use_since_each_onset() -> None:
     """24 of 28 days in use: 12 of the last fortnight, unless the daily use says that it was drained then."""
-    even = likelihood.Use(days=np.array([24.0]), span_days=28.0, daily_days=None)
+    even = likelihood.Exposure(days=np.array([24.0]), span_days=28.0, daily_days=None)
     assert even.after(np.array([24.0]))[0, :3] == pytest.approx(np.array([4.0, 8.0, 12.0]) * 24 / 28)
     daily = np.array([[0.0] * 10 + [1.0] * 18])
-    drained = likelihood.Use(days=np.array([18.0]), span_days=28.0, daily_days=daily)
+    drained = likelihood.Exposure(days=np.array([18.0]), span_days=28.0, daily_days=daily)
     assert drained.after(np.array([18.0]))[0, :4].tolist() == [0.0, 0.0, 2.0, 6.0]
 
 

@@ -14,7 +14,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """A missing rank points at its host's program; a bare timeout points nowhere."""
     for claim in claims.hints(view, "missing_rank", "collective", findings.FindingRole.HINT):
         named = _named_by_torch(claim.evidence[0])
-        yield claims.changed(claim, words=named) if named else claim
+        yield claims.replace_claim(claim, words=named) if named else claim
     yield from claims.hints(view, "unknown", "collective", findings.FindingRole.PROXIMAL)
 
 

@@ -61,7 +61,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         return weight * (0.4 if short or again < view.onset_at else 0.7)
 
     for claim in claims.collect(view, MOUNT, "filesystem", view.of(MOUNT), adjust):
-        yield claims.changed(claim, explains=ENDED_BY) if _was_found_late(view, claim) else claim
+        yield claims.replace_claim(claim, explains=ENDED_BY) if _was_found_late(view, claim) else claim
     for claim in claims.collect(view, DISK, "filesystem", view.of(DISK)):
         yield _of_file_system(claim)
     if not any(claims.weigh(s) > 0 for s in view.of(MOUNT, DISK)):
@@ -72,8 +72,8 @@ def _of_file_system(claim: claims.Claim) -> claims.Claim:
     """The claim, in words of the file system where no line tells of the drive below it: a crash or the kernel may have damaged it."""
     if not all(e.kind == "block_io" and e.code in _ON_DISK for e in claim.evidence):
         return claim
-    cap = claims.lower(claim.cap, records.Confidence.LIKELY)
-    return claims.changed(claim, cap=cap, words=_DAMAGED, next_step=_REPAIR)
+    cap = claims.less_confident(claim.cap, records.Confidence.LIKELY)
+    return claims.replace_claim(claim, cap=cap, words=_DAMAGED, next_step=_REPAIR)
 
 
 def _lacked_a_file(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:

@@ -45,11 +45,13 @@ SIGHTED: frozenset[str] = frozenset()
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """At most one claim, from the last snapshot of every node; pages can be forged, so never certain."""
     # Ranks that die after our requeue say nothing of its cause.
-    requeued_at = min((a.at for a in view.handled if a.action == "requeue"), default=view.window.end_at)
+    requeued_at = min((a.at for a in view.own_actions if a.action == "requeue"), default=view.window.end_at)
     found = snapshots.gang((f.event for f in view.findings if f.event.at <= requeued_at), end_at=view.end_at)
     if found is None:
         return
-    gang_finding = snapshots.judge(found, node_faults.at_end(view, found.onset_at), view.attempt.nodes)
+    gang_finding = snapshots.judge(
+        found, node_faults.faults_of_ended(view, found.onset_at), view.attempt.nodes
+    )
     cause = _CAUSES.get(gang_finding.kind)
     weight = _WEIGHTS.get(gang_finding.confidence, 0.0)
     words = f"{gang_finding.summary}{f' ({gang_finding.where})' if gang_finding.where else ''}"
@@ -68,7 +70,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     hint_weight = max((f.signature.weight for f in same), default=0.0)
     yield claims.Claim(
         cause=cause,
-        weight=claims.joined([min(weight, 0.6) if cause == "filesystem_mount" else weight, hint_weight]),
+        weight=claims.combine([min(weight, 0.6) if cause == "filesystem_mount" else weight, hint_weight]),
         at=min(e.at for e in found.evidence),
         rule="gang",
         node=first,

@@ -26,7 +26,7 @@ def _no_gpu(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     for claim in claims.hints(view, "unknown", "gpu_driver", findings.FindingRole.HINT):
         if view.attempt.n_gpus == 0:
             words = f"found no GPU, and the job holds none: {claim.words}"
-            yield claims.changed(
+            yield claims.replace_claim(
                 claim, cause="user_error", weight=0.85, cap=records.Confidence.LIKELY, words=words, node=None
             )
         else:

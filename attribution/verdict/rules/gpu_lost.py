@@ -28,7 +28,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     for claim in made:
         near = [s for s in outside if s.event.node == claim.node and _same_bus(s, claim)]
         extra = tuple(s.event for s in near if s.event.event_id not in {e.event_id for e in claim.evidence})
-        yield claims.changed(claim, evidence=claim.evidence + extra) if extra else claim
+        yield claims.replace_claim(claim, evidence=claim.evidence + extra) if extra else claim
 
 
 def _ran_beside_it(view: evidence_view.EvidenceView) -> claims.Adjust:

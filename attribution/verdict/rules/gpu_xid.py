@@ -18,7 +18,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     for sighting in view.sightings:
         # Such an error ends its process: one after the end is the next job's on that GPU.
         running = sighting.when is evidence_view.EventPhase.RUNNING
-        if sighting.signature.role is signatures.Role.USER and running and not sighting.ours:
+        if sighting.signature.role is signatures.Role.USER and running and not sighting.after_own_action:
             yield from _pattern(view, sighting)
 
 

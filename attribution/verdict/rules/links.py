@@ -52,14 +52,14 @@ def _raised_for_lost_node(view: evidence_view.EvidenceView, claim: claims.Claim)
     lost = [e for e in claim.evidence if _is_of_lost_node(view, e) and e.code in _DOWN_MESSAGES]
     if claim.weight < _STAYED_DOWN or not any(_lived_on(view, e) for e in lost):
         return claim
-    return claims.changed(claim, weight=max(claim.weight, claims.LIKELY))
+    return claims.replace_claim(claim, weight=max(claim.weight, claims.LIKELY))
 
 
 def _known_from_a_log(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.Claim:
     """A log tells that a link went down, not that it was down at the end: ports come and go, and nobody looked."""
     if claim.node not in view.case.by_log:
         return claim
-    return claims.changed(claim, cap=claims.lower(claim.cap, records.Confidence.LIKELY))
+    return claims.replace_claim(claim, cap=claims.less_confident(claim.cap, records.Confidence.LIKELY))
 
 
 def _recoveries(sightings: Iterable[evidence_view.CaseSighting]) -> dict[tuple[str, str], list[datetime]]:

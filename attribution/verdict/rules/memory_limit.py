@@ -37,7 +37,7 @@ _USAGE = 2
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """The state says it; a kernel line or the log say it for a job that ended FAILED."""
-    sightings = _in_time([s for s in view.of(HOST) if not s.ours])
+    sightings = _in_time([s for s in view.of(HOST) if not s.after_own_action])
     if view.state == "OUT_OF_MEMORY":
         mine = [
             s
@@ -64,7 +64,9 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             yield _of_whole_node(view, claim, [s for s in sightings if s.event in claim.evidence])
         yield from _killed_by_somebody(view, sightings)
     for claim in claims.hints(view, GPU, "memory_limit", findings.FindingRole.OWN):
-        yield claims.changed(claim, cap=claims.lower(claim.cap, _of_its_gpu(view, claim.evidence[0])))
+        yield claims.replace_claim(
+            claim, cap=claims.less_confident(claim.cap, _of_its_gpu(view, claim.evidence[0]))
+        )
     yield from _held_by_others(view)
 
 
@@ -88,20 +90,22 @@ def _killed_by_somebody(
         bare = all(e.kind == _BARE for e in claim.evidence)
         if all(e.kind == _REFUSED for e in claim.evidence):
             words = _NOT_GIVEN.format(words=phrases.clean(claim.words))
-            claim = claims.changed(claim, sentence=words, next_step=_REFUSED_STEP)
+            claim = claims.replace_claim(claim, sentence=words, next_step=_REFUSED_STEP)
         if all(e.kind == _OF_KERNEL for e in claim.evidence) and not sightings and view.fully_watched:
             # The kernel's own words in a job's log, of which its node's kernel knows nothing: printed from elsewhere, or of before.
-            claim = claims.changed(claim, weight=min(claim.weight, claims.POSSIBLE))
+            claim = claims.replace_claim(claim, weight=min(claim.weight, claims.POSSIBLE))
         if bare and not sightings and (view.fully_watched or _logs_go_on(view)):
             words = (
                 f"the kernel killed nothing for want of memory; its log says: {phrases.clean(claim.words)}"
             )
-            claim = claims.changed(claim, cause="rank_killed", words=words)
+            claim = claims.replace_claim(claim, cause="rank_killed", words=words)
         elif bare and not sightings and _logs_at_hand(view):
             words = f"the kernel logs at hand tell of no kill for want of memory; its log says: {phrases.clean(claim.words)}"
-            claim = claims.changed(claim, cause="rank_killed", domain=records.Domain.UNKNOWN, words=words)
+            claim = claims.replace_claim(
+                claim, cause="rank_killed", domain=records.Domain.UNKNOWN, words=words
+            )
         elif bare:
-            claim = claims.changed(
+            claim = claims.replace_claim(
                 claim, sentence=_SUSPECTED.format(words=" ".join(claim.words.split())[:160].rstrip("."))
             )
         yield claim
@@ -207,11 +211,11 @@ def _of_whole_node(
         if outside.event.code != "global":
             most = claims.POSSIBLE if _CONTAINERS.search(group) or _was_killed(view) else _BESIDE
             words = _OWN_LIMIT.format(node=claim.node, process=process, group=group)
-            return claims.changed(
+            return claims.replace_claim(
                 claim, weight=min(claim.weight, most), sentence=words, domain=records.Domain.UNKNOWN
             )
         sentence = _ANOTHERS.format(node=claim.node, process=process)
-        return claims.changed(
+        return claims.replace_claim(
             claim,
             weight=min(claim.weight, claims.POSSIBLE),
             sentence=sentence,
@@ -219,7 +223,9 @@ def _of_whole_node(
             domain=records.Domain.UNKNOWN,
         )
     if any(_whole_node(view, s) for s in sightings):
-        return claims.changed(claim, sentence=_WHOLE_NODE.format(node=claim.node), next_step=_WHAT_FILLED)
+        return claims.replace_claim(
+            claim, sentence=_WHOLE_NODE.format(node=claim.node), next_step=_WHAT_FILLED
+        )
     return claim
 
 

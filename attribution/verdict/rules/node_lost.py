@@ -28,7 +28,9 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """
     for claim in _claims(view):
         ordered = any(e.code == vocabulary.AFTER_SHUTDOWN for e in claim.evidence)
-        yield claims.changed(claim, domain=records.Domain.UNKNOWN) if ordered else _explained(view, claim)
+        yield (
+            claims.replace_claim(claim, domain=records.Domain.UNKNOWN) if ordered else _explained(view, claim)
+        )
 
 
 def _reports(
@@ -64,7 +66,7 @@ def _explained(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.
     else:
         return claim
     nodes = frozenset(e.node for e in reports)
-    return claims.changed(
+    return claims.replace_claim(
         claim,
         cause=cause,
         node=next(iter(nodes)) if len(nodes) == 1 else None,
@@ -80,7 +82,9 @@ def _explained(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.
 
 
 def _claims(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    boots = [s for s in view.of(REBOOT) if s.when is evidence_view.EventPhase.RUNNING and not s.ours]
+    boots = [
+        s for s in view.of(REBOOT) if s.when is evidence_view.EventPhase.RUNNING and not s.after_own_action
+    ]
     boots = [s for s in boots if s.at > view.start_at]
     yield from claims.collect(view, REBOOT, "node_lost", boots)
     if view.state in STATES:
@@ -155,7 +159,7 @@ def _just_after(view: evidence_view.EvidenceView, boot: evidence_view.CaseSighti
 
 
 def _after(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
-    after = sighting.when is evidence_view.EventPhase.AFTER_END and not sighting.ours
+    after = sighting.when is evidence_view.EventPhase.AFTER_END and not sighting.after_own_action
     return after and not _was_alive(view, sighting)
 
 
@@ -178,7 +182,7 @@ def _went(
     node = sighting.event.node
     return claims.Claim(
         cause=cause,
-        weight=claims.doubted(weight, weight, view, cause, at),
+        weight=claims.weaken_by_own_error(weight, weight, view, cause, at),
         at=min(at, view.end_at),
         rule="node_lost",
         node=node,
@@ -218,7 +222,7 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
         and (heard := view.case.watched.get(node))
         and heard > view.end_at + _STILL_ALIVE
     ):
-        return claims.changed(
+        return claims.replace_claim(
             made,
             sentence=f"Slurm ended it as NODE_FAIL, but the agent of {node} kept reporting: somebody set the node DOWN, or its slurmd stopped",
             next_step=f"See who set {node} DOWN and why (`scontrol show node {node}`, `sacctmgr show event nodes={node}`); else look at its slurmd.",
@@ -226,7 +230,7 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
     if node or not events:
         return made
     names = hostlist.compress(sorted(gone))
-    return claims.changed(
+    return claims.replace_claim(
         made,
         sentence=f"A node of the job stopped answering Slurm; {names} restarted within the hour",
         next_step=f"Look for what {names} share: power, cooling, a switch; their baseboards' event logs tell when each went",
@@ -239,7 +243,7 @@ def _restarted(view: evidence_view.EvidenceView) -> frozenset[str]:
     found = {
         s.event.node
         for s in view.of(REBOOT)
-        if _after(view, s) and not s.taken and s.event.node in view.case.by_log
+        if _after(view, s) and not s.of_later_attempt and s.event.node in view.case.by_log
     }
     faulty = {s.event.node for s in view.disturbances if s.signature.role is signatures.Role.ROOT}
     return frozenset(found) if faulty <= found else frozenset()
@@ -262,7 +266,11 @@ def _crashed(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             for s in down
             if s.at <= view.end_at + evidence_view.SLACK and s.event.observed_at > view.start_at
         ]
-        booted = [s for s in view.of(REBOOT) if s.event.node == node and not s.ours and not s.taken]
+        booted = [
+            s
+            for s in view.of(REBOOT)
+            if s.event.node == node and not s.after_own_action and not s.of_later_attempt
+        ]
         booted = [
             s
             for s in booted
@@ -276,7 +284,9 @@ def _crashed(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             continue
         silent = [s for s in view.of(LOST) if s.event.node == node and s not in gone]
         at = min(view.end_at, *(s.at for s in gone))
-        weight = claims.doubted(claims.supported(_CRASHED, view, LOST), _CRASHED, view, LOST, at)
+        weight = claims.weaken_by_own_error(
+            claims.raise_by_job_side(_CRASHED, view, LOST), _CRASHED, view, LOST, at
+        )
         yield claims.Claim(
             cause=LOST if down else REBOOT,
             weight=weight,

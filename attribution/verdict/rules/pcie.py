@@ -31,7 +31,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             yield claim
             continue
         others = tuple(s.event for s in gone)
-        yield claims.changed(
+        yield claims.replace_claim(
             claim,
             weight=max(claim.weight, 0.9),
             evidence=claim.evidence + others,

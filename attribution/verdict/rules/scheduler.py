@@ -143,7 +143,7 @@ def _time_limit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         "time_limit",
         min(0.6 if hung or view.left_waiting else sure, _beside_lost_gpu(view), _beside_a_stall(view)),
     )
-    yield claims.changed(limit, evidence=(*hung, *view.stalls[:1], *_log_stall(view)))
+    yield claims.replace_claim(limit, evidence=(*hung, *view.stalls[:1], *_log_stall(view)))
 
 
 def _cancelled(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
@@ -158,7 +158,7 @@ def _cancelled(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         # Who cancels a job whose node or log shows a fault may do so because of it.
         weight = min(weight, _BESIDE_A_FAULT)
     made = _of(view, "user_cancelled", weight, f"was cancelled by {by}" if by else "")
-    yield claims.changed(made, evidence=(*hung, *view.stalls[:1], *_log_stall(view)))
+    yield claims.replace_claim(made, evidence=(*hung, *view.stalls[:1], *_log_stall(view)))
 
 
 def _log_stall(view: evidence_view.EvidenceView) -> tuple[records.HealthEvent, ...]:
@@ -187,11 +187,11 @@ def _preempted(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 
 def _requeued(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    if not view.handled:
+    if not view.own_actions:
         # Slurm requeues by itself, too, what a Prolog or a node failed: where nobody watched, neither is ruled out.
         yield _of(view, "requeued_by_user", 0.85 if view.fully_watched else 0.6)
         return
-    yield _of(view, "unknown", 0.55, f"was requeued by us ({view.handled[0].reason})")
+    yield _of(view, "unknown", 0.55, f"was requeued by us ({view.own_actions[0].reason})")
 
 
 _BY_STATE = {

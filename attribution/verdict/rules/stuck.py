@@ -66,7 +66,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 def _silent(
     view: evidence_view.EvidenceView, stalls: list[records.HealthEvent], node: str
 ) -> list[records.HealthEvent]:
-    """What was left behind on a node, and what stood still there: among it the fault that the rest waited for."""
+    """Faults and stalls on a node; one of them may be the fault that the others wait for."""
     return [e for e in (*view.left_behind, *stalls) if e.node == node]
 
 
@@ -129,7 +129,7 @@ def _stops_a_job(view: evidence_view.EvidenceView, sighting: evidence_view.CaseS
     """Whether it is a hard fault that stays until somebody acts, of a part that the job held and that it needs."""
     cause = taxonomy.cause(sighting.cause)
     event, signature = sighting.event, sighting.signature
-    if not cause.persistent or cause.component not in _PARTS or sighting.ours:
+    if not cause.persistent or cause.component not in _PARTS or sighting.after_own_action:
         return False
     if event.severity is not records.Severity.HIGH or signature.role is not signatures.Role.ROOT:
         return False
@@ -186,10 +186,10 @@ def _claim(
 ) -> Iterable[claims.Claim]:
     step_at = view.case.last_progress_at
     for first in (e for e in faults if signatures.of(e).cause == cause):
-        behind = [
+        after = [
             e for e in blocked if first.at <= e.at <= first.at + _BLOCKED_AFTER and _may_be_same(e, first)
         ]
-        if not behind or (step_at is not None and step_at > behind[0].at):
+        if not after or (step_at is not None and step_at > after[0].at):
             continue
         yield claims.Claim(
             cause=cause,
@@ -198,7 +198,7 @@ def _claim(
             rule="stuck",
             node=first.node,
             device=first.device or first.pci_bus_id,
-            evidence=(first, behind[0]),
+            evidence=(first, after[0]),
             cap=records.Confidence.LIKELY,
             nodes=frozenset((first.node,)),
             n_sources=1,

@@ -66,7 +66,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         for s in view.of(CAUSE)
         if s.signature.role is signatures.Role.USER
         and s.when is evidence_view.EventPhase.RUNNING
-        and not s.ours
+        and not s.after_own_action
         and s.at >= view.onset_at - NEAR
     ]
     marked = {s.event.event_id: s.event for s in xids}
@@ -76,11 +76,13 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         beside = view.disturbances or view.left_behind or _came_after_another(view)
         alone = findings.is_surely_own(claim.evidence[0]) and not beside
         sure = claim.cap if alone else records.Confidence.LIKELY
-        sure = claims.lower(sure, _fits_the_end(view, claim.evidence[0]))
+        sure = claims.less_confident(sure, _fits_the_end(view, claim.evidence[0]))
         if _may_follow_a_fault(view, claim.evidence[0]):
             sure = records.Confidence.POSSIBLE
-        yield claims.changed(
-            claim, cap=claims.lower(claim.cap, sure), evidence=claim.evidence + tuple(marked.values())
+        yield claims.replace_claim(
+            claim,
+            cap=claims.less_confident(claim.cap, sure),
+            evidence=claim.evidence + tuple(marked.values()),
         )
     if view.state == "FAILED" and hints and len(otherwise) == len(hints):
         yield from _by_exit(view, otherwise[0])

@@ -82,16 +82,16 @@ def judged(make, attempt, drawn, **more):
 @settings(max_examples=MANY)
 @given(st.data())
 def test_what_is_taken_for_quiet_is(data):
-    """Inert events, faint ones of one family, and the program's own GPU errors away from the end change no word."""
+    """Inert events, faint ones of one channel, and the program's own GPU errors away from the end change no word."""
     make = Maker()
     attempt = data.draw(attempts(make))
     drawn = data.draw(st.lists(events(make), max_size=8))
-    families = {claims.family(e.source) for e in drawn if weight_of(e) is event_weight.Weight.FAINT}
+    channels = {claims.channel(e.source) for e in drawn if weight_of(e) is event_weight.Weight.FAINT}
 
     def may(event):
         weight = weight_of(event)
         if weight is event_weight.Weight.FAINT:
-            return claims.family(event.source) == min(families)
+            return claims.channel(event.source) == min(channels)
         if weight is event_weight.Weight.USER:
             return not attempt.end_at - user_error.NEAR <= event.at <= attempt.end_at + evidence_view.SLACK
         return weight is event_weight.Weight.INERT

@@ -524,7 +524,9 @@ def test_preempted_names_its_preemptor_and_what_is_behind_it(make):
     """Second-order loss: the preemptor was itself restarted by a fault."""
     by = make.attempt(job_id=99, name="pretrain", user="bob", state="RUNNING", end_at=None)
     behind = make.judge(make.xid(79))
-    v = make.judge(attempt=make.attempt(state="PREEMPTED", exit_code=0), preemptor=by, behind=behind)
+    v = make.judge(
+        attempt=make.attempt(state="PREEMPTED", exit_code=0), preemptor=by, preemptor_verdict=behind
+    )
     assert (v.cause, v.confidence) == ("preempted", C.CERTAIN)
     assert (
         v.summary

@@ -22,7 +22,7 @@ def live(make: Any, *events: records.HealthEvent, **over: Any) -> dict[str, set[
     """What is counted for a gang that stopped a minute before the usual end."""
     allocations = over.pop("allocations", [])
     attempt = make.attempt(end_at=None, state="RUNNING", exit_code=None, **over)
-    return node_faults.live(events, attempt, allocations, make.end - timedelta(seconds=60))
+    return node_faults.faults_of_running(events, attempt, allocations, make.end - timedelta(seconds=60))
 
 
 def test_a_fault_on_what_the_gang_held_counts(make: Any) -> None:
@@ -73,7 +73,7 @@ def test_an_ended_attempts_faults_are_taken_alike(make: Any) -> None:
     def at_end(*events: records.HealthEvent, **over: Any) -> Any:
         found = view_builder.build(make.case(*events, attempt=make.attempt(**over)))
         assert found is not None
-        return node_faults.at_end(found, make.end - timedelta(seconds=60))
+        return node_faults.faults_of_ended(found, make.end - timedelta(seconds=60))
 
     assert at_end(lost(make)) == {"n2": {"xid"}}
     assert at_end(lost(make, after_onset_s=-300)) == {}
