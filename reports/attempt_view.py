@@ -125,7 +125,8 @@ class AttemptView:
     @property
     def unread_files(self) -> str:
         """Its output files with the reason why none could be read; empty if one was read, or was only empty."""
-        if not self.logs or self.attempt.exit_signal == vocabulary.OUTPUT_NOT_OPENED:
+        not_begun = self.attempt.exit_signal == vocabulary.OUTPUT_NOT_OPENED
+        if not self.logs or not_begun or self.attempt.het_offset:
             return ""
         if any(any(log.tail) or not log.why for log in self.logs):
             return ""

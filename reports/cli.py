@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import shutil
 import sys
@@ -39,6 +40,7 @@ def parser() -> argparse.ArgumentParser:
         "--web", action="store_true", help="print a link that logs you in to the job's page on the web"
     )
     made.add_argument("--attempt", metavar="N", type=int, help="explain this attempt only")
+    made.add_argument("--cluster", metavar="NAME", help="the job of this cluster, where several have one")
     made.add_argument(
         "--config", metavar="FILE", type=Path, help="settings file (default $PROBING_CONFIG, else /etc)"
     )
@@ -65,7 +67,11 @@ def _print(args: argparse.Namespace) -> None:
 
         print(web_link.ask(config, f"/jobs/{ref}").url)
         return
+    if args.cluster:
+        config = dataclasses.replace(config, cluster=dataclasses.replace(config.cluster, name=args.cluster))
     found = rows.from_json(source.rows_document(config, ref))
+    if args.cluster and all(a.cluster != args.cluster for a in found.attempts):
+        raise errors.NotFound(f"no job {ref} of a cluster {args.cluster} is known")
     now = clock.SYSTEM.now()
     if model.is_overview(ref, found):
         _print_overview(args, ref, found)

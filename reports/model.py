@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from probing_cluster.core import records, vocabulary
+from probing_cluster.core import records, sanitize, vocabulary
 from probing_cluster.reports import advice, attempt_view, cost, job_ref, node_state, phrase, rows
 
 ETTR_FROM_S = 600.0
@@ -54,6 +54,7 @@ class ReportModel:
     other_submits: tuple[datetime, ...] = records.doc(
         "when other jobs that had the same id were submitted, oldest first", default=()
     )
+    other_clusters: tuple[str, ...] = records.doc("other clusters that have a job of this id", default=())
     made_at: datetime = records.doc("when the report was made")
 
     @property
@@ -85,6 +86,14 @@ class ReportModel:
         if not self.n_requeues:
             return self.state
         return f"{self.state} after {self.n_requeues} requeue{'s' if self.n_requeues > 1 else ''}"
+
+    @property
+    def elsewhere(self) -> str:
+        """A sentence on other clusters that have a job of this id, and how to ask for it; empty if there are none."""
+        if not self.other_clusters:
+            return ""
+        names = [sanitize.clean(name, 60) for name in self.other_clusters]
+        return f"This is the job of cluster {sanitize.clean(self.cluster, 60)}; a job of this id is also in {', '.join(names)}: probing-report {self.ref} --cluster {names[0]}"
 
     @property
     def reuse(self) -> str:
@@ -169,6 +178,7 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
         ),
         components=tuple(s for s in found.siblings if s.het_offset is not None),
         other_submits=found.other_submits,
+        other_clusters=found.other_clusters,
         made_at=now,
     )
 
@@ -211,7 +221,7 @@ def _view(
         pace=tuple(e for e in found.pace if _concerns(attempt, e)),
         own_errors=tuple(e for e in found.own_errors if _wrote(attempt, e)),
         gangs=tuple(g for g in found.gangs if g.submit_at == attempt.submit_at),
-        logs=tuple(log for log in found.logs if _is_of(log, attempt, until)),
+        logs=tuple(_of_component(log, attempt) for log in found.logs if _is_of(log, attempt, until)),
         actions=node_state.worth_a_line(
             sorted(
                 (
@@ -266,6 +276,16 @@ def _wrote(attempt: records.JobAttempt, event: records.HealthEvent) -> bool:
         and event.kind not in _OF_EARLIER_STARTS
         and attempt.start_at is not None
         and event.at >= attempt.start_at - _PROLOG_EARLY
+    )
+
+
+def _of_component(log: rows.JobLog, attempt: records.JobAttempt) -> rows.JobLog:
+    """The file; of a later component of a heterogeneous job, which writes no file of its own, a pointer to the one it writes to."""
+    if not attempt.het_offset or not log.why:
+        return log
+    first = f"{attempt.het_job_id}+0"
+    return dataclasses.replace(
+        log, path="", why=f"its steps write to the output of component 0 (probing-report {first})"
     )
 
 

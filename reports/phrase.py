@@ -125,3 +125,35 @@ def ending(attempt: records.JobAttempt) -> str:
     if attempt.exit_signal:
         return f"signal {attempt.exit_signal}"
     return f"exit code {attempt.exit_code}" if attempt.exit_code else ""
+
+
+_VERBS = {
+    "drain": "drained",
+    "requeue": "requeued",
+    "resume": "resumed",
+    "refuse": "allowed to refuse jobs",
+    "restart": "restarted after its end",
+    "exclude": "left out of the job",
+}
+_OF_THE_JOB = frozenset({"requeue", "restart"})
+
+
+def action(drain: records.Drain, reason: str, *, with_day: bool) -> str:
+    """An action of ours, or why it was left undone: `n2 drained 14:20:34Z (probing: xid 79 gpu3)`."""
+    what = "job" if drain.action in _OF_THE_JOB else drain.node
+    verb = _VERBS.get(drain.action, drain.action)
+    at = clock_z(drain.at, with_day=with_day)
+    if drain.state in {"done", "resumed"}:
+        by = "" if drain.owner == "probing" else f" by {sanitize.clean(drain.owner, 40)}"
+        until = _given_back(drain, with_day=with_day)
+        return f"{what} {verb}{by} {at}{until}" + (f" ({reason})" if reason else "")
+    if drain.state == "simulated":
+        return f"{what} would have been {verb} {at} ({reason}{'; ' if reason else ''}observe-only)"
+    return f"{what} not {verb} {at} ({drain.state}: {sanitize.clean(drain.why_state, 200)})"
+
+
+def _given_back(drain: records.Drain, *, with_day: bool) -> str:
+    """`until 14:02:11Z` for a node that was excluded from the job and given back; else empty."""
+    if drain.action != "exclude" or drain.ended_at is None:
+        return ""
+    return f" until {clock_z(drain.ended_at, with_day=with_day)}"

@@ -96,6 +96,7 @@ class ReportRows:
     other_submits: tuple[datetime, ...] = records.doc(
         "when other jobs to which Slurm gave the same id were submitted, oldest first", default=()
     )
+    other_clusters: tuple[str, ...] = records.doc("other clusters that have a job of this id", default=())
     listening_since: datetime | None = records.doc(
         "since when agents can be heard without a gap; null if there was no gap", default=None
     )
@@ -199,6 +200,7 @@ def from_json(document: Mapping[str, Any]) -> ReportRows:
         drains=many("drains", records.Drain),
         account=record_from_json(records.RunAccount, account) if account else None,
         other_submits=tuple(map(datetime.fromisoformat, document.get("other_submits") or ())),
+        other_clusters=tuple(map(str, document.get("other_clusters") or ())),
         heartbeats=many("heartbeats", records.AgentHeartbeat),
         listening_since=datetime.fromisoformat(since) if since else None,
         exported_until=datetime.fromisoformat(exported) if exported else None,

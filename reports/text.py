@@ -54,6 +54,10 @@ def _wrap(text: str, width: int, first: str = "", rest: str | None = None) -> li
     ) or [first.rstrip()]
 
 
+def _wrap_if(text: str, width: int) -> list[str]:
+    return _wrap(text, width, "  ", "    ") if text else []
+
+
 def _sides(left: str, right: str, width: int) -> list[str]:
     """Both on one line, the right one at the edge; two lines when they do not fit."""
     gap = width - len(left) - len(right)
@@ -74,8 +78,8 @@ def _head(report: model.ReportModel, width: int, brush: paint.Brush) -> Iterator
     if report.suspended_s:
         parts.append(f"suspended for {phrase.span(report.suspended_s)}")
     yield from _wrap("  ".join(parts), width)
-    if report.reuse:
-        yield from _wrap(report.reuse, width)
+    for note in filter(None, (report.reuse, report.elsewhere)):
+        yield from _wrap(note, width)
     if len(report.run_jobs) > 1:
         others = ", ".join(str(j) for j in report.run_jobs if j != report.job_id)
         yield from _wrap(f"run {sanitize.clean(report.run_key, 60)}, with job {others}", width)
@@ -94,7 +98,7 @@ def _end_words(report: model.ReportModel, days: bool) -> str:
 def _ettr(report: model.ReportModel) -> str:
     run = report.run
     assert run is not None
-    how = "measured" if run.measured else "checkpoints and start-up assumed, not seen"
+    how = "measured" if run.measured else "checkpoints and start-up assumed where not seen"
     queued = f"; {report.queue_words}" if report.queue_words else ""
     none_kept = ", since no work of it was kept" if run.measured else ", if no work of it was kept"
     kept = "" if run.productive_s > 0 else none_kept
@@ -162,12 +166,10 @@ def _why(view: attempt_view.AttemptView, width: int, days: bool, brush: paint.Br
         )
     yield from _evidence(view.evidence, width, days, view.verdict.evidence if view.verdict else ())
     yield from _others(view, width, days)
-    for title, sentences in (("Ruled out", verdict.excluded), ("Less likely", verdict.less_likely)):
+    for found, sentences in (("Ruled out", verdict.excluded), ("Less likely", verdict.less_likely)):
         if sentences:
-            yield from _wrap(f"{title}: {sanitize.clean('; '.join(sentences))}", width, "  ", "    ")
-    done = _done(view, days)
-    if done:
-        yield from _wrap(done, width, "  ", "    ")
+            yield from _wrap(f"{found}: {sanitize.clean('; '.join(sentences))}", width, "  ", "    ")
+    yield from _wrap_if(_done(view, days), width)
 
 
 def _others(view: attempt_view.AttemptView, width: int, days: bool) -> Iterator[str]:
@@ -291,6 +293,7 @@ def _unjudged(view: attempt_view.AttemptView, width: int, days: bool, brush: pai
         yield brush.bold(f"Attempt {number} ended {view.attempt.state}{f' ({ending})' if ending else ''}")
         yield from _wrap(view.why_not_judged, width, "  ")
     yield from _evidence(view.others, width, days)
+    yield from _wrap_if(_done(view, days), width)
 
 
 def _evidence(
@@ -312,43 +315,16 @@ def _done(view: attempt_view.AttemptView, days: bool) -> str:
     words: list[str] = []
     for i, drain in enumerate(view.actions):
         known = {d.reason for d in view.actions[:i]}
-        words.append(_action(drain, days, "" if drain.reason in known else sanitize.clean(drain.reason, 120)))
+        words.append(
+            phrase.action(
+                drain, "" if drain.reason in known else sanitize.clean(drain.reason, 120), with_day=days
+            )
+        )
     if view.nodes_without_faults and view.evidence:
         words.append(f"{hostlist.compress(view.nodes_without_faults)}: no fault recorded")
     if view.unwatched_nodes and view.evidence:
         words.append(f"nobody watched {hostlist.compress(view.unwatched_nodes)}")
     return "; ".join(words)
-
-
-_VERBS = {
-    "drain": "drained",
-    "requeue": "requeued",
-    "resume": "resumed",
-    "refuse": "allowed to refuse jobs",
-    "restart": "restarted after its end",
-    "exclude": "left out of the job",
-}
-_OF_THE_JOB = frozenset({"requeue", "restart"})
-
-
-def _action(drain: records.Drain, days: bool, reason: str) -> str:
-    what = "job" if drain.action in _OF_THE_JOB else drain.node
-    verb = _VERBS.get(drain.action, drain.action)
-    at = phrase.clock_z(drain.at, with_day=days)
-    if drain.state in {"done", "resumed"}:
-        by = "" if drain.owner == "probing" else f" by {sanitize.clean(drain.owner, 40)}"
-        until = _given_back(drain, days)
-        return f"{what} {verb}{by} {at}{until}" + (f" ({reason})" if reason else "")
-    if drain.state == "simulated":
-        return f"{what} would have been {verb} {at} ({reason}{'; ' if reason else ''}observe-only)"
-    return f"{what} not {verb} {at} ({drain.state}: {sanitize.clean(drain.why_state, 200)})"
-
-
-def _given_back(drain: records.Drain, days: bool) -> str:
-    """`until 14:02:11Z` for a node that was excluded from the job and given back; else empty."""
-    if drain.action != "exclude" or drain.ended_at is None:
-        return ""
-    return f" until {phrase.clock_z(drain.ended_at, with_day=days)}"
 
 
 def _ends(report: model.ReportModel, width: int, brush: paint.Brush) -> Iterator[str]:

@@ -4,7 +4,7 @@
 --          job_id   bigint the raw job id, or null; array_id + task, het_id + component likewise
 --          until    timestamptz  the last job submitted no later than this; null: at any time
 -- output:  document jsonb  attempts, verdicts, evidence, others, tested, unwatched (submit_at, node), pace, own_errors, gangs, drains, account,
---                          other_submits (when other jobs of the same id were submitted), heartbeats, listening_since, exported_until (the last instant that imported accounting shows, or null),
+--                          other_submits (when other jobs of the same id were submitted), other_clusters (that have a job of this id, too), heartbeats, listening_since, exported_until (the last instant that imported accounting shows, or null),
 --                          logs (node, at, and of each output file stream, path, tail or why),
 --                          run_jobs, siblings, n_siblings, never_started (of its array: job, state, cancelled_by); null when no attempt is known.
 --                          Times ISO 8601 in UTC, durations in seconds.
@@ -128,6 +128,7 @@ with named as (
 select case when exists (select 1 from attempts) then jsonb_build_object(
     'attempts', (select jsonb_agg(to_jsonb(a) order by a.submit_at) from attempts a),
     'other_submits', (select jsonb_agg(submit_at order by submit_at) from of_id where not is_picked),
+    'other_clusters', (select jsonb_agg(distinct cluster) from named where cluster not in (select cluster from picked)),
     'verdicts', (select jsonb_agg(to_jsonb(v)) from verdicts v),
     'evidence', (select jsonb_agg(to_jsonb(e) order by e.at) from evidence e),
     'others', (select jsonb_agg(to_jsonb(o) order by o.at) from (select * from others order by at limit 500) o),

@@ -11,7 +11,7 @@ import pytest
 from probing_cluster.core import errors, records, vocabulary
 from probing_cluster.db import bulk, delivery
 from probing_cluster.db import store as db_store
-from probing_cluster.reports import job_ref, model, query, rows
+from probing_cluster.reports import job_ref, model, query, rows, text
 
 
 def fill(store: db_store.Store, story: rows.ReportRows) -> None:
@@ -77,6 +77,20 @@ def test_array_tasks_and_het_components_are_found_by_how_people_name_them(store:
     assert model.is_overview(job_ref.parse("500"), whole)
     with pytest.raises(errors.NotFound):
         read(url, "500_9")
+
+
+def test_a_job_of_the_same_id_in_another_cluster_is_named_and_can_be_asked_for(store: db_store.Store) -> None:
+    """An import of two clusters: the second one's job could not be reached, and no word was said of it."""
+    for cluster, user in (("c", "alice"), ("d", "bob")):
+        store.upsert_attempts(
+            [example.attempt(1, job_id=84, cluster=cluster, user=user, start_at=example.at("14:03:00"))]
+        )
+    with psycopg.connect(store.connection_uri(), options="-c TimeZone=UTC") as link:
+        for cluster, user, other in (("c", "alice", "d"), ("d", "bob", "c")):
+            found = rows.from_json(query.fetch(link, cluster, job_ref.parse("84")))
+            report = model.build(job_ref.parse("84"), found, now=example.at("15:00:00"))
+            assert (report.cluster, report.user, report.other_clusters) == (cluster, user, (other,))
+            assert f"probing-report 84 --cluster {other}" in " ".join(text.render(report).split())
 
 
 def test_other_users_runs_of_the_same_name_stay_apart(store: db_store.Store) -> None:

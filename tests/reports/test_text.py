@@ -101,6 +101,32 @@ def test_the_end_of_an_earlier_start_is_no_error_of_the_one_that_completed(
     assert "nothing to do for it" in " ".join(plain.split())
 
 
+def test_of_a_running_job_the_decisions_about_it_are_shown(story: rows.ReportRows) -> None:
+    """Two jobs on a node with a lost GPU: the owner of one must act, since the service may not requeue it."""
+    running = dataclasses.replace(
+        min(story.attempts, key=lambda a: a.submit_at), state="RUNNING", end_at=None, attempt=1
+    )
+    left = example.drain("requeue", example.at("14:20:40"), state="skipped", why_state="it was submitted with --no-requeue", job_id=4242)  # fmt: skip
+    found = dataclasses.replace(
+        story, attempts=(running,), verdicts=(), evidence=(), others=story.evidence, drains=(left,)
+    )
+    plain = " ".join(render(found).split())
+    assert "Seen on the nodes of attempt 1 so far" in plain
+    assert "job not requeued 14:20:40Z (skipped: it was submitted with --no-requeue)" in plain
+
+
+def test_a_later_component_of_a_het_job_is_sent_to_the_output_of_the_first(story: rows.ReportRows) -> None:
+    """Slurm runs the batch script on component 0 alone: slurm-81.out never exists."""
+    part = dataclasses.replace(
+        max(story.attempts, key=lambda a: a.submit_at), state="FAILED", exit_code=1, job_id=81, het_job_id=80, het_offset=1
+    )  # fmt: skip
+    log = rows.JobLog(node="n1", at=example.at("14:21:40"), path="/home/alice/slurm-81.out", why="there is no such file")  # fmt: skip
+    found = dataclasses.replace(story, attempts=(part,), verdicts=(), evidence=(), drains=(), logs=(log,))
+    plain = " ".join(render(found).split())
+    assert "slurm-81.out" not in plain
+    assert "its steps write to the output of component 0 (probing-report 80+0)" in plain
+
+
 def test_a_job_that_completed_and_failed_in_nothing_has_no_such_section(story: rows.ReportRows) -> None:
     """A step's code of 0 is no failure; the report of the story's job still ends with nothing to do."""
     last = dataclasses.replace(max(story.attempts, key=lambda a: a.submit_at), derived_exit_code=0)
