@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from probing_cluster.control_plane.policy import confirm, view
-from probing_cluster.control_plane.repair import workflow
+from probing_cluster.control_plane.repair import way_back, workflow
 from probing_cluster.core import errors, records, vocabulary
 
 
@@ -36,8 +36,9 @@ def _not_yet(work: workflow.Pass, incident: records.RepairIncident, node: view.N
         return f"{work.switched_off}: it is not tested"
     if node.states & workflow.BUSY:
         return "its jobs are finishing"
-    if node.hands_off or node.states & (vocabulary.UNTOUCHABLE_STATES - vocabulary.DRAINED_STATES):
-        return f"Slurm shows it {'+'.join(sorted(node.states))}"
+    taken = node.states & (vocabulary.UNTOUCHABLE_STATES - vocabulary.DRAINED_STATES)
+    if taken and not (taken == {"DOWN"} and way_back.is_back_from_boot(node)):
+        return way_back.held_down(node)
     if work.was_refused_lately(incident.node):
         return "a permission to refuse jobs at its Prolog has not run out"
     if incident.detail.get("asked"):
@@ -90,13 +91,14 @@ def opening(work: workflow.Pass, incident: records.RepairIncident) -> records.Re
         if node.ours:
             return work.save(incident, state="reserving", why="its reservation is gone")
         return work.unprotected(incident)
-    if node.states & workflow.AWAY:
-        return work.wait(incident, f"Slurm shows it {'+'.join(sorted(node.states))}")
-    if node.states & vocabulary.DRAINED_STATES:
+    back = way_back.is_back_from_boot(node)
+    if node.states & way_back.AWAY and not back:
+        return work.wait(incident, way_back.held_down(node))
+    if back or node.states & vocabulary.DRAINED_STATES:
         outcome = work.context.slurm.resume(incident.node, incident.reservation)
         if outcome.state != "done":
-            return work.wait(incident, outcome.why)
+            return work.wait(incident, way_back.held_down(node) if back else outcome.why)
         node = work.node(incident.node)
-        if node is None or node.states & vocabulary.DRAINED_STATES:
-            return work.wait(incident, "Slurm accepted the resume, yet it is drained")
+        if node is None or node.states & (vocabulary.DRAINED_STATES | way_back.AWAY):
+            return work.wait(incident, "Slurm accepted the resume, yet it is drained or down")
     return work.save(incident, state="testing", round_id=uuid.uuid4(), n_rounds=incident.n_rounds + 1, why="")

@@ -7,8 +7,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 from probing_cluster.control_plane.policy import view
-from probing_cluster.control_plane.repair import campaign
-from probing_cluster.core import errors, records, settings, vocabulary
+from probing_cluster.control_plane.repair import campaign, way_back
+from probing_cluster.core import errors, records, settings
 from probing_cluster.slurm_plugins.acts import job_steps
 
 NAME = re.compile("probing-diagnose-[0-9a-f]{8}")
@@ -33,9 +33,8 @@ def why_taken(name: str, node: view.Node | None) -> str:
         return f"Slurm does not list {name}"
     if node.ours:
         return f"{name} is drained by us: Slurm starts no job there; `probing-ctl repair release {name}` tests it in a reservation"
-    if node.states & vocabulary.UNTOUCHABLE_STATES:
-        return f"{name} takes no job: Slurm shows it {'+'.join(sorted(node.states))}; resume it first"
-    return ""
+    out = way_back.not_ours(node)
+    return f"{name} takes no job: {out}" if out else ""
 
 
 def require_free(names: Sequence[str], nodes: Mapping[str, view.Node]) -> None:

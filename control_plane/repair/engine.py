@@ -65,6 +65,15 @@ def advice(incident: records.RepairIncident, mend: str = "") -> str:
     return f"Under repair, {incident.state}{why}. It returns by itself when every test passes."
 
 
+def failing(incident: records.RepairIncident) -> tuple[str, tuple[str, ...]]:
+    """What failed at its last tests, and before it a few words on when that was: only once the tests ended so does it still fail."""
+    words = tuple(map(str, incident.detail.get("failing") or ()))
+    if incident.state in {"closing", "acting", "ticketing", "ticket"}:
+        return "still failing", words
+    passed = incident.state in {"returning", "returned"}
+    return ("failed before its repair" if passed else "failed at its last tests"), words
+
+
 def advance(work: workflow.Pass, incident: records.RepairIncident) -> str:
     """Takes a repair as far as it goes now; what became of it, empty when nothing changed. Raises NotFound, DatabaseUnavailable."""
     before = (incident.state, incident.why)

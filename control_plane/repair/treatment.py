@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from probing_cluster.control_plane.policy import view
-from probing_cluster.control_plane.repair import workflow
+from probing_cluster.control_plane.repair import way_back, workflow
 from probing_cluster.core import records, vocabulary
 
 _MOST_ISSUES = 2
@@ -20,6 +20,11 @@ def closing(work: workflow.Pass, incident: records.RepairIncident) -> records.Re
     if node is not None and work.is_anothers(node):
         return work.abandon(incident, node)
     if node is not None and not node.states & vocabulary.DRAINED_STATES:
+        if way_back.is_back_from_boot(node) and work.is_covered(incident):
+            # Slurm drains no node that is down: it comes up in our reservation first, where only our jobs may start.
+            outcome = work.context.slurm.resume(incident.node, incident.reservation)
+            if outcome.state != "done":
+                return work.wait(incident, way_back.held_down(node))
         outcome = work.context.slurm.drain(incident.node, work.drain_reason(incident), incident.reservation)
         if outcome.state != "done":
             return work.wait(incident, f"it cannot be drained: {outcome.why}")
@@ -51,7 +56,7 @@ def acting(work: workflow.Pass, incident: records.RepairIncident) -> records.Rep
         )
         return _issue(work, incident, step)
     booted = node.boot_at is not None and node.boot_at >= incident.acted_at
-    if booted and not node.states & workflow.AWAY:
+    if booted and (way_back.is_back_from_boot(node) or not node.states & way_back.AWAY):
         detail = {k: v for k, v in incident.detail.items() if k not in {"act", "issued", "next"}}
         return work.save(
             incident,
@@ -71,7 +76,7 @@ def acting(work: workflow.Pass, incident: records.RepairIncident) -> records.Rep
             why=words,
             detail={**incident.detail, "failing": failing, "next": "ticketing"},
         )
-    overdue = not node.states & workflow.AWAY and now - incident.acted_at > issued * _ISSUE_AGAIN
+    overdue = not node.states & way_back.AWAY and now - incident.acted_at > issued * _ISSUE_AGAIN
     if overdue and issued < _MOST_ISSUES:
         incident = work.save(incident, detail={**incident.detail, "issued": issued + 1})
         return _issue(work, incident, step)

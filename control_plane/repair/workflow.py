@@ -10,31 +10,17 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from probing_cluster.control_plane.policy import actions, budget, confirm, resume_policy, view
-from probing_cluster.control_plane.repair import campaign, rounds, steps
+from probing_cluster.control_plane.repair import campaign, rounds, steps, way_back
 from probing_cluster.core import clock, records, sanitize, settings, vocabulary
 from probing_cluster.db import store as db_store
 from probing_cluster.slurm_plugins.acts import job_steps, reservations
 
 BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 """States of a node on which jobs run or end."""
-AWAY = frozenset(
-    {
-        "DOWN",
-        "NOT_RESPONDING",
-        "UNKNOWN",
-        "REBOOT",
-        "REBOOT_REQUESTED",
-        "REBOOT_ISSUED",
-        "POWERING_UP",
-        "POWER_DOWN",
-        "POWERED_DOWN",
-        "POWERING_DOWN",
-    }
-)
-"""States of a node that is not there, or is about to go."""
 _REPAIR = "repair: "
 """Prefixes of a drain's reason once tests have failed: a repair is under way, or a person must act."""
 _TEST_JOB = re.compile(rf"{re.escape(vocabulary.RESERVATION_PREFIX)}(?P<node>.+)-[0-9a-f]{{8}}")
+_LIFTED = "its drain was lifted"
 _LOOK_S = 120.0
 """How long an agent may take to look again."""
 
@@ -97,12 +83,7 @@ class Pass:
     @property
     def switched_off(self) -> str:
         """The setting by which nodes are not taken out for tests; empty where they are."""
-        config = self.context.config
-        if not config.repair.test_before_return:
-            return "[repair] test_before_return = false"
-        if not config.policy.auto_resume:
-            return "[policy] auto_resume = false"
-        return "observe-only" if config.policy.observe_only else ""
+        return switched_off(self.context.config)
 
     def save(self, incident: records.RepairIncident, **changes: Any) -> records.RepairIncident:
         """The repair with these changes, stored; raises NotFound for one that was ended meanwhile."""
@@ -136,7 +117,15 @@ class Pass:
         ender, over = incident.detail.get("end"), view.drain_over(node)
         if ender:
             return self.close(incident, "closed", f"ended by {ender}")
-        return self.close(incident, "lifted", over) if over else incident
+        if not over:
+            return incident
+        drains = self.context.store.drains(node=incident.node)
+        if by := way_back.resumed_by(d for d in drains if d.drain_id == incident.drain_id):
+            return self.close(incident, "lifted", by)
+        # A command of ours writes down who resumed the node only after it has resumed it: one pass later it has.
+        if node is not None and not node.states & vocabulary.DRAINED_STATES and incident.why != _LIFTED:
+            return self.wait(incident, _LIFTED)
+        return self.close(incident, "lifted", over)
 
     def node(self, name: str) -> view.Node | None:
         """What Slurm shows of a node now, not at the pass's beginning."""
@@ -160,7 +149,7 @@ class Pass:
         return (
             node is not None
             and "IDLE" in node.states
-            and not node.states & (BUSY | AWAY | vocabulary.DRAINED_STATES | {"FAIL", "FUTURE"})
+            and not node.states & (BUSY | way_back.AWAY | vocabulary.DRAINED_STATES | {"FAIL", "FUTURE"})
         )
 
     def was_refused_lately(self, node: str) -> bool:
@@ -258,6 +247,15 @@ class Pass:
                 ledger.take(name)
                 chosen.append(name)
         return tuple(chosen)
+
+
+def switched_off(config: settings.Settings) -> str:
+    """The setting by which drained nodes are not tested; empty where they are."""
+    if not config.repair.test_before_return:
+        return "[repair] test_before_return = false"
+    if not config.policy.auto_resume:
+        return "[policy] auto_resume = false"
+    return "observe-only" if config.policy.observe_only else ""
 
 
 def is_of_a_test(name: str | None, nodes: Sequence[str]) -> bool:

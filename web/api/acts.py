@@ -7,7 +7,7 @@ import logging
 import uuid
 
 from probing_cluster.control_plane.cli.jobs import attribute_commands
-from probing_cluster.control_plane.cli.nodes import nodes_commands, repair_commands
+from probing_cluster.control_plane.cli.nodes import node_acts, nodes_commands, repair_commands
 from probing_cluster.control_plane.policy import recheck
 from probing_cluster.control_plane.repair import by_hand
 from probing_cluster.control_plane.terminal import node_table
@@ -26,10 +26,8 @@ LOOK_S = 45.0
 def drain(ask: operation.Ask) -> documents.Done:
     """Drain a node in Slurm, recorded as the viewer's."""
     node, service = _node(ask), ask.site.service
-    reason = nodes_commands.drain_reason(ask.body.reason, ask.viewer.user)
-    outcome = nodes_commands.drain_one(
-        service.config, service.store, service.slurm, node, reason, ask.viewer.user
-    )
+    reason = node_acts.drain_reason(ask.body.reason, ask.viewer.user)
+    outcome = node_acts.drain_one(service.config, service.store, service.slurm, node, reason, ask.viewer.user)
     return documents.Done(subject=node, outcome=outcome)
 
 
@@ -37,14 +35,14 @@ def resume(ask: operation.Ask) -> documents.Done:
     """Lift a drain of ours."""
     node, service = _node(ask), ask.site.service
     stands = "".join(node_table.still(beat.faults) for beat in service.store.heartbeats([node]))
-    outcome = nodes_commands.resume_one(service.store, service.slurm, node, ask.viewer.user)
+    outcome = node_acts.resume_one(service.store, service.slurm, node, ask.viewer.user)
     return documents.Done(subject=node, outcome=outcome + stands)
 
 
 def ack(ask: operation.Ask) -> documents.Done:
     """Say that a node's fault is known and being dealt with."""
     node, service = _node(ask), ask.site.service
-    nodes_commands.add_notes(service.config, service.store, [node], "ack", ask.body.note, ask.viewer.user)
+    node_acts.add_notes(service.config, service.store, [node], "ack", ask.body.note, ask.viewer.user)
     return documents.Done(subject=node, outcome="acknowledged")
 
 
@@ -52,7 +50,7 @@ def set_healthy(ask: operation.Ask) -> documents.Done:
     """Say that a node is repaired: its agent looks again, and our drain is lifted if nothing fails."""
     node, service = _node(ask), ask.site.service
     why = recheck.look_again(service.store, [node], ask.viewer.user, wait_s=LOOK_S)[node]
-    outcome = nodes_commands.heal_one(
+    outcome = node_acts.heal_one(
         service.config, service.store, service.slurm, node, ask.body.note, why, ask.viewer.user
     )
     return documents.Done(subject=node, outcome=outcome)
@@ -76,7 +74,7 @@ def done(ask: operation.Ask) -> documents.Done:
 def _repair(ask: operation.Ask, word: str) -> documents.Done:
     node, service = ask.path["node"], ask.site.service
     repair_commands.require_under_repair(service.store, [node])
-    nodes_commands.add_notes(service.config, service.store, [node], word, ask.body.note, ask.viewer.user)
+    node_acts.add_notes(service.config, service.store, [node], word, ask.body.note, ask.viewer.user)
     return documents.Done(subject=node, outcome=repair_commands.recorded(word, node))
 
 
@@ -94,7 +92,7 @@ def diagnose(ask: operation.Ask) -> documents.Done:
     nodes_commands.require_known(everyone, nodes)
     by_hand.require_free(everyone, nodes)
     wanted, places = by_hand.wanted(service.config, nodes, question), topology.leaves(service.slurm.places())
-    nodes_commands.add_notes(
+    node_acts.add_notes(
         service.config, service.store, [ask.path["node"]], "diagnose", f"round {question.round_id}", ask.viewer.user
     )  # fmt: skip
     site.rounds.start(

@@ -7,22 +7,21 @@ import getpass
 import json
 import os
 import sys
-import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from probing_cluster.control_plane import alarmed_jobs, held_jobs
 from probing_cluster.control_plane.cli import commands
+from probing_cluster.control_plane.cli.nodes import node_acts
 from probing_cluster.control_plane.policy import last_poll, view
 from probing_cluster.control_plane.terminal import node_table, table
-from probing_cluster.core import clock, errors, hostlist, records, sanitize, settings, vocabulary
+from probing_cluster.core import clock, errors, hostlist, records, sanitize, settings
 from probing_cluster.core.catalogue import fault_names
 
 if TYPE_CHECKING:
-    from probing_cluster.control_plane.policy import actions, slurm_actions
+    from probing_cluster.control_plane.policy import slurm_actions
     from probing_cluster.db import store as db_store
-    from probing_cluster.slurm_plugins.acts import nodes
 
 _DECISIONS_OF = timedelta(days=7)
 """How far back the decision about a node that is faulty and not drained is looked for."""
@@ -236,59 +235,18 @@ def _faulty(row: dict[str, Any]) -> bool:
 
 
 def _drain(args: argparse.Namespace) -> int:
-    drain_reason(args.reason, "")
+    node_acts.drain_reason(args.reason, "")
     config, store = _open(args)
     failed = 0
     with store:
         person = store.speaker(caller_name())
-        reason = drain_reason(args.reason, person)
+        reason = node_acts.drain_reason(args.reason, person)
         slurm = _slurm_operations(config)
         for name in _known_names(args, store, slurm):
-            failed += _attempt(name, lambda name=name: drain_one(config, store, slurm, name, reason, person))
+            failed += _attempt(
+                name, lambda name=name: node_acts.drain_one(config, store, slurm, name, reason, person)
+            )
     return 1 if failed else 0
-
-
-def drain_reason(words: str, person: str) -> str:
-    """The reason as Slurm shows it; raises UsageError for one that says nothing."""
-    if not sanitize.clean(words).strip():
-        raise errors.UsageError("the reason says nothing; whoever finds the node drained needs to know why")
-    return sanitize.clean(f"{vocabulary.OWN_PREFIX}{words} ({person})", 200)
-
-
-def drain_one(
-    config: settings.Settings,
-    store: db_store.Store,
-    slurm: actions.SlurmOperations,
-    name: str,
-    reason: str,
-    person: str,
-) -> str:
-    """Drains one node in a person's name, recorded before it is done; raises what kept it from being done."""
-    from probing_cluster.control_plane.policy import actions
-
-    # First the row: what cannot be recorded is not done.
-    row = records.Drain(
-        drain_id=uuid.uuid4(), cluster=config.cluster.name, node=name, at=clock.SYSTEM.now(),
-        action="drain", reason=reason, owner=person, state="failed", why_state=actions.BEGUN,
-    )  # fmt: skip
-    store.add_drain(row)
-    try:
-        outcome = slurm.drain(name, reason)
-    except errors.SlurmUnavailable as exc:
-        store.update_drain(row.drain_id, why_state=str(exc))
-        raise
-    store.update_drain(row.drain_id, state=outcome.state, why_state=outcome.why)
-    _require_done(outcome)
-    return "drained"
-
-
-class _NotDone(errors.ProbingError):
-    """It was not done."""
-
-
-def _require_done(outcome: nodes.Outcome) -> None:
-    if outcome.state != "done":
-        raise _NotDone(outcome.why)
 
 
 def _resume(args: argparse.Namespace) -> int:
@@ -298,28 +256,17 @@ def _resume(args: argparse.Namespace) -> int:
         names = _known_names(args, store, slurm)
         still = {b.node: node_table.still(b.faults) for b in store.heartbeats(names)}
         failed = sum(
-            _attempt(name, lambda name=name: resume_one(store, slurm, name, caller_name()) + still.get(name, ""))
+            _attempt(name, lambda name=name: node_acts.resume_one(store, slurm, name, caller_name()) + still.get(name, ""))
             for name in names
         )  # fmt: skip
     return 1 if failed else 0
-
-
-def resume_one(store: db_store.Store, slurm: actions.SlurmOperations, name: str, person: str) -> str:
-    """Lifts our drain of one node in a person's name."""
-    # Asked first: the service sees a drain that was lifted, too, and would not know by whom.
-    open_drains = [drain for drain in store.drains(node=name, open_only=True) if drain.action == "drain"]
-    _require_done(slurm.resume(name))
-    why = f"resumed by {store.speaker(person)}"
-    for drain in open_drains:
-        store.update_drain(drain.drain_id, state="resumed", ended_at=clock.SYSTEM.now(), why_state=why)
-    return "resumed"
 
 
 def _ack(args: argparse.Namespace) -> int:
     config, store = _open(args)
     with store:
         names = _known_names(args, store, _slurm_operations(config))
-        add_notes(config, store, names, "ack", args.note, caller_name())
+        node_acts.add_notes(config, store, names, "ack", args.note, caller_name())
         bad = {b.node for b in store.heartbeats(names) if b.faults} | {
             d.node for d in store.drains(open_only=True)
         }
@@ -341,7 +288,9 @@ def _set_healthy(args: argparse.Namespace) -> int:
         failed = sum(
             _attempt(
                 name,
-                lambda name=name: heal_one(config, store, slurm, name, args.note, whys[name], caller_name()),
+                lambda name=name: node_acts.heal_one(
+                    config, store, slurm, name, args.note, whys[name], caller_name()
+                ),
             )
             for name in names
         )
@@ -350,44 +299,6 @@ def _set_healthy(args: argparse.Namespace) -> int:
 
 def _agents(names: list[str]) -> str:
     return f"the agent of {names[0]}" if len(names) == 1 else f"the agents of {len(names)} nodes"
-
-
-def heal_one(
-    config: settings.Settings,
-    store: db_store.Store,
-    slurm: actions.SlurmOperations,
-    name: str,
-    note: str,
-    why: str,
-    person: str,
-) -> str:
-    """Notes one node as repaired in a person's name and lifts our drain, unless `why` says what still fails."""
-    if why:
-        raise _NotDone(why)
-    add_notes(config, store, [name], "repaired", note, person)
-    node = slurm.node(name)
-    if node is None or not node.ours:
-        return "noted as repaired; it is not drained by us"
-    return f"noted as repaired and {resume_one(store, slurm, name, person)}"
-
-
-def add_notes(
-    config: settings.Settings,
-    store: db_store.Store,
-    names: Iterable[str],
-    action: str,
-    note: str,
-    person: str,
-) -> None:
-    """Keeps a person's word about nodes."""
-    author, now = store.speaker(person), clock.SYSTEM.now()
-    store.add_notes(
-        records.OperatorNote(
-            note_id=uuid.uuid4(), cluster=config.cluster.name, at=now, author=author, subject=f"node:{name}",
-            action=action, note=sanitize.clean(note),
-        )
-        for name in names
-    )  # fmt: skip
 
 
 def _attempt(name: str, act: Any) -> int:

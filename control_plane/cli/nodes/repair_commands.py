@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from probing_cluster.control_plane.cli import commands
-from probing_cluster.control_plane.cli.nodes import nodes_commands
+from probing_cluster.control_plane.cli.nodes import node_acts, nodes_commands
 from probing_cluster.core import clock, errors, hostlist, records, settings
 
 if TYPE_CHECKING:
@@ -111,6 +111,7 @@ def _text(
     results: list[records.DiagnosticResult],
 ) -> str:
     """`steps`: those taken and those left."""
+    from probing_cluster.control_plane.repair import engine
     from probing_cluster.control_plane.terminal import diagnose_text, table
 
     taken, left = steps
@@ -130,8 +131,8 @@ def _text(
         if one.reservation and one.closed_at is None
         else []
     )
-    when = "failed before its repair" if one.state in {"returning", "returned"} else "still failing"
-    lines += [f"{when}: {words}" for words in one.detail.get("failing", [])]
+    when, failing = engine.failing(one)
+    lines += [f"{when}: {words}" for words in failing]
     lines += [f"bundle: {one.detail['bundle']}"] if "bundle" in one.detail else []
     rows = [
         (
@@ -162,7 +163,7 @@ def _record_action(args: argparse.Namespace) -> int:
     names = list(dict.fromkeys(name for text in args.node for name in hostlist.expand(text)))
     with db_store.Store.open(config) as store:
         require_under_repair(store, names)
-        nodes_commands.add_notes(config, store, names, args.word, args.note, nodes_commands.caller_name())
+        node_acts.add_notes(config, store, names, args.word, args.note, nodes_commands.caller_name())
     for name in names:
         print(f"{name}: {recorded(args.word, name)}")
     return 0

@@ -350,11 +350,12 @@ def test_the_step_that_cures_it_brings_it_back(store: db_store.Store, step: str)
     assert "still failing" not in shown
 
 
-@pytest.mark.parametrize("boots", [True, False])
+@pytest.mark.parametrize("states", ["IDLE DRAIN", "DOWN DRAIN", "DOWN DRAIN NOT_RESPONDING"])
 def test_a_power_cycle_is_the_site_s_command_and_a_node_that_does_not_boot_gets_a_ticket(
-    store: db_store.Store, *, boots: bool
+    store: db_store.Store, states: str
 ) -> None:
-    """Drained meanwhile, asked for once, and waited for so long and no longer."""
+    """Drained meanwhile, asked for once, and waited for so long and no longer; DOWN for its boot is back, too."""
+    boots = "NOT_RESPONDING" not in states
     site = Site(store, power_command="power", reboot_s=300.0)
     site.slurm.broken = {"n1"}
     requested: list[str] = []
@@ -366,7 +367,8 @@ def test_a_power_cycle_is_the_site_s_command_and_a_node_that_does_not_boot_gets_
         boot_at = site.clock.now() + timedelta(seconds=20)
         site.slurm.set(
             node,
-            states=frozenset({"IDLE", "DRAIN"} if boots else {"DOWN", "DRAIN", "NOT_RESPONDING"}),
+            states=frozenset(states.split()),
+            reason_at=site.clock.now(),
             boot_at=boot_at if boots else None,
         )
         return ""
@@ -377,6 +379,89 @@ def test_a_power_cycle_is_the_site_s_command_and_a_node_that_does_not_boot_gets_
     assert (found.state, requested) == ("returned" if boots else "ticket", ["n1"])
     assert found.steps_done == boots
     assert boots or "power: it did not come back within 300 s" in found.detail["failing"]
+
+
+REBOOTED = frozenset({"DOWN", "DRAIN"})
+
+
+def _reboot(site: Site, states: frozenset[str] = REBOOTED, **changes: Any) -> None:
+    """What Slurm shows of a node that booted unasked: down, with the reason that it had."""
+    drained_at = site.clock.now()
+    site.slurm.set(
+        "n1",
+        **{"reason_at": drained_at, "boot_at": drained_at + timedelta(seconds=1)} | changes,
+        states=states,
+    )
+
+
+@pytest.mark.parametrize("lifts", [True, False])
+def test_a_node_of_ours_that_booted_by_itself_is_tested_and_returns(
+    store: db_store.Store, monkeypatch: pytest.MonkeyPatch, *, lifts: bool
+) -> None:
+    """Slurm holds it DOWN: it comes up inside our reservation, by us or by the command that the repair names."""
+    site = Site(store)
+    refusal = slurm_nodes.Outcome(state="skipped", why="n1 is also DOWN")
+    if not lifts:
+        monkeypatch.setattr(FakeOperations, "resume", lambda *_: refusal)
+    site.start()
+    _reboot(site)
+    if not lifts:
+        site.look()
+        site.look()
+        assert site.now().state == "opening"
+        assert "scontrol update NodeName=n1 State=RESUME" in engine.advice(site.now())
+        assert "n1" in frozenset().union(*site.slurm.held.values())
+        site.slurm.set("n1", states=frozenset({"IDLE", "MAINTENANCE"}), reason="")
+    assert site.until("returned").closed_at is not None
+    assert "n1" in site.slurm.tested
+
+
+@pytest.mark.parametrize(
+    ("states", "boot_s", "way"),
+    [
+        (REBOOTED, -1, "boot it, then it is tested"),
+        (REBOOTED | {"NOT_RESPONDING"}, 1, "start its slurmd, or boot it"),
+        (REBOOTED | {"FAIL"}, 1, "Slurm shows it DOWN+DRAIN+FAIL"),
+    ],
+)
+def test_a_node_that_is_down_for_another_reason_is_left_down(
+    store: db_store.Store, states: frozenset[str], boot_s: int, way: str
+) -> None:
+    """No boot since its drain, or more than a boot: nothing is lifted, and what to do is said."""
+    site = Site(store)
+    site.start()
+    _reboot(site, states, boot_at=site.clock.now() + timedelta(seconds=boot_s))
+    site.look()
+    site.look()
+    assert site.now().state == "queued"
+    assert way in site.now().why
+    assert site.slurm.nodes["n1"].states == states
+
+
+@pytest.mark.parametrize("reason", ["Node unexpectedly rebooted", "smoke (bob)"])
+def test_a_node_that_reboots_under_test_is_drained_again(store: db_store.Store, reason: str) -> None:
+    """Slurm drains no node that is down: it comes up in our reservation first, unless somebody else set it down."""
+    site = Site(store)
+    site.start()
+    site.running.answer = lambda _: rounds.RoundEnd(why="its job ended: NODE_FAIL")
+    while site.now().state != "testing":
+        site.look()
+    plain, refused = FakeOperations.drain, slurm_nodes.Outcome(state="skipped", why="n1 is DOWN")
+
+    def drain(self: FakeOperations, name: str, reason: str, reservation: str = "") -> slurm_nodes.Outcome:
+        down = "DOWN" in self.slurm.nodes[name].states
+        return refused if down else plain(self, name, reason, reservation)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(FakeOperations, "drain", drain)
+        site.slurm.set("n1", states=frozenset({"DOWN", "MAINTENANCE"}), reason=reason)
+        site.note("hold")
+        for _ in range(4):
+            site.look()
+    if reason.startswith("Node"):
+        assert (site.now().state, "DRAIN" in site.slurm.nodes["n1"].states) == ("queued", True)
+    else:
+        assert (site.now().state, site.now().why) == ("closing", "it cannot be drained: n1 is DOWN")
 
 
 def test_a_standing_fault_of_the_agent_keeps_it_out(store: db_store.Store) -> None:
@@ -461,7 +546,25 @@ def test_a_held_node_that_its_person_resumes_or_drains_is_no_longer_under_repair
     site.slurm.tested.add("n1")
     site.slurm.set("n1", states=frozenset({"IDLE", "DRAIN"} if reason else {"IDLE"}), reason=reason)
     site.look()
+    site.look()
     assert site.now().state == "lifted"
+    assert site.now().why == (f"taken over by another: {reason}" if reason else "lifted by another")
+
+
+def test_who_lifted_the_drain_is_named(store: db_store.Store) -> None:
+    """A command of ours resumes the node and only then writes by whom: a pass between the two does not say "another"."""
+    site = Site(store)
+    site.start()
+    site.note("hold")
+    site.look()
+    site.slurm.tested.add("n1")
+    site.slurm.set("n1", states=frozenset({"IDLE"}), reason="")
+    site.look()
+    store.update_drain(
+        site.drain.drain_id, state="resumed", ended_at=site.clock.now(), why_state="resumed by eve"
+    )
+    site.look()
+    assert (site.now().state, site.now().why) == ("lifted", "resumed by eve")
 
 
 @pytest.mark.parametrize(("word", "state"), [("hold", "queued"), ("release", "returned")])

@@ -1,0 +1,124 @@
+"""What `probing-ctl` and the web do to one node in a person's name: drain it, resume it, note it as repaired."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from probing_cluster.core import clock, errors, records, sanitize, settings, vocabulary
+
+if TYPE_CHECKING:
+    from probing_cluster.control_plane.policy import actions
+    from probing_cluster.db import store as db_store
+    from probing_cluster.slurm_plugins.acts import nodes
+
+
+def drain_reason(words: str, person: str) -> str:
+    """The reason as Slurm shows it; raises UsageError for one that says nothing."""
+    if not sanitize.clean(words).strip():
+        raise errors.UsageError("the reason says nothing; whoever finds the node drained needs to know why")
+    return sanitize.clean(f"{vocabulary.OWN_PREFIX}{words} ({person})", 200)
+
+
+def drain_one(
+    config: settings.Settings,
+    store: db_store.Store,
+    slurm: actions.SlurmOperations,
+    name: str,
+    reason: str,
+    person: str,
+) -> str:
+    """Drains one node in a person's name, recorded before it is done; raises what kept it from being done."""
+    from probing_cluster.control_plane.policy import actions
+
+    # First the row: what cannot be recorded is not done.
+    row = records.Drain(
+        drain_id=uuid.uuid4(), cluster=config.cluster.name, node=name, at=clock.SYSTEM.now(),
+        action="drain", reason=reason, owner=person, state="failed", why_state=actions.BEGUN,
+    )  # fmt: skip
+    store.add_drain(row)
+    try:
+        outcome = slurm.drain(name, reason)
+    except errors.SlurmUnavailable as exc:
+        store.update_drain(row.drain_id, why_state=str(exc))
+        raise
+    store.update_drain(row.drain_id, state=outcome.state, why_state=outcome.why)
+    _require_done(outcome)
+    return "drained"
+
+
+class NotDone(errors.ProbingError):
+    """It was not done."""
+
+
+def _require_done(outcome: nodes.Outcome) -> None:
+    if outcome.state != "done":
+        raise NotDone(outcome.why)
+
+
+def resume_one(store: db_store.Store, slurm: actions.SlurmOperations, name: str, person: str) -> str:
+    """Lifts our drain of one node in a person's name; raises what kept it from being lifted, with the way back."""
+    from probing_cluster.control_plane.repair import way_back
+
+    # Asked first: the service sees a drain that was lifted, too, and would not know by whom.
+    open_drains = [drain for drain in store.drains(node=name, open_only=True) if drain.action == "drain"]
+    outcome = slurm.resume(name)
+    if outcome.state != "done" and (node := slurm.node(name)) and way_back.is_back_from_boot(node):
+        raise NotDone(
+            f"{outcome.why}, since it booted: probing-ctl repair release {name} has it tested first;"
+            f" scontrol update NodeName={name} State=RESUME returns it untested"
+        )
+    _require_done(outcome)
+    why = f"{way_back.RESUMED_BY}{store.speaker(person)}"
+    for drain in open_drains:
+        store.update_drain(drain.drain_id, state="resumed", ended_at=clock.SYSTEM.now(), why_state=why)
+    return "resumed"
+
+
+def heal_one(
+    config: settings.Settings,
+    store: db_store.Store,
+    slurm: actions.SlurmOperations,
+    name: str,
+    note: str,
+    why: str,
+    person: str,
+) -> str:
+    """Notes one node as repaired in a person's name and lifts our drain, unless `why` says what still fails.
+
+    A node that Slurm holds down since it booted is given to its repair, which tests it. Of a drain that is not ours the
+    answer says who lifts it.
+    """
+    from probing_cluster.control_plane.repair import way_back, workflow
+
+    if why:
+        raise NotDone(why)
+    add_notes(config, store, [name], "repaired", note, person)
+    node = slurm.node(name)
+    if node is None or not node.ours:
+        return f"noted as repaired; {way_back.not_ours(node) or 'it is not drained'}"
+    tested = store.incidents(node=name, open_only=True) and not workflow.switched_off(config)
+    if tested and way_back.is_back_from_boot(node):
+        add_notes(config, store, [name], "release", note, person)
+        return f"noted as repaired; it booted, and its repair tests it before it returns (probing-ctl repair show {name})"
+    return f"noted as repaired and {resume_one(store, slurm, name, person)}"
+
+
+def add_notes(
+    config: settings.Settings,
+    store: db_store.Store,
+    names: Iterable[str],
+    action: str,
+    note: str,
+    person: str,
+) -> None:
+    """Keeps a person's word about nodes."""
+    author, now = store.speaker(person), clock.SYSTEM.now()
+    store.add_notes(
+        records.OperatorNote(
+            note_id=uuid.uuid4(), cluster=config.cluster.name, at=now, author=author, subject=f"node:{name}",
+            action=action, note=sanitize.clean(note),
+        )
+        for name in names
+    )  # fmt: skip

@@ -1,0 +1,75 @@
+"""What brings a drained node back that Slurm also holds down, and who brought back one that is no longer drained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from probing_cluster.control_plane.policy import view
+from probing_cluster.core import records, vocabulary
+from probing_cluster.slurm_plugins.acts import node_events
+
+AWAY = frozenset(
+    {
+        "DOWN",
+        "NOT_RESPONDING",
+        "UNKNOWN",
+        "REBOOT",
+        "REBOOT_REQUESTED",
+        "REBOOT_ISSUED",
+        "POWERING_UP",
+        "POWER_DOWN",
+        "POWERED_DOWN",
+        "POWERING_DOWN",
+    }
+)
+"""States of a node that is not there, or is about to go."""
+_UNASKED = "Node unexpectedly rebooted"
+"""The reason that Slurm gives a node which booted unasked, unless it has a reason already."""
+RESUMED_BY = "resumed by "
+"""How a drain's row begins to say that a person lifted it with a command of ours, or over the web."""
+
+
+def is_back_from_boot(node: view.Node) -> bool:
+    """Whether a node under repair answers again after a boot, and Slurm holds it DOWN for that alone.
+
+    Slurm sets a node down that booted unasked, as after a power cycle. A node that is drained already keeps the reason
+    of its drain. Whoever else sets a node down writes a reason of their own.
+    """
+    if node.states & AWAY != {"DOWN"}:
+        return False
+    booted = node.boot_at is not None and node.reason_at is not None and node.boot_at > node.reason_at
+    return node.ours and booted if node.states & vocabulary.DRAINED_STATES else node.reason == _UNASKED
+
+
+def held_down(node: view.Node) -> str:
+    """Why a drained node of ours is not tested that Slurm shows in states of other kinds, and what to do about it."""
+    shown = f"Slurm shows it {'+'.join(sorted(node.states))}"
+    if is_back_from_boot(node):
+        return (
+            f"{shown} since it booted: scontrol update NodeName={node.name} State=RESUME, and its repair goes on;"
+            " our reservation keeps jobs off until its tests pass"
+        )
+    if "NOT_RESPONDING" in node.states:
+        return f"{shown}: start its slurmd, or boot it"
+    return f"{shown}: boot it, then it is tested" if "DOWN" in node.states else shown
+
+
+def not_ours(node: view.Node | None) -> str:
+    """Why a node is out that we did not drain, and who brings it back how; empty for one in service."""
+    if node is None:
+        return "Slurm does not list it"
+    lifted = f"scontrol update NodeName={node.name} State=RESUME"
+    if node.ours:
+        return ""
+    if node.states & vocabulary.DRAINED_STATES and node_events.is_a_persons(node.reason):
+        return f"its drain is another's ({node.reason}): ask them; {lifted} lifts it"
+    if node.states & vocabulary.DRAINED_STATES:
+        return f"Slurm drained it by itself ({node.reason or 'no reason given'}): {lifted} lifts it"
+    if node.states & {"DOWN", "NOT_RESPONDING"}:
+        return f"Slurm has it {node.gone}: {node_events.back_from_down(node.name)}"
+    return f"Slurm shows it {'+'.join(sorted(node.states))}" if node.gone else ""
+
+
+def resumed_by(drains: Iterable[records.Drain]) -> str:
+    """`resumed by alice`, of drains that a person lifted with a command of ours; empty for none."""
+    return next((d.why_state for d in drains if d.why_state.startswith(RESUMED_BY)), "")

@@ -1,0 +1,86 @@
+"""What a person's word does to one node, where more than a drain of ours keeps it out."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from datetime import timedelta
+
+import fakes
+import pytest
+
+from probing_cluster.control_plane.cli.nodes import node_acts
+from probing_cluster.core import records, settings
+from probing_cluster.db import store as db_store
+from probing_cluster.slurm_plugins.acts import nodes as slurm_nodes
+
+CONFIG = settings.Settings(
+    cluster=settings.ClusterSettings(name="c"), policy=settings.PolicySettings(observe_only=False)
+)
+
+
+@pytest.fixture
+def slurm() -> fakes.FakeSlurm:
+    """n1 is drained by us and booted since, n4 by bob; Slurm lifts no drain of a node that is down."""
+    made = fakes.FakeSlurm()
+    made.state["n1"] = dataclasses.replace(
+        made.state["n1"], states=frozenset({"DOWN", "DRAIN"}), reason="probing: xid 79 gpu1",
+        reason_at=fakes.NOW, boot_at=fakes.NOW + timedelta(seconds=9),
+    )  # fmt: skip
+    made.state["n4"] = dataclasses.replace(
+        made.state["n4"], states=frozenset({"IDLE", "DRAIN"}), reason="nvme swap, bob"
+    )
+    made.outcome = slurm_nodes.Outcome(state="skipped", why="n1 is also DOWN")
+    return made
+
+
+def _under_repair(store: db_store.Store) -> None:
+    store.open_incident(
+        records.RepairIncident(
+            incident_id=uuid.uuid4(), cluster="c", node="n1", drain_id=uuid.uuid4(), reason="probing: xid 79 gpu1",
+            cause="gpu", state="ticket", opened_at=fakes.NOW, changed_at=fakes.NOW,
+        )
+    )  # fmt: skip
+
+
+def _heal(store: db_store.Store, slurm: fakes.FakeSlurm, node: str, config: settings.Settings) -> str:
+    return node_acts.heal_one(config, store, slurm, node, "new board", "", "ada")
+
+
+def test_a_node_that_booted_goes_to_its_tests(store: db_store.Store, slurm: fakes.FakeSlurm) -> None:
+    """set-healthy gives it back to its repair, as `repair release` does."""
+    _under_repair(store)
+    answer = _heal(store, slurm, "n1", CONFIG)
+    assert "its repair tests it before it returns (probing-ctl repair show n1)" in answer
+    assert [(n.action, n.note) for n in store.notes("node:n1")] == [
+        ("repaired", "new board"),
+        ("release", "new board"),
+    ]
+
+
+@pytest.mark.parametrize("tests", [True, False])
+def test_what_brings_it_back_is_named_where_nobody_tests_it(
+    store: db_store.Store, slurm: fakes.FakeSlurm, *, tests: bool
+) -> None:
+    """`resume`, and set-healthy of a node under no repair or where tests are switched off: the exact command."""
+    if not tests:
+        _under_repair(store)
+    config = dataclasses.replace(CONFIG, repair=settings.RepairSettings(test_before_return=tests))
+    for act in (
+        lambda: _heal(store, slurm, "n1", config),
+        lambda: node_acts.resume_one(store, slurm, "n1", "ada"),
+    ):
+        with pytest.raises(
+            node_acts.NotDone, match="scontrol update NodeName=n1 State=RESUME returns it untested"
+        ):
+            act()
+    assert [n.action for n in store.notes("node:n1")] == ["repaired"]
+
+
+def test_anothers_drain_stays_and_who_lifts_it_is_said(store: db_store.Store, slurm: fakes.FakeSlurm) -> None:
+    assert _heal(store, slurm, "n4", CONFIG) == (
+        "noted as repaired; its drain is another's (nvme swap, bob): ask them;"
+        " scontrol update NodeName=n4 State=RESUME lifts it"
+    )
+    assert _heal(store, slurm, "n3", CONFIG) == "noted as repaired; it is not drained"
+    assert slurm.acts == []
