@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import logging
 import threading
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from probing_cluster.core import clock, errors, records
+from probing_cluster.slurm_plugins import commands
 
 LOG = logging.getLogger("probing.tasks")
 MISSED_TURNS = 2
@@ -28,11 +29,27 @@ class JournalPass:
     n_failed: int = records.doc("passes that ended in an error of ours", default=0)
 
 
+@records.record
+class SlurmOutage:
+    """A time in which Slurm did not answer the service."""
+
+    since: datetime = records.doc("the first question that was not answered, UTC")
+    why: str = records.doc("what came instead of an answer")
+    until: datetime | None = records.doc("the first answer after it; null while it lasts", default=None)
+
+    def reaches(self, at: datetime) -> bool:
+        """Whether it had not ended at that instant."""
+        return self.until is None or at < self.until
+
+
 class Journal:
     """Thread-safe: tasks report, others read."""
 
     def __init__(self) -> None:
         self._passes: dict[str, JournalPass] = {}
+        self._outage: SlurmOutage | None = None
+        self._unanswered: set[str] = set()
+        self._logged: set[str] = set()
         self._turns: dict[str, _Turn] = {}
         self._lock = threading.Lock()
 
@@ -57,8 +74,44 @@ class Journal:
                 task=task, at=at, duration_s=duration_s, outcome=outcome, message=words, **totals
             )
             self._passes[task] = now
-        _log(before, now, error)
+            # An outage of Slurm has its own line, once for all tasks; accounting is another daemon's.
+            began = at - timedelta(seconds=duration_s)
+            away = isinstance(error, commands.SlurmAway) and "sacct" not in words
+            unanswered = away and self._outage is not None and self._outage.reaches(began)
+            (self._unanswered.add if unanswered else self._unanswered.discard)(task)
+            logged = task in self._logged
+            if outcome == "ok":
+                self._logged.discard(task)
+            elif not unanswered:
+                self._logged.add(task)
+        if not unanswered:
+            _log(before, now, error, logged=logged)
         return now
+
+    def note_slurm(self, at: datetime, error: commands.SlurmAway | None) -> None:
+        """Record whether Slurm answered a question; the first that it does not, and the first that it does again, are logged."""
+        with self._lock:
+            before = self._outage
+            lasts = before is not None and before.until is None
+            if error is not None and not lasts:
+                self._outage = SlurmOutage(since=at, why=str(error))
+            elif error is None and before is not None and lasts:
+                self._outage = dataclasses.replace(before, until=at)
+        if error is not None and not lasts:
+            LOG.warning("Slurm does not answer", extra={"fields": {"why": str(error)}})
+        elif error is None and before is not None and lasts:
+            away_s = round((at - before.since).total_seconds(), 1)
+            LOG.warning("Slurm answers again", extra={"fields": {"away_s": away_s}})
+
+    def slurm_outage(self) -> SlurmOutage | None:
+        """The outage that lasts, else the last one; None where Slurm has answered everything."""
+        with self._lock:
+            return self._outage
+
+    def unanswered(self) -> frozenset[str]:
+        """Tasks whose latest pass ended because of an outage of Slurm, which may be over: some tasks come once a day."""
+        with self._lock:
+            return frozenset(self._unanswered)
 
     def note_turn(self, name: str, *, taken: bool) -> None:
         """Record whether a pass could take its turn; the second miss in a row is logged, and each from then on counted."""
@@ -93,16 +146,17 @@ def _outcome(error: Exception | None) -> str:
     return "unavailable" if isinstance(error, away) else "failed"
 
 
-def _log(before: JournalPass | None, now: JournalPass, error: Exception | None) -> None:
+def _log(before: JournalPass | None, now: JournalPass, error: Exception | None, *, logged: bool) -> None:
+    """One pass; `logged`: whether a line says that the task waits or fails, and none since that it works again."""
     same = before is not None and (before.outcome, before.message) == (now.outcome, now.message)
     # The log's readers know the message as `said`: `message` is the log line's own.
     names = {f.name: "said" if f.name == "message" else f.name for f in dataclasses.fields(now)}
     fields = {key: getattr(now, name) for name, key in names.items() if name != "at"}
     if now.outcome == "failed" and not same:
         LOG.error("task failed", exc_info=error, extra={"fields": fields})
-    elif now.outcome == "unavailable" and (before is None or before.outcome != "unavailable"):
+    elif now.outcome == "unavailable" and (not logged or (before is not None and before.outcome == "failed")):
         LOG.warning("task waits", extra={"fields": fields})
-    elif before is not None and before.outcome != "ok" and now.outcome == "ok":
+    elif logged and now.outcome == "ok":
         LOG.warning("task works again", extra={"fields": fields})
     elif now.outcome == "ok" and now.message:
         LOG.info("task", extra={"fields": fields})

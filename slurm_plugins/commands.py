@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,24 @@ Keep = Callable[[bytes], bytes]
 MOST_ERRORS_BYTES = 1 << 16
 """Bytes of standard error that are kept where the output is kept in part only."""
 
+_NO_CONTROLLER = re.compile(
+    r"unable to contact slurm controller|socket timed out|zero bytes were transmitted|connection refused|"
+    r"communication connection failure|connect failure|unable to connect to slurm daemon",
+    re.IGNORECASE,
+)
+"""How Slurm's commands say that no daemon answered them; every other failure is Slurm's answer."""
+
+_AWAY = "Slurm does not answer"
+
 STUCK = processes.StuckChildren()
 """This process's Slurm commands that would not die, by program and first argument."""
+
+
+class SlurmAway(errors.SlurmUnavailable):
+    """Slurm does not answer; what it would have said is not known."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why if why.startswith(_AWAY) else f"{_AWAY}: {why}")
 
 
 class Runner(Protocol):
@@ -33,7 +50,7 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmCommands:
-    """Runs Slurm's programs; raises SlurmUnavailable with what Slurm said when one fails or does not end."""
+    """Runs Slurm's programs; raises SlurmUnavailable with what Slurm said when one fails, SlurmAway when nobody answers."""
 
     settings: settings.SlurmSettings
 
@@ -72,14 +89,14 @@ class ProgramOutput:
 
 
 def run(command: Sequence[str], environment: Mapping[str, str], deadline_s: float) -> bytes:
-    """Standard output of `command`; raises SlurmUnavailable."""
+    """Standard output of `command`; raises SlurmUnavailable for a refusal, SlurmAway when nobody answers."""
     done = collect(command, environment, deadline_s)
     if done.code is None:
-        raise errors.SlurmUnavailable(f"{_shown(command)} did not end within {deadline_s:g} s")
+        raise SlurmAway(f"{_shown(command)} did not end within {deadline_s:g} s")
     if done.code != 0:
         shown = done.stderr.decode("utf-8", "replace").strip() or done.stdout.decode("utf-8", "replace")
         msg = f"{_shown(command)} ended with {done.code}: {sanitize.clean(shown, 500)}"
-        raise errors.SlurmUnavailable(msg)
+        raise SlurmAway(msg) if _NO_CONTROLLER.search(shown) else errors.SlurmUnavailable(msg)
     return done.stdout
 
 
@@ -90,7 +107,7 @@ def collect(
     stdin: bytes = b"",
     keep: Keep | None = None,
 ) -> ProgramOutput:
-    """Run `command` until its end or the deadline, which ends its whole group; raises SlurmUnavailable where it cannot start."""
+    """Run `command` until its end or the deadline, which ends its whole group; raises SlurmAway where it cannot start."""
     key = " ".join([Path(command[0]).name, *command[1:2]])
     try:
         done = STUCK.run(
@@ -98,9 +115,9 @@ def collect(
             max_bytes=None if keep is None else MOST_ERRORS_BYTES, keep=keep
         )  # fmt: skip
     except processes.ChildStuck as exc:
-        raise errors.SlurmUnavailable(str(exc)) from exc
+        raise SlurmAway(str(exc)) from exc
     except OSError as exc:
-        raise errors.SlurmUnavailable(f"{command[0]} cannot be started: {exc.strerror}") from exc
+        raise SlurmAway(f"{command[0]} cannot be started: {exc.strerror}") from exc
     return ProgramOutput(stdout=done.stdout, stderr=done.stderr, code=done.code)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -21,16 +21,33 @@ _AWAY = {"unavailable": "cannot work", "failed": "fails"}
 
 
 def facts(
-    passes: Mapping[str, journal.JournalPass], since: dict[str, datetime], blind_s: float, now: datetime
+    tasks: journal.Journal, since: dict[str, datetime], blind_s: float, now: datetime
 ) -> Iterator[fact.Fact]:
-    """A fact per task that has not worked for `blind_s`; `since` keeps when each began."""
-    for task, done in sorted(passes.items()):
-        if done.outcome == "ok":
+    """A fact that Slurm does not answer, and one per task that has not worked for another reason, each for `blind_s`.
+
+    `since` keeps when each task began. Tasks that ask Slurm only now and then do not say how long it has been away.
+    """
+    outage, unanswered = tasks.slurm_outage(), tasks.unanswered()
+    if outage is not None and outage.until is None and (now - outage.since).total_seconds() >= blind_s:
+        yield _slurm_away(outage)
+    for task, done in sorted(tasks.passes().items()):
+        if done.outcome == "ok" or task in unanswered:
             since.pop(task, None)
             continue
         began = since.setdefault(task, done.at)
         if (now - began).total_seconds() >= blind_s:
             yield of(task, began, f"{_AWAY[done.outcome]}: {done.message}")
+
+
+def _slurm_away(outage: journal.SlurmOutage) -> fact.Fact:
+    return fact.Fact(
+        fact_id=f"slurm {outage.since.isoformat()}",
+        cause="slurm",
+        at=outage.since,
+        severity=records.Severity.HIGH,
+        line=f"no node is drained or resumed and no job requeued: {outage.why}",
+        stands=True,
+    )
 
 
 def of(task: str, began: datetime, words: str) -> fact.Fact:

@@ -15,11 +15,14 @@ from typing import Any, Protocol
 
 from probing_cluster.control_plane.policy import confirm, policy, view
 from probing_cluster.core import clock, errors, records, settings
+from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.acts import nodes as slurm_nodes
 from probing_cluster.slurm_plugins.live import live_records
 
 LOG = logging.getLogger("probing.actions")
 BEGUN = "begun; its outcome was not recorded"
+UNANSWERED = f"{BEGUN}: Slurm did not answer"
+"""Of an act whose outcome is not known yet: it is settled once Slurm answers."""
 
 
 def is_begun(row: records.Drain) -> bool:
@@ -120,7 +123,7 @@ def carry_out(
     config: settings.Settings,
     the_clock: clock.Clock = clock.SYSTEM,
 ) -> list[records.Drain]:
-    """Do what was decided, or record why not; the rows as stored."""
+    """Do what was decided, or record why not; the rows as stored. Raises SlurmAway where Slurm stops answering meanwhile."""
     done: list[records.Drain] = []
     lost: set[str] = set()
     for decision in decisions:
@@ -149,7 +152,11 @@ def _one(
         return row
     # First the row: without a database nothing is done, and nothing is done unrecorded.
     ledger.save_drain(row)
-    outcome = _attempted(decision, slurm, ledger, config)
+    try:
+        outcome = _attempted(decision, slurm, ledger, config)
+    except commands.SlurmAway:
+        ledger.update_drain(row.drain_id, why_state=UNANSWERED)
+        raise
     row = dataclasses.replace(row, state=outcome.state, why_state=outcome.why)
     ledger.update_drain(row.drain_id, state=outcome.state, why_state=outcome.why)
     _log(row, alarm=outcome.alarm)
@@ -161,6 +168,8 @@ def _attempted(
 ) -> slurm_nodes.Outcome:
     try:
         return _do(decision, slurm, ledger, config)
+    except commands.SlurmAway:
+        raise
     except errors.SlurmUnavailable as exc:
         return slurm_nodes.Outcome(state="failed", why=str(exc))
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from probing_cluster.control_plane.policy import actions, restart
 from probing_cluster.core import clock, errors, records
+from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.acts import outcome
 from probing_cluster.slurm_plugins.live import live_records
 
@@ -80,7 +81,7 @@ class RestartMemory:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Restarter:
-    """Carries restarts out, one step after the other."""
+    """Carries restarts out, one step after the other; raises SlurmAway where Slurm does not answer, and the row stays begun."""
 
     slurm: actions.SlurmOperations
     ledger: actions.ActionLedger
@@ -91,9 +92,13 @@ class Restarter:
         detail = row.detail
         start_at = datetime.fromisoformat(str(detail["start_at"]))
         running = row.action == "requeue"  # a hang's job runs; a restart's has ended
-        done = self._act(
-            lambda: self.slurm.requeue_held(_leader(row), start_at, _restart(row), running=running)
-        )
+        try:
+            done = self._act(
+                lambda: self.slurm.requeue_held(_leader(row), start_at, _restart(row), running=running)
+            )
+        except commands.SlurmAway:
+            self._note(row, actions.UNANSWERED)
+            raise
         if done.state != "done":
             return self._finish(row, done.state, done.why)
         return self._note(row, f"{actions.BEGUN}: {ENDING}") if running else self._place(row)
@@ -106,10 +111,16 @@ class Restarter:
         if row.action == "requeue" and job.completing:
             return row  # it was requeued while it ran: held once its last process has gone
         if job.restart_count <= _restart(row):
+            if row.why_state == actions.UNANSWERED and self._may_begin_again(row):
+                return self.begin(row)
             return self._finish(row, "failed", NOT_DONE)
         if job.restart_count == _restart(row) + 1 and job.held_by_requeue:
             return self._place(row)
         return self._finish(row, "done", "")
+
+    def _may_begin_again(self, row: records.Drain) -> bool:
+        """Whether a decision that Slurm did not answer is still right: a gang that hung then may go on by now."""
+        return row.action == "restart" or self.now - row.at < PATIENCE
 
     def _place(self, row: records.Drain) -> records.Drain:
         """The job is held: leave its culprit out, set its dependents again, release it."""
@@ -147,6 +158,8 @@ class Restarter:
     def _act(self, work: Any) -> outcome.ActOutcome:
         try:
             done: outcome.ActOutcome = work()
+        except commands.SlurmAway:
+            raise
         except errors.SlurmUnavailable as exc:
             return outcome.failed(str(exc))
         return done

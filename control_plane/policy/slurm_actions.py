@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
+from typing import TypeVar
 
 from probing_cluster.control_plane.policy import view
 from probing_cluster.core import clock, settings
@@ -12,31 +13,42 @@ from probing_cluster.slurm_plugins.acts import helper_client, node_events
 from probing_cluster.slurm_plugins.acts import nodes as slurm_nodes
 from probing_cluster.slurm_plugins.live import live, live_records
 
+_Answer = TypeVar("_Answer")
+
 
 class SlurmActions:
-    """Reads through `slurm_plugins.live`, acts through `slurm_plugins.nodes`."""
+    """Reads through `slurm_plugins.live`, acts through `slurm_plugins.nodes`.
 
-    def __init__(self, config: settings.Settings, run: commands.Runner) -> None:
+    `note` is called after each read: with why Slurm did not answer, or with None.
+    """
+
+    def __init__(
+        self,
+        config: settings.Settings,
+        run: commands.Runner,
+        note: Callable[[commands.SlurmAway | None], None] = lambda _: None,
+    ) -> None:
         self._run = run
+        self._note = note
         self._live = live.connect(config.slurm, run)
         self._acts = helper_client.connect(config.slurm, run)
 
     def nodes(self) -> list[view.Node]:
         """Every node."""
-        return [node_of(n) for n in self._live.nodes()]
+        return [node_of(n) for n in self._read(self._live.nodes)]
 
     def jobs(self) -> list[view.ActiveJob]:
         """Every job that holds nodes."""
-        return [job_of(j) for j in self._live.jobs() if j.running]
+        return [job_of(j) for j in self._read(self._live.jobs) if j.running]
 
     def node(self, name: str) -> view.Node | None:
         """One node, read now."""
-        found = self._live.node(name)
+        found = self._read(lambda: self._live.node(name))
         return node_of(found) if found else None
 
     def job(self, job_id: int) -> view.ActiveJob | None:
         """One job, read now; None when it does not hold nodes."""
-        found = self._live.job(job_id)
+        found = self._read(lambda: self._live.job(job_id))
         return job_of(found) if found and found.running else None
 
     def outages(self, since: datetime, until: datetime) -> list[view.Outage]:
@@ -80,7 +92,7 @@ class SlurmActions:
 
     def queue(self) -> list[live_records.LiveJob]:
         """Every job that Slurm holds, in one question."""
-        return self._live.jobs()
+        return self._read(self._live.jobs)
 
     def requeue_held(
         self, job_id: int, start_at: datetime, restart: int, *, running: bool = False
@@ -101,6 +113,15 @@ class SlurmActions:
     def release(self, job_id: int, restart: int) -> slurm_nodes.Outcome:
         """Release what `requeue_held` holds."""
         return self._acts.release(job_id, restart)
+
+    def _read(self, read: Callable[[], _Answer]) -> _Answer:
+        try:
+            found = read()
+        except commands.SlurmAway as exc:
+            self._note(exc)
+            raise
+        self._note(None)
+        return found
 
 
 def node_of(live_node: live_records.LiveNode) -> view.Node:

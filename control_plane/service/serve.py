@@ -48,12 +48,16 @@ def main(config: settings.Settings) -> int:
         return 0
     with store:
         run_slurm = commands.SlurmCommands(settings=config.slurm)
-        slurm = slurm_actions.SlurmActions(config, run_slurm)
+        tasks_journal = journal.Journal()
+        slurm = slurm_actions.SlurmActions(
+            config, run_slurm, lambda error: tasks_journal.note_slurm(clock.SYSTEM.now(), error)
+        )
         service = context.Context(
             config=config,
             store=store,
             run_slurm=run_slurm,
             slurm=slurm,
+            journal=tasks_journal,
             stopping=stopping,
             in_children=True,
             aside=aside,

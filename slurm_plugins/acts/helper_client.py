@@ -23,7 +23,7 @@ def connect(slurm: settings.SlurmSettings, run: commands.Runner | None = None) -
 
 
 class HelperActions:
-    """The acts through the helper's socket; raises SlurmUnavailable when it does not answer."""
+    """The acts through the helper's socket; raises SlurmUnavailable when it does not answer, SlurmAway when Slurm does not answer it."""
 
     def __init__(self, slurm: settings.SlurmSettings) -> None:
         self._path = slurm.helper_socket
@@ -83,6 +83,8 @@ class HelperActions:
                 reply = json.loads(read_line(connection))
         except (OSError, ValueError) as exc:
             raise errors.SlurmUnavailable(f"the node helper at {self._path}: {exc}") from exc
+        if reply.get("away"):
+            raise commands.SlurmAway(str(reply.get("error")))
         if not reply.get("ok"):
             return nodes.Outcome(state="failed", why=str(reply.get("error")))
         return nodes.Outcome(state=reply["state"], why=reply["why"], alarm=reply["alarm"])

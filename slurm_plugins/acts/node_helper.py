@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.core import command_line, errors, logs, peer, settings
+from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.acts import helper_client, nodes
 
 LOG = logging.getLogger("probing.helper")
@@ -42,6 +43,8 @@ class Helper:
         try:
             request = json.loads(line)
             outcome = self._do(request)
+        except commands.SlurmAway as exc:
+            return {"v": 1, "ok": False, "away": True, "error": str(exc)}
         except (ValueError, KeyError, TypeError, RecursionError, errors.ProbingError) as exc:
             return {"v": 1, "ok": False, "error": f"not a request: {type(exc).__name__}: {exc}"}
         LOG.info("uid %d asked %s: %s", uid, json.dumps(request, sort_keys=True), outcome.state)

@@ -22,7 +22,7 @@ Outcome = outcome.ActOutcome
 
 
 class Actions(Protocol):
-    """The fixed vocabulary, in this process or through the helper."""
+    """The fixed vocabulary, in this process or through the helper; each act raises SlurmAway when Slurm does not answer."""
 
     def drain(self, node: str, reason: str, reservation: str = "") -> Outcome:
         """State=DRAIN with a reason of ours, unless anyone has already decided about the node.
@@ -126,10 +126,14 @@ class DirectActions:
         return self._act("release", str(job_id), lambda: self._restarts.release(job_id, expect_restart))
 
     def _act(self, verb: str, subject: str, work: Callable[[], Outcome]) -> Outcome:
-        """Every act ends in an outcome and one line of audit, whatever Slurm did."""
+        """Every act ends in an outcome and one line of audit, whatever Slurm did; raises SlurmAway where it does not answer."""
         try:
             self._notes.recheck()
             done = work()
+        except commands.SlurmAway as exc:
+            # Not an outcome: whether the act was done, and whether it may be, is known once Slurm answers.
+            LOG.info("%s %s: not known: %s", verb, sanitize.clean(subject, 80), exc)
+            raise
         except errors.ProbingError as exc:
             done = Outcome(state="failed", why=str(exc))
         level = logging.ERROR if done.alarm else logging.INFO

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from probing_cluster.core import errors, settings
-from probing_cluster.slurm_plugins import commands
+from probing_cluster.slurm_plugins import commands, slurm_json
 from probing_cluster.slurm_plugins.live import live_json, live_pyslurm, live_records, live_text
 
 _Answer = TypeVar("_Answer")
@@ -20,9 +20,12 @@ _ENVIRONMENT = {"SLURM_TIME_FORMAT": "%s"}
 _RELEASE = re.compile(r"(\d\d)\.(\d\d)")
 _NO_SUCH = ("Invalid job id", "not found", "Invalid node name")
 
+_MOST_EMPTY_BYTES = 1 << 16
+"""JSON without a job or node is shorter; longer output is not read twice."""
+
 
 class Live(Protocol):
-    """The controller's memory; every method raises SlurmUnavailable."""
+    """The controller's memory; every method raises SlurmUnavailable, and SlurmAway when the controller does not answer."""
 
     def nodes(self) -> list[live_records.LiveNode]:
         """Every node."""
@@ -81,7 +84,7 @@ class GuardedPyslurm:
         try:
             return work(*arguments)
         except Exception as exc:
-            raise errors.SlurmUnavailable(f"pyslurm: {exc}") from exc
+            raise commands.SlurmAway(f"pyslurm: {exc}") from exc
 
 
 class CommandLive:
@@ -99,7 +102,7 @@ class CommandLive:
             ask = ("scontrol", "show", "nodes", "--json") if new else ("sinfo", "-a", "--json")
             output = self._json_of(*ask)
             if output is not None:
-                return live_json.nodes(output)
+                return live_json.nodes(_answered(output, "nodes"))
         return live_text.nodes(self._ask("scontrol", "-a", "-o", "show", "nodes"))
 
     def node(self, name: str) -> live_records.LiveNode | None:
@@ -110,7 +113,7 @@ class CommandLive:
         if self._speaks_json():
             output = self._json_of("squeue", "-a", "--json")
             if output is not None:
-                return live_json.jobs(output)
+                return live_json.jobs(_answered(output, "jobs"))
         return self._untangled(
             live_text.trusted_jobs(self._ask("scontrol", "-a", "-d", "-o", "show", "jobs"))
         )
@@ -119,7 +122,7 @@ class CommandLive:
         if self._speaks_json() and self._version() >= (23, 2):
             output = self._ask_one("scontrol", "-a", "show", "job", str(job_id), "--json")
             return (
-                next((job for job in live_json.jobs(output) if job.job_id == job_id), None)
+                next((job for job in live_json.jobs(_answered(output, "jobs")) if job.job_id == job_id), None)
                 if output
                 else None
             )
@@ -172,3 +175,19 @@ class CommandLive:
             if any(word in str(exc) for word in _NO_SUCH):
                 return b""
             raise
+
+
+def _answered(output: bytes, key: str) -> bytes:
+    """`output` as it is; raises SlurmAway for an empty list beside errors.
+
+    With slurmctld away `sinfo --json` and `squeue --json` print exactly that, and end with 0.
+    """
+    if len(output) > _MOST_EMPTY_BYTES:
+        return output
+    document = slurm_json.load(output)
+    if document.get(key) or not document.get("errors"):
+        return output
+    words = "; ".join(slurm_json.error_texts(document)) or "no reason given"
+    if any(word in words for word in _NO_SUCH):
+        return output
+    raise commands.SlurmAway(f"no {key}: {words}")

@@ -55,6 +55,24 @@ def test_failure_carries_what_slurm_said(tmp_path: Path) -> None:
         _runner(tmp_path)("sinfo")
 
 
+@pytest.mark.parametrize(
+    ("text", "away"),
+    [
+        ("slurm_load_node error: Unable to contact slurm controller (connect failure)", True),
+        ("slurm_load_jobs error: Socket timed out on send/recv operation", True),
+        ("slurm_update error: Invalid node name specified", False),
+        ("slurm_update error: Access/permission denied", False),
+    ],
+)
+def test_a_refusal_is_an_answer_and_silence_is_none(tmp_path: Path, text: str, away: bool) -> None:
+    """Where nobody answered, nothing is known; where Slurm refused, it is known that the act was not done."""
+    _script(tmp_path, "scontrol", f"echo '{text}' >&2; exit 1\n")
+    with pytest.raises(errors.SlurmUnavailable) as raised:
+        _runner(tmp_path)("scontrol", "show", "nodes")
+    assert isinstance(raised.value, commands.SlurmAway) is away
+    assert str(raised.value).startswith("Slurm does not answer: ") is away
+
+
 def test_a_hanging_command_and_its_children_are_ended(tmp_path: Path) -> None:
     """At the deadline the whole process group goes, and the caller hears why."""
     _script(tmp_path, "sacct", f"sleep 60 & echo $! > {tmp_path}/child; sleep 60\n")

@@ -23,6 +23,7 @@ from probing_cluster.control_plane.policy import actions
 from probing_cluster.control_plane.service.tasks.people import notices
 from probing_cluster.core import errors, records, settings
 from probing_cluster.db.store import actions as store_actions
+from probing_cluster.slurm_plugins import commands
 
 MINUTE = timedelta(minutes=1)
 IN_A_CHILD = {
@@ -376,6 +377,26 @@ def test_a_service_without_its_database_says_so(noticing: context.Context, sink:
     noticing.journal.note("actions", noticing.clock.now(), 0.0, "")
     notices.run(noticing)
     assert sink.titles[1:] == ["[c] Over: Service blind"]
+
+
+def test_a_service_without_slurm_says_so_once(noticing: context.Context, sink: web_sink.Sink) -> None:
+    """One message however many tasks ask Slurm, though tasks that ask it seldom work meanwhile; over when Slurm answers."""
+    away = commands.SlurmAway("scontrol ended with 1: Unable to contact slurm controller")
+    for _ in range(3):
+        now = noticing.clock.now()
+        noticing.journal.note_slurm(now, away)
+        for task in ("actions", "drained", "lemon"):
+            noticing.journal.note(task, now, 0.0, "", away)
+        noticing.journal.note("actions", now, 0.0, "")
+        notices.run(noticing)
+        later(noticing, MINUTE)
+    assert sink.titles == ["[c] Service blind (slurm)"]
+    assert "no job requeued: Slurm does not answer: scontrol ended with 1" in sink.posts[0]["message"]
+    noticing.journal.note_slurm(noticing.clock.now(), None)
+    noticing.journal.note("drained", noticing.clock.now(), 0.0, "")
+    later(noticing, 2 * MINUTE)
+    notices.run(noticing)
+    assert sink.titles[1:] == ["[c] Over: Service blind (slurm)"]
 
 
 class Away:

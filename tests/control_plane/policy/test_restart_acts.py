@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from datetime import timedelta
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 
 from probing_cluster.control_plane.policy import actions, restart_acts
 from probing_cluster.core import clock, records
+from probing_cluster.slurm_plugins import commands
+from probing_cluster.slurm_plugins.acts import outcome
 
 START = fakes.NOW - timedelta(minutes=10)
 
@@ -19,11 +22,12 @@ class Ledger:
     """Rows as the database would keep them."""
 
     def __init__(self) -> None:
-        self.state, self.exclusions = "", 0
+        self.state, self.why, self.exclusions = "", "", 0
 
     def update_drain(self, drain_id: uuid.UUID, **changes: Any) -> None:
         del drain_id
         self.state = changes.get("state", self.state)
+        self.why = changes.get("why_state", self.why)
 
     def save_drain(self, drain: records.Drain) -> None:
         assert drain.action == "exclude"
@@ -54,6 +58,34 @@ def test_a_hang_is_released_once_its_last_process_has_gone(slurm: fakes.FakeSlur
     assert made.go_on(row, {7: held}).state == ledger.state == "done"
     assert [act[0] for act in slurm.acts] == ["requeue_held", "exclude", "release"]
     assert ledger.exclusions == 1
+
+
+@pytest.mark.parametrize(
+    ("action", "after_s", "state"),
+    [("restart", 600, "done"), ("requeue", 60, ""), ("requeue", 600, "failed")],
+)
+def test_what_slurm_did_not_answer_is_begun_again(
+    action: str, after_s: float, state: str, slurm: fakes.FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is recorded as failed meanwhile; a hang of ten minutes ago may have ended, and is not requeued for it."""
+    ledger = Ledger()
+    shown = "FAILED" if action == "restart" else "RUNNING"
+    slurm.held[7] = fakes.live_job(7, state=shown, start_at=START)
+    row = dataclasses.replace(hang_row(), action=action)
+
+    def gone(*_given: object, **_named: object) -> outcome.ActOutcome:
+        raise commands.SlurmAway("scontrol did not end within 30 s")
+
+    with monkeypatch.context() as away:
+        away.setattr(slurm, "requeue_held", gone)
+        with pytest.raises(commands.SlurmAway):
+            restart_acts.Restarter(slurm=slurm, ledger=ledger, now=fakes.NOW).begin(row)  # type: ignore[arg-type]
+    assert (ledger.state, ledger.why) == ("", actions.UNANSWERED)
+    later = restart_acts.Restarter(slurm=slurm, ledger=ledger, now=fakes.NOW + timedelta(seconds=after_s))  # type: ignore[arg-type]
+    made = later.go_on(dataclasses.replace(row, why_state=ledger.why), dict(slurm.held))
+    assert ledger.state == state
+    assert restart_acts.is_begun(made) is (state == "")
+    assert bool(slurm.acts) is (state != "failed")
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "FAILED", "CANCELLED"])

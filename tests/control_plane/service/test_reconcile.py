@@ -17,6 +17,7 @@ from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.service import reconcile
 from probing_cluster.control_plane.service.tasks.nodes import actions, resume
 from probing_cluster.core import records
+from probing_cluster.slurm_plugins import commands
 
 STEPS = [
     "before save_drain",
@@ -76,6 +77,33 @@ def test_a_requeue_killed_is_recorded_as_it_is(
     assert row.why_state == (
         reconcile.AFTER if row.state == "done" else "the service ended before it was done: the job runs on"
     )
+
+
+@pytest.mark.parametrize("reached", [False, True], ids=["before the write", "after it"])
+def test_slurm_that_stops_answering_in_the_act_decides_nothing(
+    reached: bool, service: context.Context, slurm: fakes.FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The act is neither failed nor denied; once Slurm answers it was done, or it is decided anew at once."""
+    fakes.deliver(service.store, "n2", test_tasks.xid())
+    with monkeypatch.context() as away:
+        work = slurm.drain
+
+        def gone(*given: Any) -> Any:
+            if reached:
+                work(*given)
+            raise commands.SlurmAway("Unable to contact slurm controller")
+
+        away.setattr(slurm, "drain", gone)
+        with pytest.raises(commands.SlurmAway):
+            actions.run(service)
+    (row,) = service.store.drains()
+    assert acting.is_begun(row)
+    again(service)
+    found = [(d.state, d.why_state) for d in service.store.drains()]
+    assert found == (
+        [("done", reconcile.AFTER)] if reached else [("skipped", reconcile.NOT_DONE), ("done", "")]
+    )
+    assert [a[0] for a in slurm.acts] == ["drain"]
 
 
 def begun(action: str = "drain", **changes: Any) -> records.Drain:

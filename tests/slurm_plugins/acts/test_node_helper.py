@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from probing_cluster.core import errors, settings
+from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.acts import helper_client, node_helper, nodes
 
 START = datetime(2024, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
@@ -178,3 +179,19 @@ def test_the_command_line_says_what_is_wrong(tmp_path: Path, capsys: pytest.Capt
     arguments = ["--socket", str(tmp_path / "s"), "--allow-user", "root", "--config", str(tmp_path / "none")]
     assert node_helper.main(arguments) == 2
     assert "does not exist" in capsys.readouterr().err
+
+
+def test_slurm_that_does_not_answer_the_helper_does_not_answer_the_caller(
+    helper: tuple[Recorder, nodes.Actions, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller has the same error as if it had asked Slurm itself, and no outcome that it would record."""
+    recorder, through, _ = helper
+
+    def gone(*_: object) -> nodes.Outcome:
+        raise commands.SlurmAway("scontrol did not end within 30 s")
+
+    monkeypatch.setattr(recorder, "drain", gone)
+    with pytest.raises(
+        commands.SlurmAway, match=r"^Slurm does not answer: scontrol did not end within 30 s$"
+    ):
+        through.drain("n1", "probing: a")

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from probing_cluster.core import errors, settings
+from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.acts import node_events, nodes
 from probing_cluster.slurm_plugins.live import live_records
 
@@ -324,3 +325,13 @@ def test_slurmctlds_own_reasons_are_nobodys_note() -> None:
     assert node_events.judge([event, ours], 10, REASON, US) == node_events.NoteHistory(
         settled=True, lost=False
     )
+
+
+def test_an_act_that_slurm_does_not_answer_has_no_outcome() -> None:
+    """Neither done nor failed: what was asked is not known to have been refused."""
+
+    def gone(_controller: Controller) -> None:
+        raise commands.SlurmAway("Unable to contact slurm controller")
+
+    with pytest.raises(commands.SlurmAway, match="Slurm does not answer"):
+        actions(Controller(meanwhile=gone)).drain("n1", REASON)

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probing_cluster.core import errors, settings
+from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.live import live, live_json, live_pyslurm, live_records, live_text
 
 
@@ -452,6 +453,33 @@ def test_a_forged_job_line_cannot_hide_another_job() -> None:
         },
     )
     assert live.CommandLive(slurm).jobs() == [JOB]
+
+
+@pytest.mark.parametrize(
+    ("release", "error"), [("22.05.8", {"error": "Unspecified error", "errno": -1}), ("24.11.5", {})]
+)
+def test_an_empty_list_beside_an_error_is_no_answer(release: str, error: dict[str, Any]) -> None:
+    """With slurmctld away sinfo and squeue print an empty list and an error, and end with 0: no node has gone."""
+    empty = json.dumps({"errors": [error], "nodes": [], "jobs": []}).encode()
+    asked = [("sinfo", "-a", "--json"), ("scontrol", "show", "nodes", "--json"), ("squeue", "-a", "--json")]
+    way = live.CommandLive(Release(f"slurm {release}", dict.fromkeys(asked, empty)))
+    for read in (way.nodes, way.jobs):
+        with pytest.raises(commands.SlurmAway, match="Slurm does not answer"):
+            read()
+
+
+def test_an_empty_list_without_an_error_is_empty() -> None:
+    """A queue without jobs is one; a job that Slurm does not know is none."""
+    unknown = json.dumps({"errors": [{"error": "Invalid job id specified"}], "jobs": []}).encode()
+    slurm = Release(
+        "slurm 24.11.5",
+        {
+            ("squeue", "-a", "--json"): json.dumps({"errors": [], "jobs": []}).encode(),
+            ("scontrol", "-a", "show", "job", "8", "--json"): unknown,
+        },
+    )
+    way = live.CommandLive(slurm)
+    assert (way.jobs(), way.job(8)) == ([], None)
 
 
 def test_other_failures_are_told() -> None:

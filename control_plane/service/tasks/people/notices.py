@@ -22,7 +22,7 @@ def run(service: context.Context) -> str:
 
     routes.check(config, [k.name for k in (*kinds.REGISTER, blind.KIND)])
     now = service.clock.now()
-    found = blind.facts(service.journal.passes(), service.blind_since, config.notices.blind_s, now)
+    found = blind.facts(service.journal, service.blind_since, config.notices.blind_s, now)
     put = blind.notify(config, found, now)
     try:
         put += _due(service, now)
