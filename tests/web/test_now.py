@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -116,3 +117,20 @@ def test_a_node_whose_drain_was_denied_is_said_to_be_in_service() -> None:
     )
     assert not now.node_of(_node(state="drained", drained=True), {}, None, denied, None).not_drained
     assert not now.node_of(_node(), {}, None, denied, DOWN).not_drained
+
+
+def test_a_drain_of_anothers_names_whom_to_ask_and_what_lifts_it() -> None:
+    """set-healthy lifts none but ours; also while Slurm does not answer."""
+    row = _node(state="drained", drained=True, drain_reason="nvme swap, bob")
+    theirs = view.Node(name="n4", states=frozenset({"IDLE", "DRAIN"}), reason="nvme swap, bob")
+    for slurm in (theirs, None):
+        assert now.node_of(row, {}, None, None, slurm).next_step == (
+            "Its drain is another's (nvme swap, bob): ask them; scontrol update NodeName=n4 State=RESUME lifts it."
+        )
+    slurms = dataclasses.replace(theirs, reason="Kill task failed")
+    assert now.node_of(row, {}, None, None, slurms).next_step.startswith(
+        "Slurm drained it by itself (Kill task"
+    )
+    for ours in (dataclasses.replace(theirs, reason="probing: xid 79"), None):
+        found = now.node_of(row | {"drain_reason": "probing: xid 79"}, {}, None, None, ours)
+        assert found.next_step.endswith("probing-ctl set-healthy n4.")

@@ -12,7 +12,7 @@ import msgspec
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.door import web_keys
 from probing_cluster.control_plane.policy import budget, last_poll, recheck, view
-from probing_cluster.control_plane.repair import engine
+from probing_cluster.control_plane.repair import engine, way_back
 from probing_cluster.core import clock, errors, records, vocabulary
 from probing_cluster.core.catalogue import fault_names
 from probing_cluster.db import store as db_store
@@ -301,11 +301,20 @@ def _next_step(row: Mapping[str, Any], faults: Mapping[str, Any], slurm: view.No
         return mending
     if row["state"] == "silent":
         return "Look whether the node is up; start its agent there (systemctl start probing-agent)."
+    if out := way_back.not_ours(slurm or _as_recorded(row)):
+        return f"{out[0].upper()}{out[1:]}."
     if row["drained"]:
         return f"Nothing fails there now: repair is to be confirmed with probing-ctl set-healthy {name}."
     if row["failing"]:
         return "Look at its failing checks on the node's page."
     return "Keep large jobs away; look at its failures on the node's page."
+
+
+def _as_recorded(row: Mapping[str, Any]) -> view.Node:
+    """The node as the service last saw it in Slurm, for when Slurm does not answer."""
+    drained = row["drained"] and row["drain_reason"]
+    states = frozenset({"DRAIN"}) if drained else frozenset()
+    return view.Node(name=row["node"], states=states, reason=row["drain_reason"] or "")
 
 
 def _budget(service: context.Context) -> Budget | None:

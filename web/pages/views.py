@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from probing_cluster.control_plane.cli.history import fleet_commands
+from probing_cluster.control_plane.repair import engine
 from probing_cluster.control_plane.terminal import diagnose_text
 from probing_cluster.core import errors
 from probing_cluster.core.catalogue import fault_names
@@ -157,6 +158,7 @@ def node_page(request: Request) -> Response:
         request, "node.html.j2", node=found, faults=fault_names.named(found.faults), moments=moments, span=f"{days}d", spans=list(read_fleet.SPANS),
         drawing=charting.node_timeline(found.node, moments, at - timedelta(days=days), at), title=found.node,
         request_key=secrets.token_hex(16), done=endpoints.became_of(api_ask, request.query_params.get("done", "")), repair=repair,
+        failing=engine.failing(repair.repair) if repair else ("", ()),
         tests=[r for r in tests if r.outcome != "absent"], measured=diagnose_text.measured,
     )  # fmt: skip
 

@@ -181,3 +181,21 @@ def test_the_node_page_tells_of_repair_tests_and_parts(world: World) -> None:
         found = world.as_user(OPERATOR).get("/api/v1/search", params={"q": word}).json()
         assert [(f["kind"], f["path"]) for f in found] == [("gpu", "/nodes/n1")], word
     assert world.as_user(OWNER).get("/api/v1/search", params={"q": gpu}).json() == []
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("ticket", 'class="high">Still failing: memory'),
+        ("queued", "<p>Failed at its last tests: memory"),
+        ("returned", "<p>Failed before its repair: memory"),
+    ],
+)
+def test_the_node_page_says_when_it_failed(world: World, state: str, words: str) -> None:
+    """A node that waits for new tests, or that passed them, fails nothing now."""
+    under_repair(world)
+    ended = {"closed_at": fakes.NOW, "why": "every test passed"} if state == "returned" else {}
+    world.store.update_incident(INCIDENT, state=state, **ended)
+    text = world.as_user(OPERATOR).get("/nodes/n1").text
+    assert words in text
+    assert ("waits for" in text) == (state != "returned")
