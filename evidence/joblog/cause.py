@@ -265,7 +265,7 @@ class CauseCandidates:
             return self._doubted is not None and self._chars <= _BUFFERED_CHARS
         return self._entry is not None or _can_be_survived(self.held[self.best])
 
-    def passed(self, record: Record, *, overwritten: bool = False) -> None:
+    def after_line(self, record: Record, *, overwritten: bool = False) -> None:
         """A line behind a failure `in_doubt`: does the program go on?"""
         self._chars += len(record.text)
         if self.best is None:
@@ -298,7 +298,7 @@ class CauseCandidates:
         if not self._exited and self._script.go_on(best.message, best.kind, record.text):
             self._survived()
             return
-        if self._progress.passed(record.text, overwritten=overwritten):
+        if self._progress.after_line(record.text, overwritten=overwritten):
             self._late_steps += self._chars > _BUFFERED_CHARS
         handled = best.detail.get("handled") is True and self._progress.steps >= _HANDLED_STEPS
         if handled or self._late_steps >= _STEPS:
@@ -338,13 +338,17 @@ class CauseCandidates:
         self.held[index] = replace(doubted, detail=detail)
         self.best = index
 
-    def tested(self, *, passed: bool, whole_session: bool = False) -> None:
-        """A test begins, or it passed: then whatever was printed since it began is its own doing.
+    def test_began(self) -> None:
+        """A test of a test suite begins."""
+        self._test = len(self.held)
 
-        `whole_session`: a session of tests passed, whose beginning may stand above the log's.
+    def test_succeeded(self, *, whole_session: bool = False) -> None:
+        """A test succeeded: every finding since it began was intended and caused nothing.
+
+        `whole_session`: a session of tests succeeded, whose first line may be missing from the log.
         """
-        if not passed or self.settled or (self._test is None and not whole_session):
-            self._test = len(self.held)
+        if self.settled or (self._test is None and not whole_session):
+            self.test_began()
             return
         began, self._test = self._test or 0, None
         for i in range(began, len(self.held)):
@@ -366,7 +370,7 @@ class CauseCandidates:
             left = precedence.left_before(self.held[self.best], self.held)
             self.best = self.best if left is None else left
 
-    def note_behind(self, behind: Callable[[int], list[str]]) -> None:
+    def note_lines_after(self, behind: Callable[[int], list[str]]) -> None:
         """Keeps with the best candidate how much the job still printed behind it, by `behind`, and the last of that."""
         if self.best is None or self.settled:
             return

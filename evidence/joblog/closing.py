@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 
-from probing_cluster.evidence.joblog import grammar, labels, last_word, place, progress
+from probing_cluster.evidence.joblog import error_line, grammar, labels, mention, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record, make
 from probing_cluster.evidence.joblog.messages import languages
 
@@ -159,11 +159,11 @@ def _is_error(text: str, *, ended: bool) -> bool:
     body = _plain(text)
     if not 8 <= len(body) <= _MAX_CHARS or (_NONE.search(body) and not _CALL_FAILED.search(body)):
         return False
-    if place.is_speech(body) or (place.is_speech(text) and not ended):
+    if mention.is_speech(body) or (mention.is_speech(text) and not ended):
         return False
-    if _JUDGED.search(body) or (last_word.is_known(body) and not ended):
+    if _JUDGED.search(body) or (error_line.is_known(body) and not ended):
         return False
-    if place.begins_with_speaker(body) or progress.is_progress(text) or _NOTED.match(body):
+    if mention.begins_with_speaker(body) or progress.is_progress(text) or _NOTED.match(body):
         return False
     if (ended or body.startswith("STOP ")) and _ANYWHERE.search(body):
         return True
@@ -175,7 +175,7 @@ def _heads(text: str) -> bool:
     body = _plain(text)
     if not body.endswith(":") or len(body) > _HEAD_CHARS or _NONE.search(body) or _JUDGED.search(body):
         return False
-    return _ANNOUNCES.match(body) is not None and not place.is_speech(text)
+    return _ANNOUNCES.match(body) is not None and not mention.is_speech(text)
 
 
 def _below(lines: list[tuple[int, str]], index: int) -> tuple[int, str] | None:
@@ -185,7 +185,7 @@ def _below(lines: list[tuple[int, str]], index: int) -> tuple[int, str] | None:
             continue
         text = held[1]
         other = _STACK.match(text.strip()) or _ROW.match(text) or _BOILERPLATE.match(text.strip())
-        if other or progress.is_progress(text) or _went_well(text) or place.is_speech(text):
+        if other or progress.is_progress(text) or _went_well(text) or mention.is_speech(text):
             return None
         return held if _is_sentence(text) else None
     return None
@@ -229,7 +229,7 @@ class Tail:
         """Several that follow each other, from number `first` on."""
         self._lines.extend(enumerate(lines, first))
 
-    def last_word(self) -> JobFinding | None:
+    def _last_errors(self) -> JobFinding | None:
         """The first line of the errors that the log ends with; None where it ends with anything else."""
         return self._word(list(self._lines), ended=False)
 
@@ -237,7 +237,7 @@ class Tail:
         """The first line of the errors that stand right in front of `line`, which tells of a bad end without a reason, and behind line `behind`."""
         return self._word([held for held in self._lines if behind < held[0] < line], ended=True)
 
-    def explains(self, finding: JobFinding) -> JobFinding | None:
+    def reason_for(self, finding: JobFinding) -> JobFinding | None:
         """What stands in front of `finding`, the last line, as the reason of an end that gives none."""
         line, detail = finding.line, finding.detail
         if detail.get("boxed"):
@@ -253,15 +253,15 @@ class Tail:
             return replace(word, role=LineRole.ROOT) if word else None
         return self.reason(line) if finding.kind in _UNEXPLAINED else None
 
-    def at_end(self, best: JobFinding | None) -> JobFinding | None:
+    def final_error(self, best: JobFinding | None) -> JobFinding | None:
         """The error that the log ends with, where no line has a cause, or only `best`, which a launcher summed up before the program's own output."""
         if best is None:
-            return self.last_word()
+            return self._last_errors()
         if best.role is not LineRole.EXIT or not best.detail.get("of_launcher") or not self._lines:
             return None
         return self.reason(self._lines[-1][0] + 1, best.line)
 
-    def behind(self, line: int) -> list[str]:
+    def lines_after(self, line: int) -> list[str]:
         """What the job still printed behind `line`, of the last lines: no frames, no launcher's words."""
         others = (text.strip() for number, text in self._lines if number > line)
         return [t for t in others if t and not (_STACK.match(t) or _BOILERPLATE.match(t) or _RULE.match(t))]
@@ -298,7 +298,7 @@ class Tail:
             below, current = current, text
             if looked_at > _FAR and found is None and ending is None and not ended:
                 break
-            if place.is_repeated(text, [earlier for _, earlier in lines[:index]]):
+            if mention.is_repeated(text, [earlier for _, earlier in lines[:index]]):
                 break
             if found is None and _ENDING.match(_plain(text)) and not _NONE.search(text):
                 ended, ending = True, (line, text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probing_cluster.evidence.joblog import bare_traceback, heredoc, locales, report
+from probing_cluster.evidence.joblog import heredoc, locales, step_output, trailing_errors
 from probing_cluster.evidence.joblog.grammar import LogFact, LogFamily
 from probing_cluster.evidence.joblog.messages import (
     batch,
@@ -67,7 +67,7 @@ TRIGGERS = (
     *OWN_TRIGGERS,
     *_COLLECTIVES,
     *_FRAMES,
-    *bare_traceback.TRIGGERS,
+    *trailing_errors.TRIGGERS,
     "[ RUN ",
     " OK ] ",
     "Traceback",
@@ -77,7 +77,7 @@ TRIGGERS = (
     "NCCL WARN",
     "WorkNCCL",
     "lines of output",
-    *report.TRIGGERS,
+    *step_output.TRIGGERS,
     *heredoc.TRIGGERS,
 )
 """What a line must contain to be read at all, unless the reader is following a message over several lines."""

@@ -12,7 +12,7 @@ from typing import Any
 from probing_cluster.core import sanitize
 from probing_cluster.core.record import doc, record
 
-ALL = ("user_program", "system_software", "hardware")
+ALL_DOMAINS = ("user_program", "system_software", "hardware")
 NETWORK = ("hardware", "system_software")
 USER = ("user_program",)
 SOFTWARE = ("system_software",)
@@ -280,11 +280,11 @@ def strip(line: int, text: str) -> Record:
 
 _FILLED = ("op", "seq", "group", "rank", "timeout_ms", "host", "pid")
 _SAME = {"watchdog_timeout_init": "watchdog_timeout", "host_oom_kill": "slurm_oom"}
-WAITED = frozenset({
+TIMEOUT_KINDS = frozenset({
     "watchdog_timeout", "watchdog_timeout_init", "heartbeat_monitor", "monitored_barrier_timeout", "rendezvous_timeout", "rendezvous_failed",
 })  # fmt: skip
 _MAX_OPS = 256
-WHOLE = frozenset({None, "default_pg", "0"})
+WORLD_GROUP_NAMES = frozenset({None, "default_pg", "0"})
 """Names of the group that all ranks are in; some lines leave it out."""
 
 
@@ -294,9 +294,9 @@ def enrich(best: JobFinding, other: JobFinding) -> JobFinding:
         detail = {**best.detail, "launcher": "mpi"}
         best = replace(best, kind=other.kind, role=LineRole.ROOT, detail=detail)
         return replace(best, domains=other.domains, meaning=other.meaning)
-    if other.kind == "desync_report" and best.kind in WAITED:
+    if other.kind == "desync_report" and best.kind in TIMEOUT_KINDS:
         return _named_by_pytorch(best, other)
-    if best.kind == "collective_mismatch" and other.kind in WAITED:
+    if best.kind == "collective_mismatch" and other.kind in TIMEOUT_KINDS:
         return _operations(best, other)
     if _SAME.get(best.kind, best.kind) != _SAME.get(other.kind, other.kind):
         return best
@@ -349,7 +349,9 @@ def _operations(best: JobFinding, other: JobFinding) -> JobFinding:
     Groups have numbers of their own, so nothing is said where one of the two may belong to a smaller group.
     """
     groups = {best.group, other.group}
-    same = best.seq is not None and best.seq == other.seq and (len(groups) == 1 or groups <= WHOLE)
+    same = (
+        best.seq is not None and best.seq == other.seq and (len(groups) == 1 or groups <= WORLD_GROUP_NAMES)
+    )
     if not same or other.rank is None or best.detail.get("in_subgroup") or other.detail.get("in_subgroup"):
         return best
     if best.kind == "collective_mismatch" and "ops" not in best.detail:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Reversible
 from itertools import islice, pairwise
 
-from probing_cluster.evidence.joblog import place
+from probing_cluster.evidence.joblog import mention
 
 _OPTION = re.compile(
     r"\s{1,8}-{1,2}[A-Za-z][\w-]{0,40}(?:,? -{1,2}[A-Za-z][\w-]{0,40})?(?:[ =][A-Z{\[<]\S{0,60})?(?:\s{2,40}\S|\s*$)"
@@ -64,7 +64,7 @@ class Pages:
 def shows_a_traceback(before: Reversible[str]) -> bool:
     """Whether the sentence above the head of a traceback announces an example, as guides and chats do."""
     above = next((line for line in islice(reversed(before), _NEAR_LINES) if line.strip()), "")
-    if not (_EXAMPLE.search(above) and place.foreign_words(above) >= _SENTENCE_WORDS):
+    if not (_EXAMPLE.search(above) and mention.foreign_words(above) >= _SENTENCE_WORDS):
         return False
     return above.rstrip().endswith((":", "reads", "like"))
 
@@ -75,7 +75,7 @@ def is_shown(text: str, before: Reversible[str]) -> bool:
         return False
     if any(form.match(text) for form in (_OPTION, _PAGE_ITEM, _LABELLED)) or _PATTERN.search(text):
         return True
-    if _COUNTED.match(text) and place.foreign_words(text) < _SENTENCE_WORDS:
+    if _COUNTED.match(text) and mention.foreign_words(text) < _SENTENCE_WORDS:
         return True
     if _BARE.match(text) and _is_announced(text, before):
         return True

@@ -17,7 +17,9 @@ _PEER_NOISE = frozenset({
     "gloo_timeout", "gloo_connect_failed",
 })  # fmt: skip
 """What a peer's death looks like to those who wait for it: as weak as its going away."""
-_OWN = frozenset({"python_exception", "import_error", "cuda_oom", "cuda_device_assert", "host_memory_error"})
+_OWN_ERROR_KINDS = frozenset(
+    {"python_exception", "import_error", "cuda_oom", "cuda_device_assert", "host_memory_error"}
+)
 """Errors a rank makes by itself; ranks that waited for it tell of a timeout, and may be printed before it."""
 _MISSING = frozenset({"FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "OSError", "IOError"})
 """What a step says when a command before it did not make what it needs."""
@@ -40,7 +42,7 @@ _PANIC_LINES = 40
 _BARE_RESULT = re.compile(r"\bunhandled system error\b(?! ?,)")
 _WRAPPED_LINES = 100
 """So many lines has the chain below an exception that only passes another one on."""
-_GONE = re.compile(r"node has died|worker died or was killed|worker process has died")
+_ACTOR_DIED = re.compile(r"node has died|worker died or was killed|worker process has died")
 _LACKING = re.compile(
     r"no such file|not found|does ?n[o']t exist|cannot open|opening file|missing", re.IGNORECASE
 )
@@ -69,7 +71,9 @@ def _began_after(best: JobFinding, new: JobFinding) -> bool:
     """
     if best.labelled or not new.labelled or new.detail.get("exception") in _MISSING:
         return False
-    return best.kind in ("python_exception", "import_error") and new.kind in _OWN - {"import_error"}
+    return best.kind in ("python_exception", "import_error") and new.kind in _OWN_ERROR_KINDS - {
+        "import_error"
+    }
 
 
 def _script_went_on(best: JobFinding, new: JobFinding) -> bool:
@@ -96,7 +100,7 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
     root = new.role is LineRole.ROOT
     if (
         best.detail.get("modules")
-        and new.kind in _OWN - {"import_error"}
+        and new.kind in _OWN_ERROR_KINDS - {"import_error"}
         and new.detail.get("exception") not in _MISSING
     ):
         # The script went on without what a module would have brought, and the program met an error of its own.
@@ -214,16 +218,20 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
     if (best.kind, new.kind) == ("python_consequence", "peer_lost"):
         # Ray's exception says that an actor died; that its node did, only a line below it.
         near = 0 < new.line - best.line <= _REASON_LINES
-        return near and _GONE.search(new.message) is not None
+        return near and _ACTOR_DIED.search(new.message) is not None
     if new.role is LineRole.ROOT:
         plain_cancel = best.kind == "slurm_cancelled"
-        waited = best.kind in grammar.WAITED and new.kind in _OWN and None not in (new.rank, best.rank)
+        waited = (
+            best.kind in grammar.TIMEOUT_KINDS
+            and new.kind in _OWN_ERROR_KINDS
+            and None not in (new.rank, best.rank)
+        )
         # A launcher that lost its store: a rank that speaks of its own error had long met the others.
-        lost_store = best.kind == "rendezvous_failed" and best.rank is None and new.kind in _OWN
+        lost_store = best.kind == "rendezvous_failed" and best.rank is None and new.kind in _OWN_ERROR_KINDS
         noise = best.kind in _PEER_NOISE or (waited and new.rank != best.rank)
         noise = noise or (lost_store and new.rank is not None)
         # No rank loads a library because others wait; where two print at once, whose it is may be lost.
-        unloaded = new.detail.get("undefined_symbol") is True and best.kind in grammar.WAITED
+        unloaded = new.detail.get("undefined_symbol") is True and best.kind in grammar.TIMEOUT_KINDS
         noise = noise or (unloaded and (new.rank is None or new.rank != best.rank))
         announced = (
             best.detail.get("warned") is True and new.kind == best.kind and not new.detail.get("warned")
@@ -311,14 +319,14 @@ def with_absent_ranks(first: JobFinding, found: Sequence[JobFinding]) -> JobFind
 
 
 def _in_the_same(other: JobFinding, first: JobFinding) -> bool:
-    of_all = {first.group, other.group} <= grammar.WHOLE and not other.detail.get("in_subgroup")
+    of_all = {first.group, other.group} <= grammar.WORLD_GROUP_NAMES and not other.detail.get("in_subgroup")
     same_op = None in (first.op, other.op) or first.op == other.op
     return other.kind in _WATCHDOGS and of_all and same_op and other.seq == first.seq
 
 
 def _came_only_before(other: JobFinding, first: JobFinding) -> bool:
     """Whether a rank that was told of the timeout had entered the collective before it, and not it: all that wait in it have ended that one."""
-    of_all = {first.group, other.group} <= grammar.WHOLE
+    of_all = {first.group, other.group} <= grammar.WORLD_GROUP_NAMES
     return (
         other.kind == "dump_signal"
         and of_all

@@ -70,10 +70,10 @@ _NEXT = 3
 """An entry whose number is so much greater follows: some may have been left out."""
 _WENT_WRONG = re.compile(r"error|exception|fail|abort|kill|fatal|traceback", re.IGNORECASE)
 
-Place = tuple[float, ...]
+Counters = tuple[float, ...]
 
 
-def place(text: str) -> tuple[str, Place] | None:
+def read_counters(text: str) -> tuple[str, Counters] | None:
     """The words in front of the first counter and the counters' values; None for a line without any."""
     if not _DIGIT.search(text, 0, _MAX_CHARS) or _LISTED_CODE.match(text):
         return None
@@ -100,7 +100,7 @@ def shape(text: str) -> tuple[str, float] | None:
 
 def is_progress(text: str) -> bool:
     """Whether the line tells how far the program is."""
-    return place(text) is not None
+    return read_counters(text) is not None
 
 
 Entry = tuple[str, int]
@@ -136,7 +136,7 @@ class LogProgress:
     """What advanced since an error; `before` are the lines in front of it, oldest first."""
 
     def __init__(self, before: Iterable[str] = ()) -> None:
-        self._tracks: dict[str, Place] = {}
+        self._tracks: dict[str, Counters] = {}
         self._ordered: set[str] = set()
         self._shapes: dict[str, tuple[float, int]] = {}
         """The words of a line, its first number, and how often that grew before the error."""
@@ -150,12 +150,12 @@ class LogProgress:
 
     def _known(self, line: str) -> None:
         head, cut, _ = line.partition(_HEAD)
-        if cut and place(head) is not None:
+        if cut and read_counters(head) is not None:
             # The error stands inside a line of progress: standard output is buffered, and its rest comes late.
             self._ordered.clear()
             self._shapes.clear()
             return
-        if (progress := place(line)) and len(self._tracks) < _MAX_TRACKS:
+        if (progress := read_counters(line)) and len(self._tracks) < _MAX_TRACKS:
             self._tracks[progress[0]] = progress[1]
             self._ordered.add(progress[0])
 
@@ -176,9 +176,9 @@ class LogProgress:
         known = found is not None and self._shapes.get(found[0], (0.0, 0))[1] >= _GREW
         return known and self._grown(text)
 
-    def passed(self, text: str, *, overwritten: bool = False) -> bool:
+    def after_line(self, text: str, *, overwritten: bool = False) -> bool:
         """Whether the line behind the error advanced; `overwritten` for a part of a progress bar."""
-        if (progress := place(text)) is None:
+        if (progress := read_counters(text)) is None:
             goes_on = _SERVED.search(text) is not None or self._goes_on(text)
             self.steps += goes_on
             self.live += goes_on

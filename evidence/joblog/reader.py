@@ -9,7 +9,6 @@ from dataclasses import replace
 from probing_cluster.core import digits, sanitize
 from probing_cluster.evidence import literals, prefixes
 from probing_cluster.evidence.joblog import (
-    bare_traceback,
     cause,
     chain,
     closing,
@@ -18,8 +17,9 @@ from probing_cluster.evidence.joblog import (
     labels,
     locales,
     manuals,
-    place,
-    report,
+    mention,
+    step_output,
+    trailing_errors,
     unfold,
 )
 from probing_cluster.evidence.joblog.grammar import (
@@ -32,7 +32,6 @@ from probing_cluster.evidence.joblog.grammar import (
 from probing_cluster.evidence.joblog.messages import (
     codes,
     cuda,
-    hccl,
     languages,
     nccl,
     process,
@@ -41,48 +40,28 @@ from probing_cluster.evidence.joblog.messages import (
     workflows,
 )
 
-_JUDGE_PLACE = (cuda.FAMILY, codes.FAMILY, workflows.FAMILY)
+_JUDGE_MENTION = (cuda.FAMILY, codes.FAMILY, workflows.FAMILY)
 """Families that judge the place of an error in its line by themselves."""
 
 MAX_LINE_CHARS = 8192
 MAX_HELD = 4096
 """Findings held back until the cause is named; past this it is named from what was seen."""
 _MAX_JOIN_LINES = 6
-_MIN_WRAP_CHARS = 60
 _MAX_TRACEBACKS, _TRACEBACK_LINES = 256, 400
 _UNRAISED_LINES, _SAME_END_LINES = 3, 3
 _COLOURS = re.compile(r"\[\d{1,2}(?:;\d{1,3}){0,4}m")
 """A terminal's colours whose escape character got lost on the way."""
 _ANY = re.compile(literals.any_of(families.OWN_TRIGGERS))
-_CUT = re.compile(
-    r"ProcessGroup(?:NCCL|Gloo)|NCCL WARN|Watchdog caught|WorkNCCL\(|what\(\):.{1,600}\b(?:cuda|hip)[A-Z]\w{2,30}(?: f\w{0,5}:?)?\s?$"
-)
 _DEBUG = re.compile(
     r"(?:(?!\b(?i:error|fail|warn|fatal|critical)).){0,120}?(?<![\w.\-/])(?:DEBUG|TRACE)(?=[\]\s:|,])"
 )
 """The level that a logger gives to what nobody need read: no error that ends a program."""
-_UNNAMED = "cuda_error"
-"""A CUDA error without a kind of its own: a wrapped line may have cut its name."""
-_CHATTER = re.compile(
-    r"\[?\b[IW]\d{0,4}(?: \d\d:\d\d:\d\d\S{0,12})?(?: \d{1,9})? (?:ProcessGroup|TCPStore|socket)\w*\.cpp"
-)
-"""What PyTorch prints about a group that works: a whole line, whatever stands behind it."""
 _TRACEBACK = "Traceback (most recent call last)"
 _UNRAISED = re.compile(r"^\s*Exception ignored (?:in|on|while)\b|--- Logging error ---$")
 """What Python writes above a traceback that nobody gets to catch, and that ends nothing."""
 _WARNED_OF = re.compile(r"\S{1,400}\.py:\d{1,6}: \w{0,60}Warning: \S")
 """A warning directly below frames: NumPy shows so where it was imported, and nothing was raised."""
 _FRAME = re.compile(r"^(?:\s|\[rank|$)|^\S.*File \"")
-
-
-def _is_cut(text: str) -> bool:
-    """Whether the message goes on behind the line's end."""
-    return torch_nccl.is_cut(text) or hccl.is_cut(text)
-
-
-def _may_continue(finding: JobFinding) -> bool:
-    """Whether the line's rest, on the next one, may name the error."""
-    return finding.kind == _UNNAMED or finding.detail.get("thrown") is True
 
 
 def _several(finding: JobFinding) -> bool:
@@ -99,7 +78,7 @@ class JobLogReader:
 
     def __init__(self) -> None:
         self._context = JoblogContext()
-        self._story = cause.CauseCandidates()
+        self._candidates = cause.CauseCandidates()
         self._cut: unfold.WrappedLine | None = None
         self._tracebacks: dict[int | None, chain.OpenTraceback] = {}
         self._cut_off: tuple[int, Record] | None = None
@@ -108,9 +87,9 @@ class JobLogReader:
         """The last line with a word on it, and the one before that."""
         self._unraised: dict[int | None, int] = {}
         self._chain = chain.ExceptionChain()
-        self._bare = bare_traceback.BareTraceback(self._story.recent)
-        self._report = report.Report()
-        self._lsf = report.LsfReport()
+        self._trailing = trailing_errors.TrailingErrors(self._candidates.recent)
+        self._step_output = step_output.StepOutput()
+        self._lsf = step_output.LsfSummary()
         self._heredoc = heredoc.HereDocument()
         self._pages = manuals.Pages()
         self._copied = heredoc.Copied()
@@ -119,7 +98,7 @@ class JobLogReader:
         self._many = -_SAME_END_LINES
 
     def _families(self, record: Record) -> JobFinding | None:
-        if place.is_speech(record.text):
+        if mention.is_speech(record.text):
             quotes = self._context.announced(record.line) and record.text.lstrip()[:1] in "'\"`"
             return languages.FAMILY.read(record, self._context) if quotes else None
         if (english := locales.english(record.text)) != record.text:
@@ -133,7 +112,7 @@ class JobLogReader:
             wanted |= family is workflows.FAMILY and self._context.reasoned(record.line)
             if not wanted and not any(t in record.text for t in family.triggers):
                 continue
-            if found := self._bare.unraised(record, family.read(record, self._context)):
+            if found := self._trailing.unraised(record, family.read(record, self._context)):
                 sentence = announced and family is languages.FAMILY
                 if announced and self._context.head_line < record.line:
                     self._context.head_line = 0
@@ -149,9 +128,9 @@ class JobLogReader:
 
     def _is_quotation(self, family: LogFamily, record: Record) -> bool:
         """Whether the family understands only what stands between quotation marks: then somebody tells of the error."""
-        if family in _JUDGE_PLACE:
+        if family in _JUDGE_MENTION:
             return False
-        rest = place.without_quotations(record.text)
+        rest = mention.without_quotations(record.text)
         return rest != record.text and family.read(replace(record, text=rest), JoblogContext()) is None
 
     def _join(self, record: Record) -> tuple[bool, JobFinding | None]:
@@ -159,7 +138,7 @@ class JobLogReader:
         cut = self._cut
         if cut is None:
             return False, None
-        complete = cut.found is not None and _may_continue(cut.found)
+        complete = cut.found is not None and unfold.may_continue(cut.found)
         if (
             unfold.NEW_RECORD.match(record.text)
             or cut.joined >= _MAX_JOIN_LINES
@@ -173,7 +152,7 @@ class JobLogReader:
         if found and found.detail.get("thrown"):
             self._give_up()  # the next line adds nothing to what the exception says
             return False, None
-        if found and _is_cut(cut.record.text):
+        if found and unfold.is_cut(cut.record.text):
             cut.found = found
             return True, None
         if found:
@@ -193,16 +172,16 @@ class JobLogReader:
         rank = record.rank
         if _UNRAISED.search(record.text) and len(self._unraised) < _MAX_TRACEBACKS:
             self._unraised[rank] = record.line
-        if _TRACEBACK in record.text and not place.is_speech(record.text):
-            recent = self._story.recent
-            handled = place.is_handled_traceback(record.text, recent) or manuals.shows_a_traceback(recent)
+        if _TRACEBACK in record.text and not mention.is_speech(record.text):
+            recent = self._candidates.recent
+            handled = mention.is_handled_traceback(record.text, recent) or manuals.shows_a_traceback(recent)
             if handled or record.line - self._unraised.pop(rank, -_UNRAISED_LINES) < _UNRAISED_LINES:
                 self._tracebacks.pop(rank, None)
-                self._bare.ignored(record)
+                self._trailing.ignored(record)
             elif len(self._tracebacks) < _MAX_TRACEBACKS:
                 self._tracebacks[rank] = chain.OpenTraceback(record.line, _indent(record.text))
-                self._chain.begin(record, next(iter(reversed(self._story.recent)), ""))
-                self._story.announced(record.line)
+                self._chain.begin(record, next(iter(reversed(self._candidates.recent)), ""))
+                self._candidates.announced(record.line)
             return None
         for old in [r for r, t in self._tracebacks.items() if record.line - t.line > _TRACEBACK_LINES]:
             del self._tracebacks[old]
@@ -211,7 +190,7 @@ class JobLogReader:
             self._take_last()
         current = self._tracebacks.get(rank)
         if current is None:
-            return self._bare.read(record, known=known, interesting=interesting)
+            return self._trailing.read(record, known=known, interesting=interesting)
         if current.indent and _indent(record.text) >= current.indent:
             record = replace(record, text=record.text[current.indent :])
         if _FRAME.match(record.text) or chain.is_link(record.text):
@@ -238,53 +217,53 @@ class JobLogReader:
 
     def _take(self, finding: JobFinding) -> None:
         if finding.role is not LineRole.OBSERVATION and self._copied.left():
-            self._story.tested(passed=True, whole_session=True)
-            self._bare.take_last()
-        if finding.kind == "stale_file_handle" and python.in_lock(self._story.recent, finding.message):
+            self._candidates.test_succeeded(whole_session=True)
+            self._trailing.take_last()
+        if finding.kind == "stale_file_handle" and python.in_lock(self._candidates.recent, finding.message):
             finding = replace(finding, detail={**finding.detail, "locks": True})
         if finding.kind == "task_exit" and finding.rank is not None:
             if _several(finding):
                 self._many = finding.line
             elif finding.line - self._many > _SAME_END_LINES:
-                self._story.fill_rank(finding.line, finding.rank)
-        if self._bare.printed(finding.line) and finding.role is LineRole.ROOT:
+                self._candidates.fill_rank(finding.line, finding.rank)
+        if self._trailing.printed(finding.line) and finding.role is LineRole.ROOT:
             finding = replace(finding, detail={**finding.detail, "weak": True})
         if finding.detail.get("weak"):
-            self._bare.hold_weak(finding)
+            self._trailing.hold_weak(finding)
             return
-        reason = self._bare.weak_reason(finding)
+        reason = self._trailing.weak_reason(finding)
         if finding.kind == "command_not_found":
-            self._bare.hold(reason or finding)
+            self._trailing.hold(reason or finding)
             return
         if reason:
-            self._story.add(reason)
-        self._bare.died(finding)
+            self._candidates.add(reason)
+        self._trailing.died(finding)
         if finding.role in (LineRole.EXIT, LineRole.REMOTE) or finding.kind == "memory_corruption":
             self._take_last(at_exit=finding.role is not LineRole.REMOTE)
-        if self._story.best is None and (word := self._tail.explains(finding)):
-            self._story.add(word)
+        if self._candidates.best is None and (word := self._tail.reason_for(finding)):
+            self._candidates.add(word)
         if finding.role is LineRole.END:
-            self._story.take_stall(finding.line, self._tail.only_lists, ended=True)
-        self._story.add(finding)
+            self._candidates.take_stall(finding.line, self._tail.only_lists, ended=True)
+        self._candidates.add(finding)
 
     def _take_last(self, *, at_exit: bool = False) -> None:
         """The exception without a traceback that may have been the last was it."""
-        if last := self._bare.take_last(at_exit=at_exit):
-            if self._story.best is None and (word := self._tail.explains(last)):
-                self._story.add(word)
-            self._story.add_last(last)
+        if last := self._trailing.take_last(at_exit=at_exit):
+            if self._candidates.best is None and (word := self._tail.reason_for(last)):
+                self._candidates.add(word)
+            self._candidates.add_last(last)
 
     def _take_step_word(self, line: int) -> None:
         """The workflow engine's block of errors ended before `line`. If no family recognised a line of it, take the line in it that looks most like an error."""
-        best, began = self._story.candidate, self._report.errors_began
+        best, began = self._candidates.candidate, self._step_output.errors_began
         if best is None or best.role is not LineRole.EXIT or best.line > began:
             return
         if word := self._tail.reason(line, began):
-            self._story.add(replace(word, role=LineRole.ROOT))
+            self._candidates.add(replace(word, role=LineRole.ROOT))
 
     def _settle(self) -> list[JobFinding]:
         """The findings held, in line order: a message that was followed over several lines comes late."""
-        return sorted(self._story.settle(), key=lambda finding: finding.line)
+        return sorted(self._candidates.settle(), key=lambda finding: finding.line)
 
     def following(self, line: int) -> bool:
         """Whether `line`, the next one, matters whatever it contains."""
@@ -292,11 +271,11 @@ class JobLogReader:
             self._cut is not None
             or bool(self._tracebacks)
             or self._context.expects(line)
-            or self._report.inside(line)
+            or self._step_output.inside(line)
             or self._lsf.is_open
             or self._heredoc.inside(line)
-            or self._story.in_doubt
-            or self._bare.following(line)
+            or self._candidates.in_doubt
+            or self._trailing.following(line)
         )
 
     def feed(self, line: int, text: str) -> Iterator[JobFinding]:
@@ -316,33 +295,35 @@ class JobLogReader:
         for part in parts:
             for piece in unfold.lines(part) if part else ():
                 self._read(line, piece[:MAX_LINE_CHARS], overwritten=len(parts) > 1)
-        if self._story.settled or len(self._story.held) >= MAX_HELD:
+        if self._candidates.settled or len(self._candidates.held) >= MAX_HELD:
             yield from self._settle()
 
     def _read(self, line: int, text: str, *, overwritten: bool = False) -> None:
         if text.strip() and line != self._last_line:
             self._line_before, self._last_line = self._last_line, line
-        recent = self._story.recent
+        recent = self._candidates.recent
         shown = self._pages.inside(line, text) or manuals.is_shown(text, recent)
         if quoted := self._heredoc.quotes(line, text) or shown:
             self._tail.forget(line)
-        if quoted or place.is_repeated(text, recent):
-            if self._story.in_doubt and place.is_chat_head(text):
-                self._story.passed(self._labels.record(line, text))
+        if quoted or mention.is_repeated(text, recent):
+            if self._candidates.in_doubt and mention.is_chat_head(text):
+                self._candidates.after_line(self._labels.record(line, text))
             recent.append(text)
             return
-        if (passed := report.test_mark(text)) is not None:
-            self._story.tested(passed=passed)
-        if report.tests_passed(text, self._story.recent):
-            self._story.tested(passed=True, whole_session=True)
-        self._bare.announce(line, text)
-        of_errors = self._report.of_errors(line)
-        text = self._report.text(line, text)
-        if of_errors and not self._report.inside(line):
+        if succeeded := step_output.test_mark(text):
+            self._candidates.test_succeeded()
+        elif succeeded is False:
+            self._candidates.test_began()
+        if step_output.tests_passed(text, self._candidates.recent):
+            self._candidates.test_succeeded(whole_session=True)
+        self._trailing.announce(line, text)
+        of_errors = self._step_output.of_errors(line)
+        text = self._step_output.text(line, text)
+        if of_errors and not self._step_output.inside(line):
             self._take_step_word(line)
         interesting = _ANY.search(text) is not None
         record = self._labels.record(line, text)
-        cut = _CUT.search(text) is not None and not _CHATTER.search(text) and not place.is_speech(record.text)
+        cut = unfold.may_be_cut(text) and not mention.is_speech(record.text)
         torch_nccl.note_op(record, self._context)
         expected = self._context.expects(line)
         joined, found = self._join(record)
@@ -351,27 +332,27 @@ class JobLogReader:
             if found and found.kind in cuda.ONLY_HARDWARE and self._has_lost_its_traceback(record):
                 found = replace(found, detail={**found.detail, "alone": True})
         last = self._traceback(record, known=found is not None, interesting=interesting)
-        if self._bare.dropped == line:
+        if self._trailing.dropped == line:
             self._tail.forget(line)
-        self._bare.passed(line, record.text if text.startswith("{") else text)
-        unnamed = found is not None and _may_continue(found) and cut and len(text.rstrip()) >= _MIN_WRAP_CHARS
-        if found and found.line == line and (unnamed or _is_cut(text)):
+        self._trailing.after_line(line, record.text if text.startswith("{") else text)
+        unnamed = found is not None and unfold.may_continue(found) and cut
+        if found and found.line == line and (unnamed or unfold.is_cut(text)):
             self._give_up()
             self._cut = unfold.WrappedLine(record, found=found)
         elif found := found or last:
             self._take(found)
-        elif cut and not joined and len(text.rstrip()) >= _MIN_WRAP_CHARS:
+        elif cut and not joined:
             self._cut = unfold.WrappedLine(record)
-        if self._report.of_errors(line) and (word := self._bare.take_last(at_exit=True)):
-            self._story.add(word)
-        if not found and self._story.in_doubt and not self._report.inside(line):
-            self._story.passed(record, overwritten=overwritten)
-        self._story.recent.append(text)
+        if self._step_output.of_errors(line) and (word := self._trailing.take_last(at_exit=True)):
+            self._candidates.add(word)
+        if not found and self._candidates.in_doubt and not self._step_output.inside(line):
+            self._candidates.after_line(record, overwritten=overwritten)
+        self._candidates.recent.append(text)
 
     def skipped(self, first: int, lines: Iterable[bytes]) -> None:
         """The last lines in front of the next one that were not worth reading, from number `first` on: what the program printed while it ran."""
         texts = [self._labels.plain(line[:MAX_LINE_CHARS].decode("utf-8", "replace")) for line in lines]
-        self._story.recent.extend(texts)
+        self._candidates.recent.extend(texts)
         self._tail.extend(first, texts)
 
     def close(self) -> list[JobFinding]:
@@ -379,13 +360,13 @@ class JobLogReader:
         self._give_up()
         self._take_last()
         if self._cut_off is not None and self._cut_off[0] == self._last_line:
-            self._story.add(python.cut_off(self._cut_off[1]))
-        if not self._story.settled and (word := self._tail.at_end(self._story.candidate)):
-            self._story.add(word)
-        self._story.take_stall(self._last_line, self._tail.only_lists)
-        self._story.take_interruption(self._last_line)
-        self._story.take_first_exit()
-        self._story.note_behind(self._tail.behind)
+            self._candidates.add(python.cut_off(self._cut_off[1]))
+        if not self._candidates.settled and (word := self._tail.final_error(self._candidates.candidate)):
+            self._candidates.add(word)
+        self._candidates.take_stall(self._last_line, self._tail.only_lists)
+        self._candidates.take_interruption(self._last_line)
+        self._candidates.take_first_exit()
+        self._candidates.note_lines_after(self._tail.lines_after)
         return self._settle()
 
 

@@ -118,7 +118,7 @@ class DatedProgress:
         self._last: tuple[int, str] = (0, "")
         self._last_at: datetime | None = None
         self._before_s = 0.0
-        self._counters: dict[str, progress.Place] = {}
+        self._counters: dict[str, progress.Counters] = {}
         self._advances: Counter[float] = Counter()
         """By how much the counter advanced, and how often; 0 where that is not known."""
         self._gaps: dict[float, float] = {}
@@ -140,7 +140,7 @@ class DatedProgress:
             return
         self._cut = not text.endswith("\n")
         self._chars += len(text)
-        step = progress.place(text.rstrip())
+        step = progress.read_counters(text.rstrip())
         self.has_steps |= step is not None
         stands = step is None and _STANDS.search(text) is not None
         if at is not None and not stands:
@@ -152,7 +152,7 @@ class DatedProgress:
             works = step is not None or _OVER.search(text) is not None
             self._behind.append(_LineBehind(line, at, is_work=not stands and works, of_watchdog=stands))
 
-    def _step(self, line: int, text: str, at: datetime, step: tuple[str, progress.Place]) -> None:
+    def _step(self, line: int, text: str, at: datetime, step: tuple[str, progress.Counters]) -> None:
         words, now = step
         before, self._counters[words] = self._counters.get(words), now
         if len(self._counters) > _MAX_ADVANCES:
@@ -330,7 +330,7 @@ class LogSteps:
         return stood and stood.later(days)
 
 
-def _advance(before: progress.Place | None, now: progress.Place) -> float:
+def _advance(before: progress.Counters | None, now: progress.Counters) -> float:
     """By how much the innermost counter went on; 0 where that is not known."""
     if before is None or len(before) != len(now) or before[:-1] != now[:-1]:
         return 0.0

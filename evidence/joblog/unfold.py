@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from probing_cluster.evidence.joblog import place
+from probing_cluster.evidence.joblog import mention
 from probing_cluster.evidence.joblog.grammar import JobFinding, Record
+from probing_cluster.evidence.joblog.messages import hccl, torch_nccl
 
 _HEADS = ("Traceback (most recent call last)", "\\n\\tat ")
 _MAX_DEPTH = 3
@@ -65,7 +66,7 @@ def _traces(value: Any, depth: int) -> Iterator[str]:
     for key, inner in value.items():
         if isinstance(inner, dict):
             yield from _traces(inner, depth + 1)
-        elif isinstance(inner, str) and place.is_log_key(str(key)) and _is_trace(inner):
+        elif isinstance(inner, str) and mention.is_log_key(str(key)) and _is_trace(inner):
             yield inner
 
 
@@ -77,6 +78,34 @@ NEW_RECORD = re.compile(
     r"^\s*(?:\[\d{1,9}\] )?(?:\[rank\d|\[[EWFI]\d*\s|\[E ProcessGroup|\d{4}-\d\d-\d\d|\[\d{4}-|Traceback|File \"|[\w.]{1,200}(?:Error|Exception): |frame #|terminate called|srun:|slurmstepd:|\S+:\d+:\d+ \[\d+\]|Exception raised|$)"
 )
 """A line that begins a message of its own."""
+
+
+_MIN_WRAP_CHARS = 60
+_CUT = re.compile(
+    r"ProcessGroup(?:NCCL|Gloo)|NCCL WARN|Watchdog caught|WorkNCCL\(|what\(\):.{1,600}\b(?:cuda|hip)[A-Z]\w{2,30}(?: f\w{0,5}:?)?\s?$"
+)
+_UNNAMED = "cuda_error"
+"""A CUDA error without a kind of its own: a wrapped line may have cut its name."""
+_CHATTER = re.compile(
+    r"\[?\b[IW]\d{0,4}(?: \d\d:\d\d:\d\d\S{0,12})?(?: \d{1,9})? (?:ProcessGroup|TCPStore|socket)\w*\.cpp"
+)
+"""What PyTorch prints about a group that works: a whole line, whatever stands behind it."""
+
+
+def may_be_cut(text: str) -> bool:
+    """Whether the line begins a message that a terminal may have cut: PyTorch's, NCCL's, or a C++ exception's."""
+    long = len(text.rstrip()) >= _MIN_WRAP_CHARS
+    return long and _CUT.search(text) is not None and not _CHATTER.search(text)
+
+
+def is_cut(text: str) -> bool:
+    """Whether the message goes on behind the line's end."""
+    return torch_nccl.is_cut(text) or hccl.is_cut(text)
+
+
+def may_continue(finding: JobFinding) -> bool:
+    """Whether the line's rest, on the next one, may name the error."""
+    return finding.kind == _UNNAMED or finding.detail.get("thrown") is True
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from probing_cluster.evidence.kernel import grammar, head
+from probing_cluster.evidence.kernel import grammar, message_start
 from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, KernelContext, KernelFinding, fact, make
 
 _RESET = "Drain the node and reset the GPU; have it replaced if the error returns."
@@ -160,16 +160,16 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
     """A line of AMD's GPU driver; what it says is fine is none."""
     if not _OURS.match(message):
         return None
-    where = head.addressed(message)
+    where = message_start.addressed(message)
     address = grammar.pci(where["pci"]) if where else None
     if probed := _PROBE.match(message):
         return make(FACTS, "amdgpu", "init_failed", message, pci_bus_id=grammar.pci(probed["pci"]))
-    if head.match(_LOST, message):
+    if message_start.match(_LOST, message):
         return make(FACTS, "gpu_lost", "amdgpu_lost", message, pci_bus_id=address)
-    if found := head.match(_INTERRUPT, message):
+    if found := message_start.match(_INTERRUPT, message):
         return _finding(f"ras_{found['grade']}", found, address, message)
     for code, pattern in _PRODUCTIONS:
-        if found := head.match(pattern, message):
+        if found := message_start.match(pattern, message):
             return _finding(code, found, address, message)
     return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.kernel import grammar, head
+from probing_cluster.evidence.kernel import grammar, message_start
 from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, KernelContext, KernelFinding, fact, make
 
 _DISK = "Check the drive's SMART data and replace it if it fails."
@@ -80,7 +80,9 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("no_path", re.compile(rf"(?:block )?{_DEV}: no (?:available|usable) path - (?:failing|requeuing) I/O")),
     (
         "beyond_end",
-        re.compile(rf"(?:(?P<name>{head.TASK}): )?attempt to access beyond end of device(?:\s*\n|\s*$)"),
+        re.compile(
+            rf"(?:(?P<name>{message_start.TASK}): )?attempt to access beyond end of device(?:\s*\n|\s*$)"
+        ),
     ),
     (
         "md_fail",
@@ -229,7 +231,7 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
     if _NO_DISK.search(message):
         return None
     for code, pattern in _PRODUCTIONS:
-        if found := head.match(pattern, message):
+        if found := message_start.match(pattern, message):
             severity = INFO if _RECOVERED.search(message) else FACTS["block_io", code].severity
             where = _ADDRESS.match(message)
             return make(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.kernel import grammar, head
+from probing_cluster.evidence.kernel import grammar, message_start
 from probing_cluster.evidence.kernel.grammar import HIGH, LOW, KernelContext, KernelFinding, fact, make
 
 _CHECK = "Check cable, transceiver and switch port of this interface."
@@ -65,7 +65,7 @@ def read(message: str, context: KernelContext) -> KernelFinding | None:
     if phy := _PHY.match(message):
         context.put("phy", phy["driver"], (context.get("phy", phy["driver"]) or 0) + 1)
         return None
-    if slave := head.match(_SLAVE, message):
+    if slave := message_start.match(_SLAVE, message):
         return make(
             FACTS,
             "eth_link",
@@ -73,21 +73,21 @@ def read(message: str, context: KernelContext) -> KernelFinding | None:
             message,
             device=slave["slave"] or slave["interface"] or slave["port"] or slave["bond"],
         )
-    if bond := head.match(_BOND, message):
+    if bond := message_start.match(_BOND, message):
         return make(FACTS, "eth_link", "bond_down", message, device=bond["device"])
-    driver = head.addressed(message)
+    driver = message_start.addressed(message)
     address = grammar.pci(driver["pci"]) if driver else None
     named = (driver["device"] or driver["usb"]) if driver else None
-    if watchdog := head.match(_WATCHDOG, message):
+    if watchdog := message_start.match(_WATCHDOG, message):
         device = watchdog["device"] or named
         return (
             None
             if (device or "").startswith("ib")
             else make(FACTS, "eth_link", "netdev_watchdog", message, device=device, pci_bus_id=address)
         )
-    if head.match(_HANG, message):
+    if message_start.match(_HANG, message):
         return make(FACTS, "eth_link", "tx_timeout", message, device=named, pci_bus_id=address)
-    if (down := head.match(_DOWN, message)) and (device := down["device"] or named):
+    if (down := message_start.match(_DOWN, message)) and (device := down["device"] or named):
         return (
             None
             if _VIRTUAL.match(device) or _begins(device, message, context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.kernel import grammar, head
+from probing_cluster.evidence.kernel import grammar, message_start
 from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, KernelContext, KernelFinding, fact, make
 
 _PORT = "Check cable, transceiver and switch port of this HCA; look for the link counters around this time."
@@ -118,7 +118,7 @@ _PHRASES = (
 
 def _module(message: str) -> str | None:
     """What a transceiver event says; plugging in and cooling down are none."""
-    if not (found := head.match(_MODULE, message)):
+    if not (found := message_start.match(_MODULE, message)):
         return None
     text = found["text"]
     if "High Temperature" in text:
@@ -136,28 +136,28 @@ def _interface(message: str) -> tuple[str, str | None] | None:
         ("tx_timeout", _IPOIB),
         ("link_down", _NETDEV),
     ):
-        if found := head.match(pattern, message):
+        if found := message_start.match(pattern, message):
             return code, found["device"]
-    if (found := head.match(_WATCHDOG, message)) and (
+    if (found := message_start.match(_WATCHDOG, message)) and (
         message.startswith("mlx") or "(mlx" in message or (found["device"] or "").startswith("ib")
     ):
         return "netdev_watchdog", found["device"]
-    if (found := head.match(_CARRIER, message) or head.match(_MANAGER, message)) and not _VIRTUAL.match(
-        found["device"]
-    ):
+    if (
+        found := message_start.match(_CARRIER, message) or message_start.match(_MANAGER, message)
+    ) and not _VIRTUAL.match(found["device"]):
         return "lost_carrier", found["device"]
     return None
 
 
 def read(message: str, _context: KernelContext) -> KernelFinding | None:
     """A line of a fabric NIC; commands refused to a monitor (ACCESS_REG) are none."""
-    where, call = head.addressed(message), head.match(_CALL, message)
+    where, call = message_start.addressed(message), message_start.match(_CALL, message)
     if where and where["driver"] not in _DRIVERS:
         where = None
     device = where["device"] if where else None
     code = _module(message)
     if code is None:
-        code = next((name for name, pattern in _PHRASES if head.match(pattern, message)), None)
+        code = next((name for name, pattern in _PHRASES if message_start.match(pattern, message)), None)
         if code is not None and not call:
             ours = _OURS.match(message)
             code, device = (code, device or ours["device"]) if ours else (None, device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from probing_cluster.core import sanitize
-from probing_cluster.evidence.kernel import grammar, head
+from probing_cluster.evidence.kernel import grammar, message_start
 from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, KernelContext, KernelFinding, fact, make
 
 _STORAGE = "Look at what it waits for: a file system or network that does not answer is the commonest."
@@ -88,7 +88,7 @@ def _task(found: re.Match[str], message: str, code: str) -> KernelFinding:
 
 
 def _lockup(message: str) -> KernelFinding | None:
-    if found := head.match(_SOFT, message):
+    if found := message_start.match(_SOFT, message):
         cpu = {"cpu": int(found["cpu"])}
         pid, name = grammar.number(found["pid"]), grammar.name(found["name"])
         return make(
@@ -101,30 +101,30 @@ def _lockup(message: str) -> KernelFinding | None:
             device=f"cpu{found['cpu']}",
             detail=cpu,
         )
-    if found := head.match(_HARD, message):
+    if found := message_start.match(_HARD, message):
         return make(FACTS, "hung_task", "hard_lockup", message, device=f"cpu{found['cpu'] or found['other']}")
     return None
 
 
 def read(message: str, _context: KernelContext) -> KernelFinding | None:
     """A line of the kernel's own watchdogs."""
-    if found := head.match(_TASK, message):
+    if found := message_start.match(_TASK, message):
         return _task(found, message, found["s"])
-    if found := head.match(_MUTEX, message):
+    if found := message_start.match(_MUTEX, message):
         return _task(found, message, "mutex")
     if finding := _lockup(message):
         return finding
-    if head.match(_RCU, message):
+    if message_start.match(_RCU, message):
         return make(FACTS, "hung_task", "rcu_stall", message)
-    if head.match(_WORKQUEUE, message):
+    if message_start.match(_WORKQUEUE, message):
         return make(FACTS, "hung_task", "workqueue_lockup", message)
-    if found := head.match(_PANIC, message):
+    if found := message_start.match(_PANIC, message):
         return make(FACTS, "panic", "panic", message, detail={"why": sanitize.clean(found["why"], 256)})
-    if head.match(_OOPS, message):
+    if message_start.match(_OOPS, message):
         return make(FACTS, "panic", "oops", message)
-    if head.match(_FILES, message):
+    if message_start.match(_FILES, message):
         return make(FACTS, "limit", "file_max", message)
-    if found := head.match(_PIDS, message):
+    if found := message_start.match(_PIDS, message):
         group = found["cgroup"]
         detail = {"cgroup": sanitize.clean(group, 256), **grammar.sluid_of(group)}
         return make(FACTS, "limit", "pids", message, job_id=grammar.job_of(group), detail=detail)

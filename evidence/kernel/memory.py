@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from probing_cluster.evidence.kernel import grammar, head, pcie
+from probing_cluster.evidence.kernel import grammar, message_start, pcie
 from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, KernelContext, KernelFinding, fact, make
 
 _DIMM = "Count them per DIMM; replace a DIMM whose rate rises."
@@ -78,17 +78,17 @@ _UNCORRECTED_BIT, _CONTEXT_CORRUPT_BIT = 61, 57
 
 
 def _edac(message: str) -> KernelFinding | None:
-    if found := head.match(_EDAC, message):
+    if found := message_start.match(_EDAC, message):
         label = _ON.search(found["text"])
         detail = {"count": int(found["count"] or 1), "controller": found["mc"]}
         device = (label["label"] or label["old"]) if label else found["mc"]
         return make(FACTS, "edac", found["type"], message, device=device, detail=detail)
-    return make(FACTS, "edac", "detail", message) if head.match(_EDAC_PART, message) else None
+    return make(FACTS, "edac", "detail", message) if message_start.match(_EDAC_PART, message) else None
 
 
 def _bank(message: str) -> KernelFinding | None:
     """A bank's status; bits 61 and 57 say that it was not corrected."""
-    if not (found := head.match(_BANK, message) or head.match(_AMD, message)):
+    if not (found := message_start.match(_BANK, message) or message_start.match(_AMD, message)):
         return None
     status = int(found["status"], 16)
     uncorrected = bool(status >> _UNCORRECTED_BIT & 1)
@@ -135,9 +135,9 @@ def read(message: str, context: KernelContext) -> KernelFinding | None:
         return _edac(message)
     if finding := _bank(message):
         return finding
-    if head.match(_STORM, message):
+    if message_start.match(_STORM, message):
         return make(FACTS, "mce", "cmci_storm", message)
-    if killed := head.match(_KILLED, message):
+    if killed := message_start.match(_KILLED, message):
         return make(
             FACTS,
             "mce",
@@ -146,15 +146,15 @@ def read(message: str, context: KernelContext) -> KernelFinding | None:
             pid=grammar.number(killed["pid"]),
             process=grammar.name(killed["name"]),
         )
-    if head.match(_FAILURE, message):
+    if message_start.match(_FAILURE, message):
         return make(FACTS, "mce", "memory_failure", message)
-    if head.match(_SOFT, message):
+    if message_start.match(_SOFT, message):
         return make(FACTS, "mce", "soft_offline", message)
-    if head.match(_PANIC, message):
+    if message_start.match(_PANIC, message):
         return make(FACTS, "mce", "uncorrected", message)
-    if head.match(_NMI, message):
+    if message_start.match(_NMI, message):
         return make(FACTS, "mce", "nmi", message)
-    if "[Hardware Error]" in message and head.match(_REPORT, message):
+    if "[Hardware Error]" in message and message_start.match(_REPORT, message):
         graded = _FATAL.search(message)
         bad = graded and graded["sev"] in ("fatal", "recoverable", None)
         device = _CPER_DEVICE.search(message)
@@ -162,7 +162,7 @@ def read(message: str, context: KernelContext) -> KernelFinding | None:
         if _of_fatal_pcie(message, context) and address is not None:
             return make(pcie.FACTS, "pcie_aer", "fatal", message, pci_bus_id=address)
         return make(FACTS, "mce", "detail", message, severity=HIGH if bad else INFO, pci_bus_id=address)
-    return make(FACTS, "mce", "detail", message) if head.match(_LOGGED, message) else None
+    return make(FACTS, "mce", "detail", message) if message_start.match(_LOGGED, message) else None
 
 
 FAMILY = grammar.LineFamily(

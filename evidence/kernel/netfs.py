@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.kernel import grammar, head
+from probing_cluster.evidence.kernel import grammar, message_start
 from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, KernelContext, KernelFinding, fact, make
 
 _SERVER = "See whether other nodes lost the same server at the same time; then it is the server or the network, not this node."
@@ -156,7 +156,7 @@ _OTHER = (
 
 def _named(kind: str, table: tuple[tuple[str, re.Pattern[str]], ...], message: str) -> KernelFinding | None:
     for code, pattern in table:
-        if found := head.match(pattern, message):
+        if found := message_start.match(pattern, message):
             device = next((v for v in found.groupdict().values() if v), None)
             return make(FACTS, kind, code, message, device=device.strip(",:") if device else None)
     return None
@@ -164,7 +164,7 @@ def _named(kind: str, table: tuple[tuple[str, re.Pattern[str]], ...], message: s
 
 def _lustre(message: str) -> KernelFinding | None:
     """Lustre's own number is the code, unless the text says that somebody was evicted."""
-    if not (found := head.match(_LUSTRE, message)):
+    if not (found := message_start.match(_LUSTRE, message)):
         return None
     text = found["text"].removeprefix("Lustre: ")
     if _LUSTRE_HARMLESS.match(text):
@@ -183,7 +183,7 @@ def _lustre(message: str) -> KernelFinding | None:
 
 
 def _gpfs(message: str) -> KernelFinding | None:
-    if not (found := head.match(_GPFS, message)) or found["level"] in ("N", "I"):
+    if not (found := message_start.match(_GPFS, message)) or found["level"] in ("N", "I"):
         return None
     if found["error"]:
         return make(FACTS, "gpfs", found["error"].lower(), message)
@@ -207,7 +207,7 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
         return _lustre(message)
     if "mmfs" in message:
         return _gpfs(message)
-    if head.match(_BEEGFS, message):
+    if message_start.match(_BEEGFS, message):
         return _beegfs(message)
     if any(word in message for word in ("nfs", "NFS", "lockd", "rpcbind")):
         return _named("nfs", _NFS, message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.kernel import grammar, head
+from probing_cluster.evidence.kernel import grammar, message_start
 from probing_cluster.evidence.kernel.grammar import LOW, KernelContext, KernelFinding, fact, make
 
 _DOMAINS = "user_program system_software hardware"
@@ -27,7 +27,7 @@ _FAULT = re.compile(
 
 def read(message: str, _context: KernelContext) -> KernelFinding | None:
     """A fault that nouveau reports; what it says of clocks, displays and firmware is none."""
-    if not (found := head.match(_OURS, message)):
+    if not (found := message_start.match(_OURS, message)):
         return None
     text = found["text"]
     code = "lockup" if _LOCKUP.match(text) else "engine_fault" if _FAULT.match(text) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.kernel import grammar, head
+from probing_cluster.evidence.kernel import grammar, message_start
 from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, KernelContext, KernelFinding, fact, make
 
 FACTS = {
@@ -136,12 +136,12 @@ _BAR = re.compile(
 
 def _lost(message: str, context: KernelContext) -> KernelFinding | None:
     """The two forms without an Xid: one message over three lines, and one that repeats an Xid 79."""
-    if probed := head.match(_PROBED, message):
+    if probed := message_start.match(_PROBED, message):
         context.put("nvrm", "probed", grammar.pci(probed["pci"]))
-    if head.match(_LOST, message):
+    if message_start.match(_LOST, message):
         address = context.pop("nvrm", "probed")
         return make(FACTS, "gpu_lost", "gpu_fallen_no_xid", message, pci_bus_id=address)
-    if (found := head.match(_FALLEN, message)) and "Xid" not in message:
+    if (found := message_start.match(_FALLEN, message)) and "Xid" not in message:
         address = grammar.pci(found["pci"] or found["at"])
         if address is not None and context.pop("xid79", grammar.bus_address(address)):
             return None
@@ -158,7 +158,7 @@ def continues(text: str, context: KernelContext) -> bool:
 
 
 def _nvlink(message: str) -> KernelFinding | None:
-    if not head.match(_NVLINK, message) or not _FAILED.search(message):
+    if not message_start.match(_NVLINK, message) or not _FAILED.search(message):
         return None
     low = message.lower()
     code = "rx_detect" if "rxdet" in low or "rx detect" in low else "training" if "train" in low else "error"
@@ -166,13 +166,13 @@ def _nvlink(message: str) -> KernelFinding | None:
 
 
 def _driver(message: str) -> KernelFinding | None:
-    if found := head.match(_INIT, message):
+    if found := message_start.match(_INIT, message):
         return make(
             FACTS, "driver", "init_failed", message, pci_bus_id=grammar.pci(found["pci"] or found["probe"])
         )
-    if found := head.match(_PROBE, message):
+    if found := message_start.match(_PROBE, message):
         return make(FACTS, "driver", "init_failed", message, pci_bus_id=grammar.pci(found["pci"]))
-    if found := head.match(_MISMATCH, message):
+    if found := message_start.match(_MISMATCH, message):
         return make(
             FACTS,
             "driver",
@@ -181,22 +181,22 @@ def _driver(message: str) -> KernelFinding | None:
             pid=grammar.number(found["pid"]),
             process=grammar.name(found["name"]),
         )
-    if head.match(_ASSERT, message):
+    if message_start.match(_ASSERT, message):
         return make(FACTS, "driver", "assertion", message)
-    if found := head.match(_BAR, message):
+    if found := message_start.match(_BAR, message):
         return make(FACTS, "driver", "bar_invalid", message, pci_bus_id=grammar.pci(found["pci"]))
     return None
 
 
 def read(message: str, context: KernelContext) -> KernelFinding | None:
     """A line of the driver that carries no Xid."""
-    if uuid := head.match(_UUID, message):
+    if uuid := message_start.match(_UUID, message):
         context.put("gpu_uuid", grammar.bus_address(grammar.pci(uuid["pci"]) or ""), uuid["uuid"])
         return None
     if finding := _lost(message, context):
         return finding
     for code, pattern in _GSP:
-        if head.match(pattern, message):
+        if message_start.match(pattern, message):
             return make(FACTS, "gsp", code, message)
     return _nvlink(message) or _driver(message)
 

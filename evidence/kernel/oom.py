@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from probing_cluster.evidence.kernel import grammar, head
+from probing_cluster.evidence.kernel import grammar, message_start
 from probing_cluster.evidence.kernel.grammar import INFO, KernelContext, KernelFinding, fact, make
 
 _JOB = "Ask for more memory, or use less; the job's own cgroup limit was reached."
@@ -48,11 +48,13 @@ _KILLED = re.compile(
 )
 _LIMIT = re.compile(r"Task in (?P<task>/\S*) killed as a result of limit of (?P<limit>/\S*)")
 _GROUP = re.compile(r"Tasks in (?P<task>/\S*) are going to be killed due to memory\.oom\.group set")
-_INVOKED = re.compile(rf"(?P<name>{head.TASK}) invoked oom-killer:")
+_INVOKED = re.compile(rf"(?P<name>{message_start.TASK}) invoked oom-killer:")
 _REAPED = re.compile(
     r"oom_reaper: (?:reaped process (?P<pid>\d{1,18}) \((?P<name>.{1,64}?)\)|unable to reap pid:(?P<stuck>\d{1,18}) \((?P<who>.{1,64}?)\))"
 )
-_ALLOC = re.compile(rf"(?P<name>{head.TASK}): page allocation failure[:.] order:(?P<order>\d{{1,18}})")
+_ALLOC = re.compile(
+    rf"(?P<name>{message_start.TASK}): page allocation failure[:.] order:(?P<order>\d{{1,18}})"
+)
 _NOBODY = re.compile(r"[Oo]ut of memory and no killable processes")
 _SLAB = re.compile(r"\bSLUB: Unable to allocate memory on node|\bSLAB: Unable to allocate memory on node")
 _SIZES = re.compile(r"(?P<what>total-vm|anon-rss|file-rss|shmem-rss):(?P<kb>\d{1,15})kB")
@@ -103,9 +105,9 @@ def _killed(message: str, found: re.Match[str], context: KernelContext) -> Kerne
 
 def read(message: str, context: KernelContext) -> KernelFinding | None:
     """A line of the OOM killer."""
-    if found := head.match(_KILL, message):
+    if found := message_start.match(_KILL, message):
         return _constraint(message, found, context)
-    if found := head.match(_REAPED, message):
+    if found := message_start.match(_REAPED, message):
         pid, name = found["pid"] or found["stuck"], found["name"] or found["who"]
         return make(
             FACTS,
@@ -116,9 +118,9 @@ def read(message: str, context: KernelContext) -> KernelFinding | None:
             process=grammar.name(name),
             detail={"done": bool(found["pid"])},
         )
-    if found := head.match(_KILLED, message):
+    if found := message_start.match(_KILLED, message):
         return _killed(message, found, context)
-    if found := head.match(_LIMIT, message):
+    if found := message_start.match(_LIMIT, message):
         job = grammar.job_of(found["task"]) or grammar.job_of(found["limit"])
         return make(
             FACTS,
@@ -132,7 +134,7 @@ def read(message: str, context: KernelContext) -> KernelFinding | None:
                 **(grammar.sluid_of(found["task"]) or grammar.sluid_of(found["limit"])),
             },
         )
-    if found := head.match(_GROUP, message):
+    if found := message_start.match(_GROUP, message):
         return make(
             FACTS,
             "oom",
@@ -143,9 +145,9 @@ def read(message: str, context: KernelContext) -> KernelFinding | None:
         )
     if found := _INVOKED.match(message):
         return make(FACTS, "oom", "invoked", message, process=grammar.name(found["name"]))
-    if head.match(_NOBODY, message) and "panic" not in message:
+    if message_start.match(_NOBODY, message) and "panic" not in message:
         return make(FACTS, "oom", "memcg" if "cgroup" in message else "global", message)
-    if head.match(_SLAB, message):
+    if message_start.match(_SLAB, message):
         return make(FACTS, "oom", "alloc_failure", message)
     if found := _ALLOC.match(message):
         return make(

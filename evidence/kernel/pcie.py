@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.kernel import grammar, head
+from probing_cluster.evidence.kernel import grammar, message_start
 from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, KernelContext, KernelFinding, fact, make
 
 _CHECK = "Count them per slot: a rising rate means reseating or replacing the card or riser."
@@ -146,23 +146,23 @@ def _bit_code(name: str) -> str:
 def _aer(message: str, address: str | None, context: KernelContext) -> KernelFinding | None:
     """A line of an AER report; detail lines take their grade from the report's first line."""
     key = grammar.bus_address(address) if address else "?"
-    if first := head.match(_RECEIVED, message) or head.match(_BUS, message):
+    if first := message_start.match(_RECEIVED, message) or message_start.match(_BUS, message):
         code, detail = _code(first["grade"]), {}
         context.put("aer", key, code)
         if where := _TYPE.search(message):
             detail = {"layer": where["type"].strip(), "agent": where["agent"]}
         return make(FACTS, "pcie_aer", code, message, pci_bus_id=address, detail=detail)
     graded = context.get("aer", key)
-    if status := head.match(_STATUS, message):
+    if status := message_start.match(_STATUS, message):
         bits = int(status["status"] or status["aer"], 16)
         code = graded or ("corrected" if bits and not bits & ~_CORRECTABLE_BITS else "uncorrected")
         return make(FACTS, "pcie_aer", code, message, pci_bus_id=address, detail={"status": bits})
-    if bit := head.match(_BIT, message):
+    if bit := message_start.match(_BIT, message):
         detail = {"bit": int(bit["bit"]), "name": bit["name"].strip()}
         return make(
             FACTS, "pcie_aer", graded or _bit_code(detail["name"]), message, pci_bus_id=address, detail=detail
         )
-    if head.match(_REST, message):
+    if message_start.match(_REST, message):
         return make(FACTS, "pcie_aer", graded or "unknown", message, pci_bus_id=address)
     return None
 
@@ -170,7 +170,7 @@ def _aer(message: str, address: str | None, context: KernelContext) -> KernelFin
 def _link(message: str, address: str | None) -> KernelFinding | None:
     """Slots, links and devices that went away or run slow."""
     if "pciehp" in message:
-        if not head.match(_HOTPLUG, message):
+        if not message_start.match(_HOTPLUG, message):
             return None
         if _SLOT_IGNORED.search(message):
             return None
@@ -178,7 +178,7 @@ def _link(message: str, address: str | None) -> KernelFinding | None:
         device = f"slot {slot['slot']}" if slot else None
         code = next((c for c, pattern in _SLOT_CODES if pattern.search(message)), None)
         return make(FACTS, "pcie_link", code, message, pci_bus_id=address, device=device) if code else None
-    if (speed := head.match(_SPEED, message)) and float(speed["can"]) >= _BIG_DEVICE_GBPS:
+    if (speed := message_start.match(_SPEED, message)) and float(speed["can"]) >= _BIG_DEVICE_GBPS:
         if _ASLEEP.search(message) or _DRIVE.search(message):
             return None
         detail = {
@@ -188,9 +188,9 @@ def _link(message: str, address: str | None) -> KernelFinding | None:
         }
         detail.update(link=speed["limit"], capable_link=speed["full"])
         return make(FACTS, "pcie_aer", "link_degraded", message, pci_bus_id=address, detail=detail)
-    if address and head.match(_RETRAINED, message):
+    if address and message_start.match(_RETRAINED, message):
         return make(FACTS, "pcie_aer", "link_degraded", message, pci_bus_id=address)
-    if address and head.match(_GONE, message):
+    if address and message_start.match(_GONE, message):
         return make(FACTS, "pcie_link", "inaccessible", message, pci_bus_id=address)
     return None
 
@@ -199,13 +199,13 @@ def read(message: str, context: KernelContext) -> KernelFinding | None:
     """A line about a PCIe device; what a test injected is none."""
     if "aer_inject" in message:
         return None
-    device = head.addressed(message) or _UNMARKED.match(message)
+    device = message_start.addressed(message) or _UNMARKED.match(message)
     address = grammar.pci(device["pci"]) if device else None
-    if head.match(_NO_LINK, message):
+    if message_start.match(_NO_LINK, message):
         return make(FACTS, "pcie_link", "train_failed", message, pci_bus_id=address)
-    if head.match(_DPC, message):
+    if message_start.match(_DPC, message):
         return make(FACTS, "pcie_aer", "dpc", message, pci_bus_id=address)
-    if head.match(_RECOVERY, message):
+    if message_start.match(_RECOVERY, message):
         return make(FACTS, "pcie_aer", "recovery_failed", message, pci_bus_id=address)
     if address or "AER:" in message:
         return _aer(message, address, context) or _link(message, address)
@@ -286,15 +286,15 @@ _IOMMU_STATUS = re.compile(
 
 def read_iommu(message: str, _context: KernelContext) -> KernelFinding | None:
     """A fault that AMD-Vi or Intel's DMAR reports."""
-    if found := head.match(_IOMMU_AMD, message):
+    if found := message_start.match(_IOMMU_AMD, message):
         code = "page_fault" if found["event"] == "IO_PAGE_FAULT" else "event"
-    elif found := head.match(_IOMMU_INTEL, message):
+    elif found := message_start.match(_IOMMU_INTEL, message):
         code = "page_fault"
-    elif head.match(_IOMMU_STATUS, message):
+    elif message_start.match(_IOMMU_STATUS, message):
         return make(IOMMU_FACTS, "iommu", "event", message)
     else:
         return None
-    where = head.addressed(message)
+    where = message_start.addressed(message)
     address = grammar.pci(where["pci"] if where else found["pci"])
     return make(IOMMU_FACTS, "iommu", code, message, pci_bus_id=address)
 

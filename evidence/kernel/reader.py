@@ -15,9 +15,9 @@ from probing_cluster.evidence.kernel import (
     daemons,
     ethernet,
     fabric,
-    head,
     hung,
     memory,
+    message_start,
     netfs,
     nouveau,
     nvrm,
@@ -145,7 +145,7 @@ class KernelReader:
 
     def _read(self, message: str) -> KernelFinding | None:
         """What the first family that knows the message says."""
-        only = head.quoting(message)
+        only = message_start.quoting(message)
         for family in FAMILIES:
             if only is not None and family.name != only:
                 continue

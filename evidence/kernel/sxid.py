@@ -7,7 +7,7 @@ from typing import Any
 
 from probing_cluster.core import sanitize
 from probing_cluster.core.catalogue import sxid
-from probing_cluster.evidence.kernel import grammar, head
+from probing_cluster.evidence.kernel import grammar, message_start
 from probing_cluster.evidence.kernel.grammar import HIGH, INFO, KernelContext, KernelFinding
 
 _LINE = re.compile(
@@ -66,7 +66,7 @@ def _finding(code: int, device: str | None, address: str, rest: str, message: st
 
 def read(message: str, _context: KernelContext) -> KernelFinding | None:
     """One SXid line, its data and engine lines too, as parts of the same error."""
-    if found := head.match(_LINE, message):
+    if found := message_start.match(_LINE, message):
         return _finding(
             int(found["code"]), found["device"], found["pci"], found["rest"], message[found.start() :]
         )

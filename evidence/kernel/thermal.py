@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.kernel import grammar, head
+from probing_cluster.evidence.kernel import grammar, message_start
 from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, KernelContext, KernelFinding, fact, make
 
 _COOL = "Check fans, air flow and room temperature; compare with the neighbours in the rack."
@@ -48,15 +48,15 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
     """A line about heat or power; going back to normal is none."""
     if _NORMAL.search(message):
         return None
-    if found := head.match(_CPU, message):
+    if found := message_start.match(_CPU, message):
         return make(FACTS, "thermal", "cpu_throttle", message, device=found["cpu"].lower().replace(" ", ""))
-    if found := head.match(_POWER, message):
+    if found := message_start.match(_POWER, message):
         return make(FACTS, "power", "cpu_power_limit", message, device=found["cpu"].lower().replace(" ", ""))
-    if head.match(_CRITICAL, message):
+    if message_start.match(_CRITICAL, message):
         return make(FACTS, "thermal", "critical", message)
-    if (found := head.match(_HOT, message)) and "mlx" not in message:
+    if (found := message_start.match(_HOT, message)) and "mlx" not in message:
         return make(FACTS, "thermal", "device_hot", message, device=found["device"])
-    return make(FACTS, "power", "supply_failure", message) if head.match(_SUPPLY, message) else None
+    return make(FACTS, "power", "supply_failure", message) if message_start.match(_SUPPLY, message) else None
 
 
 FAMILY = grammar.LineFamily(

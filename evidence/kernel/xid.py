@@ -7,7 +7,7 @@ from typing import Any
 
 from probing_cluster.core import sanitize
 from probing_cluster.core.catalogue import nvlink5, xid
-from probing_cluster.evidence.kernel import grammar, head
+from probing_cluster.evidence.kernel import grammar, message_start
 from probing_cluster.evidence.kernel.grammar import HIGH, INFO, LOW, KernelContext, KernelFinding
 
 _LINE = re.compile(
@@ -101,7 +101,7 @@ def _decode(code: int, text: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 def read(message: str, context: KernelContext) -> KernelFinding | None:
     """An Xid line; a code that is not a number is none."""
-    if not (found := head.match(_LINE, message) or head.match(_SHORT, message)):
+    if not (found := message_start.match(_LINE, message) or message_start.match(_SHORT, message)):
         return None
     code, rest = int(found["code"]), found["rest"].strip()
     where = _WHERE.match((found["where"] or "").strip())

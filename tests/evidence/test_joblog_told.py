@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probing_cluster.evidence.joblog import reader
-from tests.evidence.test_joblog_place import HARDWARE
+from tests.evidence.test_joblog_mention import HARDWARE
 
 ERRORS = (
     *HARDWARE,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from probing_cluster.control_plane.imports import kernel as kernel_import
 from probing_cluster.core.records import Severity
 from probing_cluster.evidence import classify
-from probing_cluster.evidence.kernel import daemons, head, reader
+from probing_cluster.evidence.kernel import daemons, message_start, reader
 from probing_cluster.probe_agent.sources import kernel_words
 from tests.evidence import test_kernel_families, test_kernel_wild
 
@@ -306,7 +306,7 @@ def test_classify_and_import_refuse_what_the_agent_refuses() -> None:
 def test_text_in_front_of_a_form_hides_it(before: str, form: str) -> None:
     """Behind words that are no driver's names a form is never read as itself at that place."""
     words = f"somebody's {before} {form}"
-    assert head.starts(words) == (0,)
+    assert message_start.starts(words) == (0,)
 
 
 def test_a_process_name_hides_no_message() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from probing_cluster.evidence.joblog import grammar, place
+from probing_cluster.evidence.joblog import grammar, mention
 from probing_cluster.evidence.joblog.grammar import (
-    ALL,
+    ALL_DOMAINS,
     JobFinding,
     JoblogContext,
     LineRole,
@@ -26,7 +26,7 @@ FACTS = {
     "cuda_oom": cuda.FACTS["cuda_oom"],
     "wrong_result": fact(
         LineRole.ROOT,
-        ALL,
+        ALL_DOMAINS,
         "A test of a collective got wrong values: a GPU, a link or the library corrupts data.",
     ),
 }
@@ -130,14 +130,14 @@ def _mpi(found: re.Match[str], record: Record) -> JobFinding | None:
     rank = grammar.number(found["rank"] or found["node"], grammar.MAX_RANK)
     about = {"rank": rank, "host": found["host"]}
     if _NO_REASON.match(found["why"]):
-        return make(FACTS, "process_aborted", record, domains=ALL, meaning=_OPEN_MEANING, **about)
+        return make(FACTS, "process_aborted", record, domains=ALL_DOMAINS, meaning=_OPEN_MEANING, **about)
     return make(FACTS, "program_error", record, **about)
 
 
 def read(record: Record, context: JoblogContext) -> JobFinding | None:
     """A line by which such a code, the library under it or a crash handler says that it stops."""
     text = record.text.strip()
-    if place.begins_with_speaker(text):
+    if mention.begins_with_speaker(text):
         return None
     if _HEAD.match(text):
         head = languages.heading(record, context)

@@ -6,9 +6,9 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from probing_cluster.evidence.joblog import grammar, labels, place
+from probing_cluster.evidence.joblog import grammar, labels, mention
 from probing_cluster.evidence.joblog.grammar import (
-    ALL,
+    ALL_DOMAINS,
     HARDWARE,
     SOFTWARE,
     USER,
@@ -34,28 +34,32 @@ FACTS = {
     ),
     "cuda_unavailable": fact(
         LineRole.ROOT,
-        ALL,
+        ALL_DOMAINS,
         "No GPU could be used: the job holds none, hides it, or the driver or another process stands in the way.",
     ),
     "cuda_illegal_access": fact(
         LineRole.ROOT,
-        ALL,
+        ALL_DOMAINS,
         "A kernel touched memory that is not its own; mostly the program, sometimes software or a GPU.",
     ),
     "cuda_misaligned_address": fact(LineRole.ROOT, USER, "A kernel used an address that is not aligned."),
     "cuda_illegal_instruction": fact(
-        LineRole.ROOT, ALL, "A kernel met an instruction the GPU does not know."
+        LineRole.ROOT, ALL_DOMAINS, "A kernel met an instruction the GPU does not know."
     ),
     "cuda_device_assert": fact(
         LineRole.ROOT,
         USER,
         "An assertion inside a kernel failed, mostly an index out of range in the user's data.",
     ),
-    "cuda_launch_failure": fact(LineRole.ROOT, ALL, "A kernel failed while it ran, without saying why."),
-    "cuda_launch_timeout": fact(LineRole.ROOT, ALL, "A kernel ran longer than the driver allows."),
+    "cuda_launch_failure": fact(
+        LineRole.ROOT, ALL_DOMAINS, "A kernel failed while it ran, without saying why."
+    ),
+    "cuda_launch_timeout": fact(LineRole.ROOT, ALL_DOMAINS, "A kernel ran longer than the driver allows."),
     "cuda_oom": fact(LineRole.ROOT, USER, "The program asked for more GPU memory than there was."),
     "cuda_unknown_error": fact(
-        LineRole.ROOT, ALL, "A CUDA call failed and the driver does not say why; often a GPU that was lost."
+        LineRole.ROOT,
+        ALL_DOMAINS,
+        "A CUDA call failed and the driver does not say why; often a GPU that was lost.",
     ),
     "cuda_version": fact(
         LineRole.ROOT,
@@ -64,10 +68,10 @@ FACTS = {
     ),
     "cuda_library_error": fact(
         LineRole.ROOT,
-        ALL,
+        ALL_DOMAINS,
         "A CUDA library (cuBLAS, cuDNN, …) failed; often for lack of memory or after an earlier error.",
     ),
-    "cuda_error": fact(LineRole.ROOT, ALL, "A CUDA call failed."),
+    "cuda_error": fact(LineRole.ROOT, ALL_DOMAINS, "A CUDA call failed."),
     "host_memory_error": python.FACTS["host_memory_error"],
 }
 ONLY_HARDWARE = frozenset({"cuda_ecc", "cuda_nvlink", "cuda_device_lost"})
@@ -296,9 +300,9 @@ _STRICT_END = re.compile(
 def is_reported(kind: str, text: str, found: re.Match[str], *, quoted: bool = False) -> bool:
     """Whether the error stands where errors stand; strict about what only hardware can say."""
     if kind not in ONLY_HARDWARE:
-        return quoted or not place.is_mentioned(text, found.start())
+        return quoted or not mention.is_mentioned(text, found.start())
     ends = [m.end() for m in _STRICT_END.finditer(text, found.start())]
-    return place.is_reported(text, found.start(), ends[-1] if ends else found.end(), quoted=quoted)
+    return mention.is_reported(text, found.start(), ends[-1] if ends else found.end(), quoted=quoted)
 
 
 _UCX = re.compile(r"\bUCX {1,4}(?:ERROR|WARN)\b")
@@ -324,7 +328,7 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     if _UCX.search(text) and kind not in ONLY_HARDWARE:
         # A transport that cannot be used is mostly left for another one.
         return finding(kind, record, weak=True)
-    if kind in ONLY_HARDWARE and not place.names_reporter(text, found.start()):
+    if kind in ONLY_HARDWARE and not mention.names_reporter(text, found.start()):
         return finding(kind, record, unattributed=True)
     if labels.is_source_warning(text):
         return finding(kind, record, warned=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from probing_cluster.evidence.joblog import grammar
 from probing_cluster.evidence.joblog.grammar import (
-    ALL,
+    ALL_DOMAINS,
     NETWORK,
     USER,
     JobFinding,
@@ -21,11 +21,11 @@ from probing_cluster.evidence.joblog.grammar import (
 FACTS = {
     "gloo_timeout": fact(
         LineRole.SYMPTOM,
-        ALL,
+        ALL_DOMAINS,
         "A rank waited for data of another one until its timeout; who is missing is not in this line.",
     ),
     "gloo_connection_closed": fact(
-        LineRole.REMOTE, ALL, "A peer closed its connection: it ended or was killed."
+        LineRole.REMOTE, ALL_DOMAINS, "A peer closed its connection: it ended or was killed."
     ),
     "gloo_connection_reset": fact(
         LineRole.REMOTE, NETWORK, "The connection to a peer was reset: it was killed or the network broke."
@@ -41,11 +41,13 @@ FACTS = {
     ),
     "rendezvous_timeout": fact(
         LineRole.SYMPTOM,
-        ALL,
+        ALL_DOMAINS,
         "The ranks did not all meet at the store in time: one never started, or cannot reach it.",
     ),
-    "rendezvous_failed": fact(LineRole.SYMPTOM, ALL, "The rendezvous of the ranks failed."),
-    "store_lost": fact(LineRole.REMOTE, ALL, "The store on rank 0 went away: that process ended first."),
+    "rendezvous_failed": fact(LineRole.SYMPTOM, ALL_DOMAINS, "The rendezvous of the ranks failed."),
+    "store_lost": fact(
+        LineRole.REMOTE, ALL_DOMAINS, "The store on rank 0 went away: that process ended first."
+    ),
     "address_in_use": fact(
         LineRole.ROOT, USER, "The port for the rendezvous is taken, often by an earlier run."
     ),

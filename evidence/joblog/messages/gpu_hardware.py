@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from probing_cluster.evidence.joblog import place
+from probing_cluster.evidence.joblog import mention
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 from probing_cluster.evidence.joblog.messages import cuda
 
@@ -27,7 +27,7 @@ def named(finding: JobFinding) -> JobFinding:
     if not names:
         return finding
     kind, behind = cuda.kind_of(names[0][0]), finding.message[names[-1].end() :][:_BEHIND]
-    mentioned = place.is_mentioned(finding.message, names[0].start()) or place.foreign_words(behind) > 1
+    mentioned = mention.is_mentioned(finding.message, names[0].start()) or mention.foreign_words(behind) > 1
     if kind not in cuda.ONLY_HARDWARE or mentioned:
         return finding
     known = cuda.FACTS[kind]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.joblog import grammar, place
+from probing_cluster.evidence.joblog import grammar, mention
 from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, LineRole, Record, make
 from probing_cluster.evidence.joblog.messages import torch_nccl
 
@@ -18,7 +18,7 @@ _MEANING = "Some ranks did not join a collective while the others waited for the
 def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     """A warning: slow ranks catch up most of the time, so it counts only where the output ends with it."""
     found = _STALLED.search(record.text)
-    if found is None or place.is_speech(record.text):
+    if found is None or mention.is_speech(record.text):
         return None
     return make(
         FACTS,

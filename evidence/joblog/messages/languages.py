@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from probing_cluster.evidence.joblog import grammar, place
+from probing_cluster.evidence.joblog import grammar, mention
 from probing_cluster.evidence.joblog.grammar import (
     USER,
     JobFinding,
@@ -194,7 +194,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         if text.endswith(":"):  # since Rust 1.73 what went wrong stands on the next line
             return heading(record, context, detail=detail)
         return make(FACTS, "program_error", record, detail=detail)
-    if (found := _THREADS.search(text)) and not place.is_mentioned(text, found.start()):
+    if (found := _THREADS.search(text)) and not mention.is_mentioned(text, found.start()):
         # OpenBLAS complains of it and goes on; see tools.
         return None if "blas_thread_init" in text else make(FACTS, "program_error", record)
     if _WORKFLOWS.match(text):

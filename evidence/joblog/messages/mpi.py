@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.joblog import grammar, place
+from probing_cluster.evidence.joblog import grammar, mention
 from probing_cluster.evidence.joblog.grammar import (
-    ALL,
+    ALL_DOMAINS,
     USER,
     JobFinding,
     JoblogContext,
@@ -177,7 +177,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         code = int(found["code"])
         kind = process.of_code(code)
         return make(FACTS, kind, record, detail={"exit_code": code}, **about) if kind else None
-    if _OUTSIDE.search(text) and not place.is_speech(text):
+    if _OUTSIDE.search(text) and not mention.is_speech(text):
         return make(FACTS, "program_error", record)
     near = 0 < context.mpi_line <= record.line <= context.mpi_line + _ABOUT_LINES
     about = context.mpi if near else {}
@@ -196,7 +196,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if found := _IMPROPER.search(text):
         rank = grammar.number(found["rank"], grammar.MAX_RANK)
         return make(FACTS, "task_exit", record, rank=rank, host=found["host"])
-    ucx = None if place.begins_with_speaker(text) else _UCX.search(text)
+    ucx = None if mention.begins_with_speaker(text) else _UCX.search(text)
     if ucx and (reason := ucx["text"] or ucx["pml"]):
         if _NO_MEMORY.search(reason):
             return make(FACTS, "host_memory_error", record)
@@ -224,13 +224,13 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         if found["bad"]:
             return make(FACTS, "program_error", record, rank=rank, meaning=_BAD_BUFFER)
         return make(FACTS, "peer_lost", record, rank=rank)
-    if _COMPONENT in text and not place.is_speech(text):
+    if _COMPONENT in text and not mention.is_speech(text):
         if context.component is None or record.line - context.component.line > _COMPONENT_LINES:
             context.component = record
         return None
-    if _LAYERS.search(text) and not place.is_speech(text):
-        return make(FACTS, "program_error", record, domains=ALL, meaning=_NO_COMMON_LAYER)
-    if (found := _NOT_STARTED.search(text)) and not place.is_mentioned(text, found.start()):
+    if _LAYERS.search(text) and not mention.is_speech(text):
+        return make(FACTS, "program_error", record, domains=ALL_DOMAINS, meaning=_NO_COMMON_LAYER)
+    if (found := _NOT_STARTED.search(text)) and not mention.is_mentioned(text, found.start()):
         if lacking := _component(record, context):
             return lacking
         detail = {"launcher": "mpi"}
@@ -267,7 +267,9 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
             about_end["of_launcher"] = True
         return make(FACTS, "process_aborted", record, rank=rank, detail=about_end)
     if found := _FATAL_CALL.search(text):
-        return make(FACTS, "process_aborted", record, role=LineRole.EXIT, domains=ALL, meaning=_CALL_ENDED)
+        return make(
+            FACTS, "process_aborted", record, role=LineRole.EXIT, domains=ALL_DOMAINS, meaning=_CALL_ENDED
+        )
     if _BADLY in text:
         return make(FACTS, "task_exit", record, detail={"of_launcher": True})
     if found := _LOST.search(text):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from probing_cluster.evidence.joblog import grammar
 from probing_cluster.evidence.joblog.grammar import (
-    ALL,
+    ALL_DOMAINS,
     NETWORK,
     SOFTWARE,
     USER,
@@ -182,7 +182,7 @@ def _multicast(record: Record) -> JobFinding:
         FACTS,
         "nccl_unhandled_cuda",
         record,
-        domains=ALL,
+        domains=ALL_DOMAINS,
         meaning=_MULTICAST,
         detail={"multicast": True},
     )
@@ -236,7 +236,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
             words = "A transfer over libfabric ended with an error."
             return make(FACTS, "net_ib_completion_error", named, meaning=words)
         if _REFUSED_CALL.search(text):
-            return make(FACTS, "nccl_system_error", named, domains=ALL, meaning=_REFUSED_MEANING)
+            return make(FACTS, "nccl_system_error", named, domains=ALL_DOMAINS, meaning=_REFUSED_MEANING)
         return make(
             FACTS,
             "net_ib_error",
@@ -257,7 +257,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if _CALL.match(text):
         return make(FACTS, "nccl_unhandled_cuda", named)
     if _PLUGIN.match(text):
-        return make(FACTS, "nccl_system_error", named, domains=ALL, meaning=_PLUGIN_MEANING)
+        return make(FACTS, "nccl_system_error", named, domains=ALL_DOMAINS, meaning=_PLUGIN_MEANING)
     if _BIND.search(text):
         return _multicast(named)
     if _NOT_THERE.search(text):

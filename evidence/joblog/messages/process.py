@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from probing_cluster.core import vocabulary
-from probing_cluster.evidence.joblog import grammar, place, progress
+from probing_cluster.evidence.joblog import grammar, mention, progress
 from probing_cluster.evidence.joblog.grammar import (
-    ALL,
+    ALL_DOMAINS,
     USER,
     JobFinding,
     JoblogContext,
@@ -35,7 +35,7 @@ ENDS = {
 FACTS = {
     **ENDS,
     "peer_lost": fact(
-        LineRole.REMOTE, ALL, "Another process of the job is gone; its own failure lies elsewhere."
+        LineRole.REMOTE, ALL_DOMAINS, "Another process of the job is gone; its own failure lies elsewhere."
     ),
     "memory_corruption": fact(
         LineRole.ROOT,
@@ -50,7 +50,7 @@ FACTS = {
     ),
     "kernel_xid": fact(
         LineRole.OBSERVATION,
-        ALL,
+        ALL_DOMAINS,
         "A kernel message with an NVIDIA Xid stands in the job's output; the node's own log is the proof.",
     ),
     "host_oom_kill": fact(
@@ -267,7 +267,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     text = record.text
     if _XID.search(text):
         return make(FACTS, "kernel_xid", record)
-    if (found := _OOM.search(text)) and place.foreign_words(text[: found.start()]) < _SENTENCE:
+    if (found := _OOM.search(text)) and mention.foreign_words(text[: found.start()]) < _SENTENCE:
         return make(
             FACTS, "host_oom_kill", record, pid=grammar.number(found["pid"] or found["cg"] or found["kpid"])
         )

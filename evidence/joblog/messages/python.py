@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from probing_cluster.evidence.joblog import grammar
 from probing_cluster.evidence.joblog.grammar import (
-    ALL,
+    ALL_DOMAINS,
     NETWORK,
     SOFTWARE,
     USER,
@@ -24,16 +24,18 @@ _STORAGE = ("system_software", "hardware", "user_program")
 FACTS = {
     "python_exception": fact(LineRole.ROOT, USER, "The program ended with a Python exception."),
     "python_consequence": fact(
-        LineRole.REMOTE, ALL, "A Python exception that only says that another process is gone."
+        LineRole.REMOTE, ALL_DOMAINS, "A Python exception that only says that another process is gone."
     ),
     "import_error": fact(LineRole.ROOT, USER, "A Python package or shared library could not be loaded."),
     "host_memory_error": fact(LineRole.ROOT, USER, "The program could get no more host memory."),
-    "interrupted": fact(LineRole.OBSERVATION, ALL, "The program was interrupted from outside."),
+    "interrupted": fact(LineRole.OBSERVATION, ALL_DOMAINS, "The program was interrupted from outside."),
     "dataloader_oom": fact(
         LineRole.ROOT, USER, "A data-loader worker was killed, mostly for lack of host memory."
     ),
-    "dataloader_crash": fact(LineRole.ROOT, ALL, "A data-loader worker crashed."),
-    "dataloader_timeout": fact(LineRole.SYMPTOM, ALL, "The data loader did not deliver a batch in time."),
+    "dataloader_crash": fact(LineRole.ROOT, ALL_DOMAINS, "A data-loader worker crashed."),
+    "dataloader_timeout": fact(
+        LineRole.SYMPTOM, ALL_DOMAINS, "The data loader did not deliver a batch in time."
+    ),
     "shm_full": fact(
         LineRole.ROOT, ("user_program", "system_software"), "Shared memory (/dev/shm) is full or too small."
     ),
@@ -289,7 +291,13 @@ def cut_off(record: Record) -> JobFinding:
     """The traceback that begins at `record` and in whose frames the whole output ends: weak, since a launcher has them, too."""
     detail = {"cut_off": True}
     return make(
-        FACTS, "python_exception", record, role=LineRole.EXIT, domains=ALL, meaning=_CUT_OFF, detail=detail
+        FACTS,
+        "python_exception",
+        record,
+        role=LineRole.EXIT,
+        domains=ALL_DOMAINS,
+        meaning=_CUT_OFF,
+        detail=detail,
     )
 
 

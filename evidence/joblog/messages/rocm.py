@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.joblog import grammar, place
+from probing_cluster.evidence.joblog import grammar, mention
 from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, LineRole, Record, fact, make
 from probing_cluster.evidence.joblog.messages import cuda
 
@@ -38,7 +38,7 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
     for kind, pattern in _FORMS:
         if (found := pattern.search(record.text)) is None:
             continue
-        if not place.is_reported(record.text, found.start(), found.end()):
+        if not mention.is_reported(record.text, found.start(), found.end()):
             return None
         meaning = _NOT_FREED if _IN_USE.search(found[0]) else None
         return make(FACTS, kind, record, meaning=meaning)

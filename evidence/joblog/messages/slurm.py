@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from datetime import datetime
 
-from probing_cluster.evidence.joblog import grammar, place
+from probing_cluster.evidence.joblog import grammar, mention
 from probing_cluster.evidence.joblog.grammar import (
-    ALL,
+    ALL_DOMAINS,
     SOFTWARE,
     USER,
     JobFinding,
@@ -32,7 +32,9 @@ FACTS = {
     "slurm_node_fail": fact(
         LineRole.ROOT, ("hardware", "system_software"), "Slurm lost a node of the job.", late=True
     ),
-    "slurm_task_failure": fact(LineRole.EXIT, ALL, "Slurm ended the step because one of its tasks failed."),
+    "slurm_task_failure": fact(
+        LineRole.EXIT, ALL_DOMAINS, "Slurm ended the step because one of its tasks failed."
+    ),
     "slurm_oom": fact(
         LineRole.ROOT, USER, "A process went over the job's memory limit and was killed.", late=True
     ),
@@ -55,15 +57,19 @@ FACTS = {
     ),
     "bus_error": fact(
         LineRole.EXIT,
-        ALL,
+        ALL_DOMAINS,
         "A process crashed with SIGBUS: a full shared-memory file system, a truncated file, or bad memory.",
     ),
-    "process_aborted": fact(LineRole.EXIT, ALL, "A process aborted itself; the reason stands before it."),
-    "process_crashed": fact(LineRole.EXIT, ALL, "A process died of a signal."),
-    "process_terminated": fact(
-        LineRole.OBSERVATION, ALL, "A process was told to end; somebody else decided that."
+    "process_aborted": fact(
+        LineRole.EXIT, ALL_DOMAINS, "A process aborted itself; the reason stands before it."
     ),
-    "task_exit": fact(LineRole.EXIT, ALL, "A task ended with an error code; the reason stands elsewhere."),
+    "process_crashed": fact(LineRole.EXIT, ALL_DOMAINS, "A process died of a signal."),
+    "process_terminated": fact(
+        LineRole.OBSERVATION, ALL_DOMAINS, "A process was told to end; somebody else decided that."
+    ),
+    "task_exit": fact(
+        LineRole.EXIT, ALL_DOMAINS, "A task ended with an error code; the reason stands elsewhere."
+    ),
     **{k: python.FACTS[k] for k in ("disk_full", "host_memory_error")},
 }
 _CANCELLED = re.compile(
@@ -317,7 +323,7 @@ def _is_quoted(text: str) -> bool:
     """Whether somebody's sentence stands in front of what Slurm says; a progress bar it is glued to is none."""
     found = _SPEAKS.search(text)
     before = text[: found.start()] if found else ""
-    return before.endswith((" ", "\t")) and place.foreign_words(before) >= 2
+    return before.endswith((" ", "\t")) and mention.foreign_words(before) >= 2
 
 
 def read(record: Record, context: JoblogContext) -> JobFinding | None:

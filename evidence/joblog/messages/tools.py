@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.joblog import grammar, place
+from probing_cluster.evidence.joblog import grammar, mention
 from probing_cluster.evidence.joblog.grammar import JobFinding, JoblogContext, LineRole, Record, make
 from probing_cluster.evidence.joblog.messages import cuda, languages, process, python
 
@@ -114,7 +114,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     text = record.text.strip()
     if _KILLED.match(text):
         return make(FACTS, "oom_kill_suspected", record, role=LineRole.ROOT, meaning=_OUT_OF_MEMORY)
-    if place.begins_with_speaker(text) or _TRIED.search(text):
+    if mention.begins_with_speaker(text) or _TRIED.search(text):
         return None
     if text.startswith("CondaError: Run 'conda "):
         # Its shell function was not set up: the script goes on in the environment that it has.

@@ -7,7 +7,7 @@ from typing import Any
 
 from probing_cluster.evidence.joblog import grammar
 from probing_cluster.evidence.joblog.grammar import (
-    ALL,
+    ALL_DOMAINS,
     NETWORK,
     USER,
     JobFinding,
@@ -21,17 +21,17 @@ from probing_cluster.evidence.joblog.grammar import (
 FACTS = {
     "watchdog_timeout": fact(
         LineRole.SYMPTOM,
-        ALL,
+        ALL_DOMAINS,
         "A collective did not end in time on this rank: some rank did not join it, or the network or a GPU stands still.",
     ),
     "watchdog_timeout_init": fact(
         LineRole.SYMPTOM,
-        ALL,
+        ALL_DOMAINS,
         "The first collective of a group never ended: the ranks never all met, or the network between them does not carry data.",
     ),
     "heartbeat_monitor": fact(
         LineRole.SYMPTOM,
-        ALL,
+        ALL_DOMAINS,
         "The NCCL watchdog thread itself stood still: a call into CUDA or NCCL hangs, or a thread holds the GIL.",
     ),
     "nccl_remote_error": fact(
@@ -61,15 +61,19 @@ FACTS = {
     ),
     "desync_report": fact(LineRole.OBSERVATION, USER, "PyTorch names ranks that did not join a collective."),
     "dump_signal": fact(
-        LineRole.OBSERVATION, ALL, "Another rank had a timeout first and asked for debug dumps."
+        LineRole.OBSERVATION, ALL_DOMAINS, "Another rank had a timeout first and asked for debug dumps."
     ),
     "nccl_watchdog_exception": fact(
         LineRole.SYMPTOM,
         ("system_software", "hardware", "user_program"),
         "The NCCL watchdog thread met an error of its own.",
     ),
-    "nccl_aborted": fact(LineRole.REMOTE, ALL, "The communicator was aborted after a failure elsewhere."),
-    "monitored_barrier_timeout": fact(LineRole.SYMPTOM, ALL, "A rank did not reach the barrier in time."),
+    "nccl_aborted": fact(
+        LineRole.REMOTE, ALL_DOMAINS, "The communicator was aborted after a failure elsewhere."
+    ),
+    "monitored_barrier_timeout": fact(
+        LineRole.SYMPTOM, ALL_DOMAINS, "A rank did not reach the barrier in time."
+    ),
 }
 _OP = re.compile(
     r"(?:dist|distributed|default_pg|group|pg|comm|work)\w*\.(?P<op>all_reduce|allreduce|barrier|broadcast|all_gather(?:_into_tensor|_object)?|_all_gather_base|reduce_scatter(?:_tensor)?|reduce|all_to_all(?:_single)?|gather|scatter|send|recv|isend|irecv|monitored_barrier|broadcast_object_list)\(|, in (?P<frame>barrier|all_reduce|broadcast|all_gather|reduce_scatter|monitored_barrier|all_to_all_single)$"

@@ -1,13 +1,13 @@
 """A line that calls itself an error, in the words of tools, loggers and shells: believed only as the last thing that a log says.
 
-`bare_traceback` follows such a line and forgets it where anything that speaks of work comes behind it.
+`trailing_errors` follows such a line and forgets it where anything that speaks of work comes behind it.
 """
 
 from __future__ import annotations
 
 import re
 
-from probing_cluster.evidence.joblog import locales, place, progress
+from probing_cluster.evidence.joblog import locales, mention, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record, make
 from probing_cluster.evidence.joblog.messages import languages
 
@@ -70,7 +70,7 @@ def find(record: Record) -> JobFinding | None:
     calls_itself_one = last is not None or record.is_error
     if not calls_itself_one and not _SIGNAL_WORD.search(text):
         return None
-    if place.is_speech(record.text) or place.begins_with_speaker(text) or _NO_LAST.search(text):
+    if mention.is_speech(record.text) or mention.begins_with_speaker(text) or _NO_LAST.search(text):
         return None
     if calls_itself_one:
         role = LineRole.EXIT if text.startswith("Execution halted") else None

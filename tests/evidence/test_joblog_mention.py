@@ -7,7 +7,7 @@ import string
 
 import pytest
 
-from probing_cluster.evidence.joblog import place, reader
+from probing_cluster.evidence.joblog import mention, reader
 
 HARDWARE = (
     "CUDA error: uncorrectable ECC error encountered",
@@ -217,7 +217,7 @@ def test_routine_events_of_a_fabric_are_no_cause(event: str, kinds: list[str]) -
 )
 def test_how_a_place_is_judged(text: str, mentioned: bool) -> None:
     """Three words of a sentence or an open quotation; a label, an apostrophe or a represented exception is neither."""
-    assert place.is_mentioned(text, text.index("ERR")) is mentioned
+    assert mention.is_mentioned(text, text.index("ERR")) is mentioned
 
 
 def test_an_answer_goes_on_over_indented_lines() -> None:

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from probing_cluster.core import sanitize
-from probing_cluster.evidence.joblog import closing, last_word, locales, progress
+from probing_cluster.evidence.joblog import closing, error_line, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.messages import python
 
-TRIGGERS = ('File "', "Error:", "Exception:", "AssertionError", *last_word.TRIGGERS)
+TRIGGERS = ('File "', "Error:", "Exception:", "AssertionError", *error_line.TRIGGERS)
 _FRAME = re.compile(r"^\s*File \"[^\"]{1,400}\", line \d{1,7}(?:, in \S|$)")
 """Of a traceback, or of a file that Python cannot parse."""
 _JAVA_FRAME = re.compile(
@@ -30,7 +30,7 @@ _LAST_LINES = 40
 """An exception without any traceback is how a log ended when no more lines than these stand behind it."""
 _COMMAND_LINES = 3
 """A command that was not found ends a script only when hardly anything follows."""
-_LAST_WORDS = frozenset({"command_not_found", "program_error", "process_terminated", "process_crashed"})
+_TRAILING_KINDS = frozenset({"command_not_found", "program_error", "process_terminated", "process_crashed"})
 _LAUNCHES = frozenset({"rendezvous_failed", "slurm_launch_failed"})
 _UNREACHED = re.compile(
     r"(?:ssh|rsh|kex_exchange_identification): |Host key verification failed|.{0,100}Permission denied \((?:publickey|password|keyboard|gssapi|hostbased)|Connection closed by |(?:ba|c|tc)?sh: .{0,20}orted: "
@@ -64,7 +64,7 @@ _ALIKE = 20
 
 def _last_word(record: Record) -> JobFinding | None:
     """A line that calls itself an error, in whatever language."""
-    word = last_word.find(replace(record, text=locales.english(record.text)))
+    word = error_line.find(replace(record, text=locales.english(record.text)))
     return replace(word, message=sanitize.clean(record.text, 1024)) if word else None
 
 
@@ -72,7 +72,7 @@ _DEATHS = frozenset({"process_crashed", "process_aborted", "bus_error", "segfaul
 """Deaths by signal. A missing command does not cause them (the shell ends with 127), except in tasks that srun kills for it."""
 
 
-class BareTraceback:
+class TrailingErrors:
     """Follows frames that no traceback began and keeps the exception that may have ended the log."""
 
     def __init__(self, recent: Iterable[str] = ()) -> None:
@@ -151,7 +151,7 @@ class BareTraceback:
         if uncaught is False or known or record.text.strip()[:_WORDS_CHARS] in self._dropped_words:
             return None
         if not _PLAIN.match(record.text):
-            word = _last_word(record) if interesting else last_word.find(record)
+            word = _last_word(record) if interesting else error_line.find(record)
             if word and not (self._dead and _FILE_TOOL.match(word.message)):
                 if self._last is None and record.text.split()[:3] != self._listed:
                     ending = word.role is LineRole.ROOT and closing.is_ending(record.text)
@@ -198,11 +198,11 @@ class BareTraceback:
         self._weak = None
         return weak
 
-    def passed(self, line: int, text: str) -> None:
+    def after_line(self, line: int, text: str) -> None:
         """A line behind the exception that may have been the last."""
         if self._weak is not None and line != self._weak.line:
-            self._weak_steps += progress.is_progress(text) or self._weak_progress.passed(text)
-            if not _NO_WORD.match(text) and not last_word.is_error(text):
+            self._weak_steps += progress.is_progress(text) or self._weak_progress.after_line(text)
+            if not _NO_WORD.match(text) and not error_line.is_error(text):
                 self._weak_behind += text.split()[:1] != self._weak.message.split()[:1]
             if self._weak_steps >= _STEPS or line > self._weak_until or _WENT_WELL.search(text):
                 self._weak = None
@@ -218,9 +218,9 @@ class BareTraceback:
             self.hold(replace(self._last, line=line, message=message, detail=detail))
             return
         self._alike += text.split()[:3] == self._last.message.split()[:3]
-        self._steps += progress.is_progress(text) or self._progress.passed(text)
+        self._steps += progress.is_progress(text) or self._progress.after_line(text)
         self._behind += self._behind < 0 or not _NO_WORD.match(text)
-        word = self._last.kind in _LAST_WORDS
+        word = self._last.kind in _TRAILING_KINDS
         most = 0 if self._last.kind == "process_terminated" else _COMMAND_LINES
         over = self._behind > most if word else line - self._last.line - self._frames_behind > _LAST_LINES
         well = _WENT_WELL.search(text) or (_FILE_TOOL.match(self._last.message) and _ENDED.search(text))
@@ -252,6 +252,6 @@ class BareTraceback:
             # A line that ends with a colon only announces what follows it.
             announces = found.message.rstrip().endswith(":") or found.detail.get("announced")
             return weak if announces else found
-        if weak is not None and (found is None or found.kind in _LAST_WORDS):
+        if weak is not None and (found is None or found.kind in _TRAILING_KINDS):
             return weak
         return None if found and at_exit and found.role is not LineRole.ROOT else found

@@ -13,7 +13,7 @@ _END = re.compile(r"\s{0,8}(?:Work dir|Container|Tip|Command [a-z ]{4,20}):|\s{0
 _MAX_LINES = 400
 
 
-class Report:
+class StepOutput:
     """Follows the blocks; at most one is open."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ _LSF_SCRIPT = re.compile(r"# LSBATCH: User input")
 _RULE = re.compile(r"-{20,120}$")
 
 
-class LsfReport:
+class LsfSummary:
     """Follows LSF's report of the job, which stands behind its output or in front of it: no line of it is the program's."""
 
     def __init__(self) -> None:
