@@ -16,6 +16,8 @@ _MOST_FAULTS = 4
 _SURE = (records.Confidence.CERTAIN, records.Confidence.LIKELY)
 _AFTERMATH = timedelta(minutes=10)
 """An action on its nodes up to this long after an attempt's end still belongs to its report."""
+_SHORTLY = timedelta(minutes=1)
+"""A drain for no fault that we know, such as a person's, may be because of an attempt that failed so shortly before."""
 _NOT_DONE = frozenset({"denied", "skipped"})
 
 
@@ -144,7 +146,7 @@ def acted_on(attempt: records.JobAttempt, drain: records.Drain, until: datetime 
 
 
 def concerns(attempt: records.JobAttempt, drain: records.Drain, verdict: records.Verdict | None) -> bool:
-    """Whether an action belongs to an attempt: it concerns the job, or the verdict's evidence, or a node without another later fault."""
+    """Whether an action belongs to an attempt: it concerns the job, or the verdict's evidence, or a node of it while it ran or right after."""
     if drain.job_id == attempt.job_id:
         return True
     evidence = set(verdict.evidence) if verdict else set()
@@ -152,16 +154,20 @@ def concerns(attempt: records.JobAttempt, drain: records.Drain, verdict: records
         return True
     if drain.job_id is not None or drain.node not in attempt.nodes:
         return False
-    if (
-        verdict is not None
-        and not evidence
-        and drain.event_ids
-        and attempt.end_at
-        and drain.at > attempt.end_at
-    ):
-        # A fault after the end that no evidence names matters only while the verdict is unsure.
-        return verdict.confidence not in _SURE
-    if verdict is None or not evidence or not drain.event_ids:
+    if attempt.end_at is not None and drain.at > attempt.end_at:
+        return _after_the_end(attempt, drain, verdict, drain.at - attempt.end_at)
+    return not evidence or not drain.event_ids or drain.state not in _NOT_DONE
+
+
+def _after_the_end(
+    attempt: records.JobAttempt, drain: records.Drain, verdict: records.Verdict | None, later: timedelta
+) -> bool:
+    """Whether what befell a node of an attempt so much later, for no event of its evidence, may still be because of it."""
+    if attempt.state == "COMPLETED" or drain.state in _NOT_DONE:
+        return False
+    if not drain.event_ids:
+        return later <= _SHORTLY
+    if verdict is None:
         return True
-    ran = attempt.end_at is None or drain.at <= attempt.end_at
-    return drain.state not in _NOT_DONE and (ran or drain.node == verdict.node)
+    # A fault after the end that no evidence names matters only at the accused node, or while the verdict is unsure.
+    return drain.node == verdict.node if verdict.evidence else verdict.confidence not in _SURE

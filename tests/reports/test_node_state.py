@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import uuid
 from datetime import timedelta
 
 import conftest_story as example
@@ -112,3 +113,30 @@ def test_a_drain_for_a_fault_of_after_the_end_is_none_of_a_settled_jobs(
     settled = confidence in (records.Confidence.CERTAIN, records.Confidence.LIKELY)
     assert node_state.concerns(attempt, later, alone) is not settled
     assert node_state.concerns(attempt, later, verdict)
+
+
+def test_what_befalls_the_nodes_of_an_ended_job_is_not_its_own(story: rows.ReportRows) -> None:
+    """A person's drain a minute later, a decision that was skipped, or anything after a completed attempt is another story."""
+    (verdict,) = story.verdicts
+    failed = next(a for a in story.attempts if a.submit_at == verdict.submit_at)
+    completed = dataclasses.replace(failed, state="COMPLETED")
+    assert failed.end_at is not None
+    unjudged = dataclasses.replace(verdict, evidence=(), confidence=records.Confidence.UNKNOWN)
+
+    def drain(after_s: float, **changes: object) -> records.Drain:
+        at = failed.end_at + timedelta(seconds=after_s)
+        return dataclasses.replace(example.drain("drain", at, event_ids=(), job_id=None), **changes)
+
+    persons, ours = drain(90, owner="root", reason="probing: me too (root)"), (uuid.UUID(int=7),)
+    for attempt, given, concerned in (
+        (failed, drain(30), True),
+        (failed, persons, False),
+        (failed, drain(90, event_ids=ours), True),
+        (failed, drain(90, event_ids=ours, state="skipped", why_state="DRAIN by another"), False),
+        (completed, drain(30), False),
+        (completed, drain(57, event_ids=ours), False),
+        (completed, drain(-5, event_ids=ours), True),
+        (completed, drain(57, job_id=completed.job_id), True),
+    ):
+        assert node_state.concerns(attempt, given, unjudged) is concerned
+        assert node_state.concerns(attempt, given, None) is concerned
