@@ -1,4 +1,4 @@
-"""A case: everything one attempt is judged on, as plain records, so that judging is a pure function."""
+"""A case: all records on which one attempt is judged."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from probing_cluster.core import records
 
 @dataclass(frozen=True, kw_only=True)
 class WindowPolicy:
-    """How far evidence may lie from the attempt."""
+    """Bounds of the window, relative to the onset and the end."""
 
     before_s: float = 600.0
     """Seconds before the onset."""
     after_s: float = 300.0
     """Seconds after the end."""
     paper: bool = False
-    """True: the window of arXiv 2410.21680, fixed to the end and for FAILED and NODE_FAIL only."""
+    """True: the fixed window of arXiv 2410.21680, relative to the end, for FAILED, NODE_FAIL and REQUEUED only."""
 
 
 Key = tuple[str, int, datetime]
-"""Cluster, job and submission: of a requeued job each attempt has its own."""
+"""Cluster, job id and submit time: each attempt of a requeued job has its own."""
 Span = tuple[datetime, datetime | None]
-"""From, to; open when it still goes on."""
+"""Begin and end; the end is None while it goes on."""
 
 
 @records.record
 class PastFault:
-    """A user-type GPU error some job met on a GPU before this attempt."""
+    """A user-type GPU error on one GPU, before this attempt."""
 
     node: str = records.doc("where")
     gpu: str = records.doc("the GPU as `gpu_key` names it")
@@ -41,7 +41,7 @@ class PastFault:
 
 @records.record
 class Case:
-    """One attempt and what is known around it; the order inside the tuples does not matter."""
+    """One attempt and the records around it. The order inside the tuples does not matter."""
 
     attempt: records.JobAttempt = records.doc("the attempt judged")
     events: tuple[records.HealthEvent, ...] = records.doc(
@@ -83,5 +83,5 @@ class Case:
 
 
 def key(attempt: records.JobAttempt) -> Key:
-    """What makes an attempt this attempt."""
+    """The attempt's key."""
     return (attempt.cluster, attempt.job_id, attempt.submit_at)

@@ -1,4 +1,4 @@
-"""Weighted claims: what a rule says, and how the evidence in hand weighs."""
+"""Weighted claims, and how evidence adds to their weight."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from probing_cluster.attribution.verdict import evidence_view, findings, gpus, r
 from probing_cluster.core import records, vocabulary
 
 Adjust = Callable[[evidence_view.CaseSighting, float], float]
-"""A rule's own change to the weight of one sighting."""
+"""A rule's own adjustment of one sighting's weight."""
 
 CERTAIN, LIKELY, POSSIBLE = 0.96, 0.80, 0.50
-"""A weight of at least this earns the word."""
+"""Least weight for each confidence."""
 
 ANSWERED = 0.9
 """Least weight of the fault for which we requeued the job, whether or not the job felt it."""
 
 LETHAL = 0.96
-"""From this lethality on no program on that hardware lives on."""
+"""From this lethality on, no program on the part survives."""
 
 _ORDER = (
     records.Confidence.UNKNOWN,
@@ -31,13 +31,13 @@ _ORDER = (
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """One possible answer."""
+    """One possible explanation of the end."""
 
     cause: str
     weight: float
-    """0..1: how likely this explains the end."""
+    """0..1: how likely the claim explains the end."""
     at: datetime
-    """When the fault was first seen."""
+    """Time of the fault's first sighting."""
     rule: str
     node: str | None = None
     device: str | None = None
@@ -46,22 +46,22 @@ class Claim:
     """Strongest first."""
     cap: records.Confidence = records.Confidence.CERTAIN
     nodes: frozenset[str] = frozenset()
-    """Nodes that show it."""
+    """Nodes that show the fault."""
     n_sources: int = 0
     words: str = ""
-    """What happened, for the summary, where the cause's own sentence does not do."""
+    """What happened, for the summary, if the cause's own sentence does not fit."""
     sentence: str = ""
-    """The whole summary, where neither the cause's own sentence nor `words` say it truly."""
+    """The whole summary, if neither the cause's own sentence nor `words` fits."""
     next_step: str = ""
-    """What to do, where the cause's own next step does not fit."""
+    """What to do, if the cause's own next step does not fit."""
     explains: frozenset[str] = frozenset()
-    """Causes it explains here beyond what the taxonomy says it leads to."""
+    """Causes that it explains beside those that its cause leads to."""
     domain: records.Domain | None = None
-    """Where the cause's own domain says more than the evidence does; None = the cause's own."""
+    """The domain, if the cause's own domain claims more than the evidence shows; None = the cause's own."""
     proven: bool = False
-    """True when what ended it was seen itself: no other fault beside it makes that less sure."""
+    """True if the end itself was observed: another fault does not lower the confidence."""
     by_elimination: bool = False
-    """True when only the way it ended speaks for it: any fault that may have ended it so takes its place."""
+    """True if only the way the job ended suggests it: any fault that may have caused that end replaces it."""
 
     @property
     def info(self) -> taxonomy.Cause:
@@ -70,19 +70,19 @@ class Claim:
 
     @property
     def confidence(self) -> records.Confidence:
-        """The word its weight and cap earn."""
+        """The confidence that its weight and cap earn."""
         return less_confident(word_of(self.weight), self.cap)
 
 
 def replace_claim(claim: Claim, **changes: object) -> Claim:
-    """The claim with other values of these fields; `dataclasses.replace` costs four times as much."""
+    """A copy of the claim with these fields changed; `dataclasses.replace` takes four times as long."""
     if not changes.keys() <= vars(claim).keys():
         raise TypeError(f"a claim has no field {min(changes.keys() - vars(claim).keys())}")
     return records.of_checked(Claim, {**vars(claim), **changes})
 
 
 def word_of(weight: float) -> records.Confidence:
-    """certain, likely, possible or unknown."""
+    """The confidence that a weight earns."""
     rounded = round(weight, 6)
     if rounded >= CERTAIN:
         return records.Confidence.CERTAIN
@@ -92,22 +92,22 @@ def word_of(weight: float) -> records.Confidence:
 
 
 def less_confident(a: records.Confidence, b: records.Confidence) -> records.Confidence:
-    """The less sure of two."""
+    """The less sure of two confidences."""
     return min(a, b, key=_ORDER.index)
 
 
 def rank_of(word: records.Confidence) -> int:
-    """0 for unknown up to 3 for certain."""
+    """0 for unknown to 3 for certain."""
     return _ORDER.index(word)
 
 
 def one_below(word: records.Confidence) -> records.Confidence:
-    """One step less sure; possible stays possible."""
+    """The confidence one step lower, but not below possible; unknown stays unknown."""
     return _ORDER[max(1, _ORDER.index(word) - 1)] if word is not _ORDER[0] else word
 
 
 def weigh(sighting: evidence_view.CaseSighting) -> float:
-    """How strongly one sighting convicts by itself, 0..1."""
+    """Weight of one sighting by itself, 0..1."""
     signature = sighting.signature
     if signature.role not in (signatures.Role.ROOT, signatures.Role.WEAK) or sighting.after_own_action:
         return 0.0
@@ -117,7 +117,7 @@ def weigh(sighting: evidence_view.CaseSighting) -> float:
     if sighting.hold is gpus.PartCertainty.WHOLE:
         weight = min(weight, 0.93)
     elif sighting.hold is gpus.PartCertainty.MAYBE:
-        # Of a job on one node only its storage uses a link.
+        # A job on one node uses a link for its storage only.
         link = signature.scope is signatures.Scope.LINK
         weight = weight * 0.5 if link else min(weight * 0.75, 0.7)
     if sighting.still_active:
@@ -134,7 +134,7 @@ def weigh(sighting: evidence_view.CaseSighting) -> float:
 
 
 def combine(weights: Sequence[float]) -> float:
-    """Two independent witnesses weigh more than one, with diminishing returns."""
+    """Combined weight of independent sources, with diminishing returns."""
     ordered = sorted(weights, reverse=True)
     total = ordered[0] if ordered else 0.0
     for weight in ordered[1:]:
@@ -143,12 +143,12 @@ def combine(weights: Sequence[float]) -> float:
 
 
 def channel(source: str) -> str:
-    """Sources that look through the same eyes count once."""
+    """The channel of a source: sources that read the same kernel log count as one."""
     return "kernel" if source in vocabulary.KERNEL_LOG_SOURCES else source
 
 
 def raise_by_job_side(weight: float, view: evidence_view.EvidenceView, cause: str) -> float:
-    """`weight` raised by what the job's own side felt, when this cause would be felt so."""
+    """`weight`, raised if the job side's findings are what this cause would produce."""
     best = 1.0
     for found in view.findings:
         if not found.signature.supports(cause):
@@ -164,7 +164,7 @@ def raise_by_job_side(weight: float, view: evidence_view.EvidenceView, cause: st
 def weaken_by_own_error(
     weight: float, lethality: float, view: evidence_view.EvidenceView, cause: str, at: datetime
 ) -> float:
-    """`weight` lowered when the program has an error of its own that this cause would not produce."""
+    """`weight`, lowered if the program has an error of its own that this cause would not produce."""
     own = [
         f
         for f in view.findings
@@ -177,7 +177,7 @@ def weaken_by_own_error(
     first = min((t for f in own if (t := findings.error_at(f.event)) is not None), default=None)
     if first is not None and first < at - timedelta(seconds=5):
         return weight * 0.5
-    # Not every program touches the part that is gone before it stumbles over a mistake of its own.
+    # A program may fail by its own mistake before it touches the part that is gone.
     no_file = findings.named("python_file_error")
     own_mistake = any(findings.is_surely_own(f.event) or f.signature is no_file for f in own)
     return weight * (0.93 if lethality >= LETHAL and not own_mistake else 0.6)
@@ -190,10 +190,7 @@ def collect(
     sightings: Iterable[evidence_view.CaseSighting],
     adjust: Adjust | None = None,
 ) -> list[Claim]:
-    """One claim per node and device among sightings of `cause`.
-
-    `adjust` may change the weight of one sighting before they are joined.
-    """
+    """One claim per node and device among these sightings. `adjust` may change a sighting's weight before they are combined."""
     groups: dict[tuple[str, str], list[evidence_view.CaseSighting]] = {}
     for sighting in sightings:
         part = sighting.gpu or sighting.device or ""
@@ -227,8 +224,8 @@ def _claim(
     convicting = [s for one, s in weighed if one > 0]
     at = min((s.at for s in convicting), default=first.at)
     if weight > 0:
-        # A fault that the program outlived by long does not explain a later error of its own.
-        # Nor does a GPU that it may not have held: a job without GPUs shares nodes with jobs that have some.
+        # A fault that the program outlived by long does not explain its later error.
+        # Neither does a GPU that it may not have held: a job without GPUs may share a node with jobs that have some.
         gpus_known = view.attempt.n_gpus is not None
         known = [
             s for s in convicting if not s.still_active and (gpus_known or s.hold is gpus.PartCertainty.HELD)
@@ -260,22 +257,22 @@ def _claim(
 
 
 _LATE = 0.5
-"""Share of its weight that a fault of after the end keeps beside an end that explains itself: too little for "possible"."""
+"""Share of weight that a fault first seen after the end keeps if the end explains itself: too little for "possible"."""
 _CRASHING = frozenset({"main_memory", "cpu_mce"})
-"""What makes a sound program crash; a reading may find it after the end."""
+"""Causes that make a correct program crash, and that a reading may show only after the end."""
 
 
 def _came_too_late(
     view: evidence_view.EvidenceView, cause: str, convicting: Sequence[evidence_view.CaseSighting]
 ) -> bool:
-    """Whether all of it was first seen after an end that explains itself: a crash, or an error that nothing outside a program raises.
+    """True if all sightings came after the end, and the end explains itself (a crash, or a surely own error).
 
-    Else a mount that hangs as the next job begins would be why this one died, until it answers again.
+    Otherwise a mount that hangs when the next job begins would explain this job's end.
     """
     if any(s.when is not evidence_view.EventPhase.AFTER_END for s in convicting):
         return False
     own = [f.event for f in view.findings if f.signature.role is findings.FindingRole.OWN]
-    # A launcher may make another exit code of the signal.
+    # A launcher may turn the signal into another exit code.
     crashed = view.crashed or any(e.kind == "segfault" for e in own)
     return (crashed and cause not in _CRASHING) or any(map(findings.is_surely_own, own))
 
@@ -283,7 +280,7 @@ def _came_too_late(
 def _may_be_anothers(
     view: evidence_view.EvidenceView, convicting: Sequence[evidence_view.CaseSighting]
 ) -> bool:
-    """Whether the part may have been another's: nobody knows that it held it, and the program made an error that no part makes."""
+    """True if the job may not have held the part, and the program has an error that no part causes."""
     if any(s.hold is gpus.PartCertainty.HELD for s in convicting):
         return False
     return any(
@@ -293,7 +290,7 @@ def _may_be_anothers(
 
 
 def _ceiling(convicting: Sequence[evidence_view.CaseSighting]) -> float:
-    """What no support can lift: weak signs, a part the attempt may not have held, a fault from before it began."""
+    """Upper bound of the weight: for weak signs, a part that the attempt may not have held, or a fault from before its start."""
     if all(
         s.hold is gpus.PartCertainty.MAYBE or s.signature.role is signatures.Role.WEAK for s in convicting
     ):
@@ -306,11 +303,11 @@ def _ceiling(convicting: Sequence[evidence_view.CaseSighting]) -> float:
 
 
 def hints(view: evidence_view.EvidenceView, cause: str, rule: str, role: findings.FindingRole) -> list[Claim]:
-    """At most one claim: the job side's findings of `cause`; never a certain hardware verdict."""
+    """At most one claim, from the job side's findings of `cause`; never a certain hardware verdict."""
     if not view.findings:
         return []
     hinting = [f for f in view.findings if f.signature.cause == cause and f.signature.role is role]
-    if role is findings.FindingRole.HINT:  # what a program lived with points at no machine
+    if role is findings.FindingRole.HINT:  # an error that the program survived accuses no machine
         hinting = [f for f in hinting if f.event.detail.get("goes_on") is not True]
     if not hinting:
         return []
@@ -328,7 +325,7 @@ def hints(view: evidence_view.EvidenceView, cause: str, rule: str, role: finding
 def of_findings(
     view: evidence_view.EvidenceView, found: Sequence[evidence_view.CaseFinding], cause: str, rule: str
 ) -> Claim:
-    """The claim that findings of the job side make, the first of which is the strongest."""
+    """The claim of job-side findings, the strongest given first."""
     first = found[0]
     node = _named_node(view, first.event)
     times = [t for f in found if (t := findings.error_at(f.event)) is not None]
@@ -350,10 +347,10 @@ _OF_KERNEL = frozenset({"filesystem_mount", "gpu_driver"})
 
 
 def _hint_cap(view: evidence_view.EvidenceView, cause: str, node: str | None) -> records.Confidence:
-    """How sure the job's own side can make of `cause`.
+    """Highest confidence that the job's side alone earns for `cause`.
 
-    A fault of a machine, or of what its kernel talks to, shows on the machine: where it was watched, or its log is at hand, and shows
-    nothing, text is possible at best.
+    A fault of a machine, or of a server that its kernel uses, shows on the machine. If the machine was watched (or its log
+    is at hand) and shows nothing, the job's text is possible at best.
     """
     domain = taxonomy.cause(cause).domain
     if domain is records.Domain.USER_PROGRAM:
@@ -366,8 +363,8 @@ def _hint_cap(view: evidence_view.EvidenceView, cause: str, node: str | None) ->
 
 
 def _named_node(view: evidence_view.EvidenceView, event: records.HealthEvent) -> str | None:
-    """The node a finding names, when it is one of the attempt's."""
-    # A log is written on the first node, whichever rank speaks.
+    """The node that a finding names, if it is one of the attempt's."""
+    # A job's log is written on the first node, whichever rank printed the line.
     written = event.node if event.source != "joblog" or len(view.attempt.nodes) == 1 else None
     for name in (event.detail.get("culprit_node"), event.detail.get("host"), written):
         if isinstance(name, str) and name in view.attempt.nodes:

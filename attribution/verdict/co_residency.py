@@ -1,4 +1,4 @@
-"""Which attempts shared a node with an attempt, and which one took a preempted attempt's place."""
+"""Attempts that shared a node with an attempt, and the attempt that took a preempted one's place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.core import clock, records
 
 NEAR = timedelta(minutes=15)
-"""An attempt that starts within this time after a preemption may have caused it."""
+"""An attempt that starts within this time after a preemption may be the preemptor."""
 _SLACK_US = 1_000_000
 _NULL, _OPEN = (int(limit) for limit in (np.iinfo(np.int64).min, np.iinfo(np.int64).max))
 
@@ -24,7 +24,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 class CoResidents:
-    """The attempts of a span, as `sql/ran.sql` gives them."""
+    """The attempts that ran in a span, from `sql/ran.sql`."""
 
     def __init__(self, ran: pa.Table) -> None:
         self._ran = ran
@@ -33,7 +33,7 @@ class CoResidents:
         node = ints(pc.index_in(pc.list_flatten(nodes), value_set=self._names))
         row = ints(pc.list_parent_indices(nodes))
         self._start = microseconds(ran["start_at"])
-        # The most important of those that start at once is the one that took the place.
+        # Of attempts that start at once, the one with the highest priority took the place.
         importance = -ints(pc.fill_null(ran["priority"], 0))
         self._job = ints(ran["job_id"])
         self._by_rank = np.lexsort((self._job, importance, self._start))
@@ -48,7 +48,7 @@ class CoResidents:
     def spans(
         self, attempt: records.JobAttempt, nodes: Iterable[str], since: datetime, until: datetime
     ) -> dict[str, tuple[cases.Span, ...]]:
-        """The times at which attempts other than `attempt` ran on these nodes, within a stretch of time."""
+        """Node to the times in the span at which attempts other than `attempt` ran there."""
         mine = (attempt.job_id, clock.to_us(attempt.submit_at))
         low, high = clock.to_us(since), clock.to_us(until)
         found = {node: self._over(node, mine, low, high) for node in nodes}
@@ -57,7 +57,7 @@ class CoResidents:
     def successors(
         self, ends: Sequence[int] | Numbers, jobs: Sequence[int] | Numbers, nodes: pa.Array
     ) -> list[int | None]:
-        """Per attempt (its end in microseconds, its job id, its nodes as a list), the row that took its place."""
+        """For each attempt (its end in microseconds, its job id, its nodes as a list): the row that took its place."""
         end, job = np.asarray(ends, np.int64), np.asarray(jobs, np.int64)
         attempt = ints(pc.list_parent_indices(nodes))
         node = ints(pc.fill_null(pc.index_in(pc.list_flatten(nodes), value_set=self._names), -1))
@@ -73,7 +73,7 @@ class CoResidents:
             until = np.searchsorted(key, node * (n + 1) + last[attempt], "left")
             jobs_there = self._job[self._by_rank[self._rank]]
             while True:
-                # A job that starts again does not preempt itself.
+                # A job that starts again is not its own preemptor.
                 own = (at < until) & (jobs_there[np.minimum(at, len(key) - 1)] == job[attempt])
                 if not own.any():
                     break
@@ -83,7 +83,7 @@ class CoResidents:
         return [int(self._by_rank[rank]) if rank < n else None for rank in best]
 
     def rows(self, indices: Sequence[int]) -> list[dict[str, Any]]:
-        """Some attempts of the span: job_id, submit_at, attempt, name, user."""
+        """Rows of these attempts: job_id, submit_at, attempt, name, user."""
         chosen = self._ran.select(["job_id", "attempt", "name", "user", "submit_at"]).take(
             pa.array(indices, pa.int64())
         )
@@ -94,7 +94,7 @@ class CoResidents:
     def _over(self, node: str, mine: tuple[int, int], low: int, high: int) -> tuple[cases.Span, ...]:
         if node not in self._known:
             self._known[node] = self._on(node)
-        # Plain numbers: a node has few attempts, and NumPy's calls cost more than they do.
+        # Plain numbers: a node has few attempts, and NumPy's calls cost more than that.
         return tuple(
             (_at(start), None if end == _OPEN else _at(end))
             for end, start, job, submit in self._known[node]
@@ -102,21 +102,21 @@ class CoResidents:
         )
 
     def _on(self, node: str) -> list[tuple[int, int, int, int]]:
-        """The attempts that ran on a node, by start: end, start (microseconds), job id, submit time (microseconds)."""
+        """The attempts on a node, by start: end and start (microseconds), job id, submit time (microseconds)."""
         number = self._number.get(node, -1)
         low, high = self._begins[number + 1], self._begins[number + 2]
         return list(zip(*(column[low:high].tolist() for column in self._there), strict=True))
 
     @functools.cached_property
     def _there(self) -> tuple[Numbers, ...]:
-        """Of each place, in order of node and start: end, start (microseconds), job id, submit time (microseconds)."""
+        """Columns over (node, attempt) pairs, by node and start: end, start (microseconds), job id, submit time (microseconds)."""
         rows = self._by_rank[self._rank]
         end = np.where(self._end == _NULL, _OPEN, self._end)
         return end[rows], self._start[rows], self._job[rows], self._submit[rows]
 
     @functools.cached_property
     def _begins(self) -> list[int]:
-        """Where in `_there` the places of each node begin, by its number; first those of no node, which are none."""
+        """Index in `_there` at which each node's pairs begin; one empty entry for unknown nodes comes first."""
         numbers = np.arange(-1, len(self._names) + 1)
         begins: list[int] = np.searchsorted(self._node, numbers).tolist()
         return begins
@@ -129,12 +129,12 @@ def ints(column: pa.Array | pa.ChunkedArray) -> Numbers:
 
 
 def microseconds(column: pa.ChunkedArray) -> Numbers:
-    """Instants as microseconds since 1970; a null is the smallest number."""
+    """Instants as microseconds since 1970; a null becomes the smallest number."""
     return ints(pc.fill_null(column.cast(pa.int64()), _NULL))
 
 
 def instants(column: pa.ChunkedArray) -> list[datetime | None]:
-    """Instants as datetimes; Arrow's own way asks the time zone for each."""
+    """Instants as datetimes; Arrow's own conversion looks up the time zone for each."""
     given = column.cast(pa.int64()).to_pylist()
     return [None if us is None else _at(us) for us in given]
 

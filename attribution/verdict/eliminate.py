@@ -1,4 +1,4 @@
-"""Why not the others, in one sentence each: the causes that the evidence excludes, and the weaker ones that it does not."""
+"""The `ruled_out` sentences: causes that the evidence excludes, and weaker candidates."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from probing_cluster.core import records
 
 MAX_SENTENCES = 8
 _NO_MEMORY = re.compile(r"out ?of ?memory|MemoryError|bad_alloc|allocate memory|heap space", re.IGNORECASE)
-"""What a program says that got no memory, whoever kept it back."""
+"""Messages of a program that got no memory, whatever refused it."""
 MAX_OUTSIDE = 2
-"""Most faults outside the window that are mentioned: the latest ones."""
+"""Most faults outside the window that are mentioned, the latest first to be kept."""
 
 _GPU = frozenset({"gpu_lost", "gpu_memory_uncorrectable", "gpu_memory_contained", "gpu_row_remap_failure", "gpu_nvlink", "nvswitch", "gpu_gsp_timeout", "gpu_driver", "gpu_xid"})  # fmt: skip
 _LINKS = frozenset({"ib_link", "eth_link"})
@@ -32,18 +32,18 @@ STRUCK = {
     **dict.fromkeys(_LINKS, "network"),
     **dict.fromkeys(_FILES, "file systems"),
 }
-"""Cause to the word that the sentence begins with which any sign of that cause strikes."""
+"""Cause to the first word of the sentence that any sign of the cause removes."""
 LOOKED_FOR = frozenset(STRUCK)
-"""Causes of which any sign at all changes what is ruled out."""
+"""Causes of which any sign changes the `ruled_out` sentences."""
 
 _SURE = frozenset({records.Confidence.CERTAIN, records.Confidence.LIKELY})
-"""Verdicts that clear the program."""
+"""Confidences that clear the program."""
 _FELT = timedelta(minutes=30)
-"""The longest wait that NCCL's own settings allow: a program whose log nobody read and that exits later exits by itself, or by the fault."""
+"""The longest wait that NCCL's settings allow: an unread program that exits later may have exited by itself."""
 
 
 def ruled_out(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> tuple[str, ...]:
-    """Sentences, most telling first; only what was looked at is ruled out, and what is merely weaker is said to be less likely."""
+    """The sentences, most telling first. Only watched causes are ruled out; weaker candidates are called less likely."""
     sentences: list[str] = []
     for part in _PARTS:
         sentences += [s for s in part(view, ranking) if s not in sentences]
@@ -55,10 +55,10 @@ def _program(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> 
     if winner.info.domain is records.Domain.USER_PROGRAM or winner.cause == "unknown":
         return
     if winner.evidence and all(findings.is_finding(e) for e in winner.evidence):
-        return  # The program's own text does not clear the program.
+        return  # The program's own output does not clear the program.
     if any(r.info.domain is records.Domain.USER_PROGRAM for r in ranking.rivals):
         return  # It is named among the rivals.
-    # What may have failed, or was found to have failed after the end, did not make the program exit.
+    # A possible fault, or one first seen after the end, does not clear the program.
     sure = ranking.confidence in _SURE and winner.at <= view.end_at + evidence_view.SLACK
     unless = "" if sure else records.LESS_LIKELY
     own = [f for f in view.findings if f.signature.role is findings.FindingRole.OWN]
@@ -69,7 +69,7 @@ def _program(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> 
     elif winner.evidence and winner.at < view.start_at:
         if view.findings:
             yield f"{unless}user program (its log shows no error of its own)"
-        # Else nothing clears it: whatever it did came after a fault that was there before it.
+        # Without findings nothing clears the program: it failed after a fault that it had from its start.
     elif view.findings or (view.state != "FAILED" and view.log_was_read):
         yield (
             f"{unless}user program (its log shows no error of its own)"
@@ -91,7 +91,7 @@ def _network(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> 
 def _gpus(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
     parts = set()
     for event in view.not_held:
-        # What came when it had ended, or long before it began, nobody need rule out.
+        # Faults from after the end, or from long before the start, need no mention.
         if not view.start_at - _JUST_BEFORE <= event.at <= view.end_at:
             continue
         if (part := (event.node, event.device or event.gpu_uuid)) in parts:
@@ -105,7 +105,7 @@ def _gpus(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Ite
     if any(
         s.gpu and s.hold is not gpus.PartCertainty.HELD and s.event.event_id in named for s in view.sightings
     ):
-        return  # Which GPUs it held is not known, and one of its nodes' reported an error.
+        return  # The GPUs it held are unknown, and one of its nodes' GPUs reported an error.
     sightings = [
         s for s in view.of(*_GPU) if s.signature.role in (signatures.Role.ROOT, signatures.Role.WEAK)
     ]
@@ -123,7 +123,7 @@ def _files(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> It
 def _node(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
     if ranking.winner.cause in ("node_lost", "node_reboot") or view.state in ("NODE_FAIL", "BOOT_FAIL"):
         return
-    # A silence of watched nodes began after the end.
+    # `agent_silent` of a watched node lies after the end.
     lost = [s for s in view.of("node_lost", "node_reboot") if s.event.kind != "agent_silent"]
     if view.fully_watched and not lost:
         yield f"loss of a node ({view.node_list} kept answering)"
@@ -138,7 +138,7 @@ def _memory(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> I
 
 
 def _limit(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> Iterable[str]:
-    # `sbatch --signal` has Slurm send a signal when the limit is near.
+    # With `sbatch --signal`, Slurm sends a signal shortly before the limit.
     near_the_limit = view.signal in _WARNINGS
     if (
         ranking.winner.cause in ("unknown", "user_error")
@@ -154,7 +154,7 @@ def _outside(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) ->
     mentioned = [e for e in view.outside if view.attempt.n_gpus != 0 or not _of_gpu(e)]
     old = [e for e in mentioned[-MAX_OUTSIDE:] if e.at < view.window.start_at]
     ago_s = [(view.onset_at - e.at).total_seconds() for e in old]
-    # Two sources may tell of one fault in the same words, as the driver and the kernel's log do.
+    # Two sources may report one fault in the same words, as the driver and the kernel log do.
     yield from dict.fromkeys(outside(phrases.what(e), e.node, s) for e, s in zip(old, ago_s, strict=True))
 
 
@@ -163,7 +163,7 @@ def _of_gpu(event: records.HealthEvent) -> bool:
 
 
 def outside(what: str, node: str, gap_s: float) -> str:
-    """The sentence about a fault (`phrases.what`) that came `gap_s` seconds before the onset, before the window."""
+    """The sentence about a fault (`phrases.what`) that came `gap_s` seconds before the onset and before the window."""
     return f"{records.LESS_LIKELY}{what} on {node} (it came {phrases.duration(gap_s)} before, outside the window)"
 
 
@@ -185,13 +185,13 @@ _NAMES = {
     "time_limit": "the time limit alone",
     "user_error": "user program",
 }
-"""How a rival is called where its word would read as if what happened had not."""
+"""Names of rivals whose cause would read as if the event had not happened."""
 
 
 def _why(rival: claims.Claim) -> str:
     what = phrases.what(rival.evidence[0]) if rival.evidence else " ".join(rival.words.split())
     sure = rival.confidence in (records.Confidence.CERTAIN, records.Confidence.LIKELY)
-    # Two scales in one sentence: it is less likely than the verdict, and would be so sure without it.
+    # The rival is less likely than the verdict, and would have this confidence without it.
     word = f"by itself {rival.confidence}" if sure else str(rival.confidence)
     return f"{word}: {what}" if what else word
 

@@ -1,4 +1,4 @@
-"""What the rules look at: a case's events sorted, placed in time and tied (or not) to the attempt; view_builder makes it."""
+"""The evidence view: a case's events, sorted, placed in time and assigned to what the attempt held (see view_builder)."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from probing_cluster.attribution.verdict import findings, gpus, onset, signature
 from probing_cluster.core import hostlist, records, vocabulary
 
 SLACK = timedelta(seconds=2)
-"""Slurm's times are whole seconds and clocks differ a little."""
+"""Slurm's times are whole seconds, and clocks differ a little."""
 
 LOG_END = timedelta(seconds=60)
-"""A fault so shortly before the end of its node's log is what that ends with."""
+"""A fault at most this long before the log's end is the last thing that the log shows."""
 
 NEARLY = 0.98
-"""Share of its time limit from which on an attempt counts as having reached it."""
+"""An attempt that ran for this share of its time limit has reached it."""
 
 CRASHES = frozenset({4, 8, 11})
-"""Illegal instruction, arithmetic, segmentation: a program does these to itself, whatever else went away."""
+"""SIGILL, SIGFPE, SIGSEGV: the program's own errors, whatever else failed."""
 
 
 LAUNCH_REASONS = frozenset({"JobLaunchFailure", "launch_failed", "Prolog", "BadConstraints", "SystemFailure"})
-"""Reasons in the accounting with which Slurm says that it could not start a job."""
+"""Reasons in the accounting that mean that Slurm could not start the job."""
 
 
 class EventPhase(StrEnum):
-    """Whether an event lies before, in or after the attempt's run."""
+    """Whether an event lies before, inside or after the attempt's run."""
 
     BEFORE_START = "before_start"
     RUNNING = "running"
@@ -40,44 +40,44 @@ class EventPhase(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class CaseSighting:
-    """One node event inside the window, and how it concerns the attempt."""
+    """One node event that counts for the attempt."""
 
     event: records.HealthEvent
     signature: signatures.Signature
     hold: gpus.PartCertainty
     when: EventPhase
     at: datetime
-    """The instant that counts, inside the window."""
+    """The time that counts; for a fault from before the window, the window's begin (a lost GPU keeps its own time)."""
     still_active: bool
-    """True for what began before the window: a condition that stood in it, or what we requeued the job for."""
+    """True for a fault that began before the window and lasted into it, or for which we requeued the job."""
     after_own_action: bool
-    """True when our own handling had begun: it may be a consequence of that."""
+    """True if our own action had begun: the event may be a consequence of it."""
     of_later_attempt: bool
-    """True for what came after the end while another attempt, begun since, already ran there: it is that one's."""
+    """True if a later attempt already ran on the node when the event came; the event belongs to that one."""
     gpu: str | None
-    """One name for the GPU, when the event means one."""
+    """The GPU's key, if the event is about a GPU."""
     device: str | None
-    """The device as people call it: gpu3, mlx5_0, /scratch."""
+    """The device's usual name: gpu3, mlx5_0, /scratch."""
 
     @property
     def last_at(self) -> datetime:
-        """Time of the last of the equal lines that are this event; the times of those between are not known."""
+        """Time of the last sighting that a coalesced event stands for."""
         return max(self.at, self.event.last_at or self.at)
 
     @property
     def cause(self) -> str:
-        """The cause it points at."""
+        """The cause that the signature names."""
         return self.signature.cause
 
     @property
     def is_earlier_kill(self) -> bool:
-        """Whether it was a kill for memory of before the job: that ends with itself."""
+        """True for a memory kill from before the job: it has no effect on later processes."""
         return self.cause == "oom_host" and self.when is EventPhase.BEFORE_START
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaseFinding:
-    """One finding of the job's own side."""
+    """One finding from the job's side (log, dump, probe page) and its signature."""
 
     event: records.HealthEvent
     signature: findings.FindingSignature
@@ -85,7 +85,7 @@ class CaseFinding:
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceView:
-    """What the rules look at."""
+    """The input of the rules."""
 
     case: cases.Case
     start_at: datetime
@@ -93,18 +93,18 @@ class EvidenceView:
     onset_at: datetime
     window: window.Window
     sightings: tuple[CaseSighting, ...]
-    """Concerning the attempt, oldest first."""
+    """Node events that concern the attempt, oldest first."""
     findings: tuple[CaseFinding, ...]
     further_errors: tuple[CaseFinding, ...]
-    """Errors of the program's own beside the one that is marked as the first cause, oldest first."""
+    """The program's other errors beside the one marked as first cause, oldest first."""
     own_actions: tuple[records.Drain, ...]
-    """Our own drains of its nodes and requeues of it while it ran or just after, oldest first."""
+    """Our drains of its nodes and requeues of it, while it ran or just after, oldest first."""
     requeue_event_ids: frozenset[uuid.UUID] = frozenset()
-    """Events for which we requeued it: they ended it, whether or not it felt them."""
+    """Events for which we requeued the attempt: they ended it, whether or not it felt them."""
     not_held: tuple[records.HealthEvent, ...] = ()
-    """Root faults in the window on GPUs of its nodes that it did not hold, oldest first."""
+    """Root faults in the window on GPUs that its nodes have and it did not hold, oldest first."""
     outside: tuple[records.HealthEvent, ...] = ()
-    """Root faults on its nodes that lie outside the window, oldest first."""
+    """Root faults on its nodes outside the window, oldest first."""
 
     @property
     def attempt(self) -> records.JobAttempt:
@@ -118,22 +118,22 @@ class EvidenceView:
 
     @property
     def ran_s(self) -> float:
-        """Seconds it ran, without those it was suspended."""
+        """Seconds of running, without suspension."""
         return (self.end_at - self.start_at).total_seconds() - self.attempt.suspended_s
 
     @property
     def within_limit(self) -> bool:
-        """True when it ended well before the time limit that is recorded."""
+        """True if it ended well before its recorded time limit."""
         return bool(self.attempt.time_limit_s) and self.ran_s < NEARLY * (self.attempt.time_limit_s or 0)
 
     @property
     def never_launched(self) -> bool:
-        """True when the accounting says that Slurm could not start the job: its exit code is then no program's."""
+        """True if Slurm could not start the job: the exit code is then not a program's."""
         return self.state == "FAILED" and self.attempt.reason in LAUNCH_REASONS
 
     def of(self, *causes: str) -> tuple[CaseSighting, ...]:
-        """The sightings that point at one of these causes, oldest first."""
-        # Rules ask forty times a case, nearly always for causes that nothing points at.
+        """Sightings whose cause is one of these, oldest first."""
+        # Rules ask forty times a case, and nearly always no sighting has the cause.
         there = [c for c in causes if c in self._by_cause]
         if len(there) < 2:
             return self._by_cause[there[0]] if there else ()
@@ -141,19 +141,19 @@ class EvidenceView:
 
     @property
     def causes(self) -> Collection[str]:
-        """The causes that any sighting points at."""
+        """The causes of all sightings."""
         return self._by_cause.keys()
 
     @functools.cached_property
     def stalls(self) -> tuple[records.HealthEvent, ...]:
-        """The case's stalls, oldest first: a verdict names the first, and the database gives them in any order."""
+        """The case's stalls, oldest first: a verdict names the first, and the database returns them in any order."""
         return tuple(sorted(self.case.stalls, key=lambda e: (e.at, e.event_id)))
 
     @functools.cached_property
     def lost_gpus(self) -> tuple[CaseSighting, ...]:
-        """GPUs lost by the attempt's end, oldest first; those it surely did not hold are left out.
+        """GPUs lost by the attempt's end, oldest first, without those that it certainly did not hold.
 
-        Of those lost before the window only the ones that nobody saw come back by the end; of those lost inside it no return is looked for.
+        A GPU lost before the window counts only if it did not come back by the end. For one lost inside the window this is not checked.
         """
         found = [
             s for s in self.sightings if s.signature.role is signatures.Role.ROOT and s.at <= self.end_at
@@ -162,7 +162,7 @@ class EvidenceView:
 
     @functools.cached_property
     def disturbances(self) -> tuple[CaseSighting, ...]:
-        """Every fault on its nodes up to its end, oldest first, without what a program does itself."""
+        """Faults on its nodes up to its end, oldest first, without the program's own GPU errors, consequences and recoveries."""
         silent = (signatures.Role.USER, signatures.Role.CONSEQUENCE)
         return tuple(
             s
@@ -179,7 +179,7 @@ class EvidenceView:
 
     @functools.cached_property
     def active_at_the_end(self) -> tuple[records.HealthEvent, ...]:
-        """Faults of what it held that nothing says were over when it ended, oldest first."""
+        """Root faults of parts it held that no event reports as over at its end, oldest first."""
         over = [e for e in self.case.events if e.at <= self.end_at and signatures.of(e).recovery]
         left = [
             s.event
@@ -190,13 +190,13 @@ class EvidenceView:
 
     @functools.cached_property
     def left_behind(self) -> tuple[records.HealthEvent, ...]:
-        """Faults of what it held, of well before its end but while it ran, that nothing says were over, oldest first."""
+        """Root faults outside the window, but while it ran, that no event reports as over at its end, oldest first."""
         over = [e for e in self.case.events if e.at <= self.end_at and signatures.of(e).recovery]
         during = [e for e in self.outside if self.start_at <= e.at <= self.end_at]
         return tuple(e for e in during if not any(_ends(later, e) for later in over))
 
     def consequences(self, node: str | None) -> tuple[CaseSighting, ...]:
-        """What a fault on `node` left behind there: Xid 43, 45 and their like."""
+        """Sightings on `node` that are consequences of a fault there: Xid 43, 45 and the like."""
         return tuple(
             s
             for s in self.sightings
@@ -205,19 +205,19 @@ class EvidenceView:
 
     @functools.cached_property
     def signal(self) -> int:
-        """The signal that ended its script, as Slurm or a shell's exit code tells it; 0 for none."""
+        """Signal that ended the batch script, from Slurm or from a shell's exit code; 0 if none."""
         return self.attempt.exit_signal or vocabulary.signal_of(self.attempt.exit_code or 0)
 
     @property
     def crashed(self) -> bool:
-        """True when a process broke the rules of its own address space or arithmetic."""
+        """True for SIGILL, SIGFPE or SIGSEGV."""
         return self.signal in CRASHES
 
     @functools.cached_property
     def unwatched_nodes(self) -> tuple[str, ...]:
-        """Nodes of the attempt nobody watched at its end: not seeing is not health."""
-        # Such an event bears the time of the last beat: one after the end says that the end was watched, and so does
-        # an agent that was heard since. (A new one that was not there at the end is not taken for it: `watched` knows.)
+        """Nodes of the attempt that nothing watched at its end: no report is no proof of health."""
+        # `agent_silent` carries the time of the last heartbeat. After the end, it proves that the end was watched, and so
+        # does a later heartbeat. A replacement agent that came after the end does not count (`watched` leaves it out).
         last = self.case.watched
         silences = (s.event for s in self.sightings if s.event.kind == "agent_silent")
         silent = {
@@ -233,32 +233,32 @@ class EvidenceView:
 
     @functools.cached_property
     def watched_nodes(self) -> tuple[str, ...]:
-        """Nodes of the attempt that were watched when its failure began: by an agent, or where there was none by a log that reaches so far."""
+        """Nodes that were watched when the failure began: by an agent, or by a kernel log that reaches that far."""
         unwatched = frozenset(self.unwatched_nodes)
         return tuple(n for n in self.attempt.nodes if n not in unwatched)
 
     @functools.cached_property
     def logged_nodes(self) -> frozenset[str]:
-        """Nodes without an agent whose kernel log had begun before the end: what the kernel tells would stand in it.
+        """Nodes without an agent whose kernel log begins before the end, so that kernel messages of the end would be in it.
 
-        How long it has said nothing proves little: a kernel that meets nothing writes nothing.
+        The age of the last line proves little: a healthy kernel writes nothing.
         """
         return frozenset(n for n in self.case.by_log if self.case.watched.get(n) is not None)
 
     def log_ends_s(self, node: str) -> float | None:
-        """How long before the end the log of a node without an agent ends, seconds; negative when after it, None without a log."""
+        """Seconds from the end of an agentless node's log to the attempt's end, negative if the log is longer; None without a log."""
         last = self.case.watched.get(node) if node in self.case.by_log else None
         return None if last is None else (self.end_at - last).total_seconds()
 
     def ends_in(self, node: str) -> records.HealthEvent | None:
-        """The fault that the node's log ends with, where that was too long before the end to be evidence."""
+        """The fault at the end of the node's log, if it lies too long before the attempt's end to be evidence."""
         last = self.case.watched.get(node)
         found = [e for e in self.outside if e.node == node and last is not None and last - e.at <= LOG_END]
         return found[-1] if found else None
 
     @functools.cached_property
     def blind_spots(self) -> str:
-        """Who was not watched at the end, for a sentence: nodes nobody watched, and nodes whose log ends before."""
+        """Phrase that names the nodes nobody watched and those whose log ends before the attempt's end."""
         logs = [n for n in self.unwatched_nodes if self.log_ends_s(n) is not None]
         nobody = [n for n in self.unwatched_nodes if n not in logs]
         ends = f"the log{'s' if len(logs) > 1 else ''} of {hostlist.compress(logs)} end{'' if len(logs) > 1 else 's'} before"
@@ -267,18 +267,18 @@ class EvidenceView:
 
     @functools.cached_property
     def partly_watched_nodes(self) -> tuple[str, ...]:
-        """Nodes that were not watched at its end, or without an agent and with a log that covers only part of its run."""
+        """Nodes that were not watched at its end, or that have only a log that does not cover its whole run."""
         unseen = self.case.by_log - self.case.by_whole_log | frozenset(self.unwatched_nodes)
         return tuple(n for n in self.attempt.nodes if n in unseen)
 
     @property
     def fully_watched(self) -> bool:
-        """True when all its nodes were watched at its end, those without an agent by a log that covers its whole run."""
+        """True if every node was watched at its end, and agentless ones by a log that covers the whole run."""
         return bool(self.attempt.nodes) and not self.partly_watched_nodes
 
     @functools.cached_property
     def log_was_read(self) -> bool:
-        """True when the job's own side was seen: something was found in it, or an agent, which reads job logs, ran on a node."""
+        """True if the job's side was read: there are findings, or an agent, which reads job logs, ran on a node."""
         last = self.case.watched
         agents = (n for n in self.attempt.nodes if n not in self.case.by_log)
         at_work = (
@@ -289,7 +289,7 @@ class EvidenceView:
 
     @functools.cached_property
     def hung(self) -> bool:
-        """True when the job's own side tells of ranks that waited in vain."""
+        """True if the job's side reports ranks that waited in vain."""
         outstanding = [
             f.event for f in self.findings if f.event.kind == "dump" and f.event.detail.get("outstanding")
         ]
@@ -297,7 +297,7 @@ class EvidenceView:
 
     @functools.cached_property
     def hung_since(self) -> datetime | None:
-        """The instant since which the job had made no progress when it ended; None when it did, or when no evidence shows a hang."""
+        """Time of the last progress of a job that hung until its end; None if it did not hang or nothing shows it."""
         stalls = [f.event for f in self.findings if f.event.kind == "rank_stall"]
         if not stalls:
             return self.onset_at if self.hung else None
@@ -307,7 +307,7 @@ class EvidenceView:
 
     @functools.cached_property
     def log_stall(self) -> records.HealthEvent | None:
-        """The finding that its log stood still until the end; None where there is none, or where the probe saw a later step."""
+        """The finding that its log stood still until the end; None without one, or if the probe saw a later step."""
         found = [f.event for f in self.findings if f.event.kind == vocabulary.LOG_STALL]
         latest = max(found, key=onset.stalled_since, default=None)
         step_at = self.case.last_progress_at
@@ -316,14 +316,14 @@ class EvidenceView:
 
     @functools.cached_property
     def stalled_at(self) -> datetime | None:
-        """Since when it made no progress until it ended, by its ranks, its log or the collective they waited in; None where nothing shows it."""
+        """Time since which it made no progress until its end, by ranks, log or the awaited collective; None if nothing shows a stall."""
         by_log = onset.stalled_since(self.log_stall) if self.log_stall is not None else None
         known = [at for at in (self.hung_since, by_log) if at is not None and at < self.end_at]
         return max(self.start_at, min(known)) if known else None
 
     @functools.cached_property
     def left_waiting(self) -> bool:
-        """True when one rank of several raised an exception that nothing went on after: the others wait for it until somebody ends them."""
+        """True if one of several ranks raised an exception: the others wait for it until somebody ends the job."""
         several = len(self.attempt.nodes) > 1 or (self.attempt.n_gpus or 0) > 1
         return several and any(
             f.signature.role is findings.FindingRole.OWN
@@ -335,14 +335,13 @@ class EvidenceView:
 
     @functools.cached_property
     def lost_node(self) -> str | None:
-        """The node whose silence ended the attempt: as Slurm names it, else the one whose agent fell silent, else as srun told
-        the user; None when that is open."""
+        """The node whose loss ended the attempt: named by Slurm, else the one whose agent fell silent, else named by srun; None if unknown."""
         if self.attempt.failed_node:
             return self.attempt.failed_node
         if len(self.attempt.nodes) == 1:
             return self.attempt.nodes[0]
         named = next((s.event.node for s in self.of("node_lost")), None)
-        # Where a log ends says nothing of its node: a kernel that meets nothing writes nothing for hours.
+        # The end of a log says nothing about its node: a healthy kernel writes nothing for hours.
         out_of_contact = [
             n
             for n in self.unwatched_nodes
@@ -356,7 +355,7 @@ class EvidenceView:
 
     @functools.cached_property
     def node_list(self) -> str:
-        """The attempt's nodes as Slurm writes them."""
+        """The attempt's nodes as a Slurm hostlist."""
         return hostlist.compress(self.attempt.nodes)
 
     @functools.cached_property
@@ -368,6 +367,6 @@ class EvidenceView:
 
 
 def _ends(later: records.HealthEvent, event: records.HealthEvent) -> bool:
-    """True when `later` says that the fault of `event` is over; a part by several names counts as several."""
+    """True if `later` is of the same kind, node and part and not earlier. A part under two names counts as two."""
     part = (later.gpu_uuid or later.device, later.node, later.kind)
     return part == (event.gpu_uuid or event.device, event.node, event.kind) and later.at >= event.at

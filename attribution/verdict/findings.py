@@ -1,4 +1,4 @@
-"""What each finding of a job's log, dump or probe page says (`findings.toml`)."""
+"""The meaning of each finding from a job's log, dump or probe page (`findings.toml`)."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _SURE = re.compile(
     r"UnicodeDecodeError|UnicodeEncodeError|StopIteration)\b"
     r"|\berror: (?:the following arguments are required|unrecognized arguments|argument \S{1,80}: (?:invalid|expected|ignored)|too few arguments|ambiguous option)"
 )
-"""Exceptions of the language itself, and a command line that a program refused."""
+"""Exceptions of the language itself, and command lines that a program refused."""
 _OUTSIDE = re.compile(
     r"\b(?:nan\b|inf|overflow|cuda|gpu|nccl|rocm|hip|device|driver|node|host|server|service|socket|connect|network|peer\b|time[ds]?[ -]?out|"
     r"unreachable|unavailable|refused|reset|i/o|input/output|errno|stale|space|read-only|mount|disk|file|path|checksum|corrupt|truncat|"
     r"magic|header|central directory|checkpoint|heartbeat|memory|shared object|cannot open|undefined symbol)|\.so\b",
     re.IGNORECASE,
 )
-"""Words about things outside the program: an exception of the language that names one may have an outside cause."""
+"""Words for things outside the program: a language exception that contains one may have an outside cause."""
 
 
 class FindingRole(StrEnum):
-    """How a finding counts in a verdict; `findings.toml` says what each role means."""
+    """How a finding counts; `findings.toml` defines each role."""
 
     PROXIMAL = "proximal"
     HINT = "hint"
@@ -52,7 +52,7 @@ class FindingRole(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class FindingSignature:
-    """How one sort of finding counts in a verdict."""
+    """How one kind of finding counts."""
 
     kinds: frozenset[str]
     role: FindingRole
@@ -64,10 +64,10 @@ class FindingSignature:
     words: str
     gpu: bool = False
     check: str = ""
-    """What its owner looks at first, and when it is the site's; `phrases.next_step` fills in {node}."""
+    """What the owner checks first, and when it is the site's concern; {node} is filled in (`wording.next_step`)."""
 
     def supports(self, cause: str) -> bool:
-        """True when an infrastructure fault of this cause would show as this finding."""
+        """True if a fault with this cause would produce this finding."""
         return "*" in self.allows or cause in self.allows
 
 
@@ -101,7 +101,7 @@ def _signature(row: Mapping[str, Any], kinds: frozenset[str]) -> FindingSignatur
 
 
 def find(event: records.HealthEvent) -> FindingSignature:
-    """The signature of a job-side event; an unknown kind by the role its grammar gives it, else context."""
+    """The signature of a job-side event. An unknown kind is read by the role that its grammar gives; without one it is context."""
     table = _load()
     known = table.kinds.get(event.kind)
     own = _only_user(event)
@@ -110,7 +110,7 @@ def find(event: records.HealthEvent) -> FindingSignature:
             return table.kinds[variant]
         if event.kind == "python_exception" and str(event.detail.get("exception")) in _FILE_ERRORS:
             return table.kinds["python_file_error"]
-        # Two ranks in one collective with different sizes: the timeout explains itself.
+        # Two ranks in one collective with different sizes: the mismatch explains the timeout.
         mismatch = own and known.role is FindingRole.PROXIMAL and known.symptom == "nccl_timeout"
         return table.kinds["collective_mismatch"] if mismatch else known
     role = event.detail.get("role")
@@ -121,11 +121,11 @@ def find(event: records.HealthEvent) -> FindingSignature:
 
 _WATCHDOG = frozenset({"watchdog_timeout", "watchdog_timeout_init"})
 NAMES_MISSING = _WATCHDOG | {"desync_report", "monitored_barrier_timeout"}
-"""What PyTorch says after a collective that did not end: it may name the ranks that did not come, or all others may tell of it."""
+"""PyTorch's messages about a collective that did not end. They may name the missing ranks, or show that all others waited."""
 
 
 def _variant(event: records.HealthEvent, *, own: bool) -> str | None:
-    """The row that says more than the kind's own, by what the line itself says; None for the kind's own."""
+    """The more specific row that the message selects; None for the kind's own row."""
     if event.kind == "cuda_unavailable" and _MISMATCH.search(event.message):
         return "cuda_driver_mismatch"
     if event.kind == "cuda_unavailable":
@@ -151,11 +151,11 @@ _UNRESOLVED = re.compile(
     r"|\bCould not resolve host|\bnodename nor servname provided|\bFailed to resolve '",
     re.IGNORECASE,
 )
-"""A host's name that nobody could look up: written wrongly, or the node's name service or its way out is gone."""
+"""A host name that could not be resolved: misspelt, or the node's name service or network is down."""
 _NO_ACCOUNT = re.compile(
     r"\bget(?:pw(?:uid|nam)|gr(?:gid|nam))\(\): |\b(?:uid|gid|user|group) (?:id )?\d{1,10} (?:was )?not found\b|\bcannot find name for (?:user|group) ID \d|No username set in the environment"
 )
-"""The node's name service does not know an account, or a container's /etc/passwd."""
+"""An account that the node's name service, or a container's /etc/passwd, does not know."""
 _REFUSED = re.compile(
     r"\blicen[cs]e (?:checkout|manager|server)|\blicensing error|\b(?:obtain|check ?out|acquire|get) .{0,40}\blicen[cs]e",
     re.IGNORECASE,
@@ -165,12 +165,12 @@ _MISMATCH = re.compile(
     r"driver/library version mismatch|system driver mismatch|SystemDriverMismatch|unsupported display driver",
     re.IGNORECASE,
 )
-"""The kernel's driver is of another release than the libraries that speak to it."""
+"""The kernel driver and the user libraries are of different releases."""
 _UNAVAILABLE = {"not_ready": "cuda_not_ready", "ordinal": "cuda_device_ordinal"}
 
 
 def named(kind: str) -> FindingSignature:
-    """The signature of a kind the table knows."""
+    """The signature of a known kind."""
     return _load().kinds[kind]
 
 
@@ -180,17 +180,17 @@ def _only_user(event: records.HealthEvent) -> bool:
 
 
 def kinds() -> frozenset[str]:
-    """Every finding kind the table knows."""
+    """Every kind in the table."""
     return frozenset(_load().kinds)
 
 
 def is_finding(event: records.HealthEvent) -> bool:
-    """True for what a user's process could have written."""
+    """True for an event from a source that a user's process can write."""
     return event.source in vocabulary.JOB_SIDE_SOURCES
 
 
 def is_surely_own(event: records.HealthEvent) -> bool:
-    """True for an error that nothing outside the program can raise: a wrong key, a bad argument, a failed CUDA assertion."""
+    """True for an error that only the program itself can cause: a wrong key, a bad argument, a failed CUDA assertion."""
     if event.kind in _SURE_KINDS:
         return True
     outside = _OUTSIDE.search(event.message) or _NO_ACCOUNT.search(event.message)
@@ -198,5 +198,5 @@ def is_surely_own(event: records.HealthEvent) -> bool:
 
 
 def error_at(event: records.HealthEvent) -> datetime | None:
-    """When the log itself says the error happened; None when only the collection time is known."""
+    """Time of the error by the log's own clock; None if only the collection time is known."""
     return event.at if event.detail.get("at_from_log") is True else None

@@ -1,4 +1,4 @@
-"""Which GPU an event means and whether the attempt held it: UUID first, then PCI address, then index."""
+"""Finds the GPU of an event, and whether the attempt held it: by UUID, else PCI address, else index."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from probing_cluster.core import digits, records
 
 
 class PartCertainty(StrEnum):
-    """How surely the attempt had the part an event concerns."""
+    """How surely the attempt held the part of an event."""
 
     HELD = "held"
     WHOLE = "whole"
-    """Its GPUs are not known, but it had the node to itself."""
+    """Its GPUs are unknown, but it had the node to itself."""
     MAYBE = "maybe"
-    """It shared the node and its GPUs are not known."""
+    """It shared the node, and its GPUs are unknown."""
     NOT = "not"
 
 
 def pci_key(address: str | None) -> str | None:
-    """`0000:5e:00` of any spelling of a PCI address (long domain, with function, upper case)."""
+    """`0000:5e:00` for any spelling of a PCI address (long domain, with function, upper case)."""
     if not address:
         return None
     text = address.strip().lower().removeprefix("pci:").split(".", 1)[0]
@@ -36,14 +36,14 @@ def pci_key(address: str | None) -> str | None:
 
 @functools.lru_cache(maxsize=4096)
 def index_of(device: str | None) -> int | None:
-    """3 of `gpu3`; None of anything else."""
+    """3 for `gpu3`; None for anything else."""
     if device and device.startswith("gpu") and digits.is_number(device[3:]):
         return int(device[3:])
     return None
 
 
 def gpu_key(event: records.HealthEvent, known: GpuMap) -> str | None:
-    """One name for the GPU of an event, the same whichever way the source names it."""
+    """The GPU's key: the same for one GPU, whichever name the source uses."""
     uuid = known.uuid_of(event)
     if uuid:
         return uuid
@@ -53,7 +53,7 @@ def gpu_key(event: records.HealthEvent, known: GpuMap) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuMap:
-    """What the events themselves teach about one node's GPUs."""
+    """The names of one node's GPUs, as its events show them."""
 
     uuid_by_pci: Mapping[str, str] = field(default_factory=dict)
     uuid_by_device: Mapping[str, str] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class GpuMap:
     device_by_uuid: Mapping[str, str] = field(default_factory=dict)
 
     def uuid_of(self, event: records.HealthEvent) -> str | None:
-        """The GPU's UUID, named or learned."""
+        """The GPU's UUID, from the event or from other events."""
         if event.gpu_uuid:
             return event.gpu_uuid
         pci = pci_key(event.pci_bus_id)
@@ -75,7 +75,7 @@ class GpuMap:
         return frozenset((*self.uuid_by_pci.values(), *self.device_by_uuid))
 
     def device_of(self, event: records.HealthEvent) -> str | None:
-        """`gpu3`, named or learned."""
+        """The GPU's name (`gpu3`), from the event or from other events."""
         if index_of(event.device) is not None:
             return event.device
         pci = pci_key(event.pci_bus_id)
@@ -84,7 +84,7 @@ class GpuMap:
         return self.device_by_uuid.get(event.gpu_uuid or "")
 
     def is_gpu(self, event: records.HealthEvent) -> bool | None:
-        """Whether the event's PCI address is a GPU's; None when nothing is known about the node."""
+        """True if the event's PCI address is a GPU's; None if nothing is known about the node's GPUs."""
         if event.gpu_uuid or index_of(event.device) is not None:
             return True
         pci = pci_key(event.pci_bus_id)
@@ -96,13 +96,13 @@ class GpuMap:
 def learn(
     events: Iterable[records.HealthEvent], allocations: Iterable[records.JobAllocation]
 ) -> dict[str, GpuMap]:
-    """Per node, the names its GPUs go by. Events that carry several names teach the others."""
+    """Node to its GPUs' names: an event or allocation with several names of one GPU connects them."""
     maps: dict[str, tuple[dict[str, str], dict[str, str], dict[str, str], dict[str, str]]] = {}
     for event in events:
         pci = pci_key(event.pci_bus_id)
         device = event.device if index_of(event.device) is not None else None
         if (pci is None) + (device is None) + (not event.gpu_uuid) > 1:
-            continue  # one name teaches no other
+            continue  # a single name connects nothing
         uuid_by_pci, uuid_by_device, device_by_pci, device_by_uuid = maps.setdefault(
             event.node, ({}, {}, {}, {})
         )
@@ -138,10 +138,7 @@ def hold_of_gpu(
     *,
     alone: bool,
 ) -> PartCertainty:
-    """How surely `attempt` held the GPU that `event` names.
-
-    `alone` = nobody else ran on the node meanwhile.
-    """
+    """How surely `attempt` held the GPU of `event`. `alone`: no other attempt ran on the node meanwhile."""
     if attempt.n_gpus == 0:
         return PartCertainty.NOT
     mine = _uuids(event.node, attempt, allocation)
@@ -154,7 +151,7 @@ def hold_of_gpu(
     if allocation is not None and allocation.gpu_indices and index is not None:
         return PartCertainty.HELD if index in _indices(allocation.gpu_indices) else PartCertainty.NOT
     if mine is not None and known.uuids - mine:
-        return PartCertainty.MAYBE  # there are others on the node
+        return PartCertainty.MAYBE  # the node has other GPUs
     return PartCertainty.WHOLE if alone else PartCertainty.MAYBE
 
 

@@ -1,4 +1,4 @@
-"""One attempt's case in, one verdict out; pure, so that the same records always give the same answer."""
+"""Judges one case: a pure function, so the same records always give the same verdict."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ JUDGED_STATES = frozenset(
 """States that get a verdict; COMPLETED gets none."""
 
 PAPER_STATES = frozenset({"FAILED", "NODE_FAIL", "REQUEUED"})
-"""States the fixed window of the paper is for; REQUEUED counts when we requeued for a fault."""
+"""States that the paper's fixed window is used for; REQUEUED gets a verdict when we requeued for a fault."""
 
 MAX_EVIDENCE = 20
 
 _ONLY = {"PREEMPTED": frozenset({"scheduler"})}
-"""State to the only rules that are applied to its attempts; every rule is applied to those of other states."""
+"""State to the rules that are applied to its attempts; to attempts of any other state, all rules are."""
 
 
 @functools.cache
 def rules_version() -> str:
-    """The taxonomy's version and a digest of all that makes verdicts of stored records, so that a changed rule shows."""
+    """The taxonomy's version and a digest of every file that decides a verdict, so that a changed rule is visible."""
     digest = hashlib.blake2b(digest_size=4)
     for name, path in sorted(rules_files().items()):
         digest.update(name.encode())
@@ -62,18 +62,18 @@ _ROOMS = (
     "attribution/places",
     "evidence/flight_recorder",
 )
-"""The rooms whose code, tables and queries a verdict depends on; not those that read and store records (`core`, `db`, other evidence)."""
+"""Rooms whose code, tables and queries decide a verdict. Code that reads and stores records is not among them."""
 
 
 def rules_files() -> dict[str, Path]:
-    """Every file that `rules_version` is a digest of, by its path below the package."""
+    """Path below the package to file, for every file in the digest of `rules_version`."""
     package = Path(__file__).parents[2]
     found = (path for room in _ROOMS for path in (package / room).rglob("*.*"))
     return {p.relative_to(package).as_posix(): p for p in found if p.suffix in (".py", ".toml", ".sql")}
 
 
 def judge(case: cases.Case, *, made_at: datetime) -> records.Verdict | None:
-    """Why the attempt ended; None when it has not, never began, or ended well."""
+    """The verdict on why the attempt ended; None if it has not ended, never began, or ended well."""
     attempt = case.attempt
     if attempt.state not in (PAPER_STATES if case.policy.paper else JUDGED_STATES):
         return None
@@ -115,7 +115,7 @@ def judge(case: cases.Case, *, made_at: datetime) -> records.Verdict | None:
 
 
 def _node(winner: claims.Claim) -> str | None:
-    """The node the cause is at; of a program's own causes only memory runs out at one, where that node itself saw it."""
+    """The node at fault. A cause of the program's own has none, except a memory kill that the node itself reported."""
     by_node = any(e.source not in vocabulary.JOB_SIDE_SOURCES for e in winner.evidence)
     if winner.info.domain is records.Domain.USER_PROGRAM and not (winner.cause == "oom_host" and by_node):
         return None
@@ -123,7 +123,7 @@ def _node(winner: claims.Claim) -> str | None:
 
 
 def _active_since(found: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> list[datetime]:
-    """When the faults began that were still active at the end: the window is widened back to the first of them."""
+    """Begin times of the evidence that was still active at the end; the verdict's window is widened back to the first."""
     if not ranking.winner.evidence:
         return []
     active = {s.event.event_id for s in found.sightings if s.still_active}
@@ -136,7 +136,7 @@ def _nothing(found: evidence_view.EvidenceView) -> rank_claims.Ranking:
 
 
 def _evidence(found: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> tuple[uuid.UUID, ...]:
-    """Ids the verdict rests on: the winner's own, then what it explains; each once."""
+    """Ids of the evidence, each once: the winner's first, then that of the claims it explains."""
     ids: dict[uuid.UUID, None] = {e.event_id: None for e in ranking.winner.evidence}
     for claim in ranking.absorbed:
         ids.update({e.event_id: None for e in claim.evidence})

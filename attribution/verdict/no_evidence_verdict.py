@@ -1,6 +1,6 @@
-"""Verdicts on attempts without evidence: they follow from how the attempt ended alone.
+"""Verdicts on attempts without evidence: they depend only on how the attempt ended.
 
-Most of a day's ended attempts are such; `columnar_prefilter` finds them. One attempt of each way to end is judged; its sentences
+Most of a day's ended attempts are such (`columnar_prefilter`). One attempt of each way to end is judged. Its sentences
 become templates with parameters (nodes, user, durations), which are filled in for the others.
 """
 
@@ -26,7 +26,7 @@ from probing_cluster.attribution.verdict import (
 from probing_cluster.core import hostlist, records
 
 _END = datetime(2026, 1, 1, tzinfo=UTC)
-# Names that no node or user can have, and times that no job takes: the parameters of a template, as the judge sees them.
+# Names and times that no real attempt can have: they stand for a template's parameters.
 _NODES = ("{nodes}", "{more nodes}")
 _USER = "{user}"
 _LIMIT_S = 300_003 * 86400.0
@@ -34,7 +34,7 @@ _EARLY_S, _LATE_S = 100_001 * 86400.0 + 3600, 0.99 * _LIMIT_S
 
 
 class Ending(NamedTuple):
-    """All that such a verdict depends on, but for the names and durations in its sentences."""
+    """The facts that such a verdict depends on, apart from the names and durations in its sentences."""
 
     state: str
     exit_code: int | None
@@ -45,20 +45,20 @@ class Ending(NamedTuple):
     has_gpus: bool
     limited: bool
     early: bool
-    """True when it ended well before its time limit."""
+    """True if it ended well before its time limit."""
 
 
 class _Template(NamedTuple):
-    """Sentences with parameters (nodes, user, ran, limit), NUL between them: no text of a database holds one."""
+    """Sentences with parameters (nodes, user, ran, limit), joined by NUL, which no database text holds."""
 
     text: str
-    """With `%s` where a parameter stands."""
+    """The sentences with `%s` for each parameter."""
     names: tuple[str, ...]
-    """The parameters, as they stand."""
+    """The parameters in their order."""
 
     @classmethod
     def of(cls, sentences: Iterable[str], parameters: Mapping[str, str]) -> _Template:
-        """The template behind sentences; `parameters` gives each one's name by how it stands in them."""
+        """The template of some sentences; `parameters` maps a text in them to the parameter's name."""
         longest_first = sorted(parameters, key=len, reverse=True)
         pieces = re.split(f"({'|'.join(map(re.escape, longest_first))})", "\0".join(sentences))
         return cls(
@@ -66,20 +66,20 @@ class _Template(NamedTuple):
         )
 
     def fill(self, values: Mapping[str, str]) -> list[str]:
-        """The sentences with these values; each is put in as it is, whatever it looks like."""
+        """The sentences with these values inserted unchanged."""
         return (self.text % tuple([values[name] for name in self.names])).split("\0")
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Answer:
     fields: dict[str, Any]
-    """The verdict's fields that are the same for all."""
+    """Fields of the verdict that are the same for all these attempts."""
     sentences: _Template
-    """The summary, what is ruled out, and the next step."""
+    """Summary, `ruled_out` sentences and next step."""
 
 
 class NoEvidenceVerdicts:
-    """Answers for one pass: one policy, one time of making."""
+    """Verdicts of one pass: one policy, one `made_at`."""
 
     def __init__(self, policy: cases.WindowPolicy, made_at: datetime) -> None:
         self._policy, self._made_at = policy, made_at
@@ -93,10 +93,10 @@ class NoEvidenceVerdicts:
         outside: Iterable[str] = (),
         struck: Iterable[str] = (),
     ) -> records.Verdict | None:
-        """The verdict on an attempt (its fields as in COLUMNS); None where it depends on the attempt's names.
+        """The verdict on an attempt (its fields as in COLUMNS); None if it depends on the attempt's names.
 
-        `preemptor` is who took its place, when that is known: job_id, name, user. `outside`: the sentences about faults
-        that lie outside its window. `struck`: the words whose sentences are left out of what is ruled out.
+        `preemptor`: job_id, name and user of the preemptor, if known. `outside`: sentences about faults outside the window.
+        `struck`: first words of the `ruled_out` sentences to leave out.
         """
         (cluster, job_id, submit_at, attempt, start_at, end_at, suspended_s, state, code, signal) = row[:10]
         (reason, nodes, n_gpus, user, limit_s, cancelled_by) = row[10:]
@@ -106,7 +106,7 @@ class NoEvidenceVerdicts:
             code,
             signal,
             reason,
-            # One answer for all who cancelled their own job.
+            # One answer for every user who cancelled an own job.
             _USER if cancelled_by and cancelled_by == user else cancelled_by,
             len(nodes) == 1,
             bool(n_gpus),
@@ -128,7 +128,7 @@ class NoEvidenceVerdicts:
         summary, *ruled_out, next_step = answer.sentences.fill(values)
         if struck:
             ruled_out = [s for s in ruled_out if s.partition(" (")[0] not in struck]
-        # What the judge made and the database held needs no second check.
+        # A copy of a judged verdict needs no second check.
         return records.of_checked(
             records.Verdict,
             {
@@ -171,7 +171,7 @@ class NoEvidenceVerdicts:
         made = judge.judge(case, made_at=self._made_at)
         if made is None or made.evidence or made.node or made.device:
             return None
-        # A sentence that begins with a name is written by what the name looks like.
+        # `phrases.sentence` decides by the first word's looks, so a sentence must not begin with a parameter.
         if any(s.startswith((*_NODES, _USER)) for s in (made.summary, made.next_step, *made.ruled_out)):
             return None
         parameters = {hostlist.compress(nodes): "nodes", _USER: "user", phrases.duration(ran_s): "ran"}
@@ -184,7 +184,7 @@ class NoEvidenceVerdicts:
 
 
 def rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table that has COLUMNS, as `NoEvidenceVerdicts.verdict` takes them."""
+    """The rows of a table with COLUMNS, for `NoEvidenceVerdicts.verdict`."""
     columns = (
         co_residency.instants(table[n])
         if pa.types.is_timestamp(table.schema.field(n).type)
@@ -230,4 +230,4 @@ COLUMNS = (
     "time_limit_s",
     "cancelled_by",
 )
-"""What `sql/open_attempts.sql` gives of an attempt."""
+"""Columns of `sql/open_attempts.sql`."""

@@ -1,4 +1,4 @@
-"""Which faults of a gang's nodes may have stopped it: faults of parts that it held and that its ranks did not outlive."""
+"""Faults that may have stopped a gang: of parts that it held, and that its ranks did not outlive."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from probing_cluster.attribution.verdict import evidence_view, gpus, signatures,
 from probing_cluster.core import records, vocabulary
 
 LOOK_BACK = timedelta(minutes=10)
-"""Before a gang's last progress: a mount may hang for long before somebody needs it."""
+"""How long before a gang's last progress a fault may lie: a mount may hang for a while before somebody uses it."""
 OUTLIVED = timedelta(seconds=60)
-"""Ranks that got on for longer than this after a fault have outlived it; a program runs ahead of its GPU by less."""
+"""Ranks that made progress for longer than this after a fault outlived it; a program runs less far ahead of its GPU."""
 
 _AT_ONCE = finding.GPU_FAULTS | finding.LINK_FAULTS
 """Faults that stop a job at once or not at all."""
@@ -24,9 +24,9 @@ def faults_of_running(
     allocations: Sequence[records.JobAllocation],
     onset_at: datetime,
 ) -> dict[str, set[str]]:
-    """Node to the kinds of its trusted faults, for a gang that runs; `allocations` are the job's.
+    """Node to the kinds of its faults from trusted sources, for a running gang; `allocations` are its job's.
 
-    A GPU that is not known to be the gang's proves nothing: it may be a neighbour's.
+    A GPU that the gang may not hold is left out: it may be a neighbour's.
     """
     every = list(events)
     known = gpus.learn(every, allocations)
@@ -49,7 +49,7 @@ def faults_of_running(
 
 
 def faults_of_ended(view: evidence_view.EvidenceView, onset_at: datetime) -> Mapping[str, set[str]]:
-    """The same for an attempt that has ended, from its sightings; `onset_at` is the onset its ranks report."""
+    """The same for an ended attempt, from its sightings; `onset_at` is the onset that its ranks report."""
     began = min(onset_at, view.onset_at)
     found: dict[str, set[str]] = {}
     for s in view.sightings:

@@ -1,4 +1,4 @@
-"""The time at which a failure began: a watchdog ends a hung job long after the fault that hung it."""
+"""The onset: when the failure began. A watchdog ends a hung job long after the fault that hung it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from probing_cluster.attribution.verdict import findings
 from probing_cluster.core import records, vocabulary
 
 _TIMEOUT_FIELDS_MS = ("timeout_ms", "elapsed_ms", "ran_ms")
-"""Where a finding tells how long the collective was waited for; the longest counts."""
+"""Keys of a finding's detail that hold the time a collective was waited for; the longest counts."""
 
 _STALLS = frozenset({("probe", "rank_stall"), ("joblog", vocabulary.LOG_STALL)})
 LEFT_HANGING_S = 7200.0
-"""For so long at the most a job whose ranks had lost each other is thought to have stood before somebody ended it: a fault that came
-and stayed within it is looked at."""
+"""Longest time for which ranks that had lost each other are taken to have hung before somebody ended the job."""
 _LATEST_NS = 4_102_444_800 * 10**9
 """No collective is issued after the year 2099; a dump may hold any number."""
 _LONGEST_S = 30 * 86400.0
-"""Nobody waits longer: larger numbers come from a forged line or event."""
+"""Longest credible wait: larger numbers come from a forged line or event."""
 
 
 def onset(
@@ -26,9 +25,9 @@ def onset(
     job_side: Iterable[records.HealthEvent],
     last_progress_at: datetime | None = None,
 ) -> datetime:
-    """The earliest of the end, the end minus the collective timeout seen, what dumps show outstanding, and the last progress.
+    """The earliest of: the end, the end minus the collective timeout, the issue time of an outstanding collective, the last progress.
 
-    Never before the attempt's start: what is older did not begin in it.
+    Never before the attempt's start.
     """
     assert attempt.end_at is not None
     assert attempt.start_at is not None
@@ -45,7 +44,7 @@ def onset(
 
 
 def collective_wait_s(finding: records.HealthEvent) -> float:
-    """Seconds a collective was waited for before this finding; 0 when it says nothing of the kind."""
+    """Seconds for which a collective was waited for before this finding; 0 if it states none."""
     if not findings.is_finding(finding) or not findings.find(finding).onset:
         return 0.0
     waits = [finding.detail.get(name) for name in _TIMEOUT_FIELDS_MS]
@@ -54,9 +53,9 @@ def collective_wait_s(finding: records.HealthEvent) -> float:
 
 
 def unanswered_s(attempt: records.JobAttempt, job_side: Iterable[records.HealthEvent]) -> float:
-    """Seconds for which a peer of the job may not have answered when the job, or its connection, was given up; when it went away nobody knows.
+    """Seconds before the end during which a peer may not have answered; 0 if no finding suggests it.
 
-    A log that ends in a lost peer or a failed transport does not say since when: the ranks that wait are ended by a person or a limit.
+    The log of a lost peer or a failed transport does not date the loss: a person or the limit ends the waiting ranks later.
     """
     found = [f for f in job_side if findings.is_finding(f)]
     waits = [f.detail.get("unanswered_ms") for f in found]
@@ -68,7 +67,7 @@ def unanswered_s(attempt: records.JobAttempt, job_side: Iterable[records.HealthE
 
 
 def _felt_the_network(finding: records.HealthEvent) -> bool:
-    """Whether what began the failure, by the log, is what a broken link or a lost peer looks like, and it does not tell of a time."""
+    """True for a first cause in the log that looks like a broken link or a lost peer and states no waiting time."""
     if finding.detail.get("first_cause") is not True or finding.source != "joblog":
         return False
     signature = findings.find(finding)
@@ -78,7 +77,7 @@ def _felt_the_network(finding: records.HealthEvent) -> bool:
 
 
 def _still_outstanding(finding: records.HealthEvent) -> Iterable[datetime]:
-    """The times at which a rank issued the collectives that its dump shows as outstanding."""
+    """Issue times of the collectives that a rank's dump shows as outstanding."""
     if finding.source != "dump" or finding.kind != "dump":
         return
     waiting = finding.detail.get("outstanding")
@@ -89,15 +88,15 @@ def _still_outstanding(finding: records.HealthEvent) -> Iterable[datetime]:
 
 
 def stalled_since(stall: records.HealthEvent) -> datetime:
-    """When a rank, or a job's log, made its last progress before this finding that it stalled."""
+    """Time of the last progress before the stall, of a rank or a job's log."""
     return stall.at - timedelta(seconds=min(max(stall.measured or 0.0, 0.0), _LONGEST_S))
 
 
 def last_progress(attempt: records.JobAttempt, job_side: Iterable[records.HealthEvent]) -> datetime | None:
-    """The last training step (or other sign of life) that the probe or the log's own times show; None when they show none.
+    """Time of the last training step or other progress, from the probe or the log's times; None if unknown.
 
-    A stall says how long the rank, or the job's log, had made no progress when it was reported. The last step of a gang that was
-    validating or writing a checkpoint at its end says nothing of when its trouble began.
+    A stall states how long there had been no progress when it was reported. A gang that validated or wrote a
+    checkpoint at its end is no stall, so its last step does not count.
     """
     assert attempt.start_at is not None
     assert attempt.end_at is not None

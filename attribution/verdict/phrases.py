@@ -1,4 +1,4 @@
-"""Words for people: devices, durations, what an event was."""
+"""Phrases for people: devices, durations, events."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def a(noun: str) -> str:
 
 
 def device(name: str | None, noun: str = "device") -> str:
-    """`GPU 3` of gpu3, `GPU-5f3c9e10` of a UUID, other names as they are; without a name what it is (`taxonomy.Cause.noun`)."""
+    """`GPU 3` for gpu3, `GPU-5f3c9e10` for a UUID, other names unchanged; without a name, the noun (`taxonomy.Cause.noun`)."""
     if not name:
         return a(noun)
     index = gpus.index_of(name)
@@ -71,7 +71,7 @@ def device_of_node(name: str | None, node: str | None, noun: str = "device") -> 
 
 
 def part_of_node(name: str | None, node: str | None, noun: str) -> str:
-    """`file system /scratch of n2`, and without a name `a file system of n2`."""
+    """`file system /scratch of n2`; without a name `a file system of n2`."""
     called = device_of_node(name, node, noun)
     return f"{noun} {called}" if name else called
 
@@ -85,7 +85,7 @@ def next_step(
     detail: str = "",
     noun: str = "device",
 ) -> str:
-    """A cause's next step with its names filled in; what is not known is named generally, and no detail is quoted."""
+    """A cause's next step with its names filled in. An unknown name becomes a general one; without a detail nothing is quoted."""
     return (step if detail else step.replace(": {detail}", "")).format(
         device=device(part) if part else f"the {noun}",
         named_device=f" {device(part)}" if part else "",
@@ -101,7 +101,7 @@ def what(event: records.HealthEvent) -> str:
 
 
 def what_of(kind: str, code: str | None) -> str:
-    """The same of an event's kind and code."""
+    """`what`, from kind and code."""
     word = _KINDS.get(kind, kind.replace("_", " "))
     return f"{word} {code}" if code and kind != code else word
 
@@ -110,7 +110,7 @@ _REPAIRS = ("Replace ", "Reseat ", "Reset ")
 
 
 def before_a_repair(step: str) -> str:
-    """A step for a part that is only possibly at fault: it is looked at before anybody repairs it."""
+    """The step for a part that is only possibly at fault: check it before the repair."""
     if not step.startswith(_REPAIRS):
         return step
     return f"Check {{device}} of {{node}} first: that it is at fault is only possible. If it fails its test, or the error comes again: {step[:1].lower()}{step[1:]}"
@@ -120,12 +120,12 @@ _SHELL = re.compile(
     r"^\S{1,1024}: line \d{1,9}: \d{1,10} (?P<how>[A-Z][a-z]+(?: [a-z]+){0,2}(?: \(core dumped\))?) (?P<command>\S.*)$",
     re.ASCII,
 )
-"""The shell's line about a command of its script that a signal ended, its runs of blanks made one."""
+"""The shell's message about a script command that a signal ended, with runs of blanks reduced to one."""
 _MOST_OF_A_COMMAND = 60
 
 
 def clean(text: str) -> str:
-    """One line, not too long, without its final dot; of a shell's line what happened, and to which command."""
+    """One line of at most 160 characters without its final dot; for a shell's message, the signal and the command."""
     line = " ".join(text.split())
     if found := _SHELL.match(line):
         how, command = found["how"], found["command"]
@@ -140,9 +140,9 @@ def clean(text: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """The text as a sentence: a capital, unless a name begins it, and one dot."""
+    """The text as a sentence: with a capital, unless a name begins it, and one dot."""
     first = text.split(" ", 1)[0]
-    # A node or device keeps its own spelling: "n2 stopped answering", never "N2".
+    # A node or device keeps its spelling: "n2 stopped answering", never "N2".
     named = not first.isalpha()
     text = (text if named else text[:1].upper() + text[1:]).rstrip(".")
     return text if text.endswith("…") else f"{text}."

@@ -1,4 +1,4 @@
-"""Ranks the claims: consequences are folded into their causes, the rest is ordered."""
+"""Ranks the claims: consequences are folded into their causes, the others are ordered."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from probing_cluster.attribution.verdict import claims, evidence_view, findings,
 from probing_cluster.core import records, vocabulary
 
 _CHAIN = timedelta(seconds=60)
-"""Overlapping checks see one hardware fault in any order within this time."""
+"""Overlapping checks report one hardware fault in any order within this time."""
 _ORDER_SLACK = timedelta(seconds=5)
-"""A program's error this much before the fault is not its consequence."""
+"""A program's error that came this long before the fault is not its consequence."""
 
 _SKEW = timedelta(minutes=5)
 """The last rank may still compute this long after the first began to wait for it."""
@@ -20,31 +20,31 @@ _SKEW = timedelta(minutes=5)
 _SEVERITY = {records.Severity.HIGH: 2, records.Severity.LOW: 1, records.Severity.INFO: 0}
 _INFRASTRUCTURE = frozenset({records.Domain.HARDWARE, records.Domain.SYSTEM_SOFTWARE})
 _BY_STATE = frozenset({"scheduler", "node_lost"})
-"""Rules that go by Slurm's own word."""
+"""Rules that follow Slurm's state."""
 ENDINGS = frozenset({"user_cancelled", "time_limit"})
-"""How a job that hangs is ended in the end."""
+"""Ways in which a hanging job is ended."""
 _SOFT = frozenset(
     {"user_error", "unknown", "missing_rank", "rank_killed", "rank_stopped", "requeued_by_user"}
 )
-"""Causes that only say how the job felt it."""
+"""Causes that only describe how the job failed."""
 
 _WAYS = frozenset({"eth_link", "ib_link"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranking:
-    """The outcome of the argument."""
+    """The ranked claims."""
 
     winner: claims.Claim
     absorbed: tuple[claims.Claim, ...]
-    """Consequences of the winner."""
+    """Claims that the winner explains."""
     rivals: tuple[claims.Claim, ...]
     """Other explanations, best first."""
     confidence: records.Confidence
 
 
 def rank(view: evidence_view.EvidenceView, made: Iterable[claims.Claim]) -> Ranking | None:
-    """The best claim, what it explains and what stands against it; None when nothing reaches "possible"."""
+    """The best claim, the claims it explains and its rivals; None if no claim reaches "possible"."""
     possible = [c for c in (_in_context(view, c) for c in made) if c.weight >= claims.POSSIBLE]
     if not possible:
         return None
@@ -64,7 +64,7 @@ def rank(view: evidence_view.EvidenceView, made: Iterable[claims.Claim]) -> Rank
 
 
 def _comes_from(claim: claims.Claim, root: claims.Claim, parents: Mapping[int, claims.Claim]) -> bool:
-    """Whether `claim` is below `root` already, directly or through other claims."""
+    """True if `claim` is below `root` already, directly or through other claims."""
     while (parent := parents.get(id(claim))) is not None:
         if parent is root:
             return True
@@ -73,7 +73,7 @@ def _comes_from(claim: claims.Claim, root: claims.Claim, parents: Mapping[int, c
 
 
 def _key(view: evidence_view.EvidenceView, claim: claims.Claim) -> tuple[object, ...]:
-    """Strength of evidence, a node's word before the job's, severity, specificity, nearness, share of nodes, independence; then names."""
+    """Sort key: confidence, node evidence before job-side evidence, severity, specificity, nearness, number of nodes, sources; then names."""
     minutes = int(abs((claim.at - view.onset_at).total_seconds()) // 60)
     return (
         -claims.rank_of(claim.confidence),
@@ -95,7 +95,7 @@ def _key(view: evidence_view.EvidenceView, claim: claims.Claim) -> tuple[object,
 
 
 def _explains(root: claims.Claim, claim: claims.Claim) -> bool:
-    """True when `claim` is what `root` leaves behind."""
+    """True if `claim` is a consequence of `root`."""
     if claim.cause in root.explains:
         return claim.cause in _SOFT | ENDINGS or claim.node == root.node
     if claim.cause not in root.info.leads_to or claim.cause == root.cause:
@@ -107,9 +107,9 @@ def _explains(root: claims.Claim, claim: claims.Claim) -> bool:
     soft = claim.cause in _SOFT
     located = _has_node_evidence(root) or root.info.domain not in _INFRASTRUCTURE
     yields = claim.cause == "unknown" or (claim.by_elimination and located)
-    # Both are about one part: if the job held it in one case, it held it in the other.
+    # Both concern one part: if the job held it in one claim, it held it in the other.
     same_part = claim.device is not None and (root.node, root.device) == (claim.node, claim.device)
-    # A mount that is gone was used: so was the link by which its server was reached.
+    # A mount that is gone was in use, and so was the link to its server.
     way = root.cause in _WAYS and claim.cause == "filesystem_mount" and root.node == claim.node
     if root.weight < (claims.POSSIBLE if yields or same_part or way else claims.LIKELY):
         return False
@@ -124,12 +124,12 @@ def _has_node_evidence(claim: claims.Claim) -> bool:
 
 
 def _before(root: claims.Claim, claim: claims.Claim) -> bool:
-    """Whether the first of two causes that can lead to each other is the root: the more specific one is."""
+    """True if `root` is the more specific of two causes that can lead to each other."""
     return root.info.specificity > claim.info.specificity
 
 
 def _in_context(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.Claim:
-    """The claim's weight in the light of how Slurm says the attempt ended."""
+    """The claim, weighted by the state in which Slurm says that the attempt ended."""
     weight = claim.weight
     if claim.rule in ("scheduler", "memory_limit") or claim.cause in ("node_lost", "unknown"):
         return claim
@@ -143,26 +143,26 @@ def _in_context(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims
         and claim.info.domain is records.Domain.HARDWARE
         and view.end_at - claim.at > _AT_ONCE
     ):
-        # A program that uses the part ends at once of its failure, and most often says so.
+        # A program that uses the part fails at once, and usually says so.
         weight = min(weight, 0.95)
     elif view.state in ("TIMEOUT", "DEADLINE", "CANCELLED"):
         if claim.info.until_reset or (view.left_waiting and claim.cause == "user_error"):
-            # The job could not go on without the part. Since somebody ended it, the verdict stays below certain.
+            # The job could not continue without the part. Since somebody else ended it, the verdict stays below certain.
             weight = min(weight, 0.95)
         elif (claim.weight < claims.CERTAIN or view.log_stall) and not claim.explains >= ENDINGS:
-            # When the log stood still is known to the minute: what did not stop it then is not certain.
+            # The log dates the stall to the minute: a fault of another time is not certain.
             weight *= 0.7
         elif claim.cause == "user_error" and _went_on_alone(view, claim):
             weight *= 0.5
     if came_into_the_hang(view, claim):
-        # A part that is gone beside a hang is seldom chance: often it is only found out when the job is ended.
+        # A part that is gone beside a hang is seldom chance: often it is noticed only when the job is ended.
         gone = claim.cause in _DOES_NOT_COME_BACK and weight >= claims.LIKELY
         weight = claims.POSSIBLE if gone else weight * 0.5
     return claim if weight == claim.weight else claims.replace_claim(claim, weight=weight)
 
 
 def _went_on_alone(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:
-    """Whether the error's program, or its script, printed more behind it until somebody ended the job, and no other rank waited for it."""
+    """True if a single program printed more after the error until somebody ended the job."""
     several = len(view.attempt.nodes) > 1 or (view.attempt.n_gpus or 0) > 1
     return not several and bool(claim.evidence) and bool(claim.evidence[0].detail.get("behind"))
 
@@ -171,7 +171,7 @@ _AT_ONCE = timedelta(seconds=5)
 
 
 def _is_silent(view: evidence_view.EvidenceView) -> bool:
-    """Whether the job left with a code of its own, and its output, which was read, tells of no error at all."""
+    """True if the job exited with a code of its own and its output, which was read, shows no error."""
     by_itself = view.state == "FAILED" and not view.signal and bool(view.attempt.exit_code)
     return by_itself and view.log_was_read and not view.findings and not view.requeue_event_ids
 
@@ -187,31 +187,31 @@ _DOES_NOT_COME_BACK = frozenset(
         "pcie",
     }
 )
-"""Causes that stay until somebody acts; links and file systems come and go, so theirs may well be chance."""
+"""Causes that stay until somebody acts. Links and file systems recover, so theirs may be chance."""
 
 
 def came_into_the_hang(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:
-    """True for a fault first seen well after the job had begun to hang: it may not be what began it.
+    """True for a fault first seen well after the hang began: it may not be its cause.
 
-    A rank that reports this fault worked until then, so its peers' timeout does not date the onset.
+    A rank that reports this fault itself was working until then, so its peers' timeout does not date the onset.
     """
     if any(_names_the_part(f, claim) for f in view.findings):
         return False
     if view.log_stall is not None and view.log_stall in claim.evidence:
-        return False  # it came within a few of the log's own gaps
+        return False  # it lies within a few of the log's own gaps
     hung = view.end_at - view.onset_at > _SKEW and view.state not in ("NODE_FAIL", "BOOT_FAIL")
     return hung and _has_node_evidence(claim) and claim.at > view.onset_at + _SKEW
 
 
 def _names_the_part(found: evidence_view.CaseFinding, claim: claims.Claim) -> bool:
-    """Whether the job's own side names the very part that the claim does, not only what its loss would look like."""
+    """True if the job's side names the part of the claim, not only a symptom of its loss."""
     part = taxonomy.cause(found.signature.cause).component
     same = part and part == claim.info.component and found.signature.supports(claim.cause)
     return bool(same) and found.signature.role is findings.FindingRole.HINT
 
 
 def _confidence(winner: claims.Claim, rivals: Sequence[claims.Claim]) -> records.Confidence:
-    """One step less sure when another explanation stands nearly as well."""
+    """The winner's confidence, one step lower if a rival is nearly as likely."""
     word = winner.confidence
     if winner.cause == "unknown":
         return records.Confidence.UNKNOWN

@@ -1,15 +1,15 @@
-"""Whether a fault was over before it could end an attempt: its part reported again, or its node or driver started anew."""
+"""Decides whether a fault was over before it could end an attempt: its part recovered, or its node or driver restarted."""
 
 from __future__ import annotations
 
 from probing_cluster.attribution.verdict import evidence_view, taxonomy
 
 OUTLIVED = 0.5
-"""Share of its weight that a fault from before the attempt keeps when it was seen to end while the attempt ran."""
+"""Share of weight that a fault from before the attempt keeps if it was seen to end while the attempt ran."""
 
 
 def remaining_share(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> float:
-    """Share of its weight that a fault from before the attempt keeps: none if it ended, or its node restarted, before the attempt began."""
+    """Share of weight that a fault keeps: 0 if it was over before the attempt began, OUTLIVED if before the onset, else 1."""
     if sighting.when is not evidence_view.EventPhase.BEFORE_START:
         return 1.0
     since = [s for s in view.sightings if s.event.node == sighting.event.node and s.at > sighting.at]
@@ -23,9 +23,9 @@ def remaining_share(view: evidence_view.EvidenceView, sighting: evidence_view.Ca
 
 
 def recovers(later: evidence_view.CaseSighting, earlier: evidence_view.CaseSighting) -> bool:
-    """True when `later` reports that the fault of `earlier` is over: of the same GPU, or of the same kind and part.
+    """True if `later` reports the end of the fault of `earlier`: of the same GPU, or of the same kind and part.
 
-    A report that names no part is of every part that had this kind of fault.
+    A report that names no part counts for every part with this kind of fault.
     """
     if not later.signature.recovery or later.event.node != earlier.event.node:
         return False
@@ -36,11 +36,11 @@ def recovers(later: evidence_view.CaseSighting, earlier: evidence_view.CaseSight
 
 
 def part_names(sighting: evidence_view.CaseSighting) -> set[str]:
-    """What the part is called: kernel lines name a port's interface, readings its adapter, most its PCI function."""
+    """The part's names: kernel lines name a port's interface, readings its adapter, most of them its PCI function."""
     names = (sighting.gpu or sighting.device, (sighting.event.pci_bus_id or "").lower())
     return {n for n in names if n}
 
 
 def _sets_up_gpus(later: evidence_view.CaseSighting, sighting: evidence_view.CaseSighting) -> bool:
-    """True when a GPU was lost and the driver was loaded anew after it."""
+    """True if the driver was loaded again after a GPU was lost."""
     return later.event.kind == "driver_load" and taxonomy.cause(sighting.cause).until_reset

@@ -1,4 +1,4 @@
-"""What each event says: (kind, code, severity) to the cause it points at and how strongly (`signatures.toml`, and `rules/*.toml`)."""
+"""The meaning of each event: (kind, code, severity) to cause, role and lethality (`signatures.toml`, `rules/*.toml`)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _FILE = Path(__file__).with_name("signatures.toml")
 
 
 _RECOVERY = 0.01
-"""Rows of at most this lethality are recoveries."""
+"""A row of at most this lethality is a recovery."""
 
 
 class Role(StrEnum):
-    """What an event may do in an argument."""
+    """How an event may count."""
 
     ROOT = "root"
     WEAK = "weak"
@@ -31,7 +31,7 @@ class Role(StrEnum):
 
 
 class Scope(StrEnum):
-    """Which attempts an event concerns."""
+    """The attempts that an event concerns."""
 
     GPU = "gpu"
     NODE = "node"
@@ -41,7 +41,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:
-    """How one sort of event argues."""
+    """How one sort of event counts."""
 
     kind: str
     codes: frozenset[str]
@@ -51,15 +51,15 @@ class Signature:
     scope: Scope
     always: bool = False
     recovery: bool = False
-    """True for an event that says the fault has gone."""
+    """True for an event that reports the end of a fault."""
 
     @property
     def is_back(self) -> bool:
-        """True for codes that by themselves mean "it works again"."""
+        """True for a code that always means "it works again"."""
         return self.role is Role.CONTEXT and self.lethality <= _RECOVERY
 
     def bounded(self, severity: records.Severity) -> Signature:
-        """The signature as an event of this severity carries it."""
+        """The signature, weakened as the event's severity demands."""
         if self.always or severity is records.Severity.HIGH or self.role not in (Role.ROOT, Role.WEAK):
             return self
         if severity is records.Severity.LOW:
@@ -118,13 +118,13 @@ def _signature(row: Mapping[str, Any], kind: str, codes: frozenset[str]) -> Sign
 
 
 def is_until_reset(event: records.HealthEvent) -> bool:
-    """True for a fault that only a reset of the part or a restart of its node ends: a lost GPU."""
+    """True for a fault that only a reset of the part or a restart of its node ends, such as a lost GPU."""
     found = of(event)
     return found.role is Role.ROOT and taxonomy.cause(found.cause).until_reset
 
 
 def of(event: records.HealthEvent) -> Signature:
-    """The signature of an event; one that says the fault has gone is a recovery."""
+    """The signature of an event."""
     return _find(event.kind, event.code, event.severity, event.detail.get("recovered") is True)
 
 
@@ -149,22 +149,22 @@ def _find(kind: str, code: str | None, severity: records.Severity, recovered: bo
 
 
 def kinds() -> frozenset[str]:
-    """Every event kind the table knows."""
+    """Every kind in the table."""
     table = _load()
     return frozenset(table.any_code) | frozenset(table.prefixes) | frozenset(k for k, _ in table.exact)
 
 
 def exact_sorts() -> frozenset[tuple[str, str]]:
-    """Every kind and (lower-case) code that has a row of its own."""
+    """Every (kind, lower-case code) with a row of its own."""
     return frozenset(_load().exact)
 
 
 @functools.cache
 def roots_of(causes: frozenset[str]) -> tuple[tuple[str, str | None], ...]:
-    """The sorts of events that by themselves point at one of these causes, to look for in a database.
+    """The sorts of events whose signature is a root of one of these causes, for a database query.
 
-    Kind and code: None = any, one that ends in "*" = whatever begins so, else that one; lower case, as codes are
-    compared. An event of such a sort may still say something else, by a longer code's own row or its severity.
+    Each is (kind, code): code None = any, "x*" = every code that begins with x, else this code, in lower case.
+    A longer code's own row, or the severity, may still give such an event another meaning.
     """
     table = _load()
     wanted: list[tuple[str, str | None]] = [

@@ -1,4 +1,4 @@
-"""The taxonomy as values: symptoms, and the causes a verdict may name (`taxonomy.toml`)."""
+"""The taxonomy: symptoms and causes (`taxonomy.toml`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True, kw_only=True)
 class Symptom:
-    """One row of the taxonomy: what is seen, where it may come from, and which causes it allows."""
+    """One row of the taxonomy: a symptom, the domains it may come from, and the causes it allows."""
 
     word: str
     name: str
@@ -30,7 +30,7 @@ class Symptom:
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
-    """One cause a verdict may name; `word` never changes."""
+    """One cause that a verdict may name; `word` never changes."""
 
     word: str
     domain: records.Domain
@@ -43,13 +43,13 @@ class Cause:
     next_step: str
     gang: bool = False
     until_reset: bool = False
-    """True for a fault that stays until the part is reset or its node restarts, whoever looks."""
+    """True for a fault that stays until the part is reset or its node restarts."""
     happened: str = ""
-    """What happened, for the report's sentence ({device}, {part}, {node}, {on_node}); empty where the rule words it itself."""
+    """What happened, for the summary ({device}, {part}, {node}, {on_node}); empty if the rule words it itself."""
 
     @property
     def noun(self) -> str:
-        """What its part is called where no name of it is known."""
+        """The part's general name, for when its own is unknown."""
         return _NOUNS.get(self.component, "device")
 
 
@@ -75,7 +75,7 @@ class Taxonomy:
 
 @functools.cache
 def load() -> Taxonomy:
-    """The taxonomy of this release; raises MalformedInput when the file contradicts itself."""
+    """The taxonomy of this release; raises MalformedInput if the file contradicts itself."""
     raw = tomllib.loads(_FILE.read_text("utf-8"))
     tables = [*raw["cause"], *own("cause")]
     causes = {c["word"]: _cause(c) for c in tables}
@@ -100,7 +100,7 @@ def load() -> Taxonomy:
 
 
 def own(table: str) -> list[dict[str, Any]]:
-    """The rows of a table (`cause`, `signature`) in the files that rules have beside them, `rules/<rule>.toml`."""
+    """The rows of a table (`cause`, `signature`) in the rules' own files, `rules/<rule>.toml`."""
     paths = sorted(_RULES.glob("*.toml"))
     return [row for path in paths for row in tomllib.loads(path.read_text("utf-8")).get(table, [])]
 
@@ -117,7 +117,7 @@ def _cause(raw: Mapping[str, object]) -> Cause:
 
 @functools.cache
 def cause(word: str) -> Cause:
-    """The cause of a word; raises NotFound with the valid words."""
+    """The cause of a word; raises NotFound that lists the valid words."""
     known = load().causes
     if word not in known:
         raise errors.NotFound(f"there is no cause {word!r}; valid: {', '.join(sorted(known))}")
@@ -126,5 +126,5 @@ def cause(word: str) -> Cause:
 
 @functools.cache
 def until_reset() -> frozenset[str]:
-    """The causes that stay until somebody resets the part or restarts its node."""
+    """Causes that stay until the part is reset or its node restarts."""
     return frozenset(word for word, c in load().causes.items() if c.until_reset)

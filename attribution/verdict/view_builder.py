@@ -1,4 +1,4 @@
-"""Builds a case's evidence view: places each event in the attempt's run and decides whether it concerns what the attempt held."""
+"""Builds the evidence view: places each event in the attempt's run and decides whether it concerns the attempt."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from probing_cluster.attribution.verdict.evidence_view import (
 from probing_cluster.core import records, vocabulary
 
 OWN_ACTION_SLACK = timedelta(seconds=30)
-"""A drain or requeue this long after the end still belongs to the attempt."""
+"""A drain or requeue up to this long after the end still belongs to the attempt."""
 _REPAIR_BEGINS = timedelta(seconds=30)
-"""No repair resets or reboots a drained node sooner after its last job: it is reserved and tested first."""
+"""A repair resets or reboots a drained node no sooner after its last job: it is reserved and tested first."""
 _NOTHING_KNOWN = gpus.GpuMap()
 
 
 def means_gpu(event: records.HealthEvent, signature: signatures.Signature) -> bool:
-    """True for an event about one GPU; also one of the node as a whole that names the GPU it means."""
+    """True for an event about one GPU, also for a node event that names a GPU."""
     named = bool(event.gpu_uuid) or gpus.index_of(event.device) is not None
     return signature.scope is signatures.Scope.GPU or (signature.scope is signatures.Scope.NODE and named)
 
 
 def build(case: cases.Case) -> EvidenceView | None:
-    """The evidence view of a case; None for an attempt that never started or has not ended."""
+    """The evidence view of a case; None if the attempt never started or has not ended."""
     attempt = case.attempt
     if attempt.start_at is None or attempt.end_at is None:
         return None
-    # By the number: hashing a UUID is a call of Python.
+    # Keyed by the integer: hashing a UUID is a Python-level call.
     every = {e.event_id.int: e for e in (*case.active_faults, *case.events)}
     events = sorted(every.values(), key=lambda e: (e.at, e.event_id))
     job_side = [e for e in events if findings.is_finding(e) and is_own(e, attempt, case.policy)]
@@ -65,8 +65,8 @@ def build(case: cases.Case) -> EvidenceView | None:
 def _findings(
     job_side: list[records.HealthEvent],
 ) -> tuple[tuple[CaseFinding, ...], tuple[CaseFinding, ...]]:
-    """The findings of the job side; once one is marked as the first cause, the program's other errors are apart."""
-    # What the training went on after ended nothing.
+    """The job side's findings. If one is marked as the first cause, the program's other errors come second, apart."""
+    # An error that the training survived ended nothing.
     caused = [e for e in job_side if e.detail.get("survived") is not True]
     found = [CaseFinding(event=e, signature=findings.find(e)) for e in caused]
     if not any(f.event.detail.get("first_cause") is True for f in found):
@@ -80,12 +80,13 @@ def _findings(
 
 
 def is_own(event: records.HealthEvent, attempt: records.JobAttempt, policy: cases.WindowPolicy) -> bool:
-    """A job-side event belongs to the attempt in whose life, or just after, it was written."""
+    """True if a job-side event was written during this attempt or just after it."""
     assert attempt.start_at is not None
     assert attempt.end_at is not None
     if event.job_id != attempt.job_id:
         return False
-    # An agent says it of every log that was silent at its job's end: one that ended by itself was at work, or waited until its error.
+    # The agent reports LOG_STALL for every log that was silent at its job's end. A job that ended by itself was at work
+    # then, or waited until its error; UNTIL_ERROR marks the second.
     if event.kind == vocabulary.LOG_STALL:
         ended = attempt.state in vocabulary.ENDED_FROM_OUTSIDE
         if ended is (event.detail.get(vocabulary.UNTIL_ERROR) is True):
@@ -93,13 +94,13 @@ def is_own(event: records.HealthEvent, attempt: records.JobAttempt, policy: case
     named = event.detail.get("restart_count")
     if isinstance(named, int) and attempt.restart_count is not None and named != attempt.restart_count:
         return False
-    # What the job's next start wrote is not this one's.
+    # The next start of the same job wrote what came later.
     last = attempt.end_at + timedelta(seconds=policy.after_s)
     return attempt.start_at - SLACK <= event.at <= last
 
 
 def _own_actions(case: cases.Case) -> tuple[records.Drain, ...]:
-    """What we did to the attempt or its nodes while it ran or just after, oldest first."""
+    """Our drains and requeues of the attempt or its nodes, while it ran or just after, oldest first."""
     attempt = case.attempt
     assert attempt.start_at is not None
     assert attempt.end_at is not None
@@ -116,18 +117,18 @@ def _own_actions(case: cases.Case) -> tuple[records.Drain, ...]:
 
 
 def _requeue_event_ids(case: cases.Case, own_actions: tuple[records.Drain, ...]) -> frozenset[uuid.UUID]:
-    """What the requeue that ended the attempt was decided on; nothing when something else ended it first."""
+    """Events behind the requeue that ended the attempt; empty if something else ended it first."""
     attempt = case.attempt
     assert attempt.end_at is not None
     if attempt.state != "REQUEUED":
         return frozenset()
-    # Later ones are of the job's next start.
+    # A later requeue is of the job's next start.
     mine = [a for a in own_actions if a.action == "requeue" and a.at <= attempt.end_at + SLACK]
     return frozenset(i for a in mine for i in a.event_ids)
 
 
 class _SightingBuilder:
-    """Turns one event into a sighting, knowing the case."""
+    """Turns events of one case into sightings."""
 
     def __init__(
         self,
@@ -151,7 +152,7 @@ class _SightingBuilder:
         self._allocation = {a.node: a for a in case.allocations if a.job_id == case.attempt.job_id}
 
     def sighting(self, event: records.HealthEvent) -> CaseSighting | None:
-        """None when the event lies outside the window or does not concern the attempt."""
+        """The sighting; None if the event lies outside the window or does not concern the attempt."""
         if event.node not in self._nodes:
             return None
         signature = signatures.of(event)
@@ -175,7 +176,7 @@ class _SightingBuilder:
             return None
         known = self._known.get(event.node, _NOTHING_KNOWN)
         of_gpu = means_gpu(event, signature)
-        # Of a part lost before the start it matters who had the node when the attempt ran.
+        # For a part lost before the start, the allocation counts from the start on.
         since = max(at, self._start_at) if still_active else at
         hold = self._hold(event, signature, known, since, of_gpu=of_gpu)
         if hold is gpus.PartCertainty.NOT:
@@ -204,9 +205,9 @@ class _SightingBuilder:
         )
 
     def _is_after_own_action(self, node: str, at: datetime) -> bool:
-        """Whether what was seen then may be our own doing: the requeue's end of the job, or the repair of its drained node.
+        """True if the event may be our own doing: after our requeue, or during the repair of the node that we drained.
 
-        A drain alone touches nothing: what breaks while the job runs on, or shows just after its end, broke by itself.
+        A drain alone changes nothing: a fault before or just after the job's end is a real one.
         """
         if self._requeued_at is not None and at > self._requeued_at:
             return True
@@ -225,7 +226,7 @@ class _SightingBuilder:
         attempt = self._case.attempt
         assert attempt.start_at is not None
         assert attempt.end_at is not None
-        # What a look found was so before it; Slurm cuts a start to its second, which makes it earlier.
+        # A polled state was already so before the reading. Slurm truncates a start to its second, so it may be early.
         if at < attempt.start_at - (timedelta() if polled else SLACK):
             return EventPhase.BEFORE_START
         return EventPhase.AFTER_END if at > attempt.end_at + SLACK else EventPhase.RUNNING
@@ -248,7 +249,7 @@ class _SightingBuilder:
         )
         if of_gpu:
             if event.kind.startswith("pcie") and known.is_gpu(event) is False:
-                # A port or another device: whoever has the whole node sits behind it.
+                # A port or another device: a job that has the whole node uses it.
                 return gpus.PartCertainty.HELD if alone else gpus.PartCertainty.MAYBE
             return gpus.hold_of_gpu(event, attempt, known, self._allocation.get(event.node), alone=alone)
         if signature.scope is signatures.Scope.LINK and len(attempt.nodes) < 2:

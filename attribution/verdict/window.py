@@ -1,4 +1,4 @@
-"""The stretch of time in which an event can be evidence."""
+"""The window: the time in which an event can be evidence."""
 
 from __future__ import annotations
 
@@ -9,27 +9,26 @@ from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.core import records
 
 GIVEN_UP = frozenset({"NODE_FAIL", "BOOT_FAIL"})
-"""States of attempts that end when Slurm declares a node down, some time after it stopped answering."""
+"""States of attempts that Slurm ended because it declared a node down."""
 SLURMD_TIMEOUT = timedelta(seconds=300)
-"""How long slurmctld waits by default for a node that does not answer."""
+"""Time that slurmctld waits by default for a node that does not answer."""
 BOOT = "node_boot"
 BOOTS_WITHIN = timedelta(minutes=60)
-"""What a node needs at most, from when Slurm gave it up, until it has booted: a GPU server's firmware tests for a quarter of an hour,
-and somebody has to come and turn a rack's power on again."""
+"""Longest time from the end (NODE_FAIL) to the node's reboot: firmware tests take a quarter of an hour,
+and somebody may have to restore a rack's power first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """Both ends belong to it."""
+    """A window; both bounds belong to it."""
 
     start_at: datetime
     end_at: datetime
 
     def instant(self, event: records.HealthEvent) -> datetime | None:
-        """When, inside the window, the event was first seen; None when it was not.
+        """The time inside the window that counts for the event; None if it lies outside.
 
-        A coalesced event stands for sightings from `at` to `last_at`: one that began before the window
-        counts by its last sighting.
+        A coalesced event covers `at` to `last_at`. If it began before the window, its last sighting counts.
         """
         if self.start_at <= event.at <= self.end_at:
             return event.at
@@ -41,11 +40,10 @@ class Window:
 def window(
     attempt: records.JobAttempt, onset_at: datetime, policy: cases.WindowPolicy, unanswered_s: float = 0.0
 ) -> Window:
-    """[onset − before, end + after]; with `policy.paper` the onset is the end.
+    """[onset − before, end + after]; with `policy.paper`, [end − before, end + after].
 
-    A peer that did not answer for `unanswered_s` may have gone away so long before the end.
-
-    The end of an attempt whose node was lost is when Slurm gave the node up, not when it went away.
+    The window begins earlier if a peer may not have answered for the last `unanswered_s` seconds, and for an
+    attempt with a lost node, whose end is the time at which Slurm gave the node up.
     """
     assert attempt.end_at is not None
     start = attempt.end_at if policy.paper else onset_at
@@ -60,11 +58,11 @@ def window(
 
 
 def given_up(attempt: records.JobAttempt) -> bool:
-    """Whether Slurm lost a node of it."""
+    """True if Slurm ended the attempt because it gave up a node."""
     return attempt.state in GIVEN_UP
 
 
 def reboot_window(attempt: records.JobAttempt, base: Window) -> Window:
-    """What follows `base` of an attempt whose node was given up, until that must have booted anew."""
+    """The time after `base` within which a node that Slurm gave up must have rebooted."""
     assert attempt.end_at is not None
     return Window(start_at=base.end_at + timedelta(microseconds=1), end_at=attempt.end_at + BOOTS_WITHIN)

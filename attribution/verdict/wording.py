@@ -1,4 +1,4 @@
-"""The sentences of a verdict: what happened, and what to do now."""
+"""The sentences of a verdict: what happened, and what to do next."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ROOT = frozenset({"root", "0"})
 
 
 def summary(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
-    """One sentence: what, where, which evidence, how long before the end."""
+    """One sentence: what happened, where, by which evidence, how long before the end."""
     winner = ranking.winner
     if winner.sentence:
         return phrases.sentence(winner.sentence)
@@ -36,7 +36,7 @@ def summary(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> s
     if winner.rule == "stuck" and view.log_stall is not None and view.log_stall in winner.evidence:
         hung = _hung(view, onset.stalled_since(view.log_stall))
         return phrases.sentence(f"{hung}: {text}{_by(winner)}; then {_ended_by(view, 'the job')}")
-    # How it was ended is no other explanation of the fault: it is said here, not among the others.
+    # How the job was ended is stated here, since it is no other explanation of the fault.
     then = (
         f"; then {_ended_by(view, 'the job')}" if view.state in _ENDED_BY and winner.at <= view.end_at else ""
     )
@@ -95,7 +95,7 @@ def _node_lost(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -
 
 
 def _node_reboot(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
-    """Of a restart after an orderly shutdown that it was one: nothing broke."""
+    """The sentence of a restart. After an orderly shutdown it says that nothing broke."""
     winner = ranking.winner
     node = winner.node or "a node"
     if is_ordered(winner):
@@ -106,16 +106,16 @@ def _node_reboot(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking)
 
 
 def is_ordered(claim: claims.Claim) -> bool:
-    """Whether the node was shut down in order."""
+    """True if the node was shut down in order."""
     return any(e.code == vocabulary.AFTER_SHUTDOWN for e in claim.evidence)
 
 
 _LONG_BEFORE_S = 600.0
-"""A log that ends longer before a node was given up is no witness of its end: Slurm waits for half of this."""
+"""A log that ends longer than this before the node was given up shows nothing of its end: Slurm waits half as long."""
 
 
 def _of_each(view: evidence_view.EvidenceView) -> str:
-    """What is known of the nodes of which one was lost."""
+    """What is known about each node, when it is not known which one was lost."""
     booted = {s.event.node for s in view.of("node_reboot")}
     ended = {n: left for n in view.attempt.nodes if (left := view.log_ends_s(n)) is not None}
     lived = [n for n, left in ended.items() if left <= 0 and n not in booted]
@@ -192,7 +192,7 @@ def _ended_by(view: evidence_view.EvidenceView, it: str = "it") -> str:
 
 
 def _log_stood(view: evidence_view.EvidenceView) -> str:
-    """What its own log says of having stood still: evidence, and no cause."""
+    """States since when the job's log shows no progress; that is evidence, no cause."""
     if view.log_stall is None:
         return ""
     return f"; its log tells of no progress since {_since(view, onset.stalled_since(view.log_stall))} before the end"
@@ -232,7 +232,7 @@ def _cancelled(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) 
 
 
 def _stalled(view: evidence_view.EvidenceView) -> str:
-    """Names what had held the job up since long before its end: it may be why it was ended."""
+    """Names the first stall from before the window: it may be the reason for which the job was ended."""
     first = next(iter(view.stalls), None)
     if first is None:
         return ""
@@ -275,7 +275,7 @@ def _preempted(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) 
 
 
 def preempted_by(job_id: int, name: str, user: str, verdict: records.Verdict | None = None) -> str:
-    """The job that started in its place, and why, when that had to start again. That it was preempted Slurm says; by whom it does not."""
+    """Names the next job to start in its place, and the failure that made it start again. Slurm does not record the preemptor."""
     text = f"A job of higher priority took its place; the next to start there was job {job_id}"
     text += f" ({name}, {user})" if name and user else ""
     if verdict is not None:
@@ -306,7 +306,7 @@ _WHY_IT_HUNG = "Find out why it hung: look at what its ranks did last, and at th
 
 
 def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
-    """The cause's next step with its names filled in, and the part's serial number where one is known."""
+    """What to do: the claim's own step, else the cause's with its names filled in and the part's serial number if known."""
     winner = ranking.winner
     by = view.attempt.cancelled_by
     if winner.next_step:
@@ -352,7 +352,7 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
         noun=winner.info.noun,
         node=winner.node,
         user=view.attempt.user or "the user",
-        # Where nothing but the exit is known there are no words of the program to quote.
+        # A verdict from the exit alone has no words of the program to quote.
         detail=_of_its_log(winner) if winner.by_elimination else phrases.clean(winner.words) or "its log",
     )
     serial = next((e.detail["serial"] for e in winner.evidence if e.detail.get("serial")), None)
@@ -360,12 +360,12 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
 
 
 def _of_its_log(winner: claims.Claim) -> str:
-    """The line of the job's log that a verdict by elimination quotes; empty for none."""
+    """The log line that a verdict by elimination quotes; empty if none."""
     return phrases.clean(winner.words.partition("; its log says: ")[2])
 
 
 def _check(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
-    """What to look at first where nothing proves why, by what its log says; empty where the cause's own step is the better one."""
+    """The check that the findings suggest where nothing is proven; empty if the cause's own step is better."""
     winner = ranking.winner
     sure = ranking.confidence in (records.Confidence.CERTAIN, records.Confidence.LIKELY)
     if winner.cause not in ("user_error", taxonomy.UNKNOWN) or sure:
@@ -383,11 +383,11 @@ _MOST_RANKS = 4
 
 
 def _ranks_waiting(view: evidence_view.EvidenceView) -> str:
-    """Whom to look at of a gang that waited in vain, and nobody says for whom; empty where no rank tells."""
+    """Names the ranks that waited in vain and where to look; empty if no finding names a rank."""
     waiting = [f.event.detail.get("rank") for f in view.findings if f.signature.onset]
     ranks = sorted({r for r in waiting if isinstance(r, int) and not isinstance(r, bool)})
     if not ranks or any(f.event.source == "probe" for f in view.findings):
-        return ""  # what the probe saw names more
+        return ""  # the probe names more
     names = (
         f"Rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
         if len(ranks) <= _MOST_RANKS

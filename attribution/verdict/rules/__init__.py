@@ -1,7 +1,7 @@
-"""The rules: one a file, each turns an evidence view into weighted claims. Importing this package registers them all.
+"""The rules, one a file. Each turns an evidence view into weighted claims. Importing this package registers them all.
 
-A rule with `SIGHTED` (causes) says nothing of a view without any finding of the job's own side in which nothing points at one of
-these: it is not asked then. Most attempts have one sighting, and asking every rule about it took most of the judge's time.
+A rule with `SIGHTED` (causes) makes no claim for a view without findings and without a sighting of these causes, so it
+is skipped there. Most attempts have one sighting, and running every rule took most of the judge's time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def registered() -> Mapping[str, Rule]:
 
 @functools.cache
 def _modules() -> Mapping[str, tuple[Rule, frozenset[str] | None]]:
-    """Rule name to the rule and its `SIGHTED`; None for one that is always asked."""
+    """Rule name to the rule and its `SIGHTED`; None for a rule that always runs."""
     found: dict[str, tuple[Rule, frozenset[str] | None]] = {}
     for module in sorted(pkgutil.iter_modules(__path__), key=lambda m: m.name):
         loaded = importlib.import_module(f"{__name__}.{module.name}")
@@ -36,14 +36,14 @@ def _modules() -> Mapping[str, tuple[Rule, frozenset[str] | None]]:
 
 
 def claims_of(view: evidence_view.EvidenceView, only: frozenset[str] | None = None) -> list[claims.Claim]:
-    """What every rule, or only those named, says about the evidence, in no particular order."""
+    """The claims of every rule, or only of those named in `only`, in no particular order."""
     rules = _rules_for(only, None if view.findings else frozenset(view.causes))
     return [claim for rule in rules for claim in rule(view)]
 
 
 @functools.lru_cache(maxsize=4096)
 def _rules_for(only: frozenset[str] | None, causes: frozenset[str] | None) -> tuple[Rule, ...]:
-    """The rules to ask, of those named (None = all), where anything points at these causes (None = at whatever)."""
+    """The rules to run: those named in `only` (None = all) that may make a claim for these causes (None = any)."""
     return tuple(
         rule
         for name, (rule, sighted) in _modules().items()

@@ -1,4 +1,4 @@
-"""Collectives that never finished: which rank was missing; without any other evidence an honest unknown."""
+"""Collectives that never finished: the missing rank if one is named, else unknown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SIGHTED: frozenset[str] = frozenset()
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """A missing rank points at its host's program; a bare timeout points nowhere."""
+    """A named missing rank is a claim against its program; a bare timeout is unknown."""
     for claim in claims.hints(view, "missing_rank", "collective", findings.FindingRole.HINT):
         named = _named_by_torch(claim.evidence[0])
         yield claims.replace_claim(claim, words=named) if named else claim
@@ -26,11 +26,11 @@ def _is_number(value: object) -> bool:
 
 
 def _named_by_torch(report: records.HealthEvent) -> str:
-    """Whom PyTorch itself names as missing, for a sentence; empty for another event."""
+    """Phrase with the ranks that PyTorch itself reports as missing; empty for another event."""
     listed = report.detail.get("ranks")
     if report.kind not in findings.NAMES_MISSING or not isinstance(listed, list):
         return ""
-    # A forged event may hold anything there.
+    # A forged event may hold anything here.
     ranks = [r for r in listed if _is_number(r)]
     if not ranks:
         return ""

@@ -1,4 +1,4 @@
-"""File systems and disks: a mount that is gone matters most to a job that works under it."""
+"""File systems and disks: a lost mount weighs most for a job that works under it."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from probing_cluster.attribution.verdict import claims, evidence_view, findings
 from probing_cluster.core import records, vocabulary
 
 _SHORT = timedelta(seconds=120)
-"""A stall shorter than this ends no job: its reads and writes wait."""
+"""A shorter stall ends no job: reads and writes wait."""
 
 _READ_TWICE = timedelta(seconds=20) + evidence_view.SLACK
-"""A mount is missed once two readings of the agent (`agent.poll_s`, 10 s by default) lack it."""
+"""The agent reports a mount as missing after two readings without it (`agent.poll_s`, 10 s by default)."""
 ENDED_BY = frozenset({"user_error"})
-"""What the job's own end looks like then."""
+"""Cause of the job's own end beside a lost mount."""
 
 _MISSED = timedelta(minutes=5)
-"""A file that the program misses longer after the server's last error was not there."""
+"""A file that was missing for longer than this after the server's last error did not exist."""
 _NO_FILE = frozenset({"python_file_error", "launch_mistake"})
-"""Findings of a file that is not there."""
+"""Findings about a missing file."""
 _PATH = re.compile(r"['\"](/[^'\"]{1,1024})['\"]")
 _DENIED = "PermissionError"
-"""What a server that does not answer never says; one that threw the client out convicts itself (signatures.toml)."""
+"""An error that a silent server never causes; a server that evicts the client is evidence itself (signatures.toml)."""
 
 _THROWN_OUT = frozenset({"evicted", "167-0", "expelled"})
-"""A server that throws the client out fails its open calls: that it lets it in again a second later saves none of them."""
+"""Codes of an eviction: the client's open calls fail, even if the server accepts it again a second later."""
 _ON_DISK = frozenset({"remount_ro", "fs_error", "fs_shutdown", "data_loss"})
-"""What a local file system says of itself, not of its drive (evidence.kernel.block)."""
+"""Codes that a local file system reports about itself, not about its drive (evidence.kernel.block)."""
 _DAMAGED = "holds a file system that found itself damaged; no line tells of an error of the drive"
 _REPAIR = "Take the node out of service, look at the drive's SMART data, then check the file system (fsck, xfs_repair)"
 
@@ -38,7 +38,7 @@ SIGHTED = frozenset({MOUNT, DISK})
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """One claim per file system and per disk; a server that answered again weighs less, least before the trouble began."""
+    """One claim per file system and disk. A server that answered again weighs less, least if it did so before the onset."""
     back: dict[tuple[str, str | None], list[datetime]] = {}
     for s in view.of(MOUNT):
         if s.signature.recovery:
@@ -51,7 +51,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             weight *= 0.5
         elif weight > 0 and _lacked_a_file(view, sighting):
             weight = max(weight, 0.82)
-        # The next one: a stall of minutes later has an end of its own.
+        # The next recovery counts: a later stall has its own.
         later = [t for t in back.get((sighting.event.node, sighting.device), ()) if t >= sighting.last_at]
         thrown_out = sighting.event.code in _THROWN_OUT and view.end_at - sighting.last_at <= _MISSED
         if not later or (thrown_out and _failed_in_a_file(view)):
@@ -69,7 +69,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 
 def _of_file_system(claim: claims.Claim) -> claims.Claim:
-    """The claim, in words of the file system where no line tells of the drive below it: a crash or the kernel may have damaged it."""
+    """The claim. If no line reports a fault of the drive, it names the file system: a crash or the kernel may have damaged it."""
     if not all(e.kind == "block_io" and e.code in _ON_DISK for e in claim.evidence):
         return claim
     cap = claims.less_confident(claim.cap, records.Confidence.LIKELY)
@@ -77,7 +77,7 @@ def _of_file_system(claim: claims.Claim) -> claims.Claim:
 
 
 def _lacked_a_file(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
-    """Whether the program found a file missing while the server gave errors instead of answers: a mount that waits fails no call."""
+    """True if the program missed a file while the server returned errors. A mount that waits fails no call."""
     silent = (
         sighting.when is evidence_view.EventPhase.RUNNING and "still trying" not in sighting.event.message
     )
@@ -88,14 +88,14 @@ def _lacked_a_file(view: evidence_view.EvidenceView, sighting: evidence_view.Cas
 
 
 def _failed_in_a_file(view: evidence_view.EvidenceView) -> bool:
-    """Whether the program's first error is a call on a file that failed."""
+    """True if the program's first error is a failed call on a file."""
     return any(
         f.event.detail.get("first_cause") is True and MOUNT in f.signature.allows for f in view.findings
     )
 
 
 def _missed_elsewhere(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
-    """Whether the file that the program misses is named, and lies under another mount point."""
+    """True if the missing file is named and lies under another mount point."""
     if not sighting.device or not sighting.device.startswith("/"):
         return False
     missed = [f.event for f in view.findings if not _NO_FILE.isdisjoint(f.signature.kinds)]
@@ -104,10 +104,10 @@ def _missed_elsewhere(view: evidence_view.EvidenceView, sighting: evidence_view.
 
 
 def _was_found_late(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:
-    """True for a mount that the job worked under and that two readings, begun before its end, may have found gone after it.
+    """True for a mount under which the job worked, and which two readings begun before the end may have found lost after it.
 
-    A program that stumbles over it says all sorts of things. An error that is surely its own has made the claim too weak
-    already, and a mount that goes with its job, as BeeGFS on demand does, is nobody's working directory at submission.
+    Such a program may report any error. A surely own error has weakened the claim already. A mount that is unmounted
+    with its job (BeeGFS on demand) is nobody's working directory at submission.
     """
     return (
         claim.weight >= claims.LIKELY
@@ -118,7 +118,7 @@ def _was_found_late(view: evidence_view.EvidenceView, claim: claims.Claim) -> bo
 
 
 def _works_under(view: evidence_view.EvidenceView, device: str | None) -> bool:
-    """True when the job's working directory or output lies under the mount point."""
+    """True if the job's working directory or output lies under the mount point."""
     if not device or not device.startswith("/") or device == "/":
         return False
     paths = [p for p in (view.attempt.work_dir, view.attempt.stdout_path) if p]

@@ -1,4 +1,4 @@
-"""Flight-recorder dumps of several nodes: joins the digests that each node sends of its ranks' dumps."""
+"""Flight-recorder dumps of several nodes: joins the digests that each node sends."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from probing_cluster.core import records
 from probing_cluster.evidence.flight_recorder import digest, verdict
 
 _ARGUES = frozenset({"missing_rank", "mismatch_op", "mismatch_shape", "all_inside"})
-"""A device that stands still is shown by its node's own events; nothing shows why a dump is missing."""
+"""Verdicts that make a claim. A stalled device is shown by its node's events, and nothing explains a missing dump."""
 
 SIGHTED: frozenset[str] = frozenset()
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """At most one claim; none where one node had every rank's dump and has already judged them itself."""
+    """At most one claim; none if one node had every rank's dump and judged them itself."""
     dumps = [f.event for f in view.findings if f.event.source == "dump"]
     if any(e.kind in findings.kinds() and e.kind != "dump" for e in dumps):
         return

@@ -1,4 +1,4 @@
-"""What the probe saw of all ranks when they stopped: which one did not arrive, and what it was doing."""
+"""The probe's view of all ranks when they stopped: which one did not arrive, and what it was doing."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _CAUSES = {
     "checkpoint_io": "filesystem_mount",
     "storage_io": "filesystem_mount",
 }
-"""Findings about links and GPUs make no claim here: the node's own events do."""
+"""Gang finding to cause. Findings about links and GPUs make no claim: the node's own events do."""
 
 _UNSEEN = frozenset({"missing", "rank_ended"})
-"""Findings that a death in the teardown, too near to the others' to be told apart, would look like."""
+"""Findings that may be a death too close to the teardown to be told apart."""
 _BY_SIGNAL = frozenset(vocabulary.BY_SIGNAL + signal for signal in (4, 6, 7, 8, 9, 11))
-"""How a shell that started the rank ends when a signal has killed it; 15 is how Slurm ends the others."""
+"""Exit codes of a shell whose rank was killed by a signal; 15 is left out, since Slurm ends the other ranks with it."""
 _KILLED = frozenset({"oom_kill_suspected", "process_crashed", "process_aborted", "bus_error", "segfault"})
 
 _WEIGHTS = {
@@ -43,8 +43,8 @@ SIGHTED: frozenset[str] = frozenset()
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """At most one claim, from the last snapshot of every node; pages can be forged, so never certain."""
-    # Ranks that die after our requeue say nothing of its cause.
+    """At most one claim, from the last snapshot of every node; never certain, since pages can be forged."""
+    # Ranks that die after our requeue say nothing about its cause.
     requeued_at = min((a.at for a in view.own_actions if a.action == "requeue"), default=view.window.end_at)
     found = snapshots.gang((f.event for f in view.findings if f.event.at <= requeued_at), end_at=view.end_at)
     if found is None:
@@ -64,7 +64,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     if cause is None or not weight:
         return
     first = gang_finding.nodes[0] if gang_finding.nodes else None
-    # The job's log or dumps may say the same without knowing who: together they weigh more, and the rank is named.
+    # The job's log or dumps may report the same without the rank: together they weigh more.
     same = [f for f in view.findings if f.signature.cause == cause and f.event not in found.evidence]
     own = taxonomy.cause(cause).domain is records.Domain.USER_PROGRAM
     hint_weight = max((f.signature.weight for f in same), default=0.0)
@@ -78,7 +78,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             *sorted(found.evidence, key=lambda e: (e.node != first, e.node)),
             *(f.event for f in same),
         ),
-        # Pages can be forged; but of the program's own mistake its owner's word may be certain, as in other rules.
+        # Pages can be forged. For the program's own mistake, its own report may be certain, as in other rules.
         cap=records.Confidence.CERTAIN if same and own else records.Confidence.LIKELY,
         n_sources=1 + bool(same),
         words=words,
@@ -87,12 +87,12 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 
 def _killed(view: evidence_view.EvidenceView, ranks: set[int]) -> bool:
-    """Whether Slurm's own lines say that a signal ended these ranks; those it ended itself were terminated.
+    """True if Slurm's lines report that a signal killed these ranks; ranks that Slurm ended itself are terminated, not killed.
 
-    Of several tasks of a node it has one line, and where it had to kill those that do not obey, that has nearly all of
-    them: such a line is believed only of exactly these.
+    Slurm writes one line for several tasks of a node. If it had to kill the others too, that line holds nearly all of them,
+    so a line with several tasks counts only if together they are exactly these ranks.
     """
-    # Not among the findings where the log's reader holds another line for the first cause: peers say so sooner.
+    # From the events, not the findings: these lines need not be the log's first cause.
     lines = [
         _tasks(e.detail)
         for e in view.case.events
@@ -106,7 +106,7 @@ def _killed(view: evidence_view.EvidenceView, ranks: set[int]) -> bool:
 
 
 def _left(view: evidence_view.EvidenceView, ranks: set[int]) -> list[int]:
-    """The exit codes with which, by Slurm's own lines, exactly these ranks ended by themselves."""
+    """The exit codes with which, by Slurm's lines, exactly these ranks ended by themselves."""
     lines = [
         (_tasks(e.detail), _number(e.detail, "exit_code"))
         for e in view.case.events
@@ -124,7 +124,7 @@ def _number(detail: Mapping[str, Any], name: str) -> int | None:
 
 
 def _tasks(detail: Mapping[str, Any]) -> set[int]:
-    """The ranks of a line; Slurm writes `5`, `4-5` or `0,4-5`."""
+    """The ranks of a Slurm line: `5`, `4-5` or `0,4-5`."""
     try:
         return {int(task) for task in hostlist.expand(f"[{detail['tasks']}]")}
     except (errors.MalformedInput, KeyError, ValueError):

@@ -12,7 +12,7 @@ SIGHTED = frozenset({GSP, DRIVER})
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """One claim per GPU and sort of driver failure."""
+    """One claim per GPU and kind of driver failure."""
     yield from claims.collect(view, GSP, "gpu_driver", view.of(GSP))
     yield from claims.collect(view, DRIVER, "gpu_driver", view.of(DRIVER))
     if not any(claims.weigh(s) > 0 for s in view.of(GSP, DRIVER)):
@@ -22,7 +22,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 
 def _no_gpu(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """The program found no GPU and no node reports why. A job without GPUs is its user's error; any other stays unknown."""
+    """The program found no GPU, and no node reports why. A job without GPUs made an error; any other stays unknown."""
     for claim in claims.hints(view, "unknown", "gpu_driver", findings.FindingRole.HINT):
         if view.attempt.n_gpus == 0:
             words = f"found no GPU, and the job holds none: {claim.words}"

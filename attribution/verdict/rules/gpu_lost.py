@@ -10,18 +10,18 @@ from probing_cluster.attribution.verdict import claims, evidence_view, gpus
 CAUSE = "gpu_lost"
 SIGHTED = frozenset({CAUSE})
 _LATE_STEP = timedelta(minutes=5)
-"""A rank that does not hold the lost GPU still ends its step within this."""
+"""A rank that does not hold the lost GPU ends its step within this."""
 _SHORT = timedelta(minutes=15)
-"""A job given a node without one of its GPUs mostly fails within this; one that ran longer may not have needed it."""
+"""A job on a node that lacks one of its GPUs usually fails within this; a longer one may not have needed it."""
 
 _WHOLE_NODE = 4
-"""A node with a GPU that falls off its bus mostly has at least this many."""
+"""Usual least number of GPUs of a node whose GPU falls off the bus."""
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """One claim per GPU that was lost; sightings of one GPU by several sources are one fault.
+    """One claim per lost GPU; sightings by several sources are one fault.
 
-    PCIe errors and the baseboard's critical interrupt on the same node see the same fault from outside.
+    PCIe errors and the baseboard's critical interrupt on the same node are added as evidence.
     """
     outside = [s for s in view.of("pcie") if s.event.kind in ("pcie_aer", "pcie_link", "ipmi")]
     made = claims.collect(view, CAUSE, "gpu_lost", view.of(CAUSE), _ran_beside_it(view))
@@ -32,7 +32,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 
 def _ran_beside_it(view: evidence_view.EvidenceView) -> claims.Adjust:
-    """A job that trained on for long after the GPU was lost may not have needed it."""
+    """Lowers the weight for a job that ran on after the loss: it may not have needed the GPU."""
     step_at = view.case.last_progress_at
 
     def adjust(sighting: evidence_view.CaseSighting, weight: float) -> float:
@@ -41,7 +41,7 @@ def _ran_beside_it(view: evidence_view.EvidenceView) -> claims.Adjust:
         if step_at is not None and step_at > max(sighting.at, view.start_at) + _LATE_STEP:
             return weight * 0.5
         if sighting.at < view.start_at and view.attempt.n_gpus is None:
-            return weight * 0.5  # nobody knows that it wanted any GPU
+            return weight * 0.5  # it may not have asked for a GPU
         long_before = sighting.at < view.start_at and view.end_at - view.start_at > _SHORT
         if need_not_hold(view, sighting):
             return min(weight, 0.7)
@@ -51,7 +51,7 @@ def _ran_beside_it(view: evidence_view.EvidenceView) -> claims.Adjust:
 
 
 def need_not_hold(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
-    """Whether it was ended from outside and has so few GPUs of the node that the lost one may be none of them."""
+    """True if it was ended from outside and held so few of the node's GPUs that the lost one may be another job's."""
     per_node = (view.attempt.n_gpus or 0) / max(len(view.attempt.nodes), 1)
     return (
         sighting.hold is gpus.PartCertainty.WHOLE
@@ -61,7 +61,7 @@ def need_not_hold(view: evidence_view.EvidenceView, sighting: evidence_view.Case
 
 
 def _same_bus(sighting: evidence_view.CaseSighting, claim: claims.Claim) -> bool:
-    """True when the PCIe event can be the claim's GPU or a port above it."""
+    """True if the PCIe event may be about the claim's GPU or a port above it."""
     if sighting.gpu is not None:
         return sighting.gpu == claim.gpu
     return sighting.hold is not gpus.PartCertainty.NOT

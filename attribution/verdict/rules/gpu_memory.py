@@ -1,4 +1,4 @@
-"""Uncorrectable GPU memory errors: contained, uncontained, and those that could not be repaired."""
+"""Uncorrectable GPU memory errors: contained, uncontained, or without a spare row for the repair."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NOT_CONTAINED = frozenset({"95", "140"})
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """Per GPU: contained (Xid 94) unless another line says it was not; a failed remap says the most."""
+    """One claim per GPU: contained (Xid 94) unless Xid 95 or 140 says otherwise; a failed remap weighs most."""
     uncontained = {
         (s.event.node, s.gpu)
         for s in view.of(UNCORRECTABLE)
@@ -33,7 +33,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 
 def _after_error(view: evidence_view.EvidenceView) -> claims.Adjust:
-    """A failed remap right after the error it was to repair is as sure as that error."""
+    """Makes a failed remap certain if the memory error that it was to repair was seen on the same GPU."""
     errors = {(s.event.node, s.gpu) for s in view.of(UNCORRECTABLE, CONTAINED) if claims.weigh(s) >= 0.9}
 
     def adjust(sighting: evidence_view.CaseSighting, weight: float) -> float:
@@ -45,7 +45,7 @@ def _after_error(view: evidence_view.EvidenceView) -> claims.Adjust:
 
 
 def _reported_by_cuda(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """CUDA's own words for it, where no node event tells: likely at best."""
+    """CUDA's own report, if no node event shows the error: likely at best."""
     if any(claims.weigh(s) > 0 for s in view.of(UNCORRECTABLE, CONTAINED, NO_SPARE)):
         return
     yield from claims.hints(view, UNCORRECTABLE, "gpu_memory", findings.FindingRole.HINT)

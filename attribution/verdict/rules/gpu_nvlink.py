@@ -11,7 +11,7 @@ SIGHTED = frozenset({LINK, SWITCH})
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """A fatal switch error explains the links of the GPUs behind it; one GPU's link explains itself."""
+    """Claims for fatal switch errors and for links of single GPUs."""
     shared = _gpus_per_node(view)
     yield from claims.collect(view, SWITCH, "gpu_nvlink", view.of(SWITCH), _single_gpu_is_untouched(shared))
     yield from claims.collect(view, LINK, "gpu_nvlink", view.of(LINK))

@@ -13,17 +13,17 @@ _LOGGED_KINDS = frozenset({"xid", "gpu_lost"})
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """Open Xids by their weight; 13, 31 and the like only when other people's jobs met them there too."""
+    """Claims for open Xids; for Xid 13, 31 and the like only if other users' jobs met them on the same GPU."""
     yield from claims.collect(view, CAUSE, "gpu_xid", view.of(CAUSE), _unless_logged_before(view))
     for sighting in view.sightings:
-        # Such an error ends its process: one after the end is the next job's on that GPU.
+        # Such an error ends its process: after the end, it is the next job's.
         running = sighting.when is evidence_view.EventPhase.RUNNING
         if sighting.signature.role is signatures.Role.USER and running and not sighting.after_own_action:
             yield from _pattern(view, sighting)
 
 
 def _unless_logged_before(view: evidence_view.EvidenceView) -> claims.Adjust:
-    """The node's check reads the log of the whole boot: an Xid of before the attempt is no news when it tells of it."""
+    """Ignores a check's Xid from before the attempt: the node's check reads the log of the whole boot."""
     earlier = [
         *view.outside,
         *(s.event for s in view.sightings if s.when is evidence_view.EventPhase.BEFORE_START),

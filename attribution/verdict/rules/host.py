@@ -11,11 +11,11 @@ SERVICES = "system_services"
 CAUSES = ("main_memory", "cpu_mce", "thermal_power", "kernel_panic", SERVICES)
 SIGHTED = frozenset(CAUSES)
 _NAMES = {"account_not_found": claims.LIKELY, "name_not_resolved": 0.7}
-"""What a job could not look up; hosts are often looked up elsewhere than accounts."""
+"""Finding of a failed lookup to its weight; hosts are often resolved elsewhere than accounts."""
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """One claim per part; a machine check that is a memory error is claimed by the memory's own rows."""
+    """One claim per part; machine checks about memory belong to main_memory's signatures."""
     for cause in CAUSES:
         yield from claims.collect(view, cause, "host", view.of(cause))
     if not any(claims.weigh(s) > 0 for s in view.of(SERVICES)):
@@ -24,7 +24,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 
 def _unknown_names(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """The job could not look up an account or a host, and what looks them up on its node had lost its server."""
+    """Claims for a failed lookup of an account or host on a node whose name service had lost its server."""
     lost = [s for s in view.of(SERVICES) if s.event.kind == "name_service" and s.at <= view.end_at]
     for kind, weight in _NAMES.items():
         missed = [f.event for f in view.findings if f.signature is findings.named(kind)]
@@ -38,7 +38,7 @@ def _unknown_names(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
                 evidence=(s.event, *missed),
                 nodes=frozenset({s.event.node}),
                 n_sources=2,
-                # Whoever may log on the node could have written it.
+                # Any user who may log on the node could have written it.
                 cap=records.Confidence.LIKELY,
                 sentence=f"{findings.named(kind).words}, and what looks it up on {s.event.node} could not reach its server: {phrases.clean(s.event.message)}",
                 explains=frozenset({"user_error"}),

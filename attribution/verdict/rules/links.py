@@ -12,19 +12,19 @@ CAUSES = ("ib_link", "eth_link")
 SIGHTED = frozenset(CAUSES)
 _FLAP = timedelta(seconds=30)
 _FELT = timedelta(seconds=120)
-"""A gang that trains feels a dead link within its transport's retries, well within this."""
+"""A training gang notices a dead link within its transport's retries, well within this."""
 _LOOKED = timedelta(seconds=40)
-"""Within this a port that is down is found so by the agent's own readings."""
+"""The agent's readings find a port that is down within this."""
 _COUNTED = frozenset({"link_downed", "carrier_lost", "link_error_recovery"})
-"""Counters of what is over when the reading that finds them risen finds the port up."""
+"""Counters of events that are over if the same reading finds the port up."""
 _STAYED_DOWN = 0.3
-"""A link that came back weighs less."""
+"""Least weight of a link that stayed down."""
 _DOWN_MESSAGES = frozenset({"link_down", "bond_down"})
 _DOWN = frozenset({"down", "port_down", "state", "phys_state", "missing"})
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """Weighs a link by whether it came back before the end, and whether the gang felt it."""
+    """Weighs a link by whether it came back before the end, and whether the gang noticed it."""
     for cause in CAUSES:
         sightings = view.of(cause)
         backs = _recoveries(sightings)
@@ -35,7 +35,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 
 def _gave_up_before(view: evidence_view.EvidenceView) -> bool:
-    """Whether a watchdog gave up first, by the job's log: a link's own retries end minutes before that, and later they only miss a peer that is gone."""
+    """True if the log's first cause is a watchdog: a link's own retries end minutes before that, and later ones only miss a lost peer."""
     return any(
         f.event.detail.get("first_cause") is True
         and f.signature.role is findings.FindingRole.PROXIMAL
@@ -45,7 +45,7 @@ def _gave_up_before(view: evidence_view.EvidenceView) -> bool:
 
 
 def _raised_for_lost_node(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.Claim:
-    """At least "likely" for a link that stayed down on the node that Slurm lost, if the node went on without it.
+    """The claim, at least "likely" if the link of the lost node stayed down while the node still reported.
 
     A job on one node may need no network, but Slurm does.
     """
@@ -56,14 +56,14 @@ def _raised_for_lost_node(view: evidence_view.EvidenceView, claim: claims.Claim)
 
 
 def _known_from_a_log(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.Claim:
-    """A log tells that a link went down, not that it was down at the end: ports come and go, and nobody looked."""
+    """The claim, at most "likely" on an agentless node: its log reports that the link went down, not that it was still down."""
     if claim.node not in view.case.by_log:
         return claim
     return claims.replace_claim(claim, cap=claims.less_confident(claim.cap, records.Confidence.LIKELY))
 
 
 def _recoveries(sightings: Iterable[evidence_view.CaseSighting]) -> dict[tuple[str, str], list[datetime]]:
-    """By every name of the port: kernel lines have its interface's, readings its adapter's, most its PCI function."""
+    """(node, name) to the recovery times of a port, for each of its names (`recovery.part_names`)."""
     back: dict[tuple[str, str], list[datetime]] = {}
     for s in sightings:
         if s.signature.recovery:
@@ -83,7 +83,7 @@ def _staying_down(
         if weight == 0:
             return weight
         if view.crashed:
-            # Calls on a link that is away fail or wait; they do not tread on memory.
+            # Calls on a lost link fail or wait; they do not corrupt memory.
             weight *= 0.5
         later = [
             t
@@ -92,7 +92,7 @@ def _staying_down(
             if t > sighting.last_at
         ]
         if sighting.event.code in records.ADAPTER_CODES:
-            later = []  # whatever was under way on it is lost
+            later = []  # after an adapter fault, all work in progress on it is lost
         near = abs(view.onset_at - sighting.at) <= _FELT
         if later and (view.onset_at - min(later) > _FELT or min(later) - sighting.at <= _FLAP):
             return weight * (0.4 if near else 0.2)
@@ -108,9 +108,9 @@ def _staying_down(
 
 
 def _is_of_lost_node(view: evidence_view.EvidenceView, event: records.HealthEvent) -> bool:
-    """Whether it is about an Ethernet link of the node that Slurm lost. slurmctld gives a node up minutes after its last message.
+    """True for an Ethernet event of the node that Slurm lost: slurmctld gives it up minutes after its last message.
 
-    Where nobody tells which node that was, it is the only one whose link went down.
+    If nothing names that node, it is the only one whose link went down.
     """
     if view.state != "NODE_FAIL" or event.kind != "eth_link":
         return False
@@ -119,7 +119,7 @@ def _is_of_lost_node(view: evidence_view.EvidenceView, event: records.HealthEven
 
 
 def _lived_on(view: evidence_view.EvidenceView, event: records.HealthEvent) -> bool:
-    """Whether the node reported something after its link had gone. A node that goes down loses its links, too."""
+    """True if the node reported something after its link went down. A node that shuts down loses its links, too."""
     last_report_at = view.case.watched.get(event.node)
     return last_report_at is not None and last_report_at > event.at + _FELT
 
@@ -129,20 +129,20 @@ def _came_back_unseen(
     sighting: evidence_view.CaseSighting,
     read: Iterable[evidence_view.CaseSighting],
 ) -> bool:
-    """True when the agent's readings counted a port's going down, and did not find it down although there was time."""
+    """True if the agent's readings after a link-down event did not find the port down although there was time."""
     if sighting.event.source == "sysfs" and sighting.event.code in _DOWN:
         return False
     if sighting.event.code in records.ADAPTER_CODES:
         return False
     there = [s for s in read if s.event.node == sighting.event.node and s.at >= sighting.at - _LOOKED]
-    # Kernel lines name an interface, readings its adapter: where the names differ, every adapter is looked at.
+    # Kernel lines name an interface, readings its adapter: if the names differ, every adapter counts.
     mine = [s for s in there if s.device == sighting.device] or there
     looked = bool(mine) and view.end_at - sighting.at >= _LOOKED
     return looked and not any(s.event.code in _DOWN for s in mine)
 
 
 def _felt(view: evidence_view.EvidenceView, cause: str) -> bool:
-    """False when the job's own side was read and tells of no trouble with the network; Gloo speaks TCP, over Ethernet most often."""
+    """False if the job's findings show no network trouble. Gloo uses TCP, mostly over Ethernet."""
     hints = [f for f in view.findings if f.signature.role is findings.FindingRole.HINT]
     if cause == "eth_link" and any(f.event.kind == "gloo_connection_reset" for f in view.findings):
         return True

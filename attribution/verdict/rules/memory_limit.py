@@ -1,4 +1,4 @@
-"""Out of memory: the host's (Slurm's or the kernel's kill) and the GPU's (the program's own error)."""
+"""Out of memory: on the host (Slurm's or the kernel's kill) and on the GPU (the program's own error)."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from probing_cluster.core import records, vocabulary
 HOST, GPU = "oom_host", "oom_gpu"
 _KILLED = 9
 _BARE = "oom_kill_suspected"
-"""A shell's or Slurm's word "Killed", which names no reason."""
+"""A kill message without a reason, from a shell or Slurm."""
 _REFUSED = "host_memory_error"
 _OF_KERNEL = "host_oom_kill"
 _NOT_GIVEN = "The program did not get the main memory that it asked for, and ended: {words}"
 _REFUSED_STEP = "See how much it asked for at once (a wrong size?), `ulimit -v` in the job, and --mem where that is what bounds it: nothing was killed"
 _DAEMONS = frozenset({"slurmd", "munged"})
-"""Without these a node does not answer Slurm."""
+"""A node without these daemons does not answer Slurm."""
 _SUSPECTED = "a process of the job was killed (SIGKILL); the usual reason is the OOM killer, but no evidence here confirms it; its log says: {words}"
 _WHOLE_NODE = "{node} ran out of main memory as a whole, and the kernel chose a process of the job; other jobs ran there as well"
 _ANOTHERS = "{node} ran out of main memory as a whole; the process that the kernel killed for it ({process}) was not the job's"
 _OWN_LIMIT = "the kernel of {node} killed {process} for the limit of a group that is not the job's ({group})"
 _BESIDE = 0.2
-"""What another group's limit costs a job: nothing, mostly."""
+"""Weight of a kill for another group's limit: it usually costs the job nothing."""
 _CONTAINERS = re.compile(r"docker|containerd|crio|libpod|podman|apptainer|singularity|user\.slice|kubepods")
-"""Groups that a job's own process may have been moved to."""
+"""cgroups that a job's own process may have been moved to."""
 _WHAT_FILLED = "Find what filled the node: a job without a memory limit, or a process outside of jobs; see its kernel's list of processes at that minute"
 _HELD = "the job found its GPU full: {holder} held {held:.1f} of its {gpu:.1f} GiB"
 _WHOSE = "See whose process that is (nvidia-smi on the node): one that was left behind, or another rank of the job on the same GPU"
 _OWN_GROUPS = ("slurm", "/job_")
-"""What the cgroups of jobs have in their names."""
+"""Parts of the names of jobs' cgroups."""
 _USAGE = 2
-"""The exit code of a command line that a program refused: nothing was killed."""
+"""Exit code of a refused command line: nothing was killed."""
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """The state says it; a kernel line or the log say it for a job that ended FAILED."""
+    """Claims from the state OUT_OF_MEMORY, else from a kernel line or the job's log."""
     sightings = _in_time([s for s in view.of(HOST) if not s.after_own_action])
     if view.state == "OUT_OF_MEMORY":
         mine = [
@@ -55,7 +55,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             node=node,
             evidence=tuple(s.event for s in mine) + _job_side_events(view, HOST),
             n_sources=1 + bool(mine),
-            # Slurm counts the kills of the job's own group, and the kernel names the group: a fault of a GPU makes neither.
+            # Slurm counts kills in the job's own group, and the kernel names that group: a GPU fault causes neither.
             proven=any(s.event.job_id == view.attempt.job_id and s.event.code != "global" for s in mine),
         )
     else:
@@ -71,7 +71,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 
 def _of_its_gpu(view: evidence_view.EvidenceView, first: records.HealthEvent) -> records.Confidence:
-    """How sure it is that a GPU without memory ended the job: of one that was given none, or that says that it went on, text alone speaks."""
+    """How surely exhausted GPU memory ended the job: a job without GPUs, or one that went on after the error, has only its text."""
     if view.attempt.n_gpus == 0 or first.detail.get("goes_on") is True:
         return records.Confidence.POSSIBLE
     by_python = view.attempt.exit_code in (None, 1) and not view.signal
@@ -81,10 +81,10 @@ def _of_its_gpu(view: evidence_view.EvidenceView, first: records.HealthEvent) ->
 def _killed_by_somebody(
     view: evidence_view.EvidenceView, sightings: list[evidence_view.CaseSighting]
 ) -> Iterable[claims.Claim]:
-    """The job's own side tells of a kill: most often for memory, but not where the kernel was watched and killed nothing."""
+    """Claims from the job's side: the kill was usually for memory, but not if the watched kernel killed nothing."""
     made = claims.hints(view, HOST, "memory_limit", findings.FindingRole.OWN)
     if not made and view.signal == _KILLED and (kills := reported_kills(view)):
-        # An exception that the program caught stands above it: of one that nobody catches Python ends with 1.
+        # The log's first error is an exception that the program caught: an uncaught one ends Python with 1.
         made = [claims.of_findings(view, kills, HOST, "memory_limit")]
     for claim in made:
         bare = all(e.kind == _BARE for e in claim.evidence)
@@ -92,7 +92,7 @@ def _killed_by_somebody(
             words = _NOT_GIVEN.format(words=phrases.clean(claim.words))
             claim = claims.replace_claim(claim, sentence=words, next_step=_REFUSED_STEP)
         if all(e.kind == _OF_KERNEL for e in claim.evidence) and not sightings and view.fully_watched:
-            # The kernel's own words in a job's log, of which its node's kernel knows nothing: printed from elsewhere, or of before.
+            # The job's log quotes a kernel line that its node's kernel did not write: copied from elsewhere, or from earlier.
             claim = claims.replace_claim(claim, weight=min(claim.weight, claims.POSSIBLE))
         if bare and not sightings and (view.fully_watched or _logs_go_on(view)):
             words = (
@@ -112,19 +112,19 @@ def _killed_by_somebody(
 
 
 def reported_kills(view: evidence_view.EvidenceView) -> list[evidence_view.CaseFinding]:
-    """What Slurm or the kernel says in the job's own log of a kill for want of memory."""
+    """Findings in which Slurm or the kernel reports a memory kill, in the job's own log."""
     every = (*view.findings, *view.further_errors)
     return [f for f in every if f.signature.cause == HOST and f.event.kind not in (_BARE, _REFUSED)]
 
 
 def _logs_go_on(view: evidence_view.EvidenceView) -> bool:
-    """Whether the kernel log of every node goes on behind the end: what was killed for memory would stand in it."""
+    """True if the kernel log of every node continues after the end: a memory kill would be in it."""
     ends_s = [view.log_ends_s(node) for node in view.attempt.nodes if node in view.logged_nodes]
     return len(ends_s) == len(view.attempt.nodes) and all(end is not None and end < 0 for end in ends_s)
 
 
 def _logs_at_hand(view: evidence_view.EvidenceView) -> bool:
-    """Whether the kernel log of every node has a line of the time of the job: whoever sent it looked after the end, most likely."""
+    """True if the kernel log of every node has a line from the job's time: it was most likely collected after the end."""
     ran_s = (view.end_at - view.start_at).total_seconds()
     ends_s = [view.log_ends_s(node) for node in view.attempt.nodes if node in view.logged_nodes]
     return len(ends_s) == len(view.attempt.nodes) and all(end is not None and end < ran_s for end in ends_s)
@@ -133,7 +133,7 @@ def _logs_at_hand(view: evidence_view.EvidenceView) -> bool:
 def _took_the_daemon(
     view: evidence_view.EvidenceView, sightings: list[evidence_view.CaseSighting]
 ) -> Iterable[claims.Claim]:
-    """The kernel killed Slurm's own daemon for want of memory: that is why Slurm gave the node up."""
+    """Claims for a kill of Slurm's own daemon for memory: that is why Slurm gave up the node."""
     if view.state not in ("NODE_FAIL", "BOOT_FAIL"):
         return
     for s in sightings:
@@ -154,13 +154,13 @@ def _took_the_daemon(
 
 
 def _in_time(sightings: list[evidence_view.CaseSighting]) -> list[evidence_view.CaseSighting]:
-    """Without the kills of after the end, which are another job's; all of them where no other is known (a clock that is off)."""
+    """The kills up to the job's end; all of them if there are no others (a clock may be off). Later kills are another job's."""
     ended = evidence_view.EventPhase.AFTER_END
     return [s for s in sightings if s.when is not ended] or sightings
 
 
 def _killed(view: evidence_view.EvidenceView) -> claims.Adjust:
-    """A job of which a process died by SIGKILL just when the kernel killed one for memory."""
+    """Raises a memory kill if a process of the job died by SIGKILL or the job's side reports the kill."""
     attempt, sigkill = view.attempt, _was_killed(view)
     reported = any(f.signature.cause == HOST for f in view.findings)
 
@@ -181,13 +181,13 @@ def _killed(view: evidence_view.EvidenceView) -> claims.Adjust:
 
 
 def _was_killed(view: evidence_view.EvidenceView) -> bool:
-    """Whether the job ended of SIGKILL: Slurm itself takes 128 off a script's exit code, and records 137 as 9:0."""
+    """True if SIGKILL ended the job: Slurm records a script's exit code 137 as signal 9 or as code 9."""
     attempt = view.attempt
     return attempt.exit_signal == _KILLED or attempt.exit_code in (_KILLED, vocabulary.BY_SIGNAL + _KILLED)
 
 
 def _whole_node(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
-    """Whether the memory of a whole node ran out that other jobs ran on as well: whose doing it was, the choice of a victim does not say."""
+    """True if the whole node ran out of memory while other jobs ran: the kernel's choice of a process accuses none of them."""
     return sighting.event.code == "global" and any(
         since <= sighting.at and (until is None or sighting.at <= until)
         for since, until in view.case.shared.get(sighting.event.node, ())
@@ -195,7 +195,7 @@ def _whole_node(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSi
 
 
 def _is_anothers(sighting: evidence_view.CaseSighting) -> bool:
-    """Whether the kernel killed a process outside of every job."""
+    """True if the kernel killed a process outside of every job."""
     group = str(sighting.event.detail.get("task_memcg") or "")
     return sighting.event.job_id is None and bool(group) and not any(own in group for own in _OWN_GROUPS)
 
@@ -203,7 +203,7 @@ def _is_anothers(sighting: evidence_view.CaseSighting) -> bool:
 def _of_whole_node(
     view: evidence_view.EvidenceView, claim: claims.Claim, sightings: list[evidence_view.CaseSighting]
 ) -> claims.Claim:
-    """The claim in words that do not blame the job for what a whole node's memory ran out of."""
+    """The claim, in words that do not blame the job if the whole node ran out of memory."""
     outside = next((s for s in sightings if _is_anothers(s)), None)
     if outside is not None and not any(s.event.job_id == view.attempt.job_id for s in sightings):
         process = outside.event.process or "of the system"
@@ -230,7 +230,7 @@ def _of_whole_node(
 
 
 def _held_by_others(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """The program's GPU was full before it began: most of it was another process's."""
+    """A claim if another process held most of the program's GPU memory before it began."""
     named = [f.event for f in view.findings if f.signature is findings.named("cuda_held_by_others")]
     held = [e for e in named if all(isinstance(e.detail.get(k), float) for k in ("held_gib", "gpu_gib"))]
     if not held or any(f.signature.cause == GPU for f in view.findings):

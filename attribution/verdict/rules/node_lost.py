@@ -1,4 +1,4 @@
-"""A node that stopped answering, or came back rebooted: the catch-all when nothing before it says why."""
+"""A node that stopped answering or rebooted, without an earlier event that explains it."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from probing_cluster.core import hostlist, records, vocabulary
 LOST, REBOOT, POWER, SERVICES = "node_lost", "node_reboot", "thermal_power", "system_services"
 STATES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
 _REPORTED_BEFORE = timedelta(minutes=10)
-"""Slurm gives a node up minutes after it went dark, and a server takes minutes to boot."""
+"""Slurm gives up a node minutes after it went dark, and a server takes minutes to boot."""
 _BOOTS = timedelta(seconds=120)
-"""A server needs at least this long to go down and to boot."""
+"""Least time that a server needs to shut down and boot."""
 _LONGEST_SHUTDOWN_S = 86400.0
-"""A larger number comes from a forged event."""
+"""Longest credible shutdown: a larger number comes from a forged event."""
 _STILL_ALIVE = timedelta(seconds=60)
 _CRASHED = 0.85
-"""Slurm lost a node on which the job never ended: that explains why the job failed by itself, but nobody saw it."""
+"""Weight if Slurm lost a node on which the job never ended: that explains the job's failure, but nobody saw it."""
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """NODE_FAIL is Slurm's word for it; a reboot seen while the attempt still ran says more.
+    """Claims for NODE_FAIL and for reboots while the attempt ran.
 
-    A node that was shut down in order did not break: who or what wanted that is not known.
+    After an orderly shutdown the domain is unknown: nothing broke, and who ordered it is not recorded.
     """
     for claim in _claims(view):
         ordered = any(e.code == vocabulary.AFTER_SHUTDOWN for e in claim.evidence)
@@ -36,7 +36,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 def _reports(
     view: evidence_view.EvidenceView, claim: claims.Claim, cause: str, kind: str
 ) -> list[records.HealthEvent]:
-    """Events of this kind just before it went away on the claim's node; where nobody knows which it was, on any of the job's."""
+    """Events of this kind shortly before the claim, on its node; on all of the job's nodes if the lost one is unknown."""
     if claim.node is None and view.of(REBOOT):
         return []
     return [
@@ -49,9 +49,9 @@ def _reports(
 
 
 def _explained(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.Claim:
-    """The claim that power failed, or slurmd, where the node's own log tells so of the time just before it went away; else `claim`.
+    """The claim that power or slurmd failed, if the node's log reports that shortly before it went away; else `claim`.
 
-    Who forges such a line cannot make the node go away.
+    A forged line cannot make a node go away.
     """
     if reports := _reports(view, claim, POWER, "hardware_report"):
         cause, words = (
@@ -99,7 +99,7 @@ def _claims(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 
 def _named_by_srun(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """A step of a job that may go on without a node (--no-kill) ended as Slurm lost one: srun names it in the job's log."""
+    """A claim if srun's line names the lost node: a step of a job that survives a lost node (--no-kill) ended there."""
     named = [f.event for f in view.findings if f.event.kind == "slurm_node_fail"]
     hosts = [e.detail.get("host") for e in named]
     node = next((n for n in view.attempt.nodes if n in hosts), None)
@@ -119,18 +119,17 @@ def _named_by_srun(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         nodes=frozenset({node}),
         n_sources=1,
         cap=records.Confidence.POSSIBLE if lived_on else records.Confidence.LIKELY,
-        # Slurm's word alone proves no broken part.
+        # Slurm's report alone proves no broken part.
         domain=records.Domain.UNKNOWN,
     )
 
 
 def _left_its_peers(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """A node that went away while the attempt ran: its processes elsewhere lose their peer and end the job by themselves.
+    """Claims for nodes that went away while the attempt ran: ranks elsewhere lost their peer and ended the job (FAILED).
 
-    Slurm then says FAILED. The node must have fallen silent by the end, and then have booted anew; or its peers tell of
-    a lost connection while every other node went on beating. Where only logs are known, a boot just after is a hint: within
-    two minutes no server goes down and comes back, so it had gone when the job ended.
-    No Prolog need have been heard of here, as `_crashed` needs it; an Epilog speaks against a loss in both.
+    The node must have fallen silent by the end. It must also have rebooted, or peers must report a lost connection while
+    every other node kept reporting. On agentless nodes a reboot just after the end is a hint: no server reboots within two
+    minutes, so it was gone by the end. Unlike `_crashed`, this needs no Prolog; an Epilog excludes a loss in both.
     """
     peer_gone = any(f.signature is findings.named("peer_lost") for f in view.findings)
     boots = {s.event.node: s for s in reversed(view.of(REBOOT)) if _after(view, s)}
@@ -141,7 +140,7 @@ def _left_its_peers(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         silent = silent and last is not None and last <= view.end_at + evidence_view.SLACK
         found = boots.get(node) or silences.get(node)
         if found is not None and _ended_there(view, node, found.event.observed_at):
-            continue  # it fell silent between two beats, but after the job: its Epilog ran there
+            continue  # it fell silent between two heartbeats, but after the job: its Epilog ran
         if silent and last is not None and node in boots:
             yield _went(view, REBOOT, boots[node], 0.9, last)
         elif (
@@ -153,7 +152,7 @@ def _left_its_peers(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 
 def _just_after(view: evidence_view.EvidenceView, boot: evidence_view.CaseSighting) -> bool:
-    """Whether the node came back so soon that it had gone by the end, and the program made no error of its own."""
+    """True if the node came back so soon that it was gone by the end, and the program has no error of its own."""
     own = any(f.signature.role is findings.FindingRole.OWN for f in view.findings)
     return not own and boot.at <= view.end_at + _BOOTS
 
@@ -164,7 +163,7 @@ def _after(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSightin
 
 
 def _was_alive(view: evidence_view.EvidenceView, boot: evidence_view.CaseSighting) -> bool:
-    """Whether the node was shut down in order after the end: until then it lived."""
+    """True if the node was shut down in order after the end: it was alive until then."""
     took_s = boot.event.detail.get("shut_down_s")
     if not isinstance(took_s, (int, float)) or not 0 <= took_s <= _LONGEST_SHUTDOWN_S:
         return False
@@ -178,7 +177,7 @@ def _went(
     weight: float,
     at: datetime,
 ) -> claims.Claim:
-    """The claim that `sighting`'s node went away at `at`; weaker beside an error that the program made itself."""
+    """The claim that the sighting's node went away at `at`; weaker beside an error of the program's own."""
     node = sighting.event.node
     return claims.Claim(
         cause=cause,
@@ -198,16 +197,16 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
     sightings = [
         s for s in (*view.of(LOST), *view.of(REBOOT)) if s.when is not evidence_view.EventPhase.BEFORE_START
     ]
-    # A silence that ended by itself was the way to us, or a machine that stood still as a whole: no node was lost by it.
+    # A silence that ended was a network problem or a suspended machine: no node was lost.
     sightings = [s for s in sightings if s.event.kind != "agent_silent" or _fell_silent(view, s.event.node)]
     gone = {node} if node else restarted
     events = [s.event for s in sightings if s.event.node in gone]
     made = claims.Claim(
         cause=LOST,
-        # A restart that alone names the node is no proof: somebody may have restarted a healthy one.
+        # A reboot that alone names the node is no proof: somebody may have rebooted a healthy one.
         weight=0.97 if events and view.lost_node else 0.9,
-        # Slurm says so of a node whose daemon or network failed, too: alone it proves no broken part. That the agent has
-        # not been heard since proves none either: the service may have stood still with it. An event of silence says that it did not.
+        # Slurm also gives up a node whose daemon or network failed, so its report alone proves no broken part. A missing
+        # heartbeat proves none either, since the service may have stopped with it; an `agent_silent` event excludes that.
         domain=None if events else records.Domain.UNKNOWN,
         at=min((e.at for e in events), default=view.end_at),
         rule="node_lost",
@@ -238,8 +237,10 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
 
 
 def _restarted(view: evidence_view.EvidenceView) -> frozenset[str]:
-    """The nodes known by a log alone that booted anew after the end, in the time that a boot takes; none where another node has a
-    fault of its own. One is the lost one; several may all have been lost, as a rack is that loses its power."""
+    """Agentless nodes that rebooted after the end, within the time for a boot; none if another node has a fault of its own.
+
+    One such node is the lost one. Several may all have been lost, as when a rack loses its power.
+    """
     found = {
         s.event.node
         for s in view.of(REBOOT)
@@ -250,17 +251,17 @@ def _restarted(view: evidence_view.EvidenceView) -> frozenset[str]:
 
 
 def _crashed(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """Nodes that were gone before the job had ended on them: its other ranks noticed, and ended it by themselves.
+    """Claims for nodes that were gone before the job had ended on them: its other ranks noticed and ended it (FAILED).
 
-    Slurm tells of the node later, when the job has long failed. Of a node whose agent was heard after the end, a reboot says
-    nothing: somebody may have rebooted it for an Epilog that hung.
+    Slurm reports the node only later. If the agent reported after the end, a reboot proves nothing: somebody may have
+    rebooted the node because of a hanging Epilog.
     """
     there = {s.event.node for s in view.of(LOST, REBOOT)}
     for node in view.attempt.nodes if there else ():
         if node not in there:
             continue
         down = [s for s in view.of(LOST) if s.event.node == node and s.event.kind == "node_down"]
-        # One that Slurm gave up before the job began there had come back.
+        # A node that Slurm gave up before the job began there had come back.
         down = [
             s
             for s in down
@@ -301,9 +302,9 @@ def _crashed(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 
 def _lived_on(view: evidence_view.EvidenceView, node: str, booted_at: datetime) -> bool:
-    """Whether the node's agent was heard after the end, before that boot.
+    """True if the node's agent reported between the end and that boot.
 
-    A silence of under a minute leaves no gap in what the agent watched: of a boot so soon after the end nobody can tell.
+    A silence of under a minute leaves no gap in `watched`, so a boot that soon after the end cannot be judged.
     """
     last = view.case.watched.get(node)
     beat_after_end = (
@@ -317,7 +318,7 @@ def _has_prolog(view: evidence_view.EvidenceView, node: str) -> bool:
 
 
 def _ended_there(view: evidence_view.EvidenceView, node: str, before: datetime) -> bool:
-    """Whether the job's Epilog ran on the node before it was found gone: then it outlived the job."""
+    """True if the job's Epilog ran on the node before it was found gone: the node outlived the job."""
     return any(
         a.released_at is not None and view.start_at <= a.released_at < before
         for a in view.case.allocations
@@ -326,6 +327,6 @@ def _ended_there(view: evidence_view.EvidenceView, node: str, before: datetime) 
 
 
 def _fell_silent(view: evidence_view.EvidenceView, node: str) -> bool:
-    """True when the node had an agent, and that did not live on after Slurm gave the node up."""
+    """True if the node had an agent that did not report after Slurm gave the node up."""
     last = view.case.watched.get(node)
     return last is not None and last <= view.end_at + _STILL_ALIVE

@@ -1,4 +1,4 @@
-"""PCIe: uncorrected errors, links down. One lost GPU is that GPU's fault; several devices are the bus's."""
+"""PCIe: uncorrected errors and links down. One lost GPU is that GPU's fault; several lost devices are the bus's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHARED = ("gpu_lost", "ib_link", "disk")
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """A bus error with two or more devices gone on one node is a shared part above them."""
+    """Claims for bus errors. With two or more devices gone on one node, the part above them is at fault."""
     for claim in claims.collect(view, CAUSE, "pcie", view.of(CAUSE)):
         near = [
             s for s in view.of(*_SHARED) if s.event.node == claim.node and abs(s.at - claim.at) <= _AT_ONCE
@@ -25,7 +25,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         lost = {_unit(s) for s in gone}
         own = all(e.code == "inaccessible" for e in claim.evidence if e.kind == "pcie_link")
         if len(lost) == 1 and own and {s.cause for s in gone} == {"disk"}:
-            # The drive that is gone is the device that no longer answers: its own end, as a lost GPU's is.
+            # The drive that is gone is the device that stopped answering; its own cause covers that.
             continue
         if len(lost) < 2 or claim.weight < claims.POSSIBLE:
             yield claim
@@ -42,18 +42,18 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 
 _PART = re.compile(r"(?P<drive>nvme\d+)(?:n\d+)?(?:p\d+)?$|(?P<disk>[sv]d[a-z]+)\d*$")
-"""A drive's name space or partition, and the drive."""
+"""A drive, with its name space or partition."""
 
 
 def _unit(sighting: evidence_view.CaseSighting) -> str:
-    """The device, by one name: a drive tells of itself as controller, name space and partition."""
+    """One name per device: a drive reports as controller, name space and partition."""
     name = sighting.gpu or sighting.device or ""
     found = _PART.match(name)
     return (found["drive"] or found["disk"]) if found else name
 
 
 def _is_gone(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
-    """True for a device that no longer answers; a port counts when readings find it down for good."""
+    """True for a device that no longer answers; for a port, if the readings find it down and it did not come back."""
     if sighting.cause == "ib_link" and sighting.event.code not in _ADAPTER_GONE:
         back = any(
             s.signature.recovery and s.device == sighting.device and s.at >= sighting.at

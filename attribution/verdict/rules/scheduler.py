@@ -12,15 +12,15 @@ from probing_cluster.core import records
 _REFUSAL = timedelta(seconds=120)
 _ROOT = frozenset({"0", "root"})
 _BESIDE_A_FAULT = 0.93
-"""Weight of a cancellation beside a fault: who cancelled is known, and why is not, so the verdict is likely at most."""
+"""Weight of a cancellation beside a fault: the reason is not recorded, so it is likely at most."""
 _OTHER_LIMIT = 0.9
-"""Weight of a TIMEOUT well within the limit that is recorded: likely at most."""
+"""Weight of a TIMEOUT well within the recorded limit: likely at most."""
 _EXPLAINING = frozenset({findings.FindingRole.OWN, findings.FindingRole.PROXIMAL, findings.FindingRole.HINT})
-"""Findings that speak of a failure; what Slurm writes of every cancellation does not."""
+"""Roles of findings that report a failure; Slurm's lines about a cancellation do not."""
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """The state names it; evidence from the hardware may still outweigh it (see `rank`)."""
+    """Claims that follow from Slurm's state; evidence from the hardware may outweigh them (`rank_claims`)."""
     refused = _by_agent(view) or _by_action(view) or _by_slurmd(view)
     if refused is not None:
         yield refused
@@ -32,7 +32,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         prolog = view.attempt.reason == _PROLOG
         yield claims.Claim(
             cause="system_services",
-            # A Prolog fails for whatever the site has it check: a service, a GPU, a full disk.
+            # A Prolog fails for any of the site's checks: a service, a GPU, a full disk.
             weight=0.7 if prolog else 0.85,
             at=view.end_at,
             rule="scheduler",
@@ -46,7 +46,7 @@ _PROLOG = "Prolog"
 
 
 def _by_agent(view: evidence_view.EvidenceView) -> claims.Claim | None:
-    """The agent's own event: it refused this start of the job."""
+    """The agent's event that it refused this start of the job."""
     restarts = view.attempt.restart_count
     mine = [
         s.event
@@ -55,7 +55,7 @@ def _by_agent(view: evidence_view.EvidenceView) -> claims.Claim | None:
         and s.event.source == "agent"
         and restarts in (None, s.event.detail.get("restart_count", restarts))
         and view.start_at - evidence_view.SLACK <= s.at <= view.end_at + evidence_view.SLACK
-        # A start that went on was not the one refused.
+        # A start that ran on was not refused.
         and view.end_at - s.at <= _REFUSAL
     ]
     first = min(mine, key=lambda e: (e.at, e.event_id), default=None)
@@ -80,7 +80,7 @@ def _by_action(view: evidence_view.EvidenceView) -> claims.Claim | None:
 
 
 def _by_slurmd(view: evidence_view.EvidenceView) -> claims.Claim | None:
-    """The site's Prolog failed there: slurmd said so of this job in the node's syslog, or Slurm drained the node for it just then."""
+    """The site's Prolog failed: slurmd's syslog names this job, or Slurm drained the node for it at this time."""
     mine = [
         s.event
         for s in view.of("node_refused")
@@ -102,10 +102,10 @@ def _by_slurmd(view: evidence_view.EvidenceView) -> claims.Claim | None:
         node=first.node,
         evidence=(first, *lost),
         n_sources=1,
-        # Whoever may log on the node could have written it.
+        # Any user who may log on the node could have written it.
         cap=records.Confidence.LIKELY,
         sentence=f"The Prolog of {first.node} failed before the job began{why}",
-        # A Prolog fails for whatever the site has it check: a service, a GPU, a full disk.
+        # A Prolog fails for any of the site's checks: a service, a GPU, a full disk.
         domain=None if lost else records.Domain.UNKNOWN,
         next_step=""
         if lost
@@ -134,9 +134,9 @@ def _of(view: evidence_view.EvidenceView, cause: str, weight: float, words: str 
 
 
 def _time_limit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    # What says that the job hung is why this is less sure: the verdict shows it.
+    # Signs of a hang lower the confidence, so the verdict names them.
     hung = tuple(f.event for f in view.findings if f.signature.onset)
-    # Which limit ended it well before the recorded one nobody knows.
+    # Well before the recorded limit, another limit ended it; which one is unknown.
     sure = 0.97 if view.state == "DEADLINE" or not view.within_limit else _OTHER_LIMIT
     limit = _of(
         view,
@@ -148,14 +148,14 @@ def _time_limit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 def _cancelled(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     by = view.attempt.cancelled_by
-    # Who cancels a job that hangs does so because of it.
+    # A hang is a likely reason for a cancellation.
     hung = tuple(f.event for f in view.findings if f.signature.onset) if view.hung_since else ()
-    # Slurm's own cancellations carry root's name, or none.
+    # Slurm's own cancellations are in root's name, or in none.
     person = by is not None and by not in _ROOT
     sure = 0.6 if hung else 0.97 if person else 0.85
     weight = min(sure, _beside_lost_gpu(view), _beside_a_stall(view))
     if view.active_at_the_end or any(f.signature.role in _EXPLAINING for f in view.findings):
-        # Who cancels a job whose node or log shows a fault may do so because of it.
+        # A fault on a node or in the log may be the reason for the cancellation.
         weight = min(weight, _BESIDE_A_FAULT)
     made = _of(view, "user_cancelled", weight, f"was cancelled by {by}" if by else "")
     yield claims.replace_claim(made, evidence=(*hung, *view.stalls[:1], *_log_stall(view)))
@@ -166,16 +166,12 @@ def _log_stall(view: evidence_view.EvidenceView) -> tuple[records.HealthEvent, .
 
 
 def _beside_a_stall(view: evidence_view.EvidenceView) -> float:
-    """Share of its weight that a time limit or a cancellation keeps.
-
-    Less than 1 where the job waited for a file server or in the kernel, where a part of its nodes failed and did not come back,
-    or where its log stood still: any of these may be why it was ended.
-    """
+    """Upper bound of the weight of a time limit or cancellation; below 1 if a stall, an unrecovered fault or a silent log precedes the end."""
     return _BESIDE_A_FAULT if view.stalls or view.left_behind or view.log_stall else 1.0
 
 
 def _beside_lost_gpu(view: evidence_view.EvidenceView) -> float:
-    """The same: less than 1 where a GPU was lost before the end."""
+    """The same, for a GPU that was lost before the end."""
     if not view.lost_gpus:
         return 1.0
     weights = [0.0 if gpu_lost.need_not_hold(view, s) else claims.weigh(s) for s in view.lost_gpus]
@@ -188,7 +184,7 @@ def _preempted(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 def _requeued(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     if not view.own_actions:
-        # Slurm requeues by itself, too, what a Prolog or a node failed: where nobody watched, neither is ruled out.
+        # Slurm itself requeues after a failed Prolog or node: without a watch, neither is excluded.
         yield _of(view, "requeued_by_user", 0.85 if view.fully_watched else 0.6)
         return
     yield _of(view, "unknown", 0.55, f"was requeued by us ({view.own_actions[0].reason})")

@@ -1,4 +1,4 @@
-"""A fault that blocked the job until a person or the time limit ended it: a blocked task in the kernel, a silent log, or the driver's own demand for a reset shows it."""
+"""A fault that blocked the job until a person or the limit ended it: shown by a blocked task, a silent log, or Xid 154."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ GSP, MOUNT = "gpu_gsp_timeout", "filesystem_mount"
 _PARTS = frozenset(
     {"gpu", "gpu_memory", "gpu_driver", "nvlink", "nvswitch", "pcie", "ib", "ethernet", "filesystem"}
 )
-"""Components that a job which uses them cannot do without."""
+"""Components that a job cannot do without if it uses them."""
 _FEW_GAPS = 3
 _MANY_GAPS = 10
 _REPORTED_AFTER = timedelta(minutes=3)
-"""Drivers and file systems report what no longer answers after timeouts of their own."""
+"""Drivers and file systems report a missing answer only after timeouts of their own."""
 _WEIGHT = 0.85
-"""Likely at most: the fault may have ended without an event that says so."""
+"""Likely at most: the fault may have ended without an event."""
 _BLOCKED_AFTER = timedelta(minutes=30)
-"""The kernel complains of a blocked task two minutes after it began to wait, later where it looks seldom."""
+"""The kernel reports a blocked task after two minutes, or later if it checks seldom."""
 _WHOLE_NODE = 4
-"""GPUs of a node that a job without neighbours holds: no other GPU is likely to be the one that hung."""
+"""GPUs per node of a job without neighbours from which on the hung GPU is likely its own."""
 _LONGEST_GAP_S = 86400.0
-"""No log's steps are further apart: a larger number comes from a forged event."""
+"""Longest credible gap between a log's steps: a larger number comes from a forged event."""
 _RECOVERY, _ACTIONS = "154", frozenset({"GPU Reset Required", "Node Reboot Required"})
-"""Xid 154 says what a GPU needs; these mean that it cannot be used before."""
+"""Xid 154 names the recovery that a GPU needs; after these the GPU is unusable until then."""
 _PROGRAM = re.compile(r"task (?:python|pt_|torchrun|ray::)")
-"""Tasks that compute. Daemons that look after mounts hang on every dead server, whether or not the job uses it."""
+"""Tasks that compute. Mount daemons hang on every dead server, whether or not the job uses it."""
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """One claim per node and cause, where a task or the log was blocked and nothing shows that the fault ended."""
+    """One claim per node and cause, if a task or the log was blocked and nothing shows that the fault ended."""
     if view.state not in vocabulary.ENDED_FROM_OUTSIDE:
         return
     yield from _at_last_progress(view)
@@ -52,7 +52,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         blocked = [e for e in hung if e.node == node]
         silent = _silent(view, stalls, node)
         if not _is_whole(view, node):
-            # The driver names the process that it kept waiting: the very one that the kernel then found blocked.
+            # The driver names the process that waited for it: the kernel must report the same one as blocked.
             silent = [e for e in silent if e.pid is not None and e.pid in {b.pid for b in blocked}]
         yield from _claim(view, GSP, silent, blocked)
         working = [e for e in blocked if _PROGRAM.search(e.message)]
@@ -71,10 +71,10 @@ def _silent(
 
 
 def _demanded(stalls: list[records.HealthEvent]) -> list[records.HealthEvent]:
-    """The driver's last word of each GPU, where it is that the GPU or its node must be reset: until then it does nothing more."""
+    """The last Xid 154 of each GPU, if it demands a reset of the GPU or its node: until then the GPU is unusable."""
     in_order = sorted(stalls, key=lambda e: (e.at, e.event_id))
     last = {(e.node, e.pci_bus_id): e for e in in_order if e.kind == "xid" and e.code == _RECOVERY}
-    # A forged event may hold anything there.
+    # A forged event may hold anything here.
     return [e for e in last.values() if str(e.detail.get("recovery_to")) in _ACTIONS]
 
 
@@ -90,7 +90,7 @@ def _moved_into_the_window(view: evidence_view.EvidenceView) -> list[records.Hea
 
 
 def _at_last_progress(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """Lasting faults that began when the job's log showed its last progress."""
+    """Claims for lasting faults that began about when the job's log showed its last progress."""
     stall = view.log_stall
     if stall is None:
         return
@@ -126,7 +126,7 @@ def _seconds(stall: records.HealthEvent, name: str) -> timedelta:
 
 
 def _stops_a_job(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
-    """Whether it is a hard fault that stays until somebody acts, of a part that the job held and that it needs."""
+    """True for a hard fault that stays until somebody acts, of a part that the job held and needs."""
     cause = taxonomy.cause(sighting.cause)
     event, signature = sighting.event, sighting.signature
     if not cause.persistent or cause.component not in _PARTS or sighting.after_own_action:
@@ -144,7 +144,7 @@ def _stops_a_job(view: evidence_view.EvidenceView, sighting: evidence_view.CaseS
 
 
 def _never_went_on(view: evidence_view.EvidenceView) -> bool:
-    """Whether the log stood still for many of its own gaps: that another job's part failed in the very minutes when it began is not likely."""
+    """True if the log was silent for many of its own gaps: then another job's fault at its last step is an unlikely coincidence."""
     stall = view.log_stall
     return stall is not None and view.end_at - onset.stalled_since(stall) >= max(
         _MANY_GAPS * _seconds(stall, "gap_s"), _BLOCKED_AFTER
@@ -152,13 +152,13 @@ def _never_went_on(view: evidence_view.EvidenceView) -> bool:
 
 
 def _may_be_none_of_its(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
-    """Whether another job may have held the GPU, or nobody; or accounting gives no count of GPUs."""
+    """True if another job may have held the GPU, or none, or if accounting has no GPU count."""
     held = sighting.hold is gpus.PartCertainty.HELD
     return not held and (view.attempt.n_gpus is None or not _is_whole(view, sighting.event.node))
 
 
 def _passed(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
-    """Whether the part was seen to work again, or was set up anew, before the job ended."""
+    """True if the part was seen to work again, or was reset, before the job ended."""
     since = [s for s in view.sightings if s.event.node == sighting.event.node and s.at >= sighting.at]
     anew = [s for s in since if s.cause == "node_reboot" or s.event.kind == "driver_load"]
     back = [s for s in since if recovery.recovers(s, sighting)]
@@ -174,7 +174,7 @@ def _gpus_per_node(view: evidence_view.EvidenceView) -> float:
 
 
 def _may_be_same(blocked: records.HealthEvent, first: records.HealthEvent) -> bool:
-    """False where each names its GPU and they differ."""
+    """False if each names its GPU and they differ."""
     return len({blocked.pci_bus_id, first.pci_bus_id} - {None}) < 2
 
 

@@ -1,4 +1,4 @@
-"""The program's own error: a traceback, an assertion, a crash, or just an exit code with nothing beside it."""
+"""The program's own error: a traceback, an assertion, a crash, or only an exit code."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from probing_cluster.core import digits, records, vocabulary
 
 CAUSE, MISMATCH, KILLED = "user_error", "collective_mismatch", "rank_killed"
 NEAR = timedelta(seconds=60)
-"""A GPU error of the program's own ends it at once; one that came longer before did not."""
+"""The program's own GPU error ends it within this."""
 
 _AGAIN = timedelta(minutes=15)
-"""A start that fails within this may have stumbled over its predecessor's checkpoint."""
+"""A start that fails within this may have failed on its predecessor's unfinished checkpoint."""
 _ENDED_BY_ITSELF = frozenset({"FAILED", "OUT_OF_MEMORY", "TIMEOUT", "DEADLINE", "CANCELLED", "REQUEUED"})
 _DOUBTFUL_SIGNALS = {9: 0.55, 15: 0.55, 7: 0.6, 6: 0.6}
-"""Killed, terminated, bus error, abort: often somebody else's doing (a watchdog, a server, memory)."""
+"""Signals that often come from elsewhere (a watchdog, a server, memory): killed, terminated, bus error, abort."""
 _KILL, _TERM = 9, 15
 _SENT = frozenset({_KILL, _TERM})
-"""Signals that somebody sends: no mistake of a program's raises them."""
+"""Signals that somebody sends: no error of the program raises them."""
 _ENDS_BY = {9: frozenset({"oom_kill_suspected"}), _TERM: frozenset({"process_terminated"})}
-"""What a log says of a process that somebody ended, by the signal."""
+"""Signal to the findings that report it."""
 _CRASHES = frozenset({6, 7, 9, 11, _TERM})
-"""Signals by which programs are often ended, as exit codes rare."""
+"""Signals that often end programs and are rare as exit codes."""
 _MEANINGS = {
     8: "or 136, SIGFPE: an arithmetic error",
     10: "or 138, SIGUSR1",
@@ -45,15 +45,15 @@ _MEANINGS = {
     126: "of the shell: a command may not be executed",
     127: "of the shell: a command was not found; or 255, as of ssh and exit -1",
 }
-"""What shells and their tools mean by a code; of a script's 128 + N Slurm may record N."""
+"""Usual meanings of exit codes of shells and tools; for a script's 128 + N Slurm may record N."""
 _NOT_ITS_OWN = "and the process that was killed for want of memory is not known to be its own"
 _HINTED = 0.6
-"""What an exit code alone weighs beside a hint at a machine."""
+"""Weight of an exit code beside a hint at a machine."""
 _NO_OUTPUT_WORDS = "never began: Slurm could not open its output, error or input file (0:53): no such directory on the node, or not writable"
 
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
-    """Findings first; without any, the exit code alone is likely the program's, where somebody watched."""
+    """Claims from findings. Without any, the exit code alone is likely the program's if the nodes were watched."""
     if view.state not in _ENDED_BY_ITSELF:
         return
     yield from claims.hints(view, MISMATCH, "user_error", findings.FindingRole.OWN)
@@ -72,7 +72,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     marked = {s.event.event_id: s.event for s in xids}
     otherwise = [c.evidence[0] for c in hints if _ended_otherwise(view, c.evidence[0])]
     for claim in (c for c in hints if c.evidence[0] not in otherwise):
-        # A fault that the job outlived by hours is rarely why it failed, but cannot be excluded.
+        # A fault that the job outlived by hours is rarely the cause, but cannot be excluded.
         beside = view.disturbances or view.left_behind or _came_after_another(view)
         alone = findings.is_surely_own(claim.evidence[0]) and not beside
         sure = claim.cap if alone else records.Confidence.LIKELY
@@ -89,7 +89,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     if hints or view.state != "FAILED":
         return
     if view.hung:
-        # Such an error ends its process at once; one that came later did not begin the hang.
+        # Such an error ends its process at once; a later one did not begin the hang.
         xids = [s for s in xids if s.at <= view.onset_at + NEAR]
     if xids:
         yield _by_xid(xids, 0.6 if view.hung else 0.85)
@@ -98,7 +98,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 
 
 def _fits_the_end(view: evidence_view.EvidenceView, first: records.HealthEvent) -> records.Confidence:
-    """How sure an exception may be why the job ended so: Python ends with 1 of one that nobody catches, and a program may log one that it caught."""
+    """How well an exception fits the end: an uncaught one ends Python with code 1, and a caught one may be logged."""
     if first.detail.get("goes_on") is True:
         return records.Confidence.POSSIBLE
     if "exception" not in first.detail or view.state != "FAILED":
@@ -117,7 +117,7 @@ def _fits_the_end(view: evidence_view.EvidenceView, first: records.HealthEvent) 
 
 
 def _ended_otherwise(view: evidence_view.EvidenceView, first: records.HealthEvent) -> bool:
-    """Whether the program, alone on its node, printed more behind an exception and ended as no exception ends it: with another code, or by a signal."""
+    """True if a program alone on its node printed more after the exception and ended with another code than 1, or by a signal."""
     alone = len(view.attempt.nodes) == 1 and first.detail.get("rank") is None
     if not alone or "exception" not in first.detail or not first.detail.get("behind"):
         return False
@@ -125,14 +125,14 @@ def _ended_otherwise(view: evidence_view.EvidenceView, first: records.HealthEven
 
 
 def _came_after_another(view: evidence_view.EvidenceView) -> bool:
-    """Whether it failed soon after an earlier start of the same job had ended: over what that one left half done, perhaps."""
+    """True if it failed soon after an earlier start of the same job, perhaps on what that one left unfinished."""
     return view.attempt.attempt > 1 and view.end_at - view.start_at < _AGAIN
 
 
 def _may_follow_a_fault(view: evidence_view.EvidenceView, first: records.HealthEvent) -> bool:
-    """Whether a part that may have been its own failed while it ran, in a way that makes programs say just this.
+    """True if a part that the attempt may have held failed while it ran, and that fault produces this error.
 
-    On a shared node whose GPUs are not known nobody can tell a neighbour's GPU from the attempt's.
+    On a shared node with unknown GPUs, a neighbour's GPU cannot be told from the attempt's.
     """
     signs = [f.signature for f in view.findings if f.event is first]
     return any(
@@ -145,7 +145,7 @@ def _may_follow_a_fault(view: evidence_view.EvidenceView, first: records.HealthE
 
 
 def _names_a_machine(view: evidence_view.EvidenceView) -> bool:
-    """True when the log names a machine's fault that its generic errors would follow, and nobody watched to deny it."""
+    """True if the log names a machine's fault that explains its generic errors, and some node was not watched."""
     if not view.unwatched_nodes:
         return False
     named = {f.signature.cause for f in view.findings if f.signature.role is findings.FindingRole.HINT}
@@ -169,7 +169,7 @@ def _by_xid(xids: list[evidence_view.CaseSighting], weight: float) -> claims.Cla
 
 
 def _clears_program(found: evidence_view.CaseFinding) -> bool:
-    """True for words that only the system's software makes a program say: the exit code then accuses nobody."""
+    """True for an error that only the system's software can cause: the exit code then accuses nobody."""
     known = found.signature
     system = records.Domain.SYSTEM_SOFTWARE
     return (
@@ -182,12 +182,12 @@ def _clears_program(found: evidence_view.CaseFinding) -> bool:
 
 
 def _named(number: int) -> str:
-    """The number, with its name where it has one."""
+    """The signal's number, and its name if it has one."""
     return f"{number} ({signals.Signals(number).name})" if number in set(signals.Signals) else str(number)
 
 
 def _sent_signal(view: evidence_view.EvidenceView) -> int:
-    """The signal that the exit code stands for, where the log tells of one: of a script's 143 Slurm records 15. 0 for none."""
+    """The signal that the exit code stands for, if the log reports it (for a script's 143 Slurm records 15); else 0."""
     code = view.attempt.exit_code or 0
     number = code - vocabulary.BY_SIGNAL if code > vocabulary.BY_SIGNAL else code
     logged = any(f.event.kind in _ENDS_BY.get(number, ()) for f in view.findings)
@@ -195,7 +195,7 @@ def _sent_signal(view: evidence_view.EvidenceView) -> int:
 
 
 def _code(code: int | None) -> str:
-    """The exit code, with what it may stand for: a signal that Slurm records without its 128, or what shells and their tools mean by it."""
+    """The exit code and its usual meaning: a signal that Slurm records without its 128, or a shell's or tool's code."""
     if code in _CRASHES:
         return f"{code} (Slurm records the same of a script that ends with {vocabulary.BY_SIGNAL + code}, signal {_named(code)})"
     return f"{code}{f' ({_MEANINGS[code]})' if code in _MEANINGS else ''}"
@@ -253,7 +253,7 @@ def _by_exit(
         weight, words = min(weight, 0.7), _NO_OUTPUT_WORDS
     ended = [f.event for f in view.findings if f.event.detail.get("told_to_end") is True]
     if signal == _TERM and ended:
-        # Whoever ended the launcher ended the whole job: no process of it went before the others.
+        # The launcher's end ends the whole job: no process went first.
         yield claims.Claim(
             cause=taxonomy.UNKNOWN,
             weight=weight,
@@ -282,7 +282,7 @@ def _by_exit(
         at=view.end_at,
         rule="user_error",
         evidence=(*exits, *(e for e in quoted if e not in exits), *((caught,) if caught else ())),
-        # What the program must have caught does not explain the code that it left with.
+        # A caught exception does not explain the exit code.
         by_elimination=caught is None,
         words=words,
         sentence=f"The program {words}" if caught is not None else "",
@@ -290,7 +290,7 @@ def _by_exit(
 
 
 def _left_first(view: evidence_view.EvidenceView) -> records.HealthEvent | None:
-    """srun's line of the one task that left by itself before the others were ended for it (`--kill-on-bad-exit`, `--wait`); None without one."""
+    """srun's line about the one task that ended by itself before the others (`--kill-on-bad-exit`, `--wait`); None without one."""
     first = next((f.event for f in view.findings if f.event.detail.get("first_cause") is True), None)
     if first is None or first.kind != "task_exit":
         return None
@@ -300,7 +300,7 @@ def _left_first(view: evidence_view.EvidenceView) -> records.HealthEvent | None:
 
 
 def _called_abort(view: evidence_view.EvidenceView) -> str:
-    """That a rank ended the whole program with MPI_Abort, where its exit code is what it gave that call; empty otherwise."""
+    """Phrase for a rank that ended the program with MPI_Abort, if the exit code is that call's; else empty."""
     first = next((f.event for f in view.findings if f.event.detail.get("first_cause") is True), None)
     if first is None or first.detail.get("called_abort") is not True or not view.attempt.exit_code:
         return ""
@@ -309,7 +309,7 @@ def _called_abort(view: evidence_view.EvidenceView) -> str:
 
 
 def _not_its_own(first: records.HealthEvent) -> str:
-    """What the job met, where its first cause accuses nobody and the exit code only follows from it; empty otherwise."""
+    """Phrase for a first cause that accuses nobody and explains the exit code; else empty."""
     if first.detail.get("role") == "remote":
         return "lost another of its processes"
     if first.kind == "net_ib_completion_error":
@@ -323,7 +323,7 @@ _REFUSALS = frozenset({"command_not_found", "file_not_found", "permission_denied
 
 
 def _quoted(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
-    """The lines of its log that say the most where nothing proves why it ended: a hint, the kernel's own line, what its shell could not run."""
+    """The most telling log lines where nothing is proven: a hint, the kernel's own line, a command that the shell could not run."""
     lines_of = [
         [f.event for f in view.findings if f.signature.role is findings.FindingRole.HINT],
         [f.event for f in view.findings if f.event.kind == "kernel_xid"],
@@ -333,7 +333,7 @@ def _quoted(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
 
 
 def _beside(view: evidence_view.EvidenceView) -> str:
-    """What was found beside the exit; where nobody watched, that nobody did."""
+    """What was found beside the exit; if a node was not watched, that is stated."""
     if not view.attempt.nodes:
         return "and its nodes are not in the accounting"
     if not view.unwatched_nodes:
