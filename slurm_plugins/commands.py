@@ -27,7 +27,8 @@ _NO_CONTROLLER = re.compile(
 )
 """How Slurm's commands say that no daemon answered them; every other failure is Slurm's answer."""
 
-_AWAY = "Slurm does not answer"
+AWAY = "Slurm does not answer"
+"""How the text of a SlurmAway begins."""
 
 STUCK = processes.StuckChildren()
 """This process's Slurm commands that would not die, by program and first argument."""
@@ -37,7 +38,7 @@ class SlurmAway(errors.SlurmUnavailable):
     """Slurm does not answer; what it would have said is not known."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(why if why.startswith(_AWAY) else f"{_AWAY}: {why}")
+        super().__init__(why if why.startswith(AWAY) else f"{AWAY}: {why}")
 
 
 class Runner(Protocol):

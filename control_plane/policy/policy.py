@@ -105,7 +105,7 @@ def _about(
         yield held(base, "skipped", spared[0])
         return
     if name in fleet_view.under_test:
-        yield held(base, "skipped", "it is being tested (probing-ctl repair show)")
+        yield held(base, "skipped", view.UNDER_TEST)
         return
     if node.hands_off:
         yield held(base, "skipped", node.hands_off)

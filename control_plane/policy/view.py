@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from probing_cluster.attribution.places import scan
 from probing_cluster.core import records, vocabulary
+from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.acts import node_events
+
+UNDER_TEST = "it is being tested (probing-ctl repair show)"
+"""Why a drain was left undone: the node is in a reservation of ours."""
+DECIDED_ANEW = "Slurm did not answer, and it was not done: what the fault needs is decided anew"
+"""Why an act was left undone that nobody decided against."""
+_NO_DECISION = frozenset({UNDER_TEST, DECIDED_ANEW})
+_OUT_ALREADY = re.compile(r"\bby another\b|^\S+ is [A-Z_+]+ \(")
+"""`DRAIN by another (fan, bob)` of the policy, `n1 is DRAIN (fan, bob)` of the act itself."""
 
 
 @records.record
@@ -60,6 +70,13 @@ def drain_over(node: Node | None) -> str:
     if not node.ours and node_events.is_a_persons(node.reason):
         return f"taken over by another: {node.reason}"
     return ""
+
+
+def left_in_service(drain: records.Drain) -> bool:
+    """Whether a drain that was not carried out left its node in service, faulty: not where the node was out already, or Slurm did not answer."""
+    if drain.state == "skipped":
+        return drain.why_state not in _NO_DECISION and not _OUT_ALREADY.search(drain.why_state)
+    return drain.state in {"denied", "failed"} and not drain.why_state.startswith(commands.AWAY)
 
 
 def denials(
@@ -117,6 +134,10 @@ class View:
     events: tuple[records.HealthEvent, ...] = records.doc("recent events, any severity", default=())
     refusals: tuple[records.HealthEvent, ...] = records.doc(
         "recent events in which an agent refused a job at its Prolog", default=()
+    )
+    unanswered_s: float = records.doc(
+        "seconds that an outage of Slurm kept us from deciding, until an event of its end is no longer fresh: events may be older by as much",
+        default=0.0,
     )
     heartbeats: Mapping[str, records.AgentHeartbeat] = records.doc(
         "latest beat by node", default_factory=dict

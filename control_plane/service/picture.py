@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from probing_cluster.attribution.places import layout, scan
 from probing_cluster.control_plane import context
@@ -27,7 +27,8 @@ def waiting(service: context.Context, *, everywhere: bool = True) -> view.View:
     """
     now = service.clock.now()
     policy, store, cluster = service.config.policy, service.store, service.config.cluster.name
-    since = now - timedelta(seconds=policy.fresh_s)
+    unanswered_s = _unanswered_s(service, now)
+    since = now - timedelta(seconds=policy.fresh_s + unanswered_s)
     events = store.events(since=since, min_severity=records.Severity.LOW, cluster=cluster)
     check_events = store.events(since=since, kinds=["check"], cluster=cluster)
     refusals = tuple(e for e in check_events if e.code == REFUSED and e.source == "agent")
@@ -37,6 +38,7 @@ def waiting(service: context.Context, *, everywhere: bool = True) -> view.View:
     beats = store.heartbeats(nodes=None if everywhere else {e.node for e in events})
     return view.View(
         now=now,
+        unanswered_s=unanswered_s,
         events=tuple(events),
         refusals=refusals,
         heartbeats={b.node: b for b in beats if b.cluster == cluster},
@@ -44,6 +46,16 @@ def waiting(service: context.Context, *, everywhere: bool = True) -> view.View:
         drains=tuple(store.drains(since=window)),
         under_test=store.nodes_under_test(cluster),
     )
+
+
+def _unanswered_s(service: context.Context, now: datetime) -> float:
+    """How long the latest outage of Slurm lasted; 0 once every fault of that time has had its decision."""
+    outage = service.journal.slurm_outage()
+    if outage is None:
+        return 0.0
+    until = outage.until or now
+    over = (now - until).total_seconds() > service.config.policy.fresh_s
+    return 0.0 if over else (until - outage.since).total_seconds()
 
 
 def asks_for_more(fleet_view: view.View, policy: settings.PolicySettings) -> bool:

@@ -13,7 +13,6 @@ _BY_HAND = timedelta(minutes=5)
 """A person's drain is not under the turn: it may be under way for so long."""
 _NEAR = timedelta(minutes=2)
 """An attempt that we requeued ended no further from our decision than this."""
-NOT_DONE = "Slurm did not answer, and it was not done: what the fault needs is decided anew"
 AFTER = "found so afterwards: the service ended before it recorded the outcome"
 
 
@@ -37,7 +36,7 @@ def settle(service: context.Context, now: datetime) -> list[str]:
     for drain in unrecorded(service, now):
         state, why = _outcome(service, drain)
         if state == "failed" and drain.why_state == actions.UNANSWERED:
-            state, why = "skipped", NOT_DONE
+            state, why = "skipped", view.DECIDED_ANEW
         service.store.update_drain(drain.drain_id, state=state, why_state=why)
         found.append(f"{drain.action} {drain.node} {state}, {AFTER}")
     return found

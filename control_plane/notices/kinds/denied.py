@@ -6,18 +6,17 @@ from collections.abc import Iterator
 
 from probing_cluster.control_plane.notices import fact, picture
 from probing_cluster.control_plane.notices.kinds import drain as drain_kind
+from probing_cluster.control_plane.policy import view
 from probing_cluster.core import records
 
 _WORDS = {"denied": "denied", "failed": "failed", "skipped": "left undone"}
 
 
 def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
-    """A fact per drain that was denied, failed or left undone; another's drain that stands already is none."""
+    """A fact per drain that was denied, failed or left undone; none where the node was out of service already, drained or under test."""
     for drain in notice_picture.drains:
-        if drain.action != "drain" or drain.state not in _WORDS:
+        if drain.action != "drain" or not view.left_in_service(drain):
             continue
-        if drain.state == "skipped" and "by another" in drain.why_state:
-            continue  # the node is out of service, by somebody's decision
         high = drain.severity is records.Severity.HIGH
         words = f"drain {_WORDS[drain.state]}: {drain.why_state}"
         yield drain_kind.fact_of(
@@ -33,5 +32,5 @@ KIND = fact.Kind(
     meaning="drains that were denied by the budget, failed, or were left undone: a faulty node in service",
     title="Not drained",
     find=find,
-    command="probing-ctl policy show",
+    command="probing-ctl nodes --faulty",
 )

@@ -19,7 +19,7 @@ import web_sink
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.notices import kinds, messages
 from probing_cluster.control_plane.outbox import queue
-from probing_cluster.control_plane.policy import actions
+from probing_cluster.control_plane.policy import actions, view
 from probing_cluster.control_plane.service.tasks.people import notices
 from probing_cluster.core import errors, records, settings
 from probing_cluster.db.store import actions as store_actions
@@ -291,6 +291,32 @@ def test_every_kind_has_facts_of_the_rows_it_is_about(noticing: context.Context,
     ]  # fmt: skip
     assert len(sink.posts) == 7
     assert {k.name for k in kinds.REGISTER} >= {g.kind for g in notices.book(noticing).groups()}
+
+
+@pytest.mark.parametrize(
+    ("state", "why", "in_service"),
+    [
+        ("skipped", view.UNDER_TEST, False),
+        ("skipped", view.DECIDED_ANEW, False),
+        ("skipped", "DRAIN by another (fan, bob)", False),
+        ("skipped", "n1 is DRAIN (fan, bob)", False),
+        ("skipped", "it carries another's note (keep an eye on it, bob)", True),
+        ("skipped", "n1 carries another's note: keep an eye on it", True),
+        ("failed", "scontrol update ended with 1: Access/permission denied", True),
+        ("failed", "Slurm does not answer: scontrol did not end within 30 s", False),
+        ("denied", "budget: 5 of 5 nodes of the cluster taken within 3600 s", True),
+    ],
+)
+def test_only_a_faulty_node_in_service_is_not_drained(
+    state: str, why: str, in_service: bool, noticing: context.Context
+) -> None:
+    """After our own drain the test's own events find the node out already: nobody is told that it was not drained."""
+    notices.run(noticing)
+    drain(noticing, "n1")
+    drain(noticing, "n1", "probing: check", state=state, why_state=why)
+    notices.run(noticing)
+    kinds_told = {group.kind for group in notices.book(noticing).groups()} - {"budget"}
+    assert kinds_told == ({"drain", "denied"} if in_service else {"drain"})
 
 
 def test_a_job_brought_back_after_its_end_is_told(noticing: context.Context, sink: web_sink.Sink) -> None:

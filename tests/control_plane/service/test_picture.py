@@ -1,0 +1,38 @@
+"""What the policy decides from: how old an event may be after an outage of Slurm."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import fakes
+import pytest
+import test_tasks
+
+from probing_cluster.control_plane import context
+from probing_cluster.control_plane.service.tasks.nodes import actions
+from probing_cluster.slurm_plugins import commands
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.mark.parametrize(("since_end_s", "drained"), [(10, True), (1000, False)])
+def test_a_fault_of_an_outage_is_acted_on_after_it(
+    since_end_s: float, drained: bool, service: context.Context, slurm: fakes.FakeSlurm
+) -> None:
+    """A GPU lost while slurmctld was away for an hour is drained once it answers, if the agent still sees it; not at any later time."""
+    now = fakes.NOW
+    lost_at = now - HOUR + timedelta(seconds=60)
+    end = now - timedelta(seconds=since_end_s)
+    service.journal.note_slurm(now - HOUR, commands.SlurmAway("Unable to contact slurm controller"))
+    service.journal.note_slurm(end, None)
+    fakes.deliver(service.store, "n2", test_tasks.xid(at=lost_at, observed_at=lost_at))
+    actions.run(service)
+    assert [act[0] for act in slurm.acts] == (["drain"] if drained else [])
+
+
+def test_without_an_outage_an_old_event_is_history(service: context.Context, slurm: fakes.FakeSlurm) -> None:
+    """An event of an hour ago causes no drain."""
+    lost_at = fakes.NOW - HOUR
+    fakes.deliver(service.store, "n2", test_tasks.xid(at=lost_at, observed_at=lost_at))
+    actions.run(service)
+    assert slurm.acts == []
