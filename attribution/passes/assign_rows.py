@@ -22,9 +22,9 @@ from probing_cluster.attribution.verdict.rules import user_error
 from probing_cluster.core import records, vocabulary
 
 ACTIVE_FOR = timedelta(days=7)
-"""How far back a condition may have begun that is still active."""
+"""How far back an active condition may have begun."""
 STALLED = timedelta(days=1)
-"""How far before the window a stall may have begun that still matters."""
+"""How far before the window a stall may have begun."""
 STALLS: tuple[tuple[str, str | None], ...] = (
     ("nfs", "not_responding"),
     ("filesystem", "not_responding"),
@@ -34,18 +34,18 @@ STALLS: tuple[tuple[str, str | None], ...] = (
     ("hung_task", None),
     ("xid", "154"),
 )
-"""Sorts (kind, code; None = any) that hold a job up for as long as they last."""
+"""Sorts (kind, code; None = any) of events that block a job for as long as they last."""
 SHORT = timedelta(minutes=15)
-"""An attempt that ran longer than this ran well beside what stood before it began."""
+"""Faults from before the start are ignored for attempts that ran longer than this, except lost GPUs."""
 
 ActiveFaults = Mapping[str, Sequence[tuple[records.HealthEvent, datetime | None]]]
-"""Node to the conditions that stood there, and when each was seen to go."""
+"""Node to its conditions, each with the time at which it was seen to end (None = still active)."""
 Condition = tuple[records.HealthEvent, bool]
-"""A high condition, and whether it is of a sort that lasts until a reset."""
+"""A severe condition, and True if it lasts until a reset."""
 
 
 def span(attempts: Sequence[records.JobAttempt]) -> tuple[datetime, datetime]:
-    """The time of these attempts: from a little before the first start to a little after the last end."""
+    """The time from a little before the first start to a little after the last end of these attempts."""
     starts = [a.start_at for a in attempts if a.start_at is not None]
     ends = [a.end_at for a in attempts if a.end_at is not None]
     return min(starts) - co_residency.NEAR, max(ends) + co_residency.NEAR
@@ -65,7 +65,7 @@ def in_life(
 
 
 def by_job_and_node(found: Iterable[records.Drain]) -> dict[object, list[records.Drain]]:
-    """Our actions by the node they were on and by the job they were for."""
+    """Our actions by node and by job id."""
     index: dict[object, list[records.Drain]] = defaultdict(list)
     for action in found:
         index[action.node].append(action)
@@ -88,11 +88,11 @@ class AgentWatch(NamedTuple):
     """The times at which an agent watched a node."""
 
     last: datetime
-    """The last sign of life there."""
+    """Time of the last report from the node."""
     gaps: tuple[tuple[datetime | None, datetime], ...] = ()
-    """When before that no agent ran, oldest first; from None: since ever."""
+    """Times before `last` without an agent, oldest first; a gap from None has no earlier agent."""
     beats: bool = True
-    """False for a node without an agent: its last log line is all that is known."""
+    """False for a node without an agent, of which only a log is known."""
 
     def until(self, at: datetime) -> datetime | None:
         """Last instant at which the node was watched, for an attempt that ended at `at`; None before its first agent."""
@@ -103,9 +103,9 @@ class AgentWatch(NamedTuple):
 
 
 def watched(attempt: records.JobAttempt, by_node: Mapping[str, AgentWatch]) -> dict[str, datetime]:
-    """Last instant at which each of the attempt's nodes was watched; nodes whose first agent came after its end are missing.
+    """Last instant at which each of the attempt's nodes was watched; a node whose first agent came after its end is missing.
 
-    What ended before a site had agents, its imported history above all, nobody saw as healthy.
+    So nodes of imported history, from before the site had agents, do not count as healthy.
     """
     assert attempt.end_at is not None
     end_at = attempt.end_at
@@ -119,17 +119,17 @@ def watched(attempt: records.JobAttempt, by_node: Mapping[str, AgentWatch]) -> d
 
 
 def by_log(by_node: Mapping[str, AgentWatch]) -> frozenset[str]:
-    """The nodes that had no agent, only a log."""
+    """The nodes that have a log and no agent."""
     return frozenset(n for n, watch in by_node.items() if not watch.beats)
 
 
 def by_whole_log(attempt: records.JobAttempt, by_node: Mapping[str, AgentWatch]) -> frozenset[str]:
-    """The attempt's nodes without an agent whose log reaches from before its start to after its end."""
+    """The attempt's agentless nodes whose log covers the time from before its start to after its end."""
     assert attempt.end_at is not None
     start_at, end_at = attempt.start_at or attempt.submit_at, attempt.end_at
 
     def is_whole(watch: AgentWatch) -> bool:
-        # Before the first gap's end there is no log: without gaps nobody knows where it began.
+        # The end of the first gap is the log's begin: without gaps the begin is unknown.
         outside = all(to <= start_at or (since is not None and since >= end_at) for since, to in watch.gaps)
         return not watch.beats and bool(watch.gaps) and outside and watch.last >= end_at
 
@@ -139,7 +139,7 @@ def by_whole_log(attempt: records.JobAttempt, by_node: Mapping[str, AgentWatch])
 def previous_failure_of(
     by: records.JobAttempt, starts: Iterable[records.JobAttempt], verdicts: Iterable[records.Verdict]
 ) -> records.Verdict | None:
-    """The infrastructure failure that ended the preemptor's previous start, and so made it start again."""
+    """The infrastructure failure of the preemptor's previous start, because of which it started again."""
     before = [a for a in starts if a.job_id == by.job_id and a.attempt < by.attempt and a.end_at is not None]
     last = max(before, key=lambda a: a.submit_at, default=None)
     if last is None:
@@ -150,7 +150,7 @@ def previous_failure_of(
 
 
 def ended_by_own(event: records.HealthEvent, attempt: records.JobAttempt) -> bool:
-    """True for a user-type GPU error close enough to the end to be its explanation."""
+    """True for a user-type GPU error close enough to the end to explain it."""
     assert attempt.end_at is not None
     return (
         attempt.state in ("FAILED", "REQUEUED", "CANCELLED", "TIMEOUT")
@@ -165,7 +165,7 @@ def shared(
     stretch: window.Window,
     mine: Iterable[records.HealthEvent],
 ) -> dict[str, tuple[cases.Span, ...]]:
-    """When other jobs ran on the nodes whose events may be a neighbour's."""
+    """Times at which other jobs ran on the nodes whose events may be a neighbour's."""
     wanted = neighbours_since(attempt, stretch, mine) if co_residents is not None else {}
     if co_residents is None or not wanted:
         return {}
@@ -176,7 +176,7 @@ def shared(
 def neighbours_since(
     attempt: records.JobAttempt, stretch: window.Window, mine: Iterable[records.HealthEvent]
 ) -> dict[str, datetime]:
-    """Each node with events that may be a neighbour's, and the instant from which its other jobs must be known."""
+    """Node with events that may be a neighbour's to the time from which its other jobs are needed."""
     assert attempt.start_at is not None
     contested = [e for e in mine if needs_neighbours(e, attempt)]
     begins = [neighbours_from(e, attempt.start_at, stretch.start_at) for e in contested]
@@ -196,7 +196,7 @@ def active_faults_for(
     stretch: window.Window,
     active_faults: ActiveFaults,
 ) -> tuple[records.HealthEvent, ...]:
-    """Conditions that were active at the attempt's end although they began before its window."""
+    """Conditions that began before the attempt's window and were active at its end."""
     assert attempt.start_at is not None
     assert attempt.end_at is not None
     life = (attempt.start_at, attempt.end_at)
@@ -214,10 +214,9 @@ def was_active_at_end(
     window_start_at: datetime,
     life: tuple[datetime, datetime],
 ) -> bool:
-    """Whether a condition began before the window and was active until the attempt's end; `life` is its start and end.
+    """True if a condition began before the window and was active at the attempt's end; `life` is its start and end.
 
-    A lost GPU counts whenever it was lost. Any other condition counts only for a short attempt: a long one ran well
-    beside it.
+    A lost GPU always counts. Any other condition counts for a short attempt only: a long one outlived it.
     """
     if event.at < window_start_at - ACTIVE_FOR or (gone_at is not None and gone_at <= life[1]):
         return False
@@ -227,7 +226,7 @@ def was_active_at_end(
 def may_be_active(
     event: records.HealthEvent, window_start_at: datetime, life: tuple[datetime, datetime]
 ) -> bool:
-    """`was_active_at_end`, of a condition of which nobody has looked yet whether it went, however long ago it began."""
+    """`was_active_at_end` for a condition whose end has not been read yet, without the limit on its age."""
     start_at, end_at = life
     if signatures.is_until_reset(event):
         return event.at < max(window_start_at, start_at)
@@ -237,7 +236,7 @@ def may_be_active(
 def stalls_for(
     attempt: records.JobAttempt, stretch: window.Window, stalls: ActiveFaults
 ) -> tuple[records.HealthEvent, ...]:
-    """Stalls on the attempt's nodes that held it up when a person or a limit ended it; none for other ends."""
+    """Stalls on the attempt's nodes that may be why a person or a limit ended it; none for other ends."""
     if (
         attempt.state not in vocabulary.ENDED_FROM_OUTSIDE
         or attempt.start_at is None
@@ -259,20 +258,20 @@ def stalled(
     window_start_at: datetime,
     life: tuple[datetime, datetime],
 ) -> bool:
-    """Whether a stall began in the attempt's life (its start and end), before the window, and nothing says that it passed."""
+    """True if a stall began in the attempt's life (its start and end), before the window, and no event ended it by then."""
     start_at, end_at = life
     began = max(start_at, window_start_at - STALLED) <= event.at < window_start_at
     return began and (gone_at is None or gone_at > end_at)
 
 
 def neighbours_from(event: records.HealthEvent, start_at: datetime, window_start_at: datetime) -> datetime:
-    """The instant from which the other jobs on the event's node must be known, for an attempt that started at `start_at`."""
+    """The time from which the other jobs on the event's node are needed, for an attempt that started at `start_at`."""
     lasting = signatures.is_until_reset(event)
     return max(event.at, min(window_start_at, start_at) if lasting else window_start_at)
 
 
 def may_need_neighbours(event: records.HealthEvent) -> bool:
-    """`needs_neighbours`, of an event that comes before the end of an attempt of which it is not known which GPUs it had."""
+    """`needs_neighbours` for an event before the end of an attempt whose GPUs are unknown."""
     signature = signatures.of(event)
     if signature.role is signatures.Role.CONTEXT:
         return False
@@ -280,12 +279,12 @@ def may_need_neighbours(event: records.HealthEvent) -> bool:
 
 
 def needs_neighbours(event: records.HealthEvent, attempt: records.JobAttempt) -> bool:
-    """True for an event of which it has to be known who else ran on its node."""
+    """True for an event that can only be assigned if the other attempts on its node are known."""
     signature = signatures.of(event)
     if signature.role is signatures.Role.CONTEXT:
         return False
     if attempt.end_at is not None and event.at > attempt.end_at + evidence_view.SLACK:
-        return True  # the next one there may have met it
+        return True  # it may be the next job's
     if event.kind == "oom":
         return event.job_id is None
     return view_builder.means_gpu(event, signature) and (
@@ -296,7 +295,7 @@ def needs_neighbours(event: records.HealthEvent, attempt: records.JobAttempt) ->
 def past_faults(
     found: Iterable[Mapping[Any, Any]], now: Iterable[records.HealthEvent]
 ) -> Iterable[cases.PastFault]:
-    """Older faults of the GPUs that those of `now` are on; `found` are rows of past_xids.sql, `now` is not empty."""
+    """Older faults on the GPUs of the events `now` (not empty); `found` are rows of past_xids.sql."""
     own = next(iter(now))
     known = gpus.learn(now, ())
 

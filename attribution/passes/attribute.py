@@ -1,4 +1,4 @@
-"""`attribute`: judge what ended and has no verdict, or a whole span again, and store what changed."""
+"""`attribute`: judges ended attempts without a verdict, or a whole span again, and stores what changed."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from probing_cluster.core import clock, records, settings
 from probing_cluster.db import store
 
 BATCH = 2000
-"""Attempts judged one by one at once; bounds memory."""
+"""Most attempts given to the judge at once; bounds memory."""
 MANY = 200
-"""From so many ended attempts on they are sorted out column by column first."""
+"""From this number of ended attempts on, the columnar prefilter runs first."""
 _Before = Mapping[cases.Key, records.Verdict]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What judging again would say instead."""
+    """The stored verdict and the new one."""
 
     before: records.Verdict | None
     after: records.Verdict
@@ -48,18 +48,18 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class AttributionRun:
-    """What one run of attribution did, or with dry_run would do."""
+    """The result of one run; with dry_run, nothing was stored."""
 
     n_attempts: int
     verdicts: tuple[records.Verdict, ...]
-    """Every verdict made, in the order the attempts ended."""
+    """Every new verdict, in the order of the attempts' ends."""
     changed: tuple[Change, ...]
-    """Those that differ from what was stored: another cause, node, device, confidence or evidence."""
+    """Verdicts that differ from the stored ones in anything but `made_at` and `rules_version`."""
     dry_run: bool
     counts: Mapping[str, int] = field(default_factory=dict)
     """Verdicts per cause."""
     until: datetime | None = None
-    """Of a slice of time: what ended before this is judged."""
+    """For a time slice: every attempt that ended before this has been judged."""
 
 
 def attribute(
@@ -76,8 +76,8 @@ def attribute(
 ) -> AttributionRun:
     """Judge attempts and store the verdicts that are new or different.
 
-    Without a span or job ids: what ended at least `settle_s` ago and is unjudged or re-opened. With them:
-    every ended attempt of the span or jobs, again. A verdict a person set is never replaced.
+    Without a span or job ids: attempts that ended at least `settle_s` ago and have no verdict or a re-opened one.
+    With them: every ended attempt of the span or jobs, again. A person's verdict is never replaced.
     """
     now = at.now()
     settled = now - timedelta(seconds=settle_s)
@@ -118,10 +118,10 @@ def in_slices(
     config: settings.AttributionSettings | None = None,
     at: clock.Clock = clock.SYSTEM,
 ) -> Iterator[AttributionRun]:
-    """`attribute` of a span, or of all that is open, slice of time by slice: at most about pending.SLICE attempts are held at once.
+    """`attribute` for a span, or for all open attempts, by time slice: about pending.SLICE attempts are held at once.
 
-    Whoever is judged together makes no difference, so all slices together are what one run would have been. A preempted
-    attempt is judged when all that ended up to NEAR after it are, which may be a slice later.
+    Slicing does not change any verdict. A preempted attempt is judged once all attempts that ended within NEAR after it
+    have been judged, possibly one slice later.
     """
     now = at.now()
     is_open = since is None and until is None
@@ -134,18 +134,18 @@ def in_slices(
 
 
 def seldom_collected() -> None:
-    """Have Python look for cycles at every 200,000 new objects, not at every 700: a pass makes fewer records at once, none in a cycle."""
+    """Runs Python's cycle collector every 200,000 new objects instead of 700: a pass makes many records and no cycles."""
     gc.set_threshold(200_000, 10, 10)
 
 
 def policy_of(config: settings.AttributionSettings | None) -> cases.WindowPolicy:
-    """The window that the settings ask for; without settings the usual one."""
+    """The window that the settings ask for; the default without settings."""
     wanted = config or settings.AttributionSettings()
     return cases.WindowPolicy(before_s=wanted.before_s, after_s=wanted.after_s)
 
 
 def _merge(parts: Sequence[tuple[Sequence[cases.Key], AttributionRun]], *, dry_run: bool) -> AttributionRun:
-    """What the slices did, as one run."""
+    """The result of all slices as one run."""
     made = {_key(v): v for _, done in parts for v in done.verdicts}
     return AttributionRun(
         n_attempts=sum(done.n_attempts for _, done in parts),
@@ -158,7 +158,7 @@ def _merge(parts: Sequence[tuple[Sequence[cases.Key], AttributionRun]], *, dry_r
 
 
 class _Pass:
-    """One run: what it judged, and what differs from what was stored."""
+    """One run: the verdicts made, and their differences from the stored ones."""
 
     def __init__(
         self, source: store.Store, policy: cases.WindowPolicy, now: datetime, *, dry_run: bool
@@ -171,13 +171,13 @@ class _Pass:
         self._made: dict[cases.Key, records.Verdict] = {}
         self._changed: list[Change] = []
         self.grown = functools.partial(incident_growth.touched, source, policy)
-        """For the store: whom late events concern although they are of other nodes."""
+        """Given to the store: finds attempts whose verdicts late events of other nodes change."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Whoever fails leaves nobody behind who still writes: the turn to do so may be another's by then.
+        # Wait for the writer thread after an error too: another process may hold the advisory lock by then.
         self._saver.shutdown()
 
     def judge(
@@ -186,7 +186,7 @@ class _Pass:
         cache: fetch.PassCache | None = None,
         before: frozenset[cases.Key] = frozenset(),
     ) -> list[cases.Key]:
-        """Judge attempts one by one, a batch at a time, and whom those concern; which they are. `before`: who led to them."""
+        """Judges attempts in batches, then those whose stored verdicts these change. Returns all keys. `before`: keys judged earlier."""
         waits = functools.partial(_depends_on_preemptor, cache)
         others: node_losses.Others = {}
         for batch in _batches(sorted(attempts, key=waits), waits):
@@ -204,7 +204,7 @@ class _Pass:
         return keys
 
     def judge_many(self, attempts: pa.Table) -> list[cases.Key]:
-        """Judge attempts (the columns of `sql/open_attempts.sql`); which they are."""
+        """Judges attempts given as columns (`sql/open_attempts.sql`). Returns their keys."""
         self._judge_days(attempts)
         self._judge_later()
         return pending.keys(attempts)
@@ -212,7 +212,7 @@ class _Pass:
     def slices(
         self, since: datetime, until: datetime, *, unjudged: bool
     ) -> Iterator[tuple[list[cases.Key], AttributionRun]]:
-        """Judge what ended in a span, at most a day of ends and about pending.SLICE attempts at a time; which they are and what was done."""
+        """Judges a span in slices of at most one day and about pending.SLICE attempts. Yields each slice's keys and result."""
         while (first := pending.first_end(self._source, since, until, unjudged=unjudged)) is not None:
             part, since = pending.read_slice(self._source, first, until, unjudged=unjudged)
             self._judge_days(part)
@@ -224,7 +224,7 @@ class _Pass:
             yield [], self.done([], until)
 
     def done(self, keys: Sequence[cases.Key], until: datetime | None = None) -> AttributionRun:
-        """What was done since this was last asked; `keys`: of whom."""
+        """The result since the last call. `keys`: the attempts to report, in their order."""
         self._settle()
         made, changed = self._made, self._changed
         self._made, self._changed = {}, []
@@ -239,11 +239,11 @@ class _Pass:
         )
 
     def _judge_days(self, attempts_ended: pa.Table) -> None:
-        """Judge them a day of ends of one cluster at a time; of the preempted, those who need not wait."""
+        """Judges attempts by cluster and day; preempted ones that depend on their preemptor's verdict wait."""
         for part in pending.by_day(attempts_ended):
             attempts, cache = self._one_by_one(part)
             self.judge([a for a in attempts if not _depends_on_preemptor(cache, a)], cache)
-            # What they wait for may be judged a day later.
+            # The attempts they depend on may be judged a day later.
             cluster, last = part["cluster"][0].as_py(), pending.last_end(part)
             self._judge_later(cluster, last)
             waiting = [a for a in attempts if _depends_on_preemptor(cache, a)]
@@ -251,14 +251,14 @@ class _Pass:
                 self._later.append(_WaitingForPreemptor(cluster, last + fetch.NEAR, waiting, cache))
 
     def _judge_later(self, cluster: str | None = None, until: datetime | None = None) -> None:
-        """Judge those of a cluster who waited, once all are judged that ended by `until`; without these: all."""
+        """Judges a cluster's waiting attempts once all that ended by `until` are judged; without arguments, all waiting ones."""
         due = [w for w in self._later if until is None or (w.cluster == cluster and w.needs_ends_by <= until)]
         self._later = [w for w in self._later if w not in due]
         for waiting in due:
             self.judge(waiting.attempts, waiting.cache)
 
     def _one_by_one(self, part: pa.Table) -> tuple[list[records.JobAttempt], fetch.PassCache | None]:
-        """Answer those of a day about which nothing was seen; the others, and what was read of them already."""
+        """Stores the verdicts without evidence. Returns the other attempts and the columns read so far."""
         if part.num_rows < MANY:
             return self._source.attempts_of(pending.keys(part)), None
         found = columnar_prefilter.prefilter(self._source, part, self._policy)
@@ -267,7 +267,7 @@ class _Pass:
         return self._source.attempts_of(pending.keys(rest)), found.cache
 
     def _answer(self, part: pa.Table, found: columnar_prefilter.PrefilterResult) -> npt.NDArray[np.bool_]:
-        """Answer those nothing was seen about; who was answered."""
+        """Stores verdicts without evidence. Returns a flag for each attempt that got one."""
         answered = found.without_evidence.copy()
         chosen = np.flatnonzero(found.without_evidence)
         made = []
@@ -285,17 +285,17 @@ class _Pass:
         return answered
 
     def _keep(self, made: Sequence[records.Verdict]) -> None:
-        """Store verdicts while others are still judged: the server's time passes beside ours."""
+        """Stores verdicts in the writer thread while others are judged."""
         self._saving.append((made, self._saver.submit(self._stored, made)))
 
     def _stored(self, made: Sequence[records.Verdict]) -> _Before:
-        """What was current before."""
+        """Stores verdicts (unless dry_run). Returns the ones that were current before."""
         if self.dry_run:
             return {_key(v): v for v in self._source.verdicts(job_ids=sorted({v.job_id for v in made}))}
         return self._source.save_verdicts(made)
 
     def _settle(self) -> None:
-        """Wait until what was made is stored."""
+        """Waits until all new verdicts are stored, and records the changes."""
         for made, stored in self._saving:
             before = stored.result()
             keyed = {_key(v): v for v in made}
@@ -309,7 +309,7 @@ class _Pass:
 
 @dataclass(frozen=True, eq=False)
 class _WaitingForPreemptor:
-    """Preempted attempts that wait until their preemptors' own earlier ends are judged."""
+    """Preempted attempts that wait for the verdicts on their preemptors' previous starts."""
 
     cluster: str
     needs_ends_by: datetime
@@ -326,9 +326,9 @@ def judge_batch(
     cache: fetch.PassCache | None = None,
     others: node_losses.Others | None = None,
 ) -> list[records.Verdict]:
-    """The verdicts of some attempts, their incidents found; attempts that need none are left out.
+    """The verdicts of some attempts, with incidents assigned; attempts that get no verdict are left out.
 
-    `others` takes what verdicts on further attempts that lost their nodes with these have to say.
+    Fills `others` with the shared incident of attempts outside this batch (`node_losses.assign`).
     """
     fetcher = fetch.Fetcher(source, policy, cache)
     found = fetcher.build(attempts)
@@ -346,7 +346,7 @@ def _chains(
     events: Mapping[uuid.UUID, records.HealthEvent],
     cache: fetch.PassCache | None,
 ) -> dict[str, incidents.Chains]:
-    """By cluster, the chains about the events of verdicts that could belong to a wide incident."""
+    """Cluster to the chains around its verdicts' evidence, for verdicts that may belong to a wide incident."""
     met: dict[str, list[datetime]] = defaultdict(list)
     for verdict in verdicts:
         if verdict.cause in incidents.WIDE:
@@ -366,14 +366,14 @@ def _chains(
 
 
 def _depends_on_preemptor(cache: fetch.PassCache | None, attempt: records.JobAttempt) -> bool:
-    """Whether other attempts are to be judged first: the preemptor's own verdict says why it had to start again."""
+    """True if the verdict on the preemptor's previous start must be made first."""
     return attempt.state == "PREEMPTED" and (cache is None or cases.key(attempt) in cache.again)
 
 
 def _batches(
     attempts: Sequence[records.JobAttempt], waits: Callable[[records.JobAttempt], bool]
 ) -> Iterator[Sequence[records.JobAttempt]]:
-    """At most BATCH at a time, those that wait for others' verdicts by themselves."""
+    """Batches of at most BATCH attempts; those that wait for others' verdicts are in batches of their own."""
     for _, same in itertools.groupby(attempts, key=waits):
         mine = list(same)
         for at in range(0, len(mine), BATCH):

@@ -1,8 +1,8 @@
-"""Judges millions of failed attempts: each is joined with the events in its window by equality of keys.
+"""Joins millions of failed attempts with the events in their windows, by equality of keys.
 
-A range join on (node, time) never ends. One integer key made of node and a time bucket as long as the window turns it
-into an equality: an attempt's window touches exactly two buckets, an event lies in one. Months are judged one by one,
-which bounds memory (hash joins do not spill). The figures behind this are in docs/attribution.md.
+A range join on (node, time) is too slow. One integer key, of node and a time bucket as long as the window, makes it an
+equality: a window touches exactly two buckets, an event lies in one. Months are joined one by one, which bounds memory
+(hash joins do not spill).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TABLES = ("attempts", "attempt_nodes", "events")
 
 @dataclass(frozen=True, kw_only=True)
 class Slice:
-    """One stretch of ends, half open, microseconds since 1970."""
+    """A half-open span of ends, microseconds since 1970."""
 
     since_us: int
     until_us: int
@@ -63,7 +63,7 @@ def context(memory_bytes: int | None = None, partitions: int | None = None) -> d
 
 
 class Bulk:
-    """A history directory (see `history`), asked slice by slice."""
+    """A history directory (see `history`), read slice by slice."""
 
     def __init__(
         self,
@@ -81,17 +81,17 @@ class Bulk:
         sorts = ds.dataset(directory / "sorts.parquet").to_table()
         self._sorts: dict[int, dict[str, Any]] = {r["sort_idx"]: r for r in sorts.to_pylist()}
         rated = ranked(sorts)
-        none = [pa.RecordBatch.from_pylist([], schema=rated.schema)]  # a history without any event
+        none = [pa.RecordBatch.from_pylist([], schema=rated.schema)]  # for a history without events
         self._context.register_record_batches("sort", [rated.to_batches() or none])
         names = ds.dataset(directory / "nodes.parquet").to_table().sort_by("node_idx")
         self.nodes: list[str] = names["node"].to_pylist()
 
     def sort(self, sort_idx: int) -> dict[str, Any]:
-        """What one sort of event is: kind, code, severity, source, recovered."""
+        """One sort of event: kind, code, severity, source, recovered."""
         return self._sorts[sort_idx]
 
     def strongest(self, part: Slice) -> pa.Table:
-        """attempt_id, key (the smallest rank << 40 | row) and n, per failed attempt of the slice with any event in its window."""
+        """attempt_id, key (smallest rank << 40 | row) and n, for each failed attempt of the slice with an event in its window."""
         return self._run("bulk_strongest", part)
 
     def attempts(self, part: Slice) -> pa.Table:
@@ -100,7 +100,7 @@ class Bulk:
         return found.drop_columns([f.name for f in found.schema if pa.types.is_nested(f.type)])
 
     def summary(self, part: Slice) -> pa.Table:
-        """attempt_id, n_root, last_own_row per failed attempt with anything that argues in its window."""
+        """attempt_id, n_root, last_own_row, for each failed attempt of the slice with such an event in its window."""
         return self._run(
             "bulk_summary",
             part,
@@ -111,11 +111,11 @@ class Bulk:
     def candidates(
         self, part: Slice, attempt_ids: Iterable[int], earlier: timedelta = timedelta()
     ) -> pa.Table:
-        """Every event in the windows of these attempts, by attempt and time; the windows begin so much `earlier`."""
+        """Every event in the windows of these attempts, by attempt and time; the windows begin earlier by `earlier`."""
         return self._chosen("bulk_candidates", part, attempt_ids, earlier)
 
     def around(self, attempt_id: int, end_us: int, since_us: int, until_us: int) -> pa.Table:
-        """Every event on one attempt's nodes in a window of its own."""
+        """Every event on one attempt's nodes in the given window."""
         month = _month(end_us)
         part = Slice(since_us=since_us, until_us=until_us)
         return self._run("bulk_around", part, attempt_id=attempt_id, first_month=month, last_month=month)
@@ -127,7 +127,7 @@ class Bulk:
     def _chosen(
         self, name: str, part: Slice, attempt_ids: Iterable[int], earlier: timedelta = timedelta()
     ) -> pa.Table:
-        # A batch, not a table: that of no attempt keeps its schema.
+        # A batch keeps its schema when it is empty; a table does not.
         chosen = pa.record_batch({"attempt_id": pa.array(attempt_ids, pa.int64())})
         self._context.register_record_batches("chosen", [[chosen]])
         try:
@@ -156,7 +156,7 @@ class Bulk:
 
 
 def plain(table: pa.Table) -> pa.Table:
-    """The table with ordinary strings: Arrow's own joins take no views and no dictionaries."""
+    """The table with ordinary strings: Arrow's joins accept no views and no dictionaries."""
     odd = (pa.types.is_string_view, pa.types.is_dictionary)
     fields = [pa.field(f.name, pa.string()) if any(o(f.type) for o in odd) else f for f in table.schema]
     return table.cast(pa.schema(fields))
@@ -168,7 +168,7 @@ def ranked(sorts: pa.Table) -> pa.Table:
         signatures.find(r["kind"], r["code"], records.Severity(r["severity"]), recovered=r["recovered"])
         for r in sorts.to_pylist()
     ]
-    # What the job's own side said needs full judging: it may move the window.
+    # Job-side events may move the window, so their attempts need the judge.
     job_side = [r["source"] in vocabulary.JOB_SIDE_SOURCES for r in sorts.to_pylist()]
     columns = {
         "rank": pa.array([rank(s) for s in found], pa.int64()),
@@ -185,7 +185,7 @@ def ranked(sorts: pa.Table) -> pa.Table:
 
 
 def can_convict(signature: signatures.Signature) -> bool:
-    """True when an event of this sort, without any word of the job's own side, can reach "possible"."""
+    """True if an event of this sort can reach "possible" without the job's side."""
     arguing = signature.role in (signatures.Role.ROOT, signatures.Role.WEAK)
     return arguing and signature.lethality >= claims.POSSIBLE
 

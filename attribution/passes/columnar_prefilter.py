@@ -1,7 +1,7 @@
-"""Sorts a day's ended attempts column by column: which have an event that may change their verdict, and which have none.
+"""Divides a day's ended attempts, by column, into those with an event that may change their verdict and those without.
 
-What may change a verdict, and where, is written once for each sort of event (`event_weight.Weight`); a property test
-holds it against the judge. The verdict of an attempt without such an event follows from how it ended (`no_evidence_verdict`).
+`event_weight.Weight` defines how each sort of event can change a verdict; a property test compares it with the judge.
+The verdict of an attempt without such an event follows from how it ended (`no_evidence_verdict`).
 """
 
 from __future__ import annotations
@@ -45,32 +45,32 @@ _DAY_US = 86_400_000_000
 Flags = npt.NDArray[np.bool_]
 
 _BY_NODE = frozenset({"NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY"})
-"""States of which every event on the nodes is looked at."""
+"""States for which every event on the nodes matters."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrefilterResult:
-    """Which of some attempts of one cluster need the judge, and what has been read for it."""
+    """Which attempts of one cluster need the judge, and the columns that were read."""
 
     without_evidence: Flags
-    """Per attempt: nothing was seen that may change its verdict."""
+    """For each attempt: True if no record may change its verdict."""
     preemptors: Mapping[int, Mapping[str, Any]]
-    """Number of a preempted attempt to who took its place: job_id, attempt, name, user."""
+    """Index of a preempted attempt to its preemptor: job_id, attempt, name, user."""
     outside: Mapping[int, Sequence[str]]
-    """Number of an attempt to its verdict's sentences about faults that lie outside its window."""
+    """Index of an attempt to its verdict's sentences about faults outside its window."""
     struck: Mapping[int, frozenset[str]]
-    """Number of an attempt to the words whose sentences its verdict leaves out (`eliminate.STRUCK`)."""
+    """Index of an attempt to the first words of the sentences to leave out (`eliminate.STRUCK`)."""
     cache: fetch.PassCache
 
 
 def prefilter(source: store.Store, ended: pa.Table, policy: cases.WindowPolicy) -> PrefilterResult:
-    """Sorts attempts of one cluster that started and ended (the columns of `sql/open_attempts.sql`)."""
+    """Divides attempts of one cluster that started and ended (columns of `sql/open_attempts.sql`)."""
     found = _Prefilter(source, ended, policy)
     return found.sorted()
 
 
 class _Prefilter:
-    """One cluster's attempts whose ends lie close together."""
+    """Attempts of one cluster that ended close together."""
 
     def __init__(self, source: store.Store, ended: pa.Table, policy: cases.WindowPolicy) -> None:
         self._source, self._ended, self._policy = source, ended, policy
@@ -84,12 +84,12 @@ class _Prefilter:
         self._from = self._end - round(policy.before_s * 1e6)
         self._to = self._end + round(policy.after_s * 1e6)
         self._since = _at(self._from.min()) - window.SLURMD_TIMEOUT
-        """No window of these begins before it, but those that a hang moves back."""
+        """The earliest begin of a window, apart from those that a hang moves back."""
         self._lists = ended["nodes"].combine_chunks()
         flat = pc.list_flatten(self._lists)
         self._names = pc.unique(flat)
         self._attempt = co_residency.ints(pc.list_parent_indices(self._lists))
-        """Per place (an attempt on a node): which attempt."""
+        """For each (attempt, node) pair: the attempt's index."""
         self._node = co_residency.ints(pc.index_in(flat, value_set=self._names))
 
     def sorted(self) -> PrefilterResult:
@@ -144,7 +144,7 @@ class _Prefilter:
         return flags
 
     def _any(self, places: Flags) -> Flags:
-        """Per attempt: does it hold of one of its places?"""
+        """For each attempt: True if one of its pairs is flagged."""
         found: Flags = np.bincount(self._attempt[places], minlength=self._n) > 0
         return found
 
@@ -160,7 +160,7 @@ class _Prefilter:
             node = np.array(nodes, np.int64)
             since = np.array([never if at is None else clock.to_us(at) for at in froms], np.int64)
             until = np.array([clock.to_us(at) for at in tos], np.int64)
-            # The last gap of the place's node that began before the end: gaps are in order of node and time.
+            # The last gap of the pair's node that began before the end: gaps are ordered by node and time.
             before, width = self._end.min() - 1, self._end.max() - self._end.min() + 2
             began = node * width + np.maximum(since, before) - before
             which = np.searchsorted(began, self._node * width + end - before) - 1
@@ -169,7 +169,7 @@ class _Prefilter:
         return self._any(unseen)
 
     def _has_job_side_events(self) -> Flags:
-        """Per attempt: whether its job side (log, dumps, rank pages) reported any event."""
+        """For each attempt: True if its job side (log, dumps, rank pages) reported an event."""
         jobs = self._ended["job_id"].to_pylist()
         given = {"job_ids": jobs, "since": _at(self._start.min()), "until": _at(self._to.max())}
         found = pa.array([r["job_id"] for r in self._rows("job_side_jobs", given)], pa.int64())
@@ -179,10 +179,10 @@ class _Prefilter:
     def _event_flags(
         self, names: Sequence[str]
     ) -> tuple[Flags, Flags, Flags, incidents.SharedIncidents, dict[int, list[str]]]:
-        """Per attempt: whether node events may change its verdict; whether they may if it was preempted, those before its window left out.
+        """Flags from node events, and what verdicts without evidence need of them.
 
-        Third, per place: whether a verdict may mention one there. Fourth: the times at which wide incidents may lie among
-        these events. Fifth: number of an attempt to its verdict's sentences about faults that lie outside its window.
+        By attempt: events may change its verdict; events in its window may do so although it was preempted. By pair: a verdict
+        may mention an event there. Then the times at which wide incidents may lie, and the sentences about faults outside the window.
         """
         kinds, codes = zip(*event_weight.inert_sorts(), strict=True)
         query = (_SQL / "weighed_events.sql").read_text("utf-8")
@@ -220,7 +220,7 @@ class _Prefilter:
             mentioned += zip(places.tolist(), there, strict=True)
         sentences, unordered = self._outside(names, mentioned)
         to_judge = self._any(argues | own | reaching) | (faint > 1) | unordered
-        # How sure it is that only a limit or a person ended it depends on what failed under it before.
+        # Such a fault lowers the confidence in a time limit or cancellation.
         to_judge |= self._any(left) & self._states(vocabulary.ENDED_FROM_OUTSIDE)
         changes_preempted = self._any(events.within(windows, events.changes_preempted) | reaching) | unordered
         return to_judge, changes_preempted, argues | user | some_faint | outside | reaching, shared, sentences
@@ -228,9 +228,9 @@ class _Prefilter:
     def _outside(
         self, names: Sequence[str], before: Iterable[tuple[int, Iterable[tuple[int, str]]]]
     ) -> tuple[dict[int, list[str]], Flags]:
-        """Number of an attempt to the sentences about what happened before its window (by place: times and names of events).
+        """Index of an attempt to its sentences about faults before its window (`before`: pair, times and names of events).
 
-        Second: the attempts of which the order of these events is not known, since some came at one instant.
+        Second: the attempts with two such faults at one instant, whose order is therefore unknown.
         """
         faults: dict[int, list[tuple[int, str, str]]] = {}
         for place, there in before:
@@ -296,7 +296,7 @@ class _Prefilter:
         spared: npt.NDArray[np.intp],
         outside: Mapping[int, Sequence[str]],
     ) -> dict[int, frozenset[str]]:
-        """Number of a preempted attempt, of these, to the words that conditions strike; those that need the judge are left out."""
+        """Index of a preempted attempt, of `spared`, to the words that conditions strike; attempts that need the judge are missing."""
         rows = self._ended.select(["job_id", "n_gpus", "gpus_known"]).take(pa.array(spared)).to_pylist()
         given = {"cluster": self._cluster, "job_ids": [row["job_id"] for row in rows]}
         allocated = {r["job_id"] for r in self._rows("case_allocations", given)} if rows else set()
@@ -304,7 +304,7 @@ class _Prefilter:
         for i, row in zip(spared.tolist(), rows, strict=True):
             mine = conditions.get(i, ())
             if mine and i in outside:
-                continue  # a condition that is in its window's day is no fault outside the window
+                continue  # the condition lies in the day before the window, and the judge must not call it outside
             known = row["gpus_known"] or row["job_id"] in allocated
             words = preempted.struck(mine, row["n_gpus"], gpus_known=known)
             if words is not None:
@@ -312,12 +312,12 @@ class _Prefilter:
         return found
 
     def _stalls(self, names: Sequence[str], job_side: Flags) -> tuple[assign_rows.ActiveFaults, Flags]:
-        """The stalls, and per place whether one held up its attempt when a person or a limit ended it."""
+        """The stalls, and for each pair: True if a stall may be why a person or a limit ended the attempt."""
         flags = np.zeros(len(self._node), np.bool_)
         ended = self._states(vocabulary.ENDED_FROM_OUTSIDE)[self._attempt]
         if not ended.any():
             return {}, flags
-        # A hang that the job's side tells of moves the window back: for such a job it is read from before all windows on.
+        # For a job-side attempt, whose window a hang may move back, stalls are read from before all windows.
         oldest = np.where(job_side, clock.to_us(self._since), self._from) - clock.span_us(assign_rows.STALLED)
         begin = np.maximum(self._start, oldest)
         places = np.flatnonzero(ended & (begin < self._from)[self._attempt])
@@ -337,7 +337,7 @@ class _Prefilter:
         return stalls, flags
 
     def _acted(self, names: Sequence[str]) -> Flags:
-        """Attempts that we acted on, or on whose nodes we acted."""
+        """Attempts on which, or on whose nodes, we acted."""
         given = {
             "cluster": self._cluster,
             "job_ids": self._ended["job_id"].to_pylist(),
@@ -355,13 +355,13 @@ class _Prefilter:
         return own | self._any(on)
 
     def _ran(self, lasting: Mapping[str, datetime]) -> co_residency.CoResidents:
-        """Who ran at the time of these ends; on some nodes, where a condition stood, from an earlier instant on."""
+        """The attempts that ran around these ends; on nodes in `lasting`, from an earlier instant on."""
         since, until = self._since - fetch.NEAR, _at(self._to.max()) + fetch.NEAR
         earlier = {node: at - fetch.NEAR for node, at in lasting.items()}
         return self._fetcher.co_residents(self._cluster, since, until, earlier)
 
     def _preempted(self, ran: co_residency.CoResidents) -> tuple[dict[int, Mapping[str, Any]], Flags]:
-        """The row of each preempted attempt's preemptor, and the attempts whose preemptor had itself been requeued."""
+        """Index of a preempted attempt to its preemptor's row, and the attempts whose preemptor had started before."""
         mine = np.flatnonzero(self._states({"PREEMPTED"}))
         flags = np.zeros(self._n, np.bool_)
         jobs = co_residency.ints(self._ended["job_id"])[mine]
@@ -375,7 +375,7 @@ class _Prefilter:
     def _places(
         self, names: Sequence[str], mentionable: Flags, wanted: Flags
     ) -> dict[cases.Key, Sequence[str]]:
-        """The nodes of those attempts whose events a verdict may mention (any but inert ones); all of them where none has any."""
+        """The nodes with events that a verdict may mention, for `wanted` attempts that have any; others are missing."""
         numbers = np.flatnonzero(wanted & self._any(mentionable))
         nodes: dict[int, list[str]] = {int(i): [] for i in numbers}
         for place in np.flatnonzero(mentionable & wanted[self._attempt]):
@@ -383,7 +383,7 @@ class _Prefilter:
         return dict(zip(self._keys(numbers), nodes.values(), strict=True))
 
     def _keys(self, numbers: npt.NDArray[np.intp]) -> list[cases.Key]:
-        """Which attempts these are."""
+        """The keys of these attempts."""
         return pending.keys(self._ended.select(["cluster", "job_id", "submit_at"]).take(pa.array(numbers)))
 
     def _rows(self, name: str, given: Mapping[str, Any]) -> Sequence[Mapping[Any, Any]]:
@@ -391,7 +391,7 @@ class _Prefilter:
 
 
 def _earliest(begins: Iterable[Mapping[str, datetime]]) -> dict[str, datetime]:
-    """Node to the earliest instant from which one of some attempts asks about it; each asks about all its nodes from the earliest of its own."""
+    """Node to the earliest instant needed by any attempt; each attempt needs all its nodes from its own earliest instant on."""
     found: dict[str, datetime] = {}
     for nodes in begins:
         first = min(nodes.values())
@@ -400,5 +400,5 @@ def _earliest(begins: Iterable[Mapping[str, datetime]]) -> dict[str, datetime]:
 
 
 def _at(us: Any) -> datetime:
-    """The instant of one of NumPy's integers."""
+    """The instant of a NumPy integer."""
     return clock.from_us(int(us))

@@ -1,4 +1,4 @@
-"""High conditions that began before an attempt: a lost GPU, a mount that is away; and whether they were seen to go."""
+"""Severe conditions that began before an attempt (a lost GPU, a lost mount), and when they ended."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from probing_cluster.db import store
 _SQL = Path(__file__).parent / "sql"
 _IMPORTED = "import"
 _LEAST_GPUS, _WORKED_S = 4, 1800
-"""A node has at least so many GPUs, however few its jobs held; a job that ran this long and ended well used those it held."""
+"""Least number of GPUs of a node; seconds for which a completed job must have run to prove that its GPUs work."""
 
 
 class ConditionReader:
-    """Reads them from one store."""
+    """Reads conditions from one store."""
 
     def __init__(self, source: store.Store) -> None:
         self._store = source
@@ -29,7 +29,7 @@ class ConditionReader:
     def conditions_since(
         self, cluster: str, nodes: Sequence[str], since: datetime, until: datetime
     ) -> dict[str, list[assign_rows.Condition]]:
-        """Node to the conditions that began there since `since` and before `until`, gone or not."""
+        """Node to the conditions that began there from `since` to `until`, whether or not they ended."""
         given = {"cluster": cluster, "nodes": list(nodes), "since": since, "until": until, **_lasting_sorts()}
         found: dict[str, list[assign_rows.Condition]] = defaultdict(list)
         for row in self._rows("active_faults", given):
@@ -41,9 +41,9 @@ class ConditionReader:
     def with_ends(
         self, cluster: str, conditions: Iterable[assign_rows.Condition], last: datetime
     ) -> assign_rows.ActiveFaults:
-        """Node to these conditions, each once, and whether they were seen to go before `last`.
+        """Node to these conditions, each once, with its end if that came before `last`.
 
-        Reading a node's events since is what costs: only of conditions that an attempt may have met.
+        Reading a node's later events is expensive, so pass only conditions that an attempt may have met.
         """
         chosen = list({e.event_id: (e, lasts) for e, lasts in conditions}.values())
         if not chosen:
@@ -72,9 +72,9 @@ class ConditionReader:
     def _worked_since(
         self, cluster: str, chosen: Sequence[assign_rows.Condition], last: datetime
     ) -> dict[int, datetime]:
-        """Number of a lasting fault to when a job began that then used every GPU of its node and ended well.
+        """Index of a lasting fault to the start of a later job that used every GPU of its node and completed.
 
-        Only of imported logs, which may lack the reset or the restart: of a node with an agent the driver itself tells.
+        Only for imported logs, which may lack the reset: on a node with an agent the driver reports it.
         """
         mine = [(i, e) for i, (e, lasts) in enumerate(chosen) if lasts and e.source == _IMPORTED]
         if not mine:
@@ -97,7 +97,7 @@ class ConditionReader:
         attempts: Sequence[records.JobAttempt],
         windows: Sequence[window.Window],
     ) -> assign_rows.ActiveFaults:
-        """Those that some of these attempts may have met."""
+        """The conditions that these attempts may have met."""
         since = min(w.start_at for w in windows) - assign_rows.ACTIVE_FOR
         last = max(a.end_at for a in attempts if a.end_at is not None)
         begun = self.conditions_since(cluster, nodes, since, last)

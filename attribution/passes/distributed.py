@@ -1,7 +1,7 @@
-"""The same time slices on more than one machine: Dask workers, which the site's own Slurm may start.
+"""The time slices of `reattribute` on several machines: Dask workers, which the site's Slurm may start.
 
-A slice of ends is a task of its own: it reads its months from the shared history directory, needs nothing of another
-slice and may be run again anywhere. So a worker that dies costs its slices' time and nothing else.
+A slice is a task of its own: it reads its months from the shared history directory, needs no other slice and may be
+repeated anywhere. A worker that dies costs the time of its slices and nothing else.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RETRIES = 3
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmWorkers:
-    """What to ask Slurm for when it starts the workers."""
+    """Slurm options for the workers."""
 
     n_jobs: int = 4
     cores: int = 2
@@ -36,9 +36,9 @@ class SlurmWorkers:
     walltime: str = "02:00:00"
     partition: str | None = None
     directives: tuple[str, ...] = ()
-    """Further #SBATCH options, as `--gres=none`."""
+    """Further #SBATCH options, such as `--gres=none`."""
     without: tuple[str, ...] = ()
-    """Options Dask would ask for and this site does not take, as `--mem`."""
+    """Options that Dask sets and this site rejects, such as `--mem`."""
     python: str | None = None
     """The workers' Python; None = this one, which must be on a shared file system."""
     interface: str | None = None
@@ -57,9 +57,9 @@ def run(
     workers: SlurmWorkers | None = None,
     memory_bytes: int | None = None,
 ) -> Iterator[pa.Table]:
-    """Verdict cores slice by slice, in order of time, whatever computes them.
+    """Verdict cores slice by slice, in order of time.
 
-    `engine`: `local`; `dask://HOST:PORT`, a scheduler that runs; `slurm`, which starts one with workers as jobs.
+    `engine`: `local`; `dask://HOST:PORT` for a running scheduler; `slurm` to start one with workers as jobs.
     """
     parts = list(slices(since, until, slice_days))
     if engine == "local":
@@ -91,7 +91,7 @@ def slices(since: datetime, until: datetime, days: float | None = None) -> Itera
 def work(
     directory: str, part: bulk.Slice, policy: cases.WindowPolicy | None, memory_bytes: int | None
 ) -> bytes:
-    """What a worker does: one slice, as Arrow's own bytes; raises FileNotFoundError where it sees no history."""
+    """One slice's verdict cores as Arrow IPC bytes; raises FileNotFoundError if the worker does not see the history."""
     if not (Path(directory) / "attempts").is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
     table = reattribute.judge_slice(bulk.Bulk(Path(directory), policy, memory_bytes=memory_bytes), part)
@@ -102,7 +102,7 @@ def work(
 
 
 def _result(future: Any, directory: Path) -> bytes:
-    """One slice's answer; what only the site can mend is said in one line."""
+    """One slice's result; an error that the site must fix becomes one sentence."""
     distributed = _module("distributed", "dask")
     try:
         return bytes(future.result())
@@ -142,7 +142,7 @@ def _client(engine: str, workers: SlurmWorkers) -> Iterator[Any]:
 
 @contextmanager
 def _slurm(workers: SlurmWorkers) -> Iterator[Any]:
-    """A scheduler here and workers as Slurm jobs; lost workers are started anew."""
+    """A local scheduler with workers as Slurm jobs; lost workers are restarted."""
     dask_jobqueue = _module("dask_jobqueue", "slurm")
     options: dict[str, Any] = {
         "cores": workers.cores,
@@ -163,7 +163,7 @@ def _slurm(workers: SlurmWorkers) -> Iterator[Any]:
 
 
 def _module(name: str, engine: str) -> Any:
-    """An optional package; raises UsageError that says how to get it."""
+    """An optional package; raises UsageError that says how to install it."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as exc:

@@ -1,4 +1,4 @@
-"""What one sort of event can do to a verdict, written once per sort; a property test holds it against the judge."""
+"""How each sort of event can change a verdict; a property test compares this with the judge."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from probing_cluster.attribution.verdict import claims, co_residency, eliminate,
 from probing_cluster.core import records
 
 _NAMED_ALONE = frozenset({"node_lost", "node_reboot", "node_refused", "oom_host"})
-"""Causes whose verdicts mention any event at all."""
+"""Causes whose verdicts may name any event."""
 
 
 def is_named_alone(kind: str, cause: str) -> bool:
-    """True where any event of this kind and cause may be named by a verdict."""
+    """True if a verdict may name any event of this kind and cause."""
     return cause in _NAMED_ALONE or kind == "agent_silent"
 
 
 class Weight(IntEnum):
-    """What one sort of event can do to a verdict."""
+    """How one sort of event can change a verdict."""
 
     INERT = 0
-    """Nothing by itself: it only accompanies others on its node."""
+    """Not by itself: it only accompanies other events on its node."""
     FAINT = 1
-    """Nothing either, unless two channels report it: alone it does not reach "possible"."""
+    """Only if two channels report it: alone it does not reach "possible"."""
     USER = 2
-    """A GPU error of the program's own: only near the end."""
+    """Only near the end: it is the program's own GPU error."""
     ARGUES = 3
 
 
@@ -53,7 +53,7 @@ def weight(kind: str, code: str | None, severity: records.Severity, *, recovered
 
 @functools.cache
 def changes_preempted(kind: str, code: str | None, severity: records.Severity, *, recovered: bool) -> bool:
-    """Whether the verdict on a preempted attempt may differ beside such an event, although Slurm names its cause."""
+    """True if such an event may change the verdict on a preempted attempt, although Slurm names its cause."""
     if weight(kind, code, severity, recovered=recovered) is not Weight.ARGUES:
         return False
     signature = signatures.find(kind, code, severity, recovered=recovered)
@@ -63,7 +63,7 @@ def changes_preempted(kind: str, code: str | None, severity: records.Severity, *
 
 @functools.cache
 def inert_sorts() -> tuple[tuple[str, str], ...]:
-    """The sorts (kind, lower-case code) that are inert whatever their severity."""
+    """The sorts (kind, lower-case code) that are inert at every severity."""
     return tuple(
         (kind, code)
         for kind, code in signatures.exact_sorts()
@@ -73,25 +73,25 @@ def inert_sorts() -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class EventSort:
-    """What matters of one sort of event: kind, code, severity, source and whether it recovered."""
+    """The relevant facts of one sort of event: kind, code, severity, source, recovered."""
 
     weight: Weight
     changes_preempted: bool
     root: bool
-    """True for a high root fault: a verdict mentions it even where it lies outside the window."""
+    """True for a severe root fault: a verdict mentions it even outside the window."""
     of_gpu: bool
     """True for a fault of one GPU: a verdict on an attempt without GPUs does not mention an earlier one."""
     channel: str
     what: str
-    """What sentences call it: `Xid 79`."""
+    """Its name in sentences: `Xid 79`."""
     wide: bool
-    """True when it can be part of an incident of many nodes."""
+    """True if it can be part of an incident on many nodes."""
 
 
 def sorts_of(events: pa.Table) -> tuple[list[EventSort], co_residency.Numbers]:
-    """The sorts of events there are, and which each event is of."""
+    """The sorts in `events`, and the index of each event's sort."""
     columns = ["kind", "code", "severity", "source", "recovered"]
-    # One number per event, of its words' numbers: thousands of events are of a few sorts.
+    # One number per event, made of its words' numbers: thousands of events share a few sorts.
     words = [
         pc.fill_null(events[c].cast(pa.string()), "").combine_chunks().dictionary_encode() for c in columns
     ]
@@ -127,7 +127,7 @@ def sorts_of(events: pa.Table) -> tuple[list[EventSort], co_residency.Numbers]:
 def wide(
     events: pa.Table, sorts: Sequence[EventSort], of: co_residency.Numbers
 ) -> Iterator[tuple[datetime, str]]:
-    """Time and node of the events that can be part of an incident of many nodes."""
+    """Time and node of each event that can be part of an incident on many nodes."""
     mine = events.filter(pa.array(np.array([s.wide for s in sorts], np.bool_)[of]))
     instants = zip(co_residency.instants(mine["at"]), mine["node"].to_pylist(), strict=True)
     return ((at, node) for at, node in instants if at is not None)

@@ -1,4 +1,4 @@
-"""Events on some nodes, counted in many windows at once."""
+"""Counts events on some nodes in many windows at once."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from probing_cluster.attribution.verdict import co_residency
 
 Flags = npt.NDArray[np.bool_]
 Bounds = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
-"""Per window, the number of the first event in it and of the first one after it."""
+"""For each window: the index of its first event, and of the first event after it."""
 
 
 class EventWindows:
-    """Events on some nodes, by node and time, to be counted in many windows at once."""
+    """Events on some nodes, by node and time."""
 
     def __init__(
         self,
@@ -44,19 +44,19 @@ class EventWindows:
         self._channel = np.array([s.channel for s in sorts])[of][order]
 
     def within(self, windows: Bounds, which: Flags) -> Flags:
-        """Per window: does one of these events lie in it?"""
+        """For each window: True if one of the flagged events lies in it."""
         low, high = windows
         total = np.concatenate([[0], np.cumsum(which)])
         return total[np.maximum(high, low)] > total[low]
 
     def what(self, windows: Bounds, which: Flags) -> Iterator[list[tuple[int, str]]]:
-        """Per window: the times (microseconds) and names of those of these events that lie in it."""
+        """For each window: times (microseconds) and names of the flagged events in it."""
         for low, high in zip(*windows, strict=True):
             there = low + np.flatnonzero(which[low:high])
             yield [(int(self._at[i]), self._sorts[self._sort[i]].what) for i in there]
 
     def reaching(self, windows: Bounds, ends: co_residency.Numbers) -> Flags:
-        """Per window: did an event that began in it still go on at this instant?"""
+        """For each window: True if an event that began in it still lasted at its entry of `ends`."""
         goes_on = np.where(self.weight != event_weight.Weight.INERT, self._last, np.iinfo(np.int64).min)
         low, high = windows
         n_before = np.concatenate([[0], np.cumsum(goes_on > 0)])
@@ -73,7 +73,7 @@ class EventWindows:
     def between(
         self, node: co_residency.Numbers, since: co_residency.Numbers, until: co_residency.Numbers
     ) -> Bounds:
-        """Windows of time (both ends belong to them) on one node each."""
+        """Windows of time on one node each; both bounds belong to them."""
         low = node * self._span + np.clip(since - self._base, 0, self._span - 1)
         high = node * self._span + np.clip(until - self._base, -1, self._span - 2)
         return np.searchsorted(self._key, low, "left"), np.searchsorted(self._key, high, "right")

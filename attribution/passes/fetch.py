@@ -1,4 +1,4 @@
-"""Cases out of the database: for a batch of attempts, everything their judging needs, in a few queries."""
+"""Builds cases from the database: for a batch of attempts, all their records in a few queries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _R = TypeVar("_R")
 _SQL = Path(__file__).parent / "sql"
 
 PAST = timedelta(days=7)
-"""How far back user-type Xids on one GPU make a pattern."""
+"""How far back user-type Xids on one GPU are read."""
 NEAR = co_residency.NEAR
 
 Attempts = Sequence[records.JobAttempt]
@@ -37,24 +37,24 @@ Attempts = Sequence[records.JobAttempt]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PassCache:
-    """What a pass over many attempts of one cluster has read already."""
+    """The records that a pass over many attempts of one cluster has read already."""
 
     since: datetime
-    """An attempt whose window begins before this is judged without what was read."""
+    """An attempt whose window begins before this is judged without the cache."""
     watched: Mapping[str, assign_rows.AgentWatch]
     active_faults: assign_rows.ActiveFaults
     stalls: assign_rows.ActiveFaults
     co_residents: co_residency.CoResidents
     shared: incidents.SharedIncidents
-    """Where in that time wide incidents may be."""
+    """The times at which wide incidents may lie."""
     places: Mapping[cases.Key, Sequence[str]]
-    """Per attempt, the nodes whose events may tell something; an attempt that is missing needs all of them."""
+    """Attempt to the nodes whose events a verdict may mention; a missing attempt needs all its nodes."""
     again: frozenset[cases.Key]
-    """Preempted attempts whose preemptor had started before: the verdict on that start comes first."""
+    """Preempted attempts whose preemptor had started before: the verdict on that start is made first."""
 
 
 class Fetcher:
-    """Builds the cases of one cluster's attempts from its store."""
+    """Builds cases from one store."""
 
     def __init__(
         self, source: store.Store, policy: cases.WindowPolicy, cache: PassCache | None = None
@@ -74,7 +74,7 @@ class Fetcher:
         return [made[cases.key(a)] for a in ready]
 
     def incident_events(self, cluster: str, spans: Sequence[incidents.Span]) -> list[records.HealthEvent]:
-        """Every node event in some spans, whatever node, that may be part of an incident; where they overlap, repeatedly."""
+        """Node events in some spans, on all nodes, that may be part of an incident; overlapping spans repeat them."""
         sinces, untils = (list(column) for column in zip(*spans, strict=True))
         bounds = {"sinces": sinces, "untils": untils, "first": min(sinces), "last": max(untils)}
         given = {"cluster": cluster, **_incident_sorts(), **bounds}
@@ -83,14 +83,14 @@ class Fetcher:
     def arrived(
         self, cluster: str, places: Sequence[tuple[str, datetime, datetime]]
     ) -> list[records.HealthEvent]:
-        """Events of their kinds, of some spans of time (both ends belong to it) on one node each."""
+        """Events of incident kinds on one node and in one span each; both bounds belong to a span."""
         nodes, firsts, lasts = (list(column) for column in zip(*places, strict=True))
         kinds = sorted(set(_incident_sorts()["kinds"]))
         given = {"cluster": cluster, "kinds": kinds, "nodes": nodes, "firsts": firsts, "lasts": lasts}
         return self._records(records.HealthEvent, "arrived_events", given)
 
     def victims(self, cluster: str, events: Sequence[records.HealthEvent]) -> Sequence[Mapping[Any, Any]]:
-        """The rules' current verdicts that may belong to a wide incident and rest on some of these events.
+        """The rules' current verdicts of incident causes that rest on some of these events.
 
         cluster, job_id, submit_at, incident_id, place, evidence.
         """
@@ -104,7 +104,7 @@ class Fetcher:
         return self._rows("victims", given)
 
     def places(self, cluster: str) -> layout.Places:
-        """The places of every node of a cluster, now and before."""
+        """The current and earlier places of every node of a cluster."""
         return layout.Places(self._records(records.NodePlace, "node_places", {"cluster": cluster}))
 
     def _cluster(self, cluster: str, attempts: Attempts) -> Iterable[cases.Case]:
@@ -115,7 +115,7 @@ class Fetcher:
         ]
         windows = [self._window(a, t) for a, t in zip(attempts, job_side, strict=True)]
         if (cache := self._cache) and any(w.start_at < cache.since for w in windows):
-            # A hang moves a window back by hours: other jobs, stalls and conditions of that time are in no cache.
+            # A hang moves a window back by hours: other jobs, stalls and conditions of that time are not in the cache.
             older = {cases.key(a) for a, w in zip(attempts, windows, strict=True) if w.start_at < cache.since}
             yield from Fetcher(self._store, self._policy).build(
                 [a for a in attempts if cases.key(a) in older]
@@ -199,7 +199,7 @@ class Fetcher:
     def _later_boots(
         self, cluster: str, attempts: Attempts, windows: Sequence[window.Window], by_log: frozenset[str]
     ) -> dict[int, list[records.HealthEvent]]:
-        """Boots behind the window, of nodes known by a log alone, of attempts whose node Slurm gave up: it may be the one."""
+        """For NODE_FAIL and BOOT_FAIL attempts: reboots after the window on agentless nodes. Such a node may be the lost one."""
         lost = [i for i, a in enumerate(attempts) if window.given_up(a) and by_log.intersection(a.nodes)]
         if not lost:
             return {}
@@ -210,7 +210,7 @@ class Fetcher:
     def watched(
         self, cluster: str, nodes: Sequence[str], since: datetime, until: datetime
     ) -> dict[str, assign_rows.AgentWatch]:
-        """When each node was watched, for attempts that ended in a span of time; a node that never was is missing."""
+        """Node to the times at which it was watched, for attempts that ended in the span; a node that never was is missing."""
         given = {"cluster": cluster, "nodes": list(nodes), "since": since, "until": until}
         return {
             r["node"]: assign_rows.AgentWatch(
@@ -223,7 +223,7 @@ class Fetcher:
     def stalls(
         self, cluster: str, lives: Sequence[tuple[str, datetime, datetime]], last: datetime
     ) -> assign_rows.ActiveFaults:
-        """Stalls that began in an attempt's life on a node (node, from, before when), and whether they were over before `last`."""
+        """Stalls that began in an attempt's life (`lives`: node, from, to), with their ends if these came before `last`."""
         if not lives:
             return {}
         nodes, froms, tos = (list(column) for column in zip(*lives, strict=True))
@@ -258,7 +258,7 @@ class Fetcher:
         return self.stalls(cluster, lives, last)
 
     def _with_ends(self, name: str, given: Mapping[str, Any]) -> assign_rows.ActiveFaults:
-        """Node to events and their `gone_at`, of a query that gives both."""
+        """Node to the events of a query and their `gone_at`."""
         found: dict[str, list[tuple[records.HealthEvent, datetime | None]]] = defaultdict(list)
         for row in self._rows(name, given):
             found[row["node"]] += [
@@ -286,7 +286,7 @@ class Fetcher:
         windows: Sequence[window.Window],
         met: Mapping[int, Sequence[records.HealthEvent]],
     ) -> co_residency.CoResidents | None:
-        """The other jobs that ran when it matters: in windows with events that may be a neighbour's, and after preemptions."""
+        """The attempts that ran in windows with events that may be a neighbour's, and after preemptions."""
         if self._cache is not None:
             return self._cache.co_residents
         wanted = {i: assign_rows.neighbours_since(attempts[i], windows[i], mine) for i, mine in met.items()}
@@ -297,7 +297,7 @@ class Fetcher:
         ]
         if not spans:
             return None
-        # A hang may reach far back: of that time only the nodes with such events are read.
+        # A hang may reach far back: for that time only the nodes with such events are read.
         begins = {node: at - NEAR for node, at in assign_rows.earliest(wanted.values()).items()}
         return self.co_residents(cluster, min(spans)[0] - NEAR, max(to for _, to in spans) + NEAR, begins)
 
@@ -308,9 +308,9 @@ class Fetcher:
         until: datetime,
         lasting: Mapping[str, datetime] | None = None,
     ) -> co_residency.CoResidents:
-        """The attempts that ran in a span; `lasting`: nodes on which they are known from an earlier instant on."""
+        """The attempts that ran in a span; on nodes in `lasting`, from an earlier instant on."""
         query = (_SQL / "ran.sql").read_text("utf-8")
-        # The driver takes no list without an element; no node has an empty name.
+        # The driver accepts no empty list; no node has an empty name.
         earlier = {node: at for node, at in (lasting or {}).items() if at < since} or {"": since}
         from_us = [clock.to_us(at) for at in earlier.values()]
         return co_residency.CoResidents(
@@ -320,7 +320,7 @@ class Fetcher:
     def _past(
         self, cluster: str, attempts: Attempts, events: Mapping[int, Sequence[records.HealthEvent]]
     ) -> dict[int, tuple[cases.PastFault, ...]]:
-        """Attempts that met user-type Xids on these GPUs before; read only where such an Xid could explain the end."""
+        """Attempt's index to earlier user-type Xids on its GPUs; read only if such an Xid could explain its end."""
         now = {
             i: [e for e in of_attempt if assign_rows.ended_by_own(e, attempts[i])]
             for i, of_attempt in events.items()
@@ -359,7 +359,7 @@ class Fetcher:
         cluster = mine[0][1].cluster
         keys = {i: (cluster, row["job_id"], row["submit_at"]) for i, row in preemptors.items()}
         by_key = {cases.key(a): a for a in self._store.attempts_of(sorted(set(keys.values())))}
-        # Most start for the first time: only of the others it matters what ended them before.
+        # Most preemptors start for the first time: only others have an earlier end.
         again = sorted({a.job_id for a in by_key.values() if a.attempt > 1})
         starts: dict[int, list[records.JobAttempt]] = defaultdict(list)
         verdicts: dict[int, list[records.Verdict]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Finds the verdicts that late events move to another incident, because a chain of events has grown."""
+"""Finds the verdicts whose incident changes because late events extend a chain."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from probing_cluster.db.store import attempts as store_attempts
 def touched(
     source: store.Store, policy: cases.WindowPolicy, arrived: Iterable[store_attempts.ArrivedEvents]
 ) -> list[cases.Key]:
-    """The attempts to be judged again because events that arrived joined the chain their verdicts rest on.
+    """The attempts to judge again because late events joined the chain of their verdict's evidence.
 
-    Only where that made another incident of it (wide now, or with another first event), or where more nodes of it change
-    what they share. So an incident that goes on with the same nodes re-opens nobody.
+    They are judged again if the incident changes (it becomes wide, or gets another first event), or if new nodes change what
+    its nodes share. An incident that goes on with the same nodes re-opens no verdict.
     """
     fetcher = fetch.Fetcher(source, policy)
     places: dict[str, list[tuple[str, datetime, datetime]]] = defaultdict(list)
@@ -51,7 +51,7 @@ def _of_cluster(
 
 
 def _moved(now: incidents.Chains, new: Mapping[uuid.UUID, records.HealthEvent]) -> list[records.HealthEvent]:
-    """The events whose incident is another one, or has more nodes, than without the new events; with the new ones that have any."""
+    """The events whose incident the new events change, or whose incident got further nodes; the new ones included."""
     beside = {e.event_id: e for event_id in new for e in now.beside(event_id)}
     before = incidents.Chains(e for e in beside.values() if e.event_id not in new)
     old = {e.node for e in beside.values() if e.event_id not in new}

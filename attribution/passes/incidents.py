@@ -1,4 +1,4 @@
-"""One fault with many victims: a switch, a file server or a power feed strikes many nodes at once."""
+"""Incidents: one fault of a shared part (a switch, a file server, a power feed) on many nodes."""
 
 from __future__ import annotations
 
@@ -17,31 +17,30 @@ from probing_cluster.attribution.verdict import findings, signatures
 from probing_cluster.core import records
 
 GAP = timedelta(seconds=120)
-"""Events of one incident follow each other closer than this."""
+"""Successive events of one incident are at most this far apart."""
 MARGIN = timedelta(minutes=4)
-"""How much is read about an event at least, more than GAP: of the whole cluster, and about an old fault by every part of a backlog."""
+"""Time read on either side of an event, over the whole cluster. Must exceed GAP."""
 STEP, REACH = timedelta(minutes=20), timedelta(days=1)
-"""By how much a span is widened first to hold whole chains, and how far at most; nobody looks further from an event than REACH."""
+"""STEP: first widening of a span that does not hold whole chains. REACH: furthest distance from an event."""
 MIN_NODES = 3
-"""From so many nodes on, one cause at one time is one incident."""
+"""Least number of nodes of a wide incident."""
 
 WIDE = frozenset({"ib_link", "eth_link", "filesystem_mount", "thermal_power", "node_lost", "node_reboot", "kernel_panic"})  # fmt: skip
 """Causes that a part shared by many nodes can have."""
 _FAULTY = (records.Domain.HARDWARE, records.Domain.SYSTEM_SOFTWARE)
 _SERVED = frozenset({"filesystem_mount"})
-"""Causes whose events name what is shared: a file server, a mount."""
+"""Causes whose events name the shared part: a file server, a mount."""
 _NEARLY_ALL = 0.8
-"""From so many of an incident's nodes on, what they name is what they share."""
+"""Share of an incident's nodes that must name a part, so that it counts as shared."""
 
 
 CauseOf = Callable[[records.HealthEvent], str | None]
 
 
 class Chains:
-    """One cluster's chains: events of one cause that follow each other closely, on whatever nodes.
+    """One cluster's chains: events of one cause, on any nodes, each close to the one before.
 
-    What incident an event belongs to depends on nothing but the events within REACH of it, so it is the same whoever
-    is judged together.
+    An event's incident depends only on the events within REACH of it, so it is the same in every batch.
     """
 
     def __init__(
@@ -50,7 +49,7 @@ class Chains:
         places: Callable[[], layout.Places] = layout.Places,
         cause_of: CauseOf | None = None,
     ) -> None:
-        """`places`: where nodes are; asked for once, and only if there is a wide incident. `cause_of`: None for what makes none."""
+        """`places`: returns the nodes' places; called once, for a wide incident only. `cause_of`: None for an event of no chain."""
         self._places = functools.cache(places)
         by_cause: dict[str, list[records.HealthEvent]] = {}
         for event in {e.event_id: e for e in events}.values():
@@ -62,18 +61,18 @@ class Chains:
                 self._place.update({e.event_id: (chain, i) for i, e in enumerate(chain.events)})
 
     def incident(self, event_id: uuid.UUID) -> uuid.UUID | None:
-        """The wide incident an event belongs to; None for an event that belongs to none."""
+        """The event's wide incident; None if it belongs to none."""
         chain, i = self._place.get(event_id, (None, 0))
         return None if chain is None else chain.incident_near(i)
 
     def first(self, evidence: Iterable[uuid.UUID]) -> uuid.UUID | None:
-        """The wide incident of the first of these events that belongs to one."""
+        """The first wide incident of these events."""
         return next((i for e in evidence if (i := self.incident(e)) is not None), None)
 
     def place(self, evidence: Iterable[uuid.UUID], job_nodes: Collection[str] = ()) -> str:
-        """What the nodes of that incident share, in words; empty where it is nothing that chance does not explain.
+        """Phrase that says what the incident's nodes share; empty if chance explains it.
 
-        `job_nodes`: of the attempt concerned, since its own load may be what they share.
+        `job_nodes`: the attempt's nodes, since its own load may be what they share.
         """
         member = next((e for e in evidence if self.incident(e) is not None), None)
         if member is None:
@@ -82,7 +81,7 @@ class Chains:
         return chain.shared(i, self._places()).words(job_nodes)
 
     def beside(self, event_id: uuid.UUID) -> Sequence[records.HealthEvent]:
-        """The chain an event is in, oldest first; empty for an event of no chain."""
+        """The events of the event's chain, oldest first; empty if it is in none."""
         chain, _ = self._place.get(event_id, (None, 0))
         return () if chain is None else chain.events
 
@@ -97,9 +96,9 @@ class _Chain:
         self._shared: dict[tuple[int, int], _Shared] = {}
 
     def shared(self, i: int, places: layout.Places) -> _Shared:
-        """What the nodes of its events within REACH of the event number `i` share.
+        """What the nodes of the events within REACH of event `i` share.
 
-        Once for all victims of one fault: each asks, and there are as many of them as the fault is wide.
+        Computed once: a wide fault has many victims, and each asks.
         """
         first, last = within = self._within(i)
         if within not in self._shared:
@@ -111,7 +110,7 @@ class _Chain:
         return bisect.bisect_left(self._times, at - REACH), bisect.bisect_right(self._times, at + REACH)
 
     def incident_near(self, i: int) -> uuid.UUID | None:
-        """Its incident as far as it lies within REACH of the event number `i`."""
+        """The incident id from the events within REACH of event `i`; None if they are on too few nodes."""
         part = self._within(i)
         if part not in self._named:
             first, last = part
@@ -126,15 +125,15 @@ class _Chain:
 
 
 class SharedIncidents:
-    """The times in a span at which wide incidents may lie, found from nodes and times of events alone.
+    """The times in a span at which a wide incident may lie, from the nodes and times of events alone.
 
-    `events` are time and node of every event of one cluster that counts, between `since` and `until`. Causes are not
-    distinguished, so it answers "may be" too often and never too seldom, also for a time outside the span.
+    `events`: time and node of every event of one cluster, from `since` to `until`, that can be part of an incident. Causes
+    are not distinguished and times outside the span are unknown, so the answer may be yes too often, never too seldom.
     """
 
     def __init__(self, events: Iterable[tuple[datetime, str]], since: datetime, until: datetime) -> None:
         in_span = sorted((at, node) for at, node in events if since <= at <= until)
-        # What lies before and after is not known.
+        # Times before and after are unknown.
         self._firsts, self._lasts, self._wide = [since], [since], [True]
         nodes: set[str] = set()
         for at, node in in_span:
@@ -149,23 +148,23 @@ class SharedIncidents:
         self._wide[-1] |= until - self._lasts[-1] <= GAP
 
     def at(self, at: datetime) -> bool:
-        """Whether an event that counts, at this time, may belong to a wide incident."""
+        """True if an event at this time may belong to a wide incident."""
         i = bisect.bisect_right(self._firsts, at) - 1
         return i < 0 or at > self._lasts[i] or self._wide[i]
 
 
 def counts(event: records.HealthEvent) -> bool:
-    """True for an event that can be part of an incident: a node's own word that by itself points at a cause of WIDE."""
+    """True for an event that can be part of an incident: a node's own root event with a cause of WIDE."""
     return is_shared(signatures.of(event)) and not findings.is_finding(event)
 
 
 def shared_cause(event: records.HealthEvent) -> str | None:
-    """The cause of WIDE that such an event points at."""
+    """The event's cause, if it can be part of an incident."""
     return signatures.of(event).cause if counts(event) else None
 
 
 def is_shared(signature: signatures.Signature) -> bool:
-    """True for what by itself points at a cause that a part shared by many nodes can have."""
+    """True for a root signature with a cause of WIDE."""
     return signature.cause in WIDE and signature.role is signatures.Role.ROOT
 
 
@@ -178,13 +177,13 @@ def _chains(cause: str, events: Sequence[records.HealthEvent]) -> Iterator[_Chai
 
 
 def incident_id(cause: str, first: records.HealthEvent) -> uuid.UUID:
-    """The same incident has the same id in every run: it is named by its cause and first event."""
+    """An id made of the cause and the first event, so that an incident has the same id in every run."""
     return records.make_event_id(first.cluster, "", "incident", f"{cause}:{first.event_id}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Shared:
-    """What the nodes of one incident's events share: what they name, and where they are."""
+    """What the nodes of one incident's events share: the part they name, and their place."""
 
     named: str
     place: scan.SharedPlace | None
@@ -204,7 +203,7 @@ class _Shared:
         )
 
     def words(self, job_nodes: Collection[str]) -> str:
-        """Both as a sentence, empty for nothing; and whether an attempt's own nodes fit the place as well."""
+        """Both as a phrase, empty if neither is known; a note follows if the attempt's own nodes fit the place as well."""
         shared = [self.named]
         if self.place is not None:
             shared.append(self.place.sentence)
@@ -217,7 +216,7 @@ JOB_TOO = "the job's own nodes fit as well, so its load may be what they share"
 
 
 def _named(events: Sequence[records.HealthEvent]) -> str:
-    """`all 12 nodes name fs1`: what nearly all nodes of these events name."""
+    """`all 12 nodes name fs1`: the device that nearly all nodes of these events name; empty without one."""
     by_device: dict[str, set[str]] = defaultdict(set)
     for event in events:
         if event.device:
@@ -235,12 +234,12 @@ def assign(
     events: Mapping[uuid.UUID, records.HealthEvent],
     job_nodes: Mapping[tuple[str, int, datetime], Collection[str]] | None = None,
 ) -> list[records.Verdict]:
-    """The verdicts with their incident and what its nodes share, whoever else is judged with them; `chains` by cluster.
+    """The verdicts with incident and shared place; the rest of the batch has no influence. `chains`: by cluster.
 
-    `job_nodes`: the nodes of each verdict's attempt, by cluster, job id and submit time.
+    `job_nodes`: each attempt's nodes, by cluster, job id and submit time.
 
-    A wide incident has an id of its own; any other fault that a node showed is named by its event, the verdict's
-    first evidence, so that all whom it ended share it. What only the job's side says is nobody else's fault.
+    A wide incident has an id of its own. Any other fault of a node is named by its event (the verdict's first evidence), so
+    all attempts that it ended share the id. A fault that only the job's side reports has none.
     """
     made = []
     for verdict in verdicts:
@@ -263,7 +262,7 @@ def assign(
 
 
 Span = tuple[datetime, datetime]
-"""From, to; both ends belong to it."""
+"""Begin and end; both belong to it."""
 
 
 def around(
@@ -272,9 +271,9 @@ def around(
     places: Callable[[], layout.Places] = layout.Places,
     cause_of: CauseOf | None = None,
 ) -> Chains:
-    """The chains about some instants, whole; `events` reads spans of one cluster, all at once.
+    """The whole chains around some instants; `events` reads several spans of one cluster at once.
 
-    Each is widened until no chain can begin before or end after it, by REACH at most.
+    Each span is widened, by at most REACH, until no chain crosses its bounds.
     """
     found: dict[uuid.UUID, records.HealthEvent] = {}
     wanted = [(span, span) for span in _spans(sorted(instants))]
@@ -297,12 +296,12 @@ def around(
             if early or late:
                 wider.append((wanted_span, (since, until)))
         wanted = wider
-        step *= 2  # a chain that reaches far is read in a few questions
+        step *= 2  # so that a long chain takes few queries
     return Chains(found.values(), places, cause_of)
 
 
 def _spans(instants: Sequence[datetime]) -> Iterator[tuple[datetime, datetime]]:
-    """Spans to look for incidents in, joined where they touch."""
+    """The spans to read around these instants; spans that touch are joined."""
     begin = 0
     for i in range(1, len(instants) + 1):
         if i == len(instants) or instants[i] - instants[i - 1] > 2 * MARGIN:

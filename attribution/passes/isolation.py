@@ -1,4 +1,4 @@
-"""An attempt on whose evidence the rules fail must not keep all others from their verdicts: it is found and judged unknown."""
+"""Isolates an attempt on which the rules fail, so that the others still get their verdicts."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Judge = Callable[[Attempts], list[records.Verdict]]
 
 
 def verdicts(attempts: Attempts, judge_some: Judge, made_at: datetime) -> list[records.Verdict]:
-    """`judge_some` of all; where that fails, of halves, until those are alone that it fails on.
+    """`judge_some` of all attempts; if it fails, of halves, down to the attempts on which it fails.
 
-    Who is judged together makes no difference. What is not the attempts' doing stops all of them: it is raised, and they are judged later.
+    Splitting a batch changes no verdict. Errors of the environment still end the pass; its attempts are judged later.
     """
     try:
         return judge_some(attempts)
@@ -32,14 +32,14 @@ def verdicts(attempts: Attempts, judge_some: Judge, made_at: datetime) -> list[r
 
 
 def _is_of_an_attempt(exc: Exception) -> bool:
-    """Whether an attempt's evidence may raise this; else the database, the disk or the memory failed, whoever is judged."""
+    """True if an attempt's evidence may cause the error; False for errors of the database, the disk or the memory."""
     if isinstance(exc, OSError):
-        return exc.errno == errno.EOVERFLOW  # what `datetime` raises of a number that is no time
+        return exc.errno == errno.EOVERFLOW  # `datetime` raises it for a number that is no valid time
     return not isinstance(exc, (errors.ProbingError, MemoryError))
 
 
 def _unjudged(attempt: records.JobAttempt, made_at: datetime, exc: Exception) -> records.Verdict:
-    """An honest unknown; what went wrong is in the log, for it is ours to mend."""
+    """A verdict `unknown`; the log has the error, which is a defect of ours."""
     fields = {"job_id": attempt.job_id, "cluster": attempt.cluster, "submit_at": str(attempt.submit_at)}
     LOG.error("the rules failed on an attempt", exc_info=exc, extra={"fields": fields})
     return records.Verdict(

@@ -1,4 +1,4 @@
-"""Many nodes that Slurm gave up at once are one incident, although nothing was seen on any of them: its own word of each is enough."""
+"""Nodes that Slurm gave up at the same time are one incident, even without any event on them."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ _READ = (Path(__file__).parent / "sql" / "node_losses.sql").read_text("utf-8")
 
 
 class SharedLoss(NamedTuple):
-    """What a verdict says of the incident that its attempt is part of."""
+    """The incident of an attempt, as its verdict states it."""
 
     incident: uuid.UUID
     words: str
-    """For its summary."""
+    """Phrase for the summary."""
     next_step: str
-    """What goes before its own next step."""
+    """Sentence before the verdict's own next step."""
     place: str | None
 
 
 Others = dict[cases.Key, SharedLoss]
-"""Per attempt what its verdict has to say."""
+"""Attempt to its shared loss."""
 _WORDS = "nodes that Slurm gave up within"
 
 
 class NodeLosses:
-    """One cluster's losses of nodes about some attempts, in chains."""
+    """One cluster's lost nodes around some attempts, as chains."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class NodeLosses:
         self._chains = incidents.around(self._read, instants, places, cause_of=lambda _: CAUSE)
 
     def of(self, attempt: cases.Key, job_nodes: Sequence[str] = ()) -> SharedLoss | None:
-        """The incident of an attempt; None where fewer nodes were given up together."""
+        """The attempt's shared loss; None if too few nodes were given up at that time."""
         mine = _loss_id(attempt)
         incident = self._chains.incident(mine)
         if incident is None:
@@ -65,7 +65,7 @@ class NodeLosses:
         return SharedLoss(incident, summary, step, place)
 
     def beside(self, attempt: cases.Key) -> list[cases.Key]:
-        """The attempts of its chain, itself among them."""
+        """The attempts of its chain, itself included."""
         return [self._keys[e.event_id] for e in self._together(_loss_id(attempt))]
 
     def _together(self, mine: uuid.UUID) -> Sequence[records.HealthEvent]:
@@ -76,7 +76,7 @@ class NodeLosses:
         return [e for e in chain if abs(e.at - at) <= incidents.REACH]
 
     def _words(self, together: Sequence[records.HealthEvent]) -> tuple[str, str]:
-        """For a summary and for a next step; once for all who were lost together."""
+        """Phrase for the summary and sentence for the next step, made once for all attempts of the chain."""
         ends = (together[0].event_id, together[-1].event_id)
         if ends not in self._known_words:
             n_nodes, n_jobs = len({e.node for e in together}), len({e.job_id for e in together})
@@ -88,7 +88,7 @@ class NodeLosses:
         return self._known_words[ends]
 
     def _read(self, spans: Sequence[incidents.Span]) -> list[records.HealthEvent]:
-        """Losses in some spans as events of their nodes, at the times at which Slurm gave those up."""
+        """The losses in some spans, as events of their nodes at the times at which Slurm gave these up."""
         sinces, untils = (list(column) for column in zip(*spans, strict=True))
         given = {"cluster": self._cluster, "sinces": sinces, "untils": untils}
         found = []
@@ -100,7 +100,7 @@ class NodeLosses:
 
 
 def may_be_shared(verdict: records.Verdict, attempt: records.JobAttempt) -> bool:
-    """Whether Slurm's word is all that a verdict stands on, so that it may be part of such an incident: of none that events make."""
+    """True if a verdict rests on Slurm's report alone and is in no incident of node events."""
     own = verdict.incident_id is None or verdict.incident_id in verdict.evidence
     return verdict.cause == CAUSE and own and attempt.state == _STATE
 
@@ -112,7 +112,7 @@ def assign(
     places: Callable[[str], layout.Places],
     others: Others,
 ) -> list[records.Verdict]:
-    """The verdicts with such incidents named; `others` takes what verdicts on other attempts of those have to say."""
+    """The verdicts with shared losses added. Fills `others` with the shared losses of attempts outside this batch."""
     lost: dict[str, list[records.JobAttempt]] = defaultdict(list)
     for verdict in verdicts:
         if may_be_shared(verdict, attempts[_key(verdict)]):
@@ -132,7 +132,7 @@ def assign(
 
 
 def stale(source: store.Store, others: Others, judged: Iterable[cases.Key]) -> list[cases.Key]:
-    """Those of other attempts, not `judged` now, whose stored verdicts do not say so: fewer losses were known when they were given."""
+    """Attempts outside the batch whose stored verdicts lack their shared loss, since fewer losses were known then."""
     left = others.keys() - set(judged)
     stored = source.verdicts(job_ids=sorted({job_id for _, job_id, _ in left})) if left else ()
     return [
@@ -145,7 +145,7 @@ def stale(source: store.Store, others: Others, judged: Iterable[cases.Key]) -> l
 def _differs(verdict: records.Verdict, shared: SharedLoss) -> bool:
     by_events = verdict.incident_id is not None and verdict.incident_id not in verdict.evidence
     if by_events and shared.words not in verdict.summary and _WORDS not in verdict.summary:
-        return False  # events of its node make it part of another
+        return False  # node events made it part of another incident
     return (verdict.incident_id, shared.words in verdict.summary) != (shared.incident, True)
 
 

@@ -1,4 +1,4 @@
-"""Attempts that ended and get a verdict, as columns: all of a span, a slice of time, a day."""
+"""Ended attempts that get a verdict, as columns: of a span, a slice or a day."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from probing_cluster.core import clock, records
 from probing_cluster.db import store
 
 SLICE = 20_000
-"""About so many ended attempts of a span are looked at at once; bounds memory."""
+"""Number of ended attempts read at once, about; bounds memory."""
 _MOST = 1 << 62
 _DAY_US = 86_400_000_000
 _SQL = Path(__file__).parent / "sql"
@@ -25,13 +25,13 @@ _SQL = Path(__file__).parent / "sql"
 def read(
     source: store.Store, since: datetime, until: datetime, limit: int | None = None, *, unjudged: bool = False
 ) -> pa.Table:
-    """Attempts that began, ended in a span and get a verdict, by end; the columns of `sql/open_attempts.sql`."""
+    """Attempts that started, ended in the span and get a verdict, by end; columns of `sql/open_attempts.sql`."""
     query = (_SQL / "open_attempts.sql").read_text("utf-8")
     return source.arrow(query, unjudged, since, until, limit or _MOST, sorted(judge.JUDGED_STATES))
 
 
 def first_end(source: store.Store, since: datetime, until: datetime, *, unjudged: bool) -> datetime | None:
-    """The first end in a span of an attempt that gets a verdict; None when there is none."""
+    """The first end in the span of an attempt that gets a verdict; None if there is none."""
     found = read(source, since, until, 1, unjudged=unjudged)
     return co_residency.instants(found["end_at"])[0] if found.num_rows else None
 
@@ -39,13 +39,13 @@ def first_end(source: store.Store, since: datetime, until: datetime, *, unjudged
 def read_slice(
     source: store.Store, since: datetime, until: datetime, *, unjudged: bool
 ) -> tuple[pa.Table, datetime]:
-    """What ended from `since` on, to the end of that day (UTC) and about SLICE at most; up to when that is all."""
+    """The attempts that ended from `since` on, within its day (UTC) and about SLICE at most; and the end of the span they fill."""
     midnight = since.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
     until = min(until, midnight)
     found = read(source, since, until, SLICE, unjudged=unjudged)
     if found.num_rows < SLICE:
         return found, until
-    # Who ended at one instant stays together.
+    # Attempts that ended at one instant stay together.
     last = last_end(found)
     if last > since:
         return found.filter(pc.less(found["end_at"], pa.scalar(last, found["end_at"].type))), last
@@ -58,13 +58,13 @@ def last_end(attempts: pa.Table) -> datetime:
 
 
 def keys(attempts: pa.Table) -> list[cases.Key]:
-    """Which they are."""
+    """The attempts' keys."""
     submits = [at for at in co_residency.instants(attempts["submit_at"]) if at is not None]
     return list(zip(attempts["cluster"].to_pylist(), attempts["job_id"].to_pylist(), submits, strict=True))
 
 
 def by_day(attempts: pa.Table) -> Iterator[pa.Table]:
-    """The rows cluster by cluster and day (UTC) of their end by day."""
+    """The rows by cluster and by day (UTC) of their end."""
     day = co_residency.microseconds(attempts["end_at"]) // _DAY_US
     for cluster in sorted(set(attempts["cluster"].to_pylist())):
         mine = np.asarray(pc.equal(attempts["cluster"], cluster), np.bool_)
@@ -79,7 +79,7 @@ def of_jobs(
     job_ids: Iterable[int],
     settled: datetime,
 ) -> list[records.JobAttempt]:
-    """The ended attempts of some jobs that get a verdict, of a span where one is given, by end."""
+    """The ended attempts of some jobs that get a verdict, within the span if one is given, by end."""
     found = source.attempts(
         job_ids=job_ids, since=since, until=until, ended=True, states=sorted(judge.JUDGED_STATES)
     )

@@ -1,4 +1,4 @@
-"""Preempted attempts beside conditions from before their windows: Slurm names the cause, so that such a condition only strikes a sentence."""
+"""Preempted attempts beside older conditions. Slurm names their cause, so a condition only removes a `ruled_out` sentence."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from probing_cluster.core import records
 def struck(
     conditions: Iterable[records.HealthEvent], n_gpus: int | None, *, gpus_known: bool
 ) -> frozenset[str] | None:
-    """The words (`eliminate.STRUCK`) whose sentences these conditions strike; None where the judge has to look.
+    """First words (`eliminate.STRUCK`) of the sentences that these conditions remove; None if the judge is needed.
 
-    `gpus_known`: something tells which GPUs of its nodes the attempt had, so that a GPU of theirs may be none of its own.
+    `gpus_known`: the attempt's GPUs are recorded, so that a failed GPU of its nodes may be none of them.
     """
     words = set()
     for event in conditions:

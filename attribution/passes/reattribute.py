@@ -1,8 +1,8 @@
-"""A whole history judged again: the same answers as `judge`, which is asked once per distinct situation.
+"""Judges a whole history again: the judge runs once per distinct situation.
 
-Of millions of failed attempts nearly all have nothing in their windows that could convict anything: their answer follows
-from how they ended, so one attempt of each such kind is judged and speaks for the others. The rest, those with a fault in
-the window, are judged one by one with every event in it.
+Nearly all of millions of failed attempts have no event in their windows that can convict. Their verdict follows from how
+they ended, so one attempt of each such kind is judged for all. Attempts with a fault in the window are judged one by one
+with all its events. docs/attribution.md lists what the history lacks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from probing_cluster.attribution.verdict import findings, judge, onset, window
 from probing_cluster.core import clock, records
 
 CHUNK = 5000
-"""Attempts judged one by one whose events are held at once."""
+"""Attempts whose events are held at once."""
 
 VERDICT_SCHEMA = pa.schema(
     [
@@ -37,10 +37,10 @@ VERDICT_SCHEMA = pa.schema(
         ("event_row", pa.int64()),
     ]
 )
-"""A verdict's core; event_row is its strongest piece of evidence, null without."""
+"""The core of a verdict; event_row is its strongest evidence, null without any."""
 
 _KIND = ("state", "exit_code", "exit_signal", "reason", "one_node", "has_failed_node", "has_own")
-"""What an attempt without a fault in its window is judged by."""
+"""Columns that decide the verdict of an attempt without a fault in its window."""
 
 
 def judge_slice(source: bulk.Bulk, part: bulk.Slice) -> pa.Table:
@@ -57,7 +57,7 @@ def judge_slice(source: bulk.Bulk, part: bulk.Slice) -> pa.Table:
 
 
 def _whose_gpu_matters(joined: pa.Table) -> pa.ChunkedArray:
-    """A user-type GPU error beside an attempt whose own GPUs are known (or none): it may be a neighbour's."""
+    """Flags attempts with a user-type GPU error whose own GPUs are known (or none): the error may be a neighbour's."""
     own = pc.is_valid(joined["last_own_row"])
     known = pc.equal(pc.fill_null(joined["n_gpus"], 1), 0)
     if "gpus" in joined.column_names:
@@ -66,13 +66,13 @@ def _whose_gpu_matters(joined: pa.Table) -> pa.ChunkedArray:
 
 
 def _given_up(attempts: pa.Table, source: bulk.Bulk) -> pa.ChunkedArray:
-    """Attempts that ended with their node: their windows begin before those that the summary looked into."""
+    """Flags attempts that ended with a lost node: their windows begin earlier than those of the summary."""
     states = sorted(window.GIVEN_UP) if not source.policy.paper else []
     return pc.is_in(attempts["state"], value_set=pa.array(states, pa.string()))
 
 
 def _without_evidence(attempts: pa.Table, source: bulk.Bulk) -> pa.Table:
-    """Attempts with nothing that convicts: one judgement per kind of end."""
+    """Cores of attempts without evidence: one judgement per kind of end."""
     with_kind = _with_kind(attempts)
     kinds = with_kind.group_by(list(_KIND)).aggregate([]).to_pylist()
     answers = [{**k, **_core(_typical(k, source))} for k in kinds]
@@ -83,7 +83,7 @@ def _without_evidence(attempts: pa.Table, source: bulk.Bulk) -> pa.Table:
         ]
     )
     answered = pa.Table.from_pylist(answers, schema=schema) if answers else schema.empty_table()
-    # Null keys never join: say "none" as a value.
+    # Null keys never join, so "none" is a value.
     joined = _keyed(with_kind).join(_keyed(answered), "kind_key", join_type="inner", right_suffix="_of_kind")
     node = (
         joined["failed_node"]
@@ -99,9 +99,9 @@ def _without_evidence(attempts: pa.Table, source: bulk.Bulk) -> pa.Table:
 
 
 def _with_kind(attempts: pa.Table) -> pa.Table:
-    """The columns a attempt without evidence is judged by, made from what the history has."""
+    """The attempts with the columns of _KIND added."""
     n = attempts.num_rows
-    # A history may hold earlier verdicts beside its attempts: the new one must not be taken from there.
+    # A history may hold earlier verdicts: their columns must not be taken for the new ones.
     earlier = [c for c in attempts.column_names if c in VERDICT_SCHEMA.names and c != "attempt_id"]
     attempts = attempts.drop_columns(earlier) if earlier else attempts
     for name, kind in (("reason", pa.string()), ("failed_node", pa.string())):
@@ -123,7 +123,7 @@ def _keyed(table: pa.Table) -> pa.Table:
 
 
 def _typical(kind: Mapping[str, Any], source: bulk.Bulk) -> cases.Case:
-    """A case that stands for every attempt of its kind."""
+    """A case that represents every attempt of its kind."""
     end = clock.from_us(1_000_000_000_000_000)
     nodes = ("n0",) if kind["one_node"] else ("n0", "n1")
     attempt = records.JobAttempt(
@@ -176,7 +176,7 @@ def _core(case: cases.Case) -> dict[str, Any]:
 
 
 def _with_evidence(attempts: pa.Table, source: bulk.Bulk, part: bulk.Slice) -> Iterator[dict[str, Any]]:
-    """Attempts with a fault in the window: judged one by one."""
+    """Cores of attempts with a fault in the window, judged one by one."""
     rows = attempts.to_pylist()
     for at in range(0, len(rows), CHUNK):
         chunk = rows[at : at + CHUNK]
@@ -193,7 +193,7 @@ def _with_evidence(attempts: pa.Table, source: bulk.Bulk, part: bulk.Slice) -> I
 
 
 def _hung(case: cases.Case, row: Mapping[str, Any], source: bulk.Bulk) -> cases.Case:
-    """The case with the events of its whole window, when a hang moved the onset before the fixed one."""
+    """The case with the events of its whole window, if a hang moves that before the fixed one."""
     attempt = case.attempt
     assert attempt.end_at is not None
     job_side = [e for e in case.events if findings.is_finding(e) and e.job_id == attempt.job_id]
