@@ -285,9 +285,12 @@ class Session:
                 data[name] = self._beside.fetch(scan)
         held = self._statement.held
         live = [s for n, s in scans.items() if n not in data and n not in held and n != missing.NAME]
-        if not live and not held and missing.NAME in scans and not self._last_missing:
+        about_missing = not live and not held and missing.NAME in scans and not self._last_missing
+        if about_missing:
             live = [Scan(table="cluster.ranks", columns=("rank", "world_size"))]
         frames = self._ask(live) if live else []
+        if about_missing:
+            self._statement.pages_read = False  # an empty answer is whole: nothing was missing
         for scan in live:
             came = [f for f in frames if f.table == scan.table and f.rows.num_columns]
             data[scan.table] = self._joined(came, self._narrow(scan))

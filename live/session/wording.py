@@ -60,11 +60,14 @@ def _no_table(name: str, tables: Sequence[str], reasons: Sequence[str]) -> str:
 
 
 def _nearest(wanted: str, names: Sequence[str]) -> list[str]:
-    """The names most like it, the likest first; where none is, the first ones there are."""
+    """The names most like it, the likest first; where none is, those of its schema, else the first ones there are."""
     lowered = {n.lower(): n for n in names}
     near = difflib.get_close_matches(wanted.lower(), lowered, N_NEAREST, cutoff=0.6)
     within = [n for n in lowered if wanted.lower() in n]
-    chosen = list(dict.fromkeys([*near, *within]))[:N_NEAREST] or list(lowered)[:N_NEAREST]
+    schema = wanted.lower().rpartition(".")[0]
+    beside = [n for n in lowered if schema and n.rpartition(".")[0] == schema]
+    others = difflib.get_close_matches(wanted.lower(), beside, N_NEAREST, cutoff=0.0) or list(lowered)
+    chosen = (list(dict.fromkeys([*near, *within])) or others)[:N_NEAREST]
     return [lowered[n] for n in chosen]
 
 

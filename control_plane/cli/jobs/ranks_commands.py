@@ -63,8 +63,13 @@ def _ranks(args: argparse.Namespace) -> int:
     from probing_cluster.control_plane.terminal import gang_text
 
     document = _asker(args)("ranks")
-    _print(args, document, lambda d: gang_text.ranks(d, width=_width(), everyone=args.all))
+    _print(args, document, lambda d: gang_text.ranks(_without_blame(d), width=_width(), everyone=args.all))
     return 0
+
+
+def _without_blame(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The ranks as they are shown: where no node has a page of any, none is named as if its agent were silent."""
+    return document if document["ranks"] else {**document, "silent_nodes": []}
 
 
 def _stacks(args: argparse.Namespace) -> int:
@@ -117,7 +122,7 @@ def _watch(args: argparse.Namespace) -> int:
         if args.json:
             print(json.dumps(document, ensure_ascii=False))
         else:
-            text = gang_text.ranks(document, width=_width(), everyone=args.all)
+            text = gang_text.ranks(_without_blame(document), width=_width(), everyone=args.all)
             height = shutil.get_terminal_size((80, 24)).lines - 1
             made_at = phrase.stamp_z(datetime.fromisoformat(document["made_at"]))
             lines = [f"{made_at}  every {args.interval:g} s, Ctrl-C ends", *text.splitlines()]

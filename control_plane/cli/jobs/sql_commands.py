@@ -126,7 +126,7 @@ def _kept(
 _UNPROBED = (
     "no process of the job has a page of the probe, so nothing can be read of its ranks: none has imported torch (yet), or its PYTHONPATH "
     "was lost on the way (a container, python -I or -E), or the probe is off (PROBING=off, --probing=off), or the job was started before "
-    "it was installed (docs/probe.md); the tables of gpu, nic, cpu and kernel need none"
+    "it was installed (docs/probe.md); the tables of gpu, nic, cpu and kernel need none, nor do those of python.* that its program writes itself"
 )
 
 

@@ -59,6 +59,16 @@ def test_a_silent_node_is_said_beside_a_table_that_is_not_there() -> None:
     assert "here" not in found
 
 
+def test_a_table_like_none_is_looked_for_in_its_schema() -> None:
+    """Of `gpu.gpus` nobody is helped by the tables of ranks."""
+    found = wording.words(
+        Exception("table 'live.gpu.gpus' not found"),
+        ["cluster.nodes", "cluster.ranks", "gpu.devices", "gpu.processes", "gpu.samples", "torch.steps"],
+    )
+    near = found.partition("the nearest: ")[2].partition(";")[0].split(", ")
+    assert sorted(near) == ["gpu.devices", "gpu.processes", "gpu.samples"]
+
+
 @given(st.text(max_size=200), st.lists(st.text(max_size=20), max_size=4))
 def test_whatever_comes_is_one_bounded_line(text: str, tables: list[str]) -> None:
     """Names are the user's own words, and tables those of strangers' packages."""

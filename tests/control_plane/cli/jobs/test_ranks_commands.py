@@ -46,6 +46,18 @@ def test_ranks_as_text_and_json(config: Path, capsys: pytest.CaptureFixture[str]
     assert [(r["rank"], r["node"]) for r in printed["ranks"]] == [(0, "n1"), (1, "n1"), (2, "n2"), (3, "n2")]
 
 
+def test_nodes_without_ranks_are_not_called_silent(
+    config: Path, store: db_store.Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their agents are heard: there is no rank of which they could tell."""
+    store.upsert_attempts([gang_rows.attempt(8, "n1", "n2")])
+    for words in (["ranks", "8"], ["watch", "8", "--count", "1"]):
+        assert main.main([*words, "--config", str(config)]) == 0
+        out = capsys.readouterr().out
+        assert "no probe page has been seen" in out
+        assert "nothing about this job came" not in out
+
+
 def test_stacks_waits_for_every_node_that_is_asked(
     config: Path, store: db_store.Store, capsys: pytest.CaptureFixture[str]
 ) -> None:

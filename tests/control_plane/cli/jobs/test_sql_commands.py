@@ -99,8 +99,9 @@ def test_a_job_without_the_probe_is_said_to_be_one(
     for statement in (RANKS, "SELECT count(*) FROM torch.steps"):
         _, _, err = run(path, capfdbinary, statement)
         assert "no process of the job has a page of the probe" in err, statement
-    _, _, err = run(path, capfdbinary, "SELECT node FROM kernel.events")
-    assert "page of the probe" not in err
+    for statement in ("SELECT node FROM kernel.events", "SELECT * FROM cluster.missing"):
+        _, _, err = run(path, capfdbinary, statement)
+        assert "page of the probe" not in err, statement
 
 
 def test_a_whole_answer_is_exit_code_0(config: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
