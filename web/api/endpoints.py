@@ -80,7 +80,7 @@ def read(request: Request, op: operation.Operation, body: bytes) -> operation.As
         query = msgspec.convert(dict(request.query_params), op.query, strict=False)
         given = None if op.body is None else msgspec.json.decode(body, type=op.body)
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise errors.UsageError(str(exc)) from exc
+        raise errors.UsageError(operation.refusal(exc)) from exc
     site: web_site.Site = request.state.site
     return operation.Ask(site=site, viewer=viewer, path=request.path_params, query=query, body=given)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
@@ -20,6 +21,20 @@ MOST_ROWS = 200
 Limit = Annotated[int, msgspec.Meta(ge=1, le=MOST_ROWS)]
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 Word = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+
+
+_ONE_OF = re.compile(r"Expected `str` matching regex '\^\((?P<words>[^()]*)\)\$' - at `\$\.?(?P<name>\w*)`")
+
+
+def one_of(words: Iterable[str]) -> str:
+    """The pattern of a parameter that is one of these words, which its refusal then lists."""
+    return f"^({'|'.join(sorted(words))})$"
+
+
+def refusal(exc: Exception) -> str:
+    """What msgspec says of a request, with the words that a parameter may be where it is of a few."""
+    found = _ONE_OF.fullmatch(str(exc))
+    return f"{found['name']} is none of {', '.join(found['words'].split('|'))}" if found else str(exc)
 
 
 class NoParameters(msgspec.Struct, forbid_unknown_fields=True):

@@ -9,15 +9,22 @@ from typing import Annotated, Any
 
 import msgspec
 
+from probing_cluster.attribution.verdict import taxonomy
 from probing_cluster.control_plane.gangs import gang_board
 from probing_cluster.control_plane.owners import waiting
 from probing_cluster.core import errors, hostlist, records
 from probing_cluster.db import engines
 from probing_cluster.reports import job_ref, json_out, model, query, rows
+from probing_cluster.slurm_plugins.accounting import attempt_rows
 from probing_cluster.web import documents
 from probing_cluster.web.api import operation
 
 JobId = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+
+
+State = Annotated[str, msgspec.Meta(pattern=operation.one_of(attempt_rows.STATES))]
+Cause = Annotated[str, msgspec.Meta(pattern=operation.one_of(taxonomy.load().causes))]
+Domain = Annotated[str, msgspec.Meta(pattern=operation.one_of(records.Domain))]
 
 
 class Jobs(operation.Paged, kw_only=True):
@@ -27,9 +34,9 @@ class Jobs(operation.Paged, kw_only=True):
     user: operation.Word | None = None
     account: operation.Word | None = None
     partition: operation.Word | None = None
-    state: operation.Word | None = None
-    cause: operation.Word | None = None
-    domain: operation.Word | None = None
+    state: State | None = None
+    cause: Cause | None = None
+    domain: Domain | None = None
     node: operation.Word | None = None
     since: operation.Instant | None = None
     until: operation.Instant | None = None

@@ -139,11 +139,17 @@ def incidents(ask: operation.Ask) -> documents.Page[documents.Incident]:
     return page(found, q.limit, documents.Incident, "onset_at", "incident_id")
 
 
+Action = Annotated[
+    str,
+    msgspec.Meta(pattern=operation.one_of(("drain", "exclude", "refuse", "requeue", "restart", "resume"))),
+]
+
+
 class Drains(operation.Paged, kw_only=True):
     """Which decisions."""
 
     node: operation.Word | None = None
-    action: operation.Word | None = None
+    action: Action | None = None
     open: bool | None = None
     since: operation.Instant | None = None
 

@@ -7,13 +7,14 @@ from typing import Annotated
 
 import msgspec
 
-from probing_cluster.control_plane.repair import steps
+from probing_cluster.control_plane.repair import engine, steps
 from probing_cluster.core import errors, records
 from probing_cluster.db import rows
 from probing_cluster.web import documents
 from probing_cluster.web.api import operation, read_nodes
 
-OUTCOMES = "|".join(o.value for o in records.Outcome)
+Outcome = Annotated[str, msgspec.Meta(pattern=operation.one_of(records.Outcome))]
+State = Annotated[str, msgspec.Meta(pattern=operation.one_of(engine.MEANINGS))]
 
 
 class Diagnostics(operation.Paged, kw_only=True):
@@ -21,7 +22,7 @@ class Diagnostics(operation.Paged, kw_only=True):
 
     node: operation.Word | None = None
     test: operation.Word | None = None
-    outcome: Annotated[str, msgspec.Meta(pattern=f"^({OUTCOMES})$")] | None = None
+    outcome: Outcome | None = None
     round_id: uuid.UUID | None = None
     since: operation.Instant | None = None
     until: operation.Instant | None = None
@@ -47,7 +48,7 @@ class Repairs(operation.Paged, kw_only=True):
     """Which repairs."""
 
     node: operation.Word | None = None
-    state: operation.Word | None = None
+    state: State | None = None
     open: bool | None = None
     since: operation.Instant | None = None
 

@@ -76,7 +76,7 @@ def query_of(request: Request, kind: type[Any]) -> Any:
     try:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as exc:
-        raise errors.UsageError(str(exc)) from exc
+        raise errors.UsageError(operation.refusal(exc)) from exc
 
 
 def now_page(request: Request) -> Response:

@@ -159,3 +159,30 @@ def test_a_page_of_an_error_keeps_a_names_spelling(world: World) -> None:
     """The style sheet begins sentences with a capital letter: "n9 is not known" is none that may."""
     page = world.as_user(OPERATOR).get("/nodes/n9").text
     assert "<p>n9 is not known" in page
+
+
+@pytest.mark.parametrize(
+    ("path", "word"),
+    [
+        ("/jobs?state=foo", "COMPLETED"),
+        ("/jobs?cause=nosuch", "gpu_lost"),
+        ("/jobs?domain=Hardware", "hardware"),
+        ("/drains?action=drian", "drain"),
+        ("/repairs?state=fixed", "returned"),
+        ("/diagnostics?outcome=bad", "fail"),
+        ("/nodes?state=broken", "failing checks"),
+    ],
+)
+def test_a_filter_that_nothing_can_match_is_refused(world: World, path: str, word: str) -> None:
+    """A monitor with a slip of the pen would be told for ever that nothing is wrong."""
+    operator = world.as_user(OPERATOR)
+    name = path.partition("?")[2].partition("=")[0]
+    refused = operator.get(f"/api/v1{path}")
+    assert (refused.status_code, refused.json()["title"]) == (400, "the request cannot be understood")
+    detail = refused.json()["detail"]
+    assert detail.startswith(f"{name} is none of ")
+    assert word in detail.removeprefix(f"{name} is none of ").split(", ")
+    well = operator.get(f"/api/v1{path.partition('=')[0]}={word.replace(' ', '%20')}")
+    assert well.status_code == 200
+    if path.startswith("/jobs"):
+        assert operator.get(path).status_code == 400
