@@ -1,1 +1,1 @@
-"""A gang of ranks seen at one moment: who did not arrive, who arrived with something else, who is slow."""
+"""A gang of ranks at one moment: missing ranks, ranks in another collective, slow ranks."""

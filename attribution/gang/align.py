@@ -1,4 +1,4 @@
-"""Aligning ranks by (group, sequence): who is missing, who brought something else, who waits for whom."""
+"""Aligns ranks by (group, sequence): missing ranks, mismatched calls, and who waits for whom."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from probing_cluster.attribution.gang import views
 
 MOST_RANKS = 2**18
-"""No gang is larger: such a number comes from a forged page, and would fill the memory."""
+"""Largest credible gang: a larger number comes from a forged page, and would exhaust the memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpenCollective:
-    """One collective that somebody is inside of and nobody has finished."""
+    """One collective that a rank is inside of and that no rank has finished."""
 
     group: str
     seq: int
@@ -24,11 +24,11 @@ class OpenCollective:
     mismatched: tuple[int, ...]
     """Ranks whose call at this sequence differs from the majority's (operation, elements or type)."""
     members_known: bool
-    """True when every member of the group is known from the snapshots."""
+    """True if the snapshots show every member of the group."""
 
 
 def meetings(ranks: Sequence[views.RankView], world_size: int | None) -> list[OpenCollective]:
-    """Every open collective, the earliest sequence of each group."""
+    """The open collective of each group with the lowest sequence number."""
     found = []
     for group in sorted({c.group for r in ranks for c in r.calls if not c.is_p2p}):
         one = meeting(group, ranks, world_size)
@@ -38,16 +38,16 @@ def meetings(ranks: Sequence[views.RankView], world_size: int | None) -> list[Op
 
 
 def meeting(group: str, ranks: Sequence[views.RankView], world_size: int | None) -> OpenCollective | None:
-    """The earliest open collective of one group; None where nobody is inside of one."""
+    """The open collective of one group with the lowest sequence number; None if no rank is inside one."""
     calls = {r.rank: {c.seq: c for c in r.calls if c.group == group and not c.is_p2p} for r in ranks}
-    # Forged pages may hold a rank or a number twice.
+    # Forged pages may hold a rank or a sequence number twice.
     stuck = [c for r in ranks if (c := r.inside(group)) is not None and c is calls[r.rank].get(c.seq)]
     if not stuck:
         return None
     seq = min(c.seq for c in stuck)
     members, known = _members(ranks, calls, world_size)
     at = {rank: calls[rank][seq] for rank in members if seq in calls.get(rank, {})}
-    # A ring holds the last 64 calls: a rank that is further on has been here, too.
+    # A ring holds the last 64 calls: a rank with higher numbers only has passed this one.
     beyond = {rank for rank in members if rank not in at and max(calls.get(rank) or (0,)) > seq}
     majority = Counter(c.what for c in at.values()).most_common(1)[0][0]
     mismatched = tuple(sorted(rank for rank, c in at.items() if c.what != majority))
@@ -72,7 +72,7 @@ def _members(
     calls: Mapping[int, Mapping[int, views.Call]],
     world_size: int | None,
 ) -> tuple[set[int], bool]:
-    """Ranks of a group: everybody for a group as large as the world, else those ever seen calling on it."""
+    """The ranks of a group, and True if they are all known: every rank if it is as large as the world, else those seen calling."""
     size = max((c.group_size for by_seq in calls.values() for c in by_seq.values()), default=0)
     calling = {rank for rank, by_seq in calls.items() if by_seq}
     everyone = {r.rank for r in ranks}
@@ -88,10 +88,10 @@ def _members(
 def roots(
     ranks: Sequence[views.RankView], meeting_list: Sequence[OpenCollective]
 ) -> tuple[set[int], set[int]]:
-    """(ranks everybody finally waits for, ranks on a cycle of waiting).
+    """(ranks that all others finally wait for, ranks that wait for each other in a cycle).
 
-    A missing rank that itself waits in another collective is no root: the chain is followed to
-    whoever waits for nobody. A chain that returns to itself is a deadlock.
+    A missing rank that waits in another collective is no root: the chain is followed to a rank that waits for none.
+    A chain that returns to itself is a deadlock.
     """
     calls = {(m.group, m.seq): (frozenset(m.present), m.missing) for m in meeting_list}
     view = {r.rank: r for r in ranks}
@@ -123,7 +123,7 @@ def _follow(
     if rank in path:
         cycle.update(path[path.index(rank) :])
         return
-    if rank in done:  # where it leads is known, and every circle through it
+    if rank in done:  # its chains and cycles are known
         return
     awaited = following(rank)
     if not awaited:

@@ -1,4 +1,4 @@
-"""The finding on a gang that has stopped: its kinds, the record, and the words about ranks."""
+"""The finding on a stopped gang: its kinds, its record, and phrases about ranks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STORAGE_FAULTS = vocabulary.STORAGE_KINDS
 
 Ranks = Sequence[views.RankView]
 Faults = Mapping[str, Collection[str]]
-"""Node to the kinds of trusted events seen there."""
+"""Node to the kinds of its events from trusted sources."""
 
 KINDS = {
     "rank_dead": "a rank ended out of order while the others went on",
@@ -37,14 +37,14 @@ KINDS = {
     "busy": "the others wait for a rank that compiles, validates or saves, within what its own history allows",
     "unknown": "no rank stands out",
 }
-"""Every kind of finding and its meaning; docs/probe.md tells them."""
+"""Every kind of finding and its meaning (docs/probe.md)."""
 PATIENT = frozenset({"busy"})
-"""Findings that are no stall."""
+"""Kinds that are no stall."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GangFinding:
-    """What stopped a gang."""
+    """The reason for which a gang stopped."""
 
     kind: str
     """A word of KINDS."""
@@ -54,7 +54,7 @@ class GangFinding:
     confidence: Confidence
     summary: str
     where: str = ""
-    """The line of the user's program the (first) culprit is in."""
+    """The line of the user's program in which the first culprit with a known stack is."""
     proof: tuple[str, ...] = ()
 
 
@@ -66,7 +66,7 @@ def make(
     summary: str,
     proof: Sequence[str],
 ) -> GangFinding:
-    """The finding about these ranks; where the first of them whose stack was seen is, goes with it."""
+    """A finding about these ranks, with the program line of the first one whose stack is known."""
     frame = next((f for f in (stacks.user_frame(r.stack) for r in culprits) if f is not None), None)
     return GangFinding(
         kind=kind,
@@ -81,12 +81,12 @@ def make(
 
 
 def names(culprits: Ranks) -> str:
-    """The ranks and their nodes, written as "ranks 4-5 on n2"."""
+    """`ranks 4-5 on n2`."""
     word = "rank" if len(culprits) == 1 else "ranks"
     nodes = ", ".join(dict.fromkeys(r.node for r in culprits))
     return f"{word} {stacks.ranges(r.rank for r in culprits)} on {nodes}"
 
 
 def waiting(ranks: Ranks) -> list[str]:
-    """What each rank that is inside a call waits in."""
+    """For each rank inside a call: the call that it waits in."""
     return [f"rank {r.rank} waits in {c.op} at group {c.group} #{c.seq}" for r in ranks if (c := r.inside())]

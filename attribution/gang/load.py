@@ -1,4 +1,4 @@
-"""What the GPUs and the network adapters of a stalled gang's nodes say: kernels that only wait, bytes that do not move."""
+"""Evidence from the GPUs and network adapters of a stalled gang's nodes: waiting kernels, no traffic."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from probing_cluster.core import records
 
 BUSY_FRAC = 0.95
 WAITING_POWER_FRAC = 0.4
-"""NCCL's waiting kernels keep a GPU at 100 % on a fifth to a third of its power; training takes well over half."""
+"""NCCL's waiting kernels keep a GPU at 100 % with a fifth to a third of its power; training takes well over half."""
 IDLE_BYTES_PER_S = 1e6
-"""On its busiest adapter a node that waits moves less (subnet management, logins, our own rows); training moves gigabytes."""
+"""A waiting node moves less on its busiest adapter (subnet management, logins, our own rows); training moves gigabytes."""
 MOVING_FACTOR = 10.0
-"""The other nodes must move as many times more before one is called silent."""
+"""Factor by which the other nodes must move more, so that a node counts as silent."""
 MAX_PROOF = 4
 
 Snapshots = Sequence[records.HealthEvent]
 
 
 def proof(snapshots: Snapshots) -> list[str]:
-    """Sentences that state what the snapshots prove, the strongest first."""
+    """Sentences with what the snapshots prove, the strongest first."""
     sentences = [words for s in snapshots if (words := _spinning(s))][:MAX_PROOF]
     rates = {
         s.node: (rate, over_s)
@@ -45,7 +45,7 @@ def proof(snapshots: Snapshots) -> list[str]:
 
 
 def silent(snapshots: Snapshots) -> tuple[str, ...]:
-    """The few nodes that move nothing while every other one does; empty where that cannot be said of all nodes."""
+    """The few nodes without traffic while every other node has some; empty if a node was not measured."""
     rates = {s.node: busiest(s) for s in snapshots}
     known = {node: rate for node, rate in rates.items() if rate is not None}
     idle = {node for node, rate in known.items() if rate < IDLE_BYTES_PER_S}
@@ -58,14 +58,14 @@ def silent(snapshots: Snapshots) -> tuple[str, ...]:
 
 
 def is_stuck(snapshots: Snapshots) -> bool:
-    """Every node has GPUs that only wait, and no adapter of any moves bytes: a collective that does not end."""
+    """True if every node has waiting GPUs and no adapter has traffic: a collective that does not end."""
     rates = [busiest(s) for s in snapshots]
     idle = all(rate is not None and rate < IDLE_BYTES_PER_S for rate in rates)
     return bool(rates) and idle and all(_spinning(s) for s in snapshots)
 
 
 def busiest(snapshot: records.HealthEvent) -> float | None:
-    """Bytes a second, both ways, of the node's busiest adapter during the stall; None where that was not measured."""
+    """Bytes per second, both ways, of the node's busiest adapter during the stall; None if not measured."""
     nics = snapshot.detail.get("nics")
     ports = nics.get("ports") if isinstance(nics, Mapping) else None
     rows = [p for p in ports if isinstance(p, Mapping)] if isinstance(ports, list) else []
@@ -79,7 +79,7 @@ def _over_s(snapshot: records.HealthEvent) -> float:
 
 
 def _spinning(snapshot: records.HealthEvent) -> str:
-    """What the node's GPUs say, where kernels only wait: busy all the time on little power; else nothing."""
+    """Sentence about the node's GPUs that are fully busy at little power, so that their kernels only wait; else empty."""
     waiting = []
     reported = snapshot.detail.get("gpus")
     gpus = [g for g in reported if isinstance(g, dict)] if isinstance(reported, list) else []
@@ -102,5 +102,5 @@ def _rate(bytes_per_s: float) -> str:
 
 
 def _number(value: object) -> float:
-    """A reading that is missing counts as no load and no power."""
+    """The reading as a number; a missing one counts as no load and no power."""
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0

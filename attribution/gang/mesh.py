@@ -1,7 +1,7 @@
-"""The mesh of a gang's process groups: its axes by their names where torch has them, else by which ranks they hold.
+"""The mesh of a gang's process groups: its axes, named by torch or else guessed from the groups' ranks.
 
-A rank's place is a number in mixed radix: on an axis of stride s and size n it is `rank // s % n`. What holds no such
-pattern is no axis. A name that is only guessed from the ranks ends in `?`.
+A rank's place is a mixed-radix number: on an axis of stride s and size n it is `rank // s % n`. Groups without this
+pattern are no axis. A guessed name ends in `?`.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ MOST_AXES = 5
 
 @dataclass(frozen=True, kw_only=True)
 class MeshAxis:
-    """Groups of one kind."""
+    """Process groups of one kind."""
 
     name: str
-    """TP, PP, DP, … as DeviceMesh or Megatron names the groups, with `?` where only their ranks say so."""
+    """TP, PP, DP, … as DeviceMesh or Megatron names the groups; with `?` if guessed from the ranks."""
     size: int
     stride: int
     named: bool
     n_groups: int
-    """Groups that were seen; 0 for an axis that is what the others leave."""
+    """Groups that were seen; 0 for an axis that was filled in."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
-    """One collective in which some ranks wait for others."""
+    """One collective in which ranks wait for others."""
 
     axis: str
     group: str
@@ -39,32 +39,32 @@ class Wait:
     seq: int
     waiting: tuple[int, ...]
     awaited: tuple[int, ...]
-    """Empty where all members are inside, or not all members are known."""
+    """Empty if all members are inside, or if not all members are known."""
     complete: bool
-    """Every member of the group is known."""
+    """True if every member of the group is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mesh:
-    """A gang's axes, innermost first, what each rank does, and who waits for whom."""
+    """A gang's axes, innermost first, each rank's state, and who waits for whom."""
 
     world_size: int
     axes: tuple[MeshAxis, ...]
     states: Mapping[int, str]
-    """State of each rank that is known: dead, awaited, waiting or runs."""
+    """State of each known rank: dead, awaited, waiting or runs."""
     waits: tuple[Wait, ...]
     roots: tuple[int, ...]
     """Ranks that all others finally wait for."""
     cycle: tuple[int, ...]
-    """Ranks that wait for each other in a circle."""
+    """Ranks that wait for each other in a cycle."""
 
     def place(self, rank: int) -> tuple[int, ...]:
-        """Its coordinate on every axis."""
+        """The rank's coordinate on every axis."""
         return tuple(rank // a.stride % a.size for a in self.axes)
 
 
 def of(ranks: Sequence[views.RankView], world_size: int | None) -> Mesh:
-    """The mesh of the ranks whose last calls are known."""
+    """The mesh of ranks, from their last calls."""
     world = world_size or max((r.rank for r in ranks), default=-1) + 1
     world = min(world, align.MOST_RANKS)
     callers: dict[str, list[views.RankView]] = defaultdict(list)
@@ -98,7 +98,7 @@ def of(ranks: Sequence[views.RankView], world_size: int | None) -> Mesh:
 def _concerned(
     group: str, calling: Sequence[views.RankView], ranks: Sequence[views.RankView], world: int
 ) -> Sequence[views.RankView]:
-    """Everybody for a group as large as the world; else its callers: thousands of small groups are asked of few ranks each."""
+    """All ranks for a group as large as the world, else its callers: with thousands of small groups this saves most work."""
     size = max((c.group_size for r in calling for c in r.calls if c.group == group), default=0)
     return ranks if size == world else calling
 
@@ -118,7 +118,7 @@ def _states(ranks: Sequence[views.RankView], found: Sequence[align.OpenCollectiv
 def _axes(
     callers: Mapping[str, Sequence[views.RankView]], world: int
 ) -> tuple[dict[str, str], tuple[MeshAxis, ...]]:
-    """The axis of every group by its name, and the axes; a group of the whole world is none."""
+    """Group to its axis, and the axes; a group of the whole world has none."""
     kinds: dict[tuple[int, int], list[str]] = defaultdict(list)
     names: dict[tuple[int, int], Counter[str]] = defaultdict(Counter)
     p2p: set[tuple[int, int]] = set()
@@ -144,7 +144,7 @@ def _axes(
 
 
 def _pattern(group: str, members: Sequence[views.RankView]) -> tuple[int, int] | None:
-    """(stride, size) of a group whose ranks lie at equal distances; None for any other."""
+    """(stride, size) of a group with equally spaced ranks; None for any other."""
     ranks = sorted({r.rank for r in members})
     size = max((c.group_size for r in members for c in r.calls if c.group == group), default=0)
     if len(ranks) < 2 or size != len(ranks):
@@ -155,12 +155,12 @@ def _pattern(group: str, members: Sequence[views.RankView]) -> tuple[int, int] |
 
 
 def _fitting(patterns: Sequence[tuple[int, int]], world: int) -> list[tuple[int, int]]:
-    """Axes that together number every rank, the innermost first; what lies between or above those seen is filled in."""
+    """Axes that together number every rank, innermost first; unseen ones between or above are filled in."""
     found: list[tuple[int, int]] = []
     stride = 1
     for at, size in patterns:
         if at < stride or at % stride or world % (at * size) or len(found) >= MOST_AXES:
-            continue  # it overlaps an axis that is there already
+            continue  # it overlaps an axis chosen before
         if at > stride:
             found.append((stride, at // stride))
         found.append((at, size))
@@ -171,7 +171,7 @@ def _fitting(patterns: Sequence[tuple[int, int]], world: int) -> list[tuple[int,
 
 
 def _guess(at: int, n_axes: int, p2p: bool, groups: Sequence[str]) -> str:
-    """By where tensor, data and pipeline groups usually lie; ends in `?`."""
+    """A name by the usual order of tensor, data and pipeline groups; ends in `?`."""
     if p2p:
         return "PP?"
     if at == 0 and n_axes > 1:

@@ -9,22 +9,22 @@ from probing_cluster.attribution.gang import finding, stacks, views
 from probing_cluster.core.records import Confidence, Domain
 
 BUSY_PHASES = frozenset({"importing", "loading", "compiling", "checkpointing", "validating"})
-"""What legitimately takes long, and has patience of its own."""
+"""Phases that take long for good reasons and have limits of their own."""
 MIN_EVALUATING = 2
-"""Samples in the interpreter's loop that show that Python code runs."""
+"""Least samples in the interpreter's loop that show that Python code runs."""
 MIN_SAMPLES = 20
 """Fewer samples may all lie in C code by chance."""
 NATIVE_FRAC = 0.9
 SLEEPING = frozenset({"S", "D", "I"})
 NATIVE_KINDS = frozenset({"gil_held", "user_code"})
-"""Kinds of which the C function it is in says more than the line of Python."""
+"""Kinds for which the C function says more than the Python line."""
 _GLUE = re.compile(r"(lib)?python\d|libffi\.|_ctypes\.|ld-linux|\[vdso\]")
-"""Libraries by which Python code calls others; named only where nothing else is on the stack."""
+"""Libraries between Python and C code; named only if the stack has nothing else."""
 _SHOWN_FUNCTIONS, _SHOWN_CHARS = 4, 80
 
 
 def judge(found: finding.Ranks, faults: finding.Faults, proof: Sequence[str]) -> finding.GangFinding:
-    """The finding about them; of several, the first speaks for all. `proof` says who waits and where."""
+    """The finding about missing ranks; the first one decides its kind. `proof`: who waits, and where."""
     kinds = {k for r in found for k in faults.get(r.node, ())}
     if all(r.phase in BUSY_PHASES and r.stalled is False for r in found):
         doing = ", ".join(dict.fromkeys(r.phase for r in found))
@@ -75,19 +75,19 @@ def _occupation(rank: views.RankView, kinds: Collection[str]) -> tuple[str, Doma
     if _runs_python(rank):
         words = "it runs Python code elsewhere in the user's program"
         return "python_loop", Domain.USER_PROGRAM, Confidence.LIKELY, words
-    # Whoever sleeps in Python lets go of the GIL: only C code sleeps while it holds it.
+    # Python releases the GIL when it sleeps: only C code sleeps with it.
     if rank.holds_gil and (rank.state in SLEEPING or _runs_native(rank)):
         return "gil_held", Domain.USER_PROGRAM, Confidence.LIKELY, "it is in C code that holds the GIL"
     return "user_code", Domain.USER_PROGRAM, Confidence.POSSIBLE, "it is elsewhere in the user's program"
 
 
 def _runs_python(rank: views.RankView) -> bool:
-    """Its frames moved, or its program counter was seen where the interpreter runs Python code."""
+    """True if its frames moved, or its program counter was seen in the interpreter's loop."""
     return rank.moved or (rank.ran is not None and rank.ran.evaluating >= MIN_EVALUATING)
 
 
 def _runs_native(rank: views.RankView) -> bool:
-    """Nearly all of its CPU went into libraries, none into Python code; the interpreter's own C code may be either."""
+    """True if nearly all of its CPU time is in libraries and none in the interpreter's loop."""
     ran = rank.ran
     if ran is not None and ran.samples >= MIN_SAMPLES:
         return not ran.evaluating and ran.elsewhere >= NATIVE_FRAC * ran.samples
@@ -95,7 +95,7 @@ def _runs_native(rank: views.RankView) -> bool:
 
 
 def _native_words(found: finding.Ranks) -> list[str]:
-    """A rank's C functions, written as "rank 5: in C, clock_nanosleep (libc.so.6), called by sleep"."""
+    """Each rank's C functions: `rank 5: in C, clock_nanosleep (libc.so.6), called by sleep`."""
     words = []
     for rank in found:
         shown = [f for f in rank.native if not _GLUE.match(f.file)] or rank.native

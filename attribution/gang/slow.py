@@ -1,9 +1,8 @@
-"""Slow ranks by late arrival: in a synchronous step the culprit waits least, its victims wait for it.
+"""Slow ranks by late arrival: in a synchronous step the slow rank waits least, and the others wait for it.
 
-Robust statistics: a rank is slow in a component when its own time exceeds the gang's median by more
-than max(5·MAD, 3 %) (threshold of the node check measured in the anchors: 1.2x found, no alarm at 2 % noise),
-and the others wait for it: a rank that is merely different, in a gang that waits for nobody, is not slow.
-Drift is the same question asked over time: is the whole gang slower than at its own beginning?
+A rank is slow in a component if its own time exceeds the gang's median by more than max(5·MAD, 3 %) (the node check's
+measured threshold: 1.2x found, no alarm at 2 % noise) and the others wait for it. In a gang that waits for no rank, a
+different rank is not slow. Drift compares the whole gang with its own beginning.
 """
 
 from __future__ import annotations
@@ -17,28 +16,28 @@ from typing import Self
 MAD_FACTOR = 5.0
 MIN_EXCESS_FRAC = 0.03
 DRIFT_FRAC = 0.10
-"""A gang that changes by less over a run does other work, not slower work."""
+"""Least share of a step by which a drifting gang slows down; less may be other work."""
 MIN_STEPS = 8
-"""Fewer common steps say nothing."""
+"""Least common steps of a window."""
 MIN_RANKS = 3
-"""Ranks a gang must have: of two, nobody can say which one is slow."""
+"""Least ranks of a gang: of two, neither can be called slow."""
 LATE_FRAC = 0.5
-"""The others must wait for at least this share of a rank's excess: else nobody is held up by it."""
+"""Least share of a rank's excess for which the others must wait; otherwise it delays none of them."""
 
 COMPONENTS = ("compute", "host", "input", "checkpoint")
-"""compute: forward, backward and Python, without waiting; host: the same outside of backward, where a gang
-whose gradients are reduced inside backward (DDP) shows its late arrivals; input: waiting for the data loader."""
+"""compute: forward, backward and Python, without waiting; host: the same without backward, which shows late arrivals
+in a gang whose gradients are reduced inside backward (DDP); input: waiting for the data loader."""
 _MIN_S, _MOST_STEPS = 1e-9, 2**53
 _MAX_S = 1e6
-"""No step takes twelve days: larger numbers come from a forged page."""
+"""Longest credible time: a larger number comes from a forged page."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaceWindow:
-    """What the same few steps took one rank: medians per component, seconds (made by the agent's step_windows)."""
+    """One rank's times in the same few steps: medians per component, seconds (from the agent's step_windows)."""
 
     index: int
-    """Which steps: windows of one size, counted from the first step, so equal numbers mean equal steps."""
+    """Number of the window, counted from the first step: equal numbers mean equal steps."""
     steps: int
     total_s: float
     """From the end of a step to the end of the next."""
@@ -49,11 +48,11 @@ class PaceWindow:
     waiting_s: float
     """In collectives called from Python."""
     backward_s: float
-    """Inside the backward pass, the gradient collectives that the reducer makes there included."""
+    """Inside the backward pass, including the reducer's gradient collectives."""
 
     @classmethod
     def from_row(cls, row: object) -> Self | None:
-        """The window in a rank's row of a heartbeat; None when it is none (a user may write any page)."""
+        """The window in a rank's row of a heartbeat; None if it is invalid (a user may write any page)."""
         if not isinstance(row, Mapping):
             return None
         try:
@@ -68,7 +67,7 @@ class PaceWindow:
         return cls(index=index, steps=steps, **values)
 
     def own_s(self, component: str) -> float:
-        """Time the rank spent on its own account in a component; waiting for others is not its own."""
+        """Seconds of the rank's own work in a component, without waiting for others."""
         value: float = getattr(self, f"{component}_s")
         return value
 
@@ -85,32 +84,32 @@ class SlowRank:
     own_s: float
     median_s: float
     limit_s: float
-    """What it would have had to stay under."""
+    """The time from which on it counts as slow."""
     waited_s: float
-    """How much longer than it the median rank waits in each step."""
+    """How much longer the median rank waits in each step."""
     step_s: float
 
     @property
     def excess_frac(self) -> float:
-        """own / median - 1; infinite where the others spend nothing on this component."""
+        """own / median - 1; infinite if the median is 0."""
         return self.own_s / self.median_s - 1 if self.median_s > 0 else math.inf
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """What the steps of one window took the gang as a whole, seconds."""
+    """The whole gang's times in one window, seconds."""
 
     index: int
     step_s: float
     compute_s: float
     input_s: float
     network_s: float
-    """The shortest wait of any rank: the last to arrive waits for nobody, so this is the collectives themselves."""
+    """The shortest wait of any rank: the last rank to arrive waits for none, so this is the collectives' own time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaceDrift:
-    """A component of the whole gang that has become slower over the run."""
+    """A component in which the whole gang has slowed down during the run."""
 
     component: str
     now_s: float
@@ -121,8 +120,8 @@ class PaceDrift:
 def slow_in(gang: Mapping[int, PaceWindow]) -> list[SlowRank]:
     """The slow ranks of a gang in one window, worst first, each in one component.
 
-    Empty when nobody stands out or too little is known. A gang of which half stands out has two kinds of
-    work, not slow ranks; the median then lies between them and names nobody for certain.
+    Empty if no rank stands out or too little is known. A gang with half of its ranks standing out does two kinds of work;
+    the median then lies between them.
     """
     if len(gang) < MIN_RANKS:
         return []
@@ -131,7 +130,7 @@ def slow_in(gang: Mapping[int, PaceWindow]) -> list[SlowRank]:
     for component in COMPONENTS:
         for found in _outliers(component, gang, step_s):
             known = worst.get(found.rank)
-            # Compute includes host: where both stand out, the visible collectives have decided already.
+            # Compute includes host: if both stand out, the visible collectives have decided already.
             if known is None or (component != "host" and _excess_s(found) > _excess_s(known)):
                 worst[found.rank] = found
     return sorted(worst.values(), key=lambda s: (-_excess_s(s), s.rank))
@@ -144,7 +143,7 @@ def _excess_s(found: SlowRank) -> float:
 def _outliers(component: str, gang: Mapping[int, PaceWindow], step_s: float) -> list[SlowRank]:
     own = {rank: w.own_s(component) for rank, w in gang.items()}
     median = statistics.median(own.values())
-    # Relative to the whole step: a component that is 1 % of the step cannot slow anybody by 3 %.
+    # Relative to the whole step: a component that is 1 % of the step cannot slow it by 3 %.
     limit = median + _margin(list(own.values()), median, step_s, MIN_EXCESS_FRAC)
     late = _lateness(gang)
     return [
@@ -168,7 +167,7 @@ def _margin(values: Sequence[float], median: float, step_s: float, least_frac: f
 
 
 def _lateness(gang: Mapping[int, PaceWindow]) -> dict[int, float]:
-    """How much less than the median rank each one waits: in visible collectives, or in backward where they hide."""
+    """How much less than the median each rank waits: in visible collectives, or in backward, which hides them."""
     visible = statistics.median(w.waiting_s for w in gang.values())
     hidden = statistics.median(w.waiting_s + w.backward_s for w in gang.values())
     return {
@@ -177,7 +176,7 @@ def _lateness(gang: Mapping[int, PaceWindow]) -> dict[int, float]:
 
 
 def pace_of(index: int, gang: Mapping[int, PaceWindow]) -> Pace:
-    """The gang's pace in one window; at least one rank is needed."""
+    """The gang's pace in one window; needs at least one rank."""
     return Pace(
         index=index,
         step_s=statistics.median(w.total_s for w in gang.values()),
@@ -188,9 +187,9 @@ def pace_of(index: int, gang: Mapping[int, PaceWindow]) -> Pace:
 
 
 def drift(first: Sequence[Pace], last: Sequence[Pace]) -> list[PaceDrift]:
-    """What has become slower between the first windows of a run and the last ones, worst first.
+    """Components that are slower in a run's last windows than in its first ones, worst first.
 
-    Each side is the median of its windows; the spread of the first ones and DRIFT_FRAC of a step are the margin.
+    Each side is the median of its windows; the margin is the spread of the first ones, at least DRIFT_FRAC of a step.
     """
     if not first or not last:
         return []

@@ -1,4 +1,4 @@
-"""Finds what stopped a gang from the events that its nodes' agents delivered."""
+"""Finds the reason for which a gang stopped, from its nodes' events."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from probing_cluster.core import records
 SNAPSHOT, DEAD, STALL = "rank_snapshot", "rank_dead", "rank_stall"
 KINDS = (SNAPSHOT, DEAD, STALL)
 BECAUSE = timedelta(seconds=30)
-"""A rank that dies within this after another was ended because of it: Slurm ends a failed step, gloo's peers give up."""
+"""A rank that dies within this after another died because of it: Slurm ends a failed step, gloo's peers give up."""
 TEARDOWN = timedelta(seconds=3)
-"""Slurm ends the tasks of a job within about this before the job counts as ended: who dies then was ended."""
+"""Slurm ends a job's tasks up to this long before the job's end: ranks that die then were ended."""
 
 GIVING_UP = timedelta(seconds=30)
-"""So long may ranks whose collective timed out take to print why and to end, on a slow machine."""
+"""Time that ranks with a timed-out collective may need to print the reason and end, on a slow machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gang:
-    """Everything that agents reported of a gang's ranks at one time."""
+    """The agents' reports on a gang's ranks at one time."""
 
     ranks: tuple[views.RankView, ...]
     world_size: int | None
     evidence: tuple[records.HealthEvent, ...]
     """The last snapshot of every node, and the deaths."""
     nodes: frozenset[str]
-    """Nodes whose snapshot there is."""
+    """Nodes with a snapshot."""
     onset_at: datetime
-    """When it last got on."""
+    """Time of its last progress."""
 
 
 _LONGEST_S = 30 * 86400.0
-"""No gang stands still for longer than a job may run: larger numbers come from a forged event."""
+"""Longest credible stall: a larger number comes from a forged event."""
 
 
 def gang(events: Iterable[records.HealthEvent], *, end_at: datetime | None = None) -> Gang | None:
-    """The gang as the last snapshots before the teardown show it; None when no event reports its ranks."""
+    """The gang in its last snapshots before the teardown; None if no event reports its ranks."""
     probe_events = [e for e in events if e.source == "probe" and e.kind in KINDS]
     if end_at is not None:
         before = [e for e in probe_events if e.at <= end_at - TEARDOWN]
@@ -53,7 +53,7 @@ def gang(events: Iterable[records.HealthEvent], *, end_at: datetime | None = Non
     dropped = {e.event_id for e in probe_events if e.kind == DEAD and not _borne_out(e, alive_at)}
     probe_events = [e for e in probe_events if e.event_id not in dropped]
     if dropped and end_at is None and all(e.kind == SNAPSHOT for e in probe_events):
-        return None  # nothing else was a reason to look at a gang that runs
+        return None  # a running gang without another sign of trouble
     deaths = [e for e in probe_events if e.kind == DEAD]
     ranks = _one_step(_with_deaths(_views(last), deaths))
     if not ranks:
@@ -76,7 +76,7 @@ def gang(events: Iterable[records.HealthEvent], *, end_at: datetime | None = Non
 def judge(
     found: Gang, node_faults: Mapping[str, Collection[str]], nodes: Sequence[str] = ()
 ) -> finding.GangFinding:
-    """Why the gang does not get on; ranks without a report are taken to run on the attempt's `nodes` without a snapshot."""
+    """The finding on the gang; ranks without a report are assumed on those of the attempt's `nodes` without a snapshot."""
     gang_finding = stall.judge(found.ranks, world_size=found.world_size, node_faults=node_faults)
     last_snapshots = [e for e in found.evidence if e.kind == SNAPSHOT]
     gang_finding = stall.weigh(
@@ -103,9 +103,9 @@ def _last(events: Iterable[records.HealthEvent]) -> dict[str, records.HealthEven
 
 
 def _shows_more(earlier: Mapping[str, records.HealthEvent], last: Mapping[str, records.HealthEvent]) -> bool:
-    """Whether all nodes were seen earlier at the same step, and stacks alone tell who waits.
+    """True if the earlier snapshots show every rank at the same step, and only stacks tell who waits.
 
-    Whom a timeout has ended is on its way out then, and looks like one that never came; calls would tell the two apart.
+    Ranks that a timeout ended are leaving by then, and look like missing ones; their calls would tell the two apart.
     """
     then, now = _views(earlier), _views(last)
     steps = {r.pid: r.steps for r in then}
@@ -126,9 +126,9 @@ def _views(last: Mapping[str, records.HealthEvent]) -> list[views.RankView]:
 
 
 def _one_step(ranks: Sequence[views.RankView]) -> list[views.RankView]:
-    """The ranks of the job step that is in trouble, each number once.
+    """The ranks of the job step in trouble, each number once.
 
-    Pages outlive their processes: an earlier step's, or those that a launcher has started anew.
+    Pages outlive their processes: those of an earlier step, or of ranks that a launcher restarted.
     """
     by_step: dict[int | None, dict[int, views.RankView]] = {}
     for rank in ranks:
@@ -149,7 +149,7 @@ def _trouble(step: Sequence[views.RankView]) -> tuple[int, int]:
 
 
 def _alive_at(last: Mapping[str, records.HealthEvent]) -> dict[int | None, datetime]:
-    """Job step to when a rank of it was last seen alive in its program."""
+    """Job step to the time at which one of its ranks was last seen alive."""
     found: dict[int | None, datetime] = {}
     for node, event in last.items():
         for rank in _views({node: event}):
@@ -159,9 +159,9 @@ def _alive_at(last: Mapping[str, records.HealthEvent]) -> dict[int | None, datet
 
 
 def _borne_out(death: records.HealthEvent, alive_at: Mapping[int | None, datetime]) -> bool:
-    """False for ranks that died with all others of their node, unless one of their step was seen alive since.
+    """False for ranks that died with all others of their node, unless a rank of their step was alive later.
 
-    A step that its script starts anew, or that Slurm ends before the job, loses its ranks in the same way.
+    A step that its script restarts, or that Slurm ends before the job, loses its ranks in the same way.
     """
     if death.detail.get("together") is not True:
         return True
@@ -173,10 +173,10 @@ def _borne_out(death: records.HealthEvent, alive_at: Mapping[int | None, datetim
 def _with_deaths(
     ranks: Sequence[views.RankView], deaths: Sequence[records.HealthEvent]
 ) -> list[views.RankView]:
-    """The ranks, the first to die dead, also where it died after (or without) its node's snapshot.
+    """The ranks with the first death applied, also if it came after (or without) its node's snapshot.
 
-    Who died soon after the first was ended because of it, and counts as one that waited; of those that
-    a node lost all at once nobody can tell which was first.
+    A rank that died soon after the first died because of it, and counts as waiting. If a node lost all its ranks at once,
+    the first of them is unknown.
     """
     found = {(r.node, r.pid): r for r in ranks}
     first = min(deaths, key=_order, default=None)
@@ -209,7 +209,7 @@ def _order(event: records.HealthEvent) -> tuple[datetime, object]:
 
 
 def _with(first: records.HealthEvent, event: records.HealthEvent) -> bool:
-    """Both died when their node lost all its ranks."""
+    """True if both died when their node lost all its ranks."""
     together = event.detail.get("together") is True and first.detail.get("together") is True
     return together and event.node == first.node
 

@@ -1,4 +1,4 @@
-"""Stacks of many ranks as one tree with rank ranges, and what a single stack is doing."""
+"""Stacks of many ranks as one tree with rank ranges, and the activity of a single stack."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _COMPILE = ("torch/_dynamo/", "torch/_inductor/", "triton/")
 
 
 def doing(stack: Sequence[views.StackFrame]) -> str:
-    """What a stack is in the middle of: checkpoint, compile, dataloader, collective, python, or '' without one.
+    """The activity of a stack: checkpoint, compile, dataloader, collective, python; '' without a stack.
 
-    The innermost frame that says something decides: a data loader that calls a collective waits in
-    the collective; a checkpoint that gathers over the network is waiting there too.
+    The innermost telling frame decides: a data loader that calls a collective waits in the collective, and so does a
+    checkpoint that gathers over the network.
     """
     for frame in stack:
         path = frame.file.replace("\\", "/")
@@ -37,7 +37,7 @@ _LIBRARY = ("site-packages/", "dist-packages/", "/lib/python3", "_probing_probe/
 
 
 def user_frame(stack: Sequence[views.StackFrame]) -> views.StackFrame | None:
-    """The innermost frame outside the interpreter's and installed libraries: the line to show a person."""
+    """The innermost frame outside the interpreter and installed libraries, else the innermost one."""
     for frame in stack:
         path = frame.file
         ours = path.endswith(".py") and not path.startswith(("<", "torch/"))
@@ -56,7 +56,7 @@ class StackNode:
 
 
 def merge(stacks: Iterable[tuple[int, Sequence[views.StackFrame]]]) -> StackNode:
-    """One tree of all ranks' stacks, outermost frame first."""
+    """The stacks of all ranks as one tree, outermost frame first."""
     root = StackNode(frame="")
     for rank, stack in sorted(stacks, key=lambda item: item[0]):
         here = root
@@ -69,15 +69,15 @@ def merge(stacks: Iterable[tuple[int, Sequence[views.StackFrame]]]) -> StackNode
 
 @dataclass(frozen=True, kw_only=True)
 class Fork:
-    """A stretch of frames that the same ranks share, and where these ranks part; nothing below = they end here."""
+    """Frames that the same ranks share, and the forks at which they part; ranks in no fork end here."""
 
     ranks: tuple[int, ...]
     frames: tuple[str, ...]
-    """Outermost first; empty at the root of ranks that share nothing."""
+    """Outermost first; empty at the root if the ranks share no frame."""
     forks: tuple[Fork, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The tree as plain values, ranks as ranges."""
+        """The tree as plain values, with ranks as ranges."""
         return {
             "ranks": ranges(self.ranks),
             "frames": list(self.frames),
@@ -86,7 +86,7 @@ class Fork:
 
 
 def fold(root: StackNode) -> Fork:
-    """The merged tree with every chain of frames of the same ranks in one piece; the larger group comes first."""
+    """The merged tree with each chain of frames of the same ranks joined; larger groups come first."""
     frames, here = [], root
     while len(here.children) == 1:
         (only,) = here.children.values()
@@ -105,7 +105,7 @@ def _fork(first: StackNode) -> Fork:
 
 
 def render(root: StackNode) -> list[str]:
-    """The tree as indented lines, `[0-3,7] train (train.py:12)`; a chain of one child is not indented further."""
+    """The tree as indented lines, `[0-3,7] train (train.py:12)`; a single child is not indented further."""
     lines: list[str] = []
     pending = [(child, 0) for child in reversed(list(root.children.values()))]
     while pending:

@@ -1,4 +1,4 @@
-"""Finds the rank at fault when a gang has stopped: ranks in, one finding with its proof out."""
+"""Finds the rank at fault when a gang has stopped."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def judge(
 ) -> finding.GangFinding:
     """The finding for one snapshot of a stalled job.
 
-    `node_faults` maps node to the kinds of trusted events (kernel, NVML, sysfs, mounts) seen there in the
-    window: job-side pages alone never make a hardware finding.
+    `node_faults`: node to the kinds of events from trusted sources (kernel, NVML, sysfs, mounts) in the window. Job-side
+    pages alone never make a hardware finding.
     """
     ordered = sorted(ranks, key=lambda r: r.rank)
     faults = node_faults or {}
@@ -34,10 +34,10 @@ def judge(
 def weigh(
     gang_finding: finding.GangFinding, ranks: finding.Ranks, *, silent: Collection[str], stuck: bool
 ) -> finding.GangFinding:
-    """The finding in the light of the nodes' load, where no rank stands out.
+    """The finding, changed by the nodes' load if no rank stands out.
 
-    `silent`: the nodes whose adapters move nothing while all others' do; `stuck`: every GPU only waits and no
-    adapter of any node moves bytes. Both only make suspects, of whom the node is named, never more than possible.
+    `silent`: nodes without traffic while all others have some. `stuck`: all GPUs only wait and no node has traffic.
+    Both only name suspects, "possible" at most.
     """
     if gang_finding.kind == "unknown" and stuck:
         return finding.make(
@@ -69,7 +69,7 @@ def _stopped(ranks: finding.Ranks, _world: int | None, _faults: finding.Faults) 
 
 def _dead(ranks: finding.Ranks, world: int | None, faults: finding.Faults) -> finding.GangFinding | None:
     found = [r for r in ranks if not r.alive and r.phase != "ended"]
-    # A rank's death is reported only if another rank outlived it: where every rank died, none is told apart from the others.
+    # A rank's death is reported only if another rank outlived it: if all died, the first is unknown.
     if not found or len(found) >= max(len(ranks), world or 0):
         return None
     proof = [f"rank {r.rank}: pid {r.pid} is gone after step {r.steps} {r.exit_note}".rstrip() for r in found]
@@ -83,7 +83,7 @@ def _dead(ranks: finding.Ranks, world: int | None, faults: finding.Faults) -> fi
             Domain.UNKNOWN,
             Confidence.LIKELY,
             "",
-        )  # likely dead first; of what is unknown
+        )  # it likely died first; the reason is unknown
     return finding.make(
         "rank_dead",
         found,
@@ -95,8 +95,8 @@ def _dead(ranks: finding.Ranks, world: int | None, faults: finding.Faults) -> fi
 
 
 def _ended(ranks: finding.Ranks, _world: int | None, _faults: finding.Faults) -> finding.GangFinding | None:
-    """Some have left their program in order, the others wait: with NCCL for ever."""
-    # Who ended because a collective failed under it is a victim.
+    """Some ranks left their program in order and the others wait, with NCCL for ever."""
+    # A rank that ended because its collective failed is a victim.
     found = [r for r in ranks if r.phase == "ended" and not (r.calls and r.calls[-1].raised)]
     waiting = [r for r in ranks if r.alive and r.phase != "ended"]
     if not found or not waiting or len(found) > len(waiting):
@@ -115,7 +115,7 @@ def _ended(ranks: finding.Ranks, _world: int | None, _faults: finding.Faults) ->
 
 
 def _uneven(found: finding.Ranks, ranks: finding.Ranks) -> bool:
-    """Their data loaders have come to their end as often as nobody else's."""
+    """True if their data loaders ended another number of times than any other rank's."""
     theirs = {r.loader_ends for r in found}
     others = {r.loader_ends for r in ranks if r not in found}
     return None not in theirs | others and bool(others) and not theirs & others
@@ -204,7 +204,7 @@ def _missing(ranks: finding.Ranks, world: int | None, faults: finding.Faults) ->
 
 
 def _each_inside(found: finding.Ranks, ranks: finding.Ranks) -> finding.GangFinding:
-    """The finding when the ranks waited for are themselves inside collectives of smaller groups."""
+    """The finding for awaited ranks that are themselves inside collectives of smaller groups."""
     inside = [c for r in found if (c := r.inside()) is not None]
     came = Counter((c.group, c.seq) for r in ranks for c in r.calls if not c.is_p2p)
     if all(came[c.group, c.seq] >= c.group_size for c in inside):
@@ -240,7 +240,7 @@ def _unseen(unseen: Sequence[int], open_meetings: Sequence[align.OpenCollective]
 
 
 def _apart(ranks: finding.Ranks, _world: int | None, faults: finding.Faults) -> finding.GangFinding | None:
-    """Without visible collectives (gradients reduced inside backward): the few that do not wait are the fault."""
+    """Without visible collectives (gradients reduced inside backward), the few ranks that do not wait are at fault."""
     waiting = [
         r for r in ranks if r.alive and (r.inside() is not None or stacks.doing(r.stack) == "collective")
     ]
@@ -253,7 +253,7 @@ def _apart(ranks: finding.Ranks, _world: int | None, faults: finding.Faults) -> 
 
 
 def _inside(ranks: finding.Ranks, _world: int | None, faults: finding.Faults) -> finding.GangFinding | None:
-    """Everybody is inside the same collective and nobody leaves: the network, if anything shows it."""
+    """All ranks are inside the same collective and none leaves it: the network, if there is evidence."""
     alive = [r for r in ranks if r.alive]
     if not alive or any(r.inside() is None and stacks.doing(r.stack) != "collective" for r in alive):
         return None

@@ -1,4 +1,4 @@
-"""What is known of one rank when a job stalls; made from agents' snapshots, which users can forge."""
+"""One rank of a stalled job, as agents' snapshots show it; users can forge them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ MAX_FRAMES = 200
 MAX_NATIVE = 40
 MAX_CALLS = 64
 MIN_WAIT_S = 1.0
-"""A call that raised sooner waited for nobody."""
+"""A call that raised sooner did not wait for its peers."""
 
 UNEVEN_OPS = frozenset(
     {"all_to_all", "all_to_all_single", "all_gather", "gather", "scatter", "reduce_scatter"}
 )
-"""Collectives whose ranks may bring different sizes (mixtures of experts do), or lists on some ranks only."""
+"""Collectives in which ranks may pass different sizes (mixtures of experts do), or lists on some ranks only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,21 +33,21 @@ class Call:
     entered: bool = True
     left: bool = False
     raised: bool = False
-    """The call ended with an exception."""
+    """True if the call ended with an exception."""
     is_p2p: bool = False
     waited_s: float | None = None
-    """How long the call took, or has taken so far."""
+    """Duration of the call so far."""
     role: str = ""
-    """What its group is for (tp, pp, dp …), where DeviceMesh or Megatron has named it."""
+    """Purpose of the group (tp, pp, dp …), if DeviceMesh or Megatron names it."""
 
     @property
     def gave_up(self) -> bool:
-        """It waited for its peers until an exception ended it; one that is raised at once is an error of the call itself."""
+        """True if it waited for its peers until an exception ended it; an immediate exception is the call's own error."""
         return self.raised and (self.waited_s or 0.0) >= MIN_WAIT_S
 
     @property
     def what(self) -> tuple[str, int, int]:
-        """What must be equal on every rank of the group at one sequence number."""
+        """Values that must be equal on every rank of the group at one sequence number."""
         if self.op in UNEVEN_OPS or "object" in self.op:
             return (self.op, 0, 0)
         return (self.op, self.numel, self.dtype_code)
@@ -61,9 +61,9 @@ class StackFrame:
     file: str
     line: int
     is_native: bool = False
-    """A C function; `file` is its library."""
+    """True for a C function; `file` is then its library."""
     is_scanned: bool = False
-    """Its place on the stack was searched for and not computed."""
+    """True if its stack position was found by a search instead of unwinding."""
 
     def __str__(self) -> str:
         if self.is_native:
@@ -73,15 +73,15 @@ class StackFrame:
 
 @dataclass(frozen=True, kw_only=True)
 class CpuSamples:
-    """Where a rank's main thread spent its CPU for about a second: samples of its program counter."""
+    """Samples of the main thread's program counter over about a second."""
 
     samples: int
     evaluating: int
-    """In the interpreter's own loop: Python code ran."""
+    """Samples in the interpreter's loop, where Python code runs."""
     elsewhere: int
-    """In libraries other than the interpreter."""
+    """Samples in libraries other than the interpreter."""
     where: str
-    """The library with most of them."""
+    """The library with most of these samples."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,10 +93,10 @@ class RankView:
     pid: int
     alive: bool
     state: str = ""
-    """Process state letter of /proc: R, S, D, T, t, Z; empty when not read."""
+    """Process state letter of /proc: R, S, D, T, t, Z; empty if not read."""
     wchan: str = ""
     step_id: int | None = None
-    """The job step it runs in; None when not reported."""
+    """The job step it runs in; None if not reported."""
     phase: str = "none"
     phase_age_s: float = 0.0
     steps: int = 0
@@ -105,36 +105,36 @@ class RankView:
     calls: Sequence[Call] = ()
     """Oldest first."""
     stack: Sequence[StackFrame] = ()
-    """The main thread, innermost first; empty when it could not be taken."""
+    """The main thread, innermost first; empty if it could not be read."""
     native: Sequence[StackFrame] = ()
-    """C functions inside the innermost frame of `stack`, innermost first; empty where Python code ran or none were seen."""
+    """C functions inside the innermost frame of `stack`, innermost first; empty if Python code ran or none were found."""
     native_error: str = ""
-    """Why they were not seen, or not all."""
+    """Why C functions are missing or incomplete."""
     holds_gil: bool | None = None
-    """Its main thread held the GIL whenever it was looked at; None when that is not known."""
+    """True if its main thread held the GIL in every sample; None if unknown."""
     moved: bool = False
-    """Its Python frames changed while it was looked at."""
+    """True if its Python frames changed between samples."""
     ran: CpuSamples | None = None
-    """None where it was not counted."""
+    """None if not sampled."""
     other_stacks: Sequence[Sequence[StackFrame]] = ()
     workers: str = ""
     """State letters of its child processes (data-loader workers)."""
     loader_ends: int | None = None
-    """How often a data loader has come to its end; None when not reported."""
+    """How often its data loaders have come to their end; None if not reported."""
     stalled: bool | None = None
-    """It has made no progress for longer than its own history allows; None when not reported."""
+    """True if it has made no progress for longer than its history allows; None if not reported."""
     exit_note: str = ""
-    """What is known of how it died: 'signal 9', 'exit 1' …"""
+    """How it died, if known: 'signal 9', 'exit 1' …"""
 
     @property
     def frames(self) -> tuple[StackFrame, ...]:
-        """Everything that was seen of its main thread, innermost first: C functions, then Python's."""
+        """All known frames of its main thread, innermost first: C functions, then Python's."""
         return (*self.native, *self.stack)
 
     def inside(self, group: str | None = None) -> Call | None:
-        """The call (a collective of `group`, where one is given) that it entered last and has not left.
+        """The last call (of `group`, if given) that it entered and has not left.
 
-        Or the last of all that it left only because nobody came: who gives up first still waited.
+        If its very last call failed after waiting for peers, that one: the first rank to give up waited, too.
         """
         own = [c for c in self.calls if group is None or (c.group == group and not c.is_p2p)]
         open_call = next((c for c in reversed(own) if not c.left), None)
@@ -144,7 +144,7 @@ class RankView:
 
 
 def from_snapshot(node: str, entry: Mapping[str, Any]) -> RankView | None:
-    """The view in one entry of a `rank_snapshot` event; None when it is not one (a user may write anything)."""
+    """The view from one entry of a `rank_snapshot` event; None if it is invalid (a user may write any page)."""
     try:
         return RankView(
             rank=int(entry["rank"]),

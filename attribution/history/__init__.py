@@ -1,1 +1,1 @@
-"""The recent past in Postgres and the months in Parquet, read as one."""
+"""Recent records in Postgres and exported months in Parquet, read as one."""

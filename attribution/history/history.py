@@ -1,4 +1,4 @@
-"""History as monthly Parquet, beside the recent past in Postgres: written once by the service, queried as one.
+"""History as monthly Parquet beside the recent records in Postgres: written once by the service, read as one.
 
     nodes.parquet          node_idx, cluster, node
     sorts.parquet          sort_idx, kind, code, severity, source, recovered: every sort of event ever seen
@@ -7,7 +7,7 @@
     events/month=…         events by time; node and sort as small integers, `row` their number in the history
     manifest.json          what was exported, up to when
 
-Small integers make the joins cheap; what a sort of event means is joined in from the rules of the day.
+Small integers make the joins cheap; the current rules give each sort of event its meaning.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from probing_cluster.core import clock
 from probing_cluster.db import store
 
 REMEMBERED = "attribution.history"
-"""The store's note of where the history lies."""
+"""Key of the store's note with the history directory."""
 OVERLAP = timedelta(hours=1)
-"""Rows stored this long before an export began are looked for in Postgres as well: their transaction may have been open."""
+"""Rows stored up to this long before an export are also read from Postgres: their transaction may have been open."""
 
 _SORT = ("kind", "code", "severity", "source", "recovered")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What a history directory holds."""
+    """The contents of a history directory."""
 
     months: tuple[str, ...] = ()
     exported_at: datetime | None = None
@@ -56,7 +56,7 @@ class Manifest:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """The manifest of a directory; an empty one where there is none."""
+    """The manifest of a directory; an empty one if there is none."""
     try:
         raw = json.loads((directory / "manifest.json").read_text("utf-8"))
     except FileNotFoundError:
@@ -72,9 +72,9 @@ def read_manifest(directory: Path) -> Manifest:
 def export(
     given: store.Store, directory: Path, *, before: datetime, since: datetime, at: clock.Clock = clock.SYSTEM
 ) -> Manifest:
-    """Write every month from `since` (or the last exported one) that ended by `before`; the manifest afterwards.
+    """Exports every month from `since` (or after the last exported one) that ended by `before`. Returns the new manifest.
 
-    A month appears whole or not at all. The store remembers the directory, so that figures read both.
+    A month appears whole or not at all. The store records the directory, so that figures read both.
     """
     directory.mkdir(parents=True, exist_ok=True)
     manifest = read_manifest(directory)
@@ -127,7 +127,7 @@ def _places(attempts: pa.Table, nodes: _Index) -> pa.Table:
 
 
 class _Index:
-    """A growing list of distinct keys, each with its number; numbers never change."""
+    """A growing list of distinct keys with fixed numbers."""
 
     def __init__(self, path: Path, number: str, columns: Iterable[str]) -> None:
         self._path, self._number, self._columns = path, number, tuple(columns)
@@ -143,7 +143,7 @@ class _Index:
         return pa.array([self._known[k] for k in zip(*columns, strict=True)], pa.int32())
 
     def save(self) -> None:
-        """Write the list, whole."""
+        """Writes the whole list."""
         rows = [{self._number: n, **dict(zip(self._columns, k, strict=True))} for k, n in self._known.items()]
         kinds = [pa.field(self._number, pa.int32())]
         kinds += [pa.field(c, pa.bool_() if c == "recovered" else pa.string()) for c in self._columns]
@@ -151,7 +151,7 @@ class _Index:
 
 
 class HistoryAndPostgres:
-    """The exported months and what Postgres holds beyond them; no row twice, newer knowledge wins."""
+    """The exported months and the newer rows of Postgres; no row twice, and Postgres wins."""
 
     def __init__(self, given: store.Store, directory: Path) -> None:
         self._uri, self._directory = given.connection_uri(), directory
@@ -167,7 +167,7 @@ class HistoryAndPostgres:
         return self._both("events", since, until, ["event_id"], sources.EVENT_SCHEMA, needed)
 
     def checks(self, since: datetime, until: datetime) -> pa.Table:
-        """See source.CheckHistory; what checks found is not exported."""
+        """See source.CheckHistory; check results are not exported."""
         return sources.PostgresSource(self._uri).checks(since, until)
 
     def _both(
@@ -183,7 +183,7 @@ class HistoryAndPostgres:
             live = sources.PostgresSource(self._uri)
             read = live.attempts if kind == "attempts" else live.events
             return read(since, until, needed)
-        # All rows: one that is not needed any more stands for an older one that was.
+        # All rows: a newer row that is not needed may replace an older one that was.
         needed = None if needed is None else sources.NeededPart(columns=needed.columns | {*key})
         span = (since, until, needed)
         bounds = (since, until, self._manifest.until, self._manifest.exported_at - OVERLAP)
@@ -198,7 +198,7 @@ class HistoryAndPostgres:
 
 
 class ReadOnce:
-    """Everything a store knows, each span read once and kept as long as this is: for many figures of one span."""
+    """A store's records, each span read once and kept for many figures."""
 
     def __init__(self, given: store.Store) -> None:
         self._source = of(given)
@@ -211,7 +211,7 @@ class ReadOnce:
         return self._once("attempts", self._source.attempts, since, until)
 
     def events(self, since: datetime, until: datetime, needed: sources.Needed = None) -> pa.Table:
-        """See source.HistorySource; all columns, as above."""
+        """See source.HistorySource; all columns, for the same reason."""
         del needed
         return self._once("events", self._source.events, since, until)
 
@@ -230,7 +230,7 @@ class ReadOnce:
 
 
 def of(given: store.Store) -> HistoryAndPostgres | sources.PostgresSource:
-    """Everything a store knows: Postgres, and the history it remembers."""
+    """All records of a store: Postgres, and the history that it remembers."""
     where: Any = given.recall(REMEMBERED)
     if where and Path(where["directory"]).is_dir():
         return HistoryAndPostgres(given, Path(where["directory"]))

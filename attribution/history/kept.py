@@ -1,8 +1,8 @@
-"""What nodes kept of ended attempts, as Parquet: for the job's owner, who asks with the same SQL as while it ran.
+"""Kept tables of ended attempts, as Parquet: the job's owner reads them with the same SQL as while it ran.
 
-A node writes `<directory>/<cluster>-<job id>-<restarts>/<node>.kept`, without Arrow. Whoever reads first turns these files into one
-Parquet file per table, `<schema>.<table>.<part>.parquet`, and removes them. Integers and times are delta-coded, floats split by bytes,
-both with zstd; texts have dictionaries.
+A node writes `<directory>/<cluster>-<job id>-<restarts>/<node>.kept`, without Arrow. The first reader converts these files
+into one Parquet file per table, `<schema>.<table>.<part>.parquet`, and removes them. Integers and times are delta-coded,
+floats split by bytes, both with zstd; texts have dictionaries.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TYPES: Mapping[kept_file.Kind, pa.DataType] = {
 }
 _PART = re.compile(r"(?P<schema>[^.]+)\.(?P<name>[^/]+)\.(?P<part>[0-9]{1,9})\.parquet")
 _MARK = ".nodes"
-"""The file that names the nodes of a whole part."""
+"""Suffix of the file that lists the nodes of a complete part."""
 _ENCODING: Mapping[str, str] = {
     "int": "DELTA_BINARY_PACKED",
     "time": "DELTA_BINARY_PACKED",
@@ -41,18 +41,18 @@ _ENCODING: Mapping[str, str] = {
 }
 
 Tables = dict[tuple[str, str], pa.Table]
-"""By schema and name."""
+"""(schema, name) to table."""
 
 
 def directory_of(config: settings.KeptSettings) -> Path | None:
-    """The caller's own history directory; None where the site keeps nothing."""
+    """The caller's own history directory; None if the site keeps nothing."""
     if not config.directory:
         return None
     return Path(config.directory.replace("%u", getpass.getuser()).replace("%h", str(Path("~").expanduser())))
 
 
 def attempts(directory: Path, cluster: str, job_id: int) -> list[Path]:
-    """The kept attempts of a job, the first start first; those of others than the caller are none."""
+    """The caller's kept attempts of a job, first start first; other users' directories are ignored."""
     found: dict[int, Path] = {}
     prefix = f"{cluster}-{job_id}-"
     try:
@@ -68,7 +68,7 @@ def attempts(directory: Path, cluster: str, job_id: int) -> list[Path]:
 
 
 def tables(attempt: Path) -> Tables:
-    """Every table of one attempt; raises MalformedInput where a file is damaged, OSError."""
+    """Every table of one attempt; raises MalformedInput for a damaged file, or OSError."""
     _convert(attempt)
     whole = _whole_parts(attempt)
     parts: dict[tuple[str, str], list[pa.Table]] = {}
@@ -81,7 +81,7 @@ def tables(attempt: Path) -> Tables:
 
 
 def _convert(attempt: Path) -> None:
-    """Turns the nodes' files into Parquet; each row appears once, wherever this is interrupted or done twice at a time."""
+    """Converts the nodes' files into Parquet. Each row appears once, even after interruptions or parallel calls."""
     if not any(p.suffix == SUFFIX for p in attempt.iterdir()):
         return
     lock = os.open(attempt, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -91,7 +91,7 @@ def _convert(attempt: Path) -> None:
         done = _whole_parts(attempt)
         for path, match in list(_parts(attempt)):
             if int(match["part"]) not in done:
-                path.unlink()  # its nodes' files are still there
+                path.unlink()  # its nodes' files still exist
         waiting = sorted(p for p in attempt.iterdir() if p.suffix == SUFFIX)
         known = {node for nodes in done.values() for node in nodes}
         fresh = {p.stem: _read(p) for p in waiting if p.stem not in known}
@@ -99,13 +99,13 @@ def _convert(attempt: Path) -> None:
             _write(attempt, fresh, 1 + max(done, default=-1))
         for path in waiting:
             path.unlink()
-        os.utime(attempt, ns=(status.st_atime_ns, status.st_mtime_ns))  # its age is that of the attempt
+        os.utime(attempt, ns=(status.st_atime_ns, status.st_mtime_ns))  # keep the attempt's age
     finally:
         os.close(lock)
 
 
 def _whole_parts(attempt: Path) -> dict[int, list[str]]:
-    """The parts whose every table is written, with their nodes."""
+    """Number of each complete part to its nodes."""
     found = (p for p in attempt.iterdir() if p.suffix == _MARK and digits.is_number(p.stem))
     return {int(p.stem): p.read_text("utf-8").splitlines() for p in found}
 
@@ -134,11 +134,11 @@ def _write(attempt: Path, by_node: Mapping[str, Sequence[kept_file.KeptTable]], 
     mark = attempt / f"{number}{_MARK}"
     fresh = mark.with_suffix(".new")
     fresh.write_text("\n".join(sorted(by_node)), "utf-8")
-    fresh.replace(mark)  # last: a part without it is not yet one
+    fresh.replace(mark)  # last: it makes the part complete
 
 
 def write_parquet(table: pa.Table, path: Path) -> None:
-    """One file in the encodings that suit series of numbers (docs/probe.md has the figures)."""
+    """Writes one file in the encodings that suit time series (docs/probe.md has the figures)."""
     kinds = {f.name: _kind(f.type) for f in table.schema}
     pq.write_table(
         table,
@@ -158,7 +158,7 @@ def _arrow(table: kept_file.KeptTable) -> pa.Table:
 
 
 def _joined(rows: Sequence[pa.Table]) -> pa.Table:
-    """All rows under all columns; nodes that disagree about a column's type have it as text."""
+    """All rows with all columns; a column of different types becomes text."""
     kinds: dict[str, pa.DataType] = {}
     for table in rows:
         for field in table.schema:

@@ -1,4 +1,4 @@
-"""SQL over what was kept of an ended attempt, with the tables' names of a running job."""
+"""SQL over an ended attempt's kept tables, with the table names of a running job."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from probing_cluster.core.ending import thread_limit
 
 
 def context(found: kept.Tables) -> df.SessionContext:
-    """A DataFusion session with these tables under their schemas, as `probing-ctl sql` has them of a running job."""
+    """A DataFusion session with these tables under their schemas, as in `probing-ctl sql` of a running job."""
     thread_limit.require()
     made = df.SessionContext(
         df.SessionConfig()
         .with_information_schema(True)
         .with_default_catalog_and_schema("kept", "python")
-        .set("datafusion.sql_parser.default_null_ordering", "nulls_last")  # as of a running job
+        .set("datafusion.sql_parser.default_null_ordering", "nulls_last")  # as in a running job
     )
     catalog = Catalog.memory_catalog()
     made.register_catalog_provider("kept", catalog)

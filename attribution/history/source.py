@@ -1,4 +1,4 @@
-"""Where the engine reads from: Postgres over ADBC for the recent past, Parquet for history, or both as one."""
+"""Sources of records: Postgres over ADBC for recent ones, Parquet for history, or both as one."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ EVENT_SCHEMA = pa.schema(
         ("recovered", pa.bool_()),
     ]
 )
-"""One node event, as the figures and the bulk join see it."""
+"""One node event, for the figures and the bulk join."""
 
 
 SIGNATURE_SCHEMA = pa.schema(
@@ -87,11 +87,11 @@ SIGNATURE_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, kw_only=True)
 class NeededPart:
-    """What of a table somebody needs: a source may leave other columns null, and other rows out."""
+    """The part of a table that is needed: a source may leave other columns null and other rows out."""
 
     columns: frozenset[str]
     rows: str = ""
-    """The file of the room that picks the rows needed from rows `q` of all columns; empty: all rows are."""
+    """Name of the SQL file that selects the needed rows from rows `q` of all columns; empty: all rows."""
 
 
 NOTHING = NeededPart(columns=frozenset())
@@ -113,7 +113,7 @@ class HistorySource(Protocol):
 
 @runtime_checkable
 class CheckHistory(Protocol):
-    """A source that also knows what the checks found; a directory of exported months does not."""
+    """A source that also has check results; a directory of exported months does not."""
 
     def checks(self, since: datetime, until: datetime) -> pa.Table:
         """Every check by name and version: first_us, n_results and n_failed in the span (pg_checks.sql)."""
@@ -154,7 +154,7 @@ class ParquetSource:
         return in_schema(found, ATTEMPT_SCHEMA)
 
     def events(self, since: datetime, until: datetime, needed: Needed = None) -> pa.Table:
-        """See HistorySource; all rows and columns, since most are small numbers in the files."""
+        """See HistorySource; all rows and columns, since most are small integers."""
         del needed
         inside = (ds.field("at_us") >= clock.to_us(since)) & (ds.field("at_us") < clock.to_us(until))
         given = ["event_id", "at_us", "device", "gpu_uuid", "pci_bus_id", "job_id", "node_idx", "sort_idx"]
@@ -164,18 +164,18 @@ class ParquetSource:
         return found.select(EVENT_SCHEMA.names).cast(EVENT_SCHEMA)
 
     def register_attempts(self, context: datafusion.SessionContext, name: str) -> None:
-        """Let DataFusion read the attempts by itself: only the columns a query needs."""
+        """Registers the attempts in DataFusion, which then reads only the columns that a query needs."""
         where = str(self._directory / "attempts")
         context.register_parquet(
             name, where, table_partition_cols=[("month", pa.string())], schema=ATTEMPT_SCHEMA
         )
 
     def _months(self, name: str, schema: pa.Schema | None = None) -> Any:
-        """All months as one; what an older month has no column for is null in it."""
+        """All months as one; a column that an older month lacks is null there."""
         return ds.dataset(self._directory / name, schema=schema, format="parquet", partitioning="hive")
 
     def _named(self, table: pa.Table, file: str, number: str, columns: Sequence[str]) -> pa.Table:
-        """`table` with the columns its small numbers stand for."""
+        """`table` with the columns that its small integers stand for."""
         names = ds.dataset(self._directory / f"{file}.parquet").to_table().sort_by(number)
         for column in columns:
             table = table.append_column(
@@ -185,7 +185,7 @@ class ParquetSource:
 
 
 def in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """`table` in `schema`; a column that it lacks is null."""
+    """`table` in `schema`; a missing column becomes null."""
     columns = [
         table[field.name] if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
         for field in schema
@@ -194,12 +194,12 @@ def in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def fetch(uri: str, name: str, *given: datetime, further: str = "", needed: Needed = None) -> pa.Table:
-    """The rows of one SQL file of the room, its conditions and those of `further`, over ADBC; raises DatabaseUnavailable.
+    """The rows of one SQL file of the room, with the conditions of `further`, over ADBC; raises DatabaseUnavailable.
 
-    Only what is `needed` is computed and sent: every column costs the server and this process as much as a row does.
+    Only what is `needed` is computed and sent: a column costs the server and this process as much as a row does.
 
-    The instants `given` are written into the text: a query without parameters is streamed, so that the server reads while the
-    rows before are taken apart here, and neither holds them all twice.
+    `given` instants are written into the text: a query without parameters is streamed, so the server reads while this
+    process decodes, and neither holds all rows twice.
     """
     query = "".join(_text(part) for part in (name, further) if part)
     if needed is not None:
@@ -219,7 +219,7 @@ def _text(name: str) -> str:
 
 
 def signature_table(events: pa.Table) -> pa.Table:
-    """What each sort of event in `events` says: kind, code ('' = none), severity, recovered, cause, root, role, lethality, scope."""
+    """The signature of each sort of event in `events`: kind, code ('' = none), severity, recovered, cause, root, role, lethality, scope."""
     keys = events.group_by(["kind", "code", "severity", "recovered"]).aggregate([])
     rows = []
     for key in keys.to_pylist():

@@ -1,1 +1,1 @@
-"""What nodes share that can fail: switches, racks, power feeds, file servers; and which of them many faults point at."""
+"""Places that nodes share (switches, racks, power feeds, file servers), and which of them explain many faults."""

@@ -1,4 +1,4 @@
-"""Which nodes hang on which switch, stand in which rack, are fed by which PDU; and since when."""
+"""The switches, racks and power feeds of nodes over time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class NodeLayout:
     """The places of every node at one instant."""
 
     def __init__(self, places: Iterable[tuple[str, Place]]) -> None:
-        """`places`: node and place, once for each place a node belongs to."""
+        """`places`: (node, place), once for each place of a node."""
         members: dict[Place, set[str]] = defaultdict(set)
         of_node: dict[str, set[Place]] = defaultdict(set)
         kinds: dict[str, set[str]] = defaultdict(set)
@@ -29,11 +29,11 @@ class NodeLayout:
         self.members: Mapping[Place, frozenset[str]] = {p: frozenset(n) for p, n in members.items()}
         self.of_node: Mapping[str, frozenset[Place]] = {n: frozenset(p) for n, p in of_node.items()}
         self.placed: Mapping[str, frozenset[str]] = {k: frozenset(n) for k, n in kinds.items()}
-        """Kind to the nodes that have a place of that kind."""
+        """Kind to the nodes with a place of that kind."""
 
     @functools.cached_property
     def n_candidates(self) -> int:
-        """Places that could be what several nodes share: those of two nodes or more, without the ones that hold every node of their kind."""
+        """Number of places that several nodes may share: with at least two nodes, but not all nodes of their kind."""
         return sum(2 <= len(nodes) < len(self.placed[kind]) for (kind, _), nodes in self.members.items())
 
 
@@ -51,7 +51,7 @@ class Places:
         self._layouts: dict[tuple[str, int], NodeLayout] = {}
 
     def at(self, cluster: str, at: datetime) -> NodeLayout:
-        """The layout at an instant; before the first one known: the first one, since a place outlives what we know of it."""
+        """The layout at an instant; before the first known one, the first: places are older than our records."""
         instants = self._instants.get(cluster, [])
         part = max(bisect.bisect_right(instants, at), 1)
         if (cluster, part) not in self._layouts:

@@ -1,9 +1,9 @@
-"""Whether nodes that failed together share a place, against chance.
+"""Tests whether nodes that failed together share a place, against chance.
 
-The question is Fisher's: of the nodes that have a place of this kind, k failed; how likely is it that by chance x or more of
-them are among the m nodes of this one place? (The upper tail of the hypergeometric distribution.) All places of all kinds are
-asked at once, so every answer is multiplied by their number (Bonferroni), and of many incidents or places listed side by side
-`discoveries` bounds the share of false ones (Benjamini and Hochberg 1995, doi:10.1111/j.2517-6161.1995.tb02031.x).
+Fisher's exact test: k of the nodes with a place of this kind failed; how likely are x or more of them among the m nodes of
+one place by chance (upper tail of the hypergeometric distribution)? All places of all kinds are tested, so each result is
+multiplied by their number (Bonferroni). For many incidents or places side by side, `discoveries` bounds the share of
+false ones (Benjamini and Hochberg 1995, doi:10.1111/j.2517-6161.1995.tb02031.x).
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from dataclasses import dataclass
 from probing_cluster.attribution.places import layout
 
 ODDS = 0.02
-"""A place is named when chance would name any place at most this often."""
+"""Highest probability with which chance alone would name any place."""
 LEAST = 3
-"""Failed nodes that a place must hold to be named."""
+"""Least failed nodes in a named place."""
 _NEAR = 10.0
-"""Places whose odds differ by less than this factor cannot be told apart."""
+"""Places whose odds differ by a smaller factor are indistinguishable."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SharedPlace:
-    """One place that failed nodes share more than chance explains."""
+    """A place that failed nodes share more often than chance explains."""
 
     kind: str
     name: str
@@ -35,11 +35,11 @@ class SharedPlace:
     n_nodes: int
     """Nodes in it."""
     n_all: int
-    """Failed nodes wherever they are, as far as they have a place of this kind."""
+    """Failed nodes with a place of this kind."""
     odds: float
-    """How often chance would show any place as strongly, 0..1; already corrected for the number of places looked at."""
+    """Probability that chance shows any place as strongly, 0..1, corrected for the number of places."""
     others: tuple[layout.Place, ...] = ()
-    """Places that the same failures point at as strongly: they cannot be told apart from this one."""
+    """Other places that explain the same failures as well."""
 
     @property
     def sentence(self) -> str:
@@ -53,13 +53,13 @@ _NAME = re.compile(r"\d+ of the \d+ nodes of (.+?) \(")
 
 
 def name_in(sentence: str) -> str:
-    """`leaf leaf12` of a sentence of SharedPlace, whatever else stands beside it; empty where no place is named."""
+    """`leaf leaf12` from a text with a sentence of SharedPlace; empty if it names no place."""
     found = _NAME.search(sentence)
     return found[1] if found else ""
 
 
 def tail(n: int, m: int, k: int, x: int) -> float:
-    """P(X >= x) where X of k drawn nodes are among m of n, each draw without replacement; 0..1."""
+    """P(X >= x), with X the number of k nodes drawn without replacement from n that are among m; 0..1."""
     if x <= max(0, k + m - n):
         return 1.0
     last = min(m, k)
@@ -75,7 +75,7 @@ def _log_choose(n: int, k: int) -> float:
 
 
 def shared(failed: Collection[str], where: layout.NodeLayout) -> SharedPlace | None:
-    """The place that best explains which nodes failed; None where chance explains it as well."""
+    """The place that best explains which nodes failed; None if chance does."""
     counts = Counter(p for node in set(failed) for p in where.of_node.get(node, ()))
     n_failed = {kind: len(nodes & set(failed)) for kind, nodes in where.placed.items()}
     found = [
@@ -93,7 +93,7 @@ def shared(failed: Collection[str], where: layout.NodeLayout) -> SharedPlace | N
     good = [s for s in found if s.odds <= ODDS]
     if not good:
         return None
-    # More failures explained decides between equal odds: the smallest place that holds them all has the smallest odds.
+    # Equal odds are decided by more failures; of places that hold them all, the smallest has the lowest odds.
     best, *rest = sorted(good, key=lambda s: (s.odds, -s.n_failed, s.kind, s.name))
     alike = tuple(
         (s.kind, s.name) for s in rest if s.odds <= best.odds * _NEAR and s.n_failed == best.n_failed
@@ -104,7 +104,7 @@ def shared(failed: Collection[str], where: layout.NodeLayout) -> SharedPlace | N
 def job_explains(
     place: SharedPlace, failed: Collection[str], job_nodes: Collection[str], where: layout.NodeLayout
 ) -> bool:
-    """True when the failed nodes fit one job's nodes as well as the place: then the job's load may be what they share."""
+    """True if one job's nodes explain the failures as well as the place: then the job's load may be the reason."""
     placed = where.placed.get(place.kind, frozenset())
     hit, mine = set(failed) & placed, set(job_nodes) & placed
     odds = tail(len(placed), len(mine), len(hit), len(hit & mine)) * where.n_candidates
@@ -112,7 +112,7 @@ def job_explains(
 
 
 def discoveries(p_values: Sequence[float], rate: float) -> list[bool]:
-    """Which of these tests to believe so that at most `rate` of the believed are false on average (Benjamini-Hochberg)."""
+    """Which tests to accept, so that on average at most `rate` of the accepted are false (Benjamini-Hochberg)."""
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     last = max((i for i, j in enumerate(order, 1) if p_values[j] <= rate * i / len(order)), default=0)
     believed = set(order[:last])
@@ -122,9 +122,9 @@ def discoveries(p_values: Sequence[float], rate: float) -> list[bool]:
 def excess(
     counts: Iterable[tuple[layout.Place, int, float]], rate: float
 ) -> list[tuple[layout.Place, int, float, float]]:
-    """Places whose nodes fail more than the others': of (place, failures, node-days), those believed: (…, expected, p).
+    """Places whose nodes fail more than others, from (place, failures, node-days): accepted (…, expected, p).
 
-    Failures of the place against those of all other places of its kind, by their shares of node-days (binomial, exact).
+    The failures of a place are compared with those of its kind by its share of node-days (exact binomial test).
     """
     rows = list(counts)
     totals: Counter[str] = Counter()
