@@ -1,1 +1,1 @@
-"""What failures cost: run accounts, ETTR, MTTF and the fleet's figures."""
+"""The cost of failures: run accounts, ETTR, MTTF and the fleet's figures."""

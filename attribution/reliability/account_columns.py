@@ -1,4 +1,4 @@
-"""Accounts of many runs at once, column by column: the same sums as `run_account`, for runs whose attempts follow one another."""
+"""Accounts of many runs by columns: the sums of `run_account`, for runs whose attempts follow one another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from probing_cluster.core import clock, records
 from probing_cluster.db import arrow
 
 _EXACT_US = 1 << 53
-"""A float holds every whole number up to here; longer runs (285 years) are not accounted by columns."""
+"""Floats represent every integer up to here; longer runs (285 years) are not accounted by columns."""
 _PARTS = ("suspended", "restart", "checkpoint", "lost", "productive")
 Ints = Any
 """A numpy array of int64, one element per attempt or per run."""
@@ -24,25 +24,25 @@ Ints = Any
 
 @dataclass(frozen=True, kw_only=True)
 class Attempts:
-    """Attempts of whole runs, run by run and by submit time within a run; times in microseconds since 1970."""
+    """Attempts of whole runs, by run and then by submit time; times in microseconds since 1970."""
 
     rows: pa.Table
-    """As stale_attempts.sql gives them."""
+    """Rows of stale_attempts.sql."""
     first: Ints
-    """Place of each run's first attempt."""
+    """Index of each run's first attempt."""
     submit: Ints
     eligible: Ints
     start: Ints
-    """The submit time where it never started."""
+    """The start; the submit time if it never started."""
     end: Ints
     """The end; `now` while it runs or waits; never before start or submission."""
     ended: Any
-    """Whether an end is known."""
+    """True if the end is known."""
     started: Any
 
 
 def attempts_of(rows: pa.Table, now: datetime) -> Attempts:
-    """The rows taken apart."""
+    """The rows as columns of numbers."""
     run_no = rows["run_no"].to_numpy()
     submit = _us_of(rows["submit_at"], 0)
     started, ended = (pc.is_valid(rows[name]).to_numpy() for name in ("start_at", "end_at"))
@@ -64,7 +64,7 @@ def attempts_of(rows: pa.Table, now: datetime) -> Attempts:
 
 
 def in_sequence(attempts: Attempts) -> Any:
-    """Per run whether its attempts follow one another, so that no instant belongs to two of them."""
+    """For each run: True if its attempts follow one another, so that no instant belongs to two of them."""
     a = attempts
     suspended = a.rows["suspended_s"].to_numpy()
     own = (a.start >= a.submit) & np.isfinite(suspended) & (np.abs(suspended) < _EXACT_US / 1e6)
@@ -82,7 +82,7 @@ def accounts(
     now: datetime,
     stalls: Mapping[run_account.Key, datetime] | None = None,
 ) -> pa.Table:
-    """One account per run, in the records' Arrow schema. Only for runs that are `in_sequence`."""
+    """One account per run, in the records' Arrow schema. Every run must be `in_sequence`."""
     a = attempts
     waited = np.maximum(0, np.where(a.started, a.start, a.end) - a.eligible)
     running = np.where(a.started, a.end - a.start, 0)
@@ -125,7 +125,7 @@ def _split(
     assume: run_account.Assumptions,
     stalls: Mapping[run_account.Key, datetime],
 ) -> tuple[dict[str, Ints], Any]:
-    """Each attempt's running time in the parts of `run_account.split`, and whether no assumption was made about start-up and loss."""
+    """Each attempt's running time in the parts of `run_account.split`, and True if its start-up and loss are measured."""
     measured = _ProgressColumns.of(a, progress)
     suspended = np.minimum(running, np.maximum(0, _whole(a.rows["suspended_s"].to_numpy() * 1e6)))
     active = running - suspended
@@ -157,7 +157,7 @@ def _split(
 
 
 def _hung(a: Attempts, stalls: Mapping[run_account.Key, datetime]) -> Ints:
-    """How long each attempt had hung when it ended; 0 for those that had not."""
+    """How long each attempt had hung at its end; 0 if it did not hang."""
     hung = np.zeros(len(a.submit), np.int64)
     for i, key in _places_of(a, stalls):
         if a.ended[i]:
@@ -166,7 +166,7 @@ def _hung(a: Attempts, stalls: Mapping[run_account.Key, datetime]) -> Ints:
 
 
 def _places_of(a: Attempts, known: Collection[run_account.Key]) -> Iterator[tuple[int, run_account.Key]]:
-    """The places of the attempts that something is known of, with their keys."""
+    """Index and key of each attempt in `known`."""
     jobs, clusters = a.rows["job_id"].to_numpy(), a.rows["cluster"]
     for i in np.flatnonzero(np.isin(jobs, list({job_id for _, job_id, _ in known}))) if known else ():
         key = (clusters[i].as_py(), int(jobs[i]), clock.from_us(int(a.submit[i])))
@@ -176,7 +176,7 @@ def _places_of(a: Attempts, known: Collection[run_account.Key]) -> Iterator[tupl
 
 @dataclass(frozen=True, kw_only=True)
 class _ProgressColumns:
-    """The probe's report of each attempt, one column per fact; zeros where it reported nothing."""
+    """The probe's report on each attempt, one column per fact; zeros without a report."""
 
     any: Any
     first: Ints

@@ -1,4 +1,4 @@
-"""Run accounts out of the store: which runs changed, what the probe saw of them, and where their time went."""
+"""Makes run accounts from the store: finds changed runs, reads the probe's reports, and stores where their time went."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ STALE = (_SQL / "stale_attempts.sql").read_text(encoding="utf-8")
 _STALLED = (_SQL / "stalled_attempts.sql").read_text(encoding="utf-8")
 _PROGRESS = (_SQL / "run_progress.sql").read_text(encoding="utf-8")
 _REFRESH = timedelta(minutes=5)
-"""How old the account of a run that still goes on may get."""
+"""Greatest age of the account of a running run."""
 _REFRESHED_AFTER = timedelta(hours=2)
-"""How long after a run's end its nodes' last words still change its account."""
+"""How long after a run's end late reports of its nodes still change its account."""
 SLICE_ROWS = 50_000
-"""Attempts accounted at once; what bounds memory."""
+"""Attempts accounted at once; bounds memory."""
 
 FIRST_STEP, LAST_STEP, CHECKPOINT = "first_step", "last_progress", "checkpoint"
-"""Kinds of probe events that tell of training."""
+"""Kinds of probe events about training."""
 
 RunKey = tuple[str, str, str]
-"""Cluster, user and run key: a run is one user's."""
+"""Cluster, user and run key: a run belongs to one user."""
 
 
 def update(
@@ -43,10 +43,10 @@ def update(
     at: clock.Clock = clock.SYSTEM,
     between: Callable[[int], bool] = lambda _: True,
 ) -> int:
-    """Make the accounts that are missing or stale, of runs with an attempt that ended since, runs or waits; how many.
+    """Makes missing and stale accounts, of runs with an attempt that ended since, runs or waits. Returns their number.
 
-    One read gives the attempts of all of them; they are accounted and stored slice by slice. `between` is given the
-    number of accounts so far after each slice; False ends the pass.
+    One query reads all attempts; they are accounted and stored slice by slice. `between` gets the number of accounts so
+    far after each slice; if it returns False, the pass ends.
     """
     now = at.now()
     until = min(now, source.exported_until() or now)
@@ -68,7 +68,7 @@ def update(
 
 
 def _with_instants(query: str, *instants: datetime) -> str:
-    """The query with its `$1` … written out: with parameters the driver would give all rows as one batch."""
+    """The query with its `$1` … written out: with parameters the driver would return all rows as one batch."""
     for number, at in enumerate(instants, 1):
         query = query.replace(f"${number}", f"timestamptz '{clock.iso_z(at)}'")
     return query
@@ -80,7 +80,7 @@ def run_of(attempt: records.JobAttempt) -> RunKey:
 
 
 def assumptions(config: settings.AttributionSettings) -> run_account.Assumptions:
-    """What the configuration takes for granted where the probe saw nothing."""
+    """The configured assumptions for what the probe did not see."""
     return run_account.Assumptions(
         interval_s=config.checkpoint_interval_s,
         write_s=config.checkpoint_write_s,
@@ -90,7 +90,7 @@ def assumptions(config: settings.AttributionSettings) -> run_account.Assumptions
 
 
 def _whole_runs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The rows in tables of about SLICE_ROWS, none of which parts a run."""
+    """The rows in tables of about SLICE_ROWS, without dividing a run."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         for low in range(0, batch.num_rows, SLICE_ROWS):
@@ -110,7 +110,7 @@ def _whole_runs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 def _slice(
     source: store.Store, rows: pa.Table, assume: run_account.Assumptions, now: datetime, until: datetime
 ) -> pa.Table:
-    """The accounts of some whole runs, `until` which what still goes on is known: by columns, and one by one those whose attempts overlap."""
+    """The accounts of some whole runs; open ones are accounted up to `until`. Runs with overlapping attempts go one by one."""
     columns = account_columns.attempts_of(rows, until)
     simple = account_columns.in_sequence(columns)
     by_columns = np.repeat(simple, np.diff(np.append(columns.first, rows.num_rows)))
@@ -142,7 +142,7 @@ def _probe_events(source: store.Store, columns: account_columns.Attempts) -> lis
 
 
 def _stalls(source: store.Store, job_ids: Sequence[int]) -> Mapping[run_account.Key, datetime]:
-    """Since when attempts of these jobs that hung had made no progress, as their verdicts have it."""
+    """Attempt to the time of its last progress, for hung attempts of these jobs, from their verdicts."""
     found = source.rows(_STALLED, {"job_ids": job_ids})
     return {(r["cluster"], r["job_id"], r["submit_at"]): r["stalled_at"] for r in found}
 
@@ -160,7 +160,7 @@ def _one_by_one(
     assume: run_account.Assumptions,
     until: datetime,
 ) -> pa.Table:
-    """The accounts of the runs in `part`, whose attempts have been read."""
+    """The accounts of the runs in `part`, one by one."""
     wanted = set(_keys(part))
     by_run: dict[RunKey, list[records.JobAttempt]] = defaultdict(list)
     for attempt in read:
@@ -176,7 +176,7 @@ def _one_by_one(
 def progress(
     attempts: Iterable[records.JobAttempt], events: Iterable[records.HealthEvent]
 ) -> Mapping[run_account.Key, run_account.RunProgress]:
-    """The progress of each attempt by the probe's events; an attempt without any is missing."""
+    """Attempt to its progress, from the probe's events; an attempt without events is missing."""
     by_job: dict[int, list[records.HealthEvent]] = defaultdict(list)
     for event in events:
         if event.source == "probe" and event.job_id is not None:
@@ -203,9 +203,9 @@ def _progress(mine: Sequence[records.HealthEvent]) -> run_account.RunProgress:
 
 
 def _checkpoints(events: Iterable[records.HealthEvent]) -> tuple[run_account.Checkpoint, ...]:
-    """Checkpoints as completed: an event tells of a begin and a duration, and of its process's total so far.
+    """Completed checkpoints. An event states the begin and duration of one, and its process's total so far.
 
-    Not every checkpoint is reported: what lies between two reported ones is in the difference of their totals.
+    Not every checkpoint is reported: those between two reports are in the difference of their totals.
     """
     blocked_s: dict[str, float] = defaultdict(float)
     found = []

@@ -42,7 +42,7 @@ class Model:
 
 
 def linear_v1(model: Model) -> float:
-    """First order, without write cost (v1 of the paper, 0..1): not meant below about 0.5; never negative."""
+    """First order, without write cost (v1 of the paper, 0..1): for values above about 0.5; never negative."""
     rate, q = model.rate_per_s, model.queue_s
     a = 1.0 - rate * (model.restart_s + model.interval_s / 2.0)
     if a <= 0:
@@ -60,7 +60,7 @@ def linear_v2(model: Model) -> float:
 
 
 def renewal(model: Model) -> float:
-    """Exact for exponential failures, which may strike during restart and write too (0..1)."""
+    """Exact for exponential failures, also during restart and write (0..1)."""
     rate, u0, q = model.rate_per_s, model.restart_s, model.queue_s
     dt, w = model.interval_s, model.write_s
     if rate == 0:
@@ -78,7 +78,7 @@ def renewal(model: Model) -> float:
 
 
 def renewals(model: Model, n_nodes: Floats, queue_s: Floats, productive_s: Floats) -> Floats:
-    """`renewal` of many runs that differ in size, wait and length only; equal to it to the last bit."""
+    """`renewal` for many runs that differ in size, wait and length only, bit for bit the same."""
     found = np.empty(len(n_nodes))
     u0, dt, w = model.restart_s, model.interval_s, model.write_s
     for size in np.unique(n_nodes):
@@ -97,23 +97,23 @@ def renewals(model: Model, n_nodes: Floats, queue_s: Floats, productive_s: Float
 
 
 def best_interval_s(model: Model) -> float | None:
-    """The interval that maximises the renewal form exactly, seconds (Lambert W); infinite without failures.
+    """The interval that maximises the renewal form, seconds (Lambert W); infinite without failures.
 
-    None where a checkpoint costs nothing: then no interval is too short.
+    None if a checkpoint costs nothing: then no interval is too short.
     """
     rate = model.rate_per_s
     if rate == 0:
         return math.inf
     if model.write_s == 0:
         return None
-    from scipy import special  # its import costs the service 20 MB that it does not need
+    from scipy import special  # importing it costs the service 20 MB
 
     return float((1.0 + special.lambertw(-math.exp(-1.0 - rate * model.write_s)).real) / rate)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimulatedEttr:
-    """What the simulation found."""
+    """The simulation's result."""
 
     ettr: float
     """Total productive time over total wall time of all runs, 0..1."""
@@ -123,7 +123,7 @@ class SimulatedEttr:
 
 
 def simulate(model: Model, *, n_runs: int = 2000, seed: int = 0) -> SimulatedEttr:
-    """Every run at once, one step per failure: an independent check of the forms above.
+    """Simulates all runs at once, one step per failure: an independent check of the forms above.
 
     A model without end is simulated over 200 intervals. Queueing waits are exponential with mean q.
     """

@@ -1,7 +1,7 @@
-"""Model FLOPs utilisation of a training whose user keeps a table of tokens and parameters.
+"""Model FLOPs utilisation of a training, from the user's table of tokens and parameters.
 
-A dense transformer takes about six floating-point operations per parameter and token, forward and backward together (Chowdhery et al.
-2022, appendix B, without the attention's own term, which makes it a lower bound). Work done twice (recomputed activations) does not count.
+A dense transformer takes about six floating-point operations per parameter and token, forward and backward (Chowdhery et al.
+2022, appendix B; without attention's own term, so this is a lower bound). Recomputed activations do not count.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 FLOP_PER_PARAMETER_AND_TOKEN = 6.0
 COLUMNS = frozenset({"step", "tokens", "parameters"})
-"""What a user's table must have. Rows of one step are summed: each rank writes the tokens that it alone trained on."""
+"""Columns that the user's table must have. Rows of one step are summed: each rank writes the tokens that it trained on."""
 PEAK = "peak_tflops"
-"""Column with what one GPU does at most, 10¹² a second; without it the achieved rate is known and the utilisation is not."""
+"""Column with a GPU's peak rate, 10¹² per second; without it the utilisation is unknown."""
 
 Row = Mapping[str, Any]
 
@@ -28,14 +28,14 @@ class StepFlops:
     tflops_per_gpu: float
     """Model operations per second and GPU, 10¹²."""
     mfu: float | None
-    """Share of the GPU's peak, 0..1; None where the peak is not known."""
+    """Share of the GPU's peak, 0..1; None if the peak is unknown."""
 
 
 def per_step(own: Sequence[Row], steps: Sequence[Row]) -> list[StepFlops]:
-    """Every step whose tokens, parameters and duration are known, in order.
+    """Every step with known tokens, parameters and duration, in order.
 
-    `own`: rows of the user's table. `steps`: rows of torch.steps (step, duration_s, rank); where it does not know a step, the user's own
-    column duration_s does. The slowest rank's time is the step's. GPUs are the ranks seen, one each.
+    `own`: rows of the user's table. `steps`: rows of torch.steps (step, duration_s, rank); a step missing there takes the
+    duration_s of the user's table. The slowest rank's time is the step's. The number of GPUs is the number of ranks.
     """
     seconds = _longest(own) | _longest(steps)
     ranks = {r["rank"] for r in (*own, *steps) if r.get("rank") is not None}

@@ -26,7 +26,7 @@ def poisson_rate(n_events: int, exposure: float, *, level: float = 0.95) -> Fail
     if exposure <= 0:
         return FailureRate(n_events=n_events, exposure=exposure, rate=None, low=None, high=None, level=level)
     tail = (1.0 - level) / 2.0
-    # A quantile of χ² with 2k degrees of freedom is twice that of the gamma distribution; importing scipy.stats takes half a second.
+    # A χ² quantile with 2k degrees of freedom is twice the gamma quantile; importing scipy.stats takes half a second.
     low = float(special.gammaincinv(n_events, tail)) if n_events else 0.0
     high = float(special.gammaincinv(n_events + 1, 1.0 - tail))
     return FailureRate(
@@ -41,14 +41,14 @@ def poisson_rate(n_events: int, exposure: float, *, level: float = 0.95) -> Fail
 
 @dataclass(frozen=True, kw_only=True)
 class Mttf:
-    """Mean time to failure of jobs of one size, hours; None where nothing failed (or nothing ran)."""
+    """Mean time to failure of jobs of one size, hours; None if nothing failed or nothing ran."""
 
     n_failures: int
     runtime_h: float
     mttf_h: float | None
     low_h: float | None
     high_h: float | None
-    """None = unbounded above: no failure was seen."""
+    """None = unbounded: no failure was seen."""
 
 
 def measured(n_failures: int, runtime_h: float, *, level: float = 0.95) -> Mttf:

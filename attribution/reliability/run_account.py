@@ -1,4 +1,4 @@
-"""Where a run's wall time went, in parts that add up to it exactly."""
+"""The parts of a run's wall time; they add up to it exactly."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from probing_cluster.attribution.reliability import ettr
 from probing_cluster.core import clock, records
 
 Key = tuple[str, int, datetime]
-"""Cluster, job id and submit time: what makes an attempt this attempt."""
+"""Cluster, job id and submit time of an attempt."""
 
 
 KEPT = frozenset({"COMPLETED", "RUNNING", "SUSPENDED", "COMPLETING"})
-"""States of an attempt whose training is not lost."""
+"""States of attempts whose training is not lost."""
 
 
 @records.record
 class Checkpoint:
-    """One checkpoint the probe saw written."""
+    """One checkpoint that the probe saw."""
 
     at: datetime = records.doc("when it was complete")
     duration_s: float = records.doc("how long training was blocked for it, seconds", default=0.0)
@@ -29,7 +29,7 @@ class Checkpoint:
 
 @records.record
 class RunProgress:
-    """What the probe saw of one attempt's training: at least one step, for nothing else makes such a report."""
+    """The probe's report on one attempt's training; it means at least one step."""
 
     first_step_at: datetime | None = records.doc(
         "end of the first training step; None: on no record", default=None
@@ -39,7 +39,7 @@ class RunProgress:
 
 @dataclass(frozen=True, kw_only=True)
 class Assumptions:
-    """What is taken for granted where the probe saw nothing."""
+    """Values for what the probe did not see."""
 
     interval_s: float = 3600.0
     write_s: float = 0.0
@@ -49,7 +49,7 @@ class Assumptions:
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """One attempt's running time, microseconds; the parts add up to what was given."""
+    """One attempt's running time, microseconds, in parts that add up to it."""
 
     suspended: int
     restart: int
@@ -66,12 +66,12 @@ def account(
     stalls: Mapping[Key, datetime] | None = None,
     assume: Assumptions | None = None,
 ) -> records.RunAccount | None:
-    """The account of one run from all its attempts; None when none of them was ever submitted.
+    """The account of one run from all its attempts; None without attempts.
 
-    `stalls`: since when attempts that hung had made no progress when they ended, as their verdicts have it.
+    `stalls`: attempt to the time of its last progress, for attempts that hung until their end, from their verdicts.
 
-    At each instant the run is running (the attempt that started first counts), else queued (some attempt
-    eligible and waiting), else idle.
+    At each instant the run is running (the attempt that started first counts), else queued (an eligible attempt waits),
+    else idle.
     """
     given = assume or Assumptions()
     measured_progress, hung = progress or {}, stalls or {}
@@ -107,7 +107,7 @@ def account(
         start_at=begin,
         end_at=end,
         n_gpus=max((a.n_gpus for a in ordered if a.n_gpus is not None), default=None),
-        # The components of a heterogeneous job that start together are one start.
+        # Components of a heterogeneous job that start together are one start.
         n_attempts=len({(a.cluster, a.het_job_id or a.job_id, a.submit_at) for a in started}),
         wall_s=wall_us / 1e6,
         queued_s=queued_us / 1e6,
@@ -133,9 +133,9 @@ def split(
     *,
     saves: bool,
 ) -> Split:
-    """One attempt's running time in parts; the probe's sightings where there are any, else the assumptions.
+    """One attempt's running time in parts: from the probe's report if there is one, else by assumption.
 
-    Nothing since `stalled_at` was training, nor the start of it. `saves`: whether the probe saw any checkpoint of the run.
+    Time from `stalled_at` on is neither training nor start-up. `saves`: the probe saw a checkpoint of the run.
     """
     suspended = min(running_us, max(0, round(attempt.suspended_s * 1e6)))
     active = running_us - suspended
@@ -155,12 +155,12 @@ def split(
 
 
 def _measured(attempt: records.JobAttempt, progress: RunProgress | None, *, saves: bool) -> bool:
-    """Whether no assumption was made about an attempt's start-up and loss."""
+    """True if the attempt's start-up and loss are measured, not assumed."""
     return progress is not None and progress.first_step_at is not None and (saves or attempt.state in KEPT)
 
 
 ASSUMED_RESTART_FRAC = 0.1
-"""A start-up nobody saw is taken for at most this share of the attempt: a job of two minutes did not start for five."""
+"""Greatest share of an attempt that an assumed start-up takes: a job of two minutes did not start for five."""
 
 
 def _restart_us(
@@ -186,9 +186,9 @@ def _lost_us(
     *,
     saves: bool,
 ) -> int:
-    """What it hung, and the training since the last checkpoint before.
+    """The time it hung, and the training since the last checkpoint before that.
 
-    Half an interval is assumed for a run of which no checkpoint was seen: its own code may write them unseen.
+    Half an interval is assumed for a run without a seen checkpoint: its own code may write checkpoints unseen.
     """
     if progress is None or not saves:
         return min(training_us, hung_us + round(assume.interval_s * 5e5))
@@ -210,12 +210,12 @@ def _checkpoint_us(training_us: int, progress: RunProgress | None, assume: Assum
 def _timeline(
     attempts: Sequence[records.JobAttempt], begin: datetime, end: datetime, now: datetime
 ) -> tuple[dict[Key, int], int]:
-    """Microseconds in which each attempt was the run's running one, and those spent queued."""
+    """Attempt to the microseconds in which it was the run's running one, and the microseconds spent queued."""
     edges = sorted({begin, end, *(t for a in attempts for t in _edges(a, now) if begin <= t <= end)})
     starting = sorted((a for a in attempts if a.start_at is not None), key=lambda a: (a.start_at, _key(a)))
     waits = sorted((t, step) for a in attempts for t, step in _waits(a, now))
     alive: list[tuple[int, Key, datetime]] = []
-    """Running attempts as (place in the order of starts, key, end): the first is the one that counts."""
+    """Running attempts as (place in the order of starts, key, end); the first one counts."""
     running: dict[Key, int] = {}
     queued_us = at_start = at_wait = waiting = 0
     for left, right in itertools.pairwise(edges):
@@ -244,7 +244,7 @@ def _edges(attempt: records.JobAttempt, now: datetime) -> Iterable[datetime]:
 
 
 def _waits(attempt: records.JobAttempt, now: datetime) -> Iterable[tuple[datetime, int]]:
-    """The instants at which the eligible attempt begins (+1) and ends (-1) to wait."""
+    """The instants at which an eligible attempt begins (+1) and ends (-1) to wait."""
     until = attempt.start_at if attempt.start_at is not None else _end(attempt, now)
     since = _eligible(attempt)
     if since < until:
@@ -253,9 +253,9 @@ def _waits(attempt: records.JobAttempt, now: datetime) -> Iterable[tuple[datetim
 
 
 REQUEUE_HOLD = timedelta(seconds=300)
-"""Slurm itself holds a requeued job until its old credentials have expired (121 s by default): that is waiting.
+"""Slurm itself holds a requeued job until its old credentials expire (121 s by default): that is waiting.
 
-A longer one is somebody's hold or a begin time, as for a first submission.
+A longer delay is a hold or a begin time, as at a first submission.
 """
 
 
@@ -267,7 +267,7 @@ def _eligible(attempt: records.JobAttempt) -> datetime:
 
 
 def _end(attempt: records.JobAttempt, now: datetime) -> datetime:
-    """The end, never before the start (clocks are set back) nor before the submission."""
+    """The end, but not before the start (clocks are set back) or the submission."""
     begin = max(attempt.submit_at, attempt.start_at or attempt.submit_at)
     return max(begin, attempt.end_at if attempt.end_at is not None else now)
 
@@ -279,7 +279,7 @@ def _key(attempt: records.JobAttempt) -> Key:
 def _expected(
     started: Sequence[records.JobAttempt], queued_us: int, productive_us: int, assume: Assumptions
 ) -> float | None:
-    """The renewal form for a run of this size, length and mean wait; None for a run that never started."""
+    """ETTR by the renewal form for a run of this size, length and mean wait; None for a run that never started."""
     if not started or productive_us <= 0:
         return None
     return ettr.renewal(

@@ -1,4 +1,4 @@
-"""What every figure stands on: the span's attempts in DataFusion, and results that become JSON."""
+"""The base of every figure: the span's attempts in DataFusion, and results that become JSON."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from probing_cluster.db import store
 _SQL = Path(__file__).parents[1] / "sql"
 
 Given = store.Store | sources.HistorySource | Path | str
-"""What a figure can be computed from."""
+"""Sources that a figure accepts."""
 
 DAY_US = 86_400_000_000
 NEAR_S = 900.0
@@ -33,7 +33,7 @@ NEAR_S = 900.0
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A figure's result: the span and selection it is about, and its rows."""
+    """A figure's result: its span, its selection and its rows."""
 
     since: datetime
     until: datetime
@@ -62,7 +62,7 @@ class FleetSpan:
     """The attempts of one span and selection, ready for SQL."""
 
     n_node_events: int = 0
-    """How many of the span's events are of a node; 0 if the figure reads no events."""
+    """Events of the span that belong to a node; 0 if the figure reads no events."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class FleetSpan:
         attempts: sources.Needed = None,
         events: sources.Needed = sources.NOTHING,
     ) -> None:
-        """`attempts` and `events` are what the figure's SQL needs of each; None means all."""
+        """`attempts` and `events`: the parts that the figure's SQL needs; None means all."""
         self._source = _source(given)
         self.about = about(since, until, partition, users)
         self.users: tuple[str, ...] | None = self.about["users"]
@@ -84,7 +84,7 @@ class FleetSpan:
         thread_limit.require()
         self._context = datafusion.SessionContext()
         with futures.ThreadPoolExecutor(1, "fleet-events") as beside:
-            # On a connection of its own: either reading takes seconds of one processor.
+            # On a connection of its own: each reading takes seconds of one processor.
             wanted = (
                 None
                 if events is sources.NOTHING
@@ -115,17 +115,17 @@ class FleetSpan:
         return row
 
     def with_failures(self) -> None:
-        """Make the failed attempts, by incident, known to the SQL as `failure`."""
+        """Registers the failed attempts, by incident, as table `failure`."""
         failed = self._context.sql(text("fleet_failed")).to_pylist()
         self._register("failure", failures.table(failed))
 
     def with_losses(self, cap_s: float) -> None:
-        """Make the work lost to infrastructure known to the SQL as `lost`; `cap_s`: the most that one attempt loses, seconds."""
+        """Registers the work lost to infrastructure as view `lost`; `cap_s`: most loss per attempt, seconds."""
         values = {"cap_s": float(cap_s), "near_us": round(NEAR_S * 1e6)}
         self._context.register_view("lost", self._context.sql(text("fleet_lost"), param_values=values))
 
     def checks(self) -> list[dict[str, Any]]:
-        """Every check: name, version, first_us, n_results, n_failed; none where the source keeps no results of checks."""
+        """Every check: name, version, first_us, n_results, n_failed; empty if the source has no check results."""
         if not isinstance(self._source, sources.CheckHistory):
             return []
         found: list[dict[str, Any]] = self._source.checks(self.since, self.until).to_pylist()
@@ -140,7 +140,7 @@ class FleetSpan:
 
     def _register_events(self, events: pa.Table) -> None:
         self._register("event", events)
-        # Without its kind nothing is known of what an event means, and no figure that reads none asks for it.
+        # An event's meaning needs its kind; figures that do not read kinds do not ask for it.
         if events.column("kind").null_count == 0:
             self._register("signature", sources.signature_table(events))
         self.n_node_events = pc.sum(pc.not_equal(events.column("node"), "")).as_py() or 0

@@ -1,4 +1,4 @@
-"""What ran: how attempts ended, and how large they were."""
+"""How attempts ended, and how large they were."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from probing_cluster.attribution.reliability.fleet import base
 
 
 def _share(row: Mapping[str, Any], total: int, gpu_s: float) -> dict[str, Any]:
-    """What a share says of its attempts: how many, their part of `total`, their GPU-hours, their part of `gpu_s`."""
+    """Fields of a share: number of attempts, their part of `total`, their GPU-hours, their part of `gpu_s`."""
     return {
         "n_attempts": row["n_attempts"],
         "attempts_frac": row["n_attempts"] / total,
@@ -21,20 +21,20 @@ def _share(row: Mapping[str, Any], total: int, gpu_s: float) -> dict[str, Any]:
 
 
 def _gpu_h(row: Mapping[str, Any]) -> float | None:
-    """GPU-hours of a row's attempts; None where accounting records the GPUs of none of them."""
+    """GPU-hours of a row's attempts; None if accounting records no GPUs for any of them."""
     unknown = row["n_attempts"] > 0 and row["n_unknown_gpus"] == row["n_attempts"]
     return None if unknown else row["gpu_s"] / 3600
 
 
 @dataclass(frozen=True, kw_only=True)
 class StateShare:
-    """One state's share."""
+    """The share of one state."""
 
     state: str
     n_attempts: int
     attempts_frac: float
     gpu_h: float | None
-    """None where the GPUs of none of them are recorded."""
+    """None if accounting records no GPUs for any of them."""
     gpu_time_frac: float | None
     n_infrastructure: int
     """Attempts that hardware or system software ended."""
@@ -47,9 +47,9 @@ class StateBreakdown(base.Figure):
     states: tuple[StateShare, ...]
     n_attempts: int
     gpu_h: float | None
-    """None where the GPUs of none of them are recorded."""
+    """None if accounting records no GPUs for any of them."""
     n_unknown_gpus: int
-    """Attempts whose GPUs are not recorded: they add nothing to gpu_h."""
+    """Attempts without recorded GPUs: they add nothing to gpu_h."""
     infrastructure_attempts_frac: float | None
     infrastructure_gpu_time_frac: float | None
 
@@ -91,7 +91,7 @@ class SizeShare:
     n_attempts: int
     attempts_frac: float
     gpu_h: float | None
-    """None where the GPUs of none of them are recorded."""
+    """None if accounting records no GPUs for any of them."""
     gpu_time_frac: float | None
 
 
@@ -101,7 +101,7 @@ class JobSizes(base.Figure):
 
     sizes: tuple[SizeShare, ...]
     n_unknown_gpus: int
-    """Attempts whose GPU count the site does not account."""
+    """Attempts without recorded GPU count."""
 
 
 def job_sizes(

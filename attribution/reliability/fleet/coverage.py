@@ -1,4 +1,4 @@
-"""How much the checks see: failures that none of them saw, and good jobs beside a failed one."""
+"""Coverage of the checks: failures without a failed check, and completed jobs beside one."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ EVENTS = sources.NeededPart(
 
 @dataclass(frozen=True, kw_only=True)
 class CauseCoverage:
-    """Attempts that infrastructure ended for one cause, by who saw it."""
+    """Attempts that infrastructure ended for one cause, by the source of their evidence."""
 
     cause: str
     n_attempts: int
     n_by_check: int
-    """A failed check is among the evidence."""
+    """Attempts with a failed check in the evidence."""
     n_by_node: int
-    """Any source of the node itself is: a check, the kernel, a counter."""
+    """Attempts with evidence from any source of the node: a check, the kernel, a counter."""
     n_without: int
-    """No source of the node is: the job's own side or Slurm alone says so."""
+    """Attempts with evidence from the job's side or Slurm only."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckYield:
-    """One check (of one version) and what it found in the span."""
+    """The results of one check (of one version) in the span."""
 
     name: str
     version: str
@@ -49,11 +49,11 @@ class CheckYield:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckCoverage(base.Figure):
-    """Which sources saw the failures that infrastructure caused, and how often a check fails beside a job that ends well."""
+    """Sources that saw infrastructure failures, and how often a check fails beside a completed job."""
 
     causes: tuple[CauseCoverage, ...]
     checks: tuple[CheckYield, ...]
-    """The one that found least first; empty where results of checks are not kept."""
+    """The one with the fewest findings first; empty if check results are not kept."""
     n_good: int
     """Completed attempts."""
     n_good_with_failed_check: int
@@ -68,7 +68,7 @@ def check_coverage(
     partition: str | None = None,
     users: Iterable[str] | None = None,
 ) -> CheckCoverage:
-    """Failures no check saw, and the share of good jobs that saw a failed check (under 1 % in the paper)."""
+    """Failures without a failed check, and the share of completed jobs beside one (under 1 % in the paper)."""
     span = base.FleetSpan(source, since, until, partition, users, attempts=ATTEMPTS, events=EVENTS)
     good = span.one("fleet_good_jobs")
     return CheckCoverage(

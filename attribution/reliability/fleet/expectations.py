@@ -1,4 +1,4 @@
-"""Measured against expected ETTR by size, and a grid of what would have to change."""
+"""Measured and expected ETTR by size, and a grid of changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SizeComparison:
     """Lower end of the mean's 95 % interval; None for one run."""
     high: float | None
     expected: float | None
-    """Mean of what the model expects of the same runs; None where nothing is expected of them."""
+    """Mean expected ETTR of the same runs; None without any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +75,10 @@ def _comparison(
 
 @dataclass(frozen=True, kw_only=True)
 class GridCell:
-    """One combination and its ETTR."""
+    """One combination of factors and its ETTR."""
 
     rate_factor: float
-    """Failures against today's."""
+    """Failure rate relative to today's."""
     interval_s: float
     restart_s: float
     ettr: float
@@ -92,7 +92,7 @@ class EttrGrid(base.Figure):
     n_gpus: int
     failures_per_node_day: float
     rate_is_own: bool
-    """False when nothing was measured and the configured rate was taken."""
+    """False if no rate was measured and the configured one is used."""
     cells: tuple[GridCell, ...]
 
 

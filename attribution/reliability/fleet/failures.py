@@ -1,4 +1,4 @@
-"""Failed attempts as incidents: what one fault ended is one failure, however many jobs it took along."""
+"""Groups failed attempts into incidents: one fault is one failure, however many jobs it ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 TOGETHER_US = 600_000_000
-"""Microseconds: ends on one node, of one cause, that follow each other closer than this are one incident."""
+"""Microseconds: ends of one cause on one node, at most this far apart, are one incident."""
 
 SCHEMA = pa.schema(
     [
@@ -23,13 +23,13 @@ SCHEMA = pa.schema(
         ("size", pa.int64()),
     ]
 )
-"""One failed attempt: its incident's number, and whether it is the incident's first."""
+"""One failed attempt: its incident's number, and True for the incident's first."""
 
 _NODE = frozenset({"node_lost", "node_reboot", "unjudged"})
-"""Causes that all mean the loss of a node, by how much was known about it."""
+"""Causes that all mean the loss of a node, known in more or less detail."""
 
 COUNTED = "incidents that ended at least one job with GPUs; jobs ended together by one fault count once"
-"""What a failure is in every rate."""
+"""What every rate counts."""
 
 
 def table(failed: Sequence[Mapping[str, Any]]) -> pa.Table:
@@ -44,7 +44,7 @@ def table(failed: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 
 def number(failed: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Each row's incident: the verdict's own id joins rows, and so do node, cause and time."""
+    """Each row's incident: rows are joined by the verdict's incident id, and by node, cause and time."""
     parent = list(range(len(failed)))
 
     def root(row: int) -> int:
@@ -54,7 +54,7 @@ def number(failed: Sequence[Mapping[str, Any]]) -> list[int]:
 
     by_id: dict[str, int] = {}
     last: dict[tuple[str, str, str], int] = {}
-    # Rows that name the node first: those that do not may join any one of them.
+    # Rows that name the node come first: those that do not may join any of them.
     for row in sorted(range(len(failed)), key=lambda i: (failed[i]["end_us"], failed[i]["fault_node"] is None)):  # fmt: skip
         given = failed[row]
         if given["incident_id"] is not None:

@@ -1,4 +1,4 @@
-"""How often GPUs are swapped: cards that came to a node in the place of others, by the UUIDs that jobs held."""
+"""How often GPUs are swapped: cards that replaced others in a node, by the UUIDs that jobs held."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from probing_cluster.attribution.reliability.fleet import base
 from probing_cluster.db import store as db_store
 
 MOST_ATTEMPTS = 100_000
-"""Attempts whose GPUs are read at most; of more, every k-th job."""
+"""Most attempts whose GPUs are read; of more, every k-th job is."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSwaps:
-    """One node on which cards were swapped."""
+    """One node with swapped cards."""
 
     node: str
     n_swaps: int
     n_uuids: int
     """Distinct GPUs seen on it."""
     n_at_once: int
-    """Most of them that were there at the same time."""
+    """Most of them that were in it at the same time."""
     n_moved: int
-    """GPUs that were seen on another node, too."""
+    """GPUs that were also seen on another node."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +37,9 @@ class GpuSwaps(base.Figure):
     nodes: tuple[NodeSwaps, ...]
     """Nodes with a swap, the most swaps first."""
     n_watched: int
-    """Nodes whose jobs' GPUs are known."""
+    """Nodes with known GPUs of their jobs."""
     node_days: float
-    """From each node's first such job to its last."""
+    """Days from each node's first such job to its last."""
     n_swaps: int
     per_node_day: float | None
     low_per_node_day: float | None
@@ -55,7 +55,7 @@ def gpu_swaps(
     *,
     most: int = MOST_ATTEMPTS,
 ) -> GpuSwaps:
-    """Cards that a node had beyond those that were in it at once: each came in the place of another."""
+    """Counts the cards of a node beyond those in it at one time: each replaced another."""
     about = base.about(since, until, partition, users)
     given = about | {"users": None if about["users"] is None else list(about["users"]), "most": most}
     by_node: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
@@ -90,7 +90,7 @@ def gpu_swaps(
 
 
 def _at_once(rows: Sequence[dict[str, Any]]) -> int:
-    """The most cards whose first and last sighting enclose one instant."""
+    """The largest number of cards whose first and last sighting enclose one instant."""
     edges = sorted([(r["first_at"], 0) for r in rows] + [(r["last_at"], 1) for r in rows])
     present = most = 0
     for _, is_end in edges:

@@ -1,4 +1,4 @@
-"""The lemons among all nodes: how their signals lie beside the others', and large jobs before and after they left."""
+"""Lemons among all nodes: their signals beside the others', and large jobs before and after they left."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SignalValue:
 
 @dataclass(frozen=True, kw_only=True)
 class SignalSummary:
-    """One signal over all nodes of which it is known."""
+    """One signal over all nodes with a known value."""
 
     signal: str
     n_nodes: int
@@ -41,17 +41,17 @@ class SignalSummary:
     mean_of_lemons: float | None
     mean_of_others: float | None
     separation_frac: float | None
-    """Chance that a lemon has more of it than another node, ties half: 0.5 tells nothing; None without either kind."""
+    """Probability that a lemon has a higher value than another node, ties half (0.5: no difference); None without both kinds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LemonSignals(base.Figure):
-    """The seven signals of the last scored day of the span, node by node counted."""
+    """The seven signals of the span's last scored day, as counts of nodes."""
 
     values: tuple[SignalValue, ...]
     signals: tuple[SignalSummary, ...]
     day: datetime | None
-    """None: no day of the span is scored."""
+    """None if no day of the span is scored."""
 
 
 def lemon_signals(
@@ -61,7 +61,7 @@ def lemon_signals(
     partition: str | None = None,
     users: Iterable[str] | None = None,
 ) -> LemonSignals:
-    """Distribution of the seven lemon signals over nodes, lemons apart (Figure 11 of the paper); nodes belong to no user."""
+    """Distribution of the seven lemon signals over nodes, lemons apart (Figure 11 of the paper). Users do not apply."""
     scores = [s for s in source.lemon_scores(before=until) if s.day >= since]
     return LemonSignals(
         **base.about(since, until, partition, users),
@@ -139,7 +139,7 @@ class LemonDepartures(base.Figure):
     """The share of large jobs that infrastructure ended, before lemons left service and after."""
 
     phases: tuple[DeparturePhase, ...]
-    """Empty where no lemon left."""
+    """Empty if no lemon left."""
     buckets: tuple[DepartureBucket, ...]
     departures: tuple[Departure, ...]
     min_gpus: int
@@ -157,9 +157,9 @@ def lemon_departures(
     bucket_days: float = BUCKET_DAYS,
     attempts: base.Given | None = None,
 ) -> LemonDepartures:
-    """Failures of attempts of `min_gpus` GPUs or more before, while and after lemons were drained.
+    """Failures of attempts with at least `min_gpus` GPUs, before, while and after lemons were drained.
 
-    `attempts`: where the attempts are read from, for who has read them already; the store itself otherwise.
+    `attempts`: a source of the attempts that has read them already; the store by default.
     """
     span = base.FleetSpan(source if attempts is None else attempts, since, until, partition, users)
     found = source.rows(base.text("lemon_departures"), {"since": since, "until": until})

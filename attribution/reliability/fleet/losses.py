@@ -1,4 +1,4 @@
-"""What failures cost: goodput lost first and second order, storms of requeues, faults that come together."""
+"""The cost of failures: lost goodput of first and second order, requeue storms, causes seen together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime
 from probing_cluster.attribution.reliability.fleet import base
 
 CAP_S = 1800.0
-"""Work lost by one ended attempt at most: half of an hourly checkpoint interval."""
+"""Most work lost by one ended attempt: half of an hourly checkpoint interval."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,13 +25,13 @@ class SizeLoss:
 
 @dataclass(frozen=True, kw_only=True)
 class GoodputLoss(base.Figure):
-    """GPU-hours lost to infrastructure: by its victims, and by those preempted when the victims came back."""
+    """GPU-hours lost to infrastructure by its victims, and by attempts preempted when the victims returned."""
 
     sizes: tuple[SizeLoss, ...]
     first_gpu_h: float
     second_gpu_h: float
     second_frac: float | None
-    """Second order as a share of all."""
+    """Second-order loss as a share of all."""
 
 
 def goodput_loss(
@@ -68,7 +68,7 @@ def goodput_loss(
 
 @dataclass(frozen=True, kw_only=True)
 class RequeueStorm:
-    """One job that infrastructure ended again and again."""
+    """One job that infrastructure ended repeatedly."""
 
     job_id: int
     user: str
@@ -77,7 +77,7 @@ class RequeueStorm:
     n_failures: int
     causes: tuple[str, ...]
     n_preempted: int
-    """Attempts it preempted on coming back."""
+    """Attempts that it preempted when it returned."""
     preempted_gpus: int
 
 
@@ -98,7 +98,7 @@ def requeue_storms(
     *,
     min_failures: int = 3,
 ) -> RequeueStorms:
-    """Jobs ended by infrastructure at least `min_failures` times, and what their returns preempted."""
+    """Jobs that infrastructure ended at least `min_failures` times, and the attempts that their returns preempted."""
     span = base.FleetSpan(source, since, until, partition, users)
     rows = span.rows("fleet_storms", min_failures=min_failures, near_us=round(base.NEAR_S * 1e6))
     storms = tuple(
@@ -119,7 +119,7 @@ def requeue_storms(
 
 @dataclass(frozen=True, kw_only=True)
 class CauseOverlap:
-    """How many failures attributed to `cause` also showed `other`."""
+    """Number of failures attributed to `cause` whose evidence also shows `other`."""
 
     cause: str
     other: str
@@ -132,10 +132,10 @@ class Cooccurrence(base.Figure):
     """Causes seen together in one failure's evidence."""
 
     failures: dict[str, int]
-    """Cause to failures attributed to it."""
+    """Cause to the number of its failures."""
     pairs: tuple[CauseOverlap, ...]
     n_events: int
-    """Events on record of any node in the span; of none, no fault can be seen together with another."""
+    """Node events in the span; without any, no causes can be seen together."""
 
 
 def cooccurrence(
@@ -145,7 +145,7 @@ def cooccurrence(
     partition: str | None = None,
     users: Iterable[str] | None = None,
 ) -> Cooccurrence:
-    """Which other causes the evidence of each cause's failures points at as well."""
+    """Other causes in the evidence of each cause's failures."""
     span = base.FleetSpan(source, since, until, partition, users, events=None)
     rows = span.rows("fleet_cooccurrence")
     totals = {r["blamed"]: r["n"] for r in rows if not r["other"]}

@@ -1,4 +1,4 @@
-"""Nodes by the gangs that run on them: each node's own work in a step against that of the others of its gang."""
+"""Nodes by gangs: each node's own work in a step against that of the gang's other nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from probing_cluster.core import digits, records
 from probing_cluster.db import store as db_store
 
 _FEWEST = 3
-"""Nodes a gang must have: of two, nobody can say which one is slow."""
+"""Least nodes of a gang: of two, neither can be called slow."""
 _MOST_GANGS = 12
 
 
@@ -24,7 +24,7 @@ class NodePace(base.Figure):
     """Nodes by gangs."""
 
     nodes: tuple[Mapping[str, Any], ...]
-    """A row per node, a key per job: its ranks' own time in a step (compute and input) against the median node of that gang."""
+    """A row per node, a key per job: its ranks' own time in a step (compute and input) relative to the gang's median node."""
     n_gangs: int
 
 
@@ -35,7 +35,7 @@ def node_pace(
     partition: str | None = None,
     users: Iterable[str] | None = None,
 ) -> NodePace:
-    """The gangs of the latest beats in the span, as the ranks' own pages tell it: words of users' processes, which convict nobody."""
+    """The gangs of the span's latest heartbeats. Users' processes write these numbers, so they convict no node."""
     beats = [b for b in source.heartbeats(with_ranks=True) if since <= b.at < until]
     gangs = _gangs(beats)
     chosen = sorted(gangs, key=int)[-_MOST_GANGS:]
@@ -54,7 +54,7 @@ def node_pace(
 
 
 def _gangs(beats: Iterable[records.AgentHeartbeat]) -> dict[str, dict[str, float]]:
-    """Job to node to its slowest rank's own time in a step; of the steps that most of a gang's ranks show, and no other."""
+    """Job to node to its slowest rank's own time, in the step window that most ranks of the gang show."""
     shown: dict[str, dict[int, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     for beat in beats:
         for key, rank in beat.ranks.items():

@@ -1,4 +1,4 @@
-"""Tests of nodes side by side: each node's figures against its model's, failures, and the day a node began to drift."""
+"""Node tests side by side: each node's figures against its model's, failures, and the day on which a drift began."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from probing_cluster.db import store as db_store
 from probing_cluster.diagnostics import baseline
 
 _SPEEDS = frozenset({"bytes_s"})
-"""Units of which more is better."""
+"""Units in which more is better."""
 _LATEST = 5
-"""Results whose median is a node's present figure."""
+"""Number of results whose median is a node's present figure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class NodeTests(base.Figure):
     """Nodes by tests."""
 
     nodes: tuple[Mapping[str, Any], ...]
-    """A row per node, a key per test: how much slower than its model's median it is (1.05: five percent), or what failed."""
+    """A row per node, a key per test: its time relative to its model's median (1.05: five percent slower), or the failure."""
     drifts: tuple[NodeDrift, ...]
     n_results: int
 
@@ -50,7 +50,7 @@ def node_tests(
     partition: str | None = None,
     users: Iterable[str] | None = None,
 ) -> NodeTests:
-    """Every node that was tested in the span; tests belong to no partition and no user."""
+    """Every node tested in the span. Partition and users do not apply."""
     results = [r for r in source.results(since=since, until=until) if not r.peer]
     series: dict[tuple[str, str, str, str], list[records.DiagnosticResult]] = defaultdict(list)
     for result in results:

@@ -1,4 +1,4 @@
-"""How often infrastructure fails: per component, over time, by job size."""
+"""Failure rates of the infrastructure: per component, over time, by job size."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class ComponentRate:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureRates(base.Figure):
-    """Attributed failures per component; a cause's confidence is not weighed in."""
+    """Attributed failures per component; the verdicts' confidence has no influence."""
 
     components: tuple[ComponentRate, ...]
     gpu_h: float
     counted: str = failures.COUNTED
     n_attempts_without_gpus: int = 0
-    """Attempts without GPUs (or of which it is not known) that infrastructure ended: in no rate."""
+    """Attempts that infrastructure ended without GPUs, or with an unknown number: they are in no rate."""
 
 
 def failure_rates(
@@ -89,7 +89,7 @@ class Bucket:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckBegan:
-    """A check, or a new version of its logic, that came into force."""
+    """A check, or a new version of it, that came into use."""
 
     name: str
     version: str
@@ -99,12 +99,12 @@ class CheckBegan:
 
 @dataclass(frozen=True, kw_only=True)
 class FailuresOverTime(base.Figure):
-    """Failures per component in equal stretches of time; adding a check makes a rate seem to rise."""
+    """Failures per component in equal stretches of time; a new check may make a rate appear to rise."""
 
     bucket_s: float
     buckets: tuple[Bucket, ...]
     checks_began: tuple[CheckBegan, ...]
-    """Checks that came into force within the span, the first one first: from there on a rate may rise because more is seen."""
+    """Checks that came into use within the span, first one first: a rate may rise then because more is seen."""
     counted: str = failures.COUNTED
 
 
@@ -144,7 +144,7 @@ def failures_over_time(
 
 
 def _checks_began(span: base.FleetSpan) -> Iterator[CheckBegan]:
-    """Checks that began after the site's first day: before that day nothing was checked, so a rate from there on is no rise."""
+    """Checks that began after the site's first day; before that day nothing was checked, so the first ones raise no rate."""
     known = span.checks()
     begin_us = max(min((c["first_us"] for c in known), default=0) + base.DAY_US, span.bounds["since_us"])
     for check in sorted(known, key=lambda c: (c["first_us"], c["name"], c["version"])):
@@ -199,11 +199,11 @@ def _large(span: base.FleetSpan, min_gpus: int) -> LargeJobRate:
 
 @dataclass(frozen=True, kw_only=True)
 class SizeMttf:
-    """Mean time to failure of jobs of up to `n_gpus` GPUs: measured, and as r_f projects it."""
+    """Mean time to failure of jobs of up to `n_gpus` GPUs, measured and projected by r_f."""
 
     n_gpus: int
     measured: mttf.Mttf | None
-    """None for sizes nobody ran."""
+    """None for sizes that did not run."""
     projected_h: float | None
     projected_low_h: float | None
     projected_high_h: float | None

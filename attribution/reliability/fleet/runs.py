@@ -1,4 +1,4 @@
-"""ETTR of runs, measured and expected, and what would change it."""
+"""ETTR of runs, measured and expected, and the effect of changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from probing_cluster.db.store import attempts
 
 SIZES = (8, 64, 256, 1024, 2048, 4096, 8192, 16_384)
 MOST_RUNS = 1000
-"""Runs that are listed: a year of a large cluster has millions, and `ops.runs` has them all."""
+"""Most runs that are listed: a year of a large cluster has millions (`ops.runs` has them all)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,11 +22,11 @@ class RunEttr(base.Figure):
     """The accounts of runs that ended in the span, and their sum."""
 
     runs: tuple[records.RunAccount, ...]
-    """Those that held the most GPU time without training, the first of them first; not all where there are more than asked for."""
+    """The runs that held the most GPU time without training, worst first, up to the number asked for."""
     n_runs: int
     """All runs that ended in the span."""
     measured_frac: float | None
-    """Share of runs whose checkpoints and first steps were seen rather than assumed."""
+    """Share of runs with measured checkpoints and first steps."""
     waterfall_gpu_h: dict[str, float]
     """GPU-hours per part of the wall time, over all runs whose GPU count is known."""
     ettr: float | None
@@ -43,9 +43,9 @@ def run_ettr(
     min_gpus: int = 0,
     most_runs: int = MOST_RUNS,
 ) -> RunEttr:
-    """ETTR per run from the stored accounts (Figure 9 of the paper); a partition keeps runs with an attempt in it.
+    """ETTR per run from the stored accounts (Figure 9 of the paper). A partition selects runs with an attempt in it.
 
-    All runs count; the `most_runs` that held the most GPU time without training are listed.
+    All runs count; the `most_runs` with the most GPU time without training are listed.
     """
     about = base.about(since, until, partition, users)
     totals = source.run_totals(since, until, partition, about["users"], min_gpus=min_gpus)
@@ -73,18 +73,18 @@ class SizeEttr:
     renewal: float
     simulated: float | None
     best_interval_s: float | None
-    """Checkpoint interval that maximises the renewal form; None where what writing costs is not known."""
+    """Checkpoint interval that maximises the renewal form; None if the cost of a write is unknown."""
     renewal_at_best: float | None
     mttf_h: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedEttr(base.Figure):
-    """Expected ETTR by size, at the cluster's own failure rate where it is known."""
+    """Expected ETTR by size, at the cluster's own failure rate if it is known."""
 
     failures_per_node_day: float
     rate_is_own: bool
-    """False when nothing was measured and the configured rate was taken."""
+    """False if no rate was measured and the configured one is used."""
     sizes: tuple[SizeEttr, ...]
 
 
@@ -101,7 +101,7 @@ def expected_ettr(
     sizes: Iterable[int] = SIZES,
     simulate: bool = False,
 ) -> ExpectedEttr:
-    """Expected ETTR by job size; `simulate` adds a Monte-Carlo check of the renewal form."""
+    """Expected ETTR by job size; `simulate` adds a Monte Carlo check of the renewal form."""
     given = assume or run_account.Assumptions()
     own = rates.large_job_rate(source, since, until, partition, users)
     rate = own.per_node_day or given.failures_per_node_day
@@ -141,7 +141,7 @@ def _size(n_gpus: int, model: ettr.Model, simulate: bool) -> SizeEttr:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """One change and what it would do."""
+    """One change and its effect."""
 
     name: str
     failures_per_node_day: float
@@ -151,17 +151,17 @@ class Scenario:
     ettr: float
     """Renewal form for a run of the given size."""
     change: float
-    """Against today."""
+    """Difference from today."""
     mttf_h: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class WhatIf(base.Figure):
-    """Today, and what each change alone would do for a run of `n_gpus` GPUs."""
+    """Today's ETTR, and each change's effect on a run of `n_gpus` GPUs."""
 
     n_gpus: int
     rate_is_own: bool
-    """False when nothing was measured and the configured rate was taken."""
+    """False if no rate was measured and the configured one is used."""
     scenarios: tuple[Scenario, ...]
 
 
@@ -231,7 +231,7 @@ def _scenario(name: str, today: ettr.Model, change: dict[str, float]) -> Scenari
 def _rate_without(
     span: base.FleetSpan, nodes: tuple[str, ...], own: rates.LargeJobRate, rate: float
 ) -> float | None:
-    """r_f had the failures blamed on these nodes not happened, and their share of the node-days neither."""
+    """r_f without the failures blamed on these nodes and without their node-days."""
     if not nodes or not own.node_days:
         return None
     span.with_failures()

@@ -1,4 +1,4 @@
-"""How much of the cluster's GPU time was used, how much of that was not lost, and how much lay free in parts of nodes."""
+"""GPU time of the cluster: used, lost, and free on partly used nodes."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class UsageBucket:
     lost_gpu_h: float
     """Work of attempts that ended here, lost to infrastructure (goodput_loss)."""
     fragmented_gpu_h: float
-    """GPU time free on nodes of which a part was in use."""
+    """GPU time free on nodes that are partly in use."""
     utilisation_frac: float
     goodput_frac: float
-    """(used - lost) / capacity; a loss is counted where its attempt ended."""
+    """(used - lost) / capacity; a loss counts when its attempt ended."""
     fragmented_frac: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Utilisation(base.Figure):
-    """GPU time against the cluster's capacity: nodes that GPU jobs ran on in the span (or as many as are given) x GPUs per node."""
+    """GPU time against capacity: nodes on which GPU jobs ran in the span (or a given number) × GPUs per node."""
 
     buckets: tuple[UsageBucket, ...]
     bucket_h: float
@@ -47,11 +47,11 @@ class Utilisation(base.Figure):
     gpus_per_node: int
     capacity_gpu_h: float
     utilisation_frac: float | None
-    """None without any node, and where accounting records no attempt's GPUs."""
+    """None without any node, or if accounting records no attempt's GPUs."""
     goodput_frac: float | None
     fragmented_frac: float | None
     n_unknown_gpus: int
-    """Attempts whose GPUs are not recorded: what they used is not among the used."""
+    """Attempts without recorded GPUs: their use is missing in used_gpu_h."""
 
 
 def utilisation(
@@ -66,7 +66,7 @@ def utilisation(
     bucket_h: float = BUCKET_H,
     cap_s: float = losses.CAP_S,
 ) -> Utilisation:
-    """Utilisation, normalised goodput and fragmentation; `n_nodes` = 0: the nodes that attempts with GPUs ran on."""
+    """Utilisation, normalised goodput and fragmentation; `n_nodes` = 0: the nodes on which attempts with GPUs ran."""
     span = base.FleetSpan(source, since, until, partition, users, attempts=ATTEMPTS)
     span.with_losses(cap_s)
     bucket_us = round(bucket_h * 3.6e9)
