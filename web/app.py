@@ -57,7 +57,7 @@ def make(site: web_site.Site) -> gate.App:
     )
     inner.router.redirect_slashes = False
     inner.state.broadcast = broadcast.Broadcast(site)
-    return gate.Gate(inner, site)
+    return gate.Gate(inner, site, lambda scope, exc: routes.problem(Request(scope), exc))
 
 
 async def _http_error(request: Request, exc: Exception) -> Response:

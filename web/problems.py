@@ -51,5 +51,10 @@ def of(exc: errors.ProbingError) -> Response:
     """The answer to an error of ours; what broke inside is logged, not shown."""
     status, title = status_of(exc)
     if status == 503:
-        LOG.warning("a request could not be answered", extra={"fields": {"why": str(exc)}})
+        log_unanswered(exc)
     return response(status, title, str(exc))
+
+
+def log_unanswered(exc: errors.ProbingError) -> None:
+    """One line of the log for a request that met a database or a Slurm that is away."""
+    LOG.warning("a request could not be answered", extra={"fields": {"why": str(exc)}})

@@ -311,6 +311,12 @@ def test_11b_a_database_that_is_away_is_503(world: World, postgres_url: str) -> 
                 found = browser.get(path, headers={"accept": "text/html"})
                 assert found.status_code == 503, path
                 assert "the database does not answer" in found.text, path
+                assert found.headers["content-type"].startswith("text/html"), path
+                assert "probing-ctl doctor" in found.text, path
+                assert browser.get(path, headers={"accept": "*/*"}).json()["status"] == 503, path
+            assert browser.get("/static/web.css").status_code == 200, (
+                "else the sentence has no page around it"
+            )
             for op in register.OPERATIONS:
                 path = openapi.BASE + op.path.translate({ord("{"): None, ord("}"): None})
                 given = {} if op.body is None else {"json": {}, "headers": {"idempotency-key": "k" * 16}}

@@ -50,8 +50,12 @@ _CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 class Gate:
     """An ASGI application around another: host, who asks, how often, from where."""
 
-    def __init__(self, app: App, site: web_site.Site) -> None:
+    def __init__(
+        self, app: App, site: web_site.Site, problem_page: Callable[[Scope, errors.ProbingError], Response]
+    ) -> None:
+        """`problem_page` shows a browser an error that came before anybody knew who asks, such as of a database that is away."""
         self._app = app
+        self._problem_page = problem_page
         self._site = site
         self._viewers = viewers.Viewers(site)
         self._rates = rates.Rates(site.service.config.web.requests_per_s)
@@ -81,7 +85,7 @@ class Gate:
             viewer = await run_in_threadpool(self._viewers.identify, headers, address)
         except errors.ProbingError as exc:
             refused = await self._limited(f"address {address}")
-            return refused or problems.of(exc)
+            return refused or self._unknown(scope, by_name, exc)
         public = any(scope["path"] == p or (p.endswith("/") and scope["path"].startswith(p)) for p in PUBLIC)
         tries = scope["method"] in _CHANGING or LINK_HEADER in by_name
         cost = LOGIN_COST if scope["path"] == "/login" and tries else 1.0
@@ -146,9 +150,15 @@ class Gate:
             scope["path"] = path[len(prefix) :] or "/"
             scope["raw_path"] = scope["path"].encode("utf-8")
 
+    def _unknown(self, scope: Scope, headers: Mapping[str, str], exc: errors.ProbingError) -> Response | None:
+        """What somebody gets of whom nobody can say who it is: the files that make a page of it, and the page or document that says why."""
+        scope.setdefault("state", {}).update(viewer=None, site=self._site)
+        if scope["path"].startswith("/static/"):
+            return None
+        return self._problem_page(scope, exc) if _wants_page(scope, headers) else problems.of(exc)
+
     def _stranger(self, scope: Scope, headers: Mapping[str, str]) -> Response:
-        wants_page = "text/html" in headers.get("accept", "") and not scope["path"].startswith("/api/")
-        if wants_page and scope["method"] == "GET":
+        if _wants_page(scope, headers) and scope["method"] == "GET":
             query = scope.get("query_string", b"").decode("latin-1")
             target = quote(scope["path"] + (f"?{query}" if query else ""), safe="")
             return RedirectResponse(f"{self._site.prefix}/login?next={target}", 303)
@@ -174,6 +184,11 @@ class Gate:
             await send(message)
 
         return dressed
+
+
+def _wants_page(scope: Scope, headers: Mapping[str, str]) -> bool:
+    """Whether a browser asks, and not a program."""
+    return "text/html" in headers.get("accept", "") and not scope["path"].startswith("/api/")
 
 
 async def _whole(receive: Receive) -> bytes | None:

@@ -82,8 +82,13 @@ def _acted(request: Request, form: Any) -> Response:
 def problem(request: Request, exc: errors.ProbingError) -> Response:
     """An error as a page."""
     status, title = problems.status_of(exc)
+    if status == 503:
+        problems.log_unanswered(exc)
     document = problems.document(status, title, str(exc))
-    return render.html(request, "problem.html.j2", status=status, problem=document, title=title)
+    away = isinstance(exc, errors.DatabaseUnavailable)
+    return render.html(
+        request, "problem.html.j2", status=status, problem=document, title=title, database_away=away
+    )
 
 
 async def static(request: Request) -> Response:
