@@ -1,1 +1,1 @@
-"""Nodes that keep killing jobs: signals, score, nightly run."""
+"""Nodes that repeatedly end jobs: signals, score, nightly run."""

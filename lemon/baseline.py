@@ -1,4 +1,4 @@
-"""The paper's rule as the baseline: hand-tuned thresholds on seven signals, taken from the site's own CDF.
+"""The paper's rule as the baseline: thresholds on seven signals, chosen by hand from the site's own distribution.
 
 No numbers are published (arXiv 2410.21680, Fig. 11 is normalised): thresholds here are percentiles of
 the site's nodes. Exclusions by users do not correlate with failures, so they never count alone.
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from probing_cluster.core import vocabulary
 
 SIGNALS = vocabulary.LEMON_SIGNALS
-FAILURE_SIGNALS = SIGNALS[4:]
+FAILURE_SIGNALS = tuple(name for name in SIGNALS if "node_fail" in name)
 
 Floats = npt.NDArray[np.float64]
 
@@ -43,7 +43,7 @@ def thresholds(signals: Mapping[str, Floats], rule: LemonRule) -> dict[str, floa
 def named(
     signals: Mapping[str, Floats], limits: Mapping[str, float], rule: LemonRule
 ) -> npt.NDArray[np.bool_]:
-    """Which nodes the rule names."""
+    """The nodes that the rule names."""
     over = {n: np.nan_to_num(signals[n]) >= limits[n] for n in SIGNALS}
     over["single_node_node_failure_rate"] &= np.nan_to_num(signals["single_node_node_fails"]) >= rule.floor
     votes = sum(over[n].astype(int) for n in SIGNALS)

@@ -1,7 +1,7 @@
-"""The score held against what people confirmed and denied: once there is enough of it, probabilities are mapped.
+"""Calibrates the score by people's confirmations and denials, once there are enough.
 
-Platt's map, logit p' = slope · logit p + shift, held near the identity by a prior, so that twenty answers
-bend it a little and two hundred as far as they must (Platt 1999).
+Platt's map, logit p' = slope · logit p + shift, with a prior near the identity: twenty answers change it a little, two
+hundred as far as they demand (Platt 1999).
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from probing_cluster.core import records
 Floats = npt.NDArray[np.float64]
 
 MIN_LABELS = 20
-"""Answers needed before anything is changed."""
+"""Least answers before the map is fitted."""
 MIN_EACH = 5
-"""Fewest answers of either kind: people who only ever confirm teach nothing about false alarms."""
+"""Least answers of either kind: confirmations alone show no false alarms."""
 MOST_LOGIT = 6.0
-"""A score nearer to 0 or 1 counts as this: nobody can tell 0.9999 from 0.999999."""
+"""Largest log odds of a score: 0.9999 and 0.999999 cannot be told apart."""
 _SLOPE_SIGMA, _SHIFT_SIGMA = 0.5, 1.0
 _DAY = timedelta(days=1)
-"""What a score covers, from its `day` on."""
+"""Time that a score covers, from its `day` on."""
 _LEAST_SLOPE = 0.1
-"""The map never turns the order round."""
+"""Least slope: the map never reverses the order."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Label:
-    """What a person said about a node, and the model's probability for the last whole day before.
+    """A person's answer about a node, and the model's probability for the last whole day before it.
 
-    The score of the day of the answer itself is made the night after, from data that hold the answer.
+    The score of the answer's own day is made the night after, from data that include the answer.
     """
 
     node: str
@@ -46,25 +46,25 @@ class Label:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """The map and what it rests on."""
+    """The map and the answers behind it."""
 
     slope: float = 1.0
     shift: float = 0.0
     n_confirmed: int = 0
     n_denied: int = 0
     since: datetime | None = None
-    """The first of the answers."""
+    """Time of the first answer."""
     fitted: bool = False
 
     def apply(self, probability: Floats) -> Floats:
-        """Probabilities after the map."""
+        """Calibrated probabilities."""
         if not self.fitted:
             return probability
         answer: Floats = special.expit(self.slope * _logit(probability) + self.shift)
         return answer
 
     def sentence(self) -> str:
-        """What the score is calibrated on, for people."""
+        """Sentence about the answers that the score is calibrated on."""
         answers = f"{self.n_confirmed} confirmed and {self.n_denied} denied"
         if not self.fitted:
             return f"Not recalibrated: {answers} so far; {MIN_LABELS} answers are needed, {MIN_EACH} of either kind."
@@ -77,7 +77,7 @@ class Calibration:
 def labels(
     notes: Iterable[records.OperatorNote], scores: Mapping[str, Sequence[records.LemonScore]]
 ) -> list[Label]:
-    """Every confirm and deny with the score it answered; a later answer on the same score replaces an earlier one."""
+    """Every confirm and deny with the score before it; a later answer to the same score replaces an earlier one."""
     found: dict[tuple[str, datetime], Label] = {}
     for note in sorted(notes, key=lambda n: n.at):
         kind, _, node = note.subject.partition(":")
@@ -97,7 +97,7 @@ def labels(
 
 
 def fit(given: Sequence[Label]) -> Calibration:
-    """The map that these answers ask for; the identity while there are too few."""
+    """The map fitted to these answers; the identity if there are too few."""
     yes = sum(label.confirmed for label in given)
     no = len(given) - yes
     since = min((label.at for label in given), default=None)

@@ -1,9 +1,9 @@
-"""Failures laid at nodes, as episodes: what repeats within two days is one fault seen again.
+"""Groups failures blamed on nodes into episodes: repetitions within two days are one fault.
 
-A fault that nobody has mended yet fails the next job, and the next: that is one bad day, not proof. So
-failures of one node within `EPISODE_DAYS` of an episode's first are that episode. What remains is judged
-by three things: how sure the verdict was, whether it is the same part again, and whether other nodes
-failed of the same cause at the same time (a switch, a file system, a bad rollout are nobody's lemon).
+An unrepaired fault fails the next job, and the next: that is one bad day, not proof. So failures of a node within
+`EPISODE_DAYS` of an episode's first belong to it. Three things weigh an episode: the verdict's confidence, whether it is
+the same part again, and whether other nodes failed of the same cause at the same time (a switch, a file system or a bad
+rollout makes no lemon).
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ EPISODE_DAYS = 2.0
 LEVELS = np.array([0.95, 0.75])
 """Lowest weights of "certain" and "likely" verdicts; below is "possible"."""
 LEVEL_PRIOR = np.array([5.0, 3.5, 1.5])
-"""Verdicts by level believed in before any are counted."""
+"""Prior counts of verdicts by level."""
 OWN_PART = 0.7
-"""Share of a lemon's failures that show its own bad part; the rest look like anybody's.
+"""Share of a lemon's failures that show its own bad part; the others look like an ordinary node's.
 
 Our assumption. The root causes of 39 repaired lemons are one part each (arXiv 2410.21680, Table II), but
 a bad PCIe contact shows as a lost GPU 43 % of the time (ibid., co-occurrence).
 """
 HAS_OWN_PART = 0.85
-"""Share of lemons with a part of their own; BIOS, PSU and CPU, 15 % (ibid.), show anywhere."""
+"""Share of lemons with a bad part; BIOS, PSU and CPU, 15 % (ibid.), show in any part."""
 PART_FLOOR = 1.0 / 32.0
-"""No part is taken for rarer than this, so that keys unique to a node (serial numbers) prove no more."""
+"""Least share of a part, so that keys unique to a node (serial numbers) prove no more."""
 PART_PRIOR = 16.0
-"""How many failures' worth of belief that floor has."""
+"""Weight of that floor, in failures."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,13 +41,13 @@ class Failures:
     """Failures whose verdict names a node, in any order (arrays have one entry per failure)."""
 
     node: Ints
-    """Index of the node named."""
+    """Index of the node."""
     age_days: Floats
     """Days before the end of the window."""
     weight: Floats
     """The verdict's confidence as a probability (0..1)."""
     part: Ints
-    """Which part failed, e.g. (component, slot) as a number meaning the same on every node; -1 unknown."""
+    """The failed part, e.g. (component, slot), as a number with one meaning on every node; -1 unknown."""
     cause: Ints
     """The verdict's cause as a number; -1 unknown."""
 
@@ -102,16 +102,16 @@ def level(weight: Floats) -> Ints:
 
 
 def hardware_mix(episodes: Failures) -> Floats:
-    """How the levels of rightly named hardware failures are spread: as all are, each by its weight."""
+    """Shares of the levels among hardware failures: all failures, each by its weight, with a prior."""
     right = np.bincount(level(episodes.weight), weights=episodes.weight, minlength=LEVEL_PRIOR.size)
     mix: Floats = (right + LEVEL_PRIOR) / (right + LEVEL_PRIOR).sum()
     return mix
 
 
 def part_share(episodes: Failures) -> Floats:
-    """Each episode's part: how usual that part is among all nodes' failures (0..1); 1 where unknown.
+    """For each episode: how common its part is among all nodes' failures (0..1); 1 if unknown.
 
-    A node counts once per part and is itself left out, so that a lemon does not make its own part look usual.
+    A node counts once per part and not for itself, so that a lemon does not make its own part look common.
     """
     known = episodes.part >= 0
     share = np.ones(episodes.node.size)
@@ -125,10 +125,10 @@ def part_share(episodes: Failures) -> Floats:
 
 
 def crowding(episodes: Failures, span_days: float, place: Ints | None) -> tuple[Floats, Floats]:
-    """What else failed of the same cause within two days: (fleet-wide surplus >= 1, rate beside it per node-day).
+    """Other failures of the same cause within two days, for each episode: (surplus over the fleet >= 1, rate per node-day).
 
-    The first multiplies the rate at which ordinary nodes fail just then; the second is to be added to it,
-    from the other nodes of the same place (rack, pod, switch) where places are known.
+    The first multiplies the rate of ordinary nodes at that time. The second is to be added to it; it comes from the other
+    nodes of the same place (rack, pod, switch), if places are known.
     """
     surplus, beside = np.ones(episodes.node.size), np.zeros(episodes.node.size)
     size = np.bincount(place, minlength=1) if place is not None else np.zeros(0)
@@ -147,7 +147,7 @@ def crowding(episodes: Failures, span_days: float, place: Ints | None) -> tuple[
 
 
 def repeats(episodes: Failures, nodes: int) -> Ints:
-    """Per node: the most episodes of one and the same known part."""
+    """For each node: the largest number of episodes of one known part."""
     most = np.zeros(nodes, np.int64)
     known = episodes.part >= 0
     if known.any():

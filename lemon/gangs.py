@@ -1,8 +1,7 @@
-"""Failures that name nobody: how much likelier each node of the gang makes them.
+"""Failures without a named node: how much likelier each node of the gang makes them.
 
-A gang of two says a lot about either, one of five hundred nothing and is left out. What is known of the others
-counts: beside a node that is surely bad, its peers are acquitted (mean field: the others' rates are those
-of the round before).
+A gang of two says much about either node; one of five hundred says nothing and is left out. The other nodes count, too:
+beside a certainly bad node the others are acquitted (mean field: the others' rates are those of the round before).
 """
 
 from __future__ import annotations
@@ -19,32 +18,32 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 LARGEST = 32
-"""Nodes of the largest gang whose failures count. A failure of a larger gang says next to nothing about any one node, and
-small errors in the assumed failure rates of hundreds of nodes would add up to false evidence."""
+"""Nodes of the largest gang whose failures count. A larger gang's failure says next to nothing about one node, and small
+errors in the assumed rates of hundreds of nodes would add up to false evidence."""
 
 
 @dataclass(frozen=True)
 class Gangs:
-    """Unnamed failures of not too many nodes as flat (event, node) pairs."""
+    """Unnamed failures of gangs up to LARGEST, as flat (event, node) pairs."""
 
     event: Ints
     node: Ints
     other_odds: Floats
-    """Per event: odds that no hardware did it."""
+    """Per event: odds that it was no hardware."""
     size: Floats
-    """Per event: nodes."""
+    """Per event: number of nodes."""
     age_days: Floats
     """Per event: days before the end of the window."""
     heard: float
-    """Share of these among all unnamed failures, each weighted by its probability of hardware."""
+    """Share of these among all unnamed failures, weighted by the probability of hardware."""
     hardware: float
-    """How many of all unnamed failures hardware is believed to have caused."""
+    """Expected number of hardware failures among all unnamed ones."""
 
     @classmethod
     def of(cls, gangs: Sequence[tuple[Ints, float]], age_days: Floats | None) -> Gangs:
-        """Built from (node indices, probability that hardware did it); without ages all failures count as fresh.
+        """From (node indices, probability of hardware); without ages all failures count as new.
 
-        A set of nodes counts once, however often its nodes die together; a single node counts once per episode.
+        A set of nodes counts once, however often its nodes fail together; a single node counts once per episode.
         """
         all_hardware = float(sum(hardware for _, hardware in gangs))
         ages = np.zeros(len(gangs)) if age_days is None else np.asarray(age_days, np.float64)
@@ -65,10 +64,10 @@ class Gangs:
         )
 
     def rate_beside(self, mean: Floats, noise: float) -> Floats:
-        """Per pair: failures per day that the gang's other nodes cause, and that no hardware causes.
+        """Per pair: failures per day from the gang's other nodes and from other causes than hardware.
 
-        `mean`: each node's unnamed hardware failures per day. `noise`: failures per node-day that have other causes than
-        hardware, on average; an event that is likely hardware has less of it than one that likely is not.
+        `mean`: each node's unnamed hardware failures per day. `noise`: failures per node-day from other causes, on average; it
+        is divided among events by their odds against hardware.
         """
         if self.event.size == 0:
             return np.zeros(0)
@@ -78,14 +77,14 @@ class Gangs:
         return np.maximum(beside, 1e-9)
 
     def hint(self, nodes: int) -> Floats:
-        """Per node: how much unnamed failures may say about it; a failure of a gang of k nodes counts 1/k²."""
+        """Per node: how much unnamed failures can say about it; a failure of a gang of k nodes counts 1/k²."""
         hints: Floats = np.bincount(self.node, weights=(self.size**-2.0)[self.event], minlength=nodes).astype(
             np.float64
         )
         return hints
 
     def share_out(self, mean: Floats, noise: float, nodes: int) -> Floats:
-        """Each node's expected part of the unnamed failures."""
+        """Per node: its expected share of the unnamed failures."""
         if self.event.size == 0:
             return np.zeros(nodes)
         own = mean[self.node]
@@ -95,7 +94,7 @@ class Gangs:
 
 
 def _distinct(gangs: Sequence[tuple[Ints, float]], ages: Floats) -> Ints:
-    """Rows to keep, oldest first."""
+    """Indices of the failures to keep, oldest first."""
     last: dict[bytes, float] = {}
     kept = []
     for row in np.argsort(-ages, kind="stable"):

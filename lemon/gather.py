@@ -1,4 +1,4 @@
-"""What the signals are computed from: one cluster's rows of a window as Arrow tables."""
+"""Reads the input of the signals: one cluster's rows of a window as Arrow tables."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ATTEMPT = pa.schema(
         ("ref", pa.string()),
     ]
 )
-"""One attempt with what its verdict says about a node; see sql/pg_attempts.sql."""
+"""One attempt with its verdict on a node; see sql/pg_attempts.sql."""
 
 EVENT = pa.schema(
     [
@@ -59,7 +59,7 @@ EVENT = pa.schema(
 OUTAGE = pa.schema(
     [("node", pa.string()), ("start_us", pa.int64()), ("end_us", pa.int64()), ("reason", pa.string())]
 )
-"""One stretch in which a node was out of scheduling; `end_us` null while it still is."""
+"""A time in which a node was out of scheduling; `end_us` is null while it lasts."""
 NOTE = pa.schema(
     [
         ("node", pa.string()),
@@ -73,12 +73,12 @@ NOTE = pa.schema(
 EXCLUSION = pa.schema([("node", pa.string()), ("job_id", pa.int64()), ("at_us", pa.int64())])
 
 KINDS = vocabulary.LEMON_KINDS
-"""Kinds of event that any signal looks at."""
+"""Kinds of events that a signal uses."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmOutage:
-    """One stretch of a node out of service, as Slurm's accounting has it."""
+    """A time in which a node was out of service, by Slurm's accounting."""
 
     node: str
     start_at: datetime
@@ -88,12 +88,12 @@ class SlurmOutage:
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmFacts:
-    """What Slurm knows about its nodes, beside our own rows."""
+    """Slurm's facts about its nodes."""
 
     outages: Sequence[SlurmOutage] | None = None
-    """None where its accounting could not be asked: our own drains are taken for them."""
+    """None if its accounting could not be asked: then our own drains are used."""
     places: Mapping[str, str] = field(default_factory=dict)
-    """Node to the switch or block it shares with others; empty where that is not known."""
+    """Node to the switch or block that it shares with others; empty if unknown."""
 
 
 NO_SLURM_FACTS = SlurmFacts()
@@ -111,7 +111,7 @@ class LemonFacts:
     notes: pa.Table
     exclusions: pa.Table
     outages_by_slurm: bool
-    """False: only our own drains were known, because Slurm's accounting could not be asked."""
+    """False if Slurm's accounting could not be asked, so that only our own drains are known."""
     places: Mapping[str, str] = field(default_factory=dict)
     """See SlurmFacts."""
 
@@ -124,7 +124,7 @@ def read(
     *,
     slurm_facts: SlurmFacts = NO_SLURM_FACTS,
 ) -> LemonFacts:
-    """The facts of a database and of Slurm. Raises DatabaseUnavailable."""
+    """The facts from a database and from Slurm. Raises DatabaseUnavailable."""
     span = (since, until, cluster)
     out = outage_table(slurm_facts.outages, since, until) if slurm_facts.outages is not None else None
     with contextlib.closing(arrow.ArrowReader(uri)) as reader:

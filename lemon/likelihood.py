@@ -1,8 +1,8 @@
-"""How likely what was seen is on a lemon, beside an ordinary node: sums over when it turned bad and how bad.
+"""Likelihood of a node's failures on a lemon and on an ordinary node, summed over onset and rate.
 
-Three stories of each node: ordinary throughout; bad since some day, 20 to 1,000 times an ordinary node's rate;
-bad for a while and mended since. Everything is an array over rows (nodes that have failed somebody, and a few
-rows that stand for all others by exposure), possible onsets and rates.
+Three hypotheses for each node: ordinary throughout; bad since some day, at 20 to 1,000 times an ordinary node's rate; bad
+for a while and repaired since. Arrays run over rows (each node with failures, and a few rows that stand for all others
+by exposure), possible onsets and rates.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 HEALTHY_SIGMA = 0.8
-"""Scatter of healthy nodes' rates: log-normal sigma; loads, ages and racks differ."""
+"""Log-normal sigma of healthy nodes' rates: loads, ages and racks differ."""
 LEMON_FACTORS = np.geomspace(20.0, 1000.0, 10)
-"""Rates of lemons, relative to the fleet's: log-uniform.
+"""Rates of lemons relative to an ordinary node's: log-uniform.
 
 RSC-1's 1.2 % had 10 of 14 failures (512-GPU jobs failed 14 % of the time with them, 4 % without): 208 times an
 ordinary node's on average (arXiv 2410.21680).
 """
 ONSETS_DAYS = np.array([4.0, 8.0, 12.0, 16.0, 22.0, 28.0, 42.0, 56.0, 84.0, 112.0])
-"""Days since a lemon turned bad: any time in the last four months, one as likely as the other."""
+"""Days since a lemon turned bad: uniform over the last four months."""
 MENDED = 0.5
-"""For each lemon, how many nodes were one within those months and were mended: our assumption."""
+"""Repaired lemons within those months, per present lemon: our assumption."""
 MENDED_AT = (2, 5)
-"""When, as places in ONSETS_DAYS: 12 or 28 days ago."""
+"""Times of repair, as indices in ONSETS_DAYS: 12 or 28 days ago."""
 MIN_RATE_PER_DAY = 2e-4
-"""A fleet that has hardly failed is not taken for one that cannot."""
+"""Least rate, so that a fleet with hardly a failure is not taken to be infallible."""
 USUAL_RATE_PER_DAY = 0.01
-"""Named failures of an ordinary node a day in use, before any are counted."""
+"""Prior rate: named failures of an ordinary node per day in use."""
 PRIOR_DAYS = 1.0
-"""How many days in use that is worth: nothing beside a fleet's weeks, but what is usual is not learnt from the one bad node of three."""
+"""Weight of the prior rate, in days in use: little beside a fleet's weeks, but enough beside one bad node of three."""
 HINT = 0.05
-"""Nodes with less than this from unnamed failures (less than one of a gang of four) are taken for quiet."""
+"""Nodes with a lower hint from unnamed failures (less than one of a gang of four) count as free of failures."""
 
 _Z, _W = np.polynomial.hermite_e.hermegauss(7)
 _HEALTHY_FACTORS = np.exp(HEALTHY_SIGMA * _Z - HEALTHY_SIGMA**2 / 2)
@@ -51,7 +51,7 @@ _EXTRA = LEMON_FACTORS - 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Exposure:
-    """How much the nodes were in use by jobs."""
+    """The nodes' use by jobs."""
 
     days: Floats
     """Node-days in the window."""
@@ -72,17 +72,17 @@ class Exposure:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeRows:
-    """Facts of the nodes and their failures that stay the same from round to round.
+    """Facts of the nodes and their failures that are the same in every round.
 
-    Most nodes have failed nobody: those share a few rows by exposure, all others have their own.
+    Nodes without failures share a few rows by exposure; every other node has a row of its own.
     """
 
     exposure: Floats
     episodes: Floats
     shared_row: Ints
-    """Per node: its row in what follows."""
+    """Per node: its row in the following arrays, shared or its own."""
     own_row: Ints
-    """Per node: its own row; -1 where it has none of its own."""
+    """Per node: its own row; -1 if it shares one."""
     row_exposure: Floats
     """(rows): exposure."""
     after: Floats
@@ -92,17 +92,17 @@ class NodeRows:
     count_after: Floats
     """(rows, onsets): episodes since each possible onset."""
     log_parts: Floats
-    """(rows, onsets): log likelihood ratio of which parts failed since."""
+    """(rows, onsets): log likelihood ratio from the parts that failed since."""
     onset_bin: Ints
-    """Per episode: the first onset it comes after."""
+    """Per episode: the first onset before it."""
     gang_onset_bin: Ints
-    """Per pair of gang and node: the same."""
+    """Per pair of gang and node: the first onset before the gang's failure."""
     surplus: Floats
     beside: Floats
 
     @classmethod
     def of(cls, used: Exposure, named: Failures, gangs: Gangs, place: Ints | None) -> NodeRows:
-        """`place`: what nodes share that can fail, as a number per node."""
+        """`place`: shared place per node (rack, pod, switch), as a number."""
         exposure = np.maximum(used.days, 1e-9)
         nodes = exposure.size
         count = np.bincount(named.node, minlength=nodes).astype(np.float64)
@@ -128,7 +128,7 @@ class NodeRows:
 
 
 def _rows(exposure: Floats, own: npt.NDArray[np.bool_]) -> tuple[Ints, Ints, Ints]:
-    """An example node per row, each node's row, and its own row or -1."""
+    """One example node per row, each node's row, and its own row or -1."""
     listed = np.flatnonzero(own)
     without_failures = np.flatnonzero(~own)
     step = np.round(np.log2(exposure[without_failures]) * 8).astype(np.int64)
@@ -142,20 +142,20 @@ def _rows(exposure: Floats, own: npt.NDArray[np.bool_]) -> tuple[Ints, Ints, Int
 
 @dataclass(frozen=True, kw_only=True)
 class LemonRate:
-    """What ordinary nodes have per day in use."""
+    """Rates of ordinary nodes, per day in use."""
 
     levels: Floats
-    """Named failures by the verdict's level, rightly named or not."""
+    """Named failures by the verdict's level, right or wrong."""
     hardware: float
     """Named hardware failures."""
     unnamed: float
-    """Hardware failures that name nobody and are heard (`gangs.LARGEST`)."""
+    """Hardware failures without a named node, of gangs up to `gangs.LARGEST`."""
     mix: Floats
-    """Levels of rightly named hardware failures."""
+    """Shares of the levels among rightly named hardware failures."""
 
     @classmethod
     def of(cls, facts: NodeRows, named: Failures, gangs: Gangs, ordinary: Floats) -> LemonRate:
-        """`ordinary`: each node's probability of being one."""
+        """`ordinary`: each node's probability of being ordinary."""
         level = episodes.level(named.weight)
         weight = ordinary[named.node]
         exposure = float((ordinary * facts.exposure).sum()) + PRIOR_DAYS
@@ -218,7 +218,7 @@ def log_odds(
     share: float,
     noise: float,
 ) -> tuple[Floats, Floats, Floats]:
-    """Per node: log likelihood ratio of lemon to ordinary, and as a lemon its mean factor and days since onset."""
+    """Per node: log likelihood ratio of lemon to ordinary; and if it is a lemon, its mean factor and days since onset."""
     level = episodes.level(named.weight)
     ordinary = rate.levels[level] * facts.surplus + facts.beside
     per_extra = rate.hardware * rate.mix[level] / ordinary
@@ -246,7 +246,7 @@ def log_odds(
     healthy = _log_ordinary(facts.count[:, None], usual * facts.row_exposure[:, None])[:, 0]
     mended = np.zeros(rows)
     for end in MENDED_AT:
-        # Bad from an earlier onset until then: what came after is an ordinary node's.
+        # Bad from an earlier onset until then: later failures are an ordinary node's.
         mended += np.exp(log_p[:, :, end + 1 :] - bad[:, :, end : end + 1] - top[None, :, None]).sum(
             axis=(0, 2)
         )
@@ -259,7 +259,7 @@ def log_odds(
 
 
 def _log_ordinary(count: Floats, expected: Floats) -> Floats:
-    """log P(so many failures | an ordinary node), the same factors left out as for lemons."""
+    """log P(count | an ordinary node), without the factors that are left out for lemons, too."""
     log_p = (
         count[..., None] * np.log(_HEALTHY_FACTORS)
         - expected[..., None] * _HEALTHY_FACTORS
@@ -271,11 +271,11 @@ def _log_ordinary(count: Floats, expected: Floats) -> Floats:
 
 
 def noise_per_day(gangs: Gangs, by_lemons: float, facts: NodeRows, rate: LemonRate) -> float:
-    """Failures per node-day that name nobody and are nobody's hardware: what the nodes do not explain."""
+    """Unnamed failures per node-day that hardware does not explain."""
     left = (gangs.size.size - by_lemons) / max(float(facts.exposure.sum()), 1e-9)
     return max(left - rate.unnamed, 0.5 * rate.unnamed)
 
 
 def _unnamed_frac(gangs: Gangs, named: Failures) -> float:
-    """Share of hardware failures whose verdict names nobody."""
+    """Share of hardware failures whose verdict names no node."""
     return float(np.clip((gangs.hardware + 1.0) / (gangs.hardware + named.weight.sum() + 3.0), 0.05, 0.8))

@@ -1,23 +1,21 @@
-"""The probability that a node is a lemon: exposure-aware, uncertain where little was seen.
+"""The probability that a node is a lemon, by exposure, and uncertain if little was seen.
 
-An ordinary node's hardware failures are Poisson with a rate that scatters (log-normally) around the
-fleet's. A lemon was such a node until some day, and has failed 20 to 1,000 times as often since. Neither
-the day nor the factor is known, so both are summed over: a node that broke last week is not excused by
-three good weeks before it. A third kind was bad for a while and has been mended, reported or not. The share of
-lemons is learnt from the fleet, so that one without any names none.
+An ordinary node's hardware failures are Poisson with a rate that scatters (log-normally) around the fleet's. A lemon was
+such a node until some day, and has failed 20 to 1,000 times as often since. Day and factor are unknown, so both are summed
+over: three good weeks do not excuse a node that broke last week. A third kind was bad for a while and has been repaired,
+reported or not. The share of lemons is learnt from the fleet, so that a fleet without lemons names none.
 
 Evidence, each as a likelihood ratio:
 
-* Failures whose verdict names the node, as episodes (`episodes.py`). How much one says follows from how
-  often ordinary nodes of this fleet get such a verdict: where "possible" ones are dealt out freely, they
-  prove little. Failures of the same cause on many nodes at once prove little, too.
-* The same part again. Most lemons have one bad part (a GPU, a DIMM, an HCA), ordinary failures are of any:
+* Failures whose verdict names the node, as episodes (`episodes.py`). Each is compared with how often ordinary nodes of
+  this fleet get such a verdict: many "possible" verdicts prove little, and so do failures of one cause on many nodes.
+* The same part again. Most lemons have one bad part (a GPU, a DIMM, an HCA), ordinary failures are of any part:
   given k failures, sum over parts c of P(c) x prod(own part or any) against prod(any).
-* Gang failures that name nobody (`gangs.py`).
+* Gang failures that name no node (`gangs.py`).
 * Minor signs (`trends.py`), tempered and capped.
 
-The window may be longer than the 28 days of the paper's signals: since the onset is part of the model, old
-failures of a node that has been quiet since acquit themselves.
+The window may be longer than the 28 days of the paper's signals: the onset is part of the model, so old failures of a
+node without new ones acquit it.
 """
 
 from __future__ import annotations
@@ -37,11 +35,11 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 PRIOR_SHARE = 0.012
-"""Share of lemons before anything is known (RSC-1: 24 of 2,000; arXiv 2410.21680)."""
+"""Prior share of lemons (RSC-1: 24 of 2,000; arXiv 2410.21680)."""
 PRIOR_NODES = 300.0
-"""How many nodes' worth of belief the prior share has."""
+"""Weight of the prior share, in nodes."""
 ROUNDS = 3
-"""Rounds of belief and rates; a fourth changes no probability by more than a hundredth or so."""
+"""Rounds of probabilities and rates; a fourth changes no probability by more than about a hundredth."""
 LEMON_FROM = 0.75
 """A node of this probability or more is named: three to one, and proven (`proof.py`).
 
@@ -51,7 +49,7 @@ Chosen on development fleets (docs/lemon_evaluation.md): most named nodes are fa
 
 @dataclass(frozen=True, kw_only=True)
 class LemonWindow:
-    """What the window holds, node by node (arrays have one entry per node)."""
+    """The window's facts by node (arrays have one entry per node)."""
 
     exposure_days: Floats
     """Node-days in use by jobs (not calendar days)."""
@@ -62,7 +60,7 @@ class LemonWindow:
     days: Ints
     """Distinct days on which they fell."""
     gangs: Sequence[tuple[Ints, float]] = field(default=())
-    """Failures that name nobody: (node indices, probability that hardware caused it)."""
+    """Failures without a named node: (node indices, probability that hardware caused it)."""
     auxiliary: Floats | None = None
     """Further evidence as a log likelihood ratio per node (trends, recurrence), already tempered."""
     span_days: float = 28.0
@@ -72,30 +70,30 @@ class LemonWindow:
     gang_ages_days: Floats | None = None
     """Age of each of `gangs`; None = unknown."""
     place: Ints | None = None
-    """What nodes share that can fail (rack, pod, switch), as a number per node; None = unknown."""
+    """Shared place per node (rack, pod, switch), as a number; None = unknown."""
     daily_exposure_days: Floats | None = None
     """(nodes, days) use by calendar day, newest first; None = even over the window."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """The answer, node by node."""
+    """The result by node."""
 
     probability: Floats
     expected_failures: Floats
-    """Failures laid at this node: named ones plus its share of the unnamed."""
+    """Failures blamed on the node: the named ones and its share of the unnamed."""
     usual_failures: Floats
-    """What a node of this fleet with this exposure usually has."""
+    """Usual failures of a node of this fleet with this exposure."""
     shared: Floats
-    """Its share of the failures that named nobody."""
+    """Its share of the unnamed failures."""
     named: Floats
     """Named failure episodes, each weighted by its verdict's confidence."""
     episodes: Ints
     """The same, unweighted: failures within two days of an episode's first are that episode."""
     repeats: Ints
-    """The most episodes of one and the same part."""
+    """The largest number of episodes of one part."""
     since_days: Floats
-    """Were it a lemon: for how many days, by the mean of what is believed."""
+    """Expected days since the onset, if it is a lemon."""
 
 
 def score(window: LemonWindow) -> Scores:
@@ -144,7 +142,7 @@ def score(window: LemonWindow) -> Scores:
 
 
 def _failures(window: LemonWindow) -> Failures:
-    """The failures one by one; where only counts are given, spread evenly over the window."""
+    """The failures one by one; if only counts are given, spread evenly over the window."""
     if window.failures is not None:
         return window.failures
     counts = np.minimum(window.episodes, window.days)
@@ -162,6 +160,6 @@ def _failures(window: LemonWindow) -> Failures:
 
 
 def _share(probability: Floats) -> float:
-    """The fleet's share of lemons: what it shows, held by the prior."""
+    """The fleet's share of lemons, with the prior."""
     nodes = probability.size
     return float(np.clip((probability.sum() + PRIOR_SHARE * PRIOR_NODES) / (nodes + PRIOR_NODES), 1e-4, 0.2))

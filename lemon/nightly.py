@@ -1,7 +1,6 @@
-"""One night: a day scored, each node's state beside the last night's, everything a report needs stored.
+"""One night: scores a day, compares each node with the night before, and stores all that a report needs.
 
-Scoring a day twice gives the same rows: what was before is the last scored day before that day, and the
-window ends with the day.
+Scoring a day twice gives the same rows: the night before is the last scored day before it, and the window ends with it.
 """
 
 from __future__ import annotations
@@ -15,26 +14,24 @@ import numpy as np
 
 from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.db import store as db_store
-from probing_cluster.lemon import calibration, gather, model, reasons, signals, trends
+from probing_cluster.lemon import calibration, gather, model, proof, reasons, signals, trends
 
 DAY = timedelta(days=1)
 STAYS_FROM = 0.5
-"""A lemon remains one until its probability falls below this: one good night is no recovery."""
-_HELD = 0.49
-"""Most that answers make of a score below STAYS_FROM, where the model holds what is not proven (proof.py)."""
+"""A lemon stays one until its probability falls below this: one good night is no recovery."""
 SUSPECT_FROM = 0.3
 SUSPECT_SIGNS = 1.5
-"""Failures that a suspect has at least, its share of the unnamed ones included: one is nobody's suspicion."""
+"""Least failures of a suspect, with its share of the unnamed ones: a single one raises no suspicion."""
 LEMON, SUSPECT, RECOVERED, OK = "lemon", "suspect", "recovered", "ok"
 _MOST_FAILURES = 30
-"""Failures kept with a score, the latest; all of them are counted."""
+"""Latest failures that are stored with a score; all are counted."""
 _REMEMBERED = "lemon.night"
 _EVER = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Night:
-    """One scored day and what has changed since the scored day before."""
+    """One scored day and the changes since the scored day before."""
 
     cluster: str
     day: datetime
@@ -43,7 +40,7 @@ class Night:
     """Every node, the likeliest lemon first."""
     window_days: int
     remarks: tuple[str, ...]
-    """What the reader must know about how it was made."""
+    """Remarks for the reader on how the scores were made."""
 
     def of(self, *status: str) -> tuple[records.LemonScore, ...]:
         """The scores with these states: new, still, suspect, recovered, denied."""
@@ -56,22 +53,22 @@ class Night:
 
     @property
     def still(self) -> tuple[records.LemonScore, ...]:
-        """Lemons the night before, too."""
+        """Lemons of this night and the night before."""
         return self.of("still")
 
     @property
     def gone(self) -> tuple[records.LemonScore, ...]:
-        """Lemons of the night before that are none any more: recovered or denied."""
+        """Lemons of the night before that are no longer lemons: recovered or denied."""
         return self.of("recovered", "denied")
 
     @property
     def suspects(self) -> tuple[records.LemonScore, ...]:
-        """Nodes to keep an eye on; no action yet."""
+        """Nodes to watch; no action yet."""
         return self.of("suspect")
 
     @property
     def uneventful(self) -> bool:
-        """Whether nothing changed and no node is a lemon."""
+        """True if nothing changed and no node is a lemon."""
         return not (self.new or self.still or self.gone)
 
 
@@ -88,7 +85,7 @@ def score(
     slurm_facts: gather.SlurmFacts = gather.NO_SLURM_FACTS,
     at: clock.Clock = clock.SYSTEM,
 ) -> Night:
-    """Score `day` (its midnight, UTC) and store it."""
+    """Scores `day` (its midnight, UTC) and stores the result."""
     found, calibrated = measure(store, config, day, slurm_facts=slurm_facts)
     before_day, before = _before(store, config.cluster.name, day)
     rows = _rows(store, config, day, found, calibrated, before, at.now())
@@ -136,7 +133,7 @@ def measure(
     *,
     slurm_facts: gather.SlurmFacts = gather.NO_SLURM_FACTS,
 ) -> tuple[signals.Signals, calibration.Calibration]:
-    """The signals of the window that ends with `day`, and the map fitted to what people said until then."""
+    """The signals of the window that ends with `day`, and the calibration from people's answers until then."""
     until = day + DAY
     recent = until - timedelta(days=config.lemon.window_days)
     since = min(recent, until - timedelta(days=config.lemon.history_days))
@@ -162,8 +159,8 @@ def _rows(
     scored = model.score(found.window)
     raw = scored.probability
     mapped = calibrated.apply(raw)
-    # People's answers make no proof where the model had none.
-    probability = np.where(raw >= STAYS_FROM, mapped, np.minimum(mapped, _HELD))
+    # Answers cannot replace proof: a score that the model holds down stays unproven.
+    probability = np.where(raw >= STAYS_FROM, mapped, np.minimum(mapped, proof.UNPROVEN))
     words = _words_of_people(store, config.cluster.name, day + DAY)
     unusual = {
         sign: trends.log_ratio({sign: np.array([getattr(n, f"minor_{sign}") for n in found.nodes], np.float64)},
@@ -245,10 +242,10 @@ def state(
     word: records.OperatorNote | None,
     failures: float,
 ) -> tuple[str, str]:
-    """The verdict, and what is new about it: new, still, suspect, recovered, denied or nothing.
+    """The verdict, and its change: new, still, suspect, recovered, denied or nothing.
 
-    `word` is the last thing people said: a confirmed node is a lemon until it is repaired or denied.
-    `failures` are those laid at the node, its share of the unnamed ones included.
+    `word`: the last note of a person; a confirmed node is a lemon until it is repaired or denied. `failures`: those blamed
+    on the node, with its share of the unnamed ones.
     """
     was = before is not None and before.verdict == LEMON
     confirmed = word is not None and word.action == "confirm"
@@ -269,7 +266,7 @@ def _signals(
     status: str,
     before: records.LemonScore | None,
 ) -> dict[str, Any]:
-    """The signals that are stored beside the paper's seven; for ordinary nodes only those that figures need."""
+    """The signals stored beside the paper's seven; for ordinary nodes only those that figures need."""
     stored: dict[str, Any] = {k: v for k, v in model_signals.items() if v or k in ("model", "usual")}
     if node.failures:
         stored["failed_at"] = [clock.iso_z(f.at) for f in node.failures[-_MOST_FAILURES:]]
@@ -300,7 +297,7 @@ def _failure(failure: signals.Failure) -> dict[str, Any]:
 
 
 def _words_of_people(store: db_store.Store, cluster: str, until: datetime) -> dict[str, records.OperatorNote]:
-    """The last confirm, deny or repair of each node."""
+    """Node to its last confirm, deny or repair."""
     found: dict[str, records.OperatorNote] = {}
     for note in store.notes():
         kind, _, node = note.subject.partition(":")

@@ -1,4 +1,4 @@
-"""Decides when a probability may name a node, and caps it where proof is missing."""
+"""Caps the probability of a node without proof, so that it is not named."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ Ints = npt.NDArray[np.int64]
 MIN_SIGNS = 3
 MIN_EPISODES = 2
 MIN_SPAN_DAYS = 4.0
-"""A fault that nobody has mended yet can come back for some days: two episodes closer than this are not proof."""
+"""An unrepaired fault may return for some days: two episodes closer than this are no proof."""
 STRONG_SIGN = 2.0
-"""A log likelihood ratio of this much from further signs stands for one failure."""
+"""Log likelihood ratio of further signs that counts as one failure."""
 UNPROVEN = 0.49
+"""Upper bound of a probability without proof, also after calibration."""
 
 
 def cap_unproven(
     probability: Floats, auxiliary: Floats | None, named: Failures, repeats: Ints, shared: Floats
 ) -> Floats:
-    """Two failures within four days, or any number within two, are not proof: such a node is at most a suspect.
+    """Probabilities, capped at UNPROVEN for nodes without proof: such a node is a suspect at most.
 
-    Nor are two far apart without a third sign: the same part again, a full share of unnamed failures, or a trend.
+    No proof are two failures within four days, or any number within two. Two failures further apart need a third sign:
+    the same part again, a full share of unnamed failures, or a trend.
     """
     nodes = probability.size
     count = np.bincount(named.node, minlength=nodes)

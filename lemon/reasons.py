@@ -1,4 +1,4 @@
-"""Why a node has its score, in sentences, the strongest first."""
+"""The sentences on why a node has its score, strongest first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from probing_cluster.lemon import signals
 
 
 def of(node: signals.LemonNode, model_signals: dict[str, Any]) -> tuple[str, ...]:
-    """Sentences about one node; `model_signals` is the model's part of its signals (see nightly.py)."""
+    """Sentences about one node; `model_signals`: the model's part of its signals (nightly.py)."""
     sentences = [
         _failures(node, model_signals),
         _part(node),
@@ -63,7 +63,7 @@ def _shared(model_signals: dict[str, Any]) -> str:
     shared = model_signals["shared"]
     if shared < 0.5:
         return ""
-    return f"About {shared:.1f} of the failures that name no node are most likely its own, by who was there each time."
+    return f"It most likely caused about {shared:.1f} of the failures without a named node, since it took part in them."
 
 
 def _minor(node: signals.LemonNode, model_signals: dict[str, Any]) -> list[str]:
@@ -97,7 +97,7 @@ def _service(node: signals.LemonNode) -> str:
 def _reported_by_jobs(node: signals.LemonNode) -> str:
     if not node.rank_findings:
         return ""
-    return f"Ranks on it were found slow or stuck {_count(node.rank_findings, 'time')}: told by jobs, it does not count."
+    return f"Jobs reported slow or stuck ranks on it {_count(node.rank_findings, 'time')} (not part of the score)."
 
 
 def _number(value: float) -> str:

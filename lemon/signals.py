@@ -1,7 +1,7 @@
-"""The seven signals of the paper and ours, per node over a sliding window, and the model's view of them.
+"""The paper's seven signals and ours, per node over a sliding window, and the input of the model.
 
-The paper is arXiv 2410.21680, section on lemon nodes. A word that only a job's own output gives is never
-a failure of a node here; faults of parts that many nodes share (a switch, a file server) are nobody's.
+The paper is arXiv 2410.21680, section on lemon nodes. A report from a job's own output alone is never a failure of a node
+here, and faults of parts that many nodes share (a switch, a file server) are no node's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SQL = Path(__file__).parent / "sql"
 DAY_US = 86_400_000_000
 
 WEIGHTS = {"certain": 0.99, "likely": 0.9, "possible": 0.6}
-"""What a verdict against a node counts: how often verdicts of that confidence are right (core.records.Confidence)."""
+"""Weight of a verdict against a node: how often verdicts of that confidence are right (core.records.Confidence)."""
 
 UNNAMED = {
     "certain": (0.99, 0.99),
@@ -36,7 +36,7 @@ UNNAMED = {
     "only the job says so": (0.5, 0.3),
     "unexplained": (0.6, 0.3),
 }
-"""Chance that hardware did a failure that names no node: by what the verdict is, in a gang and on a single node."""
+"""Probability that hardware caused a failure without a named node, by kind of verdict: in a gang, and on a single node."""
 
 SIGNS = (
     ("ecc", "corrected", "memory"),
@@ -62,18 +62,18 @@ SIGNS = (
 SIGN_WORDS = {"memory": "memory errors that were corrected", "link": "link flaps and errors", "pcie": "PCIe errors that were corrected", "test": "tests of ours that it failed"}  # fmt: skip
 
 RECURRENCE = 0.5
-"""Log likelihood ratio of a failure after a repair, each; at most twice. It was counted as a failure already."""
+"""Log likelihood ratio of each failure after a repair, at most twice; the failure itself is counted elsewhere."""
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """One failed attempt that is laid at the node."""
+    """One failed attempt that is blamed on the node."""
 
     job_id: int
     ref: str
-    """The job as its owner names it."""
+    """The job's id as its owner writes it."""
     attempt: int
     at: datetime
     n_nodes: int
@@ -84,24 +84,24 @@ class Failure:
     confidence: str
     summary: str
     counts: bool
-    """False: from before a person dealt with the node."""
+    """False if it came before a person dealt with the node."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MovedGpu:
-    """A GPU that showed faults in this node and in another."""
+    """A GPU with faults in this node and in another."""
 
     gpu_uuid: str
     other: str
     n_here: int
     n_there: int
     moved_here: bool
-    """True when its faults here came after those there."""
+    """True if its faults here came after those there."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LemonNode:
-    """Everything one node showed in the window."""
+    """One node's signals in the window."""
 
     node: str
     excl_jobid_count: int
@@ -119,7 +119,7 @@ class LemonNode:
     minor_pcie: int
     minor_test: int
     rank_findings: int
-    """Times that ranks on it were found at fault, slow or stuck, by what jobs tell: shown, never counted."""
+    """Times that jobs reported slow or stuck ranks on it: shown, never counted."""
     recurrences: int
     """Repairs of a failing node after which it failed again."""
     failures: tuple[Failure, ...] = ()
@@ -130,7 +130,7 @@ class LemonNode:
     gpu_h: float = 0.0
     n_unknown_gpus: int = 0
     cleared_at: datetime | None = None
-    """What was before this has been dealt with by a person."""
+    """Failures before this do not count: a person has dealt with them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,19 +144,17 @@ class Signals:
     outages_by_slurm: bool
 
     def arrays(self) -> dict[str, Floats]:
-        """The paper's seven, node by node, as lemon.baseline wants them; an unknown rate is NaN."""
-        names = ("excl_jobid_count", "xid_cnt", "tickets", "out_count", "multi_node_node_fails",
-                 "single_node_node_fails", "single_node_node_failure_rate")  # fmt: skip
+        """The paper's seven signals by node, for lemon.baseline; an unknown rate is NaN."""
         return {
             name: np.array([np.nan if (v := getattr(n, name)) is None else v for n in self.nodes], np.float64)
-            for name in names
+            for name in vocabulary.LEMON_SIGNALS
         }
 
 
 def compute(facts: gather.LemonFacts, *, recent: datetime | None = None, cap_s: float = 1800.0) -> Signals:
-    """The signals since `recent` (default: all the facts); the model's window is that of the facts.
+    """The signals since `recent` (default: all facts); the model's window covers all facts.
 
-    `cap_s` is the most work that one ended attempt loses, seconds.
+    `cap_s`: most work that one ended attempt loses, seconds.
     """
     context = _context(facts)
     recent = recent or facts.since
@@ -186,7 +184,7 @@ def _window(
     nodes: Sequence[LemonNode],
     gangs: Sequence[Mapping[str, Any]],
 ) -> model.LemonWindow:
-    """The facts as the model takes them."""
+    """The facts as input of the model."""
     number = {n.node: i for i, n in enumerate(nodes)}
     daily = _daily_exposure(context.table("piece").to_arrow_table(), number, facts)
     exposure = daily.sum(axis=1)
@@ -213,11 +211,11 @@ def _window(
 
 
 def _places(known: Mapping[str, str], nodes: Sequence[LemonNode]) -> model.Ints | None:
-    """What each node shares with others, as a number; a node nobody tells of shares nothing."""
+    """Each node's shared place as a number; a node without a known place shares none."""
     if not any(n.node in known for n in nodes):
         return None
     number: dict[str, int] = {}
-    # The node's own name cannot be taken for a switch's: the two are keyed apart.
+    # Keyed apart, so that no node's name is taken for a switch's.
     keys = [f"at {known[n.node]}" if n.node in known else f"alone {n.node}" for n in nodes]
     return np.array([number.setdefault(k, len(number)) for k in keys], np.int64)
 
@@ -236,7 +234,7 @@ def _failures(
 
 
 def _part(component: str | None, device: str | None) -> str | None:
-    """What failed, by a name that means the same on every node; None where the whole node did."""
+    """The failed part's name, with one meaning on every node; None if the whole node failed."""
     if component in (None, "node"):
         return None
     return f"{component}:{device}" if device else component
@@ -261,7 +259,7 @@ def _daily_exposure(pieces: pa.Table, number: Mapping[str, int], facts: gather.L
     old = (until - pieces["start_us"].to_numpy()) / DAY_US
     first = np.clip(np.floor(young).astype(np.int64), 0, n_days - 1)
     last = np.clip(np.ceil(old).astype(np.int64) - 1, first, n_days - 1)
-    # Whole days as differences, so that a piece costs the same however long it is; its two ends by their part.
+    # Whole days as differences, so that a long piece costs no more than a short one; its two ends by their part.
     steps = np.zeros((len(number), n_days + 1))
     np.add.at(steps, (node, first), 1.0)
     np.add.at(steps, (node, last + 1), -1.0)
@@ -274,7 +272,7 @@ def _daily_exposure(pieces: pa.Table, number: Mapping[str, int], facts: gather.L
 def _gangs(
     rows: Sequence[Mapping[str, Any]], number: Mapping[str, int], nodes: Sequence[LemonNode], until: datetime
 ) -> tuple[list[tuple[npt.NDArray[np.int64], float]], Floats]:
-    """Node indices and chance of hardware of each failure that names nobody, and their ages."""
+    """Node indices and probability of hardware for each failure without a named node, and their ages."""
     cleared = {n.node: clock.to_us(n.cleared_at) for n in nodes if n.cleared_at is not None}
     found, ages = [], []
     for row in rows:
@@ -313,7 +311,7 @@ def _context(facts: gather.LemonFacts) -> datafusion.SessionContext:
 
 
 def cleared_table(notes: pa.Table) -> pa.Table:
-    """Per node the latest moment at which a person said that it is no lemon, or that the lemon is repaired.
+    """For each node the latest time at which a person denied that it is a lemon, or reported the lemon as repaired.
 
     `set-healthy` after an ordinary fault does not clear: lemons are the nodes that are set healthy again and again.
     """
@@ -329,7 +327,7 @@ def cleared_table(notes: pa.Table) -> pa.Table:
 def _details(
     context: datafusion.SessionContext, facts: gather.LemonFacts, since: Mapping[str, int], cap_s: float
 ) -> dict[str, dict[str, Any]]:
-    """Per node what is no number of the model: its failures, cards, Xids and costs."""
+    """Node to its details outside the model: failures, cards, Xids and costs."""
     found: dict[str, dict[str, Any]] = {}
 
     def of(node: str) -> dict[str, Any]:
@@ -354,7 +352,7 @@ def _details(
 
 
 def _cards(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, MovedGpu]]:
-    """Each faulty card at each node it showed faults in, beside the node it was in before or after."""
+    """Each faulty card for each node in which it showed faults, with the node before or after."""
     by_card: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         by_card.setdefault(row["gpu_uuid"], []).append(row)
@@ -370,7 +368,7 @@ def _cards(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, MovedGpu]]:
 
 
 def _view(context: datafusion.SessionContext, name: str, file: str, **values: Any) -> None:
-    # Computed once: DataFusion would work out a view again for every question that names it.
+    # Computed once: DataFusion would compute a view again for every query that names it.
     table = context.sql(_text(file), param_values=values).to_arrow_table()
     context.register_record_batches(name, [table.to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]])  # fmt: skip
 

@@ -1,7 +1,7 @@
-"""Signs short of a failure: correctable errors, link flaps, recurrence after repair, compared with the fleet.
+"""Signs short of a failure (corrected errors, link flaps, failed tests), compared with the fleet.
 
-Together they give one log likelihood ratio, capped: overlapping signs of one fault must not add up to
-proof, and a node that only shows signs is a suspect, never a lemon.
+Together they give one capped log likelihood ratio: several signs of one fault must not add up to proof, and a node with
+nothing but signs is a suspect, never a lemon.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ Floats = npt.NDArray[np.float64]
 TAIL = 1e-3
 """A count this unlikely on an ordinary node is a sign."""
 SIGN = 2.5
-"""Most that a sign says, as a log likelihood ratio."""
+"""Largest log likelihood ratio of the signs."""
 SHOWN_BY_LEMONS = 0.5
-"""Share of lemons believed to show a sign. How many ordinary nodes do is counted, on this fleet."""
+"""Assumed share of lemons that show a sign; the share of ordinary nodes is counted on this fleet."""
 DISPERSION = 2.0
-"""Variance of ordinary nodes' counts, relative to Poisson: minor events come in bursts."""
+"""Variance of ordinary nodes' counts relative to Poisson: minor events come in bursts."""
 
 
 def log_ratio(counts: Mapping[str, Floats], exposure_days: Floats) -> Floats:
-    """The evidence of all minor signs per node; `counts` maps sign to events in the window."""
+    """Log likelihood ratio of all minor signs per node; `counts`: sign to its events in the window, by node."""
     shown = np.zeros(exposure_days.shape, bool)
     for values in counts.values():
         shown |= _unusual(values, exposure_days)
     if not shown.any():
         return np.zeros_like(exposure_days)
-    # Where signs are common they say little; on a fleet where half the nodes show one, nothing at all.
+    # Common signs say little; if half of the fleet's nodes show one, nothing.
     among_all = float(np.clip(shown.mean(), 0.01, SHOWN_BY_LEMONS))
     sign = min(SIGN, np.log(SHOWN_BY_LEMONS / among_all))
     ratio: Floats = np.where(shown, sign, np.log((1 - SHOWN_BY_LEMONS) / (1 - among_all)))
@@ -39,7 +39,7 @@ def log_ratio(counts: Mapping[str, Floats], exposure_days: Floats) -> Floats:
 
 
 def _unusual(values: Floats, exposure_days: Floats) -> npt.NDArray[np.bool_]:
-    """Counts far above what this fleet's nodes of the same exposure have (negative binomial tail)."""
+    """Flags counts far above those of this fleet's nodes with the same exposure (negative binomial tail)."""
     exposure = np.maximum(exposure_days, 1e-9)
     if values.size == 0 or values.sum() == 0:
         return np.zeros(values.shape, bool)
