@@ -221,7 +221,7 @@ def _each_inside(found: finding.Ranks, ranks: finding.Ranks) -> finding.GangFind
         found,
         Domain.USER_PROGRAM,
         Confidence.LIKELY,
-        f"{finding.names(found)} wait in collectives that others, who wait for them, have not entered",
+        f"{finding.names(found)} wait in collectives that ranks waiting for them have not entered",
         finding.waiting(found),
     )
 
@@ -234,7 +234,7 @@ def _unseen(unseen: Sequence[int], open_meetings: Sequence[align.OpenCollective]
         nodes=(),
         domain=Domain.UNKNOWN,
         confidence=Confidence.POSSIBLE,
-        summary=f"nothing was told of ranks {stacks.ranges(unseen)}, which the others wait for",
+        summary=f"there is no report on ranks {stacks.ranges(unseen)}, which the others wait for",
         proof=(f"ranks {waiting} wait",),
     )
 

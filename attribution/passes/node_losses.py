@@ -83,7 +83,7 @@ class NodeLosses:
             within = phrases.duration(max(1.0, (together[-1].at - together[0].at).total_seconds()))
             self._known_words[ends] = (
                 f"one of {n_jobs} jobs on {n_nodes} {_WORDS} {within}",
-                f"Look for what the {n_nodes} nodes share: a switch, power, Slurm's controller and its way to them.",
+                f"Look for what the {n_nodes} nodes share: a switch, power, or the network to Slurm's controller.",
             )
         return self._known_words[ends]
 

@@ -113,7 +113,7 @@ def before_a_repair(step: str) -> str:
     """The step for a part that is only possibly at fault: check it before the repair."""
     if not step.startswith(_REPAIRS):
         return step
-    return f"Check {{device}} of {{node}} first: that it is at fault is only possible. If it fails its test, or the error comes again: {step[:1].lower()}{step[1:]}"
+    return f"Check {{device}} of {{node}} first, since it is only possibly at fault. If it fails its test, or the error comes again: {step[:1].lower()}{step[1:]}"
 
 
 _SHELL = re.compile(

@@ -29,7 +29,7 @@ def summary(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> s
         on_node=f" on {winner.node}" if winner.node else "",
     )
     if winner.words and winner.evidence and winner.evidence[0].source in vocabulary.JOB_SIDE_SOURCES:
-        return phrases.sentence(f"{text} (only the job's own side says so: {phrases.clean(winner.words)})")
+        return phrases.sentence(f"{text} (reported only by the job itself: {phrases.clean(winner.words)})")
     if winner.words:
         what = phrases.device_of_node(winner.device, winner.node) if winner.device else winner.node
         text = f"{what if winner.node else 'the job'} {phrases.clean(winner.words)}"
@@ -48,7 +48,7 @@ def _by(winner: claims.Claim) -> str:
     if first is None or winner.words:
         return ""
     if first.source in vocabulary.JOB_SIDE_SOURCES:
-        return " (its own log says so; no node event confirms it)"
+        return " (reported by its own log; no node event confirms it)"
     return f" ({phrases.what(first)})"
 
 
@@ -76,7 +76,7 @@ def _node_lost(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -
     elif log_ends is not None and log_ends > _LONG_BEFORE_S and (last := view.ends_in(node)):
         before_that = f"; its log ends {phrases.duration(log_ends)} before, with {phrases.what(last)}"
     elif log_ends is not None and log_ends > _LONG_BEFORE_S:
-        before_that = f"; its log ends {phrases.duration(log_ends)} before and tells nothing of it"
+        before_that = f"; its log ends {phrases.duration(log_ends)} before and shows nothing of it"
     elif log_ends is not None:
         before_that = "; its log holds nothing of it"
     elif winner.node in view.case.watched:
@@ -100,7 +100,7 @@ def _node_reboot(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking)
     node = winner.node or "a node"
     if is_ordered(winner):
         return phrases.sentence(
-            f"{node} was shut down in order and restarted under the job{_when(view, winner)}: as its log shows, software or a person wanted it"
+            f"{node} was shut down in order and restarted under the job{_when(view, winner)}: by software or a person, as its log shows"
         )
     return phrases.sentence(f"{node} restarted under the job{_by(winner)}{_when(view, winner)}")
 
@@ -123,7 +123,7 @@ def _of_each(view: evidence_view.EvidenceView) -> str:
     agents = [n for n in view.attempt.nodes if n in view.case.watched and n not in ended]
     unseen = [n for n in view.attempt.nodes if n not in view.case.watched]
     parts = (
-        (lived, "the log of {} goes on past the end without a restart"),
+        (lived, "the log of {} continues past the end without a restart"),
         (silent, "the log of {} ends before"),
         (agents, "nothing was seen on {} before"),
         (unseen, "nobody watched {}"),
@@ -195,13 +195,13 @@ def _log_stood(view: evidence_view.EvidenceView) -> str:
     """States since when the job's log shows no progress; that is evidence, no cause."""
     if view.log_stall is None:
         return ""
-    return f"; its log tells of no progress since {_since(view, onset.stalled_since(view.log_stall))} before the end"
+    return f"; its log shows no progress since {_since(view, onset.stalled_since(view.log_stall))} before the end"
 
 
 def _cancelled_by(view: evidence_view.EvidenceView) -> str:
     by, user = view.attempt.cancelled_by, view.attempt.user
     if not by:
-        return "was cancelled; by whom is not known"
+        return "was cancelled; it is not recorded by whom"
     if by == user:
         return f"was cancelled by its user ({user})"
     if by in _ROOT:
@@ -238,7 +238,7 @@ def _stalled(view: evidence_view.EvidenceView) -> str:
         return ""
     name = f" ({phrases.device(first.device)})" if first.device else ""
     what = f"{phrases.what(first).replace('_', ' ')}{name} on {first.node}"
-    return f"; {what} {phrases.duration((view.end_at - first.at).total_seconds())} before, and no line tells that it ended"
+    return f"; {what} {phrases.duration((view.end_at - first.at).total_seconds())} before, and no line reports its end"
 
 
 def _lost_gpu(view: evidence_view.EvidenceView) -> str:
@@ -255,7 +255,7 @@ def _requeued(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -
     if view.fully_watched:
         return "A person, or the job itself, requeued the job; no fault was seen that explains it."
     unseen = hostlist.compress(view.partly_watched_nodes)
-    why = f"nobody watched {unseen} all the while" if unseen else "its nodes are not in the accounting"
+    why = f"nobody watched {unseen} throughout" if unseen else "its nodes are not in the accounting"
     return phrases.sentence(f"The job was requeued: by a person, by itself, or by Slurm after a fault; {why}")
 
 
@@ -312,13 +312,13 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
     if winner.next_step:
         return phrases.sentence(winner.next_step)
     if winner.cause == "node_refused" and view.state != "REQUEUED":
-        return f"Submit the job again: it was no fault of its own. Repair {winner.node or 'the node'}: it was refused before the job began."
+        return f"Submit the job again: it was not at fault. Repair {winner.node or 'the node'}: it was refused before the job began."
     if winner.cause == "time_limit" and view.state == "DEADLINE":
         return "Submit it earlier or with a later --deadline, or make it shorter: more time would not help, since Slurm ends it at that hour."
     if winner.cause == "time_limit" and view.within_limit:
-        return "Ask the administrators which limit ended it: the partition's (MaxTime) may be shorter, or its own was changed while it ran."
+        return "Ask the administrators which limit ended it: the partition's (MaxTime) may be shorter, or the job's own was changed while it ran."
     if is_ordered(winner):
-        return f"Find out who or what restarted {winner.node}: an administrator, an update, or `scontrol reboot`; its log of that minute may say it."
+        return f"Find out who or what restarted {winner.node}: an administrator, an update, or `scontrol reboot`; its log of that minute may show it."
     if winner.cause == "requeued_by_user" and not view.fully_watched:
         return "Ask whether somebody requeued it on purpose; else look at slurmctld's log of that minute, and at the kernel logs of its nodes."
     if winner.cause in rank_claims.ENDINGS and view.stalled_at is not None:
@@ -328,18 +328,18 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
         first = view.stalls[0]
         return f"Find out whether it hung: look at {phrases.what(first).replace('_', ' ')} on {first.node}, and at the last lines of its log."
     if winner.cause == "user_cancelled" and by in _ROOT and by != view.attempt.user:
-        return "Ask the administrators whether one of them cancelled it, and why: what Slurm cancels itself bears root's name, too."
+        return "Ask the administrators whether one of them cancelled it, and why: Slurm's own cancellations are in root's name, too."
     if winner.cause == "user_cancelled" and not by:
         return "Nothing, if you cancelled it yourself; else ask the administrators who did: the accounting does not say."
     if winner.cause == "user_cancelled" and (view.log_stall or view.lost_gpus):
-        return "Find out whether it hung: look at what stood still, and at the last lines of its log."
+        return "Find out whether it hung: look at its last progress or the lost GPU, and at the last lines of its log."
     if winner.cause == "user_cancelled" and by not in (None, "", view.attempt.user):
         person = f"the user with id {by}" if digits.is_number(by or "") else by
         return f"Ask {person} why it was cancelled: the accounting does not say."
     if winner.cause == "node_lost" and winner.node is None:
         return "Ask Slurm which node it was (`sinfo -R`, slurmctld's log); then look at its console and its baseboard's event log."
     if winner.cause == "user_error" and view.signal == vocabulary.OUTPUT_NOT_OPENED:
-        return "Name files with --output, --error and --input whose directories exist on the node and are open to their user."
+        return "Give --output, --error and --input files whose directories exist on the node and are open to the user."
     if check := _check(view, ranking):
         return check
     proven = (
@@ -395,6 +395,6 @@ def _ranks_waiting(view: evidence_view.EvidenceView) -> str:
     )
     where = f" of {view.node_list}" if view.node_list else ""
     return (
-        f"{names} waited in vain, so look at the others: what each wrote last, and at the kernel logs and links{where}. "
+        f"{names} waited in vain. Look at the other ranks: at their last output, and at the kernel logs and links{where}. "
         "If it happens again, run it with the probe (docs/probe.md), which names the rank."
     )

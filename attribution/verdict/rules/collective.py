@@ -42,6 +42,8 @@ def _named_by_torch(report: records.HealthEvent) -> str:
         return f"PyTorch says that {names} did not reach its monitored barrier in time"
     if report.kind != "desync_report":
         if report.detail.get("by_count") is True:
-            return f"{names} had not entered {which} by PyTorch's own count, when others had waited for it in vain"
-        return f"every other rank's watchdog gave {which} up, and {names} had none to give up"
+            return (
+                f"{names} had not entered {which}, by PyTorch's own count, while others waited for it in vain"
+            )
+        return f"the watchdogs of all other ranks timed out on {which}, and {names} had no such timeout"
     return f"PyTorch's report says that {names} did not join {which}"

@@ -30,7 +30,7 @@ _THROWN_OUT = frozenset({"evicted", "167-0", "expelled"})
 """Codes of an eviction: the client's open calls fail, even if the server accepts it again a second later."""
 _ON_DISK = frozenset({"remount_ro", "fs_error", "fs_shutdown", "data_loss"})
 """Codes that a local file system reports about itself, not about its drive (evidence.kernel.block)."""
-_DAMAGED = "holds a file system that found itself damaged; no line tells of an error of the drive"
+_DAMAGED = "holds a file system that reported itself as damaged; no line reports an error of the drive"
 _REPAIR = "Take the node out of service, look at the drive's SMART data, then check the file system (fsck, xfs_repair)"
 
 MOUNT, DISK = "filesystem_mount", "disk"

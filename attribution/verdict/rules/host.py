@@ -40,6 +40,6 @@ def _unknown_names(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
                 n_sources=2,
                 # Any user who may log on the node could have written it.
                 cap=records.Confidence.LIKELY,
-                sentence=f"{findings.named(kind).words}, and what looks it up on {s.event.node} could not reach its server: {phrases.clean(s.event.message)}",
+                sentence=f"{findings.named(kind).words}, and the name service of {s.event.node} could not reach its server: {phrases.clean(s.event.message)}",
                 explains=frozenset({"user_error"}),
             )

@@ -14,21 +14,25 @@ _BARE = "oom_kill_suspected"
 """A kill message without a reason, from a shell or Slurm."""
 _REFUSED = "host_memory_error"
 _OF_KERNEL = "host_oom_kill"
-_NOT_GIVEN = "The program did not get the main memory that it asked for, and ended: {words}"
-_REFUSED_STEP = "See how much it asked for at once (a wrong size?), `ulimit -v` in the job, and --mem where that is what bounds it: nothing was killed"
+_NOT_GIVEN = "The program asked for more main memory than it could get, and ended: {words}"
+_REFUSED_STEP = "See how much it asked for at once (a wrong size?), and its limits: `ulimit -v` in the job, and --mem. Nothing was killed"
 _DAEMONS = frozenset({"slurmd", "munged"})
 """A node without these daemons does not answer Slurm."""
 _SUSPECTED = "a process of the job was killed (SIGKILL); the usual reason is the OOM killer, but no evidence here confirms it; its log says: {words}"
-_WHOLE_NODE = "{node} ran out of main memory as a whole, and the kernel chose a process of the job; other jobs ran there as well"
-_ANOTHERS = "{node} ran out of main memory as a whole; the process that the kernel killed for it ({process}) was not the job's"
-_OWN_LIMIT = "the kernel of {node} killed {process} for the limit of a group that is not the job's ({group})"
+_WHOLE_NODE = "{node} ran out of main memory as a whole, and the kernel killed a process of the job; other jobs ran there as well"
+_ANOTHERS = (
+    "{node} ran out of main memory as a whole; the kernel killed a process that was not the job's ({process})"
+)
+_OWN_LIMIT = (
+    "the kernel of {node} killed {process} at the memory limit of a cgroup that is not the job's ({group})"
+)
 _BESIDE = 0.2
 """Weight of a kill for another group's limit: it usually costs the job nothing."""
 _CONTAINERS = re.compile(r"docker|containerd|crio|libpod|podman|apptainer|singularity|user\.slice|kubepods")
 """cgroups that a job's own process may have been moved to."""
 _WHAT_FILLED = "Find what filled the node: a job without a memory limit, or a process outside of jobs; see its kernel's list of processes at that minute"
 _HELD = "the job found its GPU full: {holder} held {held:.1f} of its {gpu:.1f} GiB"
-_WHOSE = "See whose process that is (nvidia-smi on the node): one that was left behind, or another rank of the job on the same GPU"
+_WHOSE = "Find out whose process that is (nvidia-smi on the node): a leftover one, or another rank of the job on the same GPU"
 _OWN_GROUPS = ("slurm", "/job_")
 """Parts of the names of jobs' cgroups."""
 _USAGE = 2
@@ -96,11 +100,11 @@ def _killed_by_somebody(
             claim = claims.replace_claim(claim, weight=min(claim.weight, claims.POSSIBLE))
         if bare and not sightings and (view.fully_watched or _logs_go_on(view)):
             words = (
-                f"the kernel killed nothing for want of memory; its log says: {phrases.clean(claim.words)}"
+                f"the kernel killed nothing for lack of memory; its log says: {phrases.clean(claim.words)}"
             )
             claim = claims.replace_claim(claim, cause="rank_killed", words=words)
         elif bare and not sightings and _logs_at_hand(view):
-            words = f"the kernel logs at hand tell of no kill for want of memory; its log says: {phrases.clean(claim.words)}"
+            words = f"the available kernel logs show no kill for lack of memory; its log says: {phrases.clean(claim.words)}"
             claim = claims.replace_claim(
                 claim, cause="rank_killed", domain=records.Domain.UNKNOWN, words=words
             )

@@ -61,7 +61,7 @@ def _explained(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.
     elif claim.cause == LOST and (reports := _reports(view, claim, SERVICES, "slurmd")):
         cause, words = (
             SERVICES,
-            "stopped answering Slurm: slurmd had crashed there, whatever became of the job",
+            "stopped answering Slurm: slurmd had crashed there, and the job may have run on",
         )
     else:
         return claim
@@ -223,7 +223,7 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
     ):
         return claims.replace_claim(
             made,
-            sentence=f"Slurm ended it as NODE_FAIL, but the agent of {node} kept reporting: somebody set the node DOWN, or its slurmd stopped",
+            sentence=f"Slurm reported NODE_FAIL, but the agent of {node} kept reporting: somebody set the node DOWN, or its slurmd stopped",
             next_step=f"See who set {node} DOWN and why (`scontrol show node {node}`, `sacctmgr show event nodes={node}`); else look at its slurmd.",
         )
     if node or not events:
@@ -232,7 +232,7 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
     return claims.replace_claim(
         made,
         sentence=f"A node of the job stopped answering Slurm; {names} restarted within the hour",
-        next_step=f"Look for what {names} share: power, cooling, a switch; their baseboards' event logs tell when each went",
+        next_step=f"Look for a part that {names} share: power, cooling, a switch; their baseboards' event logs show when each went down",
     )
 
 

@@ -109,7 +109,7 @@ def _by_slurmd(view: evidence_view.EvidenceView) -> claims.Claim | None:
         domain=None if lost else records.Domain.UNKNOWN,
         next_step=""
         if lost
-        else f"Run the site's Prolog by hand on {first.node}, and look at what the node's log says just before; the job itself did nothing.",
+        else f"Run the site's Prolog by hand on {first.node}, and look at the node's log just before; the job itself had not begun.",
         explains=frozenset({"gpu_lost"}),
     )
 

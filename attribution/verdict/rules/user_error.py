@@ -37,16 +37,16 @@ _CRASHES = frozenset({6, 7, 9, 11, _TERM})
 _MEANINGS = {
     8: "or 136, SIGFPE: an arithmetic error",
     10: "or 138, SIGUSR1",
-    13: "or 141, SIGPIPE: a command wrote into a pipe that was closed, which `set -o pipefail` counts",
+    13: "or 141, SIGPIPE: a command wrote into a closed pipe, which `set -o pipefail` reports",
     24: "or 152, SIGXCPU: more processor time than ulimit -t allows",
     25: "or 153, SIGXFSZ: a larger file than ulimit -f allows",
     123: "of xargs: a command that it ran failed",
-    124: "of timeout(1): its time was over",
-    126: "of the shell: a command may not be executed",
+    124: "of timeout(1): its time limit was reached",
+    126: "of the shell: a command is not executable",
     127: "of the shell: a command was not found; or 255, as of ssh and exit -1",
 }
 """Usual meanings of exit codes of shells and tools; for a script's 128 + N Slurm may record N."""
-_NOT_ITS_OWN = "and the process that was killed for want of memory is not known to be its own"
+_NOT_ITS_OWN = "and it is unknown whether the process killed for lack of memory was its own"
 _HINTED = 0.6
 """Weight of an exit code beside a hint at a machine."""
 _NO_OUTPUT_WORDS = "never began: Slurm could not open its output, error or input file (0:53): no such directory on the node, or not writable"
@@ -235,7 +235,7 @@ def _by_exit(
     how = (
         f"was ended by signal {_named(signal)}"
         if signal
-        else "exited with another code than 0, which the accounting at hand does not tell"
+        else "exited with a code other than 0, which the accounting does not show"
         if unrecorded
         else f"exited with code {_code(view.attempt.exit_code)}"
     )
@@ -246,7 +246,7 @@ def _by_exit(
     words = f"{how}, {_NOT_ITS_OWN if others else _beside(view)}"
     if caught is not None:
         last = phrases.clean(str(caught.detail.get("last_words") or ""))
-        words = f"{how}, which no exception does; its last line: {last}; above stands: {caught.message}"
+        words = f"{how}, which an exception does not cause; its last line: {last}; the exception above it: {caught.message}"
     if quoted := _quoted(view):
         words += f"; its log says: {quoted[0].message}"
     if signal == vocabulary.OUTPUT_NOT_OPENED:
@@ -261,7 +261,7 @@ def _by_exit(
             rule="user_error",
             evidence=tuple(ended),
             by_elimination=True,
-            words="its launcher was told to end (SIGTERM), and nothing says by whom",
+            words="its launcher got SIGTERM, and nothing shows who sent it",
         )
         return
     first = next((f.event for f in view.findings if f.event.detail.get("first_cause") is True), None)
@@ -273,7 +273,7 @@ def _by_exit(
             rule="user_error",
             evidence=(first,),
             by_elimination=True,
-            words=f"{what}, and nothing says why; its log says: {first.message}",
+            words=f"{what}, for an unknown reason; its log says: {first.message}",
         )
         return
     yield claims.Claim(
@@ -315,7 +315,7 @@ def _not_its_own(first: records.HealthEvent) -> str:
     if first.kind == "net_ib_completion_error":
         return "got no answer from a peer over InfiniBand"
     if first.kind == "process_terminated":
-        return "had one of its processes told to end (SIGTERM)"
+        return "had one of its processes ended by SIGTERM"
     return "got wrong values from a test of a collective" if first.kind == "wrong_result" else ""
 
 

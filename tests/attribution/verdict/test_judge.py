@@ -503,7 +503,7 @@ def test_a_job_cancelled_by_another_was_not_cancelled_on_purpose_by_its_user(mak
 def test_who_cancelled_is_not_known_where_nobody_is_named(make):
     """CANCELLED alone says neither who nor that it was meant."""
     v = make.judge(attempt=make.attempt(state="CANCELLED", exit_code=0))
-    assert v.summary == "The job was cancelled; by whom is not known."
+    assert v.summary == "The job was cancelled; it is not recorded by whom."
     assert v.next_step.startswith("Nothing, if you cancelled it yourself; else ask the administrators")
 
 
@@ -1204,7 +1204,7 @@ def test_output_that_could_not_be_opened_is_told(make):
     assert (v.cause, str(v.confidence)) == ("user_error", "possible")
     assert "could not open its output" in v.summary
     assert "Look at" not in v.next_step, "there is no output to look at"
-    assert v.next_step.startswith("Name files with --output")
+    assert v.next_step.startswith("Give --output, --error")
 
 
 def test_a_cancellation_beside_a_fault_is_not_certain(make):

@@ -77,7 +77,7 @@ def test_who_waited_in_vain_is_named(make):
     timeouts = [line_of(make, "watchdog_timeout", f"[Rank {r}] Watchdog caught collective operation timeout", rank=r, timeout_ms=600_000) for r in (3, 5)]  # fmt: skip
     made = unwatched(make, *timeouts, nodes=("n1", "n2"))
     assert made.cause == "unknown"
-    assert made.next_step.startswith("Ranks 3, 5 waited in vain, so look at the others: ")
+    assert made.next_step.startswith("Ranks 3, 5 waited in vain. Look at the other ranks: ")
     assert "n[1-2]" in made.next_step
 
 
@@ -88,7 +88,7 @@ def test_nothing_is_replaced_for_what_is_only_possible(make):
     )
     made = make.judge(error, attempt=make.attempt(state="FAILED", exit_code=1, nodes=("n2",)))
     assert (made.cause, made.confidence) == ("disk", C.POSSIBLE)
-    assert made.next_step.startswith("Check sdb of n2 first: ")
+    assert made.next_step.startswith("Check sdb of n2 first, since ")
     assert made.next_step.endswith(" replace sdb of n2.")
     lost = make.judge(make.xid(79, 3))
     assert lost.confidence is C.CERTAIN

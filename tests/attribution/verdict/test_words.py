@@ -159,7 +159,7 @@ def test_of_several_nodes_it_is_told_what_is_known_of_each(make):
     v = make.judge(attempt=lost, watched=watched, by_log=frozenset({"n1", "n2"}))
     assert v.node is None
     assert v.summary == (
-        "A node of the job stopped answering Slurm, and it is not known which; the log of n1 goes on past the end without a "
+        "A node of the job stopped answering Slurm, and it is not known which; the log of n1 continues past the end without a "
         "restart; the log of n2 ends before; nobody watched n3."
     )
     assert "sinfo -R" in v.next_step
@@ -170,7 +170,7 @@ def test_a_log_that_ends_hours_before_is_no_witness(make):
     lost = make.attempt(state="NODE_FAIL", exit_code=0, failed_node="n2")
     logs = frozenset({"n2"})
     v = make.judge(attempt=lost, watched={"n2": make.end - timedelta(hours=5)}, by_log=logs)
-    assert "; its log ends 5 h before and tells nothing of it." in v.summary
+    assert "; its log ends 5 h before and shows nothing of it." in v.summary
     near = make.judge(attempt=lost, watched={"n2": make.end - timedelta(minutes=5)}, by_log=logs)
     assert near.summary.endswith("; its log holds nothing of it.")
 
@@ -276,7 +276,7 @@ def test_a_server_that_did_not_answer_for_hours_is_named_beside_the_cancellation
     v = make.judge(attempt=mine, stalls=(nfs,))
     assert v.cause == "user_cancelled"
     assert v.summary.endswith(
-        "; NFS not responding (nas1) on n2 5 h 30 min before, and no line tells that it ended."
+        "; NFS not responding (nas1) on n2 5 h 30 min before, and no line reports its end."
     )
     assert v.next_step.startswith("Find out whether it hung: look at NFS not responding on n2")
 
@@ -288,7 +288,7 @@ def test_several_nodes_that_restarted_are_named(make):
     v = make.judge(*boots, attempt=lost, by_log=frozenset({"n1", "n2"}))
     assert (v.cause, v.node, v.domain) == ("node_lost", None, D.HARDWARE)
     assert v.summary == "A node of the job stopped answering Slurm; n[1-2] restarted within the hour."
-    assert v.next_step.startswith("Look for what n[1-2] share: power")
+    assert v.next_step.startswith("Look for a part that n[1-2] share: power")
 
 
 def test_a_prolog_that_failed_says_not_what_it_found(make):
@@ -324,7 +324,8 @@ def test_a_rank_without_a_watchdogs_word_is_named_where_every_other_has_one(make
     v = make.judge(make.finding("watchdog_timeout", detail=detail))
     assert (v.cause, v.node, v.confidence) == ("missing_rank", None, C.POSSIBLE)
     assert (
-        "every other rank's watchdog gave collective #48211 up, and rank 0 had none to give up" in v.summary
+        "the watchdogs of all other ranks timed out on collective #48211, and rank 0 had no such timeout"
+        in v.summary
     )
 
 
@@ -417,7 +418,7 @@ def test_a_process_that_was_told_to_end_accuses_no_program(make):
     ended = make.finding("process_terminated", message=text, detail={"first_cause": True, "role": "exit"})
     v = make.judge(ended)
     assert (v.cause, v.domain) == ("unknown", D.UNKNOWN)
-    assert "told to end" in v.summary
+    assert "ended by SIGTERM" in v.summary
 
 
 def test_ranks_that_lost_their_peer_accuse_no_program(make):
@@ -521,9 +522,12 @@ CAUGHT = {"exception": "ImportError", "role": "root", "domains": ["user_program"
     [
         (
             {"exit_code": 3},
-            "exited with code 3, which no exception does; its last line: quality gate not met",
+            "exited with code 3, which an exception does not cause; its last line: quality gate not met",
         ),
-        ({"exit_code": 0, "exit_signal": 11}, "was ended by signal 11 (SIGSEGV), which no exception does"),
+        (
+            {"exit_code": 0, "exit_signal": 11},
+            "was ended by signal 11 (SIGSEGV), which an exception does not cause",
+        ),
     ],
 )
 def test_an_exception_that_the_program_lived_on_behind_is_not_how_it_ended(make, end, words):
@@ -534,7 +538,7 @@ def test_an_exception_that_the_program_lived_on_behind_is_not_how_it_ended(make,
     v = make.judge(caught, attempt=make.attempt(nodes=("n2",), n_gpus=1, gpus=None, **end))
     assert (v.cause, v.domain) == ("user_error", D.USER_PROGRAM)
     assert words in v.summary
-    assert "above stands: ImportError" in v.summary
+    assert "the exception above it: ImportError" in v.summary
 
 
 @pytest.mark.parametrize(
@@ -597,7 +601,7 @@ def test_an_exit_code_says_what_shells_mean_by_it(make):
 def test_a_failure_whose_code_the_accounting_does_not_tell_is_possible_at_most(make):
     v = make.judge(attempt=make.attempt(exit_code=None, exit_signal=None))
     assert (v.cause, v.confidence) == ("user_error", C.POSSIBLE)
-    assert "another code than 0" in v.summary
+    assert "a code other than 0" in v.summary
 
 
 def test_text_alone_blames_no_file_system_of_a_watched_node(make):
@@ -644,7 +648,7 @@ def test_a_link_takes_the_mount_behind_it_along(make):
 def test_who_had_not_entered_a_collective_is_named_by_pytorchs_count(make):
     detail = {"first_cause": True, "ranks": [3], "missing": True, "by_count": True, "seq": 48211}
     v = make.judge(make.finding("watchdog_timeout", detail=detail), attempt=make.attempt(exit_code=134))
-    assert "rank 3 had not entered collective #48211 by PyTorch's own count" in v.summary
+    assert "rank 3 had not entered collective #48211, by PyTorch's own count" in v.summary
 
 
 def test_a_node_that_went_on_being_heard_was_set_down(make):

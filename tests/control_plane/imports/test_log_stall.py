@@ -140,7 +140,7 @@ def test_without_a_lasting_fault_of_that_minute_it_was_cancelled(faults: list[re
     made = verdict([*steps(), CANCELLED], *faults)
     assert made.cause == "user_cancelled"
     assert made.confidence != "certain"
-    assert "its log tells of no progress since 02:00:00Z, 4 h before the end" in made.summary
+    assert "its log shows no progress since 02:00:00Z, 4 h before the end" in made.summary
     own = findings([*steps(), CANCELLED])
     assert {e.event_id for e in own if e.kind == vocabulary.LOG_STALL} <= set(made.evidence)
     assert made.stalled_at == LAST
