@@ -6,7 +6,7 @@ import contextlib
 import logging
 import uuid
 
-from probing_cluster.control_plane.cli.jobs import attribute_commands
+from probing_cluster.control_plane.cli.jobs import manual_verdict
 from probing_cluster.control_plane.cli.nodes import node_acts, nodes_commands, repair_commands
 from probing_cluster.control_plane.policy import recheck
 from probing_cluster.control_plane.repair import by_hand
@@ -106,12 +106,14 @@ def verdict(ask: operation.Ask) -> documents.Done:
     """Set a job's verdict by hand; the rules never replace it."""
     ref = job_ref.parse(ask.path["job"])
     given: documents.NewVerdict = ask.body
-    words = attribute_commands.set_verdict(
-        ask.site.service.store,
-        attribute_commands.ManualVerdict(
+    service = ask.site.service
+    words = manual_verdict.set_verdict(
+        service.store,
+        manual_verdict.ManualVerdict(
             job=str(ref), attempt=given.attempt, cause=given.cause, note=given.note, node=given.node,
             device=given.device, author=ask.viewer.user,
         ),
+        manual_verdict.gpu_count(service.slurm, service.config.cluster.name),
     )  # fmt: skip
     return documents.Done(subject=str(ref), outcome=words)
 

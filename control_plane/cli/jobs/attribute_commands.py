@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -13,21 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from probing_cluster.control_plane.cli import commands, span
+from probing_cluster.control_plane.cli.jobs import manual_verdict
 from probing_cluster.control_plane.terminal import progress
 from probing_cluster.core import (
     clock,
     command_line,
     errors,
-    hostlist,
-    records,
-    sanitize,
     settings,
     vocabulary,
 )
 
 if TYPE_CHECKING:
     from probing_cluster.attribution.passes import attribute
-    from probing_cluster.attribution.verdict import taxonomy
     from probing_cluster.db import store as db_store
 
 _EPOCH = datetime(1970, 1, 2, tzinfo=UTC)
@@ -264,126 +260,18 @@ class _Total:
 
 def _verdict(args: argparse.Namespace) -> int:
     from probing_cluster.control_plane.cli.nodes.nodes_commands import caller_name
+    from probing_cluster.control_plane.policy import slurm_actions
     from probing_cluster.db import store as db_store
+    from probing_cluster.slurm_plugins import commands as slurm_commands
 
     config = settings.load(args.config)
-    taxonomy_cause(args.cause)
+    manual_verdict.taxonomy_cause(args.cause)
+    slurm = slurm_actions.SlurmActions(config, slurm_commands.SlurmCommands(settings=config.slurm))
     with db_store.Store.open(config) as store:
-        given = ManualVerdict(
+        given = manual_verdict.ManualVerdict(
             job=args.job, attempt=args.attempt, cause=args.cause, note=args.note, node=args.node,
             device=args.device, author=store.speaker(caller_name()),
         )  # fmt: skip
-        print(f"job {args.job} {set_verdict(store, given)}")
+        count = manual_verdict.gpu_count(slurm, config.cluster.name)
+        print(f"job {args.job} {manual_verdict.set_verdict(store, given, count)}")
     return 0
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ManualVerdict:
-    """What a person says of one attempt."""
-
-    job: str
-    attempt: int | None
-    """None for the last that ended."""
-    cause: str
-    note: str
-    node: str | None
-    device: str | None
-    author: str
-
-
-def taxonomy_cause(word: str) -> taxonomy.Cause:
-    """The cause of docs/causes.md of that name; raises UsageError for none."""
-    from probing_cluster.attribution.verdict import taxonomy
-
-    return taxonomy.cause(word)
-
-
-def set_verdict(store: db_store.Store, given: ManualVerdict) -> str:
-    """Stores a person's verdict and the note of it; what was replaced by what. Raises NotFound and UsageError.
-
-    What the person did not say is kept from the one before where the cause is the same.
-    """
-    from probing_cluster.control_plane.imports import job_outputs
-
-    cause = taxonomy_cause(given.cause)
-    attempt = job_outputs.attempt_of(store, given.job, given.attempt)
-    if given.node and attempt.nodes and given.node not in attempt.nodes:
-        ran_on = hostlist.compress(attempt.nodes)
-        raise errors.NotFound(
-            f"{given.node} is no node of job {given.job}: attempt {attempt.attempt} ran on {ran_on}"
-        )
-    if attempt.state == "COMPLETED":
-        raise errors.UsageError(
-            f"attempt {attempt.attempt} of job {given.job} completed: it has no failure to name the cause of; "
-            f"name one that failed with --attempt N (probing-report {given.job} shows them)"
-        )
-    before = next(
-        (v for v in store.verdicts(job_ids=[attempt.job_id]) if v.submit_at == attempt.submit_at), None
-    )
-    if before is not None and before.cause == given.cause:
-        given = dataclasses.replace(
-            given, node=given.node or before.node, device=given.device or before.device
-        )
-    given = _placed(given, attempt, cause)
-    store.save_verdicts([_by_hand(given, attempt, before, cause)])
-    store.add_note(_note(given, attempt, before))
-    was = before.cause if before else "no verdict"
-    return f"attempt {attempt.attempt}: {was} -> {given.cause}, by {given.author}"
-
-
-def _placed(given: ManualVerdict, attempt: records.JobAttempt, cause: taxonomy.Cause) -> ManualVerdict:
-    """With the node at fault where hardware is: the only one where there is but one; raises UsageError for none."""
-    if given.node or cause.domain is not records.Domain.HARDWARE or "{node}" not in cause.next_step:
-        return given
-    if len(attempt.nodes) == 1:
-        return dataclasses.replace(given, node=attempt.nodes[0])
-    ran_on = f", one of {hostlist.compress(attempt.nodes)}" if attempt.nodes else ""
-    raise errors.UsageError(f"{cause.word} is a fault of a node: name it with --node NODE{ran_on}")
-
-
-def _by_hand(
-    given: ManualVerdict,
-    attempt: records.JobAttempt,
-    before: records.Verdict | None,
-    cause: taxonomy.Cause,
-) -> records.Verdict:
-    """The person's verdict, with the evidence of the one before."""
-    from probing_cluster.attribution.verdict import phrases
-
-    note = sanitize.clean(given.note) or f"Set to {given.cause} by {given.author}."
-    return records.Verdict(
-        cluster=attempt.cluster,
-        job_id=attempt.job_id,
-        submit_at=attempt.submit_at,
-        attempt=attempt.attempt,
-        cause=given.cause,
-        domain=cause.domain,
-        component=cause.component or None,
-        node=given.node,
-        device=given.device,
-        confidence=records.Confidence.CERTAIN,
-        summary=note,
-        next_step=phrases.next_step(
-            cause.next_step, part=given.device, node=given.node, user=attempt.user, noun=cause.noun
-        ),
-        evidence=before.evidence if before else (),
-        stalled_at=before.stalled_at if before else None,
-        author=given.author,
-        rules_version="person",
-        made_at=clock.SYSTEM.now(),
-    )
-
-
-def _note(
-    given: ManualVerdict, attempt: records.JobAttempt, before: records.Verdict | None
-) -> records.OperatorNote:
-    return records.OperatorNote(
-        note_id=uuid.uuid4(),
-        cluster=attempt.cluster,
-        at=clock.SYSTEM.now(),
-        author=given.author,
-        subject=f"attempt:{attempt.job_id}:{int(attempt.submit_at.timestamp())}",
-        action="verdict",
-        note=sanitize.clean(given.note),
-        detail={"cause": given.cause, "replaced": before.cause if before else None},
-    )

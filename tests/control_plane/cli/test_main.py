@@ -182,20 +182,20 @@ def test_every_cause_set_by_hand_gives_a_step_without_braces(
 ) -> None:
     """Names are filled in as the rules fill them in; what the person did not name is named generally."""
     from probing_cluster.attribution.verdict import taxonomy
-    from probing_cluster.control_plane.cli.jobs import attribute_commands
+    from probing_cluster.control_plane.cli.jobs import manual_verdict
 
     run(*history)
     store.upsert_attempts([dataclasses.replace(a, nodes=("n1", "n2")) for a in store.attempts(job_ids=[7])])
     _, node, _, device = (*place, None, None, None, None)[:4]
     for cause in taxonomy.load().causes.values():
-        given = attribute_commands.ManualVerdict(
+        given = manual_verdict.ManualVerdict(
             job="7", attempt=None, cause=cause.word, note="", node=node, device=device, author="ada"
         )
         if node is None and cause.domain is records.Domain.HARDWARE and "{node}" in cause.next_step:
             with pytest.raises(errors.UsageError, match="--node"):
-                attribute_commands.set_verdict(store, given)
+                manual_verdict.set_verdict(store, given)
             continue
-        attribute_commands.set_verdict(store, given)
+        manual_verdict.set_verdict(store, given)
         (made,) = store.verdicts(job_ids=[7])
         assert not set("{}") & set(made.next_step), made.next_step
         assert device is None or "GPU 3" in made.next_step or "{device}" not in cause.next_step
