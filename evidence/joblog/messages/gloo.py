@@ -17,6 +17,7 @@ from probing_cluster.evidence.joblog.grammar import (
     fact,
     make,
 )
+from probing_cluster.evidence.joblog.messages import rules
 
 FACTS = {
     "gloo_timeout": fact(
@@ -124,59 +125,83 @@ def _gloo(record: Record, context: JoblogContext) -> JobFinding | None:
     return make(FACTS, "gloo_connect_failed", record, op=op) if _CONNECT.search(text) else None
 
 
+def _store_barrier(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    days, hours, minutes, seconds = (int(found[g] or 0) for g in "dhms")
+    timeout_ms = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000 or None
+    rank = int(found["rank"])
+    return make(FACTS, "rendezvous_timeout", record, rank=rank, timeout_ms=timeout_ms, op="barrier")
+
+
+def _unique_id(found: re.Match[str], record: Record, context: JoblogContext) -> JobFinding:
+    return make(
+        FACTS,
+        "rendezvous_timeout" if found["late"] else "store_lost",
+        record,
+        rank=grammar.number(found["rank"], grammar.MAX_RANK),
+        timeout_ms=grammar.number(found["ms"] or found["old"]),
+        op=_from_context(record, context),
+    )
+
+
+def _store_timeout(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    seconds = found["s"] or found["xla"]
+    timeout_ms = int(seconds) * 1000 if seconds else None
+    if found["ms"]:
+        timeout_ms = int(found["ms"]) * (1 if found["unit"] == "ms" else 1000)
+    if found["after"] or found["old"]:
+        timeout_ms = int(found["after"] or found["old"])
+    return make(FACTS, "rendezvous_timeout", record, timeout_ms=timeout_ms)
+
+
+def _in_use(_found: re.Match[str], record: Record, context: JoblogContext) -> rules.Handled:
+    """A taken port: an error only if the line is one; a warning is kept for the error that may follow."""
+    if context.in_use is None or context.in_use.line < record.line - _BINDS_LINES:
+        context.in_use = record
+    return make(FACTS, "address_in_use", record) if _OWN_ERROR.search(record.text) else rules.NEXT
+
+
+def _not_listening(_found: re.Match[str], record: Record, context: JoblogContext) -> rules.Handled:
+    if _IN_USE.search(record.text):
+        return rules.NEXT
+    warned, context.in_use = context.in_use, None
+    if warned is None or warned.line < record.line - _BINDS_LINES:
+        return rules.NEXT
+    # The warning names the port.
+    rank = record.rank if warned.rank is None else warned.rank
+    return make(FACTS, "address_in_use", replace(warned, rank=rank))
+
+
+def _ends_last(text: str) -> LineRole | None:
+    return LineRole.OBSERVATION if _AT_THE_END.search(text) else None
+
+
+def _store_lost(_found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    return make(FACTS, "store_lost", record, role=_ends_last(record.text))
+
+
+def _failed(_found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    return make(FACTS, "rendezvous_failed", record, role=_ends_last(record.text))
+
+
+def _retrying(_found: re.Match[str], _record: Record, _context: JoblogContext) -> None:
+    return None
+
+
+_RULES: tuple[rules.Rule, ...] = (
+    (_RETRYING.search, _retrying),
+    (_STORE_BARRIER.search, _store_barrier),
+    (_UNIQUE_ID.search, _unique_id),
+    (_STORE_TIMEOUT.search, _store_timeout),
+    (_IN_USE.search, _in_use),
+    (_NOT_LISTENING.search, _not_listening),
+    (_STORE_LOST.search, _store_lost),
+    (_FAILED.search, _failed),
+)
+
+
 def read(record: Record, context: JoblogContext) -> JobFinding | None:
     """A line of Gloo or of a rendezvous store."""
-    if finding := _gloo(record, context):
-        return finding
-    text = record.text
-    if _RETRYING.search(text):
-        return None
-    if found := _STORE_BARRIER.search(text):
-        parts = [int(found[g] or 0) for g in "dhms"]
-        seconds = ((parts[0] * 24 + parts[1]) * 60 + parts[2]) * 60 + parts[3]
-        return make(
-            FACTS,
-            "rendezvous_timeout",
-            record,
-            rank=int(found["rank"]),
-            timeout_ms=seconds * 1000 or None,
-            op="barrier",
-        )
-    if found := _UNIQUE_ID.search(text):
-        kind = "rendezvous_timeout" if found["late"] else "store_lost"
-        return make(
-            FACTS,
-            kind,
-            record,
-            rank=grammar.number(found["rank"], grammar.MAX_RANK),
-            timeout_ms=grammar.number(found["ms"] or found["old"]),
-            op=_from_context(record, context),
-        )
-    if found := _STORE_TIMEOUT.search(text):
-        seconds_waited = found["s"] or found["xla"]
-        ms = int(seconds_waited) * 1000 if seconds_waited else None
-        if found["ms"]:
-            ms = int(found["ms"]) * (1 if found["unit"] == "ms" else 1000)
-        ms = int(found["after"] or found["old"]) if found["after"] or found["old"] else ms
-        return make(FACTS, "rendezvous_timeout", record, timeout_ms=ms)
-    in_use = _IN_USE.search(text) is not None
-    if in_use:
-        if context.in_use is None or context.in_use.line < record.line - _BINDS_LINES:
-            context.in_use = record
-    elif _NOT_LISTENING.search(text):
-        warned, context.in_use = context.in_use, None
-        if warned is not None and warned.line >= record.line - _BINDS_LINES:
-            # The warning names the port.
-            rank = record.rank if warned.rank is None else warned.rank
-            return make(FACTS, "address_in_use", replace(warned, rank=rank))
-    if in_use and _OWN_ERROR.search(text):
-        return make(FACTS, "address_in_use", record)
-    role = LineRole.OBSERVATION if _AT_THE_END.search(text) else LineRole.REMOTE
-    if _STORE_LOST.search(text):
-        return make(FACTS, "store_lost", record, role=role)
-    if not _FAILED.search(text):
-        return None
-    return make(FACTS, "rendezvous_failed", record, role=role if role is LineRole.OBSERVATION else None)
+    return _gloo(record, context) or rules.first(_RULES, record.text, record, context)
 
 
 FAMILY = grammar.LogFamily(

@@ -20,7 +20,7 @@ from probing_cluster.evidence.joblog.grammar import (
     fact,
     make,
 )
-from probing_cluster.evidence.joblog.messages import process, python, slurm
+from probing_cluster.evidence.joblog.messages import process, python, rules, slurm
 
 FACTS = {
     "program_error": fact(
@@ -75,7 +75,7 @@ _HEAD = re.compile(
     r"|(?:FATAL ERROR|Fatal [Ee]rror|FATAL|ERROR|Fatal|Error) (?:(?:CALLED|called|raised|thrown|reported|detected) )?(?:FROM|from|IN|in|AT|at) (?i:file|function|module)\b[ :]{1,4}[^\s:]{1,200}[ ,:(]{1,4}(?i:line\b)?[ :#]{0,12}\d{1,7}[).: ]{0,3}$"
 )
 """Announcements, by their own name or by the place alone: what went wrong stands on one of the next lines."""
-_RULES = re.compile(r"^\W+|\W+$")
+_DRAWN_RULE = re.compile(r"^\W+|\W+$")
 _NOTHING = re.compile(
     r"\W*$|\s{0,8}(?:Got exception outside of a @test|Test threw exception|Expression: .{0,300})$|\d{1,4} root error\(s\) found|\s{0,40}(?:\w ){4}|.{0,200}(?<!signal: killed):$|For simplicity, JAX has removed its internal frames |\s{0,4}-\s(?!(?:cause|reason|error|message)\s?:)"
 )
@@ -139,6 +139,7 @@ _CAUGHT = re.compile(
 _ABORTED = re.compile(
     r"application called MPI_Abort\(|rank (?P<rank>\d{1,8}) in job \d{1,10}\s{1,4}\S{1,253}\s{1,4}caused collective abort of all ranks"
 )
+_TRACEBACK = "Traceback (most recent call last)"
 _FLUX = re.compile(r"\S{0,20}\s?flux-shell\[\d{1,8}\]:\s{1,3}ERROR: oom: .{0,60}killed \d{1,8} task")
 
 
@@ -149,163 +150,127 @@ def heading(
 
     `raised`: it is an exception's name. `detail`: what it says beside its words.
     """
-    context.head, context.head_line, context.head_raised = _RULES.sub("", record.text), record.line, raised
+    context.head, context.head_line, context.head_raised = (
+        _DRAWN_RULE.sub("", record.text),
+        record.line,
+        raised,
+    )
     context.head_detail = dict(detail or {})
     return make(FACTS, "program_error", record, role=LineRole.EXIT)
 
 
-def read(record: Record, context: JoblogContext) -> JobFinding | None:
-    """A line by which a program, its runtime or its tool says that it stops."""
+def _sentence(record: Record, context: JoblogContext) -> JobFinding:
+    """The error that a heading above announced; its message has both."""
+    context.head_line = 0
+    sentence = replace(record, text=f"{context.head}: {record.text.strip()}")
+    if slurm.is_container(context.head):
+        return slurm.container(sentence)
+    if context.head_raised:
+        return make(FACTS, "python_exception", sentence, detail={"exception": context.head})
+    return make(FACTS, "program_error", sentence, detail=context.head_detail)
+
+
+def _heading(_found: re.Match[str], record: Record, context: JoblogContext) -> JobFinding:
+    return heading(record, context)
+
+
+def _petsc_signal(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    rank = grammar.number(found["rank"], grammar.MAX_RANK)
+    kind = slurm.of_signal(int(found["signal"]))
+    return make(process.FACTS, kind, record, rank=rank, role=LineRole.EXIT)
+
+
+def _panic(found: re.Match[str], record: Record, context: JoblogContext) -> JobFinding:
+    detail = {"panic": True} | ({} if found["name"] == "main" else {"handled": True})
+    if record.text.rstrip().endswith(":"):  # since Rust 1.73 the reason stands on the next line
+        return heading(record, context, detail=detail)
+    return make(FACTS, "program_error", record, detail=detail)
+
+
+def _no_thread(found: re.Match[str], record: Record, _context: JoblogContext) -> rules.Handled:
     text = record.text.strip()
-    if process.is_of_another(text):
+    if mention.is_mentioned(text, found.start()):
+        return rules.NEXT
+    # OpenBLAS reports it and goes on; see tools.
+    return None if "blas_thread_init" in text else make(FACTS, "program_error", record)
+
+
+def _workflow(_found: re.Match[str], record: Record, context: JoblogContext) -> JobFinding:
+    context.head_line = 0
+    return make(FACTS, "program_error", record, detail={"handled": True})
+
+
+def _signalled(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    return make(FACTS, "segfault" if found["name"] == "SEGV" else "process_crashed", record)
+
+
+def _caught(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    crashed = found["word"] == "segfault" or found["number"] == "11"
+    return make(FACTS, "segfault" if crashed else "process_crashed", record)
+
+
+def _aborted(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    return make(FACTS, "process_aborted", record, rank=grammar.number(found["rank"], grammar.MAX_RANK))
+
+
+_OWN_ERROR = rules.always(FACTS, "program_error")
+_EXIT = {"role": LineRole.EXIT}
+_RULES: tuple[rules.Rule, ...] = (
+    (_HEAD.match, _heading),
+    (_FLUX.match, rules.always(FACTS, "host_oom_kill")),
+    (_LOADING.match, rules.always(FACTS, "program_error", detail={"missing": True})),
+    (_PETSC_SIGNAL.match, _petsc_signal),
+    (_RUNTIMES.match, _OWN_ERROR),
+    (_SHELLS.match, _OWN_ERROR),
+    (_ARGUMENTS.match, _OWN_ERROR),
+    (_CODES.match, _OWN_ERROR),
+    (_TASK.match, rules.always(FACTS, "program_error", **_EXIT)),
+    (_PANIC.match, _panic),
+    (_THREADS.search, _no_thread),
+    (_WORKFLOWS.match, _workflow),
+    (_FAREWELL.match, rules.always(FACTS, "program_error", detail={"farewell": True}, **_EXIT)),
+    (_THROWN.match, rules.always(FACTS, "process_aborted")),
+    (_WHAT.match, rules.always(FACTS, "program_error", detail={"thrown": True}, **_EXIT)),
+    (_SIGNALLED.match, _signalled),
+    (_CAUGHT.match, _caught),
+    (_ABORTED.match, _aborted),
+)
+
+
+def read(record: Record, context: JoblogContext) -> JobFinding | None:
+    """A line by which a program, its runtime or its tool reports that it stops."""
+    text = record.text.strip()
+    if process.is_of_another(text) or _TRACEBACK in text:
+        # IPython prints the exception's name in front of the traceback; its message ends the frames.
         context.head_line = 0
         return None
-    if "Traceback (most recent call last)" in text:
-        # IPython puts the exception's name in front of it: what it says stands at the end of the frames.
-        context.head_line = 0
-        return None
-    if context.announced(record.line) and _LAUNCHER.match(text):
-        context.head_line = 0
-    if context.announced(record.line) and not (_NOTHING.match(record.text) or _PLACE.match(record.text)):
-        context.head_line = 0
-        sentence = replace(record, text=f"{context.head}: {text}")
-        if slurm.is_container(context.head):
-            return slurm.container(sentence)
-        if context.head_raised:
-            return make(FACTS, "python_exception", sentence, detail={"exception": context.head})
-        return make(FACTS, "program_error", sentence, detail=context.head_detail)
-    if _HEAD.match(text):
-        return heading(record, context)
-    if _FLUX.match(text):
-        return make(FACTS, "host_oom_kill", record)
-    if _LOADING.match(text):
-        return make(FACTS, "program_error", record, detail={"missing": True})
-    if found := _PETSC_SIGNAL.match(text):
-        rank = grammar.number(found["rank"], grammar.MAX_RANK)
-        return make(
-            process.FACTS, slurm.of_signal(int(found["signal"])), record, rank=rank, role=LineRole.EXIT
-        )
-    if any(p.match(text) for p in (_RUNTIMES, _SHELLS, _ARGUMENTS, _CODES)):
-        return make(FACTS, "program_error", record)
-    if _TASK.match(text):
-        return make(FACTS, "program_error", record, role=LineRole.EXIT)
-    if found := _PANIC.match(text):
-        detail = {"panic": True} | ({} if found["name"] == "main" else {"handled": True})
-        if text.endswith(":"):  # since Rust 1.73 what went wrong stands on the next line
-            return heading(record, context, detail=detail)
-        return make(FACTS, "program_error", record, detail=detail)
-    if (found := _THREADS.search(text)) and not mention.is_mentioned(text, found.start()):
-        # OpenBLAS complains of it and goes on; see tools.
-        return None if "blas_thread_init" in text else make(FACTS, "program_error", record)
-    if _WORKFLOWS.match(text):
-        context.head_line = 0
-        return make(FACTS, "program_error", record, detail={"handled": True})
-    if _FAREWELL.match(text):
-        return make(FACTS, "program_error", record, role=LineRole.EXIT, detail={"farewell": True})
-    if _THROWN.match(text):
-        return make(FACTS, "process_aborted", record)
-    if _WHAT.match(text):
-        return make(FACTS, "program_error", record, role=LineRole.EXIT, detail={"thrown": True})
-    if found := _SIGNALLED.match(text):
-        return make(FACTS, "segfault" if found["name"] == "SEGV" else "process_crashed", record)
-    if found := _CAUGHT.match(text):
-        crashed = found["word"] == "segfault" or found["number"] == "11"
-        return make(FACTS, "segfault" if crashed else "process_crashed", record)
-    if found := _ABORTED.match(text):
-        return make(FACTS, "process_aborted", record, rank=grammar.number(found["rank"], grammar.MAX_RANK))
-    return None
+    if context.announced(record.line):
+        if _LAUNCHER.match(text):
+            context.head_line = 0
+        elif not (_NOTHING.match(record.text) or _PLACE.match(record.text)):
+            return _sentence(record, context)
+    return rules.first(_RULES, text, record, context)
 
 
 FAMILY = grammar.LogFamily(
     name="languages",
     triggers=(
-        "awk: ",
-        "sed: -e",
-        "jq: error",
-        "(standard_in)",
-        "forrtl: ",
-        "Fortran runtime",
-        "FIO-",
-        "FIO/",
-        " statement on the file ",
-        "jwe",
-        "terminate called",
-        "what():",
-        "virtual method called",
-        "panicked at",
-        "panic: ",
-        "fatal error: ",
-        "Exception in thread",
-        "ERROR: ",
-        "Error in ",
-        "Error using ",
-        ".lua:",
-        " line ",
-        "' not found (",
-        "loading shared",
-        "symbol lookup",
-        "Please verify that both",
-        "not built to run",
-        "unbound variable",
-        "bad substitution",
-        "not set",
-        "syntax error",
-        ": error: ",
-        "Error: ",
-        "ERROR on proc",
-        "EXITING",
-        "Fatal error:",
-        "PETSC ERROR",
-        "FOAM FATAL",
-        "LLVM ERROR",
-        "size mismatch for",
-        ": *** [",
-        "ERROR ~",
-        "NotFound: ",
-        "CondaError",
-        "NotFoundError: ",
-        "MPI_Abort(",
-        "collective abort",
-        "flux-shell",
-        "MPI_ERR_",
-        "ERROR STOP",
-        "UNRECOVERABLE ERROR",
-        "rror termination",
-        "GLOBAL ERROR",
-        "error in subroutine",
-        "[ABORT]",
-        "Exception in ",
-        "Process exceeded",
-        "Process requirement",
-        "Missing output",
-        "temporarily unavailable",
-        "native thread",
-        "main class",
-        "jarfile",
-        "initialization of VM",
-        "ERROR",
-        "Error*",
-        "Error in user input",
-        "(unhandled task",
-        "ssertion failed",
-        "ssertion Failed",
-        "ssert failed",
-        "ssert Failed",
-        "ASSERTION FAILED",
-        "ASSERT FAILED",
-        " CALLED FROM ",
-        "FINISH called",
-        "ABORT called",
-        "Abort called",
-        "FATAL ERROR ",
-        "Fatal error ",
-        "Error detected by",
-        "received signal SIG",
-        "#  SIG",
-        "signal (",
-        "caught ",
-        "Error During Test",
+        "awk: ", "sed: -e", "jq: error", "(standard_in)", "forrtl: ", "Fortran runtime", "FIO-", "FIO/",
+        " statement on the file ", "jwe", "terminate called", "what():", "virtual method called",
+        "panicked at", "panic: ", "fatal error: ", "Exception in thread", "ERROR: ", "Error in ",
+        "Error using ", ".lua:", " line ", "' not found (", "loading shared", "symbol lookup",
+        "Please verify that both", "not built to run", "unbound variable", "bad substitution", "not set",
+        "syntax error", ": error: ", "Error: ", "ERROR on proc", "EXITING", "Fatal error:", "PETSC ERROR",
+        "FOAM FATAL", "LLVM ERROR", "size mismatch for", ": *** [", "ERROR ~", "NotFound: ", "CondaError",
+        "NotFoundError: ", "MPI_Abort(", "collective abort", "flux-shell", "MPI_ERR_", "ERROR STOP",
+        "UNRECOVERABLE ERROR", "rror termination", "GLOBAL ERROR", "error in subroutine", "[ABORT]",
+        "Exception in ", "Process exceeded", "Process requirement", "Missing output",
+        "temporarily unavailable", "native thread", "main class", "jarfile", "initialization of VM",
+        "ERROR", "Error*", "Error in user input", "(unhandled task", "ssertion failed", "ssertion Failed",
+        "ssert failed", "ssert Failed", "ASSERTION FAILED", "ASSERT FAILED", " CALLED FROM ",
+        "FINISH called", "ABORT called", "Abort called", "FATAL ERROR ", "Fatal error ",
+        "Error detected by", "received signal SIG", "#  SIG", "signal (", "caught ", "Error During Test",
     ),
     read=read,
     facts=FACTS,
-)
+)  # fmt: skip

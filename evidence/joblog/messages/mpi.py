@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from probing_cluster.evidence.joblog import grammar, mention
 from probing_cluster.evidence.joblog.grammar import (
@@ -14,7 +15,7 @@ from probing_cluster.evidence.joblog.grammar import (
     Record,
     make,
 )
-from probing_cluster.evidence.joblog.messages import gloo, languages, process, python, slurm
+from probing_cluster.evidence.joblog.messages import gloo, languages, process, python, rules, slurm
 
 FACTS = {
     "peer_lost": process.FACTS["peer_lost"],
@@ -128,12 +129,12 @@ _LAYERS = re.compile(
     r"\bselected pml (?P<own>\w{1,20}), but peer \S{1,40} on \S{1,253} selected pml (?!(?P=own)\b)\w"
 )
 _NO_COMMON_LAYER = "Open MPI's processes chose different message layers: a node whose network adapter or library is not the others', or a setting that not all of them got."
-_COMPONENT = "A requested component was not found, or was unable to be opened"
+_COMPONENT = re.compile(r"A requested component was not found, or was unable to be opened")
 _COMPONENT_LINES = 60
 _NO_COMPONENT = (
     "MPI or PMIx was told to use a component that is not installed or cannot be loaded, and could not start."
 )
-_BADLY = "one of the processes terminated badly"
+_BADLY = re.compile(r"one of the processes terminated badly")
 _LOST = re.compile(
     r"(?:ORTE|PRTE) has lost communication with|(?:^|\s)Remote daemon ?: \S{1,200} on node (?P<host>\S{1,253})"
 )
@@ -144,200 +145,227 @@ def _signal(record: Record, signal: str, **about: object) -> JobFinding:
     return make(FACTS, slurm.of_signal(int(signal[:3])), record, **about)
 
 
-def _component(record: Record, context: JoblogContext) -> JobFinding | None:
-    """The component that was not there, in the line that said so shortly before MPI could not start."""
+def _is_described(record: Record, context: JoblogContext) -> bool:
+    """Whether a launcher described the process on this line or a few lines above."""
+    return 0 < context.mpi_line <= record.line <= context.mpi_line + _ABOUT_LINES
+
+
+def _described(record: Record, context: JoblogContext) -> dict[str, Any]:
+    """Rank, pid and host from that description; empty without one."""
+    return context.mpi if _is_described(record, context) else {}
+
+
+def _about(found: re.Match[str], record: Record, context: JoblogContext) -> rules.Handled:
+    rank = found["rank"] or found["name"] or found["noticed"]
+    context.mpi = {
+        "rank": grammar.number(rank, grammar.MAX_RANK),
+        "pid": grammar.number(found["pid"] or found["npid"]),
+        "host": found["host"] or found["nhost"],
+    }
+    context.mpi_line = record.line
+    # A copy may hold the whole box in one line.
+    return rules.NEXT if _SIGNAL.search(record.text) else None
+
+
+def _mvapich(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    rank = grammar.number(found["rank"], grammar.MAX_RANK)
+    return _signal(record, found["signal"], rank=rank, host=found["host"])
+
+
+def _pals(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding | None:
+    about = {"rank": grammar.number(found["rank"], grammar.MAX_RANK), "host": found["host"]}
+    if found["signal"]:
+        return _signal(record, found["signal"], **about)
+    code = int(found["code"])
+    kind = process.of_code(code)
+    return make(FACTS, kind, record, detail={"exit_code": code}, **about) if kind else None
+
+
+def _outside(_found: re.Match[str], record: Record, _context: JoblogContext) -> rules.Handled:
+    return rules.NEXT if mention.is_speech(record.text) else make(FACTS, "program_error", record)
+
+
+def _on_signal(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    dead_process = {"rank": grammar.number(found["rank"]), "pid": grammar.number(found["pid"])}
+    return _signal(record, found["signal"], host=found["host"], **dead_process)
+
+
+def _by_signal(found: re.Match[str], record: Record, context: JoblogContext) -> rules.Handled:
+    if found["wrapped"] and not _is_described(record, context):
+        return rules.NEXT
+    signal = found["killed"] or found["string"] or found["wrapped"]
+    detail = {"exit_string": True} if found["string"] else {}
+    return _signal(record, signal, detail=detail, **_described(record, context))
+
+
+def _by_code(found: re.Match[str], record: Record, context: JoblogContext) -> rules.Handled:
+    if not found["mpich"] and not _is_described(record, context):
+        return rules.NEXT
+    about = _described(record, context)
+    code = int((found["mpich"] or found["open"])[:9])
+    if found["mpich"] and code in _WAIT_SIGNALS:
+        return _signal(record, str(code), **about)
+    kind = process.of_code(code)
+    return make(FACTS, kind, record, **about) if kind else None
+
+
+def _improper(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    rank = grammar.number(found["rank"], grammar.MAX_RANK)
+    return make(FACTS, "task_exit", record, rank=rank, host=found["host"])
+
+
+def _ucx(found: re.Match[str], record: Record, _context: JoblogContext) -> rules.Handled:
+    """An error of UCX, or Open MPI's report of a call that UCX did not carry out."""
+    reason = found["text"] or found["pml"]
+    if mention.begins_with_speaker(record.text):
+        return rules.NEXT
+    if _NO_MEMORY.search(reason):
+        return make(FACTS, "host_memory_error", record)
+    if _NO_WAY.search(reason):
+        return make(FACTS, "rendezvous_failed", record, meaning=_MEANING_START)
+    if unconnected := _NO_CONNECTION.match(reason):
+        if unconnected["at"] and _OWN_ADDRESS.match(unconnected["at"]):
+            return make(FACTS, "program_error", record, meaning=_WRONG_NET)
+        return make(FACTS, "peer_lost", record, meaning=_UNREACHED)
+    if _REGISTERED.match(reason):
+        return make(FACTS, "program_error", record, meaning=_NOT_REGISTERED, detail={"weak": True})
+    if found["pml"] and _CALL.match(reason):
+        detail = {"farewell": True}
+        return make(FACTS, "program_error", record, role=LineRole.EXIT, meaning=_NOT_CARRIED, detail=detail)
+    return rules.NEXT
+
+
+def _btl(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    rank = grammar.number(found["rank"], grammar.MAX_RANK)
+    if found["ports"]:
+        return make(FACTS, "program_error", record, rank=rank, meaning=_NO_PORT)
+    if found["bad"]:
+        return make(FACTS, "program_error", record, rank=rank, meaning=_BAD_BUFFER)
+    return make(FACTS, "peer_lost", record, rank=rank)
+
+
+def _note_component(_found: re.Match[str], record: Record, context: JoblogContext) -> rules.Handled:
+    if mention.is_speech(record.text):
+        return rules.NEXT
+    if context.component is None or record.line - context.component.line > _COMPONENT_LINES:
+        context.component = record
+    return None
+
+
+def _missing_component(record: Record, context: JoblogContext) -> JobFinding | None:
+    """The error of the line that reported a missing component shortly before MPI could not start."""
     wanted, context.component = context.component, None
     if wanted is None or record.line - wanted.line > _COMPONENT_LINES:
         return None
+    domains = ("user_program", "system_software")
+    return make(FACTS, "program_error", wanted, domains=domains, meaning=_NO_COMPONENT)
+
+
+def _layers(_found: re.Match[str], record: Record, _context: JoblogContext) -> rules.Handled:
+    if mention.is_speech(record.text):
+        return rules.NEXT
+    return make(FACTS, "program_error", record, domains=ALL_DOMAINS, meaning=_NO_COMMON_LAYER)
+
+
+def _not_started(found: re.Match[str], record: Record, context: JoblogContext) -> rules.Handled:
+    if mention.is_mentioned(record.text, found.start()):
+        return rules.NEXT
+    if missing := _missing_component(record, context):
+        return missing
+    # The runtime logs errors of lower layers, which it often survives.
+    detail = {"launcher": "mpi"} | ({"weak": True} if found["runtime"] else {})
+    own, meaning = None, _MEANING_LAUNCH
+    if not found["runtime"] and _NO_EXECUTABLE.search(record.text):
+        own, meaning = USER, _NOT_THERE
+    return make(FACTS, "slurm_launch_failed", record, domains=own, meaning=meaning, detail=detail)
+
+
+def _pmi(_found: re.Match[str], record: Record, context: JoblogContext) -> rules.Handled:
+    if not 0 < record.line - context.mpi_start_line <= _STACK_LINES:
+        return rules.NEXT
     return make(
-        FACTS, "program_error", wanted, domains=("user_program", "system_software"), meaning=_NO_COMPONENT
+        FACTS,
+        "slurm_launch_failed",
+        record,
+        role=LineRole.OBSERVATION,
+        domains=USER,
+        meaning=_NO_PMI,
+        detail={"pmi": True},
     )
+
+
+def _mpich(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    return make(FACTS, "program_error", record, rank=grammar.number(found["rank"], grammar.MAX_RANK))
+
+
+def _start(_found: re.Match[str], record: Record, context: JoblogContext) -> JobFinding:
+    if missing := _missing_component(record, context):
+        return missing
+    context.mpi_start_line = record.line
+    return make(FACTS, "rendezvous_failed", record, meaning=_MEANING_START)
+
+
+def _abort(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    rank = grammar.number(found["rank"] or found["node"], grammar.MAX_RANK)
+    # Open MPI's banner overtakes the rest of the program's own output.
+    called = found["rank"] is not None or "application called MPI_Abort" in record.text
+    detail = {"called_abort": True} if called else {}
+    if found["rank"]:
+        detail["of_launcher"] = True
+    return make(FACTS, "process_aborted", record, rank=rank, detail=detail)
+
+
+def _lost(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    return make(FACTS, "peer_lost", record, host=found["host"])
+
+
+_RULES: tuple[rules.Rule, ...] = (
+    (_ABOUT.search, _about),
+    (_MVAPICH.search, _mvapich),
+    (_PALS.match, _pals),
+    (_OUTSIDE.search, _outside),
+    (_ON_SIGNAL.search, _on_signal),
+    (_SIGNAL.search, _by_signal),
+    (_CODE.search, _by_code),
+    (_IMPROPER.search, _improper),
+    (_UCX.search, _ucx),
+    (_BTL.match, _btl),
+    (_COMPONENT.search, _note_component),
+    (_LAYERS.search, _layers),
+    (_NOT_STARTED.search, _not_started),
+    (_PMI.search, _pmi),
+    (_MPICH.search, _mpich),
+    (_START.search, _start),
+    (_ABORT.search, _abort),
+    (
+        _FATAL_CALL.search,
+        rules.always(FACTS, "process_aborted", role=LineRole.EXIT, domains=ALL_DOMAINS, meaning=_CALL_ENDED),
+    ),
+    (_BADLY.search, rules.always(FACTS, "task_exit", detail={"of_launcher": True})),
+    (_LOST.search, _lost),
+)
 
 
 def read(record: Record, context: JoblogContext) -> JobFinding | None:
     """A line of an MPI launcher or library."""
-    text = record.text
-    if found := _ABOUT.search(text):
-        rank = found["rank"] or found["name"] or found["noticed"]
-        context.mpi = {
-            "rank": grammar.number(rank, grammar.MAX_RANK),
-            "pid": grammar.number(found["pid"] or found["npid"]),
-            "host": found["host"] or found["nhost"],
-        }
-        context.mpi_line = record.line
-        if not _SIGNAL.search(text):  # a copy may hold the whole box in one line
-            return None
-    if found := _MVAPICH.search(text):
-        rank = grammar.number(found["rank"], grammar.MAX_RANK)
-        return _signal(record, found["signal"], rank=rank, host=found["host"])
-    if found := _PALS.match(text):
-        about = {"rank": grammar.number(found["rank"], grammar.MAX_RANK), "host": found["host"]}
-        if found["signal"]:
-            return _signal(record, found["signal"], **about)
-        code = int(found["code"])
-        kind = process.of_code(code)
-        return make(FACTS, kind, record, detail={"exit_code": code}, **about) if kind else None
-    if _OUTSIDE.search(text) and not mention.is_speech(text):
-        return make(FACTS, "program_error", record)
-    near = 0 < context.mpi_line <= record.line <= context.mpi_line + _ABOUT_LINES
-    about = context.mpi if near else {}
-    if found := _ON_SIGNAL.search(text):
-        dead_process = {"rank": grammar.number(found["rank"]), "pid": grammar.number(found["pid"])}
-        return _signal(record, found["signal"], host=found["host"], **dead_process)
-    if (found := _SIGNAL.search(text)) and (near or not found["wrapped"]):
-        named = {"exit_string": True} if found["string"] else {}
-        return _signal(record, found["killed"] or found["string"] or found["wrapped"], detail=named, **about)
-    if (found := _CODE.search(text)) and (near or found["mpich"]):
-        code = int((found["mpich"] or found["open"])[:9])
-        if found["mpich"] and code in _WAIT_SIGNALS:
-            return _signal(record, str(code), **about)
-        kind = process.of_code(code)
-        return make(FACTS, kind, record, **about) if kind else None
-    if found := _IMPROPER.search(text):
-        rank = grammar.number(found["rank"], grammar.MAX_RANK)
-        return make(FACTS, "task_exit", record, rank=rank, host=found["host"])
-    ucx = None if mention.begins_with_speaker(text) else _UCX.search(text)
-    if ucx and (reason := ucx["text"] or ucx["pml"]):
-        if _NO_MEMORY.search(reason):
-            return make(FACTS, "host_memory_error", record)
-        if _NO_WAY.search(reason):
-            return make(FACTS, "rendezvous_failed", record, meaning=_MEANING_START)
-        if found := _NO_CONNECTION.match(reason):
-            if found["at"] and _OWN_ADDRESS.match(found["at"]):
-                return make(FACTS, "program_error", record, meaning=_WRONG_NET)
-            return make(FACTS, "peer_lost", record, meaning=_UNREACHED)
-        if _REGISTERED.match(reason):
-            return make(FACTS, "program_error", record, meaning=_NOT_REGISTERED, detail={"weak": True})
-        if ucx["pml"] and _CALL.match(reason):
-            return make(
-                FACTS,
-                "program_error",
-                record,
-                role=LineRole.EXIT,
-                meaning=_NOT_CARRIED,
-                detail={"farewell": True},
-            )
-    if found := _BTL.match(text):
-        rank = grammar.number(found["rank"], grammar.MAX_RANK)
-        if found["ports"]:
-            return make(FACTS, "program_error", record, rank=rank, meaning=_NO_PORT)
-        if found["bad"]:
-            return make(FACTS, "program_error", record, rank=rank, meaning=_BAD_BUFFER)
-        return make(FACTS, "peer_lost", record, rank=rank)
-    if _COMPONENT in text and not mention.is_speech(text):
-        if context.component is None or record.line - context.component.line > _COMPONENT_LINES:
-            context.component = record
-        return None
-    if _LAYERS.search(text) and not mention.is_speech(text):
-        return make(FACTS, "program_error", record, domains=ALL_DOMAINS, meaning=_NO_COMMON_LAYER)
-    if (found := _NOT_STARTED.search(text)) and not mention.is_mentioned(text, found.start()):
-        if lacking := _component(record, context):
-            return lacking
-        detail = {"launcher": "mpi"}
-        if found["runtime"]:
-            # The runtime's own log of an error below, which it often lives on with.
-            return make(
-                FACTS, "slurm_launch_failed", record, meaning=_MEANING_LAUNCH, detail={**detail, "weak": True}
-            )
-        own, meaning = (USER, _NOT_THERE) if _NO_EXECUTABLE.search(text) else (None, _MEANING_LAUNCH)
-        return make(FACTS, "slurm_launch_failed", record, domains=own, meaning=meaning, detail=detail)
-    if _PMI.search(text) and 0 < record.line - context.mpi_start_line <= _STACK_LINES:
-        return make(
-            FACTS,
-            "slurm_launch_failed",
-            record,
-            role=LineRole.OBSERVATION,
-            domains=USER,
-            meaning=_NO_PMI,
-            detail={"pmi": True},
-        )
-    if found := _MPICH.search(text):
-        return make(FACTS, "program_error", record, rank=grammar.number(found["rank"], grammar.MAX_RANK))
-    if found := _START.search(text):
-        if lacking := _component(record, context):
-            return lacking
-        context.mpi_start_line = record.line
-        return make(FACTS, "rendezvous_failed", record, meaning=_MEANING_START)
-    if found := _ABORT.search(text):
-        rank = grammar.number(found["rank"] or found["node"], grammar.MAX_RANK)
-        # Open MPI's banner overtakes what the program had still to print.
-        called = found["rank"] is not None or "application called MPI_Abort" in text
-        about_end: dict[str, object] = {"called_abort": True} if called else {}
-        if found["rank"]:
-            about_end["of_launcher"] = True
-        return make(FACTS, "process_aborted", record, rank=rank, detail=about_end)
-    if found := _FATAL_CALL.search(text):
-        return make(
-            FACTS, "process_aborted", record, role=LineRole.EXIT, domains=ALL_DOMAINS, meaning=_CALL_ENDED
-        )
-    if _BADLY in text:
-        return make(FACTS, "task_exit", record, detail={"of_launcher": True})
-    if found := _LOST.search(text):
-        return make(FACTS, "peer_lost", record, host=found["host"])
-    return None
+    return rules.first(_RULES, record.text, record, context)
 
 
 FAMILY = grammar.LogFamily(
     name="mpi",
     triggers=(
-        "process rank",
-        "error_sighandler",
-        "died from signal",
-        "exited with code",
-        "use an MPI routine",
-        "function was called",
-        "exited on signal",
-        "RUNNING AT",
-        "Process name: [",
-        "Exit code: ",
-        "EXIT CODE",
-        "EXIT STRING",
-        "KILLED BY SIGNAL",
-        "(Killed)",
-        "(Segmentation",
-        "(Aborted)",
-        "(Bus error",
-        "(Terminated)",
-        "(Floating",
-        "(Illegal",
-        "MPI_ABORT",
-        "error occurred in MPI_",
-        "error occurred in PMPI_",
-        "Abort(",
-        "MPI_Init",
-        "MPI_INIT",
-        "internal_Init",
-        "cannot be selected",
-        "No components were able",
-        "daemon has unexpectedly",
-        "unable to reliably start",
-        "lost communication",
-        "Remote daemon",
-        "enough slots",
-        "are already filled",
-        "would result in binding",
-        "bind to that would",
-        "was unable to",
-        "execvp error",
-        "to fork a new",
-        "failed for some reason",
-        "bad values for size",
-        "PMI",
-        "pmi",
-        "OPAL ERROR",
-        "ORTE ERROR",
-        "PMIX ERROR",
-        "MPI startup()",
-        "PRTE ERROR",
-        "direct launched",
-        "write_line error",
-        "UCX",
-        "pml_ucx.c",
-        "btl_tcp",
-        "selected pml ",
-        "terminated badly",
-        "A requested component",
+        "process rank", "error_sighandler", "died from signal", "exited with code", "use an MPI routine",
+        "function was called", "exited on signal", "RUNNING AT", "Process name: [", "Exit code: ",
+        "EXIT CODE", "EXIT STRING", "KILLED BY SIGNAL", "(Killed)", "(Segmentation", "(Aborted)",
+        "(Bus error", "(Terminated)", "(Floating", "(Illegal", "MPI_ABORT", "error occurred in MPI_",
+        "error occurred in PMPI_", "Abort(", "MPI_Init", "MPI_INIT", "internal_Init", "cannot be selected",
+        "No components were able", "daemon has unexpectedly", "unable to reliably start",
+        "lost communication", "Remote daemon", "enough slots", "are already filled",
+        "would result in binding", "bind to that would", "was unable to", "execvp error", "to fork a new",
+        "failed for some reason", "bad values for size", "PMI", "pmi", "OPAL ERROR", "ORTE ERROR",
+        "PMIX ERROR", "MPI startup()", "PRTE ERROR", "direct launched", "write_line error", "UCX",
+        "pml_ucx.c", "btl_tcp", "selected pml ", "terminated badly", "A requested component",
     ),
     read=read,
     facts=FACTS,
-)
+)  # fmt: skip

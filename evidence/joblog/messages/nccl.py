@@ -18,7 +18,7 @@ from probing_cluster.evidence.joblog.grammar import (
     fact,
     make,
 )
-from probing_cluster.evidence.joblog.messages import cuda, torch_nccl
+from probing_cluster.evidence.joblog.messages import cuda, rules, torch_nccl
 
 _COMPLETIONS = {
     1: "local length error", 2: "local QP operation error", 4: "local protection error", 5: "flushed after an earlier error",
@@ -200,6 +200,75 @@ def _last_error(record: Record, context: JoblogContext) -> JobFinding | None:
     return None if kind in (None, "nccl_warning") else make(FACTS, kind, record, detail={"last_error": True})
 
 
+def _transport(found: re.Match[str], record: Record) -> JobFinding:
+    """An error of UCX or of another user of verbs."""
+    hca = found["hca"] or found["old"]
+    if found["node"]:
+        return make(FACTS, "net_ib_completion_error", record, host=found["node"])
+    if not hca:
+        return make(FACTS, "net_ib_error", record)
+    meaning = f"An InfiniBand or RoCE transfer ended with error 12: {_COMPLETIONS[12]}."
+    return make(FACTS, "net_ib_completion_error", record, meaning=meaning, detail={"hca": hca})
+
+
+def _without_warn(record: Record) -> JobFinding | None:
+    """A line without NCCL's WARN: another library's, or NCCL's text that a framework reprinted."""
+    if found := _UCX.search(record.text):
+        return _transport(found, record)
+    if _BIND.search(record.text):
+        return _multicast(record)
+    bare = _BARE.search(record.text) if "NCCL INFO" not in record.text else None
+    return _completion(record, bare["text"]) if bare else None
+
+
+def _ofi(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    """An error of NCCL's plugin for libfabric."""
+    if found["completion"]:
+        meaning = "A transfer over libfabric ended with an error."
+        return make(FACTS, "net_ib_completion_error", record, meaning=meaning)
+    if _REFUSED_CALL.search(found.string):
+        return make(FACTS, "nccl_system_error", record, domains=ALL_DOMAINS, meaning=_REFUSED_MEANING)
+    meaning = "A libfabric call failed: the network adapter or its link is not usable."
+    return make(FACTS, "net_ib_error", record, meaning=meaning)
+
+
+def _async_event(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    name = (found["event"] or "").strip()
+    routine = _ROUTINE_EVENT.search(name) is not None
+    return make(FACTS, "nccl_warning" if routine else "net_ib_async_event", record, detail={"event": name})
+
+
+def _cuda(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding | None:
+    """A CUDA error in a WARN line; its own kind if it has one."""
+    specific = cuda.kind_of(found["text"])
+    warning = _WARNING.search(record.text)
+    if specific and warning and not cuda.is_reported(specific, record.text, warning, quoted=True):
+        return None
+    if specific:
+        return cuda.finding(specific, record)
+    return _multicast(record) if _NVLS.search(record.text) else make(FACTS, "nccl_unhandled_cuda", record)
+
+
+def _bind(_found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    return _multicast(record)
+
+
+_RULES: tuple[rules.Rule, ...] = (
+    (_OFI.search, _ofi),
+    (_ASYNC_EVENT.search, _async_event),
+    (_CUDA.search, _cuda),
+    (_CALL.match, rules.always(FACTS, "nccl_unhandled_cuda")),
+    (
+        _PLUGIN.match,
+        rules.always(FACTS, "nccl_system_error", domains=ALL_DOMAINS, meaning=_PLUGIN_MEANING),
+    ),
+    (_BIND.search, _bind),
+    (_NOT_THERE.search, rules.always(FACTS, "nccl_warning")),
+    (_TOPOLOGY.search, rules.always(FACTS, "nccl_system_error", domains=SOFTWARE, meaning=_NO_TOPOLOGY)),
+    *((pattern.search, rules.always(FACTS, kind)) for kind, pattern in _TEXTS),
+)
+
+
 def read(record: Record, context: JoblogContext) -> JobFinding | None:
     """A WARN line, or its text alone where a framework reprinted it."""
     if record.text.strip() == "Last error:":
@@ -208,19 +277,8 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if context.is_last_error(record.line) and (finding := _last_error(record, context)):
         return finding
     warning = _WARNING.search(record.text)
-    if warning is None and (found := _UCX.search(record.text)):
-        hca = found["hca"] or found["old"]
-        if found["node"]:
-            return make(FACTS, "net_ib_completion_error", record, host=found["node"])
-        if not hca:
-            return make(FACTS, "net_ib_error", record)
-        meaning = f"An InfiniBand or RoCE transfer ended with error 12: {_COMPLETIONS[12]}."
-        return make(FACTS, "net_ib_completion_error", record, meaning=meaning, detail={"hca": hca})
-    if warning is None and _BIND.search(record.text):
-        return _multicast(record)
     if warning is None:
-        bare = _BARE.search(record.text) if "NCCL INFO" not in record.text else None
-        return _completion(record, bare["text"]) if bare else None
+        return _without_warn(record)
     named = Record(
         line=record.line,
         text=record.text,
@@ -229,43 +287,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         pid=grammar.number(warning["pid"]) or record.pid,
     )
     text = warning["text"]
-    if finding := _completion(named, text):
-        return finding
-    if found := _OFI.search(text):
-        if found["completion"]:
-            words = "A transfer over libfabric ended with an error."
-            return make(FACTS, "net_ib_completion_error", named, meaning=words)
-        if _REFUSED_CALL.search(text):
-            return make(FACTS, "nccl_system_error", named, domains=ALL_DOMAINS, meaning=_REFUSED_MEANING)
-        return make(
-            FACTS,
-            "net_ib_error",
-            named,
-            meaning="A libfabric call failed: the network adapter or its link is not usable.",
-        )
-    if event := _ASYNC_EVENT.search(text):
-        name = (event["event"] or "").strip()
-        routine = _ROUTINE_EVENT.search(name) is not None
-        return make(FACTS, "nccl_warning" if routine else "net_ib_async_event", named, detail={"event": name})
-    if failed := _CUDA.search(text):
-        specific = cuda.kind_of(failed["text"])
-        if specific and not cuda.is_reported(specific, record.text, warning, quoted=True):
-            return None
-        if specific:
-            return cuda.finding(specific, named)
-        return _multicast(named) if _NVLS.search(record.text) else make(FACTS, "nccl_unhandled_cuda", named)
-    if _CALL.match(text):
-        return make(FACTS, "nccl_unhandled_cuda", named)
-    if _PLUGIN.match(text):
-        return make(FACTS, "nccl_system_error", named, domains=ALL_DOMAINS, meaning=_PLUGIN_MEANING)
-    if _BIND.search(text):
-        return _multicast(named)
-    if _NOT_THERE.search(text):
-        return make(FACTS, "nccl_warning", named)
-    if _TOPOLOGY.search(text):
-        return make(FACTS, "nccl_system_error", named, domains=SOFTWARE, meaning=_NO_TOPOLOGY)
-    kind = next((name for name, pattern in _TEXTS if pattern.search(text)), None)
-    return make(FACTS, kind, named) if kind else None
+    return _completion(named, text) or rules.first(_RULES, text, named, context)
 
 
 FAMILY = grammar.LogFamily(

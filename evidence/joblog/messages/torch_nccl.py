@@ -17,6 +17,7 @@ from probing_cluster.evidence.joblog.grammar import (
     fact,
     make,
 )
+from probing_cluster.evidence.joblog.messages import rules
 
 FACTS = {
     "watchdog_timeout": fact(
@@ -279,56 +280,53 @@ def _error(record: Record, context: JoblogContext) -> JobFinding | None:
     return make(FACTS, kind, record, **fields)
 
 
-def _reports(record: Record, context: JoblogContext) -> JobFinding | None:
-    """Lines in which PyTorch itself compares ranks."""
-    text = record.text
-    if found := _MISMATCH.search(text):
-        return make(
-            FACTS,
-            "collective_mismatch",
-            record,
-            op=found["op"],
-            seq=grammar.number(found["seq"]),
-            rank=int(found["rank"] or found["one"]),
-        )
-    if found := _DESYNC.search(text):
-        ranks = _numbers(found["ranks"] or found["lag"] or found["listed"])
-        return make(
-            FACTS,
-            "desync_report",
-            record,
-            rank=ranks[0] if ranks else None,
-            seq=grammar.number(found["next"] or found["missed"] or found["stuck"]),
-            detail={"ranks": ranks, "missing": bool(found["next"] or found["missed"])},
-        )
-    if found := _BARRIER.search(text):
-        ranks = _numbers(found["ranks"] or found["who"] or found["silent"] or "")
-        return make(
-            FACTS,
-            "monitored_barrier_timeout",
-            record,
-            op="barrier",
-            rank=ranks[0] if ranks else None,
-            timeout_ms=grammar.number(found["ms"]),
-            detail={"ranks": ranks, "missing": True} if found["ms"] and ranks else None,
-        )
-    if found := _ABORTED.search(text):
-        return make(
-            FACTS,
-            "nccl_aborted",
-            record,
-            rank=grammar.number(found["rank"] or found["from"], grammar.MAX_RANK),
-        )
-    if found := _SIGNAL.search(text):
-        if _OWN_SIGNAL.search(text):
-            return make(FACTS, "watchdog_timeout", record, **_rank_and_group(record))
-        at = _ENQUEUED.search(text)
-        detail = {"from_rank": int(found["from"])} if found["from"] else {}
-        detail |= {"enqueued": int(at["n"])} if at else {}
-        return make(FACTS, "dump_signal", record, detail=detail, **_rank_and_group(record))
-    if found := _TENSOR.search(text):
-        return _sizes(record, context, int(found["rank"]), int(found["count"]))
-    return None
+def _mismatch(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    rank = int(found["rank"] or found["one"])
+    seq = grammar.number(found["seq"])
+    return make(FACTS, "collective_mismatch", record, op=found["op"], seq=seq, rank=rank)
+
+
+def _desync(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    ranks = _numbers(found["ranks"] or found["lag"] or found["listed"])
+    return make(
+        FACTS,
+        "desync_report",
+        record,
+        rank=ranks[0] if ranks else None,
+        seq=grammar.number(found["next"] or found["missed"] or found["stuck"]),
+        detail={"ranks": ranks, "missing": bool(found["next"] or found["missed"])},
+    )
+
+
+def _barrier(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    ranks = _numbers(found["ranks"] or found["who"] or found["silent"] or "")
+    return make(
+        FACTS,
+        "monitored_barrier_timeout",
+        record,
+        op="barrier",
+        rank=ranks[0] if ranks else None,
+        timeout_ms=grammar.number(found["ms"]),
+        detail={"ranks": ranks, "missing": True} if found["ms"] and ranks else None,
+    )
+
+
+def _aborted(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    rank = grammar.number(found["rank"] or found["from"], grammar.MAX_RANK)
+    return make(FACTS, "nccl_aborted", record, rank=rank)
+
+
+def _signal(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    if _OWN_SIGNAL.search(record.text):
+        return make(FACTS, "watchdog_timeout", record, **_rank_and_group(record))
+    enqueued = _ENQUEUED.search(record.text)
+    detail = {"from_rank": int(found["from"])} if found["from"] else {}
+    detail |= {"enqueued": int(enqueued["n"])} if enqueued else {}
+    return make(FACTS, "dump_signal", record, detail=detail, **_rank_and_group(record))
+
+
+def _tensor(found: re.Match[str], record: Record, context: JoblogContext) -> JobFinding | None:
+    return _sizes(record, context, int(found["rank"]), int(found["count"]))
 
 
 def _numbers(ranks: str) -> list[int]:
@@ -351,6 +349,17 @@ def _sizes(record: Record, context: JoblogContext, rank: int, count: int) -> Job
     )
 
 
+_REPORTS: tuple[rules.Rule, ...] = (
+    (_MISMATCH.search, _mismatch),
+    (_DESYNC.search, _desync),
+    (_BARRIER.search, _barrier),
+    (_ABORTED.search, _aborted),
+    (_SIGNAL.search, _signal),
+    (_TENSOR.search, _tensor),
+)
+"""Lines in which PyTorch itself compares ranks."""
+
+
 def note_op(record: Record, context: JoblogContext) -> None:
     """Remember the collective that a line calls: the error below it may not name it."""
     if found := _OP.search(record.text):
@@ -359,7 +368,12 @@ def note_op(record: Record, context: JoblogContext) -> None:
 
 def read(record: Record, context: JoblogContext) -> JobFinding | None:
     """A line of ProcessGroupNCCL."""
-    found = _watchdog(record) or _heartbeat(record) or _error(record, context) or _reports(record, context)
+    found = (
+        _watchdog(record)
+        or _heartbeat(record)
+        or _error(record, context)
+        or rules.first(_REPORTS, record.text, record, context)
+    )
     if found is None and _WATCHDOG_DIED.search(record.text):
         return make(FACTS, "nccl_watchdog_exception", record, **_rank_and_group(record))
     return found
@@ -368,28 +382,11 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
 FAMILY = grammar.LogFamily(
     name="torch_nccl",
     triggers=(
-        "WorkNCCL",
-        "atchdog",
-        "eartbeat",
-        "Timeout at ",
-        "NCCL error",
-        "NCCL Error",
-        "NCCL operation",
-        "NCCL failure",
-        "NCCL: ",
-        "nccl",
-        "NCCLABORTED",
-        "NCCL communicator",
-        "desync",
-        "join collective",
-        "finish collective",
-        "mismatch",
-        "monitoredBarrier",
-        "dump signal",
-        "timeout signal",
-        " elements",
+        "WorkNCCL", "atchdog", "eartbeat", "Timeout at ", "NCCL error", "NCCL Error", "NCCL operation",
+        "NCCL failure", "NCCL: ", "nccl", "NCCLABORTED", "NCCL communicator", "desync", "join collective",
+        "finish collective", "mismatch", "monitoredBarrier", "dump signal", "timeout signal", " elements",
         "lagging ranks",
     ),
     read=read,
     facts=FACTS,
-)
+)  # fmt: skip
