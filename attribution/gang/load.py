@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from probing_cluster.core import records
+from probing_cluster.core import records, untrusted
 
 BUSY_FRAC = 0.95
 WAITING_POWER_FRAC = 0.4
@@ -69,13 +69,13 @@ def busiest(snapshot: records.HealthEvent) -> float | None:
     nics = snapshot.detail.get("nics")
     ports = nics.get("ports") if isinstance(nics, Mapping) else None
     rows = [p for p in ports if isinstance(p, Mapping)] if isinstance(ports, list) else []
-    rates = [_number(p.get("tx_bytes_per_s")) + _number(p.get("rx_bytes_per_s")) for p in rows]
+    rates = [_reading(p.get("tx_bytes_per_s")) + _reading(p.get("rx_bytes_per_s")) for p in rows]
     return max(rates, default=None)
 
 
 def _over_s(snapshot: records.HealthEvent) -> float:
     nics: Mapping[str, Any] = snapshot.detail["nics"]
-    return _number(nics.get("over_s"))
+    return _reading(nics.get("over_s"))
 
 
 def _spinning(snapshot: records.HealthEvent) -> str:
@@ -84,7 +84,7 @@ def _spinning(snapshot: records.HealthEvent) -> str:
     reported = snapshot.detail.get("gpus")
     gpus = [g for g in reported if isinstance(g, dict)] if isinstance(reported, list) else []
     for gpu in gpus:
-        busy, power, limit = (_number(gpu.get(n)) for n in ("utilization_frac", "power_w", "power_limit_w"))
+        busy, power, limit = (_reading(gpu.get(n)) for n in ("utilization_frac", "power_w", "power_limit_w"))
         if busy >= BUSY_FRAC and 0 < power <= WAITING_POWER_FRAC * limit:
             waiting.append((power, limit))
     if not waiting:
@@ -101,6 +101,6 @@ def _rate(bytes_per_s: float) -> str:
     return f"{bytes_per_s:.0f} B/s"
 
 
-def _number(value: object) -> float:
+def _reading(value: object) -> float:
     """The reading as a number; a missing one counts as no load and no power."""
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0.0
+    return untrusted.number(value) or 0.0

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from probing_cluster.attribution.gang import finding, load, stall, views
-from probing_cluster.core import records
+from probing_cluster.core import records, untrusted
 
 SNAPSHOT, DEAD, STALL = "rank_snapshot", "rank_dead", "rank_stall"
 KINDS = (SNAPSHOT, DEAD, STALL)
@@ -187,19 +187,18 @@ def _with_deaths(
                 found[key] = replace(found[key], alive=True)
             continue
         known = found.get(key)
-        rank = event.detail.get("rank")
+        rank = untrusted.index(event.detail.get("rank"))
         if known is not None:
             found[key] = replace(known, alive=False)
-        elif isinstance(rank, int) and not isinstance(rank, bool):
-            steps, step_id = event.detail.get("steps"), event.detail.get("step_id")
+        elif rank is not None:
             found[key] = views.RankView(
                 rank=rank,
                 node=event.node,
                 pid=event.pid or 0,
                 alive=False,
-                step_id=step_id if isinstance(step_id, int) else None,
+                step_id=untrusted.index(event.detail.get("step_id")),
                 phase=str(event.detail.get("phase") or "none"),
-                steps=steps if isinstance(steps, int) else 0,
+                steps=untrusted.index(event.detail.get("steps")) or 0,
             )
     return list(found.values())
 
@@ -215,5 +214,5 @@ def _with(first: records.HealthEvent, event: records.HealthEvent) -> bool:
 
 
 def _world(last: Iterable[records.HealthEvent]) -> int | None:
-    sizes = [s.detail.get("world_size") for s in last]
-    return max((s for s in sizes if isinstance(s, int)), default=None)
+    sizes = [untrusted.index(s.detail.get("world_size")) for s in last]
+    return max((s for s in sizes if s is not None), default=None)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from probing_cluster.attribution.reliability import account_columns, run_account
-from probing_cluster.core import clock, records, settings
+from probing_cluster.core import clock, records, settings, untrusted
 from probing_cluster.db import arrow, bulk, store
 from probing_cluster.db import rows as db_rows
 
@@ -31,6 +31,8 @@ SLICE_ROWS = 50_000
 FIRST_STEP, LAST_STEP, CHECKPOINT = "first_step", "last_progress", "checkpoint"
 """Kinds of probe events about training."""
 
+_MOST_S = 1e9
+"""Longest credible duration: a larger number comes from a forged page."""
 RunKey = tuple[str, str, str]
 """Cluster, user and run key: a run belongs to one user."""
 
@@ -210,17 +212,13 @@ def _checkpoints(events: Iterable[records.HealthEvent]) -> tuple[run_account.Che
     blocked_s: dict[str, float] = defaultdict(float)
     found = []
     for event in sorted(events, key=lambda e: (e.at, e.event_id)):
-        took_s, total_s = _number(event.detail, "duration_s"), _number(event.detail, "total_s")
+        took_s, total_s = (
+            s if (s := untrusted.number(event.detail.get(n))) is not None and s < _MOST_S else None
+            for n in ("duration_s", "total_s")
+        )
         process = f"{event.node} {event.detail.get('process')}"
         held_up_s = took_s if total_s is None else max(0.0, total_s - blocked_s[process])
         blocked_s[process] = max(blocked_s[process], total_s or 0.0)
         done_at = event.at + timedelta(seconds=took_s or 0.0)
         found.append(run_account.Checkpoint(at=done_at, duration_s=held_up_s or 0.0))
     return tuple(found)
-
-
-def _number(detail: Mapping[str, object], name: str) -> float | None:
-    value = detail.get(name)
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < 1e9:
-        return None
-    return float(value)

@@ -64,18 +64,16 @@ def _program(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> 
     own = [f for f in view.findings if f.signature.role is findings.FindingRole.OWN]
     if own:
         yield f"{unless}user program ({own[0].signature.words}, as a consequence)"
-    elif winner.info.domain is records.Domain.UNKNOWN:
         return
-    elif winner.evidence and winner.at < view.start_at:
+    if winner.info.domain is records.Domain.UNKNOWN:
+        return
+    if winner.evidence and winner.at < view.start_at:
+        # Without findings nothing clears the program: it failed after a fault that it had from its start.
         if view.findings:
             yield f"{unless}user program (its log shows no error of its own)"
-        # Without findings nothing clears the program: it failed after a fault that it had from its start.
     elif view.findings or (view.state != "FAILED" and view.log_was_read):
-        yield (
-            f"{unless}user program (its log shows no error of its own)"
-            if unless
-            else ("user program (no error of its own before the fault)")
-        )
+        why = "its log shows no error of its own" if unless else "no error of its own before the fault"
+        yield f"{unless}user program ({why})"
     elif sure and view.state == "FAILED" and view.end_at - winner.at <= _FELT:
         yield "user program (its exit came after the fault)"
 

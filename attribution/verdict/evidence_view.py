@@ -122,6 +122,11 @@ class EvidenceView:
         return (self.end_at - self.start_at).total_seconds() - self.attempt.suspended_s
 
     @property
+    def cancelled_by_root(self) -> bool:
+        """True if it was cancelled in root's name: by an administrator, or by Slurm itself."""
+        return self.attempt.cancelled_by in ("root", "0")
+
+    @property
     def within_limit(self) -> bool:
         """True if it ended well before its recorded time limit."""
         return bool(self.attempt.time_limit_s) and self.ran_s < NEARLY * (self.attempt.time_limit_s or 0)

@@ -64,7 +64,7 @@ class FindingSignature:
     words: str
     gpu: bool = False
     check: str = ""
-    """What the owner checks first, and when it is the site's concern; {node} is filled in (`wording.next_step`)."""
+    """What the owner checks first, and when it is the site's concern; {node} is filled in (`next_steps`)."""
 
     def supports(self, cause: str) -> bool:
         """True if a fault with this cause would produce this finding."""

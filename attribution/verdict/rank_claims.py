@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -128,37 +128,56 @@ def _before(root: claims.Claim, claim: claims.Claim) -> bool:
     return root.info.specificity > claim.info.specificity
 
 
+_NOT_CERTAIN, _DISCOUNTED = 0.95, 0.5
+"""Upper bound of a weight below certain; the share that a doubtful claim keeps."""
+
+
 def _in_context(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.Claim:
     """The claim, weighted by the state in which Slurm says that the attempt ended."""
-    weight = claim.weight
     if claim.rule in ("scheduler", "memory_limit") or claim.cause in ("node_lost", "unknown"):
         return claim
-    if view.state in ("NODE_FAIL", "BOOT_FAIL"):
-        lost = view.lost_node
-        weight = min(weight, 0.95) if lost is None or lost == claim.node else weight * 0.5
-    elif view.state == "OUT_OF_MEMORY":
-        weight *= 0.9
-    elif (
-        _is_silent(view)
-        and claim.info.domain is records.Domain.HARDWARE
-        and view.end_at - claim.at > _AT_ONCE
-    ):
-        # A program that uses the part fails at once, and usually says so.
-        weight = min(weight, 0.95)
-    elif view.state in ("TIMEOUT", "DEADLINE", "CANCELLED"):
-        if claim.info.until_reset or (view.left_waiting and claim.cause == "user_error"):
-            # The job could not continue without the part. Since somebody else ended it, the verdict stays below certain.
-            weight = min(weight, 0.95)
-        elif (claim.weight < claims.CERTAIN or view.log_stall) and not claim.explains >= ENDINGS:
-            # The log dates the stall to the minute: a fault of another time is not certain.
-            weight *= 0.7
-        elif claim.cause == "user_error" and _went_on_alone(view, claim):
-            weight *= 0.5
+    weight = _BY_ENDING.get(view.state, _ended_by_itself)(view, claim)
     if came_into_the_hang(view, claim):
         # A part that is gone beside a hang is seldom chance: often it is noticed only when the job is ended.
         gone = claim.cause in _DOES_NOT_COME_BACK and weight >= claims.LIKELY
-        weight = claims.POSSIBLE if gone else weight * 0.5
+        weight = claims.POSSIBLE if gone else weight * _DISCOUNTED
     return claim if weight == claim.weight else claims.replace_claim(claim, weight=weight)
+
+
+def _node_given_up(view: evidence_view.EvidenceView, claim: claims.Claim) -> float:
+    of_lost_node = view.lost_node is None or view.lost_node == claim.node
+    return min(claim.weight, _NOT_CERTAIN) if of_lost_node else claim.weight * _DISCOUNTED
+
+
+def _out_of_memory(_view: evidence_view.EvidenceView, claim: claims.Claim) -> float:
+    return claim.weight * 0.9
+
+
+def _ended_from_outside(view: evidence_view.EvidenceView, claim: claims.Claim) -> float:
+    if claim.info.until_reset or (view.left_waiting and claim.cause == "user_error"):
+        # The job could not continue without the part. Since somebody else ended it, the verdict stays below certain.
+        return min(claim.weight, _NOT_CERTAIN)
+    if (claim.weight < claims.CERTAIN or view.log_stall) and not claim.explains >= ENDINGS:
+        # The log dates the stall to the minute: a fault of another time is not certain.
+        return claim.weight * 0.7
+    alone = claim.cause == "user_error" and _went_on_alone(view, claim)
+    return claim.weight * _DISCOUNTED if alone else claim.weight
+
+
+def _ended_by_itself(view: evidence_view.EvidenceView, claim: claims.Claim) -> float:
+    hardware = claim.info.domain is records.Domain.HARDWARE
+    if hardware and view.end_at - claim.at > _AT_ONCE and _is_silent(view):
+        # A program that uses the part fails at once, and usually says so.
+        return min(claim.weight, _NOT_CERTAIN)
+    return claim.weight
+
+
+_BY_ENDING: Mapping[str, Callable[[evidence_view.EvidenceView, claims.Claim], float]] = {
+    **dict.fromkeys(("NODE_FAIL", "BOOT_FAIL"), _node_given_up),
+    "OUT_OF_MEMORY": _out_of_memory,
+    **dict.fromkeys(("TIMEOUT", "DEADLINE", "CANCELLED"), _ended_from_outside),
+}
+"""State to a claim's weight in it; other states are those of jobs that ended by themselves."""
 
 
 def _went_on_alone(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:

@@ -1,4 +1,4 @@
-"""The sentences of a verdict: what happened, and what to do next."""
+"""The summary of a verdict: what happened, in one sentence."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 from probing_cluster.attribution.verdict import claims, evidence_view, onset, phrases, rank_claims, taxonomy
 from probing_cluster.core import digits, hostlist, records, vocabulary
-
-_ROOT = frozenset({"root", "0"})
 
 
 def summary(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
@@ -68,30 +66,34 @@ def _when(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
 
 def _node_lost(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     winner = ranking.winner
-    node = winner.node or "a node of the job"
-    before = [s for s in view.sightings if s.event.node == winner.node and s.at <= view.end_at and s.cause not in ("node_lost", "node_reboot") and not s.is_earlier_kill]  # fmt: skip
-    log_ends = view.log_ends_s(winner.node) if winner.node else None
-    if before:
-        before_that = f"; before that it showed {phrases.what(before[-1].event)}"
-    elif log_ends is not None and log_ends > _LONG_BEFORE_S and (last := view.ends_in(node)):
-        before_that = f"; its log ends {phrases.duration(log_ends)} before, with {phrases.what(last)}"
-    elif log_ends is not None and log_ends > _LONG_BEFORE_S:
-        before_that = f"; its log ends {phrases.duration(log_ends)} before and shows nothing of it"
-    elif log_ends is not None:
-        before_that = "; its log holds nothing of it"
-    elif winner.node in view.case.watched:
-        before_that = "; nothing was seen on it before"
-    elif winner.node:
-        before_that = "; nobody watched it"
-    else:
-        before_that = f", and it is not known which{_of_each(view)}"
+    node, before = winner.node or "a node of the job", _before_its_loss(view, winner.node)
     if view.state == "BOOT_FAIL":
-        return phrases.sentence(f"{node} did not boot for the job, as Slurm says{before_that}")
+        return phrases.sentence(f"{node} did not boot for the job, as Slurm says{before}")
     boots = [s for s in view.of("node_reboot") if s.event.node == winner.node]
     back = [s for s in boots if s.when is not evidence_view.EventPhase.BEFORE_START]
     ordered = any(s.event.code == vocabulary.AFTER_SHUTDOWN for s in back)
     since = f"; it {'was shut down in order and ' if ordered else ''}has restarted since" if back else ""
-    return phrases.sentence(f"{node} stopped answering Slurm{before_that}{since}")
+    return phrases.sentence(f"{node} stopped answering Slurm{before}{since}")
+
+
+def _before_its_loss(view: evidence_view.EvidenceView, node: str | None) -> str:
+    """Clause with the last thing that is known of a lost node."""
+    if node is None:
+        return f", and it is not known which{_of_each(view)}"
+    lost = ("node_lost", "node_reboot")
+    shown = [
+        s for s in view.sightings if s.event.node == node and s.at <= view.end_at and s.cause not in lost
+    ]
+    if shown := [s for s in shown if not s.is_earlier_kill]:
+        return f"; before that it showed {phrases.what(shown[-1].event)}"
+    log_ends = view.log_ends_s(node)
+    if log_ends is None:
+        return "; nothing was seen on it before" if node in view.case.watched else "; nobody watched it"
+    if log_ends <= _LONG_BEFORE_S:
+        return "; its log holds nothing of it"
+    ends = f"; its log ends {phrases.duration(log_ends)} before"
+    last = view.ends_in(node)
+    return f"{ends}, with {phrases.what(last)}" if last else f"{ends} and shows nothing of it"
 
 
 def _node_reboot(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
@@ -204,7 +206,7 @@ def _cancelled_by(view: evidence_view.EvidenceView) -> str:
         return "was cancelled; it is not recorded by whom"
     if by == user:
         return f"was cancelled by its user ({user})"
-    if by in _ROOT:
+    if view.cancelled_by_root:
         return "was cancelled by root: by an administrator, or by Slurm itself"
     if digits.is_number(by):
         return f"was cancelled by user id {by}"
@@ -300,101 +302,3 @@ _SPECIAL = {
     "node_refused": _refused,
     "preempted": _preempted,
 }
-
-
-_WHY_IT_HUNG = "Find out why it hung: look at what its ranks did last, and at the last lines of its log."
-
-
-def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
-    """What to do: the claim's own step, else the cause's with its names filled in and the part's serial number if known."""
-    winner = ranking.winner
-    by = view.attempt.cancelled_by
-    if winner.next_step:
-        return phrases.sentence(winner.next_step)
-    if winner.cause == "node_refused" and view.state != "REQUEUED":
-        return f"Submit the job again: it was not at fault. Repair {winner.node or 'the node'}: it was refused before the job began."
-    if winner.cause == "time_limit" and view.state == "DEADLINE":
-        return "Submit it earlier or with a later --deadline, or make it shorter: more time would not help, since Slurm ends it at that hour."
-    if winner.cause == "time_limit" and view.within_limit:
-        return "Ask the administrators which limit ended it: the partition's (MaxTime) may be shorter, or the job's own was changed while it ran."
-    if is_ordered(winner):
-        return f"Find out who or what restarted {winner.node}: an administrator, an update, or `scontrol reboot`; its log of that minute may show it."
-    if winner.cause == "requeued_by_user" and not view.fully_watched:
-        return "Ask whether somebody requeued it on purpose; else look at slurmctld's log of that minute, and at the kernel logs of its nodes."
-    if winner.cause in rank_claims.ENDINGS and view.stalled_at is not None:
-        more = "More time would most likely not have helped. " if winner.cause == "time_limit" else ""
-        return f"{more}{_WHY_IT_HUNG}"
-    if winner.cause in rank_claims.ENDINGS and view.stalls:
-        first = view.stalls[0]
-        return f"Find out whether it hung: look at {phrases.what(first).replace('_', ' ')} on {first.node}, and at the last lines of its log."
-    if winner.cause == "user_cancelled" and by in _ROOT and by != view.attempt.user:
-        return "Ask the administrators whether one of them cancelled it, and why: Slurm's own cancellations are in root's name, too."
-    if winner.cause == "user_cancelled" and not by:
-        return "Nothing, if you cancelled it yourself; else ask the administrators who did: the accounting does not say."
-    if winner.cause == "user_cancelled" and (view.log_stall or view.lost_gpus):
-        return "Find out whether it hung: look at its last progress or the lost GPU, and at the last lines of its log."
-    if winner.cause == "user_cancelled" and by not in (None, "", view.attempt.user):
-        person = f"the user with id {by}" if digits.is_number(by or "") else by
-        return f"Ask {person} why it was cancelled: the accounting does not say."
-    if winner.cause == "node_lost" and winner.node is None:
-        return "Ask Slurm which node it was (`sinfo -R`, slurmctld's log); then look at its console and its baseboard's event log."
-    if winner.cause == "user_error" and view.signal == vocabulary.OUTPUT_NOT_OPENED:
-        return "Give --output, --error and --input files whose directories exist on the node and are open to the user."
-    if check := _check(view, ranking):
-        return check
-    proven = (
-        ranking.confidence is not records.Confidence.POSSIBLE
-        or winner.info.domain is not records.Domain.HARDWARE
-    )
-    text = phrases.next_step(
-        winner.info.next_step if proven else phrases.before_a_repair(winner.info.next_step),
-        part=winner.device,
-        noun=winner.info.noun,
-        node=winner.node,
-        user=view.attempt.user or "the user",
-        # A verdict from the exit alone has no words of the program to quote.
-        detail=_of_its_log(winner) if winner.by_elimination else phrases.clean(winner.words) or "its log",
-    )
-    serial = next((e.detail["serial"] for e in winner.evidence if e.detail.get("serial")), None)
-    return f"{text.rstrip('.')} (serial {serial})." if serial else phrases.sentence(text)
-
-
-def _of_its_log(winner: claims.Claim) -> str:
-    """The log line that a verdict by elimination quotes; empty if none."""
-    return phrases.clean(winner.words.partition("; its log says: ")[2])
-
-
-def _check(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
-    """The check that the findings suggest where nothing is proven; empty if the cause's own step is better."""
-    winner = ranking.winner
-    sure = ranking.confidence in (records.Confidence.CERTAIN, records.Confidence.LIKELY)
-    if winner.cause not in ("user_error", taxonomy.UNKNOWN) or sure:
-        return ""
-    ids = {e.event_id for e in winner.evidence}
-    known = [f for f in view.findings if f.signature.check and (f.event.event_id in ids or not ids)]
-    if known:
-        check = known[0].signature.check.format(node=view.node_list or "its node")
-        message = phrases.clean(known[0].event.message)
-        return f"{check} Its log says: {message}." if message else check
-    return _ranks_waiting(view) if winner.cause == taxonomy.UNKNOWN else ""
-
-
-_MOST_RANKS = 4
-
-
-def _ranks_waiting(view: evidence_view.EvidenceView) -> str:
-    """Names the ranks that waited in vain and where to look; empty if no finding names a rank."""
-    waiting = [f.event.detail.get("rank") for f in view.findings if f.signature.onset]
-    ranks = sorted({r for r in waiting if isinstance(r, int) and not isinstance(r, bool)})
-    if not ranks or any(f.event.source == "probe" for f in view.findings):
-        return ""  # the probe names more
-    names = (
-        f"Rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
-        if len(ranks) <= _MOST_RANKS
-        else f"{len(ranks)} ranks"
-    )
-    where = f" of {view.node_list}" if view.node_list else ""
-    return (
-        f"{names} waited in vain. Look at the other ranks: at their last output, and at the kernel logs and links{where}. "
-        "If it happens again, run it with the probe (docs/probe.md), which names the rank."
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from probing_cluster.attribution.verdict import claims, evidence_view, findings
-from probing_cluster.core import records
+from probing_cluster.core import records, untrusted
 
 SIGHTED: frozenset[str] = frozenset()
 
@@ -18,11 +18,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     yield from claims.hints(view, "unknown", "collective", findings.FindingRole.PROXIMAL)
 
 
-_MOST_RANKS, _MOST = 8, 2**63
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST
+_MOST_RANKS = 8
 
 
 def _named_by_torch(report: records.HealthEvent) -> str:
@@ -30,13 +26,12 @@ def _named_by_torch(report: records.HealthEvent) -> str:
     listed = report.detail.get("ranks")
     if report.kind not in findings.NAMES_MISSING or not isinstance(listed, list):
         return ""
-    # A forged event may hold anything here.
-    ranks = [r for r in listed if _is_number(r)]
+    ranks = [rank for r in listed if (rank := untrusted.index(r)) is not None]
     if not ranks:
         return ""
     more = f" and {len(ranks) - _MOST_RANKS} more" if len(ranks) > _MOST_RANKS else ""
-    number = report.detail.get("seq")
-    which = f"collective #{number}" if _is_number(number) else "the collective"
+    number = untrusted.index(report.detail.get("seq"))
+    which = f"collective #{number}" if number is not None else "the collective"
     names = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:_MOST_RANKS]))}{more}"
     if report.kind == "monitored_barrier_timeout":
         return f"PyTorch says that {names} did not reach its monitored barrier in time"

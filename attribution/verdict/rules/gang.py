@@ -8,7 +8,7 @@ from typing import Any
 from probing_cluster.attribution.gang import snapshots
 from probing_cluster.attribution.verdict import claims, evidence_view, node_faults, taxonomy
 from probing_cluster.attribution.verdict import rank_claims as rank
-from probing_cluster.core import errors, hostlist, records, vocabulary
+from probing_cluster.core import errors, hostlist, records, untrusted, vocabulary
 
 _CAUSES = {
     "rank_dead": "rank_killed",
@@ -97,7 +97,7 @@ def _killed(view: evidence_view.EvidenceView, ranks: set[int]) -> bool:
         _tasks(e.detail)
         for e in view.case.events
         if e.source == "joblog"
-        and (e.kind in _KILLED or _number(e.detail, "exit_code") in _BY_SIGNAL)
+        and (e.kind in _KILLED or untrusted.index(e.detail.get("exit_code")) in _BY_SIGNAL)
         and e.job_id == view.attempt.job_id
         and e.at >= view.start_at
     ]
@@ -108,7 +108,7 @@ def _killed(view: evidence_view.EvidenceView, ranks: set[int]) -> bool:
 def _left(view: evidence_view.EvidenceView, ranks: set[int]) -> list[int]:
     """The exit codes with which, by Slurm's lines, exactly these ranks ended by themselves."""
     lines = [
-        (_tasks(e.detail), _number(e.detail, "exit_code"))
+        (_tasks(e.detail), untrusted.index(e.detail.get("exit_code")))
         for e in view.case.events
         if e.source == "joblog"
         and e.kind == "task_exit"
@@ -116,11 +116,6 @@ def _left(view: evidence_view.EvidenceView, ranks: set[int]) -> list[int]:
         and e.at >= view.start_at
     ]
     return sorted({code for tasks, code in lines if tasks == ranks and code and code < vocabulary.BY_SIGNAL})
-
-
-def _number(detail: Mapping[str, Any], name: str) -> int | None:
-    value = detail.get(name)
-    return value if isinstance(value, int) else None
 
 
 def _tasks(detail: Mapping[str, Any]) -> set[int]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from probing_cluster.attribution.verdict import claims, evidence_view, findings, phrases, signatures
-from probing_cluster.core import hostlist, records, vocabulary
+from probing_cluster.core import hostlist, records, untrusted, vocabulary
 
 LOST, REBOOT, POWER, SERVICES = "node_lost", "node_reboot", "thermal_power", "system_services"
 STATES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
@@ -164,8 +164,8 @@ def _after(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSightin
 
 def _was_alive(view: evidence_view.EvidenceView, boot: evidence_view.CaseSighting) -> bool:
     """True if the node was shut down in order after the end: it was alive until then."""
-    took_s = boot.event.detail.get("shut_down_s")
-    if not isinstance(took_s, (int, float)) or not 0 <= took_s <= _LONGEST_SHUTDOWN_S:
+    took_s = untrusted.number(boot.event.detail.get("shut_down_s"))
+    if took_s is None or took_s > _LONGEST_SHUTDOWN_S:
         return False
     return boot.at - timedelta(seconds=took_s) > view.end_at + evidence_view.SLACK
 

@@ -10,7 +10,6 @@ from probing_cluster.attribution.verdict.rules import gpu_lost
 from probing_cluster.core import records
 
 _REFUSAL = timedelta(seconds=120)
-_ROOT = frozenset({"0", "root"})
 _BESIDE_A_FAULT = 0.93
 """Weight of a cancellation beside a fault: the reason is not recorded, so it is likely at most."""
 _OTHER_LIMIT = 0.9
@@ -151,7 +150,7 @@ def _cancelled(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     # A hang is a likely reason for a cancellation.
     hung = tuple(f.event for f in view.findings if f.signature.onset) if view.hung_since else ()
     # Slurm's own cancellations are in root's name, or in none.
-    person = by is not None and by not in _ROOT
+    person = by is not None and not view.cancelled_by_root
     sure = 0.6 if hung else 0.97 if person else 0.85
     weight = min(sure, _beside_lost_gpu(view), _beside_a_stall(view))
     if view.active_at_the_end or any(f.signature.role in _EXPLAINING for f in view.findings):

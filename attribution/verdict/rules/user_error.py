@@ -16,7 +16,7 @@ from probing_cluster.attribution.verdict import (
     taxonomy,
 )
 from probing_cluster.attribution.verdict.rules import memory_limit
-from probing_cluster.core import digits, records, vocabulary
+from probing_cluster.core import digits, records, untrusted, vocabulary
 
 CAUSE, MISMATCH, KILLED = "user_error", "collective_mismatch", "rank_killed"
 NEAR = timedelta(seconds=60)
@@ -204,108 +204,129 @@ def _code(code: int | None) -> str:
 def _by_exit(
     view: evidence_view.EvidenceView, caught: records.HealthEvent | None = None
 ) -> Iterable[claims.Claim]:
-    """The claim that rests on the exit code, or the signal, alone; `caught`: an exception of its log that ends no program so."""
-    signal = view.signal or _sent_signal(view)
-    before = _left_first(view)
-    signal = 0 if before is not None else signal
-    unrecorded = (
-        view.attempt.exit_code is None and view.attempt.exit_signal is None and bool(view.attempt.nodes)
-    )
-    if not (signal or view.attempt.exit_code or unrecorded or before) or any(
-        map(_clears_program, view.findings)
-    ):
+    """A claim from the exit code or signal alone; `caught`: an exception in the log that does not end a program so."""
+    signal = 0 if _left_first(view) else view.signal or _sent_signal(view)
+    known = signal or view.attempt.exit_code or _is_unrecorded(view) or _left_first(view)
+    if not known or any(map(_clears_program, view.findings)):
         return
-    weight = _DOUBTFUL_SIGNALS.get(signal, 0.85)
-    left = any(f.signature.role is findings.FindingRole.PROXIMAL for f in view.findings)
-    if not view.attempt.nodes or view.unwatched_nodes or view.case.by_log or (left and not view.crashed):
-        weight = min(weight, 0.7)
-    if unrecorded:
-        weight = min(weight, _HINTED)
-    hints = [f.event for f in view.findings if f.signature.role is findings.FindingRole.HINT]
-    if hints:
-        weight = min(weight, _HINTED)
-    others = [
-        s
-        for s in view.of("oom_host")
-        if s.signature.role is signatures.Role.ROOT and s.when is not evidence_view.EventPhase.BEFORE_START
-    ]
-    if others:
-        weight = min(weight, 0.7)
+    weight = _exit_weight(view, signal)
+    if (other := _other_cause(view, signal)) is not None:
+        yield _exit_claim(view, taxonomy.UNKNOWN, weight, *other)
+        return
     exits = [f.event for f in view.findings if f.signature.role is findings.FindingRole.EXIT]
-    how = (
-        f"was ended by signal {_named(signal)}"
-        if signal
-        else "exited with a code other than 0, which the accounting does not show"
-        if unrecorded
-        else f"exited with code {_code(view.attempt.exit_code)}"
-    )
-    if aborted := _called_abort(view):
-        how = f"{aborted} and exited with code {view.attempt.exit_code}"
-    if before is not None:
-        how = f"exited with code {before.detail['exit_code']} (task {before.detail['tasks']} on {before.node}, before any other)"
-    words = f"{how}, {_NOT_ITS_OWN if others else _beside(view)}"
+    evidence = (*exits, *(e for e in _quoted(view) if e not in exits))
+    words = _exit_words(view, signal, caught)
+    made = _exit_claim(view, KILLED if signal in _SENT else CAUSE, weight, words, evidence)
     if caught is not None:
-        last = phrases.clean(str(caught.detail.get("last_words") or ""))
-        words = f"{how}, which an exception does not cause; its last line: {last}; the exception above it: {caught.message}"
-    if quoted := _quoted(view):
-        words += f"; its log says: {quoted[0].message}"
-    if signal == vocabulary.OUTPUT_NOT_OPENED:
-        weight, words = min(weight, 0.7), _NO_OUTPUT_WORDS
-    ended = [f.event for f in view.findings if f.event.detail.get("told_to_end") is True]
-    if signal == _TERM and ended:
-        # The launcher's end ends the whole job: no process went first.
-        yield claims.Claim(
-            cause=taxonomy.UNKNOWN,
-            weight=weight,
-            at=view.end_at,
-            rule="user_error",
-            evidence=tuple(ended),
-            by_elimination=True,
-            words="its launcher got SIGTERM, and nothing shows who sent it",
+        # A caught exception does not explain the exit code.
+        sentence = f"The program {words}"
+        made = claims.replace_claim(
+            made, evidence=(*evidence, caught), by_elimination=False, sentence=sentence
         )
-        return
-    first = next((f.event for f in view.findings if f.event.detail.get("first_cause") is True), None)
-    if first is not None and not signal and (what := _not_its_own(first)):
-        yield claims.Claim(
-            cause=taxonomy.UNKNOWN,
-            weight=weight,
-            at=view.end_at,
-            rule="user_error",
-            evidence=(first,),
-            by_elimination=True,
-            words=f"{what}, for an unknown reason; its log says: {first.message}",
-        )
-        return
-    yield claims.Claim(
-        cause=KILLED if signal in _SENT else CAUSE,
+    yield made
+
+
+def _exit_claim(
+    view: evidence_view.EvidenceView,
+    cause: str,
+    weight: float,
+    words: str,
+    evidence: tuple[records.HealthEvent, ...],
+) -> claims.Claim:
+    return claims.Claim(
+        cause=cause,
         weight=weight,
         at=view.end_at,
         rule="user_error",
-        evidence=(*exits, *(e for e in quoted if e not in exits), *((caught,) if caught else ())),
-        # A caught exception does not explain the exit code.
-        by_elimination=caught is None,
+        evidence=evidence,
+        by_elimination=True,
         words=words,
-        sentence=f"The program {words}" if caught is not None else "",
     )
+
+
+def _is_unrecorded(view: evidence_view.EvidenceView) -> bool:
+    attempt = view.attempt
+    return attempt.exit_code is None and attempt.exit_signal is None and bool(attempt.nodes)
+
+
+def _exit_weight(view: evidence_view.EvidenceView, signal: int) -> float:
+    """Weight of the exit alone; lower if a node was not watched, or if a finding or a memory kill suggests another cause."""
+    bounds = [_DOUBTFUL_SIGNALS.get(signal, 0.85)]
+    proximal = any(f.signature.role is findings.FindingRole.PROXIMAL for f in view.findings)
+    unwatched = not view.attempt.nodes or view.unwatched_nodes or view.case.by_log
+    if unwatched or (proximal and not view.crashed):
+        bounds.append(0.7)
+    if _is_unrecorded(view) or any(f.signature.role is findings.FindingRole.HINT for f in view.findings):
+        bounds.append(_HINTED)
+    if _memory_kill_beside(view) or signal == vocabulary.OUTPUT_NOT_OPENED:
+        bounds.append(0.7)
+    return min(bounds)
+
+
+def _exit_words(view: evidence_view.EvidenceView, signal: int, caught: records.HealthEvent | None) -> str:
+    if signal == vocabulary.OUTPUT_NOT_OPENED:
+        return _NO_OUTPUT_WORDS
+    if (task := _left_first(view)) is not None:
+        how = f"exited with code {task.detail['exit_code']} (task {task.detail['tasks']} on {task.node}, before any other)"
+    elif aborted := _called_abort(view):
+        how = f"{aborted} and exited with code {view.attempt.exit_code}"
+    elif signal:
+        how = f"was ended by signal {_named(signal)}"
+    elif _is_unrecorded(view):
+        how = "exited with a code other than 0, which the accounting does not show"
+    else:
+        how = f"exited with code {_code(view.attempt.exit_code)}"
+    words = f"{how}, {_NOT_ITS_OWN if _memory_kill_beside(view) else _beside(view)}"
+    if caught is not None:
+        last = phrases.clean(str(caught.detail.get("last_words") or ""))
+        words = f"{how}, which an exception does not cause; its last line: {last}; the exception above it: {caught.message}"
+    quoted = _quoted(view)
+    return f"{words}; its log says: {quoted[0].message}" if quoted else words
+
+
+def _memory_kill_beside(view: evidence_view.EvidenceView) -> bool:
+    """True if the kernel killed a process for memory on one of its nodes, while it ran or after."""
+    return any(
+        s.signature.role is signatures.Role.ROOT and s.when is not evidence_view.EventPhase.BEFORE_START
+        for s in view.of("oom_host")
+    )
+
+
+def _other_cause(
+    view: evidence_view.EvidenceView, signal: int
+) -> tuple[str, tuple[records.HealthEvent, ...]] | None:
+    """Words and evidence of an end that accuses nobody: the launcher got SIGTERM, or the exit code only follows from a loss."""
+    ended = tuple(f.event for f in view.findings if f.event.detail.get("told_to_end") is True)
+    if signal == _TERM and ended:
+        # The launcher's end ends the whole job: no process went first.
+        return "its launcher got SIGTERM, and nothing shows who sent it", ended
+    first = _first_cause(view)
+    if first is not None and not signal and (what := _not_its_own(first)):
+        return f"{what}, for an unknown reason; its log says: {first.message}", (first,)
+    return None
+
+
+def _first_cause(view: evidence_view.EvidenceView) -> records.HealthEvent | None:
+    return next((f.event for f in view.findings if f.event.detail.get("first_cause") is True), None)
 
 
 def _left_first(view: evidence_view.EvidenceView) -> records.HealthEvent | None:
     """srun's line about the one task that ended by itself before the others (`--kill-on-bad-exit`, `--wait`); None without one."""
-    first = next((f.event for f in view.findings if f.event.detail.get("first_cause") is True), None)
+    first = _first_cause(view)
     if first is None or first.kind != "task_exit":
         return None
-    code, tasks = first.detail.get("exit_code"), first.detail.get("tasks")
-    left = isinstance(code, int) and 0 < code < vocabulary.BY_SIGNAL and digits.is_number(str(tasks))
+    code, tasks = untrusted.index(first.detail.get("exit_code")), first.detail.get("tasks")
+    left = code and code < vocabulary.BY_SIGNAL and digits.is_number(str(tasks))
     return first if left and first.detail.get("rank") is not None else None
 
 
 def _called_abort(view: evidence_view.EvidenceView) -> str:
     """Phrase for a rank that ended the program with MPI_Abort, if the exit code is that call's; else empty."""
-    first = next((f.event for f in view.findings if f.event.detail.get("first_cause") is True), None)
+    first = _first_cause(view)
     if first is None or first.detail.get("called_abort") is not True or not view.attempt.exit_code:
         return ""
-    rank = first.detail.get("rank")
-    return f"called MPI_Abort{f' in rank {rank}' if isinstance(rank, int) else ''}"
+    rank = untrusted.index(first.detail.get("rank"))
+    return f"called MPI_Abort{f' in rank {rank}' if rank is not None else ''}"
 
 
 def _not_its_own(first: records.HealthEvent) -> str:
