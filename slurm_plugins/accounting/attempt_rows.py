@@ -33,6 +33,7 @@ class NotStarted:
     end_at: datetime | None = None
     user: str = ""
     account: str = ""
+    name: str = ""
     reason: str = ""
     """Why it still waited when it ended, in Slurm's word; empty where it gives none."""
     cancelled_by: str | None = None

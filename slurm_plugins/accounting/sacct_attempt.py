@@ -57,6 +57,7 @@ def attempt_of(
             end_at=times["end"],
             user=_text(fields, "user"),
             account=_text(fields, "account"),
+            name=_text(fields, "jobname"),
             reason=_text(fields, "reason"),
             cancelled_by=_name_of(cancelled_by, fields),
         )

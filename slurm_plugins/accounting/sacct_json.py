@@ -100,6 +100,7 @@ def attempt_of(
             submit_at=submit_at,
             end_at=end_at,
             user=_user(job),
+            name=slurm_json.text(job.get("name")),
             cancelled_by=by or None,
         )
     if end_at is not None and end_at < start_at:

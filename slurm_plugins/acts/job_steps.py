@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import datetime
 
-from probing_cluster.core import digits, errors, records, sanitize, settings
+from probing_cluster.core import clock, digits, errors, records, sanitize, settings
 from probing_cluster.slurm_plugins import commands
 
 _GRANTED = re.compile(rb"Granted job allocation (\d+)")
@@ -52,6 +53,19 @@ class StepWanted:
     limit_s: float = records.doc("time limit, seconds")
 
 
+@records.record
+class SubmittedJob:
+    """A job that this process submitted to hold nodes for tests."""
+
+    job_id: int = records.doc("Slurm's id")
+    asked_at: datetime = records.doc("just before it was submitted, UTC")
+    granted_at: datetime = records.doc("when it had its nodes, UTC")
+
+
+SUBMITTED: dict[int, SubmittedJob] = {}
+"""Jobs that this process submitted, by id: accounting may show them under another name at first."""
+
+
 class JobSteps:
     """Allocations without a script (`salloc --no-shell`) and steps in them; raises SlurmUnavailable."""
 
@@ -77,8 +91,12 @@ class JobSteps:
             ("gres", f"gpu:{wanted.gpus}" if wanted.gpus else ""),
         )
         arguments += [f"--{option}={value}" for option, value in optional if value]
+        asked_at = clock.SYSTEM.now()
         done = self._run.collect("salloc", *arguments, stdin=b"", deadline_s=wait_s)
         match = _GRANTED.search(done.stderr)
+        if match is not None:
+            job_id = int(match[1])
+            SUBMITTED[job_id] = SubmittedJob(job_id=job_id, asked_at=asked_at, granted_at=clock.SYSTEM.now())
         if match is None or done.code != 0:
             self.cancel_named(wanted.name)
             words = sanitize.clean(done.stderr.decode("utf-8", "replace").strip(), 300)

@@ -23,6 +23,7 @@ from probing_cluster.control_plane.service.tasks.nodes import actions, drained, 
 from probing_cluster.control_plane.terminal import node_table
 from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.db.server import embedded
+from probing_cluster.slurm_plugins.acts import job_steps
 from tests.set_clock import SetClock
 
 NOW = fakes.NOW
@@ -676,6 +677,75 @@ def test_a_round_that_a_person_asked_for_is_nobodys_attempt(service: context.Con
     ]
     accounting.run(service)
     assert sorted(a.job_id for a in service.store.attempts()) == ([10, 11] if account else [9, 10, 11])
+
+
+def a_test_of(job_id: int, **changes: Any) -> records.DiagnosticResult:
+    """What a test found in a job, while `fakes.row` of that job ran."""
+    given = {
+        "result_id": uuid.uuid4(), "cluster": "c", "round_id": uuid.uuid4(), "node": "n2", "test": "gemm",
+        "outcome": records.Outcome.OK, "job_id": job_id, "duration_s": 20.0, "at": ago(900),
+    }  # fmt: skip
+    return records.DiagnosticResult(**(given | changes))
+
+
+def test_a_row_that_slurmdbd_has_not_completed_is_no_attempt_yet(service: context.Context) -> None:
+    """In its first second a job may be called `allocation` and have no partition; it is read again, for minutes at most."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    just, long_ago = (str(int((NOW - timedelta(seconds=s)).timestamp())) for s in (2, 900))
+    first = {"JobName": "allocation", "Partition": "", "State": "RUNNING", "End": "Unknown"}
+    service.run_slurm.rows = [
+        fakes.row(7, Submit=just, Start=just, **first),
+        fakes.row(8, Submit=long_ago, Start=long_ago, **first),
+        fakes.row(9, Submit=just, Start=just, **(first | {"Partition": "gpu"})),
+    ]
+    accounting.run(service)
+    assert sorted(a.job_id for a in service.store.attempts()) == [8, 9]
+
+
+def test_a_job_in_which_a_test_ran_is_ours_whatever_it_is_called(
+    service: context.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the job ids of stored tests and of this process; a user's later job of the same id is the user's."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    asked = NOW - timedelta(minutes=21)
+    submitted = job_steps.SubmittedJob(job_id=8, asked_at=asked, granted_at=asked + timedelta(seconds=5))
+    monkeypatch.setattr(job_steps, "SUBMITTED", {8: submitted})
+    old = ago(86400)
+    service.store.add_results([a_test_of(7), a_test_of(9, at=old), a_test_of(10, cluster="other")])
+    service.run_slurm.rows = [fakes.row(n, JobName="allocation", User="root") for n in (7, 8, 9, 10)]
+    accounting.run(service)
+    assert sorted(a.job_id for a in service.store.attempts()) == [9, 10]
+
+
+def test_what_was_stored_of_a_test_job_is_taken_away(service: context.Context) -> None:
+    """An earlier poll took it for a user's: once it is known to be ours no attempt, verdict or account of it is left."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [fakes.row(n, State="FAILED", ExitCode="1:0") for n in (7, 8)]
+    accounting.run(service)
+    service.store.save_verdicts(
+        records.Verdict(
+            cluster=a.cluster, job_id=a.job_id, submit_at=a.submit_at, cause="unknown", domain=records.Domain.UNKNOWN, summary="",
+            confidence=records.Confidence.UNKNOWN, rules_version="1", made_at=NOW,
+        )
+        for a in service.store.attempts()
+    )  # fmt: skip
+    accounts.run(service)
+    assert (len(service.store.verdicts()), len(service.store.run_accounts())) == (2, 2)
+    service.store.add_results([a_test_of(7)])
+    accounting.run(service)
+    assert [a.job_id for a in service.store.attempts()] == [8]
+    assert [v.job_id for v in service.store.verdicts()] == [8]
+    assert [a.run_key for a in service.store.run_accounts()] == ["8"]
+
+
+def test_a_test_that_found_its_node_taken_is_no_job_that_never_started(service: context.Context) -> None:
+    """Its job was cancelled while it waited; a user's of that name is told."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    name = {"JobName": "probing-diagnose-0123abcd"}
+    service.run_slurm.rows = [fakes.row_never_started(7, User=me, **name), fakes.row_never_started(8, **name)]
+    accounting.run(service)
+    assert [e.job_id for e in service.store.events()] == [8]
 
 
 def test_a_name_like_a_tests_does_not_stop_the_poll(service: context.Context) -> None:

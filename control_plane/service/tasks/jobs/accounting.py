@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import pwd
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.repair import by_hand, workflow
-from probing_cluster.core import clock, errors, records, vocabulary
+from probing_cluster.control_plane.service import own_jobs
+from probing_cluster.core import clock, records, vocabulary
 from probing_cluster.db import bulk
 from probing_cluster.db.store import actions as store_actions
-from probing_cluster.slurm_plugins import admin_level
 from probing_cluster.slurm_plugins.accounting import accounting, attempt_rows, never_started
 
 CURSOR = vocabulary.ACCOUNTING_READ
@@ -25,8 +22,6 @@ OVERLAP = timedelta(minutes=10)
 """slurmctld's word can reach slurmdbd late; the last minutes are asked for again."""
 DEEP_EVERY = timedelta(hours=1)
 """After a slurmdbd outage rows arrive hours late: as often as this the whole history is asked for again."""
-_REPAIRS_LAST = timedelta(days=30)
-"""A repair that was opened longer before a question runs no tests any more."""
 _SLACK = timedelta(seconds=60)
 """Clocks of nodes and controller may differ by this much when a Prolog is matched to a start."""
 
@@ -40,12 +35,13 @@ def run(service: context.Context) -> str:
         slurm, cluster=service.config.cluster.name, run=service.run_slurm, now=service.clock
     )
     found = reader.attempts(since)
-    attempts = _numbered(service, reader, _of_users(service, found.attempts, since))
+    attempts = _numbered(service, reader, own_jobs.of_users(service, found.attempts, since))
     earliest = min((a.start_at for a in attempts if a.start_at), default=now)
     allocations = service.store.allocations(since=earliest - _SLACK) if attempts else []
     attempts = with_allocations(attempts, allocations)
     service.store.upsert_attempts(attempts)
-    _store_never_started(service, found.not_started, None if deep else _polled_until(service), now)
+    not_started = own_jobs.not_started_of_users(service, found.not_started, since)
+    _store_never_started(service, not_started, None if deep else _polled_until(service), now)
     _ask_for_logs(service, attempts, allocations)
     service.store.remember(CURSOR, clock.iso_z(now))
     if deep:
@@ -80,52 +76,12 @@ def of_jobs(service: context.Context, job_ids: Iterable[int]) -> int:
     if not found:
         return 0
     since = min(a.submit_at for a in found)
-    attempts = renumber(_of_users(service, found, since), ())
+    attempts = renumber(own_jobs.of_users(service, found, since), ())
     allocations = service.store.allocations(since=since)
     attempts = with_allocations(attempts, allocations)
     service.store.upsert_attempts(attempts)
     _ask_for_logs(service, attempts, allocations)
     return len(attempts)
-
-
-def _of_users(
-    service: context.Context, found: Sequence[records.JobAttempt], since: datetime
-) -> list[records.JobAttempt]:
-    """The attempts but for those of our own test jobs: what tests nodes is nobody's work, and ends CANCELLED.
-
-    A job of such a name is a user's unless the service's account runs it, or, of a round that a person asked for, an operator.
-    """
-    repairs = service.store.incidents(since=since - _REPAIRS_LAST) if found else []
-    names = {workflow.reservation_of(r) for r in repairs if r.cluster == service.config.cluster.name}
-    return [
-        a
-        for a in found
-        if not (a.name in names and a.user == _own_name())
-        and not (by_hand.NAME.fullmatch(a.name or "") and _may_test(service, a))
-    ]
-
-
-def _may_test(service: context.Context, attempt: records.JobAttempt) -> bool:
-    """Whether who ran this may take nodes for tests: by the tests' own Slurm account, or as an operator."""
-    account = service.config.diagnostics.account
-    if attempt.user == _own_name() or (account and attempt.account == account):
-        return True
-    operators = service.seldom("operators", admin_level.KEPT_S, lambda: _operators(service))
-    return attempt.user in operators
-
-
-def _operators(service: context.Context) -> frozenset[str]:
-    try:
-        return admin_level.ask(service.run_slurm).operators
-    except errors.SlurmUnavailable:
-        return frozenset()  # a user's choice of a name must not stop the poll
-
-
-def _own_name() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
 
 
 def _since(service: context.Context, now: datetime) -> tuple[datetime, bool]:
