@@ -29,7 +29,7 @@ _SLACK = timedelta(minutes=2)
 _INCOMPLETE = timedelta(minutes=5)
 """A row without a partition is read again for so long before it is believed.
 
-slurmdbd makes such rows, named `allocation`, when a word about a job overtakes its start.
+slurmdbd makes such rows when a word about a job overtakes its start: they are named `allocation`, and root's whoever submitted the job.
 """
 _SQL = Path(__file__).parent / "sql"
 _TESTS_RUN = (_SQL / "tests_run.sql").read_text(encoding="utf-8")
@@ -50,14 +50,19 @@ def of_users(
         _forget(service, tests)
     ours = {(a.job_id, a.submit_at) for a in tests}
     now = service.clock.now()
-    return [a for a in found if (a.job_id, a.submit_at) not in ours and not _is_incomplete(a, now)]
+    return [
+        a
+        for a in found
+        if (a.job_id, a.submit_at) not in ours and not _is_incomplete(a.partition, a.start_at, now)
+    ]
 
 
 def not_started_of_users(
     service: context.Context, found: Iterable[attempt_rows.NotStarted], since: datetime
 ) -> list[attempt_rows.NotStarted]:
-    """The jobs that never started, but for tests whose nodes did not become free in time."""
-    listed = list(found)
+    """The jobs that never started, but for tests whose nodes did not become free in time, and rows that slurmdbd has not completed yet."""
+    now = service.clock.now()
+    listed = [job for job in found if not _is_incomplete(job.partition, job.end_at or job.submit_at, now)]
     names = _repair_names(service, since) if listed else set()
     return [job for job in listed if not _is_one(service, job.name, job.user, job.account, names)]
 
@@ -94,8 +99,8 @@ def _ran_tests(attempt: records.JobAttempt, spans: dict[int, list[tuple[datetime
     )
 
 
-def _is_incomplete(attempt: records.JobAttempt, now: datetime) -> bool:
-    return not attempt.partition and now - (attempt.start_at or attempt.submit_at) < _INCOMPLETE
+def _is_incomplete(partition: str, at: datetime | None, now: datetime) -> bool:
+    return not partition and at is not None and now - at < _INCOMPLETE
 
 
 def _forget(service: context.Context, tests: Iterable[records.JobAttempt]) -> None:

@@ -34,6 +34,8 @@ class NotStarted:
     user: str = ""
     account: str = ""
     name: str = ""
+    partition: str = ""
+    """Empty in a row that slurmdbd has not completed; its user is not the job's then."""
     reason: str = ""
     """Why it still waited when it ended, in Slurm's word; empty where it gives none."""
     cancelled_by: str | None = None

@@ -58,6 +58,7 @@ def attempt_of(
             user=_text(fields, "user"),
             account=_text(fields, "account"),
             name=_text(fields, "jobname"),
+            partition=_text(fields, "partition"),
             reason=_text(fields, "reason"),
             cancelled_by=_name_of(cancelled_by, fields),
         )

@@ -101,6 +101,7 @@ def attempt_of(
             end_at=end_at,
             user=_user(job),
             name=slurm_json.text(job.get("name")),
+            partition=slurm_json.text(job.get("partition")),
             cancelled_by=by or None,
         )
     if end_at is not None and end_at < start_at:

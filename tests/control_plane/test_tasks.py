@@ -637,6 +637,21 @@ def test_a_job_that_never_started_is_an_event_and_no_attempt(service: context.Co
     assert sorted(e.job_id or 0 for e in service.store.events()) == [8, 10]
 
 
+def test_a_job_that_never_started_is_its_owners(service: context.Context) -> None:
+    """A row that slurmdbd has not completed is root's and of no partition: it is waited for, for minutes at most, as the owner reads the event."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    ends = [str(int((NOW - timedelta(seconds=s)).timestamp())) for s in (1, 400)]
+    first = {"User": "root", "Account": "", "Partition": "", "JobName": "allocation"}
+    service.run_slurm.rows = [
+        fakes.row_never_started(n, Submit=end, End=end, **first) for n, end in zip((8, 9), ends, strict=True)
+    ]
+    accounting.run(service)
+    assert [e.job_id for e in service.store.events()] == [9]
+    service.run_slurm.rows = [fakes.row_never_started(8, Submit=ends[0], End=ends[0])]
+    accounting.run(service)
+    assert {e.job_id: e.detail["user"] for e in service.store.events()} == {8: "alice", 9: "root"}
+
+
 def test_our_own_tests_of_a_node_are_nobodys_attempts(service: context.Context) -> None:
     """A repair's job ends CANCELLED and counts in no figure; another account's of that name does."""
     assert isinstance(service.run_slurm, fakes.Sacct)
