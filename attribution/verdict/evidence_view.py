@@ -127,6 +127,16 @@ class EvidenceView:
         return self.attempt.cancelled_by in ("root", "0")
 
     @property
+    def gpus_per_node(self) -> float:
+        """GPUs that it held of each node, 0 if unknown."""
+        return (self.attempt.n_gpus or 0) / max(len(self.attempt.nodes), 1)
+
+    @property
+    def has_ranks(self) -> bool:
+        """True if it held several nodes or GPUs, so that its processes may wait for each other."""
+        return len(self.attempt.nodes) > 1 or (self.attempt.n_gpus or 0) > 1
+
+    @property
     def within_limit(self) -> bool:
         """True if it ended well before its recorded time limit."""
         return bool(self.attempt.time_limit_s) and self.ran_s < NEARLY * (self.attempt.time_limit_s or 0)
@@ -329,8 +339,7 @@ class EvidenceView:
     @functools.cached_property
     def left_waiting(self) -> bool:
         """True if one of several ranks raised an exception: the others wait for it until somebody ends the job."""
-        several = len(self.attempt.nodes) > 1 or (self.attempt.n_gpus or 0) > 1
-        return several and any(
+        return self.has_ranks and any(
             f.signature.role is findings.FindingRole.OWN
             and f.signature.cause == "user_error"
             and f.event.detail.get("first_cause") is True

@@ -3,94 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from probing_cluster.attribution.verdict import claims, evidence_view, phrases, rank_claims, taxonomy, wording
 from probing_cluster.core import digits, records, untrusted, vocabulary
 
-
-class _Variant(NamedTuple):
-    """A next step that replaces the cause's own in a special case; {node}, {person} and {stall} are filled in."""
-
-    causes: tuple[str, ...]
-    """Causes that it is for; empty: any."""
-    applies: Callable[[evidence_view.EvidenceView, claims.Claim], bool]
-    sentence: str
-
-
-_VARIANTS = (
-    _Variant(
-        ("node_refused",),
-        lambda view, _: view.state != "REQUEUED",
-        "Submit the job again: it was not at fault. Repair {node}: it was refused before the job began.",
-    ),
-    _Variant(
-        ("time_limit",),
-        lambda view, _: view.state == "DEADLINE",
-        "Submit it earlier or with a later --deadline, or make it shorter: more time would not help, since Slurm ends it at that hour.",
-    ),
-    _Variant(
-        ("time_limit",),
-        lambda view, _: view.within_limit,
-        "Ask the administrators which limit ended it: the partition's (MaxTime) may be shorter, or the job's own was changed while it ran.",
-    ),
-    _Variant(
-        (),
-        lambda _, winner: wording.is_ordered(winner),
-        "Find out who or what restarted {node}: an administrator, an update, or `scontrol reboot`; its log of that minute may show it.",
-    ),
-    _Variant(
-        ("requeued_by_user",),
-        lambda view, _: not view.fully_watched,
-        "Ask whether somebody requeued it on purpose; else look at slurmctld's log of that minute, and at the kernel logs of its nodes.",
-    ),
-    _Variant(
-        ("time_limit",),
-        lambda view, _: view.stalled_at is not None,
-        "More time would most likely not have helped. Find out why it hung: look at what its ranks did last, and at the last lines of its log.",
-    ),
-    _Variant(
-        ("user_cancelled",),
-        lambda view, _: view.stalled_at is not None,
-        "Find out why it hung: look at what its ranks did last, and at the last lines of its log.",
-    ),
-    _Variant(
-        ("time_limit", "user_cancelled"),
-        lambda view, _: bool(view.stalls),
-        "Find out whether it hung: look at {stall}, and at the last lines of its log.",
-    ),
-    _Variant(
-        ("user_cancelled",),
-        lambda view, _: view.cancelled_by_root and view.attempt.cancelled_by != view.attempt.user,
-        "Ask the administrators whether one of them cancelled it, and why: Slurm's own cancellations are in root's name, too.",
-    ),
-    _Variant(
-        ("user_cancelled",),
-        lambda view, _: not view.attempt.cancelled_by,
-        "Nothing, if you cancelled it yourself; else ask the administrators who did: the accounting does not say.",
-    ),
-    _Variant(
-        ("user_cancelled",),
-        lambda view, _: bool(view.log_stall or view.lost_gpus),
-        "Find out whether it hung: look at its last progress or the lost GPU, and at the last lines of its log.",
-    ),
-    _Variant(
-        ("user_cancelled",),
-        lambda view, _: view.attempt.cancelled_by != view.attempt.user,
-        "Ask {person} why it was cancelled: the accounting does not say.",
-    ),
-    _Variant(
-        ("node_lost",),
-        lambda _, winner: winner.node is None,
-        "Ask Slurm which node it was (`sinfo -R`, slurmctld's log); then look at its console and its baseboard's event log.",
-    ),
-    _Variant(
-        ("user_error",),
-        lambda view, _: view.signal == vocabulary.OUTPUT_NOT_OPENED,
-        "Give --output, --error and --input files whose directories exist on the node and are open to the user.",
-    ),
+_Applies = Callable[[evidence_view.EvidenceView, claims.Claim], bool]
+_VARIANTS: tuple[tuple[str, tuple[str, ...], _Applies], ...] = (
+    ("refused", ("node_refused",), lambda view, _: view.state != "REQUEUED"),
+    ("deadline", ("time_limit",), lambda view, _: view.state == "DEADLINE"),
+    ("another_limit", ("time_limit",), lambda view, _: view.within_limit),
+    ("orderly_restart", (), lambda _, winner: wording.is_ordered(winner)),
+    ("requeued_unwatched", ("requeued_by_user",), lambda view, _: not view.fully_watched),
+    ("limit_after_hang", ("time_limit",), lambda view, _: view.stalled_at is not None),
+    ("cancelled_after_hang", ("user_cancelled",), lambda view, _: view.stalled_at is not None),
+    ("stalled", ("time_limit", "user_cancelled"), lambda view, _: bool(view.stalls)),
+    ("cancelled_by_root", ("user_cancelled",), lambda view, _: view.cancelled_by_root and not _by_user(view)),
+    ("cancelled_by_unknown", ("user_cancelled",), lambda view, _: not view.attempt.cancelled_by),
+    ("progress_or_gpu_lost", ("user_cancelled",), lambda view, _: bool(view.log_stall or view.lost_gpus)),
+    ("cancelled_by_other", ("user_cancelled",), lambda view, _: not _by_user(view)),
+    ("lost_node_unknown", ("node_lost",), lambda _, winner: winner.node is None),
+    ("output_not_opened", ("user_error",), lambda view, _: view.signal == vocabulary.OUTPUT_NOT_OPENED),
 )
-"""The first one that applies is taken."""
+"""Special cases (`[variants]` of taxonomy.toml) with their causes (none: any) and conditions; the first that applies is taken."""
+
+
+def _by_user(view: evidence_view.EvidenceView) -> bool:
+    return view.attempt.cancelled_by == view.attempt.user
 
 
 def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
@@ -98,9 +36,9 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
     winner = ranking.winner
     if winner.next_step:
         return phrases.sentence(winner.next_step)
-    for variant in _VARIANTS:
-        if (not variant.causes or winner.cause in variant.causes) and variant.applies(view, winner):
-            return _filled_in(variant.sentence, view, winner)
+    for name, causes, applies in _VARIANTS:
+        if (not causes or winner.cause in causes) and applies(view, winner):
+            return _filled_in(taxonomy.load().variants[name], view, winner)
     if check := _check(view, ranking):
         return check
     proven = (

@@ -182,8 +182,7 @@ _BY_ENDING: Mapping[str, Callable[[evidence_view.EvidenceView, claims.Claim], fl
 
 def _went_on_alone(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:
     """True if a single program printed more after the error until somebody ended the job."""
-    several = len(view.attempt.nodes) > 1 or (view.attempt.n_gpus or 0) > 1
-    return not several and bool(claim.evidence) and bool(claim.evidence[0].detail.get("behind"))
+    return not view.has_ranks and bool(claim.evidence) and bool(claim.evidence[0].detail.get("behind"))
 
 
 _AT_ONCE = timedelta(seconds=5)

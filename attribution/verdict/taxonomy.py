@@ -71,6 +71,8 @@ class Taxonomy:
     version: str
     symptoms: tuple[Symptom, ...]
     causes: Mapping[str, Cause]
+    variants: Mapping[str, str]
+    """Next steps in special cases, by name (`next_steps`)."""
 
 
 @functools.cache
@@ -96,7 +98,7 @@ def load() -> Taxonomy:
     named = {w for s in symptoms for w in s.causes} | {w for c in causes.values() for w in c.leads_to}
     if unknown := sorted(named - causes.keys()):
         raise errors.MalformedInput(f"{_FILE.name} names causes it does not define: {', '.join(unknown)}")
-    return Taxonomy(version=raw["version"], symptoms=symptoms, causes=causes)
+    return Taxonomy(version=raw["version"], symptoms=symptoms, causes=causes, variants=raw["variants"])
 
 
 def own(table: str) -> list[dict[str, Any]]:

@@ -13,14 +13,8 @@ from probing_cluster.core import errors, hostlist, records, untrusted, vocabular
 _CAUSES = {
     "rank_dead": "rank_killed",
     "rank_stopped": "rank_stopped",
-    "dataloader": "missing_rank",
-    "python_loop": "missing_rank",
-    "user_code": "missing_rank",
-    "gil_held": "missing_rank",
-    "missing": "missing_rank",
-    "rank_ended": "missing_rank",
-    "uneven_input": "missing_rank",
-    "deadlock": "missing_rank",
+    **dict.fromkeys(("dataloader", "python_loop", "user_code", "gil_held", "missing"), "missing_rank"),
+    **dict.fromkeys(("rank_ended", "uneven_input", "deadlock"), "missing_rank"),
     "collective_mismatch": "collective_mismatch",
     "checkpoint_io": "filesystem_mount",
     "storage_io": "filesystem_mount",
@@ -93,29 +87,25 @@ def _killed(view: evidence_view.EvidenceView, ranks: set[int]) -> bool:
     so a line with several tasks counts only if together they are exactly these ranks.
     """
     # From the events, not the findings: these lines need not be the log's first cause.
-    lines = [
-        _tasks(e.detail)
-        for e in view.case.events
-        if e.source == "joblog"
-        and (e.kind in _KILLED or untrusted.index(e.detail.get("exit_code")) in _BY_SIGNAL)
-        and e.job_id == view.attempt.job_id
-        and e.at >= view.start_at
-    ]
+    killed = (e for e in _log_lines(view) if e.kind in _KILLED or _exit_code(e) in _BY_SIGNAL)
+    lines = [_tasks(e.detail) for e in killed]
     alone = {rank for line in lines if len(line) == 1 for rank in line}
     return ranks <= alone or ranks == {rank for line in lines for rank in line}
 
 
 def _left(view: evidence_view.EvidenceView, ranks: set[int]) -> list[int]:
     """The exit codes with which, by Slurm's lines, exactly these ranks ended by themselves."""
-    lines = [
-        (_tasks(e.detail), untrusted.index(e.detail.get("exit_code")))
-        for e in view.case.events
-        if e.source == "joblog"
-        and e.kind == "task_exit"
-        and e.job_id == view.attempt.job_id
-        and e.at >= view.start_at
-    ]
+    lines = [(_tasks(e.detail), _exit_code(e)) for e in _log_lines(view) if e.kind == "task_exit"]
     return sorted({code for tasks, code in lines if tasks == ranks and code and code < vocabulary.BY_SIGNAL})
+
+
+def _log_lines(view: evidence_view.EvidenceView) -> Iterable[records.HealthEvent]:
+    mine = (e for e in view.case.events if e.source == "joblog" and e.job_id == view.attempt.job_id)
+    return (e for e in mine if e.at >= view.start_at)
+
+
+def _exit_code(event: records.HealthEvent) -> int | None:
+    return untrusted.index(event.detail.get("exit_code"))
 
 
 def _tasks(detail: Mapping[str, Any]) -> set[int]:

@@ -52,10 +52,9 @@ def _ran_beside_it(view: evidence_view.EvidenceView) -> claims.Adjust:
 
 def need_not_hold(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
     """True if it was ended from outside and held so few of the node's GPUs that the lost one may be another job's."""
-    per_node = (view.attempt.n_gpus or 0) / max(len(view.attempt.nodes), 1)
     return (
         sighting.hold is gpus.PartCertainty.WHOLE
-        and 0 < per_node < _WHOLE_NODE
+        and 0 < view.gpus_per_node < _WHOLE_NODE
         and view.state in ("TIMEOUT", "DEADLINE", "CANCELLED")
     )
 

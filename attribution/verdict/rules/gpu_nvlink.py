@@ -12,16 +12,11 @@ SIGHTED = frozenset({LINK, SWITCH})
 
 def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     """Claims for fatal switch errors and for links of single GPUs."""
-    shared = _gpus_per_node(view)
-    yield from claims.collect(view, SWITCH, "gpu_nvlink", view.of(SWITCH), _single_gpu_is_untouched(shared))
+    per_node = view.gpus_per_node if view.attempt.n_gpus is not None and view.attempt.nodes else None
+    yield from claims.collect(view, SWITCH, "gpu_nvlink", view.of(SWITCH), _single_gpu_is_untouched(per_node))
     yield from claims.collect(view, LINK, "gpu_nvlink", view.of(LINK))
     if not any(claims.weigh(s) > 0 for s in view.of(LINK, SWITCH)):
         yield from claims.hints(view, LINK, "gpu_nvlink", findings.FindingRole.HINT)
-
-
-def _gpus_per_node(view: evidence_view.EvidenceView) -> float | None:
-    attempt = view.attempt
-    return attempt.n_gpus / len(attempt.nodes) if attempt.n_gpus is not None and attempt.nodes else None
 
 
 def _single_gpu_is_untouched(per_node: float | None) -> claims.Adjust:

@@ -94,11 +94,9 @@ def _staying_down(
         if sighting.event.code in records.ADAPTER_CODES:
             later = []  # after an adapter fault, all work in progress on it is lost
         near = abs(view.onset_at - sighting.at) <= _FELT
-        if later and (view.onset_at - min(later) > _FELT or min(later) - sighting.at <= _FLAP):
-            return weight * (0.4 if near else 0.2)
-        if sighting.event.code in _COUNTED and sighting.event.detail.get("port_up") is True:
-            return weight * (0.4 if near else 0.2)
-        if not later and _came_back_unseen(view, sighting, read):
+        back = later and (view.onset_at - min(later) > _FELT or min(later) - sighting.at <= _FLAP)
+        counted = sighting.event.code in _COUNTED and sighting.event.detail.get("port_up") is True
+        if back or counted or (not later and _came_back_unseen(view, sighting, read)):
             return weight * (0.4 if near else 0.2)
         if _is_of_lost_node(view, sighting.event) and not _lived_on(view, sighting.event):
             return weight * 0.2

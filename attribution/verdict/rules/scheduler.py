@@ -44,20 +44,18 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
 _PROLOG = "Prolog"
 
 
+def _refusals(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
+    """Events of a refused node during this start, oldest first, if it ended soon after: a start that ran on was not refused."""
+    first = max(view.start_at - evidence_view.SLACK, view.end_at - _REFUSAL)
+    found = [s for s in view.of("node_refused") if first <= s.at <= view.end_at + evidence_view.SLACK]
+    return [s.event for s in sorted(found, key=lambda s: (s.event.at, s.event.event_id))]
+
+
 def _by_agent(view: evidence_view.EvidenceView) -> claims.Claim | None:
     """The agent's event that it refused this start of the job."""
     restarts = view.attempt.restart_count
-    mine = [
-        s.event
-        for s in view.of("node_refused")
-        if s.event.job_id == view.attempt.job_id
-        and s.event.source == "agent"
-        and restarts in (None, s.event.detail.get("restart_count", restarts))
-        and view.start_at - evidence_view.SLACK <= s.at <= view.end_at + evidence_view.SLACK
-        # A start that ran on was not refused.
-        and view.end_at - s.at <= _REFUSAL
-    ]
-    first = min(mine, key=lambda e: (e.at, e.event_id), default=None)
+    mine = [e for e in _refusals(view) if e.job_id == view.attempt.job_id and e.source == "agent"]
+    first = next((e for e in mine if restarts in (None, e.detail.get("restart_count", restarts))), None)
     if first is None:
         return None
     fault = first.detail.get("fault")
@@ -80,15 +78,9 @@ def _by_action(view: evidence_view.EvidenceView) -> claims.Claim | None:
 
 def _by_slurmd(view: evidence_view.EvidenceView) -> claims.Claim | None:
     """The site's Prolog failed: slurmd's syslog names this job, or Slurm drained the node for it at this time."""
-    mine = [
-        s.event
-        for s in view.of("node_refused")
-        if s.event.kind == "slurmd"
-        and (s.event.source == "slurm" or s.event.detail.get("job") == view.attempt.job_id)
-        and view.start_at - evidence_view.SLACK <= s.at <= view.end_at + evidence_view.SLACK
-        and view.end_at - s.at <= _REFUSAL
-    ]
-    first = min(mine, key=lambda e: (e.at, e.event_id), default=None)
+    mine = [e for e in _refusals(view) if e.kind == "slurmd"]
+    about = (e for e in mine if e.source == "slurm" or e.detail.get("job") == view.attempt.job_id)
+    first = next(about, None)
     if first is None:
         return None
     lost = [s.event for s in view.lost_gpus if s.event.node == first.node]
@@ -108,7 +100,7 @@ def _by_slurmd(view: evidence_view.EvidenceView) -> claims.Claim | None:
         domain=None if lost else records.Domain.UNKNOWN,
         next_step=""
         if lost
-        else f"Run the site's Prolog by hand on {first.node}, and look at the node's log just before; the job itself had not begun.",
+        else f"Run the site's Prolog by hand on {first.node}, and read the node's log of that time; the job itself had not begun.",
         explains=frozenset({"gpu_lost"}),
     )
 

@@ -131,7 +131,7 @@ def _stops_a_job(view: evidence_view.EvidenceView, sighting: evidence_view.CaseS
     if event.severity is not records.Severity.HIGH or signature.role is not signatures.Role.ROOT:
         return False
     if sighting.cause == "nvswitch":
-        return _gpus_per_node(view) > 1
+        return view.gpus_per_node > 1
     if sighting.hold in (gpus.PartCertainty.HELD, gpus.PartCertainty.NOT):
         return sighting.hold is gpus.PartCertainty.HELD
     if _never_went_on(view):
@@ -163,11 +163,7 @@ def _passed(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighti
 
 
 def _is_whole(view: evidence_view.EvidenceView, node: str) -> bool:
-    return not view.case.shared.get(node) and _gpus_per_node(view) >= _WHOLE_NODE
-
-
-def _gpus_per_node(view: evidence_view.EvidenceView) -> float:
-    return (view.attempt.n_gpus or 0) / max(len(view.attempt.nodes), 1)
+    return not view.case.shared.get(node) and view.gpus_per_node >= _WHOLE_NODE
 
 
 def _may_be_same(blocked: records.HealthEvent, first: records.HealthEvent) -> bool:
