@@ -127,9 +127,7 @@ class Session:
             ]
             schema = batches[0].schema if batches else frame.schema()
             return self._result(pa.Table.from_batches(batches, schema=schema))
-        except errors.ProbingError:
-            raise
-        except MemoryError:
+        except (errors.ProbingError, MemoryError):
             raise
         except Exception as exc:
             # DataFusion's errors have no class of their own.
@@ -289,8 +287,7 @@ class Session:
         if about_missing:
             live = [Scan(table="cluster.ranks", columns=("rank", "world_size"))]
         frames = self._ask(live) if live else []
-        if about_missing:
-            self._statement.pages_read = False  # an empty answer is whole: nothing was missing
+        self._statement.pages_read &= not about_missing  # empty, that table is whole: nothing is missing
         for scan in live:
             came = [f for f in frames if f.table == scan.table and f.rows.num_columns]
             data[scan.table] = self._joined(came, self._narrow(scan))
