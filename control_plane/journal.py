@@ -30,7 +30,7 @@ class JournalPass:
 
 
 @records.record
-class SlurmOutage:
+class ControllerOutage:
     """A time in which Slurm did not answer the service."""
 
     since: datetime = records.doc("the first question that was not answered, UTC")
@@ -47,7 +47,7 @@ class Journal:
 
     def __init__(self) -> None:
         self._passes: dict[str, JournalPass] = {}
-        self._outage: SlurmOutage | None = None
+        self._outage: ControllerOutage | None = None
         self._unanswered: set[str] = set()
         self._logged: set[str] = set()
         self._turns: dict[str, _Turn] = {}
@@ -94,7 +94,7 @@ class Journal:
             before = self._outage
             lasts = before is not None and before.until is None
             if error is not None and not lasts:
-                self._outage = SlurmOutage(since=at, why=str(error))
+                self._outage = ControllerOutage(since=at, why=str(error))
             elif error is None and before is not None and lasts:
                 self._outage = dataclasses.replace(before, until=at)
         if error is not None and not lasts:
@@ -103,7 +103,7 @@ class Journal:
             away_s = round((at - before.since).total_seconds(), 1)
             LOG.warning("Slurm answers again", extra={"fields": {"away_s": away_s}})
 
-    def slurm_outage(self) -> SlurmOutage | None:
+    def slurm_outage(self) -> ControllerOutage | None:
         """The outage that lasts, else the last one; None where Slurm has answered everything."""
         with self._lock:
             return self._outage

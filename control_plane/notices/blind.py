@@ -39,7 +39,7 @@ def facts(
             yield of(task, began, f"{_AWAY[done.outcome]}: {done.message}")
 
 
-def _slurm_away(outage: journal.SlurmOutage) -> fact.Fact:
+def _slurm_away(outage: journal.ControllerOutage) -> fact.Fact:
     return fact.Fact(
         fact_id=f"slurm {outage.since.isoformat()}",
         cause="slurm",

@@ -83,7 +83,7 @@ def _test_spans(service: context.Context, jobs: Iterable[int]) -> dict[int, list
     """Of these jobs, id to when a job of that id was submitted by us, or ran a test: Slurm uses an id again."""
     spans: dict[int, list[tuple[datetime, datetime]]] = {}
     for job in job_steps.SUBMITTED.values():
-        spans.setdefault(job.job_id, []).append((job.asked_at, job.granted_at))
+        spans.setdefault(job.job_id, []).append((job.submit_at, job.granted_at))
     given = {"cluster": service.config.cluster.name, "jobs": sorted(jobs)}
     for row in service.store.rows(_TESTS_RUN, given):
         spans.setdefault(row["job_id"], []).append((row["began_at"], row["until_at"]))

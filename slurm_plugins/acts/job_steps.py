@@ -58,7 +58,7 @@ class SubmittedJob:
     """A job that this process submitted to hold nodes for tests."""
 
     job_id: int = records.doc("Slurm's id")
-    asked_at: datetime = records.doc("just before it was submitted, UTC")
+    submit_at: datetime = records.doc("just before it was submitted, UTC")
     granted_at: datetime = records.doc("when it had its nodes, UTC")
 
 
@@ -91,12 +91,14 @@ class JobSteps:
             ("gres", f"gpu:{wanted.gpus}" if wanted.gpus else ""),
         )
         arguments += [f"--{option}={value}" for option, value in optional if value]
-        asked_at = clock.SYSTEM.now()
+        submit_at = clock.SYSTEM.now()
         done = self._run.collect("salloc", *arguments, stdin=b"", deadline_s=wait_s)
         match = _GRANTED.search(done.stderr)
         if match is not None:
             job_id = int(match[1])
-            SUBMITTED[job_id] = SubmittedJob(job_id=job_id, asked_at=asked_at, granted_at=clock.SYSTEM.now())
+            SUBMITTED[job_id] = SubmittedJob(
+                job_id=job_id, submit_at=submit_at, granted_at=clock.SYSTEM.now()
+            )
         if match is None or done.code != 0:
             self.cancel_named(wanted.name)
             words = sanitize.clean(done.stderr.decode("utf-8", "replace").strip(), 300)

@@ -722,8 +722,10 @@ def test_a_job_in_which_a_test_ran_is_ours_whatever_it_is_called(
 ) -> None:
     """By the job ids of stored tests and of this process; a user's later job of the same id is the user's."""
     assert isinstance(service.run_slurm, fakes.Sacct)
-    asked = NOW - timedelta(minutes=21)
-    submitted = job_steps.SubmittedJob(job_id=8, asked_at=asked, granted_at=asked + timedelta(seconds=5))
+    submit_at = NOW - timedelta(minutes=21)
+    submitted = job_steps.SubmittedJob(
+        job_id=8, submit_at=submit_at, granted_at=submit_at + timedelta(seconds=5)
+    )
     monkeypatch.setattr(job_steps, "SUBMITTED", {8: submitted})
     old = ago(86400)
     service.store.add_results([a_test_of(7), a_test_of(9, at=old), a_test_of(10, cluster="other")])

@@ -315,8 +315,8 @@ def test_only_a_faulty_node_in_service_is_not_drained(
     drain(noticing, "n1")
     drain(noticing, "n1", "probing: check", state=state, why_state=why)
     notices.run(noticing)
-    kinds_told = {group.kind for group in notices.book(noticing).groups()} - {"budget"}
-    assert kinds_told == ({"drain", "denied"} if in_service else {"drain"})
+    kinds_found = {group.kind for group in notices.book(noticing).groups()} - {"budget"}
+    assert kinds_found == ({"drain", "denied"} if in_service else {"drain"})
 
 
 def test_a_job_brought_back_after_its_end_is_told(noticing: context.Context, sink: web_sink.Sink) -> None:

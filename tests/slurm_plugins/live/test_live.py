@@ -461,8 +461,8 @@ def test_a_forged_job_line_cannot_hide_another_job() -> None:
 def test_an_empty_list_beside_an_error_is_no_answer(release: str, error: dict[str, Any]) -> None:
     """With slurmctld away sinfo and squeue print an empty list and an error, and end with 0: no node has gone."""
     empty = json.dumps({"errors": [error], "nodes": [], "jobs": []}).encode()
-    asked = [("sinfo", "-a", "--json"), ("scontrol", "show", "nodes", "--json"), ("squeue", "-a", "--json")]
-    way = live.CommandLive(Release(f"slurm {release}", dict.fromkeys(asked, empty)))
+    queries = [("sinfo", "-a", "--json"), ("scontrol", "show", "nodes", "--json"), ("squeue", "-a", "--json")]
+    way = live.CommandLive(Release(f"slurm {release}", dict.fromkeys(queries, empty)))
     for read in (way.nodes, way.jobs):
         with pytest.raises(commands.SlurmAway, match="Slurm does not answer"):
             read()
