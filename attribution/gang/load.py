@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from probing_cluster.core import records, untrusted
+from probing_cluster.core import digits, records
 
 BUSY_FRAC = 0.95
 WAITING_POWER_FRAC = 0.4
@@ -103,4 +103,4 @@ def _rate(bytes_per_s: float) -> str:
 
 def _reading(value: object) -> float:
     """The reading as a number; a missing one counts as no load and no power."""
-    return untrusted.number(value) or 0.0
+    return digits.number(value) or 0.0

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from probing_cluster.attribution.gang import finding, load, stall, views
-from probing_cluster.core import records, untrusted
+from probing_cluster.core import digits, records
 
 SNAPSHOT, DEAD, STALL = "rank_snapshot", "rank_dead", "rank_stall"
 KINDS = (SNAPSHOT, DEAD, STALL)
@@ -187,7 +187,7 @@ def _with_deaths(
                 found[key] = replace(found[key], alive=True)
             continue
         known = found.get(key)
-        rank = untrusted.index(event.detail.get("rank"))
+        rank = digits.index(event.detail.get("rank"))
         if known is not None:
             found[key] = replace(known, alive=False)
         elif rank is not None:
@@ -196,9 +196,9 @@ def _with_deaths(
                 node=event.node,
                 pid=event.pid or 0,
                 alive=False,
-                step_id=untrusted.index(event.detail.get("step_id")),
+                step_id=digits.index(event.detail.get("step_id")),
                 phase=str(event.detail.get("phase") or "none"),
-                steps=untrusted.index(event.detail.get("steps")) or 0,
+                steps=digits.index(event.detail.get("steps")) or 0,
             )
     return list(found.values())
 
@@ -214,5 +214,5 @@ def _with(first: records.HealthEvent, event: records.HealthEvent) -> bool:
 
 
 def _world(last: Iterable[records.HealthEvent]) -> int | None:
-    sizes = [untrusted.index(s.detail.get("world_size")) for s in last]
+    sizes = [digits.index(s.detail.get("world_size")) for s in last]
     return max((s for s in sizes if s is not None), default=None)

@@ -216,7 +216,7 @@ def was_active_at_end(
 ) -> bool:
     """True if a condition began before the window and was active at the attempt's end; `life` is its start and end.
 
-    A lost GPU always counts. Any other condition counts for a short attempt only: a long one outlived it.
+    Of the last ACTIVE_FOR a lost GPU always counts, any other condition for a short attempt only: a long one outlived it.
     """
     if event.at < window_start_at - ACTIVE_FOR or (gone_at is not None and gone_at <= life[1]):
         return False

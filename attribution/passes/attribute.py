@@ -23,11 +23,12 @@ from probing_cluster.attribution.passes import (
     incident_growth,
     incidents,
     isolation,
+    no_evidence_verdict,
     node_losses,
     pending,
 )
 from probing_cluster.attribution.verdict import case as cases
-from probing_cluster.attribution.verdict import judge, no_evidence_verdict
+from probing_cluster.attribution.verdict import judge
 from probing_cluster.core import clock, records, settings
 from probing_cluster.db import store
 

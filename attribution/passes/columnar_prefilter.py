@@ -253,9 +253,7 @@ class _Prefilter:
         Last: number of an attempt to the conditions that concern it.
         """
         end = _at(self._end.max())
-        met = self._fetcher.conditions.conditions_since(
-            self._cluster, names, self._since - assign_rows.ACTIVE_FOR, end
-        )
+        met = self._fetcher.conditions.since(self._cluster, names, self._since - assign_rows.ACTIVE_FOR, end)
         lasting = {n for n, found in met.items() if any(signatures.is_until_reset(e) for e, _ in found)}
         faulty, any_length = (
             np.isin(self._node, [i for i, name in enumerate(names) if name in some])
@@ -276,11 +274,8 @@ class _Prefilter:
         begins: dict[int, dict[str, datetime]] = {}
         of_attempt: dict[int, list[records.HealthEvent]] = {}
         for place, (name, since, life) in places.items():
-            stood = [
-                e
-                for e, gone_at in active_faults[name]
-                if assign_rows.was_active_at_end(e, gone_at, since, life)
-            ]
+            ends = active_faults[name]
+            stood = [e for e, gone_at in ends if assign_rows.was_active_at_end(e, gone_at, since, life)]
             flags[place] = bool(stood)
             if stood:
                 of_attempt.setdefault(int(self._attempt[place]), []).extend(stood)

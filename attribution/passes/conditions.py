@@ -26,7 +26,7 @@ class ConditionReader:
     def __init__(self, source: store.Store) -> None:
         self._store = source
 
-    def conditions_since(
+    def since(
         self, cluster: str, nodes: Sequence[str], since: datetime, until: datetime
     ) -> dict[str, list[assign_rows.Condition]]:
         """Node to the conditions that began there from `since` to `until`, whether or not they ended."""
@@ -90,7 +90,7 @@ class ConditionReader:
         }
         return {row["n"]: row["gone_at"] for row in self._rows("worked_since", given)}
 
-    def conditions_for(
+    def for_attempts(
         self,
         cluster: str,
         nodes: Sequence[str],
@@ -100,7 +100,7 @@ class ConditionReader:
         """The conditions that these attempts may have met."""
         since = min(w.start_at for w in windows) - assign_rows.ACTIVE_FOR
         last = max(a.end_at for a in attempts if a.end_at is not None)
-        begun = self.conditions_since(cluster, nodes, since, last)
+        begun = self.since(cluster, nodes, since, last)
         near = (
             c
             for a, w in zip(attempts, windows, strict=True)

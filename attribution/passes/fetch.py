@@ -90,10 +90,7 @@ class Fetcher:
         return self._records(records.HealthEvent, "arrived_events", given)
 
     def victims(self, cluster: str, events: Sequence[records.HealthEvent]) -> Sequence[Mapping[Any, Any]]:
-        """The rules' current verdicts of incident causes that rest on some of these events.
-
-        cluster, job_id, submit_at, incident_id, place, evidence.
-        """
+        """The rules' verdicts of incident causes on these events: cluster, job_id, submit_at, incident_id, place, evidence."""
         given = {
             "cluster": cluster,
             "causes": sorted(incidents.WIDE),
@@ -130,9 +127,7 @@ class Fetcher:
         for i, boots in self._later_boots(cluster, attempts, windows, by_log).items():
             events[i] += boots
         active = (
-            cache.active_faults
-            if cache
-            else self.conditions.conditions_for(cluster, nodes, attempts, windows)
+            cache.active_faults if cache else self.conditions.for_attempts(cluster, nodes, attempts, windows)
         )
         stalls = cache.stalls if cache else self._stalls(cluster, attempts, windows)
         actions = assign_rows.by_job_and_node(self._actions(cluster, attempts, nodes))
@@ -371,9 +366,7 @@ class Fetcher:
         return {
             i: {
                 "preemptor": a,
-                "preemptor_verdict": assign_rows.previous_failure_of(
-                    a, starts.get(a.job_id, ()), verdicts.get(a.job_id, ())
-                ),
+                "preemptor_verdict": assign_rows.previous_failure_of(a, starts[a.job_id], verdicts[a.job_id]),
             }
             for i, key in keys.items()
             if (a := by_key.get(key)) is not None

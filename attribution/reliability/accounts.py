@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from probing_cluster.attribution.reliability import account_columns, run_account
-from probing_cluster.core import clock, records, settings, untrusted
+from probing_cluster.core import clock, digits, records, settings
 from probing_cluster.db import arrow, bulk, store
 from probing_cluster.db import rows as db_rows
 
@@ -213,7 +213,7 @@ def _checkpoints(events: Iterable[records.HealthEvent]) -> tuple[run_account.Che
     found = []
     for event in sorted(events, key=lambda e: (e.at, e.event_id)):
         took_s, total_s = (
-            s if (s := untrusted.number(event.detail.get(n))) is not None and s < _MOST_S else None
+            s if (s := digits.number(event.detail.get(n))) is not None and s < _MOST_S else None
             for n in ("duration_s", "total_s")
         )
         process = f"{event.node} {event.detail.get('process')}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from probing_cluster.attribution.verdict import claims, evidence_view, phrases, rank_claims, taxonomy, wording
-from probing_cluster.core import digits, records, untrusted, vocabulary
+from probing_cluster.core import digits, records, vocabulary
 
 _Applies = Callable[[evidence_view.EvidenceView, claims.Claim], bool]
 _VARIANTS: tuple[tuple[str, tuple[str, ...], _Applies], ...] = (
@@ -92,7 +92,7 @@ _MOST_RANKS = 4
 
 def _ranks_waiting(view: evidence_view.EvidenceView) -> str:
     """Names the ranks that waited in vain and where to look; empty if no finding names a rank."""
-    waiting = {untrusted.index(f.event.detail.get("rank")) for f in view.findings if f.signature.onset}
+    waiting = {digits.index(f.event.detail.get("rank")) for f in view.findings if f.signature.onset}
     ranks = sorted(r for r in waiting if r is not None)
     if not ranks or any(f.event.source == "probe" for f in view.findings):
         return ""  # the probe names more

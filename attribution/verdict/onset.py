@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from probing_cluster.attribution.verdict import findings
-from probing_cluster.core import records, untrusted, vocabulary
+from probing_cluster.core import digits, records, vocabulary
 
 _TIMEOUT_FIELDS_MS = ("timeout_ms", "elapsed_ms", "ran_ms")
 """Keys of a finding's detail that hold the time a collective was waited for; the longest counts."""
@@ -47,7 +47,7 @@ def collective_wait_s(finding: records.HealthEvent) -> float:
     """Seconds for which a collective was waited for before this finding; 0 if it states none."""
     if not findings.is_finding(finding) or not findings.find(finding).onset:
         return 0.0
-    waits = [untrusted.number(finding.detail.get(name)) or 0.0 for name in _TIMEOUT_FIELDS_MS]
+    waits = [digits.number(finding.detail.get(name)) or 0.0 for name in _TIMEOUT_FIELDS_MS]
     return min(max(waits) / 1000.0, _LONGEST_S)
 
 
@@ -57,7 +57,7 @@ def unanswered_s(attempt: records.JobAttempt, job_side: Iterable[records.HealthE
     The log of a lost peer or a failed transport does not date the loss: a person or the limit ends the waiting ranks later.
     """
     found = [f for f in job_side if findings.is_finding(f)]
-    waits = [untrusted.number(f.detail.get("unanswered_ms")) or 0.0 for f in found]
+    waits = [digits.number(f.detail.get("unanswered_ms")) or 0.0 for f in found]
     given_s = min(max(waits, default=0.0) / 1000.0, _LONGEST_S)
     left_hanging = attempt.state in vocabulary.ENDED_FROM_OUTSIDE and any(map(_felt_the_network, found))
     return max(given_s, LEFT_HANGING_S if left_hanging else 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from pathlib import Path
 
@@ -60,3 +61,20 @@ def _calls(path: Path) -> bool:
     if not re.search("|".join(BANNED), text):
         return False
     return any(isinstance(node, ast.Attribute) and node.attr in BANNED for node in ast.walk(ast.parse(text)))
+
+
+@pytest.mark.parametrize("value", [None, True, "3", -1, -0.5, math.nan, math.inf, 10**400, [3]])
+def test_what_is_no_number_is_none(value: object) -> None:
+    """Also NaN, and an integer that no float holds: arithmetic on it would raise."""
+    assert digits.number(value) is None
+
+
+def test_numbers_and_indices() -> None:
+    """An integer counts as a number; a float is no index."""
+    assert (digits.number(3), digits.number(0.5)) == (3.0, 0.5)
+    assert (digits.index(3), digits.index(3.0), digits.index(True), digits.index(2**63)) == (
+        3,
+        None,
+        None,
+        None,
+    )

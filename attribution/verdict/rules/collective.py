@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from probing_cluster.attribution.verdict import claims, evidence_view, findings
-from probing_cluster.core import records, untrusted
+from probing_cluster.core import digits, records
 
 SIGHTED: frozenset[str] = frozenset()
 
@@ -26,11 +26,11 @@ def _named_by_torch(report: records.HealthEvent) -> str:
     listed = report.detail.get("ranks")
     if report.kind not in findings.NAMES_MISSING or not isinstance(listed, list):
         return ""
-    ranks = [rank for r in listed if (rank := untrusted.index(r)) is not None]
+    ranks = [rank for r in listed if (rank := digits.index(r)) is not None]
     if not ranks:
         return ""
     more = f" and {len(ranks) - _MOST_RANKS} more" if len(ranks) > _MOST_RANKS else ""
-    number = untrusted.index(report.detail.get("seq"))
+    number = digits.index(report.detail.get("seq"))
     which = f"collective #{number}" if number is not None else "the collective"
     names = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:_MOST_RANKS]))}{more}"
     if report.kind == "monitored_barrier_timeout":

@@ -8,7 +8,7 @@ from typing import Any
 from probing_cluster.attribution.gang import snapshots
 from probing_cluster.attribution.verdict import claims, evidence_view, node_faults, taxonomy
 from probing_cluster.attribution.verdict import rank_claims as rank
-from probing_cluster.core import errors, hostlist, records, untrusted, vocabulary
+from probing_cluster.core import digits, errors, hostlist, records, vocabulary
 
 _CAUSES = {
     "rank_dead": "rank_killed",
@@ -105,7 +105,7 @@ def _log_lines(view: evidence_view.EvidenceView) -> Iterable[records.HealthEvent
 
 
 def _exit_code(event: records.HealthEvent) -> int | None:
-    return untrusted.index(event.detail.get("exit_code"))
+    return digits.index(event.detail.get("exit_code"))
 
 
 def _tasks(detail: Mapping[str, Any]) -> set[int]:

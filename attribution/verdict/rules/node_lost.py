@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from probing_cluster.attribution.verdict import claims, evidence_view, findings, phrases, signatures
-from probing_cluster.core import hostlist, records, untrusted, vocabulary
+from probing_cluster.core import digits, hostlist, records, vocabulary
 
 LOST, REBOOT, POWER, SERVICES = "node_lost", "node_reboot", "thermal_power", "system_services"
 STATES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
@@ -164,7 +164,7 @@ def _after(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSightin
 
 def _was_alive(view: evidence_view.EvidenceView, boot: evidence_view.CaseSighting) -> bool:
     """True if the node was shut down in order after the end: it was alive until then."""
-    took_s = untrusted.number(boot.event.detail.get("shut_down_s"))
+    took_s = digits.number(boot.event.detail.get("shut_down_s"))
     if took_s is None or took_s > _LONGEST_SHUTDOWN_S:
         return False
     return boot.at - timedelta(seconds=took_s) > view.end_at + evidence_view.SLACK

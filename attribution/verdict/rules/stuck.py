@@ -16,7 +16,7 @@ from probing_cluster.attribution.verdict import (
     signatures,
     taxonomy,
 )
-from probing_cluster.core import records, untrusted, vocabulary
+from probing_cluster.core import digits, records, vocabulary
 
 GSP, MOUNT = "gpu_gsp_timeout", "filesystem_mount"
 _PARTS = frozenset(
@@ -119,7 +119,7 @@ def _at_last_progress(view: evidence_view.EvidenceView) -> Iterable[claims.Claim
 
 
 def _seconds(stall: records.HealthEvent, name: str) -> timedelta:
-    return timedelta(seconds=min(untrusted.number(stall.detail.get(name)) or 0.0, _LONGEST_GAP_S))
+    return timedelta(seconds=min(digits.number(stall.detail.get(name)) or 0.0, _LONGEST_GAP_S))
 
 
 def _stops_a_job(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:

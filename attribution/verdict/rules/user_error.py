@@ -16,7 +16,7 @@ from probing_cluster.attribution.verdict import (
     taxonomy,
 )
 from probing_cluster.attribution.verdict.rules import memory_limit
-from probing_cluster.core import digits, records, untrusted, vocabulary
+from probing_cluster.core import digits, records, vocabulary
 
 CAUSE, MISMATCH, KILLED = "user_error", "collective_mismatch", "rank_killed"
 NEAR = timedelta(seconds=60)
@@ -315,7 +315,7 @@ def _left_first(view: evidence_view.EvidenceView) -> records.HealthEvent | None:
     first = _first_cause(view)
     if first is None or first.kind != "task_exit":
         return None
-    code, tasks = untrusted.index(first.detail.get("exit_code")), first.detail.get("tasks")
+    code, tasks = digits.index(first.detail.get("exit_code")), first.detail.get("tasks")
     left = code and code < vocabulary.BY_SIGNAL and digits.is_number(str(tasks))
     return first if left and first.detail.get("rank") is not None else None
 
@@ -325,7 +325,7 @@ def _called_abort(view: evidence_view.EvidenceView) -> str:
     first = _first_cause(view)
     if first is None or first.detail.get("called_abort") is not True or not view.attempt.exit_code:
         return ""
-    rank = untrusted.index(first.detail.get("rank"))
+    rank = digits.index(first.detail.get("rank"))
     return f"called MPI_Abort{f' in rank {rank}' if rank is not None else ''}"
 
 

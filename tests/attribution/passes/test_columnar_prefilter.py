@@ -1,4 +1,4 @@
-"""What triage takes for granted of events, held against the judge: random scenes, full verdicts."""
+"""Compares what the prefilter assumes about events with the judge: random cases, full verdicts."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from datetime import timedelta
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from probing_cluster.attribution.passes import assign_rows, event_weight
+from probing_cluster.attribution.passes import assign_rows, event_weight, no_evidence_verdict
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import (
     claims,
     evidence_view,
     judge,
-    no_evidence_verdict,
     signatures,
 )
 from probing_cluster.attribution.verdict.rules import user_error

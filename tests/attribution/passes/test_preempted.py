@@ -8,9 +8,9 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probing_cluster.attribution.passes import preempted
+from probing_cluster.attribution.passes import no_evidence_verdict, preempted
 from probing_cluster.attribution.verdict import case as cases
-from probing_cluster.attribution.verdict import judge, no_evidence_verdict
+from probing_cluster.attribution.verdict import judge
 from tests.attribution.conftest import Maker
 from tests.attribution.passes.test_columnar_prefilter import attempts, events
 
