@@ -190,4 +190,6 @@ def _answered(output: bytes, key: str) -> bytes:
     words = "; ".join(slurm_json.error_texts(document)) or "no reason given"
     if any(word in words for word in _NO_SUCH):
         return output
-    raise commands.SlurmAway(f"no {key}: {words}")
+    raise commands.SlurmAway(
+        f"it lists no {key} and says {words!r} (scontrol ping says whether slurmctld runs)"
+    )
