@@ -31,12 +31,12 @@ Span = tuple[datetime, datetime | None]
 class PastFault:
     """A user-type GPU error on one GPU, before this attempt."""
 
-    node: str = records.doc("where")
+    node: str = records.doc("its node")
     gpu: str = records.doc("the GPU as `gpu_key` names it")
     code: str = records.doc("Xid number")
-    at: datetime = records.doc("when")
+    at: datetime = records.doc("its time")
     job_id: int = records.doc("the job that held the GPU")
-    user: str = records.doc("its owner")
+    user: str = records.doc("the job's user")
 
 
 @records.record
@@ -45,39 +45,40 @@ class Case:
 
     attempt: records.JobAttempt = records.doc("the attempt judged")
     events: tuple[records.HealthEvent, ...] = records.doc(
-        "node events and the job's own findings around it", default=()
+        "node events and job-side findings around it", default=()
     )
     active_faults: tuple[records.HealthEvent, ...] = records.doc(
-        "faults that began before the window and that an agent still read as present in it", default=()
+        "conditions from before the window that were active at its end (`assign_rows.was_active_at_end`)",
+        default=(),
     )
     stalls: tuple[records.HealthEvent, ...] = records.doc(
-        "stalls that began while it ran, before the window, and that no event ended before its end",
+        "stalls from before the window, but while it ran, that no event reports as over by its end",
         default=(),
     )
     shared: Mapping[str, tuple[Span, ...]] = records.doc(
         "node to the times at which another attempt ran on it", default_factory=dict
     )
-    allocations: tuple[records.JobAllocation, ...] = records.doc("what the Prolog saw of it", default=())
-    actions: tuple[records.Drain, ...] = records.doc("what was done to its nodes or to it", default=())
+    allocations: tuple[records.JobAllocation, ...] = records.doc("the Prologs' records of it", default=())
+    actions: tuple[records.Drain, ...] = records.doc("our actions on its nodes or on it", default=())
     watched: Mapping[str, datetime | None] = records.doc(
-        "node to the last time its agent was heard from; a node that is missing had no agent then",
+        "node to the last report of its agent, or to its log's end; a missing node had no agent then",
         default_factory=dict,
     )
     by_log: frozenset[str] = records.doc(
-        "nodes in `watched` that are known from a log file alone: where it ends does not prove that the node fell silent",
+        "agentless nodes of `watched`, known by a log alone: its end does not prove that the node fell silent",
         default=frozenset(),
     )
     by_whole_log: frozenset[str] = records.doc(
-        "nodes in `by_log` whose log reaches from before the start to after the end",
+        "nodes in `by_log` whose log covers the whole run",
         default=frozenset(),
     )
     preemptor: records.JobAttempt | None = records.doc("the attempt that took its place", default=None)
     preemptor_verdict: records.Verdict | None = records.doc(
-        "the verdict on the preemptor's attempt before, where that one had failed", default=None
+        "the infrastructure failure of the preemptor's previous start, if there was one", default=None
     )
     past: tuple[PastFault, ...] = records.doc("earlier user-type GPU errors on its GPUs", default=())
     last_progress_at: datetime | None = records.doc(
-        "last progress before it stalled, by the probe pages or the times in the job's own log", default=None
+        "last progress before a stall, by the probe's pages or the times in the job's own log", default=None
     )
     policy: WindowPolicy = field(default_factory=WindowPolicy)
 

@@ -1,6 +1,6 @@
--- Attempts that ended in the window and whose verdict lays it at one node, with how sure that is.
--- Inputs   table attempt (pg_attempts.sql), table confidence (confidence, weight), table cleared (node, at_us: what was before has
---          been dealt with by a person); $since_us, $until_us.
+-- Attempts that ended in the window and whose verdict blames one node, with its confidence.
+-- Inputs   table attempt (pg_attempts.sql), table confidence (confidence, weight), table cleared (node, at_us: a person has dealt with
+--          earlier failures); $since_us, $until_us.
 -- Output   node, job_id, ref (as its owner names it), attempt, at_us (end), n_nodes, n_gpus, "user", cause, component, device, confidence, weight (0..1), run_s,
 --          summary, counts (false: dealt with). Left out: word that only the job gives; faults of parts that many nodes share (an
 --          incident, a file server). A node that nobody watched and that Slurm lost counts, though its domain is unknown.

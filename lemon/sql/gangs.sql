@@ -1,7 +1,7 @@
--- Failures that name no node, once per run: the same run failing again unexplained is its own common factor.
+-- Failures without a named node, once per run: if one run fails repeatedly, the run itself is the common factor.
 -- Inputs   table attempt, table unnamed (confidence, many, one: chance that hardware did it, several nodes or one); $since_us, $until_us.
 -- Output   nodes, at_us, hardware (0..1).
---          Nodes whose failures of that time have been dealt with are left out by the caller.
+--          The caller leaves out nodes whose failures of that time have been dealt with.
 SELECT g.nodes, g.at_us, g.hardware
 FROM (
     SELECT a.nodes, a.end_us AS at_us, CASE WHEN a.n_nodes > 1 THEN u.many ELSE u.one END AS hardware,

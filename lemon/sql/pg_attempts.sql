@@ -1,7 +1,7 @@
--- One cluster's attempts that ran in a span, with what their current verdict says about a node.
+-- One cluster's attempts that ran in a span, with their current verdict on a node.
 -- Inputs   $1, $2 bounds (timestamptz); $3 cluster; $4 job-side sources, comma-separated.
--- Output   one row per attempt; *_us are microseconds since 1970 UTC, null while not known; verdict columns null without one.
---          incident: the wide incident, of a part many nodes share; a fault of one node is no such.
+-- Output   one row per attempt; *_us are microseconds since 1970 UTC, null while unknown; verdict columns null without one.
+--          incident: the wide incident, of a part that many nodes share; null for a fault of one node.
 --          attested: the word against fault_node does not come from the job alone: Slurm says it, a person does, or an event
 --          of that node's own sources is among the evidence.
 --          ref: the job as its owner names it.

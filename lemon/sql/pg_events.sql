@@ -1,7 +1,7 @@
--- One cluster's events of the kinds that the signals count, and what the service found out about ranks on a node.
+-- One cluster's events of the kinds that the signals count, and the service's findings about ranks on a node.
 -- Inputs   $1, $2 bounds (timestamptz, $1 <= at < $2); $3 cluster; $4 kinds, comma-separated.
--- Output   node, at_us, kind (rank_finding for the latter: job-side evidence), code, severity, source, device, gpu_uuid, n (how
---          often it was seen).
+-- Output   node, at_us, kind (rank_finding for the latter: job-side evidence), code, severity, source, device, gpu_uuid, n (number of
+--          sightings).
 SELECT e.node, (extract(epoch FROM e.at) * 1000000)::bigint AS at_us, e.kind, e.code, e.severity, e.source, e.device,
        e.gpu_uuid, e.count AS n
 FROM probing.health_event e

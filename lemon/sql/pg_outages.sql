@@ -1,4 +1,4 @@
--- Stretches in which a node was taken out of scheduling, as our own audit knows them.
+-- Stretches in which a node was taken out of scheduling, by our own audit.
 -- Inputs   $1, $2 bounds (timestamptz); $3 cluster.
 -- Output   node, start_us, end_us (null = still out), reason.
 SELECT d.node, (extract(epoch FROM d.at) * 1000000)::bigint AS start_us,

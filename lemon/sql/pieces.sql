@@ -1,4 +1,4 @@
--- When each node was in use by jobs: stretches that do not overlap, so that eight jobs at once are one use.
+-- When each node was in use by jobs: stretches that do not overlap, so that eight jobs at once count once.
 -- Inputs   view place (places.sql).
 -- Output   node, start_us, end_us.
 SELECT node, start_us, end_us

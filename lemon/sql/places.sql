@@ -1,4 +1,4 @@
--- Each attempt on each of its nodes, clipped to the window and to what has not been dealt with.
+-- Each attempt on each of its nodes, clipped to the window and to the time after a person dealt with the node.
 -- Inputs   table attempt, table cleared; $since_us, $until_us.
 -- Output   view place: node, start_us, end_us, n_nodes, ended.
 SELECT p.node, greatest(p.start_us, $since_us, coalesce(c.at_us, $since_us)) AS start_us,

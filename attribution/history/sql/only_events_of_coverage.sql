@@ -1,4 +1,4 @@
--- Of pg_events.sql's rows `q`: what checks found, and the evidence of attempts that infrastructure may have ended.
+-- Of pg_events.sql's rows `q`: check results, and the evidence of attempts that infrastructure may have ended.
 LEFT JOIN (
     SELECT DISTINCT unnest(v.evidence)::text AS event_id
     FROM (SELECT evidence FROM probing.verdict WHERE superseded_at IS NULL AND domain IN ('hardware', 'system_software')

@@ -1,4 +1,4 @@
--- Every check by name and version: when it was first in force, and what it found in a span.
+-- Every check by name and version: its first result, and its results in a span.
 -- Inputs   $1, $2 bounds (timestamptz, $1 <= at < $2).
 -- Output   name, version, first_us (of all that is stored, microseconds since 1970 UTC), n_results and n_failed (changes stored in the
 --          span). A check whose first rows are past their retention is as old as its oldest present result.

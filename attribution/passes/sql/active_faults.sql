@@ -1,7 +1,7 @@
--- High conditions that began in a span: those that an agent's own readings saw begin, and faults that only a reset, a reloaded driver or a
--- restart ends, whoever saw them. When they were seen to end, condition_ends.sql tells.
+-- Severe conditions that began in a span: those that an agent's own readings saw begin, and faults that only a reset, a reloaded driver
+-- or a restart ends, from any source. condition_ends.sql finds their ends.
 -- Inputs   :cluster; :nodes; :since, :until  bounds of their beginning; :lasting_kinds, :lasting_codes  parallel arrays, the sorts of
---          faults that last until a reset (code: lower case, null = any, "x*" = whatever begins with x).
+--          faults that last until a reset (code: lower case, null = any, "x*" = every code that begins with x).
 -- Output   every column of probing.health_event, and lasts (true = of such a sort).
 WITH lasting AS (
     SELECT * FROM unnest(CAST(:lasting_kinds AS text[]), CAST(:lasting_codes AS text[])) AS k(kind, code)
@@ -18,7 +18,7 @@ WHERE h.severity = 'high'
   AND h.cluster = :cluster
   AND h.node = ANY(:nodes)
   AND h.at >= :since AND h.at < :until
-  -- An Xid is an instant, not a state, whoever tells of it: what stands after one, the check of the GPU tells, and when it ended.
+  -- An Xid is an instant, not a state: the GPU's check shows the state after it, and its end.
   AND ((h.source IN ('nvml', 'amdsmi', 'sysfs', 'mount', 'check', 'service', 'ipmi') AND (s.lasts OR h.kind <> 'xid'))
-       -- That a switch was reset no line tells; of a node with an agent its checks do.
+       -- No line reports the reset of a switch; on a node with an agent its checks do.
        OR (s.lasts AND (h.source = 'import' OR (h.source = 'kernel' AND h.kind <> 'sxid'))))

@@ -1,4 +1,4 @@
--- Events of some deliveries of the kinds that a fault of a shared part can make. A delivery's span stands for its events.
+-- Events of some deliveries of the kinds that a fault of a shared part can cause. A delivery is given by its span.
 -- Inputs   :cluster; :kinds  kinds of events; :nodes, :firsts, :lasts  parallel arrays: the
 --          node of a delivery, the times of its earliest and its latest event.
 -- Output   every column of probing.health_event.

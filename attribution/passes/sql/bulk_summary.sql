@@ -1,4 +1,4 @@
--- What the windows of a slice's failed attempts hold, without naming events: enough to see which need full judging.
+-- Counts of the events in the windows of a slice's failed attempts: enough to find those that need the judge.
 -- Inputs   as bulk_strongest.sql; attempt_nodes has start_us; sort has root (true when such an event alone can reach
 --          "possible") and own (true for user-type GPU errors); $slack_us (Slurm's whole seconds), $own_us (how long
 --          before the end such an error can have ended it).

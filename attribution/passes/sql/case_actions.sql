@@ -1,4 +1,4 @@
--- What was done to the attempts or to their nodes.
+-- Actions on the attempts or on their nodes.
 -- Inputs   :cluster; :job_ids; :nodes; :since, :until  bounds of the decision.
 -- Output   every column of probing.drain.
 SELECT d.*

@@ -1,4 +1,4 @@
--- Which GPUs the jobs got, as the Prologs saw it.
+-- The jobs' GPUs, as the Prologs recorded them.
 -- Inputs   :cluster; :job_ids.
 -- Output   every column of probing.job_allocation.
 SELECT a.*

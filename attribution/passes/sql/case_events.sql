@@ -1,10 +1,10 @@
--- Node events in the window of each attempt, plus high ones of the day before (to say that they lie outside).
+-- Node events in the window of each attempt, plus severe ones of the day before (to report them as outside the window).
 -- Inputs   :cluster; :keys, :nodes, :froms, :tos  parallel arrays, one entry per attempt and node: the attempt's number in this
 --          batch, the node, both ends of its window.
 -- Output   key (the attempt's number) and every column of probing.health_event.
--- What a file of a kernel log covers is no event of the node: `watched` reads it.
+-- The time that a kernel log file covers is no event of the node: watched.sql reads it.
 -- A coalesced event that began up to a day before the window counts when its last sighting lies inside.
--- The day before is a question of its own: the index health_event_lasting holds the few events that answer it, not all of the node's.
+-- The day before is a query of its own: the index health_event_lasting holds only the few events that it needs.
 SELECT w.key, e.*
 FROM unnest(CAST(:keys AS int[]), CAST(:nodes AS text[]), CAST(:froms AS timestamptz[]), CAST(:tos AS timestamptz[]))
      AS w(key, node, from_at, to_at)

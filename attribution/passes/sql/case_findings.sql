@@ -1,4 +1,4 @@
--- What the jobs' own side said (log tails, dumps, probe pages), for the attempts to be judged.
+-- Findings of the jobs' own side (log tails, dumps, probe pages), for the attempts to be judged.
 -- Inputs   :job_ids  Slurm job ids; :since, :until  bounds of the events' time.
 -- Output   every column of probing.health_event.
 SELECT e.*

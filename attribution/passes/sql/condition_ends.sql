@@ -1,8 +1,8 @@
 -- When conditions were seen to end.
 -- Inputs   :cluster; :numbers, :nodes, :ats, :kinds, :devices, :uuids, :addresses, :lasts  parallel arrays, one entry per condition as
---          active_faults.sql gives it; :lasting_kinds  the kinds of faults that last until a reset; :last  what ended later was active.
+--          active_faults.sql gives it; :lasting_kinds  the kinds of faults that last until a reset; :last  a condition that ended later was active.
 -- Output   n (the condition's number), gone_at (null = still active).
--- A condition's node is read from its beginning on: ask only about those that may matter. OFFSET 0: each node is looked up by itself, and
+-- A condition's node is read from its beginning on, so pass only conditions that may matter. OFFSET 0: each node is looked up by itself, and
 -- once, however many conditions it has. The index health_event_ends holds what can end any: its condition is the one on r below.
 WITH c AS MATERIALIZED (
     SELECT * FROM unnest(CAST(:numbers AS int[]), CAST(:nodes AS text[]), CAST(:ats AS timestamptz[]), CAST(:kinds AS text[]),

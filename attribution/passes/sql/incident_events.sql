@@ -1,10 +1,10 @@
--- Events in some spans, cluster-wide, that a fault of a shared part can make: to see whether one fault struck many nodes at once.
--- Inputs   :cluster; :kinds, :codes  parallel arrays of sorts of events (code in lower case; null = any, ending in * = what begins
---          so); :others  sorts of those kinds that never can (kind, blank, lower-case code); :xids  the codes among them that are Xids';
+-- Events in some spans, cluster-wide, that a fault of a shared part can cause: to find one fault on many nodes.
+-- Inputs   :cluster; :kinds, :codes  parallel arrays of sorts of events (code in lower case; null = any, ending in * = every code that
+--          begins so); :others  sorts of those kinds that never can (kind, blank, lower-case code); :xids  the codes among them that are Xids';
 --          :sinces, :untils  parallel arrays: the bounds of each span, both in it; :first, :last  the bounds of them all.
 -- Output   every column of probing.health_event; an event in two spans twice.
 -- OFFSET 0: each span is looked up by itself; put together with the others, the planner reads every partition whole.
--- The bounds of them all let it leave out other months' partitions. Xids, of which there are many, have an index of their own.
+-- With the overall bounds it leaves out other months' partitions. Xids, of which there are many, have an index of their own.
 SELECT e.*
 FROM unnest(CAST(:sinces AS timestamptz[]), CAST(:untils AS timestamptz[])) AS w(since_at, until_at)
 CROSS JOIN LATERAL (

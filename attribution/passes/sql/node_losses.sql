@@ -1,4 +1,4 @@
--- Attempts that Slurm ended because it gave a node up, in some spans, where it is known which.
+-- Attempts that Slurm ended because it gave up a known node, in some spans.
 -- Inputs   :cluster; :sinces, :untils  parallel arrays: the bounds of each span, both in it.
 -- Output   job_id, submit_at, end_at, node; an attempt in two spans twice.
 -- OFFSET 0: each span is looked up by itself, by its ends.

@@ -1,4 +1,4 @@
--- Where the nodes of a cluster are and were.
+-- Current and earlier places of a cluster's nodes.
 -- Input    :cluster.
 -- Output   every column of probing.node_place.
 SELECT * FROM probing.node_place WHERE cluster = :cluster

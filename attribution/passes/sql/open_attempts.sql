@@ -1,4 +1,4 @@
--- Ended attempts that get a verdict, with what judging those needs of whom nothing was seen.
+-- Ended attempts that get a verdict, with the columns that a verdict without evidence needs.
 -- Inputs   $1 true = only those without a current verdict; $2, $3 bounds of their end (timestamptz, half open); $4 most rows;
 --          $5 the states that get one.
 -- Output   cluster, job_id, submit_at, attempt, start_at, end_at, suspended_s, state, exit_code, exit_signal, reason, nodes, n_gpus,

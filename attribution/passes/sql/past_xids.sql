@@ -2,8 +2,8 @@
 -- Inputs   :cluster; :keys, :nodes, :untils, :uuids, :devices, :addresses  parallel arrays: number of the attempt, node, time of its
 --          own Xid, and the names its GPU goes by (null = not known); :codes; :days.
 -- Output   key, node, device, pci_bus_id, gpu_uuid, code, at, job_id, "user", held (UUIDs that attempt held there, null = unknown).
--- The attempts of a node are looked up once, however many Xids it showed, and each Xid is held against those of its own day alone:
--- otherwise every Xid of a node meets every attempt of four weeks there.
+-- The attempts of a node are looked up once, however many Xids it showed, and each Xid is joined with those of its own day alone:
+-- otherwise every Xid of a node is joined with every attempt of four weeks there.
 WITH seen AS MATERIALIZED (
     SELECT w.key, e.node, e.device, e.pci_bus_id, e.gpu_uuid, e.code, e.at, floor(extract(epoch FROM e.at) / 86400)::int AS day,
            count(*) OVER (PARTITION BY w.key) AS n

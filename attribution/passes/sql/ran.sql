@@ -1,7 +1,6 @@
--- Who ran in a span, on whatever nodes: who took a preempted attempt's place, and who shared a node with whom; and before it on
--- some nodes, where something lasting was seen.
--- Inputs   $1 cluster; $2, $3 bounds of the span (timestamptz); $4, $5 parallel arrays: nodes, and from when on those (microseconds since
---          1970); $6 the earliest of these instants (timestamptz).
+-- Attempts that ran in a span on any node (preemptors and co-residents), and before it on some nodes with a lasting fault.
+-- Inputs   $1 cluster; $2, $3 bounds of the span (timestamptz); $4, $5 parallel arrays: nodes, and the instant from which on they are needed
+--          (microseconds since 1970); $6 the earliest of these instants (timestamptz).
 -- Output   job_id, submit_at, attempt, start_at, end_at (null = still runs), priority, name, "user", nodes (of those before the span only the ones
 --          asked for).
 -- Nodes are joined by hash: an overlap of two arrays compares each with each, which is quadratic in the nodes of a cluster.

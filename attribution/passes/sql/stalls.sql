@@ -1,9 +1,9 @@
--- Stalls that began in a span, and when the log said that they were over: a file server that does not answer, a task that waits.
+-- Stalls that began in a span, and their ends by the log: a file server that does not answer, a task that waits.
 -- The kernel grades them low because most pass; they end no job, but a person may end one because of them.
 -- Inputs   :cluster; :nodes, :froms, :tos  parallel arrays: on which node they began, and in which stretch (half open) there;
---          :since, :until  bounds of all stretches; :last  when whoever asks had ended: what ended later was
+--          :since, :until  bounds of all stretches; :last  a stall that ended later was
 --          active; :kinds, :codes  parallel arrays, the sorts of stalls (code: lower case, null = any of the kind).
--- Output   every column of probing.health_event, and gone_at (null = nothing says that it was over).
+-- Output   every column of probing.health_event, and gone_at (null = no line reports its end).
 SELECT h.*, gone.gone_at
 FROM probing.health_event h
 LEFT JOIN LATERAL (

@@ -1,7 +1,7 @@
 -- The rules' current verdicts of some causes that rest on any of some events.
 -- Inputs   :cluster; :causes; :ids  the events; :since, :until  the times of the earliest and the latest of them.
 -- Output   cluster, job_id, submit_at, incident_id, place, evidence.
--- What an attempt rests on began a week before its window at most, or came soon after its end.
+-- A verdict's evidence began a week before its window at most, or came soon after the end.
 SELECT v.cluster, v.job_id, v.submit_at, v.incident_id, v.place, v.evidence
 FROM probing.job_attempt a
 JOIN probing.verdict v

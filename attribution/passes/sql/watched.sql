@@ -1,8 +1,7 @@
--- Until when each node was watched: its agent's last heartbeat, else the last of what came from its own log; and when before
--- that it was not. Of a node without an agent, what no file of its kernel log covers was not watched; files that follow each other
--- within a day are one log.
--- Inputs   :cluster; :nodes; :since, :until  spans without an agent that lie outside are left out.
--- Output   node, beats (true = an agent's heartbeat is known), last_at (null = never watched), gaps_from (null = since ever), gaps_to: parallel arrays, oldest first.
+-- Last time at which each node was watched (its agent's last heartbeat, else the end of its own log), and the gaps before it. A node
+-- without an agent is watched while a file of its kernel log covers it; files that follow each other within a day are one log.
+-- Inputs   :cluster; :nodes; :since, :until  gaps outside of it are left out.
+-- Output   node, beats (true = an agent's heartbeat is known), last_at (null = never watched), gaps_from (null = no earlier agent), gaps_to: parallel arrays, oldest first.
 SELECT n.node, b.at IS NOT NULL AS beats, coalesce(logs.gaps_from, gaps.gaps_from) AS gaps_from, coalesce(logs.gaps_to, gaps.gaps_to) AS gaps_to,
        coalesce(
            b.at,

@@ -1,4 +1,4 @@
--- Node events that may change a verdict: those around some attempts, and of the day before only what may reach into a window.
+-- Node events that may change a verdict: those around some attempts, and those of the day before that may reach into a window.
 -- Inputs   $1 cluster; $2, $3 bounds of the windows (timestamptz); $4, $5 parallel arrays: kind and code (lower case, '' = none) of
 --          events that never do.
 -- Output   node, at, last_at, kind, code, severity, source, recovered.

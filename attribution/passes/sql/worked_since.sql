@@ -1,6 +1,6 @@
--- Lasting faults of imported logs after which every GPU of the node did a whole job's work: somebody had reset it, whatever the log lacks.
--- Inputs   :cluster; :numbers, :nodes, :ats  parallel arrays, one entry per fault; :last  what started later tells nothing; :least_gpus  a
---          node has at least so many GPUs; :seconds  so long a job ran at least.
+-- Lasting faults of imported logs after which a job used every GPU of the node and completed: the fault was over, although the log lacks the reset.
+-- Inputs   :cluster; :numbers, :nodes, :ats  parallel arrays, one entry per fault; :last  a job that started later does not count; :least_gpus  a
+--          node has at least so many GPUs; :seconds  least runtime of the job.
 -- Output   n (the fault's number), gone_at (when the first such job started).
 -- A node has as many GPUs as the largest attempt on it, of any time, held of each of its nodes.
 -- OFFSET 0: each node is looked up by itself, in the index of nodes, and once, however many faults it has.

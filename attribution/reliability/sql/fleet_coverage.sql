@@ -1,4 +1,4 @@
--- Of the attempts that infrastructure ended: how many a check saw, and how many only other sources, by cause.
+-- Of the attempts that infrastructure ended: how many have a failed check among their evidence, and how many only other sources, by cause.
 -- Inputs   view base; table event (event_id, source).
 -- Output   cause, n_attempts, n_by_check (a check is among the evidence), n_by_node (any source of the node is), n_without (no evidence of a node).
 WITH failed AS (

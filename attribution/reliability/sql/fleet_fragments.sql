@@ -1,4 +1,4 @@
--- GPU time free on nodes that are partly in use, by stretch of time: what a job of whole nodes cannot have.
+-- GPU time free on nodes that are partly in use, by stretch of time: a job of whole nodes cannot use it.
 -- Inputs   view base; $bucket_us, $since_us, $until_us, $gpus_per_node.
 -- Output   n (number of the stretch), free_gpu_s.
 -- Only attempts that hold less than their whole nodes leave a part free; per node their starts and ends are added up in order of time.

@@ -1,6 +1,6 @@
 -- Work lost to infrastructure, first and second order, a row per attempt that lost it.
 -- First order: attempts ended by infrastructure. Second order: attempts PREEMPTED by a job that had to start again because
--- infrastructure ended it. Each loses min(its runtime, $cap_s) x GPUs (half of an hourly checkpoint interval in the paper); what hung loses what it hung, too.
+-- infrastructure ended it. Each loses min(its runtime, $cap_s) x GPUs (half of an hourly checkpoint interval in the paper); a hung attempt also loses the time that it hung.
 -- Inputs   view base; $cap_s, $near_us (how soon after a preemption the preemptor starts).
 -- Output   view lost: is_first, size, end_us, gpu_s.
 WITH restarted AS (

@@ -1,4 +1,4 @@
--- Jobs that infrastructure ended again and again, and what they preempted on coming back.
+-- Jobs that infrastructure ended repeatedly, and the attempts that they preempted when they returned.
 -- Inputs   view base; $min_failures, $near_us.
 -- Output   cluster, job_id, user, gpus, n_attempts, n_failures, causes (comma separated), n_preempted, preempted_gpus.
 WITH failures AS (

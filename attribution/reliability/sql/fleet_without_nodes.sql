@@ -1,4 +1,4 @@
--- What some nodes account for among large attempts: failures blamed on them and node time spent on them.
+-- The share of some nodes in large attempts: failures blamed on them, and node time spent on them.
 -- Inputs   views base and failure (failures.py); $min_gpus; $nodes (comma-separated node names).
 -- Output   n_failures (incidents), node_s.
 WITH named AS (

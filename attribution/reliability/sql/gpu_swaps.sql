@@ -1,4 +1,4 @@
--- Which GPU was seen on which node, and from when to when, by what the Prologs of jobs recorded.
+-- The times at which each GPU was seen on each node, by the Prologs' records.
 -- Inputs   :since, :until (timestamptz); :partition, :users (null = all); :most (attempts that are read at most, about).
 -- Output   cluster, node, gpu (UUID), first_at, last_at (start of the first attempt that held it there, end of the last one; running: :until).
 --          Of more than :most attempts every k-th job is read: a node runs dozens of jobs a day, and a card stays for months.

@@ -1,4 +1,4 @@
--- What the probe saw of some jobs: first steps, last steps and checkpoints.
+-- The probe's progress events of some jobs: first steps, last steps and checkpoints.
 -- inputs:  job_ids  bigint[]
 --          kinds    text[]       first_step, last_progress, checkpoint
 --          since    timestamptz  first start among the jobs

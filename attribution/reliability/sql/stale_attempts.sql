@@ -1,7 +1,7 @@
 -- The attempts of every run whose account is missing or older than they are, run by run in the order of the runs' ends.
 -- inputs:  $1 since           timestamptz  only runs with an attempt that ended since, runs or waits
 --          $2 refresh_before  timestamptz  the account of a run that goes on is renewed when made before this
---          $3 told_after      timestamptz  runs that ended since may still be told of by their nodes' last words
+--          $3 told_after      timestamptz  late reports of nodes may still concern runs that ended since
 -- output:  run_no bigint (1, 2 … per run), cluster text, "user" text, run_key text, job_id bigint, submit_at timestamptz, attempt bigint,
 --          eligible_at timestamptz, start_at timestamptz, end_at timestamptz, suspended_s double precision, state text, n_nodes int,
 --          n_gpus bigint
@@ -12,7 +12,7 @@ with recent as (
     group by cluster, "user", run_key
     having bool_or(start_at is not null)
 ), hung as materialized (
-    -- Verdicts that say since when an attempt hung, or said so: an account made before is without that. There are few.
+    -- Verdicts that date the hang of an attempt, or did so: an account made before lacks that. There are few.
     select j.cluster, j."user", j.run_key, max(greatest(v.made_at, v.superseded_at)) as judged_at
     from probing.verdict v
     join probing.job_attempt j on j.job_id = v.job_id and j.submit_at = v.submit_at and j.cluster = v.cluster
@@ -32,7 +32,7 @@ with recent as (
        or r.ended_at > a.end_at
        or (r.goes_on and a.made_at < $2)
        or exists (select from hung h where h.run_key = r.run_key and h."user" = r."user" and h.cluster = r.cluster and h.judged_at > a.made_at)
-       -- Made after the end, but before accounting told of it: it counts time in which nothing ran.
+       -- Made after the end, but before accounting recorded it: it counts time in which nothing ran.
        or (not r.goes_on and a.end_at <> r.ended_at)
        or (r.ended_at >= $3 and exists (
             select from probing.job_attempt j
