@@ -1,4 +1,4 @@
-"""Whole logs as batches of lines with constant memory, and a sieve that drops the ones no family could want.
+"""Whole logs as batches of lines with constant memory, and a sieve that drops lines without any trigger.
 
 Logs repeat themselves: without its digits, nearly every line is one seen before. The sieve remembers such
 templates, so that a batch of known ones costs a set difference. It is sound because no trigger contains a
@@ -16,7 +16,7 @@ from probing_cluster.evidence import literals
 
 BLOCK_BYTES = 1 << 20
 MAX_LINE_BYTES = 1 << 16
-"""The rest of a longer line is dropped; of one that overwrites itself (a progress bar), what it overwrote."""
+"""The rest of a longer line is dropped. Of a progress bar that overwrites itself, the overwritten text is dropped instead."""
 _BATCH_LINES = 512
 _DIGITS = b"0123456789"
 _MAX_TEMPLATES = 1 << 15
@@ -149,7 +149,7 @@ class TriggerSieve:
         return {t for t in templates if not with_trigger.isdisjoint(t.split()) and self._trigger.search(t)}
 
     def hits(self, lines: list[bytes]) -> list[int]:
-        """Indices of the lines a family could want."""
+        """Indices of the lines that contain a trigger."""
         templates = b"\n".join(lines).translate(None, _DIGITS).split(b"\n")
         new = set(templates) - self._lines_without_trigger
         if not new:

@@ -31,7 +31,7 @@ _JOB_LINE = re.compile(
 _SYSLOG_LINE = re.compile(
     rb"^(?:<\d{1,3}>\d? ?)?(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S{0,16}) [\w.-]{1,253} (?P<tag>[\w./@-]{1,64})(?:\[\d{1,10}\])?: "
 )
-"""A line of syslog or of a journal, and which program wrote it."""
+"""A line of syslog or of a journal, and the program that wrote it."""
 
 
 def kernel_json(line: int, finding: KernelFinding) -> dict[str, Any]:
@@ -70,10 +70,10 @@ def joblog_json(finding: JobFinding) -> dict[str, Any]:
 
 
 def detect(sample: Iterable[bytes]) -> LogKind:
-    """Which of the two kinds of log the sampled lines look like; kernel when nothing tells.
+    """The kind of log that the sampled lines look like; kernel if they do not decide it.
 
-    Lines vote by their look; a finding of a job's kind, which no kernel line can be, counts for more. Lines of a node's syslog
-    are no job's, whatever its daemons complain of; a journal of one program may be the job's own.
+    Each line votes by its form. A finding that only a job log can have counts twice. Lines of a node's syslog count as kernel
+    lines, whatever its daemons report. A journal of a single program may be the job's own.
     """
     sampled = [line[:_LOOK_AT_BYTES] for line in sample]
     of_syslog = [_SYSLOG_LINE.match(line) for line in sampled]
@@ -87,12 +87,12 @@ def detect(sample: Iterable[bytes]) -> LogKind:
 
 
 def _none(first: int, last: int) -> Iterator[dict[str, Any]]:
-    """The lines from `first` up to, not including, `last` as lines that say nothing."""
+    """The lines from `first` up to, not including, `last` as lines without a finding."""
     return ({"line": n, "kind": "none"} for n in range(first, last))
 
 
 def _margin(batch: list[bytes]) -> bytes:
-    """The blanks that every line begins with: a log pasted into a text is set in as a whole, and none of its lines is another's rest."""
+    """The blanks that every line begins with. A log pasted into a text is indented as a whole; these blanks do not mark continuations."""
     first = next((line for line in batch if line.strip()), b"")
     margin = first[: len(first) - len(first.lstrip(b" \t"))]
     n_others = sum(bool(line.strip()) for line in batch[:_LOOK_AT_LINES]) - 1 if margin else 0
@@ -163,7 +163,7 @@ def classify_stream(
     """One JSON-ready dict per finding, in line order; with `all_lines` also `{"line": N, "kind": "none"}` for the rest.
 
     `lines` is any iterable of byte lines, or an open binary file (faster: read in blocks). `kind` None looks
-    at the first lines, decides and tells `found_out`. Memory is constant whatever the input. Findings of a job log come when the
+    at the first lines, decides, and calls `found_out` with the result. Memory is constant whatever the input. Findings of a job log come when the
     first cause is settled: at the end, or after `joblog.MAX_HELD` of them.
     """
     batches = blocks.batches(lines)

@@ -1,4 +1,4 @@
-"""The dates loggers write, to UTC instants; a date that does not say enough gives None, never a guess."""
+"""Dates of loggers to UTC instants; an incomplete date gives None, never a guess."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def iso(text: str) -> datetime | None:
 
 
 def names_zone(text: str) -> bool:
-    """Whether the ISO-8601 text says of which zone it is."""
+    """Whether the ISO-8601 text names its time zone."""
     found = _ISO_PARTS.search(text)
     return found is not None and bool(found[8] or found[9])
 
@@ -92,7 +92,7 @@ def of_zone(at: datetime, zone: tzinfo | None) -> datetime | None:
 
 
 def written(text: str, zone: tzinfo | None) -> datetime | None:
-    """The first instant with its year that stands in a line, in ISO 8601 or as `date` prints it; without a zone it is of `zone`."""
+    """The first date with a year in a line, in ISO 8601 or in the form of `date`; a date without a zone is read in `zone`."""
     if _CLOCK.search(text) is None:
         return None
     if (at := iso(text)) is not None and names_zone(text):

@@ -1,4 +1,4 @@
-"""What a node keeps of an ended job: tables as compressed columns in one file, written without Arrow and read where it is.
+"""Tables that a node keeps of an ended job: as compressed columns in one file, written without Arrow and read where it is.
 
     MAGIC, 8 bytes (length of the header), the header as JSON, the columns one after the other, each compressed with zlib
     header: {"tables": [{"schema", "name", "rows", "note", "columns": [[name, kind, bytes of nulls, bytes of values], …]}, …]}
@@ -157,7 +157,7 @@ def _values(kind: Any, packed: bytes, n_rows: int) -> Sequence[Any]:
 
 
 def _inflated(packed: bytes, least: int, most: int) -> bytes:
-    """What was compressed, of `least` to `most` bytes: a bomb is noticed at the byte after the last."""
+    """The decompressed bytes, `least` to `most` of them. Decompression stops one byte past `most`, so a bomb cannot fill the memory."""
     engine = zlib.decompressobj()
     raw = engine.decompress(packed, most + 1)
     if not least <= len(raw) <= most or not engine.eof:

@@ -1,4 +1,4 @@
-"""Many words looked for at once."""
+"""One regular expression that searches for many words at once."""
 
 from __future__ import annotations
 

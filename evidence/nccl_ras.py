@@ -2,7 +2,7 @@
 
 Source: NCCL's src/ras/client_support.cc and the user guide's RAS chapter. The text is for people and varies
 between releases, so only lines whose words have stood since 2.24 are read; everything else is passed over.
-It comes from a port of the job's own processes: the user's word.
+It comes from a port of the job's own processes, so it is untrusted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RasProblem:
     kind: str
     """dead, incomplete, error, mismatch or timeout."""
     communicator: str = ""
-    """Group and number as RAS counts them, `0-0`; empty for what concerns the whole job."""
+    """Group and number as RAS counts them, `0-0`; empty for a problem of the whole job."""
     ranks: tuple[int, ...] = ()
     """Ranks of that communicator, not of the job."""
     processes: tuple[tuple[str, int], ...] = ()
@@ -46,7 +46,7 @@ class RasProblem:
 
 @dataclass(frozen=True, kw_only=True)
 class RasStatus:
-    """What RAS says of a job."""
+    """The status that RAS reports for a job."""
 
     version: str
     problems: tuple[RasProblem, ...]
@@ -58,7 +58,7 @@ class RasStatus:
 
 
 def parse(text: str) -> RasStatus | None:
-    """The status in RAS's answer; None when it is none. Never raises, whatever is given."""
+    """The status in RAS's answer; None if the text is no such answer. Never raises."""
     if "Job summary" not in text and "Communicators..." not in text:
         return None
     found = _VERSION.search(text)

@@ -2,7 +2,7 @@
 
     python -m probing_cluster.evidence.page [--check]
 
-rewrites what stands between the page's markers (or says, exit 1, that it is stale).
+rewrites the text between the page's markers; with --check it exits with 1 if that text is stale.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What loggers put in front of a message, peeled off layer by layer.
+"""Removes the prefixes of loggers from a message, layer by layer.
 
 A kernel line reaches us through any stack of these: /dev/kmsg records, dmesg in all its time formats,
 `-x`, syslog (RFC 3164 and 5424), journald (short forms, JSON, export), container runtimes (CRI, docker),
@@ -51,7 +51,7 @@ _PROGRAMS = frozenset({
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrefixedLine:
-    """A message and what its prefixes said about it."""
+    """A message and the fields of its prefixes."""
 
     message: str
     at: datetime | None = None
@@ -66,7 +66,7 @@ class PrefixedLine:
     priority: int | None = None
     """Syslog level, 0 emergency … 7 debug."""
     tag: str | None = None
-    """The program that logged it; "program" where only the form tells that one did (klog, logfmt)."""
+    """The program that logged it; "program" if only the form shows that a program did (klog, logfmt)."""
     stamped: bool = False
     """True once a date or the kernel's own time has come off: no host, file or pod stands behind that."""
     contained: bool = False
@@ -78,7 +78,7 @@ class PrefixedLine:
 
     @property
     def is_kernel(self) -> bool | None:
-        """Whether the kernel wrote it, as far as the prefix tells; None when it does not.
+        """Whether the kernel wrote it, by the prefix; None if the prefix does not show it.
 
         A facility and a tag must both be the kernel's: either alone can be chosen by a program.
         """
@@ -115,7 +115,7 @@ _UPTIME = _pattern(
     r"\s*\[\s*\+?(?P<up>\d{1,12}(?:\.\d{1,9})?)(?:@\d{1,4})?\](?:\s*\[\s*[TC]\d{1,9}(?:@\d+)?\])?:?[ ]{0,2}"
 )
 _ELIDED = _pattern(r"\s*\[\s*(?:\.{2,6}|…|[xX]{2,12}\.[xX]{2,12})\s*\][ ]{1,2}")
-"""Where somebody who shows a log to others took the times out."""
+"""Times that were blanked out before a log was published."""
 _STAMP = _pattern(r"\s*\[(?P<when>[^\s\]\[][^\]\[]{7,40}[\dZ])\]:?[ ]?")
 _HUMAN = _pattern(r"\s*\[[A-Z][a-z]{2}[ ]{0,2}\d{1,2}\ \d\d:\d\d\][ ]?")
 """`dmesg -H` gives the first line of each minute its date without a year, the others how much later they came."""
@@ -150,7 +150,7 @@ _RELAY = _pattern(
     r"ERROR:\ nhc:\ Health\ check\ failed:\ {1,2}\w{1,64}:\ [^\[\]]{1,80}\ detected:\ (?=\[\s*\d)"
     r"|\[gpu-health\]\ \[[A-Z]{4,8}\]\ GPU-[\w-]{1,64}:\ XID:\ (?=NVRM:)"
 )
-"""Health checkers that hand a kernel line on, as the first and only thing they say."""
+"""Health checkers whose whole message is a forwarded kernel line."""
 _LEVELLED = _pattern(r"\s+(?P<host>[A-Za-z0-9_][\w.-]{0,253})\s+!\s{1,8}[A-Z]{2,8}\s\|\s")
 _SELECTOR = _pattern(
     rf"\s+(?:(?P<host>[A-Za-z0-9_][\w.-]{{0,253}})\s+)?(?P<fac>{'|'.join(_FACILITIES)}|local\d)\.(?P<lev>{'|'.join(_LEVELS)})(?:or|ing)?(?=\s+[\w./@-]{{1,64}}(?:\[\d{{1,18}}\])?:)"
@@ -262,7 +262,7 @@ def _repeated(line: PrefixedLine) -> PrefixedLine | None:
 
 
 def _wrapped(line: PrefixedLine, text: str) -> PrefixedLine | None:
-    """Names of hosts, pods, files and programs that say nothing but where the text was."""
+    """Names of hosts, pods, files and programs that only tell the origin of the text."""
     if found := _KERNEL.match(text):
         return replace(line, host=found["host"] or line.host, tag="kernel", message=text[found.end() :])
     if repeated := _repeated(line):

@@ -1,4 +1,4 @@
-"""One rank's dump as a few hundred bytes: what a verdict over all nodes of a job needs of it, and the way back."""
+"""Digests of one rank's dump in a few hundred bytes, enough for a verdict over all nodes of a job, and their parser."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _entry_json(entry: Entry) -> dict[str, Any]:
 
 
 def world_size(digests: list[Mapping[str, Any]]) -> int | None:
-    """The size of the largest group any of them tells of; None when none tells."""
+    """The size of the largest group in any digest; None without one."""
     sizes = [g.get("size") for d in digests for g in _dict(d.get("groups")).values() if isinstance(g, dict)]
     return max((s for s in sizes if isinstance(s, int) and 0 < s <= _MAX_RANKS), default=None)
 
@@ -52,7 +52,7 @@ def world_size(digests: list[Mapping[str, Any]]) -> int | None:
 def parse(digest: Mapping[str, Any]) -> RankDump | None:
     """The dump a digest stands for, without its finished collectives; None when it is no digest.
 
-    A rank is a member of the groups whose progress it tells; the others' digests complete the group.
+    A rank is a member of the groups whose progress its digest holds; other digests complete the group.
     """
     rank = digest.get("rank")
     if not isinstance(rank, int) or isinstance(rank, bool) or not 0 <= rank < _MAX_RANKS:

@@ -1,4 +1,4 @@
-"""What the dumps of a job say together."""
+"""The verdict over all dumps of a job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ USER, SOFTWARE, HARDWARE = "user_program", "system_software", "hardware"
 
 @record
 class FlightVerdict:
-    """What the dumps of one job say together."""
+    """The verdict over all dumps of one job."""
 
     kind: str = doc(
         "healthy, mismatch_op, mismatch_shape, missing_rank, device_stuck, all_inside, no_dump or unknown"

@@ -1,4 +1,4 @@
-"""All dumps of one job together: who is in which group, how far each rank came, and who waits for whom."""
+"""All dumps of one job: members of groups, progress of ranks, and which ranks wait for which."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class GangDumps:
         recorded = [e.seq for e in dump.entries if e.group == group and not e.is_p2p]
         status = dump.status.get(group)
         best = max([*recorded, status.enqueued if status else -1])
-        # A dump that lists the group and says -1 of it has issued nothing there; one that leaves it out may have been cut.
+        # A dump that lists the group with -1 has issued nothing there; a dump without the group may have been cut.
         is_whole = status is not None or dump.entries or not dump.status
         return best if best >= 0 else 0 if is_whole else -1
 
     def is_gloo(self, group: str) -> bool:
-        """Whether what was recorded in `group` is Gloo's."""
+        """Whether `group` uses Gloo."""
         return any(e.backend == "gloo" for d in self.dumps.values() for e in d.entries if e.group == group)
 
     def last(self, rank: int) -> Entry | None:
@@ -43,7 +43,7 @@ class GangDumps:
         return max(entries, key=lambda e: (e.created_ns, e.seq), default=None)
 
     def outstanding(self, rank: int) -> list[Entry]:
-        """What the rank still waits for."""
+        """Operations for which the rank still waits."""
         return [e for e in self.dumps[rank].entries if e.outstanding]
 
 
@@ -59,7 +59,7 @@ def _observed(dumps: Iterable[RankDump]) -> dict[str, set[int]]:
 def gather(
     dumps: Mapping[int, RankDump], members: Mapping[str, Iterable[int]], world_size: int | None
 ) -> GangDumps:
-    """Membership: the caller's, else the dumps' own, else whoever recorded in the group (all ranks for the first)."""
+    """All dumps with members of groups: the caller's, else the dumps' own, else the ranks that recorded in the group (all for the first)."""
     found: dict[str, frozenset[int]] = {}
     for dump in dumps.values():
         for name, ranks in dump.members.items():
@@ -88,7 +88,7 @@ def present(gang: GangDumps, group: str) -> list[int]:
 
 
 def unposted(gang: GangDumps) -> dict[int, list[Entry]]:
-    """Ranks that wait for nothing and did not post their half of a send or receive that another one waits in, with what waits for them.
+    """Ranks that wait for nothing and did not post their half of a send or receive, each with the entries of ranks that wait for it.
 
     Both ends name each other, so their counts compare where the group's do not.
     """
@@ -122,7 +122,7 @@ def _global(gang: GangDumps, group: str, number: int) -> int | None:
 def waits_for_others(gang: GangDumps, rank: int) -> bool:
     """Whether the rank's own last collective lacks a peer, so that it is held up itself.
 
-    Work that is retired tells nothing (Gloo retires what timed out), so the peers' counts decide.
+    Retired work is no evidence (Gloo retires collectives that timed out), so the peers' counts decide.
     """
     waiting = [e for e in gang.outstanding(rank) if not e.is_p2p]
     if waiting:
@@ -160,7 +160,7 @@ def behind(gang: GangDumps) -> dict[int, tuple[str, int]]:
 
 
 def _timed(gang: GangDumps, rank: int) -> bool:
-    """Whether the rank's dump tells when its device began an operation."""
+    """Whether the rank's dump records when its device began an operation."""
     dump = gang.dumps[rank]
     return any(e.state == "started" for e in dump.entries)
 

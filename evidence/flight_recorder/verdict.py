@@ -1,12 +1,12 @@
-"""Across ranks: who did not arrive, who arrived with something else, whose GPU stands still, or nobody.
+"""The verdict across ranks: a missing rank, a mismatch, a GPU that stands still, or none.
 
 The order of the questions matters. A mismatch explains everything after it. Gloo retires what timed out and counts it as
 completed, so of Gloo only the host's side is read: a rank whose process is gone explains every other one that waits. A rank that issued less than
 its peers and waits for nothing itself is why they wait. When every rank waits, the one whose device
 finished least, or never started what its peers started, is suspect; where they wait for each other in different groups, they came in
 different order. Only then the fabric. Sequence numbers are compared within one group only, and
-groups that send point to point are never compared by count: pipeline stages differ legitimately. A send and the receive
-that it names are: who posted no half of what another rank waits in, and waits for nothing, is why it waits.
+groups that send point to point are never compared by count: pipeline stages differ legitimately. A send and its
+receive are compared: a rank that posted no half of it and waits for nothing is why the other one waits.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _missing(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
 def _late(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
     """Ranks of a Gloo group that came to a collective only after its timeout, by each rank's own clock.
 
-    Everything is retired by then, and every rank has issued the same; only when each did tells who was waited for.
+    All work is retired by then, and every rank has issued the same; only the times show which rank was late.
     """
     for group in sorted(g for g in gang.members if gang.is_gloo(g)):
         gaps: dict[int, dict[int, tuple[int, Entry]]] = {}
@@ -98,8 +98,8 @@ def _came_late(group: str, seq: int, late: Mapping[int, Entry], waiting: tuple[i
 def _crossed(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
     """Ranks that wait for each other in a circle: they went through the groups in different order.
 
-    Each waits at one place, a collective of a group, for those who wait elsewhere. Whoever is in the minority is at fault, all when
-    there is no majority; who waits for a member of the circle is not in it.
+    Each waits in one collective of a group for ranks that wait elsewhere. The minority is at fault, or all without a majority.
+    Ranks that only wait for a member of the circle are not in it.
     """
     places: dict[gang_dumps.Place, set[int]] = {}
     for rank in gang.dumps:
@@ -142,7 +142,7 @@ def _crossed(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
 
 
 def _not_started(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
-    """Ranks that issued what their peers' devices have started, and whose own device started nothing of what it waits for."""
+    """Ranks that issued a collective that their peers' devices have started, while their own device started none of its pending work."""
     for group in sorted(gang.members):
         if group in gang.p2p or gang.is_gloo(group):
             continue
@@ -217,7 +217,7 @@ def _timed_out(gang: gang_dumps.GangDumps, entry: Entry) -> bool:
 
 
 def _inside(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
-    """Everybody is in, nobody comes out: the network, or a group that waits for another; the earliest is named."""
+    """All ranks entered and none came out: the network, or a group that waits for another. Names the earliest collective."""
     stuck = [e for r in gang.dumps for e in gang.outstanding(r) if not e.is_p2p and not _timed_out(gang, e)]
     stuck = stuck or [e for r in gang.dumps for e in gang.outstanding(r) if e.is_p2p]
     if not stuck:
@@ -263,7 +263,7 @@ def _unposted(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
 def _idle(gang: gang_dumps.GangDumps) -> FlightVerdict | None:
     """Of a group that sends point to point, the few ranks that wait for nothing while all the others wait.
 
-    How much each rank issued says nothing there; but who waits for nothing is not held up by the others.
+    Counts of issued work cannot be compared there, but a rank that waits for nothing is not held up by the others.
     """
     for group in sorted(g for g in gang.p2p if not gang.is_gloo(g)):
         here = gang_dumps.present(gang, group)
@@ -323,8 +323,8 @@ def judge(
     gone = _no_dump(gang)
     found = mismatch.earliest(gang) or _missing(gang)
     if found and gone and found.kind == "missing_rank" and gang.is_gloo(found.group or ""):
-        found = gone  # Whoever waited for a rank that died fails at once, wherever it stood.
-    # Whose device finished least is nobody's fault where a process is gone: the others may have stopped at different places.
+        found = gone  # Ranks that wait for a dead rank fail at once, wherever they are.
+    # If a process is gone, the device that finished least is not at fault: the others may have stopped at different places.
     found = (
         found
         or _crossed(gang)

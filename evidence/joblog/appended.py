@@ -1,7 +1,7 @@
 """Where an attempt's own lines begin in a file that earlier runs wrote to as well (`--open-mode=append`, `>> train.log`).
 
-The times that stand in the lines tell it. Without times nothing is left out, and a run that followed the one before within
-PAUSE is not told from it.
+The times in the lines show it. Without times nothing is left out. A run that follows the one before within PAUSE cannot be
+told apart from it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ time zone pass the start of the attempt without a gap."""
 _CLOCKS_DIFFER = timedelta(minutes=1)
 _HEAD_CHARS = 200
 _UNDATED_LINES = 10_000
-"""A log that shows no time in so many lines shows none."""
+"""A log without a time in so many lines has none."""
 
 
 class AppendedLog:

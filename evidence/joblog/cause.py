@@ -1,10 +1,10 @@
-"""Which finding began the failure, decided while the log streams by.
+"""Decides which finding began the failure, while the log is read.
 
 The rules, in order of strength: an earlier initiating failure is never replaced by what follows from it;
-a peer that went away and a bad exit give way to a failure that explains itself, whenever it is printed, and so does
-what a peer's death looks like from the network; what Slurm reports long after the event (memory, lost nodes) and what
-only hardware can say gives the cause even behind symptoms; endings count from where they are printed. An error behind
-which the program went on was survived and caused nothing.
+a lost peer, a bad exit and the network's view of a peer's death give way to a failure that explains itself, even if that is
+printed later; late reports of Slurm (memory, lost nodes) and errors that only hardware can cause are the cause even after
+symptoms; a cancellation or a time limit counts only if nothing failed before it. If the program went on after an error, the
+error was survived and caused nothing.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.messages import gpu_hardware
 
 _STEPS = 3
-"""So many further steps say that the program went on."""
+"""So many further steps show that the program went on."""
 _HANDLED_STEPS = 2
-"""So many do where the program itself says that it goes on."""
+"""So many are enough if the program itself reports that it goes on."""
 _GOES_ON = re.compile(
     r"\(optional\)|\b(?:skip(?:ping|ped)|retr(?:y(?! counts?\b| limit)|ying|ied)|re-?trying|trying to restart|re-?submitt(?:ed|ing)|trying (?:again|(?:a )?smaller|(?:with )?\d+)|fall(?:ing)? ?back(?![./\w-])|continu(?:e|ing)|(?<!Exception )ignor(?:ed|ing)(?! input$)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b",
     re.IGNORECASE,
@@ -30,19 +30,18 @@ _GOES_ON = re.compile(
 _ADVICE = re.compile(
     r"\b[Yy]ou can\b|\bby setting\b|\b(?:please|try to|to) (?:skip|ignore|continue|retry|resume)\b"
 )
-"""What the reader of the log might do is not what the program does."""
+"""Advice to the reader of the log, which the program itself does not follow."""
 _WARNED = re.compile(r"\W{0,3}(?:[\d:/., TZ-]{8,40}\W{0,3})?WARN(?:ING)?\b")
-"""The level that a program gives to what it lives with."""
+"""The log level of a problem that does not end the program."""
 _GOES_ON_LINES = 3
 _COMPLAINS = re.compile(r"\b(?:could not|couldn't|cannot|can't|unable to|failed to)\b", re.IGNORECASE)
 _BUFFERED_CHARS = 9_000
-"""Steps of before the failure can stand this far behind it: error output is not buffered, standard output is, by 8 KiB."""
+"""Steps from before the failure can be printed this far after it: standard output is buffered by 8 KiB, error output is not."""
 _DOUBT_CHARS = 262_144
-"""Without further steps in so much text it did not go on."""
+"""Without further steps in so much text, the program did not go on."""
 _NEVER_SURVIVED = frozenset({"host_oom_kill", "collective_mismatch"})
-"""Reports that come at the end, beside everything that Slurm says."""
-_UNEXPLAINED = frozenset({"task_exit", "slurm_task_failure", "python_consequence", "process_aborted"})
-"""Ends that say nothing of their reason."""
+"""Reports that come at the end of a job, as Slurm's do."""
+_UNEXPLAINED = grammar.UNEXPLAINED_EXIT_KINDS | {"python_consequence"}
 _LAST_CHARS = 200
 _MANY_LINES = 20
 _HEADING = re.compile(r"\W*(?:fatal )?errors?\W*", re.IGNORECASE)
@@ -50,18 +49,18 @@ _SIGNAL_LINES = 1_000
 _ANNOUNCED_LINES = 3
 _INTERRUPTED_LINES = 40
 _STALLS, _STALL_LINES = 2, 40
-"""So many lines at the most lists a warning of ranks that stand still."""
+"""A warning about stalled ranks lists them in at most _STALL_LINES lines."""
 _RAISED = re.compile(
     r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit): |.{0,200}\bMain process received SIG\w{3,6}, exiting"
 )
-"""An exception that tells of a signal, or a launcher that ends with it."""
+"""An exception that reports a signal, or a launcher that ends with it."""
 _JOB_CANCELLED = re.compile(r"\*\*\* JOB (?P<job>\d{1,12})\S* .{0,300}?CANCELLED AT (?P<at>\S{10,30})")
 _TERMINATED_CODE = 143
 _LAUNCHER = re.compile(r"death signal, shutting down workers")
 
 
 def _can_be_survived(finding: JobFinding) -> bool:
-    """Whether the program can go on behind it; what Slurm and the kernel report at the end is final."""
+    """Whether the program can go on after it; the final reports of Slurm and the kernel cannot be survived."""
     of_slurm = finding.kind.startswith("slurm_") and "launcher" not in finding.detail
     if of_slurm or (finding.kind in _NEVER_SURVIVED and not finding.detail.get("retried")):
         return False
@@ -69,13 +68,13 @@ def _can_be_survived(finding: JobFinding) -> bool:
 
 
 def _announces_recovery(text: str) -> bool:
-    """Whether the program speaks of going on; a line of progress counts what was skipped long ago."""
+    """Whether the program reports that it goes on. A line of progress does not count: it may repeat an old number of skipped steps."""
     goes_on = _GOES_ON.search(text) is not None or _WARNED.match(text) is not None
     return goes_on and not _ADVICE.search(text) and not progress.is_progress(text)
 
 
 class CauseCandidates:
-    """The candidates seen so far and the best of them."""
+    """The candidates found so far and the best of them."""
 
     def __init__(self) -> None:
         self.best: int | None = None
@@ -91,12 +90,12 @@ class CauseCandidates:
 
     def _forget(self) -> None:
         self._entry: progress.Entry | None = None
-        """Of the numbered list that the best candidate stands in."""
+        """Entry of a numbered list that holds the best candidate."""
         self._progress = progress.LogProgress()
         self._chars = 0
         self._late_steps = 0
         self._exited = False
-        """Whether a bad exit was told of behind the best candidate."""
+        """Whether a bad exit was reported after the best candidate."""
         self._doubted: int | None = None
         self._script = progress.ScriptLines()
 
@@ -139,7 +138,7 @@ class CauseCandidates:
             self.held[self.best] = grammar.enrich(self.held[self.best], finding)
 
     def _keep_exit(self) -> None:
-        """A launcher tells of an exit: the best candidate's own, whatever the script does besides."""
+        """A launcher reports an exit: it is the best candidate's, even if the script goes on."""
         self._exited = True
         if self.best is not None and "script_went_on" in self.held[self.best].detail:
             best = self.held[self.best]
@@ -147,7 +146,7 @@ class CauseCandidates:
             self.held[self.best] = replace(best, detail=detail)
 
     def _take_signal(self, line: int) -> None:
-        """What was told to end died of it: the signal, if somebody said that it came, is the first."""
+        """A process died of SIGTERM: an earlier line that reports the signal is the first cause."""
         for i, earlier in enumerate(self.held[:-1]):
             near = line - earlier.line <= _SIGNAL_LINES and not earlier.detail.get("survived")
             if near and earlier.kind == "process_terminated" and earlier.role is LineRole.OBSERVATION:
@@ -156,7 +155,7 @@ class CauseCandidates:
                 return
 
     def _next_job(self, finding: JobFinding) -> None:
-        """Jobs that append to one log: what stands before another one's end was that one's."""
+        """Jobs that append to one log: lines before another job's end belong to that job."""
         found = _JOB_CANCELLED.search(finding.message)
         if found is None:
             return
@@ -173,12 +172,12 @@ class CauseCandidates:
                 self.best = i
 
     def announced(self, line: int) -> None:
-        """A traceback begins in `line`. A candidate just above it is then a heading (it ends with a colon), or of an unknown program."""
+        """A traceback begins at `line`. The current candidate just above it is then a heading (it ends with a colon) or unattributed."""
         if self.best is None or self.settled:
             return
         best = self.held[self.best]
         if best.detail.get("alone") and line > best.line + 1:
-            # An exception's line without a traceback, and another one's below other lines: the first did not end this program.
+            # The candidate has no traceback and another exception follows: the candidate did not end this program.
             best = self.held[self.best] = replace(best, detail={**best.detail, "unattributed": True})
         if (
             0 < line - best.line <= _ANNOUNCED_LINES
@@ -188,9 +187,9 @@ class CauseCandidates:
             self.held[self.best] = replace(best, detail={**best.detail, "wrapper": True})
 
     def take_interruption(self, last_line: int) -> None:
-        """Nothing else explains the end: the program was interrupted from outside shortly before it, if somebody said so.
+        """Make a reported interruption shortly before the end the first cause, if nothing else explains the end.
 
-        A signal that was only received may be how a server is told to stop: it counts where something then ended badly.
+        A received signal alone may be the normal way to stop a server. It counts only if a process then ended badly.
         """
         if self.settled:
             return
@@ -198,7 +197,7 @@ class CauseCandidates:
         if best is not None and best.kind not in _UNEXPLAINED:
             return
         if best is not None and not (best.kind == "python_consequence" and self._interrupted(last_line)):
-            # A launcher's or a report's word of the end, below what the program said; broken connections follow or precede it.
+            # The launcher reports the end below the program's own message; broken connections come before or after it.
             last_line = best.line
             if not self._interrupted(last_line):
                 return
@@ -216,15 +215,15 @@ class CauseCandidates:
             self.best = first
 
     def _interrupted(self, last_line: int) -> bool:
-        """Whether the program said shortly before `last_line` that it was interrupted."""
+        """Whether the program reported shortly before `last_line` that it was interrupted."""
         near = (f for f in self.held if 0 <= last_line - f.line <= _INTERRUPTED_LINES)
         return any(f.kind == "interrupted" and not f.detail.get("survived") for f in near)
 
     def take_stall(self, last_line: int, only_lists: Callable[[int], bool], *, ended: bool = False) -> None:
-        """Nothing else explains the end at `last_line`: ranks stood still in a collective until then.
+        """Make a warning about stalled ranks the first cause, if nothing else explains the end at `last_line`.
 
-        The first counts of warnings that followed each other soon. `only_lists`: whether nothing of weight stands behind a line;
-        `ended`: Slurm ended the job, and a single warning does not say that it waited in vain.
+        Of warnings in short succession the first one counts. `only_lists`: whether only lists of ranks follow a line. `ended`: Slurm
+        ended the job; a single warning is then no proof of a hang.
         """
         if self.best is not None or self.settled:
             return
@@ -242,7 +241,7 @@ class CauseCandidates:
         self._forget()
 
     def _launcher_end(self, end: int) -> int:
-        """What told a launcher to end shortly before a rank's interruption `end`; the interruption where nothing did."""
+        """Index of the signal to the launcher shortly before a rank's interruption `end`; `end` itself without one."""
         for i, earlier in enumerate(self.held[:end]):
             near = self.held[end].line - earlier.line <= _SIGNAL_LINES and not earlier.detail.get("survived")
             if near and earlier.kind == "process_terminated" and _LAUNCHER.search(earlier.message):
@@ -250,7 +249,7 @@ class CauseCandidates:
         return end
 
     def add_last(self, finding: JobFinding) -> None:
-        """Hold what may have been the program's last word: of a peer that went away before it, it is the consequence."""
+        """Hold an error from the end of the log; after a lost peer it is the consequence and is dropped."""
         best = self.held[self.best] if self.best is not None else None
         if best is not None and best.role is LineRole.REMOTE and finding.kind == "program_error":
             return
@@ -258,7 +257,7 @@ class CauseCandidates:
 
     @property
     def in_doubt(self) -> bool:
-        """True while further lines could show that the program lived on, or that it did not after all."""
+        """True while further lines can still show whether the program went on."""
         if self.settled or self._chars > _DOUBT_CHARS:
             return False
         if self.best is None:
@@ -266,7 +265,7 @@ class CauseCandidates:
         return self._entry is not None or _can_be_survived(self.held[self.best])
 
     def after_line(self, record: Record, *, overwritten: bool = False) -> None:
-        """A line behind a failure `in_doubt`: does the program go on?"""
+        """Take a line after a failure `in_doubt`: it may show that the program goes on."""
         self._chars += len(record.text)
         if self.best is None:
             return
@@ -279,7 +278,7 @@ class CauseCandidates:
             detail = {**best.detail, "handled": True, "goes_on": True}
             self.held[self.best] = best = replace(best, detail=detail)
         if record.of_worker and best.pid is None:
-            # Ray shows what its workers print, each with its process: of the driver, which failed, they tell nothing.
+            # Ray forwards its workers' output. It is no evidence about the driver, which failed.
             return
         if (
             None not in (best.rank, record.rank)
@@ -307,14 +306,14 @@ class CauseCandidates:
             self._survived(doubted=self.best)
 
     def _is_of_another(self, record: Record, best: JobFinding) -> bool:
-        """Whether what goes on is what a line between complained of: something else than the best candidate."""
+        """Whether the recovery belongs to a complaint between the best candidate and this line."""
         above = next(iter(reversed(self.recent)), "")
         return record.line - best.line > 1 and _COMPLAINS.search(above) is not None
 
     def _survived(self, doubted: int | None = None, *, listed: bool = False) -> None:
-        """The program lived on: every failure so far caused nothing; one followed by few lines stays `doubted`.
+        """The program went on: mark every failure so far as survived. One with few lines after it stays `doubted`.
 
-        `listed`: the best candidate stands in a list that goes on, whoever is said to have printed it.
+        `listed`: the best candidate is an entry of a list that goes on; it was survived, whatever its kind.
         """
         over = self.best if listed else None
         self.held = [
@@ -327,7 +326,7 @@ class CauseCandidates:
         self._doubted, self._chars = doubted, chars
 
     def _not_survived(self) -> None:
-        """A bad end that nothing explains, right behind it: other ranks went on for a while, this one did not."""
+        """An unexplained bad exit follows a doubted failure at once: other ranks went on, this one did not."""
         index, self._doubted = self._doubted, None
         if index is None or self.best is not None or self.settled or self._chars > _BUFFERED_CHARS:
             return
@@ -365,26 +364,26 @@ class CauseCandidates:
                 self.held[self.best] = replace(best, rank=rank)
 
     def take_first_exit(self) -> None:
-        """A task that left with a code of its own before another one raised an exception, or missed its peer: the first was it."""
+        """Make a task's own exit the first cause if it came before another rank's exception or lost peer."""
         if self.best is not None and not self.settled:
             left = precedence.left_before(self.held[self.best], self.held)
             self.best = self.best if left is None else left
 
     def note_lines_after(self, behind: Callable[[int], list[str]]) -> None:
-        """Keeps with the best candidate how much the job still printed behind it, by `behind`, and the last of that."""
+        """Record how many lines the job printed after the best candidate, as `behind` gives them, and the last one."""
         if self.best is None or self.settled:
             return
         best = self.held[self.best]
         lines = behind(best.line)
         if len(lines) >= _MANY_LINES and _HEADING.fullmatch(best.message.strip()):
-            # It announced nothing that anybody understood, and much came after it.
+            # A bare heading without a recognised error below it, and much output followed.
             self.best = None
         elif lines:
             more = {"behind": len(lines), "last_words": sanitize.clean(lines[-1], _LAST_CHARS)}
             self.held[self.best] = replace(best, detail={**best.detail, **more})
 
     def settle(self) -> list[JobFinding]:
-        """Everything held, the first cause marked the first time."""
+        """Release all findings; the first call marks the first cause."""
         if self.best is not None and not self.settled:
             best = precedence.with_absent_ranks(self.held[self.best], self.held)
             detail = best.detail

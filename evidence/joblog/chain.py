@@ -1,7 +1,7 @@
-"""Exceptions met while another one was handled: a fallback that failed ended the program, a wrapper only renames what did.
+"""Chained exceptions: a failed fallback is the cause, a wrapper only renames the cause.
 
-Python prints the handled exception first. Where the handler of one that programs expect (a file that is not there, a page that
-is not found) tried something else and that failed on its own, what failed last is the reason.
+Python prints the handled exception first. Programs expect some exceptions (a missing file, a page that is not found) and try
+something else. If that fails by itself, the last exception is the reason.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _EXPECTED = frozenset({
     "FileNotFoundError", "FileExistsError", "KeyError", "AttributeError", "StopIteration", "HTTPError", "EntryNotFoundError",
     "RemoteEntryNotFoundError", "LocalEntryNotFoundError", "ImportError", "ModuleNotFoundError",
 })  # fmt: skip
-"""What programs catch to try something else."""
+"""Exceptions that programs catch to try something else."""
 _LOOKED_UP = _EXPECTED | {
     "IndexError",
     "LookupError",
@@ -27,9 +27,9 @@ _LOOKED_UP = _EXPECTED | {
     "JSONDecodeError",
     "UnicodeDecodeError",
 }
-"""What the language and its library raise where a value is not what it was tried as; a handler that raises says what was wanted."""
+"""Exceptions of the language and its library for an unexpected value; a handler that raises names the expected one."""
 _BARE_WORDS, _SENTENCE_WORDS = 4, 8
-"""An exception in no more words says nothing of what was tried, one in so many does."""
+"""An exception of at most so many words does not explain itself; one of at least so many does."""
 _LOOK_ELSEWHERE = re.compile(
     r"\b(?:see|check|look|refer)\b.{0,60}\b(?:logs?|above|below|traceback|output|details)\b|\b(?:failed|failure|error|exception|crashed|aborted)\W{0,3}(?:(?:in|at|during|while|on) .{0,80})?$",
     re.IGNORECASE,
@@ -57,7 +57,7 @@ class _Traceback:
     renamed: str = ""
     """Name of the one that the next was raised from; empty for none."""
     handled_message: str = ""
-    """What that one said."""
+    """The message of the handled exception."""
     handler: Frame | None = None
     """The function that handled it."""
     outermost: Frame | None = None
@@ -70,11 +70,11 @@ class _Traceback:
 
 
 CODE_CHARS = 400
-"""So much of a source line is kept: a minified one has megabytes."""
+"""Characters kept of a source line; a minified one may have megabytes."""
 
 
 def is_link(text: str) -> bool:
-    """Whether the line says how the next traceback hangs together with the last one."""
+    """Whether the line links the next traceback to the last one."""
     return _LINK.match(text) is not None
 
 
@@ -130,7 +130,7 @@ class ExceptionChain:
             now.code = record.text.strip()[:CODE_CHARS]
 
     def ended(self, found: JobFinding, rank: int | None) -> JobFinding:
-        """The exception, and the line from which on it stands for the chain's others, where it does."""
+        """The exception; `instead_since` is set if it replaces the chain's earlier exceptions as the cause."""
         now = self._of.get(rank)
         name = str(found.detail.get("exception", "")).rpartition(".")[2]
         if now is None or not name:
@@ -145,15 +145,15 @@ class ExceptionChain:
         if now.began != found.line:
             found = replace(found, detail={**found.detail, "chained": True})
         if _TRIES_AGAIN.search(now.above) and now.began == found.line:
-            # The program's own line above the traceback says what it does instead.
+            # The line above the traceback reports that the program retries or falls back.
             found = replace(found, detail={**found.detail, "handled": True, "goes_on": True})
         return replace(found, role=LineRole.OBSERVATION) if _is_of_an_import(now, found) else found
 
 
 def _explains_first(now: _Traceback, found: JobFinding) -> bool:
-    """Whether the handler itself raised what says, in words, what the handled exception's few only hint at.
+    """Whether the handler itself raised an exception that explains what the short handled one only hints at.
 
-    `Incorrect padding` is what a decoder met; that the configuration's path does not exist, only the one who called it knows.
+    A decoder reports `Incorrect padding`; only its caller knows that the configuration's path does not exist.
     """
     looked_up = (now.handled or now.renamed) in _LOOKED_UP
     if not now.code.startswith("raise") or now.below or not looked_up or now.handler is None:
@@ -165,9 +165,9 @@ def _explains_first(now: _Traceback, found: JobFinding) -> bool:
 
 
 def _is_of_an_import(now: _Traceback, found: JobFinding) -> bool:
-    """Whether a package that is being imported caught the exception, and printed it below its own note of it.
+    """Whether a package caught the exception during its import and printed it below its own note of it.
 
-    What nobody catches begins in the program that was started.
+    The traceback of an uncaught exception begins in the started program instead.
     """
     if now.outermost is None or now.outermost[1] != "<module>" or not _PACKAGE.search(now.outermost[0]):
         return False
@@ -176,5 +176,5 @@ def _is_of_an_import(now: _Traceback, found: JobFinding) -> bool:
 
 
 def _words(message: str) -> str:
-    """What an exception says behind its name."""
+    """The message of an exception without its name."""
     return message.partition(": ")[2]

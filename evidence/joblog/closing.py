@@ -1,7 +1,7 @@
-"""The last resort: what a log says last, where no family knows it; and what it said right before an end that gives no reason.
+"""The last resort: an unrecognised error at the end of a log, or right before an exit without a reason.
 
-Only the end counts: what stands there is the program's last word. It proves nothing of a machine, and any finding says more.
-In front of an end that is known to be bad, an error's word may stand anywhere in its line.
+Only the end of the log counts. Such an error proves nothing about hardware, and any other finding is stronger.
+Before an end that is known to be bad, words of an error may stand anywhere in the line.
 """
 
 from __future__ import annotations
@@ -17,16 +17,14 @@ from probing_cluster.evidence.joblog.messages import languages
 
 FACTS = {"program_error": languages.FACTS["program_error"]}
 _LINES = 40
-_UNEXPLAINED = frozenset({"task_exit", "slurm_task_failure", "process_aborted"})
-"""Ends whose reason may stand right in front of them in words that no family knows."""
 _FAREWELL_LINES = 8
-"""So near above a code's farewell stands its own sentence."""
+"""A code's own error stands at most so many lines above its closing message."""
 _MAX_CHARS = 600
 _OTHERS = 3
-"""So many lines behind an error may say anything; more, and the program went on."""
+"""At most so many other lines may follow an error; with more, the program went on."""
 _MEANING = "The output ends with this error; the program does not say more, and no known form fits."
 _FAR = 16
-"""So near the end must an error stand where nothing else tells of a bad end."""
+"""Without another sign of a bad end, an error must stand within so many lines of the log's end."""
 _NAME = (
     r"(?:[\w./+-]{1,80}(?:::[\w~]{1,60}){0,6}(?:\(\d{1,8}\)|\[\d{1,10}\])?(?:: {1,3}|::(?:\d{1,6}::)?)){0,3}"
 )
@@ -41,7 +39,7 @@ _WORD = re.compile(
     rf"|.{{1,200}}?[^:]: {_WORDS} (?!\d)|.{{0,80}}(?<![:\w])::(?:Abort|Error|Fatal\w{{0,10}}|Assert)::"
     r"|.{0,200}\b(?i:not (?:achieved|reached|converged?)|did(?: not|n't) converge|has occurred: |with (?:an )?error (?:level|code|status)\b)"
 )
-"""An error's word where errors stand: first, behind the name of who speaks, or behind a colon."""
+"""A word for an error in the place of an error: first in the line, after the program's name, or after a colon."""
 _TAIL = re.compile(
     r".{1,300}(?:: |\bis |\bwas |\bwere |\bdoes |\bhas |\bhave )(?i:(?:file |command )?not found|no such \w.{0,40}|not defined|undefined|not exist|does not exist|permission denied|access denied|invalid|corrupt(?:ed)?|failed|refused|too (?:small|large|many|few|long)|not (?:a valid|allowed|supported|enough|converged|installed|recogni[sz]ed|permitted|available)\b.{0,60}|missing|exceeded|aborted)[.!]{0,3}$"
 )
@@ -51,19 +49,19 @@ _ANYWHERE = re.compile(
     r"|violat\w{2,4}|mismatch|inconsistent|not (?:allowed|permitted|available|implemented|defined|set|valid|positive|supported|match)|bad|wrong|incorrect|expired|exhausted|inaccurate|needs)\b",
     re.IGNORECASE,
 )
-"""What errors are made of; believed anywhere in a line that stands in front of a bad end."""
+"""Words of errors; before a bad end they count anywhere in a line."""
 _ENDING = re.compile(
     r"STOP {1,4}(?!0+$)\d{1,6}$|\W{0,12}(?:[\w.-]{1,40},? ){0,4}?(?i:abnormal(?:ly)? (?:program )?(?:terminat|end|exit)\w{0,6}|terminated abnormally|aborting(?: the)?(?: run| job| program| execution| simulation| calculation)?|(?:exit(?:ed|ing)?|end(?:ed|ing)?|finished|terminat(?:ed|ing)|stopp(?:ed|ing)|quit(?:ting)?) (?:with|due to|because of|on|after|by) (?:an? )?(?:fatal )?errors?"
     r"|(?:run|job|program|execution|simulation|calculation|pipeline|analysis|step|training|script|workflow|build|test) (?:has )?(?:failed|aborted|crashed|halted|stopped|terminated|will stop|(?:is|will be) (?:aborted|stopped|terminated))|error termination|(?:parallel )?run (?:aborting|exiting)|bailing out|giving up|refuse to continue|(?:program|execution|job) (?:stop|abort)s?|stopping ?\.\.\.)[^:=]{0,60}$"
 )
-"""That it ended badly, and nothing of the reason."""
+"""A bad end without its reason."""
 _NONE = re.compile(
     r": no version information available \(required by |^\s{0,8}Molpro calculation terminated$|\b(?:no|0|zero|without|any) (?:\w{1,20} )?(?:errors?|failures?|failed|missing|invalid)\b|\bwarn|Warning\b|\.py:\d{1,7}: |\bdeprecat|\bignor|\bretry|\bskip|\bfall(?:ing|s)? ?back|\boptional\b|(?<!to )(?<!not )\bcontinu|\binstead\b|\bdebug\b|\bINFO\b|\bnote\b|\bwould be\b|\bif you\b|\bthese errors\b"
     r"|\b(?:error|failures?|failed|invalid|missing)s?\W{0,3}(?:analysis|summary|statistics|table|metrics?|distribution|rate|bars?|norm|tolerance|threshold|handling|handler|log|count|estimate|model|bound|correction|stderr|file)\b"
     r"|\b(?:errors?(?! (?:reading|opening|writing|creating|loading|code|number|in|at|on|from|while|when)\b)|failed|failures|missing|invalid|aborted|undefined)\b[^:=]{0,24}[:=]\s{0,4}[-+(\[]?\d|\d\s?%|\berror\W{1,3}[\d.eE+-]{1,20}\W{0,3}$|\?$",
     re.IGNORECASE,
 )
-"""Numbers called errors, and what is only noted."""
+"""Numbers that are called errors, and mere notes."""
 _WELL = re.compile(
     r"\b(?:passed|success(?:ful(?:ly)?)?|succeeded|completed?|done|finished|all (?:tests )?passed|saved|100 ?%|converged|normal(?:ly)? terminat\w{1,4}|ended? ok)\b",
     re.IGNORECASE,
@@ -79,18 +77,18 @@ _STACK = re.compile(
     r"(?:\[[\w.-]{1,253}:\d{1,10}\] )?#?\s{0,4}\[?\d{0,6}\]?\s{0,8}(?:#\d|\[\d{1,4}\]|\[\d{1,4}:\d{1,4}\]|0x[0-9a-f]{4,16}\b|/\S{1,300}\(\S{0,200}\) ?\[0x|\S{1,100}\s{2,}[0-9A-F]{8,16}\s|Image {6,}PC|at \S|in \S{1,200}\.\w{1,4}:\d|\[?file \S{1,200}, line \d)|(?:backtrace|stack ?trace|call stack|stack dump|where|location|source)\b.{0,80}$|\[\d{1,6}\] Stack Traceback|Current trace|traceback|(?:major|minor): |#\d{3}: ",
     re.IGNORECASE,
 )
-"""Frames of a stack, and what announces them."""
+"""Frames of a stack and their headings."""
 _BOILERPLATE = re.compile(
     r"Primary job\s|\S{1,200} FAILED$|a non-zero exit code\b|mpi(?:run|exec)\S{0,8} (?:detected|has exited|noticed|was)\b|the job to be terminated|MPI_ABORT was|with errorcode|NOTE: invoking|exactly when Open MPI"
     r"|(?:\[[\w.-]{1,253}:\d{1,10}\] )?\*{3} (?:End of error message|Process received signal)|You may or may not|\*{3} Aborted at \d|Process name: |PMI2?_Abort: |(?:\[[\w.-]{1,253}:\d{1,10}\] )?(?:\d{1,8} more process(?:es)? ha(?:s|ve) sent help message|Set MCA parameter)\b|aborting job$|(?:srun|slurmstepd|slurmd|sbatch): "
     r"|\s{0,8}(?:Job ?)?(?:State|Status)\s{0,8}[:=]\s{0,8}(?:FAILED|CANCELLED|TIMEOUT|OUT_OF_MEMORY|NODE_FAIL|COMPLETED)\b"
 )
-"""What launchers print of any end, and `seff` and `scontrol` of a job's."""
+"""Lines that launchers print about every end, and `seff` and `scontrol` about a job."""
 _SILENT = re.compile(
     r"\W*$|(?:\s{2,}|\t)\S|(?:real|user|sys)\s+\d+m|(?:please|see|try|use|usage|hint|tip|for (?:more|help|further)|check|contact|report|run)\b|(?:exit(?:ing|ed)?|stop(?:ped|ping)?|quit|bye|end)\b.{0,60}$|\s*at \S|#\d",
     re.IGNORECASE,
 )
-"""Lines behind an error that do not speak of work."""
+"""Lines after an error that are no sign of work."""
 
 
 _HEAD_CHARS, _BELOW_LINES, _SENTENCE_WORDS = 120, 3, 3
@@ -100,7 +98,7 @@ _ANNOUNCES = re.compile(
 _DECIMAL = re.compile(r"\d\.\d")
 _A_WORD = re.compile(r"[A-Za-z]{2,}")
 _REASON = re.compile(r"\s{0,12}(?:[Rr]eason|REASON|[Cc]ause|CAUSE)\s?: ?[^\W\d]")
-"""What a code says below that it stops."""
+"""A reason that a code prints below the line that it stops."""
 _LISTS = re.compile(
     r"^\s*$|(?:^|[\s:>])(?:(?:[Ss]talled|[Mm]issing) (?:ranks|ops|tensors)\b|\d{1,8}: ?\[|\[missing ranks:)"
 )
@@ -115,7 +113,7 @@ _ENTRY = re.compile(r"\s{0,8}(?:#(?P<a>\d{1,5})[:.)]?|\(?(?P<b>\d{1,5})[.)])\s")
 _JUDGED = re.compile(
     r"\b(?:srun|slurmstepd|slurmd|sbatch|pyxis|conftest|CMakeTmp|CMakeScratch)\b|\bkernel: |NVRM|Xid|Root Cause \(|Failures:|NO_OTHER_FAILURES|ChildFailedError|exitcode|No such file or directory|File exists|NCCL|[Gg]loo|CUDA|cuda|Traceback"
 )
-"""What other families judge: if they did not take such a line, it was none."""
+"""Forms that other families judge; if they did not take such a line, it is no error."""
 
 
 _CALL_FAILED = re.compile(
@@ -129,7 +127,7 @@ _BOXED = re.compile(r"[|*#!+]+\s+(?P<words>\S.*?)\s+[|*#!+]+$")
 
 
 def _plain(text: str) -> str:
-    """The line's words: without its launcher's prefix and its source file, out of the box that is drawn around them, and of letters set apart."""
+    """The line without its launcher's prefix, its source file, a box around it, and blanks between single letters."""
     body = _PLACE.sub("", labels.bare(0, text).text.strip())
     # No box is that wide, and the time to look for one grows with the square of the line.
     if len(body) <= 2 * _MAX_CHARS and (boxed := _BOXED.match(body)):
@@ -140,7 +138,7 @@ def _plain(text: str) -> str:
 
 
 def only_ends(finding: JobFinding) -> bool:
-    """Whether it tells of the end of what runs other programs: their own words stand in front."""
+    """Whether it reports the end of a program that runs others (make, a linker); their own errors stand above."""
     return finding.kind == "program_error" and _RUNNER.match(finding.message) is not None
 
 
@@ -150,12 +148,12 @@ _RUNNER = re.compile(
 
 
 def is_ending(text: str) -> bool:
-    """Whether the line only says that the run ended badly, whatever level its logger gives it."""
+    """Whether the line only reports that the run ended badly, whatever its log level."""
     return _ENDING.match(_LEVEL.sub("", _plain(text))) is not None
 
 
 def _is_error(text: str, *, ended: bool) -> bool:
-    """Whether the line is an error; `ended` where a bad end is known to stand behind it."""
+    """Whether the line is an error; `ended`: a bad end is known to follow."""
     body = _plain(text)
     if not 8 <= len(body) <= _MAX_CHARS or (_NONE.search(body) and not _CALL_FAILED.search(body)):
         return False
@@ -179,7 +177,7 @@ def _heads(text: str) -> bool:
 
 
 def _below(lines: list[tuple[int, str]], index: int) -> tuple[int, str] | None:
-    """The sentence right below line `index`; None where numbers, frames or a good end stand there."""
+    """The sentence right below line `index`; None if numbers, frames or a good end stand there."""
     for held in lines[index + 1 : index + 1 + _BELOW_LINES]:
         if re.fullmatch(r"\W*", held[1]):
             continue
@@ -226,24 +224,24 @@ class Tail:
             self._lines.pop()
 
     def extend(self, first: int, lines: Iterable[str]) -> None:
-        """Several that follow each other, from number `first` on."""
+        """Several consecutive lines, from number `first` on."""
         self._lines.extend(enumerate(lines, first))
 
     def _last_errors(self) -> JobFinding | None:
-        """The first line of the errors that the log ends with; None where it ends with anything else."""
+        """The first of the errors that the log ends with; None if it ends otherwise."""
         return self._word(list(self._lines), ended=False)
 
     def reason(self, line: int, behind: int = 0) -> JobFinding | None:
-        """The first line of the errors that stand right in front of `line`, which tells of a bad end without a reason, and behind line `behind`."""
+        """The first of the errors between line `behind` and `line`, which reports a bad end without a reason."""
         return self._word([held for held in self._lines if behind < held[0] < line], ended=True)
 
     def reason_for(self, finding: JobFinding) -> JobFinding | None:
-        """What stands in front of `finding`, the last line, as the reason of an end that gives none."""
+        """The error above `finding`, the last line, if that reports an end without a reason."""
         line, detail = finding.line, finding.detail
         if detail.get("boxed"):
             return self._boxed()
         if detail.get("abort"):
-            # The abort's own reason stands below: what led to it may have been said right above.
+            # The abort's own reason follows; the error that led to it may stand right above.
             word = self.reason(line, line - 2)
             return replace(word, role=LineRole.ROOT) if word else None
         if detail.get("farewell"):
@@ -251,10 +249,10 @@ class Tail:
         if only_ends(finding):
             word = self.reason(line)
             return replace(word, role=LineRole.ROOT) if word else None
-        return self.reason(line) if finding.kind in _UNEXPLAINED else None
+        return self.reason(line) if finding.kind in grammar.UNEXPLAINED_EXIT_KINDS else None
 
     def final_error(self, best: JobFinding | None) -> JobFinding | None:
-        """The error that the log ends with, where no line has a cause, or only `best`, which a launcher summed up before the program's own output."""
+        """The error that the log ends with, if there is no cause so far or only `best`, a launcher's summary printed before the program's own output."""
         if best is None:
             return self._last_errors()
         if best.role is not LineRole.EXIT or not best.detail.get("of_launcher") or not self._lines:
@@ -262,22 +260,22 @@ class Tail:
         return self.reason(self._lines[-1][0] + 1, best.line)
 
     def lines_after(self, line: int) -> list[str]:
-        """What the job still printed behind `line`, of the last lines: no frames, no launcher's words."""
+        """The job's output after `line`, among the last lines of the log; without frames and launchers' messages."""
         others = (text.strip() for number, text in self._lines if number > line)
         return [t for t in others if t and not (_STACK.match(t) or _BOILERPLATE.match(t) or _RULE.match(t))]
 
     def only_lists(self, behind: int) -> bool:
-        """Whether hardly anything but lists of ranks and tensors stands behind line `behind`."""
+        """Whether hardly anything but lists of ranks and tensors follows line `behind`."""
         others = [text for line, text in self._lines if line > behind and not _LISTS.search(text)]
         return len(others) <= _OTHERS and not any(progress.is_progress(o) or _went_well(o) for o in others)
 
     def _boxed(self) -> JobFinding | None:
-        """What stands in the box right above the last line: a sentence between two rules."""
+        """The sentence between two drawn rules right above the last line."""
         words = [(line, text) for line, text in self._lines if text.strip()][-_BOX_LINES:-1]
         rules = [_RULE.match(text) is not None for _, text in words]
         for index in range(len(words) - 2, 0, -1):
             if not rules[index] and rules[index - 1] and rules[index + 1]:
-                return _made(grammar.strip(*words[index]))
+                return _made(labels.strip(*words[index]))
         return None
 
     def _word(self, lines: list[tuple[int, str]], *, ended: bool) -> JobFinding | None:
@@ -324,10 +322,10 @@ class Tail:
         word = found or ending
         if word is None or self._in_a_list(word[0]):
             return None
-        return _made(grammar.strip(*word))
+        return _made(labels.strip(*word))
 
     def _in_a_list(self, error: int) -> bool:
-        """Whether the next entry of the numbered list that line `error` stands in follows: then it is a catalogue's text, or the program went on."""
+        """Whether line `error` is an entry of a numbered list whose next entry follows: it is a catalogue's text, or the program went on."""
         above = [n for line, text in self._lines if line <= error and (n := _number(text)) is not None]
         behind = [n for line, text in self._lines if line > error and (n := _number(text)) is not None]
         return bool(above) and above[-1] + 1 in behind

@@ -1,6 +1,6 @@
-"""A line that calls itself an error, in the words of tools, loggers and shells: believed only as the last thing that a log says.
+"""Lines that call themselves an error, in the forms of tools, loggers and shells; they count only at the end of a log.
 
-`trailing_errors` follows such a line and forgets it where anything that speaks of work comes behind it.
+`trailing_errors` follows such a line and drops it if lines of work follow.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _LAST = re.compile(
     r"|(?:/\S{0,80}/)?(?:cp|mv|rm|ln|ls|cat|mkdir|rmdir|chmod|chown|touch|head|tail|sort|cut|wc|stat|install|split|dd|du|df|find|grep|zgrep|unzip|gzip|zcat): "
     r"(?:cannot |can't |unable |failed |missing |unrecognized |invalid |illegal |extra operand|unexpected |.{1,200}: (?:No such file or directory|Permission denied|Not a directory|Is a directory)$)"
 )
-"""A line that says of itself that it is an error: believed as the log's last word only."""
+"""A line that calls itself an error; it counts only at the end of the log."""
 _ENDED_BY_SIGNAL = re.compile(
     r"(?:Terminated|(?P<other>Hangup|Alarm clock|Quit|User defined signal [12]|File size limit exceeded|Profiling timer expired|Virtual timer expired))(?: \(core dumped\))?\.?$"
 )
-"""How a shell tells that a signal ended its child, alone on the line or behind a progress bar that it cut."""
+"""A shell's message that a signal ended its child, alone on the line or after a progress bar that it cut."""
 _CHILD_TERMINATED = re.compile(r"\S{1,200}: line \d{1,9}: {1,4}\d{1,10} Terminated\b")
-"""How a shell tells the same of a child of its script."""
+"""The same for a child of the shell's script."""
 _BAR_CUT = re.compile(r".{1,4000}[\])%\\|/0-9-]\s{0,4}(?=Terminated$)")
 _SIGNAL_WORD = re.compile(r"Terminated|Hangup|Alarm clock|Quit|User defined|size limit|timer expired")
 _NO_LAST = re.compile(
@@ -54,17 +54,17 @@ _NO_LAST = re.compile(
 
 
 def is_error(text: str) -> bool:
-    """Whether a line calls itself an error, whatever comes of it."""
+    """Whether a line calls itself an error, even if it does not count as one."""
     return _LAST.match(text.strip()) is not None
 
 
 def is_known(text: str) -> bool:
-    """Whether such a line was already judged, as a last word or as one that says nothing."""
+    """Whether this module already judges such a line, as an error or as none."""
     return _LAST.match(text) is not None or _NO_LAST.search(text) is not None
 
 
 def find(record: Record) -> JobFinding | None:
-    """A line that calls itself an error; what ended the program only where hardly anything follows it."""
+    """The finding of a line that calls itself an error; it ended the program only if hardly anything follows."""
     text = record.text.strip()
     last = _LAST.match(text)
     calls_itself_one = last is not None or record.is_error
@@ -74,7 +74,7 @@ def find(record: Record) -> JobFinding | None:
         return None
     if calls_itself_one:
         role = LineRole.EXIT if text.startswith("Execution halted") else None
-        # HDF5 says below what it met.
+        # HDF5 prints the reason below.
         detail = {"wrapper": True} if text.endswith("NetCDF: HDF error") else {}
         return make(languages.FACTS, "program_error", record, role=role, detail=detail)
     bar = _BAR_CUT.match(text)

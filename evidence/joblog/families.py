@@ -43,7 +43,7 @@ FAMILIES: tuple[LogFamily, ...] = (
     process.FAMILY,
     tools.FAMILY,
 )
-"""The registration: the first family that understands a line speaks for it."""
+"""The registration; the first family that recognises a line gives its finding."""
 _COLLECTIVES = (
     "reduce(",
     "barrier(",
@@ -80,7 +80,7 @@ TRIGGERS = (
     *step_output.TRIGGERS,
     *heredoc.TRIGGERS,
 )
-"""What a line must contain to be read at all, unless the reader is following a message over several lines."""
+"""A line without any of these is not read, unless the reader follows a message over several lines."""
 
 
 def facts() -> dict[str, LogFact]:

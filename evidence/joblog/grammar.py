@@ -1,4 +1,4 @@
-"""What every family of job-log messages shares: the finding, the part a kind plays in a failure, the prefixes of ranks, what one finding adds to another."""
+"""Shared by all families of job-log messages: findings, the role of a kind in a failure, the context of earlier lines, and how one finding completes another."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ HARDWARE = ("hardware",)
 
 
 class LineRole(IntEnum):
-    """What a kind can be in the story of a failure."""
+    """The role that a kind can have in a failure."""
 
     OBSERVATION = 0
-    """Says something, is never the cause: advice, clean-up, reports about another line."""
+    """Never the cause: advice, clean-up, reports about another line."""
     EXIT = 1
     """A process ended badly, for a reason that another line gives."""
     REMOTE = 2
     """A peer went away: its own failure lies elsewhere."""
     SYMPTOM = 3
-    """Something did not come in time; the cause may be anywhere."""
+    """Something did not happen in time; the cause may be anywhere."""
     END = 4
     """Slurm or a person ended the job."""
     ROOT = 5
@@ -42,8 +42,8 @@ class JobFinding:
 
     line: int = doc("1-based number of the line it starts on")
     kind: str = doc("word of docs/evidence.md")
-    role: LineRole = doc("what it can be in the story of the failure")
-    late: bool = doc("true when such a message comes long after the event, so that order says nothing")
+    role: LineRole = doc("its role in the failure")
+    late: bool = doc("true if such messages come long after the event, so that their order is no evidence")
     domains: tuple[str, ...] = doc("failure domains it can speak for")
     meaning: str = doc("one sentence")
     message: str = doc("the message, control characters removed")
@@ -61,7 +61,7 @@ class JobFinding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogFact:
-    """What a kind means."""
+    """Role, failure domains and meaning of a kind."""
 
     role: LineRole
     domains: tuple[str, ...]
@@ -76,7 +76,7 @@ def fact(role: LineRole, domains: tuple[str, ...], meaning: str, *, late: bool =
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
-    """One logical line: its text and what its prefixes say about who wrote it."""
+    """One logical line: its text, and the writer that its prefixes name."""
 
     line: int
     text: str
@@ -88,50 +88,50 @@ class Record:
     is_error: bool = False
     """Whether its logger, which writes JSON, gives it the level of an error."""
     of_worker: bool = False
-    """Whether Ray shows what a worker of its printed."""
+    """Whether Ray forwards the line from one of its workers."""
 
 
 @dataclass(kw_only=True, slots=True)
 class JoblogContext:
-    """What earlier lines said that a later one leaves out; a handful of fields, never a list."""
+    """Facts from earlier lines that later lines need; of bounded size."""
 
     op: str | None = None
     op_line: int = 0
     counts: dict[int, int] = field(default_factory=dict)
     child: dict[str, Any] = field(default_factory=dict)
     child_ended: dict[str, Any] = field(default_factory=dict)
-    """The fields of the child whose exit code it told last."""
+    """Fields of the child whose exit code torchelastic reported last."""
     child_line: int = 0
-    """Where torchelastic began to list the children that failed; 0 when it did not."""
+    """Line at which torchelastic began its list of failed children; 0 without one."""
     mpi: dict[str, Any] = field(default_factory=dict)
     mpi_line: int = 0
-    """Where an MPI launcher named the process whose end it tells a line later; 0 when it did not."""
+    """Line at which an MPI launcher named a process; a line below it tells how that process ended. 0 without one."""
 
     mpi_start_line: int = -1_000
-    """Where MPI said that it could not start: its error stack, which names the part that failed, stands behind it."""
+    """Line at which MPI reported that it could not start; its error stack follows and names the part that failed."""
     component: Record | None = None
-    """The line in which MPI or PMIx said that a component it was told to use is not there."""
+    """The line in which MPI or PMIx reported that a requested component is missing."""
     nccl_line: int = -1_000
-    """Line of the last NCCL error: its result's name, on a line of its own, stands behind it."""
+    """Line of the last NCCL error; the name of its result may follow on a line of its own."""
     nccl_kind: str = ""
-    """What that error was."""
+    """Kind of that error."""
     in_use: Record | None = None
     """The line in which PyTorch first warned that a port is taken."""
     last_error_line: int = -1_000
-    """Where NCCL announced its last error, which stands on the next line."""
+    """Line at which NCCL announced its last error; the error itself is the next line."""
     usage_line: int = 0
-    """Where a parser of options began to tell how the program is used; 0 when none did."""
+    """Line at which an option parser began to print the usage; 0 without one."""
     head: str = ""
     """The words of the last heading of an error."""
     head_raised: bool = False
     """Whether it is an exception's name, whose own text begins on the next line."""
     head_detail: dict[str, Any] = field(default_factory=dict)
-    """What the heading says beside its words of the error that it announces."""
+    """Further fields of the announced error that the heading gives."""
     head_line: int = 0
-    """Where a line announced an error that stands on one of the next; 0 when none is awaited."""
+    """Line of that heading; the error is one of the next lines. 0 if none is expected."""
 
     failed_line: int = 0
-    """Where a workflow engine told of a step that failed; its reason stands below. 0 when none is awaited."""
+    """Line at which a workflow engine reported a failed step; the reason follows. 0 if none is expected."""
 
     def listing(self, line: int) -> bool:
         """Whether `line` can belong to that list."""
@@ -146,7 +146,7 @@ class JoblogContext:
         return 0 < self.failed_line < line <= self.failed_line + _REASON_LINES
 
     def is_last_error(self, line: int) -> bool:
-        """Whether `line` is the one in which NCCL tells its last error."""
+        """Whether `line` is the text of NCCL's last error."""
         return line == self.last_error_line + 1
 
     def expects(self, line: int) -> bool:
@@ -199,90 +199,22 @@ MAX_RANK = 2**31 - 1
 _LISTING_LINES = 200
 _HEAD_LINES = 8
 _REASON_LINES = 4
-TORCH_RANK = re.compile(r"\[rank(?P<rank>\d{1,8})\](?=:|\s)")
-_PREFIXES = (
-    re.compile(
-        r"(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})?\[(?:[\w.-]{1,253}@)?\d+,(?P<rank>\d{1,8})\]<std(?:out|err)>:\s?"
-    ),
-    re.compile(r"(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})?\[(?P<rank>\d{1,6})\]<std(?:out|err)>:\s?"),
-    re.compile(r"\[\d+,mpirank:(?P<rank>\d{1,8}),(?P<host>[\w.-]{1,253})\]<std(?:out|err)>:\s?"),
-    re.compile(r"std(?:out|err): "),
-    re.compile(r"\s*(?P<rank>\d{1,6}): (?=\S|$)"),
-    re.compile(r"\[(?:rank|Rank|RANK):?\s?(?P<rank>\d{1,8})\]:?\s?"),
-    re.compile(r"\[(?P<host>[\w.-]{1,253}):(?P<local>\d{1,5})\]:?\s"),
-    re.compile(r"\[[a-z][a-z_]{1,30}(?P<local>\d{1,5})(?:\|\d{1,5})?\]:\s?"),
-    re.compile(
-        r"\((?:[\w.-]{1,64},? )?rank=(?P<rank>\d{1,8}),? pid=\d{1,10}(?:, ip=(?P<host>[\w.:-]{1,64}))?\)\s"
-    ),
-    re.compile(r"(?:trainer|worker|replica|node|role|actor)/(?P<rank>\d{1,6}) "),
-    re.compile(r"[A-Za-z][\w.-]{0,200}[-_]\d{1,6}\s{1,30}\| "),
-    re.compile(
-        r"\[(?P<rank>\d{1,6})\] (?=-->|\s*$|Error|ERROR|FATAL|Fatal|Traceback \(|terminate called|forrtl:|\s{2,8}(?![\d+-])\S|(?:\w{1,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception)\b)"
-    ),
-    re.compile(
-        r"(?:[EF]|[IW](?!.{20,200}\] \[\d{1,6}/\d{1,6}\] ))\d{4} \d\d:\d\d:\d\d\.\d{3,6}\s{1,8}\d{1,18} [\w./-]{1,120}\.py:\d{1,6}\] (?=.*(?:Traceback \(|File \"|\w(?:Error|Exception)\b|\] ))"
-    ),
-    re.compile(
-        r"(?:>> ){1,40}(?=Error|\{?Error|Unrecognized|Undefined|Out of memory|Index|Not enough|Invalid)"
-    ),
-    re.compile(r"\((?P<actor>[\w.:]{1,64}) pid=(?P<pid>\d{1,10})(?:, ip=(?P<host>[\w.:-]{1,64}))?\)\s"),
-    re.compile(
-        r"(?P<host>[A-Za-z0-9][\w.-]{0,252}):\s(?=\[(?:rank|default)\d|\[E\d{0,4}\s|\[\d{4}-|Traceback \(|\s+File|slurmstepd|srun:)"
-        r"|(?P<node>[A-Za-z][\w.-]{0,200}\d[\w.-]{0,50}):\s(?=\w+(?:\.\w+)*Error:)"
-    ),
-    re.compile(
-        r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]{1,120}\.py:\d{1,6}\] ?"
-    ),
-    re.compile(r"\s{2,16}\"message\": \"(?=(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{2,60}(?:Error|Exception): )"),
-    re.compile(r"(?:\[[^\]\n]{1,80}\] ){2,5}>>> (?=\S|\s{2,}\S)"),
-    re.compile(r"(?P<bench>[\w.-]{1,200}) \[std(?:out|err)\] "),
-    re.compile(r"[^\t\n]{1,80}\t[^\t\n]{1,80}\t(?=\d{4}-\d\d-\d\dT\d)"),
-    re.compile(
-        r"(?:[A-Z][a-z]{2}-\d\d |\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d[.,]\d{3} \[[^\]]{1,80}\] (?=(?:ERROR|FATAL|SEVERE|CRITICAL)\b)"
-    ),
-    re.compile(r"\d\d:\d\d:\d\d:(?:\w{1,20}:){1,5}(?:ERROR|FATAL|CRITICAL):(?=\S)"),
-    re.compile(
-        r"(?:\[\d{4}-\d\d-\d\d[T, ]{1,2}\d\d:\d\d:\d\d[^\]]{0,16}\] )?\{[\w./]{1,80}\.py:\d{1,6}\} (?:DEBUG|INFO|WARNING|ERROR|CRITICAL) - (?=\S)"
-    ),
+WATCHDOG_KINDS = frozenset({"watchdog_timeout", "watchdog_timeout_init"})
+SIGNAL_DEATH_KINDS = frozenset(
+    {"process_crashed", "process_aborted", "bus_error", "segfault", "oom_kill_suspected"}
 )
-LABELS = tuple(_PREFIXES[i] for i in (0, 1, 2, 4))
-"""Those by which a launcher marks every line of a task, whatever it says."""
-_MAX_LAYERS = 4
-
-
-def is_labelled(text: str) -> bool:
-    """Whether the line begins with a prefix that tells by itself what it is."""
-    return any(pattern.match(text) for pattern in _PREFIXES)
-
-
-def strip(line: int, text: str) -> Record:
-    """The line without launcher prefixes; the rank and host they name."""
-    found: dict[str, str] = {}
-    labelled = any(label.match(text) for label in LABELS)
-    for _ in range(_MAX_LAYERS):
-        match = next((m for pattern in _PREFIXES if (m := pattern.match(text))), None)
-        if match is None:
-            break
-        found.update({k: v for k, v in match.groupdict().items() if v is not None})
-        text = text[match.end() :]
-    if inner := TORCH_RANK.search(text[:400]):
-        found["rank"] = inner["rank"]
-    return Record(
-        line=line,
-        text=text,
-        rank=number(found.get("rank"), MAX_RANK),
-        host=found.get("host") or found.get("node"),
-        pid=number(found.get("pid")),
-        labelled=labelled,
-        of_worker="actor" in found,
-    )
-
-
+"""Deaths of a process by a signal."""
+UNEXPLAINED_EXIT_KINDS = frozenset({"task_exit", "slurm_task_failure", "process_aborted"})
+"""Ends that do not name their reason."""
+TRACEBACK = "Traceback (most recent call last)"
 _FILLED = ("op", "seq", "group", "rank", "timeout_ms", "host", "pid")
 _SAME = {"watchdog_timeout_init": "watchdog_timeout", "host_oom_kill": "slurm_oom"}
-TIMEOUT_KINDS = frozenset({
-    "watchdog_timeout", "watchdog_timeout_init", "heartbeat_monitor", "monitored_barrier_timeout", "rendezvous_timeout", "rendezvous_failed",
-})  # fmt: skip
+TIMEOUT_KINDS = WATCHDOG_KINDS | {
+    "heartbeat_monitor",
+    "monitored_barrier_timeout",
+    "rendezvous_timeout",
+    "rendezvous_failed",
+}
 _MAX_OPS = 256
 WORLD_GROUP_NAMES = frozenset({None, "default_pg", "0"})
 """Names of the group that all ranks are in; some lines leave it out."""
@@ -332,7 +264,7 @@ def _sizes(best: JobFinding, other: JobFinding) -> JobFinding:
 
 
 def _named_by_pytorch(best: JobFinding, report: JobFinding) -> JobFinding:
-    """A timeout with the ranks that PyTorch itself says it waited for."""
+    """The timeout with the ranks that PyTorch's own report names as missing."""
     ranks = report.detail.get("ranks")
     if not ranks or "culprit_ranks" in best.detail:
         return best
@@ -346,7 +278,7 @@ def _named_by_pytorch(best: JobFinding, report: JobFinding) -> JobFinding:
 def _operations(best: JobFinding, other: JobFinding) -> JobFinding:
     """Ranks of one group that wait in different operations at the same number: the program's own mismatch.
 
-    Groups have numbers of their own, so nothing is said where one of the two may belong to a smaller group.
+    Groups have numbers of their own, so two lines are not compared if one of them may belong to a smaller group.
     """
     groups = {best.group, other.group}
     same = (

@@ -1,7 +1,7 @@
-"""Text that is only shown: a here-document of a script that is printed itself, what a page in Markdown quotes between fences, a page of Python's help,
-another job's log under the traced command that prints it, what a model is asked under its heading.
+"""Text that is only shown: here-documents of a printed script, fenced blocks of Markdown, pages of Python's help, another job's log
+below the traced command that prints it, questions to a model below their heading.
 
-Nobody reports anything in it.
+Errors in such text are not the job's.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ _HELP = re.compile(
     r"Help on (?:class|function|method|module|package|built-in function|_?\w{1,40} object)\b.{0,200}:$|Help on class \S"
 )
 _HELP_LINE = re.compile(r"\s|$|(?:class|def) |[A-Z ]{3,40}$|[\w.]{1,80}\(.{0,200}\)")
-"""What stands in such a page: its headings, signatures and everything that is indented."""
+"""Lines of such a page: headings, signatures and indented text."""
 _FENCE = re.compile(
     r"\s{0,12}```(?:\s?\{\s?\.?(?P<braced>[A-Za-z][\w+-]{0,20})?[^}\n]{0,80}\}|(?P<language>[A-Za-z][\w+-]{0,20}))?\s*$"
 )
 _OTHERS_LOG = re.compile(
     r"\s{0,8}\+{1,8} (?:tail(?!.{0,200}\s(?:-\w{0,8}[fF]\b|--follow))|cat|head|grep) .{0,300}\d{4,12}[\w.-]{0,40}\.(?:out|err|log|txt)\b"
 )
-"""A shell's trace of a command that prints a file named after a job's number: not this job's, whose own output nobody need print."""
+"""A shell's trace of a command that prints a file named after a job's number. It is another job's: a job has no need to print its own output."""
 _TRACED = re.compile(r"\s{0,8}\+{1,8} \S")
 _QUESTION = re.compile(r"\s{0,4}#{2,6} ?(?:input|instruction|prompt|question|context)s?:\s*$", re.IGNORECASE)
 _QUESTION_LINES = 12
 _ANSWER = re.compile(r"\s{0,4}#{2,6} ?\w|-{3,}|={3,}")
-"""What ends the text under such a heading."""
+"""A line that ends the text below such a heading."""
 _SHOWN = frozenset(
     {None, "bash", "sh", "shell", "console", "text", "txt", "plaintext", "output", "log", "shell-session"}
 )
-"""What fences call the output of programs. Code in other languages may be a model's, cut off in the middle before the program that prints it fails."""
+"""Languages of fences around the output of programs. Code in another language may come from a model and be cut off by the program's own failure."""
 
 
 class HereDocument:
@@ -46,7 +46,7 @@ class HereDocument:
     def __init__(self) -> None:
         self._began, self._word, self._most = 0, "", _MAX_LINES
         self._last = 0
-        """The last line that was not empty: the reader leaves those out."""
+        """The last line that was not empty; the reader skips empty lines."""
         self._in_code = False
         """Inside a fence around code: the next bare one ends it."""
 
@@ -89,7 +89,7 @@ class HereDocument:
 
 
 class Copied:
-    """What a log that somebody copied out of a page or a mail has around it: a fence, quotation marks in front of every line."""
+    """Removes the fence or the quotation marks of a log that was copied from a page or a mail."""
 
     def __init__(self) -> None:
         self._marked = self._fenced = False
@@ -107,7 +107,7 @@ class Copied:
         return text.removeprefix("> ") if self._marked else text
 
     def left(self) -> bool:
-        """True once, at the first finding behind the closing fence: the fenced text was a quotation."""
+        """True once, at the first finding after the closing fence: the fenced text was a quotation."""
         closed, self._closed = self._closed, 0
         return closed > 0
 
@@ -117,4 +117,4 @@ _OVER: dict[str, Callable[[str], bool]] = {
     "question": lambda text: _ANSWER.match(text) is not None,
     "log": lambda text: _TRACED.match(text) is not None,
 }
-"""What ends those that have no word of their own for it; the words of here-documents are written in the script."""
+"""How texts without an end marker of their own end; a here-document's marker stands in the script."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import NamedTuple
 
 from probing_cluster.evidence import dates, prefixes
 from probing_cluster.evidence.joblog import grammar
@@ -35,6 +36,171 @@ _MAX_LABELS = 4_096
 _TASK = re.compile(r"\s{0,5}(?P<task>\d{1,6}): ")
 _RANK_CHARS = 400
 _ERROR_WORD = re.compile(r"(?:error|exception|failure|fault|warning|interrupt|exit)$", re.IGNORECASE)
+
+TORCH_RANK = re.compile(r"\[rank(?P<rank>\d{1,8})\](?=:|\s)")
+
+
+class _Prefix(NamedTuple):
+    """A prefix that can be recognised in a single line."""
+
+    written_by: str
+    pattern: re.Pattern[str]
+    marks_task: bool = False
+    """True if the launcher writes it in front of every line of a task."""
+
+
+_PREFIXES = (
+    _Prefix(
+        "mpirun's job and rank",
+        re.compile(
+            r"(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})?\[(?:[\w.-]{1,253}@)?\d+,(?P<rank>\d{1,8})\]<std(?:out|err)>:\s?"
+        ),
+        marks_task=True,
+    ),
+    _Prefix(
+        "mpirun's rank",
+        re.compile(r"(?:\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})?\[(?P<rank>\d{1,6})\]<std(?:out|err)>:\s?"),
+        marks_task=True,
+    ),
+    _Prefix(
+        "mpirun's host and rank",
+        re.compile(r"\[\d+,mpirank:(?P<rank>\d{1,8}),(?P<host>[\w.-]{1,253})\]<std(?:out|err)>:\s?"),
+        marks_task=True,
+    ),
+    _Prefix(
+        "stream",
+        re.compile(r"std(?:out|err): "),
+    ),
+    _Prefix(
+        "srun --label",
+        re.compile(r"\s*(?P<rank>\d{1,6}): (?=\S|$)"),
+        marks_task=True,
+    ),
+    _Prefix(
+        "rank in brackets",
+        re.compile(r"\[(?:rank|Rank|RANK):?\s?(?P<rank>\d{1,8})\]:?\s?"),
+    ),
+    _Prefix(
+        "host and local rank",
+        re.compile(r"\[(?P<host>[\w.-]{1,253}):(?P<local>\d{1,5})\]:?\s"),
+    ),
+    _Prefix(
+        "torchrun",
+        re.compile(r"\[[a-z][a-z_]{1,30}(?P<local>\d{1,5})(?:\|\d{1,5})?\]:\s?"),
+    ),
+    _Prefix(
+        "Ray Train",
+        re.compile(
+            r"\((?:[\w.-]{1,64},? )?rank=(?P<rank>\d{1,8}),? pid=\d{1,10}(?:, ip=(?P<host>[\w.:-]{1,64}))?\)\s"
+        ),
+    ),
+    _Prefix(
+        "pod and index",
+        re.compile(r"(?:trainer|worker|replica|node|role|actor)/(?P<rank>\d{1,6}) "),
+    ),
+    _Prefix(
+        "docker compose",
+        re.compile(r"[A-Za-z][\w.-]{0,200}[-_]\d{1,6}\s{1,30}\| "),
+    ),
+    _Prefix(
+        "rank in brackets before an error",
+        re.compile(
+            r"\[(?P<rank>\d{1,6})\] (?=-->|\s*$|Error|ERROR|FATAL|Fatal|Traceback \(|terminate called|forrtl:|\s{2,8}(?![\d+-])\S|(?:\w{1,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception)\b)"
+        ),
+    ),
+    _Prefix(
+        "a Python source's log head",
+        re.compile(
+            r"(?:[EF]|[IW](?!.{20,200}\] \[\d{1,6}/\d{1,6}\] ))\d{4} \d\d:\d\d:\d\d\.\d{3,6}\s{1,8}\d{1,18} [\w./-]{1,120}\.py:\d{1,6}\] (?=.*(?:Traceback \(|File \"|\w(?:Error|Exception)\b|\] ))"
+        ),
+    ),
+    _Prefix(
+        "message margin",
+        re.compile(
+            r"(?:>> ){1,40}(?=Error|\{?Error|Unrecognized|Undefined|Out of memory|Index|Not enough|Invalid)"
+        ),
+    ),
+    _Prefix(
+        "Ray actor",
+        re.compile(r"\((?P<actor>[\w.:]{1,64}) pid=(?P<pid>\d{1,10})(?:, ip=(?P<host>[\w.:-]{1,64}))?\)\s"),
+    ),
+    _Prefix(
+        "pdsh's host",
+        re.compile(
+            r"(?P<host>[A-Za-z0-9][\w.-]{0,252}):\s(?=\[(?:rank|default)\d|\[E\d{0,4}\s|\[\d{4}-|Traceback \(|\s+File|slurmstepd|srun:)"
+            r"|(?P<node>[A-Za-z][\w.-]{0,200}\d[\w.-]{0,50}):\s(?=\w+(?:\.\w+)*Error:)"
+        ),
+    ),
+    _Prefix(
+        "vLLM's logger",
+        re.compile(
+            r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]{1,120}\.py:\d{1,6}\] ?"
+        ),
+    ),
+    _Prefix(
+        "message of a JSON record",
+        re.compile(r"\s{2,16}\"message\": \"(?=(?:[a-z_]\w{0,40}\.){0,6}[A-Z]\w{2,60}(?:Error|Exception): )"),
+    ),
+    _Prefix(
+        "tags and an arrow",
+        re.compile(r"(?:\[[^\]\n]{1,80}\] ){2,5}>>> (?=\S|\s{2,}\S)"),
+    ),
+    _Prefix(
+        "benchmark and stream",
+        re.compile(r"(?P<bench>[\w.-]{1,200}) \[std(?:out|err)\] "),
+    ),
+    _Prefix(
+        "columns of a CI log",
+        re.compile(r"[^\t\n]{1,80}\t[^\t\n]{1,80}\t(?=\d{4}-\d\d-\d\dT\d)"),
+    ),
+    _Prefix(
+        "Java's logger",
+        re.compile(
+            r"(?:[A-Z][a-z]{2}-\d\d |\d{4}-\d\d-\d\d[ T])?\d\d:\d\d:\d\d[.,]\d{3} \[[^\]]{1,80}\] (?=(?:ERROR|FATAL|SEVERE|CRITICAL)\b)"
+        ),
+    ),
+    _Prefix(
+        "clock, logger and level",
+        re.compile(r"\d\d:\d\d:\d\d:(?:\w{1,20}:){1,5}(?:ERROR|FATAL|CRITICAL):(?=\S)"),
+    ),
+    _Prefix(
+        "Airflow's logger",
+        re.compile(
+            r"(?:\[\d{4}-\d\d-\d\d[T, ]{1,2}\d\d:\d\d:\d\d[^\]]{0,16}\] )?\{[\w./]{1,80}\.py:\d{1,6}\} (?:DEBUG|INFO|WARNING|ERROR|CRITICAL) - (?=\S)"
+        ),
+    ),
+)
+_PATTERNS = tuple(prefix.pattern for prefix in _PREFIXES)
+_TASK_PATTERNS = tuple(prefix.pattern for prefix in _PREFIXES if prefix.marks_task)
+_MAX_LAYERS = 4
+
+
+def _is_labelled(text: str) -> bool:
+    """Whether the line begins with a prefix that can be recognised in a single line."""
+    return any(pattern.match(text) for pattern in _PATTERNS)
+
+
+def strip(line: int, text: str) -> grammar.Record:
+    """The line without launcher prefixes; the rank and host they name."""
+    found: dict[str, str] = {}
+    labelled = any(label.match(text) for label in _TASK_PATTERNS)
+    for _ in range(_MAX_LAYERS):
+        match = next((m for pattern in _PATTERNS if (m := pattern.match(text))), None)
+        if match is None:
+            break
+        found.update({k: v for k, v in match.groupdict().items() if v is not None})
+        text = text[match.end() :]
+    if inner := TORCH_RANK.search(text[:400]):
+        found["rank"] = inner["rank"]
+    return grammar.Record(
+        line=line,
+        text=text,
+        rank=grammar.number(found.get("rank"), grammar.MAX_RANK),
+        host=found.get("host") or found.get("node"),
+        pid=grammar.number(found.get("pid")),
+        labelled=labelled,
+        of_worker="actor" in found,
+    )
 
 
 class LineLabels:
@@ -65,7 +231,7 @@ class LineLabels:
                 return rest if self._counts.get("time", 0) >= _MIN_LINES else text
             self._count("time", 1)
             return rest
-        if found["other"] and grammar.is_labelled(text):
+        if found["other"] and _is_labelled(text):
             return text  # `record` removes it, and reads what it names
         label = found[0].strip()
         if self._count(label, 1) < _MIN_LINES:
@@ -113,7 +279,7 @@ class LineLabels:
         rank = record.rank if record.rank is not None else self._rank
         task = _TASK.match(text)
         label = int(task["task"]) if task else self._rank
-        named = grammar.TORCH_RANK.search(text[:_RANK_CHARS])
+        named = TORCH_RANK.search(text[:_RANK_CHARS])
         if named and label is not None:
             # srun's tasks are launchers here, one a node: their number is no rank.
             self._of_launchers |= int(named["rank"]) != label
@@ -125,7 +291,7 @@ class LineLabels:
 
 def bare(line: int, text: str) -> grammar.Record:
     """The line without the prefixes that can be recognised in a single line: launchers', loggers', syslog's."""
-    record = grammar.strip(line, text)
+    record = strip(line, text)
     dated = record.text.startswith(("{", "<")) or dates.match_length(record.text)
     return _undated(record) if dated else record
 
@@ -137,7 +303,7 @@ def _undated(record: grammar.Record) -> grammar.Record:
     if _is_no_tag(record.text, peeled):
         at = record.text.find(f"{peeled.tag}:")
         message, host = record.text[record.text.rfind(peeled.host or "", 0, at) :], None
-    inner = grammar.strip(record.line, message)
+    inner = strip(record.line, message)
     return replace(
         inner,
         labelled=record.labelled or inner.labelled,

@@ -1,6 +1,6 @@
-"""What the C library and the shell say in other languages, back in the words that the families know.
+"""Translates messages of the C library and the shell back to English, which the families read.
 
-The phrases are glibc's and bash's own translations. Only their places are read: behind a colon, or where a shell tells of a child.
+The phrases are glibc's and bash's own translations. They count only after a colon, or in a shell's message about a child.
 """
 
 from __future__ import annotations
@@ -155,12 +155,12 @@ _NOT_FOUND = (
     "nie znaleziono polecenia", "comando não encontrado", "команда не найдена", "kommandot finns inte",
     "komut yok", "команду не знайдено", "未找到命令", "指令找不到",
 )  # fmt: skip
-"""How bash says that there is no such command."""
+"""bash's messages for a missing command."""
 _ENGLISH = {
     word: english for table in (_ERRORS, _SIGNALS) for english, words in table.items() for word in words
 }
 TRIGGERS = (*_ENGLISH, *_NOT_FOUND)
-"""What a line must contain to be another language's at all."""
+"""A line without any of these is not translated."""
 _ANY = re.compile(literals.any_of(TRIGGERS))
 
 
@@ -171,7 +171,7 @@ def _either(words: tuple[str, ...] | list[str]) -> str:
 _LINE = re.compile(
     r"^(?P<shell>\S{1,200}?)\s?[:：] ?(?:第 ?|Zeile |ligne |línea |línia |linea |riga |linha |regel |rad |linje |linia |wiersz |строка |рядок |řádek |satır |rivi |行 ?|줄 ?)(?P<line>\d{1,6})(?: ?行)?\s?[:：] ?"
 )
-"""How a shell names the line of a script."""
+"""A shell's name for a line of a script."""
 _ERROR = re.compile(
     rf"(?P<before>(?:[:：] ?|\] ?|\())(?P<said>{_either([w for ws in _ERRORS.values() for w in ws])})"
 )
@@ -190,7 +190,7 @@ _BARE = re.compile(
 
 
 def english(text: str) -> str:
-    """The line with what the C library or the shell says in English; the same line where they say nothing in another language."""
+    """The line with messages of the C library or the shell in English; unchanged without such a message in another language."""
     if not _ANY.search(text):
         return text
     if child := _CHILD.match(text):

@@ -1,4 +1,4 @@
-"""What programs print about errors without having them: their options' help, tables of codes and counts, the patterns they look for, pages."""
+"""Recognises text about errors that did not happen: help of options, tables of codes and counts, search patterns, pages."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from probing_cluster.evidence.joblog import mention
 _OPTION = re.compile(
     r"\s{1,8}-{1,2}[A-Za-z][\w-]{0,40}(?:,? -{1,2}[A-Za-z][\w-]{0,40})?(?:[ =][A-Z{\[<]\S{0,60})?(?:\s{2,40}\S|\s*$)"
 )
-"""An option in a program's help: its names, perhaps its value's, and what it does behind some blanks."""
+"""An option in a program's help: its names, perhaps a value, and its description after blanks."""
 _DESCRIPTION_INDENT = 10
 _NEAR_LINES = 6
 _CODE_ROW = re.compile(r"\s{1,8}(?P<code>\d{1,3})\s{2,12}\S")
 _LEAST_ROWS = 2
 _ESCAPE = r"\\(?:[().\[\]{}+*?|^$]|[dsw](?![A-Za-z]))"
 _PATTERN = re.compile(rf"{_ESCAPE}.*(?:{_ESCAPE}|\||\.\*)|(?:\||\.\*).*{_ESCAPE}|\S\|[^|]*\.\*|\.\* .*\|")
-"""A regular expression: somebody looks for the words, or shows what he looks for."""
+"""A regular expression: the line shows a search pattern."""
 _PAGE_ITEM = re.compile(
     r"\s{0,12}(?:[-*•]|\d{1,2}[.)])\s+(?:\*\*)?`[^`]{2,200}`(?:\*\*)?,? (?:[a-z]+[,.]? ){3}"
 )
@@ -27,9 +27,9 @@ _PAGE_ITEM = re.compile(
 _LABELLED = re.compile(
     r"\s{0,12}(?:[-*•]\s+)?\*\*[^*\n]{2,60}\*\*\s?:|\s{0,12}`[^`\n]{8,2000}`\s*$|_No response_\s*$"
 )
-"""A label set bold, or a line that is nothing but code: a page's."""
+"""A bold label, or a line of code alone: parts of a page."""
 _COUNTED = re.compile(r".{8,400}\s{2,60}\d[\d.,]{0,14}\s{2,40}\d[\d.,]{0,14}\s?%?\s*$")
-"""What ends with two columns of numbers: how often that was seen."""
+"""A line that ends with two columns of numbers, such as counts."""
 _BARE = re.compile(r"\s{8,60}(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception): \S")
 _WENT_WRONG = re.compile(
     r"error|exception|fail|caus|reason|traceback|raised|stderr|output|abort|fatal", re.IGNORECASE
@@ -44,7 +44,7 @@ _SENTENCE_WORDS = 5
 
 
 class Pages:
-    """Follows the pages of HTML that a program prints: whatever they speak of, they are pages."""
+    """Follows the pages of HTML that a program prints."""
 
     def __init__(self) -> None:
         self._began = 0
@@ -70,7 +70,7 @@ def shows_a_traceback(before: Reversible[str]) -> bool:
 
 
 def is_shown(text: str, before: Reversible[str]) -> bool:
-    """Whether the line, by itself or by those in front of it (oldest first), explains an error rather than reports one."""
+    """Whether the line explains an error rather than reports one; `before`: the lines above it, oldest first."""
     if not any(sign in text for sign in ("  ", "\\", ".*", "`", "**", "_No ")):
         return False
     if any(form.match(text) for form in (_OPTION, _PAGE_ITEM, _LABELLED)) or _PATTERN.search(text):
@@ -87,7 +87,7 @@ def _indent(text: str) -> int:
 
 
 def _is_announced(text: str, before: Reversible[str]) -> bool:
-    """Whether an exception stands far to the right below a heading of somebody's report, and no traceback above it."""
+    """Whether an indented exception stands below a heading and has no traceback above it."""
     for line in islice(reversed(before), _NEAR_LINES):
         if "Traceback (" in line or 'File "' in line:
             return False
@@ -97,7 +97,7 @@ def _is_announced(text: str, before: Reversible[str]) -> bool:
 
 
 def _describes_an_option(text: str, before: Reversible[str]) -> bool:
-    """Whether the line goes on with what an option does, far to the right as help is set."""
+    """Whether the line continues the description of an option, indented as help is."""
     if _indent(text) < _DESCRIPTION_INDENT:
         return False
     for line in islice(reversed(before), _NEAR_LINES):
@@ -107,7 +107,7 @@ def _describes_an_option(text: str, before: Reversible[str]) -> bool:
 
 
 def _is_of_a_table_of_codes(text: str, before: Reversible[str]) -> bool:
-    """Whether the line explains an exit code below others: numbers that grow, and not one by one as those of lines do."""
+    """Whether the line explains an exit code below others: numbers that grow, but not one by one as line numbers do."""
     codes = []
     for line in (text, *islice(reversed(before), _NEAR_LINES)):
         if not (row := _CODE_ROW.match(line)):

@@ -1,6 +1,6 @@
-"""Whether an error stands in a line where errors stand, or is only mentioned: prose, quotes, data, chat, code.
+"""Decides whether a line reports an error or only mentions one: prose, quotes, data, chat, code.
 
-Whoever trains on text prints text, and text tells of errors. What only hardware can say is believed least.
+Jobs that train on text print text, which may mention errors. Errors that only hardware can cause need the strictest form.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TITLE = re.compile(
     r"|^[+-]\s{1,40}(?:raise|except|return|assert|print|log|#|//)\b|^\s*<!--",
     re.IGNORECASE,
 )
-"""A commit as `git log --oneline` prints it, a change, an issue, a piece of advice by its title: it speaks of errors of other days."""
+"""The title of a commit (`git log --oneline`), a change, an issue or a piece of advice: it mentions past errors."""
 _TRACE = re.compile(r"^\s*\+{1,8} (?!Exception Group)\S")
 """A command as a shell prints it before it runs it (`set -x`), or a line that a patch adds."""
 _LISTED = re.compile(
@@ -36,14 +36,14 @@ _LISTED = re.compile(
     r"|[\w./~@+-]{1,300}\.(?:py|pyx|c|cc|cpp|cu|cuh|h|hpp|sh|bash|f90|rs|go|java|scala|js|ts|jl|lua)[:-]\d{1,9}[:-](?:\s{2,}\S|\s?(?:raise|return|if|elif|except|assert|def|class|throw|fn|func)\b|\s?(?:#|//|\"|'|print\(|self\.|log\w{0,4}\.))"
     r"|\S{1,300}\.py::\S.{0,400}\s(?:PASSED|FAILED|SKIPPED|XFAIL|XPASS|ERROR)\b"
 )
-"""What searches print of other files (`run-17.out:88:…`) and of source code, which stands behind its line's number with its
-indentation (Python's warnings and pytest write one blank and a name), and names of tests, whose parameters may be errors."""
+"""Results of a search in other files (`run-17.out:88:…`) and in source code, which keeps its indentation after the line number
+(Python's warnings and pytest write one blank and a name), and names of tests, whose parameters may be errors."""
 _PIECE = re.compile(
     r"^\W*(?:\d{1,7}(?:/\d{1,7})?\W{1,3}(?=[a-z]))?(?:[qa](?=: \S)|(?:prompt|question|answer|query|user|human|assistant|chosen|rejected|instruction|completion|reference|prediction|hypothesis|generated)s?"
     r"(?:\s?\d{1,6})?|(?:doc(?:ument)?|passage|chunk|hit|candidate|snippet|sample|example|result|template)s?\s?[#:]?\d{1,6}(?:\W{1,3}(?:score|sim(?:ilarity)?|dist(?:ance)?|rank|prob|p)\W{0,3}[\d.e+-]{1,20}\)?)?)(?:\s?[:=>]|\s\|)\s",
     re.IGNORECASE,
 )
-"""What chats, datasets and searches print of their own texts: the whole line is such a text."""
+"""A text that a chat, a data set or a search prints: the whole line belongs to it."""
 _QUOTATION = re.compile(
     r"(?<![^\s(\[,*|+-])(?:\"(?=[^\"\n]* [^\"\n]* )[^\"\n]{12,4000}\"|`(?=[^`\n]* [^`\n]* )[^`\n]{12,4000}`|“[^“”\n]{12,4000}”)"
 )
@@ -51,7 +51,7 @@ _QUOTATION = re.compile(
 _REPORTS = re.compile(
     r"\b(?:error|exception|failed|failure|fatal|reason|message|msg|stderr|output)\W{0,4}$", re.IGNORECASE
 )
-"""What is quoted behind these words is what happened."""
+"""A quotation after these words reports an error."""
 _KEY = re.compile(
     r"[{,]\s*(?P<quote>[\"'])(?P<key>[^\"']{1,60})(?P=quote)\s*:\s*[\"'](?:[^\"'\\]|\\.|(?<=\w)'(?=\w))*$"
 )
@@ -84,7 +84,7 @@ _SPACED = re.compile(r"\S+")
 _PLAIN = re.compile(r"[(\[{]?[A-Za-z][a-z'’]*[,.;?!)]*|[A-Z]{1,12}[,.;?!)]*|\S*[?]")
 """A word of a sentence, unlike `torch.cuda`, `n03`, `0x7f`, `what():`."""
 _ENDS = re.compile(r"(?:^|\w\.|[:\])>|=\-'\"(,»│])\s*$")
-"""How what stands in front of an error ends; a sentence runs on into it."""
+"""Possible ends of the text before a reported error; in a sentence, the text runs on into the error."""
 _REPORTER = re.compile(
     r"\w(?:Error|Exception)\b|what\(\):|exception: |\bWARN\b|\.(?:cc|cpp|cu|cuh|h|hpp|py|c)\b[:\d(, ]"
 )
@@ -105,7 +105,7 @@ _REPORT = frozenset({
     "transform", "unable", "uncaught", "unexpected", "unhandled", "unknown", "w", "warn", "warning", "was", "watchdog", "what", "with",
     "worker",
 })  # fmt: skip
-"""The words that runtimes and launchers make their reports of; another one makes it somebody's sentence."""
+"""The words in reports of runtimes and launchers; other words show that the line is prose."""
 
 
 _SETTING = re.compile(
@@ -115,21 +115,21 @@ _SETTING = re.compile(
     r"|\s*(?:[-*]\s+)?(?:match(?:es)?|patterns?|regexp?s?|regexes)\s?[:=]\s?\S",
     re.IGNORECASE,
 )
-"""A setting whose value is quoted or a pattern, as policies are printed: what to do when an error comes."""
+"""A setting with a quoted value or a pattern, such as a policy for an error."""
 
 
 _QUOTES = re.compile(
     r"(?:^|\s)(?:quot(?:e|es|ed|ation)|zitate?|citas?|citations?|citazion[ei])\s?: ", re.IGNORECASE
 )
-"""Whose words follow is not the program."""
+"""A quotation follows, which is not the program's own message."""
 _DATA_KEY = re.compile(
     r"', '(?:cause|label|labels|answer|question|category|solution|diagnosis|target|response|completion|explanation)': "
 )
-"""What a data set has beside its text; a dictionary as Python prints it, which no logger writes."""
+"""Keys of a data set beside its text, in a dictionary as Python prints it; no logger writes that."""
 
 
 def is_speech(text: str) -> bool:
-    """Whether the whole line is data, chat, code or a setting, whatever it speaks of."""
+    """Whether the whole line is data, chat, code or a setting."""
     if (
         any(p.match(text) for p in (_CODE, _TRACE, _LISTED, _PIECE, _TEST, _SETTING))
         or _TITLE.search(text)
@@ -164,7 +164,7 @@ _DELIBERATE = re.compile(
     r"|^\W{0,3}(?:inject(?:ed|ing)?|simulat(?:ed?|ing)|fake|mock(?:ed)?|replay(?:ed|ing)?)\s?[:=>-]+\s",
     re.IGNORECASE,
 )
-"""Somebody makes the error happen and says so in the same line."""
+"""The line reports that the error is injected or simulated."""
 _ERROR_NAMES = (
     r"(?:(?:CUDA|HIP|GPU|host|device|cgroup)\s)?(?:out[ -]of[ -]memory|OOMs?\b|oom[-_ ]kill\w{0,4}|illegal memory access|uncorrectable|ECC errors?|segmentation faults?|segfaults?|bus errors?"
     r"|Xids?\b|disk quota exceeded|MemoryErrors?|watchdog timeouts?|I/O errors?|(?:CUDA|NCCL|HIP|NVML|UCX|MPI|gloo) (?:errors?|timeouts?|failures?))"
@@ -174,14 +174,14 @@ _DENIED = re.compile(
     rf"|{_ERROR_NAMES}[\s:=]{{1,3}}(?:(?:errors?|events?|kills?|counte?r?s?|hits?)[\s:=]{{1,3}}){{0,3}}(?:(?:is|are|was|were)\s)?(?:0(?=\W{{0,3}}$|[,;)\]]|\.\s|\s(?:so far|seen|detected|times|in)\b)|none\b|handled\b|avoided\b|not (?:seen|detected|observed|found)\b|so far\b)",
     re.IGNORECASE,
 )
-"""That there was no such error, or how often there was none."""
+"""A report that there was no such error."""
 _SUPPOSED = re.compile(
     r"\b(?:if|when(?:ever)?|in case|should) (?:you|we|one|users?) (?:\w{1,12} )?(?:see|get|hit|encounter|run into|receive|meet|observe|find)s?\b",
     re.IGNORECASE,
 )
-"""What the reader may meet, and what to do then."""
+"""Advice for an error that the reader may meet."""
 _TEST = re.compile(r"^test\w{0,120} \([\w.]{1,200}\)(?: \.\.\.|$)|^\S{1,300}\.py::\S{1,300} ")
-"""How unittest and pytest begin the line of a test: what it prints stands behind it, how it ended below."""
+"""The beginning of a test's line in unittest and pytest; its output follows in the line, its result below."""
 
 
 _INDENTED_HEAD = re.compile(r"\s+(?:[|+] )?Traceback \(")
@@ -214,14 +214,14 @@ _JUDGED_PROGRAM = re.compile(
     r"\b(?:candidate|completion|solution|submission|snippet|sample|example|problem|test case|mutant)s?\b.{0,40}\b(?:fail|error|rais|crash|wrong|reject)",
     re.IGNORECASE,
 )
-"""Somebody's program, which the job runs to judge it: what it met stands set in behind a margin."""
+"""A program that the job runs to judge it; the program's errors stand behind a margin."""
 _TAG = re.compile(r"\[[^\]\n]{1,60}\](?=\s|$)")
 _PIECE_LINES = 12
-"""So many lines at the most belong to a text that a chat or a data set printed."""
+"""Most lines of a text that a chat or a data set prints."""
 
 
 def _continues_a_piece(text: str, before: Reversible[str]) -> bool:
-    """Whether an indented line goes on with what somebody asked or answered above it, under the same tag."""
+    """Whether an indented line continues a question or an answer above it, under the same tag."""
     tag = found[0] if (found := _TAG.match(text)) else ""
     if not text.removeprefix(tag).startswith("    "):
         return False
@@ -239,9 +239,9 @@ _ANNOUNCES = re.compile(
     r"|\byou (?:might|may|would|will|could) see\b|\b(?:for example|for instance|e\.g\.)\W{0,4}$|\blooks? like\b.{0,24}$",
     re.IGNORECASE,
 )
-"""Somebody tells others what they would see."""
+"""An announcement of an example."""
 _INDENT = 2
-"""What is set in at least so far belongs to the line above it that is not."""
+"""A line indented by at least so much belongs to the less indented line above it."""
 
 
 def _announced(text: str, before: Reversible[str]) -> bool:
@@ -261,7 +261,7 @@ _BARE = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception
 
 
 def _answered(text: str, before: Reversible[str]) -> bool:
-    """Whether an exception without a traceback stands in the further lines of what a chat, marked by a tag, asked or answered."""
+    """Whether an exception without a traceback belongs to a question or an answer of a tagged chat."""
     if not _BARE.match(text):
         return False
     for line in islice(reversed(before), _PIECE_LINES):
@@ -273,9 +273,9 @@ def _answered(text: str, before: Reversible[str]) -> bool:
 
 
 def is_repeated(text: str, before: Reversible[str]) -> bool:
-    """Whether the lines in front of this one (oldest first) show that it only repeats what was printed elsewhere.
+    """Whether the lines above (`before`, oldest first) show that this one only repeats text from elsewhere.
 
-    A shell's trace shows the command whose words the line prints; or somebody announces another run's lines and marks each.
+    A shell's trace shows the command that prints the text, or a heading announces another run's lines, each with a mark.
     """
     if (
         _PIECE.match(text)
@@ -304,7 +304,7 @@ def is_repeated(text: str, before: Reversible[str]) -> bool:
 
 _TABLE_ROW = re.compile(r"^\s*\|\s.*\s\|\s*$|</\w{1,20}>\s*$")
 _ITEM = re.compile(r"\s*(?:[-*•]|\d{1,3}[.)]|\d{1,9}(?:\.\d{1,9})?)\s+")
-"""What stands in front of an entry of a list or of a column: a bullet, a number."""
+"""The start of an entry of a list or of a column: a bullet, a number."""
 _CHAT_HEAD = re.compile(
     r"\s*#{2,6}\s?(?:response|instruction|input|output|prompt|question|answer|assistant|user|human|context|example)\b|\s*<\|?(?:user|assistant|system|im_start)\b",
     re.IGNORECASE,
@@ -312,16 +312,16 @@ _CHAT_HEAD = re.compile(
 
 
 def is_chat_head(text: str) -> bool:
-    """Whether the line is the heading of what somebody asked or answered: a list of such goes on with the next number."""
+    """Whether the line is the heading of a question or an answer."""
     return _CHAT_HEAD.match(text) is not None
 
 
 _SHORTEST = 8
-"""So short a line may stand in a command by chance."""
+"""A line of at most so many characters may occur in a command by chance."""
 
 
 def without_quotations(text: str) -> str:
-    """`text` with what somebody else said taken out of its quotation marks; what an error's own report quotes stays."""
+    """`text` with empty quotations; the quotation of an error's own report stays."""
     if '"' not in text and "`" not in text and "“" not in text:
         return text
 
@@ -332,7 +332,7 @@ def without_quotations(text: str) -> str:
 
 
 def foreign_words(text: str) -> int:
-    """Words that no report is made of."""
+    """Number of words that do not occur in reports of errors."""
     words = [w.strip("()[]{},.;!") for w in _SPACED.findall(text) if _PLAIN.fullmatch(w)]
     return sum(w.lower() not in _REPORT for w in words)
 
@@ -365,9 +365,9 @@ def names_reporter(text: str, start: int) -> bool:
 
 
 def is_reported(text: str, start: int, end: int, *, quoted: bool = False) -> bool:
-    """Whether what stands at `start` to `end` has the place of an error's report and nothing of a sentence around it.
+    """Whether the text from `start` to `end` is the report of an error and no part of a sentence.
 
-    Strict, for what only hardware can say. `quoted` where the form itself puts the error between quotes.
+    Strict, for errors that only hardware can cause. `quoted`: the form itself puts the error between quotes.
     """
     before, behind = text[:start], text[end : end + 160]
     if _ITEM.fullmatch(before) or (is_mentioned(text, start) and not quoted):
@@ -375,7 +375,7 @@ def is_reported(text: str, start: int, end: int, *, quoted: bool = False) -> boo
     if _SPEAKER.search(before) or "?" in before or not _ENDS.search(before):
         return False
     if _SOURCE.match(before):
-        # A source file speaks: what led to the error is its own sentence.
+        # The message is a source file's; its sentence before the error does not count.
         before = re.split(r"(?<=:) ", before)[-1]
     sentence = (
         before

@@ -1,4 +1,7 @@
-"""Which of two findings began the failure, the one printed later or the one found before it (the rules: `cause`); and what other findings add to the first: an earlier reason, an earlier exit, the ranks that did not come."""
+"""Decides which of two findings began the failure (the rules: `cause`).
+
+Other findings complete the first cause: an earlier reason, an earlier exit, the ranks that did not arrive.
+"""
 
 from __future__ import annotations
 
@@ -16,32 +19,30 @@ _PEER_NOISE = frozenset({
     "net_ib_completion_error", "net_ib_error", "net_ib_async_event", "nccl_system_error", "nccl_internal_error", "nccl_watchdog_exception",
     "gloo_timeout", "gloo_connect_failed",
 })  # fmt: skip
-"""What a peer's death looks like to those who wait for it: as weak as its going away."""
+"""How a peer's death appears to ranks that wait for it; as weak as a lost peer."""
 _OWN_ERROR_KINDS = frozenset(
     {"python_exception", "import_error", "cuda_oom", "cuda_device_assert", "host_memory_error"}
 )
-"""Errors a rank makes by itself; ranks that waited for it tell of a timeout, and may be printed before it."""
+"""Errors of a rank itself. Ranks that waited for it report a timeout, which may be printed first."""
 _MISSING = frozenset({"FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "OSError", "IOError"})
-"""What a step says when a command before it did not make what it needs."""
+"""Exceptions of a step whose input an earlier command did not make."""
 _PLAIN_EXITS = frozenset({"task_exit", "process_aborted"})
-"""Ends for which another process's signal may be the reason."""
-_DEATHS = frozenset({"segfault", "bus_error", "process_crashed", "process_aborted", "oom_kill_suspected"})
-"""Ends by a signal, which say more than the tool that ran the process."""
+"""Ends that the signal of another process may explain."""
 _SUMMED_UP_LINES = 1_000
 _REASON_LINES = 8
 _RESULT_LINES = 3
 _ALLOCATOR = re.compile(r"Tried to allocate \d")
 _BARE_MEMORY = re.compile(r"CUDA error: out of memory\W*$")
 _SOURCE_LINES = 2_000
-"""So long is the source that a compiler at run time quotes above its own error."""
+"""Most source lines that a run-time compiler quotes above its own error."""
 _TOP_LINES = 40
-"""A helper of the site stands at the top of its log."""
+"""A helper of the site prints within the first lines of a log."""
 _OF_PANIC = re.compile(r"panick|\b(?:Join|Recv|Send|Poison)Error\b|\bAny \{")
 _PANIC_LINES = 40
-"""So near behind a thread's panic the main thread's is the same."""
+"""Within so many lines after a thread's panic, the main thread's panic repeats it."""
 _BARE_RESULT = re.compile(r"\bunhandled system error\b(?! ?,)")
 _WRAPPED_LINES = 100
-"""So many lines has the chain below an exception that only passes another one on."""
+"""Most lines of the chain below an exception that only wraps another one."""
 _ACTOR_DIED = re.compile(r"node has died|worker died or was killed|worker process has died")
 _LACKING = re.compile(
     r"no such file|not found|does ?n[o']t exist|cannot open|opening file|missing", re.IGNORECASE
@@ -49,25 +50,25 @@ _LACKING = re.compile(
 
 
 def _clearly_before(new: JobFinding, best: JobFinding) -> bool:
-    """Whether the clock of PyTorch's own lines puts `new` before `best`, although it is printed behind it.
+    """Whether the clock of PyTorch's own lines puts `new` before `best`, although it is printed later.
 
-    Launchers write what ranks say in the order it reaches them; a minute is more than clocks differ.
+    Launchers print ranks' messages in the order of arrival. Clocks differ by less than a minute.
     """
     ours, theirs = new.detail.get("stamp"), best.detail.get("stamp")
     return bool(ours and theirs and ours[0] == theirs[0] and ours[1] + _CLOCKS_DIFFER_S <= theirs[1])
 
 
 def refuted(best: JobFinding, new: JobFinding) -> bool:
-    """Whether a line of text alone convicts a machine and the program then ended by an exception of its own."""
+    """Whether `best` blames hardware by a line of text alone, and `new` is the program's own exception."""
     if not best.detail.get("unattributed") or new.kind not in ("python_exception", "import_error"):
         return False
     return best.rank is None or new.rank is None or best.rank == new.rank
 
 
 def _began_after(best: JobFinding, new: JobFinding) -> bool:
-    """Whether `best` is of a command of the batch script that failed, and the step of `new` started nevertheless.
+    """True if `best` came from a batch-script command that failed earlier and the step of `new` started nevertheless.
 
-    A launcher that labels the lines of its tasks labels all of them. What may be missing because of `best` is left to it.
+    A launcher that labels lines of tasks labels all of them. If `new` reports a missing file, `best` may be the reason and stays.
     """
     if best.labelled or not new.labelled or new.detail.get("exception") in _MISSING:
         return False
@@ -77,9 +78,10 @@ def _began_after(best: JobFinding, new: JobFinding) -> bool:
 
 
 def _script_went_on(best: JobFinding, new: JobFinding) -> bool:
-    """Whether `new` ended what a batch script did after the program that `best` ended.
+    """Whether the batch script went on after `best` and `new` ended a later command.
 
-    A site's helper at the top of a script fails in every job and ends none. What may lack because of `best` is left to it.
+    A site's helper at the top of a script can fail in every job without ending one. If `new` reports something missing, `best` may be
+    the reason and stays.
     """
     if best.detail.get("script_went_on") is not True or best.labelled or best.line > _TOP_LINES:
         return False
@@ -91,11 +93,11 @@ def _script_went_on(best: JobFinding, new: JobFinding) -> bool:
 
 
 _KILLED = re.compile(r": line \d{1,6}: {1,4}\d{1,10} Killed\b")
-"""A shell's word for a helper of the container's that was killed."""
+"""A shell's message about a killed helper of the container runtime."""
 
 
 def _explains(new: JobFinding, best: JobFinding) -> bool:
-    """Whether `best` is the heading, the wrapper or the suspicion of what `new` says in words of its own."""
+    """Whether `best` is only the heading, the wrapper or the suspicion of the error that `new` reports itself."""
     behind = new.line - best.line
     root = new.role is LineRole.ROOT
     if (
@@ -103,7 +105,7 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
         and new.kind in _OWN_ERROR_KINDS - {"import_error"}
         and new.detail.get("exception") not in _MISSING
     ):
-        # The script went on without what a module would have brought, and the program met an error of its own.
+        # The script went on without the module, and the program failed by an error of its own.
         return True
     own_words = not new.detail.get("handled") and new.message != best.message
     if best.detail.get("heading") and root and own_words and 0 < behind <= _REASON_LINES:
@@ -111,7 +113,7 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
     if best.detail.get("wrapper") and (root or new.role is LineRole.REMOTE) and 0 < behind <= _WRAPPED_LINES:
         return True
     if best.kind in ("program_error", "process_aborted") and best.role is LineRole.EXIT:
-        # It ended, and right below it says that it lost another one: in its stack of errors, or as what was thrown.
+        # Right below the end, the process reports a lost peer: in its error stack, or as the thrown exception.
         its_own = new.kind in ("peer_lost", "net_ib_error") and new.rank in (None, best.rank)
         thrown = new.role is LineRole.REMOTE and behind == 1
         if thrown or (its_own and 0 < behind <= _REASON_LINES):
@@ -123,7 +125,7 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
     ):
         return behind <= _SOURCE_LINES
     if best.kind == "python_consequence" and new.kind.startswith("nccl_") and 0 < behind <= _RESULT_LINES:
-        # The exception's own result, which a cut line took from it.
+        # A cut line separated the exception from its own result.
         return new.rank == best.rank
     if new.detail.get("thrown") and behind == 1:
         return best.kind == "process_aborted"
@@ -134,7 +136,7 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
         # The launcher's box: the code of the signal stands above its name.
         return True
     if new.detail.get("instead_since"):
-        # A fallback of the program's that failed as well: what ended it.
+        # The program's fallback failed as well and ended it.
         return bool(new.detail["instead_since"] <= best.line) and "exception" in best.detail
     no_way = new.kind in ("net_ib_completion_error", "nccl_no_interface") and best.kind.startswith("nccl_")
     alike = best.kind in (new.kind, "nccl_system_error", "nccl_remote_error") and not best.detail.get(
@@ -143,20 +145,20 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
     if new.detail.get("last_error") and (no_way or alike):
         return 0 < behind <= _REASON_LINES and new.rank in (None, best.rank)
     if best.kind == new.kind == "cuda_oom" and None in (best.rank, new.rank):
-        # The bare error of a call that came too late for memory, and the allocator's own, which says of how much.
+        # `best` is a bare out-of-memory error; `new` is the allocator's own, with the size it asked for.
         return _ALLOCATOR.search(new.message) is not None and _BARE_MEMORY.search(best.message) is not None
     if best.kind == "nccl_system_error" and new.kind == "net_ib_error" and _BARE_RESULT.search(best.message):
-        # The result's name without a word of the call that failed: NCCL's own warning names it.
+        # `best` only names the result; NCCL's own warning names the call that failed.
         return 0 < behind <= _REASON_LINES
     if best.kind == "slurm_launch_failed" and new.kind == "disk_full" and 0 < behind <= _REASON_LINES:
         return True
     if best.kind == "nccl_unhandled_cuda" and root and new.kind.startswith("cuda_"):
         return 0 < behind <= _REASON_LINES and new.rank == best.rank
     if best.kind == "shm_full" and new.kind == "too_many_open_files":
-        # A segment that cannot be opened takes a descriptor, too; without a reason of its own this is it.
+        # Opening a shared-memory segment needs a descriptor, too: without a reason of its own, this is the reason.
         return "No space" not in best.message and behind <= _WRAPPED_LINES
     if best.kind == "gloo_timeout" and new.kind == "monitored_barrier_timeout":
-        # Gloo's own word of the receive that did not end, and the barrier's of whom it waited for.
+        # Gloo reports the receive that did not end; the barrier names the ranks it waited for.
         return bool(new.detail.get("ranks")) and behind <= _WRAPPED_LINES
     out_of_memory = new.kind in ("slurm_oom", "host_oom_kill")
     if best.kind == "slurm_launch_failed" and out_of_memory and _KILLED.search(best.message):
@@ -168,9 +170,9 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
 
 
 def _summed_up(best: JobFinding, new: JobFinding) -> bool:
-    """Whether the launcher's line `best` only sums up the end that the process itself reports in `new`; the launcher's lines overtake the process's.
+    """True if the launcher's line `best` only summarises the exit that the process itself reports in `new`.
 
-    Of a rank that it names, or another signal than `new`'s, it knows more.
+    The launcher's lines can overtake the process's. A line that names a rank, or another signal than `new`, is more precise and stays.
     """
     if new.detail.get("last_word"):
         return best.kind in _PLAIN_EXITS
@@ -179,7 +181,7 @@ def _summed_up(best: JobFinding, new: JobFinding) -> bool:
 
 
 def _only_passes_on(finding: JobFinding) -> bool:
-    """Whether it is a tool's word, such as make's, that what it ran has failed."""
+    """Whether a tool such as make only reports that a command it ran has failed."""
     of_tool = finding.kind == "program_error" and finding.detail.get("handled") is True
     return of_tool and not finding.detail.get("panic")
 
@@ -192,7 +194,7 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         return True
     if best.kind == new.kind and best.detail.get("handled") is True and new.detail.get("handled") is True:
         return False
-    if best.role is LineRole.EXIT and best.kind in _DEATHS and _only_passes_on(new):
+    if best.role is LineRole.EXIT and best.kind in grammar.SIGNAL_DEATH_KINDS and _only_passes_on(new):
         return False
     near = new.line - best.line <= _PANIC_LINES and new.detail.get("panic")
     if best.detail.get("panic") and (near or _OF_PANIC.search(new.message)):
@@ -202,7 +204,7 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
     if best.detail.get("of_launcher") and new.role is LineRole.EXIT and not new.detail.get("of_launcher"):
         return _summed_up(best, new)
     if best.detail.get("failed_step") and new.role is LineRole.EXIT:
-        # A workflow engine's own words: how the step ended stands below them.
+        # A workflow engine reports the failed step; the step's exit follows below.
         return new.line - best.line <= _REASON_LINES
     if _explains(new, best):
         return True
@@ -210,13 +212,13 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
     if new.role is best.role is LineRole.SYMPTOM:
         return _clearly_before(new, best)
     if best.detail.get("list_cut") and "ended_at" in new.detail:
-        # The launcher's own choice of the first follows the list that the log begins in.
+        # The log begins inside the launcher's list; the launcher's own choice of the first failure follows it.
         return True
     if new.role is best.role is LineRole.EXIT and "ended_at" in new.detail and "ended_at" in best.detail:
         # Launchers' tables, each with the instant of every end (ISO order is the order of time).
         return bool(new.detail["ended_at"] < best.detail["ended_at"])
     if (best.kind, new.kind) == ("python_consequence", "peer_lost"):
-        # Ray's exception says that an actor died; that its node did, only a line below it.
+        # Ray's exception reports a dead actor; the line below it reports the dead node.
         near = 0 < new.line - best.line <= _REASON_LINES
         return near and _ACTOR_DIED.search(new.message) is not None
     if new.role is LineRole.ROOT:
@@ -226,11 +228,11 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
             and new.kind in _OWN_ERROR_KINDS
             and None not in (new.rank, best.rank)
         )
-        # A launcher that lost its store: a rank that speaks of its own error had long met the others.
+        # The launcher lost its store. A rank that reports its own error had already passed the rendezvous.
         lost_store = best.kind == "rendezvous_failed" and best.rank is None and new.kind in _OWN_ERROR_KINDS
         noise = best.kind in _PEER_NOISE or (waited and new.rank != best.rank)
         noise = noise or (lost_store and new.rank is not None)
-        # No rank loads a library because others wait; where two print at once, whose it is may be lost.
+        # Waiting ranks do not make another one load a library. If two print at once, the rank may be lost.
         unloaded = new.detail.get("undefined_symbol") is True and best.kind in grammar.TIMEOUT_KINDS
         noise = noise or (unloaded and (new.rank is None or new.rank != best.rank))
         announced = (
@@ -253,7 +255,7 @@ _NO_GPU = re.compile(
     r"|\b(?:needs?|requires?|required?|must have)\b.{0,24}\b(?:GPUs?|CUDA|accelerators?)\b|is_available\(\) is False|assert .{0,80}\bcuda\.is_available\(\)|device_count\b.{0,20}\b0\b|[Ii]nvalid device (?:id|ordinal)",
     re.IGNORECASE,
 )
-"""What programs say when they find no GPU; why there is none, PyTorch may have said long before."""
+"""Messages of programs that find no GPU. PyTorch may have printed the reason long before."""
 
 
 _NO_HANDLE = re.compile(
@@ -261,16 +263,16 @@ _NO_HANDLE = re.compile(
     r"|\bCU(?:BLAS|DNN|SOLVER)_STATUS_(?:NOT_INITIALIZED|ALLOC_FAILED|INTERNAL_ERROR)\b",
     re.IGNORECASE,
 )
-"""What CUDA's libraries say where there was no memory left for their own."""
+"""Errors of CUDA's libraries when no memory was left for them."""
 _NOT_ALLOCATED = re.compile(r"\bfailed to allocate \S{1,20} \(\d{1,18} bytes\) from device\b")
-"""What TensorFlow and XLA say where the device gave no memory: they try less, and go on for as long as that works."""
+"""TensorFlow's and XLA's message for a failed device allocation. They retry with less and go on while that works."""
 _ALLOCATION_LINES = 2_000
 
 
 def named_before(finding: JobFinding, held: Sequence[JobFinding]) -> tuple[int, JobFinding] | None:
-    """What an earlier line told that `finding` only shows: its place among those held, and it as a cause.
+    """The earlier finding that explains `finding`: its index in `held`, and itself as a cause.
 
-    Why a program found no GPU, PyTorch may have told long before; that the device had no memory left for CUDA's library, TensorFlow.
+    PyTorch may have reported earlier why there is no GPU. TensorFlow may have reported that the device had no memory left for CUDA's library.
     """
     if finding.kind == "python_exception" and _NO_GPU.search(finding.message):
         for i, earlier in enumerate(held):
@@ -286,21 +288,20 @@ def named_before(finding: JobFinding, held: Sequence[JobFinding]) -> tuple[int, 
     return None
 
 
-_WATCHDOGS = frozenset({"watchdog_timeout", "watchdog_timeout_init"})
 _LEAST_WAITING = 3
 _SHARE = 8
-"""Of so many ranks at most one may be absent: where more are, the log is more likely cut off or another rank's than complete."""
+"""At most one rank in so many may be absent. If more are, the log is more likely incomplete."""
 
 _MOST_ABSENT = 8
 
 
 def with_absent_ranks(first: JobFinding, found: Sequence[JobFinding]) -> JobFinding:
-    """`first` with the ranks that did not come, where it is a watchdog's timeout and every other rank tells of the same collective, or they tell of the one before.
+    """A watchdog's timeout with the absent ranks added, if all other ranks report the same collective or some report the one before.
 
-    A rank inside a collective tells of its own timeout; one that never entered it has none to tell of. The last rank's absence is not
-    seen: nothing says how many there are.
+    A rank inside a collective reports its own timeout; a rank that never entered it reports none. Absence of the last rank cannot be
+    seen, because the log does not give the number of ranks.
     """
-    if first.kind not in _WATCHDOGS or first.seq is None or "culprit_ranks" in first.detail:
+    if first.kind not in grammar.WATCHDOG_KINDS or first.seq is None or "culprit_ranks" in first.detail:
         return first
     waiting = {f.rank for f in found if _in_the_same(f, first) and f.rank is not None}
     if behind := {f.rank for f in found if _came_only_before(f, first) and f.rank is not None} - waiting:
@@ -321,11 +322,11 @@ def with_absent_ranks(first: JobFinding, found: Sequence[JobFinding]) -> JobFind
 def _in_the_same(other: JobFinding, first: JobFinding) -> bool:
     of_all = {first.group, other.group} <= grammar.WORLD_GROUP_NAMES and not other.detail.get("in_subgroup")
     same_op = None in (first.op, other.op) or first.op == other.op
-    return other.kind in _WATCHDOGS and of_all and same_op and other.seq == first.seq
+    return other.kind in grammar.WATCHDOG_KINDS and of_all and same_op and other.seq == first.seq
 
 
 def _came_only_before(other: JobFinding, first: JobFinding) -> bool:
-    """Whether a rank that was told of the timeout had entered the collective before it, and not it: all that wait in it have ended that one."""
+    """Whether the rank, when it received the dump signal, had entered only the collective before. All ranks that wait now have ended that one."""
     of_all = {first.group, other.group} <= grammar.WORLD_GROUP_NAMES
     return (
         other.kind == "dump_signal"
@@ -336,14 +337,14 @@ def _came_only_before(other: JobFinding, first: JobFinding) -> bool:
 
 
 _OF_OTHERS = frozenset({"python_exception", "watchdog_timeout", "gloo_timeout"})
-"""What a rank may say that waits for one that has left."""
+"""Errors of a rank that waits for one that has left."""
 
 
 def left_before(best: JobFinding, held: Sequence[JobFinding]) -> int | None:
-    """The place among those held of a single task's own exit in front of another rank's complaint `best`; None for none.
+    """Index in `held` of a single task's exit before `best`, the complaint of another rank; None without one.
 
-    What a task prints reaches the log before srun tells of its end. Python's own code for an exception may belong to one whose
-    words are lost.
+    A task's output reaches the log before srun reports its end. Exit code 1 does not count: it may belong to a Python exception
+    whose text is lost.
     """
     if best.rank is None or (best.kind not in _OF_OTHERS and best.role is not LineRole.REMOTE):
         return None

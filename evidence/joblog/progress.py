@@ -1,7 +1,7 @@
-"""Whether a program goes on, by the shape of its lines: numbers that advance in lines that are otherwise the same.
+"""Recognises progress by the form of lines: numbers that advance in lines that are otherwise the same.
 
-No framework is known by name, and no language: a line of any words whose first number kept growing before the error goes on with
-it. Where nothing stands before the error, a line counts when it has a ratio (`30/35`), a counter's name with a number (`step=10`,
+This needs no names of frameworks and no language: if the first number of lines with the same words grew before the error and still
+grows after it, the program went on. Without lines before the error, a line counts if it has a ratio (`30/35`), a counter's name with a number (`step=10`,
 `"epoch": 0.24`) or begins with a number that measured ones follow; it advances when its numbers are greater than
 those of the line of the same words before it.
 """
@@ -11,8 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from probing_cluster.evidence.joblog import grammar
+
 LOOK_BACK_LINES = 40
-"""Lines before an error that say which lines tell of progress, and in which order they reach the log."""
+"""Lines before an error; they show which lines report progress and in which order they reach the log."""
 _MAX_CHARS = 600
 _MAX_TRACKS = 64
 _DIGIT = re.compile(r"\d")
@@ -25,7 +27,7 @@ _NO_WORK = re.compile(
     r"\b(?:rank|pid|process|worker|node|task|shard|core|port|address|allocated|reserved|memory|elapsed)\b(?=\D{0,3}\d)(?!.*(?:loss|iter|step|epoch))",
     re.IGNORECASE,
 )
-"""What also counts up: errors, retries, shards loaded, processes ended one after another."""
+"""Other counters that grow: errors, retries, shards loaded, processes that end one by one."""
 _LISTED_CODE = re.compile(
     r"\s{0,8}│\s{1,8}(?:❱\s{1,8})?\d{1,6}\s[│\s]{0,80}[A-Za-z_#@)\]}\"']|\s{0,8}\d{1,4}\s{1,4}(?:/\S{1,400}\(\S{0,400}\) ?\[0x|0x[0-9a-f]{4,16}\b)"
 )
@@ -47,11 +49,10 @@ _IDLE = re.compile(
     r"wait|alive|uptime|heart|idle|monitor|usage|util|watt|temperature|sleep|since|elapsed|queue|poll|[KMGT]i?B\b",
     re.IGNORECASE,
 )
-"""What counts on whether or not the program does."""
+"""Values that grow even if the program stands still."""
 _GREW = 2
-"""So often the first number of a line must have grown before the error for its words to mean progress."""
+"""Lines mean progress if their first number grew at least so often before the error."""
 _WORDS = re.compile(r"[^A-Za-z_]+")
-_HEAD = "Traceback (most recent call last)"
 _ENTRY = re.compile(
     r"(?P<words>\W{0,3}[A-Za-z][^\d\n]{0,48}?[# \[(]|[A-Z]-)(?P<n>\d{1,7})(?P<of>/\d{1,7})?(?=[\s\])\t:.,|]|$)"
     r"|(?P<bracket>\s{0,8}[\[(]?)(?P<k>\d{1,7})(?P<total>/\d{1,7}[\])]?)\s"
@@ -63,18 +64,18 @@ _NO_ENTRY = re.compile(
     r"signal|error|code|exit|job|id|version|pod|replica|actor|stage|group|member|peer|instance|slot|env|child|server|client|frame|shard|core|local|[dtpe]p)\W{0,3}$",
     re.IGNORECASE,
 )
-"""What is numbered without being worked off one after another; further steps have rules of their own."""
+"""Numbered things that are not worked off in order; steps have rules of their own."""
 _COLUMNS = "|"
-"""The words of a table's row: whatever it tells of, it is data."""
+"""Stands for the words of a table's row, which is data whatever its text."""
 _NEXT = 3
-"""An entry whose number is so much greater follows: some may have been left out."""
+"""Greatest step from one entry's number to the next; a list may leave some out."""
 _WENT_WRONG = re.compile(r"error|exception|fail|abort|kill|fatal|traceback", re.IGNORECASE)
 
 Counters = tuple[float, ...]
 
 
 def read_counters(text: str) -> tuple[str, Counters] | None:
-    """The words in front of the first counter and the counters' values; None for a line without any."""
+    """The words before the first counter and the values of all counters; None for a line without one."""
     if not _DIGIT.search(text, 0, _MAX_CHARS) or _LISTED_CODE.match(text):
         return None
     text = _DATE.sub(" ", text[-_MAX_CHARS:] if "it/s" in text[-120:] else text[:_MAX_CHARS])
@@ -89,7 +90,7 @@ def read_counters(text: str) -> tuple[str, Counters] | None:
 
 
 def shape(text: str) -> tuple[str, float] | None:
-    """A line's words without its numbers, and its first number; None for a line without, or of something that counts by itself."""
+    """A line's words without its numbers, and its first number; None without one, or for a value that grows by itself."""
     if not _DIGIT.search(text, 0, _MAX_CHARS) or _NO_WORK.search(text) or _IDLE.search(text):
         return None
     text = _DATE.sub(" ", text[:_MAX_CHARS])
@@ -99,7 +100,7 @@ def shape(text: str) -> tuple[str, float] | None:
 
 
 def is_progress(text: str) -> bool:
-    """Whether the line tells how far the program is."""
+    """Whether the line reports how far the program is."""
     return read_counters(text) is not None
 
 
@@ -107,7 +108,7 @@ Entry = tuple[str, int]
 
 
 def entry(text: str) -> Entry | None:
-    """What the line begins with and its number, if it is an entry of a numbered list; else None."""
+    """The beginning and the number of an entry of a numbered list; None for any other line."""
     if not (found := _ENTRY.match(text)) or _DATE.match(text):
         return None
     if found["words"] is not None:
@@ -122,7 +123,7 @@ def entry(text: str) -> Entry | None:
 
 
 def follows(text: str, error: Entry) -> bool:
-    """Whether the line is a later entry of the list that the error stands in, and no failure itself."""
+    """Whether the line is a later entry of the error's list, and no failure itself."""
     later = entry(text)
     return (
         later is not None
@@ -133,7 +134,7 @@ def follows(text: str, error: Entry) -> bool:
 
 
 class LogProgress:
-    """What advanced since an error; `before` are the lines in front of it, oldest first."""
+    """Counts lines that advanced since an error; `before`: the lines before it, oldest first."""
 
     def __init__(self, before: Iterable[str] = ()) -> None:
         self._tracks: dict[str, Counters] = {}
@@ -144,14 +145,14 @@ class LogProgress:
             self._known(line)
             self._grown(line)
         self.steps = 0
-        """Lines that advanced, whenever they may have been printed."""
+        """Lines that advanced; a buffer may have delayed them."""
         self.live = 0
-        """Those of them that the program surely printed behind the error; an epoch counts as two."""
+        """Lines that advanced and were certainly printed after the error; an epoch counts as two."""
 
     def _known(self, line: str) -> None:
-        head, cut, _ = line.partition(_HEAD)
+        head, cut, _ = line.partition(grammar.TRACEBACK)
         if cut and read_counters(head) is not None:
-            # The error stands inside a line of progress: standard output is buffered, and its rest comes late.
+            # The error interrupts a line of progress: standard output is buffered and its rest comes late.
             self._ordered.clear()
             self._shapes.clear()
             return
@@ -160,7 +161,7 @@ class LogProgress:
             self._ordered.add(progress[0])
 
     def _grown(self, line: str) -> bool:
-        """Whether the line's first number is greater than that of the one of the same words before it."""
+        """Whether the line's first number is greater than in the previous line of the same words."""
         if (found := shape(line)) is None:
             return False
         words, now = found
@@ -177,7 +178,7 @@ class LogProgress:
         return known and self._grown(text)
 
     def after_line(self, text: str, *, overwritten: bool = False) -> bool:
-        """Whether the line behind the error advanced; `overwritten` for a part of a progress bar."""
+        """Whether this line after the error advanced; `overwritten`: it is part of a progress bar."""
         if (progress := read_counters(text)) is None:
             goes_on = _SERVED.search(text) is not None or self._goes_on(text)
             self.steps += goes_on
@@ -191,7 +192,7 @@ class LogProgress:
             return False
         self.steps += 1
         if last is not None and words in self._ordered and _FULL_BAR.search(text):
-            # The loop that ran as the error came has ended.
+            # The loop that ran when the error came has ended.
             self.live += _LOOP_ENDED
         live = overwritten or words in self._ordered or _LIVE.search(text) or _DATE.search(text[:60])
         if live:
@@ -202,16 +203,16 @@ class LogProgress:
 _OF_SCRIPT = re.compile(
     r"(?:/\S{0,80}/)?(?:cp|mv|rm|ln|ls|cat|mkdir|rmdir|chmod|chown|touch|tar|gzip|gunzip|unzip|find|sed|awk|grep|rsync): \S"
 )
-"""What the shell's commands complain of: the batch script lives."""
+"""Complaints of shell commands: the batch script goes on."""
 _SHOWN_COMMAND = re.compile(r"\+{1,4} (?!exit [1-9])\S")
 _SCRIPT_LINES = 2
 _NO_WORDS = re.compile(
     r"\W*$|(?:srun|slurmstepd\S*|sbatch): |(?:real|user|sys)\s+\d+m|(?:exit|return)\w*\W{1,3}\d|.{0,40}\b(?:error|fail|abort|fatal)",
     re.IGNORECASE,
 )
-"""Lines of a launcher, and such as follow from a failure."""
+"""Lines of a launcher, and consequences of a failure."""
 _MORE_COMMANDS, _MORE_LINES = 2, 12
-"""So many commands and lines of theirs are more than a script's tidying up."""
+"""So many commands and lines are more than a script's clean-up."""
 
 
 _COMPLETE = re.compile(
@@ -220,7 +221,7 @@ _COMPLETE = re.compile(
 
 
 def made_up_for(error: str, text: str) -> bool:
-    """Whether in `text` the process of NCCL's own line `error` has made a communicator: the one that failed was an attempt, or a test."""
+    """Whether `text` reports a new communicator of the process that printed `error`: the failed one was an attempt or a test."""
     found = _COMPLETE.match(text)
     return found is not None and error.lstrip().startswith(found["process"])
 
@@ -230,18 +231,18 @@ _LOOP_ENDED = 3
 
 
 def is_of_script(text: str) -> bool:
-    """Whether one of the shell's own commands complains in the line: the batch script lives."""
+    """Whether a shell command complains in the line: the batch script goes on."""
     return _OF_SCRIPT.match(text) is not None
 
 
 class ScriptLines:
-    """What a batch script printed behind one of its commands that failed."""
+    """Counts a batch script's output after one of its commands failed."""
 
     def __init__(self) -> None:
         self._commands = self._printed = self._lines = 0
 
     def go_on(self, failed: str, kind: str, text: str) -> bool:
-        """Whether, with this line, the script went on behind the message `failed`: it printed more, or shows the next commands (`set -x`), and they had something to tell."""
+        """Whether this line shows that the script went on after `failed`: it printed more, or traces further commands (`set -x`) with output."""
         if is_of_script(failed):
             self._lines += bool(text.strip()) and not is_of_script(text) and not _NO_WORDS.match(text)
             return self._lines >= _SCRIPT_LINES

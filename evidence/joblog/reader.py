@@ -1,4 +1,4 @@
-"""Job logs to findings: prefixes off, cut lines joined, tracebacks followed, the first cause named at the end."""
+"""Job logs to findings: removes prefixes, joins cut lines, follows tracebacks and names the first cause at the end."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from probing_cluster.evidence.joblog import (
     chain,
     closing,
     families,
+    grammar,
     heredoc,
     labels,
     locales,
@@ -41,7 +42,7 @@ from probing_cluster.evidence.joblog.messages import (
 )
 
 _JUDGE_MENTION = (cuda.FAMILY, codes.FAMILY, workflows.FAMILY)
-"""Families that judge the place of an error in its line by themselves."""
+"""Families that decide themselves whether a line reports an error or mentions it."""
 
 MAX_LINE_CHARS = 8192
 MAX_HELD = 4096
@@ -50,22 +51,21 @@ _MAX_JOIN_LINES = 6
 _MAX_TRACEBACKS, _TRACEBACK_LINES = 256, 400
 _UNRAISED_LINES, _SAME_END_LINES = 3, 3
 _COLOURS = re.compile(r"\[\d{1,2}(?:;\d{1,3}){0,4}m")
-"""A terminal's colours whose escape character got lost on the way."""
+"""Colour codes of a terminal without their escape character."""
 _ANY = re.compile(literals.any_of(families.OWN_TRIGGERS))
 _DEBUG = re.compile(
     r"(?:(?!\b(?i:error|fail|warn|fatal|critical)).){0,120}?(?<![\w.\-/])(?:DEBUG|TRACE)(?=[\]\s:|,])"
 )
-"""The level that a logger gives to what nobody need read: no error that ends a program."""
-_TRACEBACK = "Traceback (most recent call last)"
+"""A debug level: no error that ends a program."""
 _UNRAISED = re.compile(r"^\s*Exception ignored (?:in|on|while)\b|--- Logging error ---$")
-"""What Python writes above a traceback that nobody gets to catch, and that ends nothing."""
+"""Python's heading of a traceback that it ignores and that ends nothing."""
 _WARNED_OF = re.compile(r"\S{1,400}\.py:\d{1,6}: \w{0,60}Warning: \S")
-"""A warning directly below frames: NumPy shows so where it was imported, and nothing was raised."""
+"""A warning directly below frames: NumPy shows its import so, and nothing was raised."""
 _FRAME = re.compile(r"^(?:\s|\[rank|$)|^\S.*File \"")
 
 
 def _several(finding: JobFinding) -> bool:
-    """Whether Slurm names more than one task in the line: then its first one is nobody in particular."""
+    """Whether Slurm names more than one task in the line; then its first number is no particular rank."""
     return not digits.is_number(str(finding.detail.get("tasks", "0")))
 
 
@@ -82,9 +82,9 @@ class JobLogReader:
         self._cut: unfold.WrappedLine | None = None
         self._tracebacks: dict[int | None, chain.OpenTraceback] = {}
         self._cut_off: tuple[int, Record] | None = None
-        """The last line that was a frame, and where its traceback began: the log may end there."""
+        """The last line that was a frame, and the head of its traceback; the log may end there."""
         self._last_line = self._line_before = 0
-        """The last line with a word on it, and the one before that."""
+        """Numbers of the last line that was not empty and of the one before."""
         self._unraised: dict[int | None, int] = {}
         self._chain = chain.ExceptionChain()
         self._trailing = trailing_errors.TrailingErrors(self._candidates.recent)
@@ -122,12 +122,12 @@ class JobLogReader:
         return None
 
     def _has_lost_its_traceback(self, record: Record) -> bool:
-        """Whether an exception's last line stands alone: of another run, printed again, or of one that was caught."""
+        """Whether an exception's last line has no traceback: it may be another run's, printed again, or caught."""
         alone = record.rank is None and record.rank not in self._tracebacks
         return alone and python.exception(record) is not None
 
     def _is_quotation(self, family: LogFamily, record: Record) -> bool:
-        """Whether the family understands only what stands between quotation marks: then somebody tells of the error."""
+        """Whether the family recognises only quoted text: then the line mentions the error."""
         if family in _JUDGE_MENTION:
             return False
         rest = mention.without_quotations(record.text)
@@ -150,7 +150,7 @@ class JobLogReader:
         cut.record = replace(cut.record, text=(cut.record.text + record.text)[:MAX_LINE_CHARS])
         found = self._families(cut.record)
         if found and found.detail.get("thrown"):
-            self._give_up()  # the next line adds nothing to what the exception says
+            self._give_up()  # the next line adds nothing to the exception's message
             return False, None
         if found and unfold.is_cut(cut.record.text):
             cut.found = found
@@ -160,7 +160,7 @@ class JobLogReader:
         return found is not None, found
 
     def _give_up(self) -> None:
-        """No end came to the line that was cut: what it said alone counts."""
+        """The cut line was not completed: its own finding counts."""
         if self._cut and self._cut.found:
             self._take(self._cut.found)
         self._cut = None
@@ -172,7 +172,7 @@ class JobLogReader:
         rank = record.rank
         if _UNRAISED.search(record.text) and len(self._unraised) < _MAX_TRACEBACKS:
             self._unraised[rank] = record.line
-        if _TRACEBACK in record.text and not mention.is_speech(record.text):
+        if grammar.TRACEBACK in record.text and not mention.is_speech(record.text):
             recent = self._candidates.recent
             handled = mention.is_handled_traceback(record.text, recent) or manuals.shows_a_traceback(recent)
             if handled or record.line - self._unraised.pop(rank, -_UNRAISED_LINES) < _UNRAISED_LINES:
@@ -198,7 +198,7 @@ class JobLogReader:
                 if record.text.strip(" ^~"):
                     current.code = record.text.strip()[: chain.CODE_CHARS]
                 self._chain.inside(record)
-                self._cut_off = record.line, replace(record, line=current.line, text=f"{_TRACEBACK}:")
+                self._cut_off = record.line, replace(record, line=current.line, text=f"{grammar.TRACEBACK}:")
             return None
         if _WARNED_OF.match(record.text):
             del self._tracebacks[rank]
@@ -207,7 +207,7 @@ class JobLogReader:
         if found := python.exception(record, own_name=first):
             del self._tracebacks[rank]
             if found.message.endswith("AssertionError") and current.code.startswith("assert "):
-                # Without a message of its own it says what it asserts.
+                # An assertion without a message gets the asserted expression.
                 found = replace(found, message=f"{found.message} ({sanitize.clean(current.code, 200)})")
             found = self._chain.ended(found, rank)
             if python.named_only(found):
@@ -247,7 +247,7 @@ class JobLogReader:
         self._candidates.add(finding)
 
     def _take_last(self, *, at_exit: bool = False) -> None:
-        """The exception without a traceback that may have been the last was it."""
+        """Take the held trailing error: only the end followed it."""
         if last := self._trailing.take_last(at_exit=at_exit):
             if self._candidates.best is None and (word := self._tail.reason_for(last)):
                 self._candidates.add(word)
@@ -262,7 +262,7 @@ class JobLogReader:
             self._candidates.add(replace(word, role=LineRole.ROOT))
 
     def _settle(self) -> list[JobFinding]:
-        """The findings held, in line order: a message that was followed over several lines comes late."""
+        """The findings held, in line order; a message of several lines is added late."""
         return sorted(self._candidates.settle(), key=lambda finding: finding.line)
 
     def following(self, line: int) -> bool:
@@ -350,7 +350,7 @@ class JobLogReader:
         self._candidates.recent.append(text)
 
     def skipped(self, first: int, lines: Iterable[bytes]) -> None:
-        """The last lines in front of the next one that were not worth reading, from number `first` on: what the program printed while it ran."""
+        """The last lines without a trigger before the next line, from number `first` on: the program's ordinary output."""
         texts = [self._labels.plain(line[:MAX_LINE_CHARS].decode("utf-8", "replace")) for line in lines]
         self._candidates.recent.extend(texts)
         self._tail.extend(first, texts)

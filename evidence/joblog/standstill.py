@@ -1,7 +1,7 @@
-"""Since when a job's log tells of no progress, by the times that stand in its own lines.
+"""Finds since when a job's log shows no progress, by the times in its own lines.
 
-What is progress, the shape of a line says (see `progress`). A log that may have been buffered, that went on without times or that
-says that the work was over tells nothing.
+The form of a line shows whether it is progress (see `progress`). A log gives no answer if it may have been buffered, if it went on
+without times or if it reports that the work was finished.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from typing import Any, NamedTuple
 
 from probing_cluster.core import vocabulary
 from probing_cluster.evidence import dates
-from probing_cluster.evidence.joblog import grammar, progress
+from probing_cluster.evidence.joblog import grammar, labels, progress
 
 _LEAST = timedelta(minutes=5)
 """A shorter silence is a checkpoint, an evaluation, a slow step."""
 _TIMES = 5
-"""So many of the longest gaps before must the silence last."""
+"""The silence must last so many times as long as the usual gap before."""
 _SKEW = timedelta(seconds=60)
-"""Ranks and streams reach one log so much out of order."""
+"""Lines of several ranks and streams may be out of order by so much."""
 _CHATTER = 64
-"""Lines behind the last progress: more, and the program went on with something else."""
+"""Most lines after the last progress; with more, the program went on with something else."""
 _MAX_ADVANCES = 256
 _PAGE_CHARS = 4096
 _BUFFER_CHARS = 8192
-"""The smallest and the usual buffer of a stream that goes to a file: a program that is killed takes its content along."""
+"""The smallest and the usual buffer of a stream to a file. A killed program loses its content."""
 _HEAD_CHARS = 600
 _CLOCKS_DIFFER = timedelta(minutes=2)
 _NEAR_START = timedelta(minutes=15)
-"""A log whose first time is so near the start was written in the zone it is read in: zones differ by more."""
+"""A log whose first time is so near the start was written in the zone in which it is read: zones differ by more."""
 _COMPACT = re.compile(r"(?<![\d-])(20\d\d)(0[1-9]|1[0-2])([0-3]\d) (?=\d\d:\d\d:\d\d)")
 """Glog's day: `I20260905 17:18:04.44`."""
 _CLOCK = re.compile(
@@ -44,29 +44,29 @@ _HALF_DAY = timedelta(hours=12)
 """A clock that goes back by more has passed midnight."""
 _NO_ERROR = frozenset({grammar.LineRole.OBSERVATION, grammar.LineRole.END})
 _LOGGER = re.compile(r"\d\d:\d\d:\d\d,\d{3}\b")
-"""How Python's logging writes its times; it flushes every line."""
+"""A time of Python's logging, which flushes every line."""
 _SLURM = re.compile(r"(?:srun|slurmstepd(?:-[\w.-]{1,253})?|slurmd|sbatch): |\*\*\* (?:JOB|STEP) ")
 _OVER = re.compile(
     r"\b(?:all done|done training|finish(?:ed|ing)|completed?|goodbye|exit(?:ed|ing)|shutting down|total (?:\w{1,20} )?time|end of (?:the )?(?:training|run|program))\b|\bdone\W*$",
     re.IGNORECASE,
 )
-"""What programs print when their work is over."""
+"""Messages of programs whose work is finished."""
 _STANDS = re.compile(
     r"\bno (?:progress|heartbeat|new steps?)\b|\b(?:hang|hung|stall|stuck|deadlock|watchdog|straggler)\w{0,8}\b|\bdump(?:ing|ed)? (?:\w{1,12} ){0,2}(?:stacks?|tracebacks?)\b",
     re.IGNORECASE,
 )
-"""What a watchdog of the program's own says of a standstill; such a line is no work."""
+"""A standstill reported by the program's own watchdog; such a line is no work."""
 _RATIO = re.compile(r"(?<![\w./:-])(\d{1,12})\s{0,2}/\s{0,8}(\d{1,12})(?![\w/.:-])")
 
 
 def is_of_slurm(text: str) -> bool:
-    """Whether Slurm wrote the line: its times are the cluster's, whatever the program's are."""
+    """Whether Slurm wrote the line; its times are in the cluster's zone, not in the program's."""
     return _SLURM.search(text) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Standstill:
-    """The last progress of a log that then told of none until its job's end."""
+    """The last progress of a log that then showed none until its job's end."""
 
     line: int
     """1-based number of the line of the last progress."""
@@ -76,9 +76,9 @@ class Standstill:
     before_s: float
     """Seconds from the progress before it."""
     gap_s: float
-    """The longest time between two steps before, seconds; where the log leaves steps out, that of the steps it usually writes."""
+    """The longest time between two earlier steps, seconds; scaled to the usual step if the log leaves steps out."""
     error_at: datetime | None = None
-    """When the error came that the silence ended in, UTC; None where it lasted until the job's end."""
+    """Time of the error that ended the silence, UTC; None if it lasted until the job's end."""
 
     def later(self, by: timedelta) -> Standstill:
         """The same, so much later."""
@@ -103,13 +103,13 @@ class _LineBehind(NamedTuple):
     line: int
     at: datetime | None
     is_work: bool
-    """It tells of progress without a time, or that the work was over."""
+    """It reports progress without a time, or that the work was finished."""
     of_watchdog: bool
-    """The program's own watchdog speaks."""
+    """The program's own watchdog wrote it."""
 
 
 class DatedProgress:
-    """The lines of one job's output in order, with the instants that stand in them; what it remembers is bounded."""
+    """Follows the lines of one job's output in order, with their instants; of bounded size."""
 
     def __init__(self) -> None:
         self.first_at: datetime | None = None
@@ -120,20 +120,20 @@ class DatedProgress:
         self._before_s = 0.0
         self._counters: dict[str, progress.Counters] = {}
         self._advances: Counter[float] = Counter()
-        """By how much the counter advanced, and how often; 0 where that is not known."""
+        """Count of each advance of the counter; 0 stands for an unknown advance."""
         self._gaps: dict[float, float] = {}
         """Per advance the longest gap, seconds."""
         self._behind: list[_LineBehind] = []
-        """The lines behind the last progress, as many as may stand there."""
+        """The lines after the last progress; at most twice the allowed number."""
         self._cut = self._disordered = False
         self.has_steps = False
-        """Whether any line tells of progress, with a time or without."""
+        """Whether any line reports progress, with a time or without."""
 
     def feed(self, line: int, text: str, at: datetime | None) -> None:
-        """Take one line; `at` is the instant that stands in it, UTC, and None where none does."""
+        """Take one line; `at` is its instant, UTC, or None."""
         if found := _SLURM.search(text):
-            # Slurm writes into the same file: behind half a line, when the program's buffer was cut off there.
-            begins = grammar.strip(line, text).text.lstrip().startswith(found[0])
+            # Slurm writes into the same file. Half a line before its message shows that a buffer was lost.
+            begins = labels.strip(line, text).text.lstrip().startswith(found[0])
             self._cut |= not begins and not found[0].startswith("*")
             return
         if not text.strip():
@@ -180,13 +180,13 @@ class DatedProgress:
         return self._last[0]
 
     def may_stand(self, end_at: datetime) -> bool:
-        """Whether the lines taken so far, if they are a log's last ones, leave it open that it stood still until `end_at`."""
+        """Whether the log may have stood still until `end_at`, if the lines so far are its last ones."""
         return self._last_at is not None and end_at - self._last_at > _LEAST
 
     def standstill(self, end_at: datetime, error_line: int | None = None) -> Standstill | None:
-        """Since when there was no progress until `end_at`, the job's end; None where the log does not show that it stood still.
+        """Since when there was no progress until `end_at`, the job's end; None if the log does not show a standstill.
 
-        With `error_line`, the first line behind the last progress that tells of an error: until that, when it names its time, else the end.
+        `error_line`: the first error after the last progress. The silence then ends at the time of that line, or at the end if it has none.
         """
         last_at, line, text = self._last_at, *self._last
         if last_at is None or not self._gaps or self._disordered or (self._cut and error_line is None):
@@ -212,12 +212,12 @@ class DatedProgress:
         )
 
     def _gap_s(self) -> float:
-        """The longest gap, seconds; one in which the counter went on by more than usual counts for its share."""
+        """The longest gap, seconds; a gap with a larger advance than usual counts in proportion."""
         usual = _median({a: n for a, n in self._advances.items() if a})
         return max(gap * min(1.0, usual / a) if a else gap for a, gap in self._gaps.items())
 
     def _buffered_s(self) -> float:
-        """For how long a buffer may have held back what the program printed, seconds; 0 where nothing was."""
+        """Longest time for which a buffer may have held back output, seconds; 0 without a buffer."""
         assert self.first_at is not None
         assert self._last_at is not None
         if self._chars < _PAGE_CHARS or _LOGGER.search(self._last[1]):
@@ -241,11 +241,11 @@ class LogSteps:
 
     @property
     def has_steps(self) -> bool:
-        """Whether any line tells of progress."""
+        """Whether any line reports progress."""
         return self._steps.has_steps
 
     def may_stand(self, lines: Iterable[bytes], end_at: datetime) -> bool:
-        """Take a log's lines from its last one on, as many as tell whether reading all of them could show that it stood still."""
+        """Take a log's last lines, newest first; whether reading the whole log could show a standstill."""
         last: list[str] = []
         for raw in lines:
             text = raw[: 2 * _HEAD_CHARS].decode("utf-8", "replace")
@@ -258,7 +258,7 @@ class LogSteps:
         return self._steps.may_stand(end_at)
 
     def feed_head(self, text: str) -> None:
-        """Take a line of the log's beginning, where of a long log only the end is fed."""
+        """Take a line of the log's beginning, if only the end of a long log is fed."""
         if self._first_at is None and not is_of_slurm(text):
             self._first_at = self._instant(text[:_HEAD_CHARS])
 
@@ -274,7 +274,7 @@ class LogSteps:
             clock = None if self._dated else _CLOCK.match(text)
             return self._of_clock(clock) if clock else None
         if not self._dated and self._clock_at is not None:
-            # Its days are named after all: what had only a clock in front of it says less.
+            # Lines with a date come after lines with only a clock time: drop the latter.
             self._steps, self._first_at, self._clock_at = DatedProgress(), None, None
         self._dated = True
         if dates.names_zone(text):
@@ -283,7 +283,7 @@ class LogSteps:
         return dates.of_zone(at, self._zone)
 
     def _of_clock(self, found: re.Match[str]) -> datetime | None:
-        """The instant of a line that names no day: of _SOME_DAY and those behind it, until `standstill` learns which they are."""
+        """The instant of a line without a date, counted from _SOME_DAY; `standstill` adds the real day."""
         clock = timedelta(hours=int(found["h"]), minutes=int(found["m"]), seconds=int(found["s"]))
         if self._clock_at is not None:
             days = (self._clock_at - _SOME_DAY).days
@@ -293,7 +293,7 @@ class LogSteps:
         return self._clock_at
 
     def _days(self, start_at: datetime) -> timedelta | None:
-        """What is to be added to instants without a day of an attempt that began at `start_at`; None where they cannot be its own."""
+        """Offset that gives instants without a date their day, for an attempt that began at `start_at`; None if they cannot be its own."""
         first_at = self._first_at
         if self._clock_at is None or first_at is None:
             return timedelta()
@@ -308,10 +308,10 @@ class LogSteps:
     def standstill(
         self, start_at: datetime, end_at: datetime, found: Iterable[grammar.JobFinding]
     ) -> Standstill | None:
-        """Since when there was no progress until `end_at`, the end of the attempt; None where the log does not show that.
+        """Since when there was no progress until `end_at`, the end of the attempt; None if the log does not show that.
 
-        Where it tells of an error (`found`) behind the last progress, until that: ranks that wait end by themselves in the end. None where
-        the first cause stands before it, or only the program can have made it, and where the times do not lie in the attempt's life.
+        An error (`found`) after the last progress ends the silence, since waiting ranks time out at last. None also if the first cause
+        is before the last progress or is the program's own, and if the times are outside the attempt's life.
         """
         days = self._days(start_at)
         if self._first_at is None or days is None:
@@ -331,14 +331,14 @@ class LogSteps:
 
 
 def _advance(before: progress.Counters | None, now: progress.Counters) -> float:
-    """By how much the innermost counter went on; 0 where that is not known."""
+    """Advance of the innermost counter; 0 if it is not known."""
     if before is None or len(before) != len(now) or before[:-1] != now[:-1]:
         return 0.0
     return max(now[-1] - before[-1], 0.0)
 
 
 def _median(counts: Mapping[float, int]) -> float:
-    """The middle one of values that are given with how often each came; 0 where there are none."""
+    """The median of values with their counts; 0 without any."""
     left = sum(counts.values()) // 2
     for value in sorted(counts):
         left -= counts[value]

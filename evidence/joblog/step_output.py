@@ -1,4 +1,4 @@
-"""What others than the program write into its log in blocks: a workflow engine what a step printed, LSF its report of the job, a test runner its session."""
+"""Blocks in a log that the program did not write: a step's output as a workflow engine repeats it, LSF's summary, a test session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import islice
 
 TRIGGERS = ("Command error:", "Command output:", "Command wrapper:", "Sender: LSF System")
 _HEAD = re.compile(r"(?P<indent>\s{0,8})Command (?P<what>error|output|wrapper):\s*$")
-"""How Nextflow announces what the command of a failed process printed."""
+"""Nextflow's heading of the output of a failed process's command."""
 _END = re.compile(r"\s{0,8}(?:Work dir|Container|Tip|Command [a-z ]{4,20}):|\s{0,8}\[.{0,40}Pipeline\b")
 _MAX_LINES = 400
 
@@ -21,10 +21,10 @@ class StepOutput:
         self._indent: int | None = None
         self._errors = False
         self.errors_began = 0
-        """Where the last block of what a step wrote to its error output began."""
+        """Line at which the last block of a step's error output began."""
 
     def text(self, line: int, text: str) -> str:
-        """`text` as the step printed it, where it stands in a block; else as it is."""
+        """`text` without the block's indentation; unchanged outside a block."""
         if found := _HEAD.match(text):
             self._began, self._indent, self._errors = line, None, found["what"] == "error"
             self.errors_began = line if self._errors else self.errors_began
@@ -45,7 +45,7 @@ class StepOutput:
         return 0 < self._began < line
 
     def of_errors(self, line: int) -> bool:
-        """Whether it stands in a block of what the step wrote to its error output: the step did not live on behind it."""
+        """Whether `line` stands in a block of the step's error output; the step had ended by then."""
         return self._errors and self.inside(line)
 
 
@@ -56,7 +56,7 @@ _RULE = re.compile(r"-{20,120}$")
 
 
 class LsfSummary:
-    """Follows LSF's report of the job, which stands behind its output or in front of it: no line of it is the program's."""
+    """Follows LSF's summary of the job, before or after the job's output; the program wrote none of its lines."""
 
     def __init__(self) -> None:
         self._began = 0
@@ -64,11 +64,11 @@ class LsfSummary:
 
     @property
     def is_open(self) -> bool:
-        """Whether the line read last, or the next one, stands in the report."""
+        """Whether the line read last, or the next one, stands in the summary."""
         return self._began > 0
 
     def read(self, line: int, text: str) -> str | None:
-        """What LSF itself says in the line: empty in the script that it repeats; None outside the report."""
+        """LSF's own text in the line; empty inside the job script that it repeats, None outside the summary."""
         if _LSF.match(text):
             self._began, self._in_script = line, False
         if not self._began:
@@ -84,7 +84,7 @@ class LsfSummary:
 
 _TEST_BEGINS = re.compile(r"\[ RUN +\] \S|={3,80} test session starts ={3,80}$")
 _TEST_PASSED = re.compile(r"\[ +OK +\] \S")
-"""How GoogleTest prints the beginning of a test, and that it passed; how pytest begins."""
+"""GoogleTest's lines for the start and the success of a test, and pytest's first line."""
 _ALL_PASSED = re.compile(
     r"={3,80} (?!.*\b(?:failed|errors?)\b)\d{1,7} passed\b.{0,120} in [\d.]{1,12}s.{0,24} ={3,80}$"
 )
@@ -93,7 +93,7 @@ _RAN_LINES = 3
 
 
 def test_mark(text: str) -> bool | None:
-    """False where a test or a session of tests begins, True where a test passed, None for any other line."""
+    """False if a test or a test session begins, True if a test passed, None for any other line."""
     if not text.startswith(("[ ", "===")):
         return None
     if _TEST_BEGINS.match(text):
@@ -102,7 +102,7 @@ def test_mark(text: str) -> bool | None:
 
 
 def tests_passed(text: str, before: Reversible[str]) -> bool:
-    """Whether pytest or unittest sums up in this line that every test passed: exceptions above it are what the tests wanted."""
+    """Whether pytest or unittest reports in this line that every test passed; the tests then expected the exceptions above."""
     if text.startswith("OK"):
         near = islice(reversed(before), _RAN_LINES)
         return _OK.match(text) is not None and any(_RAN.match(line) for line in near)

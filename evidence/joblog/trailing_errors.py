@@ -1,4 +1,4 @@
-"""Exceptions without the head of their traceback: the log began behind it, or only the last line was printed."""
+"""Errors that count only at the end of a log: exceptions without the head of their traceback, and lines that call themselves an error."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from probing_cluster.core import sanitize
-from probing_cluster.evidence.joblog import closing, error_line, locales, progress
+from probing_cluster.evidence.joblog import closing, error_line, grammar, locales, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.messages import python
 
 TRIGGERS = ('File "', "Error:", "Exception:", "AssertionError", *error_line.TRIGGERS)
 _FRAME = re.compile(r"^\s*File \"[^\"]{1,400}\", line \d{1,7}(?:, in \S|$)")
-"""Of a traceback, or of a file that Python cannot parse."""
+"""A frame of a traceback, or the place in a file that Python cannot parse."""
 _JAVA_FRAME = re.compile(
     r"\s+at [\w.$<>/]{3,300}\(|\s+\.\.\. \d{1,4} (?:more|common frames)|\s*Possible solutions: "
 )
@@ -25,25 +25,25 @@ _PLAIN = re.compile(
 _FRAMES_LINES = 400
 _MAX_RANKS = 256
 _WORDS_CHARS = 120
-"""Enough of an exception's words to know it again; the rest of the line may be another process's."""
+"""Enough characters to recognise an exception again; the rest of the line may be another process's."""
 _LAST_LINES = 40
-"""An exception without any traceback is how a log ended when no more lines than these stand behind it."""
+"""An exception without any traceback ended the log if at most so many lines follow it."""
 _COMMAND_LINES = 3
-"""A command that was not found ends a script only when hardly anything follows."""
+"""A missing command ended a script only if at most so many lines follow."""
 _TRAILING_KINDS = frozenset({"command_not_found", "program_error", "process_terminated", "process_crashed"})
 _LAUNCHES = frozenset({"rendezvous_failed", "slurm_launch_failed"})
 _UNREACHED = re.compile(
     r"(?:ssh|rsh|kex_exchange_identification): |Host key verification failed|.{0,100}Permission denied \((?:publickey|password|keyboard|gssapi|hostbased)|Connection closed by |(?:ba|c|tc)?sh: .{0,20}orted: "
 )
-"""What ssh says where a launcher could not start its part on another node."""
+"""ssh's messages when a launcher could not start its part on another node."""
 _LACKS = frozenset({"command_not_found", "import_error"})
-"""What follows when the module system did not do its part."""
+"""Consequences of a module that could not be loaded."""
 _PART_OF_PACKAGE = re.compile(r"No module named ['\"]?[\w-]{1,60}\.\w")
-"""The package is there and lacks a part: no module or environment that was not loaded explains that."""
+"""The package exists and lacks a part; a module or environment that was not loaded does not explain that."""
 _NO_WORD = re.compile(
     r"\s*$|\s{2,}\S|\s+at \S|\++ |[-=*#]{3,}|g?make(?:\[\d{1,3}\])?: (?:Leaving|Entering) |(?:Please check|It is also possible|Also make sure|without these module|While processing|Executing this command)\b|Failed (?:on|at) line\b|(?:real|user|sys)\s+\d+m|[Tt]ry ['\"‘`].{1,80}--help|[Uu]sage: |(?:exit|return)(?: code| status)?\W{1,3}\d|Primary job\s|a non-zero exit code\b|mpirun (?:detected|has exited|noticed)|the job to be terminated"
 )
-"""Lines that say nothing about whether the program went on."""
+"""Lines that are no evidence of whether the program went on."""
 _NO_DIRECTORY = re.compile(r"\S{1,300}: (?:line )?\d{1,6}: cd: \S")
 """A script that did not reach its directory and went on where it was."""
 _WENT_WELL = re.compile(r"\b(?:passed|success(?:ful(?:ly)?)?|succeeded)\b", re.IGNORECASE)
@@ -51,15 +51,15 @@ _ENDED = re.compile(r"\b(?:done|finished|completed?|converge(?:d|nce reached))\b
 _FILE_TOOL = re.compile(
     r"(?:\S{1,40}: (?:\d{1,6}: )?)?(?:/\S{0,80}/)?(?:cp|mv|rm|ln|ls|cat|mkdir|rmdir|chmod|chown|touch|cannot create)\b"
 )
-"""What a script's commands on files complain of: where it says later that it is done, nothing hung on them."""
+"""Complaints of a script's file commands. If the script reports later that it is done, they did not matter."""
 _PRINTED = re.compile(r"╰─> \[(?P<lines>\d{1,5}) lines? of output\]")
-"""How pip announces what a package's own build printed."""
+"""pip's heading of the output of a package's own build."""
 _AT_THE_END = re.compile(r"\bbefore 'conda deactivate'")
-"""What conda complains of at a script's end, as of its beginning: the program between them ran."""
+"""conda's complaint at a script's end. With the same one at its beginning, the program between them ran."""
 _STEPS = 3
-"""So many further steps say that the program lived on."""
+"""So many further steps show that the program went on."""
 _ALIKE = 20
-"""After so many complaints in the same words the next is none that ends a program: it goes through a list."""
+"""After so many complaints in the same words, the program works through a list and the next one does not end it."""
 
 
 def _last_word(record: Record) -> JobFinding | None:
@@ -68,12 +68,8 @@ def _last_word(record: Record) -> JobFinding | None:
     return replace(word, message=sanitize.clean(record.text, 1024)) if word else None
 
 
-_DEATHS = frozenset({"process_crashed", "process_aborted", "bus_error", "segfault", "oom_kill_suspected"})
-"""Deaths by signal. A missing command does not cause them (the shell ends with 127), except in tasks that srun kills for it."""
-
-
 class TrailingErrors:
-    """Follows frames that no traceback began and keeps the exception that may have ended the log."""
+    """Follows frames without a traceback's head and keeps the error that may have ended the log."""
 
     def __init__(self, recent: Iterable[str] = ()) -> None:
         self._recent = recent
@@ -82,28 +78,28 @@ class TrailingErrors:
         self._frames: dict[int | None, bool] = {}
         self._frames_until = 0
         self.dropped = 0
-        """The last line of such an exception: of what nobody gets to catch."""
+        """Last line of an exception that Python ignored."""
         self._dropped_words: deque[str] = deque(maxlen=_MAX_RANKS)
-        """What such exceptions said: of several processes at once, whose lines mix, not every head is told from the others'."""
+        """Texts of such exceptions. Lines of several processes mix, so that not every head can be recognised."""
         self._last: JobFinding | None = None
         self._steps = 0
         self._frames_behind = 0
-        """Lines of a Java stack behind it: the exception's own, however many."""
+        """Lines of the exception's own Java stack after it."""
         self._behind = 0
-        """Lines behind the last message of that kind that could speak of work."""
+        """Lines after the last such message that may be work."""
         self._listed: list[str] = []
-        """The words that so many complaints began with."""
+        """The first words of a complaint that came more than _ALIKE times."""
         self._alike = 0
-        """Lines behind the first that complain in the same words."""
+        """Lines after the first that complain in the same words."""
         self._dead = False
-        """A process was killed or crashed: what it did not write, the script's next commands miss."""
+        """True once a process was killed or crashed: later commands miss the files that it did not write."""
         self._weak: JobFinding | None = None
-        """What another program complained of first: the reason only where the job's own say nothing better."""
+        """First complaint of the tools around the program; the reason only if the job's own programs report none."""
         self._weak_until = 0
         self._weak_behind = self._weak_steps = 0
         self._weak_progress = self._progress
         self._printed_until = 0
-        """Last line of what pip repeats of a package's build."""
+        """Last line of a package's build output that pip repeats."""
 
     def following(self, line: int) -> bool:
         """Whether `line`, the next one, matters whatever it contains."""
@@ -111,21 +107,21 @@ class TrailingErrors:
         return held or (bool(self._frames) and line <= self._frames_until)
 
     def announce(self, line: int, text: str) -> None:
-        """`text` may announce what a package's build printed."""
+        """Note whether `text` announces the output of a package's build."""
         if printed := _PRINTED.search(text):
             self._printed_until = line + int(printed["lines"])
 
     def printed(self, line: int) -> bool:
-        """Whether `line` is one of those: a script often goes on without the package."""
+        """Whether `line` is build output that pip repeats; a script often goes on without the package."""
         return line <= self._printed_until
 
     def ignored(self, record: Record) -> None:
-        """The frames to come belong to an exception that nobody gets to catch and that ends nothing."""
+        """The frames to come belong to an exception that Python ignores and that ends nothing."""
         self._frames[record.rank] = False
         self._frames_until = record.line + _FRAMES_LINES
 
     def unraised(self, record: Record, found: JobFinding | None) -> JobFinding | None:
-        """`found`; weak where `record` is the exception under such frames: what nobody gets to catch, in `__del__` or at the interpreter's end."""
+        """`found`, marked `handled` if `record` is an exception that Python ignored (in `__del__`, or when the interpreter ends)."""
         near = record.line <= self._frames_until and self._frames.get(record.rank) is False
         near = near or record.text.strip()[:_WORDS_CHARS] in self._dropped_words
         if found is None or not near or _INSIDE.match(record.text) or python.exception(record) is None:
@@ -133,7 +129,7 @@ class TrailingErrors:
         return replace(found, detail={**found.detail, "handled": True})
 
     def read(self, record: Record, *, known: bool, interesting: bool) -> JobFinding | None:
-        """The exception at the end of frames without a head; nothing of a line that is understood already."""
+        """The exception at the end of frames without a head; None for a line that a family recognised."""
         if _FRAME.match(record.text):
             if record.line > self._frames_until:
                 self._frames.clear()  # too far above to belong to what follows
@@ -167,12 +163,12 @@ class TrailingErrors:
         return None
 
     def hold(self, found: JobFinding) -> None:
-        """A message that counts only as the log's last word."""
+        """Hold an error that counts only at the end of the log."""
         self._last, self._steps, self._behind, self._frames_behind, self._alike = found, 0, 0, 0, 0
         self._progress = progress.LogProgress(self._recent)
 
     def hold_weak(self, found: JobFinding) -> None:
-        """A complaint of the tools around the program: the first one counts, for as long as nothing goes on."""
+        """Hold a complaint of the tools around the program; the first one counts, until the program goes on."""
         if self._weak is not None and _AT_THE_END.search(found.message):
             self._weak = None
             return
@@ -182,7 +178,10 @@ class TrailingErrors:
         self._weak_until = found.line + _LAST_LINES
 
     def weak_reason(self, found: JobFinding) -> JobFinding | None:
-        """What explains `found`: the module system's complaint, for a command or library that is not there; ssh's, for a launcher that did not reach a node."""
+        """The held complaint that explains `found`.
+
+        The module system's explains a missing command or library, ssh's a launcher that did not reach a node.
+        """
         if found.kind in _LAUNCHES and self._last is not None and _UNREACHED.match(self._last.message):
             return self.take_last()
         lacks_file = found.detail.get("exception") in ("FileNotFoundError", "ModuleNotFoundError")
@@ -199,7 +198,7 @@ class TrailingErrors:
         return weak
 
     def after_line(self, line: int, text: str) -> None:
-        """A line behind the exception that may have been the last."""
+        """A line after the held error: drop the error if the program went on."""
         if self._weak is not None and line != self._weak.line:
             self._weak_steps += progress.is_progress(text) or self._weak_progress.after_line(text)
             if not _NO_WORD.match(text) and not error_line.is_error(text):
@@ -230,9 +229,9 @@ class TrailingErrors:
             self._last = None
 
     def died(self, found: JobFinding) -> None:
-        """A process crashed or was killed: the script had gone on without the command that it did not find."""
+        """A process died by a signal. A missing command does not cause that (the shell exits with 127), except for tasks that srun kills."""
         of_step = found.kind == "oom_kill_suspected" and found.message.startswith("srun: ")
-        if found.kind not in _DEATHS or of_step:
+        if found.kind not in grammar.SIGNAL_DEATH_KINDS or of_step:
             return
         self._dead = True
         if self._last is not None and self._last.kind == "command_not_found":
@@ -243,7 +242,7 @@ class TrailingErrors:
             self._weak = None
 
     def take_last(self, *, at_exit: bool = False) -> JobFinding | None:
-        """The exception behind which nothing but an end came; at a bad exit only one that explains it."""
+        """Release the held error, which only the end followed; at a bad exit only an error that explains it."""
         found, self._last = self._last, None
         weak, self._weak = self._weak, None
         if weak is not None and not at_exit and self._weak_behind > _COMMAND_LINES:

@@ -1,4 +1,4 @@
-"""One physical line that is several, a progress bar that overwrote itself, a traceback inside a JSON value; and a message that is several lines."""
+"""Splits a physical line that holds several (an overwritten progress bar, a traceback in a JSON value), and joins a message that a terminal cut."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from probing_cluster.evidence.joblog import mention
+from probing_cluster.evidence.joblog import grammar, mention
 from probing_cluster.evidence.joblog.grammar import JobFinding, Record
 from probing_cluster.evidence.joblog.messages import hccl, torch_nccl
 
-_HEADS = ("Traceback (most recent call last)", "\\n\\tat ")
+_HEADS = (grammar.TRACEBACK, "\\n\\tat ")
 _MAX_DEPTH = 3
 _MAX_LINES = 400
 
@@ -21,7 +21,7 @@ _WORKER = re.compile(r"\([\w.:]{1,64} pid=\d{1,10}(?:, ip=[\w.:-]{1,64})?\)\s")
 
 
 def overwritten(text: str) -> list[str]:
-    """The parts of a line that overwrote itself, oldest first; each is of the worker that Ray names in front of the first."""
+    """The parts of a line that overwrote itself, oldest first; each gets the label of the worker that Ray names before the first."""
     parts = text.split("\r")
     worker = _WORKER.match(text) if len(parts) > 1 else None
     return [parts[0], *(worker[0] + part if part else part for part in parts[1:])] if worker else parts
@@ -32,11 +32,11 @@ _EXCEPTION = re.compile(r"\b[A-Z]\w{0,60}(?:Error|Exception): \S")
 
 
 _BAR = re.compile(r"(?:s/it|it/s)[^\]\n]{0,60}\](?=\[rank\d)")
-"""A progress bar into whose line a rank writes."""
+"""A progress bar with a rank's message in the same line."""
 
 
 def _unglued(text: str) -> list[str]:
-    """An exception or a progress bar, and a rank's logger, which wrote into its line before it ended; the text itself where there are no two."""
+    """The two parts of a line in which a rank's logger interrupted an exception or a progress bar; else the text alone."""
     if "][rank" in text and (bar := _BAR.search(text)):
         return [text[: bar.end()], text[bar.end() :]]
     found = _LOGGER.search(text) if "]:[" in text else None
@@ -46,9 +46,9 @@ def _unglued(text: str) -> list[str]:
 
 
 def lines(text: str) -> list[str]:
-    """The lines of the record's traceback; the text itself where it is no such record, or the two that ranks wrote into one line.
+    """The lines of a traceback in a JSON record, or the two parts of an interrupted line; else the text alone.
 
-    Only values whose key is a logger's word are believed: data that a job prints holds tracebacks of others.
+    Only keys that loggers use count: data that a job prints may hold other programs' tracebacks.
     """
     if text.lstrip()[:1] != "{" or not any(head in text for head in _HEADS):
         return _unglued(text)
@@ -89,7 +89,7 @@ _UNNAMED = "cuda_error"
 _CHATTER = re.compile(
     r"\[?\b[IW]\d{0,4}(?: \d\d:\d\d:\d\d\S{0,12})?(?: \d{1,9})? (?:ProcessGroup|TCPStore|socket)\w*\.cpp"
 )
-"""What PyTorch prints about a group that works: a whole line, whatever stands behind it."""
+"""PyTorch's messages about a working group: whole lines, whatever follows."""
 
 
 def may_be_cut(text: str) -> bool:
@@ -99,12 +99,12 @@ def may_be_cut(text: str) -> bool:
 
 
 def is_cut(text: str) -> bool:
-    """Whether the message goes on behind the line's end."""
+    """Whether the message goes on in the next line."""
     return torch_nccl.is_cut(text) or hccl.is_cut(text)
 
 
 def may_continue(finding: JobFinding) -> bool:
-    """Whether the line's rest, on the next one, may name the error."""
+    """Whether the rest of the message, on the next line, may name the error."""
     return finding.kind == _UNNAMED or finding.detail.get("thrown") is True
 
 
@@ -115,4 +115,4 @@ class WrappedLine:
     record: Record
     joined: int = 0
     found: JobFinding | None = None
-    """What the line says so far; more may stand on the next ones."""
+    """The finding so far; the next lines may add to it."""

@@ -65,7 +65,7 @@ class BootReader:
 
     def _note_shutdown(self, line: prefixes.PrefixedLine, *, first: bool) -> None:
         # Every user has a systemd of their own, which reaches the same targets as they log out: `first` is the system's.
-        # Nothing but the kernel and the first process can shut a system down; who else writes under their names only accuses less.
+        # Only the kernel and the first process can shut a system down. A forged line can only lessen an accusation.
         kernel = line.is_kernel is not False and _BY_KERNEL.match(line.message)
         tag = line.tag or ""
         systemd = tag == "systemd-shutdown" or (

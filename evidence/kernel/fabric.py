@@ -117,7 +117,7 @@ _PHRASES = (
 
 
 def _module(message: str) -> str | None:
-    """What a transceiver event says; plugging in and cooling down are none."""
+    """The code of a transceiver event; None for plugging in and cooling down."""
     if not (found := message_start.match(_MODULE, message)):
         return None
     text = found["text"]

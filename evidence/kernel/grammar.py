@@ -1,4 +1,4 @@
-"""What every family of kernel messages shares: the finding it makes, what a code means, and what was said before."""
+"""Shared by all families of kernel messages: findings, the meaning of codes, and the context of earlier lines."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class KernelFinding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LineFact:
-    """What a code of a kind means when the message says no more."""
+    """Severity, domains, meaning and next step of a code, unless the message overrides them."""
 
     severity: Severity
     domains: tuple[str, ...]
@@ -64,7 +64,7 @@ Facts = Mapping[tuple[str, str], LineFact]
 
 @dataclass(kw_only=True, slots=True)
 class KernelContext:
-    """What earlier lines of the same log said that later ones leave out; bounded."""
+    """Facts from earlier lines of the same log that later ones need; bounded."""
 
     tables: dict[str, OrderedDict[str, Any]] = field(default_factory=dict)
 
@@ -77,7 +77,7 @@ class KernelContext:
             entries.popitem(last=False)
 
     def get(self, table: str, key: str) -> Any:
-        """What was remembered, or None."""
+        """The value put for `key`, or None."""
         entries = self.tables.get(table)
         return entries.get(key) if entries else None
 

@@ -2,7 +2,7 @@
 
 The kernel quotes users: file names, process names, mount options, USB strings. A form of the grammar therefore
 counts only where the message itself starts, which is at its first character or behind a chain of the names
-below. None of them can be chosen by a user; what is not listed here is text, not a name.
+below. A user cannot choose any of them; everything that is not listed here is text.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 
 PCI = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"
 TASK = r"(?:kworker/[\w:+.-]{1,48}|[^\n]{1,15}?)"
-"""The name of a process, which its user chooses; nothing longer is one."""
+"""The name of a process, which its user chooses; it cannot be longer."""
 _INTERFACE = r"[A-Za-z][\w.-]{0,31}"
 _USB = r"(?:\d{1,3}-\d{1,3}(?:\.\d{1,3}){0,6}:\d{1,3}\.\d{1,3}|virtio\d{1,4})"
 """A network driver's device on USB or virtio; only with its interface behind it, since USB devices say their own names."""

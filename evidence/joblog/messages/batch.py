@@ -1,4 +1,4 @@
-"""How other batch systems and their launchers tell that a process or a job ended: LSF, PBS, HTCondor, Grid Engine, ALPS, PALS, jsrun, Flux."""
+"""Messages of other batch systems and their launchers about the end of a process or a job: LSF, PBS, HTCondor, Grid Engine, ALPS, PALS, jsrun, Flux."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ _PBS_SIGNAL = 256
 _FLUX = re.compile(
     r"(?:[\d.]{1,16}s: |\S{0,20}\s?)?job\.exception (?:.{1,40} )?type=(?P<type>[\w-]{2,40}) severity=0(?: (?P<note>.{1,400}))?"
 )
-"""Flux about what ended a job; it goes on behind those of a weaker severity."""
+"""Flux's exception that ended a job; the job goes on after exceptions of a weaker severity."""
 _FLUX_LOST = re.compile(r"\bnode.failure\b|\blost (?:contact|connection)\b", re.IGNORECASE)
 _FLUX_REFUSED = frozenset(
     {"alloc", "depend", "dependency", "validate", "constraint", "feasibility", "prolog"}
 )
-"""Before its first task ran."""
+"""Exceptions before the first task ran."""
 _NOT_STARTED = re.compile(
     r"\bstart failed\b|\bNo such file or directory\b|\bPermission denied\b|\bExec format\b"
 )
@@ -112,7 +112,7 @@ def _kind(found: dict[str, str | None]) -> str | None:
 
 
 def _flux(record: Record, kind: str, note: str) -> JobFinding | None:
-    """What Flux calls the job's exception: a refusal, a person's word, a limit, a node, or how its tasks ended."""
+    """The finding of a Flux exception: a refusal, a cancellation, a limit, a lost node, or the end of its tasks."""
     if kind == "cancel":
         return make(FACTS, "slurm_cancelled", record)
     if kind == "timeout":

@@ -1,4 +1,4 @@
-"""What codes of science, their network libraries and crash handlers write when they stop; every form stands at the beginning of its line."""
+"""Final messages of scientific codes, their network libraries and crash handlers; every form is at the beginning of its line."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _HEAD = re.compile(
     r"|Q-Chem fatal error occurred in module \S{1,200}|INPUT ERROR$|-{3,20} Processor \d{1,6} Exiting: Called CmiAbort -{3,20}$|Charm\+\+ fatal error:$|(?:\*{2,4} )?(?:ERROR|Error)!{1,3}$|Error in \"[^\"]{1,300}\": ?$"
     r"|(?:Fatal error|FATAL ERROR|Fatal Error|ERROR|Error|FATAL|Internal error|Software inconsistency error|Input error|Inconsistency in user input|Feature not implemented|Memory allocation failed|Assertion failed|Error in user input|Standard library logic error|Parallel consistency error|Invalid (?:input|command-line options?)|File input/output error|Range checking error \(possible bug\)|Program error|API error) ?: ?$"
 )
-"""A heading alone on its line: what went wrong stands on one of the next."""
+"""A heading alone on its line; the error is on one of the next lines."""
 _SIGNALLED = re.compile(
     r"\s{0,4}Program received signal (?:\d{1,2} \()?SIG(?P<a>[A-Z]{3,6})\)?\b|\*{3} SIG(?P<b>[A-Z]{3,6}) (?:\(@0x[0-9a-f]{1,16}\) )?received\b"
     r"|forrtl: (?:error|severe) \(\d{1,5}\): (?:process (?:killed|interrupted|quit) \()?SIG(?P<c>[A-Z]{3,6})|SIG(?P<d>[A-Z]{3,6}): (?:segmentation violation|bus error|abort|illegal instruction|floating-point exception|arithmetic exception)$"
@@ -53,7 +53,7 @@ _PADDLE_SIGNALS = {"Segmentation fault": 11, "Process abort signal": 6, "Access 
 _WRONG = re.compile(r"# Out of bounds values : [1-9]\d{0,17} FAILED")
 """nccl-tests checks what its collectives compute."""
 _FOAM = re.compile(r"#\d{1,2}\s{1,4}Foam::sig(?P<name>Fpe|Segv|Int|Quit)::sigHandler\(int\)")
-"""OpenFOAM's stack of where a signal met it; its solver prints nothing else."""
+"""OpenFOAM's stack after a signal; its solver prints nothing else."""
 _VIOLATION = re.compile(
     r"\*{3} Break \*{3} (?:segmentation violation|bus error)|-{0,80} ?Segmentation violation detected\b|Error: segmentation violation, address |Caught signal 11, Segmentation fault|Fatal error: Segmentation fault$"
     r"|#?\s{0,4}SIGSEGV \(segmentation violation\)|Segmentation fault \(signal 11\)"
@@ -66,7 +66,7 @@ _MPI_START = re.compile(r"_(?:Init|Init_thread)$|^internal_Init")
 _NO_REASON = re.compile(
     r"(?:Other|Internal) MPI error!?|Unknown error|See the MPI_ERROR field|Process failed|Communicator revoked"
 )
-"""Classes of MPI's errors that leave open who is at fault; the others are of the caller's arguments."""
+"""Classes of MPI errors without a known culprit; the others mean wrong arguments of the caller."""
 _OPEN_MEANING = "The MPI library met an error of its own or of the network below it and stopped the job."
 _FABRIC = re.compile(
     r"\s{0,8}(?:\[[\w.-]{1,253}:\d{1,10}\] )?(?:(?:\S{1,200}/)?(?:mtl|btl|pml|osc|common)_(?:ofi|psm2?|portals4|openib|ucx|usnic|ugni|mxm)\w{0,40}\.[ch]:\d{1,6}[:\s]{1,4}(?:\w{1,60}[:\s]{1,3})?(?:Error|ERROR|error)\b.{0,20}|(?:Error|ERROR)(?: returned)? (?:from|in) )(?:fi|ibv|psm2?|Ptl|GNI)\w{0,3}_?\w{2,40}"
@@ -76,11 +76,11 @@ _FABRIC = re.compile(
 _NO_ROOM = re.compile(
     r"\bOFI .{1,80} failed \(.{1,160}:(?:Resource temporarily unavailable|Message too long|Bad address|Function not implemented|Operation not supported)\)"
 )
-"""Errors of a call that say nothing of an adapter or a link: no room in a queue, or what the caller passed."""
+"""Errors of a call that are no evidence about an adapter or a link: a full queue, or the caller's arguments."""
 _GONE = re.compile(r":(?:Transport endpoint is not connected|Connection (?:reset by peer|refused))\)")
-"""What such a call says where the other side is gone: OFI carries TCP as well."""
+"""The error of such a call if the peer is gone; OFI carries TCP as well."""
 _NO_PROVIDER = re.compile(r"\bfi_getinfo(?:\(\))?:? failed\b")
-"""libfabric was asked which networks there are, and found none that fits: nothing was sent yet."""
+"""libfabric found no suitable network; nothing was sent yet."""
 _NO_PROVIDER_MEANING = "MPI found no network library (libfabric provider) of the kind it was told to use: its module, FI_PROVIDER or what the node has installed."
 _FABRIC_MEANING = (
     "The network library under MPI reported an error: a transfer, a memory region or a queue failed."
@@ -102,7 +102,7 @@ _STOPS = re.compile(
     r"|Error: (?:\"?Snakefile\"?|Snakefile) .{1,300} not found|HDF5 ?(?:error|ERROR): \S|NetCDF (?:error|ERROR): \S|%\s(?!Compiled|Loaded|Restored|LOADCT|Program)[A-Z][A-Z_\d]{2,40}: \S.{0,200}(?:[Uu]ndefined|not defined|[Ee]rror|[Uu]nable)\b"
 )
 _BOXED = re.compile(r"current input line :\s*$")
-"""NWChem's word of where in its input it stopped: why stands in the box above."""
+"""NWChem's message about the input line at which it stopped; the reason is in the box above."""
 _SETTING = re.compile(
     r"MPICH (?:ERROR|Error): .{0,300}?(?:[Uu]nable to use (?:an? |the )?[A-Z]{2,30}_[A-Z_]{2,60}|\benvironment variable\b|\b[A-Z]{2,30}_[A-Z_]{3,60}\b.{0,60}\b(?:invalid|unsupported|not supported|must|requires?)\b|\bnot confined to\b)"
 )
@@ -111,7 +111,7 @@ _BOTCHED = re.compile(
     r"(?:-?\d{1,6}:)?\s{0,8}MPT ERROR: MPI_COMM_WORLD rank|--- Stop Module: .{1,200} /rc=(?!_RC_ALL_IS_WELL_)\S|# Ended \(code [1-9]\d{0,2}\)|(?:run|queue|slurm|ssh|pbs|sge)\.pl: (?:\d{1,6} / \d{1,6} failed|job failed)|recon-all -s \S{1,200} exited with ERRORS|\(ERR\): \S{1,80} exited with value \d|EXECUTION OF GAMESS TERMINATED -?ABNORMALLY|PMEMD Terminated Abnormally|DDI Process \d{1,8}: error code|\S{1,80} ended abnormally$"
     r"|MATLAB is exiting because of fatal error|MATLAB has experienced a low-level|r\(\d{1,5}\);$|Siesta: Stopping|Stopping Program from Node:|BUILD FAILED\b|&&&& FAILED \S|\*{3} Check failure stack trace: \*{3}|Fatal error detected - exiting"
 )
-"""That it ended badly, and nothing more."""
+"""A bad end without a reason."""
 _HEAP = re.compile(
     r"FATAL ERROR: .{0,120}(?:JavaScript heap out of memory|Allocation failed)|(?:PHP )?Fatal error:\s{1,3}(?:Allowed memory size|Out of memory)|Out of memory\. Type (?:\"|')?(?:help memory|HELP MEMORY)|slurmstepd: error: memory allocation failure"
     r"|Error: cannot allocate vector of size |forrtl: severe \(41\): insufficient virtual memory|\*{2,3} ?ERROR ?\*{2,3}.{0,60}\binsufficient memory\b|Operating system error: Cannot allocate memory"
@@ -121,7 +121,7 @@ _DEVICE = re.compile(
     r"Out of memory error on GPU \d|(?:ERROR: )?(?:cuda|Cuda|CUDA|Hip|Sycl)?CustomAllocator out of memory|You ran out of memory on the GPU|(?:\w{1,60}(?:\.\w{1,60}){0,6}: )?(?:Error allocating \d{1,15} bytes of device memory|(?:cuda\w{0,20}|hip)Malloc(?:Async|Pitch)? failed:? out of memory)|CL_(?:MEM_OBJECT_ALLOCATION_FAILURE|OUT_OF_RESOURCES)\b"
     r"|\w{0,40}(?:ResourceExhaustedError|GpuArrayException|MXNetError|RuntimeError): .{0,200}(?:[Oo]ut of memory (?:error )?on (?:GPU|device)|: out of memory$|[Mm]emory (?:isn't|is not|not) enough)"
 )
-"""The GPU's memory, in the words of frameworks of before and beside PyTorch."""
+"""Lack of GPU memory in older and other frameworks than PyTorch."""
 
 
 def _mpi(found: re.Match[str], record: Record) -> JobFinding | None:
@@ -135,7 +135,7 @@ def _mpi(found: re.Match[str], record: Record) -> JobFinding | None:
 
 
 def read(record: Record, context: JoblogContext) -> JobFinding | None:
-    """A line by which such a code, the library under it or a crash handler says that it stops."""
+    """A line by which such a code, its library or a crash handler reports that it stops."""
     text = record.text.strip()
     if mention.begins_with_speaker(text):
         return None

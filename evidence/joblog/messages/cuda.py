@@ -298,7 +298,7 @@ _STRICT_END = re.compile(
 
 
 def is_reported(kind: str, text: str, found: re.Match[str], *, quoted: bool = False) -> bool:
-    """Whether the error stands where errors stand; strict about what only hardware can say."""
+    """Whether the error is reported, not mentioned; strict for errors that only hardware can cause."""
     if kind not in ONLY_HARDWARE:
         return quoted or not mention.is_mentioned(text, found.start())
     ends = [m.end() for m in _STRICT_END.finditer(text, found.start())]
@@ -307,7 +307,7 @@ def is_reported(kind: str, text: str, found: re.Match[str], *, quoted: bool = Fa
 
 _UCX = re.compile(r"\bUCX {1,4}(?:ERROR|WARN)\b")
 _INITIALISED = re.compile(r"\S{1,400}\.py:\d{1,7}: UserWarning: CUDA initialization: (?P<why>\S.{0,400})")
-"""What PyTorch warns of when it finds no GPU that works: many programs go on without one, others end a while later."""
+"""PyTorch's warning when no GPU works: many programs go on without one, others end later."""
 
 
 def read(record: Record, _context: JoblogContext) -> JobFinding | None:

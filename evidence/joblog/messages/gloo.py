@@ -1,4 +1,4 @@
-"""Gloo and the rendezvous stores: timeouts, lost peers, stores that nobody answers."""
+"""Gloo and the rendezvous stores: timeouts, lost peers, stores that do not answer."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _TIMED_OUT = re.compile(
 _CLOSED = re.compile(r"Connection closed by peer")
 _RESET = re.compile(r"Connection reset by peer|Broken pipe|Connection timed out")
 _TRANSFER = re.compile(r"[Rr]ead|[Ww]rite|recv|send")
-"""The call that met it stands in front."""
+"""The failed call is named before the error."""
 _UNANSWERED = re.compile(r"\b(?:[Rr]ead|[Ww]rite(?:v)?) error .{0,80}Connection timed out")
 _UNANSWERED_MS = 924_600
 """A connection that was open fails so when its peer has acknowledged nothing for as long as TCP repeats: `tcp_retries2` of 15, 924.6 s
@@ -93,15 +93,15 @@ _STORE_LOST = re.compile(
 )
 _IN_USE = re.compile(r"[Aa]ddress already in use|EADDRINUSE|IP address and port have been bound already")
 _NOT_LISTENING = re.compile(r"server socket has failed to listen on any\b")
-"""Why it failed stood only in the warnings before it until torch 2.2."""
+"""Until torch 2.2 only the warnings before it gave the reason."""
 _BINDS_LINES = 40
 _RETRYING = re.compile(r"\bretrying\b|\bretry\b.{0,40}\battempt \d", re.IGNORECASE)
-"""Who asks again, as a rank does that started before the one that keeps the store, has not failed yet."""
+"""A rank that asks again has not failed yet: it may have started before the rank that keeps the store."""
 _OWN_ERROR = re.compile(r"Error\b|\bERROR\b|what\(\)|\[E|\bE[A-Z]\d{4}: ")
 _AT_THE_END = re.compile(
     r"\[W\d{0,4}\s|has failed to (?:shutdown|send a keep-alive heartbeat to) the rendezvous"
 )
-"""Warnings of ranks that end a little later than the one that keeps the store: every second healthy run prints them."""
+"""Warnings of ranks that end a little later than the rank with the store; every second healthy run prints them."""
 
 
 def _from_context(record: Record, context: JoblogContext) -> str | None:

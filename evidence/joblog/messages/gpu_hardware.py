@@ -1,4 +1,4 @@
-"""What only a GPU's hardware can say, in the words of programs that name CUDA's error in a sentence of their own."""
+"""Errors that only a GPU's hardware can cause, in programs' own messages that name CUDA's error."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _PROGRAMS = frozenset({"program_error", "python_exception"})
 def named(finding: JobFinding) -> JobFinding:
     """The hardware's error where a program's or an exception's own error holds the runtime's name of one; else `finding`.
 
-    MD codes, inference engines and bindings put a call or a file around that name. Nobody vouches for the place of such words,
-    so they stay unattributed: a node's own evidence decides.
+    MD codes, inference engines and bindings put a call or a file around that name. The form does not prove that the error is real,
+    so it stays unattributed: the node's own evidence decides.
     """
     names = list(_NAMED.finditer(finding.message)) if finding.kind in _PROGRAMS else []
     if not names:

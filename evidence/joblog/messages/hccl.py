@@ -1,4 +1,4 @@
-"""Ascend's HCCL as torch_npu prints it: an error of a call, and lines below it that say why."""
+"""Ascend's HCCL as torch_npu prints it: an error of a call, and lines below it with the reason."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _INCONSISTENT = re.compile(
     r"EI0005: .{0,40}arguments for collective communication are inconsistent between ranks"
 )
 _FAILED = re.compile(r"EJ\d{4}: (?:[\d.:-]{8,32} )?[A-Z]")
-"""Of the process below HCCL that speaks to the network."""
+"""Errors of the process below HCCL that handles the network."""
 _CALL = re.compile(
     r"\b(?:OPS|NPU|HCCL) function error: (?P<call>\w{1,80})(?:\(.{0,300}?\))?, error code is \d{1,7}"
 )

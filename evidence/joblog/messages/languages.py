@@ -55,9 +55,9 @@ _RUNTIMES = re.compile(
 )
 """Of runtimes and interpreters."""
 _TASK = re.compile(r"ERROR \(unhandled task failure\): \S")
-"""Julia: of a task beside the main one, behind which the program lives on."""
+"""Julia: an error of another task than the main one; the program goes on."""
 _PANIC = re.compile(r"thread '(?P<name>[^']{1,80})'(?: \(\d{1,10}\))? panicked at ")
-"""Rust: of a thread other than the main one the program may live on, and where it does not, the main thread panics over it."""
+"""Rust: the program may go on after the panic of another thread; otherwise the main thread panics as well."""
 _THREADS = re.compile(
     r"(?:what\(\):\s{1,3}|\b(?:thread|pthread_create|clone3?|v?fork|fork\(\)|posix_spawn|uv_thread_create)\b[^:]{0,60}: |Thread creation failed: |unable to create (?:new )?(?:native )?thread.{0,40}: )Resource temporarily unavailable\b"
     r"|\bunable to create (?:new )?native thread\b"
@@ -74,7 +74,7 @@ _HEAD = re.compile(
     r"|[#*!=-]{2,10} ?(?:FATAL ERROR|Fatal [Ee]rror|ERROR|Error) (?i:in|at|from) (?i:function|routine|subroutine|module|file)\b[ :]{0,3}[^\s:].{0,200}?(?<!\d)[\])]?\s?:?$"
     r"|(?:FATAL ERROR|Fatal [Ee]rror|FATAL|ERROR|Fatal|Error) (?:(?:CALLED|called|raised|thrown|reported|detected) )?(?:FROM|from|IN|in|AT|at) (?i:file|function|module)\b[ :]{1,4}[^\s:]{1,200}[ ,:(]{1,4}(?i:line\b)?[ :#]{0,12}\d{1,7}[).: ]{0,3}$"
 )
-"""Announcements, by their own name or by the place alone: what went wrong stands on one of the next lines."""
+"""Headings that name an error or only its place; the error is on one of the next lines."""
 _DRAWN_RULE = re.compile(r"^\W+|\W+$")
 _NOTHING = re.compile(
     r"\W*$|\s{0,8}(?:Got exception outside of a @test|Test threw exception|Expression: .{0,300})$|\d{1,4} root error\(s\) found|\s{0,40}(?:\w ){4}|.{0,200}(?<!signal: killed):$|For simplicity, JAX has removed its internal frames |\s{0,4}-\s(?!(?:cause|reason|error|message)\s?:)"
@@ -86,7 +86,7 @@ _PLACE = re.compile(
 )
 """Where it happened, between a heading and its sentence."""
 _LAUNCHER = re.compile(r"(?:srun|slurmstepd|mpirun|mpiexec|prterun)(?:-\S{1,253})?: ")
-"""What launchers say is no sentence that a program's heading announces."""
+"""A launcher's message is not the error that a program's heading announces."""
 _LOADING = re.compile(
     r"\S{1,300}: (?:\S{1,300}: )?version `[^']{1,60}' not found \(required by "
     r"|\S{1,300}: error while loading shared libraries: "
@@ -117,16 +117,16 @@ _CODES = re.compile(
 _WORKFLOWS = re.compile(
     r"(?:RuleException|CalledProcessError|MissingOutputException) in (?:rule |line \d|file )\S|Missing output file\(s\) `|(?:\[ERROR\] )?Error in rule \S{1,300}(?::$|, jobid: \d)|ERROR ~ (?!Pipeline failed\. Please refer)\S|size mismatch for [\w.]{1,200}: copying a param with shape |make(?:\[\d{1,3}\])?: \*\*\* \["
 )
-"""Of what runs other programs, and details of an error: another line says more, where there is one."""
+"""Messages of programs that run others, and details of an error; another line is more precise if there is one."""
 _FAREWELL = re.compile(
     r"Error termination (?:via Lnk1e|request processed)|ORCA finished by error termination|GLOBAL ERROR fehler on processor"
 )
-"""What a code of chemistry prints last: its own sentence stands above."""
+"""Closing messages of chemistry codes; the error itself stands above."""
 _THROWN = re.compile(
     r"terminate called (?:without an active exception|after throwing an instance of '(?!c10)\S)"
     r"|(?:pure|deleted) virtual method called$"
 )
-"""The thrower's own words stand on the next line, and what it met may have been said before."""
+"""The exception's message is on the next line; its reason may have been printed before."""
 _WHAT = re.compile(r"what\(\):\s{1,4}\S")
 _SIGNALLED = re.compile(
     r"(?:forrtl: severe \(\d{1,5}\): |Program (?:received|terminated with) signal |#\s{1,4}(?=SIG\w{2,6} \(0x))SIG(?P<name>[A-Z]{3,6})"
@@ -139,16 +139,15 @@ _CAUGHT = re.compile(
 _ABORTED = re.compile(
     r"application called MPI_Abort\(|rank (?P<rank>\d{1,8}) in job \d{1,10}\s{1,4}\S{1,253}\s{1,4}caused collective abort of all ranks"
 )
-_TRACEBACK = "Traceback (most recent call last)"
 _FLUX = re.compile(r"\S{0,20}\s?flux-shell\[\d{1,8}\]:\s{1,3}ERROR: oom: .{0,60}killed \d{1,8} task")
 
 
 def heading(
     record: Record, context: JoblogContext, *, raised: bool = False, detail: Mapping[str, Any] | None = None
 ) -> JobFinding:
-    """The heading of an error whose sentence stands on one of the next lines: weak, since that line says what it was.
+    """The heading of an error on one of the next lines: weak, since that line names the error.
 
-    `raised`: it is an exception's name. `detail`: what it says beside its words.
+    `raised`: it is an exception's name. `detail`: further fields that it gives.
     """
     context.head, context.head_line, context.head_raised = (
         _DRAWN_RULE.sub("", record.text),
@@ -240,7 +239,7 @@ _RULES: tuple[rules.Rule, ...] = (
 def read(record: Record, context: JoblogContext) -> JobFinding | None:
     """A line by which a program, its runtime or its tool reports that it stops."""
     text = record.text.strip()
-    if process.is_of_another(text) or _TRACEBACK in text:
+    if process.is_of_another(text) or grammar.TRACEBACK in text:
         # IPython prints the exception's name in front of the traceback; its message ends the frames.
         context.head_line = 0
         return None

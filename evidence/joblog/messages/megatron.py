@@ -26,7 +26,7 @@ _WORDS = "On rank {rank} iteration {iteration} gave {value}: mostly the model or
 
 
 def read(record: Record, _context: JoblogContext) -> JobFinding | None:
-    """The machine's first word; what it says after each rerun adds nothing to the cause."""
+    """The rerun machine's first report; its reports after each rerun add nothing to the cause."""
     for pattern, words in ((_UNEXPECTED, _WORDS), (_FOUND, _FOUND_WORDS)):
         if found := pattern.search(record.text):
             rank = record.rank if record.rank is not None else grammar.number(found["rank"], grammar.MAX_RANK)

@@ -1,4 +1,4 @@
-"""What MPI's launchers and libraries write into a job's output: Open MPI and PRRTE, MPICH and Intel MPI."""
+"""Messages of MPI's launchers and libraries: Open MPI and PRRTE, MPICH and Intel MPI."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ABOUT = re.compile(
     r"|(?:^|\s)Process name: \[(?:\[\d{1,10},\d{1,10}\]|[\w.@-]{1,253}),(?P<name>\d{1,8})\]"
     r"|process rank (?P<noticed>\d{1,8}) with PID (?P<npid>\d{1,10}) on node (?P<nhost>\S{1,253})(?: exited on)?$"
 )
-"""The first line of a message that says on a later one how the process ended."""
+"""The first line of a message whose later line tells how the process ended."""
 _ABOUT_LINES = 4
 _ON_SIGNAL = re.compile(
     r"process rank (?P<rank>\d{1,18}) with PID (?:(?P<pid>\d{1,18})|\S{1,18}) on node (?P<host>\S+) exited on signal (?P<signal>\d{1,18})"
@@ -42,7 +42,7 @@ _PALS = re.compile(
 _OUTSIDE = re.compile(
     r"Attempting to use an MPI routine (?:before initializing|after finalizing)|The MPI_\w{2,40}\(\) function was called (?:before MPI_INIT|after MPI_FINALIZE)"
 )
-"""The program called MPI before it began or after it ended: MPICH's words and Open MPI's."""
+"""The program called MPI before MPI_Init or after MPI_Finalize: MPICH's and Open MPI's messages."""
 _MVAPICH = re.compile(
     r"\[(?:(?P<host>[\w.-]{1,253}):)?mpi_rank_(?P<rank>\d{1,8})\]\[error_sighandler\] Caught error: .{0,60}\(signal (?P<signal>\d{1,3})\)"
 )
@@ -59,7 +59,7 @@ _ABORT = re.compile(
     r"MPI_ABORT was invoked on rank (?P<rank>\d{1,18})|(?:^|\s)Abort\(-?\d{1,18}\) on node (?P<node>\d{1,8})\b"
 )
 _FATAL_CALL = re.compile(r"\*{3} An error occurred in (?!MPI_Init)P?MPI_\w{2,60}")
-"""Open MPI's first line of an error that ends the processes; its class stands below, and says more where it is of the caller's arguments."""
+"""Open MPI's first line of an error that ends the processes; its class follows and is more precise if the caller's arguments are wrong."""
 _CALL_ENDED = "A call of MPI failed and ended the processes: by an error of its own, of its arguments, or of the network below it."
 _START = re.compile(
     r"\bPML \w{1,32} cannot be selected|No components were able to be opened in the \w{1,32} framework|MPI_INIT(?:_THREAD)? failed for some reason"
@@ -71,13 +71,13 @@ _PMI = re.compile(
     r"(?:MPI[RD]\w{0,24}_pmi\w{0,20}_?init|INIT_PMI|PMI[2X]?_(?:Init|KVS_\w{1,20}|Job_\w{1,20}|Get_\w{1,20})|pmi_?version|PMI[2X]? init\b|\w{0,20}PMI_?Init)\w*(?:\(|\b.{0,40}\b(?:returned|failed)\b)",
     re.IGNORECASE,
 )
-"""The part of MPI's error stack that asks the launcher who the process is."""
+"""The part of MPI's error stack that asks the launcher for the process's rank."""
 _STACK_LINES = 12
 _NO_PMI = "MPI could not start: the program found no PMI of its kind. It was started by a launcher that its MPI was not built for (see srun --mpi)."
 _MPICH = re.compile(
     r"MPICH ERROR \[Rank (?P<rank>\d{1,8})\] .{0,160} - Abort\(-?\d{1,10}\)(?: \(rank .{1,40}\))?: MPIDI?_CRAY_\w{1,40}: \S"
 )
-"""Cray's MPI says itself what it was told and cannot do; it repeats that behind `aborting job:`."""
+"""Cray's MPI names the setting that it cannot fulfil; it repeats the message after `aborting job:`."""
 _NOT_STARTED = re.compile(
     r"There are not enough slots available in the system|All nodes which are allocated for this job are already filled|A request was made to bind to that would"
     r"|(?:mpirun|mpiexec|prterun|prun|orterun) (?:was unable to (?:find|launch|start|cleanly)|could not|failed to (?:find|launch))|execvp error on file |Open MPI tried to fork a new process via the \"execve\""
@@ -87,7 +87,7 @@ _NOT_STARTED = re.compile(
     r"|The application appears to have been direct launched using|write_line error; fd=-?\d|(?:PMI|PMI2|PMIX)_Init(?:ialize)?(?:\(\))? (?:failed|returned)",
     re.IGNORECASE,
 )
-"""The launcher refused, or the processes did not find it: slots, bindings, executables, PMI."""
+"""The launcher refused, or the processes could not reach it: slots, bindings, executables, PMI."""
 _NO_EXECUTABLE = re.compile(
     r"(?:find|launch) the specified|could not access\b|execvp error on file .{1,300}\((?:No such file|Permission denied|Exec format)|via the \"execve\""
 )
@@ -101,7 +101,7 @@ _UCX = re.compile(
 _BTL = re.compile(
     r"\[[\w.-]{1,253}\]\[\[\d{1,10},\d{1,10}\],(?P<rank>\d{1,8})\]\[\S{0,200}btl_tcp\w{0,30}\.c:\d{1,6}:\w{1,60}\] (?:\w{1,60}: )?(?:(?:readv|writev|recv|send|recv_blocking)\S{0,40} (?:(?P<bad>error \()|failed)|.{0,40}\bconnect\(\) .{1,80} failed|(?P<ports>bind on local address .{1,80} failed: Address already in use)|.{0,40}received unexpected process identifier)"
 )
-"""Open MPI's transport over TCP: `error (address, length)` is how it says that the caller's buffer is none, `failed` that the peer or the way to it is."""
+"""Open MPI's transport over TCP: `error (address, length)` means an invalid buffer of the caller, `failed` a lost peer or network."""
 _BAD_BUFFER = (
     "The program handed MPI a buffer that is not its own (bad address): a wrong pointer, count or type."
 )
@@ -118,7 +118,7 @@ _NOT_REGISTERED = "UCX could not register memory with the adapter: memory of a G
 _CALL = re.compile(
     r"\bucx (?:send|recv|isend|irecv|\w{1,20}) failed\b|\bFailed to (?:send|receive|recv|flush)\b"
 )
-"""Open MPI's word for a call that UCX did not carry out; UCX's own stand above it."""
+"""Open MPI's message for a call that UCX did not carry out; UCX's own errors stand above it."""
 _NOT_CARRIED = "UCX could not carry out the program's MPI call; its own errors stand above."
 _NO_MEMORY = re.compile(r"failed to allocate|out of memory|cannot allocate memory|no memory", re.IGNORECASE)
 _NO_WAY = re.compile(

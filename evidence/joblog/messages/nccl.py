@@ -124,7 +124,7 @@ _SENTENCE = re.compile(r"\s*[A-Za-z]\S* \S")
 _NOT_THERE = re.compile(
     r"\bibv_(?:query|get|reg_dmabuf)\w*.{0,80}(?:not supported|errno 95\b|No data available)", re.IGNORECASE
 )
-"""A question that this adapter or its driver has no answer to: NCCL goes on without."""
+"""A query that this adapter or its driver does not support; NCCL goes on without it."""
 _TOPOLOGY = re.compile(r"Could not find real path of /sys/|Could not (?:open|read|find) .{0,20}/sys/")
 _NO_TOPOLOGY = (
     "NCCL could not read the machine's topology from /sys: often a container or a virtual machine without it."
@@ -149,7 +149,7 @@ _BARE = re.compile(r"^(?:.{0,60}?)(?P<text>NET/IBP? ?: ?.*)")
 _UCX = re.compile(
     r"\b[Tt]ransport retry count(?:er)? exceeded on (?P<hca>\w+):\d+/\w+|\bError on (?P<old>\w+):\d{1,3} QP 0x.{0,80}?: Transport retry count exceeded\b|\bFailed to modify QP to (?:INIT|RTR|RTS)\b|^mlx[45]: (?P<node>[\w.-]{1,253}): got completion with error:|\bibv_\w{2,40}\([^)]{0,100}\) failed\b"
 )
-"""What UCX (under MPI, NVSHMEM, NIXL) and other users of verbs print when the peer does not acknowledge."""
+"""Messages of UCX (under MPI, NVSHMEM, NIXL) and other users of verbs when the peer does not acknowledge."""
 
 
 def _completion(record: Record, text: str) -> JobFinding | None:
@@ -177,7 +177,7 @@ def _completion(record: Record, text: str) -> JobFinding | None:
 
 
 def _multicast(record: Record) -> JobFinding:
-    """A failed CUDA call that the switches between the GPUs have part in."""
+    """A failed CUDA call that involves the NVSwitches."""
     return make(
         FACTS,
         "nccl_unhandled_cuda",
@@ -189,7 +189,7 @@ def _multicast(record: Record) -> JobFinding:
 
 
 def _last_error(record: Record, context: JoblogContext) -> JobFinding | None:
-    """What stands below "Last error:" of an exception: NCCL's own words, without its WARN; they say what failed even where no form fits."""
+    """The line below "Last error:" of an exception: NCCL's own message without WARN, which names the failure even if no form fits."""
     if found := _completion(record, record.text):
         return replace(found, detail={**found.detail, "last_error": True})
     kind = next((name for name, pattern in _TEXTS if pattern.search(record.text)), None)

@@ -74,7 +74,7 @@ _CODE = re.compile(
 _SIGNALED = re.compile(
     r"\b[Pp]rocess (?:\d{1,10} )?was (?:signaled to shutdown with|killed by) signal (?P<code>\d{1,3})\b|\bexit codes of the workers are \{(?P<name>SIG[A-Z]{2,8})\b"
 )
-"""What starts processes of its own (TGI, Dask, joblib) about the signal that ended one."""
+"""Reports of programs that start processes (TGI, Dask, joblib) about the signal that ended one."""
 _EXITING = re.compile(
     r"^\s*(?:exiting process (?P<rank>\d{1,8}) with exit code: (?P<code>\d{1,6})|Process (?P<name>\S+) terminated with exit code (?P<other>\d{1,6}))"
 )
@@ -90,7 +90,7 @@ _BARE = re.compile(
     r"|^signal: (?P<go>killed|segmentation fault|aborted|bus error)(?: \(core dumped\))?$"
     r"|^(?P<other>segmentation fault|aborted|bus error|illegal instruction) {1,8}\(core dumped\)$"
 )
-"""A shell's word for how a program ended, Go's, and those of other shells; click and typer put a full stop behind theirs, where a person left a prompt."""
+"""How a shell or Go reports the end of a program. click and typer add a full stop when a person left a prompt."""
 _BEHIND_A_BAR = re.compile(
     r"[\])%\\|/0-9]\s{0,4}(?P<how>Killed|Segmentation fault|Bus error|Aborted)(?: ?\(core dumped\))?\.?$"
 )
@@ -128,20 +128,20 @@ _PEER = re.compile(
     r"|\bProcessExitedException\(\d{1,6}\)|\b[Cc]lient lost connection to worker \d|^The parallel pool that \w{1,20} was using has shut down"
     r"|^Error in (?:un)?serialize\(.{0,80}\) ?: error (?:reading|writing) (?:from|to) connection"
 )
-"""JAX's coordination service, Ray, Horovod, vLLM, SGLang, Spark, and the pools of Julia, MATLAB and R, where a process of theirs is gone."""
+"""A lost process, as JAX's coordination service, Ray, Horovod, vLLM, SGLang, Spark and the pools of Julia, MATLAB and R report it."""
 _MANAGED_OOM = re.compile(
     r"Task was killed due to the node running low on memory|exceeds the memory usage threshold of|\bSystem memory low at node with IP\b"
     r"|\b[1-9]\d{0,6} Workers \(tasks / actors\) killed due to memory pressure \(OOM\)|how to address the out of memory issue: \S{0,200}oom-prevention"
     r"|\bWorker .{0,100}exceeded 9\d% memory budget\. Restarting|\b[Cc]ontainer (?:\[.{1,120}\] )?(?:killed by YARN for exceeding|is running (?:\S{1,20} )?beyond(?: the)?) (?:'?(?:physical|virtual|PHYSICAL|VIRTUAL)'? )?memory limits?"
 )
-"""What Ray, Dask and YARN say where they end a process that holds too much memory; they may start the task again."""
+"""Messages of Ray, Dask and YARN when they end a process that uses too much memory; they may restart the task."""
 _GIL = re.compile(r"Could not acquire GIL within \d+ ms")
 _XID = re.compile(r"NVRM: Xid \(")
 _OOM = re.compile(
     r"Out of memory: Kill(?:ed)? process (?P<pid>\d{1,18})|Memory cgroup out of memory: Kill(?:ed)? process (?P<cg>\d{1,18})|oom-kill:constraint=.*?pid=(?P<kpid>\d{1,18})"
 )
 _SENTENCE = 2
-"""So many words in front of a kernel's line, and somebody tells of it."""
+"""With at least so many words before it, a kernel line is only mentioned."""
 _SIGTERM = re.compile(
     r"Received Signals?\.SIG(?:TERM|INT)|got signal: (?:15|2)\b|\b(?:[Rr]eceived|[Cc]aught|[Gg]ot|Bypassing) (?:an? )?(?:the )?(?:signal:? )?SIG(?:TERM|INT)\b|\b(?:[Rr]eceived|[Cc]aught|[Gg]ot) (?:termination )?signal:? (?:15|2)\b|\bSIG(?:TERM|INT) (?:was )?(?:received|caught)\b"
 )
@@ -258,7 +258,7 @@ def _launcher(record: Record) -> JobFinding | None:
 
 
 def is_of_another(text: str) -> bool:
-    """Whether a program says here, as if it were its own error, that another process of the job is gone or was ended for its memory."""
+    """Whether the line, in the form of an error of its own, reports that another process is gone or was ended for its memory."""
     return _PEER.search(text) is not None or _MANAGED_OOM.search(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""Python's last words: tracebacks, operating-system errors, data loaders, checkpoints."""
+"""Python's errors: tracebacks, operating-system errors, data loaders, checkpoints."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _ERRNO = re.compile(
 _OF_FILE = re.compile(
     r"\[Errno (?P<errno>70|103|110|111|112|113)\] (?:Communication error on send|Software caused connection abort|Connection (?:timed out|refused)|Host is down|No route to host): b?['\"]/"
 )
-"""A path could not be reached: a file server, no peer."""
+"""A path could not be reached: a file server is at fault, not a peer."""
 _ERRNOS = {
     5: "io_error",
     12: "host_memory_error",
@@ -100,16 +100,16 @@ _STRERROR = (
 _UCX = re.compile(
     r"\bUCX\b|\bucx\b|\buc[pstm]_\w|_ucx\.c\b|\bibv_\w|\bmd\[\d{1,4}\]=|\[[\w.-]{1,253}:\d{1,10}:\d{1,6}(?::\d{1,10})?\]\s{1,20}\w{1,40}\.c:\d{1,6}\s|\bmlx[45]_\d"
 )
-"""UCX calls any of its own failures an input/output error, which a line's end may cut from its name; no file has part in it."""
+"""UCX calls any failure of its own an input/output error, without a file. A line's end may cut UCX's name off."""
 _OF_NO_FILE = {
     "io_error": _UCX,
-    # It counts watches: the limit is a number in /proc, no disk.
+    # inotify has a limit on watches, which is not disk space.
     "disk_full": re.compile(r"\binotify"),
     "filesystem_unreachable": re.compile(
         r"\b(?:MPID?\w*|OFI|ofi_\w+|libfabric|fi_\w+|PSM[23]?|psm[23]?_\w+)\b"
     ),
 }
-"""Calls that fail with the same words and have no part in a file."""
+"""Calls that fail with the same text but involve no file."""
 _SHM = re.compile(
     r"(?:shared memory|/torch_\d+|dev/shm|shm).*(?:No space left|out of shared memory|Bus error)|out of shared memory|insufficient shared memory|No space left on device.{0,40}(?:/dev/shm|/torch_\d)"
 )
@@ -140,7 +140,7 @@ _BLOCKED = re.compile(
 )
 _ENDS = "Error|Exception|Interrupt|Exit|Failure|Failed|Timeout|Fault|Iteration|Expired|Abort"
 _NAMED = re.compile(rf"(?:{_ENDS})$")
-"""What the names of exceptions end with; another name counts only with its module in front and at the start of the line."""
+"""Endings of exceptions' names; another name counts only with its module and at the start of the line."""
 _EXCEPTION = re.compile(
     r"^(?:\s{0,8}|.{0,40}?\s)(?P<name>(?:[A-Za-z_]\w{0,60}\.){0,8}_{0,2}[A-Z]\w{0,60}(?:"
     + _ENDS
@@ -163,7 +163,7 @@ _INTERRUPTED = re.compile(
     r"|\bKeyboard interrupt(?:ion)?[.,!:;]|\b(?:[Tt]raining|[Rr]un|[Jj]ob|[Pp]rogram|[Ee]xecution|[Ee]valuation|[Pp]rocess) (?:was )?(?:interrupted|stopped|cancelled|aborted) by (?:the )?user\b"
     r"|\b(?:Ctrl|CTRL)[-+ ]?[Cc] (?:was )?(?:received|pressed|detected|caught)\b"
 )
-"""What programs note themselves when somebody interrupts them."""
+"""Messages of programs that were interrupted."""
 _IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})
 _REMOTE_TEXT = re.compile(
     r"NCCL communicator was aborted|subprocess(?:es)? (?:has|have) (?:abruptly )?died\b|Broken pipe|Connection (?:reset|closed|refused)|worker.*died|(?<!default )process group(?! has not been initialized)|Socket (?:Timeout|closed)"
@@ -176,7 +176,7 @@ _RAISED = re.compile(r"\braised:\s*$")
 """A wrapper whose reason stands on the next line."""
 _UNDEFINED = re.compile(r"undefined symbol: \w")
 _NO_SYMBOL = re.compile(r"please report a bug to PyTorch\. .{0,300}: undefined symbol: \w")
-"""A library of the node, such as the driver's, that lacks what PyTorch asks it for; of such a line only the end may be there."""
+"""A library of the node, such as the driver's, lacks a symbol that PyTorch needs; only the end of the line may be there."""
 _HANDLED = re.compile(r"warn|ignored|skipp|retry|fallback|continuing", re.IGNORECASE)
 
 
@@ -218,7 +218,7 @@ def _loader(record: Record) -> JobFinding | None:
         if signal == "Interrupt":
             return make(FACTS, "interrupted", record, pid=grammar.number(found["pid"]))
         if signal == "Terminated":
-            # Slurm's end of a job looks so as well: any better reason takes its place.
+            # A job that Slurm ends looks the same; any better reason replaces it.
             return make(
                 FACTS,
                 kind,
@@ -261,7 +261,7 @@ _LOCK = re.compile(
 
 
 def in_lock(before: Iterable[str], message: str) -> bool:
-    """Whether a library that locks files met it: another process replaces the lock's file, and no server is at fault."""
+    """Whether a file-locking library raised it: another process replaced the lock file, and no server is at fault."""
     return any(_LOCK.search(text) for text in (*list(before)[-_LOCK_LINES:], message))
 
 

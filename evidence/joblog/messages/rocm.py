@@ -1,4 +1,4 @@
-"""What ROCm's runtime says by itself before it ends a process: a GPU that hangs, an error of its memory, memory it could not give back."""
+"""Messages of ROCm's runtime before it ends a process: a hanging GPU, a memory error, memory that it could not free."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NOT_FREED = "ROCm's runtime could not give memory back, because the driver refu
 
 
 def read(record: Record, _context: JoblogContext) -> JobFinding | None:
-    """A line of the runtime, where it stands for itself: it convicts a machine."""
+    """A line of the runtime that is no part of a sentence; strict, because it blames hardware."""
     for kind, pattern in _FORMS:
         if (found := pattern.search(record.text)) is None:
             continue

@@ -1,4 +1,4 @@
-"""What slurmstepd, slurmd, srun and sbatch write into a job's output."""
+"""Messages of slurmstepd, slurmd, srun and sbatch in a job's output."""
 
 from __future__ import annotations
 
@@ -112,13 +112,13 @@ _CONTAINER = re.compile(
 _WRAPPED = re.compile(
     r"spank: required plugin \S{0,40}pyxis|pyxis: (?:failed to (?:import|create|start)|couldn't start|container (?:start failed|exited too soon))"
 )
-"""What the plugin says before it prints the log of the program that failed."""
+"""The plugin's message before it prints the log of the failed program."""
 _CHILD = re.compile(r"pyxis: child \d{1,10} failed")
-"""The plugin's helper ended badly: what it was doing stands on the next line."""
+"""The plugin's helper ended badly; its task is on the next line."""
 _OVER = re.compile(r"Job/step already completing or completed")
-"""A step that its script asked for when the job had already been ended."""
+"""A step that the script requested after the job had ended."""
 _NO_NAME = re.compile(r"pyxis: {4,16}id: cannot find name for (?:user|group) ID \d")
-"""What `id` complains of in the engine's own scripts, which go on: what ended them stands below, where anything does."""
+"""A complaint of `id` in the container engine's scripts, which go on; an error that ended them follows."""
 _PRINTED = re.compile(
     r"error: pyxis: {4,16}(?!\[(?:INFO|WARN)|curl:)(?:[\w./-]{1,80}: .{1,300}|\[ERROR\] .{1,300}|Write failed because .{1,300}|FATAL ERROR: ?.{1,300})$"
 )
@@ -131,7 +131,7 @@ _IMAGE_WORDS = (
     ),
     ("oom_kill_suspected", re.compile(r"signal: killed\W*$")),
 )
-"""The last words of what made an image: they say of what it was in want."""
+"""The end of an image build's message: the resource that it lacked."""
 _MISTAKE = re.compile(
     r"no such file|does ?n[o']t exist|\bnot found\b|cannot find|permission denied|exec format error|not a directory|is a directory"
     r"|invalid (?:reference format|generic resource|account|partition|qos|image|argument|option|feature|reservation|node name|number of)|mutually exclusive"
@@ -139,13 +139,13 @@ _MISTAKE = re.compile(
     r"|requested (?:node configuration|partition|time limit)|more (?:processors|nodes|tasks) requested|(?:memory|gres|gpus?|cpus?) required by|no image|unable to handle \S{1,20} uri",
     re.IGNORECASE,
 )
-"""What the one who wrote the job asked for wrongly: files, images, commands, resources."""
+"""Mistakes in the job's own request: files, images, commands, resources."""
 _SITE = re.compile(
     r"slurm_script|hooks\.d|nvidia|libcuda|\bdriver|plugin|credential|controller|timed out|/run/|/proc/|/sys/|cgroup|\blookup userid\b"
     r"|\bslurm task_(?:prolog|epilog)\b|TaskProlog failed status|authentication error|\bmunge\b|\bProlog (?:failure|error|failed|hung)\b|Zero Bytes were transmitted|Communication connection failure",
     re.IGNORECASE,
 )
-"""What belongs to the site, whatever is missing of it."""
+"""Parts of the site, not of the job."""
 _ADDRESS = re.compile(r"\bhttps?://\S{1,1000}|\b[\w.-]{1,100}\.(?:io|com|org|ai|net|ch|de)[/#]\S{1,500}")
 _MISTAKEN = "Slurm could not start what the job asked for: a file, an image, a command or a resource that is not there."
 _TASKS = re.compile(r"srun: error: (?P<host>\S{1,1024}): tasks? (?P<tasks>[\d,-]{1,1024}): (?P<how>.+)")
@@ -208,7 +208,7 @@ _OWN_WORDS = re.compile(r"\b(?:slurmstepd|slurmd|srun)(?:-\S{1,253})?: |\*\*\* (
 
 
 class OtherJobs:
-    """Slurm's lines about other jobs than this one, and those right behind them that name none: an older log, printed again or appended to."""
+    """Recognises Slurm's lines about other jobs, and lines right after them that name no job: an older log was printed or appended to."""
 
     def __init__(self, job_ids: Iterable[int]) -> None:
         numbers = list(job_ids)
@@ -239,7 +239,7 @@ def _cancelled(record: Record) -> JobFinding | None:
         return None
     why = (found["why"] or "").upper()
     kind = next((name for name, word in _WHY if word in why), "slurm_cancelled")
-    # Of a lost node another one tells.
+    # The host in this line reports the lost node; it is not the lost one.
     host = None if kind == "slurm_node_fail" else found["host"] or found["old"]
     return make(FACTS, kind, record, host=host)
 
@@ -282,21 +282,21 @@ def _launch(record: Record, host: str | None, *, container: bool) -> JobFinding:
 
 
 def is_container(text: str) -> bool:
-    """Whether Apptainer, Enroot or Docker says here that it stops."""
+    """Whether Apptainer, Enroot or Docker reports that it stops."""
     return _CONTAINER.match(text.lstrip()) is not None
 
 
 def container(record: Record) -> JobFinding:
-    """A container or an image that could not be made, judged by the last words of the line."""
+    """A container or an image that could not be made, judged by the end of the line."""
     kind = next((kind for kind, words in _IMAGE_WORDS if words.search(record.text)), None)
     if kind is None:
         return _launch(record, None, container=True)
-    # The killed process was the last one: nothing else says more.
+    # The killed process was the last one; no other line is more precise.
     return make(FACTS, kind, record, role=LineRole.ROOT)
 
 
 def _heading(record: Record, context: JoblogContext) -> JobFinding:
-    """A container's error whose own words stand on one of the next lines."""
+    """A heading of a container's error; the error is on one of the next lines."""
     context.head, context.head_line = record.text.strip().rstrip(":"), record.line
     context.head_raised = False
     return make(FACTS, "slurm_launch_failed", record, role=LineRole.EXIT, meaning=_NO_CONTAINER)

@@ -91,7 +91,7 @@ _CAUGHT = re.compile(r"Watchdog ?caught ?collective ?operation ?timeout")
 _CUT_WORK = re.compile(
     r"Watchdog ?caught ?collective ?operation ?timeout: ?(?:Work[A-Z]CCL\((?:[^()]|\(ms\))*(?:\(m?s?)?)?$"
 )
-"""The line ends inside the description of the work: what is missing stands on the next one."""
+"""The line ends inside the description of the work; the rest is on the next line."""
 _BEGUN = re.compile(
     r"(?:with exception: ?|ProcessGroup[A-Z]CCL\.cpp:\d{1,6}\] ?)\[Rank \d{1,8}\] ?(?P<said>[\w: (]{0,60})$"
 )
@@ -141,7 +141,7 @@ _RESULT_NAME = re.compile(
     r"^\W*(?:\[rank\d+\]:\s*)?nccl(?:RemoteError|SystemError|UnhandledCudaError|InternalError|InvalidUsage|InvalidArgument): "
 )
 _RESULT_LINES = 10
-"""The result's name so far behind an NCCL error is part of it; alone it is what an excerpt's beginning left of one."""
+"""A result's name within so many lines after an NCCL error is part of that error; alone it is the rest of a cut one."""
 _DESYNC = re.compile(
     r"lagging/(?:dead/)?mismatched ranks that caused the desync are:.*?\[(?P<ranks>[\d, ]+)\] (?:finished collective #(?P<last>\d{1,18}), but didn't join collective #(?P<next>\d{1,18}))?|ranks? \[(?P<lag>[\d, ]+)\] are the lagging ranks"
     r"|^\s*(?:- )?\[(?P<listed>\d[\d, ]{0,400})\] (?:finished collective #\d{1,18}, but didn't join collective #(?P<missed>\d{1,18})|joined but didn't finish collective #(?P<stuck>\d{1,18}))"
@@ -157,7 +157,7 @@ _SIGNAL = re.compile(
     r"Received a (?:dump|timeout) signal (?:due to (?:a |an )?[\w ]{1,40}?)?from\s+(?:this local rank|rank (?P<from>\d{1,18}))|Observed flight recorder dump signal from another rank"
 )
 _OWN_SIGNAL = re.compile(r"dump signal due to a collective timeout from\s+this local rank")
-"""The rank's own watchdog asked for the dump: where the watchdog's line was cut off, this one still tells of it."""
+"""The rank's own watchdog asked for the dump: it proves a timeout whose own line was cut off."""
 _ABORTED = re.compile(
     r"NCCL communicator was aborted on rank (?P<rank>\d{1,18})|Found key in store: NCCLABORTEDCOMM.*from rank: (?P<from>\d{1,18})"
 )
@@ -194,7 +194,7 @@ def _stamp(text: str) -> dict[str, Any]:
 
 
 def _cut_sentence(text: str) -> str:
-    """How much of the watchdog's sentence stands at the end of a line that was cut within it."""
+    """The part of the watchdog's sentence at the end of a cut line; empty if there is none."""
     found = _BEGUN.search(text.rstrip())
     sentence = found["said"].replace(" ", "") if found else ""
     return sentence if sentence and _SENTENCE.startswith(sentence) else ""
