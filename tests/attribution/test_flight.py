@@ -103,14 +103,14 @@ def test_dumps_of_half_the_gang_convict_nobody(make, digests):
 
 
 def test_a_nodes_own_verdict_over_all_dumps_is_enough(make, digests):
-    """Where every rank ran on one node it has judged them with all their operations."""
+    """If every rank ran on one node, that node has judged the dumps with all their operations."""
     digest = make.finding("missing_rank", source="dump", node="n1", detail={"ranks": [1]})
     v = make.judge(digest, *digests(*[dump(r, [entry(7)], 7, 6) for r in range(4)]))
     assert v.cause == "missing_rank"
 
 
 def test_a_forged_digest_breaks_nothing(make):
-    """Anything may stand in what a job wrote."""
+    """A job may write anything into a dump."""
     odd = [
         {"rank": "0"},
         {"rank": -1},

@@ -130,7 +130,7 @@ class Fleet:
         )  # fmt: skip
 
     def drains(self) -> list[records.Drain]:
-        """What was done to some of them."""
+        """Our actions on some of them."""
         pick = self.random
         return [
             records.Drain(
@@ -241,7 +241,7 @@ def test_what_is_not_new_is_not_judged_again(store, fleet, both):
 
 
 def test_changed_rules_judge_a_span_again(store, fleet, both, monkeypatch):
-    """With other rules everything is told anew; with the same ones a second time nothing is stored."""
+    """With other rules every verdict is stored anew; with the same ones a second time none is."""
     both()
     span = {"since": DAY, "until": AFTER}
     assert both(**span).changed == ()

@@ -46,7 +46,7 @@ one_of = st.sampled_from
 
 @dataclasses.dataclass
 class Cluster:
-    """What a database holds."""
+    """The contents of a database."""
 
     attempts: list[records.JobAttempt]
     events: list[records.HealthEvent]

@@ -1,4 +1,4 @@
-"""What holds for every case, however odd."""
+"""Properties of every verdict, for any case."""
 
 from __future__ import annotations
 

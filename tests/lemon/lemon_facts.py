@@ -48,7 +48,7 @@ def unexplained(job_id: int, start: float, end: float, *nodes: str, **changes: A
 
 
 def event(node: str, day: float, kind: str, **changes: Any) -> Row:
-    """An event that the node's kernel told."""
+    """An event from the node's kernel."""
     values: Row = {
         "node": node,
         "at_us": us(day),
@@ -61,7 +61,7 @@ def event(node: str, day: float, kind: str, **changes: Any) -> Row:
 
 
 def note(node: str, day: float, action: str, **changes: Any) -> Row:
-    """What somebody said."""
+    """A person's note."""
     values: Row = {"node": node, "at_us": us(day), "action": action, "author": "eve", "note": "", "about_lemon": False}  # fmt: skip
     return values | changes
 

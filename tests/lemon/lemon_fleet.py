@@ -1,4 +1,4 @@
-"""A fleet in the database: 40 nodes in use for four weeks, of which n07 keeps killing jobs."""
+"""A fleet in the database: 40 nodes in use for four weeks, of which n07 repeatedly ends jobs."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def test_the_papers_rule_needs_a_failure_signal() -> None:
 
 
 def test_thresholds_are_the_fleets_own_percentiles_but_never_below_the_floor() -> None:
-    """One per cent of 200 nodes have ten tickets; nobody has an Xid."""
+    """One per cent of 200 nodes have ten tickets; none has an Xid."""
     limits = baseline.thresholds(
         signals(tickets={1: 10, 2: 10, 3: 10}), baseline.LemonRule(percentile=99.0, floor=2.0)
     )

@@ -46,7 +46,7 @@ def test_the_same_seed_is_the_same_fleet() -> None:
 
 
 def test_seeds_to_tune_on_and_to_report_are_apart() -> None:
-    """What is reported was never tuned on."""
+    """The reported fleets were never used for tuning."""
     assert not set(evaluate.DEVELOPMENT) & set(evaluate.HELD_OUT)
 
 

@@ -1,4 +1,4 @@
-"""Failures that name nobody, small enough to check by hand."""
+"""Failures without a named node, small enough to check by hand."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def judged(store: db_store.Store, *, nodes: tuple[str, ...] = ("n1", "n2"), **ch
     ],
 )
 def test_who_vouches_for_a_verdict(store: db_store.Store, changes: dict[str, object], attested: bool) -> None:
-    """A person, or Slurm naming that very node; a verdict by nobody's word but the rules' own is not enough."""
+    """A person, or Slurm naming that very node; the rules' own verdict alone is not enough."""
     judged(store, **changes)
     (row,) = read(store).attempts.to_pylist()
     assert (row["fault_node"], row["attested"]) == ("n1", attested)
@@ -75,7 +75,7 @@ def test_who_vouches_for_a_verdict(store: db_store.Store, changes: dict[str, obj
 def test_only_the_nodes_own_sources_vouch(
     store: db_store.Store, source: str, node: str, attested: bool
 ) -> None:
-    """What users can write does not, however much of it there is; nor does another node's kernel."""
+    """Job-side text does not, however much of it there is; nor does another node's kernel."""
     event = records.HealthEvent(
         event_id=uuid.UUID(int=7), cluster="c", node=node, at=fleet.at(1), observed_at=fleet.at(1), kind="xid",
         severity=records.Severity.HIGH, source=source, message="x",

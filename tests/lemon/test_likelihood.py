@@ -44,7 +44,7 @@ def test_the_same_part_twice() -> None:
 
 
 def test_nodes_that_failed_nobody_share_rows() -> None:
-    """Fifty nodes of one exposure, one with a failure: two rows, and each node knows its own."""
+    """Fifty nodes of one exposure, one with a failure: two rows, and each node has the index of its row."""
     got = facts(failures((7, 9.0, 3)))
     assert got.row_exposure.size == 2
     assert got.own_row[7] == got.shared_row[7] == 0

@@ -21,7 +21,7 @@ def of(night: nightly.Night, node: str) -> records.LemonScore:
 
 
 def test_the_node_that_keeps_killing_jobs_is_named_and_no_other(store: db_store.Store) -> None:
-    """Six lost GPUs on six days name n07 with its reasons and price; one failure on n20 names nobody."""
+    """Six lost GPUs on six days name n07 with its reasons and cost; one failure on n20 names no node."""
     fleet.story(store)
     night = nightly.score(store, CONFIG, DAY)
     assert [s.node for s in night.new] == [BAD]
@@ -119,7 +119,7 @@ def test_a_repair_that_did_not_help_is_named_again(store: db_store.Store) -> Non
 
 
 def test_a_denied_lemon_is_none_until_new_evidence(store: db_store.Store) -> None:
-    """A person's no stands against all that was known when they said it."""
+    """A person's denial cancels everything known by then."""
     fleet.story(store)
     nightly.score(store, CONFIG, DAY)
     fleet.note(store, "deny", BAD, fleet.END + NEXT / 2)
@@ -140,7 +140,7 @@ def test_a_confirmed_node_is_a_lemon_until_it_is_repaired(store: db_store.Store)
 
 
 def test_a_forged_log_line_names_nobody(store: db_store.Store) -> None:
-    """The same six failures, told by jobs' own output only: nobody is named and no failure is the node's."""
+    """The same six failures, from jobs' own output only: no node is named and no failure is the node's."""
     store.upsert_attempts(fleet.use())
     for n, days_ago in enumerate(fleet.LEMON_DAYS):
         fleet.fail(store, 1 + n, days_ago, BAD, "n01", source="joblog")

@@ -1,4 +1,4 @@
-"""What no probability can make up for."""
+"""Proof that no probability can replace."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_third_sign_makes_two_episodes_proof() -> None:
 
 
 def test_two_episodes_within_four_days_are_never_proof() -> None:
-    """A fault that nobody has mended yet."""
+    """A fault that is not yet repaired."""
     assert capped(5.9, 2.0, repeats=2, shared=5.0, trend=3.0) == proof.UNPROVEN
     assert capped(6.0, 2.0, repeats=2) == 0.99
 

@@ -91,7 +91,7 @@ def test_a_job_alone_convicts_nobody() -> None:
 
 
 def test_what_jobs_tell_of_ranks_is_shown_and_never_counts() -> None:
-    """Stalled ranks stand beside the node; the model sees nothing of them."""
+    """Stalled ranks are listed for the node; the model does not use them."""
     attempts = [f.attempt(1, 1, 9, "n1", "n2")]
     events = [
         f.event("n1", 2, "rank_finding", code="slow", source="probe"),
@@ -273,7 +273,7 @@ def test_an_empty_fleet() -> None:
 
 
 def test_nodes_on_one_switch_share_a_place() -> None:
-    """As Slurm tells it; a node it does not tell of stands alone, and without any telling there are no places."""
+    """From Slurm; a node without a place is alone, and without any places there are none."""
     facts = f.facts([f.attempt(i, i, i + 1, f"n{i}") for i in range(1, 5)])
     known = dataclasses.replace(facts, places={"n1": "leaf1", "n2": "leaf1", "n3": "n4"})
     found = signals.compute(known)

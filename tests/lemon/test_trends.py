@@ -50,6 +50,6 @@ def test_forty_events_in_forty_times_the_use_are_usual() -> None:
 
 
 def test_without_any_sign_there_is_no_evidence() -> None:
-    """A site that records no minor events loses nothing, nor one where nobody shows any."""
+    """A site without minor events loses nothing, and neither does one where no node shows any."""
     assert not trends.log_ratio({}, DAYS).any()
     assert not trends.log_ratio({"ecc": np.zeros(NODES)}, DAYS).any()

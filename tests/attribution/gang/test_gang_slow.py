@@ -35,7 +35,7 @@ def remembered(spans: Sequence[Mapping[str, float]]) -> list[pages.PageStep]:
 
 
 def windows(gang: Mapping[int, Sequence[Mapping[str, float]]]) -> dict[int, slow.PaceWindow]:
-    """What the service knows of a gang: each rank's last window, through the agent's own folding."""
+    """The service's view of a gang: each rank's last window, through the agent's own folding."""
     made = {
         rank: slow.PaceWindow.from_row(step_windows.latest(remembered(spans))) for rank, spans in gang.items()
     }
@@ -127,13 +127,13 @@ def test_slow_input_is_told_from_slow_compute() -> None:
 
 
 def test_a_rank_nobody_waits_for_is_not_slow() -> None:
-    """Ranks that work side by side, without collectives, differ and hold up nobody."""
+    """Independent ranks without collectives differ, and none delays another."""
     gang = {r: [{"total": 0.05 * (1.5 if r == 2 else 1.0)}] * 16 for r in range(8)}
     assert slow.slow_in(windows(gang)) == []
 
 
 def test_two_kinds_of_work_are_no_slow_ranks() -> None:
-    """Pipeline stages of unlike size: half the gang is slower than the other half, and nobody is at fault."""
+    """Pipeline stages of unequal size: half of the gang is slower than the other half, and no rank is at fault."""
     gang = synchronous({r: [0.05 if r % 2 else 0.07] * 16 for r in range(8)})
     assert slow.slow_in(windows(gang)) == []
 

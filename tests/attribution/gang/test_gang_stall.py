@@ -132,7 +132,7 @@ IN_C = native(
 
 
 def test_evidence_names_the_c_function() -> None:
-    """Of a rank in C code: what it is in and who called that, without how Python calls C; the line stays Python's."""
+    """The C function that the rank is in and its callers, without the glue between Python and C; the line stays Python's."""
     stuck = rank(2, DONE, stack=LOOP, state="S", holds_gil=True, native=IN_C)
     found = stall.judge(gang(stuck), world_size=4)
     assert found.kind == "gil_held"
@@ -150,7 +150,7 @@ def test_evidence_names_the_interpreters_functions_where_there_are_no_others() -
 
 
 def test_c_functions_change_no_verdict() -> None:
-    """Which kind it is, is told from Python's frames and the counters alone."""
+    """Python's frames and the samples alone decide the kind."""
     for odd, faults, kind, _, _ in CASES:
         with_native = dataclasses.replace(odd, native=IN_C)
         found = stall.judge(gang(with_native), world_size=4, node_faults=faults)
@@ -194,7 +194,7 @@ def test_two_that_receive_from_each_other_are_a_deadlock() -> None:
 
 
 def test_groups_entered_in_another_order_are_a_deadlock() -> None:
-    """Rank 2 is in group a, rank 3 in group b, each of both; the page does not say who is a member."""
+    """Ranks 2 and 3 wait in different groups that both belong to; the page does not list a group's members."""
     done = call(7, left=True)
     ranks = [
         rank(0, done, call(8)),
@@ -243,7 +243,7 @@ def test_who_left_because_a_collective_failed_is_a_victim() -> None:
 
 
 def test_every_kind_has_a_meaning() -> None:
-    """What judge says can be looked up, in the code and in the manual."""
+    """Every kind that judge returns is documented, in the code and in the manual."""
     assert {case[2] for case in CASES} <= set(finding.KINDS)
     page = (Path(__file__).resolve().parents[3] / "docs" / "probe.md").read_text("utf-8")
     for kind, meaning in finding.KINDS.items():
@@ -337,7 +337,7 @@ def test_order_changes_nothing(order: list[int], case: tuple[Any, ...]) -> None:
     )
 )
 def test_forged_snapshots_are_dropped_or_bounded(raw: Any) -> None:
-    """What a user wrote into a snapshot makes a view or nothing, never a crash."""
+    """Forged content of a snapshot gives a view or None, never a crash."""
     entry = raw if isinstance(raw, dict) else {"rank": 1, "calls": raw, "stack": raw}
     view = views.from_snapshot("n1", entry)
     assert view is None or stall.judge([view]).kind

@@ -31,14 +31,14 @@ def snapshot(make: Any, node: str, moved: Any, *, gpus: Any = (SPINS,), inside: 
 
 
 def judge(*nodes: Any) -> Any:
-    """What is said of the gang on n1, n2 and n3."""
+    """The proof sentences for the gang on n1, n2 and n3."""
     gang = snapshots.gang(nodes)
     assert gang is not None
     return snapshots.judge(gang, {}, ("n1", "n2", "n3"))
 
 
 def test_nothing_moves_anywhere_is_proof_of_a_stuck_collective(make: Any) -> None:
-    """Everybody inside, GPUs busy on little power, no bytes: said with the figures, and nobody is suspected."""
+    """All ranks inside, GPUs busy on little power, no traffic: the figures are stated, and no node is suspected."""
     found = judge(*(snapshot(make, n, IDLE) for n in ("n1", "n2", "n3")))
     assert (found.kind, found.nodes) == ("inside_collective", ())
     assert "the network adapters of all 3 nodes moved at most 4.0 kB/s over 12 s" in found.proof
@@ -57,7 +57,7 @@ def test_the_one_node_that_moves_nothing_is_suspected(make: Any) -> None:
 
 
 def test_kernels_that_wait_everywhere_are_a_collective_that_the_pages_do_not_show(make: Any) -> None:
-    """Collectives made by C++ are on no page: then the load alone tells, where it is that of every node."""
+    """Collectives made by C++ are on no page: then only the load shows the hang, if it was measured on every node."""
     nodes = [snapshot(make, n, IDLE, inside=False) for n in ("n1", "n2", "n3")]
     found = judge(*nodes)
     assert (found.kind, found.nodes, str(found.confidence)) == ("inside_collective", (), "possible")
@@ -83,7 +83,7 @@ def test_kernels_that_wait_everywhere_are_a_collective_that_the_pages_do_not_sho
 def test_a_node_is_silent_only_beside_others_that_are_not(
     make: Any, rates: tuple[Any, ...], silent: tuple[str, ...]
 ) -> None:
-    """What is not told of one node could be its silence, too: then nobody is."""
+    """A missing measurement of one node could be its silence, so no node is called silent."""
     shots = [snapshot(make, f"n{i}", rate) for i, rate in enumerate(rates, 1)]
     shots = [
         dataclasses.replace(s, detail={**s.detail, "nics": {}}) if rate is None else s

@@ -1,4 +1,4 @@
-"""The mesh of a gang: its axes by name or by ranks, who waits for whom, and nothing where there is no pattern."""
+"""The mesh of a gang: its axes by name or by ranks, who waits for whom, and no axis without a pattern."""
 
 from __future__ import annotations
 

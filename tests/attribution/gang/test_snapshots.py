@@ -1,4 +1,4 @@
-"""What agents delivered of a gang becomes one picture of it: the right step, each rank once, before the teardown."""
+"""The agents' events about a gang become one view of it: the right step, each rank once, before the teardown."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def lost(rank: int, **over: Any) -> dict[str, Any]:
 
 
 def snapshot(make: Any, node: str, *entries: dict[str, Any], before_end_s: float = 60) -> Any:
-    """What one node told."""
+    """The snapshot of one node."""
     detail = {"ranks": list(entries), "world_size": 4}
     return make.finding("rank_snapshot", before_end_s, node=node, source="probe", detail=detail)
 
@@ -49,7 +49,7 @@ def test_the_last_snapshot_of_each_node_counts(make: Any) -> None:
 
 
 def test_the_teardown_of_a_job_is_no_evidence(make: Any) -> None:
-    """What was seen while Slurm killed its tasks does not hide what was seen before."""
+    """Snapshots from the teardown, when Slurm kills tasks, do not hide earlier ones."""
     before = [snapshot(make, "n1", entry(0), entry(1)), snapshot(make, "n2", lost(2), entry(3))]
     dying = snapshot(make, "n1", entry(0, alive=False), entry(1), before_end_s=1)
     gang = snapshots.gang([*before, dying], end_at=make.end)
@@ -61,7 +61,7 @@ def test_the_teardown_of_a_job_is_no_evidence(make: Any) -> None:
 
 
 def test_the_first_to_die_is_dead_and_takes_others_with_it(make: Any) -> None:
-    """Also in an older snapshot, or without one; who died soon after was ended because of it."""
+    """Also in an older snapshot, or without one; a rank that died soon after the first died because of it."""
     findings = [snapshot(make, "n1", entry(0), entry(1))]
     for rank, before_end_s in ((3, 30.5), (1, 30)):
         detail = {"rank": rank, "steps": 7, "phase": "training", "step_id": 0}
@@ -100,7 +100,7 @@ def test_whom_our_requeue_ended_is_no_evidence(make: Any) -> None:
 def test_a_dead_rank_that_left_with_a_code_of_its_own_was_not_killed(
     make: Any, tasks: str, left: bool
 ) -> None:
-    """srun has the code of exactly this task; another's line, or one for several, says nothing of it."""
+    """srun reports the code of exactly this task; a line about another, or about several, does not count."""
     detail = {"rank": 3, "steps": 7, "phase": "training", "step_id": 0}
     dead = make.finding("rank_dead", 12, node="n2", pid=103, source="probe", detail=detail)
     alive = snapshot(make, "n1", entry(0), entry(1), before_end_s=4.0)
@@ -117,7 +117,7 @@ def together(make: Any, rank: int, before_end_s: float, step_id: int = 0) -> Any
 
 
 def test_a_node_that_lost_all_its_ranks_is_named_with_all_of_them(make: Any) -> None:
-    """Nobody can tell who of them was first; the ranks of n1 wait."""
+    """The first of them is unknown; the ranks of n1 wait."""
     lost_ranks = [together(make, 3, 70.1), together(make, 2, 70)]
     gang = snapshots.gang([snapshot(make, "n1", entry(0), entry(1)), *lost_ranks])
     assert gang is not None
@@ -177,7 +177,7 @@ def test_gpus_that_spin_on_little_power_are_proof_of_waiting(make: Any) -> None:
 
 
 def test_ranks_that_nobody_told_of_are_on_the_silent_nodes(make: Any) -> None:
-    """n1 told, n2 did not: who is waited for is there."""
+    """n1 has a snapshot, n2 has none: the awaited rank is on n2."""
     gang = snapshots.gang([snapshot(make, "n1", entry(0), entry(1))])
     assert gang is not None
     found = snapshots.judge(gang, {}, ("n1", "n2"))

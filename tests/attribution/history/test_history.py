@@ -79,7 +79,7 @@ def test_joined_equals_postgres_alone(year, tmp_path):
 
 
 def test_only_the_columns_that_are_wanted_are_read(year, tmp_path):
-    """The rows are the same; what nobody wants is null."""
+    """The rows are the same; columns that are not needed are null."""
     wanted = frozenset({"cluster", "job_id", "submit_us", "nodes", "cause"})
     alone = sources.PostgresSource(year.connection_uri())
     whole = alone.attempts(SINCE, UNTIL)
@@ -98,7 +98,7 @@ def test_only_the_columns_that_are_wanted_are_read(year, tmp_path):
 
 
 def test_coverage_reads_only_the_rows_it_needs(year, make, postgres_url):
-    """What ended well or by infrastructure, its evidence, and what checks found; a lost node's evidence whatever its domain."""
+    """Completed attempts and infrastructure failures, their evidence, and check results; a lost node's evidence in any domain."""
     lost = make.attempt(job_id=11, submit_at=SINCE, start_at=SINCE, end_at=SINCE + timedelta(days=9), nodes=("n2",), state="NODE_FAIL", exit_code=0)  # fmt: skip
     stray = make.xid(31, 5, at=SINCE + timedelta(days=60))
     boot = make.event(kind="node_boot", code=vocabulary.AFTER_SHUTDOWN, source="agent", at=lost.end_at - timedelta(minutes=1))  # fmt: skip

@@ -1,4 +1,4 @@
-"""What nodes kept becomes Parquet once, however often and by how many it is read."""
+"""Kept tables become Parquet once, however often and by however many readers."""
 
 import os
 from datetime import UTC, datetime

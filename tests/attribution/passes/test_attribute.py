@@ -51,7 +51,7 @@ def test_an_ended_attempt_is_judged_once_and_only_once(store, make, deliver):
 
 
 def test_a_pass_that_fails_leaves_nobody_who_still_writes(store, make, deliver, monkeypatch):
-    """What was made before is stored, and stored when the error is told: the turn to write may be another's by then."""
+    """Verdicts made before the error are stored, before the error is raised: another process may hold the lock by then."""
     deliver(at=make.end + timedelta(seconds=20))
     store.upsert_attempts([make.attempt(), make.attempt(job_id=4243)])
     judged, save, done = attribute.judge_batch, type(store).save_verdicts, []
@@ -99,7 +99,7 @@ def test_late_evidence_reopens_and_history_is_kept(store, make, deliver):
 
 
 def test_a_persons_verdict_is_not_overruled(store, make, deliver):
-    """What an operator said stays current whatever the rules say."""
+    """A person's verdict stays current, whatever the rules say."""
     deliver(at=make.end + timedelta(seconds=20))
     store.upsert_attempts([make.attempt()])
     attribute.attribute(store, at=later(make))
@@ -134,7 +134,7 @@ def test_events_of_another_cluster_do_not_count(store, make, postgres_url, deliv
 
 
 def test_one_xid_on_a_shared_node_has_one_victim(store, make, deliver):
-    """End-to-end case 9 in rows: the Prolog's allocation tells whose GPU it was."""
+    """End-to-end case 9 in rows: the Prolog's allocation shows the holder of the GPU."""
 
     def allocation(job_id: int, index: int) -> records.JobAllocation:
         return records.JobAllocation(
@@ -158,7 +158,7 @@ def test_one_xid_on_a_shared_node_has_one_victim(store, make, deliver):
 
 
 def test_a_standing_fault_convicts_the_job_that_starts_on_it(store, make, deliver):
-    """A GPU lost hours ago on a node nobody drained kills every job that gets it; the window widens to it."""
+    """A GPU lost hours ago on an undrained node ends every job that gets it; the window is widened to it."""
     at = make.end - timedelta(hours=5)
     lost = make.event(at=at, kind="gpu_lost", source="nvml", device="gpu3", gpu_uuid=make.uuid("n2", 3))
     deliver(lost, at=make.end + timedelta(seconds=20))
@@ -190,7 +190,7 @@ def test_a_fault_that_has_gone_does_not_stand(store, make, deliver):
 def test_an_xid_of_before_a_short_job_is_over_unless_something_still_says_so(
     store, make, deliver, monkeypatch, many, source
 ):
-    """It is an instant: what it left behind, a check of the GPU tells, and ends once the GPU was reset."""
+    """An Xid is an instant: the GPU's check shows the state after it, which ends when the GPU is reset."""
     monkeypatch.setattr(attribute, "MANY", many)
     at = make.end - timedelta(minutes=13)
     where = {"device": "gpu3", "gpu_uuid": make.uuid("n2", 3)}
@@ -253,7 +253,7 @@ def test_a_cancellation_beside_a_stall_is_never_certain(
 def test_nobody_watched_before_the_first_agent(
     store, make, postgres_url, monkeypatch, many, before_end_min, word
 ):
-    """History from before the agents came: that they are alive now says nothing of how the nodes were."""
+    """History from before the agents came: their present heartbeats prove nothing about the nodes then."""
     monkeypatch.setattr(attribute, "MANY", many)
     for node in ("n1", "n2"):
         begun = make.end - timedelta(minutes=before_end_min)
@@ -284,7 +284,7 @@ def test_nobody_watched_before_the_first_agent(
 def test_nobody_watched_while_the_agent_was_dead(
     store, make, postgres_url, monkeypatch, many, died_min, begun_min, word
 ):
-    """That it is alive again says nothing of the hour in which it was not; a silence is no death."""
+    """A later heartbeat proves nothing about the silent hour; a silence is no death."""
     monkeypatch.setattr(attribute, "MANY", many)
     started = make.end - timedelta(days=9)
     for node in ("n1", "n2"):
@@ -400,7 +400,7 @@ def test_xids_that_follow_a_gpu_across_users_are_found_in_the_database(store, ma
 
 
 def test_an_old_xid_meets_whoever_ran_on_its_node_then(store, make, deliver):
-    """For an hour, across two midnights, or still; nobody who ran between two Xids, or elsewhere."""
+    """For an hour, across two midnights, or still running; not attempts between two Xids, or on other nodes."""
     at = make.end - timedelta(days=3)
     deliver(
         *(make.xid(31, 3, at=at - timedelta(hours=h), severity=records.Severity.INFO) for h in (0, 26)),
@@ -447,7 +447,7 @@ def test_the_next_jobs_xid_says_nothing_of_the_gpu_the_last_one_had(store, make,
 
 
 def test_what_stalled_since_yesterday_may_be_a_neighbours_too(store, make, deliver):
-    """Of a shared node whose GPUs nobody accounts, a condition older than any event in the window is at most possible."""
+    """On a shared node with unrecorded GPUs, a condition older than any event in the window is at most possible."""
     lost = make.event(
         at=make.end - timedelta(days=2),
         kind="gpu_lost",
@@ -558,7 +558,7 @@ def test_a_gpu_lost_long_before_the_end_stands(store, make, deliver, monkeypatch
 def test_a_lost_gpu_is_back_after_a_restart_or_a_driver_load(
     store, make, deliver, monkeypatch, many, back, started_s
 ):
-    """What came after it says that the GPU was set up anew."""
+    """A later event shows that the GPU was set up again."""
     monkeypatch.setattr(attribute, "MANY", many)
     again = make.event(
         at=make.end - timedelta(hours=4), source="import", severity=records.Severity.INFO, **back

@@ -157,7 +157,7 @@ def test_who_took_its_place_is_told_in_the_judges_words(new_maker):
 
 
 def test_a_name_that_begins_a_sentence_is_left_to_the_judge(make):
-    """How such a sentence is written depends on what the name looks like: nobody stands in for it."""
+    """Such a sentence depends on the looks of the name, so no template can be used."""
     answers = no_evidence_verdict.NoEvidenceVerdicts(cases.WindowPolicy(), make.end)
     lost = make.attempt(state="NODE_FAIL", nodes=("n1",))
     assert answers.verdict(tuple(getattr(lost, n) for n in no_evidence_verdict.COLUMNS)) is None

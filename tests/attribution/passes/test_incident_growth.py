@@ -16,7 +16,7 @@ NODES = ("n1", "n2", "n3", "n4", "n5")
 
 
 def hour_later(make):
-    """A clock that stands an hour after the usual end."""
+    """A clock that shows an hour after the usual end."""
     return SetClock(make.end + timedelta(hours=1))
 
 
@@ -104,7 +104,7 @@ def test_more_nodes_change_what_they_share(site, store, down, judged, make):
 
 
 def test_two_incidents_that_grow_together_are_one(make, store, site, down, judged):
-    """What fell between two chains joins them: the later one's victims learn the earlier one's name."""
+    """Events between two chains join them: the later chain's victims get the earlier one's id."""
     down("n4", 28)
     for node, before_s in (("n1", -171), ("n2", -170), ("n3", -169)):
         down(node, before_s)

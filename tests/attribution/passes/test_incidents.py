@@ -29,7 +29,7 @@ def ids(events, calls=None) -> set:
 
 
 def test_three_nodes_at_once_are_one_incident(make):
-    """The id does not depend on the order of the events, nor on an event that is told twice."""
+    """The id depends neither on the order of the events nor on a repeated event."""
     events = downs(make, "n1", "n2", "n3")
     (one,) = ids(events)
     assert one == incidents.incident_id("ib_link", events[0])
@@ -72,7 +72,7 @@ def test_only_what_a_node_showed_can_have_other_victims(make):
 
 
 def test_a_verdict_that_left_its_incident_loses_the_id(make):
-    """Judged again without the event, it stands alone."""
+    """Judged again without the event, it is in no incident."""
     lone = dataclasses.replace(make.judge(make.xid(79)), incident_id=make.action().drain_id)
     assert incidents.assign([lone], {}, {})[0].incident_id is None
 
@@ -90,7 +90,7 @@ def test_a_chain_is_whole_wherever_one_begins_to_look(make):
 
 
 def test_what_is_read_for_others_changes_nothing(make):
-    """A link that flaps for three days: what it is called depends on the event alone, not on who else asks."""
+    """A link that flaps for three days: its incident depends on the event alone, not on the rest of the batch."""
     events = [e for i in range(3 * 24 * 31) for e in downs(make, f"n{i % 4}", before=i * 116)]
 
     def read(spans):
@@ -144,7 +144,7 @@ def test_what_makes_no_incident_widens_nothing(make):
     length=st.integers(0, 900),
 )
 def test_where_no_incident_can_be_is_known_without_reading(new_maker, events, since, length):
-    """What a stretch of time tells is never less than what whole chains tell; and not always "maybe"."""
+    """A stretch of time never answers less than whole chains do; and not always "maybe"."""
     make = new_maker()
     made = [
         make.event(

@@ -22,7 +22,7 @@ def attempt(job_id: int) -> records.JobAttempt:
 
 @pytest.mark.parametrize("bad", [set(), {0}, {6}, {1, 2}, set(range(7))])
 def test_only_those_it_fails_on(bad: set[int], caplog: pytest.LogCaptureFixture) -> None:
-    """Wherever they stand among the others; each is told in the log with its job."""
+    """At any place among the others; the log names each with its job."""
 
     def judge(attempts: Sequence[records.JobAttempt]) -> list[records.Verdict]:
         if bad & {a.job_id for a in attempts}:

@@ -1,4 +1,4 @@
-"""Nodes that Slurm gave up at once are one incident, whoever is judged first, although nothing was seen on them."""
+"""Nodes that Slurm gave up at once are one incident in any batch, even without an event on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the columns say of a preempted attempt beside old conditions is what the judge says of it."""
+"""The columnar verdict on a preempted attempt beside old conditions equals the judge's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pass asks of a node's days is answered by the few events that can answer it, not by everything the node said."""
+"""The queries of a pass about a node's days read only the few events that can matter, not all of the node's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a node is, through time."""
+"""The places of nodes over time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_node_that_moved_was_where_it_was() -> None:
 
 
 def test_candidates_leave_out_what_cannot_be_shared_or_cannot_tell() -> None:
-    """A rack of one node is no shared place, and one that holds all nodes tells nothing."""
+    """A rack of one node is no shared place, and neither is one that holds all nodes."""
     where = layout.NodeLayout(
         [
             ("a", ("rack", "r1")),

@@ -1,4 +1,4 @@
-"""A place is named when chance does not explain who failed; otherwise nothing is."""
+"""A place is named only if chance does not explain which nodes failed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_whole_rack_is_named_and_its_sentence_counts(stats: types.ModuleType) 
 
 
 def test_nothing_is_named_on_a_small_cluster_or_by_coincidence() -> None:
-    """Two racks of two explain nothing; nor do three scattered nodes; nor nodes of which no place is known."""
+    """Neither two racks of two explain the failures, nor three scattered nodes, nor nodes without known places."""
     assert scan.shared(nodes(0, 1), racks(2, 2)) is None
     assert scan.shared(nodes(0, 9, 17), racks(100, 8)) is None
     assert scan.shared({"x", "y", "z"}, racks(100, 8)) is None

@@ -154,7 +154,7 @@ def test_accounts_of_many_runs_are_those_of_each(store, make, postgres_url, monk
 
 
 def test_a_pass_that_is_told_to_stop_ends_after_its_slice(store, make, postgres_url, monkeypatch):
-    """What it has made is stored; the next pass makes the rest."""
+    """The accounts made so far are stored; the next pass makes the others."""
     attempts, _ = history(make, 60, seed=8)
     bulk.load_attempts(postgres_url, attempts)
     monkeypatch.setattr(accounts, "SLICE_ROWS", 10)

@@ -457,7 +457,7 @@ def test_one_fault_that_ends_many_jobs_is_one_failure():
 
 
 class OnlyNeeded(InMemory):
-    """The toy cluster from which nobody gets a column that was not asked for."""
+    """The toy cluster, which returns no column that was not asked for."""
 
     def attempts(self, since, until, needed=None):
         table = super().attempts(since, until)

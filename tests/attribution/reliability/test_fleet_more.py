@@ -109,7 +109,7 @@ class Drawn:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_coverage_is_what_a_loop_counts(seed):
-    """Good jobs beside a failed check, and by whom each cause was seen."""
+    """Completed jobs beside a failed check, and the sources that saw each cause."""
     drawn = Drawn(seed)
     found = fleet.check_coverage(drawn, SINCE, UNTIL)
     by_id = {e["event_id"]: e["source"] for e in drawn.happened}

@@ -1,4 +1,4 @@
-"""Swapped cards against a drawn history of which it is known who was swapped when."""
+"""Counted swaps against a drawn history with known swaps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes by gangs: who works longer in each step than the others of its gang."""
+"""Nodes by gangs: which nodes work longer in each step than the others of their gang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes by tests: who is slower than its model, what failed, who drifts."""
+"""Nodes by tests: which are slower than their model, which failed, which drift."""
 
 from __future__ import annotations
 

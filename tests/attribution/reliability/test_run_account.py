@@ -102,7 +102,7 @@ def test_an_attempt_without_a_checkpoint_loses_all_its_training_in_a_run_whose_c
 
 
 def test_where_no_checkpoint_of_the_run_was_seen_half_an_interval_is_assumed_lost():
-    """Its own code may have written them; the account says that it assumes. What completed lost nothing."""
+    """Its own code may have written checkpoints; the account is marked as assumed. Completed attempts lost nothing."""
     progress = {("c", 1, at(0)): accounts.RunProgress(first_step_at=at(5))}
     a = accounts.account([attempt(0, 0, 60, "FAILED")], now=at(60), progress=progress, assume=ASSUME)
     assert (a.restart_s, a.lost_to_replay_s, a.productive_s) == (300, 900, 40 * 60)
@@ -129,7 +129,7 @@ def test_suspension_is_its_own_part_and_leaves_the_ratio():
 
 
 def test_not_eligible_time_is_idle():
-    """--begin and dependencies are nobody's queue."""
+    """--begin and dependencies are no queueing."""
     a = accounts.account([attempt(0, 30, 60, eligible_at=at(20))], now=at(80), assume=ASSUME)
     assert (a.idle_s, a.queued_s) == (1200, 600)
 
@@ -285,7 +285,7 @@ def test_requeues_arrays_and_het_jobs_add_up_in_every_zone_and_night(made, zone)
 
 
 def test_a_start_nobody_saw_takes_at_most_a_tenth():
-    """A job of five minutes that completed did not spend two of them starting up, as far as anybody knows."""
+    """Without a report, a completed job of five minutes is not taken to have spent two of them starting up."""
     a = accounts.account([attempt(0, 0, 5)], now=at(9), assume=ASSUME)
     assert a.restart_s == 30
     assert a.productive_s == 270

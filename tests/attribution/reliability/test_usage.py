@@ -111,7 +111,7 @@ def test_nothing_ran_and_a_given_size():
 
 
 def test_a_node_of_cpus_alone_is_no_node_of_gpus():
-    """A job that held no GPU makes no capacity of its node; one whose GPUs nobody knows may have held some."""
+    """A job without GPUs adds no capacity; one with an unknown number may."""
     drawn = DrawnUse(1)
     names = fleet.utilisation(drawn, SINCE, UNTIL).n_nodes
     drawn._add(9001, 300, 400, ["cpu1", "cpu2"], 0, False)

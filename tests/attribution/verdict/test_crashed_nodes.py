@@ -1,4 +1,4 @@
-"""A job that fails by itself because a node of it is gone: Slurm tells of the node only when it gives it up."""
+"""A job that fails by itself because one of its nodes is gone: Slurm reports the node only when it gives it up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PEER = {"kind": "nccl_remote_error", "message": "remote process exited or there 
 
 
 def gone(make: Any, before_end_s: float = 4.0, **changes: Any) -> list[records.HealthEvent]:
-    """What the service writes of n2: its agent's last beat, and that slurmctld gave it up 45 s later."""
+    """The service's events about n2: its agent's last heartbeat, and that slurmctld gave it up 45 s later."""
     silence = {
         "source": "agent",
         "severity": records.Severity.INFO,

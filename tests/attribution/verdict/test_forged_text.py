@@ -29,7 +29,7 @@ def _is_innocuous(event: records.HealthEvent) -> bool:
 
 @st.composite
 def beside(draw, make: Maker, nodes: tuple[str, ...]):
-    """One thing that happened on a node, and that says nothing of what the job held."""
+    """One event on a node, without any job-side evidence."""
     node = draw(st.sampled_from(nodes))
     before = draw(st.sampled_from([-200, -20, -1, 1, 20, 300, 590, 900, 20_000]))
     sort = draw(st.sampled_from(["context", "a neighbour's GPU", "silence", "another job's"]))
@@ -244,7 +244,7 @@ def test_srun_names_the_node_that_slurm_lost(make: Maker) -> None:
 
 
 def test_a_link_that_a_log_shows_going_down_is_likely_at_best(make: Maker) -> None:
-    """Ports come and go, and nobody looked at the end."""
+    """Ports come and go, and the state at the end was not read."""
     down = make.event(620, kind="ib_link", code="link_down", device="ib0", source="import")
     felt = [
         make.finding("net_ib_completion_error", node="n2"),

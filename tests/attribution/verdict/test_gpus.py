@@ -34,7 +34,7 @@ def test_names_are_learned_from_events_that_carry_several(make):
 
 
 def test_the_prologs_record_teaches_the_indices(make):
-    """SLURM_JOB_GPUS and the UUIDs it stood for."""
+    """SLURM_JOB_GPUS and its UUIDs."""
     given = records.JobAllocation(
         cluster="c", node="n1", job_id=1, at=make.start, gpu_uuids=("a", "b"), gpu_indices="2,5"
     )
@@ -59,7 +59,7 @@ def test_who_held_it(make, held, index, alone, expected):
 
 
 def test_an_attempt_without_gpus_held_none(make):
-    """CPU jobs are nobody's victim of a GPU."""
+    """A job without GPUs is no victim of a GPU."""
     attempt = make.attempt(n_gpus=0, gpus=None)
     assert gpus.hold_of_gpu(make.xid(79), attempt, gpus.GpuMap(), None, alone=True) is gpus.PartCertainty.NOT
 

@@ -60,7 +60,7 @@ def test_one_kernel_line_is_enough(make):
 
 
 def test_serial_number_reaches_the_next_step(make):
-    """The person who replaces the part needs its serial number."""
+    """The next step names the part's serial number, which the repair needs."""
     v = make.judge(make.xid(79, detail={"serial": "1650123456789"}))
     assert v.next_step.endswith("(serial 1650123456789).")
 
@@ -131,7 +131,7 @@ def test_exit_code_on_unwatched_nodes_is_only_possible(make):
 
 
 def test_an_exit_code_is_no_output_to_look_at(make):
-    """What the next step quotes is the program's own words, and an exit has none."""
+    """The next step quotes the program's own words; an exit code has none."""
     assert make.judge().next_step == "Look at the program's own output."
 
 
@@ -322,7 +322,7 @@ def test_nccl_timeout_without_any_evidence_is_unknown(make):
 
 
 def test_unknown_names_the_node_nobody_watched(make):
-    """What was not watched is said."""
+    """The summary names the unwatched nodes."""
     attempt = make.attempt(exit_code=0)
     v = make.judge(attempt=attempt, watched={"n1": make.end + timedelta(seconds=9)})
     assert v.cause == "unknown"
@@ -501,7 +501,7 @@ def test_a_job_cancelled_by_another_was_not_cancelled_on_purpose_by_its_user(mak
 
 
 def test_who_cancelled_is_not_known_where_nobody_is_named(make):
-    """CANCELLED alone says neither who nor that it was meant."""
+    """CANCELLED alone shows neither the canceller nor the intent."""
     v = make.judge(attempt=make.attempt(state="CANCELLED", exit_code=0))
     assert v.summary == "The job was cancelled; it is not recorded by whom."
     assert v.next_step.startswith("Nothing, if you cancelled it yourself; else ask the administrators")
@@ -541,7 +541,7 @@ def test_requeued_by_a_person(make):
 
 
 def test_a_requeue_that_nobody_watched_is_possible_at_most(make):
-    """Slurm requeues by itself what a Prolog or a node failed: that no fault was seen says nothing then."""
+    """Slurm itself requeues after a failed Prolog or node: without a watch, "no fault" proves nothing."""
     for unseen in ({"watched": {}}, {"watched": {"n1": make.end}}, {"by_log": frozenset({"n2"})}):
         v = make.judge(attempt=make.attempt(state="REQUEUED", exit_code=0), **unseen)
         assert (v.cause, v.confidence) == ("requeued_by_user", C.POSSIBLE)
@@ -755,7 +755,7 @@ def test_what_a_repair_of_the_drained_node_does_is_ours(make):
 
 
 def test_a_fault_before_the_start_is_at_most_possible(make):
-    """A lost GPU stays lost, but the next attempt is not certainly its victim; a transient error is nobody's."""
+    """A lost GPU stays lost, but the next attempt is not certainly its victim; a transient error ends no later attempt."""
     begin = make.end - timedelta(seconds=60)
     early = begin - timedelta(seconds=60)
     aborted = make.attempt(start_at=begin, exit_signal=6, exit_code=0)
@@ -819,7 +819,7 @@ def test_an_error_the_training_went_on_after_ended_nothing(make):
 
 
 def test_an_exit_line_of_the_launcher_says_no_more_than_the_exit_code(make):
-    """Beside a hang it is the watchdog's doing: nobody knows why."""
+    """Beside a hang the watchdog ended it, and the reason is unknown."""
     hung = make.finding("watchdog_timeout", detail={"timeout_ms": 600_000})
     v = make.judge(hung, make.finding("process_aborted"), attempt=make.attempt(exit_code=134))
     assert v.cause == "unknown"
@@ -908,7 +908,7 @@ def test_a_port_is_one_under_its_interfaces_and_its_adapters_name(make):
 
 @pytest.mark.parametrize("how", [{"exit_signal": 11, "exit_code": 0}, {"exit_code": 139}])
 def test_a_segmentation_fault_is_not_laid_at_a_link(make, how):
-    """Calls on a link that is away fail or wait: who treads on its own memory is the program."""
+    """Calls on a lost link fail or wait; a segmentation fault is the program's own."""
     flapping = make.event(
         1, kind="ib_link", code="flapping", device="mlx5_5", source="sysfs", severity=records.Severity.LOW
     )
@@ -1143,7 +1143,7 @@ def test_an_end_beside_a_fault_is_not_certain(make, state):
 
 
 def test_a_refusal_of_the_start_before_is_not_this_ones(make):
-    """Without a restart count, the time tells: a start that went on was not refused."""
+    """Without a restart count, the time decides: a start that ran on was not refused."""
     refused = make.event(at=make.start - timedelta(seconds=30), kind="check", code="prolog_refused", source="agent", severity=records.Severity.INFO, job_id=4242, detail={"restart_count": 0})  # fmt: skip
     late = dataclasses.replace(refused, at=make.start + timedelta(seconds=1))
     for event in (refused, late):
@@ -1166,7 +1166,7 @@ def test_a_refusal_of_the_start_before_is_not_this_ones(make):
     ],
 )
 def test_only_the_languages_own_exceptions_are_certainly_the_programs(make, message, word):
-    """What a network, a file system, a GPU or another node can raise is at most likely the program's."""
+    """An error that a network, a file system, a GPU or another node can cause, too, is at most likely the program's."""
     trace = make.finding("traceback", message=message, detail={"first_cause": True})
     v = make.judge(trace)
     assert (v.cause, v.confidence) == ("user_error", word)
@@ -1253,7 +1253,7 @@ def test_a_log_that_names_a_lost_gpu_beats_its_generic_error(make):
 
 
 def test_an_attempt_without_nodes_says_so_and_rules_nothing_out(make):
-    """Accounting imported without NodeList: nobody looked anywhere."""
+    """Imported accounting without NodeList: no node was watched."""
     bare = {"nodes": (), "n_gpus": 0, "gpus": None, "exit_code": None, "exit_signal": None}
     v = make.judge(attempt=make.attempt(**bare, time_limit_s=None))
     assert (v.cause, v.summary, v.ruled_out) == ("unknown", "Its nodes are not in the accounting.", ())
@@ -1286,7 +1286,7 @@ def test_an_exit_long_after_a_fault_or_a_fault_before_the_job_clears_no_program(
 
 
 def test_gpus_it_may_not_have_held_are_not_ruled_out_beside_an_error_of_one(make):
-    """Xid 13 is the evidence and nobody knows whose GPU it was: `the ones it held` cannot be named."""
+    """Xid 13 is the evidence and its GPU's holder is unknown: `the ones it held` cannot be named."""
     clean = "GPUs (no fault on the ones it held)"
     unknown = make.attempt(gpus=None)
     assert clean not in make.judge(make.xid(13), attempt=unknown).ruled_out
@@ -1307,7 +1307,7 @@ def test_a_log_that_does_not_cover_the_run_rules_nothing_out(make):
 
 
 def test_a_next_step_does_not_say_that_a_node_is_drained(make):
-    """Of an imported failure nobody drained anything."""
+    """An imported failure had no drain of ours."""
     step = make.judge(make.xid(79)).next_step
     assert "keep the node out of service until it passes a GPU check" in step
 
@@ -1341,7 +1341,7 @@ for name, module in sys.modules.items():
 
 
 def test_the_rules_version_is_of_every_file_that_judging_needs():
-    """What is imported to judge, and the tables and queries beside it; a version that stays the same through a change lies."""
+    """The judge's imports, and the tables and queries beside them: any change must change the version."""
     found = judge.rules_files()
     run = subprocess.run([sys.executable, "-c", _JUDGING], check=True, capture_output=True, text=True)
     imported = set(run.stdout.split())

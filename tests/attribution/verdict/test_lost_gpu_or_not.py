@@ -1,4 +1,4 @@
-"""A GPU that was lost before, and jobs of which nobody knows that they needed it; a daemon that the kernel killed."""
+"""A GPU lost earlier, beside jobs that may not have needed it; a daemon that the kernel killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to do next: a line of the log where that is the answer, what to check where nothing is proven, and no repair on a mere possibility."""
+"""The next step: a line of the log if that is the answer, a check if nothing is proven, and no repair on a mere possibility."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ C = records.Confidence
 
 
 def unwatched(make, *findings, **over):
-    """A job that failed on nodes that nobody watched."""
+    """A job that failed on unwatched nodes."""
     attempt = make.attempt(state="FAILED", exit_code=1, **over)
     return make.judge(*findings, attempt=attempt, watched={})
 
@@ -28,7 +28,7 @@ def line_of(make, kind, message, **detail):
     ],
 )  # fmt: skip
 def test_the_line_that_says_the_most_is_quoted_and_shown(make, kind, line, step):
-    """Where an exit code is all that is known, with what to check and when it is the site's."""
+    """If only an exit code is known, with the first check and the site's part in it."""
     finding = line_of(make, kind, line)
     made = unwatched(make, finding, nodes=("n2",))
     assert (made.cause, made.confidence) == ("user_error", C.POSSIBLE)

@@ -19,7 +19,7 @@ def lost(make: Any, *, after_onset_s: float = 1, **over: Any) -> records.HealthE
 
 
 def live(make: Any, *events: records.HealthEvent, **over: Any) -> dict[str, set[str]]:
-    """What is counted for a gang that stopped a minute before the usual end."""
+    """The faults counted for a gang that stopped a minute before the usual end."""
     allocations = over.pop("allocations", [])
     attempt = make.attempt(end_at=None, state="RUNNING", exit_code=None, **over)
     return node_faults.faults_of_running(events, attempt, allocations, make.end - timedelta(seconds=60))

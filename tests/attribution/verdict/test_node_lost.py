@@ -27,7 +27,7 @@ def _silent(make, before_end_s, node="n2"):
 
 
 def _log(make, name):
-    """What the job's own log says, if anything."""
+    """The findings of the job's log, if any."""
     kinds = {"peer": "nccl_remote_error", "cuda": "cuda_launch_failure"}
     return [make.finding(kinds[name])] if name in kinds else []
 

@@ -76,7 +76,7 @@ def test_a_coalesced_event_counts_by_its_last_sighting(make):
 
 
 def probe(make, kind, before_end_s, **over):
-    """What the probe told of the usual attempt."""
+    """The probe's events about the usual attempt."""
     return make.event(
         before_end_s, kind=kind, source="probe", job_id=4242, severity=records.Severity.INFO, **over
     )

@@ -177,7 +177,7 @@ def test_flat_evidence_of_the_jobs_side_is_never_certain_hardware(make):
 
 
 def test_the_rank_is_named_where_the_log_only_knows_what_happened(make):
-    """The log tells of a mismatch, the pages of whose it was: one verdict that says both, on both as evidence."""
+    """The log reports a mismatch, the pages show the rank: one verdict with both as evidence."""
     call = {"group": "world", "seq": 4, "op": "broadcast", "numel": 8, "group_size": 2, "left": False}
     found = snapshots(make, calls=[call])
     third = make.finding("rank_snapshot", 20, node="n1", source="probe", detail={"ranks": [{**found[0].detail["ranks"][0], "rank": 2, "pid": 12}, *found[0].detail["ranks"]], "world_size": 3})  # fmt: skip
@@ -378,7 +378,7 @@ def test_a_part_lost_after_an_error_of_the_language_leaves_it_as_sure_as_it_was(
 
 
 def test_a_neighbour_that_began_just_before_the_end_does_not_take_what_came_after_it(make):
-    """Only who began at the end or later may have brought it about."""
+    """Only an event from the end or later may be its effect."""
     found = {}
     for before_s in (2, 0):
         begun = make.end - timedelta(seconds=before_s)
@@ -401,7 +401,7 @@ def test_a_neighbour_that_began_just_before_the_end_does_not_take_what_came_afte
     ],
 )
 def test_a_signal_that_somebody_sends_is_no_mistake_of_the_program(make, end, cause):
-    """Nothing else is known: who sent it is not either, so the word is a weak one."""
+    """Nothing else is known, not even the sender: the confidence is low."""
     verdict = make.judge(attempt=make.attempt(**end))
     assert verdict.cause == cause
     assert cause == "user_error" or verdict.confidence is records.Confidence.POSSIBLE
@@ -455,7 +455,7 @@ def test_a_bare_killed_is_memory_only_where_the_kernel_was_not_watched(make, by_
     ],
 )
 def test_an_exception_of_one_rank_is_why_the_others_waited_to_the_limit(make, detail, attempt, cause):
-    """Where there are no others, or the training went on, the limit is what ended it."""
+    """Without other ranks, or if the training went on, the limit ended it."""
     raised = make.finding("python_traceback", detail={"first_cause": True, **detail})
     verdict = make.judge(raised, attempt=make.attempt(**{"state": "TIMEOUT", **attempt}))
     assert verdict.cause == cause
@@ -496,7 +496,7 @@ def test_a_drive_that_vanished_is_no_fault_of_the_bus(make, other, cause):
 
 
 def test_a_node_that_others_filled_as_well_makes_no_job_certain(make):
-    """The kernel chose its process when the whole node ran out: whose doing that was, nobody says."""
+    """The kernel chose its process when the whole node ran out of memory: that accuses no job."""
     killed = make.event(2, kind="oom", code="global", job_id=4242)
     whole = {"n2": ((make.start, None),)}
     shared = make.judge(killed, attempt=make.attempt(exit_code=137), shared=whole)

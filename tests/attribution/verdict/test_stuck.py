@@ -63,7 +63,7 @@ def test_a_gsp_that_stays_silent_with_a_task_blocked_behind_it_is_why_the_user_g
 
 
 def test_a_neighbours_gsp_is_not_the_jobs(make):
-    """Of a job that shares its node nobody knows that the GPU was its own."""
+    """On a shared node the GPU may be another job's."""
     shared = {"n2": ((make.end - timedelta(hours=7), None),)}
     v = make.judge(
         make.xid(119, 2, HOURS),
@@ -80,7 +80,7 @@ def _error(make, message, **detail):
 
 
 def test_a_programs_own_error_is_not_certain_beside_a_fault_that_it_outlived(make):
-    """That the fault had no part in it, nobody can say; without the fault it is certain."""
+    """The fault may have had a part in it; without the fault the verdict is certain."""
     start = make.end - timedelta(hours=6)
     attempt = make.attempt(nodes=("n2",), start_at=start, submit_at=start)
     error = "AttributeError: 'Model' object has no attribute 'heads'"

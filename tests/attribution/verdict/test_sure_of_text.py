@@ -1,4 +1,4 @@
-"""How sure a line of the job's own output makes a verdict: by how the job ended, what stands behind the line, and what it held."""
+"""The confidence that a line of the job's own output earns: by the job's end, the lines after it, and what the job held."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def test_every_message_the_log_reader_knows_has_a_row():
 
 
 def test_unknown_findings_are_read_by_their_role(make):
-    """What the table does not know is taken for what its grammar says it can be."""
+    """An unknown kind is read by the role and domains that its grammar gives."""
     root = make.finding("brand_new", detail={"role": "root", "domains": ["user_program"]})
     assert findings.find(root).role == "own"
     assert findings.find(make.finding("brand_new", detail={"role": "symptom"})).role == "proximal"
@@ -137,7 +137,7 @@ def test_a_timeout_whose_ranks_disagree_is_a_mismatch(make):
 
 
 def test_a_health_check_convicts_only_by_a_row_of_its_own():
-    """What a check says about a job is decided, not guessed: one without a row is kept and shown, whatever its severity."""
+    """A check without a row is kept and shown, whatever its severity; only a row lets it count."""
     from probing_cluster.healthchecks import checks
 
     table = tomllib.loads((ROOT / "attribution" / "verdict" / "signatures.toml").read_text("utf-8"))

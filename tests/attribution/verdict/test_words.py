@@ -1,4 +1,4 @@
-"""What a verdict calls excluded, and what it says of limits, restarts, lost nodes and cancellations, as strangers read it."""
+"""The sentences on excluded causes, limits, restarts, lost nodes and cancellations, as outside readers see them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_fault_found_after_the_end_excludes_no_program(make):
 
 
 def test_a_gpu_that_may_be_a_neighbours_excludes_no_program(make):
-    """Nobody knows whose GPU it was: neither the exit nor a silent log clears the program."""
+    """The holder of the GPU is unknown: neither the exit nor a silent log clears the program."""
     mine = make.attempt(nodes=("n2",), n_gpus=1, gpus=None)
     shared = {"n2": ((make.start, None),)}
     v = make.judge(make.xid(79), attempt=mine, shared=shared)
@@ -79,7 +79,7 @@ def test_what_lies_outside_the_window_is_not_ruled_out(make):
 
 
 def test_a_gpu_that_it_did_not_hold_is_called_by_its_address(make):
-    """Where the log knows nothing else of it."""
+    """If the log shows nothing else."""
     mine = make.attempt(nodes=("n2",), n_gpus=0, gpus=None)
     v = make.judge(make.xid(79, None, pci_bus_id="0000:41:00"), attempt=mine)
     assert "0000:41:00 of n2 (Xid 79, but the job did not hold it)" in v.excluded
@@ -143,7 +143,7 @@ def test_an_orderly_restart_is_no_fault_of_the_hardware(make, before_end_s):
 
 
 def test_a_node_that_was_shut_down_in_order_after_the_end_had_lived_until_then(make):
-    """Somebody restarted a healthy node of a job whose lost node nobody names."""
+    """Somebody restarted a healthy node of a job whose lost node is unknown."""
     lost = make.attempt(state="NODE_FAIL", exit_code=0)
     logs = frozenset({"n1", "n2"})
     alive = make.judge(_boot(make, -400.0, shut_down_s=240.0), attempt=lost, by_log=logs)
@@ -153,7 +153,7 @@ def test_a_node_that_was_shut_down_in_order_after_the_end_had_lived_until_then(m
 
 
 def test_of_several_nodes_it_is_told_what_is_known_of_each(make):
-    """One log goes on, one ends, one node nobody watched: which of them Slurm gave up nobody knows, and Slurm does."""
+    """One log goes on, one ends, one node was not watched: only Slurm knows which one it gave up."""
     lost = make.attempt(state="NODE_FAIL", exit_code=0, nodes=("n1", "n2", "n3"), gpus=None)
     watched = {"n1": make.end + timedelta(hours=1), "n2": make.end - timedelta(minutes=15)}
     v = make.judge(attempt=lost, watched=watched, by_log=frozenset({"n1", "n2"}))
@@ -226,7 +226,7 @@ def test_several_nodes_were_not_watched(make):
 
 
 def test_a_node_whose_log_is_at_hand_is_not_called_unwatched(make):
-    """It ends before the job did, and a line of it may stand in the evidence."""
+    """It ends before the job did, although one of its lines may be evidence."""
     logs = frozenset({"n2"})
     v = make.judge(watched={"n2": make.end - timedelta(minutes=2)}, by_log=logs)
     assert (
@@ -269,7 +269,7 @@ def test_who_cancelled_the_job_of_another_is_asked_why(make):
 
 
 def test_a_server_that_did_not_answer_for_hours_is_named_beside_the_cancellation(make):
-    """It stands in the evidence: the sentence says why."""
+    """It is among the evidence: the sentence says why."""
     start = make.end - timedelta(hours=6)
     nfs = make.event(19800.0, kind="nfs", code="not_responding", device="nas1", severity=records.Severity.LOW)
     mine = make.attempt(state="CANCELLED", exit_code=0, cancelled_by="alice", start_at=start)
@@ -413,7 +413,7 @@ def test_a_collective_that_computes_wrongly_accuses_no_program(make):
 
 
 def test_a_process_that_was_told_to_end_accuses_no_program(make):
-    """The exit code is what the signal made of it, and whoever sent that left no word."""
+    """The exit code is an effect of the signal, whose sender is unknown."""
     text = "torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGTERM"
     ended = make.finding("process_terminated", message=text, detail={"first_cause": True, "role": "exit"})
     v = make.judge(ended)
@@ -422,7 +422,7 @@ def test_a_process_that_was_told_to_end_accuses_no_program(make):
 
 
 def test_ranks_that_lost_their_peer_accuse_no_program(make):
-    """Their exit code is what the loss made of them, and whoever went first left no word."""
+    """Their exit code is an effect of the loss; the first process left no message."""
     closed = make.finding("gloo_connection_closed", message="Connection closed by peer", detail={"first_cause": True, "role": "remote"})  # fmt: skip
     v = make.judge(closed, watched={})
     assert (v.cause, v.domain) == ("unknown", D.UNKNOWN)
@@ -605,7 +605,7 @@ def test_a_failure_whose_code_the_accounting_does_not_tell_is_possible_at_most(m
 
 
 def test_text_alone_blames_no_file_system_of_a_watched_node(make):
-    """An input/output error that the kernel knows nothing of may have been printed by anybody."""
+    """Anybody may have printed an input/output error that the kernel does not report."""
     printed = make.finding("io_error", node="n2", message="cat: /lustre/a: Input/output error", detail={"role": "root", "first_cause": True})  # fmt: skip
     assert make.judge(printed).confidence is C.POSSIBLE
     assert make.judge(printed, watched={}).confidence is C.LIKELY
