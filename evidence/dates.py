@@ -42,7 +42,7 @@ _OTHER_MONTHS = {
     )
     for name in names.split()
 }
-"""How glibc's locales shorten the months where that is not English; a longer name is looked up by its first letters."""
+"""Months as glibc's locales shorten them in other languages than English; a longer name is looked up by its first letters."""
 
 
 def match_length(text: str) -> int:

@@ -136,14 +136,14 @@ _HEADER = re.compile(
 )
 """A mail's header or another word that announces a text: no host that pdsh asked is called so."""
 _OPENS = r"(?=\[\s{0,7}\d{1,9}\.\d{6}\]|\[?[A-Z][a-z]{2}\ (?:[A-Z][a-z]{2}\ )?[ \d]\d\ \d\d:\d\d:|\d{4}-\d\d-\d\d[T\ ]\d\d:|<\d{1,3}>|\d{1,3},\d{1,20},\d{1,20},)"
-"""How a whole line of a kernel log begins: the kernel's own time, a date, a priority."""
+"""The beginning of a whole line of a kernel log: the kernel's own time, a date, a priority."""
 _FILE = _pattern(
     r"(?:/[\w./+-]{1,200}|(?:messages|syslog|kern\.log|dmesg)[\w.-]{0,60}):(?:\d{1,12}[:-])?"
     rf"|(?:[\w./+@-]{{0,200}}/)?(?:messages|syslog|kern\.log|dmesg)[\w.-]{{0,60}}(?:[:-]\d{{1,12}})?[:-]{_OPENS}"
     rf"|[\w./+@-]{{1,200}}\.(?:log|txt)(?:\.\d{{1,3}})?(?:[:-]\d{{1,12}})?[:-]{_OPENS}"
     rf"|\s{{0,8}}(?:\d{{1,9}}(?:[:-]|\s{{1,4}})|[-*•]\ {{1,3}}){_OPENS}"
 )
-"""What `grep` (-r, -n, -C) and `cat -n` put in front of a line: its file, its number; and what a list does."""
+"""Prefixes of `grep` (-r, -n, -C) and `cat -n`: the file and the line number; and a list's bullets."""
 _REPEATED = _pattern(r"message\ repeated\ (?P<n>\d{1,9})\ times?:\s*\[\s?(?P<inner>.*?)\]?\s*$")
 _FIELD = _pattern(r"MESSAGE=")
 _RELAY = _pattern(
@@ -159,7 +159,7 @@ _SELECTOR = _pattern(
 _GPFS = _pattern(r"\d{4}-\d\d-\d\d_[\d:.+-]{8,24}:\ (?=\[[EWXIN]\]\ )")
 """The log of the GPFS daemon: no other writes its date so."""
 _DROPPED = _pattern(r"(?:\*\*\ )?\d{1,20}\ printk\ messages\ dropped\ \*\*\ {1,2}(?=\[\s*\d)")
-"""A console that could not follow says so in front of the next message."""
+"""A console that dropped messages reports that before the next one."""
 _FORWARDED = _pattern(r"\s+[A-Za-z0-9_][\w.:-]{0,253}\s+(?=[A-Z][a-z]{2}\ [\ \d]\d\ |\d{4}-\d\d-\d\d[T\ ])")
 """A log host that puts its own date and name in front of the whole line."""
 _DMESG_ISO = re.compile(r"\s*\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d")

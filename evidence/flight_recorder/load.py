@@ -25,7 +25,7 @@ _FORBIDDEN = frozenset({
 _MEMO_PUTS = frozenset({"PUT", "BINPUT", "LONG_BINPUT"})
 _RANK = re.compile(r"(?P<rank>\d{1,9})(?:\.(?:json|pickle|pkl|bin))?$")
 _RENAMED = re.compile(r"(?:^|[^a-z])rank[-_.]?(?P<rank>\d{1,9})(?!\d)", re.IGNORECASE)
-"""Where a person gave a dump another name, the word stands before its number."""
+"""A renamed dump has the word `rank` before its number."""
 
 
 class _PlainUnpickler(pickle.Unpickler):

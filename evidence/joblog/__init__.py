@@ -1,1 +1,1 @@
-"""What jobs print when they die: one file per family of messages, one registration each in `families.FAMILIES`."""
+"""The output of jobs that fail: one file per family of messages, each registered in `families.FAMILIES`."""

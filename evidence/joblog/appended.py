@@ -1,4 +1,4 @@
-"""Where an attempt's own lines begin in a file that earlier runs wrote to as well (`--open-mode=append`, `>> train.log`).
+"""Finds where an attempt's own lines begin in a file that earlier runs wrote to as well (`--open-mode=append`, `>> train.log`).
 
 The times in the lines show it. Without times nothing is left out. A run that follows the one before within PAUSE cannot be
 told apart from it.

@@ -102,7 +102,7 @@ _ERRORS = {
         "Erişim engellendi", "Відмовлено у доступі", "权限不够", "拒絕不符權限的操作",
     ),
 }  # fmt: skip
-"""What `strerror` says."""
+"""Texts of `strerror`."""
 _SIGNALS = {
     "Killed": (
         "Matat", "Zabit (SIGKILL)", "Dræbt", "Getötet", "Terminado (killed)", "Tapettu", "Processus arrêté",
@@ -147,7 +147,7 @@ _SIGNALS = {
         "Gerçel sayı istisnası", "Помилка обчислень з рухомою комою", "浮点数例外", "浮點數例外",
     ),
 }  # fmt: skip
-"""What `strsignal` says of a child that died."""
+"""Texts of `strsignal` for a dead child."""
 _NOT_FOUND = (
     "no s'ha trobat l'ordre", "příkaz nenalezen", "kommando ikke fundet", "Kommando nicht gefunden",
     "orden no encontrada", "komentoa ei löydy", "commande introuvable", "parancs nem található",

@@ -210,7 +210,7 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
 )
 _RECOVERED = re.compile(r"completion polled|read-write|read error corrected")
 _NO_DISK = re.compile(r"\bdev(?:ice)? (?:loop|fd|sr)\d+,|\[sr\d+\]|I/O error on (?:loop|fd|sr)\d")
-"""Loop devices whose file went, floppies that are not there and discs that are not in say nothing of storage."""
+"""Loop devices without their file, missing floppies and missing discs are no evidence about storage."""
 
 
 _ADDRESS = re.compile(

@@ -1,10 +1,10 @@
-"""What services on the node write to syslog: NVIDIA's fabric manager and persistence daemon, those that watch hardware, those
-that look up accounts and hosts, and slurmd where it turns a job away.
+"""Messages of the node's services in syslog: NVIDIA's fabric manager and persistence daemon, watchers of hardware, lookups of
+accounts and hosts, and slurmd when it refuses a job.
 
-They are programs, not the kernel: whoever may log under their names could say it (`logger -t smartd`), so these are kinds of their own.
-The fabric manager's is never more than low; the kernel's own SXid line has the catalogue's severity. What watchers of BMC, memory,
-drives and arrays say is never more than information: it stands beside a verdict, and convicts and drains nobody. A node's agent
-reads the same hardware itself.
+They are programs, not the kernel: anyone can log under their names (`logger -t smartd`), so these are kinds of their own.
+The fabric manager's severity is low at most; the kernel's own SXid line has the catalogue's severity. Messages of watchers of BMC,
+memory, drives and arrays are information only: they stand beside a verdict, and cause no verdict and no drain. A node's agent reads
+the same hardware itself.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _HANG = re.compile(
 _PHY = re.compile(
     r"[^:\n]{1,80}:[\w:.-]{0,40}: attached PHY driver\b.{0,80}mii_bus:phy_addr=(?P<driver>[A-Za-z]\w{1,20})"
 )
-"""What an interface says that is being set up: the link it then calls down has not been up yet."""
+"""A message of an interface during its setup; a link that it then reports as down has not been up yet."""
 _VIRTUAL = re.compile(
     r"(?:veth|vnet|docker|br-|virbr|tap|tun|cali|cilium|lxc|flannel|cni|dummy|ata\d|usb\d)", re.ASCII
 )

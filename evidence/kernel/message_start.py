@@ -17,7 +17,7 @@ _INTERFACE = r"[A-Za-z][\w.-]{0,31}"
 _USB = r"(?:\d{1,3}-\d{1,3}(?:\.\d{1,3}){0,6}:\d{1,3}\.\d{1,3}|virtio\d{1,4})"
 """A network driver's device on USB or virtio; only with its interface behind it, since USB devices say their own names."""
 _DRIVER = rf"(?P<driver>[A-Za-z][\w-]{{0,30}})\s+(?:(?P<pci>{PCI})(?::(?:pcie\w{{1,8}}|\d))?(?:\s\(unnamed net_device\)[^:]{{0,40}}|\s+(?P<device>{_INTERFACE}))?|{_USB}\s+(?P<usb>{_INTERFACE})):\s*"
-"""What dev_printk and netdev_printk write: driver, address, and the interface if there is one."""
+"""The prefix of dev_printk and netdev_printk: driver, address, and the interface if there is one."""
 _ADDRESSED = re.compile(_DRIVER)
 _TAG = re.compile(
     rf"\s{{0,8}}(?:{_DRIVER}"
@@ -57,7 +57,7 @@ def addressed(message: str) -> re.Match[str] | None:
 
 
 _QUOTES: tuple[tuple[str, re.Pattern[str]], ...] = (
-    # Whoever calls a program so can have this written: it is no more than information.
+    # A user can name a program so and cause this line: it is only information.
     ("slurmd", re.compile(r"^slurmd\[\d{1,10}\]: segfault at [0-9a-f]{1,16} ip [^\n]{1,200}$")),
     (
         "",

@@ -1,4 +1,4 @@
-"""What the NVIDIA driver says without an Xid: GPUs lost, the GSP silent, NVLink start-up, initialisation, assertions."""
+"""Messages of the NVIDIA driver without an Xid: GPUs lost, the GSP silent, NVLink start-up, initialisation, assertions."""
 
 from __future__ import annotations
 

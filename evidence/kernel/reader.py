@@ -84,11 +84,11 @@ _OPPOSITES = (
     (re.compile(r"\bchanged to PORT_ACTIVE\b"), "changed to PORT_DOWN"),
     (re.compile(r"\bCXI_EVENT_LINK_UP\b"), "CXI_EVENT_LINK_DOWN"),
 )
-"""The lines of a link that came back are a driver's own words for one that goes down with another last word: the families that
-know those read them. Of a port that was not seen to go down they say nothing: every port comes up at boot."""
+"""A driver's line about a link that came up is its line about a link that goes down with another last word, so the same family
+reads it. It counts only for a port that went down before: every port comes up at boot."""
 _UP_TRIGGERS = ("ink up", "ink Up", "ink is up", "ink is Up", "link status up", "definitely up", "Link ACTIVE", "PORT_ACTIVE", "LINK_UP")  # fmt: skip
 _BYTES = '"MESSAGE":['
-"""How `journalctl -o json` begins a message with an escape or a byte that is no UTF-8: a list of numbers, in which no word is found."""
+"""The beginning of a message with an escape or invalid UTF-8 in `journalctl -o json`: a list of numbers, in which no trigger can be found."""
 TRIGGERS: tuple[str, ...] = tuple(
     dict.fromkeys([*(t for family in FAMILIES for t in family.triggers), *_UP_TRIGGERS, _BYTES])
 )
@@ -103,8 +103,8 @@ _DAEMONS: Mapping[str, frozenset[tuple[str, str | None]]] = {
     "systemd-networkd": frozenset({("ib_link", "lost_carrier")}),
     "NetworkManager": frozenset({("ib_link", "lost_carrier")}),
 }
-"""Programs of the node that are believed in syslog, and for what: (kind, code; None = any). Everybody can log under
-their names, so none of these may say what only the kernel knows."""
+"""Programs of the node whose syslog lines count, and for which (kind, code; None = any). Anyone can log under their names,
+so none of these kinds may be one that only the kernel can report."""
 _NAMED = frozenset(
     {
         "mmfs",

@@ -175,7 +175,7 @@ _UNAVAILABLE: tuple[tuple[str, re.Pattern[str], tuple[str, ...], str], ...] = (
         "The program found no NVIDIA driver: a container or a node without GPUs, or the driver is not loaded.",
     ),
 )
-"""What stands in the way where no GPU could be used, by the words; the rest may be anything."""
+"""Reasons why no GPU could be used, by the message; other messages leave the reason open."""
 _NUMBERED = re.compile(
     r"\bCUD(?:ART|A(?: [Rr]untime)?)(?: API)? (?:[Ee]rror|failure|call)\b[^\n]{0,200}?(?:=|\bcode\b:?|\breturned\b|\()\s{0,3}(?P<n>\d{1,3})\)?(?=\W{0,3}(?:$|[ ;,:)]))"
 )
@@ -209,7 +209,7 @@ _ITS_NUMBER = re.compile(r" \((\d{3})\)")
 _STREAM = re.compile(
     r"\b(?:[Ff]ailed|[Cc]ould not|[Uu]nable) to synchronize (?:on )?(?:the )?(?:GPU|CUDA|ROCm|HIP) (?:stream|context|device)\b"
 )
-"""What XLA and others say where a stream failed for a reason that they name elsewhere, or never."""
+"""Messages of XLA and others about a failed stream; they give the reason elsewhere, or never."""
 _NAMES_CUDA = re.compile(r"cuda|\bGPU\s?assert|\bgpu\b|\bhip|\.cuh?\b|\bNCCL\b", re.IGNORECASE)
 _HIP_BINARY = re.compile(r"^(?:\S{1,300}\.cpp:\d{1,7}\s?: .{0,80})?\"?hipErrorNoBinaryForGpu: ")
 _LIBRARY = re.compile(

@@ -1,4 +1,4 @@
-"""How sure a line is that a GPU was full, and whose memory filled it: PyTorch's own words tell how much others held."""
+"""Finds by PyTorch's message whether a GPU was full, and whether this process or others held its memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SIZE = r"\d{1,8}(?:\.\d{1,4})? [KMGT]?i?B(?:ytes)?"
 _NAMED = re.compile(
     rf"total capacity of (?P<total>{_SIZE}) of which (?P<free>{_SIZE}) is free\.(?P<others>(?: Process \d{{1,10}} has {_SIZE} memory in use\.){{1,32}})(?:.{{0,60}}?this process has | Of the allocated memory )(?P<own>{_SIZE})"
 )
-"""In a container PyTorch does not know itself among the processes: then its own allocation tells whose memory it is."""
+"""In a container PyTorch does not recognise itself among the processes; its own allocation then shows whose memory it is."""
 _OLDER = re.compile(
     rf"\(GPU \d{{1,3}}; (?P<total>{_SIZE}) total capacity; (?P<allocated>{_SIZE}) already allocated; (?P<free>{_SIZE}) free; (?P<own>{_SIZE}) (?:reserved|cached)"
 )

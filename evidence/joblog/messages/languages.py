@@ -1,6 +1,6 @@
-"""How programs that are not Python's end by themselves: Fortran, C++, Rust, Go, Java, Julia, R, MATLAB, shells, codes of HPC.
+"""Errors with which programs in other languages than Python end: Fortran, C++, Rust, Go, Java, Julia, R, MATLAB, shells, HPC codes.
 
-Every form stands at the beginning of its line, where the runtime or the code writes it.
+Every form is at the beginning of its line.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _RUNTIMES = re.compile(
     r"|(?:/\S{0,80}/)?(?:sed: -e expression #\d|jq: error|(?:\(standard_in\) \d{1,6}: (?:syntax error|parse error)))"
     r"|\S.{0,300} at \S{1,200}\.p[lm] line \d{1,6}\.$"
 )
-"""Of runtimes and interpreters."""
+"""Errors of runtimes and interpreters."""
 _TASK = re.compile(r"ERROR \(unhandled task failure\): \S")
 """Julia: an error of another task than the main one; the program goes on."""
 _PANIC = re.compile(r"thread '(?P<name>[^']{1,80})'(?: \(\d{1,10}\))? panicked at ")
@@ -84,7 +84,7 @@ _PLACE = re.compile(
     r"\s{0,8}(?:(?:while|when|during) \w{2,24}ing\b[^:]{0,200}|(?:src_file|src_line|mpi_rank|message|file|line|function|in namespace|routine)\s?:.{0,200}|(?:FATAL CALLED FROM|Source|Program(?!.{0,300}\b(?:error|fail|abort|cannot))|MPI rank|In file|In routine|Called from)\b.{0,300}|\S{1,300}, line \d{1,7}:|\+{3} at .{1,300}|ERROR)$",
     re.IGNORECASE,
 )
-"""Where it happened, between a heading and its sentence."""
+"""The place of the error, between a heading and its sentence."""
 _LAUNCHER = re.compile(r"(?:srun|slurmstepd|mpirun|mpiexec|prterun)(?:-\S{1,253})?: ")
 """A launcher's message is not the error that a program's heading announces."""
 _LOADING = re.compile(
@@ -113,7 +113,7 @@ _CODES = re.compile(
     r"|Process (?:exceeded running time limit \(|requirement exceeds? available )"
     r"|(?:Environment(?:Name|Location)NotFound|CondaError|ResolvePackageNotFound|PackagesNotFoundError): (?!Run 'conda init')"
 )
-"""Of widely used codes and tools: LAMMPS, GROMACS, Quantum ESPRESSO, VASP, CP2K, PETSc, OpenFOAM, Snakemake, Nextflow, Conda."""
+"""Errors of widely used codes and tools: LAMMPS, GROMACS, Quantum ESPRESSO, VASP, CP2K, PETSc, OpenFOAM, Snakemake, Nextflow, Conda."""
 _WORKFLOWS = re.compile(
     r"(?:RuleException|CalledProcessError|MissingOutputException) in (?:rule |line \d|file )\S|Missing output file\(s\) `|(?:\[ERROR\] )?Error in rule \S{1,300}(?::$|, jobid: \d)|ERROR ~ (?!Pipeline failed\. Please refer)\S|size mismatch for [\w.]{1,200}: copying a param with shape |make(?:\[\d{1,3}\])?: \*\*\* \["
 )

@@ -1,4 +1,4 @@
-"""How processes ended, as shells, launchers, crash handlers and torchelastic tell it."""
+"""Ends of processes, as shells, launchers, crash handlers and torchelastic report them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ENDS = {
         "task_exit",
     )
 }
-"""How a process ends, whoever tells: Slurm, torchelastic, MPI's launchers or a shell."""
+"""Kinds of a process's end that Slurm, torchelastic, MPI's launchers and shells report."""
 
 FACTS = {
     **ENDS,

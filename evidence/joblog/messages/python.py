@@ -171,7 +171,7 @@ _REMOTE_TEXT = re.compile(
     re.IGNORECASE,
 )
 _PYTEST = re.compile(r"^E {3,12}(?=(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception)\b(?::|$))")
-"""How pytest marks the lines of the exception that made a test fail."""
+"""pytest's mark on the lines of the exception that made a test fail."""
 _RAISED = re.compile(r"\braised:\s*$")
 """A wrapper whose reason stands on the next line."""
 _UNDEFINED = re.compile(r"undefined symbol: \w")
@@ -254,7 +254,7 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
 
 
 _LOCK_LINES = 4
-"""The frames nearest to an error say whose it is."""
+"""The frames nearest to an error show the library that raised it."""
 _LOCK = re.compile(
     r"File \"[^\"]{0,400}/(?:soft_)?(?:filelock|fasteners|portalocker|lockfile|lockutils|oslo_concurrency)\b|\bfcntl\.(?:flock|lockf)\(|\.lock\b"
 )
@@ -305,13 +305,13 @@ _ONLY_THAT = re.compile(
     r"ray::\S|\[ERROR\] HCCL error in: \S+$|.{0,120}The details refer to 'Ascend Error Message'|For simplicity, JAX has removed|Graph execution error:|The following operation failed in the TorchScript interpreter|(?:\S{1,60} ){0,3}[Cc]ompil\w{1,6}:? (?:failed|error)\W{0,3}$|PassManager::run failed"
     r"|(?:PTXAS error: )?Internal Triton PTX codegen error\W{0,3}$|(?:Exception|Error) raised (?:in|from|by) \w[\w ]{0,40}:$|.{0,200}\bfailed to import on the worker\b|(?:[\w./-]{1,60} ){1,4}failed\W{0,3}$"
 )
-"""Texts that only say that something failed: the chain's own exception, or the compiler's line, says what."""
+"""Texts that only report a failure; the chain's own exception or the compiler's line gives the reason."""
 _PASSED_ON = re.compile(r"Caught [\w.]{1,120} in (?:DataLoader worker process|pin memory thread|replica)\b")
-"""What PyTorch raises in the parent for an error of a worker."""
+"""PyTorch's exception in the parent for an error of a worker."""
 _RUNNERS = frozenset({"PapermillExecutionError", "CellExecutionError", "Py4JJavaError"})
-"""What runs notebooks or Spark raises for an error of a cell or a task, whose own traceback it prints below."""
+"""The exception of a notebook runner or Spark for an error of a cell or a task; that error's own traceback follows."""
 _SUM = re.compile(r"CheckpointException ranks: ?dict_keys\(")
-"""What PyTorch raises in every rank for the errors of some while a checkpoint is read or written; theirs follow."""
+"""PyTorch's exception in every rank when some fail to read or write a checkpoint; their own errors follow."""
 _SUM_MEANING = (
     "Reading or writing a distributed checkpoint failed on the ranks named; their own errors follow."
 )
@@ -339,12 +339,12 @@ def exception(record: Record, *, own_name: bool = False) -> JobFinding | None:
         return None
     name = found["inner"] or found["name"].rsplit(".", 1)[-1]
     detail: dict[str, object] = {"exception": found["name"]}
-    # PyTorch's loader polls its workers: that a queue was empty says less than what it raises over it.
+    # PyTorch's loader polls its workers; an empty queue says less than the exception that follows from it.
     if _ONLY_THAT.match(found["text"]) or found["name"].endswith("queue.Empty"):
         detail["wrapper"] = True
     is_empty = name == "Exception" and not found["text"].strip()
     if is_empty or _PASSED_ON.match(found["text"]) or name in _RUNNERS or found["text"].strip() == name:
-        # The traceback of the worker's own error follows; of an exception that says only its name, as joblib's, too.
+        # The traceback of the worker's own error follows; also after an exception with only a name, such as joblib's.
         return make(FACTS, "python_exception", record, role=LineRole.EXIT, detail=detail)
     if name in _INTERRUPTS:
         return make(FACTS, "interrupted", record, detail=detail)

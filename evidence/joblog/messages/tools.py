@@ -1,6 +1,6 @@
-"""What the programs around the job's own say when they stop: compilers, option parsers, licence managers, module systems, sanitizers.
+"""Errors of the programs around the job's own: compilers, option parsers, licence managers, module systems, sanitizers.
 
-Every form stands at the beginning of its line.
+Every form is at the beginning of its line.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _STOPPED = re.compile(
     r"|ERROR: (?:compilation|lazy loading|configuration|installing \w+) failed for package|(?:scons|gmake|bmake): \*\*\* "
     r"|error: command '.{1,200}' failed with|Errors while running CTest$"
 )
-"""Of what runs compilers: another line says more, where there is one."""
+"""Messages of programs that run compilers; another line is more precise if there is one."""
 _PIP = re.compile(
     r"ERROR: Fail(?:ed|ure) (?:to build|building) |ERROR: Could not (?:build wheels|install packages)|error: (?:subprocess-exited-with-error|metadata-generation-failed)"
 )
 """A package that was not installed: a script often goes on without, or with an older one."""
 _TRIED = re.compile(r"\bconftest\b|CMakeTmp|CMakeScratch|/testCompile|\btry_compile\b")
-"""What configuration scripts compile only to see whether it compiles."""
+"""Files that configuration scripts compile only as a test."""
 _NO_RULE = re.compile(r"g?make(?:\[\d{1,3}\])?: \*\*\* (?!\[)\S")
 _MODULES = re.compile(
     r"Lmod has detected the following error:|(?:Module(?:Cmd_\w{1,20})?\.c\(\d{1,6}\)|\S{0,40}ModuleCmd_\w{1,20}\.c\(\d{1,6}\)): ?ERROR:"
@@ -66,7 +66,7 @@ _OPTIONS = re.compile(
     r"|│ (?:No such option|No such command|Missing (?:option|argument|parameter)|Invalid value|Got unexpected extra)"
     r"|Error locating target '|Could not override '|In '[^']{1,80}': Could not |Error merging (?:override|')"
 )
-"""How parsers of options and configurations refuse what the job asked for."""
+"""Refusals of parsers of options and configurations."""
 _TARGET = re.compile(r"Error (?:in call to target|instantiating|getting \w{1,20} at) .{1,300}:$")
 """Hydra could not make an object: why stands on the next line."""
 _PARSER = re.compile(r"[\w./-]{1,200}(?: [\w.-]{1,60}){0,4}: error: \S")

@@ -1,6 +1,6 @@
-"""What workflow engines say of a step that failed or of a workflow that they refuse: Nextflow, Snakemake, CWL, Cromwell, Airflow, Luigi.
+"""Messages of workflow engines about a failed step or a refused workflow: Nextflow, Snakemake, CWL, Cromwell, Airflow, Luigi.
 
-The engine's own words give way to what the step printed, where the engine repeats it.
+The engine's own message gives way to the step's output, if the engine repeats it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OVER = re.compile(
     r"|(?:ERROR: )?\[pid \d{1,10}\] Worker Worker\(.{1,300}\) failed\b|(?:FAILURE: )?Build failed with an exception\.$"
     r"|.{0,40}\bJob (?:was|is) a zombie\b|Detected zombie job"
 )
-"""Only says that a step failed."""
+"""Reports only that a step failed."""
 _REFUSED = re.compile(
     rf"{_LOGGED}(?!Error executing process)\S"
     r"|(?:AmbiguousRule|MissingInput|MissingRule|ProtectedOutput|CyclicGraph|PeriodicWildcard|IncompleteFiles|ChildIO|ImproperShadow|IncompleteCheckpoint|CreateCondaEnvironment|CreateRule|UnexpectedOutput|InputFunction|Wildcard|Workflow|Lock|Remote|NoRules|IOFile|ImproperOutput|Spawned?Job)(?:Exception|Error)(?: in (?:rule|line|file) .{1,400})?:$"
@@ -54,11 +54,11 @@ _REFUSED = re.compile(
     r"|(?:Cannot|Failed to) evaluate expression|Evaluation failed for call-to-call|Could not (?:localize|evaluate|find evaluators)\b"
     r"|Broken DAG: |Dag \S{1,120} could not be found|.{0,40}dag_id could not be found"
 )
-"""A workflow that is wrong, or a step that could not be handed over; the whole line says why."""
+"""A wrong workflow, or a step that could not be submitted; the line gives the reason."""
 _ANNOUNCES = re.compile(r"[A-Z]\w{1,60}(?:Error|Exception):$|Failed to \w.{1,400}:$")
 """Names of errors and attempts that failed, without a word of why."""
 _REASON = re.compile(r"\s{1,8}\S")
-"""What stands indented below `Caused by:`."""
+"""The indented text below `Caused by:`."""
 
 
 def _ended(found: re.Match[str], record: Record) -> JobFinding | None:
@@ -90,7 +90,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if _OVER.match(text):
         return make(FACTS, "task_exit", record)
     if _REFUSED.match(text.strip()):
-        # What pulled an image or ran a command prints its own words below.
+        # The program that pulled an image or ran a command prints its own error below.
         heading = {"heading": True} if _ANNOUNCES.match(text.strip()) else {}
         return make(FACTS, "program_error", record, detail=heading)
     return None
