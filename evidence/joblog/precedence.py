@@ -315,7 +315,7 @@ def with_absent_ranks(first: JobFinding, found: Sequence[JobFinding]) -> JobFind
     if not absent or any(f.rank in absent for f in found):
         return first
     names = ", ".join(map(str, absent[:_MOST_ABSENT]))
-    meaning = f"{first.meaning} Every rank but {names} tells of it."
+    meaning = f"{first.meaning} Every rank but {names} reports it."
     return replace(first, meaning=meaning, detail={**first.detail, "ranks": absent, "missing": True})
 
 

@@ -27,7 +27,7 @@ def test_the_one_rank_without_a_timeout_of_its_own_is_absent(culprit):
     lines = [_gave_up(r) for r in range(8) if r != culprit]
     (first,) = [f for f in reader.read(lines) if f.first_cause]
     assert (first.detail["ranks"], first.detail["missing"]) == ([culprit], True)
-    assert f"Every rank but {culprit} tells of it" in first.meaning
+    assert f"Every rank but {culprit} reports it" in first.meaning
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ FACTS = {
     "gloo_timeout": fact(
         LineRole.SYMPTOM,
         ALL_DOMAINS,
-        "A rank waited for data of another one until its timeout; who is missing is not in this line.",
+        "A rank waited for another rank's data until its timeout; this line does not name the missing rank.",
     ),
     "gloo_connection_closed": fact(
         LineRole.REMOTE, ALL_DOMAINS, "A peer closed its connection: it ended or was killed."

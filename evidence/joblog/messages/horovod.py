@@ -12,7 +12,7 @@ FACTS = {"watchdog_timeout": torch_nccl.FACTS["watchdog_timeout"]}
 _STALLED = re.compile(
     r"\bOne or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting for remainder of ranks for more than (?P<s>\d{1,6}) seconds"
 )
-_MEANING = "Some ranks did not join a collective while the others waited for them (Horovod's stall inspector); what held them is not in this line."
+_MEANING = "Some ranks did not join a collective while the others waited for them (Horovod's stall inspector); this line does not give the reason."
 
 
 def read(record: Record, _context: JoblogContext) -> JobFinding | None:

@@ -24,7 +24,7 @@ _STORAGE = ("system_software", "hardware", "user_program")
 FACTS = {
     "python_exception": fact(LineRole.ROOT, USER, "The program ended with a Python exception."),
     "python_consequence": fact(
-        LineRole.REMOTE, ALL_DOMAINS, "A Python exception that only says that another process is gone."
+        LineRole.REMOTE, ALL_DOMAINS, "A Python exception that only reports the loss of another process."
     ),
     "import_error": fact(LineRole.ROOT, USER, "A Python package or shared library could not be loaded."),
     "host_memory_error": fact(LineRole.ROOT, USER, "The program could get no more host memory."),
@@ -122,7 +122,7 @@ _SHM_MEANING = (
 _WORKER = re.compile(
     r"DataLoader worker \(pid(?:\(s\))? (?P<pid>\d{1,10})[^)]{0,400}\) (?:is killed by signal: (?P<signal>[A-Za-z ]{2,40})|exited unexpectedly)"
 )
-_TERMINATED = "A data-loader worker was ended from outside (SIGTERM); who ended it is not in this line."
+_TERMINATED = "A data-loader worker was ended from outside (SIGTERM); this line does not say by whom."
 _STARTER = re.compile(
     r"^(?:\S{0,200}/)?python[\d.]*: (?:Error while finding module specification for .{1,200}\((?P<error>[A-Z]\w+Error): |(?P<module>No module named )|(?P<file>can't open file ))"
 )

@@ -64,9 +64,7 @@ FACTS = {
         LineRole.EXIT, ALL_DOMAINS, "A process aborted itself; the reason stands before it."
     ),
     "process_crashed": fact(LineRole.EXIT, ALL_DOMAINS, "A process died of a signal."),
-    "process_terminated": fact(
-        LineRole.OBSERVATION, ALL_DOMAINS, "A process was told to end; somebody else decided that."
-    ),
+    "process_terminated": fact(LineRole.OBSERVATION, ALL_DOMAINS, "A process was told to end from outside."),
     "task_exit": fact(
         LineRole.EXIT, ALL_DOMAINS, "A task ended with an error code; the reason stands elsewhere."
     ),
