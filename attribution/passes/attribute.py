@@ -368,7 +368,9 @@ def _chains(
 
 def _depends_on_preemptor(cache: fetch.PassCache | None, attempt: records.JobAttempt) -> bool:
     """True if the verdict on the preemptor's previous start must be made first."""
-    return attempt.state == "PREEMPTED" and (cache is None or cases.key(attempt) in cache.again)
+    return attempt.state == "PREEMPTED" and (
+        cache is None or cases.key(attempt) in cache.depends_on_preemptor
+    )
 
 
 def _batches(

@@ -121,7 +121,7 @@ class _Prefilter:
                 stalls=stalls,
                 co_residents=ran,
                 shared=shared,
-                again=frozenset(self._keys(np.flatnonzero(again))),
+                depends_on_preemptor=frozenset(self._keys(np.flatnonzero(again))),
                 places=self._places(
                     names,
                     mentionable | stood | stalled,

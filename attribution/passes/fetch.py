@@ -49,7 +49,7 @@ class PassCache:
     """The times at which wide incidents may lie."""
     places: Mapping[cases.Key, Sequence[str]]
     """Attempt to the nodes whose events a verdict may mention; a missing attempt needs all its nodes."""
-    again: frozenset[cases.Key]
+    depends_on_preemptor: frozenset[cases.Key]
     """Preempted attempts whose preemptor had started before: the verdict on that start is made first."""
 
 
@@ -150,7 +150,7 @@ class Fetcher:
                 watched=assign_rows.watched(attempt, watched),
                 by_log=by_log.intersection(attempt.nodes) if by_log else by_log,
                 by_whole_log=assign_rows.by_whole_log(attempt, watched) if by_log else by_log,
-                past=past.get(i, ()),
+                past_faults=past.get(i, ()),
                 last_progress_at=onset.last_progress(attempt, job_side[i]),
                 policy=self._policy,
                 **preempted.get(i, {}),

@@ -76,7 +76,7 @@ class Case:
     preemptor_verdict: records.Verdict | None = records.doc(
         "the infrastructure failure of the preemptor's previous start, if there was one", default=None
     )
-    past: tuple[PastFault, ...] = records.doc("earlier user-type GPU errors on its GPUs", default=())
+    past_faults: tuple[PastFault, ...] = records.doc("earlier user-type GPU errors on its GPUs", default=())
     last_progress_at: datetime | None = records.doc(
         "last progress before a stall, by the probe's pages or the times in the job's own log", default=None
     )

@@ -406,7 +406,7 @@ def test_who_ran_before_is_asked_only_of_nodes_that_lost_a_gpu(store, monkeypatc
 
     def watched(self, query, *given):
         found = arrow(self, query, *given)
-        if "Who ran in a span" in query:
+        if "Attempts that ran in a span on any node" in query:
             queries.append((list(given[3]), sorted(found["job_id"].to_pylist())))
         return found
 

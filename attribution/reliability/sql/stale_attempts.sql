@@ -1,7 +1,7 @@
 -- The attempts of every run whose account is missing or older than they are, run by run in the order of the runs' ends.
 -- inputs:  $1 since           timestamptz  only runs with an attempt that ended since, runs or waits
 --          $2 refresh_before  timestamptz  the account of a run that goes on is renewed when made before this
---          $3 told_after      timestamptz  late reports of nodes may still concern runs that ended since
+--          $3 refreshed_after timestamptz  late reports of nodes may still concern runs that ended since
 -- output:  run_no bigint (1, 2 … per run), cluster text, "user" text, run_key text, job_id bigint, submit_at timestamptz, attempt bigint,
 --          eligible_at timestamptz, start_at timestamptz, end_at timestamptz, suspended_s double precision, state text, n_nodes int,
 --          n_gpus bigint

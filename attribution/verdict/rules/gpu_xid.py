@@ -50,7 +50,7 @@ def _pattern(
     attempt = view.attempt
     before = [
         p
-        for p in view.case.past
+        for p in view.case.past_faults
         if p.node == sighting.event.node
         and p.gpu == sighting.gpu
         and p.at < sighting.at

@@ -230,7 +230,7 @@ def test_user_xids_that_follow_the_gpu_are_hardware(make):
         )
         for d in (1, 2, 3, 4, 5)
     )
-    v = make.judge(xid, past=past)
+    v = make.judge(xid, past_faults=past)
     assert (v.cause, v.domain, v.node, v.device) == ("gpu_xid", D.HARDWARE, "n2", "gpu3")
     assert v.confidence in (C.POSSIBLE, C.LIKELY)
 
@@ -248,7 +248,7 @@ def test_one_users_repeated_xids_stay_the_users(make):
         )
         for d in (1, 2, 3)
     )
-    assert make.judge(make.xid(31, severity=records.Severity.INFO), past=past).cause == "user_error"
+    assert make.judge(make.xid(31, severity=records.Severity.INFO), past_faults=past).cause == "user_error"
 
 
 def test_illegal_access_after_a_lost_gpu_is_its_consequence(make):
