@@ -160,7 +160,7 @@ def _ended_from_outside(view: evidence_view.EvidenceView, claim: claims.Claim) -
     if (claim.weight < claims.CERTAIN or view.log_stall) and not claim.explains >= ENDINGS:
         # The log dates the stall to the minute: a fault of another time is not certain.
         return claim.weight * 0.7
-    alone = claim.cause == "user_error" and _went_on_alone(view, claim)
+    alone = claim.cause == "user_error" and _printed_more_alone(view, claim)
     return claim.weight * _DISCOUNTED if alone else claim.weight
 
 
@@ -180,7 +180,7 @@ _BY_ENDING: Mapping[str, Callable[[evidence_view.EvidenceView, claims.Claim], fl
 """State to a claim's weight in it; other states are those of jobs that ended by themselves."""
 
 
-def _went_on_alone(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:
+def _printed_more_alone(view: evidence_view.EvidenceView, claim: claims.Claim) -> bool:
     """True if a single program printed more after the error until somebody ended the job."""
     return not view.has_ranks and bool(claim.evidence) and bool(claim.evidence[0].detail.get("behind"))
 

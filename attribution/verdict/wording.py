@@ -79,7 +79,7 @@ def _node_lost(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -
 def _before_its_loss(view: evidence_view.EvidenceView, node: str | None) -> str:
     """Clause with the last thing that is known of a lost node."""
     if node is None:
-        return f", and it is not known which{_of_each(view)}"
+        return f", and it is not known which{_lost_node_candidates(view)}"
     lost = ("node_lost", "node_reboot")
     shown = [
         s for s in view.sightings if s.event.node == node and s.at <= view.end_at and s.cause not in lost
@@ -116,7 +116,7 @@ _LONG_BEFORE_S = 600.0
 """A log that ends longer than this before the node was given up shows nothing of its end: Slurm waits half as long."""
 
 
-def _of_each(view: evidence_view.EvidenceView) -> str:
+def _lost_node_candidates(view: evidence_view.EvidenceView) -> str:
     """What is known about each node, when it is not known which one was lost."""
     booted = {s.event.node for s in view.of("node_reboot")}
     ended = {n: left for n in view.attempt.nodes if (left := view.log_ends_s(n)) is not None}
@@ -193,7 +193,7 @@ def _ended_by(view: evidence_view.EvidenceView, it: str = "it") -> str:
     return f"{it} was ended as TIMEOUT" if view.within_limit else f"{it} reached its time limit"
 
 
-def _log_stood(view: evidence_view.EvidenceView) -> str:
+def _log_stalled(view: evidence_view.EvidenceView) -> str:
     """States since when the job's log shows no progress; that is evidence, no cause."""
     if view.log_stall is None:
         return ""
@@ -222,14 +222,14 @@ def _time_limit(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking)
         what = f"The job was ended by Slurm as TIMEOUT after {phrases.duration(view.ran_s)}, though its limit is recorded as {limit}"
     else:
         what = f"The job reached its time limit{f' of {limit}' if limit else ''}"
-    return phrases.sentence(f"{what}{_lost_gpu(view)}{_stalled(view)}{_log_stood(view)}")
+    return phrases.sentence(f"{what}{_lost_gpu(view)}{_stalled(view)}{_log_stalled(view)}")
 
 
 def _cancelled(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> str:
     if view.hung_since is not None:
         return phrases.sentence(f"{_hung(view, view.hung_since)}; then {_ended_by(view)}{_lost_gpu(view)}")
     return phrases.sentence(
-        f"The job {_cancelled_by(view)}{_lost_gpu(view)}{_stalled(view)}{_log_stood(view)}"
+        f"The job {_cancelled_by(view)}{_lost_gpu(view)}{_stalled(view)}{_log_stalled(view)}"
     )
 
 

@@ -47,7 +47,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     def adjust(sighting: evidence_view.CaseSighting, weight: float) -> float:
         if weight > 0 and _works_under(view, sighting.device):
             weight = max(weight, min(0.97, weight + 0.1))
-        if weight > 0 and _missed_elsewhere(view, sighting):
+        if weight > 0 and _missing_file_elsewhere(view, sighting):
             weight *= 0.5
         elif weight > 0 and _lacked_a_file(view, sighting):
             weight = max(weight, 0.82)
@@ -94,7 +94,7 @@ def _failed_in_a_file(view: evidence_view.EvidenceView) -> bool:
     )
 
 
-def _missed_elsewhere(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
+def _missing_file_elsewhere(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
     """True if the missing file is named and lies under another mount point."""
     if not sighting.device or not sighting.device.startswith("/"):
         return False

@@ -63,18 +63,20 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             proven=any(s.event.job_id == view.attempt.job_id and s.event.code != "global" for s in mine),
         )
     else:
-        yield from _took_the_daemon(view, sightings)
+        yield from _killed_daemon(view, sightings)
         for claim in claims.collect(view, HOST, "memory_limit", sightings, _killed(view)):
             yield _of_whole_node(view, claim, [s for s in sightings if s.event in claim.evidence])
         yield from _killed_by_somebody(view, sightings)
     for claim in claims.hints(view, GPU, "memory_limit", findings.FindingRole.OWN):
         yield claims.replace_claim(
-            claim, cap=claims.less_confident(claim.cap, _of_its_gpu(view, claim.evidence[0]))
+            claim, cap=claims.less_confident(claim.cap, _gpu_memory_confidence(view, claim.evidence[0]))
         )
     yield from _held_by_others(view)
 
 
-def _of_its_gpu(view: evidence_view.EvidenceView, first: records.HealthEvent) -> records.Confidence:
+def _gpu_memory_confidence(
+    view: evidence_view.EvidenceView, first: records.HealthEvent
+) -> records.Confidence:
     """How surely exhausted GPU memory ended the job: a job without GPUs, or one that went on after the error, has only its text."""
     if view.attempt.n_gpus == 0 or first.detail.get("goes_on") is True:
         return records.Confidence.POSSIBLE
@@ -134,7 +136,7 @@ def _logs_at_hand(view: evidence_view.EvidenceView) -> bool:
     return len(ends_s) == len(view.attempt.nodes) and all(end is not None and end < ran_s for end in ends_s)
 
 
-def _took_the_daemon(
+def _killed_daemon(
     view: evidence_view.EvidenceView, sightings: list[evidence_view.CaseSighting]
 ) -> Iterable[claims.Claim]:
     """Claims for a kill of Slurm's own daemon for memory: that is why Slurm gave up the node."""

@@ -142,13 +142,13 @@ def _left_its_peers(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         if found is not None and _ended_there(view, node, found.event.observed_at):
             continue  # it fell silent between two heartbeats, but after the job: its Epilog ran
         if silent and last is not None and node in boots:
-            yield _went(view, REBOOT, boots[node], 0.9, last)
+            yield _gone_claim(view, REBOOT, boots[node], 0.9, last)
         elif (
             silent and last is not None and peer_gone and node in silences and view.unwatched_nodes == (node,)
         ):
-            yield _went(view, LOST, silences[node], 0.82, last)
+            yield _gone_claim(view, LOST, silences[node], 0.82, last)
         elif node in view.case.by_log and node in boots and (peer_gone or _just_after(view, boots[node])):
-            yield _went(view, REBOOT, boots[node], 0.6, view.end_at)
+            yield _gone_claim(view, REBOOT, boots[node], 0.6, view.end_at)
 
 
 def _just_after(view: evidence_view.EvidenceView, boot: evidence_view.CaseSighting) -> bool:
@@ -170,7 +170,7 @@ def _was_alive(view: evidence_view.EvidenceView, boot: evidence_view.CaseSightin
     return boot.at - timedelta(seconds=took_s) > view.end_at + evidence_view.SLACK
 
 
-def _went(
+def _gone_claim(
     view: evidence_view.EvidenceView,
     cause: str,
     sighting: evidence_view.CaseSighting,

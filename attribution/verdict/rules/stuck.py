@@ -86,7 +86,7 @@ def _moved_into_the_window(view: evidence_view.EvidenceView) -> list[records.Hea
     waits = [s for s in view.sightings if view.start_at <= s.at < before and not s.still_active]
     weighed = (signatures.Role.ROOT, signatures.Role.WEAK)
     some = [s for s in waits if s.event.kind == "hung_task" or s.signature.role in weighed]
-    return [s.event for s in some if not _passed(view, s)]
+    return [s.event for s in some if not _recovered_by_end(view, s)]
 
 
 def _at_last_progress(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
@@ -99,7 +99,11 @@ def _at_last_progress(view: evidence_view.EvidenceView) -> Iterable[claims.Claim
     last = last_at + max(_FEW_GAPS * _seconds(stall, "gap_s"), _REPORTED_AFTER)
     found: dict[tuple[str, str], evidence_view.CaseSighting] = {}
     for s in view.sightings:
-        if max(first, view.start_at) <= s.at <= last and _stops_a_job(view, s) and not _passed(view, s):
+        if (
+            max(first, view.start_at) <= s.at <= last
+            and _stops_a_job(view, s)
+            and not _recovered_by_end(view, s)
+        ):
             found.setdefault((s.cause, s.event.node), s)
     for (cause, node), s in found.items():
         yield claims.Claim(
@@ -111,7 +115,9 @@ def _at_last_progress(view: evidence_view.EvidenceView) -> Iterable[claims.Claim
             device=s.device,
             gpu=s.gpu,
             evidence=(s.event, stall),
-            cap=records.Confidence.POSSIBLE if _may_be_none_of_its(view, s) else records.Confidence.LIKELY,
+            cap=records.Confidence.POSSIBLE
+            if _may_be_another_jobs_gpu(view, s)
+            else records.Confidence.LIKELY,
             nodes=frozenset(n for c, n in found if c == cause),
             n_sources=2,
             explains=rank_claims.ENDINGS,
@@ -148,13 +154,13 @@ def _never_went_on(view: evidence_view.EvidenceView) -> bool:
     )
 
 
-def _may_be_none_of_its(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
+def _may_be_another_jobs_gpu(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
     """True if another job may have held the GPU, or none, or if accounting has no GPU count."""
     held = sighting.hold is gpus.PartCertainty.HELD
     return not held and (view.attempt.n_gpus is None or not _is_whole(view, sighting.event.node))
 
 
-def _passed(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
+def _recovered_by_end(view: evidence_view.EvidenceView, sighting: evidence_view.CaseSighting) -> bool:
     """True if the part was seen to work again, or was reset, before the job ended."""
     since = [s for s in view.sightings if s.event.node == sighting.event.node and s.at >= sighting.at]
     anew = [s for s in since if s.cause == "node_reboot" or s.event.kind == "driver_load"]

@@ -70,7 +70,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         and s.at >= view.onset_at - NEAR
     ]
     marked = {s.event.event_id: s.event for s in xids}
-    otherwise = [c.evidence[0] for c in hints if _ended_otherwise(view, c.evidence[0])]
+    otherwise = [c.evidence[0] for c in hints if _ended_unlike_exception(view, c.evidence[0])]
     for claim in (c for c in hints if c.evidence[0] not in otherwise):
         # A fault that the job outlived by hours is rarely the cause, but cannot be excluded.
         beside = view.disturbances or view.left_behind or _came_after_another(view)
@@ -116,7 +116,7 @@ def _fits_the_end(view: evidence_view.EvidenceView, first: records.HealthEvent) 
     return records.Confidence.CERTAIN if fits else records.Confidence.LIKELY
 
 
-def _ended_otherwise(view: evidence_view.EvidenceView, first: records.HealthEvent) -> bool:
+def _ended_unlike_exception(view: evidence_view.EvidenceView, first: records.HealthEvent) -> bool:
     """True if a program alone on its node printed more after the exception and ended with another code than 1, or by a signal."""
     alone = len(view.attempt.nodes) == 1 and first.detail.get("rank") is None
     if not alone or "exception" not in first.detail or not first.detail.get("behind"):
@@ -205,8 +205,8 @@ def _by_exit(
     view: evidence_view.EvidenceView, caught: records.HealthEvent | None = None
 ) -> Iterable[claims.Claim]:
     """A claim from the exit code or signal alone; `caught`: an exception in the log that does not end a program so."""
-    signal = 0 if _left_first(view) else view.signal or _sent_signal(view)
-    known = signal or view.attempt.exit_code or _is_unrecorded(view) or _left_first(view)
+    signal = 0 if _first_task_to_exit(view) else view.signal or _sent_signal(view)
+    known = signal or view.attempt.exit_code or _is_unrecorded(view) or _first_task_to_exit(view)
     if not known or any(map(_clears_program, view.findings)):
         return
     weight = _exit_weight(view, signal)
@@ -266,7 +266,7 @@ def _exit_weight(view: evidence_view.EvidenceView, signal: int) -> float:
 def _exit_words(view: evidence_view.EvidenceView, signal: int, caught: records.HealthEvent | None) -> str:
     if signal == vocabulary.OUTPUT_NOT_OPENED:
         return _NO_OUTPUT_WORDS
-    if (task := _left_first(view)) is not None:
+    if (task := _first_task_to_exit(view)) is not None:
         how = f"exited with code {task.detail['exit_code']} (task {task.detail['tasks']} on {task.node}, before any other)"
     elif aborted := _called_abort(view):
         how = f"{aborted} and exited with code {view.attempt.exit_code}"
@@ -310,7 +310,7 @@ def _first_cause(view: evidence_view.EvidenceView) -> records.HealthEvent | None
     return next((f.event for f in view.findings if f.event.detail.get("first_cause") is True), None)
 
 
-def _left_first(view: evidence_view.EvidenceView) -> records.HealthEvent | None:
+def _first_task_to_exit(view: evidence_view.EvidenceView) -> records.HealthEvent | None:
     """srun's line about the one task that ended by itself before the others (`--kill-on-bad-exit`, `--wait`); None without one."""
     first = _first_cause(view)
     if first is None or first.kind != "task_exit":
