@@ -21,6 +21,9 @@ _PROLOG_LAG = timedelta(minutes=3)
 _RETRY = timedelta(seconds=30)
 """A command that failed is not repeated sooner."""
 
+_NOT_REGISTERED = frozenset({"UNKNOWN", "NOT_RESPONDING"})
+"""The states of a node from slurmctld's start until its slurmd registers."""
+
 
 @records.record
 class Decision:
@@ -100,6 +103,8 @@ def _about(
     if node is None:
         yield held(base, "skipped", "Slurm knows no such node")
         return
+    if "UNKNOWN" in node.states and node.states <= _NOT_REGISTERED:
+        return  # slurmctld has just begun, and has not heard of the node yet: the next pass knows more
     spared = [shared_part.why_spared(e, fleet_view) for e in events]
     if all(spared) and not node.ours:
         yield held(base, "skipped", spared[0])

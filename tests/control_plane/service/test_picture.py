@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import timedelta
 
 import fakes
@@ -36,3 +37,17 @@ def test_without_an_outage_an_old_event_is_history(service: context.Context, slu
     fakes.deliver(service.store, "n2", test_tasks.xid(at=lost_at, observed_at=lost_at))
     actions.run(service)
     assert slurm.acts == []
+
+
+def test_a_node_that_slurmctld_has_not_heard_of_yet_has_no_decision(
+    service: context.Context, slurm: fakes.FakeSlurm
+) -> None:
+    """For a second after slurmctld's start nodes are UNKNOWN: nothing is recorded, and the drain follows."""
+    known = slurm.state["n2"]
+    slurm.state["n2"] = dataclasses.replace(known, states=frozenset({"UNKNOWN"}))
+    fakes.deliver(service.store, "n2", test_tasks.xid())
+    actions.run(service)
+    assert service.store.drains() == []
+    slurm.state["n2"] = known
+    actions.run(service)
+    assert [act[0] for act in slurm.acts] == ["drain"]
