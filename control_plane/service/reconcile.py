@@ -13,6 +13,7 @@ _BY_HAND = timedelta(minutes=5)
 """A person's drain is not under the turn: it may be under way for so long."""
 _NEAR = timedelta(minutes=2)
 """An attempt that we requeued ended no further from our decision than this."""
+NOT_DONE = "Slurm did not answer, and it was not done, or it was lifted since"
 AFTER = "found so afterwards: the service ended before it recorded the outcome"
 
 
@@ -36,7 +37,8 @@ def settle(service: context.Context, now: datetime) -> list[str]:
     for drain in unrecorded(service, now):
         state, why = _outcome(service, drain)
         if state == "failed" and drain.why_state == actions.UNANSWERED:
-            state, why = "skipped", view.DECIDED_ANEW
+            # What a person asked for is not decided anew: they hear that it was not done.
+            state, why = ("skipped", view.DECIDED_ANEW) if drain.owner == "probing" else (state, NOT_DONE)
         service.store.update_drain(drain.drain_id, state=state, why_state=why)
         found.append(f"{drain.action} {drain.node} {state}, {AFTER}")
     return found

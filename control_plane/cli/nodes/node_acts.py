@@ -31,6 +31,7 @@ def drain_one(
 ) -> str:
     """Drains one node in a person's name, recorded before it is done; raises what kept it from being done."""
     from probing_cluster.control_plane.policy import actions
+    from probing_cluster.slurm_plugins import commands as slurm_commands
 
     # First the row: what cannot be recorded is not done.
     row = records.Drain(
@@ -40,6 +41,11 @@ def drain_one(
     store.add_drain(row)
     try:
         outcome = slurm.drain(name, reason)
+    except slurm_commands.SlurmAway:
+        store.update_drain(
+            row.drain_id, why_state=actions.UNANSWERED
+        )  # the service settles it once Slurm answers
+        raise
     except errors.SlurmUnavailable as exc:
         store.update_drain(row.drain_id, why_state=str(exc))
         raise

@@ -79,10 +79,14 @@ def _names(args: argparse.Namespace) -> list[str]:
 def _known_names(
     args: argparse.Namespace, store: db_store.Store, slurm: slurm_actions.SlurmActions
 ) -> list[str]:
-    """The nodes asked for, all of them known before anything is done about the first."""
+    """The nodes asked for, all of them known before anything is done about the first; raises SlurmAway."""
+    from probing_cluster.slurm_plugins import commands as slurm_commands
+
     names = _names(args)
     try:
         known = {node.name for node in slurm.nodes()}
+    except slurm_commands.SlurmAway:
+        raise
     except errors.SlurmUnavailable:
         return names  # what cannot be checked is tried: each node says for itself what is wrong
     require_known(names, known | {beat.node for beat in store.heartbeats()})
@@ -97,8 +101,13 @@ def caller_name() -> str:
 def _nodes(args: argparse.Namespace) -> int:
     wanted = _names(args)
     config, store = _open(args)
+    unanswered: errors.SlurmUnavailable | None = None
     with store:
-        rows = _node_rows(config, store)
+        try:
+            slurm = {n.name: n for n in _slurm_operations(config).nodes()}
+        except errors.SlurmUnavailable as exc:
+            slurm, unanswered = {}, exc
+        rows = _node_rows(config, store, slurm)
         asleep = last_poll.stale(last_poll.at(store), clock.SYSTEM.now(), config)
     known = {row["node"] for row in rows}
     if not known:
@@ -106,6 +115,8 @@ def _nodes(args: argparse.Namespace) -> int:
             "no node is known: Slurm does not answer, and no agent was ever heard (probing-ctl doctor says why; an imported history is read with probing-report and probing-ctl fleet)"
         )
     require_known(wanted, known)
+    if unanswered is not None:
+        print(f"probing-ctl: {unanswered}; how Slurm has the nodes is not known", file=sys.stderr)
     rows = [r for r in rows if (not wanted or r["node"] in wanted) and (not args.faulty or _faulty(r))]
     if args.json:
         print(json.dumps([_plain(row) for row in rows], indent=2, default=str))
@@ -121,7 +132,7 @@ def _nodes(args: argparse.Namespace) -> int:
     else:
         n_nodes = len(wanted or known)
         print(f"no fault, drain or silent agent on {n_nodes} node{'s' if n_nodes > 1 else ''}")
-    return 0
+    return unanswered.exit_code if unanswered is not None else 0
 
 
 def require_known(names: Sequence[str], known: Collection[str]) -> None:
@@ -141,11 +152,10 @@ def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, "named": named}
 
 
-def _node_rows(config: settings.Settings, store: db_store.Store) -> list[dict[str, Any]]:
-    try:
-        slurm = {n.name: n for n in _slurm_operations(config).nodes()}
-    except errors.SlurmUnavailable:
-        slurm = {}
+def _node_rows(
+    config: settings.Settings, store: db_store.Store, slurm: Mapping[str, view.Node]
+) -> list[dict[str, Any]]:
+    """A row for every node; `slurm` is empty where Slurm did not answer."""
     beats = {b.node: b for b in store.heartbeats()}
     ages, silences = store.heartbeat_ages_s(), store.silences_s()
     drains = store.drains(since=clock.SYSTEM.now() - _DECISIONS_OF, actions=["drain"])
@@ -263,9 +273,14 @@ def _resume(args: argparse.Namespace) -> int:
 
 
 def _ack(args: argparse.Namespace) -> int:
+    from probing_cluster.slurm_plugins import commands as slurm_commands
+
     config, store = _open(args)
     with store:
-        names = _known_names(args, store, _slurm_operations(config))
+        try:
+            names = _known_names(args, store, _slurm_operations(config))
+        except slurm_commands.SlurmAway:
+            names = _names(args)  # a note needs no Slurm
         node_acts.add_notes(config, store, names, "ack", args.note, caller_name())
         bad = {b.node for b in store.heartbeats(names) if b.faults} | {
             d.node for d in store.drains(open_only=True)
@@ -302,9 +317,16 @@ def _agents(names: list[str]) -> str:
 
 
 def _attempt(name: str, act: Any) -> int:
-    """One node of several: its failure is said and does not stop the others."""
+    """One node of several: its failure is said and does not stop the others; raises SlurmAway, which concerns all of them."""
+    from probing_cluster.slurm_plugins import commands as slurm_commands
+
     try:
         print(f"{name}: {act()}")
+    except slurm_commands.SlurmAway as exc:
+        raise slurm_commands.SlurmAway(
+            f"{exc}; whether it was done on {name} is not known, and no node named after it was tried"
+            " (probing-ctl doctor names the daemon)"
+        ) from exc
     except errors.ProbingError as exc:
         print(f"{name}: not done: {exc}")
         return 1

@@ -129,6 +129,24 @@ def test_a_node_that_is_not_drained_was_not(service: context.Context) -> None:
     assert (state, "Slurm shows IDLE" in why) == ("failed", True)
 
 
+@pytest.mark.parametrize("done", [False, True])
+def test_a_persons_unanswered_drain_is_settled_by_what_slurm_shows(
+    service: context.Context, slurm: fakes.FakeSlurm, *, done: bool
+) -> None:
+    """Once the command that asked is surely over; nobody decides anew what a person asked for."""
+    if done:
+        slurm.state["n2"] = view.Node(
+            name="n2", states=frozenset({"IDLE", "DRAIN"}), reason="probing: fan (eve)"
+        )
+    row = begun(reason="probing: fan (eve)", owner="eve", why_state=acting.UNANSWERED)
+    at = service.clock.now()
+    service.store.save_drain(dataclasses.replace(row, at=at - timedelta(minutes=4)))
+    assert reconcile.settle(service, at) == []
+    assert settled(service, dataclasses.replace(row, at=at - timedelta(minutes=6))) == (
+        ("done", reconcile.AFTER) if done else ("failed", reconcile.NOT_DONE)
+    )
+
+
 def test_anothers_drain_is_not_ours(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     """Drained with another reason: ours was not done."""
     slurm.state["n2"] = view.Node(name="n2", states=frozenset({"IDLE", "DRAIN"}), reason="bad fan (eve)")

@@ -10,8 +10,10 @@ import fakes
 import pytest
 
 from probing_cluster.control_plane.cli.nodes import node_acts
-from probing_cluster.core import records, settings
+from probing_cluster.control_plane.policy import actions
+from probing_cluster.core import errors, records, settings
 from probing_cluster.db import store as db_store
+from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.acts import nodes as slurm_nodes
 
 CONFIG = settings.Settings(
@@ -84,3 +86,44 @@ def test_anothers_drain_stays_and_who_lifts_it_is_said(store: db_store.Store, sl
     )
     assert _heal(store, slurm, "n3", CONFIG) == "noted as repaired; it is not drained"
     assert slurm.acts == []
+
+
+def test_an_unanswered_drain_waits_for_slurms_word(store: db_store.Store, slurm: fakes.FakeSlurm) -> None:
+    """It is neither done nor refused: the service settles it, as it settles its own."""
+    slurm.drain = _unanswered  # type: ignore[method-assign]
+    with pytest.raises(commands.SlurmAway, match="Unable to contact slurm controller"):
+        node_acts.drain_one(CONFIG, store, slurm, "n2", "probing: fan (ada)", "ada")
+    (row,) = store.drains()
+    assert (row.owner, row.state, row.why_state) == ("ada", "failed", actions.UNANSWERED)
+
+
+def test_a_refused_drain_is_settled_at_once(store: db_store.Store, slurm: fakes.FakeSlurm) -> None:
+    """Slurm answered, so there is nothing to wait for."""
+    slurm.drain = _refused  # type: ignore[method-assign]
+    with pytest.raises(errors.SlurmUnavailable):
+        node_acts.drain_one(CONFIG, store, slurm, "n2", "probing: fan (ada)", "ada")
+    (row,) = store.drains()
+    assert (row.state, row.why_state) == ("failed", "Access denied")
+
+
+def test_an_unanswered_resume_leaves_the_drain_as_it_stands(
+    store: db_store.Store, slurm: fakes.FakeSlurm
+) -> None:
+    """Nobody knows whether it was lifted; the service reads that from Slurm."""
+    row = records.Drain(
+        drain_id=uuid.uuid4(), cluster="c", node="n2", at=fakes.NOW, action="drain", reason="probing: xid 79 gpu1",
+        owner="probing", state="done",
+    )  # fmt: skip
+    store.save_drain(row)
+    slurm.resume = _unanswered  # type: ignore[method-assign]
+    with pytest.raises(commands.SlurmAway):
+        node_acts.resume_one(store, slurm, "n2", "ada")
+    assert [d.drain_id for d in store.drains(open_only=True)] == [row.drain_id]
+
+
+def _unanswered(*_: object) -> slurm_nodes.Outcome:
+    raise commands.SlurmAway("Unable to contact slurm controller")
+
+
+def _refused(*_: object) -> slurm_nodes.Outcome:
+    raise errors.SlurmUnavailable("Access denied")

@@ -14,9 +14,11 @@ import pytest
 
 from probing_cluster.control_plane.cli import main
 from probing_cluster.control_plane.cli.nodes import nodes_commands
+from probing_cluster.control_plane.policy import actions
 from probing_cluster.core import clock, records
 from probing_cluster.db import delivery
 from probing_cluster.db import store as db_store
+from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.acts import nodes
 
 NOW = datetime.now(UTC)
@@ -39,8 +41,10 @@ def run(
     )
 
     def one(*words: str) -> str:
-        assert main.main([*words, "--config", str(config)]) == 0
-        return capsys.readouterr().out
+        assert main.main([*words, "--config", str(config)]) == (6 if words[0] == "nodes" else 0)
+        captured = capsys.readouterr()
+        assert ("Slurm does not answer" in captured.err) is (words[0] == "nodes")
+        return captured.out
 
     return one
 
@@ -157,7 +161,7 @@ def test_the_table_says_when_nobody_decides(store: db_store.Store, tmp_path: Pat
     now = datetime.now(UTC)
     for age_s, dead in ((600, True), (1, False)):
         store.remember("accounting.until", (now - timedelta(seconds=age_s)).isoformat())
-        assert main.main(["nodes", "--config", str(tmp_path / "probing.toml")]) == 0
+        assert main.main(["nodes", "--config", str(tmp_path / "probing.toml")]) == 6
         assert ("probing-ctl serve may not run" in capsys.readouterr().err) is dead
 
 
@@ -239,3 +243,85 @@ def test_who_lifts_a_drain_is_told_of_the_fault_that_stands(
     assert first == "n1: resumed"
     assert "resumed, although its agent still reports" in second
     assert "set-healthy" in second
+
+
+@pytest.fixture
+def ctl(
+    store: db_store.Store,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    slurm: fakes.FakeSlurm,
+) -> Callable[..., tuple[int, str, str]]:
+    """probing-ctl on a cluster whose Slurm is `slurm`; exit code and what it printed."""
+    monkeypatch.setattr(nodes_commands, "_slurm_operations", lambda _config: slurm)
+    monkeypatch.delenv("COLUMNS", raising=False)  # somebody's terminal
+    config = tmp_path / "probing.toml"
+    config.write_text(f'[cluster]\nname = "c"\n[database]\nurl = "{store.connection_uri()}"\n')
+
+    def one(*words: str) -> tuple[int, str, str]:
+        code = main.main([*words, "--config", str(config)])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return one
+
+
+@pytest.fixture
+def slurm() -> fakes.FakeSlurm:
+    return fakes.FakeSlurm()
+
+
+def _away(*_: object) -> Any:
+    raise commands.SlurmAway("scontrol ended with 1: Unable to contact slurm controller")
+
+
+@pytest.mark.parametrize("words", [("drain", "--reason", "fan"), ("resume",), ("set-healthy",)])
+def test_an_act_while_slurm_does_not_answer_ends_with_6(
+    words: tuple[str, ...], ctl: Callable[..., Any], slurm: fakes.FakeSlurm, store: db_store.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """Nothing is asked of a node, and no row says that something was tried."""
+    monkeypatch.setattr(slurm, "nodes", _away)
+    code, out, err = ctl(*words, "n[1-2]")
+    assert (code, out) == (6, "")
+    assert (
+        err
+        == "probing-ctl: Slurm does not answer: scontrol ended with 1: Unable to contact slurm controller\n"
+    )
+    assert (slurm.acts, store.drains(), store.notes()) == ([], [], [])
+
+
+def test_slurm_that_stops_answering_within_a_list_ends_it(
+    ctl: Callable[..., Any], slurm: fakes.FakeSlurm, store: db_store.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first is drained, the second is not known, the third is not tried."""
+    plain = slurm.drain
+    monkeypatch.setattr(slurm, "drain", lambda name, reason: (_away if name == "n2" else plain)(name, reason))
+    code, out, err = ctl("drain", "n[1-3]", "--reason", "fan")
+    assert (code, out) == (6, "n1: drained\n")
+    assert "whether it was done on n2 is not known, and no node named after it was tried" in err
+    assert [(d.node, d.state, d.why_state) for d in store.drains()] == [
+        ("n1", "done", ""),
+        ("n2", "failed", actions.UNANSWERED),
+    ]
+
+
+def test_what_is_known_without_slurm_is_shown(
+    ctl: Callable[..., Any], slurm: fakes.FakeSlurm, store: db_store.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Agents still report; a script hears by the exit code that Slurm's side is missing, and standard output stays JSON."""
+    beat(store, "n1", {})
+    assert ctl("nodes")[0] == 0
+    monkeypatch.setattr(slurm, "nodes", _away)
+    code, out, err = ctl("nodes", "--json")
+    assert (code, [row["slurm"] for row in json.loads(out)]) == (6, ["unknown"])
+    assert err == (
+        "probing-ctl: Slurm does not answer: scontrol ended with 1: Unable to contact slurm controller;"
+        " how Slurm has the nodes is not known\n"
+    )
+
+
+def test_a_note_needs_no_slurm(ctl: Callable[..., Any], slurm: fakes.FakeSlurm, store: db_store.Store, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    monkeypatch.setattr(slurm, "nodes", _away)
+    assert ctl("ack", "n1", "--note", "on it")[0] == 0
+    assert [n.note for n in store.notes("node:n1")] == ["on it"]
