@@ -18,6 +18,9 @@ _SIZES_DIFFER = frozenset({
 def _signature(entry: Entry, *, sizes: bool) -> tuple[object, ...]:
     if not sizes:
         return (entry.op,)
+    if _is_list_gather(entry):
+        # Ranks may bring different sizes, and all must expect the same result.
+        return (entry.op, entry.dtypes, entry.output_sizes)
     return (entry.op, entry.dtypes, entry.input_sizes)
 
 
@@ -32,9 +35,13 @@ def _comparable(entry: Entry) -> bool:
 
 
 def _may_differ(entry: Entry) -> bool:
-    """Whether ranks may bring different sizes to this operation (NCCL's list form of all_gather may)."""
-    op = entry.op.lower().lstrip("_")
-    return op in _SIZES_DIFFER or (op == "all_gather" and entry.backend != "gloo")
+    """Whether nothing can be said of the sizes that ranks bring to this operation, and take from it."""
+    return entry.op.lower().lstrip("_") in _SIZES_DIFFER
+
+
+def _is_list_gather(entry: Entry) -> bool:
+    """Whether it is NCCL's list form of all_gather, which takes another size from each rank."""
+    return entry.op.lower().lstrip("_") == "all_gather" and entry.backend != "gloo"
 
 
 def _mismatch_at(group: str, seq: int, by_rank: Mapping[int, Entry]) -> FlightVerdict | None:

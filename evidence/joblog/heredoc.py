@@ -1,5 +1,5 @@
 """Text that is only shown: here-documents of a printed script, fenced blocks of Markdown, pages of Python's help, another job's log
-below the traced command that prints it, questions to a model below their heading.
+below the traced command that prints it, questions to a model below their heading, turns of a chat between their marks.
 
 Errors in such text are not the job's.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-TRIGGERS = ("<<", "```", "Help on ", "+ tail ", "+ cat ", "+ head ", "+ grep ", "### ")
+TRIGGERS = ("<<", "```", "Help on ", "+ tail ", "+ cat ", "+ head ", "+ grep ", "### ", "<|")
 _OPENS = re.compile(
     r"(?:^|\s)\d?<<-?\s{0,2}(?P<quote>['\"]?)\\?(?P<word>[A-Za-z_]\w{0,31})(?P=quote)\s*(?:[|>&;].{0,200})?$"
 )
@@ -34,6 +34,9 @@ _QUESTION = re.compile(r"\s{0,4}#{2,6} ?(?:input|instruction|prompt|question|con
 _QUESTION_LINES = 12
 _ANSWER = re.compile(r"\s{0,4}#{2,6} ?\w|-{3,}|={3,}")
 """A line that ends the text below such a heading."""
+_TURN = re.compile(r".{0,200}<\|(?:im_start|start_header_id|start_of_turn)\|>")
+_TURN_ENDS = re.compile(r"<\|(?:im_end|eot_id|end_of_turn|end|endoftext)\|>\s*$")
+"""The marks that models' chats have between their turns."""
 _SHOWN = frozenset(
     {None, "bash", "sh", "shell", "console", "text", "txt", "plaintext", "output", "log", "shell-session"}
 )
@@ -61,7 +64,7 @@ class HereDocument:
         if over is not None and (over(text) or (empty and self._word == "question")):
             self._open(0, "")
         if self.inside(line):
-            if text.strip() == self._word:
+            if text.strip() == self._word or (self._word == "turn" and _TURN_ENDS.search(text)):
                 self._began = 0
             return True
         if found := _FENCE.match(text) if "```" in text else None:
@@ -77,6 +80,9 @@ class HereDocument:
         if "### " in text and _QUESTION.match(text):
             self._open(line, "question", _QUESTION_LINES)
             return False
+        if "<|" in text and _TURN.match(text):
+            self._open(0 if _TURN_ENDS.search(text) else line, "turn")
+            return True
         if "+ " in text and _OTHERS_LOG.match(text):
             self._open(line, "log")
             return False

@@ -69,8 +69,23 @@ def shows_a_traceback(before: Reversible[str]) -> bool:
     return above.rstrip().endswith((":", "reads", "like"))
 
 
+_NUMBERED = re.compile(r"(?P<margin>\s{0,12})(?P<n>\d{1,4})[.)]\s")
+
+
+def _is_numbered(text: str, before: Reversible[str]) -> bool:
+    """Whether the line is at least the third entry of a list that is numbered line by line."""
+    found = _NUMBERED.match(text)
+    if found is None:
+        return False
+    above = [_NUMBERED.match(line) for line in islice(reversed(before), 2)]
+    wanted = [(found["margin"], int(found["n"]) - n) for n in (1, 2)]
+    return [(m["margin"], int(m["n"])) for m in above if m] == wanted
+
+
 def is_shown(text: str, before: Reversible[str]) -> bool:
     """Whether the line explains an error rather than reports one; `before`: the lines above it, oldest first."""
+    if _is_numbered(text, before):
+        return True
     if not any(sign in text for sign in ("  ", "\\", ".*", "`", "**", "_No ")):
         return False
     if any(form.match(text) for form in (_OPTION, _PAGE_ITEM, _LABELLED)) or _PATTERN.search(text):

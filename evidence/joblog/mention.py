@@ -302,7 +302,11 @@ def is_repeated(text: str, before: Reversible[str]) -> bool:
     )
 
 
-_TABLE_ROW = re.compile(r"^\s*\|\s.*\s\|\s*$|</\w{1,20}>\s*$")
+_TABLE_ROW = re.compile(
+    r"^\s*\|\s.*\s\|\s*$|</\w{1,20}>\s*$"
+    r"|^\s{0,8}(?:[A-Za-z/_-]{1,24} ){0,5}[A-Za-z/_-]{1,24}\s{2,20}\d[\d.,]{0,12}\s{2,20}\d[\d.,]{0,12}\s{2,20}\S"
+)
+"""A row between bars, the end of a page's element, a row of words with two columns of numbers behind them: data, whatever its last column."""
 _ITEM = re.compile(r"\s*(?:[-*•]|\d{1,3}[.)]|\d{1,9}(?:\.\d{1,9})?)\s+")
 """The start of an entry of a list or of a column: a bullet, a number."""
 _CHAT_HEAD = re.compile(

@@ -179,6 +179,8 @@ class LogProgress:
 
     def after_line(self, text: str, *, overwritten: bool = False) -> bool:
         """Whether this line after the error advanced; `overwritten`: it is part of a progress bar."""
+        if _TRAINED.search(text):
+            self.live += _LOOP_ENDED
         if (progress := read_counters(text)) is None:
             goes_on = _SERVED.search(text) is not None or self._goes_on(text)
             self.steps += goes_on
@@ -226,6 +228,8 @@ def made_up_for(error: str, text: str) -> bool:
     return found is not None and error.lstrip().startswith(found["process"])
 
 
+_TRAINED = re.compile(r"['\"]train_runtime['\"]\s?:")
+"""The record that transformers' trainer writes once a training has reached its end."""
 _FULL_BAR = re.compile(r"100%\|[^|]{0,200}\| (?P<n>\d{1,9})/(?P=n) \[")
 _LOOP_ENDED = 3
 

@@ -225,3 +225,30 @@ def test_the_stage_that_posts_no_half_of_what_its_neighbours_wait_in_is_named(cu
     found = verdict.judge(dumps)
     assert (found.kind, found.ranks) == ("missing_rank", (culprit,)), found.meaning
     assert culprit not in found.waiting
+
+
+@pytest.mark.parametrize("rows_in", "rows_out", "odd"), [(19, 152, (2,)), (19, 115, ()), (32, 128, ())])
+def test_ranks_of_a_list_gather_must_expect_the_same_result(
+    rows_in: int, rows_out: int, odd: tuple[int, ...]
+) -> None:
+    """NCCL's list form takes another size from each rank; a rank whose result has another size waits for what nobody sends."""
+    others_expect = 3 * 32 + rows_in if not odd else 4 * 32
+
+    def dump(rank: int) -> model.RankDump:
+        own = rank == 2
+        entry = {
+            "process_group": ["0", "default_pg"], "collective_seq_id": 5, "op_id": 5, "pg_id": 0, "is_p2p": False,
+            "profiling_name": "nccl:all_gather", "time_created_ns": 1, "time_discovered_started_ns": 2,
+            "time_discovered_completed_ns": None, "state": "started", "retired": False, "timeout_ms": 600000, "frames": [],
+            "input_sizes": [[rows_in if own else 32, 8]], "input_dtypes": ["Float"], "output_dtypes": ["Float"],
+            "output_sizes": [[rows_out if own else others_expect, 8]],
+        }  # fmt: skip
+        document = {
+            "version": "2.9", "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}},
+            "pg_status": {"0": {"last_enqueued_collective": 5, "last_started_collective": 5, "last_completed_collective": 4}},
+            "entries": [entry],
+        }  # fmt: skip
+        return model.parse(rank, json.dumps(document).encode())
+
+    found = verdict.judge([dump(rank) for rank in range(4)])
+    assert (found.kind == "mismatch_shape", found.ranks if odd else ()) == (bool(odd), odd)

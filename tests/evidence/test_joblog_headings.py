@@ -33,6 +33,12 @@ FIRST = {
     "MPICH's box in one line": ("BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES = RANK 3 PID 7 RUNNING AT n2 = KILLED BY SIGNAL: 9 (Killed)", 1, "oom_kill_suspected"),
     "a tool that names its process": ("2026/01/02 22:12:38.02 flowtool[7] fatal: the last command has no end\n line: 6 column: 2\nTerminated", 1, "program_error"),
     "STAR": ("EXITING because of fatal PARAMETERS error: no such option\nSep 08 19:18:06 ...... FATAL ERROR, exiting", 1, "program_error"),
+    "NAMD's reason below its place": ("FATAL ERROR: CUDA error cudaStreamSynchronize(stream) in file src/A.C, function f, line 7\n on Pe 3 (n2 device 0 pci 0:7:0): uncorrectable ECC error encountered", 2, "cuda_ecc"),
+    "a route that is gone": ("[rank0]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:525] Read error [10.0.0.6]:40112: No route to host", 1, "gloo_connection_reset"),
+    "a file server that does not answer": (TRACE + "OSError: [Errno 70] Communication error on send", 4, "filesystem_unreachable"),
+    "MATLAB's libraries": ("MATLAB:mex:ErrInvalidMEXFile -> Invalid MEX-file '/tmp/a.mexa64': libx.so: cannot open shared object file: No such file or directory", 1, "program_error"),
+    "Open MPI's options": ("-----\nOpen MPI has detected that a parameter given to a command line\noption does not match the expected format:\n\n  Option: np", 2, "program_error"),
+    "a library, with the line's number": ("     39 tool: error while loading shared libraries: libx.so: cannot open shared object file: No such file or directory\n     40 + ret=127", 1, "program_error"),
     # shells and loggers
     "zsh's pattern": ("merging\n/var/spool/slurmd/job7/slurm_script:5: no matches found: parts/*.csv", 2, "program_error"),
     "zsh's command": ("start\n/var/spool/slurmd/job7/slurm_script:4: command not found: trian", 2, "command_not_found"),
@@ -75,6 +81,8 @@ NOTHING = {
     "a loop that ran on to its end": "".join(f" {n}%|█ | {n}/300 [00:01<00:02, 1.5it/s]\n" for n in (1, 2, 3))
     + TRACE
     + "PermissionError: [Errno 1] Operation not permitted: '/tmp/x'\n100%|████| 300/300 [09:01<00:00, 1.5it/s]\nmean 0.3",
+    "a logger that calls standard error an error": "2024-07-30 17:02:02 | ERROR | stderr | INFO:     Shutting down\n2024-07-30 17:02:02 | ERROR | stderr | INFO:     Finished server process [7]",
+    "a training that reached its end": "RuntimeError: CUDA error: an illegal memory access was encountered\n{'loss': 2.1, 'epoch': 0.5}\n{'train_runtime': 12.5, 'train_samples_per_second': 3.1, 'epoch': 1.0}",
     "a logger of JSON that goes on": '{"ts":"1","level":"error","msg":"no answer, once more"}\n'
     + "\n".join(f'{{"ts":"2","level":"info","msg":"part {n} is here"}}' for n in range(12)),
     "a server that was told to stop and did": "INFO: started\nReceived SIGTERM, shutting down\nINFO: Finished server process [3]",

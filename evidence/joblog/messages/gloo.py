@@ -58,7 +58,9 @@ _TIMED_OUT = re.compile(
     r"Timed out waiting (?P<ms>\d{1,12}) ?ms for (?P<what>send|recv|\w+) operation|Application timeout caused pair closure|Wait timeout"
 )
 _CLOSED = re.compile(r"Connection closed by peer")
-_RESET = re.compile(r"Connection reset by peer|Broken pipe|Connection timed out")
+_RESET = re.compile(
+    r"Connection reset by peer|Broken pipe|Connection timed out|No route to host|Network is unreachable|Host is down"
+)
 _TRANSFER = re.compile(r"[Rr]ead|[Ww]rite|recv|send")
 """The failed call is named before the error."""
 _UNANSWERED = re.compile(r"\b(?:[Rr]ead|[Ww]rite(?:v)?) error .{0,80}Connection timed out")

@@ -67,6 +67,7 @@ _HEAD = re.compile(
     r"ERROR: (?:LoadError: ){0,4}(?:TaskFailedException|RemoteException|CompositeException|CapturedException)\W{0,3}$"
     r"|[/*=#!-]{3,40}\s{0,4}(?:ERROR|Error|FATAL ERROR|Fatal Error)\s{0,4}[/*=#!-]{3,40}$"
     r"|\[?(?:ERROR|FATAL|CRITICAL)\]?:?\s{1,3}(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{1,60}(?:Error|Exception):$"
+    r"|FATAL ERROR: CUDA error .{1,200} in file \S{1,300}, function \w{1,100}, line \d{1,7}$"
     r"|\S{1,300}: Error During Test at \S{1,300}:\d{1,7}$|Error in user input:$|--> FOAM FATAL (?:IO )?ERROR ?:?\s{0,3}(?:\([\w.,= -]{1,60}\)?)?$"
     r"|(?:>> ?)?\{?Error using (?:==> )?\S{1,300}(?: \(line \d{1,7}\)| at \d{1,7})?$"
     r"|(?:Error|ERROR) in (?:routine|subroutine|procedure)\s{1,3}[^\s:]{1,200}(?: ?\(-?\d{1,7}\))?[ :]{0,3}$"
@@ -88,9 +89,10 @@ _PLACE = re.compile(
 _LAUNCHER = re.compile(r"(?:srun|slurmstepd|mpirun|mpiexec|prterun)(?:-\S{1,253})?: ")
 """A launcher's message is not the error that a program's heading announces."""
 _LOADING = re.compile(
-    r"\S{1,300}: (?:\S{1,300}: )?version `[^']{1,60}' not found \(required by "
-    r"|\S{1,300}: error while loading shared libraries: "
+    r"(?:\d{1,6}\s{1,4})?\S{1,300}: (?:\S{1,300}: )?version `[^']{1,60}' not found \(required by "
+    r"|(?:\d{1,6}\s{1,4})?\S{1,300}: error while loading shared libraries: "
     r"|\S{1,300}: symbol lookup error: "
+    r"|(?:MATLAB:\S{1,80} -> )?Invalid MEX-file '"
     r"|Please verify that both the operating system and the processor support |(?:Fatal Error: )?This program was not built to run "
 )
 _SHELLS = re.compile(
@@ -257,7 +259,7 @@ FAMILY = grammar.LogFamily(
         "awk: ", "sed: -e", "jq: error", "(standard_in)", "forrtl: ", "Fortran runtime", "FIO-", "FIO/",
         " statement on the file ", "jwe", "terminate called", "what():", "virtual method called",
         "panicked at", "panic: ", "fatal error: ", "Exception in thread", "ERROR: ", "Error in ",
-        "Error using ", ".lua:", " line ", "' not found (", "loading shared", "symbol lookup",
+        "Error using ", "Invalid MEX-file", ".lua:", " line ", "' not found (", "loading shared", "symbol lookup",
         "Please verify that both", "not built to run", "unbound variable", "bad substitution", "not set",
         "syntax error", ": error: ", "Error: ", "ERROR on proc", "EXITING", "Fatal error:", "PETSC ERROR",
         "FOAM FATAL", "LLVM ERROR", "size mismatch for", ": *** [", "ERROR ~", "NotFound: ", "CondaError",

@@ -41,6 +41,7 @@ _PALS = re.compile(
 """Cray's launcher (mpiexec of PALS) reports a rank's end in one line."""
 _OUTSIDE = re.compile(
     r"Attempting to use an MPI routine (?:before initializing|after finalizing)|The MPI_\w{2,40}\(\) function was called (?:before MPI_INIT|after MPI_FINALIZE)"
+    r"|Open MPI has detected that a parameter given to a command line$"
 )
 """The program called MPI before MPI_Init or after MPI_Finalize: MPICH's and Open MPI's messages."""
 _MVAPICH = re.compile(
@@ -359,7 +360,7 @@ FAMILY = grammar.LogFamily(
         "EXIT CODE", "EXIT STRING", "KILLED BY SIGNAL", "(Killed)", "(Segmentation", "(Aborted)",
         "(Bus error", "(Terminated)", "(Floating", "(Illegal", "MPI_ABORT", "error occurred in MPI_",
         "error occurred in PMPI_", "Abort(", "MPI_Init", "MPI_INIT", "internal_Init", "cannot be selected",
-        "No components were able", "daemon has unexpectedly", "unable to reliably start",
+        "No components were able", "parameter given to a command line", "daemon has unexpectedly", "unable to reliably start",
         "lost communication", "Remote daemon", "enough slots", "are already filled",
         "would result in binding", "bind to that would", "was unable to", "execvp error", "to fork a new",
         "failed for some reason", "bad values for size", "PMI", "pmi", "OPAL ERROR", "ORTE ERROR",

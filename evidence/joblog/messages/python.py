@@ -66,6 +66,7 @@ _ERRNOS = {
     30: "io_error",
 }
 _ERRNOS |= {
+    70: "filesystem_unreachable",  # ECOMM: BeeGFS, of a server that does not answer
     107: "filesystem_unreachable",
     108: "filesystem_unreachable",
     112: "filesystem_unreachable",
