@@ -227,7 +227,7 @@ def test_the_stage_that_posts_no_half_of_what_its_neighbours_wait_in_is_named(cu
     assert culprit not in found.waiting
 
 
-@pytest.mark.parametrize("rows_in", "rows_out", "odd"), [(19, 152, (2,)), (19, 115, ()), (32, 128, ())])
+@pytest.mark.parametrize(("rows_in", "rows_out", "odd"), [(19, 152, (2,)), (19, 115, ()), (32, 128, ())])
 def test_ranks_of_a_list_gather_must_expect_the_same_result(
     rows_in: int, rows_out: int, odd: tuple[int, ...]
 ) -> None:
