@@ -386,12 +386,12 @@ def records_now() -> object:
     return clock.SYSTEM.now()
 
 
-def test_acts_without_slurm_fail_node_by_node(run: Run, store: db_store.Store) -> None:
-    """drain and resume say for each node why not, exit 1, and record nothing as done."""
-    code, out, _ = run("drain", "n[1-2]", "--reason", "test")
-    assert (code, out.count("not done")) == (1, 2)
-    assert [(d.state, d.ended_at) for d in store.drains()] == [("failed", None)] * 2
-    assert run("resume", "n1")[0] == 1
+def test_acts_without_slurm_are_not_tried(run: Run, store: db_store.Store) -> None:
+    """drain and resume say once that Slurm does not answer, exit 6, and record nothing."""
+    for words in (("drain", "n[1-2]", "--reason", "test"), ("resume", "n1")):
+        code, out, err = run(*words)
+        assert (code, out, err.count("Slurm does not answer")) == (6, "", 1)
+    assert store.drains() == []
 
 
 def test_an_acknowledgement_is_kept(run: Run, store: db_store.Store) -> None:
