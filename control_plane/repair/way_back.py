@@ -6,39 +6,17 @@ from collections.abc import Iterable
 
 from probing_cluster.control_plane.policy import view
 from probing_cluster.core import records, vocabulary
-from probing_cluster.slurm_plugins.acts import node_events
+from probing_cluster.slurm_plugins.acts import node_events, unasked_boot
 
-AWAY = frozenset(
-    {
-        "DOWN",
-        "NOT_RESPONDING",
-        "UNKNOWN",
-        "REBOOT",
-        "REBOOT_REQUESTED",
-        "REBOOT_ISSUED",
-        "POWERING_UP",
-        "POWER_DOWN",
-        "POWERED_DOWN",
-        "POWERING_DOWN",
-    }
-)
+AWAY = unasked_boot.AWAY
 """States of a node that is not there, or is about to go."""
-_UNASKED = "Node unexpectedly rebooted"
-"""The reason that Slurm gives a node which booted unasked, unless it has a reason already."""
 RESUMED_BY = "resumed by "
 """How a drain's row begins to say that a person lifted it with a command of ours, or over the web."""
 
 
 def is_back_from_boot(node: view.Node) -> bool:
-    """Whether a node under repair answers again after a boot, and Slurm holds it DOWN for that alone.
-
-    Slurm sets a node down that booted unasked, as after a power cycle. A node that is drained already keeps the reason
-    of its drain. Whoever else sets a node down writes a reason of their own.
-    """
-    if node.states & AWAY != {"DOWN"}:
-        return False
-    booted = node.boot_at is not None and node.reason_at is not None and node.boot_at > node.reason_at
-    return node.ours and booted if node.states & vocabulary.DRAINED_STATES else node.reason == _UNASKED
+    """Whether a node under repair answers again after a boot, and Slurm holds it DOWN for that alone."""
+    return unasked_boot.holds_down(node.states, node.reason, node.reason_at, node.boot_at)
 
 
 def held_down(node: view.Node) -> str:

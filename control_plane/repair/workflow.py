@@ -266,4 +266,4 @@ def is_of_a_test(name: str | None, nodes: Sequence[str]) -> bool:
 
 def reservation_of(incident: records.RepairIncident) -> str:
     """The name of a repair's reservation, and of the jobs that test the node in it."""
-    return f"{vocabulary.RESERVATION_PREFIX}{incident.node}-{incident.incident_id.hex[:8]}"
+    return reservations.name_for(incident.node, incident.incident_id.hex[:8])

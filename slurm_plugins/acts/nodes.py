@@ -14,7 +14,14 @@ from typing import Protocol
 
 from probing_cluster.core import errors, sanitize, settings, vocabulary
 from probing_cluster.slurm_plugins import commands
-from probing_cluster.slurm_plugins.acts import node_events, note_guard, outcome, reservations, restarts
+from probing_cluster.slurm_plugins.acts import (
+    node_events,
+    note_guard,
+    outcome,
+    reservations,
+    restarts,
+    unasked_boot,
+)
 from probing_cluster.slurm_plugins.live import live, live_records
 
 LOG = logging.getLogger("probing.nodes")
@@ -36,7 +43,10 @@ class Actions(Protocol):
         ...
 
     def resume_own(self, node: str, reservation: str = "") -> Outcome:
-        """Lifts a drain that is ours; with `reservation` only while that one, ours, covers the node."""
+        """Lifts a drain that is ours; with `reservation` only while that one, ours, covers the node.
+
+        In the reservation of its own repair a node comes up, too, that Slurm holds DOWN because it booted by itself.
+        """
         ...
 
     def reboot_own(self, node: str) -> Outcome:
@@ -82,6 +92,8 @@ class DirectActions:
         self._run = run or commands.SlurmCommands(settings=slurm)
         self._look = look or live.CommandLive(self._run)
         self._notes = note_guard.NoteGuard(self._run, self._look, sleep)
+        # The accounts whose words may be slurmctld's own; empty where Slurm does not say whose they are.
+        self._slurms = frozenset({slurm.user, "root", ""})
         self._restarts = restarts.RestartActs(self._run, self._look)
 
     def drain(self, node: str, reason: str, reservation: str = "") -> Outcome:
@@ -179,18 +191,38 @@ class DirectActions:
         if reservation and not own:
             return outcome.skipped(f"{node} is not in reservation {sanitize.clean(reservation, 80)}")
         before, since = self._read(node), self._notes.now_s()
-        if "DRAIN" not in before.flags:
+        booted = self._is_back_from_boot(before, reservation)
+        if "DRAIN" not in before.flags and not booted:
             return outcome.skipped(_not_drained(node, before))
-        if not before.reason.startswith(vocabulary.OWN_PREFIX):
+        if "DRAIN" in before.flags and not before.reason.startswith(vocabulary.OWN_PREFIX):
             return outcome.skipped(f"{node} is drained by another: {before.reason or 'no reason given'}")
-        taken = sorted((before.states & (vocabulary.UNTOUCHABLE_STATES - vocabulary.DRAINED_STATES)) - own)
+        free = vocabulary.DRAINED_STATES | own | ({"DOWN"} if booted else set())
+        taken = sorted((before.states & vocabulary.UNTOUCHABLE_STATES) - free)
         if taken:
             return outcome.skipped(f"{node} is also {'+'.join(taken)}")
         self._run("scontrol", "update", f"NodeName={node}", "State=RESUME")
         lifted = self._guarded(node, since, None)
-        if lifted.state == "done" and "DRAIN" in self._read(node).flags:
-            return outcome.failed(f"Slurm accepted the resume of {node}, yet it is drained")
+        if lifted.state == "done" and (left := self._read(node).states & {"DRAIN", "DOWN"}):
+            shown = "+".join(sorted(left))
+            return outcome.failed(f"Slurm accepted the resume of {node}, yet it is {shown}")
         return lifted
+
+    def _is_back_from_boot(self, node: live_records.LiveNode, reservation: str) -> bool:
+        """Whether Slurm holds the node DOWN for an unasked boot alone, and its own repair's reservation keeps users off it.
+
+        Not in another node's: a reference node is the site's, and so is what becomes of it. A reservation that does not
+        hold yet, or no longer, keeps nobody off.
+        """
+        if not unasked_boot.holds_down(node.states, node.reason, node.reason_at, node.boot_at):
+            return False
+        if "DRAIN" not in node.flags and node.reason_by not in self._slurms:
+            return False  # a person in Slurm's words
+        if not reservations.is_repair_of(reservation, node.name):
+            return False
+        found = reservations.Reservations(self._run, "").all()
+        return any(
+            one.name == reservation and node.name in one.nodes and one.keeps_users_off for one in found
+        )
 
     def _reboot_own(self, node: str) -> Outcome:
         _require_name(node)

@@ -20,11 +20,17 @@ class Reservation:
     name: str = records.doc("its name")
     nodes: frozenset[str] = records.doc("nodes it covers")
     state: str = records.doc("ACTIVE or INACTIVE", default="")
+    flags: frozenset[str] = records.doc("MAINT, IGNORE_JOBS …", default=frozenset())
 
     @property
     def ours(self) -> bool:
         """Whether we made it."""
         return self.name.startswith(vocabulary.RESERVATION_PREFIX)
+
+    @property
+    def keeps_users_off(self) -> bool:
+        """Whether it holds now, for maintenance: Slurm starts no job of others on its nodes."""
+        return self.state == "ACTIVE" and "MAINT" in self.flags
 
 
 class Reservations:
@@ -76,6 +82,16 @@ class Reservations:
             self._run("scontrol", "delete", f"reservationname={name}")
 
 
+def name_for(node: str, tail: str) -> str:
+    """The name of the reservation in which this node is repaired; `tail` has eight hexadecimal digits."""
+    return f"{vocabulary.RESERVATION_PREFIX}{node}-{tail}"
+
+
+def is_repair_of(name: str, node: str) -> bool:
+    """Whether a reservation's name is one under which this node is repaired, not one beside it."""
+    return re.fullmatch(rf"{re.escape(name_for(node, ''))}[0-9a-f]{{8}}", name) is not None
+
+
 def parse(text: str) -> list[Reservation]:
     """Reservations of `scontrol -o show reservation`."""
     found = []
@@ -85,7 +101,12 @@ def parse(text: str) -> list[Reservation]:
             continue
         listed = fields.get("Nodes", "")
         nodes = frozenset(hostlist.expand(listed)) if listed not in {"", "(null)"} else frozenset()
-        found.append(Reservation(name=fields["ReservationName"], nodes=nodes, state=fields.get("State", "")))
+        flags = frozenset(fields.get("Flags", "").split(","))
+        found.append(
+            Reservation(
+                name=fields["ReservationName"], nodes=nodes, state=fields.get("State", ""), flags=flags
+            )
+        )
     return found
 
 

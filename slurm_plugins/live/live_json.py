@@ -143,6 +143,7 @@ def node(item: Any) -> live_records.LiveNode:
         flags=flags,
         reason=slurm_json.text(fields.get("reason")),
         reason_at=slurm_json.instant(fields.get("reason_changed_at")),
+        reason_by=slurm_json.text(fields.get("reason_set_by_user")),
         boot_at=slurm_json.instant(fields.get("boot_time")),
         gres=gres,
         n_gpus=counted if counted is not None else configured_gpus(gres),

@@ -130,6 +130,7 @@ def node(fields: Mapping[str, Any]) -> live_records.LiveNode:
         flags=flags,
         reason=slurm_json.text(fields.get("reason")),
         reason_at=slurm_json.instant(fields.get("reason_time")),
+        reason_by=slurm_json.text(fields.get("reason_user")),
         boot_at=slurm_json.instant(fields.get("boot_time")),
         gres=",".join(f"{name}:{count}" for name, count in gres.items()),
         n_gpus=sum(count or 0 for name, count in gres.items() if name.partition(":")[0] == "gpu"),

@@ -127,6 +127,7 @@ class LiveNode:
     flags: frozenset[str] = doc("state flags: DRAIN, NOT_RESPONDING, MAINTENANCE …", default=frozenset())
     reason: str = doc("why it is out of service, empty for nothing", default="")
     reason_at: datetime | None = doc("when it was written", default=None)
+    reason_by: str = doc("whose account wrote it; empty when Slurm does not say", default="")
     boot_at: datetime | None = doc("when it booted", default=None)
     gres: str = doc("gres text: gpu:h100:8(S:0-1)", default="")
     n_gpus: int | None = doc("GPUs configured; null when Slurm does not say", default=None)

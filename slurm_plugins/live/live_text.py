@@ -15,7 +15,7 @@ from probing_cluster.slurm_plugins.live import live_json, live_records
 
 LOG = logging.getLogger("probing.slurm")
 _JOB_START = re.compile(r"^JobId=\d+ ", re.MULTILINE)
-_REASON = re.compile(r"(.*?)\s*\[[^@\]]*@([^\]]*)\]$", re.DOTALL)
+_REASON = re.compile(r"(.*?)\s*\[([^@\]]*)@([^\]]*)\]$", re.DOTALL)
 _OWNER = re.compile(r"(.*)\((\d+)\)", re.ASCII)
 _DETAIL = re.compile(r"(?:^| )Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)")
 _ONE_EACH = (
@@ -44,7 +44,7 @@ def node(line: str) -> live_records.LiveNode:
     """One node's line. What people write (Reason, Comment, Extra) stands behind what Slurm says."""
     fields = _first_of_each(line, (*_NODE_KEYS.split(),))
     state, flags = live_records.node_state([fields.get("State", "")])
-    reason, at = _reason(fields.get("Reason", ""))
+    reason, by, at = _reason(fields.get("Reason", ""))
     gres = _text(fields.get("Gres", ""))
     counted = tres.gpus(fields.get("CfgTRES", ""))
     return live_records.LiveNode(
@@ -53,6 +53,7 @@ def node(line: str) -> live_records.LiveNode:
         flags=flags,
         reason=reason,
         reason_at=at,
+        reason_by=by,
         boot_at=_instant(fields.get("BootTime", "")),
         gres=gres,
         # A cut listing without Gres and with no gres/gpu in its TRES says nothing about GPUs.
@@ -177,12 +178,12 @@ def _indices(names: tuple[str, ...], line: str) -> dict[str, tuple[int, ...]] | 
     return live_json.gpu_indices(names, [details[name] for name in names])
 
 
-def _reason(text: str) -> tuple[str, datetime | None]:
-    """The reason of `text [who@when]`, and when it was written."""
+def _reason(text: str) -> tuple[str, str, datetime | None]:
+    """The reason of `text [account@when]`, who wrote it and when."""
     match = _REASON.fullmatch(text.strip())
     if match is None:
-        return _text(text), None
-    return _text(match[1]), _instant(match[2])
+        return _text(text), "", None
+    return _text(match[1]), _text(match[2]), _instant(match[3])
 
 
 def _instant(text: str) -> datetime | None:

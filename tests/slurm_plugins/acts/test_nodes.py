@@ -6,7 +6,7 @@ import os
 import pwd
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -27,6 +27,11 @@ class Controller:
     state: str = "IDLE"
     flags: set[str] = field(default_factory=set)
     reason: str = ""
+    reason_at: datetime | None = None
+    reason_by: str = ""
+    boot_at: datetime | None = None
+    reservations: str = ""
+    stays_down: bool = False
     job: live_records.LiveJob | None = None
     meanwhile: Callable[[Controller], None] = lambda _controller: None
     refuses: str = ""
@@ -55,6 +60,8 @@ class Controller:
             if self.without_accounting:
                 raise errors.SlurmUnavailable("slurmdbd is away")
             return "\n".join("|".join([a, b or "Unknown", c, d]) for a, b, c, d in self.events).encode()
+        if "reservation" in arguments:
+            return self.reservations.encode()
         self.writes.append(arguments)
         if self.refuses:
             raise errors.SlurmUnavailable(self.refuses)
@@ -68,6 +75,8 @@ class Controller:
         elif given.get("State") == "RESUME":
             self.flags.discard("DRAIN")
             self.reason = ""
+            if self.state == "DOWN" and not self.stays_down:
+                self.state = "IDLE"
             for event in self.events:
                 event[1] = event[1] or "9999999999"
         else:
@@ -78,8 +87,9 @@ class Controller:
         if name != "n1":
             return None
         return live_records.LiveNode(
-            name=name, state=self.state, flags=frozenset(self.flags), reason=self.reason
-        )
+            name=name, state=self.state, flags=frozenset(self.flags), reason=self.reason,
+            reason_at=self.reason_at, reason_by=self.reason_by, boot_at=self.boot_at,
+        )  # fmt: skip
 
     def job_now(self, _job_id: int) -> live_records.LiveJob | None:
         return self.job
@@ -210,6 +220,110 @@ def test_a_node_that_is_down_is_not_resumed_and_the_way_out_is_said() -> None:
         "n1 is DOWN+NOT_RESPONDING, not drained (Not responding): find out why it is down; "
         "once it answers: scontrol update NodeName=n1 State=RESUME"
     )
+
+
+REPAIR = "probing-n1-0123abcd"
+COVERS = "ReservationName={} Nodes={} Flags=MAINT,IGNORE_JOBS,SPEC_NODES State=ACTIVE"
+UNASKED = "Node unexpectedly rebooted"
+
+
+def back_from_boot(**changes: object) -> Controller:
+    """n1, drained by us, booted by itself after that; its repair's reservation covers it."""
+    values: dict[str, object] = {
+        "state": "DOWN", "flags": {"DRAIN", "MAINTENANCE"}, "reason": REASON, "reason_at": START,
+        "boot_at": START + timedelta(seconds=1), "reservations": COVERS.format(REPAIR, "n[1,3]"),
+    }  # fmt: skip
+    return Controller(**values | changes)  # type: ignore[arg-type]
+
+
+UNDRAINED = {"flags": {"MAINTENANCE"}, "reason": UNASKED, "reason_by": "slurm"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, UNDRAINED, UNDRAINED | {"reason_by": "root"}, UNDRAINED | {"reason_by": "", "boot_at": None}],
+    ids=["drained", "undrained", "by root", "not said by whom"],
+)
+def test_a_node_that_booted_by_itself_comes_up_in_its_repairs_reservation(
+    changes: dict[str, object],
+) -> None:
+    """Slurm holds it DOWN for the boot alone, and starts no job of users there."""
+    controller = back_from_boot(**changes)
+    assert actions(controller).resume_own("n1", REPAIR).state == "done"
+    assert (controller.state, controller.reason) == ("IDLE", "")
+    assert controller.writes == [("update", "NodeName=n1", "State=RESUME")]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"boot_at": START},
+        {"boot_at": START - timedelta(hours=1)},
+        {"boot_at": None},
+        {"reason_at": None},
+        {"reason": "psu swap -- bob"},
+        {"reason": UNASKED},
+        {"reason": ""},
+        {"flags": {"DRAIN", "MAINTENANCE", "NOT_RESPONDING"}},
+        {"flags": {"DRAIN", "MAINTENANCE", "POWERING_UP"}},
+        {"flags": {"DRAIN", "MAINTENANCE", "REBOOT_ISSUED"}},
+        {"flags": {"DRAIN", "MAINTENANCE", "FAIL"}},
+        {"flags": {"DRAIN", "MAINTENANCE", "INVALID_REG"}},
+        UNDRAINED | {"reason": "Node unexpectedly rebooted, bob looks"},
+        UNDRAINED | {"reason": "node unexpectedly rebooted"},
+        UNDRAINED | {"reason": "Not responding"},
+        UNDRAINED | {"reason": REASON},
+        UNDRAINED | {"reason": ""},
+        UNDRAINED | {"reason_by": "bob"},
+        UNDRAINED | {"flags": {"MAINTENANCE", "NOT_RESPONDING"}},
+        UNDRAINED | {"flags": {"MAINTENANCE", "FAIL"}},
+    ],
+    ids=str,
+)
+def test_a_node_that_is_down_for_more_than_a_boot_stays_down(changes: dict[str, object]) -> None:
+    """What a person set, what does not answer, and what has not booted since its drain is not lifted, even in our reservation."""
+    controller = back_from_boot(**changes)
+    assert actions(controller).resume_own("n1", REPAIR).state == "skipped"
+    assert (controller.state, controller.writes) == ("DOWN", [])
+
+
+@pytest.mark.parametrize("changes", [{}, UNDRAINED], ids=["drained", "undrained"])
+@pytest.mark.parametrize(
+    ("reservation", "held"),
+    [
+        ("", COVERS.format(REPAIR, "n1")),
+        (REPAIR, ""),
+        (REPAIR, COVERS.format(REPAIR, "n[2-9]")),
+        (REPAIR, COVERS.format(REPAIR, "n1").replace("ACTIVE", "INACTIVE")),
+        (REPAIR, COVERS.format(REPAIR, "n1").replace("MAINT,", "")),
+        ("probing-n3-0123abcd", COVERS.format("probing-n3-0123abcd", "n[1,3]")),
+        ("probing-n1-2-0123abcd", COVERS.format("probing-n1-2-0123abcd", "n1")),
+        ("probing-n1-mine", COVERS.format("probing-n1-mine", "n1")),
+        ("bobs", COVERS.format("bobs", "n1")),
+        (f"{REPAIR}\n", COVERS.format(REPAIR, "n1")),
+    ],
+)
+def test_a_node_that_booted_by_itself_comes_up_nowhere_else(
+    reservation: str, held: str, changes: dict[str, object]
+) -> None:
+    """Users could get it untested: no reservation, another's, one that does not hold now, or one in which n1 only helps to test n3."""
+    controller = back_from_boot(**changes | {"reservations": held})
+    assert actions(controller).resume_own("n1", reservation).state == "skipped"
+    assert (controller.state, controller.writes) == ("DOWN", [])
+
+
+def test_a_note_on_a_node_that_booted_is_put_back() -> None:
+    """Bob sets it aside between our reading and our writing: his note stands, and it is out of service."""
+    controller = back_from_boot(meanwhile=lambda c: c.person("keep it down -- bob"))
+    outcome = actions(controller).resume_own("n1", REPAIR)
+    assert (outcome.state, outcome.alarm) == ("failed", True)
+    assert ("DRAIN" in controller.flags, controller.reason) == (True, "keep it down -- bob")
+
+
+def test_a_node_that_stays_down_is_told() -> None:
+    controller = back_from_boot(stays_down=True)
+    outcome = actions(controller).resume_own("n1", REPAIR)
+    assert (outcome.state, outcome.why) == ("failed", "Slurm accepted the resume of n1, yet it is DOWN")
 
 
 def test_a_drain_taken_over_in_the_gap_is_not_lifted() -> None:

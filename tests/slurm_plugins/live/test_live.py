@@ -229,6 +229,7 @@ NODE = live_records.LiveNode(
     flags=frozenset({"DRAIN"}),
     reason="probing: xid 79",
     reason_at=at(500),
+    reason_by="root",
     boot_at=at(300),
     gres="gpu:h100:8",
     n_gpus=8,
