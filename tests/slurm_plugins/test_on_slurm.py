@@ -21,7 +21,7 @@ from probing_cluster.sandbox import cluster
 from probing_cluster.sandbox.machine import layout
 from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.accounting import accounting, sacct_json
-from probing_cluster.slurm_plugins.acts import helper_client, node_events, nodes
+from probing_cluster.slurm_plugins.acts import helper_client, node_events, nodes, reservations
 from probing_cluster.slurm_plugins.live import live, live_records
 
 pytestmark = pytest.mark.cluster
@@ -547,3 +547,42 @@ def test_an_unfit_node_is_adopted_and_the_job_runs_elsewhere(
     assert helper_client.connect(slurm).adopt(unfit, REASON).state == "done"
     assert node_of(look, unfit).reason == REASON
     assert helper_client.connect(slurm).resume_own(unfit).state == "done"
+
+
+def _booted_unasked(box: cluster.Sandbox, look: live.Live, name: str) -> bool:
+    """Boots a node; Slurm, which keeps whole seconds, takes no boot for one in a second in which it heard from the node."""
+    time.sleep(2)
+    box.fault(name, "node-reboot")
+    time.sleep(2)
+    return node_of(look, name).states & {"DOWN", "NOT_RESPONDING"} == {"DOWN"}
+
+
+@pytest.mark.usefixtures("clean")
+@pytest.mark.parametrize("drained", [True, False], ids=["drained", "undrained"])
+def test_a_node_that_booted_by_itself_comes_up_in_its_repairs_reservation_alone(
+    box: cluster.Sandbox, slurm: settings.SlurmSettings, look: live.Live, *, drained: bool
+) -> None:
+    """Slurm holds it DOWN. Outside of that reservation, and after a person's word, it stays so."""
+    act = helper_client.connect(slurm)
+    ours = reservations.Reservations(commands.SlurmCommands(settings=slurm), "root")
+    if drained:
+        assert act.drain("n3", REASON).state == "done"
+    until(lambda: _booted_unasked(box, look, "n3"))
+    assert node_of(look, "n3").reason == (REASON if drained else "Node unexpectedly rebooted")
+    own, another = "probing-n3-0123abcd", "probing-n2-0123abcd"
+    assert act.resume_own("n3", own).state == "skipped", "there is no such reservation yet"
+    ours.create(another, ["n2", "n3"])
+    assert act.resume_own("n3", another).state == "skipped", "n3 helps to test n2 there"
+    ours.delete(another)
+    ours.create(own, ["n3"])
+    try:
+        assert act.resume_own("n3").state == "skipped"
+        assert "DOWN" in node_of(look, "n3").states
+        assert act.resume_own("n3", own).state == "done"
+        assert not node_of(look, "n3").states & {"DOWN", "DRAIN"}
+        box.run(["scontrol", "update", "NodeName=n3", "State=DOWN", "Reason=fan swap -- bob"])
+        assert act.resume_own("n3", own).state == "skipped"
+        assert node_of(look, "n3").reason == "fan swap -- bob"
+    finally:
+        box.run(["scontrol", "update", "NodeName=n3", "State=RESUME"])
+        ours.delete(own)
