@@ -278,7 +278,9 @@ def test_a_node_that_booted_by_itself_comes_up_in_its_repairs_reservation(
         UNDRAINED | {"flags": {"MAINTENANCE", "NOT_RESPONDING"}},
         UNDRAINED | {"flags": {"MAINTENANCE", "FAIL"}},
     ],
-    ids=str,
+    ids=lambda changes: ", ".join(
+        f"{name}={sorted(value) if isinstance(value, set) else value}" for name, value in changes.items()
+    ),
 )
 def test_a_node_that_is_down_for_more_than_a_boot_stays_down(changes: dict[str, object]) -> None:
     """What a person set, what does not answer, and what has not booted since its drain is not lifted, even in our reservation."""
