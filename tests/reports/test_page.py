@@ -177,7 +177,9 @@ def test_what_came_after_the_end_does_not_stretch_the_axis(story: rows.ReportRow
         root = ET.fromstring(drawing.timeline(build(found)))
         return [str(r.get("width")) for r in root.iter(f"{space}rect") if r.get("class") in {"ran", "lost"}]
 
-    late = example.drain("drain", example.at("14:50:00"), event_ids=(), node=story.attempts[1].nodes[0])
+    late = example.drain(
+        "drain", example.at("14:50:00"), event_ids=(), job_id=4242, node=story.attempts[1].nodes[0]
+    )
     after = dataclasses.replace(story, drains=(*story.drains, late))
     assert bars(after) == bars(story)
     root = ET.fromstring(drawing.timeline(build(after)))
