@@ -79,10 +79,10 @@ def _check(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> st
     if winner.cause not in ("user_error", taxonomy.UNKNOWN) or sure:
         return ""
     ids = {e.event_id for e in winner.evidence}
-    known = [f for f in view.findings if f.signature.check and (f.event.event_id in ids or not ids)]
-    if known:
-        check = known[0].signature.check.format(node=view.node_list or "its node")
-        message = phrases.clean(known[0].event.message)
+    checkable = [f for f in view.findings if f.signature.check and (f.event.event_id in ids or not ids)]
+    if checkable:
+        check = checkable[0].signature.check.format(node=view.node_list or "its node")
+        message = phrases.clean(checkable[0].event.message)
         return f"{check} Its log says: {message}." if message else check
     return _ranks_waiting(view) if winner.cause == taxonomy.UNKNOWN else ""
 

@@ -39,10 +39,10 @@ def job_ids_of(store: db_store.Store, jobs: Sequence[str]) -> list[int]:
     found: dict[int, None] = {}
     for job in jobs:
         ref = job_ref.parse(job)
-        known = [a.job_id for a in store.attempts(job_ids=[ref.base]) if ref.plain or _is(a, ref)]
-        if not known:
+        ids = [a.job_id for a in store.attempts(job_ids=[ref.base]) if ref.plain or _is(a, ref)]
+        if not ids:
             raise errors.NotFound(f"job {job} is not known: no start is in the accounting read so far")
-        found.update(dict.fromkeys(known))
+        found.update(dict.fromkeys(ids))
     return list(found)
 
 

@@ -157,8 +157,8 @@ class JobBook:
 
     def updated_after(self, job_id: int, at: datetime) -> bool:
         """Whether the book has a start or an end of the job that is later than `at`."""
-        known = self.get(job_id)
-        return known is not None and (known.released_at or known.started_at) > at
+        job = self.get(job_id)
+        return job is not None and (job.released_at or job.started_at) > at
 
     def add_output_files(self, job: NodeJob, logs: Collection[str], ids: Mapping[str, Any]) -> None:
         """Add output files and ids found after the job's start; no effect once that start has ended."""

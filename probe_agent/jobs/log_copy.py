@@ -49,19 +49,19 @@ def _remove_second_name(directory: int, name: str) -> None:
 
 
 def _make(source: int, directory: int, name: str, most_bytes: int) -> None:
-    known = os.fstat(source)
-    mark = log_parts.mark(source, known.st_size)
+    opened = os.fstat(source)
+    mark = log_parts.mark(source, opened.st_size)
     part = f"{name}.part"
     # One that is there is what a killed child left, or another node's: that one then cannot complete its own.
     with contextlib.suppress(FileNotFoundError):
         os.unlink(part, dir_fd=directory)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    target = os.open(part, flags, known.st_mode & 0o666, dir_fd=directory)
+    target = os.open(part, flags, opened.st_mode & 0o666, dir_fd=directory)
     try:
-        start = max(0, known.st_size - most_bytes)
-        _copy(source, target, start, known.st_size - start)
+        start = max(0, opened.st_size - most_bytes)
+        _copy(source, target, start, opened.st_size - start)
         os.fsync(target)
-        if log_parts.mark(source, known.st_size) != mark:
+        if log_parts.mark(source, opened.st_size) != mark:
             raise Changed("the job's next start truncated it meanwhile")
         _name(target, directory, part, name)
     finally:

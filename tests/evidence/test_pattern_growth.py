@@ -37,15 +37,15 @@ MODULES = [
 def _member(items: list[tuple[Any, Any]], dice: random.Random) -> str:
     """A character of a class."""
     negated = items[0][0] is constants.NEGATE
-    known: list[str] = []
+    members: list[str] = []
     for kind, value in items[negated:]:
         if kind is constants.LITERAL:
-            known.append(chr(value))
+            members.append(chr(value))
         elif kind is constants.RANGE:
-            known.append(chr(value[0]))
+            members.append(chr(value[0]))
         elif kind is constants.CATEGORY:
-            known.append(_OF_CATEGORY[value])
-    return dice.choice([c for c in "a 1-Z:~" if c not in known] if negated else known)
+            members.append(_OF_CATEGORY[value])
+    return dice.choice([c for c in "a 1-Z:~" if c not in members] if negated else members)
 
 
 def _sample(tree: Any, dice: random.Random) -> str:

@@ -170,13 +170,13 @@ def _by_xid(xids: list[evidence_view.CaseSighting], weight: float) -> claims.Cla
 
 def _clears_program(found: evidence_view.CaseFinding) -> bool:
     """True for an error that only the system's software can cause: the exit code then accuses nobody."""
-    known = found.signature
+    signature = found.signature
     system = records.Domain.SYSTEM_SOFTWARE
     return (
-        known.role is findings.FindingRole.HINT
+        signature.role is findings.FindingRole.HINT
         and found.event.detail.get("goes_on") is not True
-        and taxonomy.cause(known.cause).domain is system
-        and known.weight > _HINTED
+        and taxonomy.cause(signature.cause).domain is system
+        and signature.weight > _HINTED
         and list(found.event.detail.get("domains") or ()) == [system.value]
     )
 
@@ -206,8 +206,8 @@ def _by_exit(
 ) -> Iterable[claims.Claim]:
     """A claim from the exit code or signal alone; `caught`: an exception in the log that does not end a program so."""
     signal = 0 if _first_task_to_exit(view) else view.signal or _sent_signal(view)
-    known = signal or view.attempt.exit_code or _is_unrecorded(view) or _first_task_to_exit(view)
-    if not known or any(map(_clears_program, view.findings)):
+    failed = signal or view.attempt.exit_code or _is_unrecorded(view) or _first_task_to_exit(view)
+    if not failed or any(map(_clears_program, view.findings)):
         return
     weight = _exit_weight(view, signal)
     if (other := _other_cause(view, signal)) is not None:

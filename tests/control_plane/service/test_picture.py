@@ -43,11 +43,11 @@ def test_a_node_that_slurmctld_has_not_heard_of_yet_has_no_decision(
     service: context.Context, slurm: fakes.FakeSlurm
 ) -> None:
     """For a second after slurmctld's start nodes are UNKNOWN: nothing is recorded, and the drain follows."""
-    known = slurm.state["n2"]
-    slurm.state["n2"] = dataclasses.replace(known, states=frozenset({"UNKNOWN"}))
+    idle = slurm.state["n2"]
+    slurm.state["n2"] = dataclasses.replace(idle, states=frozenset({"UNKNOWN"}))
     fakes.deliver(service.store, "n2", test_tasks.xid())
     actions.run(service)
     assert service.store.drains() == []
-    slurm.state["n2"] = known
+    slurm.state["n2"] = idle
     actions.run(service)
     assert [act[0] for act in slurm.acts] == ["drain"]

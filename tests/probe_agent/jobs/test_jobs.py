@@ -215,14 +215,14 @@ def test_output_files_are_added_to_the_start_that_wrote_them_only() -> None:
     first = book.start(job())
     book.add_output_files(first, ["/w/a"], {"array_job_id": 5})
     book.add_output_files(first, ["/w/a", "/w/b"], {})
-    known = book.get(7)
-    assert known is not None
-    assert (known.logs, known.slurm_ids) == (("/w/a", "/w/b"), [7, 5])
+    found = book.get(7)
+    assert found is not None
+    assert (found.logs, found.slurm_ids) == (("/w/a", "/w/b"), [7, 5])
     second = book.start(job(restart_count=1))
     book.add_output_files(first, ["/w/c"], {})
     book.set_preexisting_output(first, {"/w/a": [1, 2, "x"]})
     assert book.get(7) == second
     book.set_preexisting_output(second, {"/w/a": [1, 2, "x"]})
-    known = book.get(7)
-    assert known is not None
-    assert known.before == {"/w/a": [1, 2, "x"]}
+    found = book.get(7)
+    assert found is not None
+    assert found.before == {"/w/a": [1, 2, "x"]}
