@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -39,6 +40,34 @@ class SlurmAway(errors.SlurmUnavailable):
 
     def __init__(self, why: str) -> None:
         super().__init__(why if why.startswith(AWAY) else f"{AWAY}: {why}")
+
+
+class OneByOne:
+    """Acts on one subject after another, of which Slurm may not answer about one: the others still have their turn.
+
+    The second unanswered subject in a row is an outage and ends the loop, which would otherwise wait once for each.
+    """
+
+    def __init__(self) -> None:
+        self._first: SlurmAway | None = None
+        self._in_a_row = False
+
+    @contextlib.contextmanager
+    def subject(self) -> Iterator[None]:
+        """Holds the act on one subject; raises SlurmAway if neither it nor the subject before it was answered."""
+        try:
+            yield
+        except SlurmAway as exc:
+            if self._in_a_row:
+                raise
+            self._first, self._in_a_row = self._first or exc, True
+        else:
+            self._in_a_row = False
+
+    def end(self) -> None:
+        """Raise the first SlurmAway that a subject met."""
+        if self._first is not None:
+            raise self._first
 
 
 class Runner(Protocol):

@@ -123,16 +123,20 @@ def carry_out(
     config: settings.Settings,
     the_clock: clock.Clock = clock.SYSTEM,
 ) -> list[records.Drain]:
-    """Do what was decided, or record why not; the rows as stored. Raises SlurmAway where Slurm stops answering meanwhile."""
+    """Do what was decided, or record why not; the rows as stored. Raises SlurmAway if Slurm did not answer about one of them."""
     done: list[records.Drain] = []
     lost: set[str] = set()
+    acts = commands.OneByOne()
     for decision in decisions:
         if decision.action == "requeue" and decision.node in lost:
             decision = dataclasses.replace(decision, held="skipped", why="its node could not be drained")
-        row = _one(decision, slurm, ledger, config, the_clock.now())
-        if decision.action == "drain" and row.state not in {"done", "simulated"}:
+        row: records.Drain | None = None
+        with acts.subject():
+            row = _one(decision, slurm, ledger, config, the_clock.now())
+            done.append(row)
+        if decision.action == "drain" and (row is None or row.state not in {"done", "simulated"}):
             lost.add(decision.node)
-        done.append(row)
+    acts.end()
     return done
 
 

@@ -255,7 +255,7 @@ def _same(decision: Decision, past: records.Drain, fleet_view: view.View) -> boo
         return False
     if decision.held:
         return past.state == decision.held
-    if past.state == "failed":
+    if past.state == "failed" or past.why_state == view.DECIDED_ANEW:
         return fleet_view.now - past.at < _RETRY
     if past.state == "resumed" and _broke_again(decision, past, fleet_view):
         return False

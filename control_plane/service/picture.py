@@ -49,13 +49,15 @@ def waiting(service: context.Context, *, everywhere: bool = True) -> view.View:
 
 
 def _unanswered_s(service: context.Context, now: datetime) -> float:
-    """How long the latest outage of Slurm lasted; 0 once every fault of that time has had its decision."""
+    """How long the latest outage of Slurm lasted; 0 once every fault of that time has had its decision.
+
+    0 also while it lasts: nothing can be decided then, and a pass a second would read all that was reported since it began.
+    """
     outage = service.journal.slurm_outage()
-    if outage is None:
+    if outage is None or outage.until is None:
         return 0.0
-    until = outage.until or now
-    over = (now - until).total_seconds() > service.config.policy.fresh_s
-    return 0.0 if over else (until - outage.since).total_seconds()
+    over = (now - outage.until).total_seconds() > service.config.policy.fresh_s
+    return 0.0 if over else (outage.until - outage.since).total_seconds()
 
 
 def asks_for_more(fleet_view: view.View, policy: settings.PolicySettings) -> bool:

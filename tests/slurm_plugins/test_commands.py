@@ -14,6 +14,29 @@ from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.acts import job_steps
 
 
+def test_one_unanswered_subject_does_not_stop_the_others() -> None:
+    """Each has its turn, and the caller hears of it at the end; two in a row are an outage, and end the loop."""
+    reached = []
+
+    def act(answers: str) -> None:
+        acts = commands.OneByOne()
+        for at, answer in enumerate(answers):
+            with acts.subject():
+                if answer == "-":
+                    raise commands.SlurmAway(f"{at} timed out")
+                reached.append(at)
+        acts.end()
+
+    act("yy")
+    assert reached == [0, 1]
+    with pytest.raises(commands.SlurmAway, match="0 timed out"):
+        act("-y-y")
+    assert reached == [0, 1, 1, 3]
+    with pytest.raises(commands.SlurmAway, match="2 timed out"):
+        act("y--y")
+    assert reached == [0, 1, 1, 3, 0]
+
+
 def _script(directory: Path, name: str, text: str) -> None:
     path = directory / name
     path.write_text("#!/bin/sh\n" + text)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import timedelta
+from typing import Any
 
 import fakes
 import pytest
 import test_tasks
 
 from probing_cluster.control_plane import context
+from probing_cluster.control_plane.service import picture
 from probing_cluster.control_plane.service.tasks.nodes import actions
 from probing_cluster.slurm_plugins import commands
 
@@ -51,3 +53,33 @@ def test_a_node_that_slurmctld_has_not_heard_of_yet_has_no_decision(
     slurm.state["n2"] = idle
     actions.run(service)
     assert [act[0] for act in slurm.acts] == ["drain"]
+
+
+def test_one_node_that_slurm_never_answers_about_leaves_the_others_their_drain(
+    service: context.Context, slurm: fakes.FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pass ends with the error, after the other node was drained."""
+    drain = slurm.drain
+
+    def gone(node: str, *given: Any) -> Any:
+        if node == "n1":
+            raise commands.SlurmAway("scontrol did not end within 30 s")
+        return drain(node, *given)
+
+    monkeypatch.setattr(slurm, "drain", gone)
+    for at, node in enumerate(("n1", "n2"), 1):
+        fakes.deliver(service.store, node, test_tasks.xid(at, node))
+    with pytest.raises(commands.SlurmAway):
+        actions.run(service)
+    assert [act[:2] for act in slurm.acts] == [("drain", "n2")]
+
+
+def test_while_slurm_is_away_no_pass_reads_all_that_was_reported_since(service: context.Context) -> None:
+    """A pass a second would read days of events; what is fresh anyway is read."""
+    service.journal.note_slurm(fakes.NOW - HOUR, commands.SlurmAway("Unable to contact slurm controller"))
+    fakes.deliver(
+        service.store, "n2", test_tasks.xid(at=fakes.NOW - HOUR / 2, observed_at=fakes.NOW - HOUR / 2)
+    )
+    assert picture.waiting(service).events == ()
+    service.journal.note_slurm(fakes.NOW, None)
+    assert len(picture.waiting(service).events) == 1

@@ -83,7 +83,7 @@ def test_a_requeue_killed_is_recorded_as_it_is(
 def test_slurm_that_stops_answering_in_the_act_decides_nothing(
     reached: bool, service: context.Context, slurm: fakes.FakeSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The act is neither failed nor denied; once Slurm answers it was done, or it is decided anew at once."""
+    """The act is neither failed nor denied; once Slurm answers it was done, or it is decided anew, half a minute after the first try."""
     fakes.deliver(service.store, "n2", test_tasks.xid())
     with monkeypatch.context() as away:
         work = slurm.drain
@@ -98,6 +98,11 @@ def test_slurm_that_stops_answering_in_the_act_decides_nothing(
             actions.run(service)
     (row,) = service.store.drains()
     assert acting.is_begun(row)
+    again(service)
+    again(service)
+    assert len(service.store.drains()) == 1
+    later = fakes.NOW + timedelta(seconds=30)
+    service.clock.at = later  # type: ignore[attr-defined]
     again(service)
     found = [(d.state, d.why_state) for d in service.store.drains()]
     assert found == (

@@ -13,6 +13,7 @@ from probing_cluster.control_plane.policy import budget, restart, restart_acts, 
 from probing_cluster.control_plane.service import kept_logs, lease, restart_picture
 from probing_cluster.control_plane.service.tasks.jobs import accounting, attribution
 from probing_cluster.core import records
+from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.live import live_records
 
 AGAIN_S = 3.0
@@ -55,9 +56,12 @@ def _go_on(
     now: datetime,
 ) -> Iterator[str]:
     restarter = restart_acts.Restarter(slurm=service.slurm, ledger=service.store, now=now)
+    acts = commands.OneByOne()
     for row in begun:
-        made = restarter.go_on(row, jobs)
-        yield f"restart of job {row.job_id} {'goes on' if restart_acts.is_begun(made) else made.state}"
+        with acts.subject():
+            made = restarter.go_on(row, jobs)
+            yield f"restart of job {row.job_id} {'goes on' if restart_acts.is_begun(made) else made.state}"
+    acts.end()
 
 
 def _decide(
