@@ -25,17 +25,23 @@ def facts(
 ) -> Iterator[fact.Fact]:
     """A fact that Slurm does not answer, and one per task that has not worked for another reason, each for `blind_s`.
 
-    `since` keeps when each task began. Tasks that ask Slurm only now and then do not say how long it has been away.
+    `since` keeps when each task began. A task whose failing began within an outage of Slurm has none of its own: some come
+    once a day, and do not say how long Slurm has been away. One that fails through several outages has: what it asks is
+    never answered, though other questions are.
     """
     outage, unanswered = tasks.slurm_outage(), tasks.unanswered()
-    if outage is not None and outage.until is None and (now - outage.since).total_seconds() >= blind_s:
+    lasts = outage is not None and outage.until is None and (now - outage.since).total_seconds() >= blind_s
+    if outage is not None and lasts:
         yield _slurm_away(outage)
     for task, done in sorted(tasks.passes().items()):
-        if done.outcome == "ok" or task in unanswered:
+        if done.outcome == "ok":
             since.pop(task, None)
             continue
         began = since.setdefault(task, done.at)
-        if (now - began).total_seconds() >= blind_s:
+        if task in unanswered and outage is not None and (lasts or outage.since <= began):
+            continue
+        until = done.at if task in unanswered else now
+        if (until - began).total_seconds() >= blind_s:
             yield of(task, began, f"{_AWAY[done.outcome]}: {done.message}")
 
 

@@ -425,6 +425,22 @@ def test_a_service_without_slurm_says_so_once(noticing: context.Context, sink: w
     assert sink.titles[1:] == ["[c] Over: Service blind (slurm)"]
 
 
+def test_a_task_that_slurm_never_answers_is_told_though_it_answers_others(
+    noticing: context.Context, sink: web_sink.Sink
+) -> None:
+    """squeue times out for minutes while scontrol answers: each short outage ends, and nothing is drained."""
+    away = commands.SlurmAway("squeue did not end within 30 s")
+    for _ in range(6):
+        now = noticing.clock.now()
+        noticing.journal.note_slurm(now, away)
+        noticing.journal.note("actions", now, 0.0, "", away)
+        noticing.journal.note_slurm(now + timedelta(seconds=5), None)
+        notices.run(noticing)
+        later(noticing, MINUTE)
+    assert sink.titles == ["[c] Service blind"]
+    assert "task actions cannot work: Slurm does not answer: squeue" in sink.posts[0]["message"]
+
+
 class Away:
     """A store whose database is gone."""
 
