@@ -44,7 +44,10 @@ def of_users(
         return []
     names, spans = _repair_names(service, since), _test_spans(service, {a.job_id for a in found})
     tests = [
-        a for a in found if _is_one(service, a.name or "", a.user, a.account, names) or _ran_tests(a, spans)
+        a
+        for a in found
+        if _is_one(service, a.name or "", a.user, a.account, names)
+        or (_ran_tests(a, spans) and _may_be_ours(service, a))
     ]
     if tests:
         _forget(service, tests)
@@ -82,7 +85,7 @@ def _repair_names(service: context.Context, since: datetime) -> set[str]:
 def _test_spans(service: context.Context, jobs: Iterable[int]) -> dict[int, list[tuple[datetime, datetime]]]:
     """Of these jobs, id to when a job of that id was submitted by us, or ran a test: Slurm uses an id again."""
     spans: dict[int, list[tuple[datetime, datetime]]] = {}
-    for job in job_steps.SUBMITTED.values():
+    for job in list(job_steps.SUBMITTED.values()):  # another thread may submit one meanwhile
         spans.setdefault(job.job_id, []).append((job.submit_at, job.granted_at))
     given = {"cluster": service.config.cluster.name, "jobs": sorted(jobs)}
     for row in service.store.rows(_TESTS_RUN, given):
@@ -97,6 +100,15 @@ def _ran_tests(attempt: records.JobAttempt, spans: dict[int, list[tuple[datetime
         began <= over + _SLACK and attempt.submit_at - _SLACK <= until
         for began, until in spans.get(attempt.job_id, ())
     )
+
+
+def _may_be_ours(service: context.Context, attempt: records.JobAttempt) -> bool:
+    """Whether who ran it may test, or the row is one of slurmdbd's incomplete ones.
+
+    A stored test result alone is not enough: operators may store results, and with them name any job.
+    """
+    incomplete = not attempt.partition or attempt.name == "allocation"
+    return incomplete or _may_test(service, attempt.user, attempt.account)
 
 
 def _is_incomplete(partition: str, at: datetime | None, now: datetime) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from probing_cluster.core import clock, digits, errors, records, sanitize, settings
 from probing_cluster.slurm_plugins import commands
@@ -62,8 +62,9 @@ class SubmittedJob:
     granted_at: datetime = records.doc("when it had its nodes, UTC")
 
 
+_REMEMBERED = timedelta(days=1)
 SUBMITTED: dict[int, SubmittedJob] = {}
-"""Jobs that this process submitted, by id: accounting may show them under another name at first."""
+"""Jobs that this process submitted, by id: accounting may show them under another name at first. Kept for a day."""
 
 
 class JobSteps:
@@ -96,9 +97,10 @@ class JobSteps:
         match = _GRANTED.search(done.stderr)
         if match is not None:
             job_id = int(match[1])
-            SUBMITTED[job_id] = SubmittedJob(
-                job_id=job_id, submit_at=submit_at, granted_at=clock.SYSTEM.now()
-            )
+            now = clock.SYSTEM.now()
+            for old in [j for j, job in list(SUBMITTED.items()) if now - job.granted_at > _REMEMBERED]:
+                SUBMITTED.pop(old, None)
+            SUBMITTED[job_id] = SubmittedJob(job_id=job_id, submit_at=submit_at, granted_at=now)
         if match is None or done.code != 0:
             self.cancel_named(wanted.name)
             words = sanitize.clean(done.stderr.decode("utf-8", "replace").strip(), 300)

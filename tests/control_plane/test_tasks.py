@@ -737,7 +737,9 @@ def test_a_job_in_which_a_test_ran_is_ours_whatever_it_is_called(
 def test_what_was_stored_of_a_test_job_is_taken_away(service: context.Context) -> None:
     """An earlier poll took it for a user's: once it is known to be ours no attempt, verdict or account of it is left."""
     assert isinstance(service.run_slurm, fakes.Sacct)
-    service.run_slurm.rows = [fakes.row(n, State="FAILED", ExitCode="1:0") for n in (7, 8)]
+    service.run_slurm.rows = [
+        fakes.row(n, State="FAILED", ExitCode="1:0", JobName="allocation", User="root") for n in (7, 8)
+    ]
     accounting.run(service)
     service.store.save_verdicts(
         records.Verdict(
@@ -753,6 +755,15 @@ def test_what_was_stored_of_a_test_job_is_taken_away(service: context.Context) -
     assert [a.job_id for a in service.store.attempts()] == [8]
     assert [v.job_id for v in service.store.verdicts()] == [8]
     assert [a.run_key for a in service.store.run_accounts()] == ["8"]
+
+
+def test_a_stored_test_result_takes_no_users_job_away(service: context.Context) -> None:
+    """An operator's login may store results with any job's id in them: a user's attempt stays."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [fakes.row(7, State="FAILED", ExitCode="1:0")]
+    service.store.add_results([a_test_of(7)])
+    accounting.run(service)
+    assert [a.job_id for a in service.store.attempts()] == [7]
 
 
 def test_a_test_that_found_its_node_taken_is_no_job_that_never_started(service: context.Context) -> None:
