@@ -15,7 +15,7 @@ from probing_cluster.slurm_plugins.live import live_json, live_records
 
 LOG = logging.getLogger("probing.slurm")
 _JOB_START = re.compile(r"^JobId=\d+ ", re.MULTILINE)
-_REASON = re.compile(r"(.*?)\s*\[([^@\]]*)@([^\]]*)\]$", re.DOTALL)
+_REASON = re.compile(r"(.*?)\s*\[([^@\[\]]*)@([^\[\]]*)\]$", re.DOTALL)
 _OWNER = re.compile(r"(.*)\((\d+)\)", re.ASCII)
 _DETAIL = re.compile(r"(?:^| )Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S*)")
 _ONE_EACH = (

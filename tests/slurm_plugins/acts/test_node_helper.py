@@ -182,9 +182,11 @@ def test_the_command_line_says_what_is_wrong(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_slurm_that_does_not_answer_the_helper_does_not_answer_the_caller(
-    helper: tuple[Recorder, nodes.Actions, Path], monkeypatch: pytest.MonkeyPatch
+    helper: tuple[Recorder, nodes.Actions, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The caller has the same error as if it had asked Slurm itself, and no outcome that it would record."""
+    """The caller has the same error as if it had asked Slurm itself, and no outcome that it would record; who asked is logged."""
     recorder, through, _ = helper
 
     def gone(*_: object) -> nodes.Outcome:
@@ -195,3 +197,5 @@ def test_slurm_that_does_not_answer_the_helper_does_not_answer_the_caller(
         commands.SlurmAway, match=r"^Slurm does not answer: scontrol did not end within 30 s$"
     ):
         through.drain("n1", "probing: a")
+    assert '"verb": "drain"' in caplog.text
+    assert "not known" in caplog.text

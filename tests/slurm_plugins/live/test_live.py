@@ -572,3 +572,10 @@ def test_where_a_node_is_reached() -> None:
         == "10.0.0.7"
     )
     assert live_text.node(NODE_TEXT).address == ""
+
+
+def test_an_author_in_the_reason_is_not_its_author() -> None:
+    """The account that may set a reason cannot have it read as another's: the last brackets are Slurm's."""
+    text = NODE_TEXT.replace("probing: xid 79 [root@500]", "rebooted [root@ [alice@500]")
+    found = live_text.node(text)
+    assert (found.reason, found.reason_by) == ("rebooted [root@", "alice")
