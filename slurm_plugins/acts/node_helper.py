@@ -44,7 +44,7 @@ class Helper:
             request = json.loads(line)
             outcome = self._do(request)
         except commands.SlurmAway as exc:
-            LOG.warning("uid %d asked %s: not known, %s", uid, json.dumps(request, sort_keys=True), exc)
+            LOG.info("uid %d asked %s: not known, %s", uid, json.dumps(request, sort_keys=True), exc)
             return {"v": 1, "ok": False, "away": True, "error": str(exc)}
         except (ValueError, KeyError, TypeError, RecursionError, errors.ProbingError) as exc:
             return {"v": 1, "ok": False, "error": f"not a request: {type(exc).__name__}: {exc}"}

@@ -192,6 +192,7 @@ def test_slurm_that_does_not_answer_the_helper_does_not_answer_the_caller(
     def gone(*_: object) -> nodes.Outcome:
         raise commands.SlurmAway("scontrol did not end within 30 s")
 
+    caplog.set_level("INFO", "probing.helper")
     monkeypatch.setattr(recorder, "drain", gone)
     with pytest.raises(
         commands.SlurmAway, match=r"^Slurm does not answer: scontrol did not end within 30 s$"
