@@ -803,3 +803,18 @@ def test_any_lines_of_a_log_are_read_or_kept_aside(lines: list[bytes]) -> None:
         cluster="c", job_id=1, submit_at=NOW, start_at=NOW, end_at=NOW, state="FAILED", nodes=("n1",)
     )
     assert all(storable.why_not(event) is None for event in joblog.read(lines, attempt, NOW))
+
+
+def test_an_export_of_jobs_that_never_started_is_read_beside_a_broken_row(
+    store: db_store.Store, tmp_path: Path
+) -> None:
+    """Rows of jobs that never started are read, too: the file is not one of another kind."""
+    waited = "|CANCELLED by 7|2025-11-30T10:00:00|Unknown|2025-11-30T11:00:00|None assigned"
+    broken = "9|FAILED|2025-11-30|2025-11-30|2025-11-30|n1"
+    dump = tmp_path / "waited.txt"
+    dump.write_text(
+        "\n".join(["JobID|State|Submit|Start|End|NodeList", *(f"{n}{waited}" for n in range(1, 4)), broken])
+    )
+    done = load.load(store, order(sacct=[dump], timezone="UTC"))
+    assert (done.n_attempts, len(done.bad)) == (0, 1)
+    assert any("3 jobs that never started" in line for line in done.lines)

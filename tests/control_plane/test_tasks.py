@@ -1001,3 +1001,21 @@ def test_an_error_of_permission_is_a_failure_not_an_absence(service: context.Con
         raise errors.NotPermitted("no right")
 
     assert journal.one_pass(service.journal, "x", refused, service.clock).outcome == "failed"
+
+
+@pytest.mark.parametrize("known_s", [None, 90.0], ids=["no time", "a time"])
+def test_a_failed_prolog_is_at_slurms_time_of_the_drain(
+    service: context.Context, slurm: fakes.FakeSlurm, known_s: float | None
+) -> None:
+    """Where Slurm tells none, when it was first seen, however often it is looked at."""
+    now = service.clock.now()
+    at = None if known_s is None else now - timedelta(seconds=known_s)
+    slurm.state["n1"] = dataclasses.replace(
+        slurm.state["n1"], states=frozenset({"IDLE", "DRAIN"}), reason="Prolog error", reason_at=at
+    )
+    drained.run(service)
+    assert isinstance(service.clock, SetClock)
+    service.clock.at = now + timedelta(seconds=10)
+    drained.run(service)
+    found = service.store.events(since=now - timedelta(hours=1), kinds=["slurmd"], cluster="c")
+    assert [e.at for e in found] == [at or now]

@@ -252,3 +252,27 @@ def test_ranks_of_a_list_gather_must_expect_the_same_result(
 
     found = verdict.judge([dump(rank) for rank in range(4)])
     assert (found.kind == "mismatch_shape", found.ranks if odd else ()) == (bool(odd), odd)
+
+
+def test_gloo_gathers_one_size_from_all_ranks() -> None:
+    """NCCL's list gather may have a size for each rank; gloo's has none."""
+
+    def dump(rank: int) -> model.RankDump:
+        entry = {
+            "process_group": ["0", "default_pg"], "collective_seq_id": 5, "op_id": 5, "pg_id": 0, "is_p2p": False,
+            "profiling_name": "gloo:all_gather", "time_created_ns": 1, "time_discovered_started_ns": 2,
+            "time_discovered_completed_ns": None, "state": "started", "retired": False, "timeout_ms": 600000, "frames": [],
+            "input_sizes": [[19 if rank == 2 else 32, 8]], "input_dtypes": ["Float"], "output_dtypes": ["Float"],
+            "output_sizes": [[115, 8]],
+        }  # fmt: skip
+        status = {"last_enqueued_collective": 5, "last_started_collective": 5, "last_completed_collective": 4}
+        document = {
+            "version": "2.9",
+            "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1, 2, 3]"}},
+            "pg_status": {"0": status},
+            "entries": [entry],
+        }
+        return model.parse(rank, json.dumps(document).encode())
+
+    found = verdict.judge([dump(rank) for rank in range(4)])
+    assert (found.kind, found.ranks) == ("mismatch_shape", (2,))

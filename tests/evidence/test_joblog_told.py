@@ -142,3 +142,28 @@ def test_an_error_inside_a_numbered_list_is_no_last_word(above: str, behind: str
     """The next entry follows: a catalogue of messages, or a program that went on."""
     text = f"starting\n{above} \tThe file of sources\n\nError occurred in the source routine\n{behind} \tThe camera works only with flag 5"
     assert len(first(text)) == n
+
+
+@pytest.mark.parametrize(
+    "chat",
+    [
+        "<|im_start|>user\nwhy is that?<|im_end|>",
+        "<|im_start|>user\nwhy is that?\n<|im_end|>",
+        "<|start_header_id|>user<|end_header_id|> why is that?<|eot_id|>",
+    ],
+    ids=["mark at the end", "mark alone", "one line"],
+)
+def test_an_error_below_a_turn_of_a_chat_is_the_programs(chat):
+    """The turn's end mark closes it."""
+    text = (
+        chat
+        + "\nTraceback (most recent call last):\n  File \"t.py\", line 3, in f\n    g()\nKeyError: 'loss'"
+    )
+    assert [f.kind for f in reader.read(text.split("\n")) if f.first_cause] == ["python_exception"]
+
+
+@pytest.mark.parametrize(("second", "kinds"), [("2. Cut it", []), ("  2. Cut it", ["disk_full"])])
+def test_entries_of_one_list_have_one_margin(second, kinds):
+    """Numbers at other margins are no list, and an error below them is the program's."""
+    text = f"1. Open the mesh\n{second}\n3. OSError: [Errno 122] Disk quota exceeded"
+    assert [f.kind for f in reader.read(text.split("\n"))] == kinds

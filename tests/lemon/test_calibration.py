@@ -81,3 +81,11 @@ def test_the_score_of_the_answers_own_day_is_none_it_answers(action: str) -> Non
     for scores in ([yesterday], [yesterday, score(DAY, 0.2)]):
         (made,) = calibration.labels([at_ten], {"n1": scores})
         assert made.probability == 0.9
+
+
+def test_a_score_covers_its_day_up_to_midnight() -> None:
+    """An answer at midnight had seen the score of the day that ended."""
+    yesterday = score(DAY - timedelta(days=1), 0.9)
+    assert [one.probability for one in calibration.labels([note("deny", at=DAY)], {"n1": [yesterday]})] == [
+        0.9
+    ]

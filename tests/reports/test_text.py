@@ -548,3 +548,36 @@ def test_a_check_of_the_part_in_the_evidence_is_no_other_fault(story: rows.Repor
     assert "  1 other event on its nodes during the attempt" in render(
         dataclasses.replace(story, others=(same, other))
     )
+
+
+def test_a_job_that_failed_is_not_called_completed(story: rows.ReportRows) -> None:
+    """A step's code is a doubt about COMPLETED only."""
+    latest = max(story.attempts, key=lambda a: a.submit_at)
+    last = dataclasses.replace(latest, state="FAILED", exit_code=1, attempt=1, derived_exit_code=3)
+    report = model.build(job_ref.parse("4242"), dataclasses.replace(story, attempts=(last,)), now=NOW)
+    assert "COMPLETED because" not in " ".join(text.render(report).split())
+    assert json_out.document(report)["attempts"][-1]["completed_but"] is None
+
+
+def test_a_file_of_a_later_component_that_was_read_is_shown(story: rows.ReportRows) -> None:
+    """A step of it may write a file of its own (srun --output)."""
+    latest = max(story.attempts, key=lambda a: a.submit_at)
+    part = dataclasses.replace(latest, state="FAILED", exit_code=1, job_id=81, het_job_id=80, het_offset=1)
+    log = rows.JobLog(
+        node="n1", at=example.at("14:21:40"), path="/home/alice/step.out", tail=("mesh is empty",)
+    )
+    found = dataclasses.replace(story, attempts=(part,), verdicts=(), evidence=(), drains=(), logs=(log,))
+    plain = " ".join(render(found).split())
+    assert "| mesh is empty" in plain
+    assert "/home/alice/step.out" in plain
+    assert "component 0" not in plain
+
+
+def test_an_error_of_an_earlier_start_is_none_of_the_one_that_completed(story: rows.ReportRows) -> None:
+    """Both starts write one file: the time tells them apart."""
+    early = example.event(
+        uuid.UUID(int=9), example.at("14:02:20"), node="n1", kind="python_exception", source="joblog", job_id=4242,
+        message="KeyError: 'lr'",
+    )  # fmt: skip
+    report = model.build(job_ref.parse("4242"), dataclasses.replace(story, own_errors=(early,)), now=NOW)
+    assert [v.own_errors for v in report.attempts] == [(), ()]

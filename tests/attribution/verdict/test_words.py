@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from probing_cluster.attribution.verdict import findings, rank_claims, view_builder
-from probing_cluster.attribution.verdict.rules import links
+from probing_cluster.attribution.verdict.rules import links, user_error
 from probing_cluster.core import records
 
 C, D = records.Confidence, records.Domain
@@ -657,3 +657,93 @@ def test_a_node_that_went_on_being_heard_was_set_down(make):
     assert "kept reporting" in v.summary
     ended = make.judge(attempt=lost, watched={"n2": make.end + timedelta(seconds=30)})
     assert "kept reporting" not in ended.summary
+
+
+@pytest.mark.parametrize(("kind", "code", "is_over"), [("xid", "79", True), ("pcie_aer", "fatal", False)])
+def test_a_driver_that_was_loaded_again_brings_back_lost_gpus_only(make, kind, code, is_over):
+    """A link of the PCIe bus recovers by no driver."""
+    fault = make.xid(79, before_end_s=400) if kind == "xid" else make.event(400, kind=kind, code=code)
+    load = make.event(390, kind="driver_load", code="nvidia", severity=records.Severity.INFO)
+    attempt = make.attempt(start_at=make.end - timedelta(seconds=300))
+    assert make.judge(fault, attempt=attempt).cause != "user_error"
+    assert (make.judge(fault, load, attempt=attempt).cause == "user_error") is is_over
+
+
+def test_a_recovery_after_the_onset_takes_nothing_from_a_fault(make):
+    """What works again once the job had ended did not work before."""
+    fault = make.event(400, kind="pcie_aer", code="fatal")
+    info = {
+        "kind": "pcie_aer",
+        "code": "recovered",
+        "severity": records.Severity.INFO,
+        "detail": {"recovered": True},
+    }
+    attempt = make.attempt(start_at=make.end - timedelta(seconds=300))
+    alone = make.judge(fault, attempt=attempt)
+    after = make.judge(fault, make.event(-5, **info), attempt=attempt)
+    while_it_ran = make.judge(fault, make.event(100, **info), attempt=attempt)
+    assert alone.cause == "pcie"
+    assert (after.cause, after.confidence) == (alone.cause, alone.confidence)
+    assert (while_it_ran.cause, while_it_ran.confidence) != (alone.cause, alone.confidence)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "before_end_s", "detail", "cause"),
+    [
+        ("lustre", "evicted", 20, {"first_cause": True}, "filesystem_mount"),
+        ("lustre", "167-0", 20, {"first_cause": True}, "filesystem_mount"),
+        ("gpfs", "expelled", 20, {"first_cause": True}, "filesystem_mount"),
+        ("lustre", "evicted", 320, {"first_cause": True}, "user_error"),
+        ("lustre", "evicted", 20, {}, "user_error"),
+    ],
+)
+def test_which_evictions_outlast_the_return(make, kind, code, before_end_s, detail, cause):
+    """The server lets the client in again a second later, which saves no open file."""
+    mount = {"kind": kind, "device": "scratch-OST001c", "node": "n2"}
+    back = {"code": "recovered", "severity": records.Severity.INFO, "detail": {"recovered": True}}
+    out, again = make.event(before_end_s, code=code, **mount), make.event(before_end_s - 1, **back, **mount)
+    write = make.finding(
+        "checkpoint_failed", node="n2", message="file write failed", detail={"role": "root", **detail}
+    )
+    assert make.judge(out, again, write).cause == cause
+
+
+@pytest.mark.parametrize(
+    ("exit_signal", "words"), [(6, "was ended by signal 6 (SIGABRT)"), (53, "never began")]
+)
+def test_mpi_abort_is_not_named_where_a_signal_ended_the_program(make, exit_signal, words):
+    """MPI_Abort ends a program with a code."""
+    detail = {"role": "exit", "first_cause": True, "called_abort": True, "rank": 2}
+    left = make.finding(
+        "process_aborted", node="n2", message="MPI_ABORT was invoked on rank 2", detail=detail
+    )
+    v = make.judge(left, attempt=make.attempt(exit_code=0, exit_signal=exit_signal))
+    assert words in v.summary
+    assert "MPI_Abort" not in v.summary
+
+
+def test_a_peer_that_did_not_answer_over_infiniband_leaves_the_exit_to_nobody(make):
+    """The exit code only follows from the loss."""
+    detail = {"first_cause": True, "role": "root"}
+    lost = make.finding(
+        "net_ib_completion_error", message="NET/IB : Got completion with status=12", detail=detail
+    )
+    claims = list(user_error.rule(view_builder.build(make.case(lost))))
+    found = [(c.cause, c.words.partition(",")[0]) for c in claims]
+    assert found == [("unknown", "got no answer from a peer over InfiniBand")]
+
+
+def test_a_signal_is_not_explained_by_wrong_values(make):
+    """They end a program with a code."""
+    wrong = make.finding("wrong_result", detail={"first_cause": True, "role": "root"})
+    assert make.judge(wrong).cause == "unknown"
+    assert make.judge(wrong, attempt=make.attempt(exit_code=0, exit_signal=9)).cause == "rank_killed"
+
+
+@pytest.mark.parametrize(("minutes", "cause"), [(1, "node_refused"), (10, "requeued_by_user")])
+def test_a_start_that_ran_on_was_not_refused_by_its_prolog(make, minutes, cause):
+    """A Prolog ends a start before its script begins."""
+    info = records.Severity.INFO
+    failed = make.event(at=make.start, kind="slurmd", code="prolog_failed", source="slurm", severity=info)
+    attempt = make.attempt(state="REQUEUED", exit_code=0, end_at=make.start + timedelta(minutes=minutes))
+    assert make.judge(failed, attempt=attempt).cause == cause

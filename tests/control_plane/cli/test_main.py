@@ -778,3 +778,21 @@ def test_classify_gives_its_process_the_signal_of_a_closed_pipe_back(tmp_path: P
     before = signal.getsignal(signal.SIGPIPE)
     assert main.main(["classify", str(tmp_path / "log")]) == 0
     assert signal.getsignal(signal.SIGPIPE) == before
+
+
+def test_an_arrays_number_names_all_its_tasks_and_a_tasks_name_one(run: Run, store: db_store.Store) -> None:
+    """Slurm's raw ids of the tasks are others."""
+    at = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    store.upsert_attempts(
+        [
+            records.JobAttempt(
+                cluster="c", job_id=812 + task, array_job_id=8, array_task_id=task, submit_at=at, start_at=at,
+                end_at=at + timedelta(hours=1), state="FAILED", exit_code=1, user="bob", nodes=("n3",),
+            )
+            for task in (4, 5)
+        ]
+    )  # fmt: skip
+    assert run("attribute", "--job", "8_4")[0] == 0
+    assert [v.job_id for v in store.verdicts()] == [816]
+    assert run("attribute", "--job", "8")[0] == 0
+    assert sorted(v.job_id for v in store.verdicts()) == [816, 817]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -146,3 +147,31 @@ def test_a_file_system_without_hard_links_gets_its_copy(
     log_copy.make(source, tmp_path / "out.start1", MOST)
     assert (tmp_path / "out.start1").read_bytes() == LOG
     assert names(tmp_path) == ["out", "out.start1"]
+
+
+def test_a_part_that_is_another_file_stays_beside_a_finished_copy(tmp_path: Path, source: int) -> None:
+    """It is of a node that still copies, and removes it itself."""
+    copy = tmp_path / "out.start1"
+    copy.write_bytes(b"the first start")
+    (tmp_path / "out.start1.part").write_bytes(b"the fir")
+    log_copy.make(source, copy, MOST)
+    assert copy.read_bytes() == b"the first start"
+    assert (tmp_path / "out.start1.part").read_bytes() == b"the fir"
+
+
+def test_another_nodes_half_is_neither_named_nor_removed(
+    tmp_path: Path, source: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another node began anew meanwhile, on a file system without hard links."""
+    part = tmp_path / "out.start1.part"
+
+    def replaced(*_given: object, **_named: object) -> None:
+        part.unlink()
+        part.write_bytes(b"half")
+        raise OSError(errno.EPERM, "no hard links")
+
+    monkeypatch.setattr(os, "link", replaced)
+    with pytest.raises(OSError, match="no hard links"):
+        log_copy.make(source, tmp_path / "out.start1", MOST)
+    assert names(tmp_path) == ["out", "out.start1.part"]
+    assert part.read_bytes() == b"half"

@@ -683,3 +683,19 @@ def test_a_step_that_a_signal_ended_has_a_status_as_a_shell_gives_it(
     values = f"5|COMPLETED|2026-11-28T10:00:00|2026-11-28T10:00:00|2026-11-28T10:01:00|0:0|{written}"
     (row,) = parse(names.replace(" ", "|"), values).attempts
     assert row.derived_exit_code == status
+
+
+def test_a_word_beside_every_column_sets_its_row_aside() -> None:
+    """A row with a word too many, or moved to the left of the table, may have any field in a wrong place."""
+    head = (
+        "   JobID           JobName Partition      State               Start                 End   NodeList"
+    )
+    rule = (
+        "   ------------ ---------- --------- ---------- ------------------- ------------------- ----------"
+    )
+    good = (
+        "   918223         esm_embed      gpu     FAILED 2025-11-30T19:40:09 2025-12-01T02:17:55   gpu-3-11"
+    )
+    result = parse(head, rule, good, good + "  gpu-3-12", "9" + good[1:])
+    assert [a.job_id for a in result.attempts] == [918223]
+    assert [r.line_no for r in result.rejected] == [4, 5]
