@@ -208,7 +208,9 @@ class CauseCandidates:
         ]
         ended = [i for i in last if self.held[i].kind in ("interrupted", "process_terminated")]
         ends = [self.held[i] for i in ended]
-        died = any("exit_code" in f.detail or _RAISED.match(f.message) for f in ends)
+        died = any(
+            "exit_code" in f.detail or "exit_string" in f.detail or _RAISED.match(f.message) for f in ends
+        )
         if died or any(f.kind == "interrupted" for f in ends):
             first = self._launcher_end(ended[0])
             self.held[first] = replace(self.held[first], role=LineRole.EXIT)
@@ -297,7 +299,7 @@ class CauseCandidates:
         if not self._exited and self._script.go_on(best.message, best.kind, record.text):
             self._survived()
             return
-        if self._progress.after_line(record.text, overwritten=overwritten):
+        if self._progress.after_line(record.text, live=overwritten or record.dated):
             self._late_steps += self._chars > _BUFFERED_CHARS
         handled = best.detail.get("handled") is True and self._progress.steps >= _HANDLED_STEPS
         if handled or self._late_steps >= _STEPS:

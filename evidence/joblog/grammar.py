@@ -89,6 +89,8 @@ class Record:
     """Whether its logger, which writes JSON, gives it the level of an error."""
     of_worker: bool = False
     """Whether Ray forwards the line from one of its workers."""
+    dated: bool = False
+    """Whether the line began with a date, which `text` lacks: a logger wrote it when it happened."""
 
 
 @dataclass(kw_only=True, slots=True)

@@ -1,4 +1,4 @@
-"""Text that is only shown: here-documents of a printed script, fenced blocks of Markdown, pages of Python's help, another job's log
+"""Text that is only shown: here-documents of a printed script, texts of several lines in printed Python source, fenced blocks of Markdown, pages of Python's help, another job's log
 below the traced command that prints it, questions to a model below their heading, turns of a chat between their marks.
 
 Errors in such text are not the job's.
@@ -9,19 +9,36 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-TRIGGERS = ("<<", "```", "Help on ", "+ tail ", "+ cat ", "+ head ", "+ grep ", "### ", "<|")
+TRIGGERS = (
+    "<<",
+    "```",
+    '= """',
+    "= '''",
+    "Help on ",
+    "+ tail ",
+    "+ cat ",
+    "+ head ",
+    "+ grep ",
+    "### ",
+    "<|",
+)
 _OPENS = re.compile(
     r"(?:^|\s)\d?<<-?\s{0,2}(?P<quote>['\"]?)\\?(?P<word>[A-Za-z_]\w{0,31})(?P=quote)\s*(?:[|>&;].{0,200})?$"
 )
 _COMMAND = re.compile(
     r"\s{0,40}(?:\w{1,40}=\$\(|[|&;({]\s?)?(?:sudo |command |exec )?(?:cat|tee|python[\d.]{0,4}|perl|bash|sh|ed|ex|dd|ssh|read|while|sbatch|sqlite3|mysql|psql|gnuplot|octave|R|printf|:)\b"
 )
+_TRIPLES = ('"""', "'''")
 _MAX_LINES = 120
 _HELP = re.compile(
     r"Help on (?:class|function|method|module|package|built-in function|_?\w{1,40} object)\b.{0,200}:$|Help on class \S"
 )
 _HELP_LINE = re.compile(r"\s|$|(?:class|def) |[A-Z ]{3,40}$|[\w.]{1,80}\(.{0,200}\)")
 """Lines of such a page: headings, signatures and indented text."""
+_TRIPLE = re.compile(
+    r"\s{0,40}[A-Za-z_][\w.]{0,60}\s?=\s?[rbfuRBFU]{0,2}(?P<mark>\"{3}|'{3})\\?[^\"']{0,200}$"
+)
+"""A text of several lines in Python source that the job prints."""
 _FENCE = re.compile(
     r"\s{0,12}```(?:\s?\{\s?\.?(?P<braced>[A-Za-z][\w+-]{0,20})?[^}\n]{0,80}\}|(?P<language>[A-Za-z][\w+-]{0,20}))?\s*$"
 )
@@ -64,7 +81,11 @@ class HereDocument:
         if over is not None and (over(text) or (empty and self._word == "question")):
             self._open(0, "")
         if self.inside(line):
-            if text.strip() == self._word or (self._word == "turn" and _TURN_ENDS.search(text)):
+            if (
+                text.strip() == self._word
+                or (self._word in _TRIPLES and self._word in text)
+                or (self._word == "turn" and _TURN_ENDS.search(text))
+            ):
                 self._began = 0
             return True
         if found := _FENCE.match(text) if "```" in text else None:
@@ -83,6 +104,9 @@ class HereDocument:
         if "<|" in text and _TURN.match(text):
             self._open(0 if _TURN_ENDS.search(text) else line, "turn")
             return True
+        if triple := _TRIPLE.match(text) if any(mark in text for mark in _TRIPLES) else None:
+            self._open(line, triple["mark"])
+            return False
         if "+ " in text and _OTHERS_LOG.match(text):
             self._open(line, "log")
             return False

@@ -311,6 +311,7 @@ def _undated(record: grammar.Record) -> grammar.Record:
         host=inner.host or record.host or host,
         pid=inner.pid or record.pid,
         is_error=_ERROR_LEVEL.search(record.text) is not None,
+        dated=True,
     )
 
 

@@ -134,6 +134,7 @@ def is_speech(text: str) -> bool:
         any(p.match(text) for p in (_CODE, _TRACE, _LISTED, _PIECE, _TEST, _SETTING))
         or _TITLE.search(text)
         or _TABLE_ROW.search(text)
+        or _PLACEHOLDER in text
     ):
         return True
     if any(p.search(text) for p in (_DELIBERATE, _DENIED, _SUPPOSED, _QUOTES)):
@@ -150,6 +151,8 @@ def is_speech(text: str) -> bool:
     return False
 
 
+_PLACEHOLDER = "<*>"
+"""Stands for a variable part where log parsers (Drain, Spell) print the forms of lines that they found."""
 _MADE = re.compile(r"\s{0,8}(?:\d{1,7}\W{1,3})?[A-Z]\w{1,60}\(\w{1,40}=")
 """A record as Python represents it."""
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from probing_cluster.core import vocabulary
+from probing_cluster.core import digits, vocabulary
 from probing_cluster.evidence.joblog import grammar
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole
 
@@ -20,6 +20,7 @@ _PEER_NOISE = frozenset({
     "gloo_timeout", "gloo_connect_failed",
 })  # fmt: skip
 """How a peer's death appears to ranks that wait for it; as weak as a lost peer."""
+_WHY_NO_CONTAINER = frozenset({"disk_full", "cuda_version"})
 _OWN_ERROR_KINDS = frozenset(
     {"python_exception", "import_error", "cuda_oom", "cuda_device_assert", "host_memory_error"}
 )
@@ -150,7 +151,7 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
     if best.kind == "nccl_system_error" and new.kind == "net_ib_error" and _BARE_RESULT.search(best.message):
         # `best` only names the result; NCCL's own warning names the call that failed.
         return 0 < behind <= _REASON_LINES
-    if best.kind == "slurm_launch_failed" and new.kind == "disk_full" and 0 < behind <= _REASON_LINES:
+    if best.kind == "slurm_launch_failed" and new.kind in _WHY_NO_CONTAINER and 0 < behind <= _REASON_LINES:
         return True
     if best.kind == "nccl_unhandled_cuda" and root and new.kind.startswith("cuda_"):
         return 0 < behind <= _REASON_LINES and new.rank == best.rank
@@ -180,6 +181,13 @@ def _summed_up(best: JobFinding, new: JobFinding) -> bool:
     return same and best.rank is None and new.line - best.line <= _SUMMED_UP_LINES
 
 
+def _ended_the_step(new: JobFinding, best: JobFinding) -> bool:
+    """Whether `new` is the exit of one task, and `best` tells in one line that srun killed several others, as it does after such an exit."""
+    killed = best.kind == "oom_kill_suspected" and not digits.is_number(str(best.detail.get("tasks", "0")))
+    alone = new.kind == "task_exit" and digits.is_number(str(new.detail.get("tasks", "")))
+    return killed and alone and best.host == new.host and 0 < new.line - best.line <= _REASON_LINES
+
+
 def _only_passes_on(finding: JobFinding) -> bool:
     """Whether a tool such as make only reports that a command it ran has failed."""
     of_tool = finding.kind == "program_error" and finding.detail.get("handled") is True
@@ -199,7 +207,7 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
     near = new.line - best.line <= _PANIC_LINES and new.detail.get("panic")
     if best.detail.get("panic") and (near or _OF_PANIC.search(new.message)):
         return False
-    if _script_went_on(best, new):
+    if _script_went_on(best, new) or _ended_the_step(new, best):
         return True
     if best.detail.get("of_launcher") and new.role is LineRole.EXIT and not new.detail.get("of_launcher"):
         return _summed_up(best, new)

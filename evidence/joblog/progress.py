@@ -24,14 +24,14 @@ _DATE = re.compile(
 _NO_WORK = re.compile(
     r"error|exception|fail|retry|attempt|warn|abort|kill|traceback|timed? ?out|signal|frame #|File \"|NCCL|RCCL|gloo|"
     r"\b(?:load|download|fetch|extract|unpack|build|compil|tokeniz|convert|sav|writ|upload|resolv|collect|install|connect|import|map)\w{0,5}\b|"
-    r"\b(?:rank|pid|process|worker|node|task|shard|core|port|address|allocated|reserved|memory|elapsed)\b(?=\D{0,3}\d)(?!.*(?:loss|iter|step|epoch))",
+    r"\b(?:rank|pid|process|worker|node|task|shard|core|port|address|allocated|reserved|memory|elapsed)\b(?=\D{0,3}\d)(?!.*(?:loss|iter|step|epoch|(?:tok(?:en)?|sample|image|it)s?/s))",
     re.IGNORECASE,
 )
 """Other counters that grow: errors, retries, shards loaded, processes that end one by one."""
 _LISTED_CODE = re.compile(
-    r"\s{0,8}│\s{1,8}(?:❱\s{1,8})?\d{1,6}\s[│\s]{0,80}[A-Za-z_#@)\]}\"']|\s{0,8}\d{1,4}\s{1,4}(?:/\S{1,400}\(\S{0,400}\) ?\[0x|0x[0-9a-f]{4,16}\b)"
+    r"\s{0,8}\d{1,7} \|(?= .{0,400}[;(){}\"#])|\s{0,8}│\s{1,8}(?:❱\s{1,8})?\d{1,6}\s[│\s]{0,80}[A-Za-z_#@)\]}\"']|\s{0,8}\d{1,4}\s{1,4}(?:/\S{1,400}\(\S{0,400}\) ?\[0x|0x[0-9a-f]{4,16}\b)"
 )
-"""A line of the program's source in the box that rich draws around a traceback, which may read `step = 0`; a numbered frame of a C stack."""
+"""A line of the program's source: a compiler's, or in the box that rich draws around a traceback, which may read `step = 0`; a numbered frame of a C stack."""
 _COUNTER = re.compile(
     r"(?<![\w./-])(?P<a>\d{1,12})\s{0,2}(?:/|of)\s{0,8}(?P<of>\d{1,12})(?![\w/.-])"
     r"|\b(?:iter(?:ation)?s?|it|(?:global|train|training|optimizer|micro|gradient)?[_ ]?steps?|epochs?|ep|batch(?:es)?|(?:num_)?updates?|episodes?|rounds?|(?:consumed[_ ])?(?:samples|tokens)|prompts?|questions?|answers?|quer(?:y|ies))\b"
@@ -177,8 +177,8 @@ class LogProgress:
         known = found is not None and self._shapes.get(found[0], (0.0, 0))[1] >= _GREW
         return known and self._grown(text)
 
-    def after_line(self, text: str, *, overwritten: bool = False) -> bool:
-        """Whether this line after the error advanced; `overwritten`: it is part of a progress bar."""
+    def after_line(self, text: str, *, live: bool = False) -> bool:
+        """Whether this line after the error advanced; `live`: it is part of a progress bar, or a logger dated it."""
         if _TRAINED.search(text):
             self.live += _LOOP_ENDED
         if (progress := read_counters(text)) is None:
@@ -196,8 +196,7 @@ class LogProgress:
         if last is not None and words in self._ordered and _FULL_BAR.search(text):
             # The loop that ran when the error came has ended.
             self.live += _LOOP_ENDED
-        live = overwritten or words in self._ordered or _LIVE.search(text) or _DATE.search(text[:60])
-        if live:
+        if live or words in self._ordered or _LIVE.search(text) or _DATE.search(text[:60]):
             self.live += 2 if len(now) == 1 and _EPOCH.match(text) else 1
         return True
 

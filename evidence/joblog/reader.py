@@ -57,10 +57,13 @@ _DEBUG = re.compile(
     r"(?:(?!\b(?i:error|fail|warn|fatal|critical)).){0,120}?(?<![\w.\-/])(?:DEBUG|TRACE)(?=[\]\s:|,])"
 )
 """A debug level: no error that ends a program."""
-_UNRAISED = re.compile(r"^\s*Exception ignored (?:in|on|while)\b|--- Logging error ---$")
+_UNRAISED = re.compile(
+    r"^\s*Exception ignored (?:in|on|while)\b|--- Logging error ---$|^Error in sys\.excepthook:$"
+)
 """Python's heading of a traceback that it ignores and that ends nothing."""
 _WARNED_OF = re.compile(r"\S{1,400}\.py:\d{1,6}: \w{0,60}Warning: \S")
 """A warning directly below frames: NumPy shows its import so, and nothing was raised."""
+_USER_CODE = ": in user code:"
 _FRAME = re.compile(r"^(?:\s|\[rank|$)|^\S.*File \"")
 
 
@@ -86,6 +89,8 @@ class JobLogReader:
         self._last_line = self._line_before = 0
         """Numbers of the last line that was not empty and of the one before."""
         self._unraised: dict[int | None, int] = {}
+        self._user_code: dict[int | None, int] = {}
+        """Line of the last exception of each rank whose own text TensorFlow prints below."""
         self._chain = chain.ExceptionChain()
         self._trailing = trailing_errors.TrailingErrors(self._candidates.recent)
         self._step_output = step_output.StepOutput()
@@ -190,7 +195,9 @@ class JobLogReader:
             self._take_last()
         current = self._tracebacks.get(rank)
         if current is None:
-            return self._trailing.read(record, known=known, interesting=interesting)
+            return self._of_user_code(record) or self._trailing.read(
+                record, known=known, interesting=interesting
+            )
         if current.indent and _indent(record.text) >= current.indent:
             record = replace(record, text=record.text[current.indent :])
         if _FRAME.match(record.text) or chain.is_link(record.text):
@@ -209,10 +216,21 @@ class JobLogReader:
             if found.message.endswith("AssertionError") and current.code.startswith("assert "):
                 # An assertion without a message gets the asserted expression.
                 found = replace(found, message=f"{found.message} ({sanitize.clean(current.code, 200)})")
-            found = self._chain.ended(found, rank)
+            found = self._chain.ended(python.of_lost_parent(found, current.code), rank)
+            if found.message.endswith(_USER_CODE) and len(self._user_code) < _MAX_TRACEBACKS:
+                self._user_code[rank] = record.line
             if python.named_only(found):
                 languages.heading(record, self._context, raised=True)
                 found = replace(found, detail={**found.detail, "heading": True})
+        return found
+
+    def _of_user_code(self, record: Record) -> JobFinding | None:
+        """The exception that TensorFlow indents below its own frames, after `ValueError: in user code:`."""
+        began = self._user_code.get(record.rank)
+        if began is None or not record.text[:1].isspace() or record.line - began > _TRACEBACK_LINES:
+            return None
+        if found := python.exception(replace(record, text=record.text.strip())):
+            del self._user_code[record.rank]
         return found
 
     def _take(self, finding: JobFinding) -> None:
@@ -283,7 +301,8 @@ class JobLogReader:
 
         A progress bar overwrites itself with carriage returns; each overwriting is read as text of its own.
         """
-        text = self._labels.plain(_COLOURS.sub("", prefixes.plain(text)).rstrip())
+        text = unfold.typed_over(prefixes.plain(text))
+        text = self._labels.plain(_COLOURS.sub("", text).rstrip())
         text = self._copied.plain(line, text)
         if (of_lsf := self._lsf.read(line, text)) is not None:
             found = self._families(self._labels.record(line, of_lsf[:MAX_LINE_CHARS]))
@@ -310,12 +329,13 @@ class JobLogReader:
                 self._candidates.after_line(self._labels.record(line, text))
             recent.append(text)
             return
-        if succeeded := step_output.test_mark(text):
-            self._candidates.test_succeeded()
+        passed = step_output.tests_passed(text, self._candidates.recent)
+        succeeded = passed or step_output.test_mark(text)
+        if succeeded:
+            self._candidates.test_succeeded(whole_session=passed)
+            self._trailing.take_last()
         elif succeeded is False:
             self._candidates.test_began()
-        if step_output.tests_passed(text, self._candidates.recent):
-            self._candidates.test_succeeded(whole_session=True)
         self._trailing.announce(line, text)
         of_errors = self._step_output.of_errors(line)
         text = self._step_output.text(line, text)

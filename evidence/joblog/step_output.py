@@ -82,11 +82,14 @@ class LsfSummary:
         return "" if self._in_script else text
 
 
-_TEST_BEGINS = re.compile(r"\[ RUN +\] \S|={3,80} test session starts ={3,80}$")
-_TEST_PASSED = re.compile(r"\[ +OK +\] \S")
-"""GoogleTest's lines for the start and the success of a test, and pytest's first line."""
+_TEST_BEGINS = re.compile(
+    r"\[ RUN +\] \S|={3,80} test session starts ={3,80}$|=== RUN +\S|running \d{1,7} tests?$"
+)
+_TEST_PASSED = re.compile(r"\[ +OK +\] \S|\s{0,16}--- PASS: \S")
+"""Lines for the start and the success of a test (GoogleTest, Go), and the first line of a session (pytest, Rust)."""
 _ALL_PASSED = re.compile(
     r"={3,80} (?!.*\b(?:failed|errors?)\b)\d{1,7} passed\b.{0,120} in [\d.]{1,12}s.{0,24} ={3,80}$"
+    r"|test result: ok\. \d{1,7} passed; 0 failed;|ok {1,2}\t\S{1,300}\t(?:[\d.]{1,12}s|\(cached\))"
 )
 _OK, _RAN = re.compile(r"OK(?: \([\w= ,]{1,80}\))?$"), re.compile(r"Ran \d{1,7} tests? in [\d.]{1,12}s$")
 _RAN_LINES = 3
@@ -94,7 +97,7 @@ _RAN_LINES = 3
 
 def test_mark(text: str) -> bool | None:
     """False if a test or a test session begins, True if a test passed, None for any other line."""
-    if not text.startswith(("[ ", "===")):
+    if not text.lstrip().startswith(("[ ", "===", "--- PASS", "running ")):
         return None
     if _TEST_BEGINS.match(text):
         return False
@@ -102,8 +105,8 @@ def test_mark(text: str) -> bool | None:
 
 
 def tests_passed(text: str, before: Reversible[str]) -> bool:
-    """Whether pytest or unittest reports in this line that every test passed; the tests then expected the exceptions above."""
+    """Whether pytest, unittest, Rust's or Go's test runner reports in this line that every test passed; the tests then expected the exceptions above."""
     if text.startswith("OK"):
         near = islice(reversed(before), _RAN_LINES)
         return _OK.match(text) is not None and any(_RAN.match(line) for line in near)
-    return text.startswith("===") and _ALL_PASSED.match(text) is not None
+    return text.startswith(("===", "test result: ok", "ok ")) and _ALL_PASSED.match(text) is not None

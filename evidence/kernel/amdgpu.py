@@ -134,13 +134,13 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "init_failed",
         re.compile(
-            r"PSP (?:create ring|load \w{1,24}|firmware loading) failed|Fatal error during GPU init|amdgpu_device_ip_(?:early_)?init failed|hw_init of IP block <\w{1,32}> failed|probe with driver amdgpu failed with error"
+            r"PSP (?:create ring|load \w{1,24}|firmware loading) failed|Fatal error during GPU init|amdgpu_device_ip_(?:early_)?init failed|resume of IP block <\w{1,32}> failed|amdgpu_device_ip_resume failed|(?:hw|sw)_init of IP block <\w{1,32}> failed|probe with driver amdgpu failed with error"
         ),
     ),
     (
         "smu",
         re.compile(
-            r"SMU: (?:I'm not done with your previous command|response:0xFFFFFFFF)|SMU is (?:not responding|unresponsive)|Msg issuing pre-check failed and SMU may be not in the right state|failed send message:"
+            r"SMU: (?:I'm not done with your previous command|response:0xFFFFFFFF)|SMU is (?:not responding|unresponsive)|Msg issuing pre-check failed and SMU may be not in the right state|[Ff]ailed to setup smc hw|failed send message:"
         ),
     ),
     (

@@ -169,7 +169,7 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "raid_fault",
         re.compile(
-            r"(?P<device>megaraid_sas|mpt[23]sas\w*|smartpqi|hpsa|aacraid)\b.*(?:FAULT state|fault_state|controller (?:is )?(?:offline|lockup)|Controller lockup|adapter dead|host is non-operational)",
+            r"(?P<device>megaraid_sas|mpt[23]sas\w*|smartpqi|hpsa|aacraid)\b.*(?:FAULT state|fault_state|controller (?:is )?(?:offline|lockup)|Controller lockup|adapter dead|host is non-operational|Init cmd return status FAILED|Failed from megasas_init_fw\b)",
             re.IGNORECASE,
         ),
     ),

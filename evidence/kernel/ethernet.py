@@ -60,6 +60,7 @@ def read(message: str, context: KernelContext) -> KernelFinding | None:
         or "pciehp" in message
         or "SATA" in message
         or "NVLink" in message
+        or message.startswith("AirPort: ")  # macOS: a laptop's log among the nodes'
     ):
         return None
     if phy := _PHY.match(message):

@@ -58,7 +58,7 @@ _PROBE = re.compile(
     rf"(?:mlx[45]_core|hfi1|efa|irdma|bnxt_re): probe of (?P<pci>{grammar.FULL_PCI}) failed with error"
 )
 _OURS = re.compile(
-    r"infiniband (?P<device>(?:efa_|rdmap|bnxt_re|irdma|rocep|mlx|hfi1)\w{0,24}):|mlx|efa\b|hfi1\b|bnxt_re\b|bnxt_en\b.*: QPLIB:|irdma\b"
+    r"infiniband (?P<device>(?:efa_|rdmap|bnxt_re|irdma|rocep|mlx|hfi1)\w{0,24}):|mlx|efa\b|hfi1\b|bnxt_re\b|bnxt_en\b.*: QPLIB:|bnxt_en\b.* bnxt_re\d{1,3}:|irdma\b"
 )
 _CALL = re.compile(r"\w{1,64}:\d{1,6}:\((?P<who>pid)\s(?P<pid>\d{1,18})\):")
 _MODULE = re.compile(r"Port module event(?:\[\w+\])?:\s*(?:module (?P<module>\d{1,18}),\s*)?(?P<text>.*)")
@@ -99,7 +99,7 @@ _PHRASES = (
     (
         "init_failed",
         re.compile(
-            r"8051 start timeout, current state|mlx[45]_(?:init_one|load_one) failed|probe_one[^'\"]{0,80} failed with error|Firmware over \d+ MS in (?:pre-)?initializing state, aborting|probe with driver mlx[45]_core failed"
+            r"8051 start timeout, current state|mlx[45]_(?:init_one|load_one) failed|probe_one[^'\"]{0,80} failed with error|Firmware over \d+ MS in (?:pre-)?initializing state, aborting|probe with driver mlx[45]_core failed|Failed to create HW CQ\b|Couldn't (?:create ib_mad (?:CQ|PD|QP\d?)|open port \d{1,3})\b"
         ),
     ),
     ("tx_timeout", re.compile(r"TX timeout (?:detected|on queue)")),

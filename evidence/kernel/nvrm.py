@@ -120,7 +120,7 @@ _NVLINK = re.compile(
 )
 _FAILED = re.compile(r"[Ff]ail(?:ed|ure)|\b[Ee]rror\b|timed out")
 _INIT = re.compile(
-    rf"NVRM:\s+{_GPU}(?:RmInitAdapter failed|rm_init_adapter(?:\(\d+\))? failed)|nvidia\s+(?P<probe>{grammar.PCI}):[^'\"]{{0,40}}probe [^'\"]{{0,40}}failed"
+    rf"NVRM:\s+{_GPU}(?:RmInitAdapter failed|rm_init_adapter(?:\(\d+\))? failed)|nvidia\s+(?P<probe>{grammar.PCI}):[^'\"]{{0,40}}probe [^'\"]{{0,40}}failed|NVRM:\s+pci_enable_device failed"
 )
 _PROBE = re.compile(rf"\bnvidia: probe of (?P<pci>{grammar.PCI}) failed with error")
 _MISMATCH = re.compile(

@@ -279,17 +279,24 @@ _IOMMU_AMD = re.compile(rf"Event logged \[(?P<event>[A-Z_]{{4,32}})(?: device=(?
 _IOMMU_INTEL = re.compile(
     rf"(?:DMAR:)?\s?\[(?:DMA (?:Read|Write)(?: NO_PASID)?|INTR-REMAP)\] Request device \[(?P<pci>{_AT})\]"
 )
+_IOMMU_ARM = re.compile(
+    r"arm-smmu(?:-v3)?\s\S{1,64}: (?:Unhandled context fault: fsr=0x|event 0x[0-9a-f]{1,4} received:|Blocked unknown Stream ID 0x|TLB sync timed out)"
+)
+"""The first two report a device's access that is not mapped; version 3 prints the event's number."""
 _IOMMU_STATUS = re.compile(
     r"AMD-Vi: Completion-Wait loop timed out|(?:AMD-Vi: )?(?:Completion-Wait|IOTLB_INV_TIMEOUT)"
 )
 
 
 def read_iommu(message: str, _context: KernelContext) -> KernelFinding | None:
-    """A fault that AMD-Vi or Intel's DMAR reports."""
+    """A fault that AMD-Vi, Intel's DMAR or Arm's SMMU reports."""
     if found := message_start.match(_IOMMU_AMD, message):
         code = "page_fault" if found["event"] == "IO_PAGE_FAULT" else "event"
     elif found := message_start.match(_IOMMU_INTEL, message):
         code = "page_fault"
+    elif found := _IOMMU_ARM.match(message):
+        code = "event" if "TLB sync" in found[0] else "page_fault"
+        return make(IOMMU_FACTS, "iommu", code, message)
     elif message_start.match(_IOMMU_STATUS, message):
         return make(IOMMU_FACTS, "iommu", "event", message)
     else:
@@ -301,7 +308,7 @@ def read_iommu(message: str, _context: KernelContext) -> KernelFinding | None:
 
 IOMMU_FAMILY = grammar.LineFamily(
     name="iommu",
-    triggers=("Event logged [", "DMAR", "Request device [", "AMD-Vi"),
+    triggers=("Event logged [", "DMAR", "Request device [", "AMD-Vi", "arm-smmu"),
     read=read_iommu,
     facts=IOMMU_FACTS,
 )

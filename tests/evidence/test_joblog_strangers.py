@@ -124,3 +124,58 @@ def test_a_stale_handle_of_a_lock_file_is_marked() -> None:
     assert found.kind == other.kind == "stale_file_handle"
     assert found.detail.get("locks") is True
     assert "locks" not in other.detail
+
+
+TRACE = ["Traceback (most recent call last):", '  File "/home/u/run.py", line 4, in <module>', "    main()"]
+STEPS = [f"2026-03-04 05:06:{s:02d},001 make.py INFO part 2/9: {1000 * s}/9000 done, {900 + s} tok/s" for s in range(1, 6)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lines", "kind", "line"),
+    [
+        (["{\bError using load_rows (line 12)", "The table 'a.csv' could not be opened", "", "Error in main (line 3)", "}\b"], "program_error", 2),
+        (["a.cpp:7:3: error: 'area' is not a member of 'geo'", *(f'  {n} |   f("m",geo::area,{n}.0);' for n in (7, 9, 11, 14)), "a.cpp:90:3: error: 'b' was not declared in this scope", "make: *** [Makefile:4: a.o] Error 1"], "program_error", 1),
+        (["/opt/gcc/include/c++/14/type_traits(160): error: identifier \"__x\" is undefined", "/opt/gcc/include/c++/14/bits/a.h(19): error: type name is not allowed", "2 errors detected in the compilation of \"a.cu\".", "make: *** [Makefile:4: a.o] Error 2"], "program_error", 1),
+        (["activate: No such file or directory."], "program_error", 1),
+        (["n1: u@n1: Permission denied (publickey,password).", "pdsh@n0: n1: ssh exited with exit code 255"], "program_error", 1),
+        (["2026-01-05 18:49:57,550 [Runner] [INFO ]  /bin/bash: line 1: dock6: command not found"], "command_not_found", 1),
+        (["=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES", "=   PID 4827 RUNNING AT n1", "=   EXIT CODE: 15", "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Terminated (signal 15)"], "process_terminated", 3),
+        (["slurmstepd: error:  mpi/pmix_v4: _pmix_p2p_send_core: n4 [0]: pmixp_utils.c:408: Can't find address for host n5, check slurm.conf"], "slurm_launch_failed", 1),
+        (["[Rank 1] CUDA error in src/mesh_mpi.cu:88: named symbol not found (500)", "MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD"], "cuda_error", 1),
+        (["MOAB_INFO:  job exceeded wallclock limit"], "slurm_timeout", 1),
+        (["docker: Error response from daemon: failed to create shim task: OCI runtime create failed: error running hook #0: exit status 1, stderr: Auto-detected mode as 'legacy'", "nvidia-container-cli: initialization error: nvml error: driver/library version mismatch: unknown."], "cuda_version", 2),
+        (["     from read_cell : error #         3", "     lattice vectors are not given"], "program_error", 2),
+        (["terminate called after throwing an instance of 'std::system_error'", "  what():  Transport endpoint is not connected", TRACE[0], '  File "/usr/lib/python3.12/multiprocessing/spawn.py", line 126, in _main', "    self = reduction.pickle.load(from_parent)", "_pickle.UnpicklingError: pickle data was truncated"], "program_error", 2),
+        (["[170.1] [n1:1:0]  ib_md.c:438  UCX  ERROR ibv_reg_mr(address=0x60, length=10, access=0xf) failed: Cannot allocate memory"], "program_error", 1),
+        (["Error in sys.excepthook:", *TRACE, "tracker.errors.UploadError: Caused by:", "", "Original exception was:", *TRACE, "KeyError: 'lr'"], "python_exception", 11),
+        ([*TRACE, "ValueError: in user code:", "", "    /opt/tf/training.py:805 train_function  *", "        return step(self)", "", "    ValueError: Input 0 of layer pool is incompatible"], "python_exception", 9),
+        (["srun: Job step aborted: Waiting up to 32 seconds for job step to finish.", "srun: error: n1: tasks 0,2-3: Killed", "srun: error: n1: task 1: Exited with exit code 2"], "task_exit", 3),
+        (["reading the settings", "make_tables failed"], "program_error", 2),
+    ],
+)  # fmt: skip
+def test_the_first_cause_in_forms_of_round_39(lines: list[str], kind: str, line: int) -> None:
+    """MATLAB's backspaces, compilers, csh, ssh, a runner's log, Hydra, PMIx, Moab, Docker, Quantum ESPRESSO, spawned processes, UCX, Keras."""
+    (found,) = [f for f in reader.read(lines) if f.first_cause]
+    assert (found.kind, found.line) == (kind, line)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["2026-03-04 05:06:00,100 make.py WARNING prompt 7 skipped", *TRACE, "jinja2.exceptions.TemplateError: roles must alternate", *STEPS],
+        [*TRACE, "KeyError: 'a'", *STEPS],
+        ["running 1 test", "thread 'divides' panicked at src/lib.rs:19:9:", "must not divide by zero", "test result: ok. 1 passed; 0 failed; 0 ignored; finished in 0.00s"],
+        ["=== RUN   TestLost", "RuntimeError: out of memory", "--- PASS: TestLost (0.00s)", "PASS", "ok  \texample.org/gpu\t3.2s"],
+        ["E48,daemon: Error making map from file <*> Cannot allocate memory"],
+        ['SAMPLE = """', "panic: a page was lost", '"""', "failed, total = doctest.testmod(module, globs=env)"],
+    ],
+)  # fmt: skip
+def test_what_ended_nothing_in_forms_of_round_39(lines: list[str]) -> None:
+    """A skipped prompt with a logger's dated progress after it, tests that expect errors, log templates, a source file that is printed."""
+    assert [f.kind for f in reader.read(lines) if f.first_cause] == []
+
+
+def test_several_tasks_killed_without_another_tasks_exit_stay_the_cause() -> None:
+    """Only a task that ended by itself, in the same words of srun, explains them."""
+    lines = ["srun: error: n1: tasks 0,2-3: Killed", "srun: error: n2: task 1: Exited with exit code 2"]
+    assert [f.kind for f in reader.read(lines) if f.first_cause] == ["oom_kill_suspected"]

@@ -21,6 +21,16 @@ FOUND = [
     ("block_io/nvme_disabled", None, None, "nvme nvme3: Identify Controller failed (-4)"),
     ("block_io/offline", None, None, "scsi: Device offlined - not ready after error recovery: host 3 channel 0 id 0 lun 0"),
     ("filesystem/error", None, None, "libceph: mon2 10.0.0.9:6789 feature set mismatch, my 106b84a842a42 < server's 40106b84a842a42, missing 400000000000000"),
+    # kernel mailing lists, 2025: a GPU that does not come back from sleep, RoCE without a queue, RAID without firmware, a slot without room, Arm's IOMMU
+    ("amdgpu/init_failed", None, None, "[drm:amdgpu_device_ip_resume_phase2 [amdgpu]] *ERROR* resume of IP block <smu> failed -62"),
+    ("amdgpu/smu", "0000:03:00.0", None, "amdgpu 0000:03:00.0: amdgpu: Failed to setup smc hw!"),
+    ("ib_link/init_failed", "0000:82:00.0", None, "bnxt_en 0000:82:00.0 bnxt_re0: Failed to create HW CQ"),
+    ("ib_link/init_failed", None, None, "infiniband bnxt_re0: Couldn't open port 1"),
+    ("block_io/raid_fault", "0000:01:00.0", None, "megaraid_sas 0000:01:00.0: Init cmd return status FAILED for SCSI host 2"),
+    ("driver/init_failed", None, None, "NVRM: pci_enable_device failed, aborting"),
+    ("iommu/page_fault", None, None, "arm-smmu arm-smmu.1.auto: Unhandled context fault: fsr=0x402, iova=0x8010003f6000, fsynr=0x70091, cbfrsynra=0x9000, cb=7"),
+    ("iommu/event", None, None, "arm-smmu arm-smmu.1.auto: TLB sync timed out -- SMMU may be deadlocked"),
+    ("none", None, None, "AirPort: Link Down on en0. Reason 8 (Disassociated because station leaving)."),
     # linux-raid
     ("block_io/medium_error", None, None, "md/raid:md7: read error not correctable (sector 9 on sdd1)."),
     ("block_io/medium_error", None, None, "md/raid1:md7: read error corrected (8 sectors at 9 on sdc1)"),

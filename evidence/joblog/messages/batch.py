@@ -76,7 +76,7 @@ _MEMORY = re.compile(
     r"|.{0,40}job \S{1,40} exceeded? (?:hard|soft) (?:h_vmem|s_vmem|h_rss|h_data)\b|\s{0,4}\S{0,40}\[?\d{0,9}\]?:? ?exceeded job (?:hard|soft) limit \"?(?:h_vmem|h_rss)",
 )
 _TIME = re.compile(
-    r".{0,40}job \S{1,40} exceeded? (?:hard|soft) (?:wallclock time|h_rt|s_rt|h_cpu)\b|.{0,20}exceeded hard wallclock time"
+    r".{0,40}job \S{1,40} exceeded? (?:hard|soft) (?:wallclock time|h_rt|s_rt|h_cpu)\b|.{0,20}exceeded hard wallclock time|MOAB_INFO:\s{1,4}job exceeded wallclock limit"
     r"|\s{0,4}exec: job.exception: .{0,40}type=timeout|\S{0,20}\s?job\.exception type=timeout|.{0,40}resource allocation expired"
 )
 _TIME_LINE = "The batch system ended the job at its time limit."
@@ -178,7 +178,7 @@ FAMILY = grammar.LogFamily(
     name="batch",
     triggers=(
         "Exited with ", "_pmiu_daemon", " exit signals: ", " exit codes: ", ": rank ", "One or more process", "bnormal termination", "Normal termination (",
-        "task(s) ", "job.exception ", " PLE ", "xit_status", "xit status", "xit_Status", "xit Status", "emory limit", "request_memory", "h_vmem", "h_rss", "wallclock time", "h_rt", "type=timeout", "allocation expired",
+        "task(s) ", "job.exception ", " PLE ", "xit_status", "xit status", "xit_Status", "xit Status", "emory limit", "request_memory", "h_vmem", "h_rss", "wallclock time", "wallclock limit", "h_rt", "type=timeout", "allocation expired",
         "OOM killer terminated", "requested job ", "Remote JSM", "Shadow exception", "Job disconnected", "apsched: ", "aprun: ", "Error: jsrun", "Unable to run job",
         "qsub: ", "bsub: ", "condor_submit: ", "ERROR: Can't ", "flux-run", "flux-submit", "flux-batch", "Job was evicted", "time limit exceeded", "this job is ",
     ),

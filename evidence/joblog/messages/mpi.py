@@ -220,7 +220,7 @@ def _ucx(found: re.Match[str], record: Record, _context: JoblogContext) -> rules
     reason = found["text"] or found["pml"]
     if mention.begins_with_speaker(record.text):
         return rules.NEXT
-    if _NO_MEMORY.search(reason):
+    if _NO_MEMORY.search(reason) and not _REGISTERED.match(reason):
         return make(FACTS, "host_memory_error", record)
     if _NO_WAY.search(reason):
         return make(FACTS, "rendezvous_failed", record, meaning=_MEANING_START)

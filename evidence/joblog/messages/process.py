@@ -104,6 +104,7 @@ _KERNEL = re.compile(
 """The kernel's own line about a process that crashed, copied beside the job's output."""
 _NO_COMMAND = re.compile(
     r"^\s{0,8}(?:\S{1,200}: (?:line )?\d{1,6}: |(?:-?(?:ba|z|k|da|c|tc)?sh|sudo|/\S{0,100}sh): (?:line \d{1,6}: )?)(?:exec: )?(?P<name>\S{1,200}): (?:[Cc]ommand )?not found(?:\.{1,3}| \[No such file or directory\])?$"
+    r"|^(?:\[[^\]\n]{1,40}\]\s{0,4}){1,3}/\S{0,100}sh: line \d{1,6}: \S{1,200}: command not found$"
     r"|^\s{0,8}(?:(?:zsh|\S{1,300}:\d{1,6}): command not found|fish: Unknown command): \S{1,200}$|^\s{0,8}[\w.+-]{1,80}: Command not found\.$"
     r"|^\s{0,8}Command '[^']{1,80}' not found, (?:but|did you)|^\s{0,8}(?:/\S{0,80}/)?env: ['‘]?\S{1,200}?['’]?: No such file or directory$"
     r"|^\s{0,8}(?:nohup|timeout|nice|stdbuf|setsid|xargs|time|taskset|numactl)\S{0,3}: (?:failed to run command|cannot run|failed to execute) .{1,200}: No such file or directory$|^\s{0,8}xargs: \S{1,200}: No such file or directory$"

@@ -107,7 +107,7 @@ _OF_NO_FILE = {
     # inotify has a limit on watches, which is not disk space.
     "disk_full": re.compile(r"\binotify"),
     "filesystem_unreachable": re.compile(
-        r"\b(?:MPID?\w*|OFI|ofi_\w+|libfabric|fi_\w+|PSM[23]?|psm[23]?_\w+)\b"
+        r"\b(?:MPID?\w*|OFI|ofi_\w+|libfabric|fi_\w+|PSM[23]?|psm[23]?_\w+)\b|^\s{0,4}what\(\): "
     ),
 }
 """Calls that fail with the same text but involve no file."""
@@ -303,7 +303,7 @@ def cut_off(record: Record) -> JobFinding:
 
 
 _ONLY_THAT = re.compile(
-    r"ray::\S|\[ERROR\] HCCL error in: \S+$|.{0,120}The details refer to 'Ascend Error Message'|For simplicity, JAX has removed|Graph execution error:|The following operation failed in the TorchScript interpreter|(?:\S{1,60} ){0,3}[Cc]ompil\w{1,6}:? (?:failed|error)\W{0,3}$|PassManager::run failed"
+    r"ray::\S|\[ERROR\] HCCL error in: \S+$|.{0,120}The details refer to 'Ascend Error Message'|For simplicity, JAX has removed|Graph execution error:|The following operation failed in the TorchScript interpreter|(?:\S{1,60} ){0,3}[Cc]ompil\w{1,6}:? (?:failed|error)\W{0,3}$|PassManager::run failed|in user code:$"
     r"|(?:PTXAS error: )?Internal Triton PTX codegen error\W{0,3}$|(?:Exception|Error) raised (?:in|from|by) \w[\w ]{0,40}:$|.{0,200}\bfailed to import on the worker\b|(?:[\w./-]{1,60} ){1,4}failed\W{0,3}$"
 )
 """Texts that only report a failure; the chain's own exception or the compiler's line gives the reason."""
@@ -361,6 +361,18 @@ def exception(record: Record, *, own_name: bool = False) -> JobFinding | None:
     rank = _NAMED_RANK.match(found["text"])
     rank_named = grammar.number(rank["rank"]) if rank and record.rank is None else None
     return make(FACTS, "python_exception", record, rank=rank_named, detail=detail)
+
+
+_FROM_PARENT = "pickle.load(from_parent)"
+"""What a process that multiprocessing starts runs first; it fails where its parent is gone."""
+
+
+def of_lost_parent(found: JobFinding, code: str) -> JobFinding:
+    """`found`, raised in the line `code`; as a consequence if its process had only begun and its parent was gone: that end came first."""
+    if _FROM_PARENT not in code:
+        return found
+    meaning, role = FACTS["python_consequence"].meaning, FACTS["python_consequence"].role
+    return replace(found, kind="python_consequence", role=role, meaning=meaning)
 
 
 FAMILY = grammar.LogFamily(

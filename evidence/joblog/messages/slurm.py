@@ -18,10 +18,11 @@ from probing_cluster.evidence.joblog.grammar import (
     fact,
     make,
 )
-from probing_cluster.evidence.joblog.messages import python
+from probing_cluster.evidence.joblog.messages import cuda, python
 
 FACTS = {
     "slurm_timeout": fact(LineRole.END, USER, "Slurm ended the job at its time limit."),
+    "cuda_version": cuda.FACTS["cuda_version"],
     "slurm_preempted": fact(
         LineRole.END, SOFTWARE, "Slurm preempted the job for another one; not a failure of the job."
     ),
@@ -93,7 +94,7 @@ _UNKILLABLE = re.compile(
     r"STEPD TERMINATED ON (?P<host>\S+) AT \S+ DUE TO JOB NOT ENDING WITH SIGNALS|\b(?:srun|slurmstepd|slurmd)\S{0,80}: .{0,200}\b[Uu]nkillable\b"
 )
 _LAUNCH = re.compile(
-    r"(?:(?:slurmstepd|slurmd)(?:-(?P<step>\S{1,253}))?: |\[\d{1,10}(?:\.\w{1,20})?\] )error: (?:.*execve\(\): (?P<what>.*)|TaskProlog failed|container_[pg]_\w{1,30}:? .*failed|.*task_p_pre_launch|.*spank.*failed"
+    r"(?:(?:slurmstepd|slurmd)(?:-(?P<step>\S{1,253}))?: |\[\d{1,10}(?:\.\w{1,20})?\] )error: (?:.*execve\(\): (?P<what>.*)|TaskProlog failed|\s{0,4}mpi/pmix\w{0,8}: .{0,200}Can't find address for host |container_[pg]_\w{1,30}:? .*failed|.*task_p_pre_launch|.*spank.*failed"
     r"|pyxis: (?:\s{0,12}\[ERROR\]|\s{1,12}enroot-\w{1,20}: |(?!\s|printing|.{0,40}(?:remov|clean|delet|unmount))))"
     r"|srun: error: (?:Application launch failed|CPU binding outside of job step allocation|task \d+ launch failed|fwd_tree_thread: can't find address for host (?P<unknown>[^\s,]{1,253})|Task launch for \S{1,64} failed on node (?P<node>[^\s:]{1,253})|Unable to create (?:job )?step|plugin_load_from_file: |Couldn't find the specified plugin name for|Unable to allocate|.*Invalid (?:job|account|partition|generic resource|qos))"
     r"|(?:srun|salloc|slurmstepd|slurmd): (?:error: )?Prolog (?:failure|error|failed|hung|timed out) on node (?P<refused>[^\s:,]{1,253})"
@@ -122,6 +123,7 @@ _PRINTED = re.compile(
 )
 _NO_CONTAINER = "The container could not be created or started."
 _IMAGE_WORDS = (
+    ("cuda_version", re.compile(r"nvml error: driver/library version mismatch")),
     ("disk_full", re.compile(r"(?:no space left on device|disk quota exceeded)\W*$", re.IGNORECASE)),
     (
         "host_memory_error",

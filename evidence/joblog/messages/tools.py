@@ -23,6 +23,7 @@ _KILLED = re.compile(
 _OUT_OF_MEMORY = "The compiler was killed with SIGKILL; mostly for lack of host memory."
 _COMPILED = re.compile(
     rf"\S{{0,300}}\.(?:{_SOURCES})(?::\d{{1,7}}(?::\d{{1,6}})?:|\(\d{{1,7}}(?:,\d{{1,6}})?\) ?:) (?:(?:fatal |catastrophic |internal compiler )?[Ee]rror\b(?: ?#?\w{{1,12}})?: |\(\.text\S{{0,80}}\): undefined reference to )"
+    r"|/\S{1,300}/include/\S{1,200}(?::\d{1,7}:\d{1,6}:|\(\d{1,7}\):) (?:fatal )?error: "
     r"|\S{1,300}:\(\.text\S{0,80}\): undefined reference to "
     r"|(?:Fatal )?Error: .{1,300}\(1\)(?:\W|$)|nvcc (?:fatal|error)\s{1,4}: |ptxas (?:fatal|error)\s{1,4}: |error\[E\d{4}\]: |CMake Error(?: at |: )"
     r"|(?:/\S{0,200}/)?(?:[\w.+-]{1,40}-)?(?:gcc|g\+\+|c\+\+|cc|clang|clang\+\+|nvc\+\+|nvc|icc|icpc|icpx|icx|ifort|ifx|gfortran|hipcc|cc1|cc1plus|f951|ld|ld\.gold|ld\.lld|gold)(?:-\d{1,3})?: (?:(?:fatal |internal compiler )?error: |cannot find -l|cannot open output file )"
