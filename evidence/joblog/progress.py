@@ -133,17 +133,52 @@ def follows(text: str, error: Entry) -> bool:
     )
 
 
+class GrowingLines:
+    """Lines of the same words whose first number grows: progress in words that no list has."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[str, tuple[float, int]] = {}
+        """The words of a line, its first number, and how often that grew in a row."""
+
+    def clear(self) -> None:
+        """Forget every line."""
+        self._shapes.clear()
+
+    def grown(self, text: str) -> bool:
+        """Whether the line's first number is greater than in the previous line of the same words."""
+        if (found := shape(text)) is None:
+            return False
+        words, now = found
+        if words not in self._shapes and len(self._shapes) >= _MAX_TRACKS:
+            return False
+        last, often = self._shapes.get(words, (now, 0))
+        self._shapes[words] = (now, often + 1 if now > last else often if now == last else 0)
+        return now > last
+
+    def goes_on(self, text: str) -> bool:
+        """Whether the line goes on with numbers that had grown before."""
+        found = shape(text)
+        known = found is not None and self._shapes.get(found[0], (0.0, 0))[1] >= _GREW
+        return known and self.grown(text)
+
+    def step(self, text: str) -> tuple[str, Counters] | None:
+        """The words and the number of a line that goes on so; None for any other, which is remembered."""
+        if (found := shape(text)) is None or not self.grown(text) or self._shapes[found[0]][1] < _GREW:
+            return None
+        return found[0], (found[1],)
+
+
 class LogProgress:
     """Counts lines that advanced since an error; `before`: the lines before it, oldest first."""
 
     def __init__(self, before: Iterable[str] = ()) -> None:
         self._tracks: dict[str, Counters] = {}
         self._ordered: set[str] = set()
-        self._shapes: dict[str, tuple[float, int]] = {}
-        """The words of a line, its first number, and how often that grew before the error."""
+        self._growing = GrowingLines()
+        """As they grew before the error."""
         for line in before:
             self._known(line)
-            self._grown(line)
+            self._growing.grown(line)
         self.steps = 0
         """Lines that advanced; a buffer may have delayed them."""
         self.live = 0
@@ -154,35 +189,18 @@ class LogProgress:
         if cut and read_counters(head) is not None:
             # The error interrupts a line of progress: standard output is buffered and its rest comes late.
             self._ordered.clear()
-            self._shapes.clear()
+            self._growing.clear()
             return
         if (progress := read_counters(line)) and len(self._tracks) < _MAX_TRACKS:
             self._tracks[progress[0]] = progress[1]
             self._ordered.add(progress[0])
-
-    def _grown(self, line: str) -> bool:
-        """Whether the line's first number is greater than in the previous line of the same words."""
-        if (found := shape(line)) is None:
-            return False
-        words, now = found
-        if words not in self._shapes and len(self._shapes) >= _MAX_TRACKS:
-            return False
-        last, often = self._shapes.get(words, (now, 0))
-        self._shapes[words] = (now, often + 1 if now > last else often if now == last else 0)
-        return now > last
-
-    def _goes_on(self, text: str) -> bool:
-        """Whether the line goes on with numbers that had grown before the error."""
-        found = shape(text)
-        known = found is not None and self._shapes.get(found[0], (0.0, 0))[1] >= _GREW
-        return known and self._grown(text)
 
     def after_line(self, text: str, *, live: bool = False) -> bool:
         """Whether this line after the error advanced; `live`: it is part of a progress bar, or a logger dated it."""
         if _TRAINED.search(text):
             self.live += _LOOP_ENDED
         if (progress := read_counters(text)) is None:
-            goes_on = _SERVED.search(text) is not None or self._goes_on(text)
+            goes_on = _SERVED.search(text) is not None or self._growing.goes_on(text)
             self.steps += goes_on
             self.live += goes_on
             return goes_on

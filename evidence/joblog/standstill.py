@@ -125,6 +125,8 @@ class DatedProgress:
         """Per advance the longest gap, seconds."""
         self._behind: list[_LineBehind] = []
         """The lines after the last progress; at most twice the allowed number."""
+        self._growing, self._named = progress.GrowingLines(), False
+        """Lines whose number grows are progress as long as no line names a counter."""
         self._cut = self._disordered = False
         self.has_steps = False
         """Whether any line reports progress, with a time or without."""
@@ -141,6 +143,9 @@ class DatedProgress:
         self._cut = not text.endswith("\n")
         self._chars += len(text)
         step = progress.read_counters(text.rstrip())
+        self._named |= step is not None
+        if not self._named:
+            step = self._growing.step(text.rstrip())
         self.has_steps |= step is not None
         stands = step is None and _STANDS.search(text) is not None
         if at is not None and not stands:

@@ -204,6 +204,15 @@ def test_what_an_agent_read_counts_alike_where_somebody_ended_the_job() -> None:
     assert not view_builder.is_own(agents, attempt(state="FAILED"), cases.WindowPolicy())
 
 
+def test_numbers_that_grow_in_words_that_no_list_has_are_steps() -> None:
+    """Not if they fell in between."""
+    indexed = [line.replace("step", "indexed").replace("loss 1.97", "passages") for line in steps()]
+    made = verdict([*indexed, CANCELLED], event(9, **NVLINK))
+    assert (made.cause, made.node, made.confidence) == ("gpu_nvlink", "n1", "likely")
+    up_and_down = [line.replace("indexed 10", f"indexed {9 - i % 2}0") for i, line in enumerate(indexed)]
+    assert stall([*up_and_down, CANCELLED]) is None
+
+
 LONG = steps(300, apart_s=20.0)
 
 
