@@ -123,6 +123,11 @@ class JobBook:
     def running(self) -> tuple[int, ...]:
         return tuple(sorted(self._jobs))
 
+    @property
+    def ended(self) -> frozenset[int]:
+        """The jobs that ended here lately and do not run here again."""
+        return frozenset(self._ended.keys() - self._jobs.keys())
+
     def get(self, job_id: int) -> NodeJob | None:
         """The job as last known, running or lately ended."""
         return self._jobs.get(job_id) or self._ended.get(job_id)

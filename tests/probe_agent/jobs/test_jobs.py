@@ -33,6 +33,7 @@ def test_job_is_running_from_prolog_to_epilog_and_known_after() -> None:
     assert book.uids() == {1000}
     ended = book.end(job(), NOW + timedelta(hours=1))
     assert book.running == ()
+    assert book.ended == {7}
     assert (ended.gpu_uuids, ended.stdout, ended.started_at) == (("GPU-1",), "/x", NOW)
     assert book.get(7) == ended
     assert book.uncollected() == [ended]
