@@ -148,10 +148,13 @@ def _leave_note(op: str, request: bytes, socket_path: str) -> None:
                 + "."
                 + op
             )
-            flags = posix.O_WRONLY | posix.O_CREAT | posix.O_EXCL | posix.O_CLOEXEC | posix.O_NOFOLLOW
-            file = posix.open(directory + "/" + name, flags, 0o600)
+            # The agent looks for names with two dots: it never reads a note that is only half written.
+            unfinished = directory + "/unfinished-" + str(posix.getpid())
+            flags = posix.O_WRONLY | posix.O_CREAT | posix.O_TRUNC | posix.O_CLOEXEC | posix.O_NOFOLLOW
+            file = posix.open(unfinished, flags, 0o600)
             posix.write(file, request)
             posix.close(file)
+            posix.rename(unfinished, directory + "/" + name)
     except (OSError, UnicodeDecodeError) as exc:
         _print_line(op, f"no note for the agent ({type(exc).__name__}: {exc})")
 
