@@ -44,6 +44,8 @@ class Expectations:
     """Job id to the UUIDs of its GPUs here, of the jobs whose GPUs are known."""
     running: frozenset[int] | None = None
     """Every job on the node now."""
+    ended: frozenset[int] | None = None
+    """Jobs that ended here lately and are not on the node any more. A job in neither set is unknown."""
     sluids: Mapping[str, int] | None = None
     """The jobs of now and lately by what Slurm calls them in cgroups (26.05)."""
     uids: frozenset[int] | None = None

@@ -129,10 +129,14 @@ class Sweep:
         )
 
 
+_SETS = ("uids", "running", "ended")
+"""Expectations that are sets."""
+
+
 def expectations_to_json(expected: nodeview.Expectations) -> dict[str, Any]:
     """Expectations as JSON-ready values."""
     row = dataclasses.asdict(expected)
-    sets = {"uids": expected.uids, "running": expected.running}
+    sets = {name: getattr(expected, name) for name in _SETS}
     return {
         **row,
         **{name: None if found is None else sorted(found) for name, found in sets.items()},
@@ -145,7 +149,7 @@ def expectations_from_json(row: Mapping[str, Any]) -> nodeview.Expectations:
     given = row["allocated"]
     return nodeview.Expectations(**{
         **row,
-        **{name: None if row[name] is None else frozenset(row[name]) for name in ("uids", "running")},
+        **{name: None if row[name] is None else frozenset(row[name]) for name in _SETS},
         "allocated": None if given is None else {int(k): tuple(v) for k, v in given.items()},
     })  # fmt: skip
 

@@ -177,6 +177,7 @@ class AgentParts:
             book=self.node.book,
             permissions=self.node.permissions,
             acknowledge=self.delivery.acknowledge,
+            forget=self.delivery.forget,
             spawn=self._agent.spawn,
             questions=questions.Questions(
                 children=self.node.children,

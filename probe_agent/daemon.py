@@ -29,6 +29,8 @@ LOOK_BEFORE_S = 0.5
 """How long a Prolog waits at most for the look at output files that may have been there before its job: a child has to start."""
 FIRST_READING_S = 3.0
 """How long the kernel log waits for the first NVML reading, which turns PCI addresses into GPU names."""
+MISSED_S = 60.0
+"""Between two looks at the notes of hooks that had no answer."""
 
 Work = Coroutine[Any, Any, Any]
 
@@ -221,9 +223,16 @@ class Agent:
                 self.parts.node.intake.tick()
 
     async def _take_missed(self) -> None:
-        """What Prologs and Epilogs said while no agent was here."""
+        """What Prologs and Epilogs said while no agent was here, or while this one answered too late.
+
+        A note that comes later is taken at the second look: what its hook asked has been answered by then, if it ever is.
+        """
         await self._first_reading()
-        await missed.take(Path(self.config.agent.socket), self.parts.answers.missed)
+        socket, hear = Path(self.config.agent.socket), self.parts.answers.missed
+        notes = await missed.take(socket, hear)
+        while True:
+            await asyncio.sleep(MISSED_S)
+            notes = await missed.take(socket, hear, only=notes)
 
     async def _follow_kernel(self) -> None:
         await self._first_reading()

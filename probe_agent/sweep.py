@@ -111,6 +111,7 @@ class Sweeper:
             allocated=book.allocated(),
             uids=book.uids(),
             running=frozenset(book.running),
+            ended=book.ended,
             sluids=book.sluids(),
         )
 

@@ -11,7 +11,7 @@ from probing_cluster.healthchecks.readers import gpus, nvml
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """The GPUs, and the UUIDs that a job has or a process is on."""
+    """The GPUs, and the UUIDs that a job has or a process is on: all of them while a job runs whose GPUs are not known."""
 
     gpus: tuple[nvml.NvmlGpu, ...]
     in_use: frozenset[str | None]
@@ -20,10 +20,12 @@ class Reading:
 def read(node: nodeview.NodeView) -> Reading:
     node_gpus = gpus.present(node)
     given = node.expected.allocated or {}
-    in_use = {u for uuids in given.values() for u in uuids}
+    in_use: set[str | None] = {u for uuids in given.values() for u in uuids}
+    if (node.expected.running or frozenset()) - given.keys():
+        in_use.update(gpu.uuid for gpu in node_gpus)
     for gpu in node_gpus:
         if gpu.processes:  # even one we cannot see: it may live in another process namespace
-            in_use.add(gpu.uuid or "")
+            in_use.add(gpu.uuid)
     return Reading(gpus=node_gpus, in_use=frozenset(in_use))
 
 
@@ -49,7 +51,7 @@ CHECK = registry.Check(
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.LOW,
     lane="gpu",
-    fails="more than fail_bytes in use on a GPU without job and process",
+    fails="more than fail_bytes in use on a GPU without job and process; not judged while a job runs whose GPUs are unknown",
     warns="more than warn_bytes",
     needs="a GPU that tells its memory use",
     next_step="fuser -v /dev/nvidia* finds a hidden holder; without one, reset the GPU when the node is empty.",

@@ -19,19 +19,21 @@ class User:
     uid: int | None
     in_job: bool | None
     """None: nobody can tell (Slurm without cgroups, and its jobs' owners not known)."""
+    ended_job: int | None
+    """The job it was part of, where that job has ended here; None where its job runs or is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """The GPUs, who is on them, and the UUIDs Slurm has given to jobs (None: not known)."""
+    """The GPUs and who is on them."""
 
     gpus: tuple[nvml.NvmlGpu, ...]
     users: tuple[User, ...]
-    allocated: frozenset[str] | None
 
 
 def read(node: nodeview.NodeView) -> Reading:
     node_gpus = gpus.present(node)
+    ended = node.expected.ended or frozenset()
     users: list[User] = []
     for gpu in node_gpus:
         for running in gpu.processes or ():
@@ -39,12 +41,18 @@ def read(node: nodeview.NodeView) -> Reading:
             process = procs.one(node, running.pid)
             if process is not None:
                 inside = procs.belongs_to_a_job(node, process)
+                job = procs.job_of(node, running.pid)
                 users.append(
-                    User(gpu=gpu, pid=running.pid, name=process.name, uid=process.uid, in_job=inside)
+                    User(
+                        gpu=gpu,
+                        pid=running.pid,
+                        name=process.name,
+                        uid=process.uid,
+                        in_job=inside,
+                        ended_job=job if job in ended else None,
+                    )
                 )
-    given = node.expected.allocated
-    allocated = None if given is None else frozenset(u for uuids in given.values() for u in uuids)
-    return Reading(gpus=node_gpus, users=tuple(users), allocated=allocated)
+    return Reading(gpus=node_gpus, users=tuple(users))
 
 
 def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
@@ -63,8 +71,8 @@ def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
                     f"{user.gpu.device}: {label} belongs to no job", device=user.gpu.device, detail=detail
                 )
             )
-        elif reading.allocated is not None and user.gpu.uuid not in reading.allocated:
-            text = f"{user.gpu.device}: {label} is left over from a job that is gone"
+        elif user.ended_job is not None:
+            text = f"{user.gpu.device}: {label} is left over from job {user.ended_job}, which has ended"
             parts.append(findings.fail(text, device=user.gpu.device, detail=detail))
     return findings.merge(
         parts, healthy=f"{len(reading.users)} processes on {gpus.count(reading.gpus)}, all of jobs"
@@ -77,7 +85,7 @@ CHECK = registry.Check(
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.LOW,
     lane="gpu",
-    fails="a live process on a GPU is part of no job (by its cgroup; by its owner where Slurm uses none), or on a GPU that no job has",
+    fails="a live process on a GPU is part of no job (by its cgroup; by its owner where Slurm uses none), or of a job that has ended here",
     warns="never",
     needs="a GPU that lists its processes",
     next_step="Find the owner (the process id is in the message); end it, or reboot if it is in D state.",

@@ -13,6 +13,9 @@ from probing_cluster.healthchecks.readers import mounts
 
 NOT_FOR_US = "read-only for this process only (ReadWritePaths= of probing-agent.service)"
 
+NO_FAULT = {"EACCES", "EPERM", "ENOENT", NOT_FOR_US, "ENOSPC", "EDQUOT", "ENOMEM", "ENFILE", "EMFILE"}
+"""Errors that are about us or the site file, or that any job can cause: disk_space and disk_inodes judge the room."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
@@ -75,12 +78,7 @@ def judge(reading: Reading, _: registry.Limits) -> findings.Finding:
         if m.read_only and m.path in reading.meant_writable
     ]
     for path, error in reading.tried.items():
-        if error in (
-            "EACCES",
-            "EPERM",
-            "ENOENT",
-            NOT_FOR_US,
-        ):  # says something about us or the site file, not about the disk
+        if error in NO_FAULT:
             parts.append(findings.unseen(f"{path} cannot be tried: {error}", device=path))
         elif error:
             parts.append(findings.fail(f"no file can be made in {path}: {error}", device=path))
@@ -99,7 +97,7 @@ CHECK = registry.Check(
     severity=records.Severity.LOW,
     lane="mounts",
     fails="a filesystem that fstab or the site file wants writable, or that was writable earlier in this boot, is "
-    "mounted read-only; or no file can be made in a probe directory",
+    "mounted read-only; or no file can be made in a probe directory for another reason than lack of room",
     warns="never",
     needs="a mount table",
     next_step="ext4 and xfs turn read-only after I/O errors: look at block_errors and the drive before remounting.",

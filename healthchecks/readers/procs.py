@@ -6,14 +6,17 @@ Never cmdline, environ or maps: those take the lock that a stuck process may hol
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from probing_cluster.core import digits
+from probing_cluster.core.catalogue import slurm_cgroup
 from probing_cluster.healthchecks import counters, findings, nodeview
 
 KERNEL_THREADS_PARENT = 2
 
 MAX_REMEMBERED = 1000
+MAX_ANCESTORS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,20 +76,28 @@ def one(node: nodeview.NodeView, pid: int) -> Process | None:
     return parse_stat(text, pid, uid) if text else None
 
 
-def cgroup(node: nodeview.NodeView, pid: int) -> str | None:
-    """The cgroup paths of a process joined by spaces; None when it is gone."""
+def cgroups(node: nodeview.NodeView, pid: int) -> list[str]:
+    """The cgroup paths of a process; none when it is gone."""
     try:
         text = node.text(f"/proc/{pid}/cgroup")
     except (ProcessLookupError, PermissionError):
-        return None
-    return None if text is None else " ".join(line.rpartition(":")[2] for line in text.splitlines())
+        return []
+    return [line.partition(":")[2].partition(":")[2] for line in (text or "").splitlines()]
 
 
-def in_slurm_job(cgroups: str | None) -> bool:
+def in_slurm_job(paths: Sequence[str]) -> bool:
     """Whether these cgroups belong to a Slurm step, by job id (to 25.11) or by SLUID (26.05)."""
-    return cgroups is not None and (
-        "slurmstepd.scope" in cgroups or "/slurm" in cgroups or "/job_" in cgroups
+    return any(part in path for path in paths for part in ("slurmstepd.scope", "/slurm", "/job_"))
+
+
+def job_of(node: nodeview.NodeView, pid: int) -> int | None:
+    """The job that the process's cgroup names; None where none does, or Slurm's name for the job (SLUID) is unknown."""
+    named = next(
+        (job for path in cgroups(node, pid) if (job := slurm_cgroup.of_path(path)) is not None), None
     )
+    if named is None or named.sluid is None:
+        return None if named is None else named.job_id
+    return (node.expected.sluids or {}).get(named.sluid)
 
 
 SLURM_SCOPES = (
@@ -108,9 +119,23 @@ def slurm_scopes(node: nodeview.NodeView) -> list[str]:
 def belongs_to_a_job(node: nodeview.NodeView, process: Process) -> bool | None:
     """Whether the process is part of a job: by its cgroup, else by its owner; None when nobody can tell."""
     if slurm_scopes(node):
-        return in_slurm_job(cgroup(node, process.pid))
+        return in_slurm_job(cgroups(node, process.pid))
     uids = node.expected.uids
-    return None if uids is None or process.uid is None else process.uid in uids
+    if uids is None or process.uid is None:
+        return None
+    return process.uid in uids or _descends_from_slurmstepd(node, process)
+
+
+def _descends_from_slurmstepd(node: nodeview.NodeView, process: Process) -> bool:
+    """Also true of a job that began before the agent, whose owner the agent does not know."""
+    for _ in range(MAX_ANCESTORS):
+        parent = one(node, process.parent) if process.parent > 1 else None
+        if parent is None:
+            return False
+        if parent.name == "slurmstepd" and parent.uid == 0:
+            return True
+        process = parent
+    return False
 
 
 def switches(node: nodeview.NodeView, pid: int) -> str | None:

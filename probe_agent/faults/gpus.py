@@ -90,13 +90,14 @@ class Inventory:
     def of_job(self, numbers: str, numbering: gres_conf.GpuNumbering | None) -> tuple[str, ...] | None:
         """UUIDs behind SLURM_JOB_GPUS; None when they are not certain.
 
+        Nothing is certain without `numbers`: Slurm sets none for a job without GPUs, nor where it does not manage GPUs.
         Without a `numbering` a number counts only where the order of PCI addresses and the minor number
         agree on the GPU. UUIDs pass through when the node has them, and AMD's GPUs by their chip's number, as
         ROCR_VISIBLE_DEVICES writes them.
         """
         words = [w.strip() for w in numbers.split(",") if w.strip()]
         found = [self._one(w, numbering) for w in words]
-        if any(g is None for g in found):
+        if not words or any(g is None for g in found):
             return None
         return tuple(g.uuid for g in found if g is not None)
 

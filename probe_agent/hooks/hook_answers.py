@@ -95,7 +95,7 @@ class Answers:
         return {"v": 1, "ok": True, **await work(request)}
 
     async def missed(self, request: Mapping[str, Any], at: datetime) -> None:
-        """What a hook would have said at `at`, when no agent was there; raises MalformedInput, or UsageError for another hook's.
+        """What a hook asked or would have asked at `at`, and had no answer to; raises MalformedInput, or UsageError for another hook's.
 
         A job that began then is past being refused. Hooks are answered before the notes are read: of a job that one of them spoke of
         since, a note tells what happened before that, and changes nothing of what the job is now.
@@ -103,6 +103,8 @@ class Answers:
         job, op = replace(self._job(request), started_at=at), request.get("op")
         if op not in ("prolog", "epilog"):
             raise errors.UsageError(f"no note of op {op!r} is kept")
+        if self._book.includes(op, job):
+            return
         if self._book.updated_after(job.job_id, at):
             job = job if op == "prolog" else replace(job, released_at=at)
         elif op == "prolog":

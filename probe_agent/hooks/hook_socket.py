@@ -52,13 +52,14 @@ class HookSocket:
         old = os.umask(0o111 if self._everyone else 0o177)
         try:
             listening.bind(address)
-            listening.listen(128)
         except OSError:
             listening.close()
             raise
         finally:
             os.umask(old)
-        self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=MAX_REQUEST_BYTES)
+        self._server = await asyncio.start_unix_server(
+            self._serve, sock=listening, limit=MAX_REQUEST_BYTES, backlog=MAX_CONNECTIONS
+        )
 
     async def stop(self) -> None:
         """Stop listening and take the socket away."""

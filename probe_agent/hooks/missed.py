@@ -1,10 +1,10 @@
-"""What Prolog and Epilog left beside the agent's socket while nobody listened there: one file a hook, its request as it would have been sent."""
+"""What Prolog and Epilog left beside the agent's socket where nobody answered them: one file a hook, its request as it was or would have been sent."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,13 +29,19 @@ def prepare(socket: Path) -> None:
         _log.warning("Prolog and Epilog can leave no notes for the next agent: %s", exc)
 
 
-async def take(socket: Path, heard: Callable[[Mapping[str, Any], datetime], Awaitable[None]]) -> int:
-    """Hand every note to `heard`, oldest first, with the time it was left, and remove it; how many there were.
+async def take(
+    socket: Path,
+    heard: Callable[[Mapping[str, Any], datetime], Awaitable[None]],
+    *,
+    only: Collection[Path] | None = None,
+) -> list[Path]:
+    """Hand every note, or those of `only`, to `heard`, oldest first, with the time of its question, and remove it; returns the others.
 
     A note that nobody can read is logged and removed: it would be no better the next time.
     """
     found = sorted(_beside(socket).glob("*.*.*"), key=lambda path: path.lstat().st_mtime_ns)
-    for path in found:
+    taken = [path for path in found if only is None or path in only]
+    for path in taken:
         try:
             request, at = _read(path)
             await heard(request, at)
@@ -45,7 +51,7 @@ async def take(socket: Path, heard: Callable[[Mapping[str, Any], datetime], Awai
             path.unlink(missing_ok=True)
         except OSError as exc:
             _log.warning("the note %s cannot be removed: %s", path, exc)
-    return len(found)
+    return [path for path in found if path not in taken]
 
 
 def _read(path: Path) -> tuple[dict[str, Any], datetime]:

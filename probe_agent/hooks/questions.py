@@ -7,6 +7,7 @@ starts reads them, in a process that has become the job's owner; its rows are pa
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sys
 import uuid
@@ -30,6 +31,7 @@ MAX_ANSWER_BYTES = 4 << 20
 MAX_DEADLINE_S = 30.0
 BEYOND_S = 2.0
 """After its own deadline a collector has so long to end."""
+_log = logging.getLogger(__name__)
 _TABLE = re.compile(r"[a-z_][a-z0-9_]*\.(?:[^\W\d]\w*|\*)")
 
 Answer = Callable[[uuid.UUID, bytes], None]
@@ -57,6 +59,9 @@ class Questions:
             self.answer(request.request_id, b"F" + await self._rows(request))
         except errors.ProbingError as exc:
             self._refuse(request, str(exc))
+        except Exception as exc:  # noqa: BLE001 - whoever asked waits for an answer
+            _log.exception("request %s (ask) failed", request.request_id)
+            self._refuse(request, f"the agent could not ask: {type(exc).__name__}: {exc}")
         finally:
             self._running -= 1
 

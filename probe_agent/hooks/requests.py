@@ -29,6 +29,7 @@ class Requests:
         book: jobs.JobBook,
         permissions: fitness.Permissions,
         acknowledge: Callable[[uuid.UUID], None],
+        forget: Callable[[uuid.UUID], None],
         spawn: Callable[[Coroutine[Any, Any, None]], Any],
         questions: questions.Questions,
         clock: clock.Clock = clock.SYSTEM,
@@ -37,6 +38,7 @@ class Requests:
         self._book = book
         self._permissions = permissions
         self._acknowledge = acknowledge
+        self._forget = forget
         self._spawn = spawn
         self._questions = questions
         self._clock = clock
@@ -95,5 +97,12 @@ class Requests:
 
     async def _recheck(self, request: delivery.Request) -> None:
         detail = request.detail
-        await self._outside.recheck(clear=detail.get("clear") is True, relearn=detail.get("relearn") is True)
-        self._acknowledge(request.request_id)
+        try:
+            await self._outside.recheck(
+                clear=detail.get("clear") is True, relearn=detail.get("relearn") is True
+            )
+        except Exception:  # noqa: BLE001 - whatever failed, the service asks again
+            _log.exception("request %s (recheck) failed; it is tried again", request.request_id)
+            self._forget(request.request_id)
+        else:
+            self._acknowledge(request.request_id)

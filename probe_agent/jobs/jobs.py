@@ -123,6 +123,11 @@ class JobBook:
     def running(self) -> tuple[int, ...]:
         return tuple(sorted(self._jobs))
 
+    @property
+    def ended(self) -> frozenset[int]:
+        """The jobs that ended here lately and do not run here again."""
+        return frozenset(self._ended.keys() - self._jobs.keys())
+
     def get(self, job_id: int) -> NodeJob | None:
         """The job as last known, running or lately ended."""
         return self._jobs.get(job_id) or self._ended.get(job_id)
@@ -160,6 +165,23 @@ class JobBook:
         job = self.get(job_id)
         return job is not None and (job.released_at or job.started_at) > at
 
+    def includes(self, op: str, job: NodeJob) -> bool:
+        """Whether the book has what a hook asked about `job` at its `started_at`: its answer came too late for the hook."""
+        running, ended = self._jobs.get(job.job_id), self._ended.get(job.job_id)
+        if op == "prolog":
+            return any(
+                k.restart_count == job.restart_count and k.started_at >= job.started_at
+                for k in (running, ended)
+                if k is not None and k.extra.get("prolog_seen") is not False
+            )
+        return (
+            ended is not None
+            and ended.released_at is not None
+            and _is_epilog_of(job, ended)
+            and job.started_at <= ended.released_at
+            and (ended.started_at <= job.started_at or ended.extra.get("prolog_seen") is False)
+        )
+
     def add_output_files(self, job: NodeJob, logs: Collection[str], ids: Mapping[str, Any]) -> None:
         """Add output files and ids found after the job's start; no effect once that start has ended."""
         known = self._jobs.get(job.job_id)
@@ -193,8 +215,7 @@ class JobBook:
         A job whose Prolog was not seen is made of the Epilog's request, with `prolog_seen` false in its `extra`.
         """
         known = self._jobs.pop(job.job_id, None)
-        # Slurm counts a requeue before it runs the Epilog of the ended start, which therefore has the next start's count.
-        if known is None or job.restart_count not in {known.restart_count, known.restart_count + 1}:
+        if known is None or not _is_epilog_of(job, known):
             ended = replace(job, released_at=now, extra={**job.extra, "prolog_seen": False})
         else:
             paths = {k: v for k, v in vars(job).items() if k in {"stdout", "stderr", "work_dir"} and v}
@@ -264,6 +285,11 @@ def job_of(request: Mapping[str, Any], now: datetime) -> NodeJob:
     return NodeJob(
         **{**fields, "restart_count": fields.get("restart_count") or 0}, started_at=now, extra=extra
     )
+
+
+def _is_epilog_of(request: NodeJob, start: NodeJob) -> bool:
+    # Slurm counts a requeue before it runs the Epilog of the ended start, which therefore has the next start's count.
+    return request.restart_count in {start.restart_count, start.restart_count + 1}
 
 
 def _is_id(value: object) -> bool:

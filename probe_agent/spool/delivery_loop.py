@@ -168,6 +168,10 @@ class DeliveryLoop:
         self._to_acknowledge.add(request_id)
         self._intake.urgent.set()
 
+    def forget(self, request_id: uuid.UUID) -> None:
+        """Take a request that failed up again when the service sends it again: it does so until it is acknowledged."""
+        self._request_ids.pop(request_id, None)
+
     def answer(self, request_id: uuid.UUID, body: bytes) -> None:
         """Bring the answer to a request with the next delivery, at once; that acknowledges it, too."""
         now_s = self._clock.monotonic_s()

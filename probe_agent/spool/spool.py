@@ -18,7 +18,6 @@ import json
 import os
 import sqlite3
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,7 +84,9 @@ class Spool:
         self._path = directory.absolute() / "spool.db"
         self._max_bytes = max_bytes
         self._max_pages = max_pages
-        self._waiting: deque[SpoolWrite] = deque()
+        self._held: dict[bytes, SpoolItem] = {}
+        self._held_states: dict[str, Any] = {}
+        self._held_bytes = 0
         self._acked: set[bytes] = set()
         self._retry_at_s = 0.0
         self._monotonic_s: Callable[[], float] = time.monotonic
@@ -100,7 +101,11 @@ class Spool:
 
     def commit(self, write: SpoolWrite) -> bool:
         """Make `write` durable; False when the disk refused and it is held in memory instead."""
-        self._waiting.append(write)
+        for item in write.items:
+            older = self._held.get(item.id)
+            self._held_bytes += item.cost_bytes - (older.cost_bytes if older is not None else 0)
+            self._held[item.id] = item
+        self._held_states.update(write.states)
         if self._monotonic_s() < self._retry_at_s:
             self._bound_memory()
             return False
@@ -117,7 +122,7 @@ class Spool:
             for r in rows
             if r[0] not in self._acked
         ]
-        held = [i for w in self._waiting for i in w.items if not i.open and i.id not in self._acked]
+        held = [i for i in self._held.values() if not i.open and i.id not in self._acked]
         if held:
             known = {i.id for i in found}
             found = sorted(found + [i for i in held if i.id not in known], key=lambda i: -i.rank)
@@ -127,32 +132,46 @@ class Spool:
         """The complete item that has waited longest; None when nothing waits."""
         rows = self._db.execute("SELECT id, lane, rank, folded, body FROM item WHERE open = 0 ORDER BY seq")
         found = (SpoolItem(id=r[0], lane=r[1], rank=r[2], folded=r[3], body=r[4]) for r in rows)
-        held = (i for w in self._waiting for i in w.items if not i.open)
+        held = (i for i in self._held.values() if not i.open)
         return next((i for i in itertools.chain(found, held) if i.id not in self._acked), None)
 
     def ack(self, items: Iterable[SpoolItem]) -> None:
-        """Forget delivered items; where the disk refuses even that, remember to."""
-        self._acked.update(i.id for i in items)
-        if self._acked or self._waiting:
+        """Forget delivered items; where the disk refuses even that, remember to forget those that it has."""
+        ids = {i.id for i in items}
+        for one in ids:
+            self._drop_held(one)
+        self._acked |= ids
+        if self._monotonic_s() >= self._retry_at_s and (self._acked or self._held or self._held_states):
             self._flush()
+        self._acked -= {one for one in ids & self._acked if not self._may_be_on_disk(one)}
+
+    def _may_be_on_disk(self, one: bytes) -> bool:
+        try:
+            return self._db.execute("SELECT 1 FROM item WHERE id = ?", (one,)).fetchone() is not None
+        except sqlite3.Error:
+            return True
+
+    def _drop_held(self, one: bytes) -> None:
+        item = self._held.pop(one, None)
+        if item is not None:
+            self._held_bytes -= item.cost_bytes
 
     def state(self, name: str) -> Any:
         """The state last committed under `name`, or None."""
-        for write in reversed(self._waiting):
-            if name in write.states:
-                return write.states[name]
+        if name in self._held_states:
+            return self._held_states[name]
         row = self._db.execute("SELECT value FROM state WHERE name = ?", (name,)).fetchone()
         return None if row is None else json.loads(row[0])
 
     @property
     def depth(self) -> int:
         """Items waiting, on disk and in memory."""
-        return self._depth + sum(len(w.items) for w in self._waiting)
+        return self._depth + len(self._held)
 
     @property
     def bytes(self) -> int:
         """Bytes waiting, on disk and in memory."""
-        return self._bytes + self._waiting_bytes()
+        return self._bytes + self._held_bytes
 
     @property
     def full_share(self) -> float:
@@ -162,7 +181,7 @@ class Spool:
     def close(self) -> None:
         """Write what is still held in memory, if the disk takes it, and close."""
         self._retry_at_s = 0.0
-        if self._waiting or self._acked:
+        if self._held or self._held_states or self._acked:
             self._flush()
         self._db.close()
 
@@ -243,7 +262,7 @@ class Spool:
         self._depth, self._bytes = int(row[0]), int(row[1]) + int(row[0]) * _ROW_OVERHEAD_BYTES
 
     def _flush(self) -> bool:
-        """Write everything that waits, in order, in one transaction."""
+        """Write everything that is held, in order, in one transaction."""
         before = (self._depth, self._bytes, self.totals.dropped, self.dropped_unreported)
         try:
             if not self._on_disk:
@@ -251,8 +270,7 @@ class Spool:
                 self._count()
             self._db.execute("BEGIN IMMEDIATE")
             self._forget()
-            for write in self._waiting:
-                self._apply(write)
+            self._write_held()
             self._bound_disk()
             if vars(self.totals) != self._stored_totals:
                 self._put_state("totals", vars(self.totals))
@@ -267,7 +285,9 @@ class Spool:
             self._bound_memory()
             return False
         self._stored_totals = dict(vars(self.totals))
-        self._waiting.clear()
+        self._held.clear()
+        self._held_states.clear()
+        self._held_bytes = 0
         self._acked.clear()
         self.error = None
         return True
@@ -279,8 +299,8 @@ class Spool:
                 self._depth -= 1
                 self._bytes -= row[0] + _ROW_OVERHEAD_BYTES
 
-    def _apply(self, write: SpoolWrite) -> None:
-        for item in write.items:
+    def _write_held(self) -> None:
+        for item in self._held.values():
             if item.id in self._acked:
                 continue
             old = self._db.execute("SELECT bytes FROM item WHERE id = ?", (item.id,)).fetchone()
@@ -288,7 +308,7 @@ class Spool:
             self._bytes += item.cost_bytes - (old[0] + _ROW_OVERHEAD_BYTES if old else 0)
             row = (item.id, item.lane, item.rank, int(item.open), item.folded, len(item.body), item.body)
             self._db.execute(_UPSERT, row)
-        for name, value in write.states.items():
+        for name, value in self._held_states.items():
             self._put_state(name, value)
 
     def _put_state(self, name: str, value: Any) -> None:
@@ -315,21 +335,13 @@ class Spool:
     def _bound_memory(self) -> None:
         """The same policy for what the disk refused, so that a full disk never fills memory too."""
         limit = min(_MEMORY_BYTES, self._max_bytes)
-        if self._waiting_bytes() <= limit and len(self._waiting) < 1000:
+        if self._held_bytes <= limit:
             return
-        newest = {i.id: i for w in self._waiting for i in w.items}
-        states = {k: v for w in self._waiting for k, v in w.states.items()}
-        size = sum(i.cost_bytes for i in newest.values())
-        for item in sorted(newest.values(), key=lambda i: i.rank):
-            if size <= limit * 95 // 100:
+        for item in sorted(self._held.values(), key=lambda i: i.rank):
+            if self._held_bytes <= limit * 95 // 100:
                 break
-            size -= item.cost_bytes
-            del newest[item.id]
+            self._drop_held(item.id)
             self._count_dropped(item.folded)
-        self._waiting = deque([SpoolWrite(items=tuple(newest.values()), states=states)])
-
-    def _waiting_bytes(self) -> int:
-        return sum(i.cost_bytes for w in self._waiting for i in w.items)
 
     def _count_dropped(self, folded: int) -> None:
         self.totals.dropped += folded

@@ -10,6 +10,7 @@ import _signal  # type: ignore[import-not-found]
 import _socket
 import posix
 import sys
+import time
 
 MAX_REPLY_BYTES = 65536
 MAX_MISSED = 4096
@@ -49,11 +50,13 @@ def main(op: str) -> int:
         socket_path, deadline_s = _arguments(sys.argv[2:])
         _arm(deadline_s)
         request = _request(op)
+        asked_s = time.time()
         try:
             reply = _ask(request, socket_path, deadline_s)
-        except (FileNotFoundError, ConnectionError):
+        except (FileNotFoundError, ConnectionError, BlockingIOError, _socket.timeout):
+            # Nobody listens, the queue is full, or the agent may die before it answers.
             if op in ("prolog", "epilog"):
-                _leave_note(op, request, socket_path)
+                _leave_note(op, request, socket_path, asked_s)
             raise
         return _answer(op, reply)
     except Exception as exc:  # noqa: BLE001 - a hook fails open, whatever broke
@@ -126,15 +129,15 @@ def _ask(request: bytes, socket_path: str, deadline_s: float) -> bytes:
         while not reply.endswith(b"\n") and len(reply) < MAX_REPLY_BYTES:
             piece = sock.recv(MAX_REPLY_BYTES)
             if not piece:
-                break
+                raise ConnectionResetError("the agent ended before it answered")
             reply += piece
         return reply
     finally:
         sock.close()
 
 
-def _leave_note(op: str, request: bytes, socket_path: str) -> None:
-    """Nobody listens: what the agent should have heard waits beside its socket until one is there (probe_agent.hooks.missed)."""
+def _leave_note(op: str, request: bytes, socket_path: str, asked_s: float) -> None:
+    """What the agent may not have heard waits beside its socket, with the time of the question (probe_agent.hooks.missed)."""
     directory = socket_path + ".missed"
     try:
         there = posix.lstat(directory)
@@ -148,10 +151,14 @@ def _leave_note(op: str, request: bytes, socket_path: str) -> None:
                 + "."
                 + op
             )
-            flags = posix.O_WRONLY | posix.O_CREAT | posix.O_EXCL | posix.O_CLOEXEC | posix.O_NOFOLLOW
-            file = posix.open(directory + "/" + name, flags, 0o600)
+            # The agent looks for names with two dots: it never reads a note that is only half written.
+            unfinished = directory + "/unfinished-" + str(posix.getpid())
+            flags = posix.O_WRONLY | posix.O_CREAT | posix.O_TRUNC | posix.O_CLOEXEC | posix.O_NOFOLLOW
+            file = posix.open(unfinished, flags, 0o600)
             posix.write(file, request)
             posix.close(file)
+            posix.utime(unfinished, (asked_s, asked_s))
+            posix.rename(unfinished, directory + "/" + name)
     except (OSError, UnicodeDecodeError) as exc:
         _print_line(op, f"no note for the agent ({type(exc).__name__}: {exc})")
 

@@ -53,6 +53,7 @@ def test_what_slurm_told_arrives(node: Any, embedded: sweep.Sweep) -> None:
         allocated={42: ("GPU-0",)},
         uids=frozenset({7}),
         running=frozenset({42}),
+        ended=frozenset({41}),
         sluids={"s5K1KKYAYG5D00": 42},
     )
     row = sweep.expectations_to_json(expected)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -281,6 +283,30 @@ def test_prolog_and_epilog_leave_a_note_where_no_agent_listens(hook: Hook, tmp_p
         "epilog": ("epilog", 4242, '/home/a b/"out".log'),
     }
     assert {p.stat().st_mode & 0o777 for p in notes.iterdir()} == {0o600}
+
+
+@pytest.mark.parametrize("agent", ["a full queue", "no answer in time", "dies before it answers"])
+def test_a_question_without_an_answer_leaves_a_note(hook: Hook, tmp_path: Path, agent: str) -> None:
+    """With the time of the question: the agent that finds the note can tell whether it did what was asked."""
+    path = tmp_path / "agent.sock"
+    notes = Path(f"{path}.missed")
+    notes.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as listening, contextlib.ExitStack() as waiting:
+        listening.bind(str(path))
+        listening.listen(0)
+        if agent == "a full queue":
+            waiting.enter_context(socket.socket(socket.AF_UNIX)).connect(str(path))
+        if agent == "dies before it answers":
+            threading.Thread(target=lambda: listening.accept()[0].close(), daemon=True).start()
+        began = time.time()
+        done = hook("epilog", "--socket", str(path), "--deadline", "1", environment=PROLOG_ENVIRONMENT)
+        ended = time.time()
+    assert (done.returncode, "no answer from the agent" in done.stderr) == (0, True)
+    (note,) = notes.iterdir()
+    assert json.loads(note.read_text())["op"] == "epilog"
+    assert began - 0.01 <= note.stat().st_mtime <= ended
+    if agent == "no answer in time":
+        assert note.stat().st_mtime <= note.stat().st_ctime - 0.9, "not the time of the note"
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777])

@@ -34,6 +34,15 @@ def test_in_use(node: Any) -> None:
     assert node.check("gpu_memory_leftover").outcome is Outcome.OK
 
 
+def test_a_running_job_whose_gpus_are_unknown(node: Any) -> None:
+    """Any GPU may be that job's, so its memory is none of our business."""
+    node.have_gpus(1, memory_used_bytes=40 * 2**30)
+    node.expected = nodeview.Expectations(allocated={}, running=frozenset({7}))
+    assert node.check("gpu_memory_leftover").outcome is Outcome.OK
+    node.expected = nodeview.Expectations(allocated={}, running=frozenset())
+    assert node.check("gpu_memory_leftover").outcome is Outcome.FAIL
+
+
 def test_not_told(node: Any) -> None:
     """A GPU that does not tell its memory has nothing to judge."""
     node.have_gpus(1, memory_used_bytes=None)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import pytest
+
 from probing_cluster.core.records import Outcome
 from probing_cluster.healthchecks import nodeview
 from probing_cluster.healthchecks.readers import nvml
@@ -40,13 +42,41 @@ def test_a_stranger(node: Any) -> None:
 
 
 def test_left_over_from_a_job(node: Any) -> None:
-    """A job's process on a GPU that no job has any more is left over."""
+    """The process of a job that has ended here is left over, by the job's number or its SLUID."""
     node.have_gpus(2)
     node.process(900, "python", cgroup=JOB)
     on_gpu(node, 1, 900)
-    node.expected = nodeview.Expectations(allocated={43: ("GPU-0",)})
+    node.expected = nodeview.Expectations(running=frozenset({43}), ended=frozenset({42}))
+    finding = node.check("gpu_processes")
+    assert (finding.outcome, finding.device) == (Outcome.FAIL, "gpu1")
+    assert "left over from job 42" in finding.message
+    node.process(900, "python", cgroup="0::/system.slice/slurmstepd.scope/s5K1KKYAYG5D00/step_0/user/task_0")
+    assert node.check("gpu_processes").outcome is Outcome.OK
+    sluids = {"s5K1KKYAYG5D00": 42}
+    node.expected = nodeview.Expectations(running=frozenset({43}), ended=frozenset({42}), sluids=sluids)
     assert node.check("gpu_processes").outcome is Outcome.FAIL
-    node.expected = nodeview.Expectations(allocated={42: ("GPU-1",)})
+
+
+@pytest.mark.parametrize(
+    ("running", "allocated"),
+    [
+        pytest.param({42}, {42: ()}, id="Slurm manages no GPUs"),
+        pytest.param({42}, {}, id="the job's GPUs are not certain"),
+        pytest.param({42}, {42: ("GPU-0",)}, id="another GPU than Slurm gave"),
+        pytest.param(set(), {}, id="the agent began after the job"),
+    ],
+)
+def test_a_job_that_is_not_known_to_have_ended(
+    node: Any, running: set[int], allocated: dict[int, tuple[str, ...]]
+) -> None:
+    """Its process is no leftover, whatever is known of its GPUs."""
+    node.have_gpus(2)
+    node.put(SCOPE, "")
+    node.process(900, "python", cgroup=JOB)
+    on_gpu(node, 1, 900)
+    node.expected = nodeview.Expectations(
+        running=frozenset(running), ended=frozenset({41}), allocated=allocated, uids=frozenset()
+    )
     assert node.check("gpu_processes").outcome is Outcome.OK
 
 
@@ -72,4 +102,19 @@ def test_without_cgroups_the_owner_decides(node: Any) -> None:
     node.expected = nodeview.Expectations(uids=frozenset({os.getuid()}))
     assert node.check("gpu_processes").outcome is Outcome.OK
     node.expected = nodeview.Expectations(uids=frozenset({os.getuid() + 1}))
+    assert node.check("gpu_processes").outcome is Outcome.FAIL
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the files of a slurmstepd are root's")
+def test_without_cgroups_a_job_that_began_before_the_agent(node: Any) -> None:
+    """The agent does not know its owner; its process descends from slurmstepd."""
+    node.have_gpus(1)
+    node.expected = nodeview.Expectations(uids=frozenset())
+    node.process(700, "slurmstepd", cgroup="0::/system.slice/slurmd.service")
+    node.process(800, "bash", parent=700, cgroup="0::/system.slice/slurmd.service")
+    node.process(903, "python", parent=800, cgroup="0::/system.slice/slurmd.service")
+    os.chown(node.root / "proc/903", 1000, 1000)
+    on_gpu(node, 0, 903)
+    assert node.check("gpu_processes").outcome is Outcome.OK
+    node.process(800, "bash", parent=1, cgroup="0::/system.slice/slurmd.service")
     assert node.check("gpu_processes").outcome is Outcome.FAIL

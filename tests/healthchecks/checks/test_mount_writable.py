@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,14 +51,28 @@ def test_network_mounts_only_when_asked(node: Any) -> None:
 
 
 def test_no_file_can_be_made(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full or broken disk fails; a directory that is missing or closed to us says nothing about the disk."""
+    """A broken disk fails; a directory that is missing or closed to us says nothing about the disk."""
     node.mount("/", "ext4")
     node.put("tmp/x", "")
-    monkeypatch.setattr(mount_writable, "attempt", lambda _: "ENOSPC")
+    monkeypatch.setattr(mount_writable, "attempt", lambda _: "EIO")
     assert node.check("mount_writable", probe=["/tmp"]).outcome is Outcome.FAIL
     monkeypatch.setattr(mount_writable, "attempt", lambda _: "EACCES")
     assert node.check("mount_writable", probe=["/tmp"]).outcome is Outcome.ERROR
     assert node.check("mount_writable", probe=["/nowhere"]).outcome is Outcome.ERROR
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a tmpfs")
+def test_a_directory_that_a_job_filled_is_no_fault(tmp_path: Path) -> None:
+    """What users can fill fails no check that drains; disk_space shows that there is no room."""
+    code = (
+        "import sys; from probing_cluster.healthchecks.checks import mount_writable as m;"
+        "tried = m.attempt(sys.argv[1]);"
+        "print(tried, m.judge(m.Reading(mounted=(), meant_writable=frozenset(), tried={'/dev/shm': tried}), {}).outcome)"
+    )
+    fill = f"mount -t tmpfs -o size=64k none {tmp_path} && head -c 200000 /dev/zero > {tmp_path}/a"
+    shell = f"({fill}); exec {sys.executable} -c {shlex.quote(code)} {tmp_path}"
+    done = subprocess.run(["unshare", "-m", "sh", "-c", shell], stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout.split() == ["ENOSPC", "error"]
 
 
 def test_our_own_sandbox_is_no_fault_of_the_disk(node: Any, monkeypatch: pytest.MonkeyPatch) -> None:

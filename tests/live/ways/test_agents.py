@@ -76,6 +76,7 @@ class Agent:
             book=book,
             permissions=fitness.Permissions(),
             acknowledge=loop.acknowledge,
+            forget=loop.forget,
             spawn=lambda work: tasks.add(asyncio.get_running_loop().create_task(work)),
             questions=questions.Questions(
                 children=children.Children(),

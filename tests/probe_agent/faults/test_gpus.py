@@ -35,7 +35,11 @@ def test_addresses_are_compared_by_domain_bus_and_device(written: str | None, ke
 def test_numbers_that_can_only_mean_one_gpu_are_understood() -> None:
     """Where order and minor number agree, every numbering says the same."""
     assert PLAIN.of_job("1,3", None) == ("GPU-1", "GPU-3")
-    assert PLAIN.of_job("", None) == ()
+
+
+def test_no_numbers_say_nothing() -> None:
+    """A site without GresTypes=gpu sets none, and its jobs compute on GPUs all the same."""
+    assert PLAIN.of_job("", None) is None
 
 
 def test_numbers_that_could_mean_two_gpus_are_not_guessed() -> None:

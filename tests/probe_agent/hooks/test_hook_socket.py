@@ -142,6 +142,23 @@ def test_many_at_once_are_answered_and_too_many_turned_away(
     assert "too many" in answer["error"]
 
 
+def test_peers_queue_while_the_agent_is_busy(tmp_path: Path) -> None:
+    """As many as it serves at once: a hook that finds the queue full asks nothing."""
+
+    async def busy(path: str) -> int:
+        peers = [
+            socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(hook_socket.MAX_CONNECTIONS)
+        ]
+        for peer in peers:
+            peer.setblocking(False)
+            peer.connect(path)
+        for peer in peers:
+            peer.close()
+        return len(peers)
+
+    assert serve(tmp_path / "a.sock", busy)[0] == hook_socket.MAX_CONNECTIONS
+
+
 def test_socket_file_is_closed_to_others(tmp_path: Path) -> None:
     """The file's mode is the first lock."""
 

@@ -102,3 +102,18 @@ def test_every_question_is_answered_also_with_a_refusal(
     words = sorted(answers[r.request_id][:1] for r in here)
     assert words == [b"!", *[b"F"] * questions.AT_ONCE]
     assert any(b"other questions are under way" in answers[r.request_id] for r in here)
+
+
+def test_a_question_whose_collector_cannot_start_is_refused(
+    desk: tuple[questions.Questions, dict[uuid.UUID, bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asked hears the error."""
+    made, answers = desk
+
+    async def no_more_processes(*_: object, **__: object) -> None:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(made.children, "run", no_more_processes)
+    wanted = calls(7)
+    asyncio.run(made.ask(wanted))
+    assert answers[wanted.request_id] == b"!the agent could not ask: OSError: no more processes"

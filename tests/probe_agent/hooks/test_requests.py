@@ -101,6 +101,7 @@ class Agent:
             book=Book(),  # type: ignore[arg-type]
             permissions=self.permissions,
             acknowledge=self.loop.acknowledge,
+            forget=self.loop.forget,
             spawn=self.spawned,
             questions=questions.Questions(
                 children=children.Children(),
@@ -171,6 +172,34 @@ def repr_of(answer: Any) -> str:
         return repr(answer)
     except ValueError:  # more digits than Python writes
         return "10000000"
+
+
+def test_a_recheck_that_fails_is_tried_again(
+    answering: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is acknowledged only when it has been done."""
+    begun: list[bool] = []
+
+    async def fail_once(_: Outside, *, clear: bool, relearn: bool) -> None:
+        begun.append(clear or relearn)
+        if len(begun) == 1:
+            raise OSError("no more processes")
+
+    monkeypatch.setattr(Outside, "recheck", fail_once)
+    with psycopg.connect(answering, autocommit=True) as connection:
+        answer = {"requests": [_GOOD | {"verb": "recheck"}]}
+        connection.execute("INSERT INTO public.answer VALUES (%s)", [json.dumps(answer)])
+    agent = Agent(tmp_path, answering)
+    try:
+        pending = []
+        for _ in range(3):
+            asyncio.run(agent.loop.once(beat=True))
+            pending.append(set(agent.loop._to_acknowledge))
+    finally:
+        agent.loop.close()
+        agent.spool.close()
+    assert len(begun) == 2
+    assert pending[:2] == [set(), {uuid.UUID(_GOOD["request_id"])}]
 
 
 @pytest.fixture
@@ -247,6 +276,7 @@ def test_a_log_is_kept_once_the_epilog_has_run(
         book=Jobs(),  # type: ignore[arg-type]
         permissions=fitness.Permissions(),
         acknowledge=acknowledged.append,
+        forget=acknowledged.remove,
         spawn=begun.append,
         questions=None,  # type: ignore[arg-type]
     )

@@ -24,6 +24,30 @@ def job(job_id: int = 7, **fields: Any) -> jobs.NodeJob:
     return jobs.NodeJob(job_id=job_id, started_at=fields.pop("started_at", NOW), **fields)
 
 
+def test_a_question_that_was_answered_too_late_is_in_the_book() -> None:
+    """A hook's note changes nothing then; one of another start, or of what the agent never did, does."""
+    book = jobs.JobBook("b")
+
+    def includes(op: str, at_s: float, restart_count: int = 0) -> bool:
+        return book.includes(op, job(started_at=NOW + timedelta(seconds=at_s), restart_count=restart_count))
+
+    assert not includes("prolog", 0)
+    book.start(job(started_at=NOW + timedelta(seconds=3)))
+    assert includes("prolog", 0)
+    assert not includes("prolog", 0, restart_count=1)
+    assert not includes("epilog", 0)
+    book.end(job(), NOW + timedelta(seconds=63))
+    assert includes("prolog", 0)
+    assert includes("epilog", 60)
+    assert includes("epilog", 60, restart_count=1), "Slurm has counted the requeue already"
+    assert not includes("epilog", 100), "it asked after that end"
+    assert not includes("epilog", 1), "it asked before that start"
+    assert not includes("epilog", 60, restart_count=2)
+    book.end(job(restart_count=5, started_at=NOW + timedelta(seconds=203)), NOW + timedelta(seconds=203))
+    assert includes("epilog", 200, restart_count=5)
+    assert not includes("prolog", 200, restart_count=5), "the agent has not heard of the start"
+
+
 def test_job_is_running_from_prolog_to_epilog_and_known_after() -> None:
     """Its GPUs and owner count while it runs; afterwards it can still be collected."""
     book = jobs.JobBook("b")
@@ -33,6 +57,7 @@ def test_job_is_running_from_prolog_to_epilog_and_known_after() -> None:
     assert book.uids() == {1000}
     ended = book.end(job(), NOW + timedelta(hours=1))
     assert book.running == ()
+    assert book.ended == {7}
     assert (ended.gpu_uuids, ended.stdout, ended.started_at) == (("GPU-1",), "/x", NOW)
     assert book.get(7) == ended
     assert book.uncollected() == [ended]

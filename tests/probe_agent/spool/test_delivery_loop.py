@@ -241,6 +241,7 @@ def test_expired_and_unknown_requests_do_nothing_but_are_acknowledged() -> None:
         book=jobs.JobBook("b"),
         permissions=held,
         acknowledge=done.append,
+        forget=done.remove,
         spawn=lambda w: w.close(),
         questions=slurm,
     )

@@ -169,6 +169,30 @@ def test_memory_is_bounded_too_when_the_disk_refuses(tmp_path: Path) -> None:
     made.close()
 
 
+def test_delivered_items_leave_memory_while_the_disk_refuses(tmp_path: Path) -> None:
+    """They are not counted as dropped, push nothing out, and their ids are not kept."""
+    made = spool.Spool(tmp_path, max_bytes=50_000)
+    made.commit(spool.SpoolWrite(items=[item(1, rank=2)]))
+    made._db.execute("PRAGMA query_only=ON")
+    made.commit(spool.SpoolWrite(items=[item(2)], states={"cursor": 2}))
+    for n in range(3, 300):
+        made.commit(spool.SpoolWrite(items=[item(n, rank=2, size=1000)]))
+        made.ack([i for i in made.batch(10) if i.rank == 2])
+    assert made.totals.dropped == 0
+    assert numbers(made.batch(10)) == [2]
+    assert len(made._acked) == 1, "only the item that the disk has must still be forgotten"
+    assert made.totals.disk_errors == 1, (
+        "a disk that refused is left alone for a while, also by acknowledgements"
+    )
+    assert (made.state("cursor"), made.depth) == (2, 2)
+    made._db.execute("PRAGMA query_only=OFF")
+    made._retry_at_s = 0.0
+    assert made.commit(spool.SpoolWrite(items=[item(300)]))
+    assert numbers(made.batch(10)) == [2, 300]
+    assert made.depth == 2
+    made.close()
+
+
 def test_corrupt_file_is_set_aside_and_said(tmp_path: Path) -> None:
     """Garbage where the spool was does not stop the agent, and is kept for whoever wants to look."""
     (tmp_path / "spool.db").write_bytes(b"this is no database" * 1000)
