@@ -54,7 +54,11 @@ def _kept_out(service: context.Context, reason: str) -> str:
         named = set(hostlist.expand(found["nodes"])) if found["nodes"] else None
     except errors.MalformedInput:  # squeue may cut a long list
         return ""
-    drains = [d for d in service.store.drains(open_only=True) if named is None or d.node in named]
+    drains = [
+        d
+        for d in service.store.drains(open_only=True, cluster=service.cluster)
+        if named is None or d.node in named
+    ]
     words = [f"{d.node} is drained by us ({sanitize.clean(d.reason, 120)})" for d in drains[:_MOST_NODES]]
     more = len(drains) - _MOST_NODES
     return "".join(f"; {text}" for text in words) + (f"; and {more} more nodes" if more > 0 else "")

@@ -85,6 +85,8 @@ def _picture(service: context.Context) -> view.View:
     now = service.clock.now()
     return view.View(
         now=now,
-        drains=tuple(service.store.drains(since=now - _MEMORY, actions=["drain", "refuse"])),
+        drains=tuple(
+            service.store.drains(since=now - _MEMORY, actions=["drain", "refuse"], cluster=service.cluster)
+        ),
         nodes={n.name: n for n in service.slurm.nodes()},
     )

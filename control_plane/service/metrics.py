@@ -141,9 +141,10 @@ def certificate_metric(service: context.Context) -> Metric:
 def store_metrics(service: context.Context) -> Iterator[Metric]:
     """What the rows say about nodes, agents, decisions and verdicts."""
     store, policy = service.store, service.config.policy
-    beats, ages = store.heartbeats(), store.heartbeat_ages_s()
+    cluster = service.cluster
+    beats, ages = store.heartbeats(cluster=cluster), store.heartbeat_ages_s(cluster=cluster)
     since = service.clock.now() - timedelta(days=1)
-    drains = store.drains(since=since)
+    drains = store.drains(since=since, cluster=cluster)
     yield from _agents(beats, ages)
     yield from _faults(beats, ages)
     yield from _decisions(drains)

@@ -35,15 +35,15 @@ def waiting(service: context.Context, *, everywhere: bool = True) -> view.View:
     if not everywhere and not events and not refusals:
         return view.View(now=now)
     window = now - max(_MEMORY, timedelta(seconds=policy.budget_window_s))
-    beats = store.heartbeats(nodes=None if everywhere else {e.node for e in events})
+    beats = store.heartbeats(nodes=None if everywhere else {e.node for e in events}, cluster=service.cluster)
     return view.View(
         now=now,
         unanswered_s=unanswered_s,
         events=tuple(events),
         refusals=refusals,
         heartbeats={b.node: b for b in beats if b.cluster == cluster},
-        silent_s=store.heartbeat_ages_s(),
-        drains=tuple(store.drains(since=window)),
+        silent_s=store.heartbeat_ages_s(cluster=service.cluster),
+        drains=tuple(store.drains(since=window, cluster=service.cluster)),
         under_test=store.nodes_under_test(cluster),
     )
 

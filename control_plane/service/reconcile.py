@@ -20,7 +20,10 @@ AFTER = "found so afterwards: the service ended before it recorded the outcome"
 def unrecorded(service: context.Context, now: datetime) -> list[records.Drain]:
     """Decisions that were begun and have no outcome. Of our own, under the turn, nobody can be at work on one."""
     begun = service.store.drains(
-        since=now - _LOOK_BACK, states=["failed"], actions=["drain", "requeue", "refuse", "resume"]
+        since=now - _LOOK_BACK,
+        states=["failed"],
+        actions=["drain", "requeue", "refuse", "resume"],
+        cluster=service.cluster,
     )
     return [
         d

@@ -125,10 +125,15 @@ def _decide(service: context.Context, ready: Sequence[hang.Hang], now: datetime)
     queue = restart_picture.queue(service, (), now)
     since = now - timedelta(seconds=policy.budget_window_s)
     ledger = budget.Ledger(
-        view.View(now=now, nodes=queue.nodes, drains=tuple(service.store.drains(since=since))), policy
+        view.View(
+            now=now,
+            nodes=queue.nodes,
+            drains=tuple(service.store.drains(since=since, cluster=service.cluster)),
+        ),
+        policy,
     )
     nodes = sorted({n for h in ready for n in h.attempt.nodes})
-    beats = service.store.heartbeats(nodes, with_ranks=True)
+    beats = service.store.heartbeats(nodes, with_ranks=True, cluster=service.cluster)
     ranks = rank_rows.on_own_nodes(
         rank_rows.by_job(rank_rows.of_heartbeats(beats)), {h.attempt.job_id: h.attempt.nodes for h in ready}
     )

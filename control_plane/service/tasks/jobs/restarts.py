@@ -126,7 +126,11 @@ def _carry_out(
 def _taken(service: context.Context, queue: restart.Queue) -> view.View:
     """What the budget counts."""
     since = queue.now - timedelta(seconds=service.config.policy.budget_window_s)
-    return view.View(now=queue.now, nodes=queue.nodes, drains=tuple(service.store.drains(since=since)))
+    return view.View(
+        now=queue.now,
+        nodes=queue.nodes,
+        drains=tuple(service.store.drains(since=since, cluster=service.cluster)),
+    )
 
 
 def _lift(

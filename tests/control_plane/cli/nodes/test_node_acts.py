@@ -70,7 +70,7 @@ def test_what_brings_it_back_is_named_where_nobody_tests_it(
     config = dataclasses.replace(CONFIG, repair=settings.RepairSettings(test_before_return=tests))
     for act in (
         lambda: _heal(store, slurm, "n1", config),
-        lambda: node_acts.resume_one(store, slurm, "n1", "ada"),
+        lambda: node_acts.resume_one(CONFIG, store, slurm, "n1", "ada"),
     ):
         with pytest.raises(
             node_acts.NotDone, match="scontrol update NodeName=n1 State=RESUME returns it untested"
@@ -117,7 +117,7 @@ def test_an_unanswered_resume_leaves_the_drain_as_it_stands(
     store.save_drain(row)
     slurm.resume = _unanswered  # type: ignore[method-assign]
     with pytest.raises(commands.SlurmAway):
-        node_acts.resume_one(store, slurm, "n2", "ada")
+        node_acts.resume_one(CONFIG, store, slurm, "n2", "ada")
     assert [d.drain_id for d in store.drains(open_only=True)] == [row.drain_id]
 
 
