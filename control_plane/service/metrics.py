@@ -150,7 +150,15 @@ def store_metrics(service: context.Context) -> Iterator[Metric]:
     yield from _decisions(drains)
     taken = GaugeMetricFamily("probing_budget_nodes_taken", "nodes counted against the drain budget now")
     taken.add_metric(
-        [], len(budget.taken_nodes(view.View(now=service.clock.now(), drains=tuple(drains)), policy))
+        [],
+        len(
+            budget.taken_nodes(
+                view.View(
+                    now=service.clock.now(), drains=tuple(drains), under_test=store.nodes_under_test(cluster)
+                ),
+                policy,
+            )
+        ),
     )
     limit = GaugeMetricFamily("probing_budget_nodes_limit", "policy.budget_nodes")
     limit.add_metric([], policy.budget_nodes)

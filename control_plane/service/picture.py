@@ -84,6 +84,21 @@ def with_slurm(fleet_view: view.View, service: context.Context) -> view.View:
     )
 
 
+def of_budget(service: context.Context, nodes: Mapping[str, view.Node]) -> view.View:
+    """What the drain budget counts, for those who take nodes without a fault that the policy looks at."""
+    now, store = service.clock.now(), service.store
+    since = now - timedelta(seconds=service.config.policy.budget_window_s)
+    found = view.View(
+        now=now,
+        nodes=nodes,
+        heartbeats={b.node: b for b in store.heartbeats(cluster=service.cluster)},
+        drains=tuple(store.drains(since=since, cluster=service.cluster)),
+        under_test=store.nodes_under_test(service.cluster),
+    )
+    shared, members = _shared_place(found, service)
+    return dataclasses.replace(found, shared=shared, shared_nodes=members)
+
+
 def _shared_place(
     fleet_view: view.View, service: context.Context
 ) -> tuple[scan.SharedPlace | None, frozenset[str]]:

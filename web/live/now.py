@@ -325,7 +325,15 @@ def _budget(service: context.Context) -> Budget | None:
     at = service.clock.now()
     since = at - timedelta(seconds=policy.budget_window_s)
     drains: Sequence[Any] = service.store.drains(since=since, cluster=service.cluster)
-    taken = budget.taken_nodes(view.View(now=at, nodes=nodes, drains=tuple(drains)), policy)
+    taken = budget.taken_nodes(
+        view.View(
+            now=at,
+            nodes=nodes,
+            drains=tuple(drains),
+            under_test=service.store.nodes_under_test(service.cluster),
+        ),
+        policy,
+    )
     share = max(int(policy.budget_frac * len(nodes) + 1e-9), 1) if nodes and policy.budget_frac > 0 else 0
     return Budget(
         taken=len(taken),
