@@ -21,7 +21,7 @@ from probing_cluster.slurm_plugins.live import live_records
 
 LOG = logging.getLogger("probing.actions")
 BEGUN = "begun; its outcome was not recorded"
-UNANSWERED = f"{BEGUN}: Slurm did not answer"
+OUTCOME_UNKNOWN = f"{BEGUN}: Slurm did not answer"
 """Of an act whose outcome is not known yet: it is settled once Slurm answers."""
 
 
@@ -159,7 +159,7 @@ def _one(
     try:
         outcome = _attempted(decision, slurm, ledger, config)
     except commands.SlurmAway:
-        ledger.update_drain(row.drain_id, why_state=UNANSWERED)
+        ledger.update_drain(row.drain_id, why_state=OUTCOME_UNKNOWN)
         raise
     row = dataclasses.replace(row, state=outcome.state, why_state=outcome.why)
     ledger.update_drain(row.drain_id, state=outcome.state, why_state=outcome.why)

@@ -43,7 +43,7 @@ def drain_one(
         outcome = slurm.drain(name, reason)
     except slurm_commands.SlurmAway:
         store.update_drain(
-            row.drain_id, why_state=actions.UNANSWERED
+            row.drain_id, why_state=actions.OUTCOME_UNKNOWN
         )  # the service settles it once Slurm answers
         raise
     except errors.SlurmUnavailable as exc:

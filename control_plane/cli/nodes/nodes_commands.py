@@ -115,7 +115,7 @@ def _nodes(args: argparse.Namespace) -> int:
     known = {row["node"] for row in rows}
     if not known:
         raise errors.SlurmUnavailable(
-            "no node is known: Slurm does not answer, and no agent was ever heard (probing-ctl doctor says why; an imported history is read with probing-report and probing-ctl fleet)"
+            f"no node is known: {unanswered or 'Slurm lists none'}, and no agent was ever heard (probing-ctl doctor says why; an imported history is read with probing-report and probing-ctl fleet)"
         )
     require_known(wanted, known)
     if unanswered is not None:

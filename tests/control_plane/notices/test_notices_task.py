@@ -410,7 +410,7 @@ def test_a_service_without_slurm_says_so_once(noticing: context.Context, sink: w
     away = commands.SlurmAway("scontrol ended with 1: Unable to contact slurm controller")
     for _ in range(3):
         now = noticing.clock.now()
-        noticing.journal.note_slurm(now, away)
+        noticing.journal.note_slurm("nodes", now, away)
         for task in ("actions", "drained", "lemon"):
             noticing.journal.note(task, now, 0.0, "", away)
         noticing.journal.note("actions", now, 0.0, "")
@@ -418,27 +418,27 @@ def test_a_service_without_slurm_says_so_once(noticing: context.Context, sink: w
         later(noticing, MINUTE)
     assert sink.titles == ["[c] Service blind (slurm)"]
     assert "no job requeued: Slurm does not answer: scontrol ended with 1" in sink.posts[0]["message"]
-    noticing.journal.note_slurm(noticing.clock.now(), None)
+    noticing.journal.note_slurm("nodes", noticing.clock.now(), None)
     noticing.journal.note("drained", noticing.clock.now(), 0.0, "")
     later(noticing, 2 * MINUTE)
     notices.run(noticing)
     assert sink.titles[1:] == ["[c] Over: Service blind (slurm)"]
 
 
-def test_a_task_that_slurm_never_answers_is_told_though_it_answers_others(
+def test_what_slurm_never_answers_is_told_though_it_answers_others(
     noticing: context.Context, sink: web_sink.Sink
 ) -> None:
-    """squeue times out for minutes while scontrol answers: each short outage ends, and nothing is drained."""
+    """squeue times out for minutes while scontrol answers, and nothing is drained."""
     away = commands.SlurmAway("squeue did not end within 30 s")
     for _ in range(6):
         now = noticing.clock.now()
-        noticing.journal.note_slurm(now, away)
+        noticing.journal.note_slurm("jobs", now, away)
         noticing.journal.note("actions", now, 0.0, "", away)
-        noticing.journal.note_slurm(now + timedelta(seconds=5), None)
+        noticing.journal.note_slurm("nodes", now + timedelta(seconds=5), None)
         notices.run(noticing)
         later(noticing, MINUTE)
-    assert sink.titles == ["[c] Service blind"]
-    assert "task actions cannot work: Slurm does not answer: squeue" in sink.posts[0]["message"]
+    assert sink.titles == ["[c] Service blind (slurm)"]
+    assert "no job requeued: Slurm does not answer: squeue" in sink.posts[0]["message"]
 
 
 class Away:

@@ -94,7 +94,7 @@ def test_an_unanswered_drain_waits_for_slurms_word(store: db_store.Store, slurm:
     with pytest.raises(commands.SlurmAway, match="Unable to contact slurm controller"):
         node_acts.drain_one(CONFIG, store, slurm, "n2", "probing: fan (ada)", "ada")
     (row,) = store.drains()
-    assert (row.owner, row.state, row.why_state) == ("ada", "failed", actions.UNANSWERED)
+    assert (row.owner, row.state, row.why_state) == ("ada", "failed", actions.OUTCOME_UNKNOWN)
 
 
 def test_a_refused_drain_is_settled_at_once(store: db_store.Store, slurm: fakes.FakeSlurm) -> None:
