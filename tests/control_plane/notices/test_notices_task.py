@@ -357,6 +357,24 @@ def test_a_job_brought_back_after_its_end_is_told(noticing: context.Context, sin
     assert "job 4" not in post["message"]
 
 
+@pytest.mark.parametrize(
+    ("states", "did"),
+    [
+        ("DRAIN+FAIL", "drained"),
+        ("DOWN+NOT_RESPONDING", "set DOWN"),
+        ("FAIL+IDLE", "set FAIL"),
+        ("FAILING+MIXED", "set FAILING"),
+    ],
+)
+def test_the_state_that_slurm_set_is_named(
+    noticing: context.Context, sink: web_sink.Sink, states: str, did: str
+) -> None:
+    found = store_actions.SlurmDrain("n1", states, "Not responding", noticing.clock.now())
+    noticing.store.save_slurm_drains("c", [found], [])
+    notices.run(noticing)
+    assert f"n1 {did} by Slurm itself: Not responding" in sink.posts[0]["message"]
+
+
 def test_slurms_own_drains_are_told_with_what_the_agent_sees(
     noticing: context.Context, sink: web_sink.Sink
 ) -> None:
