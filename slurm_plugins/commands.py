@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -102,6 +102,14 @@ class SlurmCommands:
     def _environment(self, extra: Mapping[str, str]) -> dict[str, str]:
         conf = {"SLURM_CONF": self.settings.conf} if self.settings.conf else {}
         return plain_environment() | conf | dict(extra)
+
+
+def within(run: Runner, deadline_s: float) -> Runner:
+    """The same with a shorter deadline, for somebody who waits for the answer."""
+    if not isinstance(run, SlurmCommands):
+        return run
+    shorter = min(deadline_s, run.settings.command_deadline_s)
+    return SlurmCommands(settings=replace(run.settings, command_deadline_s=shorter))
 
 
 def plain_environment() -> dict[str, str]:
