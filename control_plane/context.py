@@ -82,6 +82,11 @@ class Context:
     _seldom: dict[str, tuple[float, Any]] = field(default_factory=dict)
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
 
+    @property
+    def cluster(self) -> str:
+        """The cluster that this service acts for; its database may hold others."""
+        return self.config.cluster.name
+
     @contextlib.contextmanager
     def alone(self, name: str) -> Iterator[bool]:
         """Whether nobody else in this service is at the work of this name; some passes are asked for out of turn, too."""

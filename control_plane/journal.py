@@ -13,6 +13,10 @@ from probing_cluster.slurm_plugins import commands
 LOG = logging.getLogger("probing.tasks")
 MISSED_TURNS = 2
 """Passes in a row without the lease that cannot be a coincidence of two services."""
+PART_OF = {"nodes": "node", "jobs": "job"}
+"""Where Slurm lists all of them it would show one of them, too. The other way about it may not: a list takes it longer."""
+NOT_ASKED = timedelta(minutes=10)
+"""An outage of a kind of question that nobody has asked for so long ends with the answer to another kind."""
 
 
 @records.record
@@ -31,9 +35,10 @@ class JournalPass:
 
 @records.record
 class ControllerOutage:
-    """A time in which Slurm did not answer the service."""
+    """A time in which Slurm did not answer one kind of question."""
 
     since: datetime = records.doc("the first question that was not answered, UTC")
+    asked_at: datetime = records.doc("the last question that was not answered, UTC")
     why: str = records.doc("what came instead of an answer")
     until: datetime | None = records.doc("the first answer after it; null while it lasts", default=None)
 
@@ -47,8 +52,8 @@ class Journal:
 
     def __init__(self) -> None:
         self._passes: dict[str, JournalPass] = {}
-        self._outage: ControllerOutage | None = None
-        self._unanswered: set[str] = set()
+        self._outages: dict[str, ControllerOutage] = {}
+        self._stopped_by_outage: set[str] = set()
         self._logged: set[str] = set()
         self._turns: dict[str, _Turn] = {}
         self._lock = threading.Lock()
@@ -77,41 +82,68 @@ class Journal:
             # An outage of Slurm has its own line, once for all tasks; accounting is another daemon's.
             began = at - timedelta(seconds=duration_s)
             away = isinstance(error, commands.SlurmAway) and "sacct" not in words
-            unanswered = away and self._outage is not None and self._outage.reaches(began)
-            (self._unanswered.add if unanswered else self._unanswered.discard)(task)
+            by_outage = away and any(outage.reaches(began) for outage in self._outages.values())
+            (self._stopped_by_outage.add if by_outage else self._stopped_by_outage.discard)(task)
             logged = task in self._logged
             if outcome == "ok":
                 self._logged.discard(task)
-            elif not unanswered:
+            elif not by_outage:
                 self._logged.add(task)
-        if not unanswered:
+        if not by_outage:
             _log(before, now, error, logged=logged)
         return now
 
-    def note_slurm(self, at: datetime, error: commands.SlurmAway | None) -> None:
-        """Record whether Slurm answered a question; the first that it does not, and the first that it does again, are logged."""
+    def note_slurm(self, question: str, at: datetime, error: commands.SlurmAway | None) -> None:
+        """Record whether Slurm answered a question of this kind.
+
+        The first that it does not answer is logged, and the time at which it answers all kinds again.
+        """
         with self._lock:
-            before = self._outage
-            lasts = before is not None and before.until is None
-            if error is not None and not lasts:
-                self._outage = ControllerOutage(since=at, why=str(error))
-            elif error is None and before is not None and lasts:
-                self._outage = dataclasses.replace(before, until=at)
-        if error is not None and not lasts:
-            LOG.warning("Slurm does not answer", extra={"fields": {"why": str(error)}})
-        elif error is None and before is not None and lasts:
-            away_s = round((at - before.since).total_seconds(), 1)
+            lasting = [o for o in self._outages.values() if o.until is None]
+            if error is None:
+                self._answered(question, at)
+            else:
+                self._refused(question, at, error)
+            left = [o for o in self._outages.values() if o.until is None]
+        if left and not lasting:
+            LOG.warning("Slurm does not answer", extra={"fields": {"why": left[0].why, "asked": question}})
+        elif lasting and not left:
+            away_s = round((at - min(o.since for o in lasting)).total_seconds(), 1)
             LOG.warning("Slurm answers again", extra={"fields": {"away_s": away_s}})
 
-    def slurm_outage(self) -> ControllerOutage | None:
-        """The outage that lasts, else the last one; None where Slurm has answered everything."""
-        with self._lock:
-            return self._outage
+    def _refused(self, question: str, at: datetime, error: commands.SlurmAway) -> None:
+        before = self._outages.get(question)
+        lasts = before is not None and before.until is None
+        self._outages[question] = (
+            dataclasses.replace(before, asked_at=at)
+            if before is not None and lasts
+            else ControllerOutage(since=at, asked_at=at, why=str(error))
+        )
 
-    def unanswered(self) -> frozenset[str]:
+    def _answered(self, question: str, at: datetime) -> None:
+        for kind, outage in self._outages.items():
+            answered = kind == question or kind == PART_OF.get(question)
+            # Nobody asks this kind any more. That Slurm would not answer it now, while it answers others, is not known.
+            if outage.until is None and (answered or at - outage.asked_at >= NOT_ASKED):
+                self._outages[kind] = dataclasses.replace(outage, until=at)
+
+    def slurm_outage(self) -> ControllerOutage | None:
+        """The longest outage that lasts, else the one that ended last; None where Slurm has answered everything."""
+        outages = self.slurm_outages()
+        lasting = [o for o in outages if o.until is None]
+        if lasting:
+            return min(lasting, key=lambda o: o.since)
+        return max(outages, key=lambda o: (o.until or o.since, o.since), default=None)
+
+    def slurm_outages(self) -> list[ControllerOutage]:
+        """The latest outage of each kind of question."""
+        with self._lock:
+            return list(self._outages.values())
+
+    def stopped_by_outage(self) -> frozenset[str]:
         """Tasks whose latest pass ended because of an outage of Slurm, which may be over: some tasks come once a day."""
         with self._lock:
-            return frozenset(self._unanswered)
+            return frozenset(self._stopped_by_outage)
 
     def note_turn(self, name: str, *, taken: bool) -> None:
         """Record whether a pass could take its turn; the second miss in a row is logged, and each from then on counted."""

@@ -223,7 +223,13 @@ SELECT
     d.open IS TRUE OR o.node IS NOT NULL AS drained, coalesce(d.reason, o.reason) AS drain_reason,
     coalesce(d.at, o.since_at) AS drained_at,
     l.score AS lemon_score, l.verdict AS lemon_verdict,
-    CASE WHEN d.open THEN 'us' WHEN o.node IS NOT NULL THEN 'another' END AS drained_by
+    CASE WHEN d.open THEN 'us'
+         -- How the reasons begin that slurmctld writes for what went wrong there: slurm_plugins/acts/node_events.py.
+         WHEN o.reason ~ '^(Not responding|Node unexpectedly rebooted|reboot timed out|Prolog error|Prolog/Epilog failure|'
+                          'Epilog error|Kill task failed|Duplicate jobid|batch job complete failure|ResumeTimeout reached|'
+                          'NO NETWORK ADDRESS FOUND|Low |gres/|Could not unpack gres data|CoreSpec differ|'
+                          'RestrictedCoresPerGPU|Reported active features)' THEN 'slurm'
+         WHEN o.node IS NOT NULL THEN 'another' END AS drained_by
 FROM ops.agent_health h
 JOIN probing.agent_heartbeat f ON f.cluster = h.cluster AND f.node = h.node
 LEFT JOIN LATERAL (
@@ -250,11 +256,11 @@ COMMENT ON COLUMN ops.node_now.n_faults IS 'faults its agent confirms right now'
 COMMENT ON COLUMN ops.node_now.n_jobs IS 'jobs on the node right now';
 COMMENT ON COLUMN ops.node_now.n_failing IS 'health checks whose latest outcome is fail or error';
 COMMENT ON COLUMN ops.node_now.failing IS 'their names';
-COMMENT ON COLUMN ops.node_now.drained IS 'true while it is drained, by us or by another, as Slurm showed it at the last look';
+COMMENT ON COLUMN ops.node_now.drained IS 'true while it is drained (or down in Slurm), by whomever, as Slurm showed it at the last look';
 COMMENT ON COLUMN ops.node_now.drain_reason IS 'the reason of that drain';
 COMMENT ON COLUMN ops.node_now.drained_at IS 'when it was drained, UTC';
 COMMENT ON COLUMN ops.node_now.lemon_score IS 'probability of being a lemon on the latest scored day, 0..1';
-COMMENT ON COLUMN ops.node_now.drained_by IS 'us or another; null while it is not drained';
+COMMENT ON COLUMN ops.node_now.drained_by IS 'us; slurm = slurmctld itself, which may also have set it down; another = a person or program; null while it is not drained';
 COMMENT ON COLUMN ops.node_now.lemon_verdict IS 'lemon, suspect, recovered or ok';
 
 -- Everything known about one node in a span, in order: events, check changes, attempts, drains, notes.

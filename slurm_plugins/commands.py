@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -21,12 +21,14 @@ Keep = Callable[[bytes], bytes]
 MOST_ERRORS_BYTES = 1 << 16
 """Bytes of standard error that are kept where the output is kept in part only."""
 
-_NO_CONTROLLER = re.compile(
+NO_ANSWER = re.compile(
     r"unable to contact slurm controller|socket timed out|zero bytes were transmitted|connection refused|"
     r"communication connection failure|connect failure|unable to connect to slurm daemon",
     re.IGNORECASE,
 )
-"""How Slurm's commands say that no daemon answered them; every other failure is Slurm's answer."""
+"""How Slurm's library says that no daemon answered; every other failure is Slurm's answer."""
+_ERROR_LINE = re.compile(r"\b(?:error|fatal): |^slurm_\w+: ", re.IGNORECASE)
+"""An error on standard error; the other lines may hold what users wrote."""
 
 AWAY = "Slurm does not answer"
 """How the text of a SlurmAway begins."""
@@ -102,6 +104,14 @@ class SlurmCommands:
         return plain_environment() | conf | dict(extra)
 
 
+def within(run: Runner, deadline_s: float) -> Runner:
+    """The same with a shorter deadline, for somebody who waits for the answer."""
+    if not isinstance(run, SlurmCommands):
+        return run
+    shorter = min(deadline_s, run.settings.command_deadline_s)
+    return SlurmCommands(settings=replace(run.settings, command_deadline_s=shorter))
+
+
 def plain_environment() -> dict[str, str]:
     """What a program that we start may see of our environment."""
     kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
@@ -126,8 +136,14 @@ def run(command: Sequence[str], environment: Mapping[str, str], deadline_s: floa
     if done.code != 0:
         shown = done.stderr.decode("utf-8", "replace").strip() or done.stdout.decode("utf-8", "replace")
         msg = f"{_shown(command)} ended with {done.code}: {sanitize.clean(shown, 500)}"
-        raise SlurmAway(msg) if _NO_CONTROLLER.search(shown) else errors.SlurmUnavailable(msg)
+        raise SlurmAway(msg) if _tells_of_no_answer(done.stderr) else errors.SlurmUnavailable(msg)
     return done.stdout
+
+
+def _tells_of_no_answer(stderr: bytes) -> bool:
+    lines = stderr.decode("utf-8", "replace").splitlines()
+    found = [(line, error) for line in lines if (error := _ERROR_LINE.search(line))]
+    return any(NO_ANSWER.search(line, error.end()) for line, error in found)
 
 
 def collect(
@@ -137,7 +153,10 @@ def collect(
     stdin: bytes = b"",
     keep: Keep | None = None,
 ) -> ProgramOutput:
-    """Run `command` until its end or the deadline, which ends its whole group; raises SlurmAway where it cannot start."""
+    """Run `command` until its end or the deadline, which ends its whole group.
+
+    Raises SlurmUnavailable where it cannot start, SlurmAway where one before it hangs and cannot be ended.
+    """
     key = " ".join([Path(command[0]).name, *command[1:2]])
     try:
         done = STUCK.run(
@@ -147,7 +166,8 @@ def collect(
     except processes.ChildStuck as exc:
         raise SlurmAway(str(exc)) from exc
     except OSError as exc:
-        raise SlurmAway(f"{command[0]} cannot be started: {exc.strerror}") from exc
+        # A program that is missing or may not be run is a fault of this machine; no outage of Slurm ends it.
+        raise errors.SlurmUnavailable(f"{command[0]} cannot be started: {exc.strerror}") from exc
     return ProgramOutput(stdout=done.stdout, stderr=done.stderr, code=done.code)
 
 

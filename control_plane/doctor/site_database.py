@@ -167,11 +167,12 @@ def service(config: settings.Settings) -> doctor.DoctorFinding:
 
 def agents(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.DoctorFinding]:
     """Every agent: heard, of our version, on time, losing nothing, and called as Slurm calls its node."""
+    cluster = config.cluster.name
     with db_store.Store.open(_url(config)) as store:
         beats, ages, silences = (
-            store.heartbeats(with_sources=True),
-            store.heartbeat_ages_s(),
-            store.silences_s(),
+            store.heartbeats(cluster=cluster, with_sources=True),
+            store.heartbeat_ages_s(cluster=cluster),
+            store.silences_s(cluster=cluster),
         )
         now = clock.SYSTEM.now()
         ending = store.checks(name=site_certificates.AGENTS_CHECK)

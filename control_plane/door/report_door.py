@@ -26,6 +26,7 @@ from probing_cluster.core import errors, network_address, peer, secret_file, set
 from probing_cluster.db import engines
 from probing_cluster.reports import job_ref, query
 from probing_cluster.reports.asking import door
+from probing_cluster.slurm_plugins import commands
 
 LOG = logging.getLogger("probing.door")
 REQUEST_S = 5.0
@@ -79,7 +80,11 @@ def _answered(
     try:
         rows = _rows(service, ref)
     except errors.NotFound:
-        _require_not_waiting(service, known, caller, ref)
+        try:
+            _require_not_waiting(service, known, caller, ref)
+        except commands.SlurmAway as exc:
+            _require_started(service, known, caller, ref)
+            raise waiting.not_asked(ref) from exc
         _require_started(service, known, caller, ref)
         raise
     if not known.may_read(caller, rows["attempts"]):
@@ -104,7 +109,7 @@ def _database(service: context.Context) -> Iterator[query.Connection]:
 def _require_not_waiting(
     service: context.Context, known: callers.Callers, caller: callers.Caller, ref: job_ref.JobRef
 ) -> None:
-    """Raises NotFound with Slurm's reason for a job of the caller's that has not started yet."""
+    """Raises NotFound with Slurm's reason for a job of the caller's that has not started yet, SlurmAway where Slurm does not say."""
     found = waiting.of(service, ref)
     if found is not None and known.may_read(caller, [{"user": found.user, "account": found.account}]):
         raise errors.NotFound(found.words)

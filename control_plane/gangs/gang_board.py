@@ -99,8 +99,8 @@ def _user(uid: int | None) -> str:
 
 def ranks_now(store: db_store.Store, gang: BoardGang) -> list[rank_rows.RankNow]:
     """The gang's ranks at the last heartbeats of its own nodes."""
-    beats = store.heartbeats(job_id=gang.job_id, with_ranks=True)
-    ages_s = store.heartbeat_ages_s() if beats else {}
+    beats = store.heartbeats(job_id=gang.job_id, with_ranks=True, cluster=gang.cluster)
+    ages_s = store.heartbeat_ages_s(cluster=gang.cluster) if beats else {}
     return [r for r in rank_rows.of_heartbeats(beats, ages_s, gang.job_id) if may_speak(gang, r.node)]
 
 
@@ -163,7 +163,9 @@ def ask(store: db_store.Store, gang: BoardGang) -> int:
     """Asks every node of a running job for its ranks' stacks; how many were asked."""
     if gang.is_over:
         return 0
-    running = {b.node for b in store.heartbeats(job_id=gang.job_id) if may_speak(gang, b.node)}
+    running = {
+        b.node for b in store.heartbeats(job_id=gang.job_id, cluster=gang.cluster) if may_speak(gang, b.node)
+    }
     places = [store_actions.RequestSubject(node, gang.job_id, gang.cluster) for node in sorted(running)]
     return len(store.request_all(places, "collect", ASK_TTL_S))
 

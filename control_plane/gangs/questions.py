@@ -30,11 +30,15 @@ def nodes(store: db_store.Store, gang: gang_board.BoardGang) -> dict[str, Any]:
     if gang.is_over:
         raise errors.NotFound(f"job {gang.ref} is over: nothing runs that could be asked")
     # Whoever holds a node's certificate may name any job: it learns nothing of what is asked, and answers nothing.
-    beating = {b.node for b in store.heartbeats(job_id=gang.job_id) if gang_board.may_speak(gang, b.node)}
+    beating = {
+        b.node
+        for b in store.heartbeats(job_id=gang.job_id, cluster=gang.cluster)
+        if gang_board.may_speak(gang, b.node)
+    }
     known = beating | (set(gang.attempt.nodes) if gang.attempt is not None else set())
     if not known:
         raise errors.NotFound(f"no agent has reported job {gang.ref} as running")
-    ages_s = store.heartbeat_ages_s()
+    ages_s = store.heartbeat_ages_s(cluster=gang.cluster)
     absent = {
         node: "its agent was never heard"
         if node not in ages_s

@@ -29,7 +29,7 @@ def facts(
     once a day, and do not say how long Slurm has been away. One that fails through several outages has: what it asks is
     never answered, though other questions are.
     """
-    outage, unanswered = tasks.slurm_outage(), tasks.unanswered()
+    outage, by_outage = tasks.slurm_outage(), tasks.stopped_by_outage()
     lasts = outage is not None and outage.until is None and (now - outage.since).total_seconds() >= blind_s
     if outage is not None and lasts:
         yield _slurm_away(outage)
@@ -38,9 +38,9 @@ def facts(
             since.pop(task, None)
             continue
         began = since.setdefault(task, done.at)
-        if task in unanswered and outage is not None and (lasts or outage.since <= began):
+        if task in by_outage and outage is not None and (lasts or outage.since <= began):
             continue
-        until = done.at if task in unanswered else now
+        until = done.at if task in by_outage else now
         if (until - began).total_seconds() >= blind_s:
             yield of(task, began, f"{_AWAY[done.outcome]}: {done.message}")
 

@@ -65,13 +65,19 @@ def read(service: context.Context) -> NoticePicture:
     store, now = service.store, service.clock.now()
     cluster = service.config.cluster.name
     since = now - LOOK_BACK
-    recent = {d.drain_id: d for d in (*store.drains(open_only=True), *store.drains(since=since))}
+    recent = {
+        d.drain_id: d
+        for d in (
+            *store.drains(open_only=True, cluster=service.cluster),
+            *store.drains(since=since, cluster=service.cluster),
+        )
+    }
     gangs = store.gang_verdicts(open_only=True, since=now - timedelta(days=30))
     jobs = sorted({g.job_id for g in gangs})
     running = store.attempts(job_ids=jobs, ended=False) if jobs else []
     moved = sorted({d.job_id for d in recent.values() if d.action in BRINGS_BACK and d.job_id is not None})
     by_slurm = [d for d in store.slurm_drains(cluster) if node_events.is_mishap(d.reason)]
-    beats = store.heartbeats(sorted(d.node for d in by_slurm)) if by_slurm else []
+    beats = store.heartbeats(sorted(d.node for d in by_slurm), cluster=service.cluster) if by_slurm else []
     return NoticePicture(
         now=now,
         cluster=cluster,
@@ -100,7 +106,7 @@ def _silent_s(service: context.Context) -> Mapping[str, float] | None:
         return None  # a service that has just begun knows of none yet
     if not service.silent:
         return {}
-    ages = service.store.heartbeat_ages_s()
+    ages = service.store.heartbeat_ages_s(cluster=service.cluster)
     return {node: ages[node] for node in sorted(service.silent & ages.keys())}
 
 

@@ -163,7 +163,9 @@ def _decided_at(service: context.Context, verdicts: Sequence[records.Verdict]) -
     """Job, or part of a het job, to when its restart was last decided and done, or not."""
     if not verdicts:
         return {}
-    rows = service.store.drains(since=min(v.made_at for v in verdicts) - _ASIDE, actions=["restart"])
+    rows = service.store.drains(
+        since=min(v.made_at for v in verdicts) - _ASIDE, actions=["restart"], cluster=service.cluster
+    )
     return {
         int(job_id): row.at
         for row in rows

@@ -75,7 +75,11 @@ def _ends(
             yield attempt, "Ended"
     if slurm >= NO_REQUEUE_MAIL_FROM:
         acts = [
-            d for d in service.store.drains(since=since, actions=["restart"], states=["done"]) if d.job_id
+            d
+            for d in service.store.drains(
+                since=since, actions=["restart"], states=["done"], cluster=service.cluster
+            )
+            if d.job_id
         ]
         # Slurm mails about the requeue of a running job, not about that of one which had ended by itself.
         starts = {(d.job_id, d.submit_at) for d in acts}

@@ -8,10 +8,13 @@ import re
 from probing_cluster.control_plane import context
 from probing_cluster.core import errors, hostlist, sanitize
 from probing_cluster.reports import job_ref
+from probing_cluster.slurm_plugins import commands
 
 _NEVER = "DependencyNeverSatisfied"
 _NODES_AWAY = re.compile(r"UnavailableNodes:(?P<nodes>[^\s)]+)|DOWN|DRAINED")
 _MOST_NODES = 3
+DEADLINE_S = 4.0
+"""For Slurm's answer; a user's command waits 15 s for ours (`reports.asking.door`)."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,10 +27,13 @@ class WaitingJob:
 
 
 def of(service: context.Context, ref: job_ref.JobRef) -> WaitingJob | None:
-    """What the job waits for; None where Slurm does not answer or no such job waits."""
+    """What the job waits for; None where no such job waits. Raises SlurmAway where Slurm does not answer in time."""
+    squeue = commands.within(service.run_slurm, DEADLINE_S)
     try:
-        output = service.run_slurm("squeue", "-h", "-t", "PENDING", "-j", str(ref), "-o", "%u|%a|%r")
-    except errors.SlurmUnavailable:  # it does not answer, or knows no such job
+        output = squeue("squeue", "-h", "-t", "PENDING", "-j", str(ref), "-o", "%u|%a|%r")
+    except commands.SlurmAway:
+        raise
+    except errors.SlurmUnavailable:  # it knows no such job
         return None
     user, account, reason = ([*output.decode("utf-8", "replace").split("\n")[0].split("|", 2), "", ""])[:3]
     if not reason:
@@ -45,6 +51,14 @@ def of(service: context.Context, ref: job_ref.JobRef) -> WaitingJob | None:
     return WaitingJob(words=words, user=user, account=account)
 
 
+def not_asked(ref: job_ref.JobRef) -> errors.NotFound:
+    """What is said of a job that is not known where Slurm does not answer."""
+    return errors.NotFound(
+        f"job {ref} is not known: no start of it is in the accounting read so far, and Slurm does not answer, "
+        "so whether it waits could not be asked; try again later"
+    )
+
+
 def _kept_out(service: context.Context, reason: str) -> str:
     """Which of the nodes that Slurm misses we drained, and why; empty for none."""
     found = _NODES_AWAY.search(reason)
@@ -54,7 +68,11 @@ def _kept_out(service: context.Context, reason: str) -> str:
         named = set(hostlist.expand(found["nodes"])) if found["nodes"] else None
     except errors.MalformedInput:  # squeue may cut a long list
         return ""
-    drains = [d for d in service.store.drains(open_only=True) if named is None or d.node in named]
+    drains = [
+        d
+        for d in service.store.drains(open_only=True, cluster=service.cluster)
+        if named is None or d.node in named
+    ]
     words = [f"{d.node} is drained by us ({sanitize.clean(d.reason, 120)})" for d in drains[:_MOST_NODES]]
     more = len(drains) - _MOST_NODES
     return "".join(f"; {text}" for text in words) + (f"; and {more} more nodes" if more > 0 else "")

@@ -21,7 +21,7 @@ from probing_cluster.slurm_plugins.live import live_records
 
 LOG = logging.getLogger("probing.actions")
 BEGUN = "begun; its outcome was not recorded"
-UNANSWERED = f"{BEGUN}: Slurm did not answer"
+OUTCOME_UNKNOWN = f"{BEGUN}: Slurm did not answer"
 """Of an act whose outcome is not known yet: it is settled once Slurm answers."""
 
 
@@ -105,7 +105,7 @@ class SlurmOperations(Protocol):
 class ActionLedger(Protocol):
     """The part of the store that actions need."""
 
-    def heartbeats(self, nodes: Iterable[str]) -> list[records.AgentHeartbeat]: ...
+    def heartbeats(self, nodes: Iterable[str], *, cluster: str) -> list[records.AgentHeartbeat]: ...
 
     def save_drain(self, drain: records.Drain) -> None: ...
 
@@ -159,7 +159,7 @@ def _one(
     try:
         outcome = _attempted(decision, slurm, ledger, config)
     except commands.SlurmAway:
-        ledger.update_drain(row.drain_id, why_state=UNANSWERED)
+        ledger.update_drain(row.drain_id, why_state=OUTCOME_UNKNOWN)
         raise
     row = dataclasses.replace(row, state=outcome.state, why_state=outcome.why)
     ledger.update_drain(row.drain_id, state=outcome.state, why_state=outcome.why)
@@ -190,14 +190,16 @@ def _do(
     return (
         slurm.drain(decision.node, decision.reason)
         if decision.action == "drain"
-        else _requeue(decision, slurm, ledger)
+        else _requeue(decision, slurm, ledger, config.cluster.name)
     )
 
 
-def _requeue(decision: policy.Decision, slurm: SlurmOperations, ledger: ActionLedger) -> slurm_nodes.Outcome:
+def _requeue(
+    decision: policy.Decision, slurm: SlurmOperations, ledger: ActionLedger, cluster: str
+) -> slurm_nodes.Outcome:
     """Only off a node that is drained by us (elsewhere the job could come straight back) and still broken."""
     assert decision.job is not None
-    beats = ledger.heartbeats([decision.node])
+    beats = ledger.heartbeats([decision.node], cluster=cluster)
     if not any(confirm.fault_of(beat, event) for beat in beats for event in decision.events):
         return slurm_nodes.Outcome(state="skipped", why="the agent no longer sees the fault")
     node = slurm.node(decision.node)

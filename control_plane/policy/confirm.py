@@ -20,7 +20,7 @@ def why_not(event: records.HealthEvent, fleet_view: view.View, policy: settings.
     if event.source not in vocabulary.ACTING_SOURCES:
         return f"source {event.source} never acts"
     age_s = (fleet_view.now - (event.last_at or event.at)).total_seconds()
-    if not -policy.fresh_s <= age_s <= policy.fresh_s + fleet_view.unanswered_s:
+    if not -policy.fresh_s <= age_s <= policy.fresh_s + fleet_view.outage_s:
         return f"not fresh: {age_s:.0f} s old"
     beat = fleet_view.heartbeats.get(event.node)
     if beat is None or not is_current(beat, fleet_view.silent_s.get(event.node)):

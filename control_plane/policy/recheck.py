@@ -29,13 +29,14 @@ def look_again(
     nodes: Iterable[str],
     person: str,
     *,
+    cluster: str,
     wait_s: float = WAIT_S,
     sleep: Callable[[float], None] = time.sleep,
     now_s: Callable[[], float] = time.monotonic,
 ) -> dict[str, str]:
     """Has every node's agent forget what is repaired and look again; by node why it is not well, empty where it is."""
-    ages = store.heartbeat_ages_s()
-    beats = {b.node: b for b in store.heartbeats(nodes)}
+    ages = store.heartbeat_ages_s(cluster=cluster)
+    beats = {b.node: b for b in store.heartbeats(nodes, cluster=cluster)}
     answers: dict[str, str] = {}
     heard: list[str] = []
     for node in nodes:
@@ -44,7 +45,7 @@ def look_again(
             answers[node] = _silent(node, ages.get(node))
         else:
             heard.append(node)
-    subjects = [store_actions.RequestSubject(node) for node in heard]
+    subjects = [store_actions.RequestSubject(node, cluster=cluster) for node in heard]
     requests = store.request_all(subjects, "recheck", wait_s, {"clear": True, "by": person})
     rechecks: dict[uuid.UUID, str] = dict(zip(requests, heard, strict=True))
     until_s = now_s() + wait_s

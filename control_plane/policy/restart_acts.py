@@ -97,7 +97,7 @@ class Restarter:
                 lambda: self.slurm.requeue_held(_leader(row), start_at, _restart(row), running=running)
             )
         except commands.SlurmAway:
-            self._note(row, actions.UNANSWERED)
+            self._note(row, actions.OUTCOME_UNKNOWN)
             raise
         if done.state != "done":
             return self._finish(row, done.state, done.why)
@@ -111,7 +111,7 @@ class Restarter:
         if row.action == "requeue" and job.completing:
             return row  # it was requeued while it ran: held once its last process has gone
         if job.restart_count <= _restart(row):
-            if row.why_state == actions.UNANSWERED and self._may_begin_again(row):
+            if row.why_state == actions.OUTCOME_UNKNOWN and self._may_begin_again(row):
                 return self.begin(row)
             return self._finish(row, "failed", NOT_DONE)
         if job.restart_count == _restart(row) + 1 and job.held_by_requeue:

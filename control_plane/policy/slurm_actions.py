@@ -19,14 +19,14 @@ _Answer = TypeVar("_Answer")
 class SlurmActions:
     """Reads through `slurm_plugins.live`, acts through `slurm_plugins.nodes`.
 
-    `note` is called after each read: with why Slurm did not answer, or with None.
+    `note` is called after each read: with the kind of question, and with why Slurm did not answer or with None.
     """
 
     def __init__(
         self,
         config: settings.Settings,
         run: commands.Runner,
-        note: Callable[[commands.SlurmAway | None], None] = lambda _: None,
+        note: Callable[[str, commands.SlurmAway | None], None] = lambda *_: None,
     ) -> None:
         self._run = run
         self._note = note
@@ -35,20 +35,20 @@ class SlurmActions:
 
     def nodes(self) -> list[view.Node]:
         """Every node."""
-        return [node_of(n) for n in self._read(self._live.nodes)]
+        return [node_of(n) for n in self._read("nodes", self._live.nodes)]
 
     def jobs(self) -> list[view.ActiveJob]:
         """Every job that holds nodes."""
-        return [job_of(j) for j in self._read(self._live.jobs) if j.running]
+        return [job_of(j) for j in self._read("jobs", self._live.jobs) if j.running]
 
     def node(self, name: str) -> view.Node | None:
         """One node, read now."""
-        found = self._read(lambda: self._live.node(name))
+        found = self._read("node", lambda: self._live.node(name))
         return node_of(found) if found else None
 
     def job(self, job_id: int) -> view.ActiveJob | None:
         """One job, read now; None when it does not hold nodes."""
-        found = self._read(lambda: self._live.job(job_id))
+        found = self._read("job", lambda: self._live.job(job_id))
         return job_of(found) if found and found.running else None
 
     def outages(self, since: datetime, until: datetime) -> list[view.Outage]:
@@ -92,7 +92,7 @@ class SlurmActions:
 
     def queue(self) -> list[live_records.LiveJob]:
         """Every job that Slurm holds, in one question."""
-        return self._read(self._live.jobs)
+        return self._read("jobs", self._live.jobs)
 
     def requeue_held(
         self, job_id: int, start_at: datetime, restart: int, *, running: bool = False
@@ -114,13 +114,13 @@ class SlurmActions:
         """Release what `requeue_held` holds."""
         return self._acts.release(job_id, restart)
 
-    def _read(self, read: Callable[[], _Answer]) -> _Answer:
+    def _read(self, question: str, read: Callable[[], _Answer]) -> _Answer:
         try:
             found = read()
         except commands.SlurmAway as exc:
-            self._note(exc)
+            self._note(question, exc)
             raise
-        self._note(None)
+        self._note(question, None)
         return found
 
 

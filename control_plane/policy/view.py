@@ -135,7 +135,7 @@ class View:
     refusals: tuple[records.HealthEvent, ...] = records.doc(
         "recent events in which an agent refused a job at its Prolog", default=()
     )
-    unanswered_s: float = records.doc(
+    outage_s: float = records.doc(
         "seconds that an outage of Slurm kept us from deciding, until an event of its end is no longer fresh: events may be older by as much",
         default=0.0,
     )

@@ -36,7 +36,9 @@ def write(config: settings.Settings, store: db_store.Store, incident: records.Re
         _put(directory / "events.jsonl", "".join(_line(e) for e in events))
         _put(
             directory / "drains.jsonl",
-            "".join(_line(d) for d in store.drains(node=incident.node, since=since)),
+            "".join(
+                _line(d) for d in store.drains(node=incident.node, since=since, cluster=config.cluster.name)
+            ),
         )
         _put(
             directory / "notes.jsonl", "".join(_line(n) for n in store.notes(subject=f"node:{incident.node}"))

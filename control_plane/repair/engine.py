@@ -112,7 +112,7 @@ def _advanced(work: workflow.Pass, incident: records.RepairIncident) -> records.
 
 def _stalled(work: workflow.Pass, incident: records.RepairIncident, words: str) -> records.RepairIncident:
     """The repair as its row is now, with what keeps it from going on; what it waited for before is kept beside."""
-    found = work.context.store.incidents(node=incident.node, open_only=True)
+    found = work.context.store.incidents(cluster=incident.cluster, node=incident.node, open_only=True)
     fresh = next((one for one in found if one.incident_id == incident.incident_id), incident)
     why = f"{_STALLED}{sanitize.clean(words, 300)}"
     before = fresh.detail.get("stalled", fresh.why)
@@ -156,7 +156,9 @@ def orphans(context: workflow.RepairContext, incidents: Sequence[records.RepairI
     known = {incident.reservation for incident in incidents if incident.closed_at is None}
     over = {
         incident.reservation
-        for incident in context.store.incidents(since=context.clock.now() - timedelta(days=30))
+        for incident in context.store.incidents(
+            cluster=context.config.cluster.name, since=context.clock.now() - timedelta(days=30)
+        )
         if incident.state == "returned"
     }
     done = []

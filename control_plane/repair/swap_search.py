@@ -103,7 +103,7 @@ def _remembered(
     """The run's stretches kept from earlier questions, with the present one added where its ranks say what a step takes."""
     key = _KEY.format(cluster, latest.run_key or job_id)
     kept = {row["at"]: row for row in store.recall(key, [])}
-    step_s = _present(store.heartbeats(latest.nodes, with_ranks=True), job_id)
+    step_s = _present(store.heartbeats(latest.nodes, cluster=cluster, with_ranks=True), job_id)
     if step_s is not None and latest.start_at is not None:
         kept[clock.iso_z(latest.start_at)] = {
             "at": clock.iso_z(latest.start_at),

@@ -119,7 +119,7 @@ class Pass:
             return self.close(incident, "closed", f"ended by {ender}")
         if not over:
             return incident
-        drains = self.context.store.drains(node=incident.node)
+        drains = self.context.store.drains(node=incident.node, cluster=self.context.config.cluster.name)
         if by := way_back.resumed_by(d for d in drains if d.drain_id == incident.drain_id):
             return self.close(incident, "lifted", by)
         # A command of ours writes down who resumed the node only after it has resumed it: one pass later it has.
@@ -157,7 +157,9 @@ class Pass:
         since = self.context.clock.now() - timedelta(seconds=self.context.config.policy.refusal_ttl_s)
         return any(
             d.action == "refuse" and d.state == "done" and d.at > since
-            for d in self.context.store.drains(node=node, since=since)
+            for d in self.context.store.drains(
+                node=node, since=since, cluster=self.context.config.cluster.name
+            )
         )
 
     def address(self, name: str) -> str:
@@ -168,7 +170,9 @@ class Pass:
     def lift_drains(self, incident: records.RepairIncident, why: str) -> None:
         """Ends the rows of every drain of the node that stands."""
         now = self.context.clock.now()
-        for drain in self.context.store.drains(node=incident.node, open_only=True):
+        for drain in self.context.store.drains(
+            node=incident.node, open_only=True, cluster=self.context.config.cluster.name
+        ):
             self.context.store.update_drain(drain.drain_id, state="resumed", ended_at=now, why_state=why)
 
     def unprotected(self, incident: records.RepairIncident) -> records.RepairIncident:
@@ -195,8 +199,12 @@ class Pass:
 
     def faults_of_agent(self, node: str) -> list[str]:
         """What the node's agent still says against it, in words; empty when it is current and clean."""
-        beat = next(iter(self.context.store.heartbeats([node])), None)
-        if beat is None or not confirm.is_current(beat, self.context.store.heartbeat_ages_s().get(node)):
+        beat = next(
+            iter(self.context.store.heartbeats([node], cluster=self.context.config.cluster.name)), None
+        )
+        if beat is None or not confirm.is_current(
+            beat, self.context.store.heartbeat_ages_s(cluster=self.context.config.cluster.name).get(node)
+        ):
             return ["agent: it is silent"]
         acting = {records.Severity.HIGH.value, records.Severity.LOW.value}
         return [

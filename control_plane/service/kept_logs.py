@@ -70,6 +70,6 @@ def _key(attempt: records.JobAttempt) -> tuple[str, int, datetime]:
 def _node(service: context.Context, attempt: records.JobAttempt) -> str | None:
     """The first node, which wrote the log, or else the next that is heard: its files are on a network as a rule."""
     nodes: Sequence[str] = attempt.nodes
-    ages = service.store.heartbeat_ages_s()
-    beats = {b.node: b for b in service.store.heartbeats(nodes)}
+    ages = service.store.heartbeat_ages_s(cluster=service.cluster)
+    beats = {b.node: b for b in service.store.heartbeats(nodes, cluster=service.cluster)}
     return next((n for n in nodes if n in beats and confirm.is_current(beats[n], ages.get(n))), None)

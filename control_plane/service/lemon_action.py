@@ -6,12 +6,13 @@ the gentle one. Running jobs end by themselves; only a person's word brings the 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.policy import actions, budget, policy, view
-from probing_cluster.control_plane.service import lease
+from probing_cluster.control_plane.service import lease, picture
 from probing_cluster.core import errors, records, vocabulary
 from probing_cluster.lemon import nightly
 from probing_cluster.reports.lemon import lemon_view
@@ -28,7 +29,7 @@ def carry_out(service: context.Context, night: nightly.Night) -> list[records.Dr
     with lease.taken(service, "actions") as mine:
         if not mine:
             raise errors.DatabaseUnavailable("another service is acting just now; the next pass tries again")
-        fleet_view = _picture(service)
+        fleet_view = _fleet_view(service)
         made = list(decide(lemons, fleet_view, service))
         return actions.carry_out(made, service.slurm, service.store, service.config, service.clock)
 
@@ -81,10 +82,11 @@ def _dealt_with(lemon: records.LemonScore, fleet_view: view.View) -> bool:
     )
 
 
-def _picture(service: context.Context) -> view.View:
-    now = service.clock.now()
-    return view.View(
-        now=now,
-        drains=tuple(service.store.drains(since=now - _MEMORY, actions=["drain", "refuse"])),
-        nodes={n.name: n for n in service.slurm.nodes()},
+def _fleet_view(service: context.Context) -> view.View:
+    """What the budget counts, and our older drains."""
+    found = picture.of_budget(service, {n.name: n for n in service.slurm.nodes()})
+    window = timedelta(seconds=service.config.policy.budget_window_s)
+    older = service.store.drains(
+        since=found.now - _MEMORY, until=found.now - window, actions=["drain"], cluster=service.cluster
     )
+    return dataclasses.replace(found, drains=(*older, *found.drains))

@@ -141,15 +141,24 @@ def certificate_metric(service: context.Context) -> Metric:
 def store_metrics(service: context.Context) -> Iterator[Metric]:
     """What the rows say about nodes, agents, decisions and verdicts."""
     store, policy = service.store, service.config.policy
-    beats, ages = store.heartbeats(), store.heartbeat_ages_s()
+    cluster = service.cluster
+    beats, ages = store.heartbeats(cluster=cluster), store.heartbeat_ages_s(cluster=cluster)
     since = service.clock.now() - timedelta(days=1)
-    drains = store.drains(since=since)
+    drains = store.drains(since=since, cluster=cluster)
     yield from _agents(beats, ages)
     yield from _faults(beats, ages)
     yield from _decisions(drains)
     taken = GaugeMetricFamily("probing_budget_nodes_taken", "nodes counted against the drain budget now")
     taken.add_metric(
-        [], len(budget.taken_nodes(view.View(now=service.clock.now(), drains=tuple(drains)), policy))
+        [],
+        len(
+            budget.taken_nodes(
+                view.View(
+                    now=service.clock.now(), drains=tuple(drains), under_test=store.nodes_under_test(cluster)
+                ),
+                policy,
+            )
+        ),
     )
     limit = GaugeMetricFamily("probing_budget_nodes_limit", "policy.budget_nodes")
     limit.add_metric([], policy.budget_nodes)

@@ -78,7 +78,7 @@ def _is_one(service: context.Context, name: str, user: str, account: str, names:
 
 
 def _repair_names(service: context.Context, since: datetime) -> set[str]:
-    repairs = service.store.incidents(since=since - _REPAIRS_LAST)
+    repairs = service.store.incidents(since=since - _REPAIRS_LAST, cluster=service.cluster)
     return {workflow.reservation_of(r) for r in repairs if r.cluster == service.config.cluster.name}
 
 

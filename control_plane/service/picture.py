@@ -17,6 +17,8 @@ _SURE = 1e-3
 """A place is the suspect instead of its nodes when chance would name any place at most this often."""
 _MEMORY = timedelta(days=7)
 """How far back our own decisions are looked at, beyond the budget's window."""
+_ASKED_AGAIN = timedelta(minutes=1)
+"""While an outage lasts, Slurm is asked about the faults of that time as often as this."""
 
 
 def waiting(service: context.Context, *, everywhere: bool = True) -> view.View:
@@ -27,37 +29,43 @@ def waiting(service: context.Context, *, everywhere: bool = True) -> view.View:
     """
     now = service.clock.now()
     policy, store, cluster = service.config.policy, service.store, service.config.cluster.name
-    unanswered_s = _unanswered_s(service, now)
-    since = now - timedelta(seconds=policy.fresh_s + unanswered_s)
+    outage_s = _outage_s(service, now)
+    since = now - timedelta(seconds=policy.fresh_s + outage_s)
     events = store.events(since=since, min_severity=records.Severity.LOW, cluster=cluster)
     check_events = store.events(since=since, kinds=["check"], cluster=cluster)
     refusals = tuple(e for e in check_events if e.code == REFUSED and e.source == "agent")
     if not everywhere and not events and not refusals:
         return view.View(now=now)
     window = now - max(_MEMORY, timedelta(seconds=policy.budget_window_s))
-    beats = store.heartbeats(nodes=None if everywhere else {e.node for e in events})
+    beats = store.heartbeats(nodes=None if everywhere else {e.node for e in events}, cluster=service.cluster)
     return view.View(
         now=now,
-        unanswered_s=unanswered_s,
+        outage_s=outage_s,
         events=tuple(events),
         refusals=refusals,
         heartbeats={b.node: b for b in beats if b.cluster == cluster},
-        silent_s=store.heartbeat_ages_s(),
-        drains=tuple(store.drains(since=window)),
+        silent_s=store.heartbeat_ages_s(cluster=service.cluster),
+        drains=tuple(store.drains(since=window, cluster=service.cluster)),
         under_test=store.nodes_under_test(cluster),
     )
 
 
-def _unanswered_s(service: context.Context, now: datetime) -> float:
+def _outage_s(service: context.Context, now: datetime) -> float:
     """How long the latest outage of Slurm lasted; 0 once every fault of that time has had its decision.
 
-    0 also while it lasts: nothing can be decided then, and a pass a second would read all that was reported since it began.
+    0 also while it lasts and Slurm was asked in the last minute: nothing can be decided then, and a pass a second would
+    read all that was reported since it began. Once a minute the faults of that time are a reason to ask again.
     """
-    outage = service.journal.slurm_outage()
-    if outage is None or outage.until is None:
+    outages = service.journal.slurm_outages()
+    lasting = [o for o in outages if o.until is None]
+    if lasting:
+        asked = any(now - o.asked_at < _ASKED_AGAIN for o in lasting)
+        return 0.0 if asked else (now - min(o.since for o in lasting)).total_seconds()
+    fresh = timedelta(seconds=service.config.policy.fresh_s)
+    recent = [(o.since, o.until) for o in outages if o.until is not None and now - o.until <= fresh]
+    if not recent:
         return 0.0
-    over = (now - outage.until).total_seconds() > service.config.policy.fresh_s
-    return 0.0 if over else (outage.until - outage.since).total_seconds()
+    return (max(until for _, until in recent) - min(since for since, _ in recent)).total_seconds()
 
 
 def asks_for_more(fleet_view: view.View, policy: settings.PolicySettings) -> bool:
@@ -82,6 +90,21 @@ def with_slurm(fleet_view: view.View, service: context.Context) -> view.View:
     return dataclasses.replace(
         fleet_view, nodes=nodes, jobs=jobs, allocations=allocations, shared=shared, shared_nodes=members
     )
+
+
+def of_budget(service: context.Context, nodes: Mapping[str, view.Node]) -> view.View:
+    """What the drain budget counts, for those who take nodes without a fault that the policy looks at."""
+    now, store = service.clock.now(), service.store
+    since = now - timedelta(seconds=service.config.policy.budget_window_s)
+    found = view.View(
+        now=now,
+        nodes=nodes,
+        heartbeats={b.node: b for b in store.heartbeats(cluster=service.cluster)},
+        drains=tuple(store.drains(since=since, cluster=service.cluster)),
+        under_test=store.nodes_under_test(service.cluster),
+    )
+    shared, members = _shared_place(found, service)
+    return dataclasses.replace(found, shared=shared, shared_nodes=members)
 
 
 def _shared_place(

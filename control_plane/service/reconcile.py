@@ -20,12 +20,15 @@ AFTER = "found so afterwards: the service ended before it recorded the outcome"
 def unrecorded(service: context.Context, now: datetime) -> list[records.Drain]:
     """Decisions that were begun and have no outcome. Of our own, under the turn, nobody can be at work on one."""
     begun = service.store.drains(
-        since=now - _LOOK_BACK, states=["failed"], actions=["drain", "requeue", "refuse", "resume"]
+        since=now - _LOOK_BACK,
+        states=["failed"],
+        actions=["drain", "requeue", "refuse", "resume"],
+        cluster=service.cluster,
     )
     return [
         d
         for d in begun
-        if d.why_state in {actions.BEGUN, actions.UNANSWERED}
+        if d.why_state in {actions.BEGUN, actions.OUTCOME_UNKNOWN}
         and "hang" not in d.detail
         and (d.owner == "probing" or now - d.at > _BY_HAND)
     ]
@@ -36,7 +39,7 @@ def settle(service: context.Context, now: datetime) -> list[str]:
     found = []
     for drain in unrecorded(service, now):
         state, why = _outcome(service, drain)
-        if state == "failed" and drain.why_state == actions.UNANSWERED:
+        if state == "failed" and drain.why_state == actions.OUTCOME_UNKNOWN:
             # What a person asked for is not decided anew: they hear that it was not done.
             state, why = ("skipped", view.DECIDED_ANEW) if drain.owner == "probing" else (state, NOT_DONE)
         service.store.update_drain(drain.drain_id, state=state, why_state=why)

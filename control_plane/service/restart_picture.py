@@ -81,7 +81,9 @@ class RecentDecisions:
 def past(service: context.Context, now: datetime) -> RecentDecisions:
     """Our restarts, requeues and exclusions."""
     window = max(_MEMORY, timedelta(seconds=service.config.policy.restart_window_s))
-    rows = service.store.drains(since=now - window, actions=["restart", "exclude", "requeue"])
+    rows = service.store.drains(
+        since=now - window, actions=["restart", "exclude", "requeue"], cluster=service.cluster
+    )
     return RecentDecisions(rows=[r for r in rows if r.cluster == service.config.cluster.name])
 
 
@@ -194,8 +196,8 @@ def queue(service: context.Context, cases: Iterable[restart.EndedAttempt], now: 
 def green_nodes(service: context.Context, names: set[str], queue: restart.Queue, now: datetime) -> set[str]:
     """The nodes among these in service whose agents see no fault now and reported none for `policy.resume_green_s`."""
     since = now - timedelta(seconds=service.config.policy.resume_green_s)
-    ages = service.store.heartbeat_ages_s()
-    beats = {b.node: b for b in service.store.heartbeats(sorted(names))}
+    ages = service.store.heartbeat_ages_s(cluster=service.cluster)
+    beats = {b.node: b for b in service.store.heartbeats(sorted(names), cluster=service.cluster)}
     bad = {e.node for e in service.store.events(nodes=sorted(names), since=since, min_severity="low")}
     return {
         name

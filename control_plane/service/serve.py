@@ -50,7 +50,9 @@ def main(config: settings.Settings) -> int:
         run_slurm = commands.SlurmCommands(settings=config.slurm)
         tasks_journal = journal.Journal()
         slurm = slurm_actions.SlurmActions(
-            config, run_slurm, lambda error: tasks_journal.note_slurm(clock.SYSTEM.now(), error)
+            config,
+            run_slurm,
+            lambda question, error: tasks_journal.note_slurm(question, clock.SYSTEM.now(), error),
         )
         service = context.Context(
             config=config,

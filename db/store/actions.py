@@ -79,14 +79,16 @@ class ActionRows(base.StoreBase):
         states: Iterable[str] | None = None,
         job_id: int | None = None,
         open_only: bool = False,
+        *,
+        cluster: str | None = None,
     ) -> list[records.Drain]:
-        """Decisions, oldest first; `open_only` = node drains of ours not yet lifted."""
+        """Decisions, oldest first; `open_only` = node drains of ours not yet lifted. Without a cluster, of all of them."""
         query = sa.select(tables.drain).order_by(_D.at)
         if actions is not None:
             query = query.where(base.some(_D.action, actions))
         if states is not None:
             query = query.where(base.some(_D.state, states))
-        for column, value in ((_D.node, node), (_D.job_id, job_id)):
+        for column, value in ((_D.cluster, cluster), (_D.node, node), (_D.job_id, job_id)):
             if value is not None:
                 query = query.where(column == value)
         if open_only:

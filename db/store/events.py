@@ -17,7 +17,9 @@ from probing_cluster.db.store import base
 _E = tables.health_event.c
 _SEVERITIES = list(records.Severity)
 _IDS_AT_ONCE = 200
-_SILENCES = "SELECT node, silent_s FROM ops.agent_health"
+_SILENCES = (
+    "SELECT node, silent_s FROM ops.agent_health WHERE CAST(:cluster AS text) IS NULL OR cluster = :cluster"
+)
 _LISTEN = """
 INSERT INTO probing.state (key, value) VALUES (:key, to_jsonb(clock_timestamp() + make_interval(secs => :after_s)))
 ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = now()
@@ -103,11 +105,12 @@ class EventRows(base.StoreBase):
         self,
         nodes: Iterable[str] | None = None,
         *,
+        cluster: str | None = None,
         job_id: int | None = None,
         with_ranks: bool = False,
         with_sources: bool = False,
     ) -> list[records.AgentHeartbeat]:
-        """The latest state of every agent (or of those with a job), by node name.
+        """The latest state of every agent of a cluster, else of all (or of those with a job), by node name.
 
         `ranks` and `sources` are left empty unless asked for: they are most of the row, and few need them.
         """
@@ -117,21 +120,24 @@ class EventRows(base.StoreBase):
             sa.cast(sa.literal_column("'{}'"), pg.JSONB).label(c.name) if c.name in empty else c for c in h
         ]
         query = sa.select(*columns).where(base.some(h.node, nodes)).order_by(h.cluster, h.node)
+        if cluster is not None:
+            query = query.where(h.cluster == cluster)
         if job_id is not None:
             query = query.where(h.jobs.contains([job_id]))
         return self._select(records.AgentHeartbeat, query)
 
-    def heartbeat_ages_s(self) -> dict[str, float]:
-        """Node to seconds since its agent was last heard, both by the server's clock."""
+    def heartbeat_ages_s(self, *, cluster: str | None = None) -> dict[str, float]:
+        """Node to seconds since its agent was last heard, both by the server's clock; without a cluster, of all of them."""
         h = tables.agent_heartbeat.c
         age: sa.ColumnElement[float] = sa.func.extract(
             "epoch", sa.func.clock_timestamp() - h.received_at
         ).cast(sa.Double())
-        return dict(self._rows(sa.select(h.node, age)))
+        query = sa.select(h.node, age)
+        return dict(self._rows(query.where(h.cluster == cluster) if cluster is not None else query))
 
-    def silences_s(self) -> dict[str, float]:
+    def silences_s(self, *, cluster: str | None = None) -> dict[str, float]:
         """Node to seconds for which its agent could have been heard and was not: its age, or less after the database was away."""
-        return {row["node"]: row["silent_s"] for row in self.rows(_SILENCES, {})}
+        return {row["node"]: row["silent_s"] for row in self.rows(_SILENCES, {"cluster": cluster})}
 
     def listen_anew(self, cluster: str, after_s: float) -> None:
         """Agents' silence counts from `after_s` seconds from now on, for everybody who asks."""

@@ -75,10 +75,16 @@ class RepairRows(base.StoreBase):
         return rows.from_row(records.RepairIncident, row)
 
     def incidents(
-        self, *, node: str | None = None, open_only: bool = False, since: datetime | None = None
+        self,
+        *,
+        cluster: str | None = None,
+        node: str | None = None,
+        open_only: bool = False,
+        since: datetime | None = None,
     ) -> list[records.RepairIncident]:
-        """Repairs, oldest first."""
+        """Repairs, oldest first; without a cluster, of all of them."""
         query = sa.select(tables.repair_incident).order_by(_I.opened_at)
+        query = query.where(_I.cluster == cluster) if cluster is not None else query
         query = query.where(_I.node == node) if node is not None else query
         query = query.where(_I.closed_at.is_(None)) if open_only else query
         query = query.where(_I.opened_at >= since) if since is not None else query

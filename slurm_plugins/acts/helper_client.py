@@ -27,8 +27,8 @@ class HelperActions:
 
     def __init__(self, slurm: settings.SlurmSettings) -> None:
         self._path = slurm.helper_socket
-        # The helper runs up to four commands and a few short waits for one act.
-        self._deadline_s = 4 * slurm.command_deadline_s + 5
+        # The helper runs up to four commands and a few short waits for one act, and asks accounting before and after it.
+        self._deadline_s = 6 * slurm.command_deadline_s + 5
 
     def drain(self, node: str, reason: str, reservation: str = "") -> nodes.Outcome:
         within = {"reservation": reservation} if reservation else {}
@@ -75,11 +75,13 @@ class HelperActions:
         return self._ask({"verb": "release", "job_id": job_id, "restart": expect_restart})
 
     def _ask(self, request: Mapping[str, Any]) -> nodes.Outcome:
+        # By the monotonic clock, which all processes of a machine share.
+        until_s = clock.SYSTEM.monotonic_s() + self._deadline_s
         try:
             with socket.socket(socket.AF_UNIX) as connection:
                 connection.settimeout(self._deadline_s)
                 connection.connect(self._path)
-                connection.sendall(json.dumps({"v": 1, **request}).encode() + b"\n")
+                connection.sendall(json.dumps({"v": 1, "until_s": until_s, **request}).encode() + b"\n")
                 reply = json.loads(read_line(connection))
         except (OSError, ValueError) as exc:
             raise errors.SlurmUnavailable(f"the node helper at {self._path}: {exc}") from exc

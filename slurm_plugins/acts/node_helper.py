@@ -11,8 +11,10 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import math
 import os
 import pwd
+import select
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -20,7 +22,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from probing_cluster.core import command_line, errors, logs, peer, settings
+from probing_cluster.core import clock, command_line, errors, logs, peer, sanitize, settings
 from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.acts import helper_client, nodes
 
@@ -83,6 +85,8 @@ class Helper:
         verb = request["verb"]
         if verb not in verbs:
             raise errors.UsageError(f"no verb {verb!r}; there are {', '.join(verbs)}")
+        if float(request.get("until_s", math.inf)) < clock.SYSTEM.monotonic_s():
+            raise errors.UsageError("its caller no longer waits for it")
         return verbs[verb]()
 
     def serve(self, listener: socket.socket) -> None:
@@ -101,8 +105,24 @@ class Helper:
     def _converse(self, connection: socket.socket) -> None:
         connection.settimeout(REQUEST_DEADLINE_S)
         uid = peer.uid_of(connection)
-        reply = self.answer(helper_client.read_line(connection), uid)
+        line = helper_client.read_line(connection)
+        if _has_gone(connection):
+            # Requests wait while another is answered. Who gave up has recorded that nothing was done, or asks again.
+            LOG.info(
+                "uid %d gave up before its turn: %s",
+                uid,
+                sanitize.clean(line.decode("utf-8", "replace"), 300),
+            )
+            return
+        reply = self.answer(line, uid)
         connection.sendall(json.dumps(reply).encode() + b"\n")
+
+
+def _has_gone(connection: socket.socket) -> bool:
+    """Whether the caller has hung up; one that only ended its request still waits for the reply."""
+    poll = select.poll()
+    poll.register(connection, select.POLLHUP)
+    return any(event & select.POLLHUP for _, event in poll.poll(0))
 
 
 def listen(path: Path, allowed_uid: int) -> socket.socket:

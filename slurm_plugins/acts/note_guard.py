@@ -18,6 +18,8 @@ from probing_cluster.slurm_plugins.live import live
 LOG = logging.getLogger("probing.nodes")
 WAITS_S = (0.2, 0.3, 0.5, 1.0)
 """slurmdbd hears of a drain within moments on 22.05, after a second or so on 26.05."""
+MOST_AT_ONCE = 3
+"""Before one act accounting is asked about so many earlier writes."""
 GIVE_UP_S = 900
 """After so long an unanswered question is dropped, with a line in the log."""
 
@@ -65,18 +67,22 @@ class NoteGuard:
         return (True, self._put_back(write, found)) if found.lost else (False, "")
 
     def recheck(self) -> None:
-        """Asks again about writes that accounting had not heard of; a note found now is put back, with an alarm."""
-        waiting, self._open = self._open, []
-        for write in waiting:
+        """Asks again about writes that accounting had not heard of; a note found now is put back, with an alarm.
+
+        An act waits meanwhile, and its caller with it: few are asked about, and none after the first without an answer.
+        """
+        for write in self._open[:MOST_AT_ONCE]:
             found = self._ask(write)
-            if found is not None and found.lost:
+            if found is None:
+                break
+            self._open.remove(write)
+            if found.lost:
                 LOG.error("late word on %s: %s", write.node, self._put_back(write, found))
-            elif found is not None and found.settled:
-                continue
-            elif self.now_s() - write.since_s > GIVE_UP_S:
-                LOG.warning("accounting never said whether our write to %s covered a note", write.node)
-            else:
-                self._open.append(write)
+            elif not found.settled:
+                self._open.append(write)  # behind those that were not asked about
+        for write in [w for w in self._open if self.now_s() - w.since_s > GIVE_UP_S]:
+            self._open.remove(write)
+            LOG.warning("accounting never said whether our write to %s covered a note", write.node)
 
     def _ask(self, write: NoteWrite) -> node_events.NoteHistory | None:
         return self._events.overwritten(write.node, write.since_s, write.ours)
@@ -85,11 +91,11 @@ class NoteGuard:
         if not found.note:
             return f"a note of {found.author} on {write.node} was overwritten and cannot be read again"
         message = f"a note of {found.author} on {write.node} was overwritten"
-        now = self._look.node(write.node)
-        if now is None or now.reason != (write.ours or ""):
-            return f"{message}; somebody has changed the node since: {found.note}"
         try:
+            now = self._look.node(write.node)
+            if now is None or now.reason != (write.ours or ""):
+                return f"{message}; somebody has changed the node since: {found.note}"
             self._run("scontrol", "update", f"NodeName={write.node}", "State=DRAIN", f"Reason={found.note}")
-        except errors.SlurmUnavailable as exc:
+        except errors.ProbingError as exc:
             return f"{message} and could not be put back ({exc}): {found.note}"
         return f"{message} and is put back: {found.note}"

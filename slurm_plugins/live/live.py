@@ -18,7 +18,8 @@ _Answer = TypeVar("_Answer")
 LOG = logging.getLogger("probing.slurm")
 _ENVIRONMENT = {"SLURM_TIME_FORMAT": "%s"}
 _RELEASE = re.compile(r"(\d\d)\.(\d\d)")
-_NO_SUCH = ("Invalid job id", "not found", "Invalid node name")
+_NO_SUCH = re.compile(r"\bInvalid (?:job id|node name) specified|\b(?:Job|Node) \S+ not found\b")
+"""Slurm's words for a job or node that it does not know."""
 
 _MOST_EMPTY_BYTES = 1 << 16
 """JSON without a job or node is shorter; longer output is not read twice."""
@@ -62,7 +63,7 @@ def _pyslurm(slurm: settings.SlurmSettings) -> Any:
 
 
 class GuardedPyslurm:
-    """pyslurm with its errors under our name; whatever goes wrong in it is Slurm not answering."""
+    """pyslurm with its errors under our name; what goes wrong in the library itself is no outage of Slurm."""
 
     def __init__(self, inner: Live) -> None:
         self._inner = inner
@@ -83,8 +84,10 @@ class GuardedPyslurm:
     def _call(work: Callable[..., _Answer], *arguments: Any) -> _Answer:
         try:
             return work(*arguments)
+        except commands.SlurmAway:
+            raise
         except Exception as exc:
-            raise commands.SlurmAway(f"pyslurm: {exc}") from exc
+            raise errors.SlurmUnavailable(f"pyslurm: {exc}") from exc
 
 
 class CommandLive:
@@ -171,8 +174,10 @@ class CommandLive:
         """The objects that Slurm lists about one thing; none where there is no such thing."""
         try:
             return self._ask(program, *arguments)
+        except commands.SlurmAway:
+            raise
         except errors.SlurmUnavailable as exc:
-            if any(word in str(exc) for word in _NO_SUCH):
+            if _NO_SUCH.search(str(exc)):
                 return b""
             raise
 
@@ -188,7 +193,7 @@ def _answered(output: bytes, key: str) -> bytes:
     if document.get(key) or not document.get("errors"):
         return output
     words = "; ".join(slurm_json.error_texts(document)) or "no reason given"
-    if any(word in words for word in _NO_SUCH):
+    if _NO_SUCH.search(words):
         return output
     raise commands.SlurmAway(
         f"it lists no {key} and says {words!r} (scontrol ping says whether slurmctld runs)"

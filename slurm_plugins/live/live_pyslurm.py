@@ -2,37 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from probing_cluster.core import hostlist
-from probing_cluster.slurm_plugins import slurm_json
+from probing_cluster.slurm_plugins import commands, slurm_json
 from probing_cluster.slurm_plugins.live import live_records
+
+_Answer = TypeVar("_Answer")
 
 
 class PyslurmLive:
-    """The controller through pyslurm; `library` is the module, so that a test can pass its twin."""
+    """The controller through pyslurm; `library` is the module, so that a test can pass its twin.
+
+    Raises SlurmAway where the controller does not answer, and the library's own errors otherwise.
+    """
 
     def __init__(self, library: Any) -> None:
         self._library = library
 
     def nodes(self) -> list[live_records.LiveNode]:
-        return [node(item.to_dict()) for item in self._library.Nodes.load().values()]
+        return [node(item.to_dict()) for item in self._ask(self._library.Nodes.load).values()]
 
     def node(self, name: str) -> live_records.LiveNode | None:
         try:
-            return node(self._library.Node.load(name).to_dict())
+            return node(self._ask(self._library.Node.load, name).to_dict())
         except self._library.RPCError as exc:
             return self._nothing(exc, "invalid node", "does not exist")
 
     def jobs(self) -> list[live_records.LiveJob]:
-        return [self._job(item) for item in self._library.Jobs.load().values()]
+        return [self._job(item) for item in self._ask(self._library.Jobs.load).values()]
 
     def job(self, job_id: int) -> live_records.LiveJob | None:
         try:
-            return self._job(self._library.Job.load(job_id))
+            return self._job(self._ask(self._library.Job.load, job_id))
         except self._library.RPCError as exc:
             return self._nothing(exc, "invalid job")
+
+    def _ask(self, load: Callable[..., _Answer], *arguments: Any) -> _Answer:
+        try:
+            return load(*arguments)
+        except self._library.RPCError as exc:
+            if commands.NO_ANSWER.search(str(exc)):
+                raise commands.SlurmAway(f"pyslurm: {exc}") from exc
+            raise
 
     def _job(self, item: Any) -> live_records.LiveJob:
         return job(item.to_dict(), item.get_resource_layout_per_node())

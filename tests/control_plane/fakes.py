@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -309,6 +310,19 @@ def answering(
 
 class Killed(BaseException):
     """The process is gone: no handler of ours runs."""
+
+
+def spend_budget_on_a_test(service: context.Context, node: str) -> None:
+    """One node of ours may be out, and this one is: in our reservation, under test."""
+    policy = dataclasses.replace(
+        service.config.policy, budget_nodes=1, budget_frac=0.5, budget_partition_frac=0.5
+    )
+    service.config = dataclasses.replace(service.config, policy=policy)
+    made = records.RepairIncident(
+        incident_id=uuid.uuid4(), cluster="c", node=node, drain_id=uuid.uuid4(), reason="probing: xid 79 gpu1",
+        cause="gpu", state="testing", opened_at=NOW, changed_at=NOW,
+    )  # fmt: skip
+    assert service.store.open_incident(made)
 
 
 def killed_at(step: str, service: context.Context, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:

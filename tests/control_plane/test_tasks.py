@@ -560,7 +560,7 @@ def test_after_the_database_was_away_nobody_calls_a_healthy_agent_silent(
     assert _shown_silent(service) == {"n1"}
 
 
-def _no_database() -> dict[str, float]:
+def _no_database(**_: object) -> dict[str, float]:
     raise errors.DatabaseUnavailable("it is being restarted")
 
 
@@ -866,7 +866,7 @@ def test_a_backlog_of_many_nodes_is_worked_off_in_larger_passes(
         return judge(*args, **given)
 
     monkeypatch.setattr(attribution.attribute, "attribute", recorded)
-    monkeypatch.setattr(type(service.store), "heartbeat_ages_s", lambda _: dict.fromkeys("abcd", 1.0))
+    monkeypatch.setattr(type(service.store), "heartbeat_ages_s", lambda *_, **__: dict.fromkeys("abcd", 1.0))
     service.run_slurm.rows = [fakes.row(n, State="FAILED", ExitCode="1:0") for n in range(1, 8)]
     accounting.run(service)
     assert attribution.run(service).startswith("7 attempts judged")

@@ -24,6 +24,7 @@ from probing_cluster.db import store as store_module
 from probing_cluster.db.server import embedded
 from probing_cluster.db.store import actions as store_actions
 from probing_cluster.probe_agent import self_watch
+from probing_cluster.slurm_plugins.acts import node_events
 
 Make = Callable[..., Any]
 COOKBOOK = Path(__file__).resolve().parents[2] / "docs" / "sql.md"
@@ -138,6 +139,9 @@ def test_a_drain_that_only_slurm_knows_is_one(story: store_module.Store) -> None
 
     assert now("n4") == ["drained", True, "fan swap, ask Bob", "another"]
     assert now("n2") == ["faulty", True, "probing: xid 79 gpu3", "us"]
+    for words in (*node_events.SLURMS_OWN, "bob: Kill task failed"):
+        story.save_slurm_drains("c", [by_hand._replace(states="DOWN", reason=f"{words}5")], [])
+        assert now("n4")[3] == ("slurm" if node_events.is_mishap(words) else "another")
     story.save_slurm_drains("c", [by_hand._replace(reason="fan swapped")], ["n2"])
     assert now("n4")[2] == "fan swapped"
     story.save_slurm_drains("c", [], ["n4"])

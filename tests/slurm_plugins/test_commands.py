@@ -74,8 +74,17 @@ def test_failure_carries_what_slurm_said(tmp_path: Path) -> None:
     _script(tmp_path, "scontrol", "printf 'slurm_update error: \\033[1mInvalid user id\\n' >&2; exit 1\n")
     with pytest.raises(errors.SlurmUnavailable, match=r"ended with 1: slurm_update error: Invalid user id"):
         _runner(tmp_path)("scontrol", "update", "NodeName=n1")
-    with pytest.raises(errors.SlurmUnavailable, match="cannot be started"):
+    with pytest.raises(errors.SlurmUnavailable, match="cannot be started") as raised:
         _runner(tmp_path)("sinfo")
+    assert not isinstance(raised.value, commands.SlurmAway)
+
+
+def test_what_a_command_prints_is_no_word_about_the_daemon(tmp_path: Path) -> None:
+    """A node's note or a job's name may hold Slurm's words for an outage."""
+    _script(tmp_path, "scontrol", "echo 'Reason=error: socket timed out [bob]'; exit 1\n")
+    with pytest.raises(errors.SlurmUnavailable) as raised:
+        _runner(tmp_path)("scontrol", "show", "node", "n1")
+    assert not isinstance(raised.value, commands.SlurmAway)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +92,11 @@ def test_failure_carries_what_slurm_said(tmp_path: Path) -> None:
     [
         ("slurm_load_node error: Unable to contact slurm controller (connect failure)", True),
         ("slurm_load_jobs error: Socket timed out on send/recv operation", True),
+        ("slurm_load_partitions: Unable to contact slurm controller (connect failure)", True),
+        ("srun: error: Unable to allocate resources: Zero Bytes were transmitted or received", True),
         ("slurm_update error: Invalid node name specified", False),
+        ("scontrol: warning: Reason=socket timed out, bob", False),
+        ("socket timed out", False),
         ("slurm_update error: Access/permission denied", False),
     ],
 )

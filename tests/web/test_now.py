@@ -7,9 +7,13 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import fakes
+
 from probing_cluster.control_plane.door import web_keys
 from probing_cluster.control_plane.policy import view
 from probing_cluster.core import records
+from probing_cluster.db import store as db_store
+from probing_cluster.web import site
 from probing_cluster.web.live import now
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -134,3 +138,28 @@ def test_a_drain_of_anothers_names_whom_to_ask_and_what_lifts_it() -> None:
     for ours in (dataclasses.replace(theirs, reason="probing: xid 79"), None):
         found = now.node_of(row | {"drain_reason": "probing: xid 79"}, {}, None, None, ours)
         assert found.next_step.endswith("probing-ctl set-healthy n4.")
+
+
+def test_the_worst_nodes_are_within_the_limit(store: db_store.Store) -> None:
+    """Of a cluster where hundreds of nodes are drained, the one with a fault is listed, whatever its name."""
+    for name in ("a1", "a2"):
+        fakes.deliver(store, name)
+        drain = records.Drain(
+            drain_id=uuid.uuid4(), cluster="c", node=name, at=fakes.NOW, action="drain", reason="probing: fan (ada)",
+            owner="ada", state="done",
+        )  # fmt: skip
+        store.save_drain(drain)
+    fakes.deliver(
+        store,
+        "z9",
+        records.HealthEvent(
+            event_id=uuid.uuid4(), cluster="c", node="z9", at=fakes.NOW, observed_at=fakes.NOW, kind="xid", code="79",
+            severity=records.Severity.HIGH, source="kernel", message="fell off the bus", device="gpu3",
+        ),
+    )  # fmt: skip
+    found = store.rows(site.statement("now_nodes"), {})
+    assert [(row["node"], row["state"]) for row in found] == [
+        ("z9", "faulty"),
+        ("a1", "drained"),
+        ("a2", "drained"),
+    ]

@@ -34,8 +34,10 @@ def drain(ask: operation.Ask) -> documents.Done:
 def resume(ask: operation.Ask) -> documents.Done:
     """Lift a drain of ours."""
     node, service = _node(ask), ask.site.service
-    stands = "".join(node_table.still(beat.faults) for beat in service.store.heartbeats([node]))
-    outcome = node_acts.resume_one(service.store, service.slurm, node, ask.viewer.user)
+    stands = "".join(
+        node_table.still(beat.faults) for beat in service.store.heartbeats([node], cluster=service.cluster)
+    )
+    outcome = node_acts.resume_one(service.config, service.store, service.slurm, node, ask.viewer.user)
     return documents.Done(subject=node, outcome=outcome + stands)
 
 
@@ -49,7 +51,9 @@ def ack(ask: operation.Ask) -> documents.Done:
 def set_healthy(ask: operation.Ask) -> documents.Done:
     """Say that a node is repaired: its agent looks again, and our drain is lifted if nothing fails."""
     node, service = _node(ask), ask.site.service
-    why = recheck.look_again(service.store, [node], ask.viewer.user, wait_s=LOOK_S)[node]
+    why = recheck.look_again(service.store, [node], ask.viewer.user, cluster=service.cluster, wait_s=LOOK_S)[
+        node
+    ]
     outcome = node_acts.heal_one(
         service.config, service.store, service.slurm, node, ask.body.note, why, ask.viewer.user
     )
@@ -73,7 +77,7 @@ def done(ask: operation.Ask) -> documents.Done:
 
 def _repair(ask: operation.Ask, word: str) -> documents.Done:
     node, service = ask.path["node"], ask.site.service
-    repair_commands.require_under_repair(service.store, [node])
+    repair_commands.require_under_repair(service.cluster, service.store, [node])
     node_acts.add_notes(service.config, service.store, [node], word, ask.body.note, ask.viewer.user)
     return documents.Done(subject=node, outcome=repair_commands.recorded(word, node))
 
@@ -121,7 +125,7 @@ def verdict(ask: operation.Ask) -> documents.Done:
 def _node(ask: operation.Ask) -> str:
     """The node of the path, which Slurm or an agent must know; raises NotFound."""
     name, service = ask.path["node"], ask.site.service
-    known = {beat.node for beat in service.store.heartbeats([name])}
+    known = {beat.node for beat in service.store.heartbeats([name], cluster=service.cluster)}
     if name not in known:
         with contextlib.suppress(
             errors.SlurmUnavailable

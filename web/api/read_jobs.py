@@ -15,6 +15,7 @@ from probing_cluster.control_plane.owners import waiting
 from probing_cluster.core import errors, hostlist, records
 from probing_cluster.db import engines
 from probing_cluster.reports import job_ref, json_out, model, query, rows
+from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.accounting import attempt_rows
 from probing_cluster.web import documents
 from probing_cluster.web.api import operation
@@ -107,13 +108,19 @@ def _may_see(ask: operation.Ask, owners: Collection[Mapping[str, Any]]) -> bool:
 
 def _require_started(ask: operation.Ask, ref: job_ref.JobRef) -> None:
     """Raises NotFound with what became of a job of the viewer's that ended before it began, or what it waits for."""
-    pending = waiting.of(ask.site.service, ref)
+    away: commands.SlurmAway | None = None
+    try:
+        pending = waiting.of(ask.site.service, ref)
+    except commands.SlurmAway as exc:
+        pending, away = None, exc
     if pending is not None and _may_see(ask, [{"user": pending.user, "account": pending.account}]):
         raise errors.NotFound(pending.words)
     with _database(ask) as connection:
         found = query.never_started(connection, ask.site.service.config.cluster.name, ref)
     if found is not None and _may_see(ask, [{"user": found.user, "account": found.account}]):
         raise errors.NotFound(found.words)
+    if away is not None:
+        raise waiting.not_asked(ref) from away
 
 
 @contextlib.contextmanager

@@ -50,7 +50,7 @@ def node(ask: operation.Ask) -> documents.NodeDetail:
         )
     cluster = ask.site.service.config.cluster.name
     row = _known(found[0]) if found else {"cluster": cluster, "node": name, "state": "silent", "age_s": 0.0}
-    beats = ask.site.service.store.heartbeats([name])
+    beats = ask.site.service.store.heartbeats([name], cluster=ask.site.service.cluster)
     more = {
         "slurm_state": None if slurm is None else "+".join(sorted(slurm.states)),
         "slurm_reason": "" if slurm is None else slurm.reason,

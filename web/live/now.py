@@ -115,8 +115,8 @@ def gather(site: web_site.Site) -> Now:
     store, cluster = site.service.store, site.service.config.cluster.name
     parameters = {"job_ids": job_ids, "cluster": cluster}
     owners = {r["job_id"]: r for r in site.all_rows("now_jobs_on", parameters)} if job_ids else {}
-    repairs = {one.node: one for one in store.incidents(open_only=True)}
-    denied = _denied(store, [row["node"] for row in nodes])
+    repairs = {one.node: one for one in store.incidents(cluster=cluster, open_only=True)}
+    denied = _denied(store, cluster, [row["node"] for row in nodes])
     slurm = SLURM.now(site.service)
     jobs = [msgspec.convert(row, NowJob) for row in site.all_rows("now_jobs")]
     return Now(
@@ -204,12 +204,13 @@ def _node_urgency(node: NowNode) -> tuple[int, float, str]:
     return (_STATES.index(node.state) if node.state in _STATES else 9, -since, node.node)
 
 
-def _denied(store: db_store.Store, nodes: Sequence[str]) -> dict[str, records.Drain]:
+def _denied(store: db_store.Store, cluster: str, nodes: Sequence[str]) -> dict[str, records.Drain]:
     """Node to the drain of it that was denied while what it was for still stands."""
-    drains = store.drains(since=clock.SYSTEM.now() - _DECISIONS_OF, actions=["drain"]) if nodes else []
+    since = clock.SYSTEM.now() - _DECISIONS_OF
+    drains = store.drains(since=since, actions=["drain"], cluster=cluster) if nodes else []
     if not any(d.state == "denied" for d in drains):
         return {}
-    return view.denials(drains, {b.node: b for b in store.heartbeats(nodes)})
+    return view.denials(drains, {b.node: b for b in store.heartbeats(nodes, cluster=cluster)})
 
 
 def node_of(
@@ -323,8 +324,16 @@ def _budget(service: context.Context) -> Budget | None:
     nodes = SLURM.now(service)
     at = service.clock.now()
     since = at - timedelta(seconds=policy.budget_window_s)
-    drains: Sequence[Any] = service.store.drains(since=since)
-    taken = budget.taken_nodes(view.View(now=at, nodes=nodes, drains=tuple(drains)), policy)
+    drains: Sequence[Any] = service.store.drains(since=since, cluster=service.cluster)
+    taken = budget.taken_nodes(
+        view.View(
+            now=at,
+            nodes=nodes,
+            drains=tuple(drains),
+            under_test=service.store.nodes_under_test(service.cluster),
+        ),
+        policy,
+    )
     share = max(int(policy.budget_frac * len(nodes) + 1e-9), 1) if nodes and policy.budget_frac > 0 else 0
     return Budget(
         taken=len(taken),

@@ -46,7 +46,7 @@ def show(request: Request, ask: operation.Ask, chosen: LemonNight) -> Response:
         if not members:
             page["why"] = "Slurm does not answer" if not slurm else f"no node is in {chosen.partition} now"
             return render.html(request, "lemons.html.j2", **page)
-    drains = service.store.drains(open_only=True)
+    drains = service.store.drains(open_only=True, cluster=service.cluster)
     view = lemon_view.of(night, drains=drains, report_url=f"{site.base}/jobs/{{job_id}}")
     return render.html(request, "lemons.html.j2", **page | {"view": view})
 

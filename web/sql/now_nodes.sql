@@ -18,5 +18,6 @@ SELECT
 FROM candidates x
 JOIN ops.node_now n ON n.cluster = x.cluster AND n.node = x.node
 WHERE n.state <> 'ok' OR n.lemon_verdict IN ('lemon', 'suspect')
-ORDER BY n.node
+-- The worst first, so that the limit leaves out the least.
+ORDER BY array_position(ARRAY['faulty', 'silent', 'drained', 'failing checks', 'ok'], n.state), n.node
 LIMIT 500

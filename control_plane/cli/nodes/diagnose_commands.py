@@ -200,10 +200,10 @@ def _wanted(args: argparse.Namespace, store: db_store.Store, config: settings.Se
 
 def _suspects(store: db_store.Store, config: settings.Settings) -> list[str]:
     acting = {records.Severity.HIGH.value, records.Severity.LOW.value}
-    drained = {d.node for d in store.drains(open_only=True)}
+    drained = {d.node for d in store.drains(open_only=True, cluster=config.cluster.name)}
     faulty = {
         b.node
-        for b in store.heartbeats()
+        for b in store.heartbeats(cluster=config.cluster.name)
         if any(isinstance(f, dict) and f.get("severity") in acting for f in b.faults.values())
     }
     lemons = {

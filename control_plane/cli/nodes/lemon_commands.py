@@ -116,7 +116,7 @@ def _report(args: argparse.Namespace) -> int:
     with store:
         with progress.ProgressBar("lemon report", None, "nights scored"):
             night = _night(config, store, _day(args.day, store), again=args.again)
-        drains = store.drains(open_only=True)
+        drains = store.drains(open_only=True, cluster=config.cluster.name)
         if args.html:
             _write_html(args.html, night, config, drains)
         if args.json:
@@ -194,7 +194,7 @@ def _list(args: argparse.Namespace) -> int:
     config, store = _open(args)
     with store:
         night = nightly.load(store, config)
-        drains = store.drains(open_only=True)
+        drains = store.drains(open_only=True, cluster=config.cluster.name)
     wanted = [name for text in args.node for name in hostlist.expand(text)]
     known = {s.node: s for s in night.scores}
     unknown = [name for name in wanted if name not in known]

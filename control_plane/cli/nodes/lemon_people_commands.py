@@ -53,11 +53,13 @@ def _print(args: argparse.Namespace) -> int:
     config, store = _open(args)
     names = [name for text in args.node for name in hostlist.expand(text)]
     with store:
-        _require_known(store, names)
+        _require_known(config, store, names)
         author = store.speaker(nodes_commands.caller_name())
         notes = [_note(config, name, action, author, args.note) for name in names]
         store.add_notes(notes)
-        ours = {d.node for d in store.drains(open_only=True) if d.action == "drain"}
+        ours = {
+            d.node for d in store.drains(open_only=True, cluster=config.cluster.name) if d.action == "drain"
+        }
     if args.json:
         rows = [
             {
@@ -78,9 +80,11 @@ def _print(args: argparse.Namespace) -> int:
     return 0
 
 
-def _require_known(store: db_store.Store, names: list[str]) -> None:
+def _require_known(config: settings.Settings, store: db_store.Store, names: list[str]) -> None:
     """Raises NotFound for a node that was neither scored nor heard of: a slip of the keyboard would never be seen."""
-    known = {s.node for s in store.lemon_scores()} | {b.node for b in store.heartbeats()}
+    known = {s.node for s in store.lemon_scores()} | {
+        b.node for b in store.heartbeats(cluster=config.cluster.name)
+    }
     unknown = [name for name in names if name not in known]
     if known and unknown:
         raise errors.NotFound(f"{hostlist.compress(unknown)} is not known: neither scored nor heard of")

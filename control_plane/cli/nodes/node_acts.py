@@ -43,7 +43,7 @@ def drain_one(
         outcome = slurm.drain(name, reason)
     except slurm_commands.SlurmAway:
         store.update_drain(
-            row.drain_id, why_state=actions.UNANSWERED
+            row.drain_id, why_state=actions.OUTCOME_UNKNOWN
         )  # the service settles it once Slurm answers
         raise
     except errors.SlurmUnavailable as exc:
@@ -63,12 +63,18 @@ def _require_done(outcome: nodes.Outcome) -> None:
         raise NotDone(outcome.why)
 
 
-def resume_one(store: db_store.Store, slurm: actions.SlurmOperations, name: str, person: str) -> str:
+def resume_one(
+    config: settings.Settings, store: db_store.Store, slurm: actions.SlurmOperations, name: str, person: str
+) -> str:
     """Lifts our drain of one node in a person's name; raises what kept it from being lifted, with the way back."""
     from probing_cluster.control_plane.repair import way_back
 
     # Asked first: the service sees a drain that was lifted, too, and would not know by whom.
-    open_drains = [drain for drain in store.drains(node=name, open_only=True) if drain.action == "drain"]
+    open_drains = [
+        drain
+        for drain in store.drains(node=name, open_only=True, cluster=config.cluster.name)
+        if drain.action == "drain"
+    ]
     outcome = slurm.resume(name)
     if outcome.state != "done" and (node := slurm.node(name)) and way_back.is_back_from_boot(node):
         raise NotDone(
@@ -104,11 +110,13 @@ def heal_one(
     node = slurm.node(name)
     if node is None or not node.ours:
         return f"noted as repaired; {way_back.not_ours(node) or 'it is not drained'}"
-    tested = store.incidents(node=name, open_only=True) and not workflow.switched_off(config)
+    tested = store.incidents(
+        cluster=config.cluster.name, node=name, open_only=True
+    ) and not workflow.switched_off(config)
     if tested and way_back.is_back_from_boot(node):
         add_notes(config, store, [name], "release", note, person)
         return f"noted as repaired; it booted, and its repair tests it before it returns (probing-ctl repair show {name})"
-    return f"noted as repaired and {resume_one(store, slurm, name, person)}"
+    return f"noted as repaired and {resume_one(config, store, slurm, name, person)}"
 
 
 def add_notes(

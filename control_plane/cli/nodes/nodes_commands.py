@@ -77,7 +77,10 @@ def _names(args: argparse.Namespace) -> list[str]:
 
 
 def _known_names(
-    args: argparse.Namespace, store: db_store.Store, slurm: slurm_actions.SlurmActions
+    args: argparse.Namespace,
+    config: settings.Settings,
+    store: db_store.Store,
+    slurm: slurm_actions.SlurmActions,
 ) -> list[str]:
     """The nodes asked for, all of them known before anything is done about the first; raises SlurmAway."""
     from probing_cluster.slurm_plugins import commands as slurm_commands
@@ -89,7 +92,7 @@ def _known_names(
         raise
     except errors.SlurmUnavailable:
         return names  # what cannot be checked is tried: each node says for itself what is wrong
-    require_known(names, known | {beat.node for beat in store.heartbeats()})
+    require_known(names, known | {beat.node for beat in store.heartbeats(cluster=config.cluster.name)})
     return names
 
 
@@ -112,7 +115,7 @@ def _nodes(args: argparse.Namespace) -> int:
     known = {row["node"] for row in rows}
     if not known:
         raise errors.SlurmUnavailable(
-            "no node is known: Slurm does not answer, and no agent was ever heard (probing-ctl doctor says why; an imported history is read with probing-report and probing-ctl fleet)"
+            f"no node is known: {unanswered or 'Slurm lists none'}, and no agent was ever heard (probing-ctl doctor says why; an imported history is read with probing-report and probing-ctl fleet)"
         )
     require_known(wanted, known)
     if unanswered is not None:
@@ -156,15 +159,17 @@ def _node_rows(
     config: settings.Settings, store: db_store.Store, slurm: Mapping[str, view.Node]
 ) -> list[dict[str, Any]]:
     """A row for every node; `slurm` is empty where Slurm did not answer."""
-    beats = {b.node: b for b in store.heartbeats()}
-    ages, silences = store.heartbeat_ages_s(), store.silences_s()
-    drains = store.drains(since=clock.SYSTEM.now() - _DECISIONS_OF, actions=["drain"])
+    cluster = config.cluster.name
+    beats = {b.node: b for b in store.heartbeats(cluster=cluster)}
+    ages, silences = store.heartbeat_ages_s(cluster=cluster), store.silences_s(cluster=cluster)
+    since = clock.SYSTEM.now() - _DECISIONS_OF
+    drains = store.drains(since=since, actions=["drain"], cluster=cluster)
     latest = {d.node: d for d in sorted(drains, key=node_table.decided_at)}
-    open_drains = {d.node: d for d in store.drains(open_only=True) if d.action == "drain"}
+    open_drains = {d.node: d for d in store.drains(open_only=True, cluster=cluster) if d.action == "drain"}
     denied = view.denials(drains, beats)
-    held = held_jobs.read(store, config.cluster.name, config.policy.idle_s, clock.SYSTEM.now())
-    alarmed = alarmed_jobs.read(store, config.cluster.name)
-    tested = node_table.tested(store.incidents(open_only=True))
+    held = held_jobs.read(store, cluster, config.policy.idle_s, clock.SYSTEM.now())
+    alarmed = alarmed_jobs.read(store, cluster)
+    tested = node_table.tested(store.incidents(cluster=cluster, open_only=True))
     acks = {n.subject.removeprefix("node:"): n for n in store.notes(action="ack")}  # the last one stays
     return [
         _node_row(
@@ -252,7 +257,7 @@ def _drain(args: argparse.Namespace) -> int:
         person = store.speaker(caller_name())
         reason = node_acts.drain_reason(args.reason, person)
         slurm = _slurm_operations(config)
-        for name in _known_names(args, store, slurm):
+        for name in _known_names(args, config, store, slurm):
             failed += _attempt(
                 name, lambda name=name: node_acts.drain_one(config, store, slurm, name, reason, person)
             )
@@ -263,10 +268,12 @@ def _resume(args: argparse.Namespace) -> int:
     config, store = _open(args)
     with store:
         slurm = _slurm_operations(config)
-        names = _known_names(args, store, slurm)
-        still = {b.node: node_table.still(b.faults) for b in store.heartbeats(names)}
+        names = _known_names(args, config, store, slurm)
+        still = {
+            b.node: node_table.still(b.faults) for b in store.heartbeats(names, cluster=config.cluster.name)
+        }
         failed = sum(
-            _attempt(name, lambda name=name: node_acts.resume_one(store, slurm, name, caller_name()) + still.get(name, ""))
+            _attempt(name, lambda name=name: node_acts.resume_one(config, store, slurm, name, caller_name()) + still.get(name, ""))
             for name in names
         )  # fmt: skip
     return 1 if failed else 0
@@ -278,12 +285,12 @@ def _ack(args: argparse.Namespace) -> int:
     config, store = _open(args)
     with store:
         try:
-            names = _known_names(args, store, _slurm_operations(config))
+            names = _known_names(args, config, store, _slurm_operations(config))
         except slurm_commands.SlurmAway:
             names = _names(args)  # a note needs no Slurm
         node_acts.add_notes(config, store, names, "ack", args.note, caller_name())
-        bad = {b.node for b in store.heartbeats(names) if b.faults} | {
-            d.node for d in store.drains(open_only=True)
+        bad = {b.node for b in store.heartbeats(names, cluster=config.cluster.name) if b.faults} | {
+            d.node for d in store.drains(open_only=True, cluster=config.cluster.name)
         }
     for name in names:
         print(f"{name}: {'acknowledged' if name in bad else 'no fault to acknowledge; the note is kept'}")
@@ -296,10 +303,10 @@ def _set_healthy(args: argparse.Namespace) -> int:
     config, store = _open(args)
     with store:
         slurm = _slurm_operations(config)
-        names = list(dict.fromkeys(_known_names(args, store, slurm)))
+        names = list(dict.fromkeys(_known_names(args, config, store, slurm)))
         if sys.stderr.isatty():
             print(f"asking {_agents(names)} to look again …", file=sys.stderr, flush=True)
-        whys = recheck.look_again(store, names, store.speaker(caller_name()))
+        whys = recheck.look_again(store, names, store.speaker(caller_name()), cluster=config.cluster.name)
         failed = sum(
             _attempt(
                 name,

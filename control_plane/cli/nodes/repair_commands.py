@@ -46,9 +46,9 @@ def _list(args: argparse.Namespace) -> int:
 
     config = settings.load(args.config)
     with db_store.Store.open(config) as store:
-        found = store.incidents(open_only=True)
+        found = store.incidents(cluster=config.cluster.name, open_only=True)
         if args.all:
-            found = store.incidents(since=clock.SYSTEM.now() - _RECENT)
+            found = store.incidents(cluster=config.cluster.name, since=clock.SYSTEM.now() - _RECENT)
     if args.json:
         print(json.dumps([_plain(one) for one in found], indent=2))
     elif found:
@@ -80,7 +80,7 @@ def _show(args: argparse.Namespace) -> int:
 
     config = settings.load(args.config)
     with db_store.Store.open(config) as store:
-        found = store.incidents(node=args.node)
+        found = store.incidents(cluster=config.cluster.name, node=args.node)
         if not found:
             raise errors.NotFound(f"{args.node} was never under repair (probing-ctl repair list)")
         one = found[-1]
@@ -162,16 +162,16 @@ def _record_action(args: argparse.Namespace) -> int:
     config = settings.load(args.config)
     names = list(dict.fromkeys(name for text in args.node for name in hostlist.expand(text)))
     with db_store.Store.open(config) as store:
-        require_under_repair(store, names)
+        require_under_repair(config.cluster.name, store, names)
         node_acts.add_notes(config, store, names, args.word, args.note, nodes_commands.caller_name())
     for name in names:
         print(f"{name}: {recorded(args.word, name)}")
     return 0
 
 
-def require_under_repair(store: db_store.Store, names: Sequence[str]) -> None:
+def require_under_repair(cluster: str, store: db_store.Store, names: Sequence[str]) -> None:
     """Raises NotFound for nodes without an open repair."""
-    under = {one.node for one in store.incidents(open_only=True)}
+    under = {one.node for one in store.incidents(cluster=cluster, open_only=True)}
     absent = [name for name in names if name not in under]
     if absent:
         raise errors.NotFound(f"{hostlist.compress(absent)} is not under repair (probing-ctl repair list)")

@@ -8,6 +8,8 @@ from probing_cluster.control_plane.notices import fact, picture
 from probing_cluster.core import records
 from probing_cluster.db.store import actions
 
+_OUT = ("DOWN", "FAIL", "FAILING")
+
 
 def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
     """A fact per node, with what its agent sees there: after a machine stood still it is often nothing."""
@@ -29,7 +31,8 @@ def find(notice_picture: picture.NoticePicture) -> Iterator[fact.Fact]:
 
 
 def _did(drain: actions.SlurmDrain) -> str:
-    return "drained" if "DRAIN" in drain.states else "set DOWN"
+    states = drain.states.split("+")
+    return "drained" if "DRAIN" in states else f"set {next((s for s in _OUT if s in states), 'DOWN')}"
 
 
 def _next(notice_picture: picture.NoticePicture, node: str) -> str:

@@ -206,6 +206,8 @@ def test_many_agents_are_asked_to_look_again_at_once(
     sent = {}
     for n in (FEW, MANY):
         pages.history(store, n)
-        sent[n] = statements.of(lambda n=n: recheck.look_again(store, pages.nodes(n), "op", wait_s=0.0))
+        sent[n] = statements.of(
+            lambda n=n: recheck.look_again(store, pages.nodes(n), "op", cluster="c", wait_s=0.0)
+        )
         assert len(store.rows("SELECT 1 FROM probing.node_request WHERE verb = 'recheck'", {})) == n
     assert 0 < sent[MANY] <= sent[FEW]

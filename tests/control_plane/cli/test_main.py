@@ -386,8 +386,14 @@ def records_now() -> object:
     return clock.SYSTEM.now()
 
 
-def test_acts_without_slurm_are_not_tried(run: Run, store: db_store.Store) -> None:
+def test_acts_without_slurm_are_not_tried(run: Run, store: db_store.Store, tmp_path: Path) -> None:
     """drain and resume say once that Slurm does not answer, exit 6, and record nothing."""
+    scontrol = tmp_path / "none" / "scontrol"
+    scontrol.parent.mkdir()
+    scontrol.write_text(
+        "#!/bin/sh\necho 'slurm_load_node error: Unable to contact slurm controller (connect failure)' >&2; exit 1\n"
+    )
+    scontrol.chmod(0o755)
     for words in (("drain", "n[1-2]", "--reason", "test"), ("resume", "n1")):
         code, out, err = run(*words)
         assert (code, out, err.count("Slurm does not answer")) == (6, "", 1)

@@ -19,11 +19,13 @@ import pytest
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.door import callers, places, report_door
+from probing_cluster.control_plane.owners import waiting
 from probing_cluster.control_plane.service.tasks.jobs import accounting
 from probing_cluster.core import errors, records, settings
 from probing_cluster.db import delivery
 from probing_cluster.reports import job_ref
 from probing_cluster.reports.asking import door
+from probing_cluster.slurm_plugins import commands
 
 ALICE = callers.Caller(uid=2001, name="alice")
 BOB = callers.Caller(uid=2002, name="bob", groups=frozenset({"users"}))
@@ -102,6 +104,25 @@ def test_a_job_that_waits_is_told_to_whom_it_belongs(
     found = answer(knowing, ALICE, ASK | {"job": "15"})
     assert (found["ok"], found["error"]) == (False, "not_found")
     assert str(found["message"]).startswith(f"job 15 {words}")
+
+
+def test_a_slurm_that_hangs_is_not_waited_for_longer_than_the_caller_waits(
+    knowing: context.Context, opened: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the database has is told; of a job that it does not have it is said that Slurm could not be asked."""
+    squeue = tmp_path / "squeue"
+    squeue.write_text("#!/bin/sh\nexec sleep 600\n")
+    squeue.chmod(0o755)
+    sacctmgr = tmp_path / "sacctmgr"
+    sacctmgr.write_text("#!/bin/sh\n")
+    sacctmgr.chmod(0o755)
+    knowing.run_slurm = commands.SlurmCommands(settings=settings.SlurmSettings(bin_directory=str(tmp_path)))
+    monkeypatch.setattr(waiting, "DEADLINE_S", 0.3)
+    with pytest.raises(
+        errors.NotFound, match="Slurm does not answer, so whether it waits could not be asked"
+    ):
+        door.ask(opened, job_ref.parse("999"))
+    assert answer(knowing, ALICE, ASK)["ok"]
 
 
 @pytest.mark.parametrize(

@@ -357,6 +357,24 @@ def test_a_job_brought_back_after_its_end_is_told(noticing: context.Context, sin
     assert "job 4" not in post["message"]
 
 
+@pytest.mark.parametrize(
+    ("states", "did"),
+    [
+        ("DRAIN+FAIL", "drained"),
+        ("DOWN+NOT_RESPONDING", "set DOWN"),
+        ("FAIL+IDLE", "set FAIL"),
+        ("FAILING+MIXED", "set FAILING"),
+    ],
+)
+def test_the_state_that_slurm_set_is_named(
+    noticing: context.Context, sink: web_sink.Sink, states: str, did: str
+) -> None:
+    found = store_actions.SlurmDrain("n1", states, "Not responding", noticing.clock.now())
+    noticing.store.save_slurm_drains("c", [found], [])
+    notices.run(noticing)
+    assert f"n1 {did} by Slurm itself: Not responding" in sink.posts[0]["message"]
+
+
 def test_slurms_own_drains_are_told_with_what_the_agent_sees(
     noticing: context.Context, sink: web_sink.Sink
 ) -> None:
@@ -410,7 +428,7 @@ def test_a_service_without_slurm_says_so_once(noticing: context.Context, sink: w
     away = commands.SlurmAway("scontrol ended with 1: Unable to contact slurm controller")
     for _ in range(3):
         now = noticing.clock.now()
-        noticing.journal.note_slurm(now, away)
+        noticing.journal.note_slurm("nodes", now, away)
         for task in ("actions", "drained", "lemon"):
             noticing.journal.note(task, now, 0.0, "", away)
         noticing.journal.note("actions", now, 0.0, "")
@@ -418,27 +436,27 @@ def test_a_service_without_slurm_says_so_once(noticing: context.Context, sink: w
         later(noticing, MINUTE)
     assert sink.titles == ["[c] Service blind (slurm)"]
     assert "no job requeued: Slurm does not answer: scontrol ended with 1" in sink.posts[0]["message"]
-    noticing.journal.note_slurm(noticing.clock.now(), None)
+    noticing.journal.note_slurm("nodes", noticing.clock.now(), None)
     noticing.journal.note("drained", noticing.clock.now(), 0.0, "")
     later(noticing, 2 * MINUTE)
     notices.run(noticing)
     assert sink.titles[1:] == ["[c] Over: Service blind (slurm)"]
 
 
-def test_a_task_that_slurm_never_answers_is_told_though_it_answers_others(
+def test_what_slurm_never_answers_is_told_though_it_answers_others(
     noticing: context.Context, sink: web_sink.Sink
 ) -> None:
-    """squeue times out for minutes while scontrol answers: each short outage ends, and nothing is drained."""
+    """squeue times out for minutes while scontrol answers, and nothing is drained."""
     away = commands.SlurmAway("squeue did not end within 30 s")
     for _ in range(6):
         now = noticing.clock.now()
-        noticing.journal.note_slurm(now, away)
+        noticing.journal.note_slurm("jobs", now, away)
         noticing.journal.note("actions", now, 0.0, "", away)
-        noticing.journal.note_slurm(now + timedelta(seconds=5), None)
+        noticing.journal.note_slurm("nodes", now + timedelta(seconds=5), None)
         notices.run(noticing)
         later(noticing, MINUTE)
-    assert sink.titles == ["[c] Service blind"]
-    assert "task actions cannot work: Slurm does not answer: squeue" in sink.posts[0]["message"]
+    assert sink.titles == ["[c] Service blind (slurm)"]
+    assert "no job requeued: Slurm does not answer: squeue" in sink.posts[0]["message"]
 
 
 class Away:

@@ -96,7 +96,7 @@ def test_only_a_heartbeat_after_the_clearing_counts(store: db_store.Store) -> No
     with fakes.answering(store.connection_uri(), "n1", acknowledges=False) as calls:
         while not store.heartbeats():
             pass
-        answers = recheck.look_again(store, ["n1"], "bob", wait_s=3, now_s=lambda: next(clock))
+        answers = recheck.look_again(store, ["n1"], "bob", cluster="c", wait_s=3, now_s=lambda: next(clock))
     assert "did not answer within 3 s" in answers["n1"]
     assert len(calls) <= 1
 

@@ -80,7 +80,7 @@ def test_what_slurm_did_not_answer_is_begun_again(
         away.setattr(slurm, "requeue_held", gone)
         with pytest.raises(commands.SlurmAway):
             restart_acts.Restarter(slurm=slurm, ledger=ledger, now=fakes.NOW).begin(row)  # type: ignore[arg-type]
-    assert (ledger.state, ledger.why) == ("", actions.UNANSWERED)
+    assert (ledger.state, ledger.why) == ("", actions.OUTCOME_UNKNOWN)
     later = restart_acts.Restarter(slurm=slurm, ledger=ledger, now=fakes.NOW + timedelta(seconds=after_s))  # type: ignore[arg-type]
     made = later.go_on(dataclasses.replace(row, why_state=ledger.why), dict(slurm.held))
     assert ledger.state == state

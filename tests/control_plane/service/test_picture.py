@@ -26,11 +26,35 @@ def test_a_fault_of_an_outage_is_acted_on_after_it(
     now = fakes.NOW
     lost_at = now - HOUR + timedelta(seconds=60)
     end = now - timedelta(seconds=since_end_s)
-    service.journal.note_slurm(now - HOUR, commands.SlurmAway("Unable to contact slurm controller"))
-    service.journal.note_slurm(end, None)
+    service.journal.note_slurm("nodes", now - HOUR, commands.SlurmAway("Unable to contact slurm controller"))
+    service.journal.note_slurm("nodes", end, None)
     fakes.deliver(service.store, "n2", test_tasks.xid(at=lost_at, observed_at=lost_at))
     actions.run(service)
     assert [act[0] for act in slurm.acts] == (["drain"] if drained else [])
+
+
+def test_answers_to_other_questions_do_not_shorten_the_outage(
+    service: context.Context, slurm: fakes.FakeSlurm
+) -> None:
+    """For an hour squeue times out, and scontrol lists the nodes all the while."""
+    now, away = fakes.NOW, commands.SlurmAway("squeue did not end within 30 s")
+    lost_at = now - HOUR + timedelta(seconds=60)
+    for minutes in range(60, 0, -1):
+        at = now - timedelta(minutes=minutes)
+        service.journal.note_slurm("jobs", at, away)
+        service.journal.note_slurm("nodes", at, None)
+    service.journal.note_slurm("jobs", now, None)
+    fakes.deliver(service.store, "n2", test_tasks.xid(at=lost_at, observed_at=lost_at))
+    actions.run(service)
+    assert [act[0] for act in slurm.acts] == ["drain"]
+
+
+def test_a_fault_of_an_outage_is_a_reason_to_ask_again(service: context.Context) -> None:
+    """Nobody else may ask this kind of question, and then its outage would never end."""
+    lost_at = fakes.NOW - HOUR / 2
+    fakes.deliver(service.store, "n2", test_tasks.xid(at=lost_at, observed_at=lost_at))
+    service.journal.note_slurm("jobs", fakes.NOW - HOUR, commands.SlurmAway("squeue did not end within 30 s"))
+    assert len(picture.waiting(service).events) == 1
 
 
 def test_without_an_outage_an_old_event_is_history(service: context.Context, slurm: fakes.FakeSlurm) -> None:
@@ -76,10 +100,12 @@ def test_one_node_that_slurm_never_answers_about_leaves_the_others_their_drain(
 
 def test_while_slurm_is_away_no_pass_reads_all_that_was_reported_since(service: context.Context) -> None:
     """A pass a second would read days of events; what is fresh anyway is read."""
-    service.journal.note_slurm(fakes.NOW - HOUR, commands.SlurmAway("Unable to contact slurm controller"))
+    away = commands.SlurmAway("Unable to contact slurm controller")
+    for at in (fakes.NOW - HOUR, fakes.NOW - timedelta(seconds=10)):
+        service.journal.note_slurm("nodes", at, away)
     fakes.deliver(
         service.store, "n2", test_tasks.xid(at=fakes.NOW - HOUR / 2, observed_at=fakes.NOW - HOUR / 2)
     )
     assert picture.waiting(service).events == ()
-    service.journal.note_slurm(fakes.NOW, None)
+    service.journal.note_slurm("nodes", fakes.NOW, None)
     assert len(picture.waiting(service).events) == 1

@@ -143,7 +143,7 @@ def test_a_persons_unanswered_drain_is_settled_by_what_slurm_shows(
         slurm.state["n2"] = view.Node(
             name="n2", states=frozenset({"IDLE", "DRAIN"}), reason="probing: fan (eve)"
         )
-    row = begun(reason="probing: fan (eve)", owner="eve", why_state=acting.UNANSWERED)
+    row = begun(reason="probing: fan (eve)", owner="eve", why_state=acting.OUTCOME_UNKNOWN)
     at = service.clock.now()
     service.store.save_drain(dataclasses.replace(row, at=at - timedelta(minutes=4)))
     assert reconcile.settle(service, at) == []

@@ -144,6 +144,39 @@ def test_nothing_else_is_understood(helper: tuple[Recorder, nodes.Actions, Path]
     assert through.resume_own("n1").state == "skipped", "and the helper lives on"
 
 
+def test_who_has_hung_up_gets_nothing_done(helper: tuple[Recorder, nodes.Actions, Path]) -> None:
+    """Requests wait for the act before theirs; the service that gave up has recorded that nothing was done."""
+    recorder, through, path = helper
+    begun, go = threading.Event(), threading.Event()
+
+    def slowly(node: str, reservation: str = "") -> nodes.Outcome:
+        begun.set()
+        go.wait(20)
+        return nodes.Outcome(state="done")
+
+    recorder.resume_own = slowly  # type: ignore[method-assign]
+    first = threading.Thread(target=through.resume_own, args=("n1",))
+    first.start()
+    assert begun.wait(20)
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(path))
+        connection.sendall(b'{"v":1,"verb":"drain","node":"n2","reason":"probing: x"}\n')
+    go.set()
+    first.join(20)
+    assert through.drain("n3", "probing: y").state == "skipped"
+    assert recorder.calls == [("drain", "n3", "probing: y")]
+
+
+def test_a_request_is_refused_after_its_callers_deadline() -> None:
+    """One that is asked by an older service names none and is done."""
+    recorder = Recorder()
+    served = node_helper.Helper(recorder, frozenset({0}))
+    late = served.answer(b'{"verb":"drain","node":"n1","reason":"probing: x","until_s":0.001}', 0)
+    assert (late["ok"], recorder.calls) == (False, [])
+    assert "no longer waits" in late["error"]
+    assert served.answer(b'{"verb":"drain","node":"n1","reason":"probing: x"}', 0)["ok"]
+
+
 def test_others_may_not_ask() -> None:
     """A caller whose uid is not on the list is refused before its request is read."""
     recorder = Recorder()

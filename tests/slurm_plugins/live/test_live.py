@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -188,6 +188,8 @@ class PyslurmTwin:
         }
     )
 
+    refusals: ClassVar = {8: "Invalid job id specified", 10: "Access/permission denied"}
+
     class Jobs:
         @staticmethod
         def load() -> dict[int, Any]:
@@ -198,8 +200,10 @@ class PyslurmTwin:
         def load(job_id: int) -> Any:
             if job_id == 7:
                 return PyslurmTwin.job
+            if job_id == 11:
+                raise AttributeError("no field restart_cnt")
             raise PyslurmTwin.RPCError(
-                "Invalid job id specified" if job_id == 8 else "Unable to contact slurmctld"
+                PyslurmTwin.refusals.get(job_id, "Unable to contact slurm controller (connect failure)")
             )
 
     class Nodes:
@@ -492,6 +496,27 @@ def test_other_failures_are_told() -> None:
         live.CommandLive(Release("garbage", {})).jobs()
 
 
+@pytest.mark.parametrize(
+    "why",
+    [
+        commands.SlurmAway("slurm_load_jobs error: Unable to contact slurm controller: Host not found"),
+        errors.SlurmUnavailable("scontrol ended with 1: error: plugin serializer/json not found"),
+    ],
+)
+def test_only_slurms_own_words_say_that_a_job_or_node_is_not_there(why: errors.SlurmUnavailable) -> None:
+    """A job that is gone may be brought back, and a node that is gone has its drain ended."""
+
+    def run(_program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
+        if arguments == ("--version",):
+            return b"slurm 24.05.1"
+        raise why
+
+    way = live.CommandLive(run)
+    for read in (lambda: way.job(7), lambda: way.node("n1")):
+        with pytest.raises(errors.SlurmUnavailable, match="not found"):
+            read()
+
+
 def test_pyslurm_where_it_imports(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library is used when it is there, the commands when not, and `[slurm] live` decides otherwise."""
     assert isinstance(live.connect(settings.SlurmSettings(live="cli")), live.CommandLive)
@@ -502,8 +527,13 @@ def test_pyslurm_where_it_imports(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyslurm", PyslurmTwin)
     way = live.connect(settings.SlurmSettings())
     assert (way.job(7), way.job(8), way.node("n1"), way.node("n9")) == (JOB, None, NODE, None)
-    with pytest.raises(errors.SlurmUnavailable, match="Unable to contact"):
+    with pytest.raises(commands.SlurmAway, match="Slurm does not answer: pyslurm: Unable to contact"):
         way.job(9)
+    # A refusal and a fault in the library are no outage: the service would wait for the end of it.
+    for job_id, words in ((10, "Access/permission denied"), (11, "no field restart_cnt")):
+        with pytest.raises(errors.SlurmUnavailable, match=words) as raised:
+            way.job(job_id)
+        assert not isinstance(raised.value, commands.SlurmAway)
 
 
 def _documents(directory: Path, pattern: str, key: str) -> dict[Path, list[Any]]:

@@ -16,6 +16,7 @@ from web_world import COORDINATOR, OPERATOR, OWNER, STRANGER, World
 from probing_cluster.control_plane.door import web_keys
 from probing_cluster.control_plane.service.tasks.jobs import accounting
 from probing_cluster.reports import job_ref, query
+from probing_cluster.slurm_plugins import commands
 from probing_cluster.web import site as web_site
 from probing_cluster.web.api import operation, read_jobs
 
@@ -153,6 +154,18 @@ def test_a_job_that_waits_says_so_on_its_page(world: World) -> None:
         found = world.as_user(user).get("/jobs/15")
         assert found.status_code == 404
         assert ("job 15 will never start" in found.text, "scancel 15" in found.text) == (is_own, is_own)
+
+
+def test_a_job_that_slurm_cannot_be_asked_about_says_so(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object, **__: object) -> bytes:
+        raise commands.SlurmAway("squeue did not end within 4 s")
+
+    monkeypatch.setattr(world.site.service, "run_slurm", away)
+    found = world.as_user(OWNER).get("/jobs/15")
+    assert found.status_code == 404
+    assert "Slurm does not answer, so whether it waits could not be asked" in found.text
 
 
 def test_a_page_of_an_error_keeps_a_names_spelling(world: World) -> None:

@@ -40,7 +40,7 @@ def run(service: context.Context) -> str:
         if done.all_done or service.stopping.is_set():
             break
         # Each pass reads a day's events of the whole cluster: passes of one size would make a backlog quadratic in the nodes.
-        limit = max(_MOST_AT_ONCE, len(service.store.heartbeat_ages_s()))
+        limit = max(_MOST_AT_ONCE, len(service.store.heartbeat_ages_s(cluster=service.cluster)))
     if not counts:
         return ""
     causes = ", ".join(f"{n} {cause}" for cause, n in sorted(counts.items(), key=lambda c: (-c[1], c[0])))

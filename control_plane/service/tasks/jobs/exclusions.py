@@ -20,7 +20,10 @@ def run(service: context.Context) -> str:
     jobs = list(service.slurm.queue())
     excluding = [job for job in jobs if job.excluded_nodes]
     ours = (
-        {(d.job_id, d.node) for d in store.drains(since=now - _OURS, actions=["exclude"])}
+        {
+            (d.job_id, d.node)
+            for d in store.drains(since=now - _OURS, actions=["exclude"], cluster=service.cluster)
+        }
         if excluding
         else set()
     )

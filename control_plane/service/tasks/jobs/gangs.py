@@ -57,7 +57,9 @@ def run(service: context.Context) -> str:
         words.append(f"jobs {', '.join(map(str, sorted(fresh)))}: {n_requested} nodes asked")
     nodes = sorted({n for a in running.values() for n in a.nodes})
     rows = rank_rows.on_own_nodes(
-        rank_rows.by_job(rank_rows.of_heartbeats(service.store.heartbeats(nodes, with_ranks=True))),
+        rank_rows.by_job(
+            rank_rows.of_heartbeats(service.store.heartbeats(nodes, with_ranks=True, cluster=service.cluster))
+        ),
         {job_id: attempt.nodes for job_id, attempt in running.items()},
     )
     over = [v for v in open_verdicts if _is_over(v, running.get(v.job_id), rows.get(v.job_id, ()))]

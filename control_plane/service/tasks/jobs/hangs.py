@@ -16,9 +16,8 @@ from probing_cluster.control_plane.policy import (
     hang,
     restart_acts,
     restart_loop,
-    view,
 )
-from probing_cluster.control_plane.service import lease, restart_picture
+from probing_cluster.control_plane.service import lease, picture, restart_picture
 from probing_cluster.core import clock, records
 from probing_cluster.db.store import actions as store_actions
 
@@ -123,12 +122,9 @@ def _answered(service: context.Context, ripe: hang.Hang, now: datetime) -> set[s
 def _decide(service: context.Context, ready: Sequence[hang.Hang], now: datetime) -> Iterator[str]:
     policy = service.config.policy
     queue = restart_picture.queue(service, (), now)
-    since = now - timedelta(seconds=policy.budget_window_s)
-    ledger = budget.Ledger(
-        view.View(now=now, nodes=queue.nodes, drains=tuple(service.store.drains(since=since))), policy
-    )
+    ledger = budget.Ledger(picture.of_budget(service, queue.nodes), policy)
     nodes = sorted({n for h in ready for n in h.attempt.nodes})
-    beats = service.store.heartbeats(nodes, with_ranks=True)
+    beats = service.store.heartbeats(nodes, with_ranks=True, cluster=service.cluster)
     ranks = rank_rows.on_own_nodes(
         rank_rows.by_job(rank_rows.of_heartbeats(beats)), {h.attempt.job_id: h.attempt.nodes for h in ready}
     )

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.policy import budget, restart, restart_acts, view
-from probing_cluster.control_plane.service import kept_logs, lease, restart_picture
+from probing_cluster.control_plane.policy import budget, restart, restart_acts
+from probing_cluster.control_plane.service import kept_logs, lease, picture, restart_picture
 from probing_cluster.control_plane.service.tasks.jobs import accounting, attribution
 from probing_cluster.core import records
 from probing_cluster.slurm_plugins import commands
@@ -79,7 +79,7 @@ def _decide(
     ]
     if not open_cases:
         return
-    ledger = budget.Ledger(_taken(service, queue), policy)
+    ledger = budget.Ledger(picture.of_budget(service, queue.nodes), policy)
     for case in open_cases:
         decision = restart.decide(case, queue, policy, ledger)
         if decision.leader in begun:
@@ -121,12 +121,6 @@ def _carry_out(
         restart_acts.log(row)
         return row
     return restart_acts.Restarter(slurm=service.slurm, ledger=service.store, now=now).begin(row)
-
-
-def _taken(service: context.Context, queue: restart.Queue) -> view.View:
-    """What the budget counts."""
-    since = queue.now - timedelta(seconds=service.config.policy.budget_window_s)
-    return view.View(now=queue.now, nodes=queue.nodes, drains=tuple(service.store.drains(since=since)))
 
 
 def _lift(

@@ -40,7 +40,9 @@ class _Finding:
 
 def run(service: context.Context) -> str:
     """One look at the pace of every running gang; what is new."""
-    jobs = rank_rows.by_job(rank_rows.of_heartbeats(service.store.heartbeats(with_ranks=True)))
+    jobs = rank_rows.by_job(
+        rank_rows.of_heartbeats(service.store.heartbeats(with_ranks=True, cluster=service.cluster))
+    )
     for job_id in [j for j in service.paces if j not in jobs]:
         del service.paces[job_id]
     fresh: dict[int, list[_Finding]] = {}

@@ -134,7 +134,7 @@ def _night(service: context.Context, day: datetime) -> str:
         return ""
     # Before the messages, so that they say what was done.
     acted = _acted(service, night)
-    new = night_messages.put(config, night, store.drains(open_only=True), now)
+    new = night_messages.put(config, night, store.drains(open_only=True, cluster=service.cluster), now)
     store.forget_exclusions(now - timedelta(days=config.database.retention_days))
     store.forget_dependencies(now - timedelta(days=config.database.retention_days))
     words = [lemon_view.headline(night), *acted]

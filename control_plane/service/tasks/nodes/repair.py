@@ -24,12 +24,16 @@ _COMMAND_S = 120.0
 def run(service: context.Context) -> str:
     """One look at every node of ours that is drained, and at every repair under way; what changed."""
     store, policy = service.store, service.config.policy
-    incidents = store.incidents(open_only=True)
+    incidents = store.incidents(open_only=True, cluster=service.cluster)
     tested = service.config.repair.test_before_return and policy.auto_resume
     if not tested and not incidents:
         return ""
     resume.follow_beats(service)
-    drains = [d for d in store.drains(open_only=True) if d.owner == "probing"] if tested else []
+    drains = (
+        [d for d in store.drains(open_only=True, cluster=service.cluster) if d.owner == "probing"]
+        if tested
+        else []
+    )
     if not drains and not incidents and service.orphans_sought:
         return ""
     with lease.taken(service, "repair") as mine:
@@ -39,7 +43,7 @@ def run(service: context.Context) -> str:
         service.repair_context = repair_context
         nodes = {n.name: n for n in service.slurm.nodes()}
         done = _opened(service, drains, nodes, {i.node for i in incidents})
-        incidents = store.incidents(open_only=True)
+        incidents = store.incidents(open_only=True, cluster=service.cluster)
         if not policy.observe_only:
             done += engine.orphans(repair_context, incidents)
             service.orphans_sought = True
@@ -53,13 +57,15 @@ def _passed(
     nodes: Mapping[str, view.Node],
     incidents: list[records.RepairIncident],
 ) -> list[str]:
-    beats = {b.node: b for b in service.store.heartbeats({i.node for i in incidents})}
+    beats = {
+        b.node: b for b in service.store.heartbeats({i.node for i in incidents}, cluster=service.cluster)
+    }
     fleet_view = picture.with_nodes(picture.waiting(service), nodes)
     one_pass = workflow.Pass(
         context=repair_context,
         nodes=nodes,
         beats=beats,
-        ages=service.store.heartbeat_ages_s(),
+        ages=service.store.heartbeat_ages_s(cluster=service.cluster),
         notes=_notes(service, incidents),
         fleet_view=fleet_view,
     )
@@ -105,7 +111,9 @@ def _open(service: context.Context, drain: records.Drain) -> str:
     store, config, now = service.store, service.config, service.clock.now()
     events = store.events_by_id(set(drain.event_ids))
     kinds, cause = {e.kind for e in events}, steps.cause_of(steps.names_of(events), steps.load(config.repair))
-    past = store.drains(node=drain.node, since=drain.at - timedelta(days=config.policy.escalate_days))
+    past = store.drains(
+        node=drain.node, since=drain.at - timedelta(days=config.policy.escalate_days), cluster=service.cluster
+    )
     drained = resume_policy.DrainedNode(drain=drain, kinds=frozenset(kinds), past=tuple(past))
     cures = resume_policy.cures(drained, config.policy)
     escalated = cures >= config.policy.escalate_cures and not config.policy.observe_only

@@ -18,10 +18,14 @@ _BEGUN = "resume begun; its outcome was not recorded"
 def run(service: context.Context) -> str:
     """One look at every node of ours that is drained; what was done."""
     follow_beats(service)
-    open_drains = [d for d in service.store.drains(open_only=True) if d.action == "drain"]
+    open_drains = [
+        d for d in service.store.drains(open_only=True, cluster=service.cluster) if d.action == "drain"
+    ]
     # Of a node under test the drain is lifted and stands all the same: the repair workflow ends it.
     if service.config.repair.test_before_return:
-        repaired = frozenset(incident.node for incident in service.store.incidents(open_only=True))
+        repaired = frozenset(
+            incident.node for incident in service.store.incidents(open_only=True, cluster=service.cluster)
+        )
     else:
         repaired = service.store.nodes_under_test(service.config.cluster.name)
     open_drains = [d for d in open_drains if d.node not in repaired]
@@ -39,8 +43,8 @@ def run(service: context.Context) -> str:
 
 def follow_beats(service: context.Context) -> None:
     """Keep every node's green time up to date."""
-    ages = service.store.heartbeat_ages_s()
-    beats = {b.node: b for b in service.store.heartbeats()}
+    ages = service.store.heartbeat_ages_s(cluster=service.cluster)
+    beats = {b.node: b for b in service.store.heartbeats(cluster=service.cluster)}
     for node, beat in beats.items():
         green = resume_policy.follow(service.green.get(node), beat, ages.get(node))
         if green is None:
@@ -65,7 +69,7 @@ class _History:
         nodes = {d.node for d in open_drains}
         ids = {event_id for d in open_drains for event_id in d.event_ids}
         return cls(
-            drains=[d for d in store.drains(since=since) if d.node in nodes],
+            drains=[d for d in store.drains(since=since, cluster=service.cluster) if d.node in nodes],
             events={e.event_id: e for e in store.events_by_id(ids)},
             boots=store.events(nodes=sorted(nodes), since=first, kinds=["node_boot"]),
         )

@@ -37,8 +37,8 @@ def run(service: context.Context) -> str:
     """
     store = service.store
     silences = _silences_s(service)
-    ages = store.heartbeat_ages_s()
-    beats = {b.node: b for b in store.heartbeats()}
+    ages = store.heartbeat_ages_s(cluster=service.cluster)
+    beats = {b.node: b for b in store.heartbeats(cluster=service.cluster)}
     silent = {n for n, b in beats.items() if n in ages and silences.get(n, 0.0) > MISSED_BEATS * b.beat_s}
     # A restarted service writes these again; they are stored once, since the last beat is the event's identity.
     fresh = sorted(silent - service.silent)
@@ -94,12 +94,12 @@ def _silences_s(service: context.Context) -> Mapping[str, float]:
     """Node to seconds for which its agent could have been heard and was not; counted anew where nobody could be heard."""
     before, now_s, now = service.listening, service.clock.monotonic_s(), service.clock.now()
     try:
-        silences = service.store.silences_s()
+        silences = service.store.silences_s(cluster=service.cluster)
         gap_s = _gap_s(before, now_s, now, silences)
         if before.missed or gap_s > STOPPED_S:
             LOG.warning("silence counts anew", extra={"fields": {"gap_s": round(gap_s, 1)}})
             _listen_anew(service)
-            silences = service.store.silences_s()
+            silences = service.store.silences_s(cluster=service.cluster)
     except errors.DatabaseUnavailable:
         service.listening = dataclasses.replace(before, missed=True)
         raise

@@ -70,7 +70,7 @@ def test_what_brings_it_back_is_named_where_nobody_tests_it(
     config = dataclasses.replace(CONFIG, repair=settings.RepairSettings(test_before_return=tests))
     for act in (
         lambda: _heal(store, slurm, "n1", config),
-        lambda: node_acts.resume_one(store, slurm, "n1", "ada"),
+        lambda: node_acts.resume_one(CONFIG, store, slurm, "n1", "ada"),
     ):
         with pytest.raises(
             node_acts.NotDone, match="scontrol update NodeName=n1 State=RESUME returns it untested"
@@ -94,7 +94,7 @@ def test_an_unanswered_drain_waits_for_slurms_word(store: db_store.Store, slurm:
     with pytest.raises(commands.SlurmAway, match="Unable to contact slurm controller"):
         node_acts.drain_one(CONFIG, store, slurm, "n2", "probing: fan (ada)", "ada")
     (row,) = store.drains()
-    assert (row.owner, row.state, row.why_state) == ("ada", "failed", actions.UNANSWERED)
+    assert (row.owner, row.state, row.why_state) == ("ada", "failed", actions.OUTCOME_UNKNOWN)
 
 
 def test_a_refused_drain_is_settled_at_once(store: db_store.Store, slurm: fakes.FakeSlurm) -> None:
@@ -117,7 +117,7 @@ def test_an_unanswered_resume_leaves_the_drain_as_it_stands(
     store.save_drain(row)
     slurm.resume = _unanswered  # type: ignore[method-assign]
     with pytest.raises(commands.SlurmAway):
-        node_acts.resume_one(store, slurm, "n2", "ada")
+        node_acts.resume_one(CONFIG, store, slurm, "n2", "ada")
     assert [d.drain_id for d in store.drains(open_only=True)] == [row.drain_id]
 
 

@@ -94,6 +94,18 @@ def test_it_is_requeued_where_it_was_asked_for(
     assert slurm.acts == [("requeue_held", "7")]
 
 
+def test_a_node_under_test_counts_against_the_budget(
+    hanging: context.Context, slurm: fakes.FakeSlurm
+) -> None:
+    """The requeue would leave the node of the fault out."""
+    (verdict,) = hanging.store.gang_verdicts()
+    hanging.store.save_gang_verdicts([dataclasses.replace(verdict, domain=records.Domain.HARDWARE)])
+    fakes.spend_budget_on_a_test(hanging, "n4")
+    wishing(hanging, site="requeue")
+    assert looked_again(hanging).startswith("hang of job 7 denied: budget: 1 of 1 nodes of the cluster taken")
+    assert slurm.acts == []
+
+
 @pytest.mark.parametrize("wish", [{}, {"site": "requeue", "owner": "tell"}])
 def test_it_is_left_alone_where_it_was_not(
     hanging: context.Context, slurm: fakes.FakeSlurm, wish: dict[str, str]

@@ -73,6 +73,18 @@ def test_a_hardware_death_is_requeued_away_from_its_node(
     assert verbs(slurm) == ONCE
 
 
+def test_a_node_under_test_counts_against_the_budget(
+    service: context.Context, slurm: fakes.FakeSlurm
+) -> None:
+    """It is out of service as a drained one is, and leaving another out of the job takes one more."""
+    fakes.spend_budget_on_a_test(service, "n4")
+    died(service, slurm)
+    assert restarts.run(service) == (
+        f"restart of job 7 denied: budget: 1 of 1 nodes of the cluster taken within {service.config.policy.budget_window_s:.0f} s"
+    )
+    assert verbs(slurm) == []
+
+
 def test_a_programs_own_failure_leaves_no_row(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     """600 bugs are 600 jobs nobody decides about, and Slurm is not even asked."""
     died(service, slurm, cause="user_error", domain=records.Domain.USER_PROGRAM, node=None)

@@ -210,6 +210,14 @@ def test_the_drain_budget_holds_for_lemons(night: context.Context, slurm: fakes.
     assert row.why_state.startswith("budget: 0 of 0 nodes")
 
 
+def test_a_node_under_test_counts_against_the_budget(night: context.Context, slurm: fakes.FakeSlurm) -> None:
+    """It is out of service as a drained one is."""
+    with_lemon(night, action="drain")
+    fakes.spend_budget_on_a_test(night, "n01")
+    assert "drain n07 denied" in lemon.run(night)
+    assert slurm.acts == []
+
+
 def test_observe_only_holds_for_lemons(night: context.Context, slurm: fakes.FakeSlurm) -> None:
     """The decision is a row, Slurm is told nothing."""
     with_lemon(night, action="drain")
