@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -193,8 +194,21 @@ class Sacct:
         self.calls.append(arguments)
         delimiter = next(a.partition("=")[2] for a in arguments if a.startswith("--delimiter="))
         fields = next(a.partition("=")[2] for a in arguments if a.startswith("--format=")).split(",")
-        lines = [fields, *([row.get(f, "") for f in fields] for row in self.rows)]
+        given = dict(itertools.pairwise(arguments))
+        rows = (row for row in self.rows if _selected(row, given))
+        lines = [fields, *([row.get(f, "") for f in fields] for row in rows)]
         return "".join(delimiter.join(line) + "\n" for line in lines).encode()
+
+
+def _selected(row: Mapping[str, str], given: Mapping[str, str]) -> bool:
+    """Whether slurmdbd gives this row: by job id, or eligible before the window's end and not ended before its start."""
+    if "-j" in given:
+        return row["JobIDRaw"] in given["-j"].split(",")
+    if "-S" not in given:
+        return True
+    since, until = (datetime.fromisoformat(f"{given[k]}+00:00").timestamp() for k in ("-S", "-E"))
+    end = row.get("End", "")
+    return float(row["Eligible"]) <= until and (not end.isdigit() or int(end) >= int(since))
 
 
 def row(job_id: int, **changes: str) -> dict[str, str]:
