@@ -23,6 +23,20 @@ from probing_cluster.slurm_plugins.live import live_records
 NOW = datetime.now(UTC).replace(microsecond=0)
 
 
+def jobs_of_allocations_read(store: db_store.Store, monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """The jobs whose allocations are read from now on."""
+    jobs: set[int] = set()
+    read = store.allocations
+
+    def counted(*args: Any, **kwargs: Any) -> list[records.JobAllocation]:
+        found = read(*args, **kwargs)
+        jobs.update(a.job_id for a in found)
+        return found
+
+    monkeypatch.setattr(store, "allocations", counted)
+    return jobs
+
+
 def live_job(job_id: int, **changes: Any) -> live_records.LiveJob:
     """A job of alice's as Slurm holds it: it ran on n1 and n2 and failed."""
     values: dict[str, Any] = {

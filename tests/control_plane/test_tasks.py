@@ -620,6 +620,22 @@ def test_accounting_stores_attempts_with_the_gpus_their_own_prolog_saw(service: 
     assert (two.attempt, two.gpus, two.n_gpus) == (2, {"n2": ("GPU-1",)}, 16)
 
 
+def test_only_allocations_of_the_jobs_concerned_are_read(
+    service: context.Context, slurm: fakes.FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A day of a large cluster has a hundred thousand; a poll, and a fault, concern a few."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [fakes.row(7, NodeList="n2")]
+    slurm.running = {8: running(8, "n2")}
+    allocations = [holds(n, at_s=1199) for n in (6, 7, 8, 9)]
+    fakes.deliver(service.store, "n2", xid(), allocations=allocations)
+    jobs = fakes.jobs_of_allocations_read(service.store, monkeypatch)
+    accounting.run(service)
+    assert jobs == {7}
+    actions.run(service)
+    assert jobs == {7, 8}
+
+
 def test_a_job_that_never_started_is_an_event_and_no_attempt(service: context.Context) -> None:
     """Once, however often accounting lists it; a job that waits has none, and what ended long ago is read once an hour."""
     assert isinstance(service.run_slurm, fakes.Sacct)

@@ -116,7 +116,11 @@ def _stored(
 def _store(service: context.Context, attempts: Sequence[records.JobAttempt]) -> Sequence[records.JobAttempt]:
     """Store attempts with what their Prologs saw."""
     earliest = min((a.start_at for a in attempts if a.start_at), default=None)
-    allocations = service.store.allocations(since=earliest - _SLACK) if earliest is not None else []
+    allocations = (
+        service.store.allocations(since=earliest - _SLACK, job_ids={a.job_id for a in attempts})
+        if earliest is not None
+        else []
+    )
     attempts = with_allocations(attempts, allocations)
     service.store.upsert_attempts(attempts)
     _ask_for_logs(service, attempts, allocations)
