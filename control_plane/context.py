@@ -64,6 +64,8 @@ class Context:
     """Per task since when it has not worked."""
     restarts: restart_acts.RestartMemory = field(default_factory=lambda: restart_acts.RestartMemory())
     """Logs that nodes have been asked to keep, and when exclusions were looked at."""
+    late_ends_queried: set[tuple[int, datetime]] = field(default_factory=set)
+    """Attempts, as job and submission, that run by our rows and that polls of accounting do not list: asked for by their ids already."""
     ends_looked_at: set[tuple[int, datetime, str]] = field(default_factory=set)
     """Ends of which it is known whether we owe a mail that Slurm does not send: job, submission, Slurm's word."""
     repair_context: workflow.RepairContext | None = None

@@ -16,7 +16,7 @@ from sqlalchemy.dialects import postgresql as pg
 
 from probing_cluster.core import records
 from probing_cluster.db import arrow, rows, tables
-from probing_cluster.db.store import attempts as store_attempts
+from probing_cluster.db.store import attempt_merge
 from probing_cluster.db.store import base as store_base
 
 BATCH_ROWS = 50_000
@@ -29,7 +29,7 @@ def load_attempts(uri: str, attempts: Iterable[records.JobAttempt] | Iterable[An
     key = [incoming.selected_columns[name] for name in ("cluster", "job_id", "submit_at")]
     once = incoming.prefix_with("DISTINCT ON (cluster, job_id, submit_at)").order_by(*key)
     # Postgres stamps the row that an upsert found and changed with its transaction; one that it made has none.
-    merge: sa.ClauseElement = store_attempts.merge_attempts(once).returning(
+    merge: sa.ClauseElement = attempt_merge.statement(once).returning(
         sa.literal_column("xmax = 0").label("is_new")
     )
     counted = f"WITH merged AS ({_compiled(merge)}) SELECT count(*) FILTER (WHERE is_new) FROM merged"  # noqa: S608 - our own statement

@@ -47,7 +47,7 @@ from probing_cluster.control_plane.service.tasks.jobs import (
 )
 from probing_cluster.control_plane.service.tasks.nodes import actions, silence
 from probing_cluster.control_plane.service.tasks.people import notices
-from probing_cluster.core import records, settings
+from probing_cluster.core import clock, records, settings
 from probing_cluster.db import bulk, migrate, partitions
 from probing_cluster.db import store as db_store
 from probing_cluster.db.server import embedded
@@ -58,14 +58,14 @@ CLUSTER = "bench"
 DAYS = 7
 ENDS_PER_NODE_DAY, EVENTS_PER_NODE_DAY = 6.5, 30
 _SECTIONS = ("helpers", "attempts", "verdicts", "events", "runs", "heartbeats")
-_JOB = 77_000_000
+_JOB, _LONG_JOB = 77_000_000, 78_000_000
 OWED = 100
 """Mails in one pass."""
 _FIELDS = "JobIDRaw,JobID,State,Submit,Eligible,Start,End,ExitCode,NodeList,AllocTRES,User,Account,Partition,JobName,Cluster"
 
 
 class Slurm:
-    """Slurm in memory: its nodes, no running job, and a day of jobs in its accounting."""
+    """Slurm in memory: its nodes, no running job, and in its accounting a day of jobs and one that has run for seven days."""
 
     def __init__(self, n_nodes: int, store: db_store.Store, now: datetime) -> None:
         idle = frozenset({"IDLE"})
@@ -73,7 +73,17 @@ class Slurm:
             view.Node(name=f"n{n}", states=idle, partitions=("gpu",), n_gpus=8) for n in range(n_nodes)
         ]
         ended = store.attempts(since=now - timedelta(days=1), until=now, ended=True)
-        self._lines = [dict(zip(_FIELDS.split(","), _sacct(a), strict=True)) for a in ended]
+        began = now - timedelta(days=DAYS)
+        long_job = records.JobAttempt(
+            cluster=CLUSTER, job_id=_LONG_JOB, submit_at=began, start_at=began, state="RUNNING", nodes=("n0",), n_gpus=8, n_cpus=8
+        )  # fmt: skip
+        self._lines = [
+            (
+                a.end_at or datetime.max.replace(tzinfo=UTC),
+                dict(zip(_FIELDS.split(","), _sacct(a), strict=True)),
+            )
+            for a in (*ended, long_job)
+        ]
 
     def nodes(self) -> list[view.Node]:
         """Every node."""
@@ -96,7 +106,9 @@ class Slurm:
             return _FIELDS.replace(",", " ").encode()
         delimiter = next(a.partition("=")[2] for a in arguments if a.startswith("--delimiter="))
         fields = next(a.partition("=")[2] for a in arguments if a.startswith("--format=")).split(",")
-        lines = [fields, *([row.get(f, "") for f in fields] for row in self._lines)]
+        since = datetime.fromisoformat(f"{arguments[arguments.index('-S') + 1]}+00:00")
+        listed = (row for end, row in self._lines if end >= since)
+        lines = [fields, *([row.get(f, "") for f in fields] for row in listed)]
         return "".join(delimiter.join(line) + "\n" for line in lines).encode()
 
 
@@ -230,13 +242,35 @@ def _page(service: context.Context, _n: int) -> object:
     return fleet_page.render(CLUSTER, found, fleet_commands.FIGURES, made_at=now)
 
 
+def _polled(before: timedelta) -> Callable[[context.Context, int], None]:
+    """The last poll of accounting was so long ago, and the whole history has just been read."""
+
+    def remember(service: context.Context, _n: int) -> None:
+        now = datetime.now(UTC)
+        service.store.remember(accounting.CURSOR, clock.iso_z(now - before))
+        service.store.remember(accounting.DEEP, clock.iso_z(now))
+
+    return remember
+
+
 def _look(service: context.Context, _n: int) -> object:
     service.looked_everywhere_s = float("-inf")
     return actions.run(service)
 
 
 TASKS = (
-    ServiceTask(name="accounting poll: a day's jobs", per_day=24.0, run=lambda s, _: accounting.run(s)),
+    ServiceTask(
+        name="accounting poll: a day's jobs",
+        per_day=24.0,
+        run=lambda s, _: accounting.run(s),
+        before=_polled(timedelta(days=1) - accounting.OVERLAP),
+    ),
+    ServiceTask(
+        name="accounting poll: 30 s, one job of 7 days",
+        per_day=86400 / 30,
+        run=lambda s, _: accounting.run(s),
+        before=_polled(timedelta(seconds=30)),
+    ),
     ServiceTask(name="sweep: a look at all nodes", per_day=86400 / 30, run=_look),
     ServiceTask(name="silence: every agent's age", per_day=86400 / 5, run=lambda s, _: silence.run(s)),
     ServiceTask(

@@ -85,7 +85,7 @@ def with_slurm(fleet_view: view.View, service: context.Context) -> view.View:
     starts = [j.start_at for j in jobs if j.start_at]
     since = min(starts) - timedelta(minutes=5) if starts else fleet_view.now
     running = {j.job_id for j in jobs}
-    allocations = tuple(a for a in service.store.allocations(since=since) if a.job_id in running)
+    allocations = tuple(service.store.allocations(since=since, job_ids=running)) if running else ()
     shared, members = _shared_place(fleet_view, service)
     return dataclasses.replace(
         fleet_view, nodes=nodes, jobs=jobs, allocations=allocations, shared=shared, shared_nodes=members

@@ -8,30 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql as pg
 
 from probing_cluster.core import records
-from probing_cluster.db import engines, rows, tables
-from probing_cluster.db.store import base
+from probing_cluster.db import engines, plain, rows, tables
+from probing_cluster.db.store import attempt_merge, base
 
 _A = tables.job_attempt.c
-_KEY = ("cluster", "job_id", "submit_at")
-_COMPARED = (
-    "state",
-    "start_at",
-    "end_at",
-    "exit_code",
-    "exit_signal",
-    "gpus",
-    "nodes",
-    "failed_node",
-    "cancelled_by",
-)
-"""Columns whose change means that the attempt must be judged again."""
-
-_TRUE_END = ("state", "end_at", "exit_code", "exit_signal", "derived_exit_code", "reason", "suspended_s")
-"""Columns that keep what was recorded of an attempt's own end when accounting later shows the end of the time until its requeue."""
-
 RUN_PARTS = ("queued", "productive", "lost_to_replay", "restart", "checkpoint", "suspended", "idle")
 """The parts of a run's wall time, each a column of seconds (`queued_s` …) of its account."""
 
@@ -105,7 +87,10 @@ class AttemptRows(base.StoreBase):
             known = set(connection.execute(_KNOWN, _key_columns(started)).scalars())
             new = [a for i, a in enumerate(started, start=1) if i not in known]
             # In order of the key: two writers of the same attempts then wait instead of deadlocking.
-            connection.execute(merge_attempts(), [rows.to_row(latest[key]) for key in sorted(latest)])
+            keys, merge = sorted(latest), attempt_merge.statement(attempt_merge.given())
+            for low in range(0, len(keys), _BATCH):
+                given = [rows.to_row(latest[key]) for key in keys[low : low + _BATCH]]
+                connection.execute(merge, {"attempts": plain.dumps(given)})
             if new:
                 connection.execute(LATE_STARTS, _key_columns(new))
 
@@ -337,37 +322,6 @@ def _of_runs(
         its = (_A.run_key == r.run_key, _A.user == r.user, _A.cluster == r.cluster)
         wanted.append(sa.exists().where(*its, _A.partition == partition))
     return wanted
-
-
-def merge_attempts(source: sa.Select[Any] | None = None) -> pg.Insert:
-    """The upsert of attempts, from parameters or from another table's rows."""
-    names = rows.names(records.JobAttempt)
-    insert = pg.insert(tables.job_attempt)
-    if source is not None:
-        insert = insert.from_select(list(names), source)
-    new: dict[str, Any] = {}
-    for name in names:
-        if name in _KEY:
-            continue
-        given: sa.ColumnElement[Any] = insert.excluded[name]
-        known = _A[name]
-        if _A[name].nullable and name != "time_limit_s":  # there null is a value: unlimited
-            given = sa.func.coalesce(given, known)
-        elif name in ("run_key", "user", "account", "name"):
-            given = sa.func.coalesce(sa.func.nullif(given, ""), known)
-        new[name] = given
-    # Slurm up to 25.11.2 rewrites the first start when a job that has ended is requeued: state REQUEUED, end = the requeue.
-    rewritten = sa.and_(
-        _A.end_at.is_not(None),
-        _A.state != "REQUEUED",
-        insert.excluded.state == "REQUEUED",
-        insert.excluded.end_at > _A.end_at,
-    )
-    for name in _TRUE_END:
-        new[name] = sa.case((rewritten, _A[name]), else_=new[name])
-    changed = sa.or_(*(new[name].is_distinct_from(_A[name]) for name in _COMPARED))
-    new["judged_at"] = sa.case((changed, sa.null()), else_=_A.judged_at)
-    return insert.on_conflict_do_update(index_elements=list(_KEY), set_=new)
 
 
 def _key_columns(attempts: Sequence[records.JobAttempt]) -> dict[str, list[Any]]:

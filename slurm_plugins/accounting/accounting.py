@@ -7,7 +7,7 @@ each question: a user who knew it could write rows of their own into a job's nam
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
 from probing_cluster.core import clock, errors, settings
@@ -39,17 +39,25 @@ class Accounting:
         self._gpus_accounted: bool | None = None
 
     def attempts(self, since: datetime, until: datetime | None = None) -> attempt_rows.ParseResult:
-        """Every attempt that ran at some moment of [since, until], those still running included.
+        """Every attempt that ran at some moment of [since, until], however long before it began, those still running included.
 
         Attempt numbers count within the answer: an earlier start of the same job may lie before `since`.
         """
+        window = ["-S", _local(since), "-E", _local(until or self._clock.now())]
+        return self._ask(window, [*window, *_WAITED])
+
+    def day_by_day(
+        self, since: datetime, until: datetime | None = None
+    ) -> Iterator[attempt_rows.ParseResult]:
+        """The attempts of [since, until] in windows of a day, oldest first; an attempt that ran in several is in the answer of each.
+
+        A week of a large site in one question would outlast its deadline, and in one answer would take gigabytes.
+        """
         end = until or self._clock.now()
-        starts = [since]
-        while starts[-1] + WINDOW < end:
-            starts.append(starts[-1] + WINDOW)
-        # A week of a large site in one question would outlast its deadline; a row that is listed twice counts once.
-        windows = [["-S", _local(at), "-E", _local(min(at + WINDOW, end))] for at in starts]
-        return self._ask(*(question for window in windows for question in (window, [*window, *_WAITED])))
+        while since + WINDOW < end:
+            yield self.attempts(since, since + WINDOW)
+            since += WINDOW
+        yield self.attempts(since, end)
 
     def history(self, job_ids: Iterable[int]) -> attempt_rows.ParseResult:
         """Every attempt of these jobs since accounting began, numbered from their first start."""

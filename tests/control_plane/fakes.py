@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,20 @@ from probing_cluster.slurm_plugins.acts import nodes as slurm_nodes
 from probing_cluster.slurm_plugins.live import live_records
 
 NOW = datetime.now(UTC).replace(microsecond=0)
+
+
+def jobs_of_allocations_read(store: db_store.Store, monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """The jobs whose allocations are read from now on."""
+    jobs: set[int] = set()
+    read = store.allocations
+
+    def counted(*args: Any, **kwargs: Any) -> list[records.JobAllocation]:
+        found = read(*args, **kwargs)
+        jobs.update(a.job_id for a in found)
+        return found
+
+    monkeypatch.setattr(store, "allocations", counted)
+    return jobs
 
 
 def live_job(job_id: int, **changes: Any) -> live_records.LiveJob:
@@ -194,8 +209,21 @@ class Sacct:
         self.calls.append(arguments)
         delimiter = next(a.partition("=")[2] for a in arguments if a.startswith("--delimiter="))
         fields = next(a.partition("=")[2] for a in arguments if a.startswith("--format=")).split(",")
-        lines = [fields, *([row.get(f, "") for f in fields] for row in self.rows)]
+        given = dict(itertools.pairwise(arguments))
+        rows = (row for row in self.rows if _selected(row, given))
+        lines = [fields, *([row.get(f, "") for f in fields] for row in rows)]
         return "".join(delimiter.join(line) + "\n" for line in lines).encode()
+
+
+def _selected(row: Mapping[str, str], given: Mapping[str, str]) -> bool:
+    """Whether slurmdbd gives this row: by job id, or eligible before the window's end and not ended before its start."""
+    if "-j" in given:
+        return row["JobIDRaw"] in given["-j"].split(",")
+    if "-S" not in given:
+        return True
+    since, until = (datetime.fromisoformat(f"{given[k]}+00:00").timestamp() for k in ("-S", "-E"))
+    end = row.get("End", "")
+    return float(row["Eligible"]) <= until and (not end.isdigit() or int(end) >= int(since))
 
 
 def row(job_id: int, **changes: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import pwd
 import uuid
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -619,6 +620,22 @@ def test_accounting_stores_attempts_with_the_gpus_their_own_prolog_saw(service: 
     assert (two.attempt, two.gpus, two.n_gpus) == (2, {"n2": ("GPU-1",)}, 16)
 
 
+def test_only_allocations_of_the_jobs_concerned_are_read(
+    service: context.Context, slurm: fakes.FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A day of a large cluster has a hundred thousand; a poll, and a fault, concern a few."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [fakes.row(7, NodeList="n2")]
+    slurm.running = {8: running(8, "n2")}
+    allocations = [holds(n, at_s=1199) for n in (6, 7, 8, 9)]
+    fakes.deliver(service.store, "n2", xid(), allocations=allocations)
+    jobs = fakes.jobs_of_allocations_read(service.store, monkeypatch)
+    accounting.run(service)
+    assert jobs == {7}
+    actions.run(service)
+    assert jobs == {7, 8}
+
+
 def test_a_job_that_never_started_is_an_event_and_no_attempt(service: context.Context) -> None:
     """Once, however often accounting lists it; a job that waits has none, and what ended long ago is read once an hour."""
     assert isinstance(service.run_slurm, fakes.Sacct)
@@ -824,18 +841,121 @@ def test_a_later_poll_goes_on_counting(service: context.Context) -> None:
     assert [a.attempt for a in service.store.attempts(job_ids=[7])] == [1, 2]
 
 
-def test_a_poll_asks_from_the_oldest_unfinished_start(service: context.Context) -> None:
-    """Running jobs are asked for until their end is seen; otherwise only the last minutes are."""
+def _window_starts(service: context.Context) -> list[datetime]:
+    """From when the latest polls asked for attempts, without the questions about named jobs."""
     assert isinstance(service.run_slurm, fakes.Sacct)
-    start = int((NOW - timedelta(hours=30)).timestamp())
+    windows = [c for c in service.run_slurm.calls if "-j" not in c and "-s" not in c]
+    return [datetime.fromisoformat(f"{c[c.index('-S') + 1]}+00:00") for c in windows]
+
+
+def _long_job(job_id: int, **changes: str) -> dict[str, str]:
+    """A job that began six days ago, and runs unless `changes` say otherwise."""
+    start = str(int((NOW - timedelta(days=6)).timestamp()))
+    return fakes.row(
+        job_id,
+        **{"State": "RUNNING", "Submit": start, "Eligible": start, "Start": start, "End": "Unknown"}
+        | changes,
+    )
+
+
+def _since_now(**before: float) -> str:
+    return str(int((NOW - timedelta(**before)).timestamp()))
+
+
+def test_a_job_of_many_days_does_not_lengthen_the_poll(service: context.Context) -> None:
+    """sacct lists what runs in any window: its end is seen when only the last minutes are asked for."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [_long_job(7)]
+    accounting.run(service)
+    assert len(_window_starts(service)) == 8
+    service.run_slurm.calls.clear()
+    assert accounting.run(service) == "1 attempts"
+    assert _window_starts(service) == [NOW - accounting.OVERLAP]
+    service.run_slurm.rows = [_long_job(7, State="FAILED", ExitCode="1:0", End=_since_now(seconds=5))]
+    accounting.run(service)
+    (attempt,) = service.store.attempts(job_ids=[7])
+    assert (attempt.state, attempt.end_at) == ("FAILED", NOW - timedelta(seconds=5))
+
+
+def test_an_end_that_slurmdbd_hears_late_is_asked_for_by_its_job_once(service: context.Context) -> None:
+    """It lies before the window, so the poll lists the job no longer; a job that accounting has lost is not asked for again and again."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    service.run_slurm.rows = [_long_job(7), _long_job(8)]
+    accounting.run(service)
+    service.run_slurm.rows = [_long_job(7, State="FAILED", ExitCode="1:0", End=_since_now(hours=3))]
+    service.run_slurm.calls.clear()
+    for _ in range(3):
+        accounting.run(service)
+    assert [c[c.index("-j") + 1] for c in service.run_slurm.calls if "-j" in c] == ["7,8"]
+    known = {a.job_id: (a.state, a.end_at) for a in service.store.attempts()}
+    assert known == {7: ("FAILED", NOW - timedelta(hours=3)), 8: ("RUNNING", None)}
+
+
+def test_after_days_without_the_service_the_poll_goes_on_from_its_mark(service: context.Context) -> None:
+    """What ended meanwhile is stored by the next poll, in windows of a day."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    mark = NOW - timedelta(days=3)
+    service.store.remember(accounting.CURSOR, clock.iso_z(mark))
+    service.store.remember(accounting.DEEP, clock.iso_z(NOW))
+    ends = {7: _since_now(days=2), 8: _since_now(hours=1)}
+    service.run_slurm.rows = [_long_job(n, State="COMPLETED", End=end) for n, end in ends.items()]
+    assert accounting.run(service) == "2 attempts"
+    assert _window_starts(service)[0] == mark - accounting.OVERLAP
+    assert [a.job_id for a in service.store.attempts(ended=True)] == [7, 8]
+
+
+def test_after_an_outage_the_whole_history_is_asked_for_soon(service: context.Context) -> None:
+    """slurmctld hands slurmdbd what happened meanwhile; a job that began and ended within that time is in no later window."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    accounting.run(service)
+    service.run_slurm.down = True
+    service.clock = SetClock(NOW + timedelta(minutes=30))
+    with pytest.raises(errors.SlurmUnavailable):
+        accounting.run(service)
+    service.run_slurm.down = False
+    accounting.run(service)
+    service.run_slurm.rows = [fakes.row(7, End=_since_now(minutes=1))]
+    for minutes in (35, 40, 45):
+        service.clock = SetClock(NOW + timedelta(minutes=minutes))
+        accounting.run(service)
+    assert [a.job_id for a in service.store.attempts()] == [7]
+
+
+def test_the_whole_history_is_stored_day_by_day(
+    service: context.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more than one day's attempts are held at once, and starts of a job on different days are counted together."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
+    days = {n: _since_now(days=n, hours=1) for n in (2, 4)}
     service.run_slurm.rows = [
-        fakes.row(7, State="RUNNING", Submit=str(start), Start=str(start), End="Unknown")
+        fakes.row(7, Submit=at, Eligible=at, Start=at, End=str(int(at) + 600)) for at in days.values()
     ]
+    stored: list[int] = []
+    upsert = service.store.upsert_attempts
+
+    def counted(attempts: Iterable[records.JobAttempt]) -> None:
+        attempts = list(attempts)
+        stored.append(len(attempts))
+        upsert(attempts)
+
+    monkeypatch.setattr(service.store, "upsert_attempts", counted)
+    assert accounting.run(service) == "2 attempts"
+    assert sorted(stored) == [0, 0, 0, 0, 0, 0, 1, 1]
+    assert [(a.attempt, a.submit_at) for a in service.store.attempts(job_ids=[7])] == [
+        (1, NOW - timedelta(days=4, hours=1)),
+        (2, NOW - timedelta(days=2, hours=1)),
+    ]
+
+
+def test_a_poll_out_of_turn_leaves_another_poll_its_work(service: context.Context) -> None:
+    """Both would read and write the same rows."""
+    assert isinstance(service.run_slurm, fakes.Sacct)
     accounting.run(service)
     service.run_slurm.calls.clear()
-    accounting.run(service)
-    starts = [calls[calls.index("-S") + 1] for calls in service.run_slurm.calls]
-    assert min(starts) == (NOW - timedelta(hours=30)).strftime("%Y-%m-%dT%H:%M:%S")
+    with service.alone("accounting"):
+        assert accounting.recent(service) == ""
+    assert service.run_slurm.calls == []
+    assert accounting.recent(service) == "0 attempts"
 
 
 def test_a_backlog_is_worked_off_without_a_pause(

@@ -281,6 +281,26 @@ def test_what_ended_before_it_was_eligible_is_known(
     until(lambda: {str(held), str(waiting)} <= found())
 
 
+def test_a_window_lists_what_ran_in_it_however_long_ago_it_began(
+    box: cluster.Sandbox, slurm: settings.SlurmSettings
+) -> None:
+    """A poll asks for its last minutes only: what runs is in them, and so is what ended in them; what ended before is not."""
+    poll = accounting.Accounting(slurm)
+    job_id = box.submit("sleep 600")
+    box.wait(job_id, ["RUNNING"])
+
+    def listed(since: datetime) -> list[bool]:
+        return [a.end_at is not None for a in poll.attempts(since).attempts if a.job_id == job_id]
+
+    time.sleep(2.1)
+    while_it_runs = datetime.now(UTC)
+    until(lambda: listed(while_it_runs) == [False])
+    box.run(["scancel", str(job_id)])
+    until(lambda: listed(while_it_runs) == [True])
+    time.sleep(2.1)
+    assert listed(datetime.now(UTC)) == []
+
+
 def test_spank_puts_only_our_variables(box: cluster.Sandbox, spank: Path) -> None:
     """Every task gets page directory and path, once; PYTHONPATH keeps the user's elements, empty ones too."""
     got = task_environment(box)

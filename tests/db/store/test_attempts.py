@@ -28,6 +28,36 @@ def test_what_is_known_is_not_forgotten(store: store_module.Store, make_attempt:
     assert store.attempts() == [dataclasses.replace(ended, gpus={"n1": ("a",)}, run_key="llama")]
 
 
+def _versions(store: store_module.Store) -> list[str]:
+    """Which transaction wrote each stored attempt."""
+    return [
+        row["xmin"] for row in store.rows("SELECT xmin::text FROM probing.job_attempt ORDER BY job_id", {})
+    ]
+
+
+@pytest.mark.parametrize("way", ["poll", "import"])
+def test_a_row_that_says_nothing_new_is_not_written(
+    store: store_module.Store, make_attempt: Make, way: str
+) -> None:
+    """A poll lists the same attempts again and again; a word of one that no verdict depends on is stored all the same."""
+    attempts = [make_attempt(job_id=n, gpus={"n1": ("GPU-1",)}, reason="None") for n in (1, 2)]
+
+    def put(given: list[records.JobAttempt]) -> None:
+        if way == "poll":
+            store.upsert_attempts(given)
+        else:
+            assert bulk.load_attempts(store.url, given) == 0
+
+    store.upsert_attempts(attempts)
+    before = _versions(store)
+    put([dataclasses.replace(a, gpus=None) for a in attempts])
+    assert _versions(store) == before
+    put([attempts[0], dataclasses.replace(attempts[1], reason="Dependency")])
+    assert _versions(store)[0] == before[0]
+    assert _versions(store)[1] != before[1]
+    assert [a.reason for a in store.attempts()] == ["None", "Dependency"]
+
+
 def test_of_two_rows_of_one_attempt_the_last_counts(store: store_module.Store, make_attempt: Make) -> None:
     """One list may hold an attempt twice."""
     store.upsert_attempts([make_attempt(state="RUNNING", end_at=None), make_attempt()])

@@ -72,11 +72,10 @@ def test_asks_only_for_what_the_release_offers() -> None:
 
 
 def test_a_long_history_is_asked_for_day_by_day() -> None:
-    """A week is seven questions, none of which outlasts its deadline, and an attempt told in each counts once."""
+    """A week is seven answers, none of which outlasts its deadline, and an attempt told twice in one counts once."""
     slurm = Slurm(OLD)
-    result = accounting.Accounting(settings.SlurmSettings(), run=slurm).attempts(
-        SINCE, SINCE + timedelta(days=6.5)
-    )
+    until = SINCE + timedelta(days=6.5)
+    results = list(accounting.Accounting(settings.SlurmSettings(), run=slurm).day_by_day(SINCE, until))
     windows = [c for c in slurm.calls if "-S" in c]
     waited = [(c[c.index("-S") + 1], c[c.index("-E") + 1]) for c in windows if "-s" in c]
     requested = [(c[c.index("-S") + 1], c[c.index("-E") + 1]) for c in windows if "-s" not in c]
@@ -86,7 +85,7 @@ def test_a_long_history_is_asked_for_day_by_day() -> None:
     assert {c[c.index("-s") + 1] for c in windows if "-s" in c} == {"CANCELLED,DEADLINE"}
     assert all(a[1] == b[0] for a, b in itertools.pairwise(requested))
     assert (requested[0][0], requested[-1][1]) == ("2024-01-01T10:00:00", "2024-01-07T22:00:00")
-    assert (len(result.attempts), result.duplicates, result.rejected) == (1, 13, ())
+    assert [(len(r.attempts), r.duplicates, r.rejected) for r in results] == [(1, 1, ())] * 7
 
 
 def test_each_question_has_its_own_delimiter() -> None:

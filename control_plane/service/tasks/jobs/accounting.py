@@ -22,31 +22,131 @@ OVERLAP = timedelta(minutes=10)
 """slurmctld's word can reach slurmdbd late; the last minutes are asked for again."""
 DEEP_EVERY = timedelta(hours=1)
 """After a slurmdbd outage rows arrive hours late: as often as this the whole history is asked for again."""
+_READER_S = 300.0
+"""How long it is believed which fields sacct offers and whether GPUs are accounted for."""
+_MOST_UNLISTED = 1000
 _SLACK = timedelta(seconds=60)
 """Clocks of nodes and controller may differ by this much when a Prolog is matched to a start."""
 
 
 def run(service: context.Context) -> str:
-    """One poll: new and changed attempts stored."""
+    """One poll: new and changed attempts stored, and as often as `DEEP_EVERY` those of the whole history."""
+    done = recent(service)
     now = service.clock.now()
-    slurm = service.config.slurm
-    since, deep = _since(service, now)
-    reader = accounting.Accounting(
-        slurm, cluster=service.config.cluster.name, run=service.run_slurm, now=service.clock
+    deep = service.store.recall(DEEP)
+    if deep is not None and now - datetime.fromisoformat(deep) <= DEEP_EVERY:
+        return done
+    reader = _reader(service)
+    oldest = now - timedelta(days=service.config.slurm.history_days)
+    done = _stored(service, reader, reader.day_by_day(oldest, now), oldest, None)
+    service.store.remember(CURSOR, clock.iso_z(now))
+    service.store.remember(DEEP, clock.iso_z(service.clock.now()))
+    return done
+
+
+def recent(service: context.Context) -> str:
+    """New and changed attempts since the last poll stored; nothing while another thread is at it.
+
+    What still runs is listed in every window, however long ago it began.
+    """
+    with service.alone("accounting") as mine:
+        if not mine:
+            return ""
+        now, reader = service.clock.now(), _reader(service)
+        cursor = service.store.recall(CURSOR)
+        read_at = datetime.fromisoformat(cursor) if cursor is not None else now
+        since = max(read_at - OVERLAP, now - timedelta(days=service.config.slurm.history_days))
+        listed: set[tuple[int, datetime]] = set()
+        found = (_noted(answer, listed) for answer in reader.day_by_day(since, now))
+        done = _stored(service, reader, found, since, read_at - OVERLAP)
+        _store_unlisted(service, reader, listed, now)
+        service.store.remember(CURSOR, clock.iso_z(now))
+        if now - read_at > OVERLAP:
+            _read_history_soon(service, read_at, now)
+        return done
+
+
+def _read_history_soon(service: context.Context, read_at: datetime, now: datetime) -> None:
+    """Have the whole history read in ten minutes: slurmctld may still be handing slurmdbd what happened since `read_at`.
+
+    Not where it was the whole history whose reading took so long.
+    """
+    deep = service.store.recall(DEEP)
+    soon = now - DEEP_EVERY + OVERLAP
+    if deep is not None and soon < datetime.fromisoformat(deep) <= read_at:
+        service.store.remember(DEEP, clock.iso_z(soon))
+
+
+def _reader(service: context.Context) -> accounting.Accounting:
+    return service.seldom("accounting_reader", _READER_S, lambda: _new_reader(service))
+
+
+def _new_reader(service: context.Context) -> accounting.Accounting:
+    return accounting.Accounting(
+        service.config.slurm, cluster=service.config.cluster.name, run=service.run_slurm, now=service.clock
     )
-    found = reader.attempts(since)
-    attempts = _numbered(service, reader, own_jobs.of_users(service, found.attempts, since))
-    earliest = min((a.start_at for a in attempts if a.start_at), default=now)
-    allocations = service.store.allocations(since=earliest - _SLACK) if attempts else []
+
+
+def _noted(answer: attempt_rows.ParseResult, listed: set[tuple[int, datetime]]) -> attempt_rows.ParseResult:
+    listed |= {(a.job_id, a.submit_at) for a in answer.attempts}
+    return answer
+
+
+def _stored(
+    service: context.Context,
+    reader: accounting.Accounting,
+    answers: Iterable[attempt_rows.ParseResult],
+    since: datetime,
+    never_started_since: datetime | None,
+) -> str:
+    """Store answers one by one, so that only one is held; how many attempts they listed."""
+    attempts: set[tuple[int, datetime]] = set()
+    n_rejected = 0
+    for found in answers:
+        stored = _store(
+            service, _numbered(service, reader, own_jobs.of_users(service, found.attempts, since))
+        )
+        attempts |= {(a.job_id, a.submit_at) for a in stored}
+        not_started = own_jobs.not_started_of_users(service, found.not_started, since)
+        _store_never_started(service, not_started, never_started_since, service.clock.now())
+        n_rejected += len(found.rejected)
+    return f"{len(attempts)} attempts" + (f", {n_rejected} rows rejected" if n_rejected else "")
+
+
+def _store(service: context.Context, attempts: Sequence[records.JobAttempt]) -> Sequence[records.JobAttempt]:
+    """Store attempts with what their Prologs saw."""
+    earliest = min((a.start_at for a in attempts if a.start_at), default=None)
+    allocations = (
+        service.store.allocations(since=earliest - _SLACK, job_ids={a.job_id for a in attempts})
+        if earliest is not None
+        else []
+    )
     attempts = with_allocations(attempts, allocations)
     service.store.upsert_attempts(attempts)
-    not_started = own_jobs.not_started_of_users(service, found.not_started, since)
-    _store_never_started(service, not_started, None if deep else _polled_until(service), now)
     _ask_for_logs(service, attempts, allocations)
-    service.store.remember(CURSOR, clock.iso_z(now))
-    if deep:
-        service.store.remember(DEEP, clock.iso_z(now))
-    return f"{len(attempts)} attempts" + (f", {len(found.rejected)} rows rejected" if found.rejected else "")
+    return attempts
+
+
+def _store_unlisted(
+    service: context.Context, reader: accounting.Accounting, listed: set[tuple[int, datetime]], now: datetime
+) -> None:
+    """Store the ends that reached slurmdbd later than `OVERLAP`: of attempts that ran by our rows and that the poll did not list.
+
+    Each is asked for once: what accounting still takes for running, it lists.
+    """
+    oldest = now - timedelta(days=service.config.slurm.history_days)
+    running = service.store.attempts(ended=False, cluster=service.config.cluster.name)
+    unlisted = {
+        (a.job_id, a.submit_at)
+        for a in running
+        if a.start_at is not None and a.start_at >= oldest and (a.job_id, a.submit_at) not in listed
+    }
+    queried = set(sorted(unlisted - service.late_ends_queried)[:_MOST_UNLISTED])
+    if queried:
+        found = reader.history(sorted({job_id for job_id, _ in queried})).attempts
+        late = [a for a in found if (a.job_id, a.submit_at) in queried]
+        _store(service, _numbered(service, reader, own_jobs.of_users(service, late, oldest)))
+    service.late_ends_queried = (service.late_ends_queried | queried) & unlisted
 
 
 def _store_never_started(
@@ -55,44 +155,19 @@ def _store_never_started(
     since: datetime | None,
     now: datetime,
 ) -> None:
-    """An event for each job that ended before it began; one long-running job makes each poll list those of a week."""
+    """An event for each job that ended before it began, at `since` or later."""
     events = never_started.events(jobs, service.config.cluster.name, now)
     fresh = [e for e in events if since is None or e.at >= since]
     bulk.load_events(service.store.connection_uri(), fresh)
 
 
-def _polled_until(service: context.Context) -> datetime | None:
-    """Ends before this instant an earlier poll has seen; None before the first."""
-    cursor = service.store.recall(CURSOR)
-    return datetime.fromisoformat(cursor) - OVERLAP if cursor is not None else None
-
-
 def of_jobs(service: context.Context, job_ids: Iterable[int]) -> int:
     """Store what accounting has of these jobs now, out of turn: somebody waits for their ends. How many attempts."""
-    reader = accounting.Accounting(
-        service.config.slurm, cluster=service.config.cluster.name, run=service.run_slurm, now=service.clock
-    )
-    found = reader.history(sorted(job_ids)).attempts
+    found = _reader(service).history(sorted(job_ids)).attempts
     if not found:
         return 0
     since = min(a.submit_at for a in found)
-    attempts = renumber(own_jobs.of_users(service, found, since), ())
-    allocations = service.store.allocations(since=since)
-    attempts = with_allocations(attempts, allocations)
-    service.store.upsert_attempts(attempts)
-    _ask_for_logs(service, attempts, allocations)
-    return len(attempts)
-
-
-def _since(service: context.Context, now: datetime) -> tuple[datetime, bool]:
-    """The instant from which accounting is asked, and whether that is the whole history."""
-    oldest = now - timedelta(days=service.config.slurm.history_days)
-    cursor, deep = (service.store.recall(key) for key in (CURSOR, DEEP))
-    if cursor is None or deep is None or now - datetime.fromisoformat(deep) > DEEP_EVERY:
-        return oldest, True
-    unfinished = service.store.attempts(ended=False, cluster=service.config.cluster.name)
-    starts = [a.start_at for a in unfinished if a.start_at]
-    return max(oldest, min([datetime.fromisoformat(cursor) - OVERLAP, *starts])), False
+    return len(_store(service, renumber(own_jobs.of_users(service, found, since), ())))
 
 
 def _numbered(

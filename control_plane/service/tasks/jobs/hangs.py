@@ -61,7 +61,9 @@ def _hangs(
     jobs = sorted({g.job_id for g in open_verdicts})
     running = {(a.job_id, a.submit_at): a for a in service.store.attempts(job_ids=jobs, ended=False)}
     starts = [a.start_at for a in running.values() if a.start_at is not None]
-    allocations = service.store.allocations(since=min(starts) - timedelta(minutes=5)) if starts else []
+    allocations = (
+        service.store.allocations(since=min(starts) - timedelta(minutes=5), job_ids=jobs) if starts else []
+    )
     since = now - timedelta(seconds=policy.restart_window_s)
     for found in open_verdicts:
         attempt = running.get((found.job_id, found.submit_at))

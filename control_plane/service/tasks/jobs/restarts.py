@@ -152,7 +152,7 @@ def _hurry_deaths(service: context.Context, now: datetime) -> None:
     """Have jobs that left a node with a fresh hard fault accounted for, their logs copied beside the settling, and judged."""
     found = _deaths(service, now)
     if any(row["unaccounted"] for row in found):
-        service.seldom("deaths_accounting", AGAIN_S, lambda: accounting.run(service))
+        service.seldom("deaths_accounting", AGAIN_S, lambda: accounting.recent(service))
         found = _deaths(service, now)
     unjudged = [row["job_id"] for row in found if row["unjudged"]]
     if unjudged and not service.config.policy.observe_only:

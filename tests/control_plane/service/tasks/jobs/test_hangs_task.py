@@ -116,6 +116,20 @@ def test_it_is_left_alone_where_it_was_not(
     assert (calls(hanging, "n1"), slurm.acts, hanging.store.drains()) == ([], [], [])
 
 
+def test_only_allocations_of_hanging_jobs_are_read(
+    hanging: context.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every two seconds a pass looks for what the owners of those jobs wish; the cluster's other allocations are not read."""
+    wishing(hanging, owner="requeue")
+    (attempt,) = hanging.store.attempts(job_ids=[7])
+    assert attempt.start_at is not None
+    other = records.JobAllocation(cluster="c", node="n1", job_id=8, at=attempt.start_at)
+    delivery.Delivery(hanging.store.connection_uri(), "c", "n1").deliver(allocations=[other])
+    jobs = fakes.jobs_of_allocations_read(hanging.store, monkeypatch)
+    hangs.run(hanging)
+    assert jobs == {7}
+
+
 def test_observe_only_simulates(hanging: context.Context, slurm: fakes.FakeSlurm) -> None:
     """The row says what would have been done."""
     wishing(hanging, site="requeue", observe_only=True)
