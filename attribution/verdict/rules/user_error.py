@@ -58,6 +58,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         return
     yield from claims.hints(view, MISMATCH, "user_error", findings.FindingRole.OWN)
     hints = claims.hints(view, CAUSE, "user_error", findings.FindingRole.OWN)
+    hints += claims.hints(view, CAUSE, "user_error", findings.FindingRole.HINT)
     named = _names_a_machine(view)
     if not named:
         hints += claims.hints(view, CAUSE, "user_error", findings.FindingRole.PROXIMAL)
