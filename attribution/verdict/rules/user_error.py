@@ -234,6 +234,8 @@ def _by_exit(
     evidence = (*exits, *(e for e in _quoted(view) if e not in exits))
     words = _exit_words(view, signal, caught)
     made = _exit_claim(view, KILLED if signal in _SENT else CAUSE, weight, words, evidence)
+    if signal in _SENT:
+        made = claims.replace_claim(made, sentence=f"The program {words}; nothing shows who sent the signal")
     if caught is not None:
         # A caught exception does not explain the exit code.
         sentence = f"The program {words}"

@@ -786,3 +786,27 @@ def test_a_start_that_ran_on_was_not_refused_by_its_prolog(make, minutes, cause)
     failed = make.event(at=make.start, kind="slurmd", code="prolog_failed", source="slurm", severity=info)
     attempt = make.attempt(state="REQUEUED", exit_code=0, end_at=make.start + timedelta(minutes=minutes))
     assert make.judge(failed, attempt=attempt).cause == cause
+
+
+@pytest.mark.parametrize(
+    ("command", "cause"),
+    [
+        ("timeout --signal=KILL 3 python3 -c 'x'", "user_error"),
+        ("timeout -k 5 3 ./solve", "user_error"),
+        ("timeout 3 ./solve", "rank_killed"),
+        ("./timeout.sh -k 5 3", "rank_killed"),
+    ],
+)
+def test_a_timeout_that_kills_with_sigkill_is_named_as_the_killer(make, command, cause):
+    """timeout(1) kills itself with its command then, and the shell's message quotes it."""
+    line = f"run.sh: line 3:  8396 Killed                  {command}"
+    killed = make.finding("oom_kill_suspected", node="n2", message=line, detail={"first_cause": True})
+    v = make.judge(killed, attempt=make.attempt(nodes=("n2",), exit_code=137))
+    assert v.cause == cause
+    assert f"`{command}`" in v.summary
+    assert ("timeout(1)" in v.summary) is (cause == "user_error")
+
+
+def test_an_end_by_a_sent_signal_alone_is_a_whole_sentence(make):
+    v = make.judge(attempt=make.attempt(nodes=("n2",), exit_code=0, exit_signal=9))
+    assert v.summary == "The program was ended by signal 9 (SIGKILL), with no fault beside it; nothing shows who sent the signal."  # fmt: skip
