@@ -65,6 +65,8 @@ class FindingSignature:
     gpu: bool = False
     check: str = ""
     """What the owner checks first, and when it is the site's concern; {node} is filled in (`next_steps`)."""
+    happened: str = ""
+    """What happened, for the summary, if only the job's side reports it ({on_node}); empty for the cause's own sentence."""
 
     def supports(self, cause: str) -> bool:
         """True if a fault with this cause would produce this finding."""
@@ -136,6 +138,8 @@ def _variant(event: records.HealthEvent, *, own: bool) -> str | None:
         return "missing_ranks"
     if event.kind == "cuda_oom" and "held_gib" in event.detail:
         return "cuda_held_by_others"
+    if event.kind == "io_error" and _READ_ONLY.search(event.message):
+        return "read_only_file"
     if event.kind == "stale_file_handle" and event.detail.get("locks") is True:
         return "stale_lock_file"
     if event.kind in _RAISED and _UNRESOLVED.search(event.message):
@@ -145,6 +149,7 @@ def _variant(event: records.HealthEvent, *, own: bool) -> str | None:
     return "licence_refused" if event.kind == "program_error" and _REFUSED.search(event.message) else None
 
 
+_READ_ONLY = re.compile(r"Read-only file system|\[Errno 30\]|\bEROFS\b", re.IGNORECASE)
 _RAISED = frozenset({"python_exception", "program_error"})
 _UNRESOLVED = re.compile(
     r"NameResolutionError|\bName or service not known|\bTemporary failure in name resolution|\bgetaddrinfo failed"

@@ -152,7 +152,9 @@ def hold_of_gpu(
         return PartCertainty.HELD if index in _indices(allocation.gpu_indices) else PartCertainty.NOT
     if mine is not None and known.uuids - mine:
         return PartCertainty.MAYBE  # the node has other GPUs
-    return PartCertainty.WHOLE if alone else PartCertainty.MAYBE
+    # A job of one CPU whose GPUs are unknown often has none.
+    small = attempt.n_gpus is None and attempt.n_cpus == 1
+    return PartCertainty.WHOLE if alone and not small else PartCertainty.MAYBE
 
 
 def _uuids(

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from probing_cluster.attribution.verdict import claims, evidence_view, onset, phrases, rank_claims, taxonomy
+from probing_cluster.attribution.verdict import (
+    claims,
+    evidence_view,
+    findings,
+    onset,
+    phrases,
+    rank_claims,
+    taxonomy,
+)
 from probing_cluster.core import digits, hostlist, records, vocabulary
 
 
@@ -20,13 +28,16 @@ def summary(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> s
     if winner.words and winner.rule != "scheduler" and not happened:
         return phrases.sentence(f"The program {phrases.clean(winner.words)}")
     noun = winner.info.noun
+    by_job_side = bool(winner.evidence) and winner.evidence[0].source in vocabulary.JOB_SIDE_SOURCES
+    if by_job_side and winner.words:
+        happened = findings.find(winner.evidence[0]).happened or happened
     text = happened.format(
         device=phrases.device_of_node(winner.device, winner.node, noun),
         part=phrases.part_of_node(winner.device, winner.node, noun),
         node=winner.node or "a node",
         on_node=f" on {winner.node}" if winner.node else "",
     )
-    if winner.words and winner.evidence and winner.evidence[0].source in vocabulary.JOB_SIDE_SOURCES:
+    if winner.words and by_job_side:
         return phrases.sentence(f"{text} (reported only by the job itself: {phrases.clean(winner.words)})")
     if winner.words:
         what = phrases.device_of_node(winner.device, winner.node) if winner.device else winner.node

@@ -28,7 +28,7 @@ _OVERLAP = timedelta(seconds=1)
 def nodes(store: db_store.Store, gang: gang_board.BoardGang) -> dict[str, Any]:
     """{"nodes": of a running job, "absent": those whose agents are silent, and why}; raises NotFound for one that is over."""
     if gang.is_over:
-        raise errors.NotFound(f"job {gang.ref} is over: nothing runs that could be asked")
+        raise errors.NotFound(f"job {gang.ref} is over, so that nothing of it can be asked")
     # Whoever holds a node's certificate may name any job: it learns nothing of what is asked, and answers nothing.
     beating = {
         b.node

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from probing_cluster.core import sanitize
+from probing_cluster.evidence import wrapper_lines
 from probing_cluster.evidence.joblog import grammar, precedence, progress
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.messages import gpu_hardware
@@ -372,7 +373,7 @@ class CauseCandidates:
             self.best = self.best if left is None else left
 
     def note_lines_after(self, behind: Callable[[int], list[str]]) -> None:
-        """Record how many lines the job printed after the best candidate, as `behind` gives them, and the last one."""
+        """Record how many lines the job printed after the best candidate, as `behind` gives them, the last one, and the last that no wrapper printed."""
         if self.best is None or self.settled:
             return
         best = self.held[self.best]
@@ -381,7 +382,9 @@ class CauseCandidates:
             # A bare heading without a recognised error below it, and much output followed.
             self.best = None
         elif lines:
-            more = {"behind": len(lines), "last_words": sanitize.clean(lines[-1], _LAST_CHARS)}
+            more = {"behind": len(lines), "last_words": sanitize.clean(lines[-1].strip(), _LAST_CHARS)}
+            if own := [line for line in lines if not wrapper_lines.is_wrapper_line(line)]:
+                more["went_on"] = sanitize.clean(own[-1], _LAST_CHARS)
             self.held[self.best] = replace(best, detail={**best.detail, **more})
 
     def settle(self) -> list[JobFinding]:

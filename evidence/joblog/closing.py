@@ -262,8 +262,12 @@ class Tail:
 
     def lines_after(self, line: int) -> list[str]:
         """The job's output after `line`, among the last lines of the log; without frames and launchers' messages."""
-        others = (text.strip() for number, text in self._lines if number > line)
-        return [t for t in others if t and not (_STACK.match(t) or _BOILERPLATE.match(t) or _RULE.match(t))]
+        others = [(text, text.strip()) for number, text in self._lines if number > line]
+        return [
+            text
+            for text, t in others
+            if t and not (_STACK.match(t) or _BOILERPLATE.match(t) or _RULE.match(t))
+        ]
 
     def only_lists(self, behind: int) -> bool:
         """Whether hardly anything but lists of ranks and tensors follows line `behind`."""

@@ -87,7 +87,7 @@ def _job(text: str, found: list[live_records.LiveJob]) -> RunningJob:
         raise errors.UsageError(f"{text} is an array of {len(running)} running jobs; name one: {tasks}")
     if not running:
         raise errors.NotFound(
-            f"job {text} is {first.state.lower()}: nothing runs that could be asked; probing-report {text} tells what is known"
+            f"job {text} does not run (Slurm says {first.state}), so that nothing of it can be asked; probing-report {text} shows what is known"
         )
     if running[0].uid is None:
         raise errors.SlurmUnavailable(f"Slurm does not say whose job {text} is")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from probing_cluster.core import errors, records, vocabulary
 from probing_cluster.slurm_plugins.accounting import sacct_rows
@@ -155,18 +155,29 @@ def _joined(first: records.JobAttempt, rest: records.JobAttempt) -> records.JobA
     )
 
 
+_BEFORE = timedelta(days=7)
+"""A GPU job tells of the jobs so long before it, too: a site that began to account GPUs in between is unlikely."""
+
+
 def with_zero_gpus(
     rows: Sequence[records.JobAttempt], accounted: bool | None
 ) -> Sequence[records.JobAttempt]:
-    """An attempt without GPUs had none only where the site accounts them; otherwise nobody knows."""
+    """The rows, with 0 GPUs where the cluster accounts GPUs and a row has none; elsewhere their number stays unknown.
+
+    `accounted` None: a cluster accounts them from a week before its first row with GPUs on.
+    """
     if accounted is False:
         return rows
-    since = min((row.submit_at for row in rows if row.n_gpus), default=None)
-    if accounted is None and since is None:
-        return rows
+    first: dict[str, datetime] = {}
+    for row in rows:
+        if row.n_gpus:
+            first[row.cluster] = min(row.submit_at, first.get(row.cluster, row.submit_at))
+
+    def has_none(row: records.JobAttempt) -> bool:
+        since = first.get(row.cluster)
+        return bool(accounted) or (since is not None and row.submit_at >= since - _BEFORE)
+
     return [
-        dataclasses.replace(row, n_gpus=0)
-        if row.n_gpus is None and row.n_cpus and (accounted or (since and row.submit_at >= since))
-        else row
+        dataclasses.replace(row, n_gpus=0) if row.n_gpus is None and row.n_cpus and has_none(row) else row
         for row in rows
     ]

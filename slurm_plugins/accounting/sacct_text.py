@@ -29,8 +29,8 @@ def parse_sacct_text(
 
     `timezone` is the IANA zone of times without one (None: UTC, and the result says so). `fields` names the
     columns of `--noheader` output. `cluster` is the name all rows get (None: their own column's, and `unnamed` where there is none).
-    `gpus_accounted` tells whether the site lists gres/gpu in AccountingStorageTRES (None: from the first
-    attempt on that shows GPUs).
+    `gpus_accounted` tells whether the site lists gres/gpu in AccountingStorageTRES (None: from a week before
+    a cluster's first attempt with GPUs on).
     """
     reading = sacct_attempt.AttemptReading(zone=slurm_times.zone(timezone), cluster=cluster, unnamed=unnamed)
     found = _Found()

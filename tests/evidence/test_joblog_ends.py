@@ -29,6 +29,45 @@ def test_what_came_behind_an_exception_is_counted_without_launchers_and_frames()
     assert "behind" not in alone.detail
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["step 40 loss 0.40", "main run ok", "result written", "final energy did not converge", "cache missing, computing from scratch"],
+)  # fmt: skip
+def test_a_line_of_the_jobs_own_work_after_an_exception_is_recorded(line):
+    found = first(f"{TRACE}\nKeyError: 'lr'\n{line}\nJob finished at Sat Nov 28 19:54:59 UTC 2026")
+    assert found is not None
+    assert found.detail["went_on"] == line
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "srun: error: n1: task 0: Exited with exit code 1",
+        "make: *** [Makefile:3: all] Error 1",
+        "Job finished",
+        "Job 4711 finished at Sat Nov 28 19:54:59 UTC 2026\nDone.",
+        "Sat Nov 28 19:54:59 UTC 2026",
+        "# Ended (code 1) at Wed Apr  8 19:03:41 JST 2026, elapsed time 43 seconds",
+        "ERROR conda.cli.main_run:execute(49): `conda run python t.py` failed.",
+        "CondaError: Run 'conda init' before 'conda deactivate'",
+        "Unloading cuda/12.4",
+        "python exited with code 1\nexit status: 1",
+        "wandb: Synced 5 W&B file(s)",
+        "Set the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.",
+        "[2026-02-11 10:01:22,113] [INFO] [launch.py:319:sigkill_handler] Killing subprocess 91211",
+        "==== Epilog ====\nJob ID: 17\nState: FAILED (exit code 1)\nMemory Utilized: 1 GB",
+        "real\t0m1.2s\nuser\t0m1.0s\nsys\t0m0.1s",
+        "  size mismatch for head.weight: copying a param",
+        "+ exit 1",
+        "Command exited with non-zero status 1",
+    ],
+)
+def test_what_wrappers_print_after_an_exception_is_no_work_of_the_job(lines):
+    found = first(f"{TRACE}\nKeyError: 'lr'\n{lines}")
+    assert found is not None
+    assert "went_on" not in found.detail
+
+
 def test_a_fallback_for_a_package_that_is_not_there_failed_and_ended_the_program():
     text = f"{TRACE}\nModuleNotFoundError: No module named 'flash_attn'\n\nDuring handling of the above exception, another exception occurred:\n\n{TRACE}\nFileNotFoundError: [Errno 2] No such file or directory: '/home/a/fallback.json'"
     assert message(text).startswith("FileNotFoundError")

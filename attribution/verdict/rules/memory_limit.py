@@ -35,6 +35,11 @@ _HELD = "the job found its GPU full: {holder} held {held:.1f} of its {gpu:.1f} G
 _WHOSE = "Find out whose process that is (nvidia-smi on the node): a leftover one, or another rank of the job on the same GPU"
 _OWN_GROUPS = ("slurm", "/job_")
 """Parts of the names of jobs' cgroups."""
+_TIMEOUT_KILLED = re.compile(
+    r"\bKilled\s+(?:/\S{0,80}/)?timeout\s(?:.{0,80}\s)?(?:(?:-s ?|--signal[= ])(?:SIG)?(?:KILL|9)|(?:-k ?|--kill-after[= ])\d\S*)\s"
+)
+"""The shell's message about a timeout(1) that kills its command with SIGKILL, and itself with it."""
+_MORE_TIME = "Allow the command more time, or find out why it takes that long"
 _USAGE = 2
 """Exit code of a refused command line: nothing was killed."""
 
@@ -100,7 +105,12 @@ def _killed_by_somebody(
         if all(e.kind == _OF_KERNEL for e in claim.evidence) and not sightings and view.fully_watched:
             # The job's log quotes a kernel line that its node's kernel did not write: copied from elsewhere, or from earlier.
             claim = claims.replace_claim(claim, weight=min(claim.weight, claims.POSSIBLE))
-        if bare and not sightings and (view.fully_watched or _logs_go_on(view)):
+        if bare and not sightings and _TIMEOUT_KILLED.search(claim.words):
+            words = f"The script's own timeout(1) killed the command when its time was up: {phrases.clean(claim.words)}"
+            claim = claims.replace_claim(
+                claim, cause="user_error", weight=claims.LIKELY, sentence=words, next_step=_MORE_TIME
+            )
+        elif bare and not sightings and (view.fully_watched or _logs_go_on(view)):
             words = (
                 f"the kernel killed nothing for lack of memory; its log says: {phrases.clean(claim.words)}"
             )

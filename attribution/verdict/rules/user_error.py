@@ -58,6 +58,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         return
     yield from claims.hints(view, MISMATCH, "user_error", findings.FindingRole.OWN)
     hints = claims.hints(view, CAUSE, "user_error", findings.FindingRole.OWN)
+    hints += claims.hints(view, CAUSE, "user_error", findings.FindingRole.HINT)
     named = _names_a_machine(view)
     if not named:
         hints += claims.hints(view, CAUSE, "user_error", findings.FindingRole.PROXIMAL)
@@ -83,6 +84,7 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
             claim,
             cap=claims.less_confident(claim.cap, sure),
             evidence=claim.evidence + tuple(marked.values()),
+            sentence=_went_on_words(view, claim.evidence[0]),
         )
     if view.state == "FAILED" and hints and len(otherwise) == len(hints):
         yield from _by_exit(view, otherwise[0])
@@ -103,8 +105,7 @@ def _fits_the_end(view: evidence_view.EvidenceView, first: records.HealthEvent) 
         return records.Confidence.POSSIBLE
     if "exception" not in first.detail or view.state != "FAILED":
         return records.Confidence.CERTAIN
-    alone = len(view.attempt.nodes) == 1 and first.detail.get("rank") is None
-    if alone and view.signal == _KILL and memory_limit.reported_kills(view):
+    if _is_alone(view, first) and view.signal == _KILL and memory_limit.reported_kills(view):
         return records.Confidence.POSSIBLE
     another = any(
         f.event.detail.get("exception") not in (None, first.detail["exception"])
@@ -112,14 +113,30 @@ def _fits_the_end(view: evidence_view.EvidenceView, first: records.HealthEvent) 
         and f.event.detail.get("rank") == first.detail.get("rank")
         for f in view.further_errors
     )
-    fits = view.attempt.exit_code in (None, 1) and not view.signal and not another
+    # A script's later commands may have decided the exit code.
+    went_on = first.detail.get("rank") is None and bool(first.detail.get("went_on"))
+    fits = view.attempt.exit_code in (None, 1) and not (view.signal or another or went_on)
     return records.Confidence.CERTAIN if fits else records.Confidence.LIKELY
+
+
+def _went_on_words(view: evidence_view.EvidenceView, first: records.HealthEvent) -> str:
+    """The summary for an exception after which a job of one process printed more lines of its own; else empty."""
+    last = phrases.clean(str(first.detail.get("went_on") or ""))
+    if not last or view.state != "FAILED" or "exception" not in first.detail or not _is_alone(view, first):
+        return ""
+    code = view.attempt.exit_code
+    how = f"exited with code {code}" if code and not view.signal else "failed"
+    return f"The program {how}; its last line: {last}; the exception above it: {phrases.clean(first.message)}"
+
+
+def _is_alone(view: evidence_view.EvidenceView, first: records.HealthEvent) -> bool:
+    """True if no other node and no named rank can have printed the lines after it."""
+    return len(view.attempt.nodes) == 1 and first.detail.get("rank") is None
 
 
 def _ended_unlike_exception(view: evidence_view.EvidenceView, first: records.HealthEvent) -> bool:
     """True if a program alone on its node printed more after the exception and ended with another code than 1, or by a signal."""
-    alone = len(view.attempt.nodes) == 1 and first.detail.get("rank") is None
-    if not alone or "exception" not in first.detail or not first.detail.get("behind"):
+    if not _is_alone(view, first) or "exception" not in first.detail or not first.detail.get("behind"):
         return False
     return view.state == "FAILED" and (bool(view.signal) or view.attempt.exit_code not in (None, 0, 1))
 
@@ -217,6 +234,8 @@ def _by_exit(
     evidence = (*exits, *(e for e in _quoted(view) if e not in exits))
     words = _exit_words(view, signal, caught)
     made = _exit_claim(view, KILLED if signal in _SENT else CAUSE, weight, words, evidence)
+    if signal in _SENT:
+        made = claims.replace_claim(made, sentence=f"The program {words}; nothing shows who sent the signal")
     if caught is not None:
         # A caught exception does not explain the exit code.
         sentence = f"The program {words}"

@@ -70,3 +70,13 @@ def test_the_index_decides_where_uuids_could_not_be_resolved(make):
     attempt = make.attempt(nodes=("n2",), gpus=None)
     for index, expected in ((1, gpus.PartCertainty.HELD), (3, gpus.PartCertainty.NOT)):
         assert gpus.hold_of_gpu(make.xid(79, index), attempt, gpus.GpuMap(), given, alone=False) is expected
+
+
+def test_a_job_of_one_cpu_whose_gpus_are_unknown_loses_possibly_at_most_to_a_gpu_fault(make):
+    """Such a job often has no GPU at all, also alone on its node."""
+    lost = make.xid(79, before_end_s=36)
+    one = {"nodes": ("n2",), "n_gpus": None, "gpus": None}
+    v = make.judge(lost, attempt=make.attempt(**one, n_cpus=1))
+    assert v.confidence is records.Confidence.POSSIBLE
+    assert make.judge(lost, attempt=make.attempt(**one, n_cpus=16)).confidence is records.Confidence.LIKELY
+    assert make.judge(lost, attempt=make.attempt(**{**one, "n_gpus": 0}, n_cpus=1)).cause == "user_error"

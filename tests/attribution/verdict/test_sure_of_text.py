@@ -32,6 +32,18 @@ def test_an_exception_is_certain_where_the_job_ended_as_python_does(make, ended,
     assert (v.cause, v.confidence) == ("user_error", word)
 
 
+def test_an_exception_after_which_the_job_worked_on_is_not_certain_and_the_last_line_is_named(make):
+    """A script goes on after a failed command, and its last command decides the exit code."""
+    went_on = _raised(make, first_cause=True, behind=2, went_on="result written")
+    v = make.judge(went_on, attempt=make.attempt(**ONE))
+    assert (v.cause, v.confidence) == ("user_error", C.LIKELY)
+    assert v.summary == "The program exited with code 1; its last line: result written; the exception above it: KeyError: 'lr'."  # fmt: skip
+    assert make.judge(_raised(make, first_cause=True, behind=2), attempt=make.attempt(**ONE)).confidence is C.CERTAIN  # fmt: skip
+    of_rank = _raised(make, first_cause=True, behind=2, went_on="step 4", rank=3)
+    v = make.judge(of_rank, attempt=make.attempt(**ONE))
+    assert (v.confidence, "step 4" in v.summary) == (C.CERTAIN, False), "other ranks print on"
+
+
 @pytest.mark.parametrize(
     ("other", "word"),
     [

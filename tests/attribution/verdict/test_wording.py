@@ -29,6 +29,7 @@ def test_a_sentence_never_respells_a_node(text: str, sentence: str) -> None:
             "run.sh: line 7: 1 Illegal instruction     (core dumped) ./train " + "--x " * 90,
             "Illegal instruction (core dumped) in `./train " + "--x " * 12 + "--x…`",
         ),
+        ("run.sh: line 4: 12092 Killed                  sleep 50", "Killed in `sleep 50`"),
         ("run.sh: line 7: 19564 unexpected tokens there.", "run.sh: line 7: 19564 unexpected tokens there"),
     ],
 )

@@ -200,7 +200,7 @@ def test_a_kill_for_memory_of_before_the_job_is_nothing_that_a_lost_node_showed(
 @pytest.mark.parametrize(
     ("kind", "summary", "step"),
     [
-        ("stale_file_handle", "A file system of n1 stopped answering", "Check the file system on n1:"),
+        ("filesystem_unreachable", "A file system of n1 stopped answering", "Check the file system on n1:"),
         ("service", "A system service of n1 failed", "Check the system service on n1."),
     ],
 )
@@ -604,6 +604,45 @@ def test_a_failure_whose_code_the_accounting_does_not_tell_is_possible_at_most(m
     assert "a code other than 0" in v.summary
 
 
+@pytest.mark.parametrize(
+    ("kind", "message", "happened"),
+    [
+        ("io_error", "OSError: [Errno 5] Input/output error: '/scratch/a'", "Reading or writing a file failed on n2 with an input/output error"),
+        ("stale_file_handle", "OSError: [Errno 116] Stale file handle: '/home/a'", "A file handle went stale on n2"),
+        ("filesystem_unreachable", "Transport endpoint is not connected", "A file system of n2 stopped answering"),
+    ],
+)  # fmt: skip
+def test_a_file_error_that_only_the_log_reports_is_called_what_it_is_and_counts_for_nobody(make, kind, message, happened):  # fmt: skip
+    """Rates, losses and lemons count hardware and system software: a line of text that may be wrong is neither."""
+    met = make.finding(
+        kind,
+        node="n2",
+        message=message,
+        detail={"role": "root", "first_cause": True, "domains": ["system_software"]},
+    )
+    one = make.attempt(nodes=("n2",))
+    v = make.judge(met, attempt=one)
+    assert (v.cause, v.confidence, v.domain) == ("filesystem_mount", C.POSSIBLE, D.UNKNOWN)
+    assert v.summary == f"{happened} (reported only by the job itself: {message})."
+    silent = make.event(30, kind="mount", code="missing", device="/scratch", source="mount", node="n2")
+    assert make.judge(met, silent, attempt=one).domain is D.SYSTEM_SOFTWARE, "the node reports it as well"
+
+
+READ_ONLY = "OSError: [Errno 30] Read-only file system: '/opt/app/cache/index.json'"
+
+
+@pytest.mark.parametrize("watched", [None, {}], ids=["watched", "unwatched"])
+def test_a_read_only_path_is_the_programs_unless_its_drive_says_otherwise(make, watched):
+    """A container's image is read-only; a file system with errors is made so, which the kernel reports."""
+    met = make.finding("io_error", node="n2", message=READ_ONLY, detail={"role": "root", "first_cause": True})
+    v = make.judge(met) if watched is None else make.judge(met, watched=watched)
+    assert (v.cause, v.domain, v.confidence) == ("user_error", D.USER_PROGRAM, C.POSSIBLE)
+    assert "a container's image" in v.next_step
+    assert "/opt/app/cache/index.json" in v.next_step
+    broken = make.event(30, kind="block_io", code="remount_ro", device="sda1", node="n2", source="kernel")
+    assert make.judge(met, broken).cause == "disk"
+
+
 def test_text_alone_blames_no_file_system_of_a_watched_node(make):
     """Anybody may have printed an input/output error that the kernel does not report."""
     printed = make.finding("io_error", node="n2", message="cat: /lustre/a: Input/output error", detail={"role": "root", "first_cause": True})  # fmt: skip
@@ -747,3 +786,27 @@ def test_a_start_that_ran_on_was_not_refused_by_its_prolog(make, minutes, cause)
     failed = make.event(at=make.start, kind="slurmd", code="prolog_failed", source="slurm", severity=info)
     attempt = make.attempt(state="REQUEUED", exit_code=0, end_at=make.start + timedelta(minutes=minutes))
     assert make.judge(failed, attempt=attempt).cause == cause
+
+
+@pytest.mark.parametrize(
+    ("command", "cause"),
+    [
+        ("timeout --signal=KILL 3 python3 -c 'x'", "user_error"),
+        ("timeout -k 5 3 ./solve", "user_error"),
+        ("timeout 3 ./solve", "rank_killed"),
+        ("./timeout.sh -k 5 3", "rank_killed"),
+    ],
+)
+def test_a_timeout_that_kills_with_sigkill_is_named_as_the_killer(make, command, cause):
+    """timeout(1) kills itself with its command then, and the shell's message quotes it."""
+    line = f"run.sh: line 3:  8396 Killed                  {command}"
+    killed = make.finding("oom_kill_suspected", node="n2", message=line, detail={"first_cause": True})
+    v = make.judge(killed, attempt=make.attempt(nodes=("n2",), exit_code=137))
+    assert v.cause == cause
+    assert f"`{command}`" in v.summary
+    assert ("timeout(1)" in v.summary) is (cause == "user_error")
+
+
+def test_an_end_by_a_sent_signal_alone_is_a_whole_sentence(make):
+    v = make.judge(attempt=make.attempt(nodes=("n2",), exit_code=0, exit_signal=9))
+    assert v.summary == "The program was ended by signal 9 (SIGKILL), with no fault beside it; nothing shows who sent the signal."  # fmt: skip

@@ -474,16 +474,21 @@ def test_gpu_counts_come_from_the_best_column() -> None:
 
 
 def test_no_gpus_is_zero_only_where_gpus_are_accounted() -> None:
-    """A CPU job before the site began to account GPUs has an unknown count, a later one has none."""
-    head = "JobIDRaw|State|Submit|Start|End|AllocCPUS|AllocTRES"
-    rows = ["1|FAILED|100|2|3|4|cpu=4", "2|FAILED|200|2|3|4|gres/gpu=4", "3|FAILED|300|2|3|4|cpu=4"]
-    rows = [row.replace("|2|3|", "|400|500|") for row in rows]
-    assert [a.n_gpus for a in parse(head, *rows).attempts] == [None, 4, 0]
+    """A CPU job beside GPU jobs of its cluster has none. Long before the first of them the count is unknown: GPUs may not have been accounted."""
+    head = "JobIDRaw|Cluster|State|Submit|Start|End|AllocCPUS|AllocTRES"
+    days = {"1": 1, "2": 9, "3": 10, "4": 11}
+    rows = [
+        f"{job}|c|FAILED|{day * 86400}|{day * 86400 + 1}|{day * 86400 + 2}|4|{'gres/gpu=4' if job == '3' else 'cpu=4'}"
+        for job, day in days.items()
+    ]
+    assert [a.n_gpus for a in parse(head, *rows).attempts] == [None, 0, 4, 0]
+    of_another = [row.replace("|c|", "|d|") if row[0] != "3" else row for row in rows]
+    assert [a.n_gpus for a in parse(head, *of_another).attempts] == [None, None, 4, None]
     narrow = [row.replace("|4|cpu=4", "|cpu=4,node=2").replace("|4|gres", "|gres") for row in rows]
     read = parse(head.replace("|AllocCPUS", ""), *narrow).attempts
-    assert [(a.n_gpus, a.n_cpus) for a in read] == [(None, 4), (4, None), (0, 4)]
+    assert [(a.n_gpus, a.n_cpus) for a in read] == [(None, 4), (0, 4), (4, None), (0, 4)]
     assert [a.n_gpus for a in parse(head, rows[0], gpus_accounted=True).attempts] == [0]
-    assert [a.n_gpus for a in parse(head, *rows, gpus_accounted=False).attempts] == [None, 4, None]
+    assert [a.n_gpus for a in parse(head, *rows, gpus_accounted=False).attempts] == [None, None, 4, None]
 
 
 def test_local_times_in_a_named_zone() -> None:
