@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Callable, Mapping, Sequence
 
 from probing_cluster.sandbox.machine import commands, layout, ports
@@ -22,6 +23,15 @@ _MARIADB = (
 )
 
 
+_ADMINISTRATOR = "root"
+"""MariaDB's account, which slurmdbd.conf names as well."""
+
+
+def _account() -> str:
+    """The account that runs the sandbox, by name."""
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
 def start_munge(lay: layout.Layout, env: Mapping[str, str]) -> None:
     """munged with a key of its own."""
     key = lay.etc / "munge.key"
@@ -38,15 +48,22 @@ def start_munge(lay: layout.Layout, env: Mapping[str, str]) -> None:
 def start_mariadb(lay: layout.Layout, env: Mapping[str, str]) -> None:
     """MariaDB on its own data directory, reachable by its socket only."""
     if not (lay.mariadb / "mysql").exists():
-        lay.mariadb.mkdir(exist_ok=True)
+        lay.mariadb.mkdir(mode=0o700, exist_ok=True)
         init = ["mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={lay.mariadb}"]
-        init += ["--auth-root-authentication-method=normal", "--skip-test-db", "--innodb-log-file-size=16M"]
+        # Its administrator has no password: the kernel tells that the caller is this account, and no other may log in.
+        init += ["--auth-root-authentication-method=socket", f"--auth-root-socket-user={_account()}"]
+        init += ["--skip-test-db", "--innodb-log-file-size=16M"]
         # It names its temporary tables by pid alone: in a shared directory two containers' would meet.
         commands.run(init, env={**env, "TMPDIR": str(lay.run)}, timeout_s=120)
     argv = ["mariadbd", *_MARIADB, f"--datadir={lay.mariadb}", f"--socket={lay.mariadb_socket}"]
-    argv += [f"--pid-file={lay.run}/mariadb.own.pid", f"--tmpdir={lay.run}"]
+    argv += [
+        f"--pid-file={lay.run}/mariadb.own.pid",
+        f"--tmpdir={lay.run}",
+        f"--secure-file-priv={lay.mariadb}",
+    ]
     lay.mariadb_socket.unlink(missing_ok=True)
-    ping = ["mariadb-admin", "--no-defaults", f"--socket={lay.mariadb_socket}", "--user=root", "ping"]
+    user = f"--user={_ADMINISTRATOR}"
+    ping = ["mariadb-admin", "--no-defaults", f"--socket={lay.mariadb_socket}", user, "ping"]
 
     def ready() -> bool:
         return lay.mariadb_socket.exists() and commands.run(ping, env=env, check=False).returncode == 0

@@ -183,6 +183,17 @@ def test_every_listener_is_on_a_port_of_its_own_and_slurm_only_on_loopback(bare:
     assert chosen.isdisjoint({3306, 5432, 6817, 6818, 6819, 6820})
 
 
+def test_the_accounting_database_lets_only_the_sandboxes_own_account_in(bare: cluster.Sandbox) -> None:
+    """Its administrator writes files as that account: another account of the machine must not be it."""
+    ask = ["mariadb", "--no-defaults", f"--socket={bare.layout.mariadb_socket}", "--user=root"]
+    ask += ["--batch", "--skip-column-names", "--execute=select current_user()"]
+    assert commands.run(ask, env=os.environ).stdout.split() == ["root@localhost"]
+    others = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", *ask]
+    refused = commands.run(others, env=os.environ, check=False)
+    assert refused.returncode != 0
+    assert "Access denied" in refused.stdout + refused.stderr
+
+
 def test_up_and_down_leave_nothing_behind(box_directory: Path) -> None:
     """After `down` no process is left and no file has appeared outside the directory; `purge` removes that too."""
     before = _global_files()
