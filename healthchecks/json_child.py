@@ -101,14 +101,23 @@ class JsonChild:
         assert child.stdin is not None
         assert child.stdout is not None
         until = time.monotonic() + deadline_s
-        child.stdin.write(line)
-        child.stdin.flush()
+        question, source = memoryview(line), child.stdin.fileno()
+        # A child that does not read must not hold up its asker once the pipe is full.
+        os.set_blocking(source, False)
         reply = bytearray()
         with selectors.DefaultSelector() as selector:
             selector.register(child.stdout, selectors.EVENT_READ)
+            selector.register(source, selectors.EVENT_WRITE)
             while not reply.endswith(b"\n"):
-                if not selector.select(max(0.0, until - time.monotonic())):
+                ready = {key.fd for key, _ in selector.select(max(0.0, until - time.monotonic()))}
+                if not ready:
                     raise TimeoutError(f"no answer in {deadline_s:g} s")
+                if source in ready:
+                    question = question[os.write(source, question) :]
+                    if not question:
+                        selector.unregister(source)
+                if child.stdout.fileno() not in ready:
+                    continue
                 chunk = os.read(child.stdout.fileno(), 1 << 18)
                 if not chunk:
                     raise EOFError("it ended")

@@ -1,6 +1,6 @@
-"""Processes of the node, read once per child from /proc/<pid>/stat.
+"""Processes of the node, read once per child from /proc/<pid>/status.
 
-Never cmdline, environ or maps: those take the lock that a stuck process may hold for ever.
+Never stat, wchan, environ or maps: reading those waits for a lock that a process inside an exec may hold for ever.
 """
 
 from __future__ import annotations
@@ -27,29 +27,25 @@ class Process:
     name: str
     state: str
     parent: int
-    started_ticks: int
-    """Start time in clock ticks since boot."""
     uid: int | None = None
 
     @property
     def key(self) -> str:
-        """What tells it from a later process with the same id."""
-        return f"{self.pid}:{self.started_ticks}"
+        """What tells it from a later process with the same id, as far as files show it that can always be read."""
+        return f"{self.pid}:{self.parent}:{self.name}"
 
     @property
     def kernel_thread(self) -> bool:
         return KERNEL_THREADS_PARENT in (self.pid, self.parent)
 
 
-def parse_stat(text: str, pid: int, uid: int | None = None) -> Process | None:
-    """A /proc/<pid>/stat line; the name may hold spaces and parentheses."""
-    head, _, tail = text.rpartition(")")
-    fields = tail.split()
-    numbers = [nodeview.to_int(fields[i]) if i < len(fields) else None for i in (1, 19)]
-    if numbers[0] is None or numbers[1] is None:
+def parse_status(text: str, pid: int, uid: int | None = None) -> Process | None:
+    """A /proc/<pid>/status; the kernel writes a name's line ends as `\\n`."""
+    rows = dict(line.partition(":\t")[::2] for line in text.split("\n"))
+    parent = nodeview.to_int(rows.get("PPid"))
+    if parent is None or not rows.get("State"):
         return None
-    name = head.partition("(")[2]
-    return Process(pid=pid, name=name, state=fields[0], parent=numbers[0], started_ticks=numbers[1], uid=uid)
+    return Process(pid=pid, name=rows.get("Name", ""), state=rows["State"][0], parent=parent, uid=uid)
 
 
 def listing(node: nodeview.NodeView) -> list[Process]:
@@ -70,10 +66,10 @@ def one(node: nodeview.NodeView, pid: int) -> Process | None:
     path = node.path(f"/proc/{pid}")
     try:
         uid = os.stat(path).st_uid  # noqa: PTH116
-        text = node.text(f"/proc/{pid}/stat")
+        text = node.text(f"/proc/{pid}/status")
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
-    return parse_stat(text, pid, uid) if text else None
+    return parse_status(text, pid, uid) if text else None
 
 
 def cgroups(node: nodeview.NodeView, pid: int) -> list[str]:

@@ -14,7 +14,7 @@ from probing_cluster.core import errors
 from probing_cluster.live.node import agent_client
 from probing_cluster.live.table import Missing
 from probing_cluster.probe_agent.inject.site._probing_probe import layout
-from probing_cluster.probe_agent.jobs import processes
+from probing_cluster.probe_agent.jobs import guarded_reads, processes
 from probing_cluster.probe_agent.ranks import page_child, pages
 
 MAX_MISSING = 64
@@ -136,7 +136,10 @@ class NodeView:
 
     def facts_of(self, pid: int, start_ticks: int | None) -> processes.ProcessFacts | None:
         """The process that a page or table names, which may name any: only one of this user, started when it says, counts."""
-        found = processes.facts(pid, self.proc) if pid else None
+        try:
+            found = processes.facts(pid, self.proc) if pid else None
+        except guarded_reads.ProcessHangs:
+            return None
         same = found is not None and found.start_ticks == start_ticks and found.uid == self.uid
         return found if same else None
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from probing_cluster.core import digits
 from probing_cluster.core.catalogue import slurm_cgroup
+from probing_cluster.probe_agent.jobs import guarded_reads
 
 PROC = Path("/proc")
 NO_SLUIDS: Mapping[str, int] = {}
@@ -22,6 +23,8 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _STEPD = re.compile(rb"^slurmstepd: \[(\d+)\.(extern\b)?")
 _ROOTS = re.compile(rb"^Uid:\t0\t0\t", re.MULTILINE)
 """Both the real and the effective user are root. Who starts a set-uid program chooses its title, but stays its real user."""
+_STATE = re.compile(rb"^State:\t([A-Za-z])", re.MULTILINE)
+_PARENT = re.compile(rb"^PPid:\t(\d+)$", re.MULTILINE)
 _NUMBERS = re.compile(rb"^NSpid:.*\t(\d+)$", re.MULTILINE)
 """The last number is the process's number in its own PID namespace."""
 _MAX_DEPTH = 64
@@ -46,7 +49,11 @@ class ProcessFacts:
 
 
 def facts(pid: int, proc: Path = PROC) -> ProcessFacts | None:
-    """What is known of `pid`; None when there is no such process."""
+    """What is known of `pid`; None when there is no such process. Raises ProcessHangs."""
+    return guarded_reads.READS.read(pid, lambda: _facts(pid, proc))
+
+
+def _facts(pid: int, proc: Path) -> ProcessFacts | None:
     home = proc / str(int(pid))
     try:
         raw = (home / "stat").read_bytes()
@@ -66,6 +73,18 @@ def facts(pid: int, proc: Path = PROC) -> ProcessFacts | None:
         wchan=_read(home / "wchan", 64).decode("ascii", "replace").strip("0\n "),
         moved_bytes=_moved(_read(home / "io", 1024)),
     )
+
+
+def parent_of(pid: int, proc: Path = PROC) -> int | None:
+    """The parent of a process; None when it is gone. From its status, which can always be read."""
+    found = _PARENT.search(_read(proc / str(int(pid)) / "status", 4096))
+    return int(found[1]) if found is not None else None
+
+
+def state_of(pid: int, proc: Path = PROC) -> str | None:
+    """R, S, D, T, Z and so on; None when it is gone. From its status, too."""
+    found = _STATE.search(_read(proc / str(int(pid)) / "status", 4096))
+    return found[1].decode("ascii") if found is not None else None
 
 
 def _read(path: Path, most: int) -> bytes:
@@ -95,12 +114,12 @@ def job_of(pid: int, proc: Path = PROC, sluids: Mapping[str, int] = NO_SLUIDS) -
         return listed
     here = pid
     for _ in range(_MAX_DEPTH):
-        process = facts(here, proc)
-        if process is None or (process.parent <= 1 and here != pid):
+        parent = parent_of(here, proc)
+        if parent is None or (parent <= 1 and here != pid):
             return None
         if (title := _stepd(here, proc)) is not None:
             return int(title[1])
-        here = process.parent
+        here = parent
     return None
 
 
@@ -114,9 +133,9 @@ def _of_cgroup(table: bytes) -> slurm_cgroup.CgroupJob | None:
 
 def is_extern(pid: int, proc: Path = PROC) -> bool:
     """Whether the process is the `sleep` by which slurmstepd keeps the step `extern` open, and no program of the job's."""
-    if _read(proc / str(int(pid)) / "comm", 64) != b"sleep\n" or (found := facts(pid, proc)) is None:
+    if _read(proc / str(int(pid)) / "comm", 64) != b"sleep\n" or (parent := parent_of(pid, proc)) is None:
         return False
-    title = _stepd(found.parent, proc)
+    title = _stepd(parent, proc)
     return title is not None and title[2] is not None
 
 
@@ -135,18 +154,22 @@ def ancestors(pid: int, proc: Path = PROC) -> frozenset[int]:
     """The running processes that `pid` descends from."""
     found: set[int] = set()
     for _ in range(_MAX_DEPTH):
-        process = facts(pid, proc)
-        if process is None or process.parent <= 1 or process.parent in found:
+        parent = parent_of(pid, proc)
+        if parent is None or parent <= 1 or parent in found:
             break
-        found.add(pid := process.parent)
+        found.add(pid := parent)
     return frozenset(found)
 
 
 def namespace_of(pid: int | str, proc: Path = PROC) -> int | None:
     """The inode of a process's PID namespace; None when it cannot be read."""
+    link = proc / str(pid) / "ns" / "pid"
     try:
-        return int(str((proc / str(pid) / "ns" / "pid").readlink())[5:-1])  # pid:[4026531836]
-    except (OSError, ValueError):
+        # pid:[4026531836]
+        return int(
+            str(link.readlink() if pid == "self" else guarded_reads.READS.read(int(pid), link.readlink))[5:-1]
+        )
+    except (OSError, ValueError, guarded_reads.ProcessHangs):
         return None
 
 

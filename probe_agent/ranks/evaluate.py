@@ -21,7 +21,7 @@ from typing import Any
 from probing_cluster.core import errors, peer, sanitize
 from probing_cluster.probe_agent import children
 from probing_cluster.probe_agent.inject.site._probing_probe import responder
-from probing_cluster.probe_agent.jobs import processes
+from probing_cluster.probe_agent.jobs import guarded_reads, processes
 from probing_cluster.probe_agent.ranks import make_live
 from probing_cluster.probe_agent.stacks import pyspy
 
@@ -233,7 +233,10 @@ def _missing(process: EvaluatedProcess, reason: str) -> PageAnswer:
 
 def why_silent(pid: int, waited_s: float, look: StackOf) -> str:
     """What keeps a process from answering, as /proc and its stacks show it from outside."""
-    found = processes.facts(pid) if pid > 0 else None
+    try:
+        found = processes.facts(pid) if pid > 0 else None
+    except guarded_reads.ProcessHangs:
+        return f"no answer in {waited_s:g} s: the kernel does not answer about the process, which hangs in an exec"
     if found is None or found.state == "Z":
         return "no answer: its process has ended"
     if found.state in "Tt":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ from probing_cluster.core import clock, errors
 from probing_cluster.core import processes as core_processes
 from probing_cluster.probe_agent import children, self_watch
 from probing_cluster.probe_agent.inject.site._probing_probe import layout
-from probing_cluster.probe_agent.jobs import jobs, page_directories, processes
+from probing_cluster.probe_agent.jobs import guarded_reads, jobs, page_directories, processes
 from probing_cluster.probe_agent.ranks import deaths, pages
 from probing_cluster.probe_agent.ranks.ranks import Rank, WatchedJob
 
@@ -139,7 +140,8 @@ class RankPages:
         """Forgets ranks whose page is gone, so that ever new pages fill no memory; a death is reported first."""
         for name in [n for n in watched.ranks if n not in read]:
             rank = watched.ranks[name]
-            rank.facts = self._facts(watched, rank.page)
+            with contextlib.suppress(guarded_reads.ProcessHangs):  # it has not ended
+                rank.facts = self._facts(watched, rank.page)
             if rank.alive or rank.death_reported or not rank.was_alive:
                 self._deaths.forget(rank.page.pid)
                 del watched.ranks[name]
@@ -153,8 +155,13 @@ class RankPages:
         return found if same else None
 
     def _see(self, watched: WatchedJob, name: str, page: pages.ProbePage) -> None:
-        found = self._facts(watched, page)
         rank = watched.ranks.get(name)
+        try:
+            found = self._facts(watched, page)
+        except guarded_reads.ProcessHangs:
+            if rank is None or rank.page.start_ticks != page.start_ticks:
+                return
+            found = rank.facts  # it has not ended
         if rank is None or rank.page.start_ticks != page.start_ticks:
             job_id = (
                 processes.job_of(page.pid, self._proc, self._book.sluids()) if found is not None else None

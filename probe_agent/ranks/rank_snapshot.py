@@ -99,8 +99,8 @@ class SnapshotTaker:
         page, entry = rank.page, self._page_fields(rank)
         if rank.facts is not None:
             entry |= {"state": rank.facts.state, "wchan": rank.facts.wchan}
-            workers = [processes.facts(p, self._proc) for p in processes.children_of(page.pid, self._proc)]
-            entry["workers"] = "".join(w.state for w in workers if w is not None)
+            workers = processes.children_of(page.pid, self._proc)
+            entry["workers"] = "".join(processes.state_of(p, self._proc) or "" for p in workers)
             async with self._turn:
                 stacks = await pyspy.stacks(self._children, page.pid, inside=page.pid_inside)
                 if stacks.get("holds_gil"):

@@ -146,10 +146,11 @@ class FakeNode:
         switches: int = 7,
     ) -> None:
         """A process of the node; its owner is whoever runs the tests."""
-        zeros = " ".join(["0"] * 17)
-        self.put(f"proc/{pid}/stat", f"{pid} ({name}) {state} {parent} {zeros} {pid * 100} 0 0")
         self.put(f"proc/{pid}/cgroup", cgroup)
-        self.put(f"proc/{pid}/status", f"Name:\t{name}\nvoluntary_ctxt_switches:\t{switches}")
+        self.put(
+            f"proc/{pid}/status",
+            f"Name:\t{name}\nState:\t{state} (x)\nPPid:\t{parent}\nvoluntary_ctxt_switches:\t{switches}",
+        )
 
     def mount(self, path: str, kind: str = "ext4", options: str = "rw", **usage: Any) -> None:
         """A mounted filesystem and what statvfs says of it."""

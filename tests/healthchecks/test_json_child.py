@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import threading
 
 import pytest
 
@@ -35,6 +37,25 @@ def test_json_child_that_falls_silent_is_ended() -> None:
     with pytest.raises(processes.ChildFailed, match="no answer in"):
         child.ask({}, deadline_s=0.2)
     assert child.pid is None
+
+
+def test_json_child_that_does_not_read_holds_up_nobody() -> None:
+    """A question larger than the pipe is under the deadline like the answer; a child that reads it gets it whole."""
+    large = {"a": "x" * (4 << 20)}
+    child = json_child.JsonChild([sys.executable, "-c", "import time; time.sleep(60)"])
+
+    def ask() -> None:
+        with contextlib.suppress(processes.ChildFailed):
+            child.ask(large, deadline_s=0.2)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(30)
+    assert not asking.is_alive()
+    assert child.pid is None
+    reading = json_child.JsonChild([sys.executable, "-c", ECHO])
+    assert reading.ask(large, deadline_s=20) == large
+    reading.close()
 
 
 def test_json_child_that_babbles_is_an_error() -> None:

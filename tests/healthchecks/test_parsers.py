@@ -48,7 +48,7 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "kmsg": kernel_log.parse,
     "mounts": mounts.parse,
     "modalias": pci.parse_modalias,
-    "stat": lambda text: procs.parse_stat(text, 1),
+    "status": lambda text: procs.parse_status("PPid:\t1\nState:\t" + text, 1),
     "slurm.conf": lambda text: slurm_conf.parse(text, "n1"),
     "xid": lambda text: gpu_xid.parse("NVRM: Xid " + text),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from probing_cluster.core.records import Outcome
@@ -24,8 +25,15 @@ def test_another_process_with_the_same_id(node: Any) -> None:
     node.process(10, "python", "D")
     node.check("processes_dstate")
     node.later(300)
-    node.put("proc/10/stat", f"10 (python) D 1 {' '.join(['0'] * 17)} 99999 0 0")
+    node.process(10, "python", "D", switches=9)
     assert node.check("processes_dstate").outcome is Outcome.OK
+
+
+def test_files_that_can_hang_are_not_read(node: Any) -> None:
+    """The stat of a process inside an exec is read by nobody until the exec ends; here it is a pipe that nobody writes to."""
+    node.process(10, "python", "D")
+    os.mkfifo(node.root / "proc/10/stat")
+    assert node.check("processes_dstate").message == "1 processes, none stuck, 1 in D state just now"
 
 
 def test_a_busy_reader_is_not_stuck(node: Any) -> None:

@@ -96,7 +96,7 @@ def test_slurmstepds_own_sleep_is_no_program(tmp_path: Path, monkeypatch: pytest
         home.mkdir()
         (home / "comm").write_text(f"{name}\n")
         (home / "stat").write_text(f"{pid} ({name}) S {parent} " + "0 " * 30)
-        (home / "status").write_text(f"Uid:\t{real}\t{real}\t{real}\t{real}\n")
+        (home / "status").write_text(f"PPid:\t{parent}\nUid:\t{real}\t{real}\t{real}\t{real}\n")
     (tmp_path / "10/cmdline").write_bytes(b"slurmstepd: [9.extern]\x00")
     monkeypatch.setattr(processes, "job_of", lambda pid, *_: None if pid == 10 else 9)
     book = jobs.JobBook("b")

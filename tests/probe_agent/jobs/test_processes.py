@@ -21,7 +21,7 @@ def test_the_job_of_a_process_is_never_its_own_word(tmp_path: Path) -> None:
         home.mkdir(parents=True)
         fields = [b"S", str(parent).encode(), *([b"0"] * 17), b"5", *([b"0"] * 10)]
         (home / "stat").write_bytes(b"%d (x) y) " % pid + b" ".join(fields))
-        (home / "status").write_bytes(b"Name:\tx\nUid:\t%d\t0\t0\t0\n" % real)
+        (home / "status").write_bytes(b"Name:\tx\nPPid:\t%d\nUid:\t%d\t0\t0\t0\n" % (parent, real))
         (home / "cmdline").write_bytes(cmdline)
         (home / "cgroup").write_bytes(cgroup)
         (home / "environ").write_bytes(b"SLURM_JOB_ID=666\0")
@@ -87,20 +87,20 @@ def test_an_unknown_sluid_is_known_by_its_slurmstepd(tmp_path: Path) -> None:
         home = tmp_path / str(pid)
         home.mkdir()
         (home / "cgroup").write_text(f"0::{SCOPE}/{SLUID}/step_0/user/task_0\n")
-        (home / "stat").write_text(f"{pid} (x) S {parent} " + "0 " * 30)
+        os.mkfifo(home / "stat")
         (home / "cmdline").write_bytes(title)
-        (home / "status").write_bytes(b"Uid:\t0\t0\t0\t0\n")
+        (home / "status").write_bytes(b"PPid:\t%d\nUid:\t0\t0\t0\t0\n" % parent)
     assert processes.job_of(30, tmp_path) == 3385
     assert processes.job_of(30, tmp_path, {SLUID: 4242}) == 4242
 
 
-def test_a_users_command_line_is_never_read(tmp_path: Path) -> None:
-    """Reading it waits for a lock that its user can hold for ever; here it is a pipe that nobody writes to."""
+def test_the_job_is_found_without_a_users_files_that_can_hang(tmp_path: Path) -> None:
+    """Reading stat or cmdline waits for a lock that a user can hold for ever; here both are pipes that nobody writes to."""
     for pid, parent in ((20, 10), (30, 20)):
         home = tmp_path / str(pid)
         home.mkdir()
-        (home / "stat").write_text(f"{pid} (x) S {parent} " + "0 " * 30)
-        (home / "status").write_bytes(b"Uid:\t1000\t1000\t1000\t1000\n")
+        os.mkfifo(home / "stat")
+        (home / "status").write_bytes(b"PPid:\t%d\nUid:\t1000\t1000\t1000\t1000\n" % parent)
         os.mkfifo(home / "cmdline")
     found: list[object] = []
     reader = threading.Thread(
