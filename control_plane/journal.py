@@ -15,7 +15,7 @@ MISSED_TURNS = 2
 """Passes in a row without the lease that cannot be a coincidence of two services."""
 PART_OF = {"nodes": "node", "jobs": "job"}
 """Where Slurm lists all of them it would show one of them, too. The other way about it may not: a list takes it longer."""
-NOT_ASKED = timedelta(minutes=10)
+FORGOTTEN_AFTER = timedelta(minutes=10)
 """An outage of a kind of question that nobody has asked for so long ends with the answer to another kind."""
 
 
@@ -38,7 +38,7 @@ class ControllerOutage:
     """A time in which Slurm did not answer one kind of question."""
 
     since: datetime = records.doc("the first question that was not answered, UTC")
-    asked_at: datetime = records.doc("the last question that was not answered, UTC")
+    last_question_at: datetime = records.doc("the last question that was not answered, UTC")
     why: str = records.doc("what came instead of an answer")
     until: datetime | None = records.doc("the first answer after it; null while it lasts", default=None)
 
@@ -101,30 +101,30 @@ class Journal:
         with self._lock:
             lasting = [o for o in self._outages.values() if o.until is None]
             if error is None:
-                self._answered(question, at)
+                self._note_answer(question, at)
             else:
-                self._refused(question, at, error)
+                self._note_outage(question, at, error)
             left = [o for o in self._outages.values() if o.until is None]
         if left and not lasting:
-            LOG.warning("Slurm does not answer", extra={"fields": {"why": left[0].why, "asked": question}})
+            LOG.warning("Slurm does not answer", extra={"fields": {"why": left[0].why, "question": question}})
         elif lasting and not left:
             away_s = round((at - min(o.since for o in lasting)).total_seconds(), 1)
             LOG.warning("Slurm answers again", extra={"fields": {"away_s": away_s}})
 
-    def _refused(self, question: str, at: datetime, error: commands.SlurmAway) -> None:
+    def _note_outage(self, question: str, at: datetime, error: commands.SlurmAway) -> None:
         before = self._outages.get(question)
         lasts = before is not None and before.until is None
         self._outages[question] = (
-            dataclasses.replace(before, asked_at=at)
+            dataclasses.replace(before, last_question_at=at)
             if before is not None and lasts
-            else ControllerOutage(since=at, asked_at=at, why=str(error))
+            else ControllerOutage(since=at, last_question_at=at, why=str(error))
         )
 
-    def _answered(self, question: str, at: datetime) -> None:
+    def _note_answer(self, question: str, at: datetime) -> None:
         for kind, outage in self._outages.items():
             answered = kind == question or kind == PART_OF.get(question)
             # Nobody asks this kind any more. That Slurm would not answer it now, while it answers others, is not known.
-            if outage.until is None and (answered or at - outage.asked_at >= NOT_ASKED):
+            if outage.until is None and (answered or at - outage.last_question_at >= FORGOTTEN_AFTER):
                 self._outages[kind] = dataclasses.replace(outage, until=at)
 
     def slurm_outage(self) -> ControllerOutage | None:

@@ -136,11 +136,11 @@ def run(command: Sequence[str], environment: Mapping[str, str], deadline_s: floa
     if done.code != 0:
         shown = done.stderr.decode("utf-8", "replace").strip() or done.stdout.decode("utf-8", "replace")
         msg = f"{_shown(command)} ended with {done.code}: {sanitize.clean(shown, 500)}"
-        raise SlurmAway(msg) if _tells_of_no_answer(done.stderr) else errors.SlurmUnavailable(msg)
+        raise SlurmAway(msg) if _is_no_answer(done.stderr) else errors.SlurmUnavailable(msg)
     return done.stdout
 
 
-def _tells_of_no_answer(stderr: bytes) -> bool:
+def _is_no_answer(stderr: bytes) -> bool:
     lines = stderr.decode("utf-8", "replace").splitlines()
     found = [(line, error) for line in lines if (error := _ERROR_LINE.search(line))]
     return any(NO_ANSWER.search(line, error.end()) for line, error in found)

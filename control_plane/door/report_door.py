@@ -84,7 +84,7 @@ def _answered(
             _require_not_waiting(service, known, caller, ref)
         except commands.SlurmAway as exc:
             _require_started(service, known, caller, ref)
-            raise waiting.not_asked(ref) from exc
+            raise waiting.unknown_job(ref) from exc
         _require_started(service, known, caller, ref)
         raise
     if not known.may_read(caller, rows["attempts"]):

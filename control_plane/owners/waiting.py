@@ -51,7 +51,7 @@ def of(service: context.Context, ref: job_ref.JobRef) -> WaitingJob | None:
     return WaitingJob(words=words, user=user, account=account)
 
 
-def not_asked(ref: job_ref.JobRef) -> errors.NotFound:
+def unknown_job(ref: job_ref.JobRef) -> errors.NotFound:
     """What is said of a job that is not known where Slurm does not answer."""
     return errors.NotFound(
         f"job {ref} is not known: no start of it is in the accounting read so far, and Slurm does not answer, "

@@ -17,7 +17,7 @@ _SURE = 1e-3
 """A place is the suspect instead of its nodes when chance would name any place at most this often."""
 _MEMORY = timedelta(days=7)
 """How far back our own decisions are looked at, beyond the budget's window."""
-_ASKED_AGAIN = timedelta(minutes=1)
+_RETRY_AFTER = timedelta(minutes=1)
 """While an outage lasts, Slurm is asked about the faults of that time as often as this."""
 
 
@@ -59,8 +59,8 @@ def _outage_s(service: context.Context, now: datetime) -> float:
     outages = service.journal.slurm_outages()
     lasting = [o for o in outages if o.until is None]
     if lasting:
-        asked = any(now - o.asked_at < _ASKED_AGAIN for o in lasting)
-        return 0.0 if asked else (now - min(o.since for o in lasting)).total_seconds()
+        retried = any(now - o.last_question_at < _RETRY_AFTER for o in lasting)
+        return 0.0 if retried else (now - min(o.since for o in lasting)).total_seconds()
     fresh = timedelta(seconds=service.config.policy.fresh_s)
     recent = [(o.since, o.until) for o in outages if o.until is not None and now - o.until <= fresh]
     if not recent:

@@ -92,8 +92,8 @@ class DirectActions:
         self._run = run or commands.SlurmCommands(settings=slurm)
         self._look = look or live.CommandLive(self._run)
         self._notes = note_guard.NoteGuard(self._run, self._look, sleep)
-        # The accounts whose words may be slurmctld's own; empty where Slurm does not say whose they are.
-        self._slurms = frozenset({slurm.user, "root", ""})
+        # The accounts whose words may be slurmctld's own. Where Slurm does not say whose they are, they may be a person's.
+        self._slurms = frozenset({slurm.user, "root"} - {""})
         self._restarts = restarts.RestartActs(self._run, self._look)
 
     def drain(self, node: str, reason: str, reservation: str = "") -> Outcome:
@@ -216,7 +216,7 @@ class DirectActions:
         if not unasked_boot.holds_down(node.states, node.reason, node.reason_at, node.boot_at):
             return False
         if "DRAIN" not in node.flags and node.reason_by not in self._slurms:
-            return False  # a person in Slurm's words
+            return False  # perhaps a person in Slurm's words
         if not reservations.is_repair_of(reservation, node.name):
             return False
         found = reservations.Reservations(self._run, "").all()

@@ -73,8 +73,8 @@ def test_an_outage_of_what_nobody_asks_any_more_ends_with_another_answer() -> No
         tasks.note_slurm(question, now, AWAY)
     tasks.note_slurm("nodes", now + SECOND, None)
     assert [o.until for o in tasks.slurm_outages()] == [None, now + SECOND]
-    tasks.note_slurm("nodes", now + journal.NOT_ASKED, None)
-    assert [o.until for o in tasks.slurm_outages()] == [now + journal.NOT_ASKED, now + SECOND]
+    tasks.note_slurm("nodes", now + journal.FORGOTTEN_AFTER, None)
+    assert [o.until for o in tasks.slurm_outages()] == [now + journal.FORGOTTEN_AFTER, now + SECOND]
 
 
 def test_another_daemon_that_is_away_is_said_beside_it(caplog: pytest.LogCaptureFixture) -> None:

@@ -241,8 +241,8 @@ UNDRAINED = {"flags": {"MAINTENANCE"}, "reason": UNASKED, "reason_by": "slurm"}
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, UNDRAINED, UNDRAINED | {"reason_by": "root"}, UNDRAINED | {"reason_by": "", "boot_at": None}],
-    ids=["drained", "undrained", "by root", "not said by whom"],
+    [{}, UNDRAINED, UNDRAINED | {"reason_by": "root"}],
+    ids=["drained", "undrained", "by root"],
 )
 def test_a_node_that_booted_by_itself_comes_up_in_its_repairs_reservation(
     changes: dict[str, object],
@@ -275,6 +275,7 @@ def test_a_node_that_booted_by_itself_comes_up_in_its_repairs_reservation(
         UNDRAINED | {"reason": REASON},
         UNDRAINED | {"reason": ""},
         UNDRAINED | {"reason_by": "bob"},
+        UNDRAINED | {"reason_by": ""},
         UNDRAINED | {"flags": {"MAINTENANCE", "NOT_RESPONDING"}},
         UNDRAINED | {"flags": {"MAINTENANCE", "FAIL"}},
     ],

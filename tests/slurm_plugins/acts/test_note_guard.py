@@ -20,11 +20,11 @@ class Accounting:
 
     def __init__(self) -> None:
         self.output: bytes | None = None
-        self.asked: list[str] = []
+        self.nodes: list[str] = []
 
     def __call__(self, program: str, *arguments: str, environment: Mapping[str, str] | None = None) -> bytes:
         assert program == "sacctmgr"
-        self.asked += [word.removeprefix("nodes=") for word in arguments if word.startswith("nodes=")]
+        self.nodes += [word.removeprefix("nodes=") for word in arguments if word.startswith("nodes=")]
         if self.output is None:
             raise commands.SlurmAway("sacctmgr did not end within 30 s")
         return self.output
@@ -57,14 +57,14 @@ def guard(accounting: Accounting) -> note_guard.NoteGuard:
     made = note_guard.NoteGuard(accounting, Unreadable(), sleep=lambda _s: None)
     for k in range(6):
         made.check(note_guard.NoteWrite(node=f"n{k}", since_s=int(time.time()), ours="probing: x"))
-    accounting.asked.clear()
+    accounting.nodes.clear()
     return made
 
 
 def test_the_first_silence_ends_the_questions(guard: note_guard.NoteGuard, accounting: Accounting) -> None:
     """Each would cost a deadline, and the act and its caller wait."""
     guard.recheck()
-    assert accounting.asked == ["n0"]
+    assert accounting.nodes == ["n0"]
 
 
 def test_few_are_asked_about_before_one_act_and_the_others_at_the_next(
@@ -73,7 +73,7 @@ def test_few_are_asked_about_before_one_act_and_the_others_at_the_next(
     accounting.output = b""
     guard.recheck()
     guard.recheck()
-    assert accounting.asked == ["n0", "n1", "n2", "n3", "n4", "n5"]
+    assert accounting.nodes == ["n0", "n1", "n2", "n3", "n4", "n5"]
 
 
 def test_a_note_that_cannot_be_put_back_is_told_and_the_others_are_kept(
@@ -84,4 +84,4 @@ def test_a_note_that_cannot_be_put_back_is_told_and_the_others_are_kept(
     assert "could not be put back (n2 is told more than once): disk, ticket 7" in caplog.text
     accounting.output = b""
     guard.recheck()
-    assert accounting.asked == ["n0", "n1", "n2", "n3", "n4", "n5"]
+    assert accounting.nodes == ["n0", "n1", "n2", "n3", "n4", "n5"]
