@@ -44,6 +44,10 @@ class DatabaseRefused(DatabaseUnavailable):
     exit_code = 5
 
 
+class OverQuota(DatabaseUnavailable):
+    """The database is there and takes no more rows of this node for now."""
+
+
 class NotPermitted(ProbingError):
     """You may not see or do this."""
 

@@ -134,7 +134,8 @@ class Delivery:
 
         `acknowledged` names requests dealt with, which are not handed out again, nor are those of `answers`. When it returns,
         every row is stored or refused for good; when it raises DatabaseUnavailable, nothing may
-        be assumed and the caller delivers the same again later.
+        be assumed and the caller delivers the same again later. Raises OverQuota when this node has delivered its rows of the hour:
+        a heartbeat, and high events of the node itself, may still fit.
         """
         loads = [
             DatabaseLoad(events=events[at : at + CALL_EVENTS_MAX])
@@ -152,6 +153,8 @@ class Delivery:
         burst = self._keep_open or len(events) >= FULL_BATCH
         try:
             ack = load_module.total([self._send(load) for load in loads])
+        except psycopg.errors.ConfigurationLimitExceeded as exc:
+            raise errors.OverQuota(_first_line(exc)) from exc
         except psycopg.Error as exc:
             burst = False
             raise errors.DatabaseUnavailable(f"the database cannot be reached: {_first_line(exc)}") from exc

@@ -25,6 +25,8 @@ NAME = "collect"
 DEADLINE_S = 30.0
 AT_ONCE, AT_ONCE_OF_ONE = 3, 2
 """Most readers at once: of all users, and of one user, so that one user's slow files leave a place to the others."""
+MAX_SIGHTINGS = 1000
+"""Of all output files of a job on a node together: a job that prints distinct errors without end uses up its node's rows."""
 MAX_JOBS = 64
 """Jobs collected at once, AT_ONCE_OF_ONE of one user; the findings of each are held in memory until all are there."""
 MAX_UNANSWERED = 2
@@ -209,7 +211,7 @@ class Collector:
                 break
         # A job whose steps go on in one of its files does not stand still.
         sightings = [s for s in sightings if not (goes_on and s.kind == vocabulary.LOG_STALL)]
-        return sightings, shown[: jobs.MAX_LOGS]
+        return _most(sightings), shown[: jobs.MAX_LOGS]
 
     def outputs(self, job: jobs.NodeJob) -> list[str]:
         """The output files of a running job on this node whose paths are known."""
@@ -361,3 +363,11 @@ def _answer(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return answer if isinstance(answer, dict) else None
+
+
+def _most(sightings: list[Sighting]) -> list[Sighting]:
+    """At most MAX_SIGHTINGS of them, first causes before all others."""
+    if len(sightings) <= MAX_SIGHTINGS:
+        return sightings
+    first = sorted(range(len(sightings)), key=lambda i: not sightings[i].detail.get("first_cause"))
+    return [sightings[i] for i in sorted(first[:MAX_SIGHTINGS])]

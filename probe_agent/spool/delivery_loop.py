@@ -24,6 +24,8 @@ BACKOFF_FIRST_S = 0.5
 BACKOFF_MOST_S = 30.0
 CALL_S = 60.0
 """A call that has not come back by then is given up; the connection is dropped."""
+OVER_QUOTA_S = 300.0
+"""How long a node whose rows of the hour are used up sends what is grave only, before it tries the rest again."""
 _REMEMBERED_REQUESTS = 1000
 _ANSWER_S = 60.0
 """How long an answer waits for a database that is away: nobody waits for it any longer."""
@@ -95,6 +97,8 @@ class DeliveryLoop:
         self._on_request = on_request
         self._clock = clock
         self._failures = 0
+        self._held_back, self._held_back_until_s = 0, -math.inf
+        """1: only grave items are sent, 2: only heartbeats; until then."""
         self._beaten_s = -math.inf
         self._request_ids: OrderedDict[uuid.UUID, bool] = OrderedDict()
         self._to_acknowledge: set[uuid.UUID] = set()
@@ -120,7 +124,7 @@ class DeliveryLoop:
         self._intake.arrived.clear()
         urgent = self._intake.urgent.is_set()
         self._intake.urgent.clear()
-        load = DeliveryLoad.of(self._spool.batch(BATCH))
+        load = DeliveryLoad.of(self._allowed(self._spool.batch(BATCH), now_s))
         # An urgent event travels with a heartbeat: the service acts only on a fault the latest one confirms.
         with_beat = beat or urgent or self._beat_left_s() <= 0.0
         if not load.items and not with_beat and not self._answers:
@@ -134,6 +138,15 @@ class DeliveryLoop:
             self._beaten_s = now_s
         self._settle(load, ack)
         return len(load.items) >= BATCH
+
+    def _allowed(self, batch: list[spool.SpoolItem], now_s: float) -> list[spool.SpoolItem]:
+        """The items of `batch` that the database takes now; the spool keeps the others."""
+        if now_s >= self._held_back_until_s:
+            self._held_back = 0
+        if not self._held_back:
+            return batch
+        grave = spool.RANK[records.Severity.HIGH]
+        return [item for item in batch if self._held_back == 1 and item.rank >= grave]
 
     async def drain(self, deadline_s: float) -> bool:
         """Deliver what waits, at shutdown; True when the spool is empty."""
@@ -202,6 +215,9 @@ class DeliveryLoop:
                     acknowledged=acknowledged,
                     **more,
                 )
+        except errors.OverQuota as exc:
+            self._hold_back(str(exc))
+            return None
         except (errors.DatabaseUnavailable, TimeoutError) as exc:
             self._failed(str(exc) or f"no answer within {CALL_S:g} s", abandon=isinstance(exc, TimeoutError))
             return None
@@ -209,6 +225,13 @@ class DeliveryLoop:
         for request_id, _ in answers:
             self._answers.pop(request_id, None)
         return ack
+
+    def _hold_back(self, why: str) -> None:
+        """Send less for a while: the database takes no more rows of this node in this hour."""
+        if not self._held_back:
+            _log.warning("only faults and heartbeats are sent for now, the rest stays in the spool: %s", why)
+        self._held_back = min(self._held_back + 1, 2)
+        self._held_back_until_s = self._clock.monotonic_s() + OVER_QUOTA_S
 
     def _failed(self, why: str, *, abandon: bool) -> None:
         self._failures += 1

@@ -246,6 +246,22 @@ def test_a_node_beyond_its_quota_is_refused_alone(site: Site, make_event: Callab
     assert site.rows("SELECT node FROM probing.health_event") == [("n2",)]
 
 
+def test_a_tenth_of_the_quota_is_kept_for_faults_of_the_node_itself(
+    site: Site, make_event: Callable[..., Any]
+) -> None:
+    """Rows of jobs, whatever their severity, never get it; beyond it nothing does."""
+    roles.add_agent(site.url, "c", "n1", rows_per_hour=20)
+    used = DatabaseLoad(events=[make_event(node="n1", source="joblog", severity="low") for _ in range(20)])
+    assert site.hand(("n1", used))[0]["accepted"] == 20
+
+    def one(**values: Any) -> Any:
+        return site.hand(("n1", DatabaseLoad(events=[make_event(node="n1", **values)])))[0]
+
+    assert one(source="joblog", severity="high")["sqlstate"] == "53400"
+    assert one(source="kernel", severity="low")["sqlstate"] == "53400"
+    assert [one(source="kernel", severity="high").get("accepted") for _ in range(3)] == [1, 1, None]
+
+
 def test_a_flood_of_heartbeats_counts_as_in_the_nodes_own_way(
     site: Site, make_event: Callable[..., Any]
 ) -> None:

@@ -18,6 +18,7 @@ from probing_cluster.probe_agent import identity
 from probing_cluster.probe_agent.faults import faults, sighting
 from probing_cluster.probe_agent.jobs import jobs
 from probing_cluster.probe_agent.spool import delivery_loop, intake, spool
+from tests.set_clock import SetClock
 
 NOW = datetime(2026, 1, 31, 14, 0, tzinfo=UTC)
 
@@ -271,3 +272,46 @@ def test_after_a_death_beside_a_fault_the_agent_asks_often(tmp_path: Path) -> No
         assert rig.loop._beat_left_s() <= 1.0
     finally:
         rig.close()
+
+
+class Rationed(Broken):
+    """A database that takes no more rows of this node than `left`, and heartbeats always."""
+
+    def __init__(self, left: int) -> None:
+        super().__init__(0)
+        self.left = left
+
+    def deliver(self, **load: Any) -> delivery.Ack:
+        if len(load["events"]) > self.left:
+            self.calls.append({"refused": len(load["events"])})
+            raise errors.OverQuota("node n1 has delivered 100001 new rows this hour")
+        self.left -= len(load["events"])
+        return super().deliver(**load)
+
+
+def test_a_node_whose_rows_are_used_up_sends_its_faults_and_heartbeats(tmp_path: Path) -> None:
+    """What its jobs printed stays in the spool and arrives when rows are taken again."""
+    door = Rationed(2)
+    made = Rig(tmp_path, lambda: door)
+    ticks = SetClock(NOW)
+    made.loop._clock = ticks
+    made.see(*(f"b:{n}" for n in range(5)))
+    made.see("b:gpu", severity=records.Severity.HIGH)
+    asyncio.run(made.loop.once(beat=True))
+    assert door.calls == [{"refused": 6}]
+    asyncio.run(made.loop.once(beat=True))
+    assert [e.message for e in door.calls[-1]["events"]] == ["b:gpu"]
+    assert door.calls[-1]["heartbeat"] is not None
+    door.left = 0
+    made.see("b:gpu2", severity=records.Severity.HIGH)
+    asyncio.run(made.loop.once(beat=True))
+    asyncio.run(made.loop.once(beat=True))
+    assert door.calls[-1]["events"] == []
+    assert door.calls[-1]["heartbeat"] is not None
+    assert made.spool.depth == 6
+    door.left = 100
+    ticks.at += timedelta(seconds=delivery_loop.OVER_QUOTA_S + 1)
+    asyncio.run(made.loop.once(beat=True))
+    assert len(door.calls[-1]["events"]) == 6
+    assert made.spool.depth == 0
+    made.close()
