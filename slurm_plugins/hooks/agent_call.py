@@ -50,13 +50,13 @@ def main(op: str) -> int:
         socket_path, deadline_s = _arguments(sys.argv[2:])
         _arm(deadline_s)
         request = _request(op)
-        asked_s = time.time()
+        began_s = time.time()
         try:
             reply = _ask(request, socket_path, deadline_s)
         except (FileNotFoundError, ConnectionError, BlockingIOError, _socket.timeout):
             # Nobody listens, the queue is full, or the agent may die before it answers.
             if op in ("prolog", "epilog"):
-                _leave_note(op, request, socket_path, asked_s)
+                _leave_note(op, request, socket_path, began_s)
             raise
         return _answer(op, reply)
     except Exception as exc:  # noqa: BLE001 - a hook fails open, whatever broke
@@ -136,7 +136,7 @@ def _ask(request: bytes, socket_path: str, deadline_s: float) -> bytes:
         sock.close()
 
 
-def _leave_note(op: str, request: bytes, socket_path: str, asked_s: float) -> None:
+def _leave_note(op: str, request: bytes, socket_path: str, began_s: float) -> None:
     """What the agent may not have heard waits beside its socket, with the time of the question (probe_agent.hooks.missed)."""
     directory = socket_path + ".missed"
     try:
@@ -157,7 +157,7 @@ def _leave_note(op: str, request: bytes, socket_path: str, asked_s: float) -> No
             file = posix.open(unfinished, flags, 0o600)
             posix.write(file, request)
             posix.close(file)
-            posix.utime(unfinished, (asked_s, asked_s))
+            posix.utime(unfinished, (began_s, began_s))
             posix.rename(unfinished, directory + "/" + name)
     except (OSError, UnicodeDecodeError) as exc:
         _print_line(op, f"no note for the agent ({type(exc).__name__}: {exc})")
