@@ -48,6 +48,8 @@ class Context:
     green: dict[str, resume_policy.GreenTime] = field(default_factory=dict)
     looked_everywhere_s: float = float("-inf")
     """When actions last looked at every node, by the monotonic clock."""
+    answered_looked_at_s: float = float("-inf")
+    """When actions last asked Slurm about faults that a drain has answered, by the monotonic clock."""
     silent: set[str] = field(default_factory=set)
     down: set[str] = field(default_factory=set)
     """Silent nodes of which it is written that Slurm does not reach them either."""

@@ -70,7 +70,7 @@ _CALL_WITH_ANSWERS = (
 )
 """Only a database that hands out questions knows of answers: an older one is never sent these arguments."""
 
-_ROW_FAULT = (
+ROW_FAULT = (
     psycopg.DataError,
     psycopg.IntegrityError,
     psycopg.errors.DatatypeMismatch,
@@ -182,7 +182,7 @@ class Delivery:
     def _send(self, load: DatabaseLoad) -> Ack:
         try:
             return self._call(load)
-        except _ROW_FAULT as exc:
+        except ROW_FAULT as exc:
             parts = load.parts()
             if len(parts) > 1:
                 return load_module.total([self._send(part) for part in parts])
@@ -194,7 +194,7 @@ class Delivery:
             raise errors.DatabaseUnavailable(f"the delivery function failed: {_first_line(exc)}") from exc
         try:
             return self._call(load.mended())
-        except _ROW_FAULT as still:
+        except ROW_FAULT as still:
             reason = f"{load.sort()}: {getattr(still, 'sqlstate', None) or type(still).__name__}"
             sample = ascii(_first_line(still))[:400]
             ack = self._call(DatabaseLoad(refused=[{"reason": reason, "n_rows": 1, "sample": sample}]))

@@ -23,8 +23,8 @@ from probing_cluster.db.load import Ack, DatabaseLoad
 
 FAILURES_BEFORE_DIRECT = 3
 """After this many deliveries in a row that reached no door the next goes to the database itself."""
-DIRECT_S = 300.0
-"""How long they go there before the doors are tried again."""
+DIRECT_S = (60.0, 300.0)
+"""How long they go there before the doors are tried again, drawn between these: agents must not return in the same second."""
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class DoorDelivery(delivery.Delivery):
 
     def _call(self, load: DatabaseLoad) -> Ack:
         if time.monotonic() < self._direct_until_s:
-            return super()._call(load)
+            return self._direct(load)
         body = door_wire.encoded(load)
         frame = door_wire.frame(body)
         try:
@@ -81,10 +81,19 @@ class DoorDelivery(delivery.Delivery):
             self._failures += 1
             if self._failures >= FAILURES_BEFORE_DIRECT:
                 _log.warning("no door answers (%s): delivering to the database itself", exc)
-                self._failures, self._direct_until_s = 0, time.monotonic() + DIRECT_S
+                self._failures, self._direct_until_s = 0, time.monotonic() + random.uniform(*DIRECT_S)
             raise errors.DatabaseUnavailable(f"no door answers: {exc}") from exc
         self._failures = 0
         return _ack(answer)
+
+    def _direct(self, load: DatabaseLoad) -> Ack:
+        try:
+            return super()._call(load)
+        except delivery.ROW_FAULT:
+            raise
+        except Exception:
+            self._direct_until_s = 0.0  # this way is no better: a door may be back
+            raise
 
     def _answer_to(self, frame: bytes) -> Any:
         """The answer to one frame. A kept connection that the door has closed meanwhile is no failure of the door's."""

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from probing_cluster.attribution.reliability import account_columns, run_account
 from probing_cluster.core import clock, digits, records, settings
 from probing_cluster.db import arrow, bulk, store
-from probing_cluster.db import rows as db_rows
 
 _SQL = Path(__file__).parent / "sql"
 STALE = (_SQL / "stale_attempts.sql").read_text(encoding="utf-8")
@@ -140,7 +139,7 @@ def _probe_events(source: store.Store, columns: account_columns.Attempts) -> lis
         "since": clock.from_us(int(columns.start[columns.started].min())),
         "until": clock.from_us(int(columns.end.max())),
     }
-    return [db_rows.from_row(records.HealthEvent, row) for row in source.rows(_PROGRESS, given)]
+    return source.readable(records.HealthEvent, source.rows(_PROGRESS, given))
 
 
 def _stalls(source: store.Store, job_ids: Sequence[int]) -> Mapping[run_account.Key, datetime]:

@@ -13,6 +13,8 @@ GPU_KINDS = frozenset(
 )
 """Kinds that concern one GPU even where the GPU could not be named."""
 
+GPUS_UNKNOWN = "which GPUs it holds is not known"
+"""Why a job is left alone until its Prolog's word has come."""
 _GPU_DEVICE = re.compile(r"gpu\d+")
 
 
@@ -61,7 +63,7 @@ def _holds(job: view.ActiveJob, event: records.HealthEvent, fleet_view: view.Vie
     if held and node and node.n_gpus and len(held) >= node.n_gpus:
         return None  # it holds every GPU of the node, so also the broken one
     if held is None:
-        return "which GPUs it holds is not known"
+        return GPUS_UNKNOWN
     if event.gpu_uuid is None:
         return "which GPU failed is not known"
     return None if event.gpu_uuid in held else "it does not hold the GPU"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 from probing_cluster.attribution.places import layout, scan
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.policy import confirm, shared_part, view
+from probing_cluster.control_plane.policy import confirm, shared_part, victims, view
 from probing_cluster.core import records, settings
 
 REFUSED = "prolog_refused"
@@ -16,9 +17,13 @@ REFUSED = "prolog_refused"
 _SURE = 1e-3
 """A place is the suspect instead of its nodes when chance would name any place at most this often."""
 _MEMORY = timedelta(days=7)
-"""How far back our own decisions are looked at, beyond the budget's window."""
+"""How far back our own decisions are looked at, beyond the budget's window; drains that stand are, however old."""
 _RETRY_AFTER = timedelta(minutes=1)
 """While an outage lasts, Slurm is asked about the faults of that time as often as this."""
+_OPEN = frozenset({view.DECIDED_ANEW, victims.GPUS_UNKNOWN})
+"""Why acts were left undone that may be done in a later pass."""
+_SETTLES = timedelta(seconds=30)
+"""For so long after a drain its node's jobs are looked at in every pass: one may have begun just before it."""
 
 
 def waiting(service: context.Context, *, everywhere: bool = True) -> view.View:
@@ -37,15 +42,17 @@ def waiting(service: context.Context, *, everywhere: bool = True) -> view.View:
     if not everywhere and not events and not refusals:
         return view.View(now=now)
     window = now - max(_MEMORY, timedelta(seconds=policy.budget_window_s))
-    beats = store.heartbeats(nodes=None if everywhere else {e.node for e in events}, cluster=service.cluster)
+    beats = store.heartbeats(nodes=None if everywhere else {e.node for e in events}, cluster=cluster)
+    standing = store.drains(open_only=True, cluster=cluster)
+    drains = {d.drain_id: d for d in (*standing, *store.drains(since=window, cluster=cluster))}
     return view.View(
         now=now,
         outage_s=outage_s,
         events=tuple(events),
         refusals=refusals,
         heartbeats={b.node: b for b in beats if b.cluster == cluster},
-        silent_s=store.heartbeat_ages_s(cluster=service.cluster),
-        drains=tuple(store.drains(since=window, cluster=service.cluster)),
+        silent_s=store.heartbeat_ages_s(cluster=cluster),
+        drains=tuple(drains.values()),
         under_test=store.nodes_under_test(cluster),
     )
 
@@ -68,14 +75,47 @@ def _outage_s(service: context.Context, now: datetime) -> float:
     return (max(until for _, until in recent) - min(since for since, _ in recent)).total_seconds()
 
 
-def asks_for_more(fleet_view: view.View, policy: settings.PolicySettings) -> bool:
-    """Whether anything in the view could lead to an action, so that Slurm has to be asked."""
-    if any(not confirm.why_not(e, fleet_view, policy) for e in fleet_view.events):
+def asks_for_more(fleet_view: view.View, policy: settings.PolicySettings, *, again: bool) -> bool:
+    """Whether anything in the view could lead to an action, so that Slurm has to be asked.
+
+    With `again` also what a drain has answered: nothing new follows from it unless Slurm has changed meanwhile.
+    """
+    drains: dict[str, list[records.Drain]] = {}
+    for drain in fleet_view.drains if not again else ():
+        drains.setdefault(drain.node, []).append(drain)
+    acting = (e for e in fleet_view.events if not confirm.why_not(e, fleet_view, policy))
+    if any(not _is_settled(e, drains.get(e.node, ()), fleet_view.now) for e in acting):
         return True
     answered = {i for d in fleet_view.drains for i in d.event_ids}
     if any(e.event_id not in answered for e in fleet_view.refusals):
         return True
-    return any(confirm.high_faults(b, policy) for b in fleet_view.heartbeats.values())
+    if policy.observe_only:
+        return False  # no node is permitted to refuse jobs
+    return any(
+        not _is_answered(fault, drains.get(beat.node, ()))
+        for beat in fleet_view.heartbeats.values()
+        if confirm.is_current(beat, fleet_view.silent_s.get(beat.node))
+        for fault in confirm.high_faults(beat, policy).values()
+    )
+
+
+def _is_settled(event: records.HealthEvent, drains: Iterable[records.Drain], now: datetime) -> bool:
+    """Whether the event's drain was carried out, or simulated, some time ago, and no act for it is still to be done.
+
+    After a drain that was lifted its event acts again where the fault has begun anew.
+    """
+    own = [d for d in drains if event.event_id in d.event_ids]
+    done = any(
+        d.action == "drain" and d.state in {"done", "simulated"} and now - d.at > _SETTLES for d in own
+    )
+    return done and not any(d.state == "failed" or d.why_state in _OPEN for d in own)
+
+
+def _is_answered(fault: Mapping[str, Any], drains: Iterable[records.Drain]) -> bool:
+    """Whether a drain of its node was decided for this fault: while it stands, or was lifted by a person, no refusal is permitted."""
+    states = {"done", "simulated", "resumed", "skipped"}
+    own = (d for d in drains if d.action == "drain" and d.state in states)
+    return any(str(i) == fault.get("event_id") for d in own for i in d.event_ids)
 
 
 def with_slurm(fleet_view: view.View, service: context.Context) -> view.View:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
+from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.cron import CronTrigger
@@ -17,7 +18,7 @@ from probing_cluster.attribution.passes import attribute
 from probing_cluster.control_plane import context, journal
 from probing_cluster.control_plane.door import report_door
 from probing_cluster.control_plane.policy import slurm_actions
-from probing_cluster.control_plane.service import metrics, tasks
+from probing_cluster.control_plane.service import lease, metrics, tasks
 from probing_cluster.core import clock, errors, logs, settings
 from probing_cluster.core.ending import process_memory
 from probing_cluster.db import store as db_store
@@ -32,6 +33,8 @@ _GRACE_S = 25.0
 """How long a pass may go on after SIGTERM; systemd's own patience is longer."""
 _SET_BACK_S = 5.0
 """A clock that was set back by less delays a pass by less."""
+MAX_CONNECTIONS = len(tasks.REGISTER) + len(lease.NAMES)
+"""Every task may ask the database while all turns are held, each by a connection of its own."""
 _TRIM_FROM_S = 30.0
 """After passes that come as seldom as this, memory is given back: it takes some milliseconds."""
 
@@ -117,7 +120,7 @@ def _open_store(config: settings.Settings, stopping: threading.Event) -> db_stor
     warned = False
     while not stopping.is_set():
         try:
-            return db_store.Store.open(config, upgrade=not config.database.url)
+            return db_store.Store.open(config, upgrade=not config.database.url, max_overflow=MAX_CONNECTIONS)
         except errors.DatabaseUnavailable as exc:
             if not warned:
                 LOG.warning("waiting for the database", extra={"fields": {"why": str(exc)}})
@@ -144,6 +147,8 @@ def make_scheduler(service: context.Context) -> BackgroundScheduler:
     """Every registered task on its interval: one pass at a time, missed ones folded into one."""
     scheduler = BackgroundScheduler(
         timezone=service.config.service.timezone,
+        # One thread a task: ten that wait for a slurmctld that hangs must not keep verdicts and notices waiting.
+        executors={"default": ThreadPoolExecutor(len(tasks.REGISTER))},
         job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
     )
     logging.getLogger("apscheduler").setLevel(

@@ -29,7 +29,9 @@ class DatabaseSettings:
     retention_days: int = doc(
         "days of raw events kept in Postgres; older months are dropped after the Parquet export", default=400
     )
-    pool_size: int = doc("connections the service holds at most", default=8)
+    pool_size: int = doc(
+        "connections the service keeps open; it opens up to 32 more while its tasks need them", default=8
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,11 @@ class Store(
 
     @classmethod
     def open(
-        cls, where: settings.Settings | settings.DatabaseSettings | str, *, upgrade: bool = False
+        cls,
+        where: settings.Settings | settings.DatabaseSettings | str,
+        *,
+        upgrade: bool = False,
+        max_overflow: int = 2,
     ) -> Self:
         """The store of a URL or of the settings (starting the embedded server where they name none).
 
@@ -39,7 +43,7 @@ class Store(
             migrate.upgrade(url)
         database = where.database if isinstance(where, settings.Settings) else where
         pool_size = database.pool_size if isinstance(database, settings.DatabaseSettings) else 8
-        return cls(url, pool_size=pool_size)
+        return cls(url, pool_size=pool_size, max_overflow=max_overflow)
 
     def connection_uri(self) -> str:
         """The URL for drivers that connect by themselves (ADBC, psycopg, psql)."""

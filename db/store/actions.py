@@ -287,9 +287,11 @@ class ActionRows(base.StoreBase):
             .join(tables.agent_heartbeat, (h.cluster == q.cluster) & (h.node == q.node))
             .where(base.some(q.request_id, ids), h.received_at >= q.acknowledged_at)
         )
-        with engines.translated(), self.engine.connect() as connection:
-            found = connection.execute(query).mappings()
-            return {row["request_id"]: rows.from_row(records.AgentHeartbeat, row) for row in found}
+        return {
+            row["request_id"]: beat
+            for row in self._mappings(query)
+            for beat in self.readable(records.AgentHeartbeat, [row])
+        }
 
     def request_states(self, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:
         """Each request's state: acknowledged, delivered, open or expired."""

@@ -21,9 +21,10 @@ _M = TypeVar("_M", bound=Mapping[Any, Any])
 class StoreBase:
     """A database with our schema."""
 
-    def __init__(self, url: str, *, pool_size: int = 8) -> None:
+    def __init__(self, url: str, *, pool_size: int = 8, max_overflow: int = 2) -> None:
+        """`pool_size` connections are kept, and `max_overflow` more are opened while they are needed."""
         self.url = url
-        self.engine = engines.make(url, pool_size=pool_size, max_overflow=2)
+        self.engine = engines.make(url, pool_size=pool_size, max_overflow=max_overflow)
         self._reader: Any = None
         self.skipped = unreadable.Skipped()
 

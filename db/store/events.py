@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql as pg
 
 from probing_cluster.core import records
-from probing_cluster.db import engines, rows, tables
+from probing_cluster.db import engines, tables
 from probing_cluster.db.store import base
 
 _E = tables.health_event.c
@@ -73,7 +73,7 @@ class EventRows(base.StoreBase):
     def events_on(self, since: Mapping[str, datetime]) -> list[records.HealthEvent]:
         """Every event on some nodes, of each node since an instant of its own; oldest first."""
         given = {"nodes": list(since), "sinces": list(since.values())}
-        return [rows.from_row(records.HealthEvent, row) for row in self.rows(_ON, given)] if since else []
+        return self.readable(records.HealthEvent, self.rows(_ON, given)) if since else []
 
     def latest_of_job(self, job_id: int, kind: str, since: datetime) -> list[records.HealthEvent]:
         """The newest event of this kind and job that each node reported since then, by node."""

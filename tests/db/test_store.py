@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from probing_cluster.core import errors, records, settings
 from probing_cluster.db import delivery
@@ -177,3 +178,27 @@ def test_exclusions_keep_their_first_time_and_are_forgotten(
     assert store.save_exclusions([]) == 0
     assert store.forget_exclusions(at) == 0
     assert store.forget_exclusions(at + timedelta(seconds=1)) == 2
+
+
+def test_a_row_that_cannot_be_read_is_left_out_of_every_reading(
+    store: store_module.Store, make_event: Make
+) -> None:
+    """One node's row of an earlier time must not end a look at a gang, an account or a requeue."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    events = [
+        make_event(event_id=uuid.UUID(int=n), node=f"n{n}", at=now, kind="first_step", job_id=7)
+        for n in (1, 2)
+    ]
+    requests = {}
+    for n, event in enumerate(events, 1):
+        with delivery.Delivery(store.connection_uri(), event.cluster, event.node) as agent:
+            requests[n] = store.request(event.node, "collect", cluster=event.cluster)
+            beat = records.AgentHeartbeat(cluster=event.cluster, node=event.node, at=now, boot_id="b")
+            agent.deliver(events=[event], heartbeat=beat)
+            agent.deliver(heartbeat=beat, acknowledged=[requests[n]])
+    with store.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE probing.health_event SET detail = 'null' WHERE node = 'n1'"))
+        connection.execute(sa.text("UPDATE probing.agent_heartbeat SET faults = '[]' WHERE node = 'n1'"))
+    assert [e.node for e in store.events_on({"n1": now, "n2": now})] == ["n2"]
+    assert [b.node for b in store.beats_after(requests.values()).values()] == ["n2"]
+    assert store.skipped.counts() == {"n1": 2}

@@ -6,6 +6,7 @@ import random
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import sqlalchemy as sa
 
 from probing_cluster.attribution.reliability import accounts, run_account
 from probing_cluster.core import records, settings
@@ -165,6 +166,20 @@ def test_a_pass_that_is_told_to_stop_ends_after_its_slice(store, make, postgres_
     assert first == counts[-1] == len(store.run_accounts())
     rest = accounts.update(store, ASSUMED, since=LONG_AGO, at=at)
     assert first + rest == len({accounts.run_of(a) for a in attempts})
+
+
+def test_an_event_that_cannot_be_read_ends_no_pass(store, make, postgres_url):
+    """It is left out and counted; the accounts are made of the others."""
+    attempts, events = history(make, 10, seed=8)
+    bulk.load_attempts(postgres_url, attempts)
+    bulk.load_events(postgres_url, events)
+    with store.engine.begin() as connection:
+        spoil = "UPDATE probing.health_event SET detail = 'null' WHERE event_id = :id"
+        connection.execute(sa.text(spoil), {"id": events[0].event_id})
+    at = SetClock(make.start + timedelta(days=20))
+    n_runs = len({accounts.run_of(a) for a in attempts})
+    assert accounts.update(store, ASSUMED, since=LONG_AGO, at=at) == n_runs
+    assert store.skipped.counts() == {"n1": 1}
 
 
 def _hung(attempt: records.JobAttempt, since: datetime | None, made_at: datetime) -> records.Verdict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import random
 import signal
 import socket
@@ -165,6 +166,29 @@ def test_where_no_door_answers_the_database_itself_is_the_way(site: Any, make_ev
     assert agent.deliver(events=[make_event("n1")]).accepted == 1
     sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'probing-agent'"
     assert site.rows(sessions) == [(0,)]
+    agent.close()
+
+
+def test_a_database_that_cannot_be_reached_sends_agents_back_to_the_door(
+    site: Any, make_event: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where agents reach only the door, a short restart of it must not silence them for minutes; a row at fault sends nobody back."""
+    site.start()
+    agent = site.agent("n1", direct=True)
+    assert agent.deliver(events=[make_event("n1")]).accepted == 1
+    site.stop(signal.SIGKILL)
+    for _ in range(door_delivery.FAILURES_BEFORE_DIRECT):
+        with pytest.raises(errors.DatabaseUnavailable, match="no door answers"):
+            agent.deliver(events=[make_event("n1")])
+    impossible = dataclasses.replace(make_event("n1"), count=2**70)
+    assert agent.deliver(events=[impossible]).rejected == 1
+    assert agent._direct_until_s > time.monotonic()
+    site.start()
+    monkeypatch.setattr(agent, "_url", "postgresql://nobody@127.0.0.1:1/probing")
+    event = make_event("n1")
+    with pytest.raises(errors.DatabaseUnavailable, match="cannot be reached"):
+        agent.deliver(events=[event])
+    assert agent.deliver(events=[event]).accepted == 1
     agent.close()
 
 

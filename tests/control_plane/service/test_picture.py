@@ -13,7 +13,10 @@ import test_tasks
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.service import picture
 from probing_cluster.control_plane.service.tasks.nodes import actions
+from probing_cluster.core import records
 from probing_cluster.slurm_plugins import commands
+from probing_cluster.slurm_plugins.acts import nodes as slurm_nodes
+from tests.set_clock import SetClock
 
 HOUR = timedelta(hours=1)
 
@@ -109,3 +112,117 @@ def test_while_slurm_is_away_no_pass_reads_all_that_was_reported_since(service: 
     assert picture.waiting(service).events == ()
     service.journal.note_slurm("nodes", fakes.NOW, None)
     assert len(picture.waiting(service).events) == 1
+
+
+@pytest.fixture
+def looks(slurm: fakes.FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """One entry for each time that Slurm is asked for all its nodes."""
+    made: list[str] = []
+    nodes = slurm.nodes
+
+    def counted() -> Any:
+        made.append("nodes")
+        return nodes()
+
+    monkeypatch.setattr(slurm, "nodes", counted)
+    return made
+
+
+def _passes(service: context.Context, *events: records.HealthEvent, n: int, node: str = "n2") -> None:
+    """So many passes, one every five seconds, in which the node's agent goes on confirming these faults."""
+    for _ in range(n):
+        service.clock = SetClock(service.clock.now() + timedelta(seconds=5))
+        fakes.deliver(service.store, node, *events, at=service.clock.now())
+        actions.run(service)
+
+
+@pytest.mark.parametrize("observe_only", [False, True])
+def test_what_a_drain_has_answered_asks_slurm_once_a_minute(
+    service: context.Context, slurm: fakes.FakeSlurm, looks: list[str], observe_only: bool
+) -> None:
+    """A drained node whose fault stands is the commonest sight; its event is fresh for minutes, its fault stands for days."""
+    policy = dataclasses.replace(service.config.policy, observe_only=observe_only)
+    service.config = dataclasses.replace(service.config, policy=policy)
+    event = test_tasks.xid()
+    _passes(service, event, n=8)
+    assert [d.state for d in service.store.drains()] == ["simulated" if observe_only else "done"]
+    looks.clear()
+    _passes(service, event, n=36)
+    assert len(looks) == 3
+    service.clock = SetClock(fakes.NOW + timedelta(days=9))
+    _passes(service, event, n=1)
+    looks.clear()
+    _passes(service, event, n=12)
+    assert len(looks) == (0 if observe_only else 1)
+
+
+@pytest.mark.parametrize("node", ["n1", "n2"])
+def test_a_new_fault_is_acted_on_at_once_beside_one_that_is_answered(
+    service: context.Context, slurm: fakes.FakeSlurm, node: str
+) -> None:
+    """On another node, or on the same after a person put it back: the first pass drains."""
+    old = test_tasks.xid()
+    _passes(service, old, n=10)
+    idle = dataclasses.replace(slurm.state["n2"], states=frozenset({"IDLE"}), reason="")
+    slurm.state["n2"] = idle
+    _passes(service, old, n=3)
+    slurm.acts.clear()
+    now = service.clock.now()
+    new = test_tasks.xid(2, node, at=now, observed_at=now, device="gpu5", gpu_uuid="GPU-5")
+    _passes(service, new, n=1, node=node)
+    assert [act[:2] for act in slurm.acts] == [("drain", node)]
+
+
+def test_a_fault_that_begins_anew_after_its_drain_was_lifted_is_acted_on_at_once(
+    service: context.Context, slurm: fakes.FakeSlurm
+) -> None:
+    """The kernel's repeated line is one event; the agent says since when the fault stands."""
+    event = test_tasks.xid()
+    _passes(service, event, n=14)
+    (drain,) = service.store.drains()
+    slurm.resume("n2")
+    service.store.update_drain(drain.drain_id, state="resumed", ended_at=service.clock.now())
+    slurm.acts.clear()
+    _passes(service, event, n=2)
+    assert slurm.acts == []
+    _passes(service, dataclasses.replace(event, at=service.clock.now()), n=1)
+    assert [act[:2] for act in slurm.acts] == [("drain", "n2")]
+
+
+def test_an_act_that_failed_is_tried_again_as_before(
+    service: context.Context, slurm: fakes.FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The drain was carried out, the requeue was not."""
+    slurm.running[7] = test_tasks.running(7, "n2")
+    event = test_tasks.xid()
+    fakes.deliver(service.store, "n2", allocations=[test_tasks.holds(7)])
+    with monkeypatch.context() as patched:
+        patched.setattr(slurm, "requeue", lambda _job: slurm_nodes.Outcome(state="failed"))
+        _passes(service, event, n=14)
+    assert ("requeue", "7") not in slurm.acts
+    _passes(service, event, n=7)
+    assert ("requeue", "7") in slurm.acts
+
+
+def test_a_job_whose_gpus_are_heard_of_late_is_requeued_then(
+    service: context.Context, slurm: fakes.FakeSlurm
+) -> None:
+    """Its Prolog's word comes after the drain."""
+    slurm.running[7] = test_tasks.running(7, "n2")
+    event = test_tasks.xid()
+    _passes(service, event, n=14)
+    fakes.deliver(service.store, "n2", event, allocations=[test_tasks.holds(7)], at=service.clock.now())
+    _passes(service, event, n=1)
+    assert ("requeue", "7") in slurm.acts
+
+
+def test_the_last_word_of_a_silent_agent_asks_nothing(service: context.Context, looks: list[str]) -> None:
+    """No decision rests on it; when the agent is heard again, its faults count."""
+    old = test_tasks.xid(at=fakes.NOW - HOUR, observed_at=fakes.NOW - HOUR)
+    fakes.deliver(service.store, "n2", old)
+    test_tasks._age(service, 3600)
+    service.clock = SetClock(fakes.NOW + timedelta(seconds=70))
+    actions.run(service)
+    assert looks == []
+    _passes(service, old, n=1)
+    assert looks == ["nodes"]

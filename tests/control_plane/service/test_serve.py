@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -20,7 +21,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from probing_cluster.control_plane import context, journal
-from probing_cluster.control_plane.service import metrics, serve, tasks
+from probing_cluster.control_plane.service import lease, metrics, serve, tasks
 from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.db import store as db_store
 from probing_cluster.sandbox.machine import ports
@@ -178,6 +179,46 @@ def test_every_registered_task_is_scheduled_alone(service: context.Context) -> N
     scheduler = serve.make_scheduler(service)
     jobs = {job.id: job for job in scheduler.get_jobs()}
     assert {task.name for task in tasks.REGISTER} <= set(jobs)
+
+
+def test_tasks_that_wait_for_slurm_keep_no_other_task_waiting(
+    service: context.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All but one wait, each of them under a turn as far as there are turns: the last still runs, and reaches the database."""
+    url, released, ran = service.store.url, threading.Event(), threading.Event()
+    with db_store.Store.open(url, max_overflow=serve.MAX_CONNECTIONS) as store:
+        service = dataclasses.replace(service, store=store)
+        waiting = threading.Barrier(len(tasks.REGISTER))
+        names = iter([*lease.NAMES, *[""] * len(tasks.REGISTER)])
+
+        def wait(_service: context.Context) -> str:
+            name = next(names)
+            turn = lease.taken(service, name) if name else contextlib.nullcontext()
+            with turn, store.engine.connect():
+                waiting.wait(60)
+                released.wait(60)
+            return ""
+
+        def run(_service: context.Context) -> str:
+            waiting.wait(60)
+            store.recall("a key")
+            ran.set()
+            return ""
+
+        def task(number: int) -> context.Task:
+            last = number == len(tasks.REGISTER) - 1
+            return context.Task(
+                name=f"t{number}", meaning="", run=run if last else wait, every_s=lambda _: 3600.0
+            )
+
+        monkeypatch.setattr(tasks, "REGISTER", tuple(task(n) for n in range(len(tasks.REGISTER))))
+        scheduler = serve.make_scheduler(service)
+        scheduler.start()
+        try:
+            assert ran.wait(70)
+        finally:
+            released.set()
+            scheduler.shutdown()
 
 
 @pytest.mark.parametrize(("did", "runs"), [("drain n1 done", True), ("", False)])

@@ -41,7 +41,8 @@ def run(service: context.Context) -> str:
     known = restart_picture.past(service, now)
     ripe = [h for h in _hangs(service, open_verdicts, known, now) if hang.is_ripe(h, now, policy)]
     words = [w for h in ripe if (w := _ask(service, h, now))]
-    ready = [h for h in ripe if _answered(service, h, now) is not None]
+    answered = _answered(service, ripe, now)
+    ready = [h for h in ripe if h.verdict.gang_id in answered]
     if not ready:
         return ", ".join(words)
     with lease.taken(service, "restarts") as mine:
@@ -113,12 +114,21 @@ def _ask(service: context.Context, ripe: hang.Hang, now: datetime) -> str:
     return f"job {ripe.attempt.job_id} hangs: all nodes asked once more"
 
 
-def _answered(service: context.Context, ripe: hang.Hang, now: datetime) -> set[str] | None:
-    """The nodes whose heartbeat came after they had answered; None while they are waited for."""
-    since, ids = service.restarts.looking[ripe.verdict.gang_id]
-    beats = service.store.beats_after(ids)
-    nodes = {b.node for b in beats.values()}
-    return nodes if nodes >= set(ripe.attempt.nodes) or now - since >= PATIENCE else None
+def _answered(
+    service: context.Context, ripe: Sequence[hang.Hang], now: datetime
+) -> dict[uuid.UUID, set[str]]:
+    """Per gang the nodes whose heartbeat came after they had answered; no gang of which nodes are still waited for."""
+    looking = service.restarts.looking
+    beats = (
+        service.store.beats_after([i for h in ripe for i in looking[h.verdict.gang_id][1]]) if ripe else {}
+    )
+    found = {}
+    for one in ripe:
+        since, ids = looking[one.verdict.gang_id]
+        nodes = {beats[i].node for i in ids if i in beats}
+        if nodes >= set(one.attempt.nodes) or now - since >= PATIENCE:
+            found[one.verdict.gang_id] = nodes
+    return found
 
 
 def _decide(service: context.Context, ready: Sequence[hang.Hang], now: datetime) -> Iterator[str]:
@@ -131,12 +141,13 @@ def _decide(service: context.Context, ready: Sequence[hang.Hang], now: datetime)
         rank_rows.by_job(rank_rows.of_heartbeats(beats)), {h.attempt.job_id: h.attempt.nodes for h in ready}
     )
     known = restart_picture.past(service, now)
+    answered = _answered(service, ready, now)
     for one in ready:
-        answered = _answered(service, one, now)
-        if answered is None or _decided(one.verdict, known):
+        if one.verdict.gang_id not in answered or _decided(one.verdict, known):
             continue
+        nodes_heard = answered[one.verdict.gang_id]
         state, why, live, exclude = hang.decide(
-            one, ranks.get(one.attempt.job_id, ()), answered, queue, policy, ledger
+            one, ranks.get(one.attempt.job_id, ()), nodes_heard, queue, policy, ledger
         )
         leader = one.attempt.het_job_id or one.attempt.job_id
         components = sorted(j.job_id for j in queue.jobs.values() if j.het_job_id == leader) or [leader]

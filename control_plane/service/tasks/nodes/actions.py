@@ -9,6 +9,9 @@ from probing_cluster.control_plane.service import lease, picture, reconcile
 _EVERYWHERE_S = 5.0
 """How often faults that stand without a fresh event are looked for, on every node."""
 
+_AGAIN_S = 60.0
+"""How often what a drain has answered is looked at again: a person may have changed something in Slurm."""
+
 
 def run(service: context.Context) -> str:
     """One look at what nodes report; what was decided."""
@@ -17,8 +20,11 @@ def run(service: context.Context) -> str:
         service.looked_everywhere_s = service.clock.monotonic_s()
     fleet_view = picture.waiting(service, everywhere=everywhere)
     open_ends = everywhere and bool(reconcile.unrecorded(service, fleet_view.now))
-    if not open_ends and not picture.asks_for_more(fleet_view, service.config.policy):
+    again = everywhere and service.clock.monotonic_s() - service.answered_looked_at_s >= _AGAIN_S
+    if not open_ends and not picture.asks_for_more(fleet_view, service.config.policy, again=again):
         return ""
+    if again:
+        service.answered_looked_at_s = service.clock.monotonic_s()
     with lease.taken(service, "actions") as mine:
         if not mine:
             return ""

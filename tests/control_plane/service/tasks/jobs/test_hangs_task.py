@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from datetime import timedelta
+from typing import Any
 
 import fakes
 import gang_rows
@@ -128,6 +129,26 @@ def test_only_allocations_of_hanging_jobs_are_read(
     jobs = fakes.jobs_of_allocations_read(hanging.store, monkeypatch)
     hangs.run(hanging)
     assert jobs == {7}
+
+
+def test_answers_of_all_hanging_gangs_are_read_at_once(
+    hanging: context.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fabric that stalls hangs hundreds of jobs; a look asks the database once for all."""
+    wishing(hanging, site="requeue")
+    (verdict,) = hanging.store.gang_verdicts(open_only=True)
+    hanging.store.upsert_attempts([gang_rows.attempt(8, *NODES)])
+    second = dataclasses.replace(verdict, gang_id=uuid.UUID(int=2), job_id=8)
+    hanging.store.save_gang_verdicts([second])
+    read, reads = hanging.store.beats_after, list[set[uuid.UUID]]()
+
+    def counted(ids: Any) -> Any:
+        reads.append(set(ids))
+        return read(ids)
+
+    monkeypatch.setattr(hanging.store, "beats_after", counted)
+    hangs.run(hanging)
+    assert [len(ids) for ids in reads] == [2 * len(NODES)]
 
 
 def test_observe_only_simulates(hanging: context.Context, slurm: fakes.FakeSlurm) -> None:
