@@ -366,7 +366,8 @@ def _quoted(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
     """The most telling log lines where nothing is proven: a hint, the kernel's own line, a command that the shell could not run."""
     lines_of = [
         [f.event for f in view.findings if f.signature.role is findings.FindingRole.HINT],
-        [f.event for f in view.findings if f.event.kind == "kernel_xid"],
+        # A watched node's own kernel log says whether that line is true.
+        [f.event for f in view.findings if f.event.kind == "kernel_xid" and not view.fully_watched],
         [f.event for f in view.findings if f.event.kind in _REFUSALS],
     ]
     return [e for lines in lines_of for e in lines[:1] if e.message]
