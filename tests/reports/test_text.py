@@ -89,6 +89,23 @@ def test_of_a_job_that_completed_what_failed_in_it_is_shown(
 
 
 @pytest.mark.parametrize(
+    ("above", "shown"),
+    [
+        (("conda: command not found", "b"), ("conda: command not found", "…", "1", "2")),
+        (("b", "samtools sort: failed to read header"), ("samtools sort: failed to read header", "1", "2")),
+        (("KeyError: 'lr'", "Traceback (most"), ("KeyError: 'lr'", "…", "1", "2")),
+        (("0 errors, 0 failures", "loss 0.2"), ("1", "2")),
+        ((), ("1", "2")),
+    ],
+)
+def test_the_first_line_of_trouble_is_shown_above_the_last_lines(
+    above: tuple[str, ...], shown: tuple[str, ...]
+) -> None:
+    log = rows.JobLog(node="n1", at=example.at("14:21:40"), tail=(*above, "1", "2"))
+    assert log.shown(2) == shown
+
+
+@pytest.mark.parametrize(
     ("ended", "words"),
     [
         ({"state": "FAILED", "exit_code": 1}, "FAILED, exit code 1"),

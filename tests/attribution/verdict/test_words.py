@@ -239,7 +239,7 @@ def test_a_node_whose_log_is_at_hand_is_not_called_unwatched(make):
     ("message", "words"),
     [
         ("Error(s) in loading state_dict for Net:", "state_dict for Net."),
-        (f"ValueError: {'b' * 400}", "bbb…"),
+        (f"ValueError: {'b' * 400}", f"{'b' * 78} … {'b' * 67}."),
     ],
 )
 def test_a_quoted_line_leaves_one_full_stop(make, message, words):
