@@ -70,7 +70,7 @@ def _step(view: attempt_view.AttemptView, verdict: records.Verdict) -> str:
         step = _UNREAD_LOG.format(files=view.unread_files)
     if view.unopened_files:
         step = f"Slurm could not open {view.unopened_files}. {step}"
-    return step if not step or step.endswith((".", "!", "?")) else f"{step}."
+    return step if not step or step.endswith((".", "!", "?", "…")) else f"{step}."
 
 
 def _outcome(views: Sequence[attempt_view.AttemptView], now: datetime) -> str:

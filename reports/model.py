@@ -82,10 +82,13 @@ class ReportModel:
 
     @property
     def headline(self) -> str:
-        """`COMPLETED after 1 requeue`."""
-        if not self.n_requeues:
-            return self.state
-        return f"{self.state} after {self.n_requeues} requeue{'s' if self.n_requeues > 1 else ''}"
+        """`COMPLETED after 1 requeue`; `FAILED, exit code 1`."""
+        after = f" after {vocabulary.plural(self.n_requeues, 'requeue')}" if self.n_requeues else ""
+        last = self.attempts[-1].attempt
+        # Of other states Slurm's own numbers, such as 0:125, say no more than the state.
+        unopened = last.exit_signal == vocabulary.OUTPUT_NOT_OPENED
+        ending = phrase.ending(last) if self.state == last.state == "FAILED" and not unopened else ""
+        return f"{self.state}{after}{f', {ending}' if ending else ''}"
 
     @property
     def elsewhere(self) -> str:

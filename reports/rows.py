@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import types
 import typing
 import uuid
@@ -14,6 +15,11 @@ from typing import Any, TypeVar
 from probing_cluster.core import records
 
 _T = TypeVar("_T")
+_TROUBLE = re.compile(
+    r"(?<!no )(?<!0 )\b(?:error|fatal|failed|failure|cannot|could not|denied|killed|not found|no such|segmentation fault)\b|\w(?:Error|Exception)\b|\[Errno|Traceback",
+    re.IGNORECASE,
+)
+"""Words of a line that tells of trouble."""
 
 
 @records.record
@@ -58,6 +64,15 @@ class JobLog:
     why: str = records.doc("why it was not read; empty when it was", default="")
     note: str = records.doc("which part of it was not read", default="")
     copy: str = records.doc("its copy, made before a restart truncated it; empty for none", default="")
+
+    def shown(self, most: int) -> tuple[str, ...]:
+        """Its last `most` lines; before them the first of the other lines that tells of trouble, if one does."""
+        above = self.tail[:-most]
+        at = next((i for i, line in enumerate(above) if _TROUBLE.search(line)), None)
+        if at is None:
+            return self.tail[-most:]
+        gap = () if at == len(above) - 1 else ("…",)
+        return (above[at], *gap, *self.tail[-most:])
 
 
 @records.record

@@ -263,7 +263,7 @@ def _logs(view: attempt_view.AttemptView, width: int, brush: paint.Brush) -> Ite
         yield from _wrap(
             f"{name} on {log.node}{note}{'' if any(log.tail) else ': empty'}", width, "  ", "    "
         )
-        for line in (line for line in log.tail[-_MOST_LINES:] if line.strip()):
+        for line in (line for line in log.shown(_MOST_LINES) if line.strip()):
             # The end of a line often matters most ("… not found"): long lines are folded, not cut.
             yield from _wrap(sanitize.clean(line, _MOST_OF_A_LINE), max(width, 26), "    | ", "    |   ")
     if len(view.logs) > _MOST_LOGS:

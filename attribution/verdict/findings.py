@@ -78,6 +78,8 @@ class _Table:
     kinds: Mapping[str, FindingSignature]
     by_role: Mapping[str, FindingSignature]
     fallback: FindingSignature
+    advice: tuple[tuple[re.Pattern[str], str], ...]
+    """Patterns of words, each with what the owner does about them."""
 
 
 @functools.cache
@@ -91,7 +93,9 @@ def _load() -> _Table:
                 raise errors.MalformedInput(f"{_FILE.name} says twice what {kind} means")
             table[kind] = signature
     by_role = {role: _signature(row, frozenset()) for role, row in raw["by_role"].items()}
-    return _Table(kinds=table, by_role=by_role, fallback=_signature(raw["fallback"], frozenset()))
+    advice = tuple((re.compile(row["pattern"]), str(row["step"])) for row in raw["advice"])
+    fallback = _signature(raw["fallback"], frozenset())
+    return _Table(kinds=table, by_role=by_role, fallback=fallback, advice=advice)
 
 
 def _signature(row: Mapping[str, Any], kinds: frozenset[str]) -> FindingSignature:
@@ -172,6 +176,11 @@ _MISMATCH = re.compile(
 )
 """The kernel driver and the user libraries are of different releases."""
 _UNAVAILABLE = {"not_ready": "cuda_not_ready", "ordinal": "cuda_device_ordinal"}
+
+
+def advice(words: str) -> str:
+    """What the owner does about an error of which the words show it; empty for all others."""
+    return next((step for pattern, step in _load().advice if pattern.search(words)), "")
 
 
 def named(kind: str) -> FindingSignature:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from probing_cluster.attribution.verdict import claims, evidence_view, phrases, rank_claims, taxonomy, wording
+from probing_cluster.attribution.verdict import (
+    claims,
+    evidence_view,
+    findings,
+    phrases,
+    rank_claims,
+    taxonomy,
+    wording,
+)
 from probing_cluster.core import digits, records, vocabulary
 
 _Applies = Callable[[evidence_view.EvidenceView, claims.Claim], bool]
@@ -39,8 +47,8 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
     for name, causes, applies in _VARIANTS:
         if (not causes or winner.cause in causes) and applies(view, winner):
             return _filled_in(taxonomy.load().variants[name], view, winner)
-    if check := _check(view, ranking):
-        return check
+    if step := _check(view, ranking) or _advice(view, winner):
+        return step
     proven = (
         ranking.confidence is not records.Confidence.POSSIBLE
         or winner.info.domain is not records.Domain.HARDWARE
@@ -70,6 +78,26 @@ def _filled_in(sentence: str, view: evidence_view.EvidenceView, winner: claims.C
 def _of_its_log(winner: claims.Claim) -> str:
     """The log line that a verdict by elimination quotes; empty if none."""
     return phrases.clean(winner.words.partition("; its log says: ")[2])
+
+
+_LAST_COMMAND = (
+    "Look at the program's own output. If it shows no error, look at the script's last command, which sets the exit code: "
+    "`grep`, `diff`, `cmp` and `[ … ] && …` end with 1 when they find nothing. `set -x` in the script shows it."
+)
+
+
+def _advice(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
+    """What to do about the program's own error, if its words or the way it ended show that; else empty."""
+    if winner.cause not in ("user_error", taxonomy.UNKNOWN):
+        return ""
+    own = [e.message for e in winner.evidence]
+    beside = [f.event.message for f in view.findings] if winner.by_elimination else []
+    text = "\n".join([winner.words, *own, *beside])
+    if step := findings.advice(text):
+        message = phrases.clean(next((m for m in (*own, *beside) if findings.advice(m)), ""))
+        return f"{step}. Its log says: {message}." if message else f"{step}."
+    bare = winner.by_elimination and not winner.evidence and not beside
+    return _LAST_COMMAND if bare and view.attempt.exit_code == 1 and not view.signal else ""
 
 
 def _check(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:

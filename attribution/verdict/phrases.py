@@ -126,7 +126,7 @@ _MOST_OF_A_COMMAND = 60
 
 
 def clean(text: str) -> str:
-    """One line of at most 160 characters without its final dot; for a shell's message, the signal and the command."""
+    """One line of at most 160 characters without its final dot, both ends kept; for a shell's message, the signal and the command."""
     line = " ".join(text.split())
     if found := _SHELL.match(line):
         how, command = found["how"], found["command"]
@@ -136,8 +136,9 @@ def clean(text: str) -> str:
             else f"{command[: _MOST_OF_A_COMMAND - 1].rstrip()}…"
         )
         return f"{how} in `{command}`"
-    line = line if len(line) <= 160 else line[:157] + "…"
-    return line.rstrip(".:;, ")
+    line = line.rstrip(".:;, ")
+    # The end of a line often says most: "No such file or directory".
+    return line if len(line) <= 160 else f"{line[:90].rstrip()} … {line[-67:].lstrip()}"
 
 
 def sentence(text: str) -> str:

@@ -88,6 +88,41 @@ def test_of_a_job_that_completed_what_failed_in_it_is_shown(
     assert ("Errors in its output" in drawn) is (shown and behind is not None)
 
 
+@pytest.mark.parametrize(
+    ("above", "shown"),
+    [
+        (("conda: command not found", "b"), ("conda: command not found", "…", "1", "2")),
+        (("b", "samtools sort: failed to read header"), ("samtools sort: failed to read header", "1", "2")),
+        (("KeyError: 'lr'", "Traceback (most"), ("KeyError: 'lr'", "…", "1", "2")),
+        (("0 errors, 0 failures", "loss 0.2"), ("1", "2")),
+        ((), ("1", "2")),
+    ],
+)
+def test_the_first_line_of_trouble_is_shown_above_the_last_lines(
+    above: tuple[str, ...], shown: tuple[str, ...]
+) -> None:
+    log = rows.JobLog(node="n1", at=example.at("14:21:40"), tail=(*above, "1", "2"))
+    assert log.shown(2) == shown
+
+
+@pytest.mark.parametrize(
+    ("ended", "words"),
+    [
+        ({"state": "FAILED", "exit_code": 1}, "FAILED, exit code 1"),
+        ({"state": "FAILED", "exit_code": 0, "exit_signal": 11}, "FAILED, signal 11"),
+        ({"state": "FAILED", "exit_code": 0, "exit_signal": 53}, "FAILED"),
+        ({"state": "OUT_OF_MEMORY", "exit_code": 0, "exit_signal": 125}, "OUT_OF_MEMORY"),
+    ],
+)
+def test_the_header_shows_how_a_failed_job_ended(
+    story: rows.ReportRows, ended: dict[str, object], words: str
+) -> None:
+    last = dataclasses.replace(max(story.attempts, key=lambda a: a.submit_at), attempt=1, **ended)  # type: ignore[arg-type]
+    report = model.build(job_ref.parse("4242"), dataclasses.replace(story, attempts=(last,)), now=NOW)
+    assert report.headline == words
+    assert text.render(report).splitlines()[0].endswith(words)
+
+
 @pytest.mark.parametrize("kind", ["slurm_requeued", "slurm_preempted"])
 def test_the_end_of_an_earlier_start_is_no_error_of_the_one_that_completed(
     story: rows.ReportRows, kind: str

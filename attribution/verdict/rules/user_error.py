@@ -43,9 +43,11 @@ _MEANINGS = {
     123: "of xargs: a command that it ran failed",
     124: "of timeout(1): its time limit was reached",
     126: "of the shell: a command is not executable",
-    127: "of the shell: a command was not found; or 255, as of ssh and exit -1",
 }
 """Usual meanings of exit codes of shells and tools; for a script's 128 + N Slurm may record N."""
+_NOT_FOUND = 127
+_LOGGED_AS = {8: "Floating point exception", 24: "CPU time limit exceeded", 25: "File size limit exceeded"}
+"""Signal to the shell's words for it."""
 _NOT_ITS_OWN = "and it is unknown whether the process killed for lack of memory was its own"
 _HINTED = 0.6
 """Weight of an exit code beside a hint at a machine."""
@@ -207,12 +209,26 @@ def _sent_signal(view: evidence_view.EvidenceView) -> int:
     """The signal that the exit code stands for, if the log reports it (for a script's 143 Slurm records 15); else 0."""
     code = view.attempt.exit_code or 0
     number = code - vocabulary.BY_SIGNAL if code > vocabulary.BY_SIGNAL else code
-    logged = any(f.event.kind in _ENDS_BY.get(number, ()) for f in view.findings)
+    logged = any(
+        f.event.kind in _ENDS_BY.get(number, ()) or _LOGGED_AS.get(number, "\n") in f.event.message
+        for f in view.findings
+    )
     return number if logged else 0
 
 
-def _code(code: int | None) -> str:
+def _not_found(view: evidence_view.EvidenceView) -> str:
+    """The usual meanings of 127, the likelier first: a shell that finds no command prints that into the log."""
+    missing, other = "of the shell: a command was not found", "255, as of ssh and exit -1"
+    if any(f.event.kind == "command_not_found" for f in view.findings):
+        return missing
+    return f"or {other}; its log names no missing command" if view.log_was_read else f"{missing}; or {other}"
+
+
+def _code(view: evidence_view.EvidenceView) -> str:
     """The exit code and its usual meaning: a signal that Slurm records without its 128, or a shell's or tool's code."""
+    code = view.attempt.exit_code
+    if code == _NOT_FOUND:
+        return f"{code} ({_not_found(view)})"
     if code in _CRASHES:
         return f"{code} (Slurm records the same of a script that ends with {vocabulary.BY_SIGNAL + code}, signal {_named(code)})"
     return f"{code}{f' ({_MEANINGS[code]})' if code in _MEANINGS else ''}"
@@ -294,7 +310,7 @@ def _exit_words(view: evidence_view.EvidenceView, signal: int, caught: records.H
     elif _is_unrecorded(view):
         how = "exited with a code other than 0, which the accounting does not show"
     else:
-        how = f"exited with code {_code(view.attempt.exit_code)}"
+        how = f"exited with code {_code(view)}"
     words = f"{how}, {_NOT_ITS_OWN if _memory_kill_beside(view) else _beside(view)}"
     if caught is not None:
         last = phrases.clean(str(caught.detail.get("last_words") or ""))
@@ -366,7 +382,8 @@ def _quoted(view: evidence_view.EvidenceView) -> list[records.HealthEvent]:
     """The most telling log lines where nothing is proven: a hint, the kernel's own line, a command that the shell could not run."""
     lines_of = [
         [f.event for f in view.findings if f.signature.role is findings.FindingRole.HINT],
-        [f.event for f in view.findings if f.event.kind == "kernel_xid"],
+        # A watched node's own kernel log says whether that line is true.
+        [f.event for f in view.findings if f.event.kind == "kernel_xid" and not view.fully_watched],
         [f.event for f in view.findings if f.event.kind in _REFUSALS],
     ]
     return [e for lines in lines_of for e in lines[:1] if e.message]

@@ -41,7 +41,7 @@ def test_the_line_that_says_the_most_is_quoted_and_shown(make, kind, line, step)
 
 def test_an_exit_without_a_word_quotes_none(make):
     """There is nothing to quote."""
-    assert unwatched(make).next_step == "Look at the program's own output."
+    assert unwatched(make).next_step.startswith("Look at the program's own output. If it shows no error")
 
 
 @pytest.mark.parametrize(
@@ -93,3 +93,39 @@ def test_nothing_is_replaced_for_what_is_only_possible(make):
     lost = make.judge(make.xid(79, 3))
     assert lost.confidence is C.CERTAIN
     assert lost.next_step.startswith("Reseat or replace ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "step"),
+    [
+        ("disk_full", "OSError: [Errno 28] No space left on device", "df -h"),
+        ("disk_full", "OSError: [Errno 122] Disk quota exceeded: '/home/a'", "quota -s"),
+        ("too_many_open_files", "OSError: [Errno 24] Too many open files: '/etc/passwd'", "ulimit -n"),
+        ("address_in_use", "OSError: [Errno 98] Address already in use", "another port"),
+        ("program_error", "java.lang.OutOfMemoryError: Java heap space", "-Xmx"),
+        ("program_error", "run.sh: fork: Resource temporarily unavailable", "ulimit -u"),
+        ("nccl_system_error", "RuntimeError: NCCL error: unhandled system error", "NCCL_DEBUG=INFO"),
+        ("python_consequence", "BrokenProcessPool: A process in the process pool was terminated abruptly", "MaxRSS"),
+        ("python_consequence", "ConnectionRefusedError: [Errno 111] Connection refused", "nothing did"),
+    ],
+)  # fmt: skip
+def test_an_error_whose_words_show_what_to_do_gets_that_advice_and_is_quoted(make, kind, message, step):
+    found = make.finding(kind, node="n2", message=message, detail={"role": "root", "first_cause": True})
+    v = make.judge(found, attempt=make.attempt(nodes=("n2",), n_gpus=1, gpus=None))
+    assert step in v.next_step
+    assert message in v.next_step
+
+
+@pytest.mark.parametrize(("code", "step"), [(124, "timeout(1)"), (25, "ulimit -f"), (1, "`grep`")])
+def test_an_exit_code_that_shows_what_to_do_gets_that_advice(make, code, step):
+    assert step in make.judge(attempt=make.attempt(exit_code=code)).next_step
+
+
+def test_a_kernel_line_in_the_log_of_a_watched_node_is_not_what_to_look_at(make):
+    """The node's own kernel log is at hand and lacks it."""
+    line = "[1234.5] NVRM: Xid (PCI:0000:d1:00): 79, pid=99, GPU has fallen off the bus."
+    quoted = make.finding("kernel_xid", node="n2", message=line)
+    one = make.attempt(nodes=("n2",))
+    v = make.judge(quoted, attempt=one)
+    assert "Xid" not in v.summary + v.next_step
+    assert "dmesg" in make.judge(quoted, attempt=one, watched={}).next_step

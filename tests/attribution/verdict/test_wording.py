@@ -30,6 +30,10 @@ def test_a_sentence_never_respells_a_node(text: str, sentence: str) -> None:
             "Illegal instruction (core dumped) in `./train " + "--x " * 12 + "--x…`",
         ),
         ("run.sh: line 4: 12092 Killed                  sleep 50", "Killed in `sleep 50`"),
+        (
+            f"cannot open /data/{'x' * 200}/a.tar: No such file or directory.",
+            f"cannot open /data/{'x' * 72} … {'x' * 34}/a.tar: No such file or directory",
+        ),
         ("run.sh: line 7: 19564 unexpected tokens there.", "run.sh: line 7: 19564 unexpected tokens there"),
     ],
 )

@@ -239,7 +239,7 @@ def test_a_node_whose_log_is_at_hand_is_not_called_unwatched(make):
     ("message", "words"),
     [
         ("Error(s) in loading state_dict for Net:", "state_dict for Net."),
-        (f"ValueError: {'b' * 400}", "bbb…"),
+        (f"ValueError: {'b' * 400}", f"{'b' * 78} … {'b' * 67}."),
     ],
 )
 def test_a_quoted_line_leaves_one_full_stop(make, message, words):
@@ -595,7 +595,14 @@ def test_an_exit_code_says_what_shells_mean_by_it(make):
     v = make.judge(attempt=make.attempt(exit_code=13))
     assert "141, SIGPIPE" in v.summary
     assert "timeout(1)" in make.judge(attempt=make.attempt(exit_code=124)).summary
-    assert "or 255" in make.judge(attempt=make.attempt(exit_code=127)).summary
+    unread = make.judge(attempt=make.attempt(exit_code=127), watched={}).summary
+    assert "127 (of the shell: a command was not found; or 255" in unread
+    assert "127 (or 255, as of ssh and exit -1; its log names no missing command)" in make.judge(attempt=make.attempt(exit_code=127)).summary  # fmt: skip
+    missing = make.finding("command_not_found", message="run.sh: line 5: conda: command not found")
+    shell = make.judge(missing, attempt=make.attempt(exit_code=127)).summary
+    assert ("(of the shell: a command was not found)" in shell, "255" in shell) == (True, False)
+    crashed = make.finding("process_crashed", message="run.sh: line 7: 30822 Floating point exception ./f44", detail={"role": "exit"})  # fmt: skip
+    assert "ended by signal 8 (SIGFPE)" in make.judge(crashed, attempt=make.attempt(exit_code=8)).summary
 
 
 def test_a_failure_whose_code_the_accounting_does_not_tell_is_possible_at_most(make):
