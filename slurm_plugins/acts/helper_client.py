@@ -83,6 +83,9 @@ class HelperActions:
                 connection.connect(self._path)
                 connection.sendall(json.dumps({"v": 1, "until_s": until_s, **request}).encode() + b"\n")
                 reply = json.loads(read_line(connection))
+        except TimeoutError as exc:
+            # It may be at the act, so what became of it is read from Slurm, as after an act that Slurm did not answer.
+            raise commands.SlurmAway(f"the node helper at {self._path} is not done in time") from exc
         except (OSError, ValueError) as exc:
             raise errors.SlurmUnavailable(f"the node helper at {self._path}: {exc}") from exc
         if reply.get("away"):

@@ -167,6 +167,17 @@ def test_who_has_hung_up_gets_nothing_done(helper: tuple[Recorder, nodes.Actions
     assert recorder.calls == [("drain", "n3", "probing: y")]
 
 
+def test_what_became_of_an_act_that_takes_too_long_is_not_known(tmp_path: Path) -> None:
+    """The helper has the request and may still do it: a failure on record would be wrong."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        through = helper_client.HelperActions(settings.SlurmSettings(helper_socket=str(tmp_path / "s")))
+        through._deadline_s = 0.2
+        with pytest.raises(commands.SlurmAway, match="is not done in time"):
+            through.drain("n1", "probing: x")
+
+
 def test_a_request_is_refused_after_its_callers_deadline() -> None:
     """One that is asked by an older service names none and is done."""
     recorder = Recorder()
