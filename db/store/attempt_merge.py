@@ -33,7 +33,7 @@ def given() -> sa.Select[Any]:
     """The rows of the parameter `attempts`, JSON. In one statement: the merge of a single row takes longer to plan than to run."""
     names = rows.names(records.JobAttempt)
     text = sa.cast(sa.bindparam("attempts", type_=sa.Text()), pg.JSON)
-    like: sa.ColumnClause[Any] = sa.literal_column("NULL::probing.job_attempt")
+    like: sa.ColumnElement[Any] = sa.literal_column("NULL::probing.job_attempt")
     return sa.select(*sa.func.json_populate_recordset(like, text).table_valued(*names).c)
 
 

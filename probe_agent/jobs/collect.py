@@ -25,6 +25,9 @@ NAME = "collect"
 DEADLINE_S = 30.0
 AT_ONCE, AT_ONCE_OF_ONE = 3, 2
 """Most readers at once: of all users, and of one user, so that one user's slow files leave a place to the others."""
+LATER_START = "later start"
+CLOCKS_DIFFER_S = 1.0
+"""A file's time may be so much later than the end of the job that wrote it last."""
 MAX_SIGHTINGS = 1000
 """Of all output files of a job on a node together: a job that prints distinct errors without end uses up its node's rows."""
 MAX_JOBS = 64
@@ -195,11 +198,15 @@ class Collector:
                 question: dict[str, Any] = {"op": "log", "path": path, "job_ids": job.slurm_ids}
                 if path in job.before:
                     question["before"] = list(job.before[path])
+                if (later := self._later_start(job)) is not None and path in later.before:
+                    question["after"] = list(later.before[path])
                 if job.restart_count:
                     question["began_s"] = job.started_at.timestamp()
                 if job.released_at is not None:
                     question["span_s"] = (job.started_at.timestamp(), job.released_at.timestamp())
                 answer = await self._read(job, question)
+                if self._is_of_later_start(job, answer):
+                    answer = {"refused": LATER_START}
                 unanswered += answer.get("refused") == NO_ANSWER
                 if answer.get("refused") == "ENOENT" and n + 1 < len(paths):
                     continue  # it may have the next name
@@ -212,6 +219,22 @@ class Collector:
         # A job whose steps go on in one of its files does not stand still.
         sightings = [s for s in sightings if not (goes_on and s.kind == vocabulary.LOG_STALL)]
         return _most(sightings), shown[: jobs.MAX_LOGS]
+
+    def _later_start(self, job: jobs.NodeJob) -> jobs.NodeJob | None:
+        """The start of the same job on this node after `job`, which has ended; None without one."""
+        known = self._book.get(job.job_id)
+        return known if known is not None and known.restart_count > job.restart_count else None
+
+    def _is_of_later_start(self, job: jobs.NodeJob, answer: Mapping[str, Any]) -> bool:
+        """Whether a later start has written into the file, and what is the earlier one's cannot be told."""
+        written_s = answer.get("written_s")
+        if (
+            job.released_at is None
+            or not isinstance(written_s, int | float)
+            or self._later_start(job) is None
+        ):
+            return False
+        return float(written_s) > job.released_at.timestamp() + CLOCKS_DIFFER_S
 
     def outputs(self, job: jobs.NodeJob) -> list[str]:
         """The output files of a running job on this node whose paths are known."""

@@ -127,7 +127,10 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
     try:
         file_stat = os.fstat(fd)
         begin = _begin(fd, file_stat, request.get("before"))
-        parts = log_parts.read(fd, file_stat.st_size, begin)
+        # Where the next start of the job found the file's end; only with it is a later read sure to be of this start.
+        end = _begin(fd, file_stat, request.get("after"))
+        of_this_start, end = bool(end), end or file_stat.st_size
+        parts = log_parts.read(fd, end, begin)
         head = b""
         if (
             span is not None and not parts[0].is_first and (began is None or begin)
@@ -139,10 +142,13 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
         if not parts[0].is_first and is_empty and (above := log_parts.read_above(fd, parts[0], begin)):
             parts = above
             log_words = collect_words.read_log(parts, began, span, head, job_ids, reading)
+        written_s = os.fstat(fd).st_mtime
     finally:
         os.close(fd)
     where = {"inode": file_stat.st_ino, "filesystem": filesystem(file_stat.st_dev)}
-    note = log_parts.words(parts, file_stat.st_size, begin, log_words.n_unread_bytes)
+    if not of_this_start:
+        where["written_s"] = written_s
+    note = log_parts.words(parts, end, begin, log_words.n_unread_bytes)
     tail = [
         line[:MAX_LINE_CHARS]
         for line in parts[-1].data[-_TAIL_BYTES:].decode("utf-8", "replace").splitlines()
@@ -151,9 +157,9 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _begin(fd: int, now: os.stat_result, before: Sequence[Any] | None) -> int:
-    """Offset at which the job's own output begins in a file.
+    """Offset at which a start's own output begins in a file.
 
-    `before`: (inode, size, mark) of the file before the job started. 0 where it was replaced or truncated since.
+    `before`: (inode, size, mark) of the file before that start. 0 where it was replaced or truncated since.
     """
     if not before or before[0] != now.st_ino or not 0 < before[1] <= now.st_size:
         return 0

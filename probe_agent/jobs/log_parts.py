@@ -43,7 +43,7 @@ class LogPart:
 def read(fd: int, size: int, begin: int = 0) -> list[LogPart]:
     """The parts to judge of an open file of `size` bytes, in the file's order; what is before `begin` is not the job's."""
     if size - begin <= MOST_BYTES:
-        return [LogPart(begin, pread(fd, begin, MOST_BYTES), is_first=True)]
+        return [LogPart(begin, pread(fd, begin, size - begin), is_first=True)]
     end = LogPart(size - MOST_BYTES, pread(fd, size - MOST_BYTES, MOST_BYTES))
     if not _is_troubled(end.data[: 2 * _BLOCK_BYTES]):
         return [end]

@@ -17,6 +17,7 @@ _WHY = {
     "ENOTDIR": "a part of its path is not a directory",
     "ESTALE": "its file server no longer has it",
     "EIO": "its file system answers with errors",
+    "later start": "a later start of the job has written into it since",
 }
 """Error of opening a file to the sentence that a report shows."""
 

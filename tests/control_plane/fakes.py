@@ -223,7 +223,7 @@ def _selected(row: Mapping[str, str], given: Mapping[str, str]) -> bool:
         return True
     since, until = (datetime.fromisoformat(f"{given[k]}+00:00").timestamp() for k in ("-S", "-E"))
     end = row.get("End", "")
-    return float(row["Eligible"]) <= until and (not end.isdigit() or int(end) >= int(since))
+    return float(row["Eligible"]) <= until and (end in ("", "Unknown") or float(end) >= int(since))
 
 
 def row(job_id: int, **changes: str) -> dict[str, str]:

@@ -758,3 +758,35 @@ def test_a_job_that_prints_distinct_errors_without_end_gets_so_many_rows_on_a_no
     made = [seen(n, first=n == 7) for n in range(9)]
     assert [s.message for s in collect._most(made)] == ["0", "1", "7"]
     assert collect._most(made[:3]) == made[:3]
+
+
+@pytest.mark.parametrize("mode", ["truncated", "appended", "appended, its end was seen", "untouched"])
+def test_what_a_later_start_wrote_is_not_shown_as_the_earlier_ones(
+    collector: Any, queue: spool.Spool, tmp_path: Path, mode: str
+) -> None:
+    """A busy node reads a log late: the job has begun again meanwhile and writes into the same file."""
+    out = tmp_path / "out"
+    out.write_text(TRACE)
+    ended_s = NOW.timestamp()
+    os.utime(out, (ended_s, ended_s))
+    before: dict[str, Any] = {}
+    if mode.endswith("seen"):
+        question = {"op": "before", "path": str(out), "started_s": ended_s + 5}
+        before = {str(out): child({**question, "uid": ME, "gid": os.getgid()})["before"]}
+    if mode == "truncated":
+        out.write_text("second life step 1\n")
+    elif mode != "untouched":
+        with out.open("a") as stream:
+            stream.write("second life step 1\nRuntimeError: of the second\n")
+    if mode != "untouched":
+        os.utime(out, (ended_s + 9, ended_s + 9))
+    again = job(stdout=str(out), restart_count=1, started_at=NOW + timedelta(seconds=5), released_at=None, before=before)  # fmt: skip
+    collector._book.start(again)
+    asyncio.run(collector.collect(job(stdout=str(out))))
+    (row,) = shown(queue)
+    if mode in ("truncated", "appended"):
+        assert "later start of the job has written into it" in row["why"]
+        assert events(queue) == []
+    else:
+        assert row["tail"][-1] == "ValueError: bad shape"
+        assert ["ValueError" in e.message for e in events(queue)] == [True]
