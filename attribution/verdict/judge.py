@@ -93,7 +93,7 @@ def judge(case: cases.Case, *, made_at: datetime) -> records.Verdict | None:
             "submit_at": attempt.submit_at,
             "attempt": attempt.attempt,
             "cause": winner.cause,
-            "domain": _domain(winner, ranking.confidence),
+            "domain": winner.domain or info.domain,
             "component": info.component or None,
             "node": _node(winner),
             "device": winner.device,
@@ -112,21 +112,6 @@ def judge(case: cases.Case, *, made_at: datetime) -> records.Verdict | None:
             "rules_version": rules_version(),
             "made_at": made_at,
         },
-    )
-
-
-def _domain(winner: claims.Claim, confidence: records.Confidence) -> records.Domain:
-    """The domain at fault; `unknown` for system software that only the job's own text blames and that is only possible.
-
-    Rates, losses and lemons count by domain, and anybody can write such a text.
-    """
-    domain = winner.domain or winner.info.domain
-    by_text = winner.evidence and all(e.source in vocabulary.JOB_SIDE_SOURCES for e in winner.evidence)
-    possible = confidence is records.Confidence.POSSIBLE
-    return (
-        records.Domain.UNKNOWN
-        if domain is records.Domain.SYSTEM_SOFTWARE and by_text and possible
-        else domain
     )
 
 

@@ -2,7 +2,7 @@
 -- Inputs   table attempt (pg_attempts.sql's columns); $since_us, $until_us (clip). Partition and users are filtered on top.
 -- Output   view base: job_id, attempt, submit_us, start_us, end_us (null while running), state, n_nodes, n_gpus, gpus (0 when
 --          unknown), user, partition, run_key, size (GPUs rounded up to a power of two), run_s (seconds in the span, suspensions
---          taken off), gpu_s, node_s, ended (in the span), infra (ended by hardware or system software), cause, component,
+--          taken off), gpu_s, node_s, ended (in the span), infra (ended by hardware or system software, the latter at least likely), cause, component,
 --          domain, fault_node, confidence, nodes, evidence, incident_id, hung_s (without progress until its end).
 SELECT b.*,
        b.run_s * b.gpus AS gpu_s,
@@ -10,6 +10,7 @@ SELECT b.*,
        b.state IN ('NODE_FAIL', 'BOOT_FAIL')
          OR (b.state IN ('FAILED', 'REQUEUED', 'TIMEOUT', 'CANCELLED', 'DEADLINE', 'OUT_OF_MEMORY')
              AND coalesce(b.domain, '') IN ('hardware', 'system_software')
+             AND NOT (b.domain = 'system_software' AND coalesce(b.confidence, '') = 'possible')
              AND coalesce(b.cause, '') <> 'node_refused') AS infra
 FROM (
     SELECT a.cluster, a.job_id, a.attempt, a.submit_us, a.start_us, a.end_us, a.state, a.nodes,
