@@ -43,8 +43,8 @@ def waiting(service: context.Context, *, everywhere: bool = True) -> view.View:
         return view.View(now=now)
     window = now - max(_MEMORY, timedelta(seconds=policy.budget_window_s))
     beats = store.heartbeats(nodes=None if everywhere else {e.node for e in events}, cluster=cluster)
-    standing = store.drains(open_only=True, cluster=cluster)
-    drains = {d.drain_id: d for d in (*standing, *store.drains(since=window, cluster=cluster))}
+    open_drains = store.drains(open_only=True, cluster=cluster)
+    drains = {d.drain_id: d for d in (*open_drains, *store.drains(since=window, cluster=cluster))}
     return view.View(
         now=now,
         outage_s=outage_s,

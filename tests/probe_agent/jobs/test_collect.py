@@ -748,14 +748,14 @@ def test_a_job_that_prints_distinct_errors_without_end_gets_so_many_rows_on_a_no
     """First causes are kept before all others, in their order."""
     monkeypatch.setattr(collect, "MAX_SIGHTINGS", 3)
 
-    def seen(n: int, *, first: bool) -> sighting.Sighting:
+    def finding(n: int, *, first: bool) -> sighting.Sighting:
         detail = {"first_cause": True} if first else {}
         return sighting.Sighting(
             source="joblog", position=f"{n}", at=NOW, kind="program_error", severity=records.Severity.INFO,
             message=str(n), detail=detail,
         )  # fmt: skip
 
-    made = [seen(n, first=n == 7) for n in range(9)]
+    made = [finding(n, first=n == 7) for n in range(9)]
     assert [s.message for s in collect._most(made)] == ["0", "1", "7"]
     assert collect._most(made[:3]) == made[:3]
 
