@@ -8,6 +8,11 @@ from pathlib import Path
 
 from probing_cluster.core import command_line
 
+EXIT_CODES = """exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 no such thing, 4 database unreachable,
+5 not permitted, 6 Slurm unreachable, 7 malformed input, 8 (eval, sql) something did not answer and is named,
+9 (eval) the expression raised"""
+"""The help of every command ends with them."""
+
 Run = Callable[[argparse.Namespace], int]
 
 
@@ -23,7 +28,7 @@ class Commands:
             name,
             help=meaning,
             description=meaning[:1].upper() + meaning[1:] + ".",
-            epilog=epilog,
+            epilog=f"{epilog}\n\n{EXIT_CODES}" if epilog else EXIT_CODES,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         made.add_argument(

@@ -42,11 +42,6 @@ GROUPS = (
 ABOVE = ("probing_cluster.web.web_commands",)
 """Groups of rooms above this one, which it must not import: found by name, where they are installed."""
 
-_EPILOG = """exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 no such thing, 4 database unreachable,
-5 not permitted, 6 Slurm unreachable, 7 malformed input, 8 (eval, sql) something did not answer and is named,
-9 (eval) the expression raised"""
-
-
 QUICK = {"sql": "jobs.sql", "eval": "jobs.eval"}
 """Commands, with their groups, whose answer is waited for by the tenth of a second: their groups are loaded alone."""
 
@@ -56,7 +51,7 @@ def parser(first: str = "") -> command_line.Parser:
     made = command_line.Parser(
         prog="probing-ctl",
         description="Runs and asks Probing Cluster.",
-        epilog=_EPILOG,
+        epilog=commands.EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command_line.add_version(made)

@@ -109,8 +109,9 @@ def _text(found: object, nodes_source: str) -> str:
     lines = [table.render(("AT", "NODE", "ACTION", "JOB", "STATE", "REASON", "WHY"), rows)] if rows else []
     lines += [
         (
-            f"{found.n_events} events could act: {sum(d.action == 'drain' for d in acted)} drains, "
-            f"{sum(d.action == 'requeue' for d in acted)} requeues, {len(found.decisions) - len(acted)} held back"
+            f"{found.n_events} events could act; of the {len(found.decisions)} decisions "
+            f"{sum(d.action == 'drain' for d in acted)} drains and {sum(d.action == 'requeue' for d in acted)} requeues "
+            f"would be carried out, {len(found.decisions) - len(acted)} are held back"
         ),
         (
             f"of the requeued attempts {found.n_failed_anyway} ended badly anyway, {found.n_completed_anyway} had completed "
