@@ -30,7 +30,7 @@ def take(where: identity.Identity, *texts: str) -> list[sighting.Sighting]:
     return log.take(lines, caught_up=False, place={})
 
 
-def said(where: identity.Identity, text: str) -> tuple[str | None, str]:
+def read(where: identity.Identity, text: str) -> tuple[str | None, str]:
     (found,) = take(where, text)
     return found.code, str(found.severity)
 
@@ -38,7 +38,7 @@ def said(where: identity.Identity, text: str) -> tuple[str | None, str]:
 @pytest.mark.parametrize("line", [LOST, PORT, "eth9: Link is Down", "team0: Port device d0 link down"])
 def test_a_bond_of_a_users_own_namespace_is_information(bare: Any, line: str) -> None:
     """The node has no such interface."""
-    assert said(bare, line) == ("unconfirmed", "info")
+    assert read(bare, line) == ("unconfirmed", "info")
 
 
 @pytest.mark.parametrize("line", [LOST, PORT])
@@ -46,35 +46,35 @@ def test_a_namesake_of_the_nodes_bond_that_is_up_is_information(bare: Any, line:
     """A user may call a bond, and its ports, what the node calls its own."""
     interface(bare, "bond0", "up")
     interface(bare, "d0", "up", bond="bond0")
-    assert said(bare, line) == ("unconfirmed", "info")
+    assert read(bare, line) == ("unconfirmed", "info")
 
 
 def test_the_nodes_own_bond_that_is_down_is_grave(bare: Any) -> None:
     """What the kernel said, the node shows."""
     interface(bare, "bond0", "down")
     interface(bare, "d0", "down", bond="bond0")
-    assert said(bare, LOST) == ("bond_down", "high")
-    assert said(bare, PORT) == ("bond_slave_down", "low")
+    assert read(bare, LOST) == ("bond_down", "high")
+    assert read(bare, PORT) == ("bond_slave_down", "low")
 
 
 def test_an_unused_interface_of_the_node_is_no_port_of_a_users_bond(bare: Any) -> None:
     """A spare adapter is down for good; a bond elsewhere may have a port of its name."""
     interface(bare, "d0", "down")
-    assert said(bare, PORT) == ("unconfirmed", "info")
+    assert read(bare, PORT) == ("unconfirmed", "info")
 
 
 def test_a_real_adapters_line_counts_when_the_link_is_up_again(bare: Any) -> None:
     """Links flap; the line of a device is its own proof."""
     interface(bare, "eno1", "up")
     (bare.root / "sys/class/net/eno1/device").mkdir()
-    assert said(bare, "eno1: Link is Down") == ("link_down", "low")
-    assert said(bare, "igb 0000:01:00.0 eno2: igb: eno2 NIC Link is Down") == ("link_down", "low")
+    assert read(bare, "eno1: Link is Down") == ("link_down", "low")
+    assert read(bare, "igb 0000:01:00.0 eno2: igb: eno2 NIC Link is Down") == ("link_down", "low")
 
 
 def test_no_name_leads_out_of_the_list_of_interfaces(bare: Any) -> None:
     """A name is looked up only where it is one."""
     interface(bare, "bond0", "down")
-    assert said(bare, "bond0: (slave ..): link status definitely down, disabling slave")[1] == "info"
+    assert read(bare, "bond0: (slave ..): link status definitely down, disabling slave")[1] == "info"
 
 
 @pytest.mark.parametrize("after", ["up", None])
