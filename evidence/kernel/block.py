@@ -47,6 +47,12 @@ FACTS = {
         LOW, _HW, "A software RAID runs with fewer drives than it should.", _GONE
     ),
     ("block_io", "raid_fault"): fact(HIGH, _HW, "A RAID or SAS controller stopped.", _GONE),
+    ("block_io", "image_file"): fact(
+        INFO,
+        "user_program",
+        "A device without a drive of its own (an image file, memory, a network block device) or the file system on it reported an error.",
+        "Look at the image file (a container's overlay, say) and at the file system that holds it.",
+    ),
 }
 _DEV = r"(?P<device>[A-Za-z][\w!.:/-]{0,63})"
 _FS = r"(?:(?:EXT[234]|F2FS|FAT|exFAT)-fs|XFS|BTRFS|NILFS|NTFS|JFS|REISERFS|UBIFS)"
@@ -209,9 +215,12 @@ _PRODUCTIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
 )
 _RECOVERED = re.compile(r"completion polled|read-write|read error corrected")
-_NO_DISK = re.compile(r"\bdev(?:ice)? (?:loop|fd|sr)\d+,|\[sr\d+\]|I/O error on (?:loop|fd|sr)\d")
-"""Loop devices without their file, missing floppies and missing discs are no evidence about storage."""
-
+_NO_DISK = re.compile(r"\bdev(?:ice)? (?:fd|sr)\d+,|\[sr\d+\]|I/O error on (?:fd|sr)\d")
+"""Missing floppies and missing discs are no evidence about storage."""
+_IMAGE_FILE = re.compile(r"(?:loop|nbd|zram|ram|ublkb|nullb)\d+(?:p\d+)?(?:-\d+)?", re.ASCII)
+"""Block devices without a drive, and their journals (`loop3-8`). A container's overlay is one: its user can damage it at will,
+and it says nothing about the node."""
+_BEYOND_END = re.compile(r"beyond end of device\n(?P<device>[\w!.-]{1,32}): rw=")
 
 _ADDRESS = re.compile(
     rf"(?:\w{{1,12}}: probe of|[a-z][\w-]{{1,20}}) (?P<pci>{grammar.FULL_PCI})(?=: | failed)"
@@ -226,12 +235,22 @@ def _device(found: re.Match[str]) -> str | None:
     return None
 
 
+def _is_image_file(device: str | None, code: str, message: str) -> bool:
+    """Whether the line is about a device without a drive."""
+    if code == "beyond_end" and (found := _BEYOND_END.search(message)):
+        device = found["device"]
+    return device is not None and bool(_IMAGE_FILE.fullmatch(device.removeprefix("/dev/")))
+
+
 def read(message: str, _context: KernelContext) -> KernelFinding | None:
     """A line about local storage; the first production that fits speaks."""
     if _NO_DISK.search(message):
         return None
     for code, pattern in _PRODUCTIONS:
         if found := message_start.match(pattern, message):
+            device = _device(found)
+            if _is_image_file(device, code, message):
+                return make(FACTS, "block_io", "image_file", message, device=device)
             severity = INFO if _RECOVERED.search(message) else FACTS["block_io", code].severity
             where = _ADDRESS.match(message)
             return make(
@@ -239,7 +258,7 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
                 "block_io",
                 code,
                 message,
-                device=_device(found),
+                device=device,
                 pci_bus_id=grammar.pci(where["pci"]) if where else None,
                 severity=severity,
             )

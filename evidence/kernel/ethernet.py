@@ -5,13 +5,21 @@ from __future__ import annotations
 import re
 
 from probing_cluster.evidence.kernel import grammar, message_start
-from probing_cluster.evidence.kernel.grammar import HIGH, LOW, KernelContext, KernelFinding, fact, make
+from probing_cluster.evidence.kernel.grammar import INFO, LOW, KernelContext, KernelFinding, fact, make
 
 _CHECK = "Check cable, transceiver and switch port of this interface."
 FACTS = {
     ("eth_link", "link_down"): fact(LOW, "hardware", "An Ethernet link went down.", _CHECK),
     ("eth_link", "bond_slave_down"): fact(LOW, "hardware", "A bond lost one of its links.", _CHECK),
-    ("eth_link", "bond_down"): fact(HIGH, "hardware", "A bond has no working link left.", _CHECK),
+    # Whoever has a network namespace of their own can write these two. The agent looks at the node's own bonds
+    # and makes bond_down high, or both of them `unconfirmed`; a log by itself cannot tell.
+    ("eth_link", "bond_down"): fact(LOW, "hardware", "A bond has no working link left.", _CHECK),
+    ("eth_link", "unconfirmed"): fact(
+        INFO,
+        "user_program",
+        "A bond or link went down that the node itself does not have, or that is up there: a program's own network namespace, or a link that came back at once.",
+        "Nothing, unless the node's own links flap.",
+    ),
     ("eth_link", "netdev_watchdog"): fact(
         LOW, "hardware system_software", "A transmit queue of an Ethernet NIC stood still.", _CHECK
     ),
@@ -73,6 +81,7 @@ def read(message: str, context: KernelContext) -> KernelFinding | None:
             "bond_slave_down",
             message,
             device=slave["slave"] or slave["interface"] or slave["port"] or slave["bond"],
+            detail={"bond": slave["bond"]},
         )
     if bond := message_start.match(_BOND, message):
         return make(FACTS, "eth_link", "bond_down", message, device=bond["device"])

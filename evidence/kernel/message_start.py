@@ -75,6 +75,15 @@ _QUOTES: tuple[tuple[str, re.Pattern[str]], ...] = (
         re.compile(r" invoked oom-killer: gfp_mask=|: page allocation (?:failure|stalls)[:.] ?(?:order|for)"),
     ),
     ("block", re.compile(r"attempt to access beyond end of device(?:\n|$)")),
+    # In a network namespace of one's own one names the bond, the bridge and their ports.
+    (
+        "ethernet",
+        re.compile(
+            r"^(?:bonding: )?[^\s:/]{1,15}(?: \(unregistering\))?: (?:\(slave [^\s:/]{1,15}\): |Port device [^\s:/]{1,15} |port \d{1,5}\([^\s:/]{1,15}\) "
+            r"|(?:link status|making|first active|releasing|backup|enslaving|setting|removing|received packet)\b.{0,80} (?:interface|slave|on|device) [^\s:/]{1,15}\b)",
+            re.IGNORECASE,
+        ),
+    ),
 )
 """Messages that begin with, or quote in their middle, a name that a user chose. Each needle is longer than a process
 name (15 characters), so that nobody can hide a driver's own message by naming a process so."""
@@ -99,6 +108,11 @@ _WORDS = (
     "started with executable stack",
     "potentially unexpected fatal signal",
     "mount option",
+    ": (slave ",
+    ": Port device ",
+    ": port ",
+    "interface ",
+    "received packet on ",
 )
 """Every one of these messages has one of them: a look that costs little."""
 

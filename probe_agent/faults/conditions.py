@@ -64,6 +64,8 @@ class Judgement:
     """Devices that could not be read: their conditions stay as they were. `*` = the whole source."""
     healthy: frozenset[str] = frozenset()
     """Names and PCI addresses of devices read and found well; they contradict older kernel lines."""
+    there: frozenset[str] | None = None
+    """Every device of the source, where it can list them all: a latched fault of one that is no longer there is over."""
     reset: frozenset[str] = frozenset()
     """GPU UUIDs seen to have been reset since the last reading."""
     memory: Mapping[str, Any] = field(default_factory=dict)

@@ -29,7 +29,7 @@ _MAX_IDS = 8
 
 CONTRADICTED_BY = {
     "ib_link": ("infiniband",),
-    "eth_link": ("infiniband",),
+    "eth_link": ("infiniband", "interfaces"),
     "gpu_lost": ("nvml", "amdsmi"),
     "nvlink": ("nvml",),
     "nfs": ("mounts",),
@@ -39,6 +39,9 @@ CONTRADICTED_BY = {
     "filesystem": ("mounts",),
 }
 """Kind of a kernel line to the sources whose healthy reading of the same part ends it."""
+
+_QUEUE_CODES = frozenset({"tx_timeout", "netdev_watchdog"})
+"""A link that is up says nothing about queues that stand still."""
 
 _NEVER_LATCHED = frozenset({"oom", "hung_task", "agent_overrun", "agent_dropped", "node_boot", "check"})
 
@@ -191,11 +194,20 @@ class Faults:
     def _contradicted(self, fault: Fault, source: str, judged: conditions.Judgement, at: datetime) -> bool:
         if fault.gpu_uuid is not None and fault.gpu_uuid in judged.reset:
             return True
-        if fault.code in records.ADAPTER_CODES or source not in CONTRADICTED_BY.get(fault.kind, ()):
+        if fault.code in records.ADAPTER_CODES or (fault.code in _QUEUE_CODES and source == "interfaces"):
+            return False
+        if source not in CONTRADICTED_BY.get(fault.kind, ()):
             return False
         if at - fault.confirmed_at < _CONTRADICTION_AFTER:
             return False
         names = {fault.device, fault.pci_bus_id, gpus.pci_key(fault.pci_bus_id), gpus.pci_key(fault.device)}
+        if (
+            judged.there is not None
+            and fault.device
+            and not fault.pci_bus_id
+            and fault.device not in judged.there
+        ):
+            return True
         return bool((names - {None, ""}) & judged.healthy)
 
     def _drop(self, which: Callable[[Fault], bool]) -> None:

@@ -69,10 +69,17 @@ class RankPages:
             answer = await watched.lane.ask(request, deadline_s=READ_DEADLINE_S)
         except core_processes.ChildFailed as exc:
             self._watch.failed(NAME, f"job {job_id}: {exc}")
+            watched.silent = True
             return watched
+        watched.silent = False
         self._watch.read(NAME, self._clock.now())
         self._update(watched, answer)
         return watched
+
+    def is_silent(self, job_id: int) -> bool:
+        """Whether the job's reader did not answer when it was asked last."""
+        watched = self.jobs.get(job_id)
+        return watched is not None and watched.silent
 
     async def drop_ended(self) -> None:
         """Lets go of jobs that are over: their last words have been taken, or nobody will ask for them."""

@@ -17,6 +17,7 @@ from probing_cluster.probe_agent.stacks import cpu_sampling, native, pyspy, slee
 MAX_CALLS = 16
 """Collectives of each rank."""
 STACKS_AT_ONCE = 2
+_ENDED = "the process ended before its stack was read"
 
 
 class SnapshotTaker:
@@ -102,15 +103,25 @@ class SnapshotTaker:
             workers = processes.children_of(page.pid, self._proc)
             entry["workers"] = "".join(processes.state_of(p, self._proc) or "" for p in workers)
             async with self._turn:
-                stacks = await pyspy.stacks(self._children, page.pid, inside=page.pid_inside)
-                if stacks.get("holds_gil"):
-                    stacks |= await cpu_sampling.look(
-                        self._children, page.pid, owner, stacks, inside=page.pid_inside
-                    )
+                stacks = await self._python_stacks(rank, rank.facts.start_ticks, owner)
             entry |= {
                 key: value for key, value in stacks.items() if key != "gil_stack"
             }  # one of those beside it
         return entry
+
+    async def _python_stacks(self, rank: Rank, start_ticks: int, owner: tuple[int, int]) -> dict[str, Any]:
+        """The stacks of the rank's process; none if it ended meanwhile: its pid may by now be another's, and py-spy is root."""
+        page = rank.page
+        if not self._is_same(page.pid, start_ticks):
+            return {"stack_error": _ENDED}
+        stacks = await pyspy.stacks(self._children, page.pid, inside=page.pid_inside)
+        if stacks.get("holds_gil") and self._is_same(page.pid, start_ticks):
+            stacks |= await cpu_sampling.look(self._children, page.pid, owner, stacks, inside=page.pid_inside)
+        return stacks if self._is_same(page.pid, start_ticks) else {"stack_error": _ENDED}
+
+    def _is_same(self, pid: int, start_ticks: int) -> bool:
+        found = processes.facts(pid, self._proc)
+        return found is not None and found.start_ticks == start_ticks
 
     async def _add_native(
         self, entries: Sequence[dict[str, Any]], slept: Mapping[int, int | None], owner: tuple[int, int]

@@ -81,8 +81,15 @@ class RankWatch:
         await self._pages.drop_ended()
         if any(watched.ranks for watched in self._pages.jobs.values()):
             await self._nics.read()
+        silent: set[int] = set()
         for job_id in self._book.running:
+            job = self._book.get(job_id)
+            # A user can stop the reader of their pages: their other jobs wait for the next beat, other users do not.
+            if job is not None and job.uid in silent:
+                continue
             sightings = await self.look(job_id)
+            if job is not None and job.uid is not None and self._pages.is_silent(job_id):
+                silent.add(job.uid)
             if sightings:
                 self._take(sightings)
             if any(s.kind == "rank_stall" for s in sightings):

@@ -66,6 +66,8 @@ class WatchedJob:
     """How often the process of a page (and start time) in another PID namespace was looked for in vain."""
     refused: int = 0
     """Files in its page directory that are no pages."""
+    silent: bool = False
+    """The reader did not answer when it was asked last."""
     snapshot_s: float | None = None
     """When its last snapshot was taken, by the monotonic clock."""
     snapshots: int = 0

@@ -16,7 +16,7 @@ from probing_cluster.core import clock, records
 from probing_cluster.evidence.kernel import grammar
 from probing_cluster.probe_agent import identity
 from probing_cluster.probe_agent.faults.sighting import Sighting
-from probing_cluster.probe_agent.sources import kmsg
+from probing_cluster.probe_agent.sources import interfaces, kmsg
 
 NAME = "kernel_log"
 STATE = "kernel_log"
@@ -160,6 +160,7 @@ class KernelLog:
             return
         found = self._classify(line.text, line.ts_us / 1e6)
         if found is not None:
+            found = interfaces.confirmed(found, self._identity.path(interfaces.NET))
             sightings.append(self._sighting(found, line, times))
 
     def _missed(self, seq: int) -> int:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import os
 import signal
 from datetime import UTC, datetime
+from typing import Any
 
+import pytest
 import rank_rig
 
 from probing_cluster.probe_agent.faults.sighting import Sighting
 from probing_cluster.probe_agent.inject.site._probing_probe import layout
-from probing_cluster.probe_agent.ranks import deaths
+from probing_cluster.probe_agent.jobs import jobs
+from probing_cluster.probe_agent.ranks import deaths, rank_pages
 from probing_cluster.probe_agent.stacks import pyspy_program
 
 
@@ -81,3 +86,49 @@ def test_an_attempt_that_ended_in_order_leaves_no_snapshot(rig: rank_rig.Rig) ->
         return words
 
     assert [s.kind for s in asyncio.run(end())] == ["first_step", "last_progress"]
+
+
+def test_a_silent_reader_costs_a_user_one_wait_a_beat(
+    rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reader runs as the job's owner, who may stop it: the owner's other jobs wait, so that nobody else's do."""
+    monkeypatch.setattr(rank_pages, "READ_DEADLINE_S", 1.0)
+    uid, gid = os.getuid(), os.getgid()
+    rig.book.start(jobs.NodeJob(job_id=8, started_at=datetime.now(UTC), uid=uid, gid=gid))
+    rig.directories.make(8, uid, gid)
+    pages = rig.watch._pages
+
+    async def live() -> tuple[set[int], set[int]]:
+        await rig.watch.look(7)
+        reader = pages.jobs[7].lane._child
+        assert reader is not None
+        os.kill(reader.pid, signal.SIGSTOP)
+        await rig.watch.beat()
+        while_silent = set(pages.jobs)
+        monkeypatch.setattr(rank_pages, "READ_DEADLINE_S", 60.0)
+        await rig.watch.beat()
+        afterwards = set(pages.jobs)
+        await rig.watch.close()
+        return while_silent, afterwards
+
+    assert asyncio.run(live()) == ({7}, {7, 8})
+
+
+def test_no_stack_is_read_of_a_process_that_took_a_ranks_pid(rig: rank_rig.Rig) -> None:
+    """py-spy is root and knows a process by its number: one with another start time is not the rank."""
+    process = rig.rank(0)
+
+    async def live() -> dict[str, Any]:
+        await rig.watch.look(7)
+        watched = rig.watch._pages.jobs[7]
+        (rank,) = watched.ranks.values()
+        assert rank.facts is not None
+        rank.facts = dataclasses.replace(rank.facts, start_ticks=rank.facts.start_ticks - 1)
+        found = await rig.watch._snapshots.live(watched)
+        await rig.watch.close()
+        return dict(found["ranks"][0])
+
+    entry = asyncio.run(live())
+    assert entry["pid"] == process.pid
+    assert entry["stack_error"] == "the process ended before its stack was read"
+    assert "stack" not in entry
