@@ -97,16 +97,6 @@ _KILLED = re.compile(r": line \d{1,6}: {1,4}\d{1,10} Killed\b")
 """A shell's message about a killed helper of the container runtime."""
 
 
-_NAMELESS = re.compile(r"cannot find name for user ID (?P<number>\d{1,10})")
-"""The node does not know the account."""
-
-
-def _of_nameless(best: JobFinding, new: JobFinding) -> bool:
-    """Whether `new` fails on a path that bears the account's number, since `best` found no name for it."""
-    found = _NAMELESS.search(best.message)
-    return found is not None and re.search(rf"/{found['number']}\b", new.message) is not None
-
-
 def _explains(new: JobFinding, best: JobFinding) -> bool:
     """Whether `best` is only the heading, the wrapper or the suspicion of the error that `new` reports itself."""
     behind = new.line - best.line
@@ -118,7 +108,7 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
     ):
         # The script went on without the module, and the program failed by an error of its own.
         return True
-    own_words = not new.detail.get("handled") and new.message != best.message and not _of_nameless(best, new)
+    own_words = not new.detail.get("handled") and new.message != best.message
     if best.detail.get("heading") and root and own_words and 0 < behind <= _REASON_LINES:
         return True
     if best.detail.get("wrapper") and (root or new.role is LineRole.REMOTE) and 0 < behind <= _WRAPPED_LINES:

@@ -256,7 +256,10 @@ def test_the_policy_can_be_replayed_over_history(run: Run, history: list[str]) -
         ("drain", "n2", "would act"),
         ("requeue", "n2", "skipped"),
     ]
-    assert "1 drains and 0 requeues would be carried out, 1 are held back" in run("policy", "simulate", "--since", "2026-11-01")[1]
+    assert (
+        "1 drains and 0 requeues would be carried out, 1 are held back"
+        in run("policy", "simulate", "--since", "2026-11-01")[1]
+    )
     assert "observe_only = True" in run("policy", "show")[1]
 
 
