@@ -75,6 +75,7 @@ DECLARE
     v_fresh_at timestamptz[];
     v_written bigint;
     v_this_hour bigint;
+    v_grave boolean; -- all that is given are faults of the node itself
     v_fits boolean[]; -- of each event: it may be stored
     v_wrong jsonb;
     v_n_wrong bigint;
@@ -256,13 +257,11 @@ BEGIN
         ON CONFLICT (role_name, hour) DO UPDATE SET n_rows = i.n_rows + excluded.n_rows
         RETURNING i.n_rows INTO v_this_hour;
         -- A tenth more for what is grave: a job that floods its node's rows hides no fault of the node.
-        IF jsonb_array_length(p_checks) = 0 AND NOT EXISTS (
+        v_grave := v_accepted > 0 AND jsonb_array_length(p_checks) + jsonb_array_length(p_refused) = 0 AND NOT EXISTS (
             SELECT FROM unnest(e_severity, e_source) AS u(severity, source)
-            WHERE u.severity IS DISTINCT FROM 'high' OR u.source IN ('joblog', 'probe', 'dump')
-        ) THEN
-            v_quota := v_quota + v_quota / 10;
-        END IF;
-        IF v_this_hour > v_quota THEN
+            WHERE u.severity IS DISTINCT FROM 'high' OR coalesce(u.source, 'joblog') IN ('joblog', 'probe', 'dump')
+        );
+        IF v_this_hour > v_quota + (CASE WHEN v_grave THEN v_quota / 10 ELSE 0 END) THEN
             RAISE EXCEPTION 'node % has delivered % new rows this hour, more than its % per hour',
                 v_node, v_this_hour, v_quota USING ERRCODE = 'configuration_limit_exceeded';
         END IF;

@@ -248,7 +248,7 @@ def test_a_null_does_not_lift_the_quota(postgres_url: str, agent_url: str) -> No
         for _ in range(10):
             call(connection, **events(20), **nulls)
         with pytest.raises(psycopg.errors.ConfigurationLimitExceeded):
-            call(connection, **events(1), **nulls)
+            call(connection, **events(1, e_severity=["low"]), **nulls)
     assert stored(postgres_url)["health_event"] == 200
 
 
