@@ -146,7 +146,8 @@ class DeliveryLoop:
         if not self._held_back:
             return batch
         grave = spool.RANK[records.Severity.HIGH]
-        return [item for item in batch if self._held_back == 1 and item.rank >= grave]
+        # Allocations are ranked as high too, but the reserve takes events only: together they would be refused.
+        return [i for i in batch if self._held_back == 1 and i.lane == "event" and i.rank >= grave]
 
     async def drain(self, deadline_s: float) -> bool:
         """Deliver what waits, at shutdown; True when the spool is empty."""
@@ -216,7 +217,9 @@ class DeliveryLoop:
                     **more,
                 )
         except errors.OverQuota as exc:
-            self._hold_back(str(exc))
+            # A heartbeat by itself that came too soon says nothing about the reserve for faults.
+            if load.items or not self._held_back:
+                self._hold_back(str(exc))
             return None
         except (errors.DatabaseUnavailable, TimeoutError) as exc:
             self._failed(str(exc) or f"no answer within {CALL_S:g} s", abandon=isinstance(exc, TimeoutError))

@@ -13,7 +13,8 @@ import psycopg
 import pytest
 
 from probing_cluster.core import errors, records
-from probing_cluster.db import delivery, store
+from probing_cluster.db import delivery, roles, store
+from probing_cluster.db.server import embedded
 from probing_cluster.probe_agent import identity
 from probing_cluster.probe_agent.faults import faults, sighting
 from probing_cluster.probe_agent.jobs import jobs
@@ -315,3 +316,32 @@ def test_a_node_whose_rows_are_used_up_sends_its_faults_and_heartbeats(tmp_path:
     assert len(door.calls[-1]["events"]) == 6
     assert made.spool.depth == 0
     made.close()
+
+
+@pytest.mark.parametrize("job_begins", [False, True])
+def test_a_fault_arrives_though_the_rows_of_the_hour_are_used_up(
+    tmp_path: Path, postgres_url: str, *, job_begins: bool
+) -> None:
+    """On a database with a real quota: neither a job that begins meanwhile nor heartbeats in quick succession delay it."""
+    role = roles.add_agent(postgres_url, "c", "n1", rows_per_hour=100)
+    url = postgres_url.replace(f"{embedded.OWNER}@", f"{role}@")
+    made = Rig(tmp_path, lambda: delivery.Delivery(url, "c", "n1"))
+    try:
+        made.see(*(f"a:{n}" for n in range(100)))
+        made.intake.tick(everything=True)
+        asyncio.run(made.loop.once(beat=True))
+        made.see(*(f"b:{n}" for n in range(5)))
+        made.intake.tick(everything=True)
+        if job_begins:
+            made.intake.store([jobs.NodeJob(job_id=7, started_at=NOW, uid=5).item(made.node_identity)])
+        for _ in range(4):
+            asyncio.run(made.loop.once(beat=True))
+        made.see("b:gpu", severity=records.Severity.HIGH)
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            connection.execute("update probing.agent_heartbeat set received_at = now() - interval '5 s'")
+        asyncio.run(made.loop.once())
+        found = rows(postgres_url, "select message from probing.health_event where severity = 'high'")
+        assert found == [("b:gpu",)]
+    finally:
+        made.close()
+        roles.remove(postgres_url, role)
