@@ -94,7 +94,10 @@ def _require_known(url: str) -> None:
     link = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=_PATIENCE_S)
     try:
         link.request("GET", parts.path, headers=headers)
-        known = link.getresponse().getheader(gate.LINK_HEADER, "")
+        answer = link.getresponse()
+        if answer.status == http.HTTPStatus.TOO_MANY_REQUESTS:
+            return  # it answers nobody of this host now, and says nothing about the link
+        known = answer.getheader(gate.LINK_HEADER, "")
     except (OSError, http.client.HTTPException):
         return  # it is busy, or nothing listens: of that `_unserved` tells
     finally:

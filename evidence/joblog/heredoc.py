@@ -1,5 +1,6 @@
-"""Text that is only shown: here-documents of a printed script, texts of several lines in printed Python source, fenced blocks of Markdown, pages of Python's help, another job's log
-below the traced command that prints it, questions to a model below their heading, turns of a chat between their marks.
+"""Text that is only shown: here-documents of a printed script, texts of several lines in printed Python source, fenced blocks
+of Markdown, pages of Python's help, another job's log below the traced command that prints it, questions to a model below their
+heading, turns of a chat between their marks.
 
 Errors in such text are not the job's.
 """
@@ -9,19 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-TRIGGERS = (
-    "<<",
-    "```",
-    '= """',
-    "= '''",
-    "Help on ",
-    "+ tail ",
-    "+ cat ",
-    "+ head ",
-    "+ grep ",
-    "### ",
-    "<|",
-)
+TRIGGERS = ("<<", "```", '= """', "= '''", "Help on ", "+ tail ", "+ cat ", "+ head ", "+ grep ", "### ", "<|")  # fmt: skip
 _OPENS = re.compile(
     r"(?:^|\s)\d?<<-?\s{0,2}(?P<quote>['\"]?)\\?(?P<word>[A-Za-z_]\w{0,31})(?P=quote)\s*(?:[|>&;].{0,200})?$"
 )
@@ -35,10 +24,8 @@ _HELP = re.compile(
 )
 _HELP_LINE = re.compile(r"\s|$|(?:class|def) |[A-Z ]{3,40}$|[\w.]{1,80}\(.{0,200}\)")
 """Lines of such a page: headings, signatures and indented text."""
-_TRIPLE = re.compile(
-    r"\s{0,40}[A-Za-z_][\w.]{0,60}\s?=\s?[rbfuRBFU]{0,2}(?P<mark>\"{3}|'{3})\\?[^\"']{0,200}$"
-)
-"""A text of several lines in Python source that the job prints."""
+_TRIPLE = re.compile(r"[A-Za-z_][\w.]{0,60}\s?=\s?[rbfuRBFU]{0,2}(?P<mark>\"{3}|'{3})\\?[^\"']{0,200}$")
+"""A text of several lines in Python source that the job prints. Tracebacks quote such a line, too, and indent it."""
 _FENCE = re.compile(
     r"\s{0,12}```(?:\s?\{\s?\.?(?P<braced>[A-Za-z][\w+-]{0,20})?[^}\n]{0,80}\}|(?P<language>[A-Za-z][\w+-]{0,20}))?\s*$"
 )

@@ -14,21 +14,20 @@ from probing_cluster.evidence.joblog.messages import hccl, torch_nccl
 
 _HEADS = (grammar.TRACEBACK, "\\n\\tat ")
 _MAX_DEPTH = 3
-_MAX_BACKSPACES = 80
-"""So many in a row delete the line that a progress display wrote."""
 _MAX_LINES = 400
-
-
-_BACKSPACE = re.compile(r"[^\x08]?\x08")
 
 
 def typed_over(text: str) -> str:
     """The text as a terminal shows it: a backspace takes the character before it away (MATLAB marks its errors so)."""
-    for _ in range(_MAX_BACKSPACES):
-        if "\x08" not in text:
-            return text
-        text = _BACKSPACE.sub("", text)
-    return text.replace("\x08", "")
+    if "\x08" not in text:
+        return text
+    first, *others = text.split("\x08")
+    shown = list(first)
+    for part in others:
+        if shown:
+            shown.pop()
+        shown += part
+    return "".join(shown)
 
 
 _WORKER = re.compile(r"\([\w.:]{1,64} pid=\d{1,10}(?:, ip=[\w.:-]{1,64})?\)\s")

@@ -25,7 +25,6 @@ NAME = "collect"
 DEADLINE_S = 30.0
 AT_ONCE, AT_ONCE_OF_ONE = 3, 2
 """Most readers at once: of all users, and of one user, so that one user's slow files leave a place to the others."""
-LATER_START = "later start"
 CLOCKS_DIFFER_S = 1.0
 """A file's time may be so much later than the end of the job that wrote it last."""
 MAX_SIGHTINGS = 1000
@@ -206,7 +205,7 @@ class Collector:
                     question["span_s"] = (job.started_at.timestamp(), job.released_at.timestamp())
                 answer = await self._read(job, question)
                 if self._is_of_later_start(job, answer):
-                    answer = {"refused": LATER_START}
+                    answer = {"refused": output_files.LATER_START}
                 unanswered += answer.get("refused") == NO_ANSWER
                 if answer.get("refused") == "ENOENT" and n + 1 < len(paths):
                     continue  # it may have the next name

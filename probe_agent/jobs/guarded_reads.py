@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 DEADLINE_S = 0.25
-MAX_HUNG = 8
-"""Threads that may hang at once; while so many do, no process is asked."""
+MAX_HUNG, MAX_HUNG_OF_ONE = 64, 4
+"""Threads that may hang at once, in all and for one user's processes; beyond, no process, or none of that user's, is asked."""
 
 T = TypeVar("T")
 
@@ -29,15 +29,17 @@ class GuardedReads:
     """The reads that hang, by process; one is not asked again while its read hangs."""
 
     def __init__(self) -> None:
-        self._hung: dict[int, threading.Thread] = {}
+        self._hung: dict[int, tuple[int, threading.Thread]] = {}
+        """Process to its user and the thread that reads it."""
         self._lock = threading.Lock()
 
-    def read(self, pid: int, work: Callable[[], T]) -> T:
-        """`work()`, which reads files of `pid`; raises ProcessHangs where it does not end in time, and what `work` raises."""
+    def read(self, pid: int, uid: int, work: Callable[[], T]) -> T:
+        """`work()`, which reads files of `pid`, a process of `uid`; raises ProcessHangs where it does not end in time, and what `work` raises."""
         with self._lock:
-            self._hung = {p: thread for p, thread in self._hung.items() if thread.is_alive()}
-            if pid in self._hung or len(self._hung) >= MAX_HUNG:
-                raise ProcessHangs(f"process {pid} is inside an exec that does not end")
+            self._hung = {p: (who, thread) for p, (who, thread) in self._hung.items() if thread.is_alive()}
+            of_this_user = sum(who == uid for who, _ in self._hung.values())
+            if pid in self._hung or len(self._hung) >= MAX_HUNG or of_this_user >= MAX_HUNG_OF_ONE:
+                raise ProcessHangs(f"process {pid} is not asked: it or others hang inside an exec")
         results: list[T] = []
         failures: list[Exception] = []
 
@@ -54,7 +56,7 @@ class GuardedReads:
             raise failures[0]
         if not results:
             with self._lock:
-                self._hung[pid] = thread
+                self._hung[pid] = uid, thread
             _log.warning("process %d does not show itself in /proc; it is not asked until it does", pid)
             raise ProcessHangs(f"process {pid} does not show itself in /proc")
         return results[0]

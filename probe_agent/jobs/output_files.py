@@ -9,6 +9,7 @@ from typing import Any
 from probing_cluster.core import errors, hostlist, sanitize
 from probing_cluster.probe_agent.jobs import jobs, log_names
 
+LATER_START = "later start"
 _WHY = {
     "ENOENT": "there is no such file",
     "EACCES": "its owner may not read it",
@@ -17,7 +18,7 @@ _WHY = {
     "ENOTDIR": "a part of its path is not a directory",
     "ESTALE": "its file server no longer has it",
     "EIO": "its file system answers with errors",
-    "later start": "a later start of the job has written into it since",
+    LATER_START: "a later start of the job has written into it since",
 }
 """Error of opening a file to the sentence that a report shows."""
 

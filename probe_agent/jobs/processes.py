@@ -50,14 +50,17 @@ class ProcessFacts:
 
 def facts(pid: int, proc: Path = PROC) -> ProcessFacts | None:
     """What is known of `pid`; None when there is no such process. Raises ProcessHangs."""
-    return guarded_reads.READS.read(pid, lambda: _facts(pid, proc))
+    try:
+        uid = (proc / str(int(pid))).stat().st_uid
+    except OSError:
+        return None
+    return guarded_reads.READS.read(pid, uid, lambda: _facts(pid, uid, proc))
 
 
-def _facts(pid: int, proc: Path) -> ProcessFacts | None:
+def _facts(pid: int, uid: int, proc: Path) -> ProcessFacts | None:
     home = proc / str(int(pid))
     try:
         raw = (home / "stat").read_bytes()
-        uid = home.stat().st_uid
     except OSError:
         return None
     fields = raw.rpartition(b")")[2].split()
@@ -163,12 +166,14 @@ def ancestors(pid: int, proc: Path = PROC) -> frozenset[int]:
 
 def namespace_of(pid: int | str, proc: Path = PROC) -> int | None:
     """The inode of a process's PID namespace; None when it cannot be read."""
-    link = proc / str(pid) / "ns" / "pid"
+    home = proc / str(pid)
+    link = home / "ns" / "pid"
     try:
-        # pid:[4026531836]
-        return int(
-            str(link.readlink() if pid == "self" else guarded_reads.READS.read(int(pid), link.readlink))[5:-1]
+        own = pid == "self"
+        found = (
+            link.readlink() if own else guarded_reads.READS.read(int(pid), home.stat().st_uid, link.readlink)
         )
+        return int(str(found)[5:-1])  # pid:[4026531836]
     except (OSError, ValueError, guarded_reads.ProcessHangs):
         return None
 

@@ -226,6 +226,9 @@ class Spool:
         self.replaced_corrupt = f"{aside.name}: {exc}"
 
     def _connect(self) -> sqlite3.Connection:
+        # SQLite gives its log and its shared memory the mode that the file has when they are made.
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+        self._path.chmod(0o600)
         db = sqlite3.connect(self._path, isolation_level=None, timeout=1.0)
         try:
             db.execute("PRAGMA journal_mode=WAL")
@@ -237,7 +240,6 @@ class Spool:
             if db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                 raise sqlite3.DatabaseError("quick_check failed")  # noqa: TRY301 - closed below like any other
             self._prepare(db)
-            self._path.chmod(0o600)
         except (sqlite3.DatabaseError, OSError):
             db.close()
             raise

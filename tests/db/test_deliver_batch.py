@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.resources
 import json
 import random
+import re
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -14,7 +16,7 @@ import psycopg
 import psycopg.sql
 import pytest
 
-from probing_cluster.core import records
+from probing_cluster.core import records, vocabulary
 from probing_cluster.db import delivery, door_wire, roles
 from probing_cluster.db import store as store_module
 from probing_cluster.db.load import DatabaseLoad
@@ -415,3 +417,11 @@ def _hostile(rng: random.Random, node: str, make_event: Callable[..., Any]) -> b
             place[name] = rng.choice(wrong)
     body = json.dumps(load).encode()
     return body[: rng.randrange(len(body))] if rng.random() < 0.1 else body
+
+
+def test_the_reserve_leaves_out_every_source_of_a_jobs_own() -> None:
+    """The function names them in SQL: a new one must be added there."""
+    text = importlib.resources.files("probing_cluster.db").joinpath("deliver.sql").read_text("utf-8")
+    listed = re.search(r"coalesce\(u\.source, 'joblog'\) IN \(([^)]+)\)", text)
+    assert listed is not None
+    assert set(re.findall(r"'(\w+)'", listed[1])) == vocabulary.JOB_SIDE_SOURCES

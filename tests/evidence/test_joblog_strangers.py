@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from probing_cluster.evidence.joblog import reader
+from probing_cluster.evidence.joblog import reader, unfold
 from probing_cluster.evidence.joblog.grammar import JobFinding
 
 FIRST: list[tuple[str, int, str]] = [
@@ -180,3 +180,27 @@ def test_several_tasks_killed_without_another_tasks_exit_stay_the_cause() -> Non
     """Only a task that ended by itself, in the same words of srun, explains them."""
     lines = ["srun: error: n1: tasks 0,2-3: Killed", "srun: error: n2: task 1: Exited with exit code 2"]
     assert [f.kind for f in reader.read(lines) if f.first_cause] == ["oom_kill_suspected"]
+
+
+@pytest.mark.parametrize("code", ['query = """', "query = '''SELECT", 'self.sql = f"""'])
+def test_a_line_of_source_that_a_traceback_quotes_opens_no_printed_text(code: str) -> None:
+    """Python shows the first line of a statement of several lines."""
+    lines = ["step 1", TRACE[0], TRACE[1], f"    {code}", "KeyError: 'lr'"]
+    (found,) = [f for f in reader.read(lines) if f.first_cause]
+    assert (found.kind, found.line) == ("python_exception", 5)
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("{\bError", "Error"),
+        ("|\b/\b-\b\\\bdone", "done"),
+        ("12 %\b\b\b\b13 %", "13 %"),
+        ("\b\bab", "ab"),
+        ("ab\b\b\b\bc", "c"),
+        ("plain", "plain"),
+    ],
+)
+def test_a_backspace_takes_a_character_away(typed: str, shown: str) -> None:
+    """As a terminal shows it, also for progress displays that delete what they wrote."""
+    assert unfold.typed_over(typed) == shown

@@ -32,12 +32,12 @@ def test_a_link_to_pages_that_nobody_serves_says_what_serves_them() -> None:
 
 
 @contextlib.contextmanager
-def answering(known: str) -> Iterator[str]:
+def answering(known: str, status: int = 200) -> Iterator[str]:
     """A server at whose login page a link is known, unknown, or nothing that is heard of; its link."""
 
     class Page(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(200)
+            self.send_response(status)
             if known and self.headers[gate.LINK_HEADER] == web_keys.proof_of("key"):
                 self.send_header(gate.LINK_HEADER, known)
             self.send_header("content-length", "0")
@@ -63,6 +63,8 @@ def test_a_link_to_pages_of_another_database_is_not_printed(monkeypatch: pytest.
             pytest.raises(errors.NotFound, match="serves another cluster's database"),
         ):
             web_commands._require_known(url)
+    with answering("", status=429) as url:
+        web_commands._require_known(url)  # too many of this host ask: that says nothing about the link
     web_commands._require_known("https://probing.example.org/login#key")
 
 

@@ -217,6 +217,26 @@ def test_states_by_count_and_gpu_time(memory):
     assert got.infrastructure_gpu_time_frac == pytest.approx(12.25 * 256 / total)
 
 
+def test_a_file_server_that_only_the_jobs_own_words_suspect_is_in_no_rate() -> None:
+    """At least likely, it counts; so does hardware, however sure."""
+    counted = {}
+    for cause in ("filesystem_mount", "gpu_lost"):
+        for confidence in ("possible", "likely"):
+            c = Cluster()
+            c.run(1, 0, 1, ("n1",), "FAILED", cause)
+            c.verdicts = [
+                dataclasses.replace(v, confidence=records.Confidence(confidence)) for v in c.verdicts
+            ]
+            got = fleet.state_breakdown(InMemory(c), SINCE, UNTIL)
+            counted[cause, confidence] = got.infrastructure_attempts_frac
+    assert counted == {
+        ("filesystem_mount", "possible"): 0,
+        ("filesystem_mount", "likely"): 1,
+        ("gpu_lost", "possible"): 1,
+        ("gpu_lost", "likely"): 1,
+    }
+
+
 def test_selection_by_partition_and_users(memory):
     """Only what was asked for."""
     assert fleet.state_breakdown(memory, SINCE, UNTIL, partition="debug").n_attempts == 1

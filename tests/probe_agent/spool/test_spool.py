@@ -257,3 +257,19 @@ def test_the_oldest_is_the_one_that_waits_longest(queue: spool.Spool) -> None:
     assert numbers([found]) == [2]
     queue.ack([item(2), item(3)])
     assert queue.oldest() is None
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_nobody_else_reads_the_spools_files(tmp_path: Path, *, wide: bool) -> None:
+    """Its log and its shared memory neither, whatever the umask was and whatever an older release left."""
+    if wide:
+        (tmp_path / "spool.db").touch(mode=0o644)
+    before = os.umask(0)
+    try:
+        made = spool.Spool(tmp_path, max_bytes=1_000_000)
+        made.commit(spool.SpoolWrite(states={"a": 1}))
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("spool.db*")}
+    made.close()
+    assert modes == dict.fromkeys(("spool.db", "spool.db-wal", "spool.db-shm"), 0o600)
