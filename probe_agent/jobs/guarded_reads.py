@@ -36,8 +36,8 @@ class GuardedReads:
     def read(self, pid: int, uid: int, work: Callable[[], T]) -> T:
         """`work()`, which reads files of `pid`, a process of `uid`; raises ProcessHangs where it does not end in time, and what `work` raises."""
         with self._lock:
-            self._hung = {p: (who, thread) for p, (who, thread) in self._hung.items() if thread.is_alive()}
-            of_this_user = sum(who == uid for who, _ in self._hung.values())
+            self._hung = {p: (user, thread) for p, (user, thread) in self._hung.items() if thread.is_alive()}
+            of_this_user = sum(user == uid for user, _ in self._hung.values())
             if pid in self._hung or len(self._hung) >= MAX_HUNG or of_this_user >= MAX_HUNG_OF_ONE:
                 raise ProcessHangs(f"process {pid} is not asked: it or others hang inside an exec")
         results: list[T] = []
