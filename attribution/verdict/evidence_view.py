@@ -22,6 +22,8 @@ LOG_END = timedelta(seconds=60)
 NEARLY = 0.98
 """An attempt that ran for this share of its time limit has reached it."""
 
+_STILL_RETURNING = timedelta(minutes=10)
+
 CRASHES = frozenset({4, 8, 11})
 """SIGILL, SIGFPE, SIGSEGV: the program's own errors, whatever else failed."""
 
@@ -209,6 +211,26 @@ class EvidenceView:
         over = [e for e in self.case.events if e.at <= self.end_at and signatures.of(e).recovery]
         during = [e for e in self.outside if self.start_at <= e.at <= self.end_at]
         return tuple(e for e in during if not any(_ends(later, e) for later in over))
+
+    @functools.cached_property
+    def returning(self) -> tuple[records.HealthEvent, ...]:
+        """Root faults shortly before its end that came back after they were reported as over, oldest first.
+
+        That they were reported as over once more is no proof: work that waited for the part may never have been done.
+        """
+        roots = [s.event for s in self.disturbances if s.signature.role is signatures.Role.ROOT]
+        over = [e for e in self.case.events if e.at <= self.end_at and signatures.of(e).recovery]
+        return tuple(
+            e
+            for e in roots
+            if self.end_at - e.at <= _STILL_RETURNING
+            and any(
+                _ends(back, first) and back.at <= e.at
+                for first in roots
+                if first.at < e.at and _ends(e, first)
+                for back in over
+            )
+        )
 
     def consequences(self, node: str | None) -> tuple[CaseSighting, ...]:
         """Sightings on `node` that are consequences of a fault there: Xid 43, 45 and the like."""

@@ -157,8 +157,9 @@ def _log_stall(view: evidence_view.EvidenceView) -> tuple[records.HealthEvent, .
 
 
 def _beside_a_stall(view: evidence_view.EvidenceView) -> float:
-    """Upper bound of the weight of a time limit or cancellation; below 1 if a stall, an unrecovered fault or a silent log precedes the end."""
-    return _BESIDE_A_FAULT if view.stalls or view.left_behind or view.log_stall else 1.0
+    """Upper bound of the weight of a time limit or cancellation; below 1 if a stall, a fault that stayed or came back, or a silent log precedes the end."""
+    beside = view.stalls or view.left_behind or view.returning or view.log_stall
+    return _BESIDE_A_FAULT if beside else 1.0
 
 
 def _beside_lost_gpu(view: evidence_view.EvidenceView) -> float:

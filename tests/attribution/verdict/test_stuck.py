@@ -54,6 +54,24 @@ def test_a_silent_server_without_a_blocked_task_ends_no_job(make):
     assert make.judge(attempt=end, stalls=stalls, last_progress_at=went_on).cause == "time_limit"
 
 
+@pytest.mark.parametrize(("times", "sure"), [((400, 380), C.CERTAIN), ((400, 380, 200, 190), C.LIKELY)])
+def test_a_server_that_is_lost_again_and_again_until_the_limit_leaves_doubt_about_the_limit(
+    make, times, sure
+):
+    """Each time Lustre reports the connection as restored, but the job's open write may never have ended."""
+    codes = ("connection_lost", "recovered") * 2
+    events = [
+        make.event(t, kind="lustre", code=code, severity=records.Severity.INFO, node="n2")
+        for t, code in zip(times, codes, strict=False)
+    ]
+    start = make.end - timedelta(seconds=1800)
+    end = make.attempt(
+        state="TIMEOUT", exit_code=0, nodes=("n2",), start_at=start, submit_at=start, time_limit_s=1800.0
+    )
+    v = make.judge(*events, attempt=end)
+    assert (v.cause, v.confidence) == ("time_limit", sure)
+
+
 def test_a_gsp_that_stays_silent_with_a_task_blocked_behind_it_is_why_the_user_gave_up(make):
     """Whoever waits for the driver then waits for ever; without the blocked task it may have been one slow answer."""
     silent, end = make.xid(119, 2, HOURS), _ended(make, "CANCELLED")
