@@ -274,6 +274,10 @@ def test_what_a_step_lacks_because_of_a_command_before_it_is_left_to_that_comman
     [
         ("vllm.v1.engine.exceptions.EngineDeadError: EngineCore met an issue. See stack trace (above) for the root cause.", "python_consequence"),
         ("RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}", "python_consequence"),
+        ("RuntimeError: One or more background workers are no longer alive. Exiting. Please check the print statements above for the actual error message", "python_consequence"),
+        ("RuntimeError: Some background worker is 6 feet under. Yuck.", "python_consequence"),
+        ("distributed.comm.core.CommClosedError: in <TCP (closed) Worker->Scheduler>: Stream is closed", "python_consequence"),
+        ("OSError: Timed out during handshake while connecting to tcp://10.0.3.7:8786 after 30 s", "python_consequence"),
         ("ray.exceptions.NodeDiedError: the node it was running on is dead or unavailable.", "python_consequence"),
         ("F0203 10:00:00.000000    1234 rendezvous.cc:42] Termination timeout for `initialize clique for rank 3` of 40 seconds exceeded.", "rendezvous_timeout"),
         ("2026-02-03 10:00:00.000000: F external/xla/xla/service/rendezvous.cc:42] Termination timeout for `first call to collective operation 7` of 40 seconds exceeded. Exiting to ensure a consistent program state.", "rendezvous_timeout"),
