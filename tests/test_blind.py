@@ -111,6 +111,7 @@ def test_a_text_that_is_not_here_is_not_scored(tmp_path: Path) -> None:
         (f'class = "kernel"\n{HEAD}expectd = "xid"\n[input]\ntext = "x"\n', "does not know expectd"),
         (f'class = "incident"\n{HEAD}expected = "xid"\n[input]\n', "does not say job or expected"),
         (f'class = "healthy"\n{HEAD.replace("2026-11-22", chr(34) + "today" + chr(34))}[input]\ntext = "x"\n', "no date"),
+        (f'class = "joblog"\n{HEAD}first = "x"\nalso = ["y"]\n[input]\ntext = "x"\n', "label.expected, which is missing"),
         ("class =", "case.toml"),
     ],
 )  # fmt: skip

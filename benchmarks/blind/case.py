@@ -119,6 +119,8 @@ def read(path: Path, *, committed: bool) -> Case:
         [" or ".join(wanted)] if (wanted and not named) or (kind == "incident" and len(named) < 2) else []
     )
     missing += [] if kind in ("incident", "flight_recorder") or {"text", "sha256"} & given.keys() else ["input.text or input.sha256"]  # fmt: skip
+    if kind == "joblog" and "also" in label and "expected" not in label:
+        raise BadCase(f"{path}: label.also gives further answers beside label.expected, which is missing")
     if missing:
         raise BadCase(f"{path}: it does not say {', '.join(missing)}")
     if not isinstance(label["at"], date):

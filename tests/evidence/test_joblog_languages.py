@@ -19,6 +19,7 @@ STOPS = (
     "{Error using horzcat",
     "./solver: /lib64/libc.so.6: version `GLIBC_2.34' not found (required by ./solver)",
     "/var/spool/slurmd/job119/slurm_script: line 22: SLURM_JOB_NUM_NODE: unbound variable",
+    "/var/spool/slurm/d/job01359/slurm_script: line 32: train.py --size ${NODES*GPUS} --steps 30: bad substitution",
     "train.py: error: argument --fp16: invalid choice: 's'",
     "ERROR on proc 71: step300299-ran out of space on angle_list: top=1052 (../reaxc_valence_angles.cpp:414)",
     "Fatal error:",

@@ -151,6 +151,14 @@ def test_every_trouble_can_be_survived(trouble: str) -> None:
     assert first([*steps("deepspeed", 1, 2, 3), trouble, *steps("deepspeed", 4, 5, 6, 7)]) is None
 
 
+@pytest.mark.parametrize("why", ["RendezvousTimeoutError", "RendezvousConnectionError"])
+@pytest.mark.parametrize("what", ["send a keep-alive heartbeat to", "shutdown"])
+def test_a_node_that_ends_after_the_one_with_the_store_caused_nothing(what: str, why: str) -> None:
+    """The launcher on the node with the store has ended; nothing else went wrong."""
+    left = f"1: W0403 16:15:06.176000 538977 site-packages/torch/distributed/elastic/rendezvous/dynamic_rendezvous.py:1331] The node 'n2_538977_0' has failed to {what} the rendezvous '1365' due to an error of type {why}."
+    assert first([*steps("deepspeed", 1, 2, 3), left]) is None
+
+
 def test_a_later_error_is_the_first_cause_once_the_earlier_was_survived() -> None:
     """Prompt, steps, KeyError."""
     own = ["Traceback (most recent call last):", '  File "t.py", line 1, in <module>', "KeyError: 'labels'"]

@@ -100,9 +100,9 @@ _BINDS_LINES = 40
 _RETRYING = re.compile(r"\bretrying\b|\bretry\b.{0,40}\battempt \d", re.IGNORECASE)
 """A rank that asks again has not failed yet: it may have started before the rank that keeps the store."""
 _OWN_ERROR = re.compile(r"Error\b|\bERROR\b|what\(\)|\[E|\bE[A-Z]\d{4}: ")
-_AT_THE_END = re.compile(
-    r"\[W\d{0,4}\s|has failed to (?:shutdown|send a keep-alive heartbeat to) the rendezvous"
-)
+_LEAVING = r"has failed to (?:shutdown|send a keep-alive heartbeat to) the rendezvous"
+_LEFT = re.compile(_LEAVING)
+_AT_THE_END = re.compile(rf"\[W\d{{0,4}}\s|{_LEAVING}")
 """Warnings of ranks that end a little later than the rank with the store; every second healthy run prints them."""
 
 
@@ -152,7 +152,8 @@ def _store_timeout(found: re.Match[str], record: Record, _context: JoblogContext
         timeout_ms = int(found["ms"]) * (1 if found["unit"] == "ms" else 1000)
     if found["after"] or found["old"]:
         timeout_ms = int(found["after"] or found["old"])
-    return make(FACTS, "rendezvous_timeout", record, timeout_ms=timeout_ms)
+    role = LineRole.OBSERVATION if _LEFT.search(record.text) else None
+    return make(FACTS, "rendezvous_timeout", record, timeout_ms=timeout_ms, role=role)
 
 
 def _in_use(_found: re.Match[str], record: Record, context: JoblogContext) -> rules.Handled:

@@ -97,7 +97,7 @@ _LOADING = re.compile(
     r"|Please verify that both the operating system and the processor support |(?:Fatal Error: )?This program was not built to run "
 )
 _SHELLS = re.compile(
-    r"(?!/\S{0,300}/conda: )\S{1,300}: (?:line )?\d{1,6}: (?:\S{1,120}: (?:unbound variable|bad substitution|parameter (?:null or )?not set)|syntax error)"
+    r"(?!/\S{0,300}/conda: )\S{1,300}: (?:line )?\d{1,6}: (?:\S{1,120}: (?:unbound variable|parameter (?:null or )?not set)|.{1,400}: bad substitution$|syntax error)"
 )
 _ARGUMENTS = re.compile(
     r"Error: (?:No such option|Invalid value|Missing (?:option|argument|parameter)|Got unexpected extra argument|No such command)"
