@@ -242,3 +242,10 @@ def test_what_counts_by_itself_is_no_progress(form: str) -> None:
     lines = [form.format(n=n) for n in range(1, 5)]
     lines += LIVED_ON[0].split("\n") + [form.format(n=n) for n in range(5, 12)]
     assert [f.kind for f in reader.read(lines) if f.first_cause] == ["cuda_oom"]
+
+
+def test_lines_in_words_of_their_own_are_steps_once_their_number_grew_twice() -> None:
+    """A number that repeats, falls or stands in other words is no step."""
+    growing = progress.GrowingLines()
+    lines = ["read 10 rows", "read 20 rows", "read 20 rows", "wrote 30 rows", "read 30 rows", "read 40 rows", "read 5 rows", "read 6 rows"]  # fmt: skip
+    assert [growing.step(line) is not None for line in lines] == [False, False, False, False, True, True, False, False]  # fmt: skip
