@@ -51,7 +51,9 @@ def test_a_hosts_name_that_was_taken_out_hides_no_fault(host: str) -> None:
     assert kernel.KernelReader().read_line(f"Feb 11 16:19:40 {host} logger: [  298.426757] {XID}") is None
 
 
-@pytest.mark.parametrize("taken_out", ["[...] ", "[ ... ] ", "[…] ", "[xxxx.xxxxxx] "])
+@pytest.mark.parametrize(
+    "taken_out", ["[...] ", "[ ... ] ", "[…] ", "[xxxx.xxxxxx] ", "[  T292] ", "[   C17] "]
+)
 def test_a_kernel_line_whose_time_was_taken_out(taken_out: str) -> None:
     """People who show a log to others do so."""
     found = kernel.KernelReader().read_line(taken_out + XID)
