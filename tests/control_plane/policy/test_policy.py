@@ -413,6 +413,18 @@ def test_a_high_fault_is_served_before_an_older_low_one() -> None:
         ([drain("n8"), drain("n9", action="requeue")], 1),
         ([drain("n8"), drain("n9", action="refuse")], 0),
         ([drain("n8"), drain("n9", state="resumed")], 0),
+        ([drain("n8"), drain("n9", state="failed", why_state=view.BEGUN)], 0),
+        ([drain("n8"), drain("n9", state="failed", why_state=view.OUTCOME_UNKNOWN)], 0),
+        ([drain("n8"), drain("n7", action="restart", detail={"exclude": ["n9"]})], 1),
+        (
+            [
+                drain("n8"),
+                drain(
+                    "n7", action="restart", state="failed", why_state=view.BEGUN, detail={"exclude": ["n9"]}
+                ),
+            ],
+            0,
+        ),
     ],
     ids=[
         "full",
@@ -425,10 +437,14 @@ def test_a_high_fault_is_served_before_an_older_low_one() -> None:
         "requeue",
         "refusal",
         "resumed",
+        "begun",
+        "begun, Slurm did not answer",
+        "a restart whose nodes have rows of their own",
+        "a restart that was begun and leaves a node out",
     ],
 )
 def test_what_counts_against_the_budget(past: list[records.Drain], left: int) -> None:
-    """Distinct nodes drained or let refuse within the window count; what was not done does not."""
+    """Distinct nodes drained, let refuse or left out within the window count, also while the act is under way; what was not done does not."""
     assert (
         len(acts(fleet_view(drains=tuple(past), jobs=()), dataclasses.replace(ENFORCE, budget_nodes=2)))
         == left
