@@ -18,7 +18,7 @@ from probing_cluster.probe_agent.jobs import held, jobs
 from probing_cluster.probe_agent.sources import (
     nvml,
 )
-from probing_cluster.probe_agent.spool import spool
+from probing_cluster.probe_agent.spool import own_directory
 
 DRAIN_S = 5.0
 """How long a stopping agent tries to empty its spool; what is left is delivered by the next one."""
@@ -260,7 +260,7 @@ def run(config: settings.Settings, *, once: bool, emit: Callable[[dict[str, Any]
     """Run one agent to its end; raises UsageError when another one holds the spool."""
     directory = Path(config.agent.spool_directory)
     try:
-        held = spool.lock(directory)
+        held = own_directory.lock(directory)
     except BlockingIOError as exc:
         raise errors.UsageError(f"another agent runs with spool directory {directory}") from exc
     except OSError as exc:
