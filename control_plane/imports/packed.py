@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from probing_cluster.core import errors
+from probing_cluster.evidence import utf16
 
 _READERS: dict[bytes, Callable[..., Any]] = {
     b"\x1f\x8b": gzip.open,
@@ -27,20 +28,15 @@ _OTHER = {
     b"7z\xbc\xaf": "7-zip",
     b"LPKSHHRH": "a binary journal",
 }
-_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-"""What text begins with that says how it is encoded, as Windows writes it."""
 _CUT = 1 << 20
 """Bytes of a line that are read; no log's line means anything behind them."""
-_BLOCK = 1 << 16
-_HEAD = max(len(magic) for magic in (*_READERS, *_OTHER))
 
 
 class _AsUtf8(io.RawIOBase):
-    """A stream of another encoding as UTF-8, without its mark; what cannot be decoded is replaced."""
+    """A stream of UTF-16 as UTF-8, line by line; what cannot be decoded is replaced."""
 
-    def __init__(self, stream: IO[bytes], encoding: str) -> None:
-        self._stream, self._rest = stream, b""
-        self._decoder = codecs.getincrementaldecoder(encoding)("replace")
+    def __init__(self, stream: IO[bytes], encoding: utf16.Encoding) -> None:
+        self._stream, self._encoding, self._rest = stream, encoding, b""
 
     def readable(self) -> bool:
         """Always."""
@@ -50,9 +46,10 @@ class _AsUtf8(io.RawIOBase):
         """The next bytes; 0 at the end."""
         ended = False
         while not self._rest and not ended:
-            read = self._stream.read(_BLOCK)
-            ended = not read
-            self._rest = self._decoder.decode(read, final=ended).encode()
+            line = self._stream.readline(_CUT)
+            ended = not line
+            end = b"\n" if line.endswith(b"\n") else b""
+            self._rest = utf16.text(line.removesuffix(end), self._encoding).encode() + end
         given = self._rest[: len(buffer)]
         self._rest = self._rest[len(buffer) :]
         buffer[: len(given)] = given
@@ -64,7 +61,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of `path` unpacked; raises OSError, MalformedInput for a form that is not read or a broken one."""
     with path.open("rb") as stream:
         # Only what can be read twice is looked at first: a pipe is taken as it comes.
-        head = stream.read(_HEAD) if stream.seekable() else b""
+        head = stream.read(utf16.HEAD_BYTES) if stream.seekable() else b""
         if head:
             stream.seek(0)
         other = next((name for magic, name in _OTHER.items() if head.startswith(magic)), None)
@@ -72,7 +69,9 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
             raise errors.MalformedInput(f"{path} is {other}; unpack it first")
         unpack = next((reader for magic, reader in _READERS.items() if head.startswith(magic)), None)
         try:
-            encoding = next((name for mark, name in _MARKS.items() if head.startswith(mark)), None)
+            encoding = None if unpack else utf16.encoding_of(head)
+            if head.startswith(codecs.BOM_UTF8):
+                stream.seek(len(codecs.BOM_UTF8))
             if encoding:
                 yield io.BufferedReader(_AsUtf8(stream, encoding))
             else:

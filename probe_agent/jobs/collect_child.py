@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.core import digits
+from probing_cluster.evidence import utf16
 from probing_cluster.probe_agent.jobs import log_copy, log_parts
 
 MAX_DUMP_BYTES = 64 * 1024 * 1024
@@ -151,7 +152,7 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
     note = log_parts.words(parts, end, begin, log_words.n_unread_bytes)
     tail = [
         line[:MAX_LINE_CHARS]
-        for line in parts[-1].data[-_TAIL_BYTES:].decode("utf-8", "replace").splitlines()
+        for line in utf16.text_of(parts[-1].data[-_TAIL_BYTES:], parts[-1].encoding).splitlines()
     ]
     return {"size": file_stat.st_size, "note": note, **where, **vars(log_words), "tail": tail[-MAX_LINES:]}
 
@@ -230,7 +231,7 @@ def alarm_words(request: Mapping[str, Any]) -> dict[str, Any]:
     finally:
         os.close(fd)
     whole = data.rfind(b"\n") + 1 or (len(data) if len(data) >= _TAIL_BYTES else 0)
-    lines = find_words.matches(data[:whole].decode("utf-8", "replace"), request["words"])
+    lines = find_words.matches(utf16.text_of(data[:whole]), request["words"])
     return {"inode": now.st_ino, "offset": start + whole, "matches": lines}
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from probing_cluster.core import errors, vocabulary
+from probing_cluster.evidence import utf16
 from probing_cluster.evidence.flight_recorder import digest, flight_verdict, load, model, verdict
 from probing_cluster.evidence.joblog import appended, grammar, reader, standstill
 from probing_cluster.evidence.joblog.messages import slurm
@@ -70,12 +71,14 @@ def read_log(
     """
     own = appended.AppendedLog(span[0] if span is not None else began, None)
     engine, others = reader.JobLogReader(), slurm.OtherJobs(job_ids)
+    encoding = parts[-1].encoding
     # Most jobs print until their end. Looking at the last lines is cheap; parsing the time of each line costs as much as judging it.
     last = standstill.LogSteps(None, is_sure=False)
-    dated = span is not None and last.may_stand(log_parts.lines_backwards(parts[-1].data), span[1])
+    backwards = (utf16.text(raw, encoding).encode() for raw in log_parts.lines_backwards(parts[-1].data))
+    dated = span is not None and last.may_stand(backwards, span[1])
     steps = standstill.LogSteps(None, is_sure=False)
     for raw in head.split(b"\n")[:-1]:
-        steps.feed_head(raw.decode("utf-8", "replace"))
+        steps.feed_head(utf16.text(raw, encoding))
     ended: datetime | None = None
     offsets = array("Q")
     found: list[grammar.JobFinding] = []
@@ -86,7 +89,7 @@ def read_log(
         before, same = raw, same + 1 if raw == before else 0
         if same > MAX_SAME and is_whole:
             continue
-        text = raw.decode("utf-8", "replace").rstrip("\r")
+        text = utf16.text(raw, encoding).rstrip("\r")
         cancelled_at = slurm.cancelled_at(text)
         at_end = None if cancelled_at is None else _instant(cancelled_at, began, span)
         of_another = at_end is not None and began is not None and at_end <= began

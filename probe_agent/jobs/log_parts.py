@@ -12,6 +12,8 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
+from probing_cluster.evidence import utf16
+
 MOST_BYTES = 4 * 1024 * 1024
 """Read of one file in all."""
 BEGINNING_BYTES = 1024 * 1024
@@ -38,13 +40,16 @@ class LogPart:
     data: bytes
     is_first: bool = False
     """Whether the job's output begins here; otherwise the first line may be cut and is not used."""
+    encoding: utf16.Encoding | None = None
+    """That of the file where it is UTF-16; None for UTF-8."""
 
 
 def read(fd: int, size: int, begin: int = 0) -> list[LogPart]:
     """The parts to judge of an open file of `size` bytes, in the file's order; what is before `begin` is not the job's."""
+    encoding = utf16.encoding_of(pread(fd, begin, utf16.HEAD_BYTES))
     if size - begin <= MOST_BYTES:
-        return [LogPart(begin, pread(fd, begin, size - begin), is_first=True)]
-    end = LogPart(size - MOST_BYTES, pread(fd, size - MOST_BYTES, MOST_BYTES))
+        return [LogPart(begin, pread(fd, begin, size - begin), is_first=True, encoding=encoding)]
+    end = LogPart(size - MOST_BYTES, pread(fd, size - MOST_BYTES, MOST_BYTES), encoding=encoding)
     if not _is_troubled(end.data[: 2 * _BLOCK_BYTES]):
         return [end]
     return _both(fd, end, _beginning(fd, end.start, begin), begin)
@@ -53,7 +58,7 @@ def read(fd: int, size: int, begin: int = 0) -> list[LogPart]:
 def read_above(fd: int, end: LogPart, begin: int = 0) -> list[LogPart]:
     """The part with the last errors above `end`, and the end, for a file whose `end` shows no error; empty where there are none."""
     for start in _blocks_above(end.start, begin):
-        if _TROUBLE.search(pread(fd, start, _BLOCK_BYTES)):
+        if _TROUBLE.search(utf16.ascii_of(pread(fd, start, _BLOCK_BYTES))[0]):
             return _both(fd, end, start, begin)
     return []
 
@@ -68,8 +73,9 @@ def _blocks_above(end_at: int, begin: int) -> Iterator[int]:
 def _both(fd: int, end: LogPart, begins_at: int, begin: int) -> list[LogPart]:
     """The part around `begins_at`, from one block above it on, and as much of the end as MOST_BYTES leaves."""
     start = max(begin, begins_at - _BLOCK_BYTES)
-    rest = LogPart(end.start + BEGINNING_BYTES, end.data[BEGINNING_BYTES:])
-    return [LogPart(start, pread(fd, start, BEGINNING_BYTES), is_first=start == begin), rest]
+    rest = LogPart(end.start + BEGINNING_BYTES, end.data[BEGINNING_BYTES:], encoding=end.encoding)
+    data = pread(fd, start, BEGINNING_BYTES)
+    return [LogPart(start, data, is_first=start == begin, encoding=end.encoding), rest]
 
 
 def _beginning(fd: int, end_at: int, begin: int) -> int:
@@ -78,16 +84,18 @@ def _beginning(fd: int, end_at: int, begin: int) -> int:
     for start in _blocks_above(end_at, begin):
         block = pread(fd, start, _BLOCK_BYTES)
         n_calm = 0 if _is_troubled(block) else n_calm + 1
-        first = _TROUBLE.search(block)
+        characters, n_bytes_each = utf16.ascii_of(block)
+        first = _TROUBLE.search(characters)
         if first is not None:
-            begins_at = start + first.start()
+            begins_at = start + first.start() * n_bytes_each
         if n_calm == _CALM_BLOCKS:
             break
     return begins_at
 
 
 def _is_troubled(block: bytes) -> bool:
-    return sum(1 for _ in zip(range(_MATCHES), _TROUBLE.finditer(block), strict=False)) == _MATCHES
+    matches = _TROUBLE.finditer(utf16.ascii_of(block)[0])
+    return sum(1 for _ in zip(range(_MATCHES), matches, strict=False)) == _MATCHES
 
 
 def pread(fd: int, start: int, most: int) -> bytes:

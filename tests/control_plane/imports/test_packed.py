@@ -64,11 +64,13 @@ def test_an_error_of_the_reader_stays_its_own(tmp_path: Path) -> None:
         raise BrokenPipeError
 
 
+@pytest.mark.parametrize("is_marked", [True, False])
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
-def test_what_windows_wrote_is_read_as_utf_8(tmp_path: Path, encoding: str) -> None:
-    """The mark at the beginning tells, and is gone; characters on the border of a block stay whole."""
+def test_what_windows_wrote_is_read_as_utf_8(tmp_path: Path, encoding: str, *, is_marked: bool) -> None:
+    """The mark at the beginning tells, and is gone; without one the null bytes tell."""
     text = "".join(f"zażółć 日志 \U0001f525 {n}\r\n" for n in range(9000))
-    mark = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}.get(encoding, b"")
+    text = text if is_marked else f"epoch 1 is over\n{text}"
+    mark = {"utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}.get(encoding, b"") if is_marked else b""
     path = tmp_path / "slurm-1.out"
     path.write_bytes(mark + text.encode(encoding))
     assert b"".join(lines_of(path)).decode() == text
@@ -77,5 +79,5 @@ def test_what_windows_wrote_is_read_as_utf_8(tmp_path: Path, encoding: str) -> N
 def test_half_a_character_at_the_end_is_replaced(tmp_path: Path) -> None:
     """A file cut by its byte count."""
     path = tmp_path / "cut"
-    path.write_bytes("end\n".encode("utf-16")[:-1])
-    assert lines_of(path) == ["end\ufffd".encode()]
+    path.write_bytes("end é".encode("utf-16")[:-1])
+    assert lines_of(path) == ["end \ufffd".encode()]

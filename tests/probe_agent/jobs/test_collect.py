@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from probing_cluster.core import records, vocabulary
+from probing_cluster.evidence import utf16
 from probing_cluster.probe_agent import children, identity, self_watch
 from probing_cluster.probe_agent.faults import faults
 from probing_cluster.probe_agent.jobs import collect, collect_child, jobs, log_parts, page_directories
@@ -98,6 +99,25 @@ def test_child_says_what_the_log_means_with_byte_offsets(tmp_path: Path) -> None
     (found,) = [f for f in answer["findings"] if f["detail"].get("first_cause")]
     assert "ValueError" in found["message"]
     assert path.read_bytes()[found["offset"] :].startswith((b"Traceback", b"ValueError"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("n_filler", [0, 400])
+def test_output_in_utf_16_is_read_as_imports_read_it(
+    tmp_path: Path, encoding: str, n_filler: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a byte-order mark and without; of a long log, too, whose errors begin above its end. Slurm's own lines are UTF-8."""
+    for name, most in (("MOST_BYTES", 8192), ("BEGINNING_BYTES", 4096), ("_BLOCK_BYTES", 1024)):
+        monkeypatch.setattr(log_parts, name, most)
+    path = tmp_path / "out"
+    text = "starts\n" * n_filler + TRACE + "[rank1]: RuntimeError: peer went away, ERROR\n" * n_filler
+    path.write_bytes(text.encode(encoding) + b"slurmstepd: error: *** JOB 7 ON n1 CANCELLED ***\n")
+    answer = collect_child.log_findings({"path": str(path), "uid": ME})
+    (found,) = [f for f in answer["findings"] if "ValueError: bad shape" in f["message"]]
+    line = utf16.text(path.read_bytes()[found["offset"] :].partition(b"\n")[0])
+    assert line.startswith(("Traceback", "ValueError"))
+    assert answer["tail"][-1].startswith("slurmstepd")
+    assert "\0" not in "".join(answer["tail"])
 
 
 def test_what_the_first_rank_died_of_is_found_above_what_thousands_had_to_say_about_it(
