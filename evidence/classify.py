@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
-from probing_cluster.evidence import blocks
-from probing_cluster.evidence.joblog import families, progress
+from probing_cluster.evidence import blocks, sifted
 from probing_cluster.evidence.joblog import reader as joblog
 from probing_cluster.evidence.joblog.grammar import JobFinding
 from probing_cluster.evidence.kernel import reader as kernel
@@ -17,6 +16,10 @@ from probing_cluster.evidence.kernel.grammar import KernelFinding
 LogKind = Literal["kernel", "joblog"]
 _LOOK_AT_LINES = 400
 _LOOK_AT_BYTES = 2000
+_SURE_FRAC = 0.5
+"""Of a kernel log at least so many lines have its form."""
+_MOST_HELD = 4096
+"""Findings of a job log without any of a kernel log that decide what it is."""
 _KERNEL_TOO = frozenset({"kernel_xid", "host_oom_kill", "io_error"})
 """Kinds of job findings that a kernel log shows as well."""
 _KERNEL_LINE = re.compile(
@@ -75,7 +78,12 @@ def detect(sample: Iterable[bytes]) -> LogKind:
     Each line votes by its form. A finding that only a job log can have counts twice. Lines of a node's syslog count as kernel
     lines, whatever its daemons report. A journal of a single program may be the job's own.
     """
-    sampled = [line[:_LOOK_AT_BYTES] for line in sample]
+    kernel_votes, job_votes = _votes([line[:_LOOK_AT_BYTES] for line in sample])
+    return "joblog" if job_votes > kernel_votes else "kernel"
+
+
+def _votes(sampled: list[bytes]) -> tuple[int, int]:
+    """Votes for a kernel log and for a job log."""
     of_syslog = [_SYSLOG_LINE.match(line) for line in sampled]
     of_node = len({found["tag"] for found in of_syslog if found}) > 1
     lines = [line for line, found in zip(sampled, of_syslog, strict=True) if not (found and of_node)]
@@ -83,7 +91,13 @@ def detect(sample: Iterable[bytes]) -> LogKind:
     job_votes = sum(_JOB_LINE.search(line) is not None for line in lines)
     job_findings = joblog.read(line.decode("utf-8", "replace") for line in lines)
     job_votes += 2 * sum(finding.kind not in _KERNEL_TOO for finding in job_findings)
-    return "joblog" if job_votes > kernel_votes else "kernel"
+    return kernel_votes, job_votes
+
+
+def _is_unsure(sample: Iterable[bytes]) -> bool:
+    """Whether lines that may be a kernel log's by `detect` are as likely a job's: most have the form of neither."""
+    lines = [line[:_LOOK_AT_BYTES] for line in sample if line.strip()]
+    return _votes(lines)[0] <= len(lines) * _SURE_FRAC
 
 
 def _none(first: int, last: int) -> Iterator[dict[str, Any]]:
@@ -121,37 +135,74 @@ def _kernel(batches: Iterator[list[bytes]], all_lines: bool) -> Iterator[dict[st
 
 def _job_findings(batches: Iterator[list[bytes]], counted: list[int]) -> Iterator[JobFinding]:
     """Findings in line order; `counted[0]` grows to the number of lines."""
-    reader, sieve = joblog.JobLogReader(), blocks.TriggerSieve(families.TRIGGERS)
+    reader, sieve = joblog.JobLogReader(), sifted.Sieve()
     for batch in batches:
-        wanted = iter(sieve.hits(batch))
-        index = next(wanted, None)
-        position = 0
-        while position < len(batch):
-            if not reader.following(counted[0] + position + 1):
-                until = len(batch) if index is None else index
-                if until > position:
-                    first = max(position, until - progress.LOOK_BACK_LINES)
-                    reader.skipped(counted[0] + first + 1, batch[first:until])
-                    position = until
-                if index is None:
-                    break
-            yield from reader.feed(counted[0] + position + 1, batch[position].decode("utf-8", "replace"))
-            position += 1
-            while index is not None and index < position:
-                index = next(wanted, None)
+        yield from sieve.feed(reader, counted[0] + 1, batch)
         counted[0] += len(batch)
     yield from reader.close()
 
 
 def _joblog(batches: Iterator[list[bytes]], all_lines: bool) -> Iterator[dict[str, Any]]:
-    counted, done = [0], 1
-    for finding in _job_findings(batches, counted):
+    counted = [0]
+    yield from _job_lines(_job_findings(batches, counted), all_lines, counted)
+
+
+def _job_lines(
+    findings: Iterable[JobFinding], all_lines: bool, counted: list[int]
+) -> Iterator[dict[str, Any]]:
+    """The findings as `classify` prints them, with the lines between them; `counted` as `_job_findings` leaves it."""
+    done = 1
+    for finding in findings:
         if all_lines and finding.line > done:
             yield from _none(done, finding.line)
         done = max(done, finding.line + 1)
         yield joblog_json(finding)
     if all_lines:
         yield from _none(done, counted[0] + 1)
+
+
+def _unsure(
+    batches: Iterator[list[bytes]], all_lines: bool, found_out: Callable[[LogKind], object]
+) -> Iterator[dict[str, Any]]:
+    """A kernel log if any kernel message is found; else a job log if anything of one is found.
+
+    Kernel findings come at once. The job's are held until the end, or until there are too many to be a kernel log's.
+    """
+    reader, sieve = joblog.JobLogReader(), sifted.Sieve()
+    held: list[JobFinding] = []
+    counted, is_kernel, n_none = [0], False, 0
+
+    def watched() -> Iterator[list[bytes]]:
+        while len(held) < _MOST_HELD and (batch := next(batches, None)) is not None:
+            if not is_kernel:
+                held.extend(sieve.feed(reader, counted[0] + 1, batch))
+                counted[0] += len(batch)
+            yield batch
+
+    for record in _kernel(watched(), all_lines):
+        if not is_kernel and record["kind"] == "none":
+            n_none += 1
+            continue
+        if not is_kernel:
+            is_kernel = True
+            held.clear()
+            found_out("kernel")
+            yield from _none(1, 1 + n_none)
+        yield record
+    if is_kernel:
+        return
+
+    def findings() -> Iterator[JobFinding]:
+        yield from held
+        for batch in batches:
+            yield from sieve.feed(reader, counted[0] + 1, batch)
+            counted[0] += len(batch)
+        yield from reader.close()
+
+    found = findings()
+    first = list(itertools.islice(found, 1))
+    found_out("joblog" if first else "kernel")
+    yield from _job_lines(itertools.chain(first, found), all_lines, counted)
 
 
 def classify_stream(
@@ -163,14 +214,17 @@ def classify_stream(
     """One JSON-ready dict per finding, in line order; with `all_lines` also `{"line": N, "kind": "none"}` for the rest.
 
     `lines` is any iterable of byte lines, or an open binary file (faster: read in blocks). `kind` None looks
-    at the first lines, decides, and calls `found_out` with the result. Memory is constant whatever the input. Findings of a job log come when the
+    at the first lines, and at all of them where those do not decide it, and calls `found_out` with the result. Memory is constant whatever the input. Findings of a job log come when the
     first cause is settled: at the end, or after `joblog.MAX_HELD` of them.
     """
     batches = blocks.batches(lines)
     if kind is None:
         head = next(batches, [])
-        kind = detect(head[:_LOOK_AT_LINES])
-        if found_out is not None:
-            found_out(kind)
+        sample = head[:_LOOK_AT_LINES]
+        kind = detect(sample)
         batches = itertools.chain([head], batches)
+        report = found_out or (lambda _: None)
+        if kind == "kernel" and _is_unsure(sample):
+            return _unsure(batches, all_lines, report)
+        report(kind)
     return _kernel(batches, all_lines) if kind == "kernel" else _joblog(batches, all_lines)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from pathlib import Path
@@ -66,8 +66,14 @@ def read(
     job: str, path: Path, attempt: records.JobAttempt, read_at: datetime, zone: tzinfo | None
 ) -> JobOutput:
     """What the file at `path` says; raises OSError and MalformedInput."""
-    with packed.opened(path) as stream:
-        events = joblog.read(packed.lines(stream), attempt, read_at, zone)
+
+    def lines() -> Iterator[bytes]:
+        with packed.opened(path) as stream:
+            yield from packed.lines(stream)
+
+    # A pipe can be read once only; its lines are held.
+    again = lines if path.is_file() else None
+    events = joblog.read(lines(), attempt, read_at, zone, again)
     return JobOutput(job=job, path=path, attempt=attempt, events=events)
 
 

@@ -188,7 +188,7 @@ def _outputs(
         try:
             outputs.append(job_outputs.read(job, path, attempt, order.now, zone_of(order.timezone)))
         except OSError as exc:
-            raise errors.UsageError(f"{path}: {exc.strerror}") from exc
+            raise errors.MalformedInput(f"{path} cannot be read: {exc.strerror}") from exc
     return outputs
 
 
@@ -246,7 +246,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         with packed.opened(path) as stream:
             yield stream
     except OSError as exc:
-        raise errors.UsageError(f"{path}: {exc.strerror}") from exc
+        raise errors.MalformedInput(f"{path} cannot be read: {exc.strerror}") from exc
 
 
 def _accounting(order: LoadOrder, files: ImportFiles, announce: Announce) -> Iterator[records.JobAttempt]:
@@ -263,7 +263,7 @@ def _accounting(order: LoadOrder, files: ImportFiles, announce: Announce) -> Ite
                 fields=order.fields,
             )
         except OSError as exc:
-            raise errors.UsageError(f"{path}: {exc.strerror}") from exc
+            raise errors.MalformedInput(f"{path} cannot be read: {exc.strerror}") from exc
         # Columns cut short leave a few steps among rows that cannot be read: no history.
         _require_rows(bad, good=bool(found.attempts) or len(found.not_started) + found.steps > len(bad))
         files.not_started += found.not_started

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from probing_cluster.core import records, sanitize, vocabulary
 from probing_cluster.evidence.joblog import grammar, standstill
+
+
+def may_stand(
+    last_lines: Sequence[bytes],
+    steps: standstill.LogSteps,
+    attempt: records.JobAttempt,
+    found: Iterable[grammar.JobFinding],
+) -> bool:
+    """Whether reading the log's steps could give a finding, by its last lines and its errors: reading them costs as much as judging the lines."""
+    errors = [f for f in found if f.role not in standstill.NO_ERROR]
+    if not (attempt.start_at and attempt.end_at) or any(
+        f.first_cause and f.domains == grammar.USER for f in errors
+    ):
+        return False
+    if errors:
+        return True
+    return attempt.state in vocabulary.ENDED_FROM_OUTSIDE and steps.may_stand(
+        reversed(last_lines), attempt.end_at
+    )
 
 
 def finding(

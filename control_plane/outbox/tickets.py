@@ -25,7 +25,7 @@ class Tickets:
 
 
 def read(path: Path, cluster: str, author: str) -> Tickets:
-    """The tickets of a CSV file; raises UsageError or MalformedInput for a file that is none."""
+    """The tickets of a CSV file; raises MalformedInput for a file that is none or cannot be read."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             rows = csv.DictReader(stream)
@@ -36,7 +36,7 @@ def read(path: Path, cluster: str, author: str) -> Tickets:
                 )
             return _notes(rows, cluster, author)
     except OSError as exc:
-        raise errors.UsageError(f"{path} cannot be read: {exc.strerror}") from exc
+        raise errors.MalformedInput(f"{path} cannot be read: {exc.strerror}") from exc
     except (csv.Error, UnicodeDecodeError) as exc:
         raise errors.MalformedInput(f"{path}: {exc}") from exc
 

@@ -32,6 +32,11 @@ class AppendedLog:
         self._last_at: datetime | None = None
         self._undated = 0
 
+    @property
+    def may_begin(self) -> bool:
+        """Whether the attempt's own lines may still begin at a later line."""
+        return self._own_from is not None
+
     def begins(self, text: str) -> bool:
         """Whether the attempt's own lines begin with this one, and all before were an earlier run's; true once at most."""
         if self._own_from is None:

@@ -42,7 +42,8 @@ _CLOCK = re.compile(
 _SOME_DAY = datetime(2000, 1, 1, tzinfo=UTC)
 _HALF_DAY = timedelta(hours=12)
 """A clock that goes back by more has passed midnight."""
-_NO_ERROR = frozenset({grammar.LineRole.OBSERVATION, grammar.LineRole.END})
+NO_ERROR = frozenset({grammar.LineRole.OBSERVATION, grammar.LineRole.END})
+"""Roles of findings that end no silence."""
 _LOGGER = re.compile(r"\d\d:\d\d:\d\d,\d{3}\b")
 """A time of Python's logging, which flushes every line."""
 _SLURM = re.compile(r"(?:srun|slurmstepd(?:-[\w.-]{1,253})?|slurmd|sbatch): |\*\*\* (?:JOB|STEP) ")
@@ -326,7 +327,7 @@ class LogSteps:
             return None
         if self._zone_missing and not self._is_sure and first_at > start_at + _NEAR_START:
             return None
-        errors = [f for f in found if f.role not in _NO_ERROR]
+        errors = [f for f in found if f.role not in NO_ERROR]
         last = self._steps.last_line
         behind = [f for f in errors if f.line > last]
         if any(f.first_cause and (f.line <= last or f.domains == grammar.USER) for f in errors):

@@ -381,7 +381,7 @@ def test_a_missing_file_is_one_clear_error(store: db_store.Store, tmp_path: Path
     """The file is named; no traceback."""
     path = tmp_path / "none"
     given: object = [("n1", path)] if field == "kernel" else [path]
-    with pytest.raises(errors.UsageError, match="none: No such file"):
+    with pytest.raises(errors.MalformedInput, match="none cannot be read: No such file"):
         load.load(store, order(**{field: given}))
 
 

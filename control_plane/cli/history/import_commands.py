@@ -142,7 +142,7 @@ def _removed_on_failure(home: Path) -> Iterator[None]:
 
 
 def _require_readable(paths: Sequence[Path]) -> None:
-    """Raises UsageError naming every path that cannot be opened: the others may take minutes to read."""
+    """Raises MalformedInput naming every path that cannot be opened: the others may take minutes to read."""
     failed = []
     for path in dict.fromkeys(paths):
         try:
@@ -150,9 +150,9 @@ def _require_readable(paths: Sequence[Path]) -> None:
             if not stat.S_ISFIFO(path.stat().st_mode):
                 path.open("rb").close()
         except OSError as exc:
-            failed.append(f"{path}: {exc.strerror}")
+            failed.append(f"{path} cannot be read: {exc.strerror}")
     if failed:
-        raise errors.UsageError("; ".join(failed))
+        raise errors.MalformedInput("; ".join(failed))
 
 
 def database_of(base: settings.Settings, text: str | None) -> settings.DatabaseSettings:

@@ -20,6 +20,8 @@ A table cuts json values; --format json and csv have them whole.
 example: probing-ctl query "select cause, count(*) from verdict group by 1 order by 2 desc\""""
 
 _MOST_TIMEOUT_S = 86_400
+_OF_THE_QUESTION = ("532", "54", "XX")
+"""Classes of SQL states that a question brings about although the driver calls them operational: memory, limits, internal errors."""
 
 
 def register(register: commands.Commands) -> None:
@@ -67,7 +69,9 @@ def _query(args: argparse.Namespace) -> int:
         raise errors.UsageError(
             f"{driver_errors.first_line(exc)}; {_alike(engines.url_of(config), exc)}docs/sql.md has every view and its columns"
         ) from exc
-    except (psycopg.errors.SyntaxError, psycopg.errors.DataError, psycopg.errors.ProgrammingError) as exc:
+    except psycopg.errors.InsufficientPrivilege as exc:
+        raise errors.NotPermitted(f"the database says: {driver_errors.first_line(exc)}") from exc
+    except (psycopg.ProgrammingError, psycopg.DataError, psycopg.NotSupportedError) as exc:
         raise errors.UsageError(
             f"one SELECT is answered, and the database says of it: {driver_errors.first_line(exc)}"
         ) from exc
@@ -77,7 +81,15 @@ def _query(args: argparse.Namespace) -> int:
         ) from exc
     except psycopg.errors.ReadOnlySqlTransaction as exc:
         raise errors.NotPermitted(f"only questions are answered: {driver_errors.first_line(exc)}") from exc
+    except RecursionError as exc:
+        raise errors.UsageError(
+            "a JSON value is nested too deep to be read; ask for a part of it, or for its ::text"
+        ) from exc
     except psycopg.Error as exc:
+        if (exc.sqlstate or "").startswith(_OF_THE_QUESTION):
+            raise errors.UsageError(
+                f"the database cannot answer this: {driver_errors.first_line(exc)}"
+            ) from exc
         raise engines.meaning(exc) from exc
     more = bool(args.limit) and len(rows) > args.limit
     if not rows and args.format == "table":

@@ -36,7 +36,7 @@ def _classify(args: argparse.Namespace) -> int:
         with packed.opened(Path(args.file)) as stream:
             return _stream(stream, args, follow=False)
     except OSError as exc:
-        raise errors.UsageError(f"{args.file}: {exc.strerror}") from exc
+        raise errors.MalformedInput(f"{args.file} cannot be read: {exc.strerror}") from exc
 
 
 def _stream(stream: IO[bytes], args: argparse.Namespace, *, follow: bool) -> int:

@@ -144,8 +144,8 @@ def test_files_that_are_not_there_are_named_before_the_others_are_read(
 
     monkeypatch.setattr(load, "read", lambda *_: pytest.fail("it read first"))
     code, _, err = run(*history, "--kernel", f"n3={tmp_path}/no3", "--events", f"{tmp_path}")
-    assert code == 2
-    assert f"{tmp_path}: Is a directory; {tmp_path}/no3: No such file or directory" in err
+    assert code == 7
+    assert f"{tmp_path} cannot be read: Is a directory; {tmp_path}/no3 cannot be read: No such file" in err
 
 
 def test_an_unsure_hour_is_said_in_the_summary(run: Run, tmp_path: Path) -> None:
@@ -434,6 +434,7 @@ def test_classify_refuses_what_is_no_log(
     """Silence would read as a clean log."""
     (tmp_path / "f").write_bytes(data)
     assert main.main(["classify", f"{tmp_path}/f"]) == errors.MalformedInput.exit_code
+    assert main.main(["classify", f"{tmp_path}/none"]) == errors.MalformedInput.exit_code
     assert words in capsys.readouterr().err
     (tmp_path / "f").write_text("2026-11-20T10:59:57Z n1 kernel: usb 1-1: new device\n")
     assert main.main(["classify", f"{tmp_path}/f"]) == 0
@@ -581,9 +582,9 @@ def test_a_command_that_reads_makes_no_database(
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (("--sacct", "{}/none"), errors.UsageError.exit_code),
+        (("--sacct", "{}/none"), errors.MalformedInput.exit_code),
         (("--sacct", "{}/garbage"), errors.MalformedInput.exit_code),
-        (("--sacct", "{}/good", "--events", "{}/none"), errors.UsageError.exit_code),
+        (("--sacct", "{}/good", "--events", "{}/none"), errors.MalformedInput.exit_code),
         (("--sacct", "{}/good", "--kernel", "n1={}/broken"), errors.MalformedInput.exit_code),
         (("--events", "{}/garbage"), errors.MalformedInput.exit_code),
         (("--kernel", "n1={}/garbage"), errors.MalformedInput.exit_code),
@@ -592,7 +593,7 @@ def test_a_command_that_reads_makes_no_database(
         (("--events", "{}/empty"), errors.MalformedInput.exit_code),
         (("--kernel", "n1={}/uptime"), errors.MalformedInput.exit_code),
         (("--joblog", "7={}/garbage"), errors.DatabaseUnavailable.exit_code),
-        (("--sacct", "{}/good", "--joblog", "7={}/none"), errors.UsageError.exit_code),
+        (("--sacct", "{}/good", "--joblog", "7={}/none"), errors.MalformedInput.exit_code),
         (("--sacct", "{}/good", "--joblog", "9={}/garbage"), errors.NotFound.exit_code),
         (("--sacct", "{}/good", "--joblog", "7={}/broken"), errors.MalformedInput.exit_code),
         (("--kernel", "{}/uptime"), errors.MalformedInput.exit_code),
@@ -676,6 +677,14 @@ def test_bad_questions_are_sentences(run: Run) -> None:
     assert (code, "no answer within 0.2 s" in err) == (1, True)
     code, _, err = run("query", "delete from verdict")
     assert (code, "one SELECT is answered" in err) == (2, True)
+    for sql, why in (
+        ("with x as (delete from probing.job_attempt returning 1) select * from x", "data-modifying"),
+        ("select (repeat('[', 3000) || repeat(']', 3000))::json", "nested too deep"),
+        ("select (repeat('[', 100000) || repeat(']', 100000))::json", "cannot answer this: stack depth"),
+        ("select repeat('x', 2000000000)", "cannot answer this: requested length too large"),
+    ):
+        code, _, err = run("query", sql)
+        assert (code, why in err) == (2, True), err
     code, _, err = run("query", "select 1 as x where false")
     assert (code, "no rows" in err) == (0, True)
 

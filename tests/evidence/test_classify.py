@@ -1,0 +1,49 @@
+"""What a whole file is, where `classify` is not told."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from probing_cluster.evidence import classify
+
+PLAIN = [b"reading part %d of the corpus" % n for n in range(2000)]
+TRACE = [
+    b"Traceback (most recent call last):",
+    b'  File "train.py", line 3, in <module>',
+    b"    main()",
+    b"KeyError: 'lr'",
+]
+XID = b"NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=python3, GPU has fallen off the bus."
+
+
+def read(lines: list[bytes], **more: bool) -> tuple[list[str], list[dict[str, object]]]:
+    kinds: list[str] = []
+    found = list(classify.classify_stream(lines, None, found_out=kinds.append, **more))
+    return kinds, found
+
+
+@pytest.mark.parametrize("all_lines", [False, True])
+def test_lines_of_neither_form_are_what_their_findings_are(*, all_lines: bool) -> None:
+    """A traceback thousands of lines below is found; a kernel's message anywhere makes it a kernel log."""
+    kinds, found = read([*PLAIN, *TRACE], all_lines=all_lines)
+    assert kinds == ["joblog"]
+    assert [f["kind"] for f in found if f["kind"] != "none"] == ["python_exception"]
+    assert [f["line"] for f in found] == (list(range(1, 2005)) if all_lines else [2004])
+    kinds, found = read([*PLAIN, *TRACE, *PLAIN, XID, *PLAIN], all_lines=all_lines)
+    assert kinds == ["kernel"]
+    assert [(f["kind"], f["line"]) for f in found if f["kind"] != "none"] == [("xid", 4005)]
+    assert len(found) == (6005 if all_lines else 1)
+    kinds, found = read(PLAIN, all_lines=all_lines)
+    assert (kinds, len(found)) == (["kernel"], 2000 if all_lines else 0)
+
+
+def test_a_flood_of_a_jobs_errors_is_not_held() -> None:
+    """Findings without end come while the log is read."""
+    kinds: list[str] = []
+    flood = itertools.chain(PLAIN, itertools.chain.from_iterable(itertools.repeat(TRACE, 20_000)))
+    found = classify.classify_stream(flood, None, found_out=kinds.append)
+    assert next(found)["kind"] == "python_exception"
+    assert kinds == ["joblog"]
+    assert next(flood, None) is not None
