@@ -130,15 +130,22 @@ ORDER BY a.cluster, a.node, r.rolname
 """
 
 
-def agent_role_of(url: str, cluster: str, node: str) -> str:
-    """The login role that speaks for a node now; raises NotFound."""
+def agent_role_of(url: str, cluster: str, node: str) -> str | None:
+    """The login role that speaks for a node now; None for a node that was only heard through another role. Raises NotFound."""
     with _connection(url) as connection:
         row = connection.execute(
             "SELECT role_name FROM probing.agent_role WHERE cluster = %s AND node = %s", [cluster, node]
         ).fetchone()
-    if row is None:
-        raise errors.NotFound(f"node {node} of {cluster} has no agent's role")
-    return str(row[0])
+        heard = connection.execute(_HEARD, {"cluster": cluster, "node": node}).fetchone()
+    if row is None and heard is None:
+        raise errors.NotFound(f"node {node} of {cluster} has no agent's role, and no agent of it was heard")
+    return None if row is None else str(row[0])
+
+
+_HEARD = """
+SELECT FROM probing.agent_heartbeat WHERE cluster = %(cluster)s AND node = %(node)s
+UNION ALL SELECT FROM probing.check_now WHERE cluster = %(cluster)s AND node = %(node)s LIMIT 1
+"""
 
 
 def forget_node(url: str, cluster: str, node: str) -> None:

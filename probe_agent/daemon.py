@@ -74,7 +74,11 @@ class Agent:
             raise PartFailed(", ".join(str(t.exception() or "it returned") for t in ended))
 
     async def once(self) -> dict[str, Any]:
-        """Read everything once, deliver it, and return the status."""
+        """Read everything once, deliver it, and return the status.
+
+        No heartbeat is sent: this agent beats no more, and the node would be reported silent.
+        """
+        self.parts.delivery.beats = False
         self.parts.node.begin()
         await self.parts.poller.poll(everything=True)
         reader = self.parts.kernel.open()
@@ -167,6 +171,8 @@ class Agent:
             self._watch_held(),
             self.parts.collector.tidy_for_ever(),
             self._report_for_ever(),
+            self.parts.socket.stay(),
+            self.parts.owners_socket.stay(),
         )
         more: tuple[Work, ...] = (self._write_textfile(),) if self.config.agent.textfile else ()
         return (*works, *more, *((self._watch_words(),) if self.parts.alarms.words else ()))

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from probing_cluster.core import errors
 from probing_cluster.db.server import embedded
-from probing_cluster.sandbox.machine import commands, layout
+from probing_cluster.sandbox.machine import commands, layout, processes
 from probing_cluster.sandbox.nodetree import build
 
 Env = Mapping[str, str]
@@ -46,6 +47,10 @@ def start_agents(lay: layout.Layout, env: Env, nodes: Sequence[str]) -> None:
     sockets = [lay.node(node) / "run/agent.sock" for node in nodes]
     pids: list[int] = []
     for node, socket in zip(nodes, sockets, strict=True):
+        if processes.pids_of(lay.directory, agent_role(node)):
+            raise errors.UsageError(
+                f"the agent of {node} runs; end it first (probing-sandbox fault {node} agent-crash)"
+            )
         socket.unlink(missing_ok=True)
         home = lay.node(node)
         own = {**env, "PROBING_NVML_STATE": str(home / build.NVML_STATE), "SLURMD_NODENAME": node}
@@ -58,6 +63,8 @@ def start_agents(lay: layout.Layout, env: Env, nodes: Sequence[str]) -> None:
 
 def start_service(lay: layout.Layout, env: Env) -> None:
     """`probing-ctl serve`; returns when it answers reports."""
+    if processes.pids_of(lay.directory, SERVICE):
+        raise errors.UsageError("the service runs; end it first (probing-sandbox fault service-crash)")
     socket = lay.run / "report.sock"
     socket.unlink(missing_ok=True)
     argv = [_command("probing-ctl"), "serve", "--config", str(lay.probing_toml)]

@@ -20,6 +20,9 @@ _IDS_AT_ONCE = 200
 _SILENCES = (
     "SELECT node, silent_s FROM ops.agent_health WHERE CAST(:cluster AS text) IS NULL OR cluster = :cluster"
 )
+_SERVER_UP = (
+    "SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())::double precision AS up_s"
+)
 _LISTEN = """
 INSERT INTO probing.state (key, value) VALUES (:key, to_jsonb(clock_timestamp() + make_interval(secs => :after_s)))
 ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = now()
@@ -138,6 +141,11 @@ class EventRows(base.StoreBase):
     def silences_s(self, *, cluster: str | None = None) -> dict[str, float]:
         """Node to seconds for which its agent could have been heard and was not: its age, or less after the database was away."""
         return {row["node"]: row["silent_s"] for row in self.rows(_SILENCES, {"cluster": cluster})}
+
+    def server_up_s(self) -> float:
+        """Seconds since the database's server was started."""
+        (row,) = self.rows(_SERVER_UP, {})
+        return float(row["up_s"])
 
     def listen_anew(self, cluster: str, after_s: float) -> None:
         """Agents' silence counts from `after_s` seconds from now on, for everybody who asks."""

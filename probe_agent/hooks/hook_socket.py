@@ -7,6 +7,7 @@ peer's credentials are checked again. The owners' socket (`everyone`) takes any 
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import os
@@ -20,6 +21,8 @@ from probing_cluster.core import errors, peer
 MAX_REQUEST_BYTES = 65536
 MAX_CONNECTIONS = 256
 MAX_PER_USER = 16
+LOOK_S = 5.0
+"""Between two looks at whether the socket is still at its path."""
 REQUEST_S = 2.0
 """A peer that has not finished its line by then is let go."""
 
@@ -38,6 +41,8 @@ class HookSocket:
         self._answer = answer
         self._allowed = allowed if allowed is not None else frozenset({0, os.geteuid()})
         self._server: asyncio.Server | None = None
+        self._bound: tuple[int, int] | None = None
+        """Device and inode of the socket that is listened on."""
         self._everyone = everyone
         self._peers: dict[asyncio.StreamWriter, int] = {}
         self.refused_total = 0
@@ -45,6 +50,22 @@ class HookSocket:
 
     async def start(self) -> None:
         """Listen; a socket left by an agent that died is replaced."""
+        await self._listen()
+
+    async def stay(self, every_s: float = LOOK_S) -> None:
+        """Listen anew whenever the socket is no longer at its path and nobody else listens there: no hook would come in."""
+        while True:
+            await asyncio.sleep(every_s)
+            if self._server is None or self._identity() == self._bound or self._is_anothers():
+                continue
+            _log.warning("the agent's socket %s was removed; it is made anew", self._path)
+            self._server.close()
+            try:
+                await self._listen()
+            except OSError as exc:
+                _log.warning("the agent's socket %s cannot be made anew: %s", self._path, exc.strerror)
+
+    async def _listen(self) -> None:
         address = _short(self._path)
         self._path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         self._path.unlink(missing_ok=True)
@@ -57,9 +78,25 @@ class HookSocket:
             raise
         finally:
             os.umask(old)
+        self._bound = self._identity()
         self._server = await asyncio.start_unix_server(
             self._serve, sock=listening, limit=MAX_REQUEST_BYTES, backlog=MAX_CONNECTIONS
         )
+
+    def _identity(self) -> tuple[int, int] | None:
+        """Device and inode of what is at the path; None if there is nothing."""
+        try:
+            found = os.lstat(self._path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _is_anothers(self) -> bool:
+        """Whether another process listens at the path: an agent with another spool directory."""
+        with socket.socket(
+            socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+        ) as link:
+            return link.connect_ex(_short(self._path)) in {0, errno.EAGAIN}
 
     async def stop(self) -> None:
         """Stop listening and take the socket away."""

@@ -88,6 +88,8 @@ class DeliveryLoop:
         clock: clock.Clock = clock.SYSTEM,
     ) -> None:
         """`door` makes a Delivery; None = no database is configured and everything stays in the spool."""
+        self.beats = True
+        """Whether heartbeats are sent; each promises the next one."""
         self._make_door = door
         self._door: Door | None = None
         self._spool = spool
@@ -126,7 +128,7 @@ class DeliveryLoop:
         self._intake.urgent.clear()
         load = DeliveryLoad.of(self._allowed(self._spool.batch(BATCH), now_s))
         # An urgent event travels with a heartbeat: the service acts only on a fault the latest one confirms.
-        with_beat = beat or urgent or self._beat_left_s() <= 0.0
+        with_beat = self.beats and (beat or urgent or self._beat_left_s() <= 0.0)
         if not load.items and not with_beat and not self._answers:
             return False
         ack = await self._deliver(load, self._heartbeat() if with_beat else None)

@@ -577,6 +577,39 @@ def test_a_service_that_begins_with_its_database_calls_nobody_silent(service: co
     assert silence.run(service) == "silent: n1"
 
 
+def test_a_service_that_begins_just_after_its_database_waits_for_the_agents(
+    service: context.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One agent came back at once; the other waits before it tries again, and no gap shows that it was turned away."""
+    monkeypatch.setattr(service.store, "server_up_s", lambda: 4.0)
+    for node in ("n0", "n1"):
+        fakes.deliver(service.store, node, beat_s=10.0)
+    _age(service, 30)
+    fakes.deliver(service.store, "n0", beat_s=10.0)
+    assert silence.run(service) == ""
+    assert _shown_silent(service) == set()
+    _age(service, 51)
+    fakes.deliver(service.store, "n0", beat_s=10.0)
+    assert silence.run(service) == "silent: n1"
+
+
+@pytest.mark.parametrize(("up_s", "age_s"), [(3600.0, 30.0), (40.0, 30.0)])
+def test_a_service_that_begins_under_a_running_database_waits_for_nobody(
+    service: context.Context, monkeypatch: pytest.MonkeyPatch, up_s: float, age_s: float
+) -> None:
+    """The database was there all the time, or since before the last beat."""
+    monkeypatch.setattr(service.store, "server_up_s", lambda: up_s)
+    for node in ("n0", "n1"):
+        fakes.deliver(service.store, node, beat_s=10.0)
+    _age(service, age_s)
+    fakes.deliver(service.store, "n0", beat_s=10.0)
+    assert silence.run(service) == "silent: n1"
+
+
+def test_the_age_of_the_databases_server_is_read(service: context.Context) -> None:
+    assert service.store.server_up_s() > 0
+
+
 def test_most_agents_silent_together_are_looked_at_twice(service: context.Context) -> None:
     """The way to us broke, not forty nodes; those that stay silent are told two beats later."""
     slurm = _MovableClock()

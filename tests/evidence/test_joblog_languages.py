@@ -84,3 +84,36 @@ def test_an_error_that_a_worker_passed_on_is_the_workers():
         ]
     )
     assert (found["kind"], found["line"]) == ("cuda_oom", 6)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Cannot open: No such file or directory at -e line 1.",
+        "Cannot open: Permission denied at run line 12, <STDIN> line 3.",
+        "Died at run line 1.",
+        "bad cutoff -3 at /home/a/bin/filter line 44.",
+        "bad cutoff -3 at filter.pl line 44, <IN> chunk 7.",
+        "Can't locate JSON.pm in @INC (you may need to install the JSON module) at run line 3.",
+    ],
+)
+def test_perls_last_word_stands_above_what_stdout_held_back(line: str) -> None:
+    """It is written at once; what the program printed before comes when its buffer is emptied at the end."""
+    first = _first([line, "hello", "read 12 of 12 files"])
+    assert first is not None
+    assert (first["kind"], first["line"]) == ("program_error", 1)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Use of uninitialized value $x in addition (+) at run.pl line 3.",
+        'Argument "abc" isn\'t numeric in addition (+) at /home/a/run line 3.',
+        "print() on closed filehandle OUT at -e line 2.",
+        "We met at the red line 3.",
+        "the curve bends at low line 3.",
+    ],
+)
+def test_perls_warnings_and_prose_are_no_last_word(line: str) -> None:
+    """The program went on."""
+    assert _first([line, "hello"]) is None

@@ -313,6 +313,8 @@ def test_once_reads_everything_delivers_and_says_what_it_saw(node: Node) -> None
     assert "xid:gpu0" in printed["faults"]
     assert printed["sources"]["nvml"]["state"] == "ok"
     assert node.rows("select count(*) from probing.health_event where code = '79'") == [(1,)]
+    assert node.rows("select count(*) from probing.agent_heartbeat") == [(0,)], "it promises no further beat"
+    assert printed["delivered_total"] > 0
 
 
 def test_reboot_ends_the_faults_of_the_boot_before(node: Node) -> None:

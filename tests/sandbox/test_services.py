@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from probing_cluster.core import errors
 from probing_cluster.db.server import embedded
 from probing_cluster.sandbox import cluster, services
 from probing_cluster.sandbox.machine import commands, processes
@@ -36,6 +37,10 @@ def test_agents_and_service_run_and_their_crash_is_complete(full: cluster.Sandbo
         after = processes.pids_of(full.directory, role)
         assert after
         assert not set(before) & set(after)
+        with pytest.raises(errors.UsageError, match="runs; end it first"):
+            full.fault(node, start)
+        assert processes.pids_of(full.directory, role)[0] == after[0]
+    assert (full.layout.node("n2") / "run/agent.sock").is_socket(), "hooks still reach the agent that runs"
 
 
 def test_the_database_stays_down_until_it_is_started(full: cluster.Sandbox) -> None:

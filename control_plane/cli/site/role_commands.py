@@ -32,7 +32,9 @@ def register(group: commands.Commands) -> None:
         help="most new rows taken in an hour (default 100000)",
     )
     made = group.add(
-        "remove-agent", _remove_agent, "take nodes' login roles away: what their certificates open"
+        "remove-agent",
+        _remove_agent,
+        "take nodes' login roles away, and forget the nodes until they are heard again",
     )
     made.add_argument("node", metavar="NODE", nargs="+", help="name or hostlist")
     made = group.add(
@@ -92,9 +94,10 @@ def _remove_agent(args: argparse.Namespace) -> int:
     url, config = _url(args)
     for node in _nodes(args):
         name = roles.agent_role_of(url, config.cluster.name, node)
-        roles.remove(url, name)
+        if name is not None:
+            roles.remove(url, name)
         roles.forget_node(url, config.cluster.name, node)
-        print(f"{node}\t{name} removed")
+        print(f"{node}\t{name} removed" if name else f"{node}\tforgotten; it had no role")
     return 0
 
 

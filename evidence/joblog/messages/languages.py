@@ -50,7 +50,11 @@ _RUNTIMES = re.compile(
     r"|\S{0,200}lua\w{0,8}: \S{1,200}\.lua:\d{1,6}: "
     r"|(?:/\S{0,80}/)?[gmn]?awk: (?:cmd\. line:\d{1,6}: |fatal: |line \d{1,6}: |\S{1,200}:\d{1,6}: |syntax error)"
     r"|(?:/\S{0,80}/)?(?:sed: -e expression #\d|jq: error|(?:\(standard_in\) \d{1,6}: (?:syntax error|parse error)))"
-    r"|\S.{0,300} at \S{1,200}\.p[lm] line \d{1,6}\.$"
+    # Perl's last word. Its warnings have the same form.
+    r"|(?!Use of uninit|Useless use|Argument \"|Odd number of|Deep recursion|Subroutine \S|\"?(?:my|our) |\w{1,20}\(\) on (?:un|closed)|.{1,80} (?:masks earlier|isn't numeric|redefined|used only once|deprecated))"
+    r"\S(?:.{0,300} at (?:\S{1,200}\.(?:p[lm]|t)|-e?|/\S{1,200})"
+    r"|.{0,300}(?:\b(?:No such file or directory|Permission denied|(?:Is|Not) a directory|No space left on device|Input/output error|Disk quota exceeded|Connection refused)|(?<=Die)d|^Can't (?:locate|open|call|use|exec) .{1,200}) at \S{1,200})"
+    r" line \d{1,6}(?:, <\S{0,40}> (?:line|chunk) \d{1,12})?\.$"
 )
 """Errors of runtimes and interpreters."""
 _JAVA = re.compile(

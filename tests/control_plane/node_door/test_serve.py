@@ -208,8 +208,8 @@ def test_one_line_switches_an_agent_to_the_door(site: Any, tmp_path: Any) -> Non
     argv = [sys.executable, "-m", "probing_cluster.probe_agent.cli", "--once", "--config", str(config)]
     kmsg.append(tmp_path / "root", "mlx5_core 0000:18:00.0 ib0: Link down")
     subprocess.run(argv, check=True, capture_output=True, timeout=60)
-    assert site.rows("SELECT cluster, node FROM probing.agent_heartbeat") == [("c", "n1")]
-    assert site.rows("SELECT DISTINCT node FROM probing.health_event") == [("n1",)]
+    assert site.rows("SELECT DISTINCT cluster, node FROM probing.health_event") == [("c", "n1")]
+    assert site.rows("SELECT node FROM probing.agent_heartbeat") == [], "it promises no further beat"
 
 
 def test_the_second_of_two_doors_serves_when_the_first_is_gone(site: Any, make_event: Make) -> None:

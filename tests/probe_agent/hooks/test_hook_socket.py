@@ -227,3 +227,52 @@ def test_path_that_no_socket_can_have_is_said(tmp_path: Path) -> None:
     long = tmp_path / ("x" * 120)
     with pytest.raises(errors.UsageError, match="107"):
         serve(long, lambda p: ask(p, b""))
+
+
+def replace(path: str, left: str) -> None:
+    Path(path).unlink()
+    if left == "a dead socket":
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(path)
+
+
+@pytest.mark.parametrize("left", ["nothing", "a dead socket"])
+def test_a_socket_that_was_removed_is_made_anew(tmp_path: Path, left: str) -> None:
+    """A second agent's starter took it away, or a dead one's was put there; the hooks come in again."""
+
+    async def work(path: str) -> None:
+        served = hook_socket.HookSocket(Path(path), echo)
+        await served.start()
+        watcher = asyncio.create_task(served.stay(0.01))
+        replace(path, left)
+        async with asyncio.timeout(20):
+            while True:
+                with contextlib.suppress(OSError):
+                    answer = await ask(path, b'{"v": 1, "op": "x"}\n')
+                    break
+                await asyncio.sleep(0.01)
+        assert answer["echo"] == "x"
+        assert os.lstat(path).st_mode & 0o777 == 0o600
+        watcher.cancel()
+        await served.stop()
+
+    asyncio.run(work(str(tmp_path / "s")))
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_socket_that_another_agent_listens_on_is_left_to_it(tmp_path: Path) -> None:
+    """Two agents do not take it from each other for ever."""
+
+    async def work() -> None:
+        first, second = (hook_socket.HookSocket(tmp_path / "s", echo) for _ in range(2))
+        await first.start()
+        await second.start()
+        inode = os.lstat(tmp_path / "s").st_ino
+        watcher = asyncio.create_task(first.stay(0.01))
+        await asyncio.sleep(0.2)
+        assert os.lstat(tmp_path / "s").st_ino == inode
+        watcher.cancel()
+        await second.stop()
+        await first.stop()
+
+    asyncio.run(work())

@@ -96,7 +96,7 @@ def _silences_s(service: context.Context) -> Mapping[str, float]:
     try:
         silences = service.store.silences_s(cluster=service.cluster)
         gap_s = _gap_s(before, now_s, now, silences)
-        if before.missed or gap_s > STOPPED_S:
+        if before.missed or gap_s > STOPPED_S or _waits_for_agents(service):
             LOG.warning("silence counts anew", extra={"fields": {"gap_s": round(gap_s, 1)}})
             _listen_anew(service)
             silences = service.store.silences_s(cluster=service.cluster)
@@ -105,6 +105,18 @@ def _silences_s(service: context.Context) -> Mapping[str, float]:
         raise
     service.listening = dataclasses.replace(before, looked_s=now_s, looked_at=now, missed=False)
     return silences
+
+
+def _waits_for_agents(service: context.Context) -> bool:
+    """Whether agents may still wait before they try again: at the service's start, if the database's was only just before.
+
+    Some that were turned away while it was down have come back already, so others' silence shows no gap.
+    """
+    if service.listening.looked_at is not None:
+        return False
+    ages = service.store.heartbeat_ages_s(cluster=service.cluster)
+    up_s = service.store.server_up_s()
+    return up_s < delivery_loop.BACKOFF_MOST_S + STOPPED_S and any(age > up_s for age in ages.values())
 
 
 def _gap_s(

@@ -84,6 +84,16 @@ def test_an_agent_added_delivers_and_one_removed_does_not(run: Run, url: str) ->
     assert run("db", "remove-agent", "t1")[0] == 3
 
 
+def test_a_node_that_was_heard_without_a_role_of_its_own_is_forgotten(run: Run, url: str) -> None:
+    """An agent that delivered as the owner, on a node that is no more: nobody misses it any longer."""
+    beat = records.AgentHeartbeat(cluster="c", node="vm", at=fakes.NOW)
+    delivery.Delivery(url, "c", "vm").deliver(heartbeat=beat)
+    assert run("db", "remove-agent", "vm")[:2] == (0, "vm\tforgotten; it had no role\n")
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT node FROM ops.agent_health").fetchall() == []
+    assert run("db", "remove-agent", "vm")[0] == 3
+
+
 def test_logins_of_people_and_dashboards(run: Run, url: str, tmp_path: Path) -> None:
     """A reader gets its scopes, a password comes from a private file only, and nobody gets a group by another name."""
     secret = tmp_path / "secret"
