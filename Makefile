@@ -34,10 +34,12 @@ $(READY_TESTS): pyproject.toml
 
 setup:
 	@sh sandbox/install_debian.sh tests
+	@sh sandbox/make_venv.sh "$(PYTHON)" "$(VENV)" python
 	@$(MAKE) --no-print-directory $(READY_TESTS)
 
 demo:
 	@sh sandbox/install_debian.sh demo
+	@sh sandbox/make_venv.sh "$(PYTHON)" "$(VENV)" python
 	@$(MAKE) --no-print-directory $(READY)
 	@sh sandbox/make_venv.sh "$(PYTHON)" "$(VENV)" check
 	@$(BIN)/probing-sandbox demo

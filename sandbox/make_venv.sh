@@ -1,5 +1,6 @@
 #!/bin/sh
 # Makes the virtual environment: make_venv.sh PYTHON DIRECTORY product|tests|bench; "check" only says why one that is there does not run.
+# "python", before it, takes away one that another PYTHON made, and warns of a Python that only this account can run.
 # "product" is what the commands and the demo need; "tests" is that and what only the gates and tests do, torch among it;
 # "bench", after it, the engines that benchmarks compare with. Not in "tests": Arrow loads them into every process where they are.
 set -eu
@@ -17,6 +18,43 @@ fi
     echo "setup: $python is older than 3.11; run make PYTHON=/path/to/python3.11" >&2
     exit 1
 }
+
+# The interpreter itself: of one in a virtual environment, that which made it.
+base() {
+    "$1" -c 'import os, sys; print(os.path.realpath(getattr(sys, "_base_executable", sys.executable)))'
+}
+
+# The first of a path's directories, from below, that other accounts may not enter; nothing if there is none.
+closed() {
+    path=$1
+    while [ "$path" != / ]; do
+        path=$(dirname "$path")
+        [ -e "$path" ] || continue
+        case $(stat -c %A "$path") in
+        *[xt]) ;;
+        *) echo "$path" && return ;;
+        esac
+    done
+}
+
+if [ "$what" = python ]; then
+    chosen=$(base "$python")
+    # `python3` is the default of make: whichever the PATH names today, it was not asked for.
+    if [ -x "$venv/bin/python" ] && [ "$python" != python3 ] && [ "$(base "$venv/bin/python")" != "$chosen" ]; then
+        "$python" -c 'import ensurepip, venv' 2>/dev/null || {
+            echo "setup: $python cannot make virtual environments; install its venv module (Debian: python3-venv)" >&2
+            exit 1
+        }
+        echo "setup: $venv was made with $(base "$venv/bin/python"); it is made anew with $chosen"
+        rm -rf "$venv"
+    fi
+    [ ! -x "$venv/bin/python" ] || chosen=$(base "$venv/bin/python")
+    for path in "$chosen" "$(readlink -m "$venv")/bin"; do
+        closed=$(closed "$path")
+        [ -z "$closed" ] || echo "setup: warning: only $(id -un) can run $path: other users cannot enter $closed and get 'bad interpreter: Permission denied'; for them, run make PYTHON=/usr/bin/python3 setup in a clone that all can enter" >&2
+    done
+    exit 0
+fi
 [ -x "$venv/bin/python" ] || {
     echo "setup: making $venv"
     "$python" -m venv "$venv"

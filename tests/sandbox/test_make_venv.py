@@ -11,8 +11,12 @@ SCRIPT = Path(__file__).parents[2] / "sandbox" / "make_venv.sh"
 
 def check(venv: Path) -> subprocess.CompletedProcess[str]:
     """What `make demo` asks before it runs a command of the environment."""
+    return script(sys.executable, venv, "check")
+
+
+def script(python: str | Path, venv: Path, what: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["sh", SCRIPT, sys.executable, venv, "check"], capture_output=True, text=True, timeout=60, check=False
+        ["sh", SCRIPT, python, venv, what], capture_output=True, text=True, timeout=60, check=False
     )
 
 
@@ -37,3 +41,40 @@ def test_an_environment_that_runs_passes(tmp_path: Path) -> None:
     python.symlink_to(sys.executable)
     done = check(tmp_path / ".venv")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def interpreter(path: Path, base: Path) -> Path:
+    """A Python that says it lies at `base`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'#!/bin/sh\ncase "$2" in *realpath*) echo {base} ;; esac\n')
+    path.chmod(0o755)
+    return path
+
+
+def test_an_environment_of_another_python_is_made_anew(tmp_path: Path) -> None:
+    """`make PYTHON=/usr/bin/python3 setup` is the way out of a Python that users cannot run; make's own default changes nothing."""
+    venv, python = tmp_path / ".venv", tmp_path / "python3.11"
+    interpreter(venv / "bin/python", Path("/usr/bin/old"))
+    interpreter(python, Path("/usr/bin/old"))
+    assert script(python, venv, "python").returncode == 0
+    assert venv.exists()
+    interpreter(python, Path("/usr/bin/new"))
+    assert script("python3", venv, "python").returncode == 0
+    assert venv.exists()
+    done = script(python, venv, "python")
+    assert done.returncode == 0, done.stderr
+    assert f"{venv} was made with /usr/bin/old; it is made anew with /usr/bin/new" in done.stdout
+    assert not venv.exists()
+
+
+def test_a_python_that_only_one_account_can_run_is_warned_of(tmp_path: Path) -> None:
+    """Below a closed home, as root's, no other user gets as far as the interpreter."""
+    home, venv = tmp_path / "home", tmp_path / ".venv"
+    home.mkdir(mode=0o700)
+    python = interpreter(tmp_path / "python3.11", home / "bin/python3")
+    (home / "bin").mkdir()
+    done = script(python, venv, "python")
+    assert done.returncode == 0
+    assert f"can run {home}/bin/python3: other users cannot enter {home} and get" in done.stderr
+    home.chmod(0o755)
+    assert f"enter {home} " not in script(python, venv, "python").stderr
