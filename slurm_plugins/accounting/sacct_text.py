@@ -1,4 +1,4 @@
-"""`sacct -P` text of Slurm 20.11 to 26.05, with any field list and delimiter, as attempts."""
+"""`sacct -P` text of Slurm 20.11 to 26.05, with any field list and delimiter, and `scontrol show job`'s, as attempts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from probing_cluster.slurm_plugins.accounting import (
     printed_table,
     sacct_attempt,
     sacct_rows,
+    scontrol_rows,
 )
 
 
@@ -35,9 +36,13 @@ def parse_sacct_text(
     reading = sacct_attempt.AttemptReading(zone=slurm_times.zone(timezone), cluster=cluster, unnamed=unnamed)
     found = _Found()
     cut = 0
-    if (table := printed_table.parsable(data)) is not None:
+    of_scontrol = not fields and delimiter is None and scontrol_rows.is_scontrol(data)
+    if not of_scontrol and (table := printed_table.parsable(data)) is not None:
         (data, cut), delimiter = table, printed_table.DELIMITER
-    for row in sacct_rows.read(data, delimiter=delimiter, fields=fields):
+    rows = (
+        scontrol_rows.read(data) if of_scontrol else sacct_rows.read(data, delimiter=delimiter, fields=fields)
+    )
+    for row in rows:
         found.take(row, reading)
     whole = attempt_rows.assemble(attempt_rows.with_zero_gpus(found.started, gpus_accounted))
     return attempt_rows.ParseResult(

@@ -39,6 +39,15 @@ def test_lines_of_neither_form_are_what_their_findings_are(*, all_lines: bool) -
     assert (kinds, len(found)) == (["kernel"], 2000 if all_lines else 0)
 
 
+@pytest.mark.parametrize(
+    "lines", [[*TRACE, b"srun: error: n1: task 0: Exited with exit code 1"], [b"[  12.5] " + XID]]
+)
+def test_dos_line_ends_change_nothing(lines: list[bytes]) -> None:
+    """In neither kind of log."""
+    assert read([line + b"\r\n" for line in lines]) == read([line + b"\n" for line in lines])
+    assert read(lines)[1]
+
+
 def test_a_flood_of_a_jobs_errors_is_not_held() -> None:
     """Findings without end come while the log is read."""
     kinds: list[str] = []

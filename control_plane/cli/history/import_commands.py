@@ -33,7 +33,7 @@ def register(register: commands.Commands) -> None:
         type=Path,
         action="append",
         default=[],
-        help="`sacct -P` text or `sacct --json`",
+        help="`sacct -P` text, `sacct --json`, or the text of `scontrol show job`",
     )
     made.add_argument(
         "--kernel",
