@@ -169,3 +169,14 @@ def test_renewals_are_the_renewal_form_of_each(given_runs, rate):
         )
         for n, q, r in given_runs
     ]
+
+
+def test_components_that_never_ran_add_up_by_columns_too(make):
+    """Cancelled in the second of their submission, they overlap in no instant, and are one start all the same."""
+    both = [
+        make.attempt(
+            job_id=600 + i, het_job_id=600, het_offset=i, submit_at=NOW, start_at=NOW, end_at=NOW, n_gpus=64
+        )
+        for i in (0, 1)
+    ]
+    assert not account_columns.in_sequence(account_columns.attempts_of(table([both]), NOW)).any()
