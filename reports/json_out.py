@@ -67,6 +67,7 @@ def _attempt(view: attempt_view.AttemptView) -> dict[str, Any]:
         "completed_but": view.doubt or None,
         "own_errors": [_event(e) for e in view.own_errors],
         "other_events": [_event(e) for e in view.others],
+        "other_events_left_out": view.others_left_out,
         "pace": [_event(e) | {"detail": dict(e.detail)} for e in view.pace],
         "gangs": [records.json_fields(g, *_GANG_FIELDS) for g in view.gangs],
         "logs": [_log(log) for log in view.logs],

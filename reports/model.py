@@ -221,6 +221,7 @@ def _view(
         verdict=verdict,
         evidence=evidence,
         others=others,
+        others_left_out=found.left_out.get(attempt.submit_at, 0),
         pace=tuple(e for e in found.pace if _concerns(attempt, e)),
         own_errors=tuple(e for e in found.own_errors if _wrote(attempt, e)),
         gangs=tuple(g for g in found.gangs if g.submit_at == attempt.submit_at),

@@ -85,7 +85,11 @@ class ReportRows:
     )
     evidence: tuple[records.HealthEvent, ...] = records.doc("the events those verdicts rest on", default=())
     others: tuple[records.HealthEvent, ...] = records.doc(
-        "further low and high events on its nodes", default=()
+        "further low and high events on its nodes, the most severe and of those the last, oldest first",
+        default=(),
+    )
+    left_out: Mapping[datetime, int] = records.doc(
+        "submission of the attempt to how many such events are not among `others`", default_factory=dict
     )
     tested: tuple[records.HealthEvent, ...] = records.doc(
         "failed tests on its nodes within a day of its end", default=()
@@ -205,6 +209,9 @@ def from_json(document: Mapping[str, Any]) -> ReportRows:
         verdicts=many("verdicts", records.Verdict),
         evidence=many("evidence", records.HealthEvent),
         others=many("others", records.HealthEvent),
+        left_out={
+            datetime.fromisoformat(row["submit_at"]): int(row["n"]) for row in document.get("left_out") or ()
+        },
         tested=many("tested", records.HealthEvent),
         unwatched=frozenset(
             (datetime.fromisoformat(u["submit_at"]), u["node"]) for u in document.get("unwatched") or ()

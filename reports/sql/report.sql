@@ -3,7 +3,8 @@
 -- inputs:  cluster  text   the cluster preferred when several have such a job
 --          job_id   bigint the raw job id, or null; array_id + task, het_id + component likewise
 --          until    timestamptz  the last job submitted no later than this; null: at any time
--- output:  document jsonb  attempts, verdicts, evidence, others, tested, unwatched (submit_at, node), pace, own_errors, gangs, drains, account,
+-- output:  document jsonb  attempts, verdicts, evidence, others, left_out (submit_at, n: how many others of that attempt are not listed; of each node
+--                          at most 10,000 of a severity are counted), tested, unwatched (submit_at, node), pace, own_errors, gangs, drains, account,
 --                          other_submits (when other jobs of the same id were submitted), other_clusters (that have a job of this id, too), heartbeats, listening_since, exported_until (the last instant that imported accounting shows, or null),
 --                          logs (node, at, and of each output file stream, path, tail or why),
 --                          run_jobs, siblings, n_siblings, never_started (of its array: job, state, cancelled_by); null when no attempt is known.
@@ -48,20 +49,27 @@ with named as (
 ), spans as (
     select unnest(nodes) as node, submit_at, start_at, coalesce(end_at, 'infinity') as end_at
     from (select * from attempts where start_at is not null order by submit_at desc limit 50) recent
-), others as (
-    select distinct on (e.event_id) e.* from spans s
+), met as materialized (
+    select s.submit_at, e.*,
+           row_number() over (partition by s.submit_at, s.node order by e.severity = 'high' desc, e.at desc, e.event_id) as place
+    from spans s cross join (values ('high'), ('low')) as k(severity)
     cross join lateral (
-        select h.* from probing.health_event h
+        select h.event_id, h.at, h.severity from probing.health_event h
         where h.node = s.node and h.at >= s.start_at and h.at <= s.end_at
-          and h.severity in ('low', 'high')
+          and h.severity = k.severity
           -- Of a node that several jobs share, what concerns another's processes is not told.
           and (h.job_id is null or h.job_id in (select job_id from picked))
           and (h.job_id is not null or h.kind not in ('oom', 'hung_task', 'segfault')
                or not exists (select from probing.job_attempt n
                               where n.nodes @> array[h.node] and n.job_id not in (select job_id from picked)
                                 and n.start_at <= h.at and coalesce(n.end_at, 'infinity') >= h.at - interval '5 minutes'))
-        order by h.at limit 50
+        order by h.at desc limit 10000
     ) e
+), listed as materialized (
+    -- The severe ones, and of each severity the last: a noisy part fills no list before the fault comes, and no node another's.
+    select * from met where place <= 50 order by severity = 'high' desc, place, at desc, event_id limit 500
+), others as (
+    select distinct on (h.event_id) h.* from listed l join probing.health_event h on h.event_id = l.event_id and h.at = l.at
 ), tested as (
     -- after its end, until a day later: what tests of ours found on its nodes
     select distinct on (e.event_id) e.* from spans s
@@ -131,7 +139,10 @@ select case when exists (select 1 from attempts) then jsonb_build_object(
     'other_clusters', (select jsonb_agg(distinct cluster) from named where cluster not in (select cluster from picked)),
     'verdicts', (select jsonb_agg(to_jsonb(v)) from verdicts v),
     'evidence', (select jsonb_agg(to_jsonb(e) order by e.at) from evidence e),
-    'others', (select jsonb_agg(to_jsonb(o) order by o.at) from (select * from others order by at limit 500) o),
+    'others', (select jsonb_agg(to_jsonb(o) order by o.at, o.event_id) from others o),
+    'left_out', (select jsonb_agg(jsonb_build_object('submit_at', m.submit_at, 'n', m.n))
+                 from (select submit_at, count(*) - (select count(*) from listed l where l.submit_at = met.submit_at) as n from met group by submit_at) m
+                 where m.n > 0),
     'tested', (select jsonb_agg(to_jsonb(t) order by t.at) from (select * from tested order by at limit 100) t),
     'unwatched', (select jsonb_agg(to_jsonb(u)) from (select * from unwatched order by submit_at, node limit 5000) u),
     'pace', (select jsonb_agg(to_jsonb(p) order by p.at) from pace p),

@@ -11,7 +11,7 @@ import pytest
 from probing_cluster.core import errors, records, vocabulary
 from probing_cluster.db import bulk, delivery
 from probing_cluster.db import store as db_store
-from probing_cluster.reports import job_ref, model, query, rows, text
+from probing_cluster.reports import job_ref, json_out, model, query, rows, text
 
 
 def fill(store: db_store.Store, story: rows.ReportRows) -> None:
@@ -248,3 +248,40 @@ def test_the_rest_of_an_array_that_never_started_names_its_tasks(
     with psycopg.connect(store.connection_uri()) as link:
         found = {n: query.never_started(link, "c", job_ref.parse(f"900_{n}")) for n in (*named, *others)}
     assert [n for n, words in found.items() if words] == list(named)
+
+
+def test_a_noisy_part_hides_no_later_fault(store: db_store.Store) -> None:
+    """A month of link errors filled the list with its first two days; the lost GPU at its end was not in it."""
+    end = example.at("14:40:00")
+    start = end - timedelta(days=40)
+    attempt = example.attempt(
+        1, job_id=84, state="FAILED", exit_code=1, submit_at=start, eligible_at=start, start_at=start, end_at=end,
+        nodes=("n1", "n2"),
+    )  # fmt: skip
+    store.upsert_attempts([attempt])
+    noise = [
+        example.event(
+            uuid.uuid4(), start + timedelta(hours=k), node="n2", severity=records.Severity.LOW,
+            kind="link_errors", code="symbol", message="symbol errors on mlx5_0",
+        )
+        for k in range(60)
+    ]  # fmt: skip
+    fault = example.event(
+        uuid.UUID(int=9), end - timedelta(hours=3), node="n2", code="79", message="off the bus"
+    )
+    of_n1 = example.event(
+        uuid.UUID(int=8), start + timedelta(hours=1), node="n1", severity=records.Severity.LOW, message="odd"
+    )
+    delivery.Delivery(store.connection_uri(), "c", "n2").deliver(events=[*noise, fault])
+    delivery.Delivery(store.connection_uri(), "c", "n1").deliver(events=[of_n1])
+    found = read(store.connection_uri(), "84")
+    listed = {e.event_id for e in found.others}
+    assert listed == {fault.event_id, of_n1.event_id, *(e.event_id for e in noise[-49:])}
+    assert found.left_out == {start: 11}
+    report = model.build(job_ref.parse("84"), found, now=example.at("15:00:00"))
+    printed = text.render(report)
+    printed = printed if isinstance(printed, str) else "\n".join(printed)
+    assert "off the bus" in printed
+    assert "and 54 more (--json lists the 51 worst)" in printed
+    document = json_out.document(report)
+    assert document["attempts"][0]["other_events_left_out"] == 11
