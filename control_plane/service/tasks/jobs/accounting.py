@@ -11,7 +11,12 @@ from probing_cluster.control_plane.service import own_jobs
 from probing_cluster.core import clock, records, vocabulary
 from probing_cluster.db import bulk
 from probing_cluster.db.store import actions as store_actions
-from probing_cluster.slurm_plugins.accounting import accounting, attempt_rows, never_started
+from probing_cluster.slurm_plugins.accounting import (
+    accounting,
+    attempt_rows,
+    never_started,
+    resized_rows,
+)
 
 CURSOR = vocabulary.ACCOUNTING_READ
 DEEP = "accounting.deep"
@@ -104,7 +109,7 @@ def _stored(
     n_rejected = 0
     for found in answers:
         stored = _store(
-            service, _numbered(service, reader, own_jobs.of_users(service, found.attempts, since))
+            service, _numbered(service, reader, own_jobs.of_users(service, found.attempts, since), since)
         )
         attempts |= {(a.job_id, a.submit_at) for a in stored}
         not_started = own_jobs.not_started_of_users(service, found.not_started, since)
@@ -145,7 +150,7 @@ def _store_unlisted(
     if queried:
         found = reader.history(sorted({job_id for job_id, _ in queried})).attempts
         late = [a for a in found if (a.job_id, a.submit_at) in queried]
-        _store(service, _numbered(service, reader, own_jobs.of_users(service, late, oldest)))
+        _store(service, _numbered(service, reader, own_jobs.of_users(service, late, oldest), oldest))
     service.late_ends_queried = (service.late_ends_queried | queried) & unlisted
 
 
@@ -171,18 +176,36 @@ def of_jobs(service: context.Context, job_ids: Iterable[int]) -> int:
 
 
 def _numbered(
-    service: context.Context, reader: accounting.Accounting, found: Sequence[records.JobAttempt]
+    service: context.Context,
+    reader: accounting.Accounting,
+    found: Sequence[records.JobAttempt],
+    since: datetime,
 ) -> list[records.JobAttempt]:
-    """Attempt numbers over everything known of each job, not only over this answer."""
+    """Attempt numbers over everything known of each job, not only over this answer; a resized job's parts are one attempt.
+
+    `since`: the answer holds what ran from then on. A job that began before and is not stored may have earlier rows.
+    """
     ids = {a.job_id for a in found}
     stored = [a for a in service.store.attempts(job_ids=ids) if a.job_id in ids] if ids else []
-    attempts = list(found)
+    parts = resized_rows.parts(found, stored)
+    unread = {
+        key
+        for key, whole in parts.items()
+        if service.resized.get(key) is None or (service.resized[key] and not whole)
+    }
+    attempts = [a for a in found if not (service.resized.get(k := (a.job_id, a.submit_at)) and k in parts)]
     known = {a.job_id for a in stored}
     gap = {
         a.job_id for a in found if a.restart_count and a.restart_count >= a.attempt and a.job_id not in known
     }
+    unknown = {a.job_id for a in found if a.start_at and a.start_at < since and a.job_id not in known}
+    gap |= {job_id for job_id, _ in unread}.union(sorted(unknown)[:_MOST_UNLISTED])
     if gap:
-        attempts = [a for a in attempts if a.job_id not in gap] + list(reader.history(sorted(gap)).attempts)
+        history = reader.history(sorted(gap)).attempts
+        starts = {(a.job_id, a.submit_at) for a in history}
+        read = {job_id for job_id, _ in starts}
+        attempts = [a for a in attempts if a.job_id not in read] + list(history)
+        service.resized.update({key: key not in starts for key in unread if key[0] in read})
     return renumber(attempts, stored)
 
 
