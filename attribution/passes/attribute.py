@@ -360,7 +360,10 @@ def _chains(
         if verdict.cause in incidents.WIDE:
             evidence = [events[i] for i in verdict.evidence if i in events]
             met[verdict.cluster] += [
-                e.at for e in evidence if incidents.counts(e) and (cache is None or cache.shared.at(e.at))
+                e.at
+                for e in evidence
+                if incidents.counts(e)
+                and (cache is None or fetcher.clocks(verdict.cluster).spans or cache.shared.at(e.at))
             ]
     return {
         cluster: incidents.around(
