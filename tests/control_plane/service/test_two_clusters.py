@@ -10,7 +10,7 @@ from pathlib import Path
 import fakes
 
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.policy import actions
+from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.service import reconcile
 from probing_cluster.control_plane.service.tasks.nodes import resume, silence
 from probing_cluster.core import records
@@ -31,7 +31,7 @@ def _drain(**changes: object) -> records.Drain:
 
 def test_the_other_clusters_drains_stand(service: context.Context) -> None:
     """Slurm here knows no such node, which says nothing about a node of another Slurm."""
-    drain, begun = _drain(), _drain(node="b8", state="failed", why_state=actions.BEGUN)
+    drain, begun = _drain(), _drain(node="b8", state="failed", why_state=view.BEGUN)
     for row in (drain, begun):
         service.store.save_drain(row)
     assert resume.run(service) == ""
