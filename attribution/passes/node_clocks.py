@@ -100,6 +100,7 @@ class NodeClocks:
             at=event.at - offset,
             observed_at=event.observed_at if event.kind in _BY_SERVICE else event.observed_at - offset,
             last_at=None if event.last_at is None else event.last_at - offset,
+            detail=_detail(event, offset),
         )
 
     def allocation(self, row: records.JobAllocation) -> records.JobAllocation:
@@ -121,6 +122,21 @@ class NodeClocks:
             if abs(span.offset) <= MOST and there is not None and span.covers(there):
                 return span.offset
         return timedelta()
+
+
+def _detail(event: records.HealthEvent, offset: timedelta) -> Mapping[str, Any]:
+    """The event's detail; the issue times of a dump's outstanding collectives are moved, too."""
+    waiting = event.detail.get("outstanding")
+    if event.source != "dump" or not isinstance(waiting, list):
+        return event.detail
+    by_ns = round(offset.total_seconds() * 1e9)
+    moved = [
+        {**entry, "created_ns": entry["created_ns"] - by_ns}
+        if isinstance(entry, dict) and isinstance(entry.get("created_ns"), int)
+        else entry
+        for entry in waiting
+    ]
+    return {**event.detail, "outstanding": moved}
 
 
 def read(source: store.Store, cluster: str) -> NodeClocks:

@@ -17,6 +17,9 @@ from probing_cluster.attribution.verdict import (
 )
 from probing_cluster.core import digits, hostlist, records, vocabulary
 
+_IN_SECONDS_S = 3600.0
+"""An offset of a clock below this is given in seconds."""
+
 
 def summary(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     """One sentence: what happened, where, by which evidence, how long before the end."""
@@ -67,7 +70,9 @@ def _of_clocks(offset_s: float, nodes: list[str]) -> str:
     where = hostlist.compress(sorted(nodes))
     if abs(offset_s) > cases.CORRECTED_S:
         return f"The clock of {where} was more than a day off: nothing there can be dated."
-    off = f"{phrases.duration(abs(offset_s))} {'ahead' if offset_s > 0 else 'behind'}"
+    # Whoever compares lines adds or subtracts: a number of seconds is handier than 6 min.
+    length = f"{abs(offset_s):.0f} s" if abs(offset_s) < _IN_SECONDS_S else phrases.duration(abs(offset_s))
+    off = f"{length} {'ahead' if offset_s > 0 else 'behind'}"
     return (
         f"The clock of {where} was {off}: its lines have that clock's times, and the verdict corrects them."
     )

@@ -235,7 +235,7 @@ def _clocks(
     bad = sorted(node for node, skew_s in off.items() if skew_s > MOST_SKEW_S or skew_s < -3 * MOST_SKEW_S)
     if bad:
         worst = max(bad, key=lambda node: abs(off[node]))
-        why = "its events fall outside the window of the job they killed, or onto another's"
+        why = "its events are dated wrongly: a verdict corrects that where it is measured, and is at most likely"
         found = f"{len(bad)} off, {worst} by {off[worst]:+.0f} s: {_some(bad)}"
         fix = "chronyc tracking there; the check clock_sync says more"
         yield doctor.warn("agent_clock", found, why=why, fix=fix)

@@ -84,7 +84,7 @@ with named as (
     select s.submit_at, s.node from spans s
     left join probing.agent_heartbeat b on b.node = s.node and b.cluster in (select cluster from picked)
     where s.end_at < 'infinity'
-      and not case when b.node is not null then b.at >= s.start_at and not b.unwatched @> tstzrange(s.start_at, s.end_at, '[]')
+      and not case when b.node is not null then least(b.at, b.received_at) >= s.start_at and not b.unwatched @> tstzrange(s.start_at, s.end_at, '[]')
                    else exists (select from probing.health_event h
                                 where h.node = s.node and h.source in ('import', 'kernel') and h.at <= s.end_at
                                   and coalesce(h.last_at, h.at) >= s.start_at - interval '1 day') end

@@ -62,9 +62,9 @@ def test_a_change_of_accounting_during_the_judgement_is_judged_next(
     save = type(store).save_verdicts
 
     def save_after_a_change(self, made, read):
-        self.upsert_attempts(
-            [dataclasses.replace(first, state="CANCELLED", cancelled_by="1000", exit_code=0)]
-        )
+        if made:
+            changed = dataclasses.replace(first, state="CANCELLED", cancelled_by="1000", exit_code=0)
+            self.upsert_attempts([changed])
         return save(self, made, read)
 
     monkeypatch.setattr(attribute, "MANY", many)

@@ -98,7 +98,7 @@ def test_a_lost_gpu_is_the_cause_whatever_its_node_takes_the_time_for(site, make
 @pytest.mark.parametrize(
     ("ahead_s", "words"),
     [
-        (400.0, "The clock of n2 was 6 min ahead: its lines have that clock's times, and the verdict corrects them."),
+        (400.0, "The clock of n2 was 400 s ahead: its lines have that clock's times, and the verdict corrects them."),
         (-45.0, "The clock of n2 was 45 s behind: its lines have that clock's times, and the verdict corrects them."),
     ],
 )  # fmt: skip
@@ -168,6 +168,19 @@ def test_the_log_of_a_job_is_its_own_on_such_a_node(site, make, ahead_s):
     verdict = here.judge()
     assert verdict.cause == "user_error"
     assert "KeyError" in verdict.summary
+
+
+def test_a_collective_was_issued_by_the_servers_clock(site, make):
+    """The issue time in a dump moves the onset: ten minutes before the end, not three."""
+    here = site(400.0)
+    failed(make, here)
+    issued = here.end - timedelta(minutes=10) + here.ahead
+    waiting = [{"created_ns": round(issued.timestamp() * 1e9)}, {"created_ns": "?"}, "odd"]
+    at = here.end - timedelta(seconds=1) + here.ahead
+    here.deliver(make.finding("dump", at=at, node="n2", source="dump", detail={"outstanding": waiting}))
+    onset_at = here.judge().onset_at
+    assert onset_at is not None
+    assert (here.end - onset_at).total_seconds() == pytest.approx(600, abs=2)
 
 
 @pytest.mark.parametrize("ahead_s", [400.0, -400.0])
