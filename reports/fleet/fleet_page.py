@@ -136,8 +136,8 @@ def hours(value: float) -> str:
 def _facts(figures: Mapping[str, Figure]) -> list[tuple[str, str]]:
     """The most important numbers, for the head of the page."""
     states, ettr = figures.get("state-breakdown", {}), figures.get("run-ettr", {})
-    few_attempts = (states.get("n_attempts") or 0) < fleet_words.FEW
-    few_runs = (ettr.get("n_runs") or 0) < fleet_words.FEW
+    few_attempts = (states.get("n_attempts") or 0) < amounts.FEW
+    few_runs = (ettr.get("n_runs") or 0) < amounts.FEW
     rate, loss = figures.get("large-job-rate", {}), figures.get("goodput-loss", {})
     wanted = (
         ("attempts", states.get("n_attempts"), number),
@@ -196,7 +196,7 @@ def _rates(name: str, title: str, figure: Figure) -> Drawn:
         )
         for c in figure["components"]
     ]
-    return charts.points(name, title, rows, fleet_words.one_per_gpu_h), ()
+    return charts.points(name, title, rows, amounts.one_per_gpu_h), ()
 
 
 def _over_time(name: str, title: str, figure: Figure) -> Drawn:

@@ -211,11 +211,11 @@ class SizeMttf:
 
 @dataclass(frozen=True, kw_only=True)
 class MttfBySize(base.Figure):
-    """MTTF by size; measured points and projections come from different counts and need not agree."""
+    """MTTF by size; measured points count failed attempts, projections count incidents, so they need not agree."""
 
     sizes: tuple[SizeMttf, ...]
     rate: LargeJobRate
-    counted: str = failures.COUNTED
+    counted: str = failures.COUNTED_ATTEMPTS
 
 
 def mttf_by_size(
@@ -229,13 +229,15 @@ def mttf_by_size(
     gpus_per_node: int = 8,
     project_to: Iterable[int] = PROJECTED_GPUS,
 ) -> MttfBySize:
-    """Runtime per infrastructure failure by size, with intervals, and 1/(N r_f) (Figure 7 of the paper)."""
+    """Runtime per attempt that infrastructure ended by size, with intervals, and 1/(N r_f) (Figure 7 of the paper)."""
     span = base.FleetSpan(source, since, until, partition, users)
     span.with_failures()
     rate = _large(span, min_gpus)
-    failed = {r["size"]: r["n_failures"] for r in span.rows("fleet_size_failures")}
+    failed: dict[int, list[int]] = {}
+    for row in span.rows("fleet_size_failures"):
+        failed.setdefault(row["size"], []).append(row["n_failures"])
     measured = {
-        r["size"]: mttf.measured(failed.get(r["size"], 0), r["run_s"] / 3600)
+        r["size"]: mttf.measured(failed.get(r["size"], []), r["run_s"] / 3600)
         for r in span.rows("fleet_sizes")
         if r["size"]
     }

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from probing_cluster.reports.fleet import column_heads, fleet_words
+from probing_cluster.reports.fleet import amounts, column_heads, fleet_words
 
 STATES = {"states": [{"state": "FAILED", "n_attempts": 2}], "n_attempts": 2, "gpu_h": 3.0,
           "infrastructure_attempts_frac": 0.5, "infrastructure_gpu_time_frac": None}  # fmt: skip
@@ -13,8 +13,8 @@ STATES = {"states": [{"state": "FAILED", "n_attempts": 2}], "n_attempts": 2, "gp
 
 def test_a_rate_is_the_time_between_two_failures() -> None:
     """1e-05 per GPU hour is one in 100,000 hours."""
-    assert fleet_words.one_per_gpu_h(1e-5) == "one in 100,000 GPU hours"
-    assert fleet_words.one_per_gpu_h(0.0) == "none"
+    assert amounts.one_per_gpu_h(1e-5) == "one in 100,000 GPU hours"
+    assert amounts.one_per_gpu_h(0.0) == "none"
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,15 @@ def test_a_share_that_is_next_to_nothing_is_said_to_be_so() -> None:
          "Against the default rate's failures restart 60 s would gain a job of 64 GPUs most: ETTR 95 % instead of 90 %."),
         ("run-ettr", {"ettr": 0.4, "n_runs": 3, "measured_frac": 0.0},
          "3 runs with an account: too few for an ETTR of the fleet (each has its own in its report)."),
-        ("mttf-by-size", {"sizes": [{"n_gpus": 8, "measured": {"n_failures": 1, "mttf_h": 1.0}, "projected_h": None}]},
-         "Too few jobs of any size failed for a mean time to failure."),
+        ("mttf-by-size", {"sizes": [{"n_gpus": 8, "measured": {"n_failures": 40, "n_incidents": 3, "mttf_h": 1.0}, "projected_h": None}]},
+         "Too few faults ended jobs of any size for a mean time to failure."),
+        ("mttf-by-size", {"sizes": [{"n_gpus": 64, "measured": {"n_failures": 10, "n_incidents": 4, "mttf_h": 96.0}, "projected_h": None},
+                                    {"n_gpus": 1024, "measured": None, "projected_h": 48.0}]},
+         "A job of 64 GPUs ran 4 d on average until it failed (10 attempts that 4 faults ended). By the failure rate of large jobs, in which a fault counts once however many jobs it ends, one of 1,024 GPUs would run 2 d."),
+        ("mttf-by-size", {"sizes": [{"n_gpus": 64, "measured": {"n_failures": 5, "n_incidents": 5, "mttf_h": 96.0}, "projected_h": None}]},
+         "A job of 64 GPUs ran 4 d on average until it failed (5 attempts)."),
+        ("failure-rates", {"components": [{"component": "gpu", "n_failures": 1, "n_attempts": 12, "per_gpu_h": 0.1}]},
+         "Failures by component: gpu 1 (too few for a rate). They ended 12 attempts: a fault counts once, however many it ends."),
         ("failure-rates", {"components": [{"component": "gpu", "n_failures": 1, "per_gpu_h": 0.1}, {"component": "link", "n_failures": 9, "per_gpu_h": 0.1}]},
          "Failures by component: link 9 (one in 10 GPU hours), gpu 1 (too few for a rate)."),
         ("ettr-by-size", {"least_hours": 24.0, "sizes": [{"n_gpus": 8, "n_runs": 1, "measured": 0.1, "expected": None}]},
