@@ -44,6 +44,8 @@ def over_time(figure: Figure) -> list[str]:
     if not any(n for _, n in buckets):
         if buckets and not any(b.get("gpu_h", 1) for b, _ in buckets):
             return ["Failures over time are not known: no GPU hours are on record."]
+        if figure.get("n_attempts_without_gpus"):
+            return ["Infrastructure ended no attempt with GPUs in any period."]
         return ["No infrastructure failure in any period."]
     (worst, n), (_, latest) = max(buckets, key=lambda b: b[1]), buckets[-1]
     period = phrase.span(figure["bucket_s"])

@@ -18,6 +18,17 @@ def sentences(name: str, figure: Figure) -> list[str]:
     return _SENTENCES[name](figure) if name in _SENTENCES else []
 
 
+def begin(figures: Mapping[str, Figure]) -> str:
+    """A sentence on a span that begins before the first start on record; empty for others."""
+    cut = next((f for f in figures.values() if f.get("requested_since")), None)
+    if cut is None:
+        return ""
+    first, requested = (str(cut[key])[:16].replace("T", " ") for key in ("since", "requested_since"))
+    return (
+        f"Nothing is on record before {first} UTC: the figures of attempts begin there, not at {requested}."
+    )
+
+
 def is_of_the_cluster(name: str, figure: Figure) -> bool:
     """False for figures that rest on the default failure rate; only the expected ETTR shows that there is no other yet."""
     return name == "expected-ettr" or figure.get("rate_is_own") is not False
@@ -81,22 +92,26 @@ def _sizes(figure: Figure) -> list[str]:
 
 
 def _ettr(figure: Figure) -> list[str]:
-    n = figure["n_runs"]
-    if figure["ettr"] is None and n:
-        return [f"ETTR is not known: the GPUs of {_jobs(n, 'run')} with an account are not recorded."]
+    n, n_unknown = figure["n_with_gpus"], figure["n_unknown_gpus"]
+    if figure["ettr"] is None and n_unknown:
+        return [f"ETTR is not known: the GPUs of {_jobs(n_unknown, 'run')} with an account are not recorded."]
+    if figure["ettr"] is None and figure["n_runs"]:
+        return [f"There is no ETTR: none of {_jobs(figure['n_runs'], 'run')} with an account held a GPU."]
     if figure["ettr"] is None:
         return ["No run has an account yet: ETTR is not known."]
     if n < FEW:
         return [
-            f"{_jobs(n, 'run')} with an account: too few for an ETTR of the fleet (each has its own in its report)."
+            f"{_jobs(n, 'run')} with GPUs and an account: too few for an ETTR of the fleet (each has its own in its report)."
         ]
     measured_frac = figure["measured_frac"]
     assumed = (
         ""
         if measured_frac == 1
-        else f" (checkpoints and start-up seen in {_share(measured_frac)} of runs, else assumed)"
+        else f" (checkpoints and start-up seen in {_share(measured_frac)} of runs, else assumed as if each had trained)"
     )
-    return [f"ETTR of {_jobs(n, 'run')}: {_share(figure['ettr'])} of their time was productive{assumed}."]
+    return [
+        f"ETTR of {_jobs(n, 'run')} with GPUs: {_share(figure['ettr'])} of their time was productive{assumed}."
+    ]
 
 
 def _expected(figure: Figure) -> list[str]:
