@@ -419,6 +419,7 @@ def test_postgres_gives_the_same_figures(toy, memory, store, postgres_url):
 
 def test_run_ettr_sums_the_stored_accounts(toy, store):
     """The waterfall adds up to the wall time of all runs, however few are listed: those that held the most time without training."""
+    toy.run(8, 110, 1, ("cpu1",), n_gpus=0)
     store.upsert_attempts(toy.attempts)
     accounts.update(store, settings.AttributionSettings(), since=SINCE)
     made = store.run_accounts()
@@ -429,6 +430,7 @@ def test_run_ettr_sums_the_stored_accounts(toy, store):
     )
     assert got.measured_frac == 0
     assert got.n_runs == len(made) > 2
+    assert (got.n_with_gpus, got.n_unknown_gpus) == (got.n_runs - 2, 1)
     assert 0 < got.ettr < 1
     short = fleet.run_ettr(store, SINCE, UNTIL, most_runs=2)
     assert dataclasses.replace(short, runs=got.runs) == got
