@@ -458,7 +458,36 @@ def test_classify_streams_and_obeys_the_pipe(tmp_path: Path) -> None:
     assert (shell.stdout.count("\n"), shell.stderr) == (1, "")
 
 
-@pytest.mark.parametrize(("data", "words"), [(b"", "is empty"), (bytes(range(256)), "is no text")])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"step 1\n\0\0\0 x\nall done\n",
+        b"step 1\n\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff\xfe\nstep 2 of many\nall done, nothing to report\n",
+        b"\0" * 20_000 + b"epoch 3 done\n",
+    ],
+    ids=["zeros", "an image", "truncated while it grew"],
+)
+def test_classify_reads_a_log_with_bytes_that_are_no_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], data: bytes
+) -> None:
+    """The agent reads such a log, and so does classify: nothing is found in it, and an error behind those bytes is."""
+    trace = b'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\nValueError: bad\n'
+    for more, kinds in ((b"", []), (trace, ["python_exception"])):
+        (tmp_path / "f").write_bytes(data + more)
+        assert main.main(["classify", "--kind", "joblog", f"{tmp_path}/f"]) == 0
+        assert [json.loads(line)["kind"] for line in capsys.readouterr().out.splitlines()] == kinds
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "is empty"),
+        (bytes(range(256)), "is no text"),
+        (Path(sys.executable).read_bytes()[:100_000], "is no text"),
+        ("nothing here\nat all\n".encode("utf-16-le"), "is no text"),
+    ],
+    ids=["empty", "every byte", "a program", "UTF-16 without its mark"],
+)
 def test_classify_refuses_what_is_no_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], data: bytes, words: str
 ) -> None:
