@@ -84,7 +84,7 @@ class ReportModel:
         if self.run is not None and self.run.measured:
             return "measured"
         if self.has_steps is False:
-            return "no step of it is on record: if it trained, with assumed checkpoints and start-up"
+            return "if it trained: no step of it is on record, checkpoints and start-up are assumed"
         return "checkpoints and start-up assumed where not seen"
 
     @property

@@ -467,7 +467,7 @@ def test_a_run_without_any_step_has_the_ettr_of_one_that_trained(story: rows.Rep
         found = dataclasses.replace(story, account=given, has_steps=has_steps)
         return " ".join(render(found).split())
 
-    unproven = "no step of it is on record: if it trained, with assumed checkpoints and start-up"
+    unproven = "if it trained: no step of it is on record, checkpoints and start-up are assumed"
     assumed = "checkpoints and start-up assumed where not seen"
     for n_gpus in (16, None):
         assert [w in page(n_gpus, False) for w in (unproven, assumed)] == [True, False]
