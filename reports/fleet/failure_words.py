@@ -75,7 +75,8 @@ def large(figure: Figure) -> list[str]:
     rate, low, high = (figure[key] for key in ("per_node_day", "low_per_node_day", "high_per_node_day"))
     between = f" (likely {amounts.amount(1 / high)} to {amounts.amount(1 / low)})" if low and high else ""
     often = f"In {size} one node fails every {amounts.node_days(1 / rate)}{between}"
-    return [f"{often}: {vocabulary.plural(figure['n_failures'], 'failure')}."]
+    n_faults = vocabulary.plural(figure["n_failures"], "fault")
+    return [f"{often}: {n_faults}, counted once however many jobs each ended."]
 
 
 def mttf(figure: Figure) -> list[str]:

@@ -147,7 +147,7 @@ def _facts(figures: Mapping[str, Figure]) -> list[tuple[str, str]]:
             None if few_attempts else states.get("infrastructure_gpu_time_frac"),
             fleet_words.percent,
         ),
-        ("ETTR of all runs", None if few_runs else ettr.get("ettr"), fleet_words.percent),
+        ("ETTR of runs with GPUs", None if few_runs else ettr.get("ettr"), fleet_words.percent),
         ("failures per node-day, large jobs", rate.get("per_node_day"), number),
         (
             "GPU hours lost",

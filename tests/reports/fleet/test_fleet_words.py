@@ -41,7 +41,7 @@ def test_a_share_that_is_next_to_nothing_is_said_to_be_so() -> None:
         ("failures-over-time", {"bucket_s": 604800.0, "buckets": [], "n_attempts_without_gpus": 3}, "Infrastructure ended no attempt with GPUs in any period."),
         ("large-job-rate", {"min_gpus": 128, "n_attempts": 5, "n_failures": 2, "node_days": 400.0, "per_node_day": 0.005,
                             "low_per_node_day": 0.001, "high_per_node_day": 0.02},
-         "In jobs of 128 GPUs or more one node fails every 200 node-days (likely 50 to 1,000): 2 failures."),
+         "In jobs of 128 GPUs or more one node fails every 200 node-days (likely 50 to 1,000): 2 faults, counted once however many jobs each ended."),
         ("large-job-rate", {"min_gpus": 128, "n_attempts": 5, "n_failures": 0, "node_days": 4.0, "per_node_day": 0.0,
                             "low_per_node_day": 0.0, "high_per_node_day": 0.9},
          "No failure in 4 node-days of jobs of 128 GPUs or more."),
