@@ -149,7 +149,7 @@ class RankPages:
             rank = watched.ranks[name]
             with contextlib.suppress(guarded_reads.ProcessHangs):  # it has not ended
                 rank.facts = self._facts(watched, rank.page)
-            if rank.alive or rank.death_reported or not rank.was_alive:
+            if rank.alive or rank.death_reported or rank.launches or not rank.was_alive:
                 self._deaths.forget(rank.page.pid)
                 del watched.ranks[name]
         for one in [s for s in watched.sought if s[0] not in read]:
