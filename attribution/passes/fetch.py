@@ -163,10 +163,11 @@ class Fetcher:
     def _findings(self, cluster: str, attempts: Attempts) -> dict[int, list[records.HealthEvent]]:
         since, until = assign_rows.span(attempts)
         until += timedelta(seconds=self._policy.after_s)
-        given = {"job_ids": [a.job_id for a in attempts], "since": since, "until": until}
+        ids = [a.job_id for a in attempts]
+        given = {"cluster": cluster, "job_ids": ids, "since": since, "until": until}
         found: dict[int, list[records.HealthEvent]] = defaultdict(list)
         for event in self._records(records.HealthEvent, "case_findings", given):
-            if event.job_id is not None and event.cluster == cluster:
+            if event.job_id is not None:
                 found[event.job_id].append(event)
         return found
 
