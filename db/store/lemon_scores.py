@@ -41,11 +41,20 @@ class LemonRows(base.StoreBase):
         if day is not None:
             query = query.where(s.day == day)
         elif node is None and nodes is None:
-            night = tables.lemon_score.alias("night").c
-            latest = sa.select(sa.func.max(night.day)).where(night.cluster == s.cluster)
-            latest = latest.where(night.day < before) if before is not None else latest
-            query = query.where(s.day == latest.scalar_subquery())
+            query = query.where(self._of_last_nights(before))
         return self._select(records.LemonScore, query)
+
+    def _of_last_nights(self, before: datetime | None) -> sa.ColumnElement[bool]:
+        s, night = tables.lemon_score.c, tables.lemon_score.alias("night").c
+        earlier = night.day < before if before is not None else sa.true()
+        if self.cluster is not None:
+            # One look into the index; compared cluster by cluster, it would be a look for every score.
+            latest = sa.select(sa.func.max(night.day)).where(night.cluster == self.cluster, earlier)
+            return s.day == latest.scalar_subquery()
+        latest_of_each = (
+            sa.select(night.cluster, sa.func.max(night.day)).where(earlier).group_by(night.cluster)
+        )
+        return sa.tuple_(s.cluster, s.day).in_(latest_of_each)
 
     def scores_answered(
         self, cluster: str, notes: Iterable[tuple[str, datetime]]

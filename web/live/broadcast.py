@@ -64,7 +64,7 @@ class Broadcast:
             now_s = time.monotonic()
             if self._whole is not None and now_s - self._whole_s < LOOK_S * 0.9:
                 return self._whole
-            marks = self._site.all_rows("marks", {"cluster": self._site.service.cluster})
+            marks = self._site.all_rows("marks")
             if self._whole is None or marks != self._marks or now_s - self._whole_s >= WHOLE_S:
                 self._whole = picture.gather(self._site)
                 self._marks, self._whole_s = marks, now_s
