@@ -114,8 +114,8 @@ _DMESG_X = _pattern(
 _UPTIME = _pattern(
     r"\s*\[\s*\+?(?P<up>\d{1,12}(?:\.\d{1,9})?)(?:@\d{1,4})?\](?:\s*\[\s*[TC]\d{1,9}(?:@\d+)?\])?:?[ ]{0,2}"
 )
-_ELIDED = _pattern(r"\s*\[\s*(?:\.{2,6}|…|[xX]{2,12}\.[xX]{2,12})\s*\][ ]{1,2}")
-"""Times that were blanked out before a log was published."""
+_ELIDED = _pattern(r"\s*\[\s*(?:\.{2,6}|…|[xX]{2,12}\.[xX]{2,12}|[TC]\d{1,9})\s*\][ ]{1,2}")
+"""Times that were blanked out or, up to the task or CPU behind them, cut off before a log was published."""
 _STAMP = _pattern(r"\s*\[(?P<when>[^\s\]\[][^\]\[]{7,40}[\dZ])\]:?[ ]?")
 _HUMAN = _pattern(r"\s*\[[A-Z][a-z]{2}[ ]{0,2}\d{1,2}\ \d\d:\d\d\][ ]?")
 """`dmesg -H` gives the first line of each minute its date without a year, the others how much later they came."""

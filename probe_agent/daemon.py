@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.core import certificates, clock, errors, records, settings
+from probing_cluster.core.ending import watchdog
 from probing_cluster.probe_agent import assembly, report, textfile
 from probing_cluster.probe_agent.hooks import missed
 from probing_cluster.probe_agent.jobs import held, jobs
 from probing_cluster.probe_agent.sources import (
     nvml,
 )
-from probing_cluster.probe_agent.spool import spool
+from probing_cluster.probe_agent.spool import own_directory
 
 DRAIN_S = 5.0
 """How long a stopping agent tries to empty its spool; what is left is delivered by the next one."""
@@ -165,6 +166,7 @@ class Agent:
             self._watch_ranks(),
             self._watch_held(),
             self.parts.collector.tidy_for_ever(),
+            self._report_for_ever(),
         )
         more: tuple[Work, ...] = (self._write_textfile(),) if self.config.agent.textfile else ()
         return (*works, *more, *((self._watch_words(),) if self.parts.alarms.words else ()))
@@ -216,6 +218,12 @@ class Agent:
             )
             await asyncio.sleep(self.parts.node.beat_s())
 
+    async def _report_for_ever(self) -> None:
+        """To systemd, from the loop in which everything runs: an agent that stands still is started again."""
+        while True:
+            watchdog.report()
+            await asyncio.sleep(watchdog.EVERY_S)
+
     async def _tick_for_ever(self) -> None:
         while True:
             await asyncio.sleep(TICK_S)
@@ -260,7 +268,7 @@ def run(config: settings.Settings, *, once: bool, emit: Callable[[dict[str, Any]
     """Run one agent to its end; raises UsageError when another one holds the spool."""
     directory = Path(config.agent.spool_directory)
     try:
-        held = spool.lock(directory)
+        held = own_directory.lock(directory)
     except BlockingIOError as exc:
         raise errors.UsageError(f"another agent runs with spool directory {directory}") from exc
     except OSError as exc:
@@ -281,6 +289,7 @@ async def _once(config: settings.Settings) -> dict[str, Any]:
 
 
 async def _live(config: settings.Settings) -> None:
+    watchdog.begin()
     agent = Agent(config)
     agent.parts.sweeper.fork()
     await agent.run()

@@ -15,7 +15,12 @@ MOST_BOXES = 20
 """Modules and sub-rooms side by side that a person still takes in at a look."""
 MEDIAN_LINES = 150
 MOST_LINES = 400
-REGISTRIES = {"attribution/verdict/rules", "healthchecks/checks", "probe_agent/sources"}
+REGISTRIES = {
+    "attribution/verdict/rules",
+    "evidence/joblog/messages",
+    "healthchecks/checks",
+    "probe_agent/sources",
+}
 """Folders of one file, one thing: there, more files are more things and not more to understand."""
 BESIDE_ROOMS = {"ansible", "docs", "shared", "pyproject.toml", "Makefile", "LICENSE"} | {
     f"{name}.md" for name in ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY")

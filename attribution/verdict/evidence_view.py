@@ -27,7 +27,6 @@ _STILL_RETURNING = timedelta(minutes=10)
 CRASHES = frozenset({4, 8, 11})
 """SIGILL, SIGFPE, SIGSEGV: the program's own errors, whatever else failed."""
 
-
 LAUNCH_REASONS = frozenset({"JobLaunchFailure", "launch_failed", "Prolog", "BadConstraints", "SystemFailure"})
 """Reasons in the accounting that mean that Slurm could not start the job."""
 
@@ -216,21 +215,13 @@ class EvidenceView:
     def returning(self) -> tuple[records.HealthEvent, ...]:
         """Root faults shortly before its end that came back after they were reported as over, oldest first.
 
-        That they were reported as over once more is no proof: work that waited for the part may never have been done.
+        A further report of their end is no proof: work that waited for the part may never have been done.
         """
         roots = [s.event for s in self.disturbances if s.signature.role is signatures.Role.ROOT]
         over = [e for e in self.case.events if e.at <= self.end_at and signatures.of(e).recovery]
-        return tuple(
-            e
-            for e in roots
-            if self.end_at - e.at <= _STILL_RETURNING
-            and any(
-                _ends(back, first) and back.at <= e.at
-                for first in roots
-                if first.at < e.at and _ends(e, first)
-                for back in over
-            )
-        )
+        pairs = [(first, back) for first in roots for back in over if _ends(back, first)]
+        late = [e for e in roots if self.end_at - e.at <= _STILL_RETURNING]
+        return tuple(e for e in late if any(first.at < e.at and _ends(e, back) for first, back in pairs))
 
     def consequences(self, node: str | None) -> tuple[CaseSighting, ...]:
         """Sightings on `node` that are consequences of a fault there: Xid 43, 45 and the like."""

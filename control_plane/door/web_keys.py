@@ -55,6 +55,11 @@ def proof_of(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
+def hash_of(key: str) -> str:
+    """What the database keeps of a key."""
+    return _hash(proof_of(key))
+
+
 def _hash(proof: str) -> str:
     return hashlib.sha256(proof.encode()).hexdigest()
 
@@ -69,7 +74,7 @@ class Keys:
         """A new key for a viewer; of itself it lets nobody act who may not."""
         key = secrets.token_urlsafe(32)
         row = {
-            "key_hash": _hash(proof_of(key)),
+            "key_hash": hash_of(key),
             "kind": kind,
             "user_name": viewer.user,
             "operator": viewer.operator,
@@ -86,7 +91,7 @@ class Keys:
     def redeem(self, link: str) -> Viewer | None:
         """The owner of a link, which is spent by this; None for one that is spent, too old or unknown."""
         k = tables.web_key.c
-        good = sa.and_(k.key_hash == _hash(proof_of(link)), k.kind == "link", k.expires_at > sa.func.now())
+        good = sa.and_(k.key_hash == hash_of(link), k.kind == "link", k.expires_at > sa.func.now())
         query = sa.delete(tables.web_key).where(good).returning(k.user_name, k.operator, k.accounts)
         with engines.translated(), self._engine.begin() as connection:
             row = connection.execute(query).first()
@@ -104,6 +109,13 @@ class Keys:
         )
         with engines.translated(), self._engine.connect() as connection:
             return connection.execute(query).first() is not None
+
+    def links(self) -> frozenset[str]:
+        """The hashes of all links that would log somebody in now: those of two minutes."""
+        k = tables.web_key.c
+        query = sa.select(k.key_hash).where(k.kind == "link", k.expires_at > sa.func.now())
+        with engines.translated(), self._engine.connect() as connection:
+            return frozenset(connection.scalars(query))
 
     def find(self, proof: str) -> Viewer | None:
         """The owner of the session or token that this proves; None where it is not valid."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from probing_cluster.attribution.places import layout
 from probing_cluster.control_plane import alarmed_jobs, context, held_jobs
-from probing_cluster.control_plane.policy import actions as policy_actions
+from probing_cluster.control_plane.policy import view
 from probing_cluster.core import errors, records
 from probing_cluster.db.store import actions
 from probing_cluster.slurm_plugins.acts import node_events
@@ -83,7 +83,7 @@ def read(service: context.Context) -> NoticePicture:
         cluster=cluster,
         budget_window=timedelta(seconds=service.config.policy.budget_window_s),
         # What is under way is neither done nor failed.
-        drains=sorted((d for d in recent.values() if not policy_actions.is_begun(d)), key=lambda d: d.at),
+        drains=sorted((d for d in recent.values() if not view.is_begun(d)), key=lambda d: d.at),
         incidents=store.rows(_INCIDENTS, {"cluster": cluster, "since": since}),
         gangs=gangs,
         attempts={a.job_id: a for a in running},

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.outbox import queue
 from probing_cluster.control_plane.owners import handover
-from probing_cluster.control_plane.policy import actions, restart, restart_loop
+from probing_cluster.control_plane.policy import restart, restart_loop, view
 from probing_cluster.core import errors, records, settings
 from probing_cluster.db import engines
 from probing_cluster.reports import job_ref, model, query, rows
@@ -169,7 +169,7 @@ def _decided_at(service: context.Context, verdicts: Sequence[records.Verdict]) -
     return {
         int(job_id): row.at
         for row in rows
-        if not actions.is_begun(row)
+        if not view.is_begun(row)
         for job_id in (row.job_id, *row.detail.get("components", ()))
         if job_id is not None
     }

@@ -20,14 +20,6 @@ from probing_cluster.slurm_plugins.acts import nodes as slurm_nodes
 from probing_cluster.slurm_plugins.live import live_records
 
 LOG = logging.getLogger("probing.actions")
-BEGUN = "begun; its outcome was not recorded"
-OUTCOME_UNKNOWN = f"{BEGUN}: Slurm did not answer"
-"""Of an act whose outcome is not known yet: it is settled once Slurm answers."""
-
-
-def is_begun(row: records.Drain) -> bool:
-    """Whether an act was begun and has no outcome yet."""
-    return row.state == "failed" and row.why_state.startswith(BEGUN)
 
 
 class SlurmOperations(Protocol):
@@ -166,7 +158,7 @@ def _one(
     try:
         outcome = _attempted(decision, slurm, ledger, config)
     except commands.SlurmAway:
-        ledger.update_drain(row.drain_id, why_state=OUTCOME_UNKNOWN)
+        ledger.update_drain(row.drain_id, why_state=view.OUTCOME_UNKNOWN)
         raise
     row = dataclasses.replace(row, state=outcome.state, why_state=outcome.why)
     ledger.update_drain(row.drain_id, state=outcome.state, why_state=outcome.why)
@@ -234,7 +226,7 @@ def _row(decision: policy.Decision, config: settings.Settings, now: datetime) ->
         reason=decision.reason,
         owner="probing",
         state="failed",
-        why_state=BEGUN,
+        why_state=view.BEGUN,
         severity=decision.severity,
         job_id=decision.job.job_id if decision.job else None,
         event_ids=decision.event_ids,

@@ -57,11 +57,10 @@ def taken_nodes(fleet_view: view.View, policy: settings.PolicySettings) -> set[s
     """The distinct nodes we drained, or let refuse jobs, within the window; in observe-only mode also in thought."""
     states = {"done", "resumed"} | ({"simulated"} if policy.observe_only else set())
     since = fleet_view.now - timedelta(seconds=policy.budget_window_s)
-    decided = {
-        d.node
-        for d in fleet_view.drains
-        if d.action in _TAKING and d.owner == "probing" and d.state in states and d.at > since
-    }
+    recent = [d for d in fleet_view.drains if d.owner == "probing" and d.at > since]
+    decided = {d.node for d in recent if d.action in _TAKING and (d.state in states or view.is_begun(d))}
+    # A restart, or the requeue of a hang, that was begun leaves its nodes out once its job is held.
+    decided.update(str(n) for d in recent if view.is_begun(d) for n in d.detail.get("exclude", ()))
     # A drain whose row was lost with the database still stands in Slurm.
     open_drains = {
         n.name for n in fleet_view.nodes.values() if n.ours and (n.reason_at is None or n.reason_at > since)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from probing_cluster.control_plane.policy import view
@@ -11,6 +11,8 @@ from probing_cluster.core import records, settings, vocabulary
 
 _BEATS_MISSED = 3
 _LEAST_BEAT_AGE_S = 30.0
+_NOTICED = timedelta(seconds=10)
+"""A drain that a person lifts is recorded as ended no later than this afterwards."""
 
 
 def why_not(event: records.HealthEvent, fleet_view: view.View, policy: settings.PolicySettings) -> str:
@@ -30,6 +32,8 @@ def why_not(event: records.HealthEvent, fleet_view: view.View, policy: settings.
     fault = fault_of(beat, event)
     if fault is None:
         return "the agent no longer sees it"
+    if _lived_with(event, fault, fleet_view):
+        return "the node was put back although it stands"
     return (
         "" if has_stood(beat, event.kind, fault, policy) else f"it has not stood for {policy.hold_s:g} s yet"
     )
@@ -75,3 +79,29 @@ def high_faults(
         if fault.get("severity") == records.Severity.HIGH.value
         and has_stood(beat, name.partition(":")[0], fault, policy)
     }
+
+
+def _lived_with(event: records.HealthEvent, fault: Mapping[str, Any], fleet_view: view.View) -> bool:
+    """Whether the node was put back after a drain for the very fault of the event, and the fault has not come anew since.
+
+    The events alone cannot say: those of a mended fault are fresh for minutes, and a fault that stands makes new ones.
+    """
+    in_fault = {str(fault.get("event_id")), *map(str, fault.get("event_ids") or ())}
+    # The kernel's word on a hard fault stands until a reboot: said once more, it has struck again.
+    strikes = event.severity is records.Severity.HIGH and str(event.event_id) in in_fault
+    return any(
+        (d.node, d.action, d.state) == (event.node, "drain", "resumed")
+        and d.ended_at is not None
+        and bool({str(i) for i in d.event_ids} & {str(event.event_id), *in_fault})
+        and _began(fault) <= d.ended_at
+        and not (strikes and event.event_id not in d.event_ids and event.at > d.ended_at - _NOTICED)
+        for d in fleet_view.drains
+    )
+
+
+def _began(fault: Mapping[str, Any]) -> datetime:
+    """The fault's `since`; long ago when its agent does not say."""
+    try:
+        return datetime.fromisoformat(str(fault.get("since")))
+    except ValueError:
+        return datetime.min.replace(tzinfo=UTC)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from probing_cluster.control_plane.policy import budget, confirm, shared_part, victims, view
@@ -257,27 +257,4 @@ def _same(decision: Decision, past: records.Drain, fleet_view: view.View) -> boo
         return past.state == decision.held
     if past.state == "failed" or past.why_state == view.DECIDED_ANEW:
         return fleet_view.now - past.at < _RETRY
-    if past.state == "resumed" and _broke_again(decision, past, fleet_view):
-        return False
-    return decision.action != "refuse" and past.state in {"done", "simulated", "resumed"}
-
-
-def _broke_again(decision: Decision, past: records.Drain, fleet_view: view.View) -> bool:
-    """Whether a fault of the decision began after the past drain had ended: the node was well in between.
-
-    The events alone cannot say: those of the mended fault are fresh for minutes and name the same part.
-    """
-    beat = fleet_view.heartbeats.get(decision.node)
-    if beat is None or past.ended_at is None:
-        return False
-    events = (event for event in fleet_view.events if event.event_id in decision.event_ids)
-    faults = (confirm.fault_of(beat, event) for event in events)
-    return any(_began(fault) > past.ended_at for fault in faults if fault is not None)
-
-
-def _began(fault: Mapping[str, Any]) -> datetime:
-    """The fault's `since`; long ago when its agent does not say."""
-    try:
-        return datetime.fromisoformat(str(fault.get("since")))
-    except ValueError:
-        return datetime.min.replace(tzinfo=UTC)
+    return decision.action != "refuse" and past.state in {"done", "simulated"}

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from probing_cluster.control_plane.policy import actions, restart
+from probing_cluster.control_plane.policy import actions, restart, view
 from probing_cluster.core import clock, errors, records
 from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.acts import outcome
@@ -57,7 +57,7 @@ def row_of(
         reason=restart.reason_for(verdict),
         owner="probing",
         state=decision.held or "failed",
-        why_state=decision.why if decision.held else actions.BEGUN,
+        why_state=decision.why if decision.held else view.BEGUN,
         job_id=attempt.job_id,
         submit_at=attempt.submit_at,
         event_ids=verdict.evidence[:16],
@@ -97,11 +97,11 @@ class Restarter:
                 lambda: self.slurm.requeue_held(_leader(row), start_at, _restart(row), running=running)
             )
         except commands.SlurmAway:
-            self._note(row, actions.OUTCOME_UNKNOWN)
+            self._note(row, view.OUTCOME_UNKNOWN)
             raise
         if done.state != "done":
             return self._finish(row, done.state, done.why)
-        return self._note(row, f"{actions.BEGUN}: {ENDING}") if running else self._place(row)
+        return self._note(row, f"{view.BEGUN}: {ENDING}") if running else self._place(row)
 
     def go_on(self, row: records.Drain, jobs: Mapping[int, live_records.LiveJob]) -> records.Drain:
         """Bring a row that was begun to its end, by what Slurm shows."""
@@ -111,7 +111,7 @@ class Restarter:
         if row.action == "requeue" and job.completing:
             return row  # it was requeued while it ran: held once its last process has gone
         if job.restart_count <= _restart(row):
-            if row.why_state == actions.OUTCOME_UNKNOWN and self._may_begin_again(row):
+            if row.why_state == view.OUTCOME_UNKNOWN and self._may_begin_again(row):
                 return self.begin(row)
             return self._finish(row, "failed", NOT_DONE)
         if job.restart_count == _restart(row) + 1 and job.held_by_requeue:
@@ -126,10 +126,10 @@ class Restarter:
         """The job is held: leave its culprit out, set its dependents again, release it."""
         troubles = [*self._exclude(row), *self._depend(row)]
         if troubles and self.now - row.at < PATIENCE:
-            return self._note(row, f"{actions.BEGUN}: {troubles[0]}")
+            return self._note(row, f"{view.BEGUN}: {troubles[0]}")
         done = self._act(lambda: self.slurm.release(_leader(row), _restart(row) + 1))
         if done.state == "failed":
-            return self._note(row, f"{actions.BEGUN}: {done.why}")
+            return self._note(row, f"{view.BEGUN}: {done.why}")
         return self._finish(row, "done", "; ".join([*troubles, *([done.why] if done.why else [])]))
 
     def _exclude(self, row: records.Drain) -> Iterator[str]:
@@ -179,7 +179,7 @@ class Restarter:
 def is_begun(row: records.Drain) -> bool:
     """Whether a restart, or the requeue of a hang, was begun and has no outcome."""
     ours = row.action == "restart" or (row.action == "requeue" and "hang" in row.detail)
-    return ours and actions.is_begun(row)
+    return ours and view.is_begun(row)
 
 
 def exclusion(row: records.Drain, node: str) -> records.Drain:
@@ -193,7 +193,7 @@ def exclusion(row: records.Drain, node: str) -> records.Drain:
         reason=row.reason,
         owner="probing",
         state="failed",
-        why_state=actions.BEGUN,
+        why_state=view.BEGUN,
         job_id=row.job_id,
         submit_at=row.submit_at,
         event_ids=row.event_ids,

@@ -15,9 +15,17 @@ UNDER_TEST = "it is being tested (probing-ctl repair show)"
 """Why a drain was left undone: the node is in a reservation of ours."""
 DECIDED_ANEW = "Slurm did not answer, and it was not done: what the fault needs is decided anew"
 """Why an act was left undone that nobody decided against."""
+BEGUN = "begun; its outcome was not recorded"
+OUTCOME_UNKNOWN = f"{BEGUN}: Slurm did not answer"
+"""Of an act whose outcome is not known yet: it is settled once Slurm answers."""
 _NO_DECISION = frozenset({UNDER_TEST, DECIDED_ANEW})
 _OUT_ALREADY = re.compile(r"\bby another\b|^\S+ is [A-Z_+]+ \(")
 """`DRAIN by another (fan, bob)` of the policy, `n1 is DRAIN (fan, bob)` of the act itself."""
+
+
+def is_begun(row: records.Drain) -> bool:
+    """Whether an act was begun and has no outcome yet."""
+    return row.state == "failed" and row.why_state.startswith(BEGUN)
 
 
 @records.record

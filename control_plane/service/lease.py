@@ -17,9 +17,10 @@ from probing_cluster.db import engines
 if TYPE_CHECKING:
     from probing_cluster.control_plane import context
 
+OF_DATABASE = frozenset({"attribution", "export"})
+"""The turns of work on the rows of all clusters; every other is one cluster's, and no service of another cluster waits for it."""
 NAMES = ("actions", "attribution", "export", "lemon", "notices", "owners", "repair", "restarts", "resume")
-"""Every turn there is."""
-_KEY = "turn:{}"
+"""Every turn there is. `actions` is that of whoever takes nodes out of service, which one budget bounds."""
 _TAKE = sa.text("SELECT key FROM probing.state WHERE key = :key FOR UPDATE SKIP LOCKED")
 _MAKE = sa.text("INSERT INTO probing.state (key, value) VALUES (:key, '{}') ON CONFLICT DO NOTHING")
 
@@ -27,7 +28,7 @@ _MAKE = sa.text("INSERT INTO probing.state (key, value) VALUES (:key, '{}') ON C
 @contextlib.contextmanager
 def taken(service: context.Context, name: str) -> Iterator[bool]:
     """Whether it is our turn; the lock is the transaction's, so it dies with the connection."""
-    key = {"key": _KEY.format(name)}
+    key = {"key": f"turn:{name}" if name in OF_DATABASE else f"turn:{name}:{service.cluster}"}
     with engines.translated(), service.store.engine.connect() as connection:
         mine = _take(connection, key)
         service.journal.note_turn(name, taken=mine)

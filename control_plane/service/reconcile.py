@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.policy import actions, view
+from probing_cluster.control_plane.policy import view
 from probing_cluster.core import records
 
 _LOOK_BACK = timedelta(days=7)
@@ -28,7 +28,7 @@ def unrecorded(service: context.Context, now: datetime) -> list[records.Drain]:
     return [
         d
         for d in begun
-        if d.why_state in {actions.BEGUN, actions.OUTCOME_UNKNOWN}
+        if d.why_state in {view.BEGUN, view.OUTCOME_UNKNOWN}
         and "hang" not in d.detail
         and (d.owner == "probing" or now - d.at > _BY_HAND)
     ]
@@ -39,7 +39,7 @@ def settle(service: context.Context, now: datetime) -> list[str]:
     found = []
     for drain in unrecorded(service, now):
         state, why = _outcome(service, drain)
-        if state == "failed" and drain.why_state == actions.OUTCOME_UNKNOWN:
+        if state == "failed" and drain.why_state == view.OUTCOME_UNKNOWN:
             # What a person asked for is not decided anew: they hear that it was not done.
             state, why = ("skipped", view.DECIDED_ANEW) if drain.owner == "probing" else (state, NOT_DONE)
         service.store.update_drain(drain.drain_id, state=state, why_state=why)

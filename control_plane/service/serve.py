@@ -20,7 +20,7 @@ from probing_cluster.control_plane.door import report_door
 from probing_cluster.control_plane.policy import slurm_actions
 from probing_cluster.control_plane.service import lease, metrics, tasks
 from probing_cluster.core import clock, errors, logs, settings
-from probing_cluster.core.ending import process_memory
+from probing_cluster.core.ending import process_memory, watchdog
 from probing_cluster.db import store as db_store
 from probing_cluster.db.server import embedded
 from probing_cluster.slurm_plugins import commands
@@ -46,7 +46,9 @@ def main(config: settings.Settings) -> int:
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    store = _open_store(config, stopping)
+    watchdog.begin()
+    with watchdog.reported():  # an upgrade of the embedded database takes as long as it takes
+        store = _open_store(config, stopping)
     if store is None:
         return 0
     with store:
@@ -148,7 +150,7 @@ def make_scheduler(service: context.Context) -> BackgroundScheduler:
     scheduler = BackgroundScheduler(
         timezone=service.config.service.timezone,
         # One thread a task: ten that wait for a slurmctld that hangs must not keep verdicts and notices waiting.
-        executors={"default": ThreadPoolExecutor(len(tasks.REGISTER))},
+        executors={"default": ThreadPoolExecutor(len(tasks.REGISTER) + 1)},
         job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
     )
     logging.getLogger("apscheduler").setLevel(
@@ -156,6 +158,8 @@ def make_scheduler(service: context.Context) -> BackgroundScheduler:
     )  # "skipped: still running" every second says nothing new
     for number, task in enumerate(tasks.REGISTER):
         _schedule(scheduler, service, task, number)
+    # By the scheduler itself: where it plans nothing any more, systemd starts the service again.
+    scheduler.add_job(watchdog.report, "interval", seconds=watchdog.EVERY_S, id="watchdog")
     return scheduler
 
 

@@ -132,6 +132,8 @@ class JoblogContext:
     head_line: int = 0
     """Line of that heading; the error is one of the next lines. 0 if none is expected."""
 
+    java_line: int = -1_000
+    """Line of the last exception in a Java trace that only passes on another one, which stands below it."""
     failed_line: int = 0
     """Line at which a workflow engine reported a failed step; the reason follows. 0 if none is expected."""
 

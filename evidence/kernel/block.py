@@ -235,10 +235,8 @@ def _device(found: re.Match[str]) -> str | None:
     return None
 
 
-def _is_image_file(device: str | None, code: str, message: str) -> bool:
-    """Whether the line is about a device without a drive."""
-    if code == "beyond_end" and (found := _BEYOND_END.search(message)):
-        device = found["device"]
+def _is_image_file(device: str | None) -> bool:
+    """Whether the device has no drive."""
     return device is not None and bool(_IMAGE_FILE.fullmatch(device.removeprefix("/dev/")))
 
 
@@ -249,7 +247,9 @@ def read(message: str, _context: KernelContext) -> KernelFinding | None:
     for code, pattern in _PRODUCTIONS:
         if found := message_start.match(pattern, message):
             device = _device(found)
-            if _is_image_file(device, code, message):
+            if code == "beyond_end" and (beyond := _BEYOND_END.search(message)):
+                device = beyond["device"]
+            if _is_image_file(device):
                 return make(FACTS, "block_io", "image_file", message, device=device)
             severity = INFO if _RECOVERED.search(message) else FACTS["block_io", code].severity
             where = _ADDRESS.match(message)

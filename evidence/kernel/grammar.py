@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from probing_cluster.core import digits, sanitize
@@ -114,6 +114,19 @@ def make(facts: Facts, kind: str, code: str, message: str, **fields: Any) -> Ker
         if values.get(name) is not None:
             values[name] = sanitize.clean(values[name], 256)
     return KernelFinding(kind=kind, code=code, message=sanitize.clean(message), **values)
+
+
+def recoded(finding: KernelFinding, facts: Facts, code: str) -> KernelFinding:
+    """The finding under another code of its kind, with that code's meaning."""
+    known = facts[finding.kind, code]
+    return replace(
+        finding,
+        code=code,
+        severity=known.severity,
+        domains=known.domains,
+        meaning=known.meaning,
+        next_step=known.next_step,
+    )
 
 
 def pci(text: str | None) -> str | None:

@@ -62,7 +62,9 @@ FACTS = {
 _NFS = (
     (
         "not_responding",
-        re.compile(r"(?:nfs|lockd|NFS|rpcbind): server (?P<device>\S{1,253}) (?:is )?not responding"),
+        re.compile(
+            r"(?:nfs|lockd|NFS|rpcbind): server (?:(?P<device>\S{1,253})|[\[{<(][^\]})>]{1,60}[\]})>]) (?:is )?not responding"
+        ),
     ),
     ("recovered", re.compile(r"(?:nfs|lockd|NFS|rpcbind): server (?P<device>\S{1,253}) (?:is )?OK\b")),
     (

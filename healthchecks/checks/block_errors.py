@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from probing_cluster.core import records
 from probing_cluster.healthchecks import counters, findings, nodeview, registry
-from probing_cluster.healthchecks.readers import kernel_log
+from probing_cluster.healthchecks.readers import kernel_log, mapped_devices
 
 _PATTERNS = (
-    ("io", re.compile(r"(?:blk_update_request: )?(?:critical medium|critical target|I/O) error, dev (\w+)")),
+    (
+        "io",
+        re.compile(r"(?:blk_update_request: )?(?:critical medium|critical target|I/O) error, dev ([\w-]+)"),
+    ),
     ("io", re.compile(r"Buffer I/O error on dev(?:ice)? ([\w-]+)")),
     (
         "dead",
@@ -59,14 +63,16 @@ def read(node: nodeview.NodeView) -> list[Broken]:
     kept: dict[str, list[float]] = {k: list(v) for k, v in node.memory.get("seen", {}).items()}
     for line in kernel_log.fresh(node):
         found = parse(line.text)
-        if found is not None and not _removable(node, found[1]) and len(kept) < MAX_DISKS:
+        if found is not None and not _left_out(node, found[1]) and len(kept) < MAX_DISKS:
             kept.setdefault(f"{found[1]} {found[0]}", []).append(line.at_s)
     node.memory["seen"] = {k: times[-MAX_TIMES:] for k, times in kept.items() if times}
     now_s = counters.since_boot_s(node)
     return [_broken(key, times, now_s, node.limits["window_s"]) for key, times in node.memory["seen"].items()]
 
 
-def _removable(node: nodeview.NodeView, device: str) -> bool:
+def _left_out(node: nodeview.NodeView, device: str) -> bool:
+    if mapped_devices.without_a_drive(Path(node.path(mapped_devices.BLOCK)), device):
+        return True
     # A stick, or the BMC's virtual CD: no job's data.
     disk = re.sub(r"(?<=[a-z])\d+$", "", device)
     return "1" in (node.text(f"/sys/block/{device}/removable"), node.text(f"/sys/block/{disk}/removable"))

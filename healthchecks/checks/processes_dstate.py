@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from probing_cluster.core import records
 from probing_cluster.healthchecks import findings, nodeview, registry
 from probing_cluster.healthchecks.readers import procs
 
+MAX_STACKS = 16
+"""Stacks read in one look; a process beyond them fails nothing."""
+_USER_SLICE = re.compile(r"/user-(\d{1,10})\.slice")
+_OF_ANOTHER = re.compile(
+    r"\b(?:proc_(?:pid|tid|tgid|fd|ns|single|task)_\w+|do_task_stat|environ_read|mem_rw|m_start|__access_remote_vm)\b"
+)
+"""Kernel functions in which a process reads another one's /proc: `ps` hangs there beside a user's process inside an exec."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stuck:
+    """A process in D state."""
+
+    process: procs.Process
+    lasted_s: float
+    """How long it has not run once."""
+    by_user: str = ""
+    """How a user may have caused it; empty where no user can."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """Processes in D state now with how long each has not run once, and how many processes there are."""
+    """Processes in D state now, and how many processes there are."""
 
-    stuck: tuple[tuple[procs.Process, float], ...]
+    stuck: tuple[Stuck, ...]
     total: int
 
 
@@ -23,27 +43,65 @@ def read(node: nodeview.NodeView) -> Reading:
     # A process that does much I/O is in D state at many looks; one whose switch counts moved has run between them.
     keys = {f"{p.key}:{procs.switches(node, p.pid)}": p for p in stuck}
     lasting_s = procs.lasting(node, list(keys))
-    return Reading(stuck=tuple((p, lasting_s.get(key, 0.0)) for key, p in keys.items()), total=len(everyone))
+    found: list[Stuck] = []
+    left = MAX_STACKS
+    for key, process in keys.items():
+        lasted_s, by_user = lasting_s.get(key, 0.0), ""
+        if lasted_s >= node.limits["lasting_s"] and not (by_user := _of_user(node, process)):
+            by_user, left = _of_stack(node, process, left)
+        found.append(Stuck(process=process, lasted_s=lasted_s, by_user=by_user))
+    return Reading(stuck=tuple(found), total=len(everyone))
+
+
+def _of_user(node: nodeview.NodeView, process: procs.Process) -> str:
+    """Whether the process is a user's: of a job or a login, also where a setuid program made it root's."""
+    least = node.limits["uid_min"]
+    # 65534 is nobody: daemons run so, no person.
+    if process.uid is not None and least <= process.uid != 65534:
+        return "its user can cause that"
+    logins = _USER_SLICE.findall("\n".join(procs.cgroups(node, process.pid)))
+    if any(int(uid) >= least for uid in logins) or procs.belongs_to_a_job(node, process):
+        return "it is part of a user's job or login"
+    return ""
+
+
+def _of_stack(node: nodeview.NodeView, process: procs.Process, left: int) -> tuple[str, int]:
+    """Whether a system's process hangs on another one's /proc, and how many stacks may still be read; by a child, for the file may hang, too."""
+    if not left:
+        return "its stack was not read", 0
+    try:
+        stack = node.run("cat", node.path(f"/proc/{process.pid}/stack"), deadline_s=1.0).stdout.decode(
+            "utf-8", "replace"
+        )
+    except findings.Absent:
+        return "", left
+    except findings.Undetermined:
+        return "", 0  # inside an exec, on a file of the system; no time is left for others
+    return ("it waits for another process's /proc" if _OF_ANOTHER.search(stack) else ""), left - 1
 
 
 def judge(reading: Reading, limits: registry.Limits) -> findings.Finding:
     parts = [findings.ok("")]
-    for process, lasted_s in reading.stuck:
-        if lasted_s >= limits["lasting_s"]:
-            text = f"process {process.pid} ({process.name}, uid {process.uid}) in D state for {lasted_s / 60:.0f} min"
-            facts = {"measured": round(lasted_s), "threshold": limits["lasting_s"], "unit": "s"}
-            parts.append(findings.fail(text, device=process.name, detail={"pid": process.pid}, **facts))
+    for one in reading.stuck:
+        if one.lasted_s >= limits["lasting_s"]:
+            process = one.process
+            text = f"process {process.pid} ({process.name}, uid {process.uid}) in D state for {one.lasted_s / 60:.0f} min"
+            facts = {"measured": round(one.lasted_s), "threshold": limits["lasting_s"], "unit": "s"}
+            made = findings.warn if one.by_user else findings.fail
+            text += f"; {one.by_user}" if one.by_user else ""
+            parts.append(made(text, device=process.name, detail={"pid": process.pid}, **facts))
     now = f", {len(reading.stuck)} in D state just now" if reading.stuck else ""
     return findings.merge(parts, healthy=f"{reading.total} processes, none stuck{now}")
 
 
 CHECK = registry.Check(
-    proves="No user process has been stuck in the kernel (D state) for long.",
+    proves="No process has been stuck in the kernel (D state) for long.",
     component="node",
     domain=records.Domain.SYSTEM_SOFTWARE,
     severity=records.Severity.LOW,
-    fails="the same process is in D state at every look for lasting_s and has not run once between them",
-    warns="never: a moment in D state is ordinary I/O",
+    fails="the same process of the system is in D state at every look for lasting_s and has not run once between them",
+    warns="the process is a user's, or waits for another one's /proc: users can cause that (a parent after vfork whose child stands still, a FUSE "
+    "file system that does not answer). Mounts and drivers that hang have checks of their own",
     needs="processes in /proc",
     next_step="cat /proc/<pid>/stack names what it waits for: a file server, the GPU driver, a disk. It cannot be killed.",
     read=read,
@@ -56,5 +114,6 @@ CHECK = registry.Check(
             "how long a process must be in D state without running once to fail",
             "GCM check-dstate 300 s",
         ),
+        registry.Threshold("uid_min", 1000, "", "lowest uid of an ordinary user", "login.defs UID_MIN"),
     ),
 )

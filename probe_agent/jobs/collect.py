@@ -18,7 +18,14 @@ from probing_cluster.core import clock, processes, records, sanitize, settings, 
 from probing_cluster.healthchecks.readers import mounts
 from probing_cluster.probe_agent import children, identity, self_watch
 from probing_cluster.probe_agent.faults.sighting import Sighting
-from probing_cluster.probe_agent.jobs import jobs, log_names, output_files, page_directories, user_turns
+from probing_cluster.probe_agent.jobs import (
+    jobs,
+    log_names,
+    output_files,
+    page_directories,
+    row_share,
+    user_turns,
+)
 from probing_cluster.probe_agent.spool import intake
 
 NAME = "collect"
@@ -27,8 +34,6 @@ AT_ONCE, AT_ONCE_OF_ONE = 3, 2
 """Most readers at once: of all users, and of one user, so that one user's slow files leave a place to the others."""
 CLOCKS_DIFFER_S = 1.0
 """A file's time may be so much later than the end of the job that wrote it last."""
-MAX_SIGHTINGS = 1000
-"""Of all output files of a job on a node together: a job that prints distinct errors without end uses up its node's rows."""
 MAX_JOBS = 64
 """Jobs collected at once, AT_ONCE_OF_ONE of one user; the findings of each are held in memory until all are there."""
 MAX_UNANSWERED = 2
@@ -79,6 +84,7 @@ class Collector:
         self._kept = kept or settings.KeptSettings()
         self._clock = clock
         self._turns = user_turns.ReaderTurns(AT_ONCE, AT_ONCE_OF_ONE)
+        self._shares = row_share.RowShares(clock)
         self._begun = user_turns.ReaderTurns(MAX_JOBS, AT_ONCE_OF_ONE)
 
     async def collect(self, job: jobs.NodeJob) -> None:
@@ -96,9 +102,14 @@ class Collector:
             if self._page_reader is not None:
                 async with self._turns.of(job.uid):
                     sightings += await self._page_reader(job)
+            kept = self._shares.take(job.uid, sightings)
+            if kept is None:
+                why = "its user's jobs have used up their share of the node's rows of this hour"
+                self._watch.failed(NAME, f"job {job.job_id}: not stored, {why}", state="ok")
             # Before the tables are kept: a file server that is slow to take them delays no evidence.
             self._intake.take(
-                sightings, rows=[job.logs_item(self._identity, shown)] if ended and shown else ()
+                kept or (),
+                rows=[job.logs_item(self._identity, shown)] if ended and shown and kept is not None else (),
             )
             if not ended:
                 return
@@ -217,7 +228,7 @@ class Collector:
                 break
         # A job whose steps go on in one of its files does not stand still.
         sightings = [s for s in sightings if not (goes_on and s.kind == vocabulary.LOG_STALL)]
-        return _most(sightings), shown[: jobs.MAX_LOGS]
+        return sightings, shown[: jobs.MAX_LOGS]
 
     def _later_start(self, job: jobs.NodeJob) -> jobs.NodeJob | None:
         """The start of the same job on this node after `job`, which has ended; None without one."""
@@ -385,11 +396,3 @@ def _answer(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return answer if isinstance(answer, dict) else None
-
-
-def _most(sightings: list[Sighting]) -> list[Sighting]:
-    """At most MAX_SIGHTINGS of them, first causes before all others."""
-    if len(sightings) <= MAX_SIGHTINGS:
-        return sightings
-    first = sorted(range(len(sightings)), key=lambda i: not sightings[i].detail.get("first_cause"))
-    return [sightings[i] for i in sorted(first[:MAX_SIGHTINGS])]

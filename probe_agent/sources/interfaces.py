@@ -31,15 +31,7 @@ def confirmed(finding: grammar.KernelFinding, net: Path) -> grammar.KernelFindin
     if finding.code == "link_down" and _NAME.fullmatch(name) and (net / name / "device").exists():
         return finding  # a device's own line; it may be up again already
     if not _is_down(net, name, str(finding.detail.get("bond") or "") or None):
-        known = ethernet.FACTS["eth_link", "unconfirmed"]
-        return replace(
-            finding,
-            code="unconfirmed",
-            severity=known.severity,
-            domains=known.domains,
-            meaning=known.meaning,
-            next_step=known.next_step,
-        )
+        return grammar.recoded(finding, ethernet.FACTS, "unconfirmed")
     return replace(finding, severity=grammar.HIGH) if finding.code == "bond_down" else finding
 
 

@@ -13,7 +13,8 @@ from datetime import datetime
 from typing import Any
 
 from probing_cluster.core import clock, records
-from probing_cluster.evidence.kernel import grammar
+from probing_cluster.evidence.kernel import block, grammar
+from probing_cluster.healthchecks.readers import mapped_devices
 from probing_cluster.probe_agent import identity
 from probing_cluster.probe_agent.faults.sighting import Sighting
 from probing_cluster.probe_agent.sources import interfaces, kmsg
@@ -161,7 +162,16 @@ class KernelLog:
         found = self._classify(line.text, line.ts_us / 1e6)
         if found is not None:
             found = interfaces.confirmed(found, self._identity.path(interfaces.NET))
+            found = self._of_a_drive(found)
             sightings.append(self._sighting(found, line, times))
+
+    def _of_a_drive(self, found: grammar.KernelFinding) -> grammar.KernelFinding:
+        """The finding as /sys bears it out: a device-mapper device that lies on no drive is a user's image."""
+        if found.kind != "block_io":
+            return found
+        if mapped_devices.without_a_drive(self._identity.path(mapped_devices.BLOCK), found.device):
+            return grammar.recoded(found, block.FACTS, "image_file")
+        return found
 
     def _missed(self, seq: int) -> int:
         if self.cursor.seq >= 0:

@@ -22,6 +22,9 @@ from probing_cluster.probe_agent.spool import codec, spool
 
 MAX_OPEN = 4096
 """Keys tracked at once; beyond it events pass unfolded and the spool's own bound holds."""
+MAX_PROCESSES = 16
+"""Processes that have rows of their own in a window, of equal events of no urgency: a job that has its processes killed a hundred
+times a second does not use up its node's rows. Those of further processes are folded into one row."""
 
 
 @dataclass(kw_only=True)
@@ -52,8 +55,8 @@ def event_item(event: records.HealthEvent, *, still_open: bool = False) -> spool
     )
 
 
-def key_of(sighting: sighting.Sighting) -> Hashable:
-    """What makes two sightings equal."""
+def key_of(sighting: sighting.Sighting, *, process: bool = True) -> Hashable:
+    """What makes two sightings equal; without `process` those of any process are."""
     return (
         sighting.source,
         sighting.kind,
@@ -62,9 +65,8 @@ def key_of(sighting: sighting.Sighting) -> Hashable:
         sighting.device,
         sighting.pci_bus_id,
         sighting.gpu_uuid,
-        sighting.pid,
-        sighting.process,
         sighting.job_id,
+        *((sighting.pid, sighting.process) if process else ()),
     )
 
 
@@ -74,6 +76,8 @@ class Coalescer:
     def __init__(self, window_s: float = 10.0) -> None:
         self._window_s = window_s
         self._folds: dict[Hashable, _Fold] = {}
+        self._processes: dict[Hashable, tuple[int, int]] = {}
+        """Of equal events of any process: the window, and how many processes have rows of their own in it."""
         self._folded = 0
 
     def add(
@@ -90,8 +94,8 @@ class Coalescer:
         if sighting.stream_s is None:
             event = make(sighting)
             return [event_item(event)], event
-        key = key_of(sighting)
         bucket = int(sighting.stream_s // self._window_s)
+        key = self._key(sighting, bucket)
         fold = self._folds.get(key)
         if fold is not None and fold.bucket == bucket:
             self._fold(fold, sighting, make)
@@ -103,6 +107,26 @@ class Coalescer:
         if fold is not None or len(self._folds) < MAX_OPEN:
             self._folds[key] = _Fold(bucket=bucket, opened_s=now_s)
         return ready, event
+
+    def _key(self, sighting: sighting.Sighting, bucket: int) -> Hashable:
+        """The key under which a sighting is folded in its window."""
+        key = key_of(sighting)
+        fold = self._folds.get(key)
+        if (
+            sighting.pid is None
+            or sighting.severity != records.Severity.INFO
+            or (fold and fold.bucket == bucket)
+        ):
+            return key
+        any_process = key_of(sighting, process=False)
+        window, n = self._processes.get(any_process, (bucket, 0))
+        n = n if window == bucket else 0
+        if n >= MAX_PROCESSES:
+            return any_process
+        if len(self._processes) >= MAX_OPEN:
+            self._processes.clear()
+        self._processes[any_process] = (bucket, n + 1)
+        return key
 
     def open_items(self) -> list[spool.SpoolItem]:
         """The tails that grew since they were last written; they go into the batch's transaction."""

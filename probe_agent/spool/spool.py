@@ -10,8 +10,6 @@ far longer than we could. Measured at about 0.2 ms a commit on a disk that syncs
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import importlib.resources
 import itertools
 import json
@@ -32,7 +30,6 @@ _ROW_OVERHEAD_BYTES = 96
 """What SQLite keeps beside a body: row header, identity, two index entries."""
 _RETRY_S = 5.0
 """How long a disk that refused a write is left alone."""
-_NOT_WRITABLE = (errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO)
 _MEMORY_BYTES = 16 * 1024 * 1024
 """Most that is held in memory while the disk refuses writes."""
 
@@ -348,31 +345,3 @@ class Spool:
     def _count_dropped(self, folded: int) -> None:
         self.totals.dropped += folded
         self.dropped_unreported += folded
-
-
-def lock(directory: Path) -> int:
-    """A descriptor that holds the spool's single-instance lock.
-
-    Raises BlockingIOError when another agent has it, OSError where the directory is not there and cannot be made.
-    """
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fd = _open_lock(directory)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(fd)
-        raise
-    return fd
-
-
-def _open_lock(directory: Path) -> int:
-    try:
-        return os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as exc:
-        if exc.errno not in _NOT_WRITABLE:
-            raise
-    # A disk that broke is what the agent is there to report: it runs, and what it sees stays in memory.
-    try:
-        return os.open(directory / "lock", os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

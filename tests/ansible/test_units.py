@@ -167,6 +167,14 @@ def test_systemd_waits_longer_than_the_programs_take() -> None:
     assert patience_s["probing-serve.service"] > serve._GRACE_S + 5
 
 
+@pytest.mark.parametrize("name", ["probing-agent.service", "probing-serve.service"])
+def test_systemd_waits_for_many_reports(name: str) -> None:
+    """A process that stands still is started again, one that is slow is not."""
+    from probing_cluster.core.ending import watchdog
+
+    assert int(settings_of(rendered(name))["WatchdogSec"][0]) >= 10 * watchdog.EVERY_S
+
+
 def test_the_mount_unit_is_named_after_its_path(analyze: str) -> None:
     """systemd refuses a mount unit whose name is not its escaped path; the role computes it."""
     path = "/run/probing-cluster/jobs"

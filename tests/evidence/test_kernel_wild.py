@@ -185,6 +185,7 @@ FOUND = [
     ("block_io/fs_error", None, None, "XFS (md7): Metadata CRC error detected at xfs_dir3_block_read_verify+0xbf/0xe0 [xfs], xfs_dir3_block block 0x88"),
     # network file systems
     ("nfs/not_responding", None, None, "rpcbind: server 10.0.0.1 not responding, timed out"),
+    ("nfs/not_responding", None, None, "nfs: server <file server> not responding, still trying"),
     ("lustre/15c-8", None, None, "LustreError: 15c-8: MGC10.0.0.1@tcp: Configuration from log fs-client failed from MGS -5"),
     ("lustre/evicted", None, None, "Lustre: Evicted from MGS (at 10.0.0.1@tcp) after server handle changed from 0x1db6a to 0x24b19"),
     ("filesystem/not_responding", None, None, "ceph: [e3b0c442-98fc-1c14-9afb-f4c8996fb924 64123]: mds0 hung"),

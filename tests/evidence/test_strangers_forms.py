@@ -51,7 +51,9 @@ def test_a_hosts_name_that_was_taken_out_hides_no_fault(host: str) -> None:
     assert kernel.KernelReader().read_line(f"Feb 11 16:19:40 {host} logger: [  298.426757] {XID}") is None
 
 
-@pytest.mark.parametrize("taken_out", ["[...] ", "[ ... ] ", "[…] ", "[xxxx.xxxxxx] "])
+@pytest.mark.parametrize(
+    "taken_out", ["[...] ", "[ ... ] ", "[…] ", "[xxxx.xxxxxx] ", "[  T292] ", "[   C17] "]
+)
 def test_a_kernel_line_whose_time_was_taken_out(taken_out: str) -> None:
     """People who show a log to others do so."""
     found = kernel.KernelReader().read_line(taken_out + XID)
@@ -642,19 +644,21 @@ SPANK = "slurmstepd: error: spank: required plugin spank_pyxis.so: task_init() f
 
 @pytest.mark.parametrize("label", ["", "2: "])
 @pytest.mark.parametrize(
-    ("printed", "line"),
+    ("printed", "kind", "line"),
     [
-        (["    [ERROR] Could not write the library cache", "    [ERROR] /etc/enroot/hooks.d/44-site.sh exited with return code 1"], 4),
-        (["    id: cannot find name for user ID 7001", "    id: cannot find name for user ID 7001", "    mkdir: cannot create directory '/work/7001': Permission denied"], 6),
-        (["    id: cannot find name for user ID 7001", "    id: cannot find name for user ID 7001"], 4),
-        (["    [INFO] Creating the image", "    Write failed because No space left on device", "    FATAL ERROR: Failed to write the image"], 5),
+        (["    [ERROR] Could not write the library cache", "    [ERROR] /etc/enroot/hooks.d/44-site.sh exited with return code 1"], "slurm_launch_failed", 4),
+        (["    id: cannot find name for user ID 7001", "    id: cannot find name for user ID 7001", "    mkdir: cannot create directory '/work/7001': Permission denied"], "slurm_launch_failed", 6),
+        (["    id: cannot find name for user ID 7001", "    id: cannot find name for user ID 7001"], "slurm_launch_failed", 4),
+        (["    [INFO] Creating the image", "    Write failed because No space left on device", "    FATAL ERROR: Failed to write the image"], "disk_full", 5),
     ],
 )  # fmt: skip
-def test_what_a_containers_engine_logged_is_the_cause(label: str, printed: list[str], line: int) -> None:
+def test_what_a_containers_engine_logged_is_the_cause(
+    label: str, printed: list[str], kind: str, line: int
+) -> None:
     """Not the plugin's words around it, nor a name that `id` did not find where more follows."""
     log = ["container start failed with error code: 1", "container exited too soon", "printing engine log file:", *printed, "couldn't start container"]  # fmt: skip
     found = line_of(*(label + STEPD + text for text in log), label + SPANK)
-    assert found == [("slurm_launch_failed", line)]
+    assert found == [(kind, line)]
     assert line_of(*(label + STEPD + text for text in log[:3]), label + SPANK)[0][0] == "slurm_launch_failed"
 
 
@@ -1044,3 +1048,52 @@ def test_an_exception_that_says_nothing_gives_way_to_what_nccl_said() -> None:
            '  File "spawn.py", line 114, in join', "    raise Exception(msg)", "Exception: ", "", "-- Process 3 terminated with the following error:"]  # fmt: skip
     (found,) = [f for f in joblog.read(log) if f.first_cause]
     assert (found.kind, found.line) == ("nccl_system_error", 1)
+
+
+@pytest.mark.parametrize(
+    ("log", "kind", "line"),
+    [
+        (["Epoch: [0] [ 0/65] loss: 2.97 (2.97)", "Loss is nan, stopping training", "{'loss_a': tensor(nan)}", "", "SystemExit: 1"], "nan_loss", 2),
+        (["[NID 00177] 2026-08-07 04:23:23 Apid 640: Error detected during page fault processing.  Process terminated via bus error.", "Application 640 exit signals: Killed"], "bus_error", 1),
+        (["Step 1", "### HCC STATUS_CHECK Error: HSA_STATUS_ERROR_INVALID_ALLOCATION (0x1003) at file:m.cpp line:1194", "[n3:07988] *** Process received signal ***"], "cuda_error", 2),
+        (["Total size: 12884.9 MB", "Libomptarget fatal error 1: failure of target construct while offloading is mandatory"], "program_error", 2),
+        (["+ srun ./solve task.xml", "[XmlReader] ** Error when loading XML file /w/task.xml: Failed to open file at 0:0", "+ exit 0"], "program_error", 2),
+        (["  % Total    % Received", "  0     0    0     0    0     0      0      0 --:--:--  0:00:04 --:--:--     0curl: (6) Could not resolve host: hub.example.org"], "program_error", 2),
+        (["ERROR ~ Error executing process > 'call (5)'", "", "Caused by:", "  Process `call (5)` terminated with an error exit status (137)", "", "Command error:", "  .command.sh: line 2: 31330 Killed"], "oom_kill_suspected", 7),
+        (["Traceback (most recent call last):", '  File "gpu.py", line 81, in allocate', "MemoryError: cuMemAlloc failed: out of memory"], "cuda_oom", 3),
+        (["Traceback (most recent call last):", '  File "gpu.py", line 34, in wait', "LaunchError: cuStreamSynchronize failed: the launch timed out and was terminated"], "cuda_launch_timeout", 3),
+        (["  [1] throw_api_error(res::CUDA.cudaError_enum)", "ERROR: Out of GPU memory"], "cuda_oom", 2),
+        (["RuntimeError: MPS backend out of memory (MPS allocated: 33.48 GB)."], "cuda_oom", 1),
+        (["[oo]KERNEL_ERROR: no kernel image is available for execution on the device in /x/ml.cu at line 292 (error-code 48)", "[n2:148942] Signal: Segmentation fault (11)"], "cuda_version", 1),
+        (["No devices were found", "Error: Process completed with exit code 6."], "cuda_unavailable", 1),
+        (['Exception in thread "main" java.lang.reflect.InvocationTargetException', "\tat a.b.C(D.java:1)", "Caused by: java.lang.ExceptionInInitializerError", "\tat a.b.C(D.java:2)", "Caused by: org.x.LoggingException: a cannot be present with b", "\tat a.b.C(D.java:3)"], "program_error", 5),
+        (["Error in rule map:", "    message: SLURM-job '13562883' failed, SLURM status is: 'NODE_FAIL'. For further error details see the log"], "slurm_node_fail", 2),
+        (["align.sh ERROR: REF  DOES NOT EXIST"], "program_error", 1),
+        (["job deleted", "job 3132467 exceeded MEM usage hard limit (2528 > 1126)"], "slurm_oom", 2),
+        (["job 88 exceeded WALLTIME usage hard limit (3700 > 3600)"], "slurm_timeout", 1),
+        (["*** ABAQUS/standard rank 0 encountered a SEGMENTATION FAULT", "", "*** ERROR CATEGORY:  ELEMENT LOOP"], "segfault", 1),
+    ],
+)  # fmt: skip
+def test_the_line_that_names_the_trouble_is_the_first_cause(log: list[str], kind: str, line: int) -> None:
+    """Of launchers, runtimes and tools that print it in a form of their own."""
+    assert line_of(*log) == [(kind, line)]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        ["[n1:07065] PMIX ERROR: NO-PERMISSIONS in file dstore_base.c at line 234"],
+        ["Loss is nan, stopping training? no: skipping this batch", "step 4 loss 2.1", "step 5 loss 2.0"],
+        ["# Some Heading: an Error: of old"],
+        [
+            "INFO web: the request failed",
+            "Caused by: java.io.IOException: closed",
+            "step 3 loss 2.1",
+            "step 4 loss 2.0",
+            "step 5 loss 1.9",
+        ],
+    ],
+)
+def test_words_after_a_good_end_are_no_error(after: list[str]) -> None:
+    """PMIx cannot remove a file of another user; a loss that was skipped; a heading."""
+    assert first("step 1 loss 2.3", "step 2 loss 2.2", "This test is considered PASSED", *after) == []

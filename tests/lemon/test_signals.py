@@ -3,10 +3,13 @@ from __future__ import annotations
 import dataclasses
 from datetime import timedelta
 
+import datafusion
 import lemon_facts as f
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from probing_cluster.attribution.reliability.fleet import base as fleet_base
 from probing_cluster.lemon import baseline, signals
 
 
@@ -114,12 +117,51 @@ def test_what_jobs_tell_of_ranks_is_shown_and_never_counts() -> None:
         {"domain": "user_program"},
         {"state": "COMPLETED"},
         {"confidence": "unknown"},
+        {"domain": "system_software", "confidence": "possible"},
     ],
 )
 def test_faults_that_are_not_the_nodes_own(changes: dict[str, str]) -> None:
     """A switch's incident, a file server, our own refusal, a user's fault: no failure of the node."""
     found = signals.compute(f.facts([f.failed(1, 1, 2, "n1", by="n1", **changes)]))
     assert of(found, "n1").failures == ()
+
+
+@pytest.mark.parametrize("confidence", ["certain", "likely", "possible"])
+@pytest.mark.parametrize("state", ["FAILED", "TIMEOUT", "NODE_FAIL"])
+@pytest.mark.parametrize("domain", ["hardware", "system_software"])
+def test_a_nodes_failures_are_those_of_the_rates(domain: str, state: str, confidence: str) -> None:
+    """The same attempt counts in the fleet's failure rate and against its node, or in neither."""
+    row = f.failed(1, 1, 2, "n1", by="n1", domain=domain, state=state, confidence=confidence)
+    context = datafusion.SessionContext()
+    names = ("cluster", "submit_us", "partition", "suspended_s", "evidence", "incident_id", "stalled_us")
+    columns = row | dict.fromkeys(names)
+    schema = pa.schema(
+        [
+            (
+                n,
+                pa.int64()
+                if n.endswith(("_us", "_s"))
+                else pa.infer_type([v])
+                if v is not None
+                else pa.string(),
+            )
+            for n, v in columns.items()
+        ]
+    )
+    context.register_record_batches("attempt", [[pa.RecordBatch.from_pylist([columns], schema=schema)]])
+    bounds = {"since_us": f.us(0), "until_us": f.us(28)}
+    (base,) = context.sql(fleet_base.text("fleet_base"), param_values=bounds).to_pylist()
+    counts = bool(of(signals.compute(f.facts([row])), "n1").failures)
+    assert counts is base["infra"]
+    assert counts is (domain == "hardware" or confidence != "possible" or state == "NODE_FAIL")
+
+
+def test_system_software_that_is_only_possible_explains_no_more_than_unknown() -> None:
+    """Without a node it counts as an unexplained failure does, on one node as in a gang."""
+    words = {"domain": "system_software", "cause": "slurm_error", "confidence": "possible"}
+    rows = [f.unexplained(1, 8, 9, "n1", **words), f.unexplained(2, 9, 10, "n1", "n2", **words)]
+    found = signals.compute(f.facts([*rows, f.unexplained(3, 9, 10, "n1", state="TIMEOUT", **words)]))
+    assert [hardware for _, hardware in found.window.gangs] == [*reversed(signals.UNNAMED["unexplained"])]
 
 
 def test_a_node_that_slurm_lost_and_nobody_watched_counts_once() -> None:

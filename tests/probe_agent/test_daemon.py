@@ -49,7 +49,9 @@ class Node:
         argv = [sys.executable, "-m", "probing_cluster.probe_agent.cli", "--config", str(self.config)]
         environment = {**os.environ, "PROBING_NVML_STATE": str(self.state)}
         self.socket.unlink(missing_ok=True)
-        self.agent = subprocess.Popen(argv, env=environment)
+        # As systemd starts it: the variable names the very process.
+        watched = ["/bin/sh", "-c", 'WATCHDOG_PID=$$ exec "$@"', "sh", *argv]
+        self.agent = subprocess.Popen(watched, env=environment)
         self.wait(self._listens)
 
     def _listens(self) -> bool:
@@ -276,6 +278,18 @@ def test_permitted_refusal_of_the_broken_gpu_and_of_nothing_else(node: Node) -> 
     assert node.ask("prolog", job_id=4, gpus="", **account)["fit"] is True
     query = "select job_id from probing.health_event where code = 'prolog_refused'"
     assert node.wait(lambda: node.rows(query)) == [(2,)]
+
+
+def test_an_agent_that_works_reports_to_systemd(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At its start, and from the loop in which it works."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+        notify.bind(str(tmp_path / "notify"))
+        notify.settimeout(PATIENCE_S)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        node.start()
+        assert {notify.recv(99) for _ in range(3)} == {b"WATCHDOG=1"}
 
 
 def test_second_agent_with_the_same_spool_is_turned_away(node: Node) -> None:

@@ -15,7 +15,7 @@ from probing_cluster.control_plane.door import web_keys
 from probing_cluster.core import errors
 from probing_cluster.web import problems
 from probing_cluster.web import site as web_site
-from probing_cluster.web.access import cross_site, rates, viewers
+from probing_cluster.web.access import cross_site, login_tries, rates, viewers
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -29,8 +29,6 @@ LINK_HEADER = "x-probing-link"
 MOST_BODY_BYTES = 1 << 16
 BODY_S = 10.0
 """For the whole of a body, however it comes in."""
-LOGIN_COST = 10.0
-"""A try to log in counts as so many requests: keys cannot be guessed, and neither can the database be kept busy."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -59,6 +57,7 @@ class Gate:
         self._site = site
         self._viewers = viewers.Viewers(site)
         self._rates = rates.Rates(site.service.config.web.requests_per_s)
+        self._tries = login_tries.LoginTries(site.keys, self._rates)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -87,9 +86,7 @@ class Gate:
             refused = await self._limited(f"address {address}")
             return refused or self._unknown(scope, by_name, exc)
         public = any(scope["path"] == p or (p.endswith("/") and scope["path"].startswith(p)) for p in PUBLIC)
-        tries = scope["method"] in _CHANGING or LINK_HEADER in by_name
-        cost = LOGIN_COST if scope["path"] == "/login" and tries else 1.0
-        refused = await self._limited(f"user {viewer.user}" if viewer else f"address {address}", cost)
+        refused = await self._charged(scope, viewer, address, link=LINK_HEADER in by_name)
         if refused is not None:
             return refused
         scope.setdefault("state", {}).update(viewer=viewer, site=self._site, viewers=self._viewers)
@@ -97,8 +94,24 @@ class Gate:
             return self._stranger(scope, by_name)
         return self._foreign(scope, by_name, viewer)
 
+    async def _charged(
+        self, scope: Scope, viewer: web_keys.Viewer | None, address: str, *, link: bool
+    ) -> Response | None:
+        """Counts the request against its user; a stranger's against the address, but for what whoever shares it needs to log in."""
+        if viewer is not None:
+            tries = scope["path"] == "/login" and (link or scope["method"] in _CHANGING)
+            return await self._limited(f"user {viewer.user}", login_tries.COST if tries else 1.0)
+        if scope["path"] == "/login" and link:
+            return await self._limited(f"link {address}", login_tries.COST)
+        if scope["path"] == "/login" or scope["path"].startswith("/static/"):
+            return None  # a page that reads nothing; a try is counted once its key is known (`_body`)
+        return await self._limited(f"address {address}")
+
     async def _limited(self, name: str, cost: float = 1.0) -> Response | None:
-        wait_s = self._rates.wait_s(name, cost)
+        return self._to_wait(self._rates.wait_s(name, cost))
+
+    @staticmethod
+    def _to_wait(wait_s: float) -> Response | None:
         if not wait_s:
             return None
         made = problems.response(429, "too many requests", f"wait {wait_s:.1f} s")
@@ -130,6 +143,10 @@ class Gate:
             return receive, problems.response(413, "the request is too long", f"{MOST_BODY_BYTES} bytes")
         replay = _Replay(body, receive)
         viewer: web_keys.Viewer | None = scope["state"]["viewer"]
+        if viewer is None and scope["path"] == "/login":
+            key = next(iter(parse_qs(body.decode("utf-8", "replace")).get("key", ())), "").strip()
+            address = scope["client"][0] if scope.get("client") else ""
+            return replay, self._to_wait(await run_in_threadpool(self._tries.wait_s, address, key))
         if viewer is None or viewer.kind == "token" or self._carries_token(scope, body, viewer):
             return replay, None
         return replay, problems.response(403, "the request is refused", "it does not carry its page's token")

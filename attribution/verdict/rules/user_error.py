@@ -49,8 +49,8 @@ _NOT_FOUND = 127
 _LOGGED_AS = {8: "Floating point exception", 24: "CPU time limit exceeded", 25: "File size limit exceeded"}
 """Signal to the shell's words for it."""
 _NOT_ITS_OWN = "and it is unknown whether the process killed for lack of memory was its own"
-_HINTED = 0.6
-"""Weight of an exit code beside a hint at a machine."""
+_HINTED, _WAITED = 0.6, 0.5
+"""Weights of an exit code beside a hint at a machine, and of an exception for a missing answer beside a fault of a held part."""
 _NO_OUTPUT_WORDS = "never began: Slurm could not open its output, error or input file (0:53): no such directory on the node, or not writable"
 
 
@@ -82,8 +82,10 @@ def rule(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         sure = claims.less_confident(sure, _fits_the_end(view, claim.evidence[0]))
         if _may_follow_a_fault(view, claim.evidence[0]):
             sure = records.Confidence.POSSIBLE
+        waited = "unanswered_ms" in claim.evidence[0].detail and view.active_at_the_end
         yield claims.replace_claim(
             claim,
+            weight=min(claim.weight, _WAITED) if waited else claim.weight,
             cap=claims.less_confident(claim.cap, sure),
             evidence=claim.evidence + tuple(marked.values()),
             sentence=_went_on_words(view, claim.evidence[0]),

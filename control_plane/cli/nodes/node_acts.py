@@ -30,20 +30,20 @@ def drain_one(
     person: str,
 ) -> str:
     """Drains one node in a person's name, recorded before it is done; raises what kept it from being done."""
-    from probing_cluster.control_plane.policy import actions
+    from probing_cluster.control_plane.policy import view
     from probing_cluster.slurm_plugins import commands as slurm_commands
 
     # First the row: what cannot be recorded is not done.
     row = records.Drain(
         drain_id=uuid.uuid4(), cluster=config.cluster.name, node=name, at=clock.SYSTEM.now(),
-        action="drain", reason=reason, owner=person, state="failed", why_state=actions.BEGUN,
+        action="drain", reason=reason, owner=person, state="failed", why_state=view.BEGUN,
     )  # fmt: skip
     store.add_drain(row)
     try:
         outcome = slurm.drain(name, reason)
     except slurm_commands.SlurmAway:
         store.update_drain(
-            row.drain_id, why_state=actions.OUTCOME_UNKNOWN
+            row.drain_id, why_state=view.OUTCOME_UNKNOWN
         )  # the service settles it once Slurm answers
         raise
     except errors.SlurmUnavailable as exc:

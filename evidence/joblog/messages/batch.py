@@ -37,6 +37,9 @@ _ENDED = (
         rf"Application \d{{1,12}} (?:exit signals: (?P<word>{_WORDS})|exit codes: (?P<code>[1-9]\d{{0,2}})\b)"
     ),
     re.compile(
+        rf"\[NID \d{{1,8}}\] .{{0,60}}\bApid \d{{1,12}}: .{{0,120}}\bProcess terminated via (?P<word>{_WORDS})"
+    ),
+    re.compile(
         r"(?P<host>[A-Za-z][\w.-]{0,200}): rank (?P<rank>\d{1,8}) (?:died from signal (?P<signal>\d{1,2})|exited with code (?P<code>[1-9]\d{0,2}))\b"
     ),
     re.compile(
@@ -73,10 +76,11 @@ _PLEXEC = re.compile(
 """Fujitsu's launcher; the last number of its code is the status that `wait` gives."""
 _MEMORY = re.compile(
     r"\s{0,8}(?:Error from \S{1,200}: )?(?:Job has gone over (?:its )?(?:cgroup )?memory limit|memory usage exceeded request_memory)"
+    r"|job \S{1,40} exceeded (?:MEM|VMEM|SWAP) usage (?:hard|soft) limit\b"
     r"|.{0,40}job \S{1,40} exceeded? (?:hard|soft) (?:h_vmem|s_vmem|h_rss|h_data)\b|\s{0,4}\S{0,40}\[?\d{0,9}\]?:? ?exceeded job (?:hard|soft) limit \"?(?:h_vmem|h_rss)",
 )
 _TIME = re.compile(
-    r".{0,40}job \S{1,40} exceeded? (?:hard|soft) (?:wallclock time|h_rt|s_rt|h_cpu)\b|.{0,20}exceeded hard wallclock time|MOAB_INFO:\s{1,4}job exceeded wallclock limit"
+    r"job \S{1,40} exceeded WALLTIME usage (?:hard|soft) limit\b|.{0,40}job \S{1,40} exceeded? (?:hard|soft) (?:wallclock time|h_rt|s_rt|h_cpu)\b|.{0,20}exceeded hard wallclock time|MOAB_INFO:\s{1,4}job exceeded wallclock limit"
     r"|\s{0,4}exec: job.exception: .{0,40}type=timeout|\S{0,20}\s?job\.exception type=timeout|.{0,40}resource allocation expired"
 )
 _TIME_LINE = "The batch system ended the job at its time limit."
@@ -178,8 +182,8 @@ FAMILY = grammar.LogFamily(
     name="batch",
     triggers=(
         "Exited with ", "_pmiu_daemon", " exit signals: ", " exit codes: ", ": rank ", "One or more process", "bnormal termination", "Normal termination (",
-        "task(s) ", "job.exception ", " PLE ", "xit_status", "xit status", "xit_Status", "xit Status", "emory limit", "request_memory", "h_vmem", "h_rss", "wallclock time", "wallclock limit", "h_rt", "type=timeout", "allocation expired",
-        "OOM killer terminated", "requested job ", "Remote JSM", "Shadow exception", "Job disconnected", "apsched: ", "aprun: ", "Error: jsrun", "Unable to run job",
+        "task(s) ", "job.exception ", " PLE ", "xit_status", "xit status", "xit_Status", "xit Status", "emory limit", "usage hard limit", "usage soft limit", "request_memory", "h_vmem", "h_rss", "wallclock time", "wallclock limit", "h_rt", "type=timeout", "allocation expired",
+        "OOM killer terminated", "Process terminated via ", "requested job ", "Remote JSM", "Shadow exception", "Job disconnected", "apsched: ", "aprun: ", "Error: jsrun", "Unable to run job",
         "qsub: ", "bsub: ", "condor_submit: ", "ERROR: Can't ", "flux-run", "flux-submit", "flux-batch", "Job was evicted", "time limit exceeded", "this job is ",
     ),
     read=read,

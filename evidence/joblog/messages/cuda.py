@@ -180,8 +180,8 @@ _NUMBERED = re.compile(
     r"\bCUD(?:ART|A(?: [Rr]untime)?)(?: API)? (?:[Ee]rror|failure|call)\b[^\n]{0,200}?(?:=|\bcode\b:?|\breturned\b|\()\s{0,3}(?P<n>\d{1,3})\)?(?=\W{0,3}(?:$|[ ;,:)]))"
 )
 _ANCHOR = re.compile(
-    r"(?:CUDA|Cuda|HIP|^cuda) [Ee]rror(?: \d+|\(\d{1,4}\))?(?: \[[^\]\n]{1,80}\])?(?: in [^:]*(?::\d{1,7})?)?[:,] (?P<a>[^\n]{2,300})|\b(?:cuda|hip)Error(?!_t\b)\w{2,60}(?:: (?P<b>[^\n]{2,200}))?|cuda runtime error \(\d+\) ?: (?P<c>[^\n]{2,200})"
-    r"|\bCUDA_ERROR_(?P<d>[A-Z_]{3,60})|CUDA [Dd]river error: (?P<e>[^\n]{2,200})|(?:CUDA|HIP) (?P<f>out of memory)\b|\bCUDA (?P<z>unknown error)\b|(?P<render>[Oo]ut of memory) in (?:CUDA|HIP|OptiX) \w|^GPU ?assert: (?P<guard>[^\n]{2,200})|(?P<j>Memory access fault by GPU \*{0,2}node-\d+)|\b(?:cuda|hip)[A-Z]\w{2,60}(?: [A-Z]\w{0,40}::\w{1,40})? failed:? (?P<r>[^\n]{2,200})|CUDA (?:initialization|call).*?: (?P<g>[^\n]{2,200})"
+    r"(?:CUDA|Cuda|HIP|^cuda) [Ee]rror(?: \d+|\(\d{1,4}\))?(?: \[[^\]\n]{1,80}\])?(?: in [^:]*(?::\d{1,7})?)?[:,] (?P<a>[^\n]{2,300})|\b(?:cuda|hip)Error(?!_(?:t|enum)\b)\w{2,60}(?:: (?P<b>[^\n]{2,200}))?|cuda runtime error \(\d+\) ?: (?P<c>[^\n]{2,200})"
+    r"|\bCUDA_ERROR_(?P<d>[A-Z_]{3,60})|CUDA [Dd]river error: (?P<e>[^\n]{2,200})|(?:CUDA|HIP) (?P<f>out of memory)\b|\bCUDA (?P<z>unknown error)\b|(?P<render>[Oo]ut of memory) in (?:CUDA|HIP|OptiX) \w|^GPU ?assert: (?P<guard>[^\n]{2,200})|(?P<j>Memory access fault by GPU \*{0,2}node-\d+)|\b(?:cuda|hip|cu)[A-Z]\w{2,60}(?: [A-Z]\w{0,40}::\w{1,40})? failed:? (?P<r>[^\n]{2,200})|CUDA (?:initialization|call).*?: (?P<g>[^\n]{2,200})"
     r"|THCudaCheck FAIL .{0,300}?\berror=\d{1,4} : (?P<k>[^\n]{2,200})|cudaError_t \d{1,4} : \"(?P<l>[^\"\n]{2,200})\"|(?:Test (?:CUDA|HIP) failure|Failed[,:] (?:Cuda|CUDA|HIP) error) \S{1,200} '(?P<m>[^'\n]{2,200})'|\bHSA_STATUS_ERROR_(?P<n>[A-Z_]{3,60})"
     r"|\b(?:cuda|CUDA|hip|HIP)(?: \w{2,40})? failed with error \d{1,4}[: ]\s{0,3}(?P<x>[^\n]{2,200})|\bCUDA failure \d{1,4}: (?P<s>[^\n]{2,200})|\bcud(?:a|art)?[A-Z]\w{2,60}\([^\n]{0,200}?\) failed with (?:error )?(?P<t>[^\n]{2,200})"
     r"|^\s{0,4}on Pe \d{1,7} \([^)\n]{1,120}\): (?P<namd>[^\n]{2,200})"
@@ -189,12 +189,12 @@ _ANCHOR = re.compile(
     r"|\b(?:CUDA|HIP) error !{3,8} <(?P<bangs>[^>\n]{2,200})>|\bCUDART[: ](?:[Ee]rror|call)\b[^\n]{0,200}? (?:failed with|:) (?P<w>[^\n]{2,200})"
     r"|\bcall to cu[A-Z]\w{2,60} returned error \d{1,4}(?: \(\w{2,60}\))?: (?P<call>[^\n]{2,200})"
     r"|\bcu[A-Z]\w{2,60}\([^\n]{0,120}?\) (?:is )?failed[.:] (?:ret:\s?)?(?P<drv>[^\n]{2,200})|^Cuda failure (?:\d{1,4} )?'(?P<nccl>[^'\n]{2,200})'"
-    r"|\bCUDA runtime error in (?:::)?\w{2,60}\([^\n]{0,200}?\): (?P<at>[^\n]{2,200})|^ERROR: (?P<acc>[A-Za-z -]{4,80}) in \S{1,300} at line \d{1,6} \(error-code \d{1,4}\)|^\s{0,8}Error text: (?P<text>[^\n]{2,120})$"
+    r"|\bCUDA runtime error in (?:::)?\w{2,60}\([^\n]{0,200}?\): (?P<at>[^\n]{2,200})|(?:^|\bKERNEL_)ERROR: (?P<acc>[A-Za-z -]{4,80}) in \S{1,300} at line \d{1,6} \(error-code \d{1,4}\)|^\s{0,8}Error text: (?P<text>[^\n]{2,120})$"
     r"|(?P<o>NVIDIA driver on your system is too old)|(?P<p>NVML_SUCCESS == r INTERNAL ASSERT FAILED)"
     r"|CUDA driver (?P<h>initialization failed)|from cudaGetDeviceCount\(\).*?\bError \d{1,4}: (?P<i>[^\n]{2,200})",
 )
 _TORCH_OOM = re.compile(
-    r"what\(\):\s{1,3}.{0,300}(?:CUDA|[Cc]uda|mallocMC|\bhip).{0,200}\bout of memory\b|\b(?:NPU|XPU|HPU|MLU|MUSA|DCU|MPS backend) out of memory[.:(]|\b(?:ZE|UR)_RESULT_ERROR_OUT_OF_DEVICE_MEMORY\b|OutOfMemoryError: (?:CUDA|HIP|XPU|Tried to allocate|Allocation on device|Out of memory allocating)|\b(?:RESOURCE_EXHAUSTED|Resource exhausted): (?:.{0,200}?\b)?(?:[Mm]emory|[Aa]llocat\w{1,4}|[Rr]eserve|hbm)\b|OOM when allocating tensor|^(?:ERROR: )?(?:LoadError: )?Out of GPU memory\b"
+    r"what\(\):\s{1,3}.{0,300}(?:CUDA|[Cc]uda|mallocMC|\bhip).{0,200}\bout of memory\b|\b(?:NPU|XPU|HPU|MLU|MUSA|DCU|MPS backend) out of memory ?[.:(]|\b(?:ZE|UR)_RESULT_ERROR_OUT_OF_DEVICE_MEMORY\b|OutOfMemoryError: (?:CUDA|HIP|XPU|Tried to allocate|Allocation on device|Out of memory allocating)|\b(?:RESOURCE_EXHAUSTED|Resource exhausted): (?:.{0,200}?\b)?(?:[Mm]emory|[Aa]llocat\w{1,4}|[Rr]eserve|hbm)\b|OOM when allocating tensor|^(?:ERROR: )?(?:LoadError: )?Out of GPU memory\b"
 )
 _DEVICE_ASSERT = re.compile(
     r"\bblock: \[\d+,\d+,\d+\], thread: \[\d+,\d+,\d+\] Assertion |\.(?:cuh?|hip)\b.{0,400}\b(?:Device-side a|A)ssertion `[^`]{1,400}[`'] failed"
@@ -306,6 +306,7 @@ def is_reported(kind: str, text: str, found: re.Match[str], *, quoted: bool = Fa
     return mention.is_reported(text, found.start(), ends[-1] if ends else found.end(), quoted=quoted)
 
 
+_NO_DEVICES = re.compile(r"\s{0,8}No (?:CUDA |GPU )?devices(?: were found| found)?[.!]?$")
 _UCX = re.compile(r"\bUCX {1,4}(?:ERROR|WARN)\b")
 _INITIALISED = re.compile(r"\S{1,400}\.py:\d{1,7}: UserWarning: CUDA initialization: (?P<why>\S.{0,400})")
 """PyTorch's warning when no GPU works: many programs go on without one, others end later."""
@@ -320,6 +321,9 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
         return replace(unavailable, role=LineRole.OBSERVATION)
     if advice := _ADVICE.search(text):
         text = text[: advice.start()]
+    if _NO_DEVICES.match(text):
+        # nvidia-smi and others print it and the job may go on without a GPU.
+        return finding("cuda_unavailable", record, handled=True)
     if _HIP_BINARY.match(text):
         return finding("cuda_version", record)
     recognised = _recognised(text)
@@ -353,7 +357,7 @@ FAMILY = grammar.LogFamily(
         "uld not create cu", "GEMM", "launch failure", "cuSolverDN", "HSA_STATUS_ERROR", "Test HIP failure",
         "Resource exhausted", "CUDNN_", "CUSOLVER", "CUSPARSE", "CUFFT", "device handle", "NVIDIA GPU",
         "nvidia-smi has", "ROCk module", "GPUassert", "GPU memory trying", "unspecified launch",
-        "to synchronize ", "illegal memory access",
+        "to synchronize ", "illegal memory access", "No devices", "No GPU devices", "Out of GPU memory",
     ),
     read=read,
     facts=FACTS,

@@ -40,7 +40,6 @@ _RUNTIMES = re.compile(
     r"|panic: \S"
     r"|LLVM ERROR: \S"
     r"|fatal error: (?:all goroutines are asleep|concurrent map|runtime: |unexpected signal)"
-    r"|Exception in thread \"[^\"]{1,80}\" [\w.$]{1,120}(?:Error|Exception)\b"
     r"|ERROR: (?:LoadError: |InitError: |[A-Z]\w{1,40}(?:Error|Exception|Mismatch)\b)"
     r"|ERROR STOP(?:\s|$)"
     r"|ERROR: an? \w{1,60} was thrown during kernel execution\b"
@@ -54,6 +53,13 @@ _RUNTIMES = re.compile(
     r"|\S.{0,300} at \S{1,200}\.p[lm] line \d{1,6}\.$"
 )
 """Errors of runtimes and interpreters."""
+_JAVA = re.compile(
+    r"(?:Exception in thread \"[^\"]{1,80}\"|(?P<cause>Caused by:)) (?:[\w$]{1,60}\.){0,12}(?P<name>[\w$]{0,80}(?:Error|Exception))\b"
+)
+_JAVA_WRAPPERS = frozenset({
+    "InvocationTargetException", "ExceptionInInitializerError", "ExecutionException", "CompletionException", "UndeclaredThrowableException",
+})  # fmt: skip
+"""Exceptions that only pass on another one, which the trace names below them."""
 _TASK = re.compile(r"ERROR \(unhandled task failure\): \S")
 """Julia: an error of another task than the main one; the program goes on."""
 _PANIC = re.compile(r"thread '(?P<name>[^']{1,80})'(?: \(\d{1,10}\))? panicked at ")
@@ -77,6 +83,9 @@ _HEAD = re.compile(
     r"|(?:FATAL ERROR|Fatal [Ee]rror|FATAL|ERROR|Fatal|Error) (?:(?:CALLED|called|raised|thrown|reported|detected) )?(?:FROM|from|IN|in|AT|at) (?i:file|function|module)\b[ :]{1,4}[^\s:]{1,200}[ ,:(]{1,4}(?i:line\b)?[ :#]{0,12}\d{1,7}[).: ]{0,3}$"
 )
 """Headings that name an error or only its place; the error is on one of the next lines."""
+_ABAQUS = re.compile(
+    r"\*{3} ABAQUS/\S{1,20} rank (?P<rank>\d{1,8}) encountered an? (?P<word>SEGMENTATION FAULT|[A-Z][A-Z ]{3,40})"
+)
 _DRAWN_RULE = re.compile(r"^\W+|\W+$")
 _NOTHING = re.compile(
     r"\W*$|\s{0,8}(?:Got exception outside of a @test|Test threw exception|Expression: .{0,300})$|\d{1,4} root error\(s\) found|\s{0,40}(?:\w ){4}|.{0,200}(?<!signal: killed):$|For simplicity, JAX has removed its internal frames |\s{0,4}-\s(?!(?:cause|reason|error|message)\s?:)"
@@ -215,6 +224,21 @@ def _aborted(found: re.Match[str], record: Record, _context: JoblogContext) -> J
     return make(FACTS, "process_aborted", record, rank=grammar.number(found["rank"], grammar.MAX_RANK))
 
 
+def _abaqus(found: re.Match[str], record: Record, _context: JoblogContext) -> JobFinding:
+    kind = "segfault" if found["word"] == "SEGMENTATION FAULT" else "process_crashed"
+    return make(FACTS, kind, record, rank=grammar.number(found["rank"], grammar.MAX_RANK))
+
+
+def _java(found: re.Match[str], record: Record, context: JoblogContext) -> rules.Handled:
+    """An uncaught exception; below one that only passes on another, that other one."""
+    wraps = found["name"] in _JAVA_WRAPPERS
+    if found["cause"] and not 0 < record.line - context.java_line <= _TRACE_LINES:
+        return rules.NEXT
+    context.java_line = record.line if wraps else 0
+    return make(FACTS, "program_error", record, detail={"handled": True} if wraps else None)
+
+
+_TRACE_LINES = 200
 _OWN_ERROR = rules.always(FACTS, "program_error")
 _EXIT = {"role": LineRole.EXIT}
 _RULES: tuple[rules.Rule, ...] = (
@@ -222,6 +246,7 @@ _RULES: tuple[rules.Rule, ...] = (
     (_FLUX.match, rules.always(FACTS, "host_oom_kill")),
     (_LOADING.match, rules.always(FACTS, "program_error", detail={"missing": True})),
     (_PETSC_SIGNAL.match, _petsc_signal),
+    (_JAVA.match, _java),
     (_RUNTIMES.match, _OWN_ERROR),
     (_SHELLS.match, _OWN_ERROR),
     (_ARGUMENTS.match, _OWN_ERROR),
@@ -236,6 +261,7 @@ _RULES: tuple[rules.Rule, ...] = (
     (_SIGNALLED.match, _signalled),
     (_CAUGHT.match, _caught),
     (_ABORTED.match, _aborted),
+    (_ABAQUS.match, _abaqus),
 )
 
 
@@ -259,7 +285,7 @@ FAMILY = grammar.LogFamily(
     triggers=(
         "awk: ", "sed: -e", "jq: error", "(standard_in)", "forrtl: ", "Fortran runtime", "FIO-", "FIO/",
         " statement on the file ", "jwe", "terminate called", "what():", "virtual method called",
-        "panicked at", "panic: ", "fatal error: ", "Exception in thread", "ERROR: ", "Error in ",
+        "panicked at", "panic: ", "fatal error: ", "Exception in thread", "Caused by: ", "ERROR: ", "Error in ",
         "Error using ", "Invalid MEX-file", ".lua:", " line ", "' not found (", "loading shared", "symbol lookup",
         "Please verify that both", "not built to run", "unbound variable", "bad substitution", "not set",
         "syntax error", ": error: ", "Error: ", "ERROR on proc", "EXITING", "Fatal error:", "PETSC ERROR",
@@ -271,7 +297,7 @@ FAMILY = grammar.LogFamily(
         "ERROR", "Error*", "Error in user input", "(unhandled task", "ssertion failed", "ssertion Failed",
         "ssert failed", "ssert Failed", "ASSERTION FAILED", "ASSERT FAILED", " CALLED FROM ",
         "FINISH called", "ABORT called", "Abort called", "FATAL ERROR ", "Fatal error ",
-        "Error detected by", "received signal SIG", "#  SIG", "signal (", "caught ", "Error During Test",
+        "Error detected by", " encountered a", "received signal SIG", "#  SIG", "signal (", "caught ", "Error During Test",
     ),
     read=read,
     facts=FACTS,

@@ -1,4 +1,4 @@
-"""Megatron-LM's checks of its results: a loss or a gradient that cannot be right."""
+"""Checks of a training's results by itself: a loss or a gradient that cannot be right (Megatron-LM, DETR, MAE)."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ _FOUND = re.compile(
     r"\bRank (?P<rank>\d{1,8}): found (?P<value>NaN|Inf\w{0,5}) in local (?:forward loss|grad norm)"
 )
 """Its older assertion; a newer one raises the same words by way of the rerun machine."""
+_STOPPED = re.compile(
+    r"(?:\S{1,40} )?[Ll]oss (?:is|was|became|has become) (?P<value>[Nn]a[Nn]|NAN|[Ii]nf(?:inite|inity)?)\b.{0,40}\b(?:stop|abort|terminat|exit|quit)\w{0,5}\b(?!.{0,40}\b(?:skip|ignor|continu))"
+)
+"""What the training loops of DETR, MAE and their children print before they exit."""
+_STOPPED_WORDS = "The loss became {value} and the program stopped: mostly the model or its data, seldom a GPU that computes wrongly."
 _FOUND_WORDS = "Rank {rank} found {value} in its loss or gradients: mostly the model or its data, seldom a GPU that computes wrongly."
 _WORDS = "On rank {rank} iteration {iteration} gave {value}: mostly the model or its data, seldom a GPU that computes wrongly."
 
@@ -31,12 +36,14 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
         if found := pattern.search(record.text):
             rank = record.rank if record.rank is not None else grammar.number(found["rank"], grammar.MAX_RANK)
             return make(FACTS, "nan_loss", record, rank=rank, meaning=words.format(**found.groupdict()))
+    if found := _STOPPED.match(record.text.lstrip()):
+        return make(FACTS, "nan_loss", record, meaning=_STOPPED_WORDS.format(**found.groupdict()))
     return None
 
 
 FAMILY = grammar.LogFamily(
     name="megatron",
-    triggers=("Unexpected result ", " in local "),
+    triggers=("Unexpected result ", " in local ", "oss is ", "oss was ", "oss became ", "oss has become "),
     read=read,
     facts=FACTS,
 )

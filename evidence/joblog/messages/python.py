@@ -1,4 +1,4 @@
-"""Python's errors: tracebacks, operating-system errors, data loaders, checkpoints."""
+"""Python's errors: tracebacks, operating-system errors, checkpoints."""
 
 from __future__ import annotations
 
@@ -29,13 +29,6 @@ FACTS = {
     "import_error": fact(LineRole.ROOT, USER, "A Python package or shared library could not be loaded."),
     "host_memory_error": fact(LineRole.ROOT, USER, "The program could get no more host memory."),
     "interrupted": fact(LineRole.OBSERVATION, ALL_DOMAINS, "The program was interrupted from outside."),
-    "dataloader_oom": fact(
-        LineRole.ROOT, USER, "A data-loader worker was killed, mostly for lack of host memory."
-    ),
-    "dataloader_crash": fact(LineRole.ROOT, ALL_DOMAINS, "A data-loader worker crashed."),
-    "dataloader_timeout": fact(
-        LineRole.SYMPTOM, ALL_DOMAINS, "The data loader did not deliver a batch in time."
-    ),
     "shm_full": fact(
         LineRole.ROOT, ("user_program", "system_software"), "Shared memory (/dev/shm) is full or too small."
     ),
@@ -111,7 +104,7 @@ _OF_NO_FILE = {
     ),
 }
 """Calls that fail with the same text but involve no file."""
-_SHM = re.compile(
+SHM = re.compile(
     r"(?:shared memory|/torch_\d+|dev/shm|shm).*(?:No space left|out of shared memory|Bus error)|out of shared memory|insufficient shared memory|No space left on device.{0,40}(?:/dev/shm|/torch_\d)"
 )
 _SHM_OPEN = re.compile(
@@ -120,18 +113,10 @@ _SHM_OPEN = re.compile(
 _SHM_MEANING = (
     "Shared memory could not be opened: /dev/shm is full, or the program has too many open files or mappings."
 )
-_WORKER = re.compile(
-    r"DataLoader worker \(pid(?:\(s\))? (?P<pid>\d{1,10})[^)]{0,400}\) (?:is killed by signal: (?P<signal>[A-Za-z ]{2,40})|exited unexpectedly)"
-)
-_TERMINATED = "A data-loader worker was ended from outside (SIGTERM); this line does not say by whom."
 _STARTER = re.compile(
     r"^(?:\S{0,200}/)?python[\d.]*: (?:Error while finding module specification for .{1,200}\((?P<error>[A-Z]\w+Error): |(?P<module>No module named )|(?P<file>can't open file ))"
 )
 """The interpreter itself, which found nothing to run."""
-_WORKER_FAULT = re.compile(
-    r"ERROR: Unexpected (?:segmentation fault|floating-point exception|bus error) encountered in worker"
-)
-_LOADER_TIMEOUT = re.compile(r"DataLoader timed out after (?P<s>\d{1,7}(?:\.\d+)?) seconds")
 _CHECKPOINT = re.compile(
     r"PytorchStreamWriter failed|inline_container\.cc:\d+\] \. (?:unexpected pos|PytorchStreamWriter)|CheckpointException|Error(?: while)? (?:saving|writing) (?:the )?checkpoint",
     re.IGNORECASE,
@@ -165,6 +150,23 @@ _INTERRUPTED = re.compile(
     r"|\b(?:Ctrl|CTRL)[-+ ]?[Cc] (?:was )?(?:received|pressed|detected|caught)\b"
 )
 """Messages of programs that were interrupted."""
+_WAITED = frozenset(
+    {
+        "TimeoutError",
+        "Timeout",
+        "ReadTimeout",
+        "ConnectTimeout",
+        "TimeoutException",
+        "GetTimeoutError",
+        "RpcTimeout",
+    }
+)
+"""Exceptions of a program that has waited for something that it does not name."""
+_WAIT = re.compile(
+    r"\b(?P<n>\d{1,7}(?:\.\d{1,6})?) ?(?P<unit>ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?)\b"
+)
+_UNITS_MS = {"ms": 1.0, "s": 1_000.0, "m": 60_000.0, "h": 3_600_000.0}
+_USUAL_WAIT_MS = 1_800_000
 _IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})
 _REMOTE_TEXT = re.compile(
     r"NCCL communicator was aborted|subprocess(?:es)? (?:has|have) (?:abruptly )?died\b|Broken pipe|Connection (?:reset|closed|refused)|worker.*died|\bbackground workers? (?:is|are) (?:no longer alive|6 feet under)|^Timed out (?:during handshake while connecting|trying to connect) to \w{1,9}://|(?<!default )process group(?! has not been initialized)|Socket (?:Timeout|closed)"
@@ -184,7 +186,7 @@ _HANDLED = re.compile(r"warn|ignored|skipp|retry|fallback|continuing", re.IGNORE
 def _files(record: Record) -> JobFinding | None:
     """Errors of files and memory, wherever they are printed."""
     text = record.text
-    if _SHM.search(text):
+    if SHM.search(text):
         return make(FACTS, "shm_full", record)
     if _SHM_OPEN.search(text):
         if "Too many open files" in text:
@@ -206,39 +208,8 @@ def _files(record: Record) -> JobFinding | None:
     return make(FACTS, "host_memory_error", record) if _BLOCKED.search(text) else None
 
 
-def _loader(record: Record) -> JobFinding | None:
-    if found := _WORKER.search(record.text):
-        signal = (found["signal"] or "").strip()
-        kind = (
-            "dataloader_oom"
-            if signal == "Killed"
-            else "shm_full"
-            if signal == "Bus error"
-            else "dataloader_crash"
-        )
-        if signal == "Interrupt":
-            return make(FACTS, "interrupted", record, pid=grammar.number(found["pid"]))
-        if signal == "Terminated":
-            # A job that Slurm ends looks the same; any better reason replaces it.
-            return make(
-                FACTS,
-                kind,
-                record,
-                role=LineRole.EXIT,
-                meaning=_TERMINATED,
-                pid=grammar.number(found["pid"]),
-                detail={"terminated": True},
-            )
-        return make(FACTS, kind, record, pid=grammar.number(found["pid"]))
-    if _WORKER_FAULT.search(record.text) and not _SHM.search(record.text):
-        return make(FACTS, "dataloader_crash", record)
-    if found := _LOADER_TIMEOUT.search(record.text):
-        return make(FACTS, "dataloader_timeout", record, timeout_ms=int(float(found["s"]) * 1000))
-    return None
-
-
 def read(record: Record, _context: JoblogContext) -> JobFinding | None:
-    """A line about files, memory or data loaders; advice and handled errors are none."""
+    """A line about files or memory; advice and handled errors are none."""
     if found := _STARTER.match(record.text):
         error = found["error"] or ("ModuleNotFoundError" if found["module"] else "FileNotFoundError")
         kind = "import_error" if error in _IMPORTS else "python_exception"
@@ -251,7 +222,7 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "interrupted", record)
     if is_handled(record.text):
         return None
-    return _loader(record) or _files(record)
+    return _files(record)
 
 
 _LOCK_LINES = 4
@@ -358,9 +329,20 @@ def exception(record: Record, *, own_name: bool = False) -> JobFinding | None:
         return make(FACTS, "import_error", record, detail=detail)
     if found["text"].endswith("root error(s) found."):
         detail["heading"] = True  # TensorFlow's: the first of them follows
+    if name in _WAITED:
+        detail["unanswered_ms"] = _waited_ms(found["text"])
     rank = _NAMED_RANK.match(found["text"])
     rank_named = grammar.number(rank["rank"]) if rank and record.rank is None else None
     return make(FACTS, "python_exception", record, rank=rank_named, detail=detail)
+
+
+def _waited_ms(text: str) -> int:
+    """Milliseconds that the exception's text names, or a usual limit."""
+    waits = [
+        float(w["n"]) * _UNITS_MS[w["unit"][0].lower() if w["unit"] != "ms" else "ms"]
+        for w in _WAIT.finditer(text)
+    ]
+    return int(max(waits, default=_USUAL_WAIT_MS))
 
 
 _FROM_PARENT = "pickle.load(from_parent)"
@@ -381,7 +363,7 @@ FAMILY = grammar.LogFamily(
         "E   ", "undefined symbol: ", "[Errno ", ", error message = '", "No space left", "no space left",
         "quota", "disk is full", "requested and ", "tale ", "oo many open", "items of ancdata",
         "nput/output error", "emote I/O", "Read-only file", "ransport endpoint", "hared memory", "dev/shm",
-        "DataLoader", "encountered in worker", "PytorchStreamWriter", "inline_container", "heckpoint",
+        "PytorchStreamWriter", "inline_container", "heckpoint",
         "bad_alloc", "allocate memory", "MemoryError", "DefaultCPUAllocator",
         "finding module specification", ": No module named", "can't open file", "eyboard", "by user",
         "by the user", "Ctrl", "CTRL",

@@ -81,6 +81,12 @@ _WHY = (
     ("slurm_requeued", "REQUEUE"),
     ("slurm_task_failure", "TASK FAILURE"),
 )
+_STATES = {
+    "NODE_FAIL": "slurm_node_fail", "OUT_OF_MEMORY": "slurm_oom", "TIMEOUT": "slurm_timeout", "PREEMPTED": "slurm_preempted",
+    "CANCELLED": "slurm_cancelled",
+}  # fmt: skip
+_OF_STEP = re.compile(r".{0,40}\bSLURM-job '\d{1,12}' failed, SLURM status is: '(?P<state>\w{4,20})'")
+"""How Snakemake reports the end of the Slurm job that ran a rule."""
 _OOM = re.compile(
     r"\b[1-9]\d{0,9} oom[-_]kill event|oom[-_]kill event(?:\(s\)|s)? in (?:[Ss]tep|\w{0,8}Id)|[Ee]xceeded (?:job|step) memory limit|(?:Job|Step|JobId=|StepId=)\s?\S* exceeded (?:job |step )?memory limit|OOM Killed"
     r"|(?:^|[:\]] ?)(?:This |The |Your )?(?:[Jj]ob|[Pp]rocess|[Tt]ask|[Ss]tep)\b.{0,60} exceed(?:ed|s|ing) (?:its|the|your)? ?(?:\w+ )?memory (?:quota|limit|request|allocation)\b"
@@ -235,6 +241,8 @@ def of_signal(signal: int) -> str:
 
 
 def _cancelled(record: Record) -> JobFinding | None:
+    if (found := _OF_STEP.match(record.text)) and (kind := _STATES.get(found["state"])):
+        return make(FACTS, kind, record)
     if not (found := _CANCELLED.search(record.text)):
         return None
     why = (found["why"] or "").upper()
@@ -340,7 +348,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
     if found := _NODE.search(text):
         return make(FACTS, "slurm_node_fail", record, host=found["hosts"])
     if _PRINTED.search(text):
-        return _launch(record, None, container=True)
+        return container(record)
     if (found := _LAUNCH.search(text)) and not _OVER.search(text):
         return _launch(
             record,
@@ -357,6 +365,7 @@ FAMILY = grammar.LogFamily(
     name="slurm",
     triggers=(
         "CANCELLED AT",
+        "SLURM status is",
         "srun: ",
         "oom",
         "OOM Killed",

@@ -34,6 +34,7 @@ _ENDED = re.compile(
     r"|(?:\S{1,20}\s{1,3})?\[(?:job|step) [^\]]{1,200}\] exited with status: (?P<cwl>\d{1,3})$"
     r"|.{0,200}\bJob \S{1,200}:(?:NA|\d{1,6}):\d{1,4} exited with return code (?P<crom>-?\d{1,3}) which has not been declared"
     r"|(?:[A-Z]{4,8} - )?(?:Task|Command) exited with return code (?P<air>-?\d{1,3})\b"
+    r"|(?:##\[error\]|Error: )Process completed with exit code (?P<runner>\d{1,3})\.$"
 )
 _OVER = re.compile(
     r"(?:\S{1,20}\s{1,3})?\[(?:job|step|workflow) [^\]]{1,200}\] completed permanentFail$|Final process status is permanentFail$"
@@ -62,9 +63,11 @@ _REASON = re.compile(r"\s{1,8}\S")
 
 
 def _ended(found: re.Match[str], record: Record) -> JobFinding | None:
-    code = found["code"] or found["cwl"] or found["crom"] or found["air"]
+    code = next((found[g] for g in ("code", "cwl", "crom", "air", "runner") if found[g]), None)
     kind = process.of_code(int(code)) if code else "task_exit"
-    return make(FACTS, kind, record, role=LineRole.EXIT) if kind else None
+    # The shell that lost its child is more precise, if the engine repeats what it wrote.
+    detail = {"of_launcher": True} if kind in grammar.SIGNAL_DEATH_KINDS else None
+    return make(FACTS, kind, record, role=LineRole.EXIT, detail=detail) if kind else None
 
 
 def read(record: Record, context: JoblogContext) -> JobFinding | None:
@@ -99,7 +102,7 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
 FAMILY = grammar.LogFamily(
     name="workflows",
     triggers=(
-        "ERROR ~", "ERROR nextflow.", "ERROR n.", "Error executing process", "Caused by:", "Process `", "Process '", "Job error:", "Workflow error",
+        "ERROR ~", "ERROR nextflow.", "ERROR n.", "Error executing process", "Caused by:", "Process completed", "Process `", "Process '", "Job error:", "Workflow error",
         "failed validation:", "unsupported feature:", "this CWL file", "What went wrong", "input processing failed", "exited with status: ",
         "exited with return code", "permanentFail", "a job execution failed", "task as FAILED", "to execute job", "to execute task", "] Worker Worker(",
         "Build failed with", "zombie", "Exception in ", "Exception:", "Error:", "cannot be locked", "No such variable", "No such property", "No signature of",

@@ -167,3 +167,19 @@ def test_an_error_soon_after_another_start_of_the_job_is_not_certain(make, attem
     given = make.attempt(nodes=("n2",), start_at=start, submit_at=start, attempt=attempt)
     v = make.judge(_error(make, "KeyError: 'rng'"), attempt=given)
     assert (v.cause, v.confidence) == ("user_error", word)
+
+
+@pytest.mark.parametrize(
+    ("detail", "fault", "cause"),
+    [
+        ({"unanswered_ms": 1_800_000}, True, "gpu_gsp_timeout"),
+        ({"unanswered_ms": 1_800_000}, False, "user_error"),
+        ({}, True, "user_error"),
+    ],
+)
+def test_a_wait_that_ends_in_an_exception_beside_a_gpu_that_does_not_answer(make, detail, fault, cause):
+    """Ten minutes after the GPU fell silent the program gave up: an exception of another sort would be its own."""
+    gave_up = make.finding("python_exception", node="n2", message="TimeoutError: worker 2", detail={"role": "root", "first_cause": True, "exception": "TimeoutError", **detail})  # fmt: skip
+    faults = [make.xid(119, 2, 620, node="n2")] if fault else []
+    v = make.judge(*faults, gave_up, attempt=make.attempt(nodes=("n2",)))
+    assert v.cause == cause

@@ -19,7 +19,7 @@ import web_sink
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.notices import kinds, messages
 from probing_cluster.control_plane.outbox import queue
-from probing_cluster.control_plane.policy import actions, view
+from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.service.tasks.people import notices
 from probing_cluster.core import errors, records, settings
 from probing_cluster.db.store import actions as store_actions
@@ -331,8 +331,8 @@ def test_a_job_brought_back_after_its_end_is_told(noticing: context.Context, sin
     drain(noticing, "n1", job_id=2, state="skipped", why_state="it was submitted with --no-requeue", **given)
     spent = "budget: its run was restarted 3 of 3 times within 24 h"
     drain(noticing, "n1", job_id=3, state="denied", why_state=spent, **given)
-    drain(noticing, "n1", job_id=4, state="failed", why_state=actions.BEGUN, **given)
-    drain(noticing, "n1", state="failed", why_state=actions.BEGUN)
+    drain(noticing, "n1", job_id=4, state="failed", why_state=view.BEGUN, **given)
+    drain(noticing, "n1", state="failed", why_state=view.BEGUN)
     task = records.JobAttempt(
         cluster="c",
         job_id=5,

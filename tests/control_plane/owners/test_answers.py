@@ -18,7 +18,7 @@ import pytest
 from probing_cluster.control_plane import context, delivery
 from probing_cluster.control_plane.outbox import queue
 from probing_cluster.control_plane.owners import handover
-from probing_cluster.control_plane.policy import actions
+from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.service.tasks.people import owners
 from probing_cluster.core import errors, records, settings
 from probing_cluster.db import bulk
@@ -229,7 +229,7 @@ def test_a_mail_waits_until_it_is_known_whether_the_job_comes_back(
     made = attempt(mailing)
     judge(mailing, made, evidence=(node_saw(mailing),))
     owners.run(mailing)
-    begun = restart(mailing, made, state="failed", why_state=actions.BEGUN)
+    begun = restart(mailing, made, state="failed", why_state=view.BEGUN)
     owners.run(mailing)
     assert box.mails == []
     mailing.store.update_drain(begun, state="done", why_state="")

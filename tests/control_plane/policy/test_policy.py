@@ -413,6 +413,18 @@ def test_a_high_fault_is_served_before_an_older_low_one() -> None:
         ([drain("n8"), drain("n9", action="requeue")], 1),
         ([drain("n8"), drain("n9", action="refuse")], 0),
         ([drain("n8"), drain("n9", state="resumed")], 0),
+        ([drain("n8"), drain("n9", state="failed", why_state=view.BEGUN)], 0),
+        ([drain("n8"), drain("n9", state="failed", why_state=view.OUTCOME_UNKNOWN)], 0),
+        ([drain("n8"), drain("n7", action="restart", detail={"exclude": ["n9"]})], 1),
+        (
+            [
+                drain("n8"),
+                drain(
+                    "n7", action="restart", state="failed", why_state=view.BEGUN, detail={"exclude": ["n9"]}
+                ),
+            ],
+            0,
+        ),
     ],
     ids=[
         "full",
@@ -425,10 +437,14 @@ def test_a_high_fault_is_served_before_an_older_low_one() -> None:
         "requeue",
         "refusal",
         "resumed",
+        "begun",
+        "begun, Slurm did not answer",
+        "a restart whose nodes have rows of their own",
+        "a restart that was begun and leaves a node out",
     ],
 )
 def test_what_counts_against_the_budget(past: list[records.Drain], left: int) -> None:
-    """Distinct nodes drained or let refuse within the window count; what was not done does not."""
+    """Distinct nodes drained, let refuse or left out within the window count, also while the act is under way; what was not done does not."""
     assert (
         len(acts(fleet_view(drains=tuple(past), jobs=()), dataclasses.replace(ENFORCE, budget_nodes=2)))
         == left
@@ -512,8 +528,52 @@ def test_a_node_that_breaks_again_after_its_repair_is_drained_again() -> None:
     assert acts(again) == [("drain", "n2")]
     stands = fleet_view(events=(old, new), heartbeats={"n2": beat("n2", old)}, drains=(over,), jobs=())
     assert acts(stands) == [], "the same fault, which a person chose to live with"
-    vague = dataclasses.replace(beat("n2", new), faults={"xid:gpu3": {**fault(new), "since": None}})
+    vague = dataclasses.replace(beat("n2", old), faults={"xid:gpu3": {**fault(old), "since": None}})
     assert acts(fleet_view(events=(old, new), heartbeats={"n2": vague}, drains=(over,), jobs=())) == []
+
+
+OVER = {"state": "resumed", "ended_at": ago(60)}
+
+
+@pytest.mark.parametrize("severity", [records.Severity.HIGH, records.Severity.LOW])
+def test_a_person_who_resumes_a_node_lives_with_its_fault_however_often_it_is_reported(
+    severity: records.Severity,
+) -> None:
+    """Lines folded into a row of their own, a second source, a link that flaps on: no id of the drain's, but the same fault."""
+    first = event(1, at=ago(400), observed_at=ago(400), severity=severity)
+    later = event(
+        2, at=ago(110 if severity is records.Severity.HIGH else 20), observed_at=ago(20), severity=severity
+    )
+    known = fault(first) | {"event_ids": [str(first.event_id), str(later.event_id)]}
+    beats = {"n2": dataclasses.replace(beat("n2"), faults={"xid:gpu3": known})}
+    over = drain("n2", 390, event_ids=(first.event_id,), **OVER)
+    assert acts(fleet_view(events=(later,), heartbeats=beats, drains=(over,), jobs=())) == []
+    assert acts(fleet_view(events=(later,), heartbeats=beats, jobs=())) == [("drain", "n2")]
+
+
+@pytest.mark.parametrize("at_s", [30, 65], ids=["later", "before the resume was noticed"])
+def test_a_hard_fault_that_strikes_again_after_a_resume_drains_again(at_s: float) -> None:
+    """What the kernel said once stands until a reboot: the old fault holds back neither another one nor its own return."""
+    first = event(1, at=ago(120), observed_at=ago(120))
+    later = event(2, at=ago(at_s), observed_at=ago(at_s))
+    known = fault(first) | {"event_ids": [str(first.event_id), str(later.event_id)]}
+    beats = {"n2": dataclasses.replace(beat("n2"), faults={"xid:gpu3": known})}
+    over = drain("n2", 110, event_ids=(first.event_id,), **OVER)
+    state = fleet_view(events=(first, later), heartbeats=beats, drains=(over,), jobs=())
+    (made,) = [d for d in policy.decide(state, ENFORCE) if d.action == "drain"]
+    assert made.event_ids == (later.event_id,)
+
+
+def test_another_fault_of_the_kind_drains_although_the_old_one_stands() -> None:
+    """The drain names the new one alone."""
+    first = event(1, at=ago(120), observed_at=ago(120))
+    other = event(2, at=ago(80), observed_at=ago(80), device="gpu5")
+    over = drain("n2", 110, event_ids=(first.event_id,), **OVER)
+    state = fleet_view(
+        events=(first, other), heartbeats={"n2": beat("n2", first, other)}, drains=(over,), jobs=()
+    )
+    (made,) = [d for d in policy.decide(state, ENFORCE) if d.action == "drain"]
+    assert (made.event_ids, made.reason) == ((other.event_id,), "probing: xid 79 gpu5")
 
 
 def refusals(state: view.View, config: settings.PolicySettings = ENFORCE) -> list[tuple[str, str]]:

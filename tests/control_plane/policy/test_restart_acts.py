@@ -10,7 +10,7 @@ from typing import Any
 import fakes
 import pytest
 
-from probing_cluster.control_plane.policy import actions, restart_acts
+from probing_cluster.control_plane.policy import restart_acts, view
 from probing_cluster.core import clock, records
 from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.acts import outcome
@@ -39,7 +39,7 @@ def hang_row(**detail: Any) -> records.Drain:
     given = {"leader": 7, "components": [7], "restart": 0, "hang": "x", "start_at": clock.iso_z(START)}
     return records.Drain(
         drain_id=uuid.uuid4(), cluster="c", node="n2", at=fakes.NOW, action="requeue", reason="probing: hang", owner="probing",
-        state="failed", why_state=actions.BEGUN, job_id=7, detail=given | detail,
+        state="failed", why_state=view.BEGUN, job_id=7, detail=given | detail,
     )  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def test_what_slurm_did_not_answer_is_begun_again(
         away.setattr(slurm, "requeue_held", gone)
         with pytest.raises(commands.SlurmAway):
             restart_acts.Restarter(slurm=slurm, ledger=ledger, now=fakes.NOW).begin(row)  # type: ignore[arg-type]
-    assert (ledger.state, ledger.why) == ("", actions.OUTCOME_UNKNOWN)
+    assert (ledger.state, ledger.why) == ("", view.OUTCOME_UNKNOWN)
     later = restart_acts.Restarter(slurm=slurm, ledger=ledger, now=fakes.NOW + timedelta(seconds=after_s))  # type: ignore[arg-type]
     made = later.go_on(dataclasses.replace(row, why_state=ledger.why), dict(slurm.held))
     assert ledger.state == state

@@ -90,6 +90,20 @@ def test_a_turn_is_anothers_until_it_ends_or_dies(service: context.Context, post
             cut_while_held(service, other, postgres_url)
 
 
+def test_a_turn_is_of_one_cluster_but_for_work_on_all_clusters_rows(
+    service: context.Context, postgres_url: str
+) -> None:
+    """Two clusters share a database: neither keeps the other's drains waiting, and each attempt is judged once."""
+    with db_store.Store.open(postgres_url) as store:
+        config = dataclasses.replace(
+            service.config, cluster=dataclasses.replace(service.config.cluster, name="another")
+        )
+        other = dataclasses.replace(service, config=config, store=store, journal=journal.Journal())
+        for name in lease.NAMES:
+            with lease.taken(service, name) as mine, lease.taken(other, name) as theirs:
+                assert (mine, theirs) == (True, name not in lease.OF_DATABASE), name
+
+
 def cut_while_held(service: context.Context, other: context.Context, url: str) -> None:
     """One takes the turn and loses its connection; the other takes it at once."""
     with lease.taken(service, "actions") as mine:

@@ -12,7 +12,6 @@ import pytest
 import test_tasks
 
 from probing_cluster.control_plane import context
-from probing_cluster.control_plane.policy import actions as acting
 from probing_cluster.control_plane.policy import view
 from probing_cluster.control_plane.service import reconcile
 from probing_cluster.control_plane.service.tasks.nodes import actions, resume
@@ -47,7 +46,7 @@ def test_a_drain_killed_anywhere_is_recorded_as_it_is(
     again(service)
     assert [a[0] for a in slurm.acts] == ["drain"]
     assert [d.state for d in service.store.drains(open_only=True)] == ["done"]
-    assert [d for d in service.store.drains() if d.why_state == acting.BEGUN] == []
+    assert [d for d in service.store.drains() if d.why_state == view.BEGUN] == []
     done = [d for d in service.store.drains() if d.state == "done"]
     assert done[0].why_state == (reconcile.AFTER if step in {"after drain", "before update_drain"} else "")
 
@@ -97,7 +96,7 @@ def test_slurm_that_stops_answering_in_the_act_decides_nothing(
         with pytest.raises(commands.SlurmAway):
             actions.run(service)
     (row,) = service.store.drains()
-    assert acting.is_begun(row)
+    assert view.is_begun(row)
     again(service)
     again(service)
     assert len(service.store.drains()) == 1
@@ -115,7 +114,7 @@ def begun(action: str = "drain", **changes: Any) -> records.Drain:
     """A decision without an outcome."""
     usual = {
         "drain_id": uuid.uuid4(), "cluster": "c", "node": "n2", "at": fakes.NOW, "action": action, "reason": "probing: xid 79 gpu3",
-        "owner": "probing", "state": "failed", "why_state": acting.BEGUN,
+        "owner": "probing", "state": "failed", "why_state": view.BEGUN,
     }  # fmt: skip
     return records.Drain(**(usual | changes))
 
@@ -143,7 +142,7 @@ def test_a_persons_unanswered_drain_is_settled_by_what_slurm_shows(
         slurm.state["n2"] = view.Node(
             name="n2", states=frozenset({"IDLE", "DRAIN"}), reason="probing: fan (eve)"
         )
-    row = begun(reason="probing: fan (eve)", owner="eve", why_state=acting.OUTCOME_UNKNOWN)
+    row = begun(reason="probing: fan (eve)", owner="eve", why_state=view.OUTCOME_UNKNOWN)
     at = service.clock.now()
     service.store.save_drain(dataclasses.replace(row, at=at - timedelta(minutes=4)))
     assert reconcile.settle(service, at) == []
@@ -176,7 +175,7 @@ def test_a_job_that_is_gone_proves_nothing(service: context.Context) -> None:
 
 def test_a_persons_drain_may_be_under_way(service: context.Context) -> None:
     """`probing-ctl drain` holds no turn: its row is left alone for some minutes."""
-    assert settled(service, begun(owner="eve")) == ("failed", acting.BEGUN)
+    assert settled(service, begun(owner="eve")) == ("failed", view.BEGUN)
     assert [d.owner for d in reconcile.unrecorded(service, fakes.NOW + timedelta(minutes=6))] == ["eve"]
 
 

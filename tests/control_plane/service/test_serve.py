@@ -23,6 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from probing_cluster.control_plane import context, journal
 from probing_cluster.control_plane.service import lease, metrics, serve, tasks
 from probing_cluster.core import clock, errors, records, settings
+from probing_cluster.core.ending import watchdog
 from probing_cluster.db import store as db_store
 from probing_cluster.sandbox.machine import ports
 from tests.set_clock import SetClock
@@ -219,6 +220,30 @@ def test_tasks_that_wait_for_slurm_keep_no_other_task_waiting(
         finally:
             released.set()
             scheduler.shutdown()
+
+
+def test_the_service_reports_to_systemd_while_every_task_waits(
+    service: context.Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its scheduler: a Slurm that hangs is no reason to start it again, a scheduler that plans nothing is."""
+    released, waits, reported = threading.Event(), threading.Event(), threading.Event()
+
+    def wait(_: context.Context) -> str:
+        waits.set()
+        released.wait(60)
+        return ""
+
+    task = context.Task(name="t", meaning="", run=wait, every_s=lambda _: 3600.0, at_start=True)
+    monkeypatch.setattr(tasks, "REGISTER", (task,))
+    monkeypatch.setattr(watchdog, "EVERY_S", 0.1)
+    monkeypatch.setattr(watchdog, "report", lambda: waits.is_set() and reported.set())
+    scheduler = serve.make_scheduler(service)
+    scheduler.start()
+    try:
+        assert reported.wait(60)
+    finally:
+        released.set()
+        scheduler.shutdown()
 
 
 @pytest.mark.parametrize(("did", "runs"), [("drain n1 done", True), ("", False)])

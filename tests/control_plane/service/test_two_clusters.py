@@ -13,7 +13,7 @@ import fakes
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.notices import picture as notice_picture
-from probing_cluster.control_plane.policy import actions, policy
+from probing_cluster.control_plane.policy import actions, policy, view
 from probing_cluster.control_plane.repair import workflow
 from probing_cluster.control_plane.service import reconcile, restart_picture
 from probing_cluster.control_plane.service.tasks.nodes import actions as actions_task
@@ -35,7 +35,7 @@ def _drain(**changes: object) -> records.Drain:
 
 def test_the_other_clusters_drains_stand(service: context.Context) -> None:
     """Slurm here knows no such node, which says nothing about a node of another Slurm."""
-    drain, begun = _drain(), _drain(node="b8", state="failed", why_state=actions.BEGUN)
+    drain, begun = _drain(), _drain(node="b8", state="failed", why_state=view.BEGUN)
     for row in (drain, begun):
         service.store.save_drain(row)
     assert resume.run(service) == ""

@@ -9,6 +9,7 @@ import pytest
 from probing_cluster.core.records import Outcome
 from probing_cluster.healthchecks import memory
 from probing_cluster.healthchecks.checks import block_errors
+from tests import block_tree
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,24 @@ from probing_cluster.healthchecks.checks import block_errors
 def test_lines(text: str, found: tuple[str, str] | None) -> None:
     """The kernel's words for broken disks, and for what is none."""
     assert block_errors.parse(text) == found
+
+
+@pytest.mark.parametrize(
+    ("below", "outcome"), [(["sda"], Outcome.FAIL), (["loop3"], Outcome.OK), (["sda", "loop3"], Outcome.OK)]
+)
+def test_a_mapped_device_counts_as_far_as_it_lies_on_drives(
+    node: Any, below: list[str], outcome: Outcome
+) -> None:
+    """An encrypted image of a user's is a device-mapper device over a loop device."""
+    block_tree.device(node.root, "sda", "pci0000:00/ata1/host0/block/sda")
+    block_tree.device(node.root, "loop3", "virtual/block/loop3")
+    block_tree.device(node.root, "dm-0", "virtual/block/dm-0", below)
+    node.log("Linux version 5.15", priority=5)
+    node.log("I/O error, dev dm-0, sector 1 op 0x0:(READ)", priority=3)
+    node.log("Buffer I/O error on dev dm-0, logical block 0, async page read", priority=3)
+    node.log("XFS (dm-0): log I/O error -5", priority=3)
+    finding = node.check("block_errors")
+    assert (finding.outcome, finding.device) == (outcome, "dm-0" if outcome is Outcome.FAIL else None)
 
 
 def test_one_warns_two_fail_until_cleared(node: Any) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from probing_cluster.core import records, vocabulary
 from probing_cluster.probe_agent import children, identity, self_watch
-from probing_cluster.probe_agent.faults import faults, sighting
+from probing_cluster.probe_agent.faults import faults
 from probing_cluster.probe_agent.jobs import collect, collect_child, jobs, log_parts, page_directories
 from probing_cluster.probe_agent.spool import codec, intake, spool
 from tests.set_clock import SetClock
@@ -740,24 +740,6 @@ def test_of_a_long_log_the_beginning_tells_its_zone(tmp_path: Path, monkeypatch:
     assert vocabulary.LOG_STALL in {f["kind"] for f in collect_child.log_findings(question)["findings"]}
     again = question | {"began_s": STARTED.timestamp()}
     assert vocabulary.LOG_STALL not in {f["kind"] for f in collect_child.log_findings(again)["findings"]}
-
-
-def test_a_job_that_prints_distinct_errors_without_end_gets_so_many_rows_on_a_node(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """First causes are kept before all others, in their order."""
-    monkeypatch.setattr(collect, "MAX_SIGHTINGS", 3)
-
-    def finding(n: int, *, first: bool) -> sighting.Sighting:
-        detail = {"first_cause": True} if first else {}
-        return sighting.Sighting(
-            source="joblog", position=f"{n}", at=NOW, kind="program_error", severity=records.Severity.INFO,
-            message=str(n), detail=detail,
-        )  # fmt: skip
-
-    made = [finding(n, first=n == 7) for n in range(9)]
-    assert [s.message for s in collect._most(made)] == ["0", "1", "7"]
-    assert collect._most(made[:3]) == made[:3]
 
 
 @pytest.mark.parametrize("mode", ["truncated", "appended", "appended, its end was seen", "untouched"])

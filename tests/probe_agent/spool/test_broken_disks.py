@@ -17,7 +17,7 @@ from probing_cluster.probe_agent import daemon
 BEGIN = """
 import json, os, subprocess, sys
 from pathlib import Path
-from probing_cluster.probe_agent.spool import spool
+from probing_cluster.probe_agent.spool import own_directory, spool
 disk = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,nr_inodes=40", "small", disk], check=True)
 directory = disk / "spool"
@@ -71,7 +71,7 @@ if not (child := os.fork()):
     if {ended_in_order}: one.close()
     os._exit(0)
 os.waitpid(child, 0); remount("ro")
-lock = spool.lock(directory); two = made()
+lock = own_directory.lock(directory); two = made()
 kept = two.commit(spool.SpoolWrite(items=[item(1)]))
 row = {{"faults": two.state("faults"), "kept": kept, "waits": len(two.batch(9)), "error": bool(two.error)}}
 remount("rw"); two._retry_at_s = 0
@@ -89,11 +89,11 @@ def test_only_one_agent_begins_on_a_read_only_disk(tmp_path: Path, there: bool) 
     """The lock holds there too, also where its file was never made."""
     code = f"""
 directory.mkdir()
-if {there}: os.close(spool.lock(directory))
+if {there}: os.close(own_directory.lock(directory))
 remount("ro")
-held = spool.lock(directory)
+held = own_directory.lock(directory)
 try:
-    spool.lock(directory)
+    own_directory.lock(directory)
 except BlockingIOError:
     print("true")
 """
@@ -109,7 +109,7 @@ try:
         (disk / str(n)).touch()
 except OSError:
     pass
-lock = spool.lock(directory); one = made()
+lock = own_directory.lock(directory); one = made()
 kept = one.commit(spool.SpoolWrite(items=[item(1)]))
 print(json.dumps([kept, len(one.batch(9))]))
 """

@@ -124,3 +124,26 @@ def test_what_cannot_storm_is_never_folded() -> None:
     folds = coalesce.Coalescer()
     items = [add(folds, xid(f"7:0:{n}", source="joblog", stream_s=None)) for n in range(3)]
     assert [len(i) for i in items] == [1, 1, 1]
+
+
+def test_processes_killed_without_end_use_up_nobodys_rows() -> None:
+    """A job whose processes die a hundred times a second gets some rows a window; no kill is lost, and another job's has its own row."""
+    folds = coalesce.Coalescer(window_s=10.0)
+    items: list[spool.SpoolItem] = []
+    oom = {"kind": "oom", "code": "memcg", "severity": records.Severity.INFO}
+    for n in range(1000):
+        items += add(folds, xid(f"b:{n}", stream_s=n / 100, pid=n, process=f"p{n}", job_id=7, **oom))
+    items += add(folds, xid("b:other", stream_s=9.99, pid=5000, process="python", job_id=8, **oom))
+    items += folds.due(0.0, everything=True)
+    found = decoded(items)
+    assert Counter(e.job_id for e in found) == {7: coalesce.MAX_PROCESSES + 2, 8: 1}
+    assert sum(e.count for e in found if e.job_id == 7) == 1000
+    items = add(folds, xid("b:later", stream_s=12.0, pid=6000, process="q", job_id=7, **oom))
+    assert [e.pid for e in decoded(items)] == [6000]
+
+
+def test_faults_of_many_processes_keep_their_rows() -> None:
+    """What is more than information is folded by process only."""
+    folds = coalesce.Coalescer(window_s=10.0)
+    items = [i for n in range(50) for i in add(folds, xid(f"b:{n}", pid=n, process=f"p{n}"))]
+    assert len(items) == 50

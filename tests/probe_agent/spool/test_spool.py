@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from probing_cluster.probe_agent.spool import spool
+from probing_cluster.core import errors
+from probing_cluster.probe_agent.spool import own_directory, spool
 
 WRITER = """
 import sys
 from pathlib import Path
-from probing_cluster.probe_agent.spool import spool
+from probing_cluster.probe_agent.spool import own_directory, spool
 made = spool.Spool(Path(sys.argv[1]), max_bytes=100_000_000)
 n = made.state("cursor") or 0
 while True:
@@ -217,11 +218,11 @@ def test_directory_that_cannot_hold_a_file_leaves_a_working_spool(tmp_path: Path
 
 def test_second_agent_does_not_get_the_lock(tmp_path: Path) -> None:
     """Two agents on one spool by mistake: the second is turned away."""
-    held = spool.lock(tmp_path)
+    held = own_directory.lock(tmp_path)
     with pytest.raises(BlockingIOError):
-        spool.lock(tmp_path)
+        own_directory.lock(tmp_path)
     os.close(held)
-    os.close(spool.lock(tmp_path))
+    os.close(own_directory.lock(tmp_path))
 
 
 def test_sigkill_at_random_moments_loses_and_repeats_nothing(tmp_path: Path) -> None:
@@ -257,6 +258,49 @@ def test_the_oldest_is_the_one_that_waits_longest(queue: spool.Spool) -> None:
     assert numbers([found]) == [2]
     queue.ack([item(2), item(3)])
     assert queue.oldest() is None
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o750, 0o711, 0o700])
+@pytest.mark.parametrize("used", [False, True])
+def test_a_directory_that_others_can_read_is_closed(tmp_path: Path, mode: int, *, used: bool) -> None:
+    """One that was made by hand, or by an older release, empty or with a spool in it."""
+    home = tmp_path / "spool"
+    home.mkdir()
+    if used:
+        spool.Spool(home, max_bytes=1_000_000).close()
+    home.chmod(mode)
+    os.close(own_directory.lock(home))
+    assert home.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o777, 0o1777, 0o702])
+def test_a_directory_that_others_can_write_is_refused(tmp_path: Path, mode: int) -> None:
+    """A spool that another user put there would speak for the node; the error says what to do."""
+    home = tmp_path / "spool"
+    home.mkdir()
+    home.chmod(mode)
+    with pytest.raises(
+        errors.SettingsError, match=rf"mode {mode:04o}: others can put files there.*chmod 0700"
+    ):
+        own_directory.lock(home)
+    assert home.stat().st_mode & 0o7777 == mode
+
+
+def test_another_users_directory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever owns it can open it again."""
+    mine = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: mine + 1)
+    with pytest.raises(errors.SettingsError, match=f"belongs to uid {mine}"):
+        own_directory.lock(tmp_path)
+
+
+def test_a_directory_of_others_files_is_not_closed(tmp_path: Path) -> None:
+    """`spool_directory = "/var/lib"` by mistake: closed, it would stop the node."""
+    (tmp_path / "slurm").mkdir()
+    tmp_path.chmod(0o755)
+    with pytest.raises(errors.SettingsError, match="holds other files"):
+        own_directory.lock(tmp_path)
+    assert tmp_path.stat().st_mode & 0o777 == 0o755
 
 
 @pytest.mark.parametrize("wide", [False, True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 import urllib.error
 
 import fakes
@@ -14,7 +15,7 @@ from probing_cluster.control_plane.door import callers, report_door, web_keys
 from probing_cluster.core import errors, records, settings
 from probing_cluster.reports.asking import door
 from probing_cluster.web import serve
-from probing_cluster.web.access import rates
+from probing_cluster.web.access import gate, login_tries, rates
 from probing_cluster.web.api import acts
 
 
@@ -45,6 +46,52 @@ def test_too_many_are_told_to_wait(store) -> None:
     assert tries[0] == 403
     assert tries[-1] == 429
     made.site.reader.close()
+
+
+def test_wrong_keys_of_one_user_keep_nobody_behind_their_address_out(store) -> None:
+    """Everybody behind a proxy has its address: the others see the login page, and their links open it."""
+    made = web_world.world_on(store, requests_per_s=2.0)
+    attacker = made.as_user(None)
+    for _ in range(30):
+        answer = attacker.post("/login", data={"key": "x" * 40}, address="192.0.2.7")
+        attacker.get("/api/v1/me", address="192.0.2.7")
+        attacker.get("/login", headers={gate.LINK_HEADER: "y" * 64}, address="192.0.2.7")
+    assert answer.status_code == 429
+    other = made.as_user(None)
+    assert other.get("/login", address="192.0.2.7").status_code == 200
+    assert other.get("/static/login.js", address="192.0.2.7").status_code == 200
+    link = made.key(OWNER, "link")
+    time.sleep(login_tries.READ_AGAIN_S)
+    first = other.post("/login", data={"key": link}, address="192.0.2.7")
+    assert (first.status_code, first.headers["location"]) == (303, "/")
+    again = other.post("/login", data={"key": link}, address="192.0.2.7")
+    assert again.status_code in (403, 429), "a link is spent once"
+    made.site.reader.close()
+
+
+def test_a_flood_of_wrong_keys_reads_the_open_links_twice_a_second_at_most() -> None:
+    """And where the database is away no key is let through."""
+    now_s, reads = [100.0], []
+
+    class Links:
+        def links(self) -> frozenset[str]:
+            reads.append(now_s[0])
+            if len(reads) > 2:
+                raise errors.DatabaseUnavailable("away")
+            return frozenset({web_keys.hash_of("good")})
+
+    tries = login_tries.LoginTries(
+        Links(),  # type: ignore[arg-type]
+        rates.Rates(1.0, now_s=lambda: now_s[0]),
+        now_s=lambda: now_s[0],
+    )
+    assert tries.wait_s("a", "bad") == 0.0
+    assert [tries.wait_s("a", "bad") > 0 for _ in range(99)] == [True] * 99
+    assert (tries.wait_s("a", "good"), len(reads)) == (0.0, 1)
+    now_s[0] += login_tries.READ_AGAIN_S
+    assert (tries.wait_s("a", "good"), len(reads)) == (0.0, 2)
+    now_s[0] += login_tries.READ_AGAIN_S
+    assert tries.wait_s("a", "good") > 0
 
 
 def test_a_foreign_host_is_refused(world: World) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.gangs import rank_rows
 from probing_cluster.control_plane.policy import (
-    actions,
     budget,
     hang,
     restart_acts,
     restart_loop,
+    view,
 )
 from probing_cluster.control_plane.service import lease, picture, restart_picture
 from probing_cluster.core import clock, records
@@ -45,8 +45,9 @@ def run(service: context.Context) -> str:
     ready = [h for h in ripe if h.verdict.gang_id in answered]
     if not ready:
         return ", ".join(words)
-    with lease.taken(service, "restarts") as mine:
-        if mine:
+    # Drains take nodes of the same budget.
+    with lease.taken(service, "restarts") as mine, lease.taken(service, "actions") as budgeted:
+        if mine and budgeted:
             words += _decide(service, ready, now)
     return ", ".join(words)
 
@@ -193,7 +194,7 @@ def _row(one: hang.Hang, now: datetime, detail: dict[str, Any]) -> records.Drain
         reason=hang.reason_for(one.verdict),
         owner="probing",
         state="failed",
-        why_state=actions.BEGUN,
+        why_state=view.BEGUN,
         job_id=one.attempt.job_id,
         submit_at=one.attempt.submit_at,
         event_ids=one.verdict.evidence[:16],

@@ -70,7 +70,6 @@ def _decide(
     known: restart_picture.RecentDecisions,
     queue: restart.Queue,
 ) -> Iterator[str]:
-    policy = service.config.policy
     begun = {row.detail.get("leader") for row in known.begun}
     open_cases = [
         c
@@ -79,6 +78,19 @@ def _decide(
     ]
     if not open_cases:
         return
+    with lease.taken(service, "actions") as mine:
+        if mine:  # drains take nodes of the same budget
+            yield from _decide_in_turn(service, open_cases, known, queue)
+
+
+def _decide_in_turn(
+    service: context.Context,
+    open_cases: Iterable[restart.EndedAttempt],
+    known: restart_picture.RecentDecisions,
+    queue: restart.Queue,
+) -> Iterator[str]:
+    policy = service.config.policy
+    begun = {row.detail.get("leader") for row in known.begun}
     ledger = budget.Ledger(picture.of_budget(service, queue.nodes), policy)
     for case in open_cases:
         decision = restart.decide(case, queue, policy, ledger)

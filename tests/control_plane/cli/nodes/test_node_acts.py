@@ -10,7 +10,7 @@ import fakes
 import pytest
 
 from probing_cluster.control_plane.cli.nodes import node_acts
-from probing_cluster.control_plane.policy import actions
+from probing_cluster.control_plane.policy import view
 from probing_cluster.core import errors, records, settings
 from probing_cluster.db import store as db_store
 from probing_cluster.slurm_plugins import commands
@@ -94,7 +94,7 @@ def test_an_unanswered_drain_waits_for_slurms_word(store: db_store.Store, slurm:
     with pytest.raises(commands.SlurmAway, match="Unable to contact slurm controller"):
         node_acts.drain_one(CONFIG, store, slurm, "n2", "probing: fan (ada)", "ada")
     (row,) = store.drains()
-    assert (row.owner, row.state, row.why_state) == ("ada", "failed", actions.OUTCOME_UNKNOWN)
+    assert (row.owner, row.state, row.why_state) == ("ada", "failed", view.OUTCOME_UNKNOWN)
 
 
 def test_a_refused_drain_is_settled_at_once(store: db_store.Store, slurm: fakes.FakeSlurm) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from probing_cluster.control_plane.cli import main
 from probing_cluster.control_plane.cli.nodes import nodes_commands
-from probing_cluster.control_plane.policy import actions
+from probing_cluster.control_plane.policy import view
 from probing_cluster.core import clock, records
 from probing_cluster.db import delivery
 from probing_cluster.db import store as db_store
@@ -303,7 +303,7 @@ def test_slurm_that_stops_answering_within_a_list_ends_it(
     assert "whether it was done on n2 is not known, and no node named after it was tried" in err
     assert [(d.node, d.state, d.why_state) for d in store.drains()] == [
         ("n1", "done", ""),
-        ("n2", "failed", actions.OUTCOME_UNKNOWN),
+        ("n2", "failed", view.OUTCOME_UNKNOWN),
     ]
 
 

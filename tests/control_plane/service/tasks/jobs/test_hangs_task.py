@@ -11,8 +11,9 @@ import fakes
 import gang_rows
 import pytest
 
-from probing_cluster.control_plane import context
+from probing_cluster.control_plane import context, journal
 from probing_cluster.control_plane.policy import restart_acts
+from probing_cluster.control_plane.service import lease
 from probing_cluster.control_plane.service.tasks.jobs import hangs
 from probing_cluster.core import records
 from probing_cluster.db import delivery
@@ -105,6 +106,18 @@ def test_a_node_under_test_counts_against_the_budget(
     wishing(hanging, site="requeue")
     assert looked_again(hanging).startswith("hang of job 7 denied: budget: 1 of 1 nodes of the cluster taken")
     assert slurm.acts == []
+
+
+def test_it_waits_while_drains_take_nodes_of_the_same_budget(
+    hanging: context.Context, slurm: fakes.FakeSlurm
+) -> None:
+    """The node that its requeue leaves out counts against the budget."""
+    wishing(hanging, site="requeue")
+    with lease.taken(dataclasses.replace(hanging, journal=journal.Journal()), "actions") as theirs:
+        assert theirs
+        looked_again(hanging)
+        assert slurm.acts == []
+    assert hangs.run(hanging).startswith("hang of job 7")
 
 
 @pytest.mark.parametrize("wish", [{}, {"site": "requeue", "owner": "tell"}])

@@ -10,9 +10,9 @@ from typing import Any
 import fakes
 import pytest
 
-from probing_cluster.control_plane import context
+from probing_cluster.control_plane import context, journal
 from probing_cluster.control_plane.policy import restart_acts
-from probing_cluster.control_plane.service import kept_logs
+from probing_cluster.control_plane.service import kept_logs, lease
 from probing_cluster.control_plane.service.tasks.jobs import exclusions, restarts
 from probing_cluster.core import records
 from probing_cluster.db import bulk
@@ -83,6 +83,19 @@ def test_a_node_under_test_counts_against_the_budget(
         f"restart of job 7 denied: budget: 1 of 1 nodes of the cluster taken within {service.config.policy.budget_window_s:.0f} s"
     )
     assert verbs(slurm) == []
+
+
+def test_no_node_is_left_out_while_drains_take_nodes_of_the_same_budget(
+    service: context.Context, slurm: fakes.FakeSlurm
+) -> None:
+    """Each would count the nodes without the other's, and two would take the last one."""
+    died(service, slurm)
+    other = dataclasses.replace(service, journal=journal.Journal())
+    with lease.taken(other, "actions") as theirs:
+        assert theirs
+        assert restarts.run(service) == ""
+        assert rows(service) == []
+    assert restarts.run(service) == "restart of job 7 done"
 
 
 def test_a_programs_own_failure_leaves_no_row(service: context.Context, slurm: fakes.FakeSlurm) -> None:
