@@ -145,6 +145,19 @@ def test_a_text_says_of_which_cluster_its_rows_are() -> None:
     assert wrong == {where: sorted(names.split()) for where, (names, _) in OF_ALL.items()}
 
 
+def test_only_db_builds_statements_by_its_tables() -> None:
+    """What the store builds is proved read by read (tests/db/test_store_of_a_cluster.py); elsewhere a statement is a text."""
+    names = re.compile(rf"\btables\.({'|'.join(sorted(two_clusters.tables_of_clusters()))})\b")
+    found = {
+        str(path.relative_to(ROOT))
+        for room in ROOMS
+        if room.name != "db"
+        for path in room.rglob("*.py")
+        if names.search(path.read_text(encoding="utf-8"))
+    }
+    assert found == set()
+
+
 def test_the_guard_sees_what_forgets_the_cluster() -> None:
     """By node or job alone; of two tables, one; in a part of a UNION; without a name."""
     for text in (
