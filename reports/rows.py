@@ -105,6 +105,10 @@ class ReportRows:
     )
     drains: tuple[records.Drain, ...] = records.doc("actions on its nodes or on the job", default=())
     account: records.RunAccount | None = records.doc("the run's seconds; null until computed", default=None)
+    has_steps: bool | None = records.doc(
+        "whether the probe saw a step or checkpoint of the run; null from a service that does not report it",
+        default=None,
+    )
     heartbeats: tuple[records.AgentHeartbeat, ...] = records.doc(
         "latest beat of each node of the last attempt", default=()
     )
@@ -214,6 +218,7 @@ def from_json(document: Mapping[str, Any]) -> ReportRows:
         gangs=many("gangs", records.GangVerdict),
         drains=many("drains", records.Drain),
         account=record_from_json(records.RunAccount, account) if account else None,
+        has_steps=document.get("has_steps"),
         other_submits=tuple(map(datetime.fromisoformat, document.get("other_submits") or ())),
         other_clusters=tuple(map(str, document.get("other_clusters") or ())),
         heartbeats=many("heartbeats", records.AgentHeartbeat),

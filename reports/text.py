@@ -98,11 +98,10 @@ def _end_words(report: model.ReportModel, days: bool) -> str:
 def _ettr(report: model.ReportModel) -> str:
     run = report.run
     assert run is not None
-    how = "measured" if run.measured else "checkpoints and start-up assumed where not seen"
     queued = f"; {report.queue_words}" if report.queue_words else ""
     none_kept = ", since no work of it was kept" if run.measured else ", if no work of it was kept"
     kept = "" if run.productive_s > 0 else none_kept
-    return f"ETTR {phrase.ratio(run.ettr_measured)}{kept} (expected {phrase.ratio(run.ettr_expected)}; {how}{queued})"
+    return f"ETTR {phrase.ratio(run.ettr_measured)}{kept} (expected {phrase.ratio(run.ettr_expected)}; {report.ettr_basis}{queued})"
 
 
 def _attempts(report: model.ReportModel, width: int, days: bool, brush: paint.Brush) -> Iterator[str]:

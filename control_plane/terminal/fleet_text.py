@@ -18,7 +18,7 @@ _ABOUT = ("since", "until", "cluster", "partition", "users")
 def summary(figures: Mapping[str, fleet_words.Figure], cluster: str) -> str:
     """Every figure's sentences, a paragraph each, under what they are about."""
     first = next(iter(figures.values()), {})
-    lines = [f"{cluster}, {_about(first)}", ""]
+    lines = [f"{cluster}, {_about(first)}", *textwrap.wrap(fleet_words.begin(figures), WIDTH), ""]
     for name, figure in figures.items():
         if not fleet_words.is_of_the_cluster(name, figure):
             continue
@@ -31,7 +31,7 @@ def summary(figures: Mapping[str, fleet_words.Figure], cluster: str) -> str:
 
 def one(name: str, meaning: str, figure: fleet_words.Figure) -> str:
     """A figure as its sentences and its tables."""
-    lines = [f"{name}: {meaning}", _about(figure)]
+    lines = [f"{name}: {meaning}", _about(figure), *textwrap.wrap(fleet_words.begin({name: figure}), WIDTH)]
     lines += textwrap.wrap(" ".join(fleet_words.sentences(name, figure)), WIDTH)
     for value in figure.values():
         if isinstance(value, list) and value and isinstance(value[0], dict):

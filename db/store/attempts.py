@@ -255,6 +255,13 @@ class AttemptRows(base.StoreBase):
         query = query.where(*_of_runs(since, until, partition, users, min_gpus))
         return self._select(records.RunAccount, query.order_by(held.desc(), r.end_at, r.run_key).limit(most))
 
+    def first_start(self) -> datetime | None:
+        """The earliest start on record, of the store's cluster; None without any."""
+        query = sa.select(sa.func.min(_A.start_at)).where(self._of(_A.cluster))
+        with engines.translated(), self.engine.connect() as connection:
+            found: datetime | None = connection.execute(query).scalar()
+        return found
+
     def run_totals(
         self,
         since: datetime,
@@ -264,17 +271,23 @@ class AttemptRows(base.StoreBase):
         *,
         min_gpus: int = 0,
     ) -> Mapping[str, Any]:
-        """Sums over the runs that ended in a span: n_runs, measured_frac (None without runs), and each part of the wall time in GPU-hours.
+        """Sums over the runs that ended in a span: n_runs, n_with_gpus, n_unknown_gpus, measured_frac, and each part of the wall time in GPU-hours.
 
-        A run whose GPU count is not known adds nothing to the hours.
+        measured_frac is of the runs with GPUs, None without any; a run whose GPU count is not known adds nothing to the hours.
         """
         r = tables.run_account.c
         hours = [
             sa.func.coalesce(sa.func.sum(r[f"{part}_s"] * r.n_gpus) / 3600.0, 0.0).label(part)
             for part in RUN_PARTS
         ]
-        measured_frac = sa.func.avg(sa.cast(sa.cast(r.measured, sa.Integer), sa.Float)).label("measured_frac")
-        query = sa.select(sa.func.count().label("n_runs"), measured_frac, *hours).where(self._of(r.cluster))
+        measured = sa.func.avg(sa.cast(sa.cast(r.measured, sa.Integer), sa.Float))
+        query = sa.select(
+            sa.func.count().label("n_runs"),
+            sa.func.count().filter(r.n_gpus > 0).label("n_with_gpus"),
+            sa.func.count().filter(r.n_gpus.is_(None)).label("n_unknown_gpus"),
+            measured.filter(r.n_gpus > 0).label("measured_frac"),
+            *hours,
+        ).where(self._of(r.cluster))
         with engines.translated(), self.engine.connect() as connection:
             found = connection.execute(query.where(*_of_runs(since, until, partition, users, min_gpus)))
             return dict(found.mappings().one())

@@ -72,7 +72,7 @@ class SnapshotTaker:
         return {
             "ranks": entries,
             "world_size": max(worlds, default=None),
-            "more": max(0, len(watched.ranks) - len(entries)),
+            "more": max(0, sum(not r.launches for r in watched.ranks.values()) - len(entries)),
             "gpus": gpu_load.of_job(self._gpus(), watched.job.gpu_uuids),
             "nics": {} if last else self._nics.since(_stalled_since_s(watched)),
             "refused_pages": watched.refused,

@@ -164,7 +164,7 @@ class RankWatch:
         self._deaths.close()
 
     def _stalled(self, rank: Rank) -> stall.Stall | None:
-        if not rank.alive:
+        if not rank.alive or rank.launches:
             return None
         assert rank.facts is not None
         look = stall.RankObservation(

@@ -4,7 +4,7 @@
 --          job_id   bigint the raw job id, or null; array_id + task, het_id + component likewise
 --          until    timestamptz  the last job submitted no later than this; null: at any time
 -- output:  document jsonb  attempts, verdicts, evidence, others, tested, unwatched (submit_at, node), pace, own_errors, gangs, drains, account,
---                          other_submits (when other jobs of the same id were submitted), other_clusters (that have a job of this id, too), heartbeats, listening_since, exported_until (the last instant that imported accounting shows, or null),
+--                          has_steps (whether the probe saw a step or a checkpoint of the run's first 100 jobs), other_submits (when other jobs of the same id were submitted), other_clusters (that have a job of this id, too), heartbeats, listening_since, exported_until (the last instant that imported accounting shows, or null),
 --                          logs (node, at, and of each output file stream, path, tail or why),
 --                          run_jobs, siblings, n_siblings, never_started (of its array: job, state, cancelled_by); null when no attempt is known.
 --                          Times ISO 8601 in UTC, durations in seconds.
@@ -143,6 +143,10 @@ select case when exists (select 1 from attempts) then jsonb_build_object(
                    where h.cluster = (select cluster from picked) and h.node in (select node from spans where end_at = 'infinity')),
     'exported_until', probing.exported_until(),
     'listening_since', (select min(probing.listening() ->> cluster) from picked),
+    'has_steps', exists (select from probing.health_event e
+                   where e.job_id = any (array(select distinct a.job_id from probing.job_attempt a join run using (cluster, "user", run_key) order by 1 limit 100))
+                     and e.cluster in (select cluster from picked) and e.source = 'probe' and e.kind in ('first_step', 'last_progress', 'checkpoint')
+                     and e.at >= (select min(a.start_at) from probing.job_attempt a join run using (cluster, "user", run_key))),
     'run_jobs', (select jsonb_agg(job_id order by job_id) from (
                    select distinct a.job_id from probing.job_attempt a join run u on a.cluster = u.cluster and a."user" = u."user" and a.run_key = u.run_key
                    order by a.job_id limit 100) j),

@@ -28,6 +28,7 @@ READS: Mapping[str, Callable[[Store], Any]] = {
     "ettr_by_size": lambda s: [r["n_runs"] for r in s.ettr_by_size(LONG_AGO, LATER, 0.0)],
     "events": lambda s: s.events(nodes=[NODE], job_id=JOB),
     "events_on": lambda s: s.events_on({NODE: LONG_AGO}),
+    "first_start": lambda s: s.first_start(),
     "gang_verdicts": lambda s: s.gang_verdicts(job_ids=[JOB], open_only=True),
     "heartbeat_ages_s": lambda s: list(s.heartbeat_ages_s()),
     "heartbeats": lambda s: s.heartbeats([NODE], job_id=JOB),
@@ -112,6 +113,8 @@ def test_each_read_gives_the_rows_of_its_cluster(both: Store) -> None:
         mine, every = read(both.of(OURS)), read(both)
         if name in {"ettr_by_size", "run_totals"}:
             assert (mine, every) == ([1], [2]), name
+        elif name == "first_start":
+            assert (mine, read(both.of("elsewhere"))) == (every, None), name
         elif name in {"heartbeat_ages_s", "silences_s"}:
             assert (mine, read(both.of("elsewhere"))) == ([NODE], []), name
         else:

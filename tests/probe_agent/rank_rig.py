@@ -36,7 +36,7 @@ dataloader()
 class Rig:
     """One agent's watcher over one job of this user."""
 
-    def __init__(self, tmp_path: Path, node_identity: identity.Identity) -> None:
+    def __init__(self, tmp_path: Path, node_identity: identity.Identity, startup_s: float = 600) -> None:
         self.taken: list[Sighting] = []
         self.book = jobs.JobBook(node_identity.boot_id())
         uid, gid = os.getuid(), os.getgid()
@@ -50,7 +50,7 @@ class Rig:
             directories=self.directories,
             take=self.taken.extend,
             watch=self_watch.SelfWatch(),
-            limits=stall.StallLimits(least_s=0.4, startup_s=600),
+            limits=stall.StallLimits(least_s=0.4, startup_s=startup_s),
         )
         self.started: list[subprocess.Popen[bytes]] = []
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import conftest_story as example
 import psycopg
@@ -41,9 +41,32 @@ def test_the_report_from_the_database_equals_the_report_from_the_records(
     # No agent is stored of any node; of n2 there is what its kernel said.
     first, last = sorted(a.submit_at for a in story.attempts)
     unwatched = frozenset({(first, "n1"), (last, "n1"), (last, "n3")})
-    expected = model.build(job_ref.parse("4242"), dataclasses.replace(story, unwatched=unwatched), now=now)
+    given = dataclasses.replace(story, unwatched=unwatched, has_steps=False)
+    expected = model.build(job_ref.parse("4242"), given, now=now)
     got = model.build(job_ref.parse("4242"), read(store.connection_uri(), "4242"), now=now)
     assert got == expected
+
+
+@pytest.mark.parametrize("kind", ["first_step", "last_progress", "checkpoint"])
+def test_a_step_that_the_probe_saw_is_known_to_the_report(
+    store: db_store.Store, story: rows.ReportRows, kind: str
+) -> None:
+    """Of this cluster's job of that id, and not from before it."""
+    fill(store, story)
+    start_at = min(a.start_at for a in story.attempts if a.start_at)
+
+    def deliver(cluster: str, at: datetime) -> None:
+        event = records.HealthEvent(
+            event_id=uuid.uuid4(), cluster=cluster, node="n1", at=at, observed_at=at, kind=kind, code="",
+            severity=records.Severity.INFO, source="probe", message="", job_id=4242,
+        )  # fmt: skip
+        delivery.Delivery(store.connection_uri(), cluster, "n1").deliver(events=[event])
+
+    deliver("elsewhere", start_at + timedelta(minutes=1))
+    deliver("c", start_at - timedelta(days=1))
+    assert read(store.connection_uri(), "4242").has_steps is False
+    deliver("c", start_at + timedelta(minutes=1))
+    assert read(store.connection_uri(), "4242").has_steps is True
 
 
 def test_an_unknown_job_is_not_found(postgres_url: str) -> None:

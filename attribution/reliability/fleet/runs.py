@@ -25,8 +25,12 @@ class RunEttr(base.Figure):
     """The runs that held the most GPU time without training, worst first, up to the number asked for."""
     n_runs: int
     """All runs that ended in the span."""
+    n_with_gpus: int
+    """Those of them that held GPUs: `ettr` and `measured_frac` are of these."""
+    n_unknown_gpus: int
+    """Those of them whose GPUs accounting does not record."""
     measured_frac: float | None
-    """Share of runs with measured checkpoints and first steps."""
+    """Share of the runs with GPUs whose checkpoints and first steps are measured; of the others they are assumed, as if each had trained."""
     waterfall_gpu_h: dict[str, float]
     """GPU-hours per part of the wall time, over all runs whose GPU count is known."""
     ettr: float | None
@@ -57,6 +61,8 @@ def run_ettr(
             source.run_accounts(since, until, partition, about["users"], min_gpus=min_gpus, most=most_runs)
         ),
         n_runs=totals["n_runs"],
+        n_with_gpus=totals["n_with_gpus"],
+        n_unknown_gpus=totals["n_unknown_gpus"],
         measured_frac=totals["measured_frac"],
         waterfall_gpu_h=waterfall,
         ettr=waterfall["productive"] / counted if counted > 0 else None,

@@ -328,13 +328,13 @@ def _attempt(name: str, act: Any) -> int:
     from probing_cluster.slurm_plugins import commands as slurm_commands
 
     try:
-        print(f"{name}: {act()}")
+        print(table.folded(f"{name}: {act()}"))
     except slurm_commands.SlurmAway as exc:
         raise slurm_commands.SlurmAway(
             f"{exc}; whether it was done on {name} is not known, and no node named after it was tried"
             " (probing-ctl doctor names the daemon)"
         ) from exc
     except errors.ProbingError as exc:
-        print(f"{name}: not done: {exc}")
+        print(table.folded(f"{name}: not done: {exc}"))
         return 1
     return 0

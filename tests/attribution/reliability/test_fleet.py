@@ -421,6 +421,7 @@ def test_postgres_gives_the_same_figures(toy, memory, store, postgres_url):
 
 def test_run_ettr_sums_the_stored_accounts(toy, store):
     """The waterfall adds up to the wall time of all runs, however few are listed: those that held the most time without training."""
+    toy.run(8, 110, 1, ("cpu1",), n_gpus=0)
     store.upsert_attempts(toy.attempts)
     accounts.update(store, settings.AttributionSettings(), since=SINCE)
     made = store.run_accounts()
@@ -431,6 +432,7 @@ def test_run_ettr_sums_the_stored_accounts(toy, store):
     )
     assert got.measured_frac == 0
     assert got.n_runs == len(made) > 2
+    assert (got.n_with_gpus, got.n_unknown_gpus) == (got.n_runs - 2, 1)
     assert 0 < got.ettr < 1
     short = fleet.run_ettr(store, SINCE, UNTIL, most_runs=2)
     assert dataclasses.replace(short, runs=got.runs) == got
@@ -475,7 +477,27 @@ def test_one_fault_that_ends_many_jobs_is_one_failure():
     got = fleet.failure_rates(InMemory(cluster), SINCE, UNTIL)
     assert [(c.component, c.n_failures, c.n_attempts) for c in got.components] == [("gpu", 2, 6)]
     by_size = {s.n_gpus: s for s in fleet.mttf_by_size(InMemory(cluster), SINCE, UNTIL).sizes}
-    assert by_size[8].measured.mttf_h == pytest.approx(6)
+    assert (by_size[8].measured.n_failures, by_size[8].measured.n_incidents) == (6, 2)
+    assert by_size[8].measured.mttf_h == pytest.approx(2)
+
+
+def test_a_jobs_mean_time_to_failure_counts_every_job_that_failed():
+    """Ten jobs of 64 GPUs run 100 h; one switch ends all ten. Such a job lives 100 h, and r_f counts one fault."""
+    cluster = Cluster()
+    for j in range(10):
+        cluster.run(j + 1, 0, 100, tuple(f"n{j}-{k}" for k in range(8)), "FAILED", "ib_link")
+    shared = cluster.events[0].event_id
+    cluster.verdicts = [dataclasses.replace(v, incident_id=shared) for v in cluster.verdicts]
+    got = fleet.mttf_by_size(InMemory(cluster), SINCE, UNTIL, min_gpus=32)
+    (measured,) = [s.measured for s in got.sizes if s.measured]
+    assert (measured.n_failures, measured.n_incidents, measured.runtime_h) == (10, 1, 1000)
+    assert measured.mttf_h == pytest.approx(100)
+    assert (measured.low_h, measured.high_h) == (
+        pytest.approx(1000 / 55.7, rel=1e-2),
+        pytest.approx(1000 / 0.253, rel=1e-2),
+    )
+    assert (got.rate.n_failures, got.rate.node_days) == (1, pytest.approx(10 * 8 * 100 / 24))
+    assert got.counted != got.rate.counted
 
 
 class OnlyNeeded(InMemory):
