@@ -88,6 +88,10 @@ class Context:
     _seldom: dict[str, tuple[float, Any]] = field(default_factory=dict)
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """What a task reads, it reads of its own cluster; a pass over all of them asks for `store.of(None)`."""
+        self.store = self.store.of(self.cluster)
+
     @property
     def cluster(self) -> str:
         """The cluster that this service acts for; its database may hold others."""

@@ -75,8 +75,10 @@ def attribute(
     """Judge attempts and store the verdicts that are new or different.
 
     Without a span or job ids: attempts that ended at least `settle_s` ago and have no verdict or a re-opened one.
-    With them: every ended attempt of the span or jobs, again. A person's verdict is never replaced.
+    With them: every ended attempt of the span or jobs, again. A person's verdict is never replaced. The jobs are those of
+    the store's cluster; else the attempts of every cluster are judged, each by what its own recorded.
     """
+    source = source if job_ids is not None else source.of(None)
     now = at.now()
     settled = now - timedelta(seconds=settle_s)
     with _Pass(source, policy_of(config), now, dry_run=dry_run) as work:
@@ -122,6 +124,7 @@ def in_slices(
     Slicing does not change any verdict. A preempted attempt is judged once all attempts that ended within NEAR after it
     have been judged, possibly one slice later.
     """
+    source = source.of(None)
     now = at.now()
     is_open = since is None and until is None
     last = min(until or now + clock.ONE_US, now + clock.ONE_US)

@@ -188,13 +188,14 @@ class Fetcher:
         clocks = self.clocks(cluster)
         behind, ahead = clocks.reach(n for a in attempts for n in a.nodes)
         given = {
+            "cluster": cluster,
             "job_ids": [a.job_id for a in attempts],
             "since": since - behind,
             "until": until + ahead,
         }
         found: dict[int, list[records.HealthEvent]] = defaultdict(list)
         for event in clocks.events(self._records(records.HealthEvent, "case_findings", given)):
-            if event.job_id is not None and event.cluster == cluster:
+            if event.job_id is not None:
                 found[event.job_id].append(event)
         return found
 

@@ -12,7 +12,7 @@ from probing_cluster.reports.fleet import column_heads, fleet_words
 WIDTH = 100
 MOST_ROWS = 40
 """Rows of a table on a screen; `--json` has all."""
-_ABOUT = ("since", "until", "partition", "users")
+_ABOUT = ("since", "until", "cluster", "partition", "users")
 
 
 def summary(figures: Mapping[str, fleet_words.Figure], cluster: str) -> str:
@@ -50,6 +50,7 @@ def one(name: str, meaning: str, figure: fleet_words.Figure) -> str:
 def _about(figure: fleet_words.Figure) -> str:
     since, until = (str(figure.get(key))[:16].replace("T", " ") for key in ("since", "until"))
     words = [f"{since} to {until} UTC"]
+    words += [f"cluster {figure['cluster']}"] if figure.get("cluster") else []
     words += [f"partition {figure['partition']}"] if figure.get("partition") else []
     words += [f"users {', '.join(figure['users'])}"] if figure.get("users") else []
     return "  ".join(words)

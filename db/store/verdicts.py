@@ -104,10 +104,10 @@ class VerdictRows(base.StoreBase):
         confidences: Iterable[records.Confidence] | None = None,
         cluster: str | None = None,
     ) -> list[records.Verdict]:
-        """Current verdicts; `since`/`until` bound the end of the attempt judged."""
+        """Current verdicts; `since`/`until` bound the end of the attempt judged. Without a cluster, of the store's."""
         query = (
             sa.select(tables.verdict)
-            .where(_V.superseded_at.is_(None))
+            .where(_V.superseded_at.is_(None), self._of(_V.cluster, cluster))
             .order_by(_V.submit_at, _V.job_id)
             .limit(limit)
         )
@@ -115,8 +115,6 @@ class VerdictRows(base.StoreBase):
             query = query.where(base.some(_V.job_id, job_ids))
         if confidences is not None:
             query = query.where(base.some(_V.confidence, confidences))
-        if cluster is not None:
-            query = query.where(_V.cluster == cluster)
         if node is not None:
             query = query.where(_V.node == node)
         if since is not None or until is not None:
@@ -129,7 +127,7 @@ class VerdictRows(base.StoreBase):
         """Every verdict ever given on these jobs' attempts, by job and time."""
         query = (
             sa.select(tables.verdict)
-            .where(base.some(_V.job_id, job_ids))
+            .where(base.some(_V.job_id, job_ids), self._of(_V.cluster))
             .order_by(_V.job_id, _V.submit_at, _V.made_at, _V.verdict_id)
         )
         return self._select(records.Verdict, query)

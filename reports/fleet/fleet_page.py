@@ -16,7 +16,7 @@ from probing_cluster.reports.fleet import amounts, column_heads, fleet_words, no
 Figure = Mapping[str, Any]
 """One figure as `probing-ctl fleet --json` prints it."""
 
-_ABOUT = ("since", "until", "partition", "users")
+_ABOUT = ("since", "until", "cluster", "partition", "users")
 MOST_ROWS = 200
 """Most rows of a table on the page; `--json` has all."""
 

@@ -116,6 +116,51 @@ def test_a_job_of_the_same_id_in_another_cluster_is_named_and_can_be_asked_for(s
             assert f"probing-report 84 --cluster {other}" in " ".join(text.render(report).split())
 
 
+def test_nothing_of_the_other_clusters_job_is_in_a_report(store: db_store.Store) -> None:
+    """Job 84 of both on nodes of one name, at one time: another user's error message is nobody else's to read."""
+    ran: dict[str, object] = {
+        "start_at": example.at("14:03:00"),
+        "end_at": example.at("14:40:00"),
+        "nodes": ("n1", "n2"),
+    }
+    store.upsert_attempts(
+        [
+            example.attempt(1, job_id=84, user="alice", state="COMPLETED", **ran),
+            example.attempt(1, job_id=84, cluster="d", user="bob", state="FAILED", exit_code=1, **ran),
+        ]
+    )
+
+    def event(number: int, **changes: object) -> records.HealthEvent:
+        values: dict[str, object] = {
+            "event_id": uuid.UUID(int=number), "cluster": "d", "node": "n2", "at": example.at("14:10:00"),
+            "observed_at": example.at("14:10:00"), "kind": "xid", "code": "79", "severity": records.Severity.HIGH,
+            "source": "kernel", "message": "GPU has fallen off the bus of d's n2",
+        }  # fmt: skip
+        return records.HealthEvent(**(values | changes))
+
+    of_job: dict[str, object] = {"job_id": 84, "severity": records.Severity.INFO}
+    found_there = [
+        event(1),
+        event(2, **of_job, kind="python_exception", source="joblog", message="KeyError: 'bob'", detail={"first_cause": True}),
+        event(3, **of_job, kind="rank_slow", code="compute", source="probe", message="rank 3 of bob is slow"),
+        event(4, kind="dcgm", code=None, source="diagnostic", at=example.at("15:00:00"), message="d's n2 failed"),
+    ]  # fmt: skip
+    beat = records.AgentHeartbeat(cluster="d", node="n2", at=example.at("15:00:00"), boot_id="b")
+    delivery.Delivery(store.connection_uri(), "d", "n2").deliver(events=found_there, heartbeat=beat)
+    store.save_drain(example.drain("drain", example.at("14:11:00"), cluster="d", reason="probing: d's n2"))
+    store.save_drain(example.drain("requeue", example.at("14:12:00"), cluster="d", job_id=84))
+    found = read(store.connection_uri(), "84")
+    read_there = (found.others, found.own_errors, found.pace, found.tested, found.drains)
+    assert [len(rows_of) for rows_of in read_there] == [0] * 5
+    assert {node for _, node in found.unwatched} == {"n1", "n2"}, (
+        "the other cluster's agent watched nothing here"
+    )
+    with psycopg.connect(store.connection_uri(), options="-c TimeZone=UTC") as link:
+        theirs = rows.from_json(query.fetch(link, "d", job_ref.parse("84")))
+    assert len(theirs.others) == 1
+    assert len(theirs.drains) == 2
+
+
 def test_other_users_runs_of_the_same_name_stay_apart(store: db_store.Store) -> None:
     """A run is scoped to its user: a namesake's jobs and account never enter the report."""
     store.upsert_attempts(

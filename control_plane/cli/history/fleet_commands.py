@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from probing_cluster.control_plane.cli import commands, span
+from probing_cluster.control_plane.cli import cluster_choice, commands, span
 from probing_cluster.control_plane.terminal import fleet_text, progress
 from probing_cluster.core import clock, command_line, errors, settings
 
@@ -63,6 +63,10 @@ def register(register: commands.Commands) -> None:
     made.add_argument(
         "--until", metavar="WHEN", help="end of the span (default now, or where imported accounting ends)"
     )
+    cluster_choice.add_option(made)
+    made.add_argument(
+        "--all-clusters", action="store_true", help="the figures of all clusters of the database together"
+    )
     made.add_argument("--partition", metavar="NAME", help="attempts of this partition only")
     made.add_argument("--user", metavar="NAME", action="append", help="attempts of these users only")
     made.add_argument(
@@ -88,15 +92,18 @@ def _fleet(args: argparse.Namespace) -> int:
     now = clock.SYSTEM.now()
     names = list(FIGURES) if args.figure == "all" else [args.figure]
     given = _given(args.set)
-    with db_store.Store.open(config) as store, progress.ProgressBar("fleet", len(names), "figures") as done:
-        # Who is not let in hears it before seconds of imports and figures. The figures are of every cluster in the database.
+    if args.all_clusters and args.cluster:
+        raise errors.UsageError("--cluster NAME or --all-clusters, not both")
+    with db_store.Store.open(config) as opened, progress.ProgressBar("fleet", len(names), "figures") as done:
+        # Who is not let in hears it before seconds of imports and figures.
+        store = opened.of(None) if args.all_clusters else cluster_choice.chosen(opened, config, args.cluster)
         # Imported accounting says nothing of what came after it was exported.
         exported_until = store.exported_until()
         last = now if exported_until is None else min(now, exported_until + timedelta(seconds=1))
         since = span.instant(args.since, last)
         until = span.instant(args.until, now) if args.until else last
         about = {"since": since, "until": until, "partition": args.partition, "users": args.user}
-        clusters = ", ".join(store.clusters()) or config.cluster.name
+        clusters = store.cluster or ", ".join(store.clusters()) or config.cluster.name
         _require_attempts(store, config, args, since, until)
         first = store.first_start()
         # One figure alone reads what it needs; several share what is read once.

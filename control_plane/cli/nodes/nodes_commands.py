@@ -111,7 +111,7 @@ def _nodes(args: argparse.Namespace) -> int:
         except errors.SlurmUnavailable as exc:
             slurm, unanswered = {}, exc
         rows = _node_rows(config, store, slurm)
-        asleep = last_poll.stale(last_poll.at(store), clock.SYSTEM.now(), config)
+        asleep = last_poll.stale(last_poll.at(store, config.cluster.name), clock.SYSTEM.now(), config)
     known = {row["node"] for row in rows}
     if not known:
         raise errors.SlurmUnavailable(
