@@ -69,7 +69,7 @@ with named as (
     -- The severe ones, and of each severity the last: a noisy part fills no list before the fault comes, and no node another's.
     select * from met where place <= 50 order by severity = 'high' desc, place, at desc, event_id limit 500
 ), others as (
-    select distinct on (h.event_id) h.* from listed l join probing.health_event h on h.event_id = l.event_id and h.at = l.at
+    select distinct on (h.event_id) h.* from listed l join probing.health_event h on h.event_id = l.event_id and h.at = l.at and h.cluster = (select cluster from picked)
 ), tested as (
     -- after its end, until a day later: what tests of ours found on its nodes
     select distinct on (e.event_id) e.* from spans s
