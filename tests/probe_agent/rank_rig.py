@@ -43,13 +43,14 @@ class Rig:
         self.book.start(jobs.NodeJob(job_id=7, started_at=datetime.now(UTC), uid=uid, gid=gid))
         self.directories = page_directories.PageDirectories(tmp_path / "pages")
         self.directory = self.directories.make(7, uid, gid)
+        self.self_watch = self_watch.SelfWatch()
         self.watch = rank_watch.RankWatch(
             identity=node_identity,
             children=children.Children(),
             book=self.book,
             directories=self.directories,
             take=self.taken.extend,
-            watch=self_watch.SelfWatch(),
+            watch=self.self_watch,
             limits=stall.StallLimits(least_s=0.4, startup_s=startup_s),
         )
         self.started: list[subprocess.Popen[bytes]] = []
