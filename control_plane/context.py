@@ -68,6 +68,8 @@ class Context:
     """Logs that nodes have been asked to keep, and when exclusions were looked at."""
     late_ends_queried: set[tuple[int, datetime]] = field(default_factory=set)
     """Attempts, as job and submission, that run by our rows and that polls of accounting do not list: asked for by their ids already."""
+    resized: dict[tuple[int, datetime], bool] = field(default_factory=dict)
+    """Job and submission of rows that began while their job ran by our rows: whether its history shows them as part of a resized attempt."""
     ends_looked_at: set[tuple[int, datetime, str]] = field(default_factory=set)
     """Ends of which it is known whether we owe a mail that Slurm does not send: job, submission, Slurm's word."""
     repair_context: workflow.RepairContext | None = None
@@ -85,6 +87,10 @@ class Context:
     stopping: threading.Event = field(default_factory=threading.Event)
     _seldom: dict[str, tuple[float, Any]] = field(default_factory=dict)
     _locks: dict[str, threading.Lock] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """What a task reads, it reads of its own cluster; a pass over all of them asks for `store.of(None)`."""
+        self.store = self.store.of(self.cluster)
 
     @property
     def cluster(self) -> str:

@@ -48,7 +48,7 @@ SOURCES: tuple[Source, ...] = (
 """Every source. SQL texts that must repeat a part of this list are held against it by tests/core/test_vocabulary.py."""
 
 ACCOUNTING_READ, ACCOUNTING_EXPORTED = "accounting.until", "accounting.exported"
-"""Keys of the table `state`: until when a service has read accounting, and what imported accounting shows at the latest."""
+"""Keys of the table `state`: until when a cluster's service has read accounting (`key_of`), and what imported accounting shows at the latest."""
 OUTPUT_NOT_OPENED = 53
 """The exit signal that Slurm's step daemon writes when it cannot open the files of the step's input or output."""
 ENDED_FROM_OUTSIDE = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})
@@ -224,6 +224,11 @@ NOT_ENDED = "it has not ended"
 """How the reason ends for which a job is not brought back: Slurm still has it under its id."""
 
 _BACK = ("it is PENDING", "it is REQUEUED", "it is CONFIGURING", "it is RUNNING")
+
+
+def key_of(key: str, cluster: str) -> str:
+    """The key under which the table `state` has one cluster's: a database may hold several."""
+    return f"{key} {cluster}"
 
 
 def is_back_already(why_state: str) -> bool:

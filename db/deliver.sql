@@ -451,6 +451,20 @@ AS $gap$
           FROM unnest(p_spans + tstzmultirange(p_gap)) AS span) AS spans
 $gap$;
 
+-- How far a node's clock was ahead of the server's at an instant of the server's; zero where it was right, or not measured well: a clock
+-- is behind only if the heartbeats of a minute say so. With p_beat_at, when a heartbeat that comes now was made by its node's clock.
+CREATE OR REPLACE FUNCTION probing.clock_offset(p_cluster text, p_node text, p_at timestamptz, p_beat_at timestamptz DEFAULT NULL)
+RETURNS interval LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+AS $offset$
+    SELECT make_interval(secs => coalesce(CASE WHEN p_beat_at > p_at + interval '5 seconds' THEN extract(epoch FROM p_beat_at - p_at)::double precision
+                                               WHEN p_beat_at > p_at - interval '30 seconds' THEN 0
+                                               ELSE measured.offset_s END, 0))
+    FROM (SELECT (SELECT c.offset_s FROM probing.node_clock c
+                  WHERE c.cluster = p_cluster AND c.node = p_node AND p_at BETWEEN c.from_at AND c.to_at + interval '10 minutes'
+                    AND (c.offset_s > 0 OR c.to_at - c.from_at >= interval '1 minute')
+                  ORDER BY c.from_at DESC LIMIT 1) AS offset_s) AS measured
+$offset$;
+
 -- The agent's own state: the one heard last, whatever its clock says, and when that was by the server's clock.
 -- After a silence, what ended in it was judged as on a node that nobody watched: that is noted as late evidence. (A minute:
 -- as attribution's `unwatched_nodes`.) An agent that was only not heard has watched all the same: where another process speaks
@@ -476,6 +490,28 @@ AS $heartbeat$
         SELECT given.cluster, given.node, known.at, given.at, 0
         FROM given JOIN probing.agent_heartbeat known ON known.cluster = given.cluster AND known.node = given.node
         WHERE given.at > known.at + interval '1 minute'
+    ), off AS (
+        -- A heartbeat is made just before it is delivered. One that was kept waiting looks behind, so that takes more of them.
+        SELECT given.cluster, given.node, extract(epoch FROM given.at - now())::double precision AS offset_s FROM given
+        WHERE given.at > now() + interval '5 seconds' OR given.at BETWEEN now() - interval '1 day' AND now() - interval '30 seconds'
+    ), extended AS (
+        UPDATE probing.node_clock c SET to_at = now(), offset_s = greatest(c.offset_s, off.offset_s)
+        FROM off
+        WHERE c.cluster = off.cluster AND c.node = off.node AND c.to_at >= now() - interval '10 minutes'
+          AND off.offset_s BETWEEN c.offset_s - 30 AND c.offset_s + 5
+          AND c.from_at = (SELECT max(x.from_at) FROM probing.node_clock x WHERE x.cluster = off.cluster AND x.node = off.node)
+        RETURNING c.cluster, c.node
+    ), trimmed AS (
+        -- A clock that jumps at every heartbeat fills no table.
+        DELETE FROM probing.node_clock c USING off
+        WHERE c.cluster = off.cluster AND c.node = off.node
+          AND c.from_at < (SELECT x.from_at FROM probing.node_clock x WHERE x.cluster = off.cluster AND x.node = off.node
+                           ORDER BY x.from_at DESC OFFSET 49 LIMIT 1)
+    ), begun AS (
+        INSERT INTO probing.node_clock (cluster, node, from_at, to_at, offset_s)
+        SELECT off.cluster, off.node, now(), now(), off.offset_s FROM off
+        WHERE NOT EXISTS (SELECT FROM extended e WHERE e.cluster = off.cluster AND e.node = off.node)
+        ON CONFLICT DO NOTHING
     )
     INSERT INTO probing.agent_heartbeat AS h
     SELECT * FROM given ORDER BY cluster, node -- two batches wait for each other instead of deadlocking
@@ -486,7 +522,10 @@ AS $heartbeat$
         rejected_total = excluded.rejected_total, hung_children = excluded.hung_children,
         rss_bytes = excluded.rss_bytes, cpu_s = excluded.cpu_s, sources = excluded.sources, faults = excluded.faults,
         jobs = excluded.jobs, ranks = excluded.ranks, received_at = excluded.received_at,
-        unwatched = CASE WHEN excluded.started_at > h.at + interval '1 minute' AND h.at < now()
-                         THEN probing.with_gap(h.unwatched, tstzrange(h.at, least(excluded.started_at, now())))
-                         ELSE h.unwatched END
+        unwatched = CASE WHEN excluded.started_at IS NOT DISTINCT FROM h.started_at THEN h.unwatched
+                         ELSE (SELECT CASE WHEN g.until > g.since + interval '1 minute' THEN probing.with_gap(h.unwatched, tstzrange(g.since, g.until))
+                                           ELSE h.unwatched END
+                               FROM (SELECT least(h.at - probing.clock_offset(h.cluster, h.node, h.received_at), h.received_at) AS since,
+                                            least(excluded.started_at - probing.clock_offset(h.cluster, h.node, now(), excluded.at), now()) AS until) AS g)
+                    END
 $heartbeat$;

@@ -19,7 +19,7 @@ CREATE OR REPLACE FUNCTION probing.exported_until() RETURNS timestamptz
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $exported$
     SELECT (s.value #>> '{}')::timestamptz FROM probing.state s
-    WHERE s.key = 'accounting.exported' AND NOT EXISTS (SELECT FROM probing.state p WHERE p.key = 'accounting.until')
+    WHERE s.key = 'accounting.exported' AND NOT EXISTS (SELECT FROM probing.state p WHERE starts_with(p.key, 'accounting.until'))
 $exported$;
 COMMENT ON FUNCTION probing.exported_until() IS 'The last instant that imported accounting shows; null where a service reads accounting.';
 
@@ -264,43 +264,46 @@ COMMENT ON COLUMN ops.node_now.drained_by IS 'us; slurm = slurmctld itself, whic
 COMMENT ON COLUMN ops.node_now.lemon_verdict IS 'lemon, suspect, recovered or ok';
 
 -- Everything known about one node in a span, in order: events, check changes, attempts, drains, notes.
+-- Inputs   node; since, until; cluster: of that cluster only, null = every one that has a node of the name, each row with its cluster.
+DROP FUNCTION IF EXISTS ops.node_timeline(text, timestamptz, timestamptz); -- until 0.1.0
 CREATE OR REPLACE FUNCTION ops.node_timeline(
     node text,
     since timestamptz DEFAULT now() - interval '7 days',
-    until timestamptz DEFAULT now() + interval '1 hour'
-) RETURNS TABLE (at timestamptz, what text, severity text, job_id bigint, device text, message text)
+    until timestamptz DEFAULT now() + interval '1 hour',
+    of_cluster text DEFAULT NULL
+) RETURNS TABLE (at timestamptz, what text, severity text, job_id bigint, device text, message text, cluster text)
 LANGUAGE sql STABLE
 AS $timeline$
     SELECT e.at, 'event ' || e.kind || coalesce(' ' || e.code, ''), e.severity, e.job_id, e.device,
-           e.message || CASE WHEN e.count > 1 THEN format(' (%s times)', e.count) ELSE '' END
+           e.message || CASE WHEN e.count > 1 THEN format(' (%s times)', e.count) ELSE '' END, e.cluster
     FROM probing.health_event e
-    WHERE e.node = node_timeline.node AND e.at >= node_timeline.since AND e.at < node_timeline.until
+    WHERE (of_cluster IS NULL OR e.cluster = of_cluster) AND e.node = node_timeline.node AND e.at >= node_timeline.since AND e.at < node_timeline.until
     UNION ALL
-    SELECT c.at, 'check ' || c.name || ' ' || c.outcome, c.severity, NULL, c.device, c.message
+    SELECT c.at, 'check ' || c.name || ' ' || c.outcome, c.severity, NULL, c.device, c.message, c.cluster
     FROM probing.check_result c
-    WHERE c.node = node_timeline.node AND c.at >= node_timeline.since AND c.at < node_timeline.until
+    WHERE (of_cluster IS NULL OR c.cluster = of_cluster) AND c.node = node_timeline.node AND c.at >= node_timeline.since AND c.at < node_timeline.until
     UNION ALL
-    SELECT a.start_at, 'attempt starts', NULL, a.job_id, NULL, format('%s of %s, attempt %s', a.name, a."user", a.attempt)
+    SELECT a.start_at, 'attempt starts', NULL, a.job_id, NULL, format('%s of %s, attempt %s', a.name, a."user", a.attempt), a.cluster
     FROM probing.job_attempt a
-    WHERE a.nodes @> ARRAY[node_timeline.node] AND a.start_at >= node_timeline.since AND a.start_at < node_timeline.until
+    WHERE (of_cluster IS NULL OR a.cluster = of_cluster) AND a.nodes @> ARRAY[node_timeline.node] AND a.start_at >= node_timeline.since AND a.start_at < node_timeline.until
     UNION ALL
-    SELECT a.end_at, 'attempt ends ' || a.state, NULL, a.job_id, v.device, coalesce(v.summary, '')
+    SELECT a.end_at, 'attempt ends ' || a.state, NULL, a.job_id, v.device, coalesce(v.summary, ''), a.cluster
     FROM probing.job_attempt a
     LEFT JOIN probing.verdict v
       ON v.cluster = a.cluster AND v.job_id = a.job_id AND v.submit_at = a.submit_at AND v.superseded_at IS NULL
-    WHERE a.nodes @> ARRAY[node_timeline.node] AND a.end_at >= node_timeline.since AND a.end_at < node_timeline.until
+    WHERE (of_cluster IS NULL OR a.cluster = of_cluster) AND a.nodes @> ARRAY[node_timeline.node] AND a.end_at >= node_timeline.since AND a.end_at < node_timeline.until
     UNION ALL
-    SELECT d.at, d.action || ' ' || d.state, d.severity, d.job_id, NULL, d.reason
+    SELECT d.at, d.action || ' ' || d.state, d.severity, d.job_id, NULL, d.reason, d.cluster
     FROM probing.drain d
-    WHERE d.node = node_timeline.node AND d.at >= node_timeline.since AND d.at < node_timeline.until
+    WHERE (of_cluster IS NULL OR d.cluster = of_cluster) AND d.node = node_timeline.node AND d.at >= node_timeline.since AND d.at < node_timeline.until
     UNION ALL
-    SELECT d.ended_at, d.action || ' lifted', d.severity, d.job_id, NULL, d.reason
+    SELECT d.ended_at, d.action || ' lifted', d.severity, d.job_id, NULL, d.reason, d.cluster
     FROM probing.drain d
-    WHERE d.node = node_timeline.node AND d.ended_at >= node_timeline.since AND d.ended_at < node_timeline.until
+    WHERE (of_cluster IS NULL OR d.cluster = of_cluster) AND d.node = node_timeline.node AND d.ended_at >= node_timeline.since AND d.ended_at < node_timeline.until
     UNION ALL
-    SELECT n.at, n.action || ' by ' || n.author, NULL, NULL, NULL, n.note
+    SELECT n.at, n.action || ' by ' || n.author, NULL, NULL, NULL, n.note, n.cluster
     FROM probing.operator_note n
-    WHERE n.subject = 'node:' || node_timeline.node AND n.at >= node_timeline.since AND n.at < node_timeline.until
+    WHERE (of_cluster IS NULL OR n.cluster = of_cluster) AND n.subject = 'node:' || node_timeline.node AND n.at >= node_timeline.since AND n.at < node_timeline.until
     ORDER BY 1
 $timeline$;
-COMMENT ON FUNCTION ops.node_timeline(text, timestamptz, timestamptz) IS 'Everything known about one node in a span, in order: events, check changes, attempts, drains, notes.';
+COMMENT ON FUNCTION ops.node_timeline(text, timestamptz, timestamptz, text) IS 'Everything known about one node in a span, in order: events, check changes, attempts, drains, notes.';

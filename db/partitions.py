@@ -36,6 +36,7 @@ _AGED = (
     "DELETE FROM probing.node_answer WHERE made_at < least(:before, now() - interval '10 minutes')",
     "DELETE FROM probing.rejection WHERE day < :before",
     "DELETE FROM probing.intake WHERE hour < :before",
+    "DELETE FROM probing.node_clock WHERE to_at < :before",
 )
 
 

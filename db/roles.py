@@ -20,6 +20,9 @@ from probing_cluster.core import errors
 from probing_cluster.db import engines
 
 GROUPS = ("probing_agent", "probing_service", "probing_reader", "probing_operator", "probing_door")
+GROUP_OF_PASSWORDS = "probing_password"
+"""Logins that `add_login` gave a password. It has no rights; pg_hba.conf asks its members for the password (docs/database.md), and a password
+that a role gave itself opens nothing."""
 SCOPE_KINDS = ("cluster", "account", "user", "web")
 _NAME_MAX = 63  # Postgres cuts longer identifiers, silently
 _CONNECTIONS = {"probing_agent": 4, "probing_reader": 20, "probing_operator": 10, "probing_door": 40}
@@ -77,7 +80,8 @@ def add_login(
     """Make (or renew) a login role in one group; a reader sees what its scopes name, (kind, value) each.
 
     Kinds are cluster, account and user; the value * is every one of them. Of kind web (value *) is the login of the
-    web server: each of its transactions sees what the key of the person it serves gives.
+    web server: each of its transactions sees what the key of the person it serves gives. With a password the role joins GROUP_OF_PASSWORDS,
+    and stays in it until it is removed. Raises UsageError for a wrong group, scope or name.
     """
     if group not in GROUPS or group == "probing_agent":
         raise errors.UsageError(f"no group {group!r} for a login; valid: {', '.join(GROUPS[1:])}")
@@ -87,6 +91,8 @@ def add_login(
         raise errors.UsageError(f"scopes are for probing_reader, of kind {', '.join(SCOPE_KINDS)}")
     with _connection(url) as connection, connection.transaction():
         _login(connection, name, group, password)
+        if password is not None:
+            _join_group_of_passwords(connection, name)
         connection.execute("DELETE FROM probing.reader_scope WHERE role_name = %s", [name])
         for kind, value in wanted:
             connection.execute(
@@ -203,6 +209,14 @@ def _login(
             password.encode(), name.encode(), b"scram-sha-256"
         ).decode()
         connection.execute(sql.SQL("ALTER ROLE {} PASSWORD {}").format(role, sql.Literal(verifier)))
+
+
+def _join_group_of_passwords(connection: psycopg.Connection[tuple[Any, ...]], name: str) -> None:
+    group = sql.Identifier(GROUP_OF_PASSWORDS)
+    # Not in roles.sql: an upgrade needs no right to make roles, but whoever adds a login has it.
+    if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [GROUP_OF_PASSWORDS]).fetchall():
+        connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(group))
+    connection.execute(sql.SQL("GRANT {} TO {}").format(group, sql.Identifier(name)))
 
 
 def _bound_temp_files(

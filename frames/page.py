@@ -31,6 +31,9 @@ with frames.connect(
     events = cluster.events(**march, arrow=True)  # a pyarrow.Table
 ```
 
+A database may hold several clusters: `connect(…, cluster="a")` gives one's. Without it a URL gives the rows of all, each with its
+`cluster`, and a probing.toml those of its own cluster.
+
 Spans are [since, until), in times with a zone; without `until` it is now. A login role sees what its scope allows
 ([roles](database.md#roles)); `probing_reader` is enough, and nothing here writes. Columns have Arrow's types in pandas too, so that
 whole numbers with gaps stay whole. Ids are text. `json` columns are dictionaries in pandas and text in Arrow. Each column of

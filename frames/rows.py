@@ -22,30 +22,38 @@ from probing_cluster.db import store
 from probing_cluster.frames import columns
 
 _ENDED = """
-    FROM probing.job_attempt a WHERE a.end_at >= $1 AND a.end_at < $2
+    FROM probing.job_attempt a WHERE a.end_at >= $1 AND a.end_at < $2 AND ($3 = '' OR a.cluster = $3)
     ORDER BY a.end_at, a.job_id, a.submit_at"""
 _JUDGED = """
     FROM probing.verdict v
     JOIN probing.job_attempt a USING (cluster, job_id, submit_at)
     WHERE v.superseded_at IS NULL AND a.end_at >= $1 AND a.end_at < $2
+      AND ($3 = '' OR a.cluster = $3)
     ORDER BY a.end_at, v.job_id, v.submit_at"""
-_EVENTS = " FROM probing.health_event e WHERE e.at >= $1 AND e.at < $2 ORDER BY e.at, e.event_id"
-_SCORED = " FROM probing.lemon_score s WHERE s.day >= $1 AND s.day < $2 ORDER BY s.day, s.score DESC, s.node"
+_EVENTS = """
+    FROM probing.health_event e WHERE e.at >= $1 AND e.at < $2 AND ($3 = '' OR e.cluster = $3)
+    ORDER BY e.at, e.event_id"""
+_SCORED = """
+    FROM probing.lemon_score s WHERE s.day >= $1 AND s.day < $2 AND ($3 = '' OR s.cluster = $3)
+    ORDER BY s.day, s.score DESC, s.node"""
 
 
-def connect(where: str | Path | settings.Settings | None = None) -> Frames:
+def connect(where: str | Path | settings.Settings | None = None, *, cluster: str | None = None) -> Frames:
     """The rows of a database URL, or of the settings (None: `$PROBING_CONFIG`, else the file in /etc).
+
+    Those of `cluster` only; where it is None, of the settings' cluster, and of a URL those of all.
 
     Raises DatabaseUnavailable, and UsageError for settings that cannot be read.
     """
     if isinstance(where, str) and "://" in where:
-        return Frames(store.Store.open(where))
+        return Frames(store.Store.open(where).of(cluster))
     config = where if isinstance(where, settings.Settings) else settings.load(Path(where) if where else None)
-    return Frames(store.Store.open(config))
+    opened = store.Store.open(config)
+    return Frames(opened if cluster is None else opened.of(cluster))
 
 
 class Frames:
-    """What one database holds; `with frames.connect() as cluster: cluster.verdicts(since=…)`.
+    """What one database holds of a cluster, or of all; `with frames.connect() as cluster: cluster.verdicts(since=…)`.
 
     Each method gives a pandas DataFrame of Arrow's types, so that whole numbers with gaps stay whole; with
     `arrow=True` the `pyarrow.Table` itself. Spans are [since, until) in times with a zone; until = now.
@@ -112,7 +120,7 @@ class Frames:
         arrow: bool,
     ) -> Any:
         query = f"SELECT {columns.selected(record, alias)}{source}"
-        found = self._store.arrow(query, *_span(since, until))
+        found = self._store.arrow(query, *_span(since, until), self._store.cluster or "")
         return _given(found.cast(columns.of_record(record)), arrow=arrow)
 
 

@@ -37,6 +37,9 @@ class AttemptView:
     others: tuple[records.HealthEvent, ...] = records.doc(
         "other events of its nodes during the attempt", default=()
     )
+    others_left_out: int = records.doc(
+        "how many further ones are not listed, less severe or older", default=0
+    )
     pace: tuple[records.HealthEvent, ...] = records.doc(
         "slow ranks and slow-downs of the whole job, oldest first", default=()
     )

@@ -44,6 +44,10 @@ class ReportModel:
     )
     attempts: tuple[attempt_view.AttemptView, ...] = records.doc("oldest first")
     run: records.RunAccount | None = records.doc("where the run's time went; null until computed")
+    has_steps: bool | None = records.doc(
+        "whether the probe, or a log that stood still, showed a step of the run; null if not known",
+        default=None,
+    )
     cost: cost.Cost | None = records.doc("cost of its failures; null without failures, or until computed")
     advice: tuple[str, ...] = records.doc("next steps, one sentence each", default=())
     nodes_now: tuple[str, ...] = records.doc(
@@ -66,11 +70,22 @@ class ReportModel:
 
     @property
     def shows_ettr(self) -> bool:
-        """Whether the run's ETTR is known and the run was long enough for one."""
+        """Whether the run's ETTR is known, the run was long enough for one, and it may have trained: steps or GPUs are on record."""
         run = self.run
         if run is None or run.ettr_measured is None:
             return False
+        if run.n_gpus == 0 and self.has_steps is False:
+            return False
         return run.measured or run.n_attempts > 1 or run.wall_s - run.queued_s >= ETTR_FROM_S
+
+    @property
+    def ettr_basis(self) -> str:
+        """Whether the ETTR is measured, assumed in part, or assumes that the run trained at all."""
+        if self.run is not None and self.run.measured:
+            return "measured"
+        if self.has_steps is False:
+            return "if it trained: no step of it is on record, checkpoints and start-up are assumed"
+        return "checkpoints and start-up assumed where not seen"
 
     @property
     def queue_words(self) -> str:
@@ -160,6 +175,7 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
         exported_until=found.exported_until if last.end_at is None else None,
         attempts=views,
         run=found.account,
+        has_steps=found.has_steps if not any(v.hung_s for v in views) else True,
         cost=cost.of_failures(found.account, attempts, sum(v.hung_s for v in views))
         if n_unfinished
         else None,
@@ -221,6 +237,7 @@ def _view(
         verdict=verdict,
         evidence=evidence,
         others=others,
+        others_left_out=found.left_out.get(attempt.submit_at, 0),
         pace=tuple(e for e in found.pace if _concerns(attempt, e)),
         own_errors=tuple(e for e in found.own_errors if _wrote(attempt, e)),
         gangs=tuple(g for g in found.gangs if g.submit_at == attempt.submit_at),

@@ -85,7 +85,11 @@ class ReportRows:
     )
     evidence: tuple[records.HealthEvent, ...] = records.doc("the events those verdicts rest on", default=())
     others: tuple[records.HealthEvent, ...] = records.doc(
-        "further low and high events on its nodes", default=()
+        "further low and high events on its nodes, the most severe and of those the last, oldest first",
+        default=(),
+    )
+    left_out: Mapping[datetime, int] = records.doc(
+        "submission of the attempt to how many such events are not among `others`", default_factory=dict
     )
     tested: tuple[records.HealthEvent, ...] = records.doc(
         "failed tests on its nodes within a day of its end", default=()
@@ -105,6 +109,10 @@ class ReportRows:
     )
     drains: tuple[records.Drain, ...] = records.doc("actions on its nodes or on the job", default=())
     account: records.RunAccount | None = records.doc("the run's seconds; null until computed", default=None)
+    has_steps: bool | None = records.doc(
+        "whether the probe saw a step or checkpoint of the run; null from a service that does not report it",
+        default=None,
+    )
     heartbeats: tuple[records.AgentHeartbeat, ...] = records.doc(
         "latest beat of each node of the last attempt", default=()
     )
@@ -205,6 +213,9 @@ def from_json(document: Mapping[str, Any]) -> ReportRows:
         verdicts=many("verdicts", records.Verdict),
         evidence=many("evidence", records.HealthEvent),
         others=many("others", records.HealthEvent),
+        left_out={
+            datetime.fromisoformat(row["submit_at"]): int(row["n"]) for row in document.get("left_out") or ()
+        },
         tested=many("tested", records.HealthEvent),
         unwatched=frozenset(
             (datetime.fromisoformat(u["submit_at"]), u["node"]) for u in document.get("unwatched") or ()
@@ -214,6 +225,7 @@ def from_json(document: Mapping[str, Any]) -> ReportRows:
         gangs=many("gangs", records.GangVerdict),
         drains=many("drains", records.Drain),
         account=record_from_json(records.RunAccount, account) if account else None,
+        has_steps=document.get("has_steps"),
         other_submits=tuple(map(datetime.fromisoformat, document.get("other_submits") or ())),
         other_clusters=tuple(map(str, document.get("other_clusters") or ())),
         heartbeats=many("heartbeats", records.AgentHeartbeat),

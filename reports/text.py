@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from probing_cluster.core import hostlist, records, sanitize, vocabulary
@@ -98,11 +98,10 @@ def _end_words(report: model.ReportModel, days: bool) -> str:
 def _ettr(report: model.ReportModel) -> str:
     run = report.run
     assert run is not None
-    how = "measured" if run.measured else "checkpoints and start-up assumed where not seen"
     queued = f"; {report.queue_words}" if report.queue_words else ""
     none_kept = ", since no work of it was kept" if run.measured else ", if no work of it was kept"
     kept = "" if run.productive_s > 0 else none_kept
-    return f"ETTR {phrase.ratio(run.ettr_measured)}{kept} (expected {phrase.ratio(run.ettr_expected)}; {how}{queued})"
+    return f"ETTR {phrase.ratio(run.ettr_measured)}{kept} (expected {phrase.ratio(run.ettr_expected)}; {report.ettr_basis}{queued})"
 
 
 def _attempts(report: model.ReportModel, width: int, days: bool, brush: paint.Brush) -> Iterator[str]:
@@ -177,14 +176,21 @@ def _others(view: attempt_view.AttemptView, width: int, days: bool) -> Iterator[
     shown = {part for event in view.evidence for part in _parts(event)}
     others = [e for e in view.others if shown.isdisjoint(_parts(e))]
     faults: dict[tuple[str, str], records.HealthEvent] = {}
-    for event in sorted(others, key=lambda e: (e.severity is not records.Severity.HIGH, e.at)):
+    for event in _worst_first(others):
         if event.severity is not records.Severity.INFO:
             faults.setdefault((event.node, phrase.label(event)), event)
     if not faults:
         return
-    n = len(others)
-    yield f"  {vocabulary.plural(n, 'other event')} on its nodes during the attempt (--json lists all), the most severe:"
+    n = len(others) + view.others_left_out
+    which = f"the {len(others)} worst" if view.others_left_out else "all"
+    yield f"  {vocabulary.plural(n, 'other event')} on its nodes during the attempt (--json lists {which}), the most severe:"
     yield from _evidence(tuple(faults.values())[:_MOST_OTHERS], width, days)
+
+
+def _worst_first(events: Iterable[records.HealthEvent]) -> list[records.HealthEvent]:
+    """The events, the severe ones first, and of each severity the last one first."""
+    latest_first = sorted(events, key=lambda e: e.at, reverse=True)
+    return sorted(latest_first, key=lambda e: e.severity is not records.Severity.HIGH)
 
 
 def _parts(event: records.HealthEvent) -> set[tuple[str, str]]:
@@ -292,14 +298,22 @@ def _unjudged(view: attempt_view.AttemptView, width: int, days: bool, brush: pai
     else:
         yield brush.bold(f"Attempt {number} ended {view.attempt.state}{f' ({ending})' if ending else ''}")
         yield from _wrap(view.why_not_judged, width, "  ")
-    yield from _evidence(view.others, width, days)
+    worst = [e.event_id for e in _worst_first(view.others)]
+    yield from _evidence(view.others, width, days, worst, view.others_left_out)
     yield from _wrap_if(_done(view, days), width)
 
 
 def _evidence(
-    events: tuple[records.HealthEvent, ...], width: int, days: bool, order: Sequence[uuid.UUID] = ()
+    events: tuple[records.HealthEvent, ...],
+    width: int,
+    days: bool,
+    order: Sequence[uuid.UUID] = (),
+    left_out: int = 0,
 ) -> Iterator[str]:
-    """The events, oldest first; if there are too many, those that come first in `order`, the verdict's own order."""
+    """The events, oldest first; if there are too many, those that come first in `order`, such as the verdict's own order.
+
+    `left_out`: how many more there were than `events`.
+    """
     shown = model.strongest(events, order, _MOST_EVIDENCE) if order else events[:_MOST_EVIDENCE]
     nodes = max((len(e.node) for e in shown), default=0)
     sources = max((len(e.source) for e in shown), default=0)
@@ -307,8 +321,8 @@ def _evidence(
         words = phrase.event_words(event)
         lead = f"    {phrase.clock_z(event.at, with_day=days)}  {event.node:<{nodes}}  {event.source:<{sources}}  "
         yield from _wrap(words, width, lead, " " * min(len(lead), width // 2))
-    if len(events) > len(shown):
-        yield f"    and {len(events) - len(shown)} more (--json lists all)"
+    if more := len(events) + left_out - len(shown):
+        yield f"    and {more} more (--json lists {f'the {len(events)} worst' if left_out else 'all'})"
 
 
 def _done(view: attempt_view.AttemptView, days: bool) -> str:

@@ -178,5 +178,6 @@ def _figures(
 ) -> dict[str, Figure]:
     """Several figures of one span, for which attempts and events are read once."""
     about = {"since": since, "until": until, "partition": partition, "users": None}
-    source = fleet_commands.read_once(store)
-    return {name: fleet_commands.compute(name, store, config, about, {}, source).to_json() for name in names}
+    source, begin = fleet_commands.read_once(store), store.first_start()
+    figures = (fleet_commands.compute(name, store, config, about, {}, source, begin=begin) for name in names)
+    return {name: fleet_commands.as_json(figure, since) for name, figure in zip(names, figures, strict=True)}

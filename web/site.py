@@ -16,6 +16,8 @@ from probing_cluster.core import network_address
 from probing_cluster.web import fleet_figures, scoped_rows
 
 SQL = Path(__file__).parent / "sql"
+_CLUSTERS_S = 60.0
+"""How long the names of the clusters are believed."""
 
 
 @dataclass(kw_only=True)
@@ -59,6 +61,10 @@ class Site:
         host, port = network_address.parse(self.service.config.web.listen, "[web] listen")
         local = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]", host)}
         return frozenset({urllib.parse.urlsplit(self.base).netloc.lower(), *local})
+
+    def clusters(self) -> list[str]:
+        """The clusters whose jobs the database holds, as of the last minute."""
+        return self.service.seldom("clusters", _CLUSTERS_S, lambda: self.service.store.clusters())
 
     def rows(self, viewer: web_keys.Viewer, name: str, /, **given: Any) -> list[dict[str, Any]]:
         """The rows of `sql/NAME.sql` that a viewer may see."""

@@ -154,7 +154,7 @@ class HistoryAndPostgres:
     """The exported months and the newer rows of Postgres; no row twice, and Postgres wins."""
 
     def __init__(self, given: store.Store, directory: Path) -> None:
-        self._uri, self._directory = given.connection_uri(), directory
+        self._uri, self._directory, self.cluster = given.connection_uri(), directory, given.cluster
         self._manifest = read_manifest(directory)
 
     def attempts(self, since: datetime, until: datetime, needed: sources.Needed = None) -> pa.Table:
@@ -168,7 +168,7 @@ class HistoryAndPostgres:
 
     def checks(self, since: datetime, until: datetime) -> pa.Table:
         """See source.CheckHistory; check results are not exported."""
-        return sources.PostgresSource(self._uri).checks(since, until)
+        return sources.PostgresSource(self._uri, self.cluster).checks(since, until)
 
     def _both(
         self,
@@ -202,6 +202,7 @@ class ReadOnce:
 
     def __init__(self, given: store.Store) -> None:
         self._source = of(given)
+        self.cluster = given.cluster
         self._locks = {"attempts": threading.Lock(), "events": threading.Lock()}
         self._known: dict[tuple[str, datetime, datetime], pa.Table] = {}
 
@@ -234,7 +235,7 @@ def of(given: store.Store) -> HistoryAndPostgres | sources.PostgresSource:
     where: Any = given.recall(REMEMBERED)
     if where and Path(where["directory"]).is_dir():
         return HistoryAndPostgres(given, Path(where["directory"]))
-    return sources.PostgresSource(given.connection_uri())
+    return sources.PostgresSource(given.connection_uri(), given.cluster)
 
 
 def _following(month: str) -> datetime:

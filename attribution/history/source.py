@@ -121,10 +121,11 @@ class CheckHistory(Protocol):
 
 
 class PostgresSource:
-    """A database with our schema."""
+    """A database with our schema, for one of its clusters or for all (None): whoever computes keeps to that cluster's rows."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, cluster: str | None = None) -> None:
         self._uri = uri
+        self.cluster = cluster
 
     def attempts(self, since: datetime, until: datetime, needed: Needed = None) -> pa.Table:
         """See HistorySource."""
@@ -137,14 +138,15 @@ class PostgresSource:
 
     def checks(self, since: datetime, until: datetime) -> pa.Table:
         """See CheckHistory."""
-        return fetch(self._uri, "pg_checks", since, until)
+        return fetch(self._uri, "pg_checks", since, until, cluster=self.cluster)
 
 
 class ParquetSource:
-    """A directory written by `history.export`."""
+    """A directory written by `history.export`; `cluster`: see PostgresSource."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, cluster: str | None = None) -> None:
         self._directory = directory
+        self.cluster = cluster
 
     def attempts(self, since: datetime, until: datetime, needed: Needed = None) -> pa.Table:
         """See HistorySource; all rows."""
@@ -193,12 +195,19 @@ def in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, names=schema.names).cast(schema)
 
 
-def fetch(uri: str, name: str, *given: datetime, further: str = "", needed: Needed = None) -> pa.Table:
+def fetch(
+    uri: str,
+    name: str,
+    *given: datetime,
+    further: str = "",
+    needed: Needed = None,
+    cluster: str | None = None,
+) -> pa.Table:
     """The rows of one SQL file of the room, with the conditions of `further`, over ADBC; raises DatabaseUnavailable.
 
     Only what is `needed` is computed and sent: a column costs the server and this process as much as a row does.
 
-    `given` instants are written into the text: a query without parameters is streamed, so the server reads while this
+    `given` instants, and the cluster where a file asks for one, are written into the text: a query without parameters is streamed, so the server reads while this
     process decodes, and neither holds all rows twice.
     """
     query = "".join(_text(part) for part in (name, further) if part)
@@ -208,6 +217,8 @@ def fetch(uri: str, name: str, *given: datetime, further: str = "", needed: Need
         query = _text("only_needed")
         for word, value in parts.items():
             query = query.replace(word, value)
+    literal = "NULL" if cluster is None else "'" + cluster.replace("'", "''") + "'"
+    query = query.replace("$cluster", literal)
     for number, instant in reversed(tuple(enumerate(given, 1))):
         query = query.replace(f"${number}", f"'{instant.astimezone(UTC).isoformat()}'::timestamptz")
     with arrow.reading(uri, query) as reader:

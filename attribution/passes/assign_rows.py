@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from probing_cluster.attribution.passes import node_clocks
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import (
     co_residency,
@@ -102,16 +103,20 @@ class AgentWatch(NamedTuple):
         return self.last
 
 
-def watched(attempt: records.JobAttempt, by_node: Mapping[str, AgentWatch]) -> dict[str, datetime]:
+def watched(
+    attempt: records.JobAttempt, by_node: Mapping[str, AgentWatch], offsets_s: Mapping[str, float]
+) -> dict[str, datetime]:
     """Last instant at which each of the attempt's nodes was watched; a node whose first agent came after its end is missing.
 
-    So nodes of imported history, from before the site had agents, do not count as healthy.
+    So nodes of imported history, from before the site had agents, do not count as healthy. Neither does a node whose clock
+    (`offsets_s`: seconds ahead) was never set, since nothing on it can be dated.
     """
     assert attempt.end_at is not None
     end_at = attempt.end_at
     found: dict[str, datetime] = {}
     for node in attempt.nodes:
-        watch = by_node.get(node)
+        undated = abs(offsets_s.get(node, 0.0)) > node_clocks.MOST.total_seconds()
+        watch = None if undated else by_node.get(node)
         at = None if watch is None else watch.until(end_at) if watch.gaps else watch.last
         if at is not None:
             found[node] = at

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import functools
 import gc
-import itertools
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent import futures
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -32,8 +31,6 @@ from probing_cluster.attribution.verdict import judge
 from probing_cluster.core import clock, records, settings
 from probing_cluster.db import store
 
-BATCH = 2000
-"""Most attempts given to the judge at once; bounds memory."""
 MANY = 200
 """From this number of ended attempts on, the columnar prefilter runs first."""
 _Before = Mapping[cases.Key, records.Verdict]
@@ -78,8 +75,10 @@ def attribute(
     """Judge attempts and store the verdicts that are new or different.
 
     Without a span or job ids: attempts that ended at least `settle_s` ago and have no verdict or a re-opened one.
-    With them: every ended attempt of the span or jobs, again. A person's verdict is never replaced.
+    With them: every ended attempt of the span or jobs, again. A person's verdict is never replaced. The jobs are those of
+    the store's cluster; else the attempts of every cluster are judged, each by what its own recorded.
     """
+    source = source if job_ids is not None else source.of(None)
     now = at.now()
     settled = now - timedelta(seconds=settle_s)
     with _Pass(source, policy_of(config), now, dry_run=dry_run) as work:
@@ -96,7 +95,8 @@ def _attribute(
     limit: int | None,
 ) -> AttributionRun:
     if job_ids is not None:
-        keys = work.judge(pending.of_jobs(source, since, until, job_ids, settled))
+        chosen = pending.of_jobs(source, since, until, job_ids, settled)
+        keys = work.judge(work.attempts_of([cases.key(a) for a in chosen]))
     elif since is not None or until is not None:
         parts = work.slices(
             since or clock.EPOCH, min(until or settled + clock.ONE_US, settled + clock.ONE_US), unjudged=False
@@ -106,7 +106,7 @@ def _attribute(
         source.reopen_for_arrivals(work.grown)
         waiting = pending.read(source, clock.EPOCH, settled + clock.ONE_US, limit, unjudged=True)
         many = waiting.num_rows >= MANY
-        keys = work.judge_many(waiting) if many else work.judge(source.attempts_of(pending.keys(waiting)))
+        keys = work.judge_many(waiting) if many else work.judge(work.attempts_of(pending.keys(waiting)))
     return work.done(keys)
 
 
@@ -124,6 +124,7 @@ def in_slices(
     Slicing does not change any verdict. A preempted attempt is judged once all attempts that ended within NEAR after it
     have been judged, possibly one slice later.
     """
+    source = source.of(None)
     now = at.now()
     is_open = since is None and until is None
     last = min(until or now + clock.ONE_US, now + clock.ONE_US)
@@ -169,6 +170,8 @@ class _Pass:
         self._later: list[_WaitingForPreemptor] = []
         self._saver = futures.ThreadPoolExecutor(max_workers=1, thread_name_prefix="verdicts")
         self._saving: list[tuple[Sequence[records.Verdict], futures.Future[_Before]]] = []
+        self._read: dict[cases.Key, int] = {}
+        """Fingerprint of each attempt's row when it was read."""
         self._made: dict[cases.Key, records.Verdict] = {}
         self._changed: list[Change] = []
         self.grown = functools.partial(incident_growth.touched, source, policy)
@@ -181,6 +184,11 @@ class _Pass:
         # Wait for the writer thread after an error too: another process may hold the advisory lock by then.
         self._saver.shutdown()
 
+    def attempts_of(self, keys: Sequence[cases.Key]) -> list[records.JobAttempt]:
+        """Reads attempts; one that changes until its verdict is stored remains to be judged again."""
+        self._read.update(self._source.fingerprints(keys))
+        return self._source.attempts_of(keys)
+
     def judge(
         self,
         attempts: Sequence[records.JobAttempt],
@@ -190,7 +198,7 @@ class _Pass:
         """Judges attempts in batches, then those whose stored verdicts these change. Returns all keys. `before`: keys judged earlier."""
         waits = functools.partial(_depends_on_preemptor, cache)
         others: node_losses.Others = {}
-        for batch in _batches(sorted(attempts, key=waits), waits):
+        for batch in pending.batches(sorted(attempts, key=waits), waits):
             if waits(batch[0]):
                 self._settle()
             judge_some = functools.partial(
@@ -201,7 +209,7 @@ class _Pass:
         if others:
             self._settle()
             if grown := node_losses.stale(self._source, others, done := before.union(keys)):
-                return [*keys, *self.judge(self._source.attempts_of(grown), before=done)]
+                return [*keys, *self.judge(self.attempts_of(grown), before=done)]
         return keys
 
     def judge_many(self, attempts: pa.Table) -> list[cases.Key]:
@@ -261,16 +269,17 @@ class _Pass:
     def _one_by_one(self, part: pa.Table) -> tuple[list[records.JobAttempt], fetch.PassCache | None]:
         """Stores the verdicts without evidence. Returns the other attempts and the columns read so far."""
         if part.num_rows < MANY:
-            return self._source.attempts_of(pending.keys(part)), None
+            return self.attempts_of(pending.keys(part)), None
         found = columnar_prefilter.prefilter(self._source, part, self._policy)
         answered = self._answer(part, found)
         rest = part.filter(pa.array(~answered))
-        return self._source.attempts_of(pending.keys(rest)), found.cache
+        return self.attempts_of(pending.keys(rest)), found.cache
 
     def _answer(self, part: pa.Table, found: columnar_prefilter.PrefilterResult) -> npt.NDArray[np.bool_]:
         """Stores verdicts without evidence. Returns a flag for each attempt that got one."""
         answered = found.without_evidence.copy()
         chosen = np.flatnonzero(found.without_evidence)
+        self._read.update(zip(pending.keys(part), part["fingerprint"].to_pylist(), strict=True))
         made = []
         for i, row in zip(
             chosen.tolist(), no_evidence_verdict.rows(part.take(pa.array(chosen))), strict=True
@@ -293,7 +302,8 @@ class _Pass:
         """Stores verdicts (unless dry_run). Returns the ones that were current before."""
         if self.dry_run:
             return {_key(v): v for v in self._source.verdicts(job_ids=sorted({v.job_id for v in made}))}
-        return self._source.save_verdicts(made)
+        read = {k: self._read.pop(k) for v in made if (k := _key(v)) in self._read}
+        return self._source.save_verdicts(made, read)
 
     def _settle(self) -> None:
         """Waits until all new verdicts are stored, and records the changes."""
@@ -353,7 +363,10 @@ def _chains(
         if verdict.cause in incidents.WIDE:
             evidence = [events[i] for i in verdict.evidence if i in events]
             met[verdict.cluster] += [
-                e.at for e in evidence if incidents.counts(e) and (cache is None or cache.shared.at(e.at))
+                e.at
+                for e in evidence
+                if incidents.counts(e)
+                and (cache is None or fetcher.clocks(verdict.cluster).spans or cache.shared.at(e.at))
             ]
     return {
         cluster: incidents.around(
@@ -371,16 +384,6 @@ def _depends_on_preemptor(cache: fetch.PassCache | None, attempt: records.JobAtt
     return attempt.state == "PREEMPTED" and (
         cache is None or cases.key(attempt) in cache.depends_on_preemptor
     )
-
-
-def _batches(
-    attempts: Sequence[records.JobAttempt], waits: Callable[[records.JobAttempt], bool]
-) -> Iterator[Sequence[records.JobAttempt]]:
-    """Batches of at most BATCH attempts; those that wait for others' verdicts are in batches of their own."""
-    for _, same in itertools.groupby(attempts, key=waits):
-        mine = list(same)
-        for at in range(0, len(mine), BATCH):
-            yield mine[at : at + BATCH]
 
 
 def _key(verdict: records.Verdict) -> tuple[str, int, datetime]:

@@ -23,8 +23,10 @@ from probing_cluster.attribution.passes import (
     event_windows,
     fetch,
     incidents,
+    node_clocks,
     pending,
     preempted,
+    watch_columns,
 )
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import (
@@ -96,7 +98,11 @@ class _Prefilter:
         names = self._names.to_pylist()
         ends = _at(self._end.min()), _at(self._end.max())
         watched = self._fetcher.watched(self._cluster, names, *ends)
-        to_judge = self._by_themselves() | self._unwatched(names, watched)
+        clocks, end = self._fetcher.clocks(self._cluster), self._end[self._attempt]
+        unwatched = watch_columns.unwatched(names, watched, self._node, end)
+        start, until = self._from[self._attempt], self._to[self._attempt]
+        unwatched |= watch_columns.clock_was_off(names, clocks, self._node, start, until)
+        to_judge = self._by_themselves() | self._any(unwatched)
         job_side = self._has_job_side_events()
         arguing, changes_preempted, mentionable, shared, outside = self._event_flags(names)
         active_faults, stood, lasting, conditions = self._active_faults(names)
@@ -147,26 +153,6 @@ class _Prefilter:
         """For each attempt: True if one of its pairs is flagged."""
         found: Flags = np.bincount(self._attempt[places], minlength=self._n) > 0
         return found
-
-    def _unwatched(self, names: Sequence[str], watched: Mapping[str, assign_rows.AgentWatch]) -> Flags:
-        never = np.iinfo(np.int64).min
-        last = np.array([clock.to_us(watched[n].last) if n in watched else never for n in names], np.int64)
-        end = self._end[self._attempt]
-        by_log = np.array([n in watched and not watched[n].beats for n in names], np.bool_)
-        unseen = (last[self._node] < end - 60_000_000) | by_log[self._node]
-        gaps = [(i, *gap) for i, n in enumerate(names) if n in watched for gap in watched[n].gaps]
-        if gaps:
-            nodes, froms, tos = zip(*gaps, strict=True)
-            node = np.array(nodes, np.int64)
-            since = np.array([never if at is None else clock.to_us(at) for at in froms], np.int64)
-            until = np.array([clock.to_us(at) for at in tos], np.int64)
-            # The last gap of the pair's node that began before the end: gaps are ordered by node and time.
-            before, width = self._end.min() - 1, self._end.max() - self._end.min() + 2
-            began = node * width + np.maximum(since, before) - before
-            which = np.searchsorted(began, self._node * width + end - before) - 1
-            mine = (which >= 0) & (node[which] == self._node)
-            unseen |= mine & (end < until[which]) & (since[which] < end - 60_000_000)
-        return self._any(unseen)
 
     def _has_job_side_events(self) -> Flags:
         """For each attempt: True if its job side (log, dumps, rank pages) reported an event."""
@@ -321,7 +307,10 @@ class _Prefilter:
             (names[node], *spans[i])
             for node, i in zip(self._node[places].tolist(), self._attempt[places].tolist(), strict=True)
         ]
-        stalls = self._fetcher.stalls(self._cluster, lives, _at(self._end.max()))
+        # An attempt on a node whose clock was off is judged without these columns.
+        stalls = self._fetcher.conditions.stalls(
+            self._cluster, lives, _at(self._end.max()), node_clocks.NodeClocks()
+        )
         faulty = np.isin(self._node, [i for i, name in enumerate(names) if name in stalls])
         for place in np.flatnonzero(faulty & ended):
             attempt, name = self._attempt[place], names[self._node[place]]

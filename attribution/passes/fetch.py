@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -12,13 +11,12 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from probing_cluster.attribution.passes import assign_rows, conditions, incidents
+from probing_cluster.attribution.passes import assign_rows, conditions, incidents, node_clocks
 from probing_cluster.attribution.places import layout
 from probing_cluster.attribution.verdict import case as cases
 from probing_cluster.attribution.verdict import (
     co_residency,
     onset,
-    signatures,
     view_builder,
     window,
 )
@@ -60,6 +58,7 @@ class Fetcher:
         self, source: store.Store, policy: cases.WindowPolicy, cache: PassCache | None = None
     ) -> None:
         self._store, self._policy, self._cache = source, policy, cache
+        self._clocks: dict[str, node_clocks.NodeClocks] = {}
         self.conditions = conditions.ConditionReader(source)
 
     def build(self, attempts: Attempts) -> list[cases.Case]:
@@ -73,21 +72,30 @@ class Fetcher:
             made.update({cases.key(c.attempt): c for c in self._cluster(cluster, mine)})
         return [made[cases.key(a)] for a in ready]
 
+    def clocks(self, cluster: str) -> node_clocks.NodeClocks:
+        """The clocks of a cluster's nodes that were off, read once."""
+        if cluster not in self._clocks:
+            self._clocks[cluster] = node_clocks.read(self._store, cluster)
+        return self._clocks[cluster]
+
     def incident_events(self, cluster: str, spans: Sequence[incidents.Span]) -> list[records.HealthEvent]:
         """Node events in some spans, on all nodes, that may be part of an incident; overlapping spans repeat them."""
-        sinces, untils = (list(column) for column in zip(*spans, strict=True))
+        clocks = self.clocks(cluster)
+        behind, ahead = clocks.reach(clocks.spans)
+        sinces, untils = [since - behind for since, _ in spans], [until + ahead for _, until in spans]
         bounds = {"sinces": sinces, "untils": untils, "first": min(sinces), "last": max(untils)}
-        given = {"cluster": cluster, **_incident_sorts(), **bounds}
-        return self._records(records.HealthEvent, "incident_events", given)
+        given = {"cluster": cluster, **incidents.sorts(), **bounds}
+        found = clocks.events(self._records(records.HealthEvent, "incident_events", given))
+        return [e for e in found if any(a <= e.at <= b for a, b in spans)] if clocks.spans else found
 
     def arrived(
         self, cluster: str, places: Sequence[tuple[str, datetime, datetime]]
     ) -> list[records.HealthEvent]:
         """Events of incident kinds on one node and in one span each; both bounds belong to a span."""
         nodes, firsts, lasts = (list(column) for column in zip(*places, strict=True))
-        kinds = sorted(set(_incident_sorts()["kinds"]))
+        kinds = sorted(set(incidents.sorts()["kinds"]))
         given = {"cluster": cluster, "kinds": kinds, "nodes": nodes, "firsts": firsts, "lasts": lasts}
-        return self._records(records.HealthEvent, "arrived_events", given)
+        return self.clocks(cluster).events(self._records(records.HealthEvent, "arrived_events", given))
 
     def victims(self, cluster: str, events: Sequence[records.HealthEvent]) -> Sequence[Mapping[Any, Any]]:
         """The rules' verdicts of incident causes on these events: cluster, job_id, submit_at, incident_id, place, evidence."""
@@ -111,14 +119,22 @@ class Fetcher:
             for a in attempts
         ]
         windows = [self._window(a, t) for a, t in zip(attempts, job_side, strict=True)]
-        if (cache := self._cache) and any(w.start_at < cache.since for w in windows):
-            # A hang moves a window back by hours: other jobs, stalls and conditions of that time are not in the cache.
-            older = {cases.key(a) for a, w in zip(attempts, windows, strict=True) if w.start_at < cache.since}
+        clocks = self.clocks(cluster)
+        # A hang moves a window back by hours: other jobs, stalls and conditions of that time are not in the cache. What is in
+        # it has the times of the nodes' own clocks.
+        older = {
+            cases.key(a)
+            for a, w in zip(attempts, windows, strict=True)
+            if (cache := self._cache)
+            and (w.start_at < cache.since or clocks.touches(a.nodes, w.start_at, w.end_at))
+        }
+        if older:
             yield from Fetcher(self._store, self._policy).build(
                 [a for a in attempts if cases.key(a) in older]
             )
             yield from self.build([a for a in attempts if cases.key(a) not in older])
             return
+        cache = self._cache
         events = self._events(cluster, attempts, windows)
         nodes = sorted({n for a in attempts for n in a.nodes})
         ends = [a.end_at for a in attempts if a.end_at is not None]
@@ -127,7 +143,9 @@ class Fetcher:
         for i, boots in self._later_boots(cluster, attempts, windows, by_log).items():
             events[i] += boots
         active = (
-            cache.active_faults if cache else self.conditions.for_attempts(cluster, nodes, attempts, windows)
+            cache.active_faults
+            if cache
+            else self.conditions.for_attempts(cluster, nodes, attempts, windows, clocks)
         )
         stalls = cache.stalls if cache else self._stalls(cluster, attempts, windows)
         actions = assign_rows.by_job_and_node(self._actions(cluster, attempts, nodes))
@@ -137,6 +155,9 @@ class Fetcher:
         allocations = self._allocations(cluster, [a for i, a in enumerate(attempts) if met[i]])
         co_residents = self._co_residents(cluster, attempts, windows, met)
         preempted = self._preemptions(attempts, co_residents)
+        offsets = [
+            clocks.offsets_s(a.nodes, w.start_at, w.end_at) for a, w in zip(attempts, windows, strict=True)
+        ]
         for i, attempt in enumerate(attempts):
             mine = events.get(i, ())
             yield cases.Case(
@@ -147,7 +168,8 @@ class Fetcher:
                 shared=assign_rows.shared(co_residents, attempt, windows[i], met[i]),
                 allocations=assign_rows.in_life(attempt, allocations.get(attempt.job_id, ())),
                 actions=assign_rows.actions_for(attempt, actions),
-                watched=assign_rows.watched(attempt, watched),
+                watched=assign_rows.watched(attempt, watched, offsets[i]),
+                clock_offsets_s=offsets[i],
                 by_log=by_log.intersection(attempt.nodes) if by_log else by_log,
                 by_whole_log=assign_rows.by_whole_log(attempt, watched) if by_log else by_log,
                 past_faults=past.get(i, ()),
@@ -163,10 +185,17 @@ class Fetcher:
     def _findings(self, cluster: str, attempts: Attempts) -> dict[int, list[records.HealthEvent]]:
         since, until = assign_rows.span(attempts)
         until += timedelta(seconds=self._policy.after_s)
-        given = {"job_ids": [a.job_id for a in attempts], "since": since, "until": until}
+        clocks = self.clocks(cluster)
+        behind, ahead = clocks.reach(n for a in attempts for n in a.nodes)
+        given = {
+            "cluster": cluster,
+            "job_ids": [a.job_id for a in attempts],
+            "since": since - behind,
+            "until": until + ahead,
+        }
         found: dict[int, list[records.HealthEvent]] = defaultdict(list)
-        for event in self._records(records.HealthEvent, "case_findings", given):
-            if event.job_id is not None and event.cluster == cluster:
+        for event in clocks.events(self._records(records.HealthEvent, "case_findings", given)):
+            if event.job_id is not None:
                 found[event.job_id].append(event)
         return found
 
@@ -179,17 +208,21 @@ class Fetcher:
             for i, (a, w) in enumerate(zip(attempts, windows, strict=True))
             for n in places_of.get(cases.key(a), a.nodes)
         ]
+        clocks = self.clocks(cluster)
+        bounds = [clocks.widened(n, w.start_at, w.end_at) for _, n, w in places]
         given = {
             "cluster": cluster,
             "keys": [i for i, *_ in places],
             "nodes": [n for _, n, _ in places],
-            "froms": [w.start_at for *_, w in places],
-            "tos": [w.end_at for *_, w in places],
+            "froms": [since for since, _ in bounds],
+            "tos": [until for _, until in bounds],
         }
         found: dict[int, list[records.HealthEvent]] = defaultdict(list)
         for row in self._rows("case_events", given):
             found[row["key"]] += self._store.readable(records.HealthEvent, [row])
-        return found
+        if not clocks.spans:
+            return found
+        return {i: [e for e in clocks.events(some) if _in_reach(e, windows[i])] for i, some in found.items()}
 
     def _later_boots(
         self, cluster: str, attempts: Attempts, windows: Sequence[window.Window], by_log: frozenset[str]
@@ -215,26 +248,6 @@ class Fetcher:
             if r["last_at"] is not None
         }
 
-    def stalls(
-        self, cluster: str, lives: Sequence[tuple[str, datetime, datetime]], last: datetime
-    ) -> assign_rows.ActiveFaults:
-        """Stalls that began in an attempt's life (`lives`: node, from, to), with their ends if these came before `last`."""
-        if not lives:
-            return {}
-        nodes, froms, tos = (list(column) for column in zip(*lives, strict=True))
-        given = {
-            "cluster": cluster,
-            "nodes": nodes,
-            "froms": froms,
-            "tos": tos,
-            "since": min(froms),
-            "until": max(tos),
-            "last": last,
-            "kinds": [kind for kind, _ in assign_rows.STALLS],
-            "codes": [code for _, code in assign_rows.STALLS],
-        }
-        return self._with_ends("stalls", given)
-
     def _stalls(
         self, cluster: str, attempts: Attempts, windows: Sequence[window.Window]
     ) -> assign_rows.ActiveFaults:
@@ -250,16 +263,7 @@ class Fetcher:
             if a.start_at is not None and a.start_at < w.start_at
             for n in a.nodes
         ]
-        return self.stalls(cluster, lives, last)
-
-    def _with_ends(self, name: str, given: Mapping[str, Any]) -> assign_rows.ActiveFaults:
-        """Node to the events of a query and their `gone_at`."""
-        found: dict[str, list[tuple[records.HealthEvent, datetime | None]]] = defaultdict(list)
-        for row in self._rows(name, given):
-            found[row["node"]] += [
-                (e, row["gone_at"]) for e in self._store.readable(records.HealthEvent, [row])
-            ]
-        return found
+        return self.conditions.stalls(cluster, lives, last, self.clocks(cluster))
 
     def _actions(self, cluster: str, attempts: Attempts, nodes: Sequence[str]) -> list[records.Drain]:
         since, until = assign_rows.span(attempts)
@@ -270,7 +274,10 @@ class Fetcher:
         found: dict[int, list[records.JobAllocation]] = defaultdict(list)
         if attempts:
             given = {"cluster": cluster, "job_ids": [a.job_id for a in attempts]}
-            for row in self._records(records.JobAllocation, "case_allocations", given):
+            for row in map(
+                self.clocks(cluster).allocation,
+                self._records(records.JobAllocation, "case_allocations", given),
+            ):
                 found[row.job_id].append(row)
         return found
 
@@ -379,21 +386,11 @@ class Fetcher:
         return self._store.rows((_SQL / f"{name}.sql").read_text("utf-8"), given)
 
 
-@functools.cache
-def _incident_sorts() -> dict[str, list[Any]]:
-    sorts = signatures.roots_of(incidents.WIDE)
-    any_code = {kind for kind, code in sorts if code is None}
-    return {
-        "kinds": [kind for kind, _ in sorts],
-        "codes": [code for _, code in sorts],
-        "xids": [code for kind, code in sorts if kind == "xid"],
-        "others": [
-            f"{kind} {code}"
-            for kind, code in sorted(signatures.exact_sorts() - set(sorts))
-            if kind in any_code and not _can_be_shared(kind, code)
-        ],
-    }
-
-
-def _can_be_shared(kind: str, code: str) -> bool:
-    return any(incidents.is_shared(signatures.find(kind, code, severity)) for severity in records.Severity)
+def _in_reach(event: records.HealthEvent, stretch: window.Window) -> bool:
+    """True if `case_events.sql` would return the event for this window."""
+    if stretch.start_at <= event.at <= stretch.end_at:
+        return True
+    lasted = event.last_at is not None and event.last_at >= stretch.start_at
+    return stretch.start_at - timedelta(hours=24) <= event.at < stretch.start_at and (
+        lasted or event.severity is records.Severity.HIGH
+    )

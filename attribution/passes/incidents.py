@@ -10,7 +10,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Self
+from typing import Any, Self
 
 from probing_cluster.attribution.places import layout, scan
 from probing_cluster.attribution.verdict import findings, signatures
@@ -307,3 +307,24 @@ def _spans(instants: Sequence[datetime]) -> Iterator[tuple[datetime, datetime]]:
         if i == len(instants) or instants[i] - instants[i - 1] > 2 * MARGIN:
             yield instants[begin] - MARGIN, instants[i - 1] + MARGIN
             begin = i
+
+
+@functools.cache
+def sorts() -> dict[str, list[Any]]:
+    """The sorts of events that may be part of an incident, as `incident_events.sql` takes them: kinds, codes, xids, others."""
+    found = signatures.roots_of(WIDE)
+    any_code = {kind for kind, code in found if code is None}
+    return {
+        "kinds": [kind for kind, _ in found],
+        "codes": [code for _, code in found],
+        "xids": [code for kind, code in found if kind == "xid"],
+        "others": [
+            f"{kind} {code}"
+            for kind, code in sorted(signatures.exact_sorts() - set(found))
+            if kind in any_code and not _can_be_shared(kind, code)
+        ],
+    }
+
+
+def _can_be_shared(kind: str, code: str) -> bool:
+    return any(is_shared(signatures.find(kind, code, severity)) for severity in records.Severity)

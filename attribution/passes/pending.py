@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from probing_cluster.attribution.verdict import co_residency, judge
 from probing_cluster.core import clock, records
 from probing_cluster.db import store
 
+BATCH = 2000
+"""Most attempts given to the judge at once; bounds memory."""
 SLICE = 20_000
 """Number of ended attempts read at once, about; bounds memory."""
 _MOST = 1 << 62
@@ -92,3 +95,13 @@ def of_jobs(
         and (until is None or a.end_at < until)
     ]
     return [a for *_, a in sorted(mine, key=lambda m: m[:3])]
+
+
+def batches(
+    attempts: Sequence[records.JobAttempt], waits: Callable[[records.JobAttempt], bool]
+) -> Iterator[Sequence[records.JobAttempt]]:
+    """Batches of at most BATCH attempts; those that wait for others' verdicts are in batches of their own."""
+    for _, same in itertools.groupby(attempts, key=waits):
+        mine = list(same)
+        for at in range(0, len(mine), BATCH):
+            yield mine[at : at + BATCH]

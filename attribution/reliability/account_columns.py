@@ -69,7 +69,8 @@ def in_sequence(attempts: Attempts) -> Any:
     suspended = a.rows["suspended_s"].to_numpy()
     own = (a.start >= a.submit) & np.isfinite(suspended) & (np.abs(suspended) < _EXACT_US / 1e6)
     after = np.ones(len(own), bool)
-    after[1:] = a.submit[1:] >= a.end[:-1]
+    # Of one submission there are several attempts only in a heterogeneous job: its components' GPUs add up.
+    after[1:] = (a.submit[1:] >= a.end[:-1]) & (a.submit[1:] > a.submit[:-1])
     after[a.first] = True
     long = np.maximum.reduceat(a.end, a.first) - np.minimum.reduceat(a.submit, a.first) >= _EXACT_US
     return np.logical_and.reduceat(own & after, a.first) & ~long

@@ -134,6 +134,7 @@ def _probe_events(source: store.Store, columns: account_columns.Attempts) -> lis
     if not columns.started.any():
         return []
     given = {
+        "clusters": columns.rows["cluster"].unique().to_pylist(),
         "job_ids": columns.rows["job_id"].to_pylist(),
         "kinds": [FIRST_STEP, LAST_STEP, CHECKPOINT],
         "since": clock.from_us(int(columns.start[columns.started].min())),
@@ -178,17 +179,17 @@ def progress(
     attempts: Iterable[records.JobAttempt], events: Iterable[records.HealthEvent]
 ) -> Mapping[run_account.Key, run_account.RunProgress]:
     """Attempt to its progress, from the probe's events; an attempt without events is missing."""
-    by_job: dict[int, list[records.HealthEvent]] = defaultdict(list)
+    by_job: dict[tuple[str, int], list[records.HealthEvent]] = defaultdict(list)
     for event in events:
         if event.source == "probe" and event.job_id is not None:
-            by_job[event.job_id].append(event)
+            by_job[event.cluster, event.job_id].append(event)
     found: dict[run_account.Key, run_account.RunProgress] = {}
     for a in attempts:
         if a.start_at is None:
             continue
         mine = [
             e
-            for e in by_job.get(a.job_id, ())
+            for e in by_job.get((a.cluster, a.job_id), ())
             if e.at >= a.start_at and (a.end_at is None or e.at <= a.end_at)
         ]
         if mine:

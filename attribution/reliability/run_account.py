@@ -95,7 +95,8 @@ def account(
     }
     idle_us = wall_us - queued_us - sum(parts.values())
     denominator = wall_us - parts["suspended"] - idle_us
-    started = [a for a in ordered if a.start_at is not None]
+    starts = _starts(ordered)
+    started = [start for start in starts if any(a.start_at is not None for a in start)]
     measured = bool(splits) and all(
         _measured(a, measured_progress.get(k), saves=saves) for a in ordered if (k := _key(a)) in splits
     )
@@ -106,9 +107,8 @@ def account(
         user=last.user,
         start_at=begin,
         end_at=end,
-        n_gpus=max((a.n_gpus for a in ordered if a.n_gpus is not None), default=None),
-        # Components of a heterogeneous job that start together are one start.
-        n_attempts=len({(a.cluster, a.het_job_id or a.job_id, a.submit_at) for a in started}),
+        n_gpus=max((n for start in starts if (n := _gpus(start)) is not None), default=None),
+        n_attempts=len(started),
         wall_s=wall_us / 1e6,
         queued_s=queued_us / 1e6,
         productive_s=parts["productive"] / 1e6,
@@ -119,9 +119,29 @@ def account(
         idle_s=idle_us / 1e6,
         measured=measured,
         ettr_measured=parts["productive"] / denominator if denominator > 0 else None,
-        ettr_expected=_expected(started, queued_us, parts["productive"], given),
+        ettr_expected=_expected(
+            [[a for a in start if a.start_at is not None] for start in started],
+            queued_us,
+            parts["productive"],
+            given,
+        ),
         made_at=now,
     )
+
+
+def _starts(attempts: Iterable[records.JobAttempt]) -> list[list[records.JobAttempt]]:
+    """The attempts by start: components of a heterogeneous job that were submitted together are one start."""
+    found: dict[Key, list[records.JobAttempt]] = {}
+    for attempt in attempts:
+        key = (attempt.cluster, attempt.het_job_id or attempt.job_id, attempt.submit_at)
+        found.setdefault(key, []).append(attempt)
+    return list(found.values())
+
+
+def _gpus(start: Iterable[records.JobAttempt]) -> int | None:
+    """GPUs that the components of one start held together; None if no component's number is known."""
+    known = [a.n_gpus for a in start if a.n_gpus is not None]
+    return sum(known) if known else None
 
 
 def split(
@@ -277,14 +297,14 @@ def _key(attempt: records.JobAttempt) -> Key:
 
 
 def _expected(
-    started: Sequence[records.JobAttempt], queued_us: int, productive_us: int, assume: Assumptions
+    started: Sequence[Sequence[records.JobAttempt]], queued_us: int, productive_us: int, assume: Assumptions
 ) -> float | None:
     """ETTR by the renewal form for a run of this size, length and mean wait; None for a run that never started."""
     if not started or productive_us <= 0:
         return None
     return ettr.renewal(
         ettr.Model(
-            n_nodes=max(len(a.nodes) for a in started) or 1,
+            n_nodes=max(len({n for a in start for n in a.nodes}) for start in started) or 1,
             failures_per_node_day=assume.failures_per_node_day,
             interval_s=assume.interval_s,
             restart_s=assume.restart_s,

@@ -26,6 +26,9 @@ Key = tuple[str, int, datetime]
 Span = tuple[datetime, datetime | None]
 """Begin and end; the end is None while it goes on."""
 
+CORRECTED_S = 86400.0
+"""Greatest offset of a clock by which times are corrected, seconds; nothing is dated by a clock further off."""
+
 
 @records.record
 class PastFault:
@@ -71,6 +74,10 @@ class Case:
     by_whole_log: frozenset[str] = records.doc(
         "nodes in `by_log` whose log covers the whole run",
         default=frozenset(),
+    )
+    clock_offsets_s: Mapping[str, float] = records.doc(
+        "node to the seconds by which its clock was ahead in the window; the times of its records here are corrected by that",
+        default_factory=dict,
     )
     preemptor: records.JobAttempt | None = records.doc("the attempt that took its place", default=None)
     preemptor_verdict: records.Verdict | None = records.doc(

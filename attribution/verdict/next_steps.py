@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from probing_cluster.attribution.verdict import (
     claims,
@@ -13,7 +13,7 @@ from probing_cluster.attribution.verdict import (
     taxonomy,
     wording,
 )
-from probing_cluster.core import digits, records, vocabulary
+from probing_cluster.core import digits, hostlist, records, vocabulary
 
 _Applies = Callable[[evidence_view.EvidenceView, claims.Claim], bool]
 _VARIANTS: tuple[tuple[str, tuple[str, ...], _Applies], ...] = (
@@ -64,6 +64,14 @@ def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) ->
     )
     serial = next((e.detail["serial"] for e in winner.evidence if e.detail.get("serial")), None)
     return f"{text.rstrip('.')} (serial {serial})." if serial else phrases.sentence(text)
+
+
+def with_clocks(text: str, offsets_s: Mapping[str, float]) -> str:
+    """The next step, with what to do about the clocks."""
+    if not offsets_s:
+        return text
+    nodes = hostlist.compress(sorted(offsets_s))
+    return f"{text} Set the clock of {nodes}: `chronyc tracking` there shows why it is off, `chronyc makestep` sets it."
 
 
 def _filled_in(sentence: str, view: evidence_view.EvidenceView, winner: claims.Claim) -> str:

@@ -228,6 +228,12 @@ def _names_the_part(found: evidence_view.CaseFinding, claim: claims.Claim) -> bo
     return bool(same) and found.signature.role is findings.FindingRole.HINT
 
 
+def with_clocks(word: records.Confidence, offsets_s: Mapping[str, float]) -> records.Confidence:
+    """The confidence, at most "likely": the order of cause and effect rests on a measured offset."""
+    certain = word is records.Confidence.CERTAIN
+    return records.Confidence.LIKELY if certain and offsets_s else word
+
+
 def _confidence(winner: claims.Claim, rivals: Sequence[claims.Claim]) -> records.Confidence:
     """The winner's confidence, one step lower if a rival is nearly as likely."""
     word = winner.confidence

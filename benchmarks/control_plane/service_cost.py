@@ -47,7 +47,7 @@ from probing_cluster.control_plane.service.tasks.jobs import (
 )
 from probing_cluster.control_plane.service.tasks.nodes import actions, silence
 from probing_cluster.control_plane.service.tasks.people import notices
-from probing_cluster.core import clock, records, settings
+from probing_cluster.core import clock, records, settings, vocabulary
 from probing_cluster.db import bulk, migrate, partitions
 from probing_cluster.db import store as db_store
 from probing_cluster.db.server import embedded
@@ -247,8 +247,10 @@ def _polled(before: timedelta) -> Callable[[context.Context, int], None]:
 
     def remember(service: context.Context, _n: int) -> None:
         now = datetime.now(UTC)
-        service.store.remember(accounting.CURSOR, clock.iso_z(now - before))
-        service.store.remember(accounting.DEEP, clock.iso_z(now))
+        service.store.remember(
+            vocabulary.key_of(accounting.CURSOR, service.cluster), clock.iso_z(now - before)
+        )
+        service.store.remember(vocabulary.key_of(accounting.DEEP, service.cluster), clock.iso_z(now))
 
     return remember
 

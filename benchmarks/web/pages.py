@@ -113,7 +113,7 @@ def fill(store: db_store.Store, n_attempts: int) -> None:
         connection.execute(pg.insert(tables.agent_heartbeat), beats)
     with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(sa.text("ANALYZE"))
-    store.remember("accounting.until", now.isoformat())
+    store.remember("accounting.until c", now.isoformat())
 
 
 def pages(made: Any, key: str, paths: Sequence[str]) -> dict[str, Any]:

@@ -156,7 +156,7 @@ def judge_server(facts: Mapping[str, Any], here: dt.datetime, *, own: bool) -> I
 def service(config: settings.Settings) -> doctor.DoctorFinding:
     """Whether the service is at work: without it nothing is judged, drained or sent, whatever agents report."""
     with db_store.Store.open(_url(config)) as store:
-        read_at = last_poll.at(store)
+        read_at = last_poll.at(store, config.cluster.name)
     found = last_poll.stale(read_at, clock.SYSTEM.now(), config)
     if not found:
         return doctor.ok("service", f"read accounting at {read_at:%H:%M:%S}Z")
@@ -168,7 +168,8 @@ def service(config: settings.Settings) -> doctor.DoctorFinding:
 def agents(config: settings.Settings, run: commands.Runner) -> Iterator[doctor.DoctorFinding]:
     """Every agent: heard, of our version, on time, losing nothing, and called as Slurm calls its node."""
     cluster = config.cluster.name
-    with db_store.Store.open(_url(config)) as store:
+    with db_store.Store.open(_url(config)) as opened:
+        store = opened.of(cluster)
         beats, ages, silences = (
             store.heartbeats(cluster=cluster, with_sources=True),
             store.heartbeat_ages_s(cluster=cluster),
@@ -235,7 +236,7 @@ def _clocks(
     bad = sorted(node for node, skew_s in off.items() if skew_s > MOST_SKEW_S or skew_s < -3 * MOST_SKEW_S)
     if bad:
         worst = max(bad, key=lambda node: abs(off[node]))
-        why = "its events fall outside the window of the job they killed, or onto another's"
+        why = "its events are dated wrongly: a verdict corrects that where it is measured, and is at most likely"
         found = f"{len(bad)} off, {worst} by {off[worst]:+.0f} s: {_some(bad)}"
         fix = "chronyc tracking there; the check clock_sync says more"
         yield doctor.warn("agent_clock", found, why=why, fix=fix)

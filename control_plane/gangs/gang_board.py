@@ -57,8 +57,8 @@ class BoardGang:
 
 
 def find(store: db_store.Store, cluster: str, ref: job_ref.JobRef, now: datetime) -> BoardGang:
-    """The job; raises NotFound."""
-    known = [a for a in store.attempts(job_ids=[ref.base]) if _named(a, ref)]
+    """The job, of that cluster where it has one of this id, else another's; raises NotFound."""
+    known = [a for a in store.of(None).attempts(job_ids=[ref.base]) if _named(a, ref)]
     here = [a for a in known if a.cluster == cluster] or known
     if here:
         last = here[-1]
@@ -71,7 +71,9 @@ def find(store: db_store.Store, cluster: str, ref: job_ref.JobRef, now: datetime
             since=last.start_at or last.submit_at,
         )
     # Nodes know of a job seconds after its start, accounting half a minute later.
-    allocations = [a for a in store.allocations(job_id=ref.base) if a.uid is not None] if ref.plain else []
+    # A user id means an account of this cluster only.
+    found = store.allocations(job_id=ref.base, cluster=cluster) if ref.plain else []
+    allocations = [a for a in found if a.uid is not None]
     if not allocations:
         raise errors.NotFound(f"job {ref} is not known: neither accounting nor any node has reported it")
     owners = tuple({"user": _user(a.uid), "account": ""} for a in allocations)
@@ -116,9 +118,11 @@ def findings(
     store: db_store.Store, gang: BoardGang, now: datetime, rows: Sequence[rank_rows.RankNow]
 ) -> dict[str, Any]:
     """What has been found out about the gang of these ranks, and which of its nodes say nothing."""
-    events = store.events(job_id=gang.job_id, since=gang.since, kinds=FINDINGS)
+    events = store.events(job_id=gang.job_id, since=gang.since, kinds=FINDINGS, cluster=gang.cluster)
     events = [e for e in events if may_speak(gang, e.node)]
-    open_verdicts = store.gang_verdicts(job_ids=[gang.job_id], since=gang.since, open_only=True)
+    open_verdicts = store.gang_verdicts(
+        job_ids=[gang.job_id], since=gang.since, open_only=True, cluster=gang.cluster
+    )
     found = [{"at": clock.iso_z(e.at), "kind": e.kind, "node": e.node, "words": e.message} for e in events]
     found += [
         {"at": clock.iso_z(v.made_at), "kind": v.kind, "node": ",".join(v.nodes), "words": v.summary}
@@ -135,7 +139,7 @@ def stacks_of(store: db_store.Store, gang: BoardGang, now: datetime) -> dict[str
     """The ranks' last stacks as one tree, and what they say together."""
     fresh = fresh_snapshots(store, gang)
     newest = max((e.at for e in fresh), default=None)
-    deaths = store.events(job_id=gang.job_id, since=gang.since, kinds=(snapshots.DEAD,))
+    deaths = store.events(job_id=gang.job_id, since=gang.since, kinds=(snapshots.DEAD,), cluster=gang.cluster)
     deaths = [e for e in deaths if may_speak(gang, e.node)]
     snapshot_gang = snapshots.gang([*fresh, *deaths]) if fresh else None
     ranks = snapshot_gang.ranks if snapshot_gang is not None else ()
@@ -153,7 +157,7 @@ def stacks_of(store: db_store.Store, gang: BoardGang, now: datetime) -> dict[str
 
 def fresh_snapshots(store: db_store.Store, gang: BoardGang) -> list[records.HealthEvent]:
     """The last snapshot of every node, as far as they show one moment."""
-    events = store.latest_of_job(gang.job_id, snapshots.SNAPSHOT, gang.since)
+    events = store.latest_of_job(gang.job_id, snapshots.SNAPSHOT, gang.since, cluster=gang.cluster)
     events = [e for e in events if may_speak(gang, e.node)]
     newest = max((e.at for e in events), default=None)
     return [e for e in events if newest is not None and e.at >= newest - ONE_MOMENT]
@@ -184,11 +188,12 @@ def faults_of(
         looked = onset_at - node_faults.LOOK_BACK
         since |= {node: min(looked, since.get(node, looked)) for node in attempt.nodes}
     events_by_node: dict[str, list[records.HealthEvent]] = {}
-    for event in store.events_on(since):
+    every = store.of(None)
+    for event in every.events_on(since):
         events_by_node.setdefault(event.node, []).append(event)
     began = {a.job_id: (a.start_at or a.submit_at) - ONE_MOMENT for a, _ in stalled}
     held: dict[int, list[records.JobAllocation]] = {}
-    for one in store.allocations(job_ids=list(began), since=min(began.values())) if began else ():
+    for one in every.allocations(job_ids=list(began), since=min(began.values())) if began else ():
         held.setdefault(one.job_id, []).append(one)
     found: dict[int, Mapping[str, set[str]]] = {}
     for attempt, onset_at in stalled:
@@ -196,7 +201,7 @@ def faults_of(
             e
             for n in set(attempt.nodes)
             for e in events_by_node.get(n, ())
-            if e.at >= onset_at - node_faults.LOOK_BACK
+            if e.cluster == attempt.cluster and e.at >= onset_at - node_faults.LOOK_BACK
         ]
         parts = [
             x
@@ -257,7 +262,9 @@ def _without_native(ranks: Iterable[views.RankView]) -> dict[str, str]:
 
 def _open_verdict(store: db_store.Store, gang: BoardGang) -> dict[str, Any] | None:
     """The finding of the gang's latest open verdict; None without one."""
-    verdicts = store.gang_verdicts(job_ids=[gang.job_id], since=gang.since, open_only=True)
+    verdicts = store.gang_verdicts(
+        job_ids=[gang.job_id], since=gang.since, open_only=True, cluster=gang.cluster
+    )
     if not verdicts:
         return None
     last = verdicts[-1]
@@ -275,7 +282,9 @@ def _judged(
     if snapshot_gang is None or at is None:
         return None
     since = max(at - STOPPED_BEFORE, gang.since)
-    stalls = store.events(job_id=gang.job_id, since=since, kinds=(snapshots.STALL, snapshots.DEAD))
+    stalls = store.events(
+        job_id=gang.job_id, since=since, kinds=(snapshots.STALL, snapshots.DEAD), cluster=gang.cluster
+    )
     if not any(may_speak(gang, e.node) for e in stalls):
         return None
     bad = faults(store, gang.attempt, snapshot_gang.onset_at) if gang.attempt is not None else {}

@@ -23,7 +23,7 @@ def of(store: db_store.Store, gang: gang_board.BoardGang) -> MeshLook | None:
     fresh = gang_board.fresh_snapshots(store, gang)
     if not fresh:
         return None
-    deaths = store.events(job_id=gang.job_id, since=gang.since, kinds=(snapshots.DEAD,))
+    deaths = store.events(job_id=gang.job_id, since=gang.since, kinds=(snapshots.DEAD,), cluster=gang.cluster)
     deaths = [e for e in deaths if gang_board.may_speak(gang, e.node)]
     found = snapshots.gang([*fresh, *deaths])
     if found is None:

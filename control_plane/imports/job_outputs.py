@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from pathlib import Path
@@ -26,24 +26,39 @@ class JobOutput:
 def attempt_of(
     store: db_store.Store, job: str, number: int | None = None, cluster: str | None = None
 ) -> records.JobAttempt:
-    """The attempt of a job as people name it, by default its last, of any cluster; raises NotFound."""
-    found = _last(store.attempts(job_ids=[job_ref.parse(job).base], cluster=cluster), job, number)
+    """The attempt of a job as people name it, by default its last; without a cluster, of the store's. Raises NotFound."""
+    wanted = [job_ref.parse(job).base]
+    found = _last(store.attempts(job_ids=wanted, cluster=cluster), job, number)
     if found is None:
         which = "no attempt" if number is None else f"no attempt {number}"
-        raise errors.NotFound(f"{which} of job {job} is known")
+        raise errors.NotFound(f"{which} of job {job} is known{_elsewhere(store, job)}")
     return found
 
 
 def job_ids_of(store: db_store.Store, jobs: Sequence[str]) -> list[int]:
-    """Slurm's raw ids of jobs as people name them; of a bare number that is an array's, all its tasks. Raises NotFound."""
+    """Slurm's raw ids of jobs as people name them; of a bare number that is an array's, all its tasks. Of the store's cluster. Raises NotFound."""
     found: dict[int, None] = {}
     for job in jobs:
         ref = job_ref.parse(job)
         ids = [a.job_id for a in store.attempts(job_ids=[ref.base]) if ref.plain or _is(a, ref)]
         if not ids:
-            raise errors.NotFound(f"job {job} is not known: no start is in the accounting read so far")
+            msg = f"job {job} is not known: no start is in the accounting read so far{_elsewhere(store, job)}"
+            raise errors.NotFound(msg)
         found.update(dict.fromkeys(ids))
     return list(found)
+
+
+def stored(store: db_store.Store, jobs: Collection[int], cluster: str) -> list[records.JobAttempt]:
+    """The attempts of these jobs that the store has, of that cluster where it has any."""
+    found = store.attempts(job_ids=jobs) if jobs else []
+    return [a for a in found if a.cluster == cluster] or found
+
+
+def _elsewhere(store: db_store.Store, job: str) -> str:
+    """Which other clusters of the database have a job of that name; empty where none has."""
+    ref = job_ref.parse(job)
+    others = sorted({a.cluster for a in store.of(None).attempts(job_ids=[ref.base]) if _is(a, ref)})
+    return f" in {store.cluster}; {', '.join(others)} has one" if others and store.cluster else ""
 
 
 def attempts_of(

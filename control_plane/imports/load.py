@@ -181,8 +181,8 @@ def _outputs(
 ) -> list[job_outputs.JobOutput]:
     """Every output file, read; its job is one of the files' or of the database's."""
     jobs = {job_ref.parse(job).base for job, _ in order.joblog}
-    known = [*(store.attempts(job_ids=jobs) if jobs else []), *files.attempts]
-    outputs = []
+    stored = job_outputs.stored(store.of(order.cluster), jobs, files.done.cluster)
+    known, outputs = [*stored, *files.attempts], []
     for (job, path), attempt in zip(order.joblog, job_outputs.attempts_of(order.joblog, known), strict=True):
         announce(f"reading {path.name}")
         try:

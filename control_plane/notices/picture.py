@@ -72,9 +72,9 @@ def read(service: context.Context) -> NoticePicture:
             *store.drains(since=since, cluster=service.cluster),
         )
     }
-    gangs = store.gang_verdicts(open_only=True, since=now - timedelta(days=30))
+    gangs = store.gang_verdicts(open_only=True, since=now - timedelta(days=30), cluster=cluster)
     jobs = sorted({g.job_id for g in gangs})
-    running = store.attempts(job_ids=jobs, ended=False) if jobs else []
+    running = store.attempts(job_ids=jobs, ended=False, cluster=cluster) if jobs else []
     moved = sorted({d.job_id for d in recent.values() if d.action in BRINGS_BACK and d.job_id is not None})
     by_slurm = [d for d in store.slurm_drains(cluster) if node_events.is_mishap(d.reason)]
     beats = store.heartbeats(sorted(d.node for d in by_slurm), cluster=service.cluster) if by_slurm else []
@@ -87,7 +87,7 @@ def read(service: context.Context) -> NoticePicture:
         incidents=store.rows(_INCIDENTS, {"cluster": cluster, "since": since}),
         gangs=gangs,
         attempts={a.job_id: a for a in running},
-        refs={a.job_id: a.ref for a in store.attempts(job_ids=moved)} if moved else {},
+        refs={a.job_id: a.ref for a in store.attempts(job_ids=moved, cluster=cluster)} if moved else {},
         silent_s=_silent_s(service),
         by_slurm=by_slurm,
         faults_by_node={b.node: tuple(sorted(b.faults)) for b in beats},
@@ -119,8 +119,7 @@ def held(service: context.Context) -> Sequence[held_jobs.HeldJob]:
 
 
 def _lemons(service: context.Context) -> list[records.LemonScore]:
-    cluster = service.config.cluster.name
-    return [s for s in service.store.lemon_scores() if s.verdict == "lemon" and s.cluster == cluster]
+    return [s for s in service.store.lemon_scores() if s.verdict == "lemon"]
 
 
 def _partitions(service: context.Context) -> dict[str, tuple[str, ...]]:

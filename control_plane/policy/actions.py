@@ -104,7 +104,14 @@ class ActionLedger(Protocol):
     def update_drain(self, drain_id: uuid.UUID, **changes: Any) -> None: ...
 
     def request(
-        self, node: str, verb: str, job_id: int | None = None, ttl_s: float = 60.0, detail: Any = None
+        self,
+        node: str,
+        verb: str,
+        job_id: int | None = None,
+        ttl_s: float = 60.0,
+        detail: Any = None,
+        *,
+        cluster: str,
     ) -> uuid.UUID: ...
 
 
@@ -175,7 +182,10 @@ def _do(
 ) -> slurm_nodes.Outcome:
     if decision.action == "refuse":
         detail = {"reason": decision.reason, "event_ids": [str(e) for e in decision.event_ids]}
-        ledger.request(decision.node, "refusal_permission", ttl_s=config.policy.refusal_ttl_s, detail=detail)
+        ledger.request(
+            decision.node, "refusal_permission", ttl_s=config.policy.refusal_ttl_s, detail=detail,
+            cluster=config.cluster.name,
+        )  # fmt: skip
         return slurm_nodes.Outcome(state="done")
     if decision.adopt:
         return slurm.adopt(decision.node, decision.reason)

@@ -14,9 +14,9 @@ STALE_S = 120.0
 """Older than this, and than three polls, what is stored is not the present."""
 
 
-def at(store: db_store.Store) -> datetime | None:
-    """When the accounting was last read; None when it never was."""
-    found = store.recall(vocabulary.ACCOUNTING_READ)
+def at(store: db_store.Store, cluster: str) -> datetime | None:
+    """When the cluster's accounting was last read; None when it never was."""
+    found = store.recall(vocabulary.key_of(vocabulary.ACCOUNTING_READ, cluster))
     return datetime.fromisoformat(found) if isinstance(found, str) else None
 
 

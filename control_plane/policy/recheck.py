@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from probing_cluster.attribution.verdict import phrases, signatures, taxonomy
 from probing_cluster.control_plane.policy import confirm
-from probing_cluster.core import records
+from probing_cluster.core import records, sanitize
+from probing_cluster.core.catalogue import fault_names
 from probing_cluster.db.store import actions as store_actions
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 WAIT_S = 120.0
 """A beat of the agent, two sweeps of its checks under their watchdog, and one round of readings."""
 _LOOK_EVERY_S = 0.5
+_ACTING = (records.Severity.HIGH.value, records.Severity.LOW.value)
+_MOST_FAULTS, _MOST_CHARS = 3, 80
+"""Faults named in one answer, and characters of each message: `probing-ctl nodes` and the node's page have all of them."""
 
 
 def look_again(
@@ -66,18 +70,25 @@ def look_again(
 
 
 def still_failing(node: str, faults: Mapping[str, Any]) -> str:
-    """What a node's agent still confirms and what to do about each; empty when nothing asks for a drain."""
-    acting = {records.Severity.HIGH.value, records.Severity.LOW.value}
-    grave = [
-        (key, fault)
-        for key, fault in sorted(faults.items())
-        if isinstance(fault, Mapping) and str(fault.get("severity")) in acting
-    ]
+    """What a node's agent still confirms and what to do about each broken part; empty when nothing asks for a drain.
+
+    Several signs of one part are one fault, in the words of the sign that names it best. Of many faults the worst are named.
+    """
+    grave = [fault for fault in fault_names.named(faults) if fault.severity in _ACTING]
     if not grave:
         return ""
-    words = "; ".join(f"{key} ({fault.get('message') or 'no message'})" for key, fault in grave)
-    steps = dict.fromkeys(next_step(node, key, fault) for key, fault in grave)
-    return f"still failing: {words}; do: {' '.join(steps)} Then `probing-ctl set-healthy {node}` again"
+    shown = grave[:_MOST_FAULTS]
+    words = "; ".join(f"{fault.name} ({_message(faults[fault.best])})" for fault in shown)
+    more = (
+        f"; and {len(grave) - len(shown)} more (probing-ctl nodes {node})" if len(grave) > len(shown) else ""
+    )
+    steps = dict.fromkeys(next_step(node, fault.best, faults[fault.best]) for fault in shown)
+    return f"still failing: {words}{more}; do: {' '.join(steps)} Then `probing-ctl set-healthy {node}` again"
+
+
+def _message(fault: Mapping[str, Any]) -> str:
+    text = sanitize.clean(str(fault.get("message") or "no message")).rstrip(" .")
+    return text if len(text) <= _MOST_CHARS else f"{text[: _MOST_CHARS - 1]}…"
 
 
 def next_step(node: str, key: str, fault: Mapping[str, Any]) -> str:

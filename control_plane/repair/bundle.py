@@ -26,6 +26,7 @@ def write(config: settings.Settings, store: db_store.Store, incident: records.Re
     name = re.sub(r"[^A-Za-z0-9._-]", "-", f"{incident.node}-{incident.incident_id.hex[:8]}")
     directory = Path(config.repair.bundle_directory) / name
     since = incident.opened_at - _EVENTS
+    store = store.of(incident.cluster)
     results = store.results(node=incident.node, since=since)
     events = store.events(nodes=[incident.node], since=since)[-_MOST_EVENTS:]
     try:
@@ -37,7 +38,7 @@ def write(config: settings.Settings, store: db_store.Store, incident: records.Re
         _put(
             directory / "drains.jsonl",
             "".join(
-                _line(d) for d in store.drains(node=incident.node, since=since, cluster=config.cluster.name)
+                _line(d) for d in store.drains(node=incident.node, since=since, cluster=incident.cluster)
             ),
         )
         _put(
@@ -93,8 +94,9 @@ def text(incident: records.RepairIncident, results: list[records.DiagnosticResul
 
 _NAMES = """
 SELECT gpu_uuid, node, min(at) AS first_at, max(coalesce(last_at, at)) AS last_at, min(device) AS device, count(*) AS n
-FROM probing.health_event
-WHERE gpu_uuid IN (SELECT gpu_uuid FROM probing.health_event WHERE node = :node AND gpu_uuid IS NOT NULL)
+FROM probing.health_event e
+WHERE e.cluster = :cluster
+  AND gpu_uuid IN (SELECT h.gpu_uuid FROM probing.health_event h WHERE h.cluster = :cluster AND h.node = :node AND h.gpu_uuid IS NOT NULL)
 GROUP BY gpu_uuid, node ORDER BY gpu_uuid, first_at
 """
 
@@ -107,7 +109,7 @@ def _parts(store: db_store.Store, node: str, results: Sequence[records.Diagnosti
         if r.test == "parts" and r.outcome is records.Outcome.OK
     }
     cards: dict[str, list[dict[str, Any]]] = {}
-    for row in store.rows(_NAMES, {"node": node}):
+    for row in store.rows(_NAMES, {"cluster": store.cluster, "node": node}):
         cards.setdefault(row["gpu_uuid"], []).append(
             {
                 "node": row["node"],

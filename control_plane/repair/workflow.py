@@ -218,7 +218,9 @@ class Pass:
         recheck, now = incident.detail.get("recheck"), self.context.clock.now()
         if recheck is None:
             what = {"clear": True, "by": "probing repair"}
-            request_id = self.context.store.request(incident.node, "recheck", ttl_s=_LOOK_S, detail=what)
+            request_id = self.context.store.request(
+                incident.node, "recheck", ttl_s=_LOOK_S, detail=what, cluster=incident.cluster
+            )
             new = {"recheck": str(request_id), "recheck_at": clock.iso_z(now)}
             return self.save(incident, detail={**incident.detail, **new})
         done = self.context.store.beats_after([uuid.UUID(recheck)])

@@ -113,16 +113,17 @@ def _with_runs(
     now: datetime,
 ) -> list[restart.EndedAttempt]:
     store, jobs = service.store, sorted({a.job_id for a in attempts})
-    judged = store.verdicts(job_ids=jobs)
-    steps = store.events(job_ids=jobs, kinds=[_LAST_STEP], since=now - _MEMORY)
+    cluster = service.cluster
+    judged = store.verdicts(job_ids=jobs, cluster=cluster)
+    steps = store.events(job_ids=jobs, kinds=[_LAST_STEP], since=now - _MEMORY, cluster=cluster)
     ids = {i for v in judged for i in v.evidence}
     evidence = {e.event_id: e for e in store.events_by_id(ids)}
     since = now - timedelta(seconds=service.config.policy.restart_window_s)
-    starts = {(a.cluster, a.job_id, a.submit_at): a for a in store.attempts(job_ids=jobs)}
+    starts = {(a.cluster, a.job_id, a.submit_at): a for a in store.attempts(job_ids=jobs, cluster=cluster)}
     made = []
     for attempt in attempts:
         verdict = verdicts[attempt.cluster, attempt.job_id, attempt.submit_at]
-        own = [v for v in judged if v.job_id == attempt.job_id and v.submit_at <= attempt.submit_at]
+        own = [v for v in judged if _is_of_job(v, attempt, starts)]
         deaths = [
             _death(v, starts.get((v.cluster, v.job_id, v.submit_at)), steps, evidence)
             for v in sorted(own, key=lambda v: v.submit_at)
@@ -139,6 +140,16 @@ def _with_runs(
         if restart_loop.loop(deaths) or restart.is_ripe(case, now):
             made.append(case)
     return made
+
+
+def _is_of_job(
+    verdict: records.Verdict, attempt: records.JobAttempt, starts: Mapping[Key, records.JobAttempt]
+) -> bool:
+    """Whether a verdict is on this start of the job or an earlier one: Slurm uses an id again, and another cluster has it too."""
+    if (verdict.cluster, verdict.job_id) != (attempt.cluster, attempt.job_id):
+        return False
+    start = starts.get((verdict.cluster, verdict.job_id, verdict.submit_at))
+    return verdict.submit_at <= attempt.submit_at and (start is None or start.user == attempt.user)
 
 
 def _death(
@@ -198,7 +209,12 @@ def green_nodes(service: context.Context, names: set[str], queue: restart.Queue,
     since = now - timedelta(seconds=service.config.policy.resume_green_s)
     ages = service.store.heartbeat_ages_s(cluster=service.cluster)
     beats = {b.node: b for b in service.store.heartbeats(sorted(names), cluster=service.cluster)}
-    bad = {e.node for e in service.store.events(nodes=sorted(names), since=since, min_severity="low")}
+    bad = {
+        e.node
+        for e in service.store.events(
+            nodes=sorted(names), since=since, min_severity="low", cluster=service.cluster
+        )
+    }
     return {
         name
         for name in names - bad

@@ -12,13 +12,13 @@ from probing_cluster.reports.fleet import column_heads, fleet_words
 WIDTH = 100
 MOST_ROWS = 40
 """Rows of a table on a screen; `--json` has all."""
-_ABOUT = ("since", "until", "partition", "users")
+_ABOUT = ("since", "until", "cluster", "partition", "users")
 
 
 def summary(figures: Mapping[str, fleet_words.Figure], cluster: str) -> str:
     """Every figure's sentences, a paragraph each, under what they are about."""
     first = next(iter(figures.values()), {})
-    lines = [f"{cluster}, {_about(first)}", ""]
+    lines = [f"{cluster}, {_about(first)}", *textwrap.wrap(fleet_words.begin(figures), WIDTH), ""]
     for name, figure in figures.items():
         if not fleet_words.is_of_the_cluster(name, figure):
             continue
@@ -31,7 +31,7 @@ def summary(figures: Mapping[str, fleet_words.Figure], cluster: str) -> str:
 
 def one(name: str, meaning: str, figure: fleet_words.Figure) -> str:
     """A figure as its sentences and its tables."""
-    lines = [f"{name}: {meaning}", _about(figure)]
+    lines = [f"{name}: {meaning}", _about(figure), *textwrap.wrap(fleet_words.begin({name: figure}), WIDTH)]
     lines += textwrap.wrap(" ".join(fleet_words.sentences(name, figure)), WIDTH)
     for value in figure.values():
         if isinstance(value, list) and value and isinstance(value[0], dict):
@@ -50,6 +50,7 @@ def one(name: str, meaning: str, figure: fleet_words.Figure) -> str:
 def _about(figure: fleet_words.Figure) -> str:
     since, until = (str(figure.get(key))[:16].replace("T", " ") for key in ("since", "until"))
     words = [f"{since} to {until} UTC"]
+    words += [f"cluster {figure['cluster']}"] if figure.get("cluster") else []
     words += [f"partition {figure['partition']}"] if figure.get("partition") else []
     words += [f"users {', '.join(figure['users'])}"] if figure.get("users") else []
     return "  ".join(words)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 
 from probing_cluster.core import digits, sanitize
@@ -24,6 +25,16 @@ def terminal_width() -> int | None:
     if digits.is_number(given) and int(given) > 0:
         return int(given)
     return shutil.get_terminal_size((LEAST_WIDTH, 24)).columns if sys.stdout.isatty() else None
+
+
+def folded(text: str) -> str:
+    """A sentence in lines that fit the terminal, the later ones indented; one line in a pipe. No word is broken: commands are copied."""
+    width = terminal_width() if sys.stdout.isatty() else None
+    if width is None:
+        return text
+    return textwrap.fill(
+        text, max(width, 20), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def render(

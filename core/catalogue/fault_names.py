@@ -24,6 +24,7 @@ class NamedFault:
     severity: str = records.doc("high, low or info; the worst of its signs")
     since: datetime | None = records.doc("when the first sign was seen; null when its agent does not say")
     keys: tuple[str, ...] = records.doc("the agent's faults that are signs of it, `kind:part`")
+    best: str = records.doc("the sign that names it, one of `keys`", default="")
 
     @property
     def words(self) -> str:
@@ -69,6 +70,7 @@ def _fault(group: Mapping[str, Mapping[str, Any]]) -> NamedFault:
         severity=min((_severity(fault) for fault in group.values()), key=_SEVERITIES.index),
         since=min(starts, default=None),
         keys=tuple(sorted(group)),
+        best=best,
     )
 
 

@@ -3,6 +3,9 @@
 `Store` is one object over six parts: attempts (`attempts`), why they ended (`verdicts`),
 what nodes delivered (`events`), decisions and their audit (`actions`), tests and repairs (`repair`),
 what the lemon nights found (`lemon_scores`).
+
+A database may hold several clusters. A store is of one of them or of all (`StoreBase.of`), and so is each of its reads
+that is given no `cluster` of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ class Store(
         upgrade: bool = False,
         max_overflow: int = 2,
     ) -> Self:
-        """The store of a URL or of the settings (starting the embedded server where they name none).
+        """The store of a URL, for all clusters, or of the settings, for theirs (starting the embedded server where they name none).
 
         With `upgrade` the database is made where there is none, and the schema brought to this version. Raises DatabaseUnavailable.
         """
@@ -43,7 +46,8 @@ class Store(
             migrate.upgrade(url)
         database = where.database if isinstance(where, settings.Settings) else where
         pool_size = database.pool_size if isinstance(database, settings.DatabaseSettings) else 8
-        return cls(url, pool_size=pool_size, max_overflow=max_overflow)
+        cluster = where.cluster.name if isinstance(where, settings.Settings) else None
+        return cls(url, cluster=cluster, pool_size=pool_size, max_overflow=max_overflow)
 
     def connection_uri(self) -> str:
         """The URL for drivers that connect by themselves (ADBC, psycopg, psql)."""

@@ -41,7 +41,7 @@ class RequestSubject(NamedTuple):
     node: str
     job_id: int | None = None
     cluster: str | None = None
-    """None = where the node's agent reports from."""
+    """None = the store's."""
     detail: Mapping[str, Any] | None = None
     """What this one is told; None = what all are."""
 
@@ -82,13 +82,13 @@ class ActionRows(base.StoreBase):
         *,
         cluster: str | None = None,
     ) -> list[records.Drain]:
-        """Decisions, oldest first; `open_only` = node drains of ours not yet lifted. Without a cluster, of all of them."""
-        query = sa.select(tables.drain).order_by(_D.at)
+        """Decisions, oldest first; `open_only` = node drains of ours not yet lifted. Without a cluster, of the store's."""
+        query = sa.select(tables.drain).where(self._of(_D.cluster, cluster)).order_by(_D.at)
         if actions is not None:
             query = query.where(base.some(_D.action, actions))
         if states is not None:
             query = query.where(base.some(_D.state, states))
-        for column, value in ((_D.cluster, cluster), (_D.node, node), (_D.job_id, job_id)):
+        for column, value in ((_D.node, node), (_D.job_id, job_id)):
             if value is not None:
                 query = query.where(column == value)
         if open_only:
@@ -123,9 +123,9 @@ class ActionRows(base.StoreBase):
     def notes(
         self, subject: str | None = None, since: datetime | None = None, action: str | None = None
     ) -> list[records.OperatorNote]:
-        """What people said, oldest first."""
+        """What people wrote of the store's cluster, oldest first."""
         n = tables.operator_note.c
-        query = sa.select(tables.operator_note).order_by(n.at)
+        query = sa.select(tables.operator_note).where(self._of(n.cluster)).order_by(n.at)
         query = query.where(n.subject == subject) if subject is not None else query
         query = query.where(n.action == action) if action is not None else query
         return self._select(records.OperatorNote, query.where(n.at >= since) if since is not None else query)
@@ -214,7 +214,7 @@ class ActionRows(base.StoreBase):
         detail: Mapping[str, Any] | None = None,
         cluster: str | None = None,
     ) -> uuid.UUID:
-        """Ask something of a node; it learns of it with its next delivery. `cluster` None = where the node's agent reports from."""
+        """Ask something of a node; it learns of it with its next delivery. `cluster` None = the store's; raises UsageError where that has none."""
         return self.request_all([RequestSubject(node, job_id, cluster, detail)], verb, ttl_s)[0]
 
     def request_all(
@@ -224,11 +224,17 @@ class ActionRows(base.StoreBase):
         ttl_s: float = 60.0,
         detail: Mapping[str, Any] | None = None,
     ) -> list[uuid.UUID]:
-        """Ask several nodes as `request` does one, in one statement; the requests in their order."""
+        """Ask several nodes as `request` does one, in one statement; the requests in their order.
+
+        Another cluster may have a node of the same name: raises UsageError where neither a subject nor the store names one.
+        """
         if verb not in REQUEST_VERBS:
             raise errors.UsageError(f"a node knows no request {verb!r}; valid: {', '.join(REQUEST_VERBS)}")
-        h = tables.agent_heartbeat.c
-        addressed = list(places)
+        addressed = [p if p.cluster else p._replace(cluster=self.cluster) for p in places]
+        if nameless := [p.node for p in addressed if p.cluster is None]:
+            raise errors.UsageError(
+                f"a request to {nameless[0]} must name its cluster, for others may have a node of that name"
+            )
         requests = [
             (
                 uuid.uuid4(),
@@ -247,16 +253,9 @@ class ActionRows(base.StoreBase):
             sa.column("detail", pg.JSONB()),
         )
         given = sa.values(*columns, name="addressed").data(requests).alias("addressed")
-        known = (
-            sa.select(h.cluster)
-            .where(h.node == given.c.node)
-            .order_by(h.received_at.desc())
-            .limit(1)
-            .scalar_subquery()
-        )
         values: dict[str, Any] = {
             "request_id": sa.cast(given.c.request_id, sa.Uuid()),
-            "cluster": sa.func.coalesce(sa.cast(given.c.cluster, sa.Text()), known, ""),
+            "cluster": sa.cast(given.c.cluster, sa.Text()),
             "node": given.c.node,
             "verb": sa.literal(verb),
             "job_id": sa.cast(given.c.job_id, sa.BigInteger()),

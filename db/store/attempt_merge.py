@@ -12,7 +12,7 @@ from probing_cluster.db import rows, tables
 
 _A = tables.job_attempt.c
 _KEY = ("cluster", "job_id", "submit_at")
-_COMPARED = (
+COMPARED = (
     "state",
     "start_at",
     "end_at",
@@ -24,6 +24,9 @@ _COMPARED = (
     "cancelled_by",
 )
 """Columns whose change means that the attempt must be judged again."""
+
+FINGERPRINT = f"hash_record_extended(ROW({', '.join(f'a.{name}' for name in COMPARED)}), 0)"
+"""SQL: a number that changes with the columns `COMPARED` of the row `a` of probing.job_attempt."""
 
 _TRUE_END = ("state", "end_at", "exit_code", "exit_signal", "derived_exit_code", "reason", "suspended_s")
 """Columns that keep what was recorded of an attempt's own end when accounting later shows the end of the time until its requeue."""
@@ -62,6 +65,6 @@ def statement(source: sa.Select[Any]) -> pg.Insert:
     for name in _TRUE_END:
         new[name] = sa.case((rewritten, _A[name]), else_=new[name])
     differs = {name: value.is_distinct_from(_A[name]) for name, value in new.items()}
-    judged_again = sa.or_(*(differs[name] for name in _COMPARED))
+    judged_again = sa.or_(*(differs[name] for name in COMPARED))
     new["judged_at"] = sa.case((judged_again, sa.null()), else_=_A.judged_at)
     return insert.on_conflict_do_update(index_elements=list(_KEY), set_=new, where=sa.or_(*differs.values()))

@@ -120,17 +120,18 @@ class AttemptRows(base.StoreBase):
         cluster: str | None = None,
         limit: int | None = None,
     ) -> list[records.JobAttempt]:
-        """Attempts by submit time; `since`/`until` keep those that ran (or waited) in that span.
+        """Attempts by submit time; `since`/`until` keep those that ran (or waited) in that span. Without a cluster, of the store's.
 
         A job id also finds the tasks of that array and the components of that het job.
         """
-        query = sa.select(tables.job_attempt).order_by(_A.submit_at, _A.job_id).limit(limit)
+        query = sa.select(tables.job_attempt).where(self._of(_A.cluster, cluster))
+        query = query.order_by(_A.submit_at, _A.job_id).limit(limit)
         if job_ids is not None:
             wanted = list(job_ids)
             query = query.where(
                 sa.or_(*(base.some(c, wanted) for c in (_A.job_id, _A.array_job_id, _A.het_job_id)))
             )
-        for column, value in ((_A.run_key, run_key), (_A.user, user), (_A.cluster, cluster)):
+        for column, value in ((_A.run_key, run_key), (_A.user, user)):
             if value is not None:
                 query = query.where(column == value)
         if node is not None:
@@ -166,12 +167,14 @@ class AttemptRows(base.StoreBase):
     ) -> list[records.JobAttempt]:
         """Attempts that ended, not COMPLETED, and have no verdict yet or one that late evidence re-opened; oldest first.
 
-        `grown`: see `reopen_for_arrivals`.
+        `grown`: see `reopen_for_arrivals`, which looks at the evidence of all clusters.
         """
         self.reopen_for_arrivals(grown)
         query = (
             sa.select(tables.job_attempt)
-            .where(_A.judged_at.is_(None), _A.end_at.is_not(None), _A.state != "COMPLETED")
+            .where(
+                self._of(_A.cluster), _A.judged_at.is_(None), _A.end_at.is_not(None), _A.state != "COMPLETED"
+            )
             .order_by(_A.end_at)
             .limit(limit)
         )
@@ -211,10 +214,14 @@ class AttemptRows(base.StoreBase):
         job_ids: Iterable[int] | None = None,
         since: datetime | None = None,
         open_only: bool = False,
+        *,
+        cluster: str | None = None,
     ) -> list[records.GangVerdict]:
-        """What was said of gangs since made_at >= `since`, oldest first; `open_only` = has not ended."""
+        """What was found of gangs since made_at >= `since`, oldest first; `open_only` = has not ended. Without a cluster, of the store's."""
         g = tables.gang_verdict.c
-        query = sa.select(tables.gang_verdict).order_by(g.made_at, g.gang_id)
+        query = (
+            sa.select(tables.gang_verdict).where(self._of(g.cluster, cluster)).order_by(g.made_at, g.gang_id)
+        )
         if job_ids is not None:
             query = query.where(base.some(g.job_id, job_ids))
         if open_only:
@@ -226,7 +233,8 @@ class AttemptRows(base.StoreBase):
     def run_account(self, run_key: str, user: str | None = None) -> records.RunAccount | None:
         """The account of a run; of several users' runs with that key, the one that ended last."""
         r = tables.run_account.c
-        query = sa.select(tables.run_account).where(r.run_key == run_key).order_by(r.end_at.desc()).limit(1)
+        query = sa.select(tables.run_account).where(self._of(r.cluster), r.run_key == run_key)
+        query = query.order_by(r.end_at.desc()).limit(1)
         found = self._select(records.RunAccount, query.where(r.user == user) if user is not None else query)
         return found[0] if found else None
 
@@ -243,8 +251,16 @@ class AttemptRows(base.StoreBase):
         """Accounts of the runs that ended in a span, at most `most`: first those that held the most GPU time without training."""
         r = tables.run_account.c
         held = (r.lost_to_replay_s + r.restart_s + r.checkpoint_s) * sa.func.coalesce(r.n_gpus, 0)
-        query = sa.select(tables.run_account).where(*_of_runs(since, until, partition, users, min_gpus))
+        query = sa.select(tables.run_account).where(self._of(r.cluster))
+        query = query.where(*_of_runs(since, until, partition, users, min_gpus))
         return self._select(records.RunAccount, query.order_by(held.desc(), r.end_at, r.run_key).limit(most))
+
+    def first_start(self) -> datetime | None:
+        """The earliest start on record, of the store's cluster; None without any."""
+        query = sa.select(sa.func.min(_A.start_at)).where(self._of(_A.cluster))
+        with engines.translated(), self.engine.connect() as connection:
+            found: datetime | None = connection.execute(query).scalar()
+        return found
 
     def run_totals(
         self,
@@ -255,17 +271,23 @@ class AttemptRows(base.StoreBase):
         *,
         min_gpus: int = 0,
     ) -> Mapping[str, Any]:
-        """Sums over the runs that ended in a span: n_runs, measured_frac (None without runs), and each part of the wall time in GPU-hours.
+        """Sums over the runs that ended in a span: n_runs, n_with_gpus, n_unknown_gpus, measured_frac, and each part of the wall time in GPU-hours.
 
-        A run whose GPU count is not known adds nothing to the hours.
+        measured_frac is of the runs with GPUs, None without any; a run whose GPU count is not known adds nothing to the hours.
         """
         r = tables.run_account.c
         hours = [
             sa.func.coalesce(sa.func.sum(r[f"{part}_s"] * r.n_gpus) / 3600.0, 0.0).label(part)
             for part in RUN_PARTS
         ]
-        measured_frac = sa.func.avg(sa.cast(sa.cast(r.measured, sa.Integer), sa.Float)).label("measured_frac")
-        query = sa.select(sa.func.count().label("n_runs"), measured_frac, *hours)
+        measured = sa.func.avg(sa.cast(sa.cast(r.measured, sa.Integer), sa.Float))
+        query = sa.select(
+            sa.func.count().label("n_runs"),
+            sa.func.count().filter(r.n_gpus > 0).label("n_with_gpus"),
+            sa.func.count().filter(r.n_gpus.is_(None)).label("n_unknown_gpus"),
+            measured.filter(r.n_gpus > 0).label("measured_frac"),
+            *hours,
+        ).where(self._of(r.cluster))
         with engines.translated(), self.engine.connect() as connection:
             found = connection.execute(query.where(*_of_runs(since, until, partition, users, min_gpus)))
             return dict(found.mappings().one())
@@ -293,7 +315,7 @@ class AttemptRows(base.StoreBase):
                 sa.func.stddev_samp(r.ettr_measured).label("deviation"),
                 sa.func.avg(r.ettr_expected).label("expected"),
             )
-            .where(*_of_runs(since, until, partition, users, min_gpus=1))
+            .where(self._of(r.cluster), *_of_runs(since, until, partition, users, min_gpus=1))
             .where(r.ettr_measured.is_not(None), r.productive_s + r.lost_to_replay_s >= least_s)
             .group_by(sa.literal_column("1"))
             .order_by(sa.literal_column("1"))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import psycopg.rows
 import sqlalchemy as sa
@@ -19,22 +20,34 @@ _M = TypeVar("_M", bound=Mapping[Any, Any])
 
 
 class StoreBase:
-    """A database with our schema."""
+    """A database with our schema, read for one cluster or for all that it holds."""
 
-    def __init__(self, url: str, *, pool_size: int = 8, max_overflow: int = 2) -> None:
-        """`pool_size` connections are kept, and `max_overflow` more are opened while they are needed."""
+    def __init__(
+        self, url: str, *, cluster: str | None = None, pool_size: int = 8, max_overflow: int = 2
+    ) -> None:
+        """`pool_size` connections are kept, and `max_overflow` more are opened while they are needed. `cluster`: see `of`."""
         self.url = url
+        self.cluster = cluster
         self.engine = engines.make(url, pool_size=pool_size, max_overflow=max_overflow)
-        self._reader: Any = None
+        self._readers: list[Any] = []
         self.skipped = unreadable.Skipped()
+
+    def of(self, cluster: str | None) -> Self:
+        """The same database over the same connections, whose reads give one cluster's rows; None = those of all clusters.
+
+        Node names and job ids are one cluster's own: two clusters of one database may both have a node n1 and a job 4242.
+        """
+        bound = copy.copy(self)
+        bound.cluster = cluster
+        return bound
 
     def arrow(self, query: str, *parameters: Any) -> Any:
         """The rows of a query as a `pyarrow.Table`, `$1` … standing for the parameters; raises DatabaseUnavailable."""
-        if self._reader is None:
+        if not self._readers:
             from probing_cluster.db import arrow  # ADBC's import costs readers a good part of a second
 
-            self._reader = arrow.ArrowReader(self.url)
-        return self._reader.table(query, parameters)
+            self._readers.append(arrow.ArrowReader(self.url))
+        return self._readers[0].table(query, parameters)
 
     def rows(self, query: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The rows of a query, with `:name` filled from `given`; lists of one kind go as binary arrays.
@@ -62,9 +75,14 @@ class StoreBase:
 
     def close(self) -> None:
         """Give all connections back."""
-        if self._reader is not None:
-            self._reader.close()
+        for reader in self._readers:
+            reader.close()
         self.engine.dispose()
+
+    def _of(self, column: sa.ColumnElement[Any], cluster: str | None = None) -> sa.ColumnElement[bool]:
+        """`column` is the cluster that is asked for, else this store's; no restriction for a store of all clusters."""
+        wanted = cluster if cluster is not None else self.cluster
+        return sa.true() if wanted is None else column == wanted
 
     def _select(self, cls: type[_R], query: sa.Select[Any]) -> list[_R]:
         return self.readable(cls, self._mappings(query))

@@ -30,7 +30,10 @@ ON CONFLICT (key) DO UPDATE SET value = excluded.value, updated_at = now()
 _ON = """
 SELECT e.*
 FROM unnest(CAST(:nodes AS text[]), CAST(:sinces AS timestamptz[])) AS g(node, since)
-CROSS JOIN LATERAL (SELECT * FROM probing.health_event x WHERE x.node = g.node AND x.at >= g.since) e
+CROSS JOIN LATERAL (
+    SELECT * FROM probing.health_event x
+    WHERE x.node = g.node AND x.at >= g.since AND (CAST(:cluster AS text) IS NULL OR x.cluster = :cluster)
+) e
 ORDER BY e.at, e.event_id
 """
 
@@ -50,8 +53,13 @@ class EventRows(base.StoreBase):
         cluster: str | None = None,
         limit: int | None = None,
     ) -> list[records.HealthEvent]:
-        """Events with since <= at < until, oldest first."""
-        query = sa.select(tables.health_event).order_by(_E.at, _E.event_id).limit(limit)
+        """Events with since <= at < until, oldest first. Without a cluster, of the store's."""
+        query = (
+            sa.select(tables.health_event)
+            .where(self._of(_E.cluster, cluster))
+            .order_by(_E.at, _E.event_id)
+            .limit(limit)
+        )
         if nodes is not None:
             query = query.where(base.some(_E.node, nodes))
         if job_ids is not None:
@@ -66,24 +74,26 @@ class EventRows(base.StoreBase):
                 if len(worse) == 1
                 else _E.severity.in_(worse)
             )
-        for column, value in ((_E.job_id, job_id), (_E.cluster, cluster)):
-            if value is not None:
-                query = query.where(column == value)
+        query = query.where(_E.job_id == job_id) if job_id is not None else query
         query = query.where(_E.at >= since) if since is not None else query
         query = query.where(_E.at < until) if until is not None else query
         return self._select(records.HealthEvent, query)
 
     def events_on(self, since: Mapping[str, datetime]) -> list[records.HealthEvent]:
         """Every event on some nodes, of each node since an instant of its own; oldest first."""
-        given = {"nodes": list(since), "sinces": list(since.values())}
+        given = {"nodes": list(since), "sinces": list(since.values()), "cluster": self.cluster}
         return self.readable(records.HealthEvent, self.rows(_ON, given)) if since else []
 
-    def latest_of_job(self, job_id: int, kind: str, since: datetime) -> list[records.HealthEvent]:
-        """The newest event of this kind and job that each node reported since then, by node."""
-        number = sa.func.row_number().over(partition_by=_E.node, order_by=(_E.at.desc(), _E.event_id))
+    def latest_of_job(
+        self, job_id: int, kind: str, since: datetime, *, cluster: str | None = None
+    ) -> list[records.HealthEvent]:
+        """The newest event of this kind and job that each node reported since then, by node. Without a cluster, of the store's."""
+        number = sa.func.row_number().over(
+            partition_by=(_E.cluster, _E.node), order_by=(_E.at.desc(), _E.event_id)
+        )
         numbered = (
             sa.select(tables.health_event, number.label("number"))
-            .where(_E.job_id == job_id, _E.kind == kind, _E.at >= since)
+            .where(self._of(_E.cluster, cluster), _E.job_id == job_id, _E.kind == kind, _E.at >= since)
             .subquery()
         )
         query = sa.select(numbered).where(numbered.c.number == 1).order_by(numbered.c.node)
@@ -113,7 +123,7 @@ class EventRows(base.StoreBase):
         with_ranks: bool = False,
         with_sources: bool = False,
     ) -> list[records.AgentHeartbeat]:
-        """The latest state of every agent of a cluster, else of all (or of those with a job), by node name.
+        """The latest state of every agent (or of those with a job), by node name; without a cluster, of the store's.
 
         `ranks` and `sources` are left empty unless asked for: they are most of the row, and few need them.
         """
@@ -122,25 +132,25 @@ class EventRows(base.StoreBase):
         columns = [
             sa.cast(sa.literal_column("'{}'"), pg.JSONB).label(c.name) if c.name in empty else c for c in h
         ]
-        query = sa.select(*columns).where(base.some(h.node, nodes)).order_by(h.cluster, h.node)
-        if cluster is not None:
-            query = query.where(h.cluster == cluster)
+        query = sa.select(*columns).where(self._of(h.cluster, cluster), base.some(h.node, nodes))
+        query = query.order_by(h.cluster, h.node)
         if job_id is not None:
             query = query.where(h.jobs.contains([job_id]))
         return self._select(records.AgentHeartbeat, query)
 
     def heartbeat_ages_s(self, *, cluster: str | None = None) -> dict[str, float]:
-        """Node to seconds since its agent was last heard, both by the server's clock; without a cluster, of all of them."""
+        """Node to seconds since its agent was last heard, both by the server's clock; without a cluster, of the store's."""
         h = tables.agent_heartbeat.c
         age: sa.ColumnElement[float] = sa.func.extract(
             "epoch", sa.func.clock_timestamp() - h.received_at
         ).cast(sa.Double())
-        query = sa.select(h.node, age)
-        return dict(self._rows(query.where(h.cluster == cluster) if cluster is not None else query))
+        return dict(self._rows(sa.select(h.node, age).where(self._of(h.cluster, cluster))))
 
     def silences_s(self, *, cluster: str | None = None) -> dict[str, float]:
         """Node to seconds for which its agent could have been heard and was not: its age, or less after the database was away."""
-        return {row["node"]: row["silent_s"] for row in self.rows(_SILENCES, {"cluster": cluster})}
+        return {
+            row["node"]: row["silent_s"] for row in self.rows(_SILENCES, {"cluster": cluster or self.cluster})
+        }
 
     def server_up_s(self) -> float:
         """Seconds since the database's server was started."""
@@ -152,9 +162,9 @@ class EventRows(base.StoreBase):
         self._execute(sa.text(_LISTEN).bindparams(key=f"listening {cluster}", after_s=after_s))
 
     def checks(self, node: str | None = None, name: str | None = None) -> list[records.CheckResult]:
-        """The latest result of every check on every node, or of those named."""
+        """The latest result of every check on every node of the store's cluster, or of those named."""
         n = tables.check_now.c
-        query = sa.select(tables.check_now).order_by(n.node, n.name)
+        query = sa.select(tables.check_now).where(self._of(n.cluster)).order_by(n.node, n.name)
         query = query.where(n.name == name) if name is not None else query
         return self._select(records.CheckResult, query.where(n.node == node) if node is not None else query)
 
@@ -165,10 +175,12 @@ class EventRows(base.StoreBase):
         since: datetime | None = None,
         until: datetime | None = None,
         job_ids: Iterable[int] | None = None,
+        *,
+        cluster: str | None = None,
     ) -> list[records.JobAllocation]:
-        """GPU allocations as the Prologs saw them, by time."""
+        """GPU allocations as the Prologs saw them, by time. Without a cluster, of the store's."""
         a = tables.job_allocation.c
-        query = sa.select(tables.job_allocation).order_by(a.at, a.node)
+        query = sa.select(tables.job_allocation).where(self._of(a.cluster, cluster)).order_by(a.at, a.node)
         query = query.where(base.some(a.job_id, job_ids)) if job_ids is not None else query
         query = query.where(a.job_id == job_id) if job_id is not None else query
         query = query.where(a.node == node) if node is not None else query

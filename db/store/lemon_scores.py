@@ -29,9 +29,11 @@ class LemonRows(base.StoreBase):
         nodes: Iterable[str] | None = None,
         before: datetime | None = None,
     ) -> list[records.LemonScore]:
-        """Scores of one day, highest first; of the latest scored day (before `before`) when neither day nor any node is given."""
+        """Scores of one day, highest first; of each cluster's latest scored day (before `before`) when neither day nor any node is given."""
         s = tables.lemon_score.c
-        query = sa.select(tables.lemon_score).order_by(s.day, s.score.desc(), s.node)
+        query = (
+            sa.select(tables.lemon_score).where(self._of(s.cluster)).order_by(s.day, s.score.desc(), s.node)
+        )
         if node is not None:
             query = query.where(s.node == node)
         if nodes is not None:
@@ -39,10 +41,20 @@ class LemonRows(base.StoreBase):
         if day is not None:
             query = query.where(s.day == day)
         elif node is None and nodes is None:
-            latest = sa.select(sa.func.max(s.day))
-            latest = latest.where(s.day < before) if before is not None else latest
-            query = query.where(s.day == latest.scalar_subquery())
+            query = query.where(self._of_last_nights(before))
         return self._select(records.LemonScore, query)
+
+    def _of_last_nights(self, before: datetime | None) -> sa.ColumnElement[bool]:
+        s, night = tables.lemon_score.c, tables.lemon_score.alias("night").c
+        earlier = night.day < before if before is not None else sa.true()
+        if self.cluster is not None:
+            # One look into the index; compared cluster by cluster, it would be a look for every score.
+            latest = sa.select(sa.func.max(night.day)).where(night.cluster == self.cluster, earlier)
+            return s.day == latest.scalar_subquery()
+        latest_of_each = (
+            sa.select(night.cluster, sa.func.max(night.day)).where(earlier).group_by(night.cluster)
+        )
+        return sa.tuple_(s.cluster, s.day).in_(latest_of_each)
 
     def scores_answered(
         self, cluster: str, notes: Iterable[tuple[str, datetime]]

@@ -8,7 +8,7 @@ WITH reopened AS (
       AND a.end_at BETWEEN now() - interval '1 day' AND now() - interval '1 minute'
       AND a.judged_at <= a.end_at + interval '1 minute'
       AND EXISTS (SELECT FROM probing.agent_heartbeat h
-                  WHERE h.cluster = a.cluster AND h.node = ANY (a.nodes) AND h.at > a.end_at + interval '1 minute')
+                  WHERE h.cluster = a.cluster AND h.node = ANY (a.nodes) AND least(h.at, h.received_at) > a.end_at + interval '1 minute')
     RETURNING 1
 )
 SELECT count(*) AS n_reopened FROM reopened

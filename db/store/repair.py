@@ -44,8 +44,10 @@ class RepairRows(base.StoreBase):
         until: datetime | None = None,
         outcomes: Iterable[str] | None = None,
     ) -> list[records.DiagnosticResult]:
-        """Results, oldest first."""
-        query = sa.select(tables.diagnostic_result).order_by(_R.at, _R.node, _R.test)
+        """Results, oldest first, of the store's cluster."""
+        query = (
+            sa.select(tables.diagnostic_result).where(self._of(_R.cluster)).order_by(_R.at, _R.node, _R.test)
+        )
         for column, value in ((_R.round_id, round_id), (_R.node, node)):
             query = query.where(column == value) if value is not None else query
         query = query.where(_R.at >= since) if since is not None else query
@@ -82,9 +84,8 @@ class RepairRows(base.StoreBase):
         open_only: bool = False,
         since: datetime | None = None,
     ) -> list[records.RepairIncident]:
-        """Repairs, oldest first; without a cluster, of all of them."""
-        query = sa.select(tables.repair_incident).order_by(_I.opened_at)
-        query = query.where(_I.cluster == cluster) if cluster is not None else query
+        """Repairs, oldest first; without a cluster, of the store's."""
+        query = sa.select(tables.repair_incident).where(self._of(_I.cluster, cluster)).order_by(_I.opened_at)
         query = query.where(_I.node == node) if node is not None else query
         query = query.where(_I.closed_at.is_(None)) if open_only else query
         query = query.where(_I.opened_at >= since) if since is not None else query

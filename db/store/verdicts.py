@@ -12,7 +12,7 @@ from sqlalchemy.dialects import postgresql as pg
 
 from probing_cluster.core import records
 from probing_cluster.db import binary_arrays, engines, plain, rows, tables
-from probing_cluster.db.store import base
+from probing_cluster.db.store import attempt_merge, base
 
 _T = TypeVar("_T")
 _A = tables.job_attempt.c
@@ -31,8 +31,25 @@ _compared = operator.attrgetter(*(name for name in _NAMES if name != "made_at"))
 class VerdictRows(base.StoreBase):
     """Reads and writes of why attempts ended."""
 
-    def save_verdicts(self, verdicts: Iterable[records.Verdict]) -> dict[Key, records.Verdict]:
+    def fingerprints(self, keys: Iterable[Key]) -> dict[Key, int]:
+        """Attempt to a number that changes with what a verdict rests on in its row; unknown attempts are left out.
+
+        Read before the attempts themselves and handed to `save_verdicts`, it shows which rows changed in between.
+        """
+        wanted = list(keys)
+        if not wanted:
+            return {}
+        with engines.translated(), self.engine.connect() as connection:
+            found = _call(connection.connection.cursor(), _FINGERPRINTS, _key_arrays(wanted))
+            return {wanted[n - 1]: fingerprint for n, fingerprint in found}
+
+    def save_verdicts(
+        self, verdicts: Iterable[records.Verdict], read: Mapping[Key, int] | None = None
+    ) -> dict[Key, records.Verdict]:
         """Store verdicts as current, keeping the older ones; a person's verdict is not replaced by the rules'.
+
+        `read`: the fingerprint of each attempt's row that its verdict rests on. An attempt whose row has another one by now
+        remains to be judged again; without a fingerprint the row counts as unchanged.
 
         Gives the verdicts that were current before, of those attempts that had one. One equal to the current one
         but for the time it was made is not stored again.
@@ -48,15 +65,19 @@ class VerdictRows(base.StoreBase):
         for one_each in rounds:
             # In order of the key: two writers of the same attempts then wait instead of deadlocking.
             for batch in _batched(sorted(one_each.items(), key=lambda item: item[0])):
-                before = {**self._save_batch(dict(batch)), **before}
+                before = {**self._save_batch(dict(batch), read or {}), **before}
         return before
 
-    def _save_batch(self, given: Mapping[Key, records.Verdict]) -> dict[Key, records.Verdict]:
+    def _save_batch(
+        self, given: Mapping[Key, records.Verdict], read: Mapping[Key, int]
+    ) -> dict[Key, records.Verdict]:
         with engines.translated(), self.engine.begin() as connection:
             cursor = connection.connection.cursor()
             given_keys = list(given)
             given_arrays = _key_arrays(given_keys)
-            unjudged = {given_keys[n - 1] for (n,) in _call(cursor, _LOCK, given_arrays) if n}
+            locked = {given_keys[n - 1]: row for n, *row in _call(cursor, _LOCK, given_arrays)}
+            unjudged = {k for k, (judged, _) in locked.items() if not judged}
+            changed = {k for k, (_, fingerprint) in locked.items() if read.get(k, fingerprint) != fingerprint}
             jobs = binary_arrays.ARRAYS["bigint"]([k[1] for k in given_keys])
             stored = (dict(zip(_NAMES, row, strict=True)) for row in _call(cursor, _CURRENT, {"jobs": jobs}))
             current = {key_of(v): v for v in (rows.from_row(records.Verdict, row) for row in stored)}
@@ -68,7 +89,7 @@ class VerdictRows(base.StoreBase):
             for statement, keys in ((_INSERT, fresh.keys() - kept), (_INSERT_OLD, kept)):
                 if keys:
                     _call(cursor, statement, _verdict_arrays([fresh[k] for k in fresh if k in keys]))
-            if judged := [k for k in given if k in fresh or k in unjudged]:
+            if judged := [k for k in given if (k in fresh or k in unjudged) and k not in changed]:
                 same = len(judged) == len(given)
                 _call(cursor, _JUDGED, given_arrays if same else _key_arrays(judged))
             return {k: v for k, v in current.items() if k in given}
@@ -83,10 +104,10 @@ class VerdictRows(base.StoreBase):
         confidences: Iterable[records.Confidence] | None = None,
         cluster: str | None = None,
     ) -> list[records.Verdict]:
-        """Current verdicts; `since`/`until` bound the end of the attempt judged."""
+        """Current verdicts; `since`/`until` bound the end of the attempt judged. Without a cluster, of the store's."""
         query = (
             sa.select(tables.verdict)
-            .where(_V.superseded_at.is_(None))
+            .where(_V.superseded_at.is_(None), self._of(_V.cluster, cluster))
             .order_by(_V.submit_at, _V.job_id)
             .limit(limit)
         )
@@ -94,8 +115,6 @@ class VerdictRows(base.StoreBase):
             query = query.where(base.some(_V.job_id, job_ids))
         if confidences is not None:
             query = query.where(base.some(_V.confidence, confidences))
-        if cluster is not None:
-            query = query.where(_V.cluster == cluster)
         if node is not None:
             query = query.where(_V.node == node)
         if since is not None or until is not None:
@@ -108,7 +127,7 @@ class VerdictRows(base.StoreBase):
         """Every verdict ever given on these jobs' attempts, by job and time."""
         query = (
             sa.select(tables.verdict)
-            .where(base.some(_V.job_id, job_ids))
+            .where(base.some(_V.job_id, job_ids), self._of(_V.cluster))
             .order_by(_V.job_id, _V.submit_at, _V.made_at, _V.verdict_id)
         )
         return self._select(records.Verdict, query)
@@ -180,15 +199,18 @@ _FORMS: dict[str, Callable[[Any], Any] | None] = {
     for name, (kind, cast) in _KINDS.items()
 }
 
-_LOCK = """
-SELECT CASE WHEN a.judged_at IS NULL THEN g.n END
+_ROWS = """
 FROM unnest(%(cluster)b::text[], %(job_id)b::bigint[], %(submit_at)b::timestamptz[]) WITH ORDINALITY
      AS g(cluster, job_id, submit_at, n)
 JOIN probing.job_attempt a USING (cluster, job_id, submit_at)
+"""
+_FINGERPRINTS = f"SELECT g.n, {attempt_merge.FINGERPRINT} {_ROWS}"
+_LOCK = f"""
+SELECT g.n, a.judged_at IS NOT NULL, {attempt_merge.FINGERPRINT} {_ROWS}
 ORDER BY a.cluster, a.job_id, a.submit_at
 FOR NO KEY UPDATE OF a
 """
-"""Savers of the same attempts take turns; which (from 1) are to be judged."""
+"""Savers of the same attempts take turns. Output: number (from 1), whether it has a current verdict, fingerprint of its row."""
 _JUDGED = """
 UPDATE probing.job_attempt a SET judged_at = now()
 FROM unnest(%(cluster)b::text[], %(job_id)b::bigint[], %(submit_at)b::timestamptz[]) AS g(cluster, job_id, submit_at)

@@ -56,6 +56,21 @@ node_answer = sa.Table(
     sa.Index("node_answer_node", "node", "made_at"),
     comment="What a node answers to a question about a running job; kept ten minutes.",
 )
+node_clock = sa.Table(
+    "node_clock",
+    metadata,
+    text_column("cluster", "Slurm cluster name", primary_key=True),
+    text_column("node", "node name", primary_key=True),
+    at_column("from_at", "first heartbeat with that offset, by the server's clock, UTC", primary_key=True),
+    at_column("to_at", "last heartbeat with that offset, by the server's clock, UTC", nullable=False),
+    sa.Column(
+        "offset_s",
+        sa.Double(),
+        nullable=False,
+        comment="seconds by which the node's clock was ahead of the server's; negative = behind",
+    ),
+    comment="A time in which a node's clock was off: ahead by more than 5 s, or behind by more than 30 s.",
+)
 slurm_drain = sa.Table(
     "slurm_drain",
     metadata,

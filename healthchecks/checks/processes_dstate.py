@@ -13,7 +13,8 @@ MAX_STACKS = 16
 """Stacks read in one look; a process beyond them fails nothing."""
 _USER_SLICE = re.compile(r"/user-(\d{1,10})\.slice")
 _OF_ANOTHER = re.compile(
-    r"\b(?:proc_(?:pid|tid|tgid|fd|ns|single|task)_\w+|do_task_stat|environ_read|mem_rw|m_start|__access_remote_vm)\b"
+    r"\b(?:proc_(?:pid|tid|tgid|fd|ns|single|task|map_files)_\w+|do_task_stat|environ_read|mem_rw|m_start|__access_remote_vm|mm_access|proc_mem_open"
+    r"|\w{0,16}(?:maps|smaps|smaps_rollup|pagemap|environ|auxv|mem)_open|process_vm_rw\w*|process_madvise|pidfd_getfd|kcmp|get_robust_list)\b"
 )
 """Kernel functions in which a process reads another one's /proc: `ps` hangs there beside a user's process inside an exec."""
 

@@ -18,7 +18,7 @@ SELECT a.job_id, a.attempt,
                 SELECT 1
                 FROM unnest(v.evidence) AS i(id)
                 JOIN probing.event_key k ON k.event_id = i.id
-                JOIN probing.health_event e ON e.node = v.node AND e.at = k.at AND e.event_id = k.event_id
+                JOIN probing.health_event e ON e.cluster = v.cluster AND e.node = v.node AND e.at = k.at AND e.event_id = k.event_id
                 WHERE NOT e.source = ANY (string_to_array($4, ',')))
        END AS attested,
        probing.job_ref(a) AS ref

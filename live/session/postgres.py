@@ -28,6 +28,7 @@ _TYPES: Mapping[str, tuple[pa.DataType, str]] = {
 }
 """Type in Postgres to Arrow's and to what the column is cast to; all others (JSON, UUID, arrays) come as text."""
 _OPS = {"=": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_ORDERS = frozenset({"<", "<=", ">", ">="})
 
 
 class Postgres:
@@ -132,7 +133,9 @@ def _sql(condition: Condition, kinds: Mapping[str, str]) -> str:
         return f"({_name(column)} IS {op.upper()})"
     if op == "in":
         return f"({left} IN ({', '.join(_constant(v, cast) for v in condition['values'])}))"
-    return f"({left} {_OPS[op]} {_constant(condition['value'], cast)})"
+    # DataFusion orders texts by their bytes; a server with a language's collation would keep rows back that it wants.
+    ordered = ' COLLATE "C"' if cast == "text" and op in _ORDERS else ""
+    return f"({left}{ordered} {_OPS[op]} {_constant(condition['value'], cast)})"
 
 
 def _constant(value: Any, cast: str) -> str:

@@ -23,7 +23,7 @@ def judge(
 ) -> list[Sighting]:
     """The deaths that are news now; with `settled` nothing is waited for, since the attempt has ended."""
     now_s = clock.monotonic_s()
-    gone = [r for r in watched.ranks.values() if r.was_alive and not r.alive]
+    gone = [r for r in watched.ranks.values() if r.was_alive and not r.alive and not r.launches]
     for rank in gone:
         if rank.died_s is None:
             rank.died_s = watcher.died_s(rank.page.pid) or now_s
@@ -50,7 +50,8 @@ def _settle(watched: WatchedJob, rank: Rank, now_s: float, *, settled: bool) -> 
     passed_s = now_s - end.died_s
     if not settled and passed_s < deaths.SETTLE_S:
         return None
-    others = [r for r in watched.ranks.values() if r is not rank and r.was_alive]
+    # A launcher outlives its ranks by seconds, and waits for nothing.
+    others = [r for r in watched.ranks.values() if r is not rank and r.was_alive and not r.launches]
     # Who has been started since (by torchrun, or by the script's next srun) says nothing about this end.
     before = [r.end for r in others if r.page.monotonic_ns / 1e9 <= end.died_s]
     fate = deaths.fate(end, before)

@@ -119,7 +119,7 @@ class RankPages:
             self._see(watched, name, page)
         if "pages" in answer:
             self._forget(watched, set(answer["pages"]))
-        _unnumber_launchers(list(watched.ranks.values()))
+        _mark_launchers(list(watched.ranks.values()))
         watched.refused = refused
 
     def _found(
@@ -149,7 +149,7 @@ class RankPages:
             rank = watched.ranks[name]
             with contextlib.suppress(guarded_reads.ProcessHangs):  # it has not ended
                 rank.facts = self._facts(watched, rank.page)
-            if rank.alive or rank.death_reported or not rank.was_alive:
+            if rank.alive or rank.death_reported or rank.launches or not rank.was_alive:
                 self._deaths.forget(rank.page.pid)
                 del watched.ranks[name]
         for one in [s for s in watched.sought if s[0] not in read]:
@@ -184,14 +184,26 @@ class RankPages:
         rank.was_alive |= rank.alive
 
 
-def _unnumber_launchers(ranks: Sequence[Rank]) -> None:
-    """Takes their numbers from those that only start the others: Slurm's number of the task is some other rank's.
+def _mark_launchers(ranks: Sequence[Rank]) -> None:
+    """Marks those that only start the others, and takes their numbers from them: Slurm's number of the task is some other rank's.
 
-    Such a process has imported torch, too, but makes no steps and calls no collectives itself.
+    Such a process has imported torch, too, but makes no steps and calls no collectives itself, while a process below it does, or has
+    a number of its own there. The workers of a rank's data loader do neither: they have the rank's number.
     """
-    parents = frozenset().union(*(r.ancestors for r in ranks))
     for rank in ranks:
-        idle = not rank.page.steps and not rank.page.recent_collectives
-        rank.launches = idle and (rank.launches or (rank.was_alive and rank.page.pid in parents))
+        if _works(rank):
+            rank.launches = False
+            continue
+        number = rank.page.rank, rank.page.world_size
+        below = (r for r in ranks if rank.page.pid in r.ancestors)
+        rank.launches |= rank.was_alive and any(
+            _works(r) or (r.page.rank is not None and (r.page.rank, r.page.world_size) != number)
+            for r in below
+        )
+    for rank in ranks:
         if rank.launches:
-            rank.page = replace(rank.page, rank=None, world_size=None)
+            rank.page, rank.progress = replace(rank.page, rank=None, world_size=None), None
+
+
+def _works(rank: Rank) -> bool:
+    return bool(rank.page.steps or rank.page.recent_collectives)

@@ -9,7 +9,7 @@ from typing import Any
 
 from probing_cluster.core import clock
 from probing_cluster.probe_agent import children
-from probing_cluster.probe_agent.jobs import jobs, processes
+from probing_cluster.probe_agent.jobs import guarded_reads, jobs, processes
 from probing_cluster.probe_agent.ranks import gpu_load, nic_traffic, pages, rank_rows, step_windows
 from probing_cluster.probe_agent.ranks.ranks import Rank, WatchedJob
 from probing_cluster.probe_agent.stacks import cpu_sampling, native, pyspy, sleeps
@@ -72,7 +72,7 @@ class SnapshotTaker:
         return {
             "ranks": entries,
             "world_size": max(worlds, default=None),
-            "more": max(0, len(watched.ranks) - len(entries)),
+            "more": max(0, sum(not r.launches for r in watched.ranks.values()) - len(entries)),
             "gpus": gpu_load.of_job(self._gpus(), watched.job.gpu_uuids),
             "nics": {} if last else self._nics.since(_stalled_since_s(watched)),
             "refused_pages": watched.refused,
@@ -112,16 +112,20 @@ class SnapshotTaker:
     async def _python_stacks(self, rank: Rank, start_ticks: int, owner: tuple[int, int]) -> dict[str, Any]:
         """The stacks of the rank's process; none if it ended meanwhile: its pid may by now be another's, and py-spy is root."""
         page = rank.page
-        if not self._is_same(page.pid, start_ticks):
+        if not self._is_same(page.pid, start_ticks, owner[0]):
             return {"stack_error": _ENDED}
         stacks = await pyspy.stacks(self._children, page.pid, inside=page.pid_inside)
-        if stacks.get("holds_gil") and self._is_same(page.pid, start_ticks):
+        if stacks.get("holds_gil") and self._is_same(page.pid, start_ticks, owner[0]):
             stacks |= await cpu_sampling.look(self._children, page.pid, owner, stacks, inside=page.pid_inside)
-        return stacks if self._is_same(page.pid, start_ticks) else {"stack_error": _ENDED}
+        return stacks if self._is_same(page.pid, start_ticks, owner[0]) else {"stack_error": _ENDED}
 
-    def _is_same(self, pid: int, start_ticks: int) -> bool:
-        found = processes.facts(pid, self._proc)
-        return found is not None and found.start_ticks == start_ticks
+    def _is_same(self, pid: int, start_ticks: int, uid: int) -> bool:
+        """Whether it is still that process, and its owner's: an exec of a setuid program keeps number and start."""
+        try:
+            found = processes.facts(pid, self._proc)
+        except guarded_reads.ProcessHangs:
+            return False
+        return found is not None and (found.start_ticks, found.uid) == (start_ticks, uid)
 
     async def _add_native(
         self, entries: Sequence[dict[str, Any]], slept: Mapping[int, int | None], owner: tuple[int, int]

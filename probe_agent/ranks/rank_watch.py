@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from probing_cluster.probe_agent.ranks import (
 from probing_cluster.probe_agent.ranks.ranks import Rank, WatchedJob
 from probing_cluster.probe_agent.ranks.ras import nccl_ras
 
+_log = logging.getLogger(__name__)
 SNAPSHOT_EVERY_S = 30.0
 """A job's snapshot is taken at most this often, whoever asks."""
 
@@ -75,10 +77,13 @@ class RankWatch:
         )
         self._rank_events = rank_events.RankEvents(identity, clock)
         self._asking: set[asyncio.Task[None]] = set()
+        self._failed: set[int] = set()
+        """Running jobs whose look has failed, which the log tells once."""
 
     async def beat(self) -> None:
         """One look at every running job; takes a snapshot of a job that has just stalled."""
         await self._pages.drop_ended()
+        self._failed &= set(self._book.running)
         if any(watched.ranks for watched in self._pages.jobs.values()):
             await self._nics.read()
         silent: set[int] = set()
@@ -87,13 +92,23 @@ class RankWatch:
             # A user can stop the reader of their pages: their other jobs wait for the next beat, other users do not.
             if job is not None and job.uid in silent:
                 continue
-            sightings = await self.look(job_id)
+            try:
+                await self._look_and_take(job_id)
+            except Exception as exc:  # noqa: BLE001 - logged once a job, and counted
+                # Pages and processes are their users': what they hold may cost that job's look, and nothing else of the node.
+                if job_id not in self._failed:
+                    _log.exception("the ranks of job %d could not be looked at", job_id)
+                self._failed.add(job_id)
+                self._watch.failed(rank_pages.NAME, f"job {job_id}: {type(exc).__name__}: {exc}")
             if job is not None and job.uid is not None and self._pages.is_silent(job_id):
                 silent.add(job.uid)
-            if sightings:
-                self._take(sightings)
-            if any(s.kind == "rank_stall" for s in sightings):
-                await self.snapshot(job_id)
+
+    async def _look_and_take(self, job_id: int) -> None:
+        sightings = await self.look(job_id)
+        if sightings:
+            self._take(sightings)
+        if any(s.kind == "rank_stall" for s in sightings):
+            await self.snapshot(job_id)
 
     async def wait(self, seconds: float) -> None:
         """Waits for the next look: `seconds`, or until the death of a rank has settled."""
@@ -164,7 +179,7 @@ class RankWatch:
         self._deaths.close()
 
     def _stalled(self, rank: Rank) -> stall.Stall | None:
-        if not rank.alive:
+        if not rank.alive or rank.launches:
             return None
         assert rank.facts is not None
         look = stall.RankObservation(

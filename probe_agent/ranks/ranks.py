@@ -75,8 +75,9 @@ class WatchedJob:
     reported: progress.ReportedProgress = field(default_factory=progress.ReportedProgress)
 
     def chosen(self) -> list[Rank]:
-        """At most MAX_RANKS by number; pages whose process was never met come last, since anyone can write them."""
+        """At most MAX_RANKS by number, without launchers; pages whose process was never met come last, since anyone can write them."""
         ranked = sorted(
-            self.ranks.values(), key=lambda r: (not r.was_alive, r.page.rank is None, r.page.rank or 0)
+            (r for r in self.ranks.values() if not r.launches),
+            key=lambda r: (not r.was_alive, r.page.rank is None, r.page.rank or 0),
         )
         return ranked[:MAX_RANKS]

@@ -40,7 +40,7 @@ async def stacks(
         if done.returncode == 0:
             try:
                 return _answer(json.loads(done.stdout), {pid, inside or pid})
-            except (ValueError, TypeError, KeyError) as exc:
+            except (ValueError, TypeError, AttributeError, LookupError) as exc:
                 why = f"py-spy answered {type(exc).__name__}"
         else:
             why = sanitize.clean(done.stderr.decode("utf-8", "replace"), 200)

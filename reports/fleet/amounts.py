@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from probing_cluster.core import vocabulary
 
+FEW = 4
+"""With fewer attempts, failures or runs only their number is shown: a share, a rate or a mean of so few means nothing."""
+
 
 def percent(value: float) -> str:
     """A share of 1."""
@@ -13,6 +16,11 @@ def percent(value: float) -> str:
 def amount(value: float) -> str:
     """Three digits are enough."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def one_per_gpu_h(rate: float) -> str:
+    """`one in 48,000 GPU hours`: a rate as the time between two failures."""
+    return f"one in {amount(1 / rate)} GPU hours" if rate > 0 else "none"
 
 
 def gpus(n: int) -> str:

@@ -24,6 +24,7 @@ _HEADS = {
     "n": "jobs",
     "measured": "seen, not assumed",
     "n_failures": "failures",
+    "n_incidents": "faults that ended them",
     "other": "with",
     "excl_jobid_count": "jobs that exclude it",
     "xid_cnt": "distinct Xids",

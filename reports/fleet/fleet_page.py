@@ -16,7 +16,7 @@ from probing_cluster.reports.fleet import amounts, column_heads, fleet_words, no
 Figure = Mapping[str, Any]
 """One figure as `probing-ctl fleet --json` prints it."""
 
-_ABOUT = ("since", "until", "partition", "users")
+_ABOUT = ("since", "until", "cluster", "partition", "users")
 MOST_ROWS = 200
 """Most rows of a table on the page; `--json` has all."""
 
@@ -56,7 +56,7 @@ def render(
 def parts_of(figures: Mapping[str, Figure], meanings: Mapping[str, str]) -> dict[str, Any]:
     """The values for fleet_body.html.j2, on a page of its own or inside another."""
     sections = [_section(name, figure, meanings[name]) for name, figure in figures.items()]
-    return {"sections": sections, "facts": _facts(figures)}
+    return {"sections": sections, "facts": _facts(figures), "begin": fleet_words.begin(figures)}
 
 
 def _section(name: str, figure: Figure, meaning: str) -> PageSection:
@@ -136,8 +136,8 @@ def hours(value: float) -> str:
 def _facts(figures: Mapping[str, Figure]) -> list[tuple[str, str]]:
     """The most important numbers, for the head of the page."""
     states, ettr = figures.get("state-breakdown", {}), figures.get("run-ettr", {})
-    few_attempts = (states.get("n_attempts") or 0) < fleet_words.FEW
-    few_runs = (ettr.get("n_runs") or 0) < fleet_words.FEW
+    few_attempts = (states.get("n_attempts") or 0) < amounts.FEW
+    few_runs = (ettr.get("n_with_gpus") or 0) < amounts.FEW
     rate, loss = figures.get("large-job-rate", {}), figures.get("goodput-loss", {})
     wanted = (
         ("attempts", states.get("n_attempts"), number),
@@ -147,7 +147,7 @@ def _facts(figures: Mapping[str, Figure]) -> list[tuple[str, str]]:
             None if few_attempts else states.get("infrastructure_gpu_time_frac"),
             fleet_words.percent,
         ),
-        ("ETTR of all runs", None if few_runs else ettr.get("ettr"), fleet_words.percent),
+        ("ETTR of runs with GPUs", None if few_runs else ettr.get("ettr"), fleet_words.percent),
         ("failures per node-day, large jobs", rate.get("per_node_day"), number),
         (
             "GPU hours lost",
@@ -196,7 +196,7 @@ def _rates(name: str, title: str, figure: Figure) -> Drawn:
         )
         for c in figure["components"]
     ]
-    return charts.points(name, title, rows, fleet_words.one_per_gpu_h), ()
+    return charts.points(name, title, rows, amounts.one_per_gpu_h), ()
 
 
 def _over_time(name: str, title: str, figure: Figure) -> Drawn:

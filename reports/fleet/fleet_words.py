@@ -7,15 +7,10 @@ from typing import Any
 
 from probing_cluster.core import vocabulary
 from probing_cluster.reports import phrase
-from probing_cluster.reports.fleet import amounts, column_heads
+from probing_cluster.reports.fleet import amounts, column_heads, failure_words
 
 Figure = Mapping[str, Any]
 """One figure as `probing-ctl fleet --json` prints it."""
-
-
-def one_per_gpu_h(rate: float) -> str:
-    """`one in 48,000 GPU hours`: a rate as the time between two failures."""
-    return f"one in {_amount(1 / rate)} GPU hours" if rate > 0 else "none"
 
 
 def sentences(name: str, figure: Figure) -> list[str]:
@@ -23,16 +18,31 @@ def sentences(name: str, figure: Figure) -> list[str]:
     return _SENTENCES[name](figure) if name in _SENTENCES else []
 
 
+def begin(figures: Mapping[str, Figure]) -> str:
+    """A sentence on a span that begins before the first start on record; empty for others."""
+    cut = next((f for f in figures.values() if f.get("requested_since")), None)
+    if cut is None:
+        return ""
+    first, requested = (str(cut[key])[:16].replace("T", " ") for key in ("since", "requested_since"))
+    return (
+        f"Nothing is on record before {first} UTC: the figures of attempts begin there, not at {requested}."
+    )
+
+
 def is_of_the_cluster(name: str, figure: Figure) -> bool:
     """False for figures that rest on the default failure rate; only the expected ETTR shows that there is no other yet."""
     return name == "expected-ettr" or figure.get("rate_is_own") is not False
 
 
-percent, _amount, _gpus, _node_days = amounts.percent, amounts.amount, amounts.gpus, amounts.node_days
+percent, _amount, _gpus, _node_days, FEW = (
+    amounts.percent,
+    amounts.amount,
+    amounts.gpus,
+    amounts.node_days,
+    amounts.FEW,
+)
 
 _MOST_STATES = 5
-FEW = 4
-"""With fewer attempts, failures or runs only their number is shown: a share, a rate or a mean of so few means nothing."""
 
 
 def _share(value: float | None) -> str:
@@ -81,112 +91,27 @@ def _sizes(figure: Figure) -> list[str]:
     return made
 
 
-def _rates(figure: Figure) -> list[str]:
-    parts = sorted(figure["components"], key=lambda c: -c["n_failures"])
-    if not parts:
-        if n := figure.get("n_attempts_without_gpus"):
-            which = f"{_jobs(n)} without GPUs, or whose GPUs are not recorded"
-            return [
-                f"Infrastructure ended {which}; they are in no rate, and no failure of others was attributed to it."
-            ]
-        return ["No failure was attributed to infrastructure."]
-    listed = []
-    for part in parts[:4]:
-        rate = part["per_gpu_h"]
-        few = part["n_failures"] < FEW
-        often = "" if not rate else " (too few for a rate)" if few else f" ({one_per_gpu_h(rate)})"
-        listed.append(f"{part['component']} {part['n_failures']}{often}")
-    more = f", and {_jobs(len(parts) - 4, 'more component')}" if len(parts) > 4 else ""
-    return [f"Failures by component: {', '.join(listed)}{more}."]
-
-
-def _over_time(figure: Figure) -> list[str]:
-    buckets = [(b, sum(b["failures"].values())) for b in figure["buckets"]]
-    if not any(n for _, n in buckets):
-        if buckets and not any(b.get("gpu_h", 1) for b, _ in buckets):
-            return ["Failures over time are not known: no GPU hours are on record."]
-        return ["No infrastructure failure in any period."]
-    (worst, n), (_, latest) = max(buckets, key=lambda b: b[1]), buckets[-1]
-    period = phrase.span(figure["bucket_s"])
-    if len(buckets) == 1:
-        one = f"{_jobs(n, 'failure')} in the one period of {period} with jobs, from {worst['at'][:10]}."
-        return [one, *_began(figure)]
-    most = f"at most {_jobs(n, 'failure')} (from {worst['at'][:10]})"
-    return [f"In periods of {period}: {most}, in the last {latest:,}.", *_began(figure)]
-
-
-def _began(figure: Figure) -> list[str]:
-    if not figure["checks_began"]:
-        return []
-    n_began = _jobs(len(figure["checks_began"]), "check")
-    return [
-        f"{n_began} came into force in this span; from then on more failures may be seen, although no more happen."
-    ]
-
-
-def _large(figure: Figure) -> list[str]:
-    size = f"jobs of {_gpus(figure['min_gpus'])} or more"
-    if not figure["n_attempts"]:
-        return [f"No {size} are on record; their failure rate is not known."]
-    if not figure["n_failures"]:
-        return [f"No failure in {_node_days(figure['node_days'])} of {size}."]
-    rate, low, high = (figure[key] for key in ("per_node_day", "low_per_node_day", "high_per_node_day"))
-    between = f" (likely {_amount(1 / high)} to {_amount(1 / low)})" if low and high else ""
-    often = f"In {size} one node fails every {_node_days(1 / rate)}{between}"
-    return [f"{often}: {_jobs(figure['n_failures'], 'failure')}."]
-
-
-def _mttf(figure: Figure) -> list[str]:
-    failed = [s for s in figure["sizes"] if s["measured"] and s["measured"].get("mttf_h")]
-    measured = [s for s in failed if s["measured"]["n_failures"] >= FEW]
-    made = []
-    if failed and not measured:
-        made.append("Too few jobs of any size failed for a mean time to failure.")
-    if measured:
-        largest = measured[-1]
-        hours = phrase.span(largest["measured"]["mttf_h"] * 3600)
-        made.append(f"A job of {_gpus(largest['n_gpus'])} ran {hours} on average until it failed.")
-    projected = [s for s in figure["sizes"] if s["projected_h"]]
-    if projected:
-        last = projected[-1]
-        made.append(f"One of {_gpus(last['n_gpus'])} would run {phrase.span(last['projected_h'] * 3600)}.")
-    return made or ["The mean time to failure is not known: no job of recorded size failed."]
-
-
-def _goodput(figure: Figure) -> list[str]:
-    lost, more = figure["first_gpu_h"], figure["second_gpu_h"]
-    n_ended = sum(s["n_first"] for s in figure.get("sizes", ()))
-    if not lost and not more and n_ended:
-        return [
-            f"GPU hours lost are not known: {_jobs(n_ended)} that infrastructure ended held no GPUs, or their GPUs are not recorded."
-        ]
-    if not lost and not more:
-        return [
-            "No GPU hours were lost to infrastructure; jobs that failed by themselves are not counted here."
-        ]
-    also = f", and {_amount(more)} by jobs preempted for their return" if more else ""
-    return [
-        f"Jobs that infrastructure ended lost {_amount(lost)} GPU hours{also} (of each at most its last 30 minutes, and the time it hung)."
-    ]
-
-
 def _ettr(figure: Figure) -> list[str]:
-    n = figure["n_runs"]
-    if figure["ettr"] is None and n:
-        return [f"ETTR is not known: the GPUs of {_jobs(n, 'run')} with an account are not recorded."]
+    n, n_unknown = figure["n_with_gpus"], figure["n_unknown_gpus"]
+    if figure["ettr"] is None and n_unknown:
+        return [f"ETTR is not known: the GPUs of {_jobs(n_unknown, 'run')} with an account are not recorded."]
+    if figure["ettr"] is None and figure["n_runs"]:
+        return [f"There is no ETTR: none of {_jobs(figure['n_runs'], 'run')} with an account held a GPU."]
     if figure["ettr"] is None:
         return ["No run has an account yet: ETTR is not known."]
     if n < FEW:
         return [
-            f"{_jobs(n, 'run')} with an account: too few for an ETTR of the fleet (each has its own in its report)."
+            f"{_jobs(n, 'run')} with GPUs and an account: too few for an ETTR of the fleet (each has its own in its report)."
         ]
     measured_frac = figure["measured_frac"]
     assumed = (
         ""
         if measured_frac == 1
-        else f" (checkpoints and start-up seen in {_share(measured_frac)} of runs, else assumed)"
+        else f" (checkpoints and start-up seen in {_share(measured_frac)} of runs, else assumed as if each had trained)"
     )
-    return [f"ETTR of {_jobs(n, 'run')}: {_share(figure['ettr'])} of their time was productive{assumed}."]
+    return [
+        f"ETTR of {_jobs(n, 'run')} with GPUs: {_share(figure['ettr'])} of their time was productive{assumed}."
+    ]
 
 
 def _expected(figure: Figure) -> list[str]:
@@ -377,11 +302,11 @@ def _storms(figure: Figure) -> list[str]:
 _SENTENCES: Mapping[str, Callable[[Figure], list[str]]] = {
     "state-breakdown": _states,
     "job-sizes": _sizes,
-    "failure-rates": _rates,
-    "failures-over-time": _over_time,
-    "large-job-rate": _large,
-    "mttf-by-size": _mttf,
-    "goodput-loss": _goodput,
+    "failure-rates": failure_words.rates,
+    "failures-over-time": failure_words.over_time,
+    "large-job-rate": failure_words.large,
+    "mttf-by-size": failure_words.mttf,
+    "goodput-loss": failure_words.goodput,
     "run-ettr": _ettr,
     "expected-ettr": _expected,
     "ettr-by-size": _by_size,

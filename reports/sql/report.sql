@@ -3,8 +3,9 @@
 -- inputs:  cluster  text   the cluster preferred when several have such a job
 --          job_id   bigint the raw job id, or null; array_id + task, het_id + component likewise
 --          until    timestamptz  the last job submitted no later than this; null: at any time
--- output:  document jsonb  attempts, verdicts, evidence, others, tested, unwatched (submit_at, node), pace, own_errors, gangs, drains, account,
---                          other_submits (when other jobs of the same id were submitted), other_clusters (that have a job of this id, too), heartbeats, listening_since, exported_until (the last instant that imported accounting shows, or null),
+-- output:  document jsonb  attempts, verdicts, evidence, others, left_out (submit_at, n: how many others of that attempt are not listed; of each node
+--                          at most 10,000 of a severity are counted), tested, unwatched (submit_at, node), pace, own_errors, gangs, drains, account,
+--                          has_steps (whether the probe saw a step or a checkpoint of the run's first 100 jobs), other_submits (when other jobs of the same id were submitted), other_clusters (that have a job of this id, too), heartbeats, listening_since, exported_until (the last instant that imported accounting shows, or null),
 --                          logs (node, at, and of each output file stream, path, tail or why),
 --                          run_jobs, siblings, n_siblings, never_started (of its array: job, state, cancelled_by); null when no attempt is known.
 --                          Times ISO 8601 in UTC, durations in seconds.
@@ -38,70 +39,77 @@ with named as (
 ), run as (
     select distinct cluster, "user", run_key from attempts
 ), verdicts as materialized (
-    select v.* from probing.verdict v join attempts using (cluster, job_id, submit_at) where v.superseded_at is null
+    select v.* from probing.verdict v join attempts a on v.cluster = a.cluster and v.job_id = a.job_id and v.submit_at = a.submit_at where v.superseded_at is null
 ), wanted as (
     select distinct unnest(evidence) as event_id from verdicts
 ), evidence as (
     select e.* from wanted
     join probing.event_key k using (event_id)
-    join probing.health_event e on e.event_id = k.event_id and e.at = k.at
+    join probing.health_event e on e.event_id = k.event_id and e.at = k.at and e.cluster = (select cluster from picked)
 ), spans as (
-    select unnest(nodes) as node, submit_at, start_at, coalesce(end_at, 'infinity') as end_at
+    select cluster, unnest(nodes) as node, submit_at, start_at, coalesce(end_at, 'infinity') as end_at
     from (select * from attempts where start_at is not null order by submit_at desc limit 50) recent
-), others as (
-    select distinct on (e.event_id) e.* from spans s
+), met as materialized (
+    select s.submit_at, e.*,
+           row_number() over (partition by s.submit_at, s.node order by e.severity = 'high' desc, e.at desc, e.event_id) as place
+    from spans s cross join (values ('high'), ('low')) as k(severity)
     cross join lateral (
-        select h.* from probing.health_event h
-        where h.node = s.node and h.at >= s.start_at and h.at <= s.end_at
-          and h.severity in ('low', 'high')
+        select h.event_id, h.at, h.severity from probing.health_event h
+        where h.cluster = s.cluster and h.node = s.node and h.at >= s.start_at and h.at <= s.end_at
+          and h.severity = k.severity
           -- Of a node that several jobs share, what concerns another's processes is not told.
           and (h.job_id is null or h.job_id in (select job_id from picked))
           and (h.job_id is not null or h.kind not in ('oom', 'hung_task', 'segfault')
                or not exists (select from probing.job_attempt n
-                              where n.nodes @> array[h.node] and n.job_id not in (select job_id from picked)
+                              where n.cluster = s.cluster and n.nodes @> array[h.node] and n.job_id not in (select job_id from picked)
                                 and n.start_at <= h.at and coalesce(n.end_at, 'infinity') >= h.at - interval '5 minutes'))
-        order by h.at limit 50
+        order by h.at desc limit 10000
     ) e
+), listed as materialized (
+    -- The severe ones, and of each severity the last: a noisy part fills no list before the fault comes, and no node another's.
+    select * from met where place <= 50 order by severity = 'high' desc, place, at desc, event_id limit 500
+), others as (
+    select distinct on (h.event_id) h.* from listed l join probing.health_event h on h.event_id = l.event_id and h.at = l.at and h.cluster = (select cluster from picked)
 ), tested as (
     -- after its end, until a day later: what tests of ours found on its nodes
     select distinct on (e.event_id) e.* from spans s
     cross join lateral (
         select h.* from probing.health_event h
-        where h.node = s.node and s.end_at < 'infinity' and h.at > s.end_at and h.at <= s.end_at + interval '1 day'
+        where h.cluster = s.cluster and h.node = s.node and s.end_at < 'infinity' and h.at > s.end_at and h.at <= s.end_at + interval '1 day'
           and h.source = 'diagnostic' and h.severity in ('low', 'high')
         order by h.at limit 20
     ) e
 ), unwatched as (
     -- no agent was there, and no kernel log is at hand that reaches to within a day of it
     select s.submit_at, s.node from spans s
-    left join probing.agent_heartbeat b on b.node = s.node and b.cluster in (select cluster from picked)
+    left join probing.agent_heartbeat b on b.node = s.node and b.cluster = s.cluster
     where s.end_at < 'infinity'
-      and not case when b.node is not null then b.at >= s.start_at and not b.unwatched @> tstzrange(s.start_at, s.end_at, '[]')
+      and not case when b.node is not null then least(b.at, b.received_at) >= s.start_at and not b.unwatched @> tstzrange(s.start_at, s.end_at, '[]')
                    else exists (select from probing.health_event h
-                                where h.node = s.node and h.source in ('import', 'kernel') and h.at <= s.end_at
+                                where h.cluster = s.cluster and h.node = s.node and h.source in ('import', 'kernel') and h.at <= s.end_at
                                   and coalesce(h.last_at, h.at) >= s.start_at - interval '1 day') end
 ), pace as (
     select e.* from probing.health_event e
-    where e.job_id in (select job_id from picked) and e.source = 'probe'
+    where e.cluster = (select cluster from picked) and e.job_id in (select job_id from picked) and e.source = 'probe'
       and e.kind in ('rank_slow', 'gang_drift') and e.at >= (select since from lifetime) and e.at < (select until from lifetime)
     order by e.at limit 100
 ), own_errors as (
     -- what the output of a start that completed names as an error that ended something
     select e.* from probing.health_event e
-    where e.job_id in (select job_id from attempts where state = 'COMPLETED') and e.source = 'joblog'
+    where e.cluster = (select cluster from picked) and e.job_id in (select job_id from attempts where state = 'COMPLETED') and e.source = 'joblog'
       and e.detail -> 'first_cause' = 'true' and e.at >= (select since from lifetime) and e.at < (select until from lifetime)
     order by e.at, e.event_id limit 20
 ), gangs as (
-    select g.* from probing.gang_verdict g join picked using (cluster, job_id)
+    select g.* from probing.gang_verdict g join picked p on g.cluster = p.cluster and g.job_id = p.job_id
     where (g.kind <> 'unknown' or g.ended_at is null)
       and not exists (select from of_id o where not o.is_picked and o.submit_at = g.submit_at)
     order by g.made_at desc limit 100
 ), drains as (
     select d.* from probing.drain d
-    where d.job_id in (select job_id from picked) and d.at >= (select since from lifetime) and d.at < (select until from lifetime)
+    where d.cluster = (select cluster from picked) and d.job_id in (select job_id from picked) and d.at >= (select since from lifetime) and d.at < (select until from lifetime)
     union
     select d.* from spans s
-    join probing.drain d on d.node = s.node
+    join probing.drain d on d.cluster = s.cluster and d.node = s.node
      and d.at >= s.start_at and d.at <= s.end_at + interval '10 minutes'
     where d.job_id is null
 ), family as (
@@ -111,11 +119,11 @@ with named as (
     -- Two questions, and arrays: as one with OR, or as a join, it reads every attempt there is.
     from (
         select job_id, array_job_id, array_task_id, het_job_id, het_offset, state, submit_at, cluster from probing.job_attempt
-        where array_job_id = any (array(select array_job_id from attempts)) and %(task)s::bigint is null
+        where cluster = (select cluster from picked) and array_job_id = any (array(select array_job_id from attempts)) and %(task)s::bigint is null
           and "user" = any (array(select "user" from attempts))
         union
         select job_id, array_job_id, array_task_id, het_job_id, het_offset, state, submit_at, cluster from probing.job_attempt
-        where het_job_id = any (array(select het_job_id from attempts)) and "user" = any (array(select "user" from attempts))
+        where cluster = (select cluster from picked) and het_job_id = any (array(select het_job_id from attempts)) and "user" = any (array(select "user" from attempts))
     ) a
     order by a.cluster, a.job_id, a.submit_at desc
 ), siblings as (
@@ -131,30 +139,37 @@ select case when exists (select 1 from attempts) then jsonb_build_object(
     'other_clusters', (select jsonb_agg(distinct cluster) from named where cluster not in (select cluster from picked)),
     'verdicts', (select jsonb_agg(to_jsonb(v)) from verdicts v),
     'evidence', (select jsonb_agg(to_jsonb(e) order by e.at) from evidence e),
-    'others', (select jsonb_agg(to_jsonb(o) order by o.at) from (select * from others order by at limit 500) o),
+    'others', (select jsonb_agg(to_jsonb(o) order by o.at, o.event_id) from others o),
+    'left_out', (select jsonb_agg(jsonb_build_object('submit_at', m.submit_at, 'n', m.n))
+                 from (select submit_at, count(*) - (select count(*) from listed l where l.submit_at = met.submit_at) as n from met group by submit_at) m
+                 where m.n > 0),
     'tested', (select jsonb_agg(to_jsonb(t) order by t.at) from (select * from tested order by at limit 100) t),
     'unwatched', (select jsonb_agg(to_jsonb(u)) from (select * from unwatched order by submit_at, node limit 5000) u),
     'pace', (select jsonb_agg(to_jsonb(p) order by p.at) from pace p),
     'own_errors', (select jsonb_agg(to_jsonb(e) order by e.at, e.event_id) from own_errors e),
     'gangs', (select jsonb_agg(to_jsonb(g) order by g.made_at) from gangs g),
     'drains', (select jsonb_agg(to_jsonb(d) order by d.at) from drains d),
-    'account', (select to_jsonb(r) from probing.run_account r join run using (cluster, "user", run_key) limit 1),
+    'account', (select to_jsonb(r) from probing.run_account r join run u on r.cluster = u.cluster and r."user" = u."user" and r.run_key = u.run_key limit 1),
     'heartbeats', (select jsonb_agg(to_jsonb(h) - 'ranks') from probing.agent_heartbeat h
-                   where h.node in (select node from spans where end_at = 'infinity')),
+                   where h.cluster = (select cluster from picked) and h.node in (select node from spans where end_at = 'infinity')),
     'exported_until', probing.exported_until(),
     'listening_since', (select min(probing.listening() ->> cluster) from picked),
+    'has_steps', exists (select from probing.health_event e
+                   where e.job_id = any (array(select distinct a.job_id from probing.job_attempt a join run using (cluster, "user", run_key) order by 1 limit 100))
+                     and e.cluster in (select cluster from picked) and e.source = 'probe' and e.kind in ('first_step', 'last_progress', 'checkpoint')
+                     and e.at >= (select min(a.start_at) from probing.job_attempt a join run using (cluster, "user", run_key))),
     'run_jobs', (select jsonb_agg(job_id order by job_id) from (
-                   select distinct a.job_id from probing.job_attempt a join run using (cluster, "user", run_key)
+                   select distinct a.job_id from probing.job_attempt a join run u on a.cluster = u.cluster and a."user" = u."user" and a.run_key = u.run_key
                    order by a.job_id limit 100) j),
     'logs', (select jsonb_agg(jsonb_build_object('node', l.node, 'at', l.at, 'logs', l.detail -> 'logs') order by l.at, l.node)
-             from (select a.* from probing.job_allocation a join picked using (cluster, job_id)
+             from (select a.* from probing.job_allocation a join picked p on a.cluster = p.cluster and a.job_id = p.job_id
                    where jsonb_typeof(a.detail -> 'logs') = 'array'
                      and a.at >= (select since from lifetime) - interval '1 minute' and a.at < (select until from lifetime) - interval '1 minute' order by a.at desc limit 200) l),
     'siblings', (select jsonb_agg(to_jsonb(s)) from siblings s),
     'never_started', (select jsonb_agg(jsonb_build_object('job', n.job, 'state', n.state, 'cancelled_by', n.by) order by n.job) from (
                    select distinct on (e.detail ->> 'job') e.detail ->> 'job' as job, e.detail ->> 'state' as state, e.detail ->> 'cancelled_by' as by
                    from probing.health_event e
-                   where e.job_id in (select array_job_id from attempts) and %(task)s::bigint is null
+                   where e.cluster = (select cluster from picked) and e.job_id in (select array_job_id from attempts) and %(task)s::bigint is null
                      and e.kind = 'never_started' and e.node = '' -- a node's agent can write no event of no node
                      and coalesce(e.detail ->> 'user', '') in (select "user" from attempts union select '')
                    order by e.detail ->> 'job', e.at desc limit 100) n),

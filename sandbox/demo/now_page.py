@@ -6,7 +6,7 @@ import uuid
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from probing_cluster.core import clock, records, settings
+from probing_cluster.core import clock, records, settings, vocabulary
 from probing_cluster.db import delivery
 from probing_cluster.db import store as db_store
 from probing_cluster.db.server import embedded
@@ -64,7 +64,7 @@ def _fill(store: db_store.Store, now: datetime) -> None:
                 reason=reason, owner="probing", state="done",
             )
         )  # fmt: skip
-    store.remember("accounting.until", now.isoformat())
+    store.remember(vocabulary.key_of(vocabulary.ACCOUNTING_READ, CLUSTER), now.isoformat())
 
 
 def _attempt(

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from probing_cluster.attribution.passes import attribute, columnar_prefilter, fetch, pending
+from probing_cluster.attribution.passes import attribute, columnar_prefilter, conditions, fetch, pending
 from probing_cluster.attribution.verdict import judge, signatures, window
 from probing_cluster.core import records, settings, vocabulary
 from probing_cluster.db import bulk
@@ -593,7 +593,9 @@ def test_older_stalls_are_read_only_where_the_job_told_of_something(store, monke
     )  # fmt: skip
     bulk.load_events(store.url, [finding])
     lives = []
-    monkeypatch.setattr(fetch.Fetcher, "stalls", lambda _, __, given, ___: lives.extend(given) or {})
+    monkeypatch.setattr(
+        conditions.ConditionReader, "stalls", lambda _, __, given, *___: lives.extend(given) or {}
+    )
     waiting = pending.read(store, ended - day / 4, ended + day, None, unjudged=False)
     columnar_prefilter.prefilter(store, waiting, attribute.policy_of(None))
     assert {node: until - since for node, since, until in lives} == {

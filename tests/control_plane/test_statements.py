@@ -307,7 +307,7 @@ def test_a_pass_does_not_ask_once_for_each(
     prepare, work = PASSES[name]
     sent = []
     for n in (FEW, FEW, MANY):  # the first pass opens connections
-        service.store.remember(accounting.REQUESTED_LOGS, [])
+        service.store.remember(f"{accounting.REQUESTED_LOGS} {service.cluster}", [])
         with store.engine.begin() as connection:
             connection.execute(sa.text(f"TRUNCATE {', '.join(f'probing.{table}' for table in FILLED)}"))
         for memory in (service.silent, service.stalls, service.paces, service.green):

@@ -682,7 +682,7 @@ def test_a_job_that_never_started_is_an_event_and_no_attempt(service: context.Co
     (event,) = service.store.events()
     assert (event.node, event.job_id, event.source, event.kind) == ("", 8, "accounting", "never_started")
     assert (event.detail["cancelled_by"], event.detail["reason"]) == ("alice", "Dependency")
-    service.store.remember(accounting.DEEP, clock.iso_z(NOW - 2 * accounting.DEEP_EVERY))
+    service.store.remember(f"{accounting.DEEP} c", clock.iso_z(NOW - 2 * accounting.DEEP_EVERY))
     accounting.run(service)
     assert sorted(e.job_id or 0 for e in service.store.events()) == [8, 10]
 
@@ -928,8 +928,8 @@ def test_after_days_without_the_service_the_poll_goes_on_from_its_mark(service: 
     """What ended meanwhile is stored by the next poll, in windows of a day."""
     assert isinstance(service.run_slurm, fakes.Sacct)
     mark = NOW - timedelta(days=3)
-    service.store.remember(accounting.CURSOR, clock.iso_z(mark))
-    service.store.remember(accounting.DEEP, clock.iso_z(NOW))
+    service.store.remember(f"{accounting.CURSOR} c", clock.iso_z(mark))
+    service.store.remember(f"{accounting.DEEP} c", clock.iso_z(NOW))
     ends = {7: _since_now(days=2), 8: _since_now(hours=1)}
     service.run_slurm.rows = [_long_job(n, State="COMPLETED", End=end) for n, end in ends.items()]
     assert accounting.run(service) == "2 attempts"

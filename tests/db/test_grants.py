@@ -60,6 +60,7 @@ MAY_READ: dict[str, frozenset[str]] = {
     "probing.job_dependency": STAFF,
     "probing.lemon_score": EVERYBODY,
     "probing.node_answer": STAFF,
+    "probing.node_clock": STAFF,
     "probing.node_place": EVERYBODY,
     "probing.node_request": EVERYBODY,
     "probing.operator_note": EVERYBODY,
@@ -236,6 +237,7 @@ def test_reading(what: str, role: str, connect: Connect, filled: None) -> None:
         "ops.rejections",
         "probing.event_key",
         "probing.intake",
+        "probing.node_clock",
         "probing.rejection",
     }:
         assert isinstance(answer, int)

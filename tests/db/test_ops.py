@@ -25,6 +25,7 @@ from probing_cluster.db.server import embedded
 from probing_cluster.db.store import actions as store_actions
 from probing_cluster.probe_agent import self_watch
 from probing_cluster.slurm_plugins.acts import node_events
+from tests import two_clusters
 
 Make = Callable[..., Any]
 COOKBOOK = Path(__file__).resolve().parents[2] / "docs" / "sql.md"
@@ -409,3 +410,13 @@ def test_the_planner_is_told_and_every_new_connection_hears_it(postgres_director
     finally:
         with psycopg.connect(embedded.url(postgres_directory), autocommit=True) as connection:
             connection.execute("DROP DATABASE probing_test_planner WITH (FORCE)")
+
+
+def test_the_timeline_of_a_name_says_the_cluster(store: store_module.Store) -> None:
+    """Two clusters have a node n1: each line bears its cluster, and one cluster's can be asked for."""
+    two_clusters.fill(store)
+    every = _rows(store.url, "SELECT * FROM ops.node_timeline('n1')")
+    mine = _rows(store.url, "SELECT * FROM ops.node_timeline('n1', of_cluster => 'c')")
+    assert {row["cluster"] for row in every} == {"c", "zeta"}
+    assert sorted(map(repr, mine)) == sorted(repr(row) for row in every if row["cluster"] == "c")
+    assert {row["what"].split()[0] for row in mine} == {"event", "check", "attempt", "drain", "ack"}

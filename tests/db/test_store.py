@@ -132,14 +132,6 @@ def test_requests_are_from_a_fixed_list(store: store_module.Store) -> None:
     assert delivery.Delivery(store.url, "c", "n1").deliver().requests == ()
 
 
-def test_a_request_finds_the_nodes_cluster(store: store_module.Store, make_event: Make) -> None:
-    """Without a cluster named, a request goes to the one the node's agent reports from."""
-    door = delivery.Delivery(store.url, "c", "n1")
-    door.deliver(heartbeat=records.AgentHeartbeat(cluster="c", node="n1", at=make_event().at))
-    store.request("n1", "recheck")
-    assert [r.verb for r in door.deliver().requests] == ["recheck"]
-
-
 def test_settings_without_a_url_mean_the_embedded_server(postgres_directory: Path) -> None:
     """The store of default settings starts the server of the configured directory and makes its schema."""
     chosen = settings.Settings(database=settings.DatabaseSettings(directory=str(postgres_directory)))

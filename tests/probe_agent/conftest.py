@@ -112,9 +112,11 @@ def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def rig(tmp_path: Path, node_identity: identity.Identity) -> Iterator[rank_rig.Rig]:
-    """A watcher of ranks over a job of this user, and no process left behind."""
-    made = rank_rig.Rig(tmp_path, node_identity)
+def rig(
+    tmp_path: Path, node_identity: identity.Identity, request: pytest.FixtureRequest
+) -> Iterator[rank_rig.Rig]:
+    """A watcher of ranks over a job of this user, and no process left behind. Its parameter: `startup_s` of the limits."""
+    made = rank_rig.Rig(tmp_path, node_identity, *([request.param] if hasattr(request, "param") else []))
     yield made
     for process in made.started:
         children = processes.children_of(process.pid)

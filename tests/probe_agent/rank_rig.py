@@ -36,21 +36,22 @@ dataloader()
 class Rig:
     """One agent's watcher over one job of this user."""
 
-    def __init__(self, tmp_path: Path, node_identity: identity.Identity) -> None:
+    def __init__(self, tmp_path: Path, node_identity: identity.Identity, startup_s: float = 600) -> None:
         self.taken: list[Sighting] = []
         self.book = jobs.JobBook(node_identity.boot_id())
         uid, gid = os.getuid(), os.getgid()
         self.book.start(jobs.NodeJob(job_id=7, started_at=datetime.now(UTC), uid=uid, gid=gid))
         self.directories = page_directories.PageDirectories(tmp_path / "pages")
         self.directory = self.directories.make(7, uid, gid)
+        self.self_watch = self_watch.SelfWatch()
         self.watch = rank_watch.RankWatch(
             identity=node_identity,
             children=children.Children(),
             book=self.book,
             directories=self.directories,
             take=self.taken.extend,
-            watch=self_watch.SelfWatch(),
-            limits=stall.StallLimits(least_s=0.4, startup_s=600),
+            watch=self.self_watch,
+            limits=stall.StallLimits(least_s=0.4, startup_s=startup_s),
         )
         self.started: list[subprocess.Popen[bytes]] = []
 

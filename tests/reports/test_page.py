@@ -36,6 +36,18 @@ def test_the_page_says_what_the_terminal_says(story: rows.ReportRows) -> None:
         assert words in text
 
 
+def test_the_badge_of_a_run_without_any_step_says_so(story: rows.ReportRows) -> None:
+    """As the terminal does."""
+    assert story.account is not None
+    assumed = dataclasses.replace(story, account=dataclasses.replace(story.account, measured=False))
+    for has_steps, words in (
+        (False, "expected 0.85; if it trained: no step is on record"),
+        (None, "expected 0.85; assumed where not seen"),
+    ):
+        text = page.render(build(dataclasses.replace(assumed, has_steps=has_steps)))
+        assert words in " ".join(" ".join(Reader(text).words).split())
+
+
 def test_the_page_needs_nothing_from_anywhere(story: rows.ReportRows) -> None:
     """No script, no link out, no image, font or import: it can be mailed and opened offline."""
     text = page.render(build(story))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import conftest_story as example
 import psycopg
@@ -11,7 +11,7 @@ import pytest
 from probing_cluster.core import errors, records, vocabulary
 from probing_cluster.db import bulk, delivery
 from probing_cluster.db import store as db_store
-from probing_cluster.reports import job_ref, model, query, rows, text
+from probing_cluster.reports import job_ref, json_out, model, query, rows, text
 
 
 def fill(store: db_store.Store, story: rows.ReportRows) -> None:
@@ -41,9 +41,32 @@ def test_the_report_from_the_database_equals_the_report_from_the_records(
     # No agent is stored of any node; of n2 there is what its kernel said.
     first, last = sorted(a.submit_at for a in story.attempts)
     unwatched = frozenset({(first, "n1"), (last, "n1"), (last, "n3")})
-    expected = model.build(job_ref.parse("4242"), dataclasses.replace(story, unwatched=unwatched), now=now)
+    given = dataclasses.replace(story, unwatched=unwatched, has_steps=False)
+    expected = model.build(job_ref.parse("4242"), given, now=now)
     got = model.build(job_ref.parse("4242"), read(store.connection_uri(), "4242"), now=now)
     assert got == expected
+
+
+@pytest.mark.parametrize("kind", ["first_step", "last_progress", "checkpoint"])
+def test_a_step_that_the_probe_saw_is_known_to_the_report(
+    store: db_store.Store, story: rows.ReportRows, kind: str
+) -> None:
+    """Of this cluster's job of that id, and not from before it."""
+    fill(store, story)
+    start_at = min(a.start_at for a in story.attempts if a.start_at)
+
+    def deliver(cluster: str, at: datetime) -> None:
+        event = records.HealthEvent(
+            event_id=uuid.uuid4(), cluster=cluster, node="n1", at=at, observed_at=at, kind=kind, code="",
+            severity=records.Severity.INFO, source="probe", message="", job_id=4242,
+        )  # fmt: skip
+        delivery.Delivery(store.connection_uri(), cluster, "n1").deliver(events=[event])
+
+    deliver("elsewhere", start_at + timedelta(minutes=1))
+    deliver("c", start_at - timedelta(days=1))
+    assert read(store.connection_uri(), "4242").has_steps is False
+    deliver("c", start_at + timedelta(minutes=1))
+    assert read(store.connection_uri(), "4242").has_steps is True
 
 
 def test_an_unknown_job_is_not_found(postgres_url: str) -> None:
@@ -91,6 +114,51 @@ def test_a_job_of_the_same_id_in_another_cluster_is_named_and_can_be_asked_for(s
             report = model.build(job_ref.parse("84"), found, now=example.at("15:00:00"))
             assert (report.cluster, report.user, report.other_clusters) == (cluster, user, (other,))
             assert f"probing-report 84 --cluster {other}" in " ".join(text.render(report).split())
+
+
+def test_nothing_of_the_other_clusters_job_is_in_a_report(store: db_store.Store) -> None:
+    """Job 84 of both on nodes of one name, at one time: another user's error message is nobody else's to read."""
+    ran: dict[str, object] = {
+        "start_at": example.at("14:03:00"),
+        "end_at": example.at("14:40:00"),
+        "nodes": ("n1", "n2"),
+    }
+    store.upsert_attempts(
+        [
+            example.attempt(1, job_id=84, user="alice", state="COMPLETED", **ran),
+            example.attempt(1, job_id=84, cluster="d", user="bob", state="FAILED", exit_code=1, **ran),
+        ]
+    )
+
+    def event(number: int, **changes: object) -> records.HealthEvent:
+        values: dict[str, object] = {
+            "event_id": uuid.UUID(int=number), "cluster": "d", "node": "n2", "at": example.at("14:10:00"),
+            "observed_at": example.at("14:10:00"), "kind": "xid", "code": "79", "severity": records.Severity.HIGH,
+            "source": "kernel", "message": "GPU has fallen off the bus of d's n2",
+        }  # fmt: skip
+        return records.HealthEvent(**(values | changes))
+
+    of_job: dict[str, object] = {"job_id": 84, "severity": records.Severity.INFO}
+    found_there = [
+        event(1),
+        event(2, **of_job, kind="python_exception", source="joblog", message="KeyError: 'bob'", detail={"first_cause": True}),
+        event(3, **of_job, kind="rank_slow", code="compute", source="probe", message="rank 3 of bob is slow"),
+        event(4, kind="dcgm", code=None, source="diagnostic", at=example.at("15:00:00"), message="d's n2 failed"),
+    ]  # fmt: skip
+    beat = records.AgentHeartbeat(cluster="d", node="n2", at=example.at("15:00:00"), boot_id="b")
+    delivery.Delivery(store.connection_uri(), "d", "n2").deliver(events=found_there, heartbeat=beat)
+    store.save_drain(example.drain("drain", example.at("14:11:00"), cluster="d", reason="probing: d's n2"))
+    store.save_drain(example.drain("requeue", example.at("14:12:00"), cluster="d", job_id=84))
+    found = read(store.connection_uri(), "84")
+    read_there = (found.others, found.own_errors, found.pace, found.tested, found.drains)
+    assert [len(rows_of) for rows_of in read_there] == [0] * 5
+    assert {node for _, node in found.unwatched} == {"n1", "n2"}, (
+        "the other cluster's agent watched nothing here"
+    )
+    with psycopg.connect(store.connection_uri(), options="-c TimeZone=UTC") as link:
+        theirs = rows.from_json(query.fetch(link, "d", job_ref.parse("84")))
+    assert len(theirs.others) == 1
+    assert len(theirs.drains) == 2
 
 
 def test_other_users_runs_of_the_same_name_stay_apart(store: db_store.Store) -> None:
@@ -248,3 +316,40 @@ def test_the_rest_of_an_array_that_never_started_names_its_tasks(
     with psycopg.connect(store.connection_uri()) as link:
         found = {n: query.never_started(link, "c", job_ref.parse(f"900_{n}")) for n in (*named, *others)}
     assert [n for n, words in found.items() if words] == list(named)
+
+
+def test_a_noisy_part_hides_no_later_fault(store: db_store.Store) -> None:
+    """A month of link errors filled the list with its first two days; the lost GPU at its end was not in it."""
+    end = example.at("14:40:00")
+    start = end - timedelta(days=40)
+    attempt = example.attempt(
+        1, job_id=84, state="FAILED", exit_code=1, submit_at=start, eligible_at=start, start_at=start, end_at=end,
+        nodes=("n1", "n2"),
+    )  # fmt: skip
+    store.upsert_attempts([attempt])
+    noise = [
+        example.event(
+            uuid.uuid4(), start + timedelta(hours=k), node="n2", severity=records.Severity.LOW,
+            kind="link_errors", code="symbol", message="symbol errors on mlx5_0",
+        )
+        for k in range(60)
+    ]  # fmt: skip
+    fault = example.event(
+        uuid.UUID(int=9), end - timedelta(hours=3), node="n2", code="79", message="off the bus"
+    )
+    of_n1 = example.event(
+        uuid.UUID(int=8), start + timedelta(hours=1), node="n1", severity=records.Severity.LOW, message="odd"
+    )
+    delivery.Delivery(store.connection_uri(), "c", "n2").deliver(events=[*noise, fault])
+    delivery.Delivery(store.connection_uri(), "c", "n1").deliver(events=[of_n1])
+    found = read(store.connection_uri(), "84")
+    listed = {e.event_id for e in found.others}
+    assert listed == {fault.event_id, of_n1.event_id, *(e.event_id for e in noise[-49:])}
+    assert found.left_out == {start: 11}
+    report = model.build(job_ref.parse("84"), found, now=example.at("15:00:00"))
+    printed = text.render(report)
+    printed = printed if isinstance(printed, str) else "\n".join(printed)
+    assert "off the bus" in printed
+    assert "and 54 more (--json lists the 51 worst)" in printed
+    document = json_out.document(report)
+    assert document["attempts"][0]["other_events_left_out"] == 11

@@ -457,6 +457,40 @@ def test_an_ettr_that_is_mostly_the_queue_says_so(story: rows.ReportRows) -> Non
     assert "ETTR" not in render(dataclasses.replace(alone, account=brief))
 
 
+def test_a_run_without_any_step_has_the_ettr_of_one_that_trained(story: rows.ReportRows) -> None:
+    """Without a probe nobody knows that it trained; a run of CPUs alone shows none, unless a step of it is on record."""
+    assert story.account is not None
+    account = dataclasses.replace(story.account, measured=False)
+
+    def page(n_gpus: int | None, has_steps: bool | None) -> str:
+        given = dataclasses.replace(account, n_gpus=n_gpus)
+        found = dataclasses.replace(story, account=given, has_steps=has_steps)
+        return " ".join(render(found).split())
+
+    unproven = "if it trained: no step of it is on record, checkpoints and start-up are assumed"
+    assumed = "checkpoints and start-up assumed where not seen"
+    for n_gpus in (16, None):
+        assert [w in page(n_gpus, False) for w in (unproven, assumed)] == [True, False]
+    for n_gpus, has_steps in ((16, True), (16, None), (0, True), (0, None)):
+        assert [w in page(n_gpus, has_steps) for w in (unproven, assumed)] == [False, True]
+    assert "ETTR" not in page(0, False)
+    measured = dataclasses.replace(
+        story, account=dataclasses.replace(account, measured=True), has_steps=False
+    )
+    assert "measured" in render(measured)
+
+
+def test_a_log_that_stood_still_shows_that_a_run_trained(story: rows.ReportRows) -> None:
+    """Its steps are on record, although no probe saw one."""
+    verdict = story.verdicts[0]
+    end_at = next(a.end_at for a in story.attempts if a.submit_at == verdict.submit_at)
+    assert end_at is not None
+    hung = dataclasses.replace(verdict, stalled_at=end_at - timedelta(minutes=1))
+    for verdicts, has_steps in (((verdict,), False), ((hung,), True)):
+        found = dataclasses.replace(story, verdicts=verdicts, has_steps=False)
+        assert model.build(job_ref.parse("4242"), found, now=NOW).has_steps is has_steps
+
+
 def test_two_attempts_that_lost_everything_are_drawn_as_lost(story: rows.ReportRows) -> None:
     """An ETTR of 0 beside bars of nothing but `# ran` contradicted itself; what no bar shows the legend leaves out."""
     assert story.account is not None

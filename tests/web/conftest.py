@@ -20,7 +20,7 @@ from probing_cluster.web.live import rank_history
 @pytest.fixture
 def world(store: db_store.Store) -> Iterator[web_world.World]:
     """Jobs 7 (OWNER's, lab) and 8 (root's, secret), a node with a fault, a drain, an incident's worth of rows."""
-    store.remember("accounting.until", fakes.NOW.isoformat())
+    store.remember("accounting.until c", fakes.NOW.isoformat())
     seven, eight = web_world.attempt(7), web_world.attempt(8, user="root", account="secret", nodes=("n3",))
     store.upsert_attempts([seven, eight])
     store.save_verdicts([web_world.verdict(seven), web_world.verdict(eight, node="n3")])

@@ -41,6 +41,7 @@ def test_nobody_waits_for_figures(world: World) -> None:
     page = text(world)
     assert "being computed" not in page
     assert 'id="state-breakdown"' in page
+    assert "Nothing is on record before" in page
     assert AGED.findall(page) == [fakes.NOW.isoformat()]
     assert len(begun) == 1
     clock = world.site.service.clock

@@ -359,10 +359,10 @@ def test_12_old_data_does_not_look_live(world: World, monkeypatch: pytest.Monkey
         assert "no agent was ever heard" in text, path
         assert re.search(r"as of <time[^>]*>[^<]+Z</time>", text), path
     fakes.deliver(world.store, "n1")
-    world.store.remember("accounting.until", datetime.now(UTC).isoformat())
+    world.store.remember("accounting.until c", datetime.now(UTC).isoformat())
     for path in EVERY_PAGE[1:]:  # Now's picture is five seconds old at most
         assert "This is not the present" not in browser.get(path).text, path
-    world.store.remember("accounting.until", (fakes.NOW - timedelta(hours=1)).isoformat())
+    world.store.remember("accounting.until c", (fakes.NOW - timedelta(hours=1)).isoformat())
     health = browser.get("/api/v1/health").json()
     assert not health["ok"]
     assert "accounting was last read" in health["why"]

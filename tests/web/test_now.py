@@ -157,7 +157,7 @@ def test_the_worst_nodes_are_within_the_limit(store: db_store.Store) -> None:
             severity=records.Severity.HIGH, source="kernel", message="fell off the bus", device="gpu3",
         ),
     )  # fmt: skip
-    found = store.rows(site.statement("now_nodes"), {})
+    found = store.rows(site.statement("now_nodes"), {"cluster": "c"})
     assert [(row["node"], row["state"]) for row in found] == [
         ("z9", "faulty"),
         ("a1", "drained"),

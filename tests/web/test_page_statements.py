@@ -72,8 +72,8 @@ def nodes(n: int) -> list[str]:
     return [f"n{i}" for i in range(1, n + 1)]
 
 
-_APART = timedelta(minutes=5)
-"""Starts of one job: all within an hour, since attempts are judged a day of ends at a time, and more days are more statements."""
+_SPAN = timedelta(minutes=75)
+"""Between the first and the last start of one job, few or many: attempts are judged a day of ends at a time, and more days are more statements."""
 
 
 def history(store: db_store.Store, n: int) -> None:
@@ -82,9 +82,8 @@ def history(store: db_store.Store, n: int) -> None:
         connection.execute(sa.text(f"TRUNCATE {', '.join(str(table) for table in FILLED)}"))
     dead = [web_world.attempt(100 + i, nodes=(node,)) for i, node in enumerate(nodes(n))]
     starts = [
-        web_world.attempt(7, attempt=i + 1, submit_at=AGO - i * _APART, start_at=AGO - i * _APART,
-                          end_at=AGO - i * _APART + timedelta(minutes=3), nodes=tuple(nodes(n)))
-        for i in range(n)
+        web_world.attempt(7, attempt=i + 1, submit_at=at, start_at=at, end_at=at + timedelta(minutes=3), nodes=tuple(nodes(n)))
+        for i, at in enumerate(AGO - i * _SPAN / (n - 1) for i in range(n))
     ]  # fmt: skip
     tasks = [
         web_world.attempt(5000 + i, array_job_id=5000, array_task_id=i, nodes=(f"n{i + 1}",))

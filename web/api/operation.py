@@ -41,7 +41,13 @@ class NoParameters(msgspec.Struct, forbid_unknown_fields=True):
     """No parameters."""
 
 
-class Paged(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class OfCluster(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Of which cluster, where the database holds several; that of this service where not said."""
+
+    cluster: Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9._-]{1,64}$")] | None = None
+
+
+class Paged(OfCluster, kw_only=True, forbid_unknown_fields=True):
     """A part of a list."""
 
     limit: Limit = 50
@@ -57,6 +63,15 @@ class Ask:
     path: Mapping[str, str]
     query: Any
     body: Any = None
+
+    @property
+    def cluster(self) -> str:
+        """The cluster that is asked about."""
+        return getattr(self.query, "cluster", None) or self.site.service.cluster
+
+    def rows(self, name: str, /, **given: Any) -> list[dict[str, Any]]:
+        """The rows of `sql/NAME.sql` of that cluster that the viewer may see."""
+        return self.site.rows(self.viewer, name, cluster=self.cluster, **given)
 
     @property
     def scope(self) -> dict[str, Any]:

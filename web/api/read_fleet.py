@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import urllib.parse
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -65,12 +67,13 @@ def _number(text: str) -> int | None:
 def _jobs(ask: operation.Ask, word: str) -> list[documents.Found]:
     array, _, task = (_number(part) for part in word.partition("_"))
     parameters = {"job_id": _number(word), "array_id": array, "task": task}
-    rows = ask.site.rows(ask.viewer, "search_jobs", **ask.scope, **parameters, word=word)
+    rows = ask.rows("search_jobs", **ask.scope, **parameters, word=word)
     made = []
     for row in rows:
         where = "" if row["cause"] is None else f", {row['cause']}"
         words = f"{row['name']} of {row['user']}, {row['state']}{where}"
-        made.append(documents.Found(kind="job", name=row["ref"], words=words, path=f"/jobs/{row['job_id']}"))
+        path = f"/jobs/{row['job_id']}{_of(ask, row)}"
+        made.append(documents.Found(kind="job", name=row["ref"], words=words + _in(ask, row), path=path))
     if any(row["user"] == word for row in rows):
         made.insert(0, documents.Found(kind="user", name=word, words="their jobs", path=f"/jobs?user={word}"))
     return made
@@ -78,21 +81,37 @@ def _jobs(ask: operation.Ask, word: str) -> list[documents.Found]:
 
 def _hardware(ask: operation.Ask, word: str) -> list[documents.Found]:
     prefix = word.replace("\\", "").replace("%", "").replace("_", r"\_") + "%"
-    rows = ask.site.rows(ask.viewer, "search_nodes", prefix=prefix, word=word)
+    rows = ask.rows("search_nodes", prefix=prefix, word=word)
     made = [
-        documents.Found(kind=r["kind"], name=r["name"], words=r["words"], path=f"/nodes/{r['name']}")
+        documents.Found(
+            kind=r["kind"],
+            name=r["name"],
+            words=r["words"] + _in(ask, r),
+            path=f"/nodes/{r['name']}{_of(ask, r)}",
+        )
         for r in rows
     ]
     code = re.fullmatch(r"(?:xid:?)?([0-9]{1,3})", word, re.IGNORECASE)
     if code:
-        for event in ask.site.rows(ask.viewer, "search_xids", code=code[1]):
+        for event in ask.rows("search_xids", code=code[1]):
             words = f"{event['at']:%Y-%m-%d %H:%M:%S}Z {event['device'] or ''} {event['message'][:120]}"
+            path = f"/nodes/{event['node']}{_of(ask, event)}"
             made.append(
                 documents.Found(
-                    kind=f"Xid {code[1]}", name=event["node"], words=words, path=f"/nodes/{event['node']}"
+                    kind=f"Xid {code[1]}", name=event["node"], words=words + _in(ask, event), path=path
                 )
             )
     return made
+
+
+def _of(ask: operation.Ask, row: Mapping[str, Any]) -> str:
+    """The address's part that says the cluster; empty for that of this service."""
+    return "" if row["cluster"] == ask.cluster else f"?{urllib.parse.urlencode({'cluster': row['cluster']})}"
+
+
+def _in(ask: operation.Ask, row: Mapping[str, Any]) -> str:
+    """The words that say the cluster; empty for that of this service."""
+    return "" if row["cluster"] == ask.cluster else f", in {row['cluster']}"
 
 
 def me(ask: operation.Ask) -> documents.Me:

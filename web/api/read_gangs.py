@@ -95,7 +95,7 @@ def look(ask: operation.Ask) -> documents.Done:
     )
 
 
-class Heat(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class Heat(operation.OfCluster, kw_only=True, forbid_unknown_fields=True):
     """Which figure of the ranks."""
 
     layer: Annotated[str, msgspec.Meta(pattern=f"^({'|'.join(rank_history.LAYERS)})$")] = "own"

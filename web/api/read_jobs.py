@@ -48,8 +48,7 @@ def jobs(ask: operation.Ask) -> documents.Page[documents.Job]:
     """Attempts, latest start first."""
     q: Jobs = ask.query
     after = operation.cursor_values(q.cursor, _CURSOR) or (None, None, None)
-    found = ask.site.rows(
-        ask.viewer, "jobs", **ask.scope, job_id=q.job_id, user=q.user, account=q.account, partition=q.partition,
+    found = ask.rows("jobs", **ask.scope, job_id=q.job_id, user=q.user, account=q.account, partition=q.partition,
         state=q.state, cause=q.cause, domain=q.domain, on_node=q.node, since=q.since, until=q.until,
         few=few(ask, q.cause, q.domain), running=q.running, after_at=after[0], after_job=after[1], after_submit=after[2], n=q.limit + 1,
     )  # fmt: skip
@@ -70,7 +69,7 @@ def few(ask: operation.Ask, cause: str | None, domain: str | None) -> list[int] 
     """The jobs that a rare cause or domain ended; None where nobody asks for one, many have it, or the viewer's own are few anyway."""
     if (cause is None and domain is None) or not ask.viewer.operator:
         return None
-    found = ask.site.rows(ask.viewer, "few_verdicts", cause=cause, domain=domain, n=FEW + 1)
+    found = ask.rows("few_verdicts", cause=cause, domain=domain, n=FEW + 1)
     return None if len(found) > FEW else [row["job_id"] for row in found]
 
 
@@ -86,16 +85,16 @@ def gang_of(ask: operation.Ask, job: str = "") -> gang_board.BoardGang:
     ref = job_ref.parse(job or ask.path["job"])
     site = ask.site
     try:
-        gang = gang_board.find(
-            site.service.store, site.service.config.cluster.name, ref, site.service.clock.now()
-        )
+        gang = gang_board.find(site.service.store, ask.cluster, ref, site.service.clock.now())
     except errors.NotFound:
         _require_started(ask, ref)
         raise
     if not _may_see(ask, gang.owners):
         raise errors.NotPermitted(f"job {ref} is another user's; {ask.viewer.user} may see their own")
     # The policies' word counts as much as ours: a job in accounting must be visible to the viewer's own key.
-    if gang.attempt is not None and not ask.site.rows(ask.viewer, "visible", job_id=gang.job_id):
+    if gang.attempt is not None and not site.rows(
+        ask.viewer, "visible", cluster=gang.cluster, job_id=gang.job_id
+    ):
         raise errors.NotPermitted(f"job {ref} is another user's")
     return gang
 
@@ -116,7 +115,7 @@ def _require_started(ask: operation.Ask, ref: job_ref.JobRef) -> None:
     if pending is not None and _may_see(ask, [{"user": pending.user, "account": pending.account}]):
         raise errors.NotFound(pending.words)
     with _database(ask) as connection:
-        found = query.never_started(connection, ask.site.service.config.cluster.name, ref)
+        found = query.never_started(connection, ask.cluster, ref)
     if found is not None and _may_see(ask, [{"user": found.user, "account": found.account}]):
         raise errors.NotFound(found.words)
     if away is not None:
@@ -134,9 +133,9 @@ def _database(ask: operation.Ask) -> Iterator[query.Connection]:
 
 def stored(ask: operation.Ask) -> rows.ReportRows:
     """Every row that a report on the job is made of."""
-    gang_of(ask)
+    gang = gang_of(ask)
     with _database(ask) as connection:
-        found = query.fetch(connection, ask.site.service.config.cluster.name, job_ref.parse(ask.path["job"]))
+        found = query.fetch(connection, gang.cluster, job_ref.parse(ask.path["job"]))
     return rows.from_json(found)
 
 

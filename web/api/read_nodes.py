@@ -27,7 +27,7 @@ def nodes(ask: operation.Ask) -> documents.Page[documents.Node]:
     """Nodes by name, as they are now."""
     q: Nodes = ask.query
     after = operation.cursor_values(q.cursor, (str,)) or [None]
-    found = ask.site.rows(ask.viewer, "nodes", state=q.state, node=None, after=after[0], n=q.limit + 1)
+    found = ask.rows("nodes", state=q.state, node=None, after=after[0], n=q.limit + 1)
     shown = found[: q.limit]
     return documents.Page(
         items=[msgspec.convert(_known(row), documents.Node) for row in shown],
@@ -42,23 +42,24 @@ def _known(row: dict[str, Any]) -> dict[str, Any]:
 def node(ask: operation.Ask) -> documents.NodeDetail:
     """One node: what its agent, its checks and Slurm say."""
     name = ask.path["node"]
-    slurm = _slurm(ask, name)
-    found = ask.site.rows(ask.viewer, "nodes", state=None, node=name, after=None, n=1)
+    own = ask.cluster == ask.site.service.cluster
+    slurm = _slurm(ask, name) if own else None
+    found = ask.rows("nodes", state=None, node=name, after=None, n=1)
     if not found and slurm is None:
         raise errors.NotFound(
             f"{name} is not known: Slurm does not list it, and no agent was ever heard there"
         )
-    cluster = ask.site.service.config.cluster.name
+    cluster = ask.cluster
     row = _known(found[0]) if found else {"cluster": cluster, "node": name, "state": "silent", "age_s": 0.0}
-    beats = ask.site.service.store.heartbeats([name], cluster=ask.site.service.cluster)
+    beats = ask.site.service.store.heartbeats([name], cluster=cluster)
     more = {
         "slurm_state": None if slurm is None else "+".join(sorted(slurm.states)),
         "slurm_reason": "" if slurm is None else slurm.reason,
         "partitions": [] if slurm is None else list(slurm.partitions),
         "agent_version": beats[0].version if beats else "",
         "heard_at": beats[0].at if beats else None,
-        "checks": ask.site.rows(ask.viewer, "checks", node=name),
-        "gpus": ask.site.rows(ask.viewer, "gpus", node=name),
+        "checks": ask.rows("checks", node=name),
+        "gpus": ask.rows("gpus", node=name),
     }
     return msgspec.convert(row | more, documents.NodeDetail)
 
@@ -70,7 +71,7 @@ def _slurm(ask: operation.Ask, name: str) -> Any:
         return None
 
 
-class Span(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class Span(operation.OfCluster, kw_only=True, forbid_unknown_fields=True):
     """When; the last seven days where not said."""
 
     since: operation.Instant | None = None
@@ -81,9 +82,7 @@ class Span(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 def timeline(ask: operation.Ask) -> list[documents.Moment]:
     """Everything known about one node in a span, latest first: events, checks, attempts, drains, notes."""
     since, until = span(ask.query.since, ask.query.until, ask)
-    found = ask.site.rows(
-        ask.viewer, "timeline", node=ask.path["node"], since=since, until=until, n=ask.query.limit
-    )
+    found = ask.rows("timeline", node=ask.path["node"], since=since, until=until, n=ask.query.limit)
     return [msgspec.convert(row | {"message": row["message"] or ""}, documents.Moment) for row in found]
 
 
@@ -114,8 +113,7 @@ def events(ask: operation.Ask) -> documents.Page[documents.Event]:
     q: Events = ask.query
     since, until = span(q.since, q.until, ask)
     last = after(q.cursor)
-    found = ask.site.rows(
-        ask.viewer, "events", node=q.node, kind=q.kind, code=q.code, severity=q.severity, job_id=q.job_id,
+    found = ask.rows("events", node=q.node, kind=q.kind, code=q.code, severity=q.severity, job_id=q.job_id,
         gpu_uuid=q.gpu_uuid, since=since, until=until, after_at=last[0], after_id=last[1], n=q.limit + 1,
     )  # fmt: skip
     return page(found, q.limit, documents.Event, "at", "event_id")
@@ -133,9 +131,7 @@ def incidents(ask: operation.Ask) -> documents.Page[documents.Incident]:
     q: Span24 = ask.query
     since, until = span(q.since, q.until, ask)
     last = after(q.cursor)
-    found = ask.site.rows(
-        ask.viewer, "incidents", since=since, until=until, after_at=last[0], after_id=last[1], n=q.limit + 1
-    )
+    found = ask.rows("incidents", since=since, until=until, after_at=last[0], after_id=last[1], n=q.limit + 1)
     return page(found, q.limit, documents.Incident, "onset_at", "incident_id")
 
 
@@ -158,8 +154,7 @@ def drains(ask: operation.Ask) -> documents.Page[documents.Decision]:
     """Decisions about nodes and what became of them, latest first."""
     q: Drains = ask.query
     last = after(q.cursor)
-    found = ask.site.rows(
-        ask.viewer, "drains", node=q.node, action=q.action, open=q.open, since=q.since,
+    found = ask.rows("drains", node=q.node, action=q.action, open=q.open, since=q.since,
         after_at=last[0], after_id=last[1], n=q.limit + 1,
     )  # fmt: skip
     return page(found, q.limit, documents.Decision, "at", "drain_id")
@@ -169,7 +164,7 @@ def lemons(ask: operation.Ask) -> documents.Page[documents.Lemon]:
     """Nodes that are likely to keep killing jobs, likeliest first."""
     q: operation.Paged = ask.query
     after = operation.cursor_values(q.cursor, (float, str)) or (None, None)
-    found = ask.site.rows(ask.viewer, "lemons", after_score=after[0], after_node=after[1], n=q.limit + 1)
+    found = ask.rows("lemons", after_score=after[0], after_node=after[1], n=q.limit + 1)
     return page(found, q.limit, documents.Lemon, "score", "node")
 
 

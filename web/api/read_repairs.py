@@ -33,8 +33,7 @@ def diagnostics(ask: operation.Ask) -> documents.Page[records.DiagnosticResult]:
     q: Diagnostics = ask.query
     since, until = read_nodes.span(q.since, q.until, ask)
     after = read_nodes.after(q.cursor)
-    found = ask.site.rows(
-        ask.viewer, "diagnostics", node=q.node, test=q.test, outcome=q.outcome, round_id=q.round_id, incident_id=None,
+    found = ask.rows("diagnostics", node=q.node, test=q.test, outcome=q.outcome, round_id=q.round_id, incident_id=None,
         since=None if q.round_id else since, until=None if q.round_id else until, after_at=after[0], after_id=after[1],
         n=q.limit + 1,
     )  # fmt: skip
@@ -57,8 +56,7 @@ def repairs(ask: operation.Ask) -> documents.Page[records.RepairIncident]:
     """Repairs of nodes, latest opened first."""
     q: Repairs = ask.query
     after = read_nodes.after(q.cursor)
-    found = ask.site.rows(
-        ask.viewer, "repairs", node=q.node, state=q.state, open=q.open, since=q.since, after_at=after[0],
+    found = ask.rows("repairs", node=q.node, state=q.state, open=q.open, since=q.since, after_at=after[0],
         after_id=after[1], n=q.limit + 1,
     )  # fmt: skip
     page = read_nodes.page(found, q.limit, None, "opened_at", "incident_id")
@@ -71,14 +69,18 @@ def repair(ask: operation.Ask) -> documents.Repair:
     """A node's latest repair with its tests; raises NotFound."""
     node = ask.path["node"]
     page = repairs(
-        operation.Ask(site=ask.site, viewer=ask.viewer, path=ask.path, query=Repairs(node=node, limit=1))
+        operation.Ask(
+            site=ask.site,
+            viewer=ask.viewer,
+            path=ask.path,
+            query=Repairs(node=node, limit=1, cluster=ask.cluster),
+        )
     )
     if not page.items:
         raise errors.NotFound(f"{node} was never under repair")
     one, config = page.items[0], ask.site.service.config.repair
     taken, left = steps.taken_and_left(one.cause, one.steps_done, config)
-    found = ask.site.rows(
-        ask.viewer, "diagnostics", node=None, test=None, outcome=None, round_id=None, incident_id=one.incident_id,
+    found = ask.rows("diagnostics", node=None, test=None, outcome=None, round_id=None, incident_id=one.incident_id,
         since=None, until=None, after_at=None, after_id=None, n=operation.MOST_ROWS,
     )  # fmt: skip
     tests = [rows.from_row(records.DiagnosticResult, row) for row in found]
@@ -91,7 +93,7 @@ def round_of(ask: operation.Ask) -> documents.Round:
         round_id = uuid.UUID(ask.path["round"])
     except ValueError as exc:
         raise errors.UsageError("a round's id is a UUID") from exc
-    found = ask.site.rows(ask.viewer, "round_results", round_id=round_id)[0]["n"]
+    found = ask.rows("round_results", round_id=round_id)[0]["n"]
     try:
         ended = ask.site.rounds.state(round_id)
     except errors.NotFound:

@@ -108,9 +108,10 @@ SLURM = SlurmNodes()
 
 
 def gather(site: web_site.Site) -> Now:
-    """Everything, for whoever may see everything; raises DatabaseUnavailable."""
+    """Everything of the service's cluster, for whoever may see everything; raises DatabaseUnavailable."""
     fresh = health(site)
-    nodes = site.all_rows("now_nodes")
+    of_cluster = {"cluster": site.service.cluster}
+    nodes = site.all_rows("now_nodes", of_cluster)
     job_ids = sorted({job for row in nodes for job in row["jobs"] or ()})
     store, cluster = site.service.store, site.service.config.cluster.name
     parameters = {"job_ids": job_ids, "cluster": cluster}
@@ -118,7 +119,7 @@ def gather(site: web_site.Site) -> Now:
     repairs = {one.node: one for one in store.incidents(cluster=cluster, open_only=True)}
     denied = _denied(store, cluster, [row["node"] for row in nodes])
     slurm = SLURM.now(site.service)
-    jobs = [msgspec.convert(row, NowJob) for row in site.all_rows("now_jobs")]
+    jobs = [msgspec.convert(row, NowJob) for row in site.all_rows("now_jobs", of_cluster)]
     return Now(
         at=fresh.at,
         fresh=fresh.ok,
@@ -135,14 +136,16 @@ def gather(site: web_site.Site) -> Now:
             ),
             key=_node_urgency,
         ),
-        incidents=[msgspec.convert(row, documents.Incident) for row in site.all_rows("now_incidents")],
+        incidents=[
+            msgspec.convert(row, documents.Incident) for row in site.all_rows("now_incidents", of_cluster)
+        ],
         budget=_budget(site.service),
     )
 
 
 def health(site: web_site.Site) -> documents.Health:
     """Whether what is stored is of now: accounting read lately, and some agent heard; raises DatabaseUnavailable."""
-    (row,) = site.all_rows("freshness")
+    (row,) = site.all_rows("freshness", {"cluster": site.service.cluster})
     read_at = datetime.fromisoformat(row["accounting_at"]) if row["accounting_at"] else None
     at, heard_s = row["at"], row["heard_s"]
     whys = [why for why in [last_poll.stale(read_at, at, site.service.config)] if why]

@@ -30,7 +30,7 @@ class LemonNight(msgspec.Struct, kw_only=True):
 def show(request: Request, ask: operation.Ask, chosen: LemonNight) -> Response:
     """Lemons and suspects of one night; a score is of one window that ends with its night, so nights are chosen and no spans."""
     site, service = ask.site, ask.site.service
-    nights = site.rows(ask.viewer, "lemon_nights", cluster=service.config.cluster.name, n=MOST_NIGHTS)
+    nights = ask.rows("lemon_nights", n=MOST_NIGHTS)
     slurm = now.SLURM.now(service)
     page: dict[str, Any] = {
         "title": "Lemons", "view": None, "why": "", "q": chosen, "nights": nights,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import urllib.parse
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,8 @@ def text(request: Request, template: str, **given: Any) -> str:
     """The page's markup."""
     site: web_site.Site = request.state.site
     viewer = request.state.viewer
+    of_cluster = str(request.query_params.get("cluster", ""))
+    of_cluster = "" if of_cluster == site.service.cluster else of_cluster
     return (
         environment()
         .get_template(template)
@@ -84,6 +87,10 @@ def text(request: Request, template: str, **given: Any) -> str:
                 "prefix": site.prefix,
                 "static": lambda name: f"{site.prefix}/static/{name}?{version(name)}",
                 "cluster": site.service.config.cluster.name,
+                "of_cluster": of_cluster,
+                # What a link to a node or a job ends with, so that it leads to that of the same cluster.
+                "of": f"?{urllib.parse.urlencode({'cluster': of_cluster})}" if of_cluster else "",
+                "clusters": lambda: site.clusters(),
                 "viewer": viewer,
                 "csrf": cross_site.token(viewer.proof) if viewer else "",
                 "nav": [(path, name) for path, name, ops in NAV if viewer and (viewer.operator or not ops)],

@@ -65,8 +65,9 @@ def ask(
 ) -> operation.Ask:
     """The request as the API's handlers get it."""
     given = request.path_params if path is None else path
+    wanted = query_of(request, operation.OfCluster) if query is None else query
     return operation.Ask(
-        site=request.state.site, viewer=request.state.viewer, path=given, query=query, body=body
+        site=request.state.site, viewer=request.state.viewer, path=given, query=wanted, body=body
     )
 
 
@@ -119,7 +120,8 @@ def repairs_page(request: Request) -> Response:
     if q.open is None and not request.query_params.get("all"):
         q = msgspec.structs.replace(q, open=True)
     found = read_repairs.repairs(ask(request, q))
-    bad = read_repairs.Diagnostics(limit=100, outcome=query_of(request, read_repairs.Diagnostics).outcome)
+    outcome = query_of(request, read_repairs.Diagnostics).outcome
+    bad = read_repairs.Diagnostics(limit=100, outcome=outcome, cluster=q.cluster)
     tests = read_repairs.diagnostics(ask(request, bad))
     shown = [r for r in tests.items if bad.outcome or r.outcome not in ("ok", "absent")]
     return render.html(
@@ -145,14 +147,20 @@ def node_page(request: Request) -> Response:
     span = request.query_params.get("span", "7d")
     days = read_fleet.SPANS.get(span, 7)
     at = api_ask.site.service.clock.now()
-    when = read_nodes.Span(since=at - timedelta(days=days), until=at + timedelta(minutes=5))
+    cluster = api_ask.cluster
+    when = read_nodes.Span(since=at - timedelta(days=days), until=at + timedelta(minutes=5), cluster=cluster)
     moments = read_nodes.timeline(ask(request, when))
     try:
         repair = read_repairs.repair(api_ask)
     except errors.NotFound:
         repair = None
     tests = read_repairs.diagnostics(
-        ask(request, read_repairs.Diagnostics(node=found.node, since=at - timedelta(days=60), limit=100))
+        ask(
+            request,
+            read_repairs.Diagnostics(
+                node=found.node, since=at - timedelta(days=60), limit=100, cluster=cluster
+            ),
+        )
     ).items
     return render.html(
         request, "node.html.j2", node=found, faults=fault_names.named(found.faults), moments=moments, span=f"{days}d", spans=list(read_fleet.SPANS),

@@ -1,8 +1,9 @@
 -- Results of tests of nodes, latest first.
--- Inputs   filters, null where not asked for; after_at, after_id: the last row of the page before; n.
+-- Inputs   cluster; filters, null where not asked for; after_at, after_id: the last row of the page before; n.
 SELECT r.*
 FROM probing.diagnostic_result r
-WHERE (%(node)s::text IS NULL OR r.node = %(node)s OR r.peer = %(node)s)
+WHERE r.cluster = %(cluster)s
+  AND (%(node)s::text IS NULL OR r.node = %(node)s OR r.peer = %(node)s)
   AND (%(test)s::text IS NULL OR r.test = %(test)s)
   AND (%(outcome)s::text IS NULL OR r.outcome = %(outcome)s)
   AND (%(round_id)s::uuid IS NULL OR r.round_id = %(round_id)s::uuid)

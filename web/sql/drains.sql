@@ -1,10 +1,11 @@
 -- Decisions about nodes, latest first.
--- Inputs   filters, null where not asked for; after_at, after_id: the last row of the page before; n.
+-- Inputs   cluster; filters, null where not asked for; after_at, after_id: the last row of the page before; n.
 SELECT
     d.drain_id, d.cluster, d.node, d.at, d.action, d.state, d.reason, d.owner, d.open, d.why_state, d.severity, d.job_id,
     d.ended_at, d.duration_s
 FROM ops.drains d
-WHERE (%(node)s::text IS NULL OR d.node = %(node)s)
+WHERE d.cluster = %(cluster)s
+  AND (%(node)s::text IS NULL OR d.node = %(node)s)
   AND (%(action)s::text IS NULL OR d.action = %(action)s)
   AND (%(open)s::boolean IS NULL OR d.open = %(open)s)
   AND (%(since)s::timestamptz IS NULL OR d.at >= %(since)s)

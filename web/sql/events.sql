@@ -1,10 +1,10 @@
 -- Events, latest first.
--- Inputs   filters, null where not asked for; since, until; after_at, after_id: the last row of the page before; n.
+-- Inputs   cluster; filters, null where not asked for; since, until; after_at, after_id: the last row of the page before; n.
 SELECT
     e.event_id, e.cluster, e.node, e.at, e.kind, e.severity, e.source, e.message, e.code, e.device, e.pci_bus_id, e.gpu_uuid,
     e.job_id, e.count, e.last_at
 FROM probing.health_event e
-WHERE e.at >= %(since)s AND e.at < %(until)s
+WHERE e.cluster = %(cluster)s AND e.at >= %(since)s AND e.at < %(until)s
   AND (%(node)s::text IS NULL OR e.node = %(node)s)
   AND (%(kind)s::text IS NULL OR e.kind = %(kind)s)
   AND (%(code)s::text IS NULL OR e.code = %(code)s)

@@ -1,5 +1,5 @@
 -- Attempts, latest start first: those the row policies show, and of these what the viewer's own words ask for.
--- Inputs   everything, viewer, accounts: what the viewer may see, said once more than the policies do (with no accounts, a user's
+-- Inputs   cluster; everything, viewer, accounts: what the viewer may see, said once more than the policies do (with no accounts, a user's
 --          attempts are found by the user's index alone);
 --          filters, null where not asked for; after_*: the last row of the page before; n: rows wanted.
 --          few: the jobs that a rare cause or domain ended (few_verdicts.sql); null where it is not asked for, or not rare.
@@ -18,7 +18,7 @@ LEFT JOIN LATERAL (
     WHERE f.job_id = a.job_id AND f.submit_at = a.submit_at AND f.cluster = a.cluster AND f.superseded_at IS NULL
     LIMIT 1
 ) v ON true
-WHERE a.start_at IS NOT NULL
+WHERE a.cluster = %(cluster)s AND a.start_at IS NOT NULL
   AND (%(everything)s OR a."user" = %(viewer)s OR cardinality(%(accounts)s::text[]) > 0 AND a.account = ANY (%(accounts)s::text[]))
   AND (%(job_id)s::bigint IS NULL OR a.job_id = %(job_id)s)
   AND (%(user)s::text IS NULL OR a."user" = %(user)s)

@@ -1,4 +1,5 @@
 -- What the Now page shows has changed when any of these has: a cheap question, asked every second while somebody looks.
+-- Of all clusters: the latest row of one could lie far behind those of the others, and a change elsewhere only has the page made anew.
 SELECT
     (SELECT max(v.verdict_id) FROM probing.verdict v) AS verdict,
     (SELECT max(a.end_at) FROM probing.job_attempt a) AS ended,

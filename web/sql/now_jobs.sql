@@ -1,9 +1,10 @@
 -- Attempts that died, latest first, and those that run and stand still or are slow.
+-- Inputs   cluster.
 -- Output   kind (died, stalled, slow), one row an attempt and kind.
 (SELECT 'died' AS kind, f.cluster, f.job_id, f.ref, f.attempt, f.user_name AS user, f.account, f.partition, f.name, f.state,
         f.end_at AS at, f.n_nodes, f.n_gpus, f.cause, f.domain, f.component, f.node, f.device, f.confidence, f.summary, f.next_step, f.place
  FROM ops.attempt_verdicts f
- WHERE f.end_at >= now() - interval '24 hours' AND f.state NOT IN ('COMPLETED', 'CANCELLED') AND f.start_at IS NOT NULL
+ WHERE f.cluster = :cluster AND f.end_at >= now() - interval '24 hours' AND f.state NOT IN ('COMPLETED', 'CANCELLED') AND f.start_at IS NOT NULL
  ORDER BY f.end_at DESC
  LIMIT 1000)
 UNION ALL
@@ -12,7 +13,7 @@ UNION ALL
         'Look at its ranks and stacks on the job''s page; its owner decides whether to end it.', NULL
  FROM probing.gang_verdict g
  JOIN probing.job_attempt a ON a.cluster = g.cluster AND a.job_id = g.job_id AND a.submit_at = g.submit_at
- WHERE g.ended_at IS NULL AND g.kind <> 'unknown' AND a.end_at IS NULL AND g.made_at > now() - interval '7 days'
+ WHERE g.cluster = :cluster AND g.ended_at IS NULL AND g.kind <> 'unknown' AND a.end_at IS NULL AND g.made_at > now() - interval '7 days'
  ORDER BY g.made_at DESC
  LIMIT 200)
 UNION ALL
@@ -23,7 +24,7 @@ UNION ALL
      SELECT DISTINCT ON (a.cluster, a.job_id) a.*, probing.job_ref(a) AS ref, e.at, e.kind AS event_kind, e.node, e.device, e.message
      FROM probing.health_event e
      JOIN probing.job_attempt a ON a.job_id = e.job_id AND a.cluster = e.cluster AND a.end_at IS NULL AND a.nodes @> ARRAY[e.node]
-     WHERE e.at >= now() - interval '1 hour' AND e.source = 'probe' AND e.kind IN ('rank_slow', 'gang_drift')
+     WHERE e.cluster = :cluster AND e.at >= now() - interval '1 hour' AND e.source = 'probe' AND e.kind IN ('rank_slow', 'gang_drift')
      ORDER BY a.cluster, a.job_id, e.at DESC
  ) s
  LIMIT 200)

@@ -1,8 +1,9 @@
 -- Repairs of nodes, latest opened first.
--- Inputs   filters, null where not asked for; after_at, after_id: the last row of the page before; n.
+-- Inputs   cluster; filters, null where not asked for; after_at, after_id: the last row of the page before; n.
 SELECT i.*
 FROM probing.repair_incident i
-WHERE (%(node)s::text IS NULL OR i.node = %(node)s)
+WHERE i.cluster = %(cluster)s
+  AND (%(node)s::text IS NULL OR i.node = %(node)s)
   AND (%(state)s::text IS NULL OR i.state = %(state)s)
   AND (%(open)s::boolean IS NULL OR (i.closed_at IS NULL) = %(open)s)
   AND (%(since)s::timestamptz IS NULL OR i.opened_at >= %(since)s)

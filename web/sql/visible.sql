@@ -1,3 +1,3 @@
 -- Whether the viewer's key shows the attempts of a job: no row where it does not.
--- Inputs   job_id.
-SELECT 1 AS yes FROM probing.job_attempt a WHERE a.job_id = %(job_id)s LIMIT 1
+-- Inputs   cluster, job_id.
+SELECT 1 AS yes FROM probing.job_attempt a WHERE a.cluster = %(cluster)s AND a.job_id = %(job_id)s LIMIT 1

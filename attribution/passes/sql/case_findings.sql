@@ -3,7 +3,7 @@
 -- Output   every column of probing.health_event.
 SELECT e.*
 FROM probing.health_event e
-WHERE e.job_id = ANY(:job_ids)
+WHERE e.cluster = :cluster AND e.job_id = ANY(:job_ids)
   AND e.source IN ('joblog', 'probe', 'dump')
   AND e.at BETWEEN :since AND :until
 ORDER BY e.at, e.event_id

@@ -37,6 +37,8 @@ class Figure:
 
     since: datetime
     until: datetime
+    cluster: str | None = None
+    """The cluster it is of; None = of every one that the source holds."""
     partition: str | None = None
     users: tuple[str, ...] | None = None
 
@@ -51,11 +53,16 @@ def _plain(value: object) -> object:
 
 
 def about(
-    since: datetime, until: datetime, partition: str | None, users: Iterable[str] | None
+    source: object,
+    since: datetime,
+    until: datetime,
+    partition: str | None,
+    users: Iterable[str] | None,
 ) -> dict[str, Any]:
-    """The first fields of a figure: its span and selection."""
+    """The first fields of a figure: its span and selection, and the cluster that its source is of."""
     wanted = tuple(sorted(users)) if users is not None else None
-    return {"since": since, "until": until, "partition": partition, "users": wanted}
+    cluster = getattr(source, "cluster", None)
+    return {"since": since, "until": until, "cluster": cluster, "partition": partition, "users": wanted}
 
 
 class FleetSpan:
@@ -77,7 +84,8 @@ class FleetSpan:
     ) -> None:
         """`attempts` and `events`: the parts that the figure's SQL needs; None means all."""
         self._source = _source(given)
-        self.about = about(since, until, partition, users)
+        self.about = about(self._source, since, until, partition, users)
+        self.cluster: str | None = self.about["cluster"]
         self.users: tuple[str, ...] | None = self.about["users"]
         self.since, self.until = since, until
         self.bounds = {"since_us": clock.to_us(since), "until_us": clock.to_us(until)}
@@ -97,6 +105,8 @@ class FleetSpan:
             if wanted is not None:
                 self._register_events(wanted.result())
         base = self._context.sql(text("fleet_base"), param_values=self.bounds)
+        if self.cluster is not None:
+            base = base.filter(datafusion.col("cluster") == datafusion.lit(self.cluster))
         if partition is not None:
             base = base.filter(datafusion.col("partition") == datafusion.lit(partition))
         if self.users is not None:
@@ -113,6 +123,11 @@ class FleetSpan:
         """The only row of one figure's SQL file."""
         (row,) = self.rows(name, **values)
         return row
+
+    def clusters(self) -> list[str]:
+        """The clusters of the attempts."""
+        found = self._context.sql("SELECT DISTINCT cluster FROM base ORDER BY cluster").to_pylist()
+        return [row["cluster"] for row in found]
 
     def with_failures(self) -> None:
         """Registers the failed attempts, by incident, as table `failure`."""
@@ -134,11 +149,13 @@ class FleetSpan:
     def _with_filters(self, needed: sources.Needed) -> sources.Needed:
         if needed is None:
             return None
-        filters = {"partition": self.about["partition"], "user": self.users}
+        filters = {"cluster": self.cluster, "partition": self.about["partition"], "user": self.users}
         named = {name for name, value in filters.items() if value is not None}
         return dataclasses.replace(needed, columns=needed.columns | named)
 
     def _register_events(self, events: pa.Table) -> None:
+        if self.cluster is not None:
+            events = events.filter(pc.equal(events["cluster"], self.cluster))
         self._register("event", events)
         # An event's meaning needs its kind; figures that do not read kinds do not ask for it.
         if events.column("kind").null_count == 0:

@@ -50,7 +50,7 @@ def ettr_by_size(
     least_hours: float = LEAST_HOURS,
 ) -> EttrBySize:
     """Measured against expected ETTR by size (Figure 9 of the paper), from the stored accounts."""
-    about = base.about(since, until, partition, users)
+    about = base.about(source, since, until, partition, users)
     rows = source.ettr_by_size(since, until, least_hours * 3600, partition, about["users"])
     return EttrBySize(
         **about,
@@ -131,7 +131,7 @@ def ettr_grid(
         for interval_s in INTERVALS_S
     ]
     return EttrGrid(
-        **{k: getattr(own, k) for k in ("since", "until", "partition", "users")},
+        **{k: getattr(own, k) for k in ("since", "until", "cluster", "partition", "users")},
         n_gpus=n_gpus,
         failures_per_node_day=rate,
         rate_is_own=bool(own.per_node_day),

@@ -30,6 +30,8 @@ _NODE = frozenset({"node_lost", "node_reboot", "unjudged"})
 
 COUNTED = "incidents that ended at least one job with GPUs; jobs ended together by one fault count once"
 """What every rate counts."""
+COUNTED_ATTEMPTS = "attempts with GPUs that infrastructure ended, each one; r_f beside it counts incidents"
+"""What a mean time to failure of jobs counts: each job that one fault ended has failed."""
 
 
 def table(failed: Sequence[Mapping[str, Any]]) -> pa.Table:

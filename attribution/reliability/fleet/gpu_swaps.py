@@ -56,7 +56,7 @@ def gpu_swaps(
     most: int = MOST_ATTEMPTS,
 ) -> GpuSwaps:
     """Counts the cards of a node beyond those in it at one time: each replaced another."""
-    about = base.about(since, until, partition, users)
+    about = base.about(source, since, until, partition, users)
     given = about | {"users": None if about["users"] is None else list(about["users"]), "most": most}
     by_node: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     where: dict[str, set[tuple[str, str]]] = defaultdict(set)

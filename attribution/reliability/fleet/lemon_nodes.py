@@ -64,7 +64,7 @@ def lemon_signals(
     """Distribution of the seven lemon signals over nodes, lemons apart (Figure 11 of the paper). Users do not apply."""
     scores = [s for s in source.lemon_scores(before=until) if s.day >= since]
     return LemonSignals(
-        **base.about(since, until, partition, users),
+        **base.about(source, since, until, partition, users),
         values=tuple(value for name in vocabulary.LEMON_SIGNALS for value in _values(name, scores)),
         signals=tuple(_summary(name, scores) for name in vocabulary.LEMON_SIGNALS) if scores else (),
         day=scores[0].day if scores else None,
@@ -162,7 +162,9 @@ def lemon_departures(
     `attempts`: a source of the attempts that has read them already; the store by default.
     """
     span = base.FleetSpan(source if attempts is None else attempts, since, until, partition, users)
-    found = source.rows(base.text("lemon_departures"), {"since": since, "until": until})
+    found = source.rows(
+        base.text("lemon_departures"), {"cluster": source.cluster, "since": since, "until": until}
+    )
     departures = tuple(Departure(**row) for row in found)
     bucket_us = round(bucket_days * base.DAY_US)
     left_us = [clock.to_us(d.left_at) for d in departures]

@@ -43,7 +43,7 @@ def goodput_loss(
     *,
     cap_s: float = CAP_S,
 ) -> GoodputLoss:
-    """min(runtime, cap) x GPUs over first- and second-order victims, by size (Figure 8 of the paper)."""
+    """min(whole runtime, cap) x GPUs over first- and second-order victims, by size (Figure 8 of the paper)."""
     span = base.FleetSpan(source, since, until, partition, users)
     span.with_losses(cap_s)
     sizes = tuple(

@@ -47,7 +47,7 @@ def node_pace(
     columns = [f"job {job}" for job in chosen]
     rows = tuple({"node": node, **{c: cells[node].get(c) for c in columns}} for node in sorted(cells))
     return NodePace(
-        **base.about(since, until, partition, users),
+        **base.about(source, since, until, partition, users),
         nodes=rows,
         n_gangs=len(chosen),
     )

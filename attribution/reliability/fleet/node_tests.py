@@ -59,7 +59,7 @@ def node_tests(
                 (result.node, result.test, result.device or "", f"{result.model} {result.version}")
             ].append(result)
     return NodeTests(
-        **base.about(since, until, partition, users),
+        **base.about(source, since, until, partition, users),
         nodes=tuple(_rows(results, series)),
         drifts=tuple(_drifts(series)),
         n_results=len(results),

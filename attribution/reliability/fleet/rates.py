@@ -52,14 +52,17 @@ def failure_rates(
     span = base.FleetSpan(source, since, until, partition, users)
     span.with_failures()
     gpu_h = span.one("fleet_exposure")["gpu_s"] / 3600
-    others = sum(r["n_infra_without_gpus"] for r in span.rows("fleet_states"))
     rates = [_component(row, gpu_h) for row in span.rows("fleet_components")]
     return FailureRates(
         **span.about,
         components=tuple(sorted(rates, key=lambda c: (-c.n_failures, c.component))),
         gpu_h=gpu_h,
-        n_attempts_without_gpus=others,
+        n_attempts_without_gpus=_without_gpus(span),
     )
+
+
+def _without_gpus(span: base.FleetSpan) -> int:
+    return sum(r["n_infra_without_gpus"] for r in span.rows("fleet_states"))
 
 
 def _component(row: Mapping[str, Any], gpu_h: float) -> ComponentRate:
@@ -106,6 +109,8 @@ class FailuresOverTime(base.Figure):
     checks_began: tuple[CheckBegan, ...]
     """Checks that came into use within the span, first one first: a rate may rise then because more is seen."""
     counted: str = failures.COUNTED
+    n_attempts_without_gpus: int = 0
+    """Attempts that infrastructure ended without GPUs, or with an unknown number: they are in no period."""
 
 
 def failures_over_time(
@@ -140,6 +145,7 @@ def failures_over_time(
         bucket_s=bucket.total_seconds(),
         buckets=ordered,
         checks_began=tuple(_checks_began(span)),
+        n_attempts_without_gpus=_without_gpus(span),
     )
 
 
@@ -211,11 +217,11 @@ class SizeMttf:
 
 @dataclass(frozen=True, kw_only=True)
 class MttfBySize(base.Figure):
-    """MTTF by size; measured points and projections come from different counts and need not agree."""
+    """MTTF by size; measured points count failed attempts, projections count incidents, so they need not agree."""
 
     sizes: tuple[SizeMttf, ...]
     rate: LargeJobRate
-    counted: str = failures.COUNTED
+    counted: str = failures.COUNTED_ATTEMPTS
 
 
 def mttf_by_size(
@@ -229,13 +235,15 @@ def mttf_by_size(
     gpus_per_node: int = 8,
     project_to: Iterable[int] = PROJECTED_GPUS,
 ) -> MttfBySize:
-    """Runtime per infrastructure failure by size, with intervals, and 1/(N r_f) (Figure 7 of the paper)."""
+    """Runtime per attempt that infrastructure ended by size, with intervals, and 1/(N r_f) (Figure 7 of the paper)."""
     span = base.FleetSpan(source, since, until, partition, users)
     span.with_failures()
     rate = _large(span, min_gpus)
-    failed = {r["size"]: r["n_failures"] for r in span.rows("fleet_size_failures")}
+    failed: dict[int, list[int]] = {}
+    for row in span.rows("fleet_size_failures"):
+        failed.setdefault(row["size"], []).append(row["n_failures"])
     measured = {
-        r["size"]: mttf.measured(failed.get(r["size"], 0), r["run_s"] / 3600)
+        r["size"]: mttf.measured(failed.get(r["size"], []), r["run_s"] / 3600)
         for r in span.rows("fleet_sizes")
         if r["size"]
     }

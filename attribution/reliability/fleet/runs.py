@@ -8,7 +8,7 @@ from datetime import datetime
 
 from probing_cluster.attribution.reliability import ettr, run_account
 from probing_cluster.attribution.reliability.fleet import base, rates
-from probing_cluster.core import records
+from probing_cluster.core import errors, records
 from probing_cluster.db import store
 from probing_cluster.db.store import attempts
 
@@ -25,8 +25,12 @@ class RunEttr(base.Figure):
     """The runs that held the most GPU time without training, worst first, up to the number asked for."""
     n_runs: int
     """All runs that ended in the span."""
+    n_with_gpus: int
+    """Those of them that held GPUs: `ettr` and `measured_frac` are of these."""
+    n_unknown_gpus: int
+    """Those of them whose GPUs accounting does not record."""
     measured_frac: float | None
-    """Share of runs with measured checkpoints and first steps."""
+    """Share of the runs with GPUs whose checkpoints and first steps are measured; of the others they are assumed, as if each had trained."""
     waterfall_gpu_h: dict[str, float]
     """GPU-hours per part of the wall time, over all runs whose GPU count is known."""
     ettr: float | None
@@ -47,7 +51,7 @@ def run_ettr(
 
     All runs count; the `most_runs` with the most GPU time without training are listed.
     """
-    about = base.about(since, until, partition, users)
+    about = base.about(source, since, until, partition, users)
     totals = source.run_totals(since, until, partition, about["users"], min_gpus=min_gpus)
     waterfall = {part: totals[part] for part in attempts.RUN_PARTS}
     counted = sum(waterfall.values()) - waterfall["suspended"] - waterfall["idle"]
@@ -57,6 +61,8 @@ def run_ettr(
             source.run_accounts(since, until, partition, about["users"], min_gpus=min_gpus, most=most_runs)
         ),
         n_runs=totals["n_runs"],
+        n_with_gpus=totals["n_with_gpus"],
+        n_unknown_gpus=totals["n_unknown_gpus"],
         measured_frac=totals["measured_frac"],
         waterfall_gpu_h=waterfall,
         ettr=waterfall["productive"] / counted if counted > 0 else None,
@@ -106,7 +112,7 @@ def expected_ettr(
     own = rates.large_job_rate(source, since, until, partition, users)
     rate = own.per_node_day or given.failures_per_node_day
     return ExpectedEttr(
-        **{k: getattr(own, k) for k in ("since", "until", "partition", "users")},
+        **{k: getattr(own, k) for k in ("since", "until", "cluster", "partition", "users")},
         failures_per_node_day=rate,
         rate_is_own=bool(own.per_node_day),
         sizes=tuple(_size(n, _model(n / gpus_per_node, rate, given, queue_s), simulate) for n in sizes),
@@ -182,18 +188,24 @@ def what_if(
     write_s: float | None = None,
     restart_s: float | None = None,
 ) -> WhatIf:
-    """Halve r_f, drop nodes (lemons), checkpoint every x, write in w, restart in y: each alone, then all together."""
+    """Halve r_f, drop nodes (lemons), checkpoint every x, write in w, restart in y: each alone, then all together.
+
+    Raises UsageError for nodes where the attempts are of several clusters.
+    """
     given = assume or run_account.Assumptions()
+    without_nodes = tuple(without_nodes)
     span = base.FleetSpan(source, since, until, partition, users)
+    if without_nodes and len(clusters := span.clusters()) > 1:
+        raise errors.UsageError(f"nodes are of one cluster, and these attempts are of {', '.join(clusters)}")
     own = rates.large_job_rate(source, since, until, partition, users)
     rate = own.per_node_day or given.failures_per_node_day
     today = _model(n_gpus / gpus_per_node, rate, given, queue_s)
-    dropped = _rate_without(span, tuple(without_nodes), own, rate)
+    dropped = _rate_without(span, without_nodes, own, rate)
     changes: list[tuple[str, dict[str, float]]] = [
         (f"failure rate x {rate_factor:g}", {"failures_per_node_day": rate * rate_factor})
     ]
     if dropped is not None:
-        changes.append((f"without {len(tuple(without_nodes))} nodes", {"failures_per_node_day": dropped}))
+        changes.append((f"without {len(without_nodes)} nodes", {"failures_per_node_day": dropped}))
     for name, value in (("interval_s", interval_s), ("write_s", write_s), ("restart_s", restart_s)):
         if value is not None:
             changes.append((f"{name.removesuffix('_s')} {value:g} s", {name: value}))

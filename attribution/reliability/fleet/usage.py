@@ -26,9 +26,9 @@ class UsageBucket:
     at: datetime
     capacity_gpu_h: float
     used_gpu_h: float
-    """GPU time that attempts held."""
+    """GPU time that attempts held; of a suspended attempt, the share of its life that it was not suspended."""
     lost_gpu_h: float
-    """Work of attempts that ended here, lost to infrastructure (goodput_loss)."""
+    """Work of attempts that ended here, lost to infrastructure (goodput_loss); of each at most what it used in the span."""
     fragmented_gpu_h: float
     """GPU time free on nodes that are partly in use."""
     utilisation_frac: float

@@ -1,9 +1,10 @@
 -- Infrastructure failures per component and bucket of time, with the GPU time spent in the bucket.
 -- Inputs   views base and failure (failures.py); $bucket_us, $since_us, $until_us.
 -- Output   bucket_us (start), component, n_failures (incidents that began in it), gpu_s (all attempts, in that bucket). Buckets without failures have component ''.
+-- A suspended attempt counts with the share of its life that it was not suspended (fleet_base.sql).
 -- Each attempt is spread over the few buckets it touches: an equality, never a range join.
 WITH spans AS (
-    SELECT gpus, greatest(start_us, $since_us) AS from_us, least(coalesce(end_us, $until_us), $until_us) AS to_us
+    SELECT gpus * active_frac AS gpus, greatest(start_us, $since_us) AS from_us, least(coalesce(end_us, $until_us), $until_us) AS to_us
     FROM base
 ), touched AS (
     SELECT gpus, from_us, to_us,

@@ -1,9 +1,11 @@
 -- GPU time in use and GPU time lost, by stretch of time.
 -- Inputs   views base and lost (fleet_lost.sql); $bucket_us, $since_us, $until_us.
--- Output   n (number of the stretch), gpu_s (all attempts, in that stretch), lost_gpu_s (of attempts that ended in it).
+-- Output   n (number of the stretch), gpu_s (all attempts, in that stretch), lost_gpu_s (of attempts that ended in it; of
+--          each at most the time that it held in the span).
+-- A suspended attempt counts with the share of its life that it was not suspended (fleet_base.sql).
 -- Each attempt is spread over the few stretches it touches: an equality, never a range join.
 WITH spans AS (
-    SELECT gpus, greatest(start_us, $since_us) AS from_us, least(coalesce(end_us, $until_us), $until_us) AS to_us
+    SELECT gpus * active_frac AS gpus, greatest(start_us, $since_us) AS from_us, least(coalesce(end_us, $until_us), $until_us) AS to_us
     FROM base
     WHERE gpus > 0
 ), touched AS (
@@ -16,7 +18,7 @@ WITH spans AS (
     FROM touched
     GROUP BY n
 ), gone AS (
-    SELECT (end_us - $since_us) / $bucket_us AS n, sum(gpu_s) AS gpu_s FROM lost GROUP BY 1
+    SELECT (end_us - $since_us) / $bucket_us AS n, sum(span_gpu_s) AS gpu_s FROM lost GROUP BY 1
 )
 SELECT coalesce(u.n, g.n) AS n, coalesce(u.gpu_s, 0.0) AS gpu_s, coalesce(g.gpu_s, 0.0) AS lost_gpu_s
 FROM used u

@@ -36,7 +36,7 @@ with recent as (
        or (not r.goes_on and a.end_at <> r.ended_at)
        or (r.ended_at >= $3 and exists (
             select from probing.job_attempt j
-            join probing.health_event e on e.job_id = j.job_id and e.source = 'probe' and e.kind in ('first_step', 'last_progress', 'checkpoint')
+            join probing.health_event e on e.cluster = j.cluster and e.job_id = j.job_id and e.source = 'probe' and e.kind in ('first_step', 'last_progress', 'checkpoint')
             join probing.event_key k on k.event_id = e.event_id and k.received_at > a.made_at
             where j.run_key = r.run_key and j.cluster = r.cluster and j."user" = r."user" and e.at between j.start_at and j.end_at
        ))

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from probing_cluster.control_plane.cli import commands, span
+from probing_cluster.control_plane.cli import cluster_choice, commands, span
 from probing_cluster.control_plane.terminal import fleet_text, progress
 from probing_cluster.core import clock, command_line, errors, settings
 
@@ -63,6 +63,10 @@ def register(register: commands.Commands) -> None:
     made.add_argument(
         "--until", metavar="WHEN", help="end of the span (default now, or where imported accounting ends)"
     )
+    cluster_choice.add_option(made)
+    made.add_argument(
+        "--all-clusters", action="store_true", help="the figures of all clusters of the database together"
+    )
     made.add_argument("--partition", metavar="NAME", help="attempts of this partition only")
     made.add_argument("--user", metavar="NAME", action="append", help="attempts of these users only")
     made.add_argument(
@@ -88,29 +92,33 @@ def _fleet(args: argparse.Namespace) -> int:
     now = clock.SYSTEM.now()
     names = list(FIGURES) if args.figure == "all" else [args.figure]
     given = _given(args.set)
-    with db_store.Store.open(config) as store, progress.ProgressBar("fleet", len(names), "figures") as done:
-        # Who is not let in hears it before seconds of imports and figures. The figures are of every cluster in the database.
+    if args.all_clusters and args.cluster:
+        raise errors.UsageError("--cluster NAME or --all-clusters, not both")
+    with db_store.Store.open(config) as opened, progress.ProgressBar("fleet", len(names), "figures") as done:
+        # Who is not let in hears it before seconds of imports and figures.
+        store = opened.of(None) if args.all_clusters else cluster_choice.chosen(opened, config, args.cluster)
         # Imported accounting says nothing of what came after it was exported.
         exported_until = store.exported_until()
         last = now if exported_until is None else min(now, exported_until + timedelta(seconds=1))
         since = span.instant(args.since, last)
         until = span.instant(args.until, now) if args.until else last
         about = {"since": since, "until": until, "partition": args.partition, "users": args.user}
-        clusters = ", ".join(store.clusters()) or config.cluster.name
+        clusters = store.cluster or ", ".join(store.clusters()) or config.cluster.name
         _require_attempts(store, config, args, since, until)
+        first = store.first_start()
         # One figure alone reads what it needs; several share what is read once.
         found, source = {}, read_once(store) if len(names) > 1 else None
         for name in names:
             done.at(name)
-            found[name] = compute(name, store, config, about, given, source)
+            found[name] = compute(name, store, config, about, given, source, begin=first)
             done.step()
+    plain = {name: as_json(figure, since) for name, figure in found.items()}
     if args.html:
-        return _page(args.html, clusters, found, now)
+        return _page(args.html, clusters, plain, now)
     if args.json:
-        plain = {name: figure.to_json() for name, figure in found.items()}
         print(json.dumps(plain if args.figure == "all" else plain[args.figure], indent=2))
     else:
-        _print(args, clusters, {name: figure.to_json() for name, figure in found.items()})
+        _print(args, clusters, plain)
     return 0
 
 
@@ -148,10 +156,9 @@ def _require_attempts(
         raise errors.NotFound(f"no attempt of {', '.join(named)} ran between {between}")
 
 
-def _page(target: Path, clusters: str, found: Mapping[str, Any], made_at: datetime) -> int:
+def _page(target: Path, clusters: str, plain: Mapping[str, Any], made_at: datetime) -> int:
     from probing_cluster.reports.fleet import fleet_page
 
-    plain = {name: figure.to_json() for name, figure in found.items()}
     markup = fleet_page.render(clusters, plain, FIGURES, made_at=made_at)
     command_line.write_file(target, markup)
     print(f"probing-ctl: wrote {target}", file=sys.stderr)
@@ -172,8 +179,14 @@ def compute(
     about: Mapping[str, Any],
     given: Mapping[str, str],
     source: history.ReadOnce | None = None,
+    *,
+    begin: datetime | None = None,
 ) -> Any:
-    """One figure; parameters of other figures are left out, unknown ones raise UsageError. `source`: of several figures, see read_once."""
+    """One figure; parameters of other figures are left out, unknown ones raise UsageError. `source`: of several figures, see read_once.
+
+    `begin`: the first start on record. A figure of attempts begins there if its span begins before: capacity and periods would else be of time
+    that nothing covers.
+    """
     import inspect
 
     from probing_cluster.attribution.history import history
@@ -196,7 +209,15 @@ def compute(
         options["attempts"] = source
     # Exported months and Postgres as one, for figures that read attempts rather than stored accounts.
     attempts = "Given" in str(known["source"].annotation)
+    if attempts and begin is not None and about["since"] < begin < about["until"]:
+        about = {**about, "since": begin}
     return work((source or history.of(store)) if attempts else store, **about, **options)
+
+
+def as_json(figure: Any, since: datetime) -> dict[str, Any]:
+    """The figure as `--json` prints it; `requested_since` is the begin asked for, if nothing is on record before the figure's own."""
+    plain: dict[str, Any] = figure.to_json()
+    return plain | ({"requested_since": clock.iso_z(since)} if figure.since > since else {})
 
 
 def _given(texts: Sequence[str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from probing_cluster.control_plane.cli import commands, span
+from probing_cluster.control_plane.cli import cluster_choice, commands, span
 from probing_cluster.control_plane.cli.jobs import manual_verdict
 from probing_cluster.control_plane.terminal import progress
 from probing_cluster.core import (
@@ -64,6 +64,7 @@ def register(register: commands.Commands) -> None:
         default=[],
         help="what to ask Slurm for: n_jobs=8, cores=4, memory=16GiB, partition=cpu, directives=--account=ops …",
     )
+    cluster_choice.add_option(made)
     made = register.add("verdict", _verdict, "set a job's verdict by hand; the rules never replace it")
     made.add_argument("job", metavar="JOBID", help="123, 123_4 or 123+1")
     made.add_argument(
@@ -73,6 +74,7 @@ def register(register: commands.Commands) -> None:
     made.add_argument("--note", default="", help="why; becomes the summary")
     made.add_argument("--node", help="the node at fault")
     made.add_argument("--device", help="the part at fault")
+    cluster_choice.add_option(made)
 
 
 def _attribute(args: argparse.Namespace) -> int:
@@ -80,6 +82,8 @@ def _attribute(args: argparse.Namespace) -> int:
         return _by_engine(args)
     if args.history or args.output or args.slice_days or args.worker:
         raise errors.UsageError("--history, --output, --slice-days and --worker go with --engine")
+    if args.cluster and args.job is None:
+        raise errors.UsageError("--cluster goes with --job: a span's attempts are judged in every cluster")
     from probing_cluster.attribution.passes import attribute
     from probing_cluster.db import store as db_store
 
@@ -94,8 +98,9 @@ def _attribute(args: argparse.Namespace) -> int:
         if args.job is not None:
             from probing_cluster.control_plane.imports import job_outputs
 
-            job_ids = job_outputs.job_ids_of(store, args.job)
-            total.add(attribute.attribute(store, since=since, until=until, job_ids=job_ids, **how), output)
+            own = cluster_choice.chosen(store, config, args.cluster)
+            job_ids = job_outputs.job_ids_of(own, args.job)
+            total.add(attribute.attribute(own, since=since, until=until, job_ids=job_ids, **how), output)
         else:
             for done in _followed(attribute.in_slices(store, since=since, until=until, **how)):
                 total.add(done, output)
@@ -267,7 +272,8 @@ def _verdict(args: argparse.Namespace) -> int:
     config = settings.load(args.config)
     manual_verdict.taxonomy_cause(args.cause)
     slurm = slurm_actions.SlurmActions(config, slurm_commands.SlurmCommands(settings=config.slurm))
-    with db_store.Store.open(config) as store:
+    with db_store.Store.open(config) as opened:
+        store = cluster_choice.chosen(opened, config, args.cluster)
         given = manual_verdict.ManualVerdict(
             job=args.job, attempt=args.attempt, cause=args.cause, note=args.note, node=args.node,
             device=args.device, author=store.speaker(caller_name()),

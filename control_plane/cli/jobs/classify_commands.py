@@ -14,6 +14,8 @@ from probing_cluster.control_plane.imports import packed
 from probing_cluster.core import errors
 
 _LOOK_AT_BYTES = 8192
+_MOST_OTHER_FRAC = 0.3
+"""A file that begins with zeros or holds some, and of whose text more than this is none, is a program, an archive or UTF-16 without its mark."""
 _READ_AS = {"kernel": "a kernel log", "joblog": "a job's output"}
 
 
@@ -68,11 +70,23 @@ def _stream(stream: IO[bytes], args: argparse.Namespace, *, follow: bool) -> int
 
 
 def _require_text(stream: IO[bytes], name: str) -> None:
-    """Raises MalformedInput for a file that is no log: of one, too, nothing would be printed where it says nothing."""
+    """Raises MalformedInput for a file that is no log: of one, too, nothing would be printed where it says nothing.
+
+    A log may hold other bytes than text: what a program dumped into it, and zeros where it was truncated while a job wrote on.
+    """
     stream.seek(0)
     head = stream.read(_LOOK_AT_BYTES)
     source = "standard input" if name == "-" else name
     if not head:
         raise errors.MalformedInput(f"{source} is empty; there is nothing to classify")
-    if b"\0" in head:
+    while head and not (text := head.lstrip(b"\0")):
+        head = stream.read(_LOOK_AT_BYTES)
+    if b"\0" in head and _other_frac(text) > _MOST_OTHER_FRAC:
         raise errors.MalformedInput(f"{source} is no text; give a log as dmesg, journalctl or a job wrote it")
+
+
+def _other_frac(data: bytes) -> float:
+    """Share of the characters that are no text: controls that no terminal obeys, and bytes that are no UTF-8."""
+    text = data.decode("utf-8", "replace")
+    n_other = sum(c == "\ufffd" or (c < " " and c not in "\t\n\r\b\f\a\x1b") for c in text)
+    return n_other / max(len(text), 1)

@@ -61,7 +61,7 @@ def set_verdict(
     given: ManualVerdict,
     count: GpuCount = lambda *_: None,
 ) -> str:
-    """Stores a person's verdict and the note of it; what was replaced by what. Raises NotFound and UsageError.
+    """Stores a person's verdict, on a job of the store's cluster, and the note of it; what was replaced by what. Raises NotFound and UsageError.
 
     What the person did not say is kept from the one before where the cause is the same. `count`: see gpu_count.
     """
@@ -79,9 +79,8 @@ def set_verdict(
             f"attempt {attempt.attempt} of job {given.job} completed: it has no failure to name the cause of; "
             f"name one that failed with --attempt N (probing-report {given.job} shows them)"
         )
-    before = next(
-        (v for v in store.verdicts(job_ids=[attempt.job_id]) if v.submit_at == attempt.submit_at), None
-    )
+    judged = store.verdicts(job_ids=[attempt.job_id], cluster=attempt.cluster)
+    before = next((v for v in judged if v.submit_at == attempt.submit_at), None)
     if before is not None and before.cause == given.cause:
         given = dataclasses.replace(
             given, node=given.node or before.node, device=given.device or before.device

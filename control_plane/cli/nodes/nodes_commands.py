@@ -111,7 +111,7 @@ def _nodes(args: argparse.Namespace) -> int:
         except errors.SlurmUnavailable as exc:
             slurm, unanswered = {}, exc
         rows = _node_rows(config, store, slurm)
-        asleep = last_poll.stale(last_poll.at(store), clock.SYSTEM.now(), config)
+        asleep = last_poll.stale(last_poll.at(store, config.cluster.name), clock.SYSTEM.now(), config)
     known = {row["node"] for row in rows}
     if not known:
         raise errors.SlurmUnavailable(
@@ -328,13 +328,13 @@ def _attempt(name: str, act: Any) -> int:
     from probing_cluster.slurm_plugins import commands as slurm_commands
 
     try:
-        print(f"{name}: {act()}")
+        print(table.folded(f"{name}: {act()}"))
     except slurm_commands.SlurmAway as exc:
         raise slurm_commands.SlurmAway(
             f"{exc}; whether it was done on {name} is not known, and no node named after it was tried"
             " (probing-ctl doctor names the daemon)"
         ) from exc
     except errors.ProbingError as exc:
-        print(f"{name}: not done: {exc}")
+        print(table.folded(f"{name}: not done: {exc}"))
         return 1
     return 0

@@ -17,7 +17,7 @@ FROM probing.node_place p
 LEFT JOIN (
     SELECT DISTINCT v.cluster, v.node, v.incident_id
     FROM probing.verdict v
-    WHERE v.superseded_at IS NULL AND v.incident_id IS NOT NULL AND v.node IS NOT NULL
+    WHERE v.cluster = :cluster AND v.superseded_at IS NULL AND v.incident_id IS NOT NULL AND v.node IS NOT NULL
       AND v.domain IN ('hardware', 'system_software') AND v.confidence IN ('certain', 'likely')
       AND v.onset_at >= :since
 ) f ON f.cluster = p.cluster AND f.node = p.node

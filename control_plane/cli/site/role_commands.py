@@ -54,7 +54,7 @@ def register(group: commands.Commands) -> None:
         "--password-file",
         metavar="FILE",
         type=Path,
-        help="file (mode 0600) with its password; without one: certificate or peer",
+        help="file (mode 0600) with its password, for an operator or reader; without one: certificate or peer",
     )
     made = group.add("remove-login", _remove_login, "take such a login role away")
     made.add_argument("name", metavar="NAME", help="the role")

@@ -6,7 +6,7 @@
 select
     u.n as unjudged,
     coalesce(extract(epoch from now() - u.oldest), 0)::double precision as oldest_unjudged_s,
-    (select count(*) from probing.arrival) as arrivals,
+    (select count(*) from probing.arrival w) as arrivals,
     -- by what an index is for: the state is a word made of these
     (
         select count(*) from ops.requests where cluster = :cluster and acknowledged_at is null and expires_at > now()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from probing_cluster.attribution.passes import attribute, fetch
+from probing_cluster.attribution.passes import attribute, fetch, pending
 from probing_cluster.attribution.verdict import taxonomy
 from probing_cluster.core import clock, errors, records
 from probing_cluster.db import delivery, tables
@@ -50,6 +50,42 @@ def test_an_ended_attempt_is_judged_once_and_only_once(store, make, deliver):
     assert attribute.attribute(store, at=later(make)).n_attempts == 0
 
 
+@pytest.mark.parametrize("many", [1, 1_000_000])
+@pytest.mark.parametrize("evidence", [True, False])
+def test_a_change_of_accounting_during_the_judgement_is_judged_next(
+    store, make, deliver, monkeypatch, many, evidence
+):
+    """The verdict rests on the row as it was read, so the changed row remains to be judged."""
+    deliver(*([make.xid(79)] if evidence else []), at=make.end + timedelta(seconds=20))
+    first = make.attempt(state="FAILED", exit_code=1)
+    store.upsert_attempts([first])
+    save = type(store).save_verdicts
+
+    def save_after_a_change(self, made, read):
+        if made:
+            changed = dataclasses.replace(first, state="CANCELLED", cancelled_by="1000", exit_code=0)
+            self.upsert_attempts([changed])
+        return save(self, made, read)
+
+    monkeypatch.setattr(attribute, "MANY", many)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store), "save_verdicts", save_after_a_change)
+        assert attribute.attribute(store, at=later(make)).n_attempts == 1
+    assert [a.state for a in store.unattributed()] == ["CANCELLED"]
+    assert attribute.attribute(store, at=later(make)).n_attempts == 1
+    assert attribute.attribute(store, at=later(make)).n_attempts == 0
+
+
+def test_the_columns_carry_the_fingerprint_that_the_store_compares(store, make):
+    """Both are made of the columns whose change has an attempt judged again."""
+    attempts = [make.attempt(), make.attempt(job_id=4243, gpus={"n1": ("GPU-1",)}, failed_node="n2")]
+    store.upsert_attempts(attempts)
+    found = pending.read(store, clock.EPOCH, make.end + timedelta(days=1))
+    by_key = dict(zip(pending.keys(found), found["fingerprint"].to_pylist(), strict=True))
+    assert by_key == store.fingerprints(by_key)
+    assert len(set(by_key.values())) == 2
+
+
 def test_a_pass_that_fails_leaves_nobody_who_still_writes(store, make, deliver, monkeypatch):
     """Verdicts made before the error are stored, before the error is raised: another process may hold the lock by then."""
     deliver(at=make.end + timedelta(seconds=20))
@@ -62,13 +98,13 @@ def test_a_pass_that_fails_leaves_nobody_who_still_writes(store, make, deliver, 
         done.append("judged")
         return judged(source, batch, *args, **kwargs)
 
-    def save_slowly(self, made):
+    def save_slowly(self, made, read):
         time.sleep(0.5)
-        before = save(self, made)
+        before = save(self, made, read)
         done.append("stored")
         return before
 
-    monkeypatch.setattr(attribute, "BATCH", 1)
+    monkeypatch.setattr(pending, "BATCH", 1)
     monkeypatch.setattr(attribute, "judge_batch", judge_one)
     monkeypatch.setattr(type(store), "save_verdicts", save_slowly)
     with pytest.raises(errors.DatabaseUnavailable):

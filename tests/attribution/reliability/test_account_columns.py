@@ -141,7 +141,8 @@ def test_only_runs_that_overlap_are_left_out(made):
     def ended(a: records.JobAttempt) -> datetime:
         return max(a.submit_at, a.start_at or a.submit_at, a.end_at or NOW)
 
-    follow = all(b.submit_at >= ended(a) for a, b in itertools.pairwise(run))
+    # Of one submission, attempts are components of one start.
+    follow = all(b.submit_at >= ended(a) and b.submit_at > a.submit_at for a, b in itertools.pairwise(run))
     assert simple == follow
 
 
@@ -169,3 +170,14 @@ def test_renewals_are_the_renewal_form_of_each(given_runs, rate):
         )
         for n, q, r in given_runs
     ]
+
+
+def test_components_that_never_ran_add_up_by_columns_too(make):
+    """Cancelled in the second of their submission, they overlap in no instant, and are one start all the same."""
+    both = [
+        make.attempt(
+            job_id=600 + i, het_job_id=600, het_offset=i, submit_at=NOW, start_at=NOW, end_at=NOW, n_gpus=64
+        )
+        for i in (0, 1)
+    ]
+    assert not account_columns.in_sequence(account_columns.attempts_of(table([both]), NOW)).any()

@@ -50,6 +50,23 @@ def test_a_requeued_job_is_one_run_with_one_account(store, make):
     assert total == pytest.approx(made.wall_s, abs=1e-6)
 
 
+def test_the_probe_of_another_cluster_counts_nothing_here(store, make, postgres_url):
+    """Its job of this number trained on its node of this name."""
+    store.upsert_attempts([make.attempt(), make.attempt(cluster="d", user="bob")])
+
+    def event(kind, seconds, **changes):
+        at = make.start + timedelta(seconds=seconds)
+        return make.event(
+            cluster="d", at=at, kind=kind, source="probe", job_id=4242, node="n1", severity=records.Severity.INFO, **changes
+        )  # fmt: skip
+
+    checkpoint = event("checkpoint", 1000, detail={"duration_s": 25.0})
+    events = [event("first_step", 900), checkpoint, event("last_progress", 1050)]
+    delivery.Delivery(postgres_url, "d", "n1").deliver(events=events)
+    accounts.update(store, ASSUMED, since=LONG_AGO, at=SetClock(make.end + timedelta(minutes=1)))
+    assert {a.cluster: a.measured for a in store.run_accounts()} == {"c": False, "d": True}
+
+
 def test_two_users_with_one_run_key_have_two_runs(store, make):
     """A run key is scoped to its user."""
     mine, hers = (

@@ -9,10 +9,12 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
+from probing_cluster.attribution.history import history
 from probing_cluster.attribution.history import source as sources
 from probing_cluster.attribution.reliability import accounts, fleet, run_account
-from probing_cluster.core import records, settings
+from probing_cluster.core import errors, records, settings
 from probing_cluster.db import delivery
+from tests import two_clusters
 
 T0 = datetime(2026, 3, 1, tzinfo=UTC)
 FROM_A_STORE = (
@@ -153,11 +155,11 @@ class Cluster:
 class InMemory:
     """The toy cluster as a source."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
+    def __init__(self, toy: Cluster, cluster: str | None = None) -> None:
+        self.toy, self.cluster = toy, cluster
 
     def attempts(self, since, until, needed=None):
-        return self.cluster.table()
+        return self.toy.table()
 
     def events(self, since, until, needed=None):
         rows = [
@@ -172,7 +174,7 @@ class InMemory:
                 "source": e.source,
                 "recovered": False,
             }
-            for e in self.cluster.events
+            for e in self.toy.events
         ]
         return pa.Table.from_pylist(rows, schema=sources.EVENT_SCHEMA)
 
@@ -419,6 +421,7 @@ def test_postgres_gives_the_same_figures(toy, memory, store, postgres_url):
 
 def test_run_ettr_sums_the_stored_accounts(toy, store):
     """The waterfall adds up to the wall time of all runs, however few are listed: those that held the most time without training."""
+    toy.run(8, 110, 1, ("cpu1",), n_gpus=0)
     store.upsert_attempts(toy.attempts)
     accounts.update(store, settings.AttributionSettings(), since=SINCE)
     made = store.run_accounts()
@@ -429,6 +432,7 @@ def test_run_ettr_sums_the_stored_accounts(toy, store):
     )
     assert got.measured_frac == 0
     assert got.n_runs == len(made) > 2
+    assert (got.n_with_gpus, got.n_unknown_gpus) == (got.n_runs - 2, 1)
     assert 0 < got.ettr < 1
     short = fleet.run_ettr(store, SINCE, UNTIL, most_runs=2)
     assert dataclasses.replace(short, runs=got.runs) == got
@@ -473,7 +477,27 @@ def test_one_fault_that_ends_many_jobs_is_one_failure():
     got = fleet.failure_rates(InMemory(cluster), SINCE, UNTIL)
     assert [(c.component, c.n_failures, c.n_attempts) for c in got.components] == [("gpu", 2, 6)]
     by_size = {s.n_gpus: s for s in fleet.mttf_by_size(InMemory(cluster), SINCE, UNTIL).sizes}
-    assert by_size[8].measured.mttf_h == pytest.approx(6)
+    assert (by_size[8].measured.n_failures, by_size[8].measured.n_incidents) == (6, 2)
+    assert by_size[8].measured.mttf_h == pytest.approx(2)
+
+
+def test_a_jobs_mean_time_to_failure_counts_every_job_that_failed():
+    """Ten jobs of 64 GPUs run 100 h; one switch ends all ten. Such a job lives 100 h, and r_f counts one fault."""
+    cluster = Cluster()
+    for j in range(10):
+        cluster.run(j + 1, 0, 100, tuple(f"n{j}-{k}" for k in range(8)), "FAILED", "ib_link")
+    shared = cluster.events[0].event_id
+    cluster.verdicts = [dataclasses.replace(v, incident_id=shared) for v in cluster.verdicts]
+    got = fleet.mttf_by_size(InMemory(cluster), SINCE, UNTIL, min_gpus=32)
+    (measured,) = [s.measured for s in got.sizes if s.measured]
+    assert (measured.n_failures, measured.n_incidents, measured.runtime_h) == (10, 1, 1000)
+    assert measured.mttf_h == pytest.approx(100)
+    assert (measured.low_h, measured.high_h) == (
+        pytest.approx(1000 / 55.7, rel=1e-2),
+        pytest.approx(1000 / 0.253, rel=1e-2),
+    )
+    assert (got.rate.n_failures, got.rate.node_days) == (1, pytest.approx(10 * 8 * 100 / 24))
+    assert got.counted != got.rate.counted
 
 
 class OnlyNeeded(InMemory):
@@ -497,3 +521,39 @@ def test_a_figure_asks_for_every_column_it_needs(toy, figure):
         failed, stalled_at=end_at - timedelta(hours=3)
     )
     assert figure(OnlyNeeded(toy), SINCE, UNTIL) == figure(InMemory(toy), SINCE, UNTIL)
+
+
+def test_a_figure_is_of_its_sources_cluster():
+    """A store is of one cluster, and so are its figures, which name it; of several clusters, no node can be left out by its name."""
+    c = Cluster()
+    many = tuple(f"n{k}" for k in range(17))
+    c.run(1, 0, 100, many, state="NODE_FAIL", cause="node_lost")
+    c.run(2, 0, 100, many, state="COMPLETED", cluster="d")
+    every, mine = InMemory(c), InMemory(c, "c")
+    since, until = T0, T0 + timedelta(days=10)
+    assert {f.cluster: f.gpu_h for f in (fleet.failure_rates(s, since, until) for s in (every, mine))} == {
+        None: 2 * 17 * 800.0,
+        "c": 17 * 800.0,
+    }
+    assert fleet.what_if(mine, since, until, without_nodes=("n0",)).cluster == "c"
+    with pytest.raises(errors.UsageError, match="of one cluster"):
+        fleet.what_if(every, since, until, without_nodes=("n0",))
+
+
+def test_checks_are_counted_in_their_cluster(store):
+    """Both clusters have a node n1 with a failed check of that name."""
+    two_clusters.fill(store)
+    source = history.of(store.of("c"))
+    counts = {c: history.of(store.of(c)).checks(SINCE, UNTIL).num_rows for c in ("c", "zeta", None)}
+    assert source.cluster == "c"
+    assert counts == {"c": 1, "zeta": 1, None: 1}
+    assert history.of(store.of("elsewhere")).checks(SINCE, UNTIL).num_rows == 0
+
+
+def test_stored_figures_are_of_the_stores_cluster(store):
+    """Runs, tests and scores of the other cluster count nothing here."""
+    two_clusters.fill(store)
+    since, until = T0 - timedelta(days=365), datetime.now(UTC) + timedelta(days=1)
+    for cluster, n_runs in (("c", 1), (None, 2)):
+        found = fleet.run_ettr(store.of(cluster), since, until, min_gpus=0)
+        assert (found.cluster, found.n_runs) == (cluster, n_runs)

@@ -149,6 +149,22 @@ def test_components_that_start_together_are_one_start():
     assert accounts.account([*both, *again], now=at(80), assume=ASSUME).n_attempts == 2
 
 
+def test_the_components_of_one_start_hold_their_gpus_together():
+    """A launcher without GPUs, two components of 64 GPUs on 8 nodes each: 128 GPUs, and the failure rate of 17 nodes."""
+    nodes = [("n1",), tuple(f"g{i}" for i in range(8)), tuple(f"h{i}" for i in range(8))]
+    job = [
+        attempt(0, 5, 60, job_id=600 + i, het_job_id=600, het_offset=i, nodes=nodes[i], n_gpus=64 * bool(i))
+        for i in range(3)
+    ]
+    whole = attempt(0, 5, 60, nodes=tuple(n for some in nodes for n in some), n_gpus=128)
+    got, want = (accounts.account(a, now=at(80), assume=ASSUME) for a in (job, [whole]))
+    assert (got.n_gpus, got.ettr_expected) == (want.n_gpus, want.ettr_expected) == (128, want.ettr_expected)
+    smaller = [attempt(60, 65, 70, job_id=600, het_job_id=600, het_offset=0, n_gpus=16)]
+    assert accounts.account([*job, *smaller], now=at(80), assume=ASSUME).n_gpus == 128
+    unknown = [dataclasses.replace(a, n_gpus=None) for a in job]
+    assert accounts.account(unknown, now=at(80), assume=ASSUME).n_gpus is None
+
+
 def test_a_pending_attempt_waits_until_now():
     """The run is still queued."""
     a = accounts.account(

@@ -79,7 +79,7 @@ KINDS = ("fabric", "Feed", "feed", "only_begun", "elsewhere")
 @pytest.fixture
 def table(tmp_path, monkeypatch):
     """Another table, with codes in mixed case and codes that only begin so."""
-    caches = (signatures._load, signatures._find, signatures.roots_of, fetch._incident_sorts)  # fmt: skip
+    caches = (signatures._load, signatures._find, signatures.roots_of, incidents.sorts)  # fmt: skip
     path = tmp_path / "signatures.toml"
     path.write_text(TABLE)
     with monkeypatch.context() as patch:

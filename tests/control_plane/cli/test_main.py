@@ -269,19 +269,20 @@ def test_a_figure_within_a_figure_is_told_in_words_and_columns() -> None:
         "since": "a", "until": "b",
         "sizes": [
             {"n_gpus": 8, "measured": None, "projected_h": None},
-            {"n_gpus": 16, "measured": {"mttf_h": 2.5, "n_failures": 5}, "projected_h": None},
+            {"n_gpus": 16, "measured": {"mttf_h": 2.5, "n_failures": 5, "n_incidents": 5}, "projected_h": None},
         ],
         "buckets": [{"at": "x", "failures": {"gpu": 3, "link": 1}}, {"at": "y", "failures": {}}],
         "rate": {"since": "a", "until": "b", "per_node_day": 0.00001},
     }  # fmt: skip
     lines = fleet_text.one("mttf-by-size", "meaning", figure)
     assert "{" not in lines
-    assert "A job of 16 GPUs ran 2 h 30 min on average until it failed." in lines
+    assert "A job of 16 GPUs ran 2 h 30 min on average until it failed (5 attempts)." in lines
     assert "rate, per node day: 0.00001" in lines
     sizes, buckets = lines.index("MEASURED MTTF H"), lines.index("gpu 3, link 1")
     assert next(line.split() for line in lines[sizes:].splitlines() if line.strip().startswith("16")) == [
         "16",
         "2.5",
+        "5",
         "5",
     ]
     assert sizes < buckets
@@ -297,6 +298,36 @@ def test_every_fleet_figure_prints_and_is_json(run: Run, history: list[str]) -> 
         assert (code, err) == (0, ""), figure
         assert out, figure
         assert json.loads(run(*words, "--json")[1]), figure
+
+
+def test_a_span_that_begins_before_the_first_record_begins_there(
+    run: Run, history: list[str], tmp_path: Path
+) -> None:
+    """Of a cluster that was installed yesterday 28 days would be 27 days of unused capacity; text, page and JSON say where they begin."""
+    run(*history)
+    run("attribute")
+    requested, until = ("2026-10-01", "2026-12-01")
+    plain = json.loads(run("fleet", "--since", requested, "--until", until, "--json")[1])
+    found = plain["utilisation"]
+    assert found["requested_since"] == "2026-10-01T00:00:00Z" < found["since"]
+    (first,) = {f["since"] for f in plain.values() if "requested_since" in f}
+    assert first == "2026-11-20T10:01:00Z"
+    assert {name for name, f in plain.items() if "requested_since" not in f} >= {
+        "node-tests",
+        "lemon-signals",
+    }
+    hours = 11 * 24 - 10 - 1 / 60
+    assert found["capacity_gpu_h"] == pytest.approx(found["n_nodes"] * 8 * hours)
+    words = f"Nothing is on record before {first[:16].replace('T', ' ')} UTC: the figures of attempts begin there, not at 2026-10-01 00:00."
+    for figure in ("all", "utilisation"):
+        assert words in " ".join(run("fleet", figure, "--since", requested, "--until", until)[1].split())
+    target = tmp_path / "fleet.html"
+    run("fleet", "--since", requested, "--until", until, "--html", str(target))
+    assert words in target.read_text()
+    # A span within the records, and one before all of them, are what was asked for.
+    for since, end in ((first, until), ("2026-09-01", requested)):
+        within = json.loads(run("fleet", "utilisation", "--since", since, "--until", end, "--json")[1])
+        assert "requested_since" not in within
 
 
 def test_the_fleet_commands_are_the_fleet_figures() -> None:
@@ -427,7 +458,36 @@ def test_classify_streams_and_obeys_the_pipe(tmp_path: Path) -> None:
     assert (shell.stdout.count("\n"), shell.stderr) == (1, "")
 
 
-@pytest.mark.parametrize(("data", "words"), [(b"", "is empty"), (bytes(range(256)), "is no text")])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"step 1\n\0\0\0 x\nall done\n",
+        b"step 1\n\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff\xfe\nstep 2 of many\nall done, nothing to report\n",
+        b"\0" * 20_000 + b"epoch 3 done\n",
+    ],
+    ids=["zeros", "an image", "truncated while it grew"],
+)
+def test_classify_reads_a_log_with_bytes_that_are_no_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], data: bytes
+) -> None:
+    """The agent reads such a log, and so does classify: nothing is found in it, and an error behind those bytes is."""
+    trace = b'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\nValueError: bad\n'
+    for more, kinds in ((b"", []), (trace, ["python_exception"])):
+        (tmp_path / "f").write_bytes(data + more)
+        assert main.main(["classify", "--kind", "joblog", f"{tmp_path}/f"]) == 0
+        assert [json.loads(line)["kind"] for line in capsys.readouterr().out.splitlines()] == kinds
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "is empty"),
+        (bytes(range(256)), "is no text"),
+        (Path(sys.executable).read_bytes()[:100_000], "is no text"),
+        ("nothing here\nat all\n".encode("utf-16-le"), "is no text"),
+    ],
+    ids=["empty", "every byte", "a program", "UTF-16 without its mark"],
+)
 def test_classify_refuses_what_is_no_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], data: bytes, words: str
 ) -> None:
@@ -648,7 +708,7 @@ def test_fleet_looks_at_what_an_export_shows(run: Run, tmp_path: Path) -> None:
     )
     run("import", "--sacct", f"{tmp_path}/sacct.txt", "--timezone", "UTC")
     out = run("fleet")[1]
-    assert "2019-12-05 10:00 to 2020-01-02 10:00 UTC" in out
+    assert "2020-01-02 00:00 to 2020-01-02 10:00 UTC" in out
     assert "1 attempt ended" in out
 
 

@@ -139,7 +139,8 @@ def test_agents_whose_own_check_warns_are_named(service: context.Context) -> Non
         delivery.Delivery(url, "c", node).deliver(checks=[check], heartbeat=beat)
 
     def findings() -> list[doctor.DoctorFinding]:
-        made = settings.Settings(database=settings.DatabaseSettings(url=url))
+        where = settings.DatabaseSettings(url=url)
+        made = settings.Settings(cluster=settings.ClusterSettings(name="c"), database=where)
         return [f for f in site_database.agents(made, away) if f.name == "agent_certificates"]
 
     def ending() -> float:

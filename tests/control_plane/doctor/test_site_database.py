@@ -200,7 +200,8 @@ def test_a_service_that_does_not_run_is_a_fault(store: db_store.Store) -> None:
     assert site_database.service(config).level == "warn"
     for age_s, level in ((5, "ok"), (600, "fail")):
         store.remember(
-            vocabulary.ACCOUNTING_READ, (dt.datetime.now(dt.UTC) - dt.timedelta(seconds=age_s)).isoformat()
+            f"{vocabulary.ACCOUNTING_READ} cluster",
+            (dt.datetime.now(dt.UTC) - dt.timedelta(seconds=age_s)).isoformat(),
         )
         found = site_database.service(config)
         assert (found.name, found.level) == ("service", level)

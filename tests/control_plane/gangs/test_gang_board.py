@@ -94,7 +94,7 @@ def test_a_node_that_is_none_of_the_jobs_tells_of_no_rank_and_no_step(stuck: con
     assert own is not None
     assert shown is not None
     assert shown.mesh.states == own.mesh.states
-    assert "forged" not in {row["summary"] for row in stuck.store.rows(statement, {})}
+    assert "forged" not in {row["summary"] for row in stuck.store.rows(statement, {"cluster": "c"})}
 
 
 def test_a_job_nobody_knows_is_not_found(service: context.Context) -> None:

@@ -119,7 +119,7 @@ def test_a_service_that_reads_accounting_knows_more_than_an_export(
     imported(store, tmp_path, DONE, row("7", "RUNNING", "Unknown", elapsed="00:00:00"))
     imported(store, tmp_path, row("2", "COMPLETED", "11:00:00"))
     assert store.exported_until() == at("12:00:00")
-    store.remember(vocabulary.ACCOUNTING_READ, "2026-11-27T00:00:00Z")
+    store.remember(f"{vocabulary.ACCOUNTING_READ} c", "2026-11-27T00:00:00Z")
     assert store.exported_until() is None
     assert report(store, "7").drawn_until == NOW
     assert "still running according to accounting" in words(store, "7")

@@ -69,7 +69,7 @@ def test_a_node_that_is_broken_stays_out(store: db_store.Store, run: Run, slurm:
     with fakes.answering(store.connection_uri(), "n1", LOST):
         code, printed = run("n1")
     assert code == 1
-    assert "n1: not done: still failing: gpu_lost:gpu0 (gpu0 is lost: NVML says so); do: " in printed
+    assert "n1: not done: still failing: gpu_lost gpu0 (gpu0 is lost: NVML says so); do: " in printed
     assert "replace GPU 0 of n1" in printed
     assert (slurm.acts, store.notes()) == ([], [])
     assert [d.state for d in store.drains(node="n1")] == ["done"]
@@ -128,3 +128,50 @@ def test_a_failing_check_names_its_own_next_step() -> None:
         "n1", {"check:gpu0": {"severity": "high", "code": "gpu_count", "message": "7 of 8"}}
     )
     assert "power-cycle the node" in sentence
+
+
+SIGNS = {
+    "xid:gpu0": {"severity": "high", "kind": "xid", "code": "79", "device": "gpu0", "message": "GPU has fallen off the bus."},
+    "gpu_lost:gpu0": {"severity": "high", "kind": "gpu_lost", "device": "gpu0", "message": "gpu0 is lost: NVML says GPU is lost"},
+    "check:gpu_xid:gpu0": {"severity": "high", "kind": "check", "code": "gpu_xid", "device": "gpu0", "message": "1 GPU with a grave Xid"},
+    "ecc:gpu0": {"severity": "info", "device": "gpu0", "message": "corrected"},
+}  # fmt: skip
+"""What an agent confirms of one lost GPU."""
+
+
+def test_the_signs_of_one_part_are_one_fault() -> None:
+    """In the words of the sign that names it best, with one step."""
+    sentence = recheck.still_failing("gpu007", SIGNS)
+    assert sentence.startswith(
+        "still failing: Xid 79 gpu0 (GPU has fallen off the bus); do: Reseat or replace GPU 0"
+    )
+    assert sentence.endswith("Then `probing-ctl set-healthy gpu007` again")
+    assert len(sentence) < 260
+
+
+def test_of_many_faults_the_worst_are_named() -> None:
+    """And it is said how many more there are, and where; a message of any length is cut."""
+    faults = {
+        f"gpu_lost:gpu{n}": {"severity": "low" if n < 2 else "high", "kind": "gpu_lost", "device": f"gpu{n}", "message": "lost " * 50}
+        for n in range(6)
+    }  # fmt: skip
+    sentence = recheck.still_failing("n1", faults)
+    named = [n for n in range(6) if f"gpu_lost gpu{n} (" in sentence]
+    assert named == [2, 3, 4]
+    assert "; and 3 more (probing-ctl nodes n1); do: " in sentence
+    assert "lost " * 20 not in sentence
+
+
+@pytest.mark.parametrize("columns", ["60", "100"])
+def test_the_answer_is_folded_to_the_terminal(
+    store: db_store.Store, run: Run, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    """No line is wider, the later ones are indented, and no word is broken; a pipe has one line."""
+    with fakes.answering(store.connection_uri(), "n1", SIGNS):
+        monkeypatch.setenv("COLUMNS", columns)
+        (whole,) = run("n1")[1].splitlines()
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        lines = run("n1")[1].splitlines()
+    assert max(map(len, lines)) <= int(columns)
+    assert [line[:2] == "  " for line in lines] == [False] + [True] * (len(lines) - 1)
+    assert " ".join(line.strip() for line in lines) == whole

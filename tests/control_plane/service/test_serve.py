@@ -91,7 +91,7 @@ def test_the_service_runs_and_ends_cleanly_on_sigterm(home: Path, store: db_stor
     log = home / "log"
     process = start(write_config(home, store.connection_uri()), log)
     try:
-        until(lambda: store.recall("accounting.until") is not None and (home / "report.sock").exists())
+        until(lambda: store.recall("accounting.until c") is not None and (home / "report.sock").exists())
     finally:
         process.send_signal(signal.SIGTERM)
         code = process.wait(60)

@@ -84,7 +84,26 @@ def test_a_real_parent_after_vfork(node: Any) -> None:
         parent.wait()
 
 
-@pytest.mark.parametrize(("stack", "outcome"), [(PS, Outcome.WARN), (NFS, Outcome.FAIL), ("", Outcome.FAIL)])
+def opened(*functions: str) -> str:
+    """A stack as the kernel shows it, the innermost function first."""
+    return "".join(f"[<0>] {name}+0x2a/0x90\n" for name in functions)
+
+
+@pytest.mark.parametrize(
+    ("stack", "outcome"),
+    [
+        (PS, Outcome.WARN),
+        (opened("mm_access", "proc_mem_open", "pid_maps_open", "do_dentry_open"), Outcome.WARN),
+        (opened("mm_access", "proc_mem_open", "environ_open", "do_dentry_open"), Outcome.WARN),
+        (opened("mm_access", "process_vm_rw_core.constprop.0", "process_vm_rw"), Outcome.WARN),
+        (opened("mm_access", "proc_map_files_readdir", "iterate_dir"), Outcome.WARN),
+        (opened("__x64_sys_pidfd_getfd", "pidfd_getfd", "do_syscall_64"), Outcome.WARN),
+        (opened("nfs_wait_bit_killable", "nfs4_proc_open", "nfs_file_open"), Outcome.FAIL),
+        (opened("nvidia_open", "chrdev_open", "do_dentry_open"), Outcome.FAIL),
+        (NFS, Outcome.FAIL),
+        ("", Outcome.FAIL),
+    ],
+)
 def test_a_process_of_the_system_is_asked_where_it_hangs(node: Any, stack: str, outcome: Outcome) -> None:
     """`ps` hangs on a user's process inside an exec; a file server, a driver's file in /proc, and an unknown place fail."""
     node.tool("cat", script='exec /bin/cat "$@"')

@@ -73,6 +73,19 @@ def test_columns_conditions_and_limits_reach_the_database(beside: postgres.Postg
     assert calls.endswith("LIMIT 5")
 
 
+@pytest.mark.parametrize("op", ["<", "<=", ">", ">="])
+def test_texts_are_compared_by_their_bytes(beside: postgres.Postgres, op: str) -> None:
+    """As DataFusion orders them: by a language's collation 'alpha' lies before 'B', and the server would keep that row back."""
+    beside.fetch(
+        Scan(
+            table="probing.health_event",
+            columns=("node",),
+            condition={"op": op, "column": "node", "value": "B"},
+        )
+    )
+    assert f"""("node"::text COLLATE "C" {op} 'B'::text)""" in beside._reader.calls[0]
+
+
 def test_its_tables_are_in_the_information_schema(beside: postgres.Postgres) -> None:
     asking = session.Session(Nobody(), timeout_s=1, beside=beside)
     assert asking.names("probing") == ["health_event"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from datetime import UTC, datetime
 
 import pytest
 import rank_rig
 
+from probing_cluster.probe_agent.jobs import processes
 from probing_cluster.probe_agent.ranks import deaths
 
 
@@ -104,4 +106,38 @@ def test_ranks_that_are_started_anew_were_ended(rig: rank_rig.Rig, monkeypatch: 
         await rig.watch.close()
 
     asyncio.run(restart())
+    assert deaths_of(rig) == []
+
+
+LAUNCH = """
+import os, subprocess, sys, time
+from _probing_probe import page
+page.open_page()
+for rank in ("0", "1"):
+    subprocess.Popen([sys.executable, "-S", "-c", sys.argv[1], rank, "20"], env={**os.environ, "RANK": rank})
+time.sleep(120)
+"""
+
+
+def test_ranks_that_end_before_their_launcher_were_ended_with_their_job(
+    rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torchrun ends its ranks when it is told to end, and lives some seconds longer: no rank outlived another."""
+    monkeypatch.setattr(deaths, "SETTLE_S", 0.05)
+    monkeypatch.setattr(deaths, "TEARDOWN_S", 3600.0)
+    launcher = rig.start(LAUNCH, rank_rig.TRAIN)
+    assert launcher.stdout is not None
+    assert [launcher.stdout.readline() for _ in range(2)] == [b"stopped\n"] * 2
+
+    async def end() -> None:
+        await rig.watch.beat()
+        for pid in processes.children_of(launcher.pid):
+            os.kill(pid, signal.SIGKILL)
+        await rig.watch.wait(30)
+        await rig.watch.beat()
+        launcher.kill()
+        await rig.watch.beat()
+        await rig.watch.close()
+
+    asyncio.run(end())
     assert deaths_of(rig) == []

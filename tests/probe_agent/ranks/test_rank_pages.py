@@ -164,7 +164,60 @@ def test_a_launcher_is_no_rank(rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatc
     finally:
         for pid in workers:
             os.kill(pid, signal.SIGKILL)
-    assert set(rows) == {"7:2", "7:3", f"7:pid{launcher.pid}"}
+    assert set(rows) == {"7:2", "7:3"}
     assert {rows["7:2"]["pid"], rows["7:3"]["pid"]} == workers
     (snapshot,) = (s for s in rig.taken if s.kind == "rank_snapshot")
-    assert [e["rank"] for e in snapshot.detail["ranks"]] == [2, 3, None]
+    assert [e["rank"] for e in snapshot.detail["ranks"]] == [2, 3]
+    assert snapshot.detail["more"] == 0
+
+
+@pytest.mark.parametrize("rig", [0.3], indirect=True)
+def test_a_launcher_waits_for_its_ranks_and_does_not_stall(
+    rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays in the phase in which it started them for as long as the job runs."""
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    launcher = rig.start(LAUNCH.replace('"20"', '"400"'), rank_rig.TRAIN)
+
+    async def live() -> list[dict[str, Any]]:
+        rows = []
+        for _ in range(15):
+            await rig.watch.beat()
+            rows.append(rig.watch.rows())
+            await asyncio.sleep(0.1)
+        await rig.watch.close()
+        return rows
+
+    rows = asyncio.run(live())
+    workers = set(processes.children_of(launcher.pid))
+    assert set(rows[-1]) == {"7:2", "7:3"}
+    assert {row["pid"] for row in rows[-1].values()} == workers
+    assert [s for s in rig.taken if s.kind == "rank_stall" and s.pid == launcher.pid] == []
+
+
+LOADER = """
+import os, subprocess, sys, time
+from _probing_probe import page
+page.open_page()
+page.write_identity(rank=1, world=2, backend="gloo")
+if len(sys.argv) < 2: subprocess.Popen([sys.executable, "-S", "-c", os.environ["SLURM_CODE"], "worker"])
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("rig", [0.3], indirect=True)
+def test_a_rank_with_workers_is_no_launcher(rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its loader's workers import torch, too, and have its number: it is still looked at."""
+    monkeypatch.setenv("SLURM_CODE", LOADER)
+    rank = rig.start(LOADER)
+
+    async def live() -> None:
+        for _ in range(60):
+            await rig.watch.beat()
+            if any(s.kind == "rank_stall" and s.pid == rank.pid for s in rig.taken):
+                break
+            await asyncio.sleep(0.1)
+        await rig.watch.close()
+
+    asyncio.run(live())
+    assert [s.pid for s in rig.taken if s.kind == "rank_stall" and s.pid == rank.pid] == [rank.pid]

@@ -7,16 +7,18 @@ import dataclasses
 import os
 import signal
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 import rank_rig
 
+from probing_cluster.probe_agent import children
 from probing_cluster.probe_agent.faults.sighting import Sighting
 from probing_cluster.probe_agent.inject.site._probing_probe import layout
-from probing_cluster.probe_agent.jobs import jobs
+from probing_cluster.probe_agent.jobs import guarded_reads, jobs, processes
 from probing_cluster.probe_agent.ranks import deaths, rank_pages
-from probing_cluster.probe_agent.stacks import pyspy_program
+from probing_cluster.probe_agent.stacks import pyspy, pyspy_program
 
 
 def test_a_stopped_rank_is_told_once_with_everybodys_stacks(rig: rank_rig.Rig) -> None:
@@ -132,3 +134,60 @@ def test_no_stack_is_read_of_a_process_that_took_a_ranks_pid(rig: rank_rig.Rig) 
     assert entry["pid"] == process.pid
     assert entry["stack_error"] == "the process ended before its stack was read"
     assert "stack" not in entry
+
+
+def test_a_job_that_cannot_be_looked_at_costs_only_its_own_look(
+    rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever its processes make of themselves: the part of the agent that looks at every job goes on."""
+    rig.rank(0)
+    noted: list[str] = []
+    look = rig.watch.look
+
+    async def fails(job_id: int) -> list[Sighting]:
+        if job_id == 7:
+            raise IndexError("list index out of range")
+        return await look(job_id)
+
+    uid, gid = os.getuid(), os.getgid()
+    rig.book.start(jobs.NodeJob(job_id=8, started_at=datetime.now(UTC), uid=uid, gid=gid))
+    rig.directories.make(8, uid, gid)
+    monkeypatch.setattr(rig.watch, "look", fails)
+    monkeypatch.setattr(rig.self_watch, "failed", lambda _name, error, **_: noted.append(error))
+
+    async def live() -> None:
+        await rig.watch.beat()
+        await rig.watch.close()
+
+    asyncio.run(live())
+    assert noted == ["job 7: IndexError: list index out of range"]
+
+
+def test_a_rank_inside_an_exec_has_no_stack(rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can tell whether the process is still the same: py-spy, which is root's, is not started for it."""
+    rig.rank(0)
+
+    async def live() -> None:
+        await rig.watch.beat()
+        monkeypatch.setattr(processes, "facts", hangs)
+        assert await rig.watch.snapshot(7)
+        await rig.watch.close()
+
+    def hangs(pid: int, *_: Any) -> None:
+        raise guarded_reads.ProcessHangs(f"process {pid}")
+
+    asyncio.run(live())
+    (snapshot,) = (s for s in rig.taken if s.kind == "rank_snapshot")
+    assert [e["stack_error"] for e in snapshot.detail["ranks"]] == [
+        "the process ended before its stack was read"
+    ]
+
+
+@pytest.mark.parametrize("answer", ["[]", "{}", "null", "[1]", '["x"]', "[{}]"])
+def test_what_py_spy_answers_of_a_process_that_hides_its_threads(answer: str, tmp_path: Path) -> None:
+    """The process's memory is its user's: any answer is no stack, and no failure."""
+    program = tmp_path / "py-spy"
+    program.write_text(f"#!/bin/sh\ncat <<'E'\n{answer}\nE\n")
+    program.chmod(0o755)
+    found = asyncio.run(pyspy.stacks(children.Children(), os.getpid(), command=str(program)))
+    assert found.get("stack") in (None, [])

@@ -27,7 +27,7 @@ STATES = {
 }  # fmt: skip
 MTTF = {
     "sizes": [
-        {"n_gpus": 8, "measured": {"n_failures": 3, "runtime_h": 90.0, "mttf_h": 30.0, "low_h": 10.0, "high_h": 100.0}, "projected_h": None, "projected_low_h": None, "projected_high_h": None},
+        {"n_gpus": 8, "measured": {"n_failures": 3, "n_incidents": 3, "runtime_h": 90.0, "mttf_h": 30.0, "low_h": 10.0, "high_h": 100.0}, "projected_h": None, "projected_low_h": None, "projected_high_h": None},
         {"n_gpus": 16384, "measured": None, "projected_h": 0.5, "projected_low_h": 0.4, "projected_high_h": None},
     ],
     "rate": {"per_node_day": 0.01},

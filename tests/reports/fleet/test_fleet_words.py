@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from probing_cluster.reports.fleet import column_heads, fleet_words
+from probing_cluster.reports.fleet import amounts, column_heads, fleet_words
 
 STATES = {"states": [{"state": "FAILED", "n_attempts": 2}], "n_attempts": 2, "gpu_h": 3.0,
           "infrastructure_attempts_frac": 0.5, "infrastructure_gpu_time_frac": None}  # fmt: skip
@@ -13,8 +13,8 @@ STATES = {"states": [{"state": "FAILED", "n_attempts": 2}], "n_attempts": 2, "gp
 
 def test_a_rate_is_the_time_between_two_failures() -> None:
     """1e-05 per GPU hour is one in 100,000 hours."""
-    assert fleet_words.one_per_gpu_h(1e-5) == "one in 100,000 GPU hours"
-    assert fleet_words.one_per_gpu_h(0.0) == "none"
+    assert amounts.one_per_gpu_h(1e-5) == "one in 100,000 GPU hours"
+    assert amounts.one_per_gpu_h(0.0) == "none"
 
 
 @pytest.mark.parametrize(
@@ -38,9 +38,10 @@ def test_a_share_that_is_next_to_nothing_is_said_to_be_so() -> None:
         ("failures-over-time", {"bucket_s": 604800.0, "buckets": [{"at": "2026-11-01T00", "failures": {"gpu": 3}}, {"at": "2026-11-08T00", "failures": {}}], "checks_began": []},
          "In periods of 7 d: at most 3 failures (from 2026-11-01), in the last 0."),
         ("failures-over-time", {"bucket_s": 604800.0, "buckets": []}, "No infrastructure failure in any period."),
+        ("failures-over-time", {"bucket_s": 604800.0, "buckets": [], "n_attempts_without_gpus": 3}, "Infrastructure ended no attempt with GPUs in any period."),
         ("large-job-rate", {"min_gpus": 128, "n_attempts": 5, "n_failures": 2, "node_days": 400.0, "per_node_day": 0.005,
                             "low_per_node_day": 0.001, "high_per_node_day": 0.02},
-         "In jobs of 128 GPUs or more one node fails every 200 node-days (likely 50 to 1,000): 2 failures."),
+         "In jobs of 128 GPUs or more one node fails every 200 node-days (likely 50 to 1,000): 2 faults, counted once however many jobs each ended."),
         ("large-job-rate", {"min_gpus": 128, "n_attempts": 5, "n_failures": 0, "node_days": 4.0, "per_node_day": 0.0,
                             "low_per_node_day": 0.0, "high_per_node_day": 0.9},
          "No failure in 4 node-days of jobs of 128 GPUs or more."),
@@ -56,10 +57,17 @@ def test_a_share_that_is_next_to_nothing_is_said_to_be_so() -> None:
          "With 0.25 to 4 times the cluster's failures, and other checkpoints and restarts, the ETTR of a job of 64 GPUs would lie between 30 % and 99 %."),
         ("what-if", {"rate_is_own": False, "n_gpus": 64, "scenarios": [{"name": "today", "ettr": 0.9, "change": 0.0}, {"name": "restart 60 s", "ettr": 0.95, "change": 0.05}]},
          "Against the default rate's failures restart 60 s would gain a job of 64 GPUs most: ETTR 95 % instead of 90 %."),
-        ("run-ettr", {"ettr": 0.4, "n_runs": 3, "measured_frac": 0.0},
-         "3 runs with an account: too few for an ETTR of the fleet (each has its own in its report)."),
-        ("mttf-by-size", {"sizes": [{"n_gpus": 8, "measured": {"n_failures": 1, "mttf_h": 1.0}, "projected_h": None}]},
-         "Too few jobs of any size failed for a mean time to failure."),
+        ("run-ettr", {"ettr": 0.4, "n_runs": 9, "n_with_gpus": 3, "n_unknown_gpus": 0, "measured_frac": 0.0},
+         "3 runs with GPUs and an account: too few for an ETTR of the fleet (each has its own in its report)."),
+        ("mttf-by-size", {"sizes": [{"n_gpus": 8, "measured": {"n_failures": 40, "n_incidents": 3, "mttf_h": 1.0}, "projected_h": None}]},
+         "Too few faults ended jobs of any size for a mean time to failure."),
+        ("mttf-by-size", {"sizes": [{"n_gpus": 64, "measured": {"n_failures": 10, "n_incidents": 4, "mttf_h": 96.0}, "projected_h": None},
+                                    {"n_gpus": 1024, "measured": None, "projected_h": 48.0}]},
+         "A job of 64 GPUs ran 4 d on average until it failed (10 attempts that 4 faults ended). By the failure rate of large jobs, in which a fault counts once however many jobs it ends, one of 1,024 GPUs would run 2 d."),
+        ("mttf-by-size", {"sizes": [{"n_gpus": 64, "measured": {"n_failures": 5, "n_incidents": 5, "mttf_h": 96.0}, "projected_h": None}]},
+         "A job of 64 GPUs ran 4 d on average until it failed (5 attempts)."),
+        ("failure-rates", {"components": [{"component": "gpu", "n_failures": 1, "n_attempts": 12, "per_gpu_h": 0.1}]},
+         "Failures by component: gpu 1 (too few for a rate). They ended 12 attempts: a fault counts once, however many it ends."),
         ("failure-rates", {"components": [{"component": "gpu", "n_failures": 1, "per_gpu_h": 0.1}, {"component": "link", "n_failures": 9, "per_gpu_h": 0.1}]},
          "Failures by component: link 9 (one in 10 GPU hours), gpu 1 (too few for a rate)."),
         ("ettr-by-size", {"least_hours": 24.0, "sizes": [{"n_gpus": 8, "n_runs": 1, "measured": 0.1, "expected": None}]},
@@ -104,7 +112,7 @@ def test_a_share_that_is_next_to_nothing_is_said_to_be_so() -> None:
          "Failures over time are not known: no GPU hours are on record."),
         ("goodput-loss", {"first_gpu_h": 0.0, "second_gpu_h": 0.0, "sizes": [{"n_first": 1}]},
          "GPU hours lost are not known: 1 attempt that infrastructure ended held no GPUs, or their GPUs are not recorded."),
-        ("run-ettr", {"ettr": None, "n_runs": 1, "measured_frac": 0.0},
+        ("run-ettr", {"ettr": None, "n_runs": 1, "n_with_gpus": 0, "n_unknown_gpus": 1, "measured_frac": None},
          "ETTR is not known: the GPUs of 1 run with an account are not recorded."),
         ("check-coverage", {"causes": [{"n_attempts": 1, "n_by_check": 0}], "good_with_failed_check_frac": 0.0, "checks": []},
          "The coverage of checks is not known: no check result is on record."),
@@ -115,7 +123,11 @@ def test_a_share_that_is_next_to_nothing_is_said_to_be_so() -> None:
         ("cooccurrence", {"pairs": [], "n_events": 0}, "Faults that come together are not known: no agent's event and no kernel log is on record."),
         ("cooccurrence", {"pairs": [], "n_events": 3}, "No two faults came together."),
         ("node-tests", {"nodes": [{}], "drifts": []}, "1 node was tested."),
-        ("run-ettr", {"ettr": None, "n_runs": 0, "measured_frac": None}, "No run has an account yet: ETTR is not known."),
+        ("run-ettr", {"ettr": None, "n_runs": 5, "n_with_gpus": 0, "n_unknown_gpus": 0, "measured_frac": None},
+         "There is no ETTR: none of 5 runs with an account held a GPU."),
+        ("run-ettr", {"ettr": 0.4, "n_runs": 9, "n_with_gpus": 4, "n_unknown_gpus": 1, "measured_frac": 0.25},
+         "ETTR of 4 runs with GPUs: 40 % of their time was productive (checkpoints and start-up seen in 25 % of runs, else assumed as if each had trained)."),
+        ("run-ettr", {"ettr": None, "n_runs": 0, "n_with_gpus": 0, "n_unknown_gpus": 0, "measured_frac": None}, "No run has an account yet: ETTR is not known."),
     ],
 )  # fmt: skip
 def test_a_figure_in_words(name: str, figure: dict[str, Any], words: str) -> None:

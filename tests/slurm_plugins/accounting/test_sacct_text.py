@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
@@ -704,3 +705,49 @@ def test_a_word_beside_every_column_sets_its_row_aside() -> None:
     result = parse(head, rule, good, good + "  gpu-3-12", "9" + good[1:])
     assert [a.job_id for a in result.attempts] == [918223]
     assert [r.line_no for r in result.rejected] == [4, 5]
+
+
+CHANGES = [
+    ("Europe/Berlin", "2024-03-31T01:00:00"),
+    ("Europe/Berlin", "2024-10-27T01:00:00"),
+    ("America/New_York", "2024-03-10T07:00:00"),
+    ("America/New_York", "2024-11-03T06:00:00"),
+    # Half an hour, and in the other half of the year.
+    ("Australia/Lord_Howe", "2024-10-05T15:30:00"),
+    ("Australia/Lord_Howe", "2024-04-06T15:00:00"),
+]
+"""Zone, and the instant (UTC) at which its clocks are changed."""
+
+
+@settings(max_examples=MANY)
+@given(
+    st.sampled_from(CHANGES),
+    st.integers(-3 * 3600, 2 * 3600),
+    st.sampled_from([0, 1, 60]) | st.integers(0, 3 * 3600),
+    st.sampled_from([0, 1, 1800, 3600, 7200]) | st.integers(0, 4 * 3600),
+    st.booleans(),
+)
+def test_times_around_both_changes_of_the_clocks(
+    change: tuple[str, str], begin_s: int, waited_s: int, ran_s: int, with_elapsed: bool
+) -> None:
+    """Each time is the true one, or the result says that clocks repeated; a row is never lost and never runs backwards."""
+    zone, at = change
+    submit = utc(at) + timedelta(seconds=begin_s)
+    times = (
+        submit,
+        submit + timedelta(seconds=waited_s),
+        submit + timedelta(seconds=waited_s + ran_s),
+    )
+    local = "|".join(f"{t.astimezone(ZoneInfo(zone)):%Y-%m-%dT%H:%M:%S}" for t in times)
+    head, row = "JobIDRaw|State|NodeList|Submit|Start|End", f"7|COMPLETED|n1|{local}"
+    if with_elapsed:
+        head, row = f"{head}|ElapsedRaw", f"{row}|{ran_s}"
+    result = parse(head, row, timezone=zone)
+    (attempt,) = result.attempts
+    found = (attempt.submit_at, attempt.start_at, attempt.end_at)
+    assert found == times or any("clocks repeated" in note for note in result.notes), found
+    assert attempt.start_at is not None
+    assert attempt.end_at is not None
+    assert attempt.submit_at <= attempt.start_at <= attempt.end_at
+    if with_elapsed:
+        assert attempt.end_at - attempt.start_at == timedelta(seconds=ran_s)

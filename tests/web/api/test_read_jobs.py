@@ -54,7 +54,13 @@ def test_the_list_of_one_user_does_not_read_everybodys(world: World) -> None:
     text = f"explain (analyze, format json) {web_site.statement('jobs')}"
     for user in ("user7", OWNER, STRANGER):
         proof = web_keys.proof_of(world.site.keys.issue(web_keys.Viewer(user=user), "session", 600.0))
-        given = dict.fromkeys(FILTERS) | {"everything": False, "viewer": user, "accounts": [], "n": 51}
+        given = dict.fromkeys(FILTERS) | {
+            "cluster": "c",
+            "everything": False,
+            "viewer": user,
+            "accounts": [],
+            "n": 51,
+        }
         (row,) = world.site.reader.rows(proof, text, given)
         plan = row["QUERY PLAN"][0]["Plan"]
         assert read(plan) < 1000, (user, json.dumps(plan))
@@ -93,7 +99,7 @@ def test_the_list_of_one_cause_or_account_does_not_read_everything(
         ask = operation.Ask(site=world.site, viewer=found, path={}, query=None)
         few = read_jobs.few(ask, filters.get("cause"), filters.get("domain"))
         scope = {"everything": everything, "viewer": viewer, "accounts": list(accounts), "few": few, "n": 51}
-        given = dict.fromkeys(FILTERS) | filters | scope
+        given = dict.fromkeys(FILTERS) | {"cluster": "c"} | filters | scope
         (row,) = world.site.reader.rows(
             proof, f"explain (analyze, format json) {web_site.statement('jobs')}", given
         )

@@ -5,13 +5,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from probing_cluster.control_plane import context
 from probing_cluster.control_plane.service import own_jobs
 from probing_cluster.core import clock, records, vocabulary
 from probing_cluster.db import bulk
 from probing_cluster.db.store import actions as store_actions
-from probing_cluster.slurm_plugins.accounting import accounting, attempt_rows, never_started
+from probing_cluster.slurm_plugins.accounting import (
+    accounting,
+    attempt_rows,
+    never_started,
+    resized_rows,
+)
 
 CURSOR = vocabulary.ACCOUNTING_READ
 DEEP = "accounting.deep"
@@ -33,15 +39,24 @@ def run(service: context.Context) -> str:
     """One poll: new and changed attempts stored, and as often as `DEEP_EVERY` those of the whole history."""
     done = recent(service)
     now = service.clock.now()
-    deep = service.store.recall(DEEP)
+    deep = _recalled(service, DEEP)
     if deep is not None and now - datetime.fromisoformat(deep) <= DEEP_EVERY:
         return done
     reader = _reader(service)
     oldest = now - timedelta(days=service.config.slurm.history_days)
     done = _stored(service, reader, reader.day_by_day(oldest, now), oldest, None)
-    service.store.remember(CURSOR, clock.iso_z(now))
-    service.store.remember(DEEP, clock.iso_z(service.clock.now()))
+    _remember(service, CURSOR, clock.iso_z(now))
+    _remember(service, DEEP, clock.iso_z(service.clock.now()))
     return done
+
+
+def _recalled(service: context.Context, key: str) -> Any:
+    """What this cluster's polls keep under a key; None before the first. Each cluster is read by a service of its own."""
+    return service.store.recall(vocabulary.key_of(key, service.cluster))
+
+
+def _remember(service: context.Context, key: str, value: Any) -> None:
+    service.store.remember(vocabulary.key_of(key, service.cluster), value)
 
 
 def recent(service: context.Context) -> str:
@@ -53,14 +68,14 @@ def recent(service: context.Context) -> str:
         if not mine:
             return ""
         now, reader = service.clock.now(), _reader(service)
-        cursor = service.store.recall(CURSOR)
+        cursor = _recalled(service, CURSOR)
         read_at = datetime.fromisoformat(cursor) if cursor is not None else now
         since = max(read_at - OVERLAP, now - timedelta(days=service.config.slurm.history_days))
         listed: set[tuple[int, datetime]] = set()
         found = (_noted(answer, listed) for answer in reader.day_by_day(since, now))
         done = _stored(service, reader, found, since, read_at - OVERLAP)
         _store_unlisted(service, reader, listed, now)
-        service.store.remember(CURSOR, clock.iso_z(now))
+        _remember(service, CURSOR, clock.iso_z(now))
         if now - read_at > OVERLAP:
             _read_history_soon(service, read_at, now)
         return done
@@ -71,10 +86,10 @@ def _read_history_soon(service: context.Context, read_at: datetime, now: datetim
 
     Not where it was the whole history whose reading took so long.
     """
-    deep = service.store.recall(DEEP)
+    deep = _recalled(service, DEEP)
     soon = now - DEEP_EVERY + OVERLAP
     if deep is not None and soon < datetime.fromisoformat(deep) <= read_at:
-        service.store.remember(DEEP, clock.iso_z(soon))
+        _remember(service, DEEP, clock.iso_z(soon))
 
 
 def _reader(service: context.Context) -> accounting.Accounting:
@@ -104,7 +119,7 @@ def _stored(
     n_rejected = 0
     for found in answers:
         stored = _store(
-            service, _numbered(service, reader, own_jobs.of_users(service, found.attempts, since))
+            service, _numbered(service, reader, own_jobs.of_users(service, found.attempts, since), since)
         )
         attempts |= {(a.job_id, a.submit_at) for a in stored}
         not_started = own_jobs.not_started_of_users(service, found.not_started, since)
@@ -117,7 +132,9 @@ def _store(service: context.Context, attempts: Sequence[records.JobAttempt]) -> 
     """Store attempts with what their Prologs saw."""
     earliest = min((a.start_at for a in attempts if a.start_at), default=None)
     allocations = (
-        service.store.allocations(since=earliest - _SLACK, job_ids={a.job_id for a in attempts})
+        service.store.allocations(
+            since=earliest - _SLACK, job_ids={a.job_id for a in attempts}, cluster=service.cluster
+        )
         if earliest is not None
         else []
     )
@@ -145,7 +162,7 @@ def _store_unlisted(
     if queried:
         found = reader.history(sorted({job_id for job_id, _ in queried})).attempts
         late = [a for a in found if (a.job_id, a.submit_at) in queried]
-        _store(service, _numbered(service, reader, own_jobs.of_users(service, late, oldest)))
+        _store(service, _numbered(service, reader, own_jobs.of_users(service, late, oldest), oldest))
     service.late_ends_queried = (service.late_ends_queried | queried) & unlisted
 
 
@@ -171,18 +188,36 @@ def of_jobs(service: context.Context, job_ids: Iterable[int]) -> int:
 
 
 def _numbered(
-    service: context.Context, reader: accounting.Accounting, found: Sequence[records.JobAttempt]
+    service: context.Context,
+    reader: accounting.Accounting,
+    found: Sequence[records.JobAttempt],
+    since: datetime,
 ) -> list[records.JobAttempt]:
-    """Attempt numbers over everything known of each job, not only over this answer."""
+    """Attempt numbers over everything known of each job, not only over this answer; a resized job's parts are one attempt.
+
+    `since`: the answer holds what ran from then on. A job that began before and is not stored may have earlier rows.
+    """
     ids = {a.job_id for a in found}
     stored = [a for a in service.store.attempts(job_ids=ids) if a.job_id in ids] if ids else []
-    attempts = list(found)
+    parts = resized_rows.parts(found, stored)
+    unread = {
+        key
+        for key, whole in parts.items()
+        if service.resized.get(key) is None or (service.resized[key] and not whole)
+    }
+    attempts = [a for a in found if not (service.resized.get(k := (a.job_id, a.submit_at)) and k in parts)]
     known = {a.job_id for a in stored}
     gap = {
         a.job_id for a in found if a.restart_count and a.restart_count >= a.attempt and a.job_id not in known
     }
+    unknown = {a.job_id for a in found if a.start_at and a.start_at < since and a.job_id not in known}
+    gap |= {job_id for job_id, _ in unread}.union(sorted(unknown)[:_MOST_UNLISTED])
     if gap:
-        attempts = [a for a in attempts if a.job_id not in gap] + list(reader.history(sorted(gap)).attempts)
+        history = reader.history(sorted(gap)).attempts
+        starts = {(a.job_id, a.submit_at) for a in history}
+        read = {job_id for job_id, _ in starts}
+        attempts = [a for a in attempts if a.job_id not in read] + list(history)
+        service.resized.update({key: key not in starts for key in unread if key[0] in read})
     return renumber(attempts, stored)
 
 
@@ -253,7 +288,7 @@ def _ask_for_logs(
     """Tell agents, once each, the numbers of ended jobs whose output they could not name: older Prologs do not say them."""
     ended = {(a.job_id, a.restart_count): a for a in attempts if a.end_at is not None}
     unnamed = [x for x in allocations if (x.job_id, x.restart_count) in ended and has_unnamed_log(x)]
-    requested = service.store.recall(REQUESTED_LOGS, []) if unnamed else []
+    requested = _recalled(service, REQUESTED_LOGS) if unnamed else []
     requested = requested if isinstance(requested, list) else []
     subjects: list[store_actions.RequestSubject] = []
     for allocation in unnamed:
@@ -272,7 +307,7 @@ def _ask_for_logs(
         requested = [*requested, key][-_MOST_REQUESTED:]
     service.store.request_all(subjects, "collect", _REQUEST_TTL_S)
     if unnamed:
-        service.store.remember(REQUESTED_LOGS, requested)
+        _remember(service, REQUESTED_LOGS, requested)
 
 
 def has_unnamed_log(allocation: records.JobAllocation) -> bool:

@@ -39,13 +39,13 @@ where cluster = :cluster and job_id = any(:jobs) and released_at >= :since order
 def run(service: context.Context) -> str:
     """Asks every node of each job that has just stalled for its ranks, and names who is at fault."""
     now = service.clock.now()
-    events = service.store.events(since=now - LOOK_BACK, kinds=KINDS)
+    events = service.store.events(since=now - LOOK_BACK, kinds=KINDS, cluster=service.cluster)
     running = _running(service, {e.job_id for e in events if e.job_id is not None})
     own = _own_nodes(running.values())
     latest = {e.job_id: e for e in events if e.job_id is not None and _is_of(e, own.get(e.job_id))}
     fresh = {job: e for job, e in latest.items() if service.stalls.get(job) != e.event_id}
     service.stalls = {job: e.event_id for job, e in latest.items()}
-    open_verdicts = service.store.gang_verdicts(open_only=True, since=now - STANDS)
+    open_verdicts = service.store.gang_verdicts(open_only=True, since=now - STANDS, cluster=service.cluster)
     wanted = sorted({*latest, *(v.job_id for v in open_verdicts)})
     if not wanted:
         return ""
@@ -78,7 +78,10 @@ def run(service: context.Context) -> str:
 def _running(service: context.Context, job_ids: Collection[int]) -> dict[int, records.JobAttempt]:
     """The attempts of these jobs that run, by job."""
     wanted = sorted(job_ids)
-    return {a.job_id: a for a in service.store.attempts(job_ids=wanted, ended=False)} if wanted else {}
+    if not wanted:
+        return {}
+    found = service.store.attempts(job_ids=wanted, ended=False, cluster=service.cluster)
+    return {a.job_id: a for a in found}
 
 
 def _own_nodes(attempts: Iterable[records.JobAttempt]) -> dict[int, frozenset[str]]:

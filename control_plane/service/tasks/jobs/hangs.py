@@ -32,7 +32,7 @@ def run(service: context.Context) -> str:
     policy = service.config.policy
     hang.check(policy)
     now = service.clock.now()
-    open_verdicts = service.store.gang_verdicts(open_only=True, since=now - _STANDS)
+    open_verdicts = service.store.gang_verdicts(open_only=True, since=now - _STANDS, cluster=service.cluster)
     service.restarts.looking = {
         k: v for k, v in service.restarts.looking.items() if k in {g.gang_id for g in open_verdicts}
     }
@@ -61,10 +61,17 @@ def _hangs(
     """The gangs whose jobs are to be requeued when they hang, and about which nothing is recorded yet."""
     policy = service.config.policy
     jobs = sorted({g.job_id for g in open_verdicts})
-    running = {(a.job_id, a.submit_at): a for a in service.store.attempts(job_ids=jobs, ended=False)}
+    running = {
+        (a.job_id, a.submit_at): a
+        for a in service.store.attempts(job_ids=jobs, ended=False, cluster=service.cluster)
+    }
     starts = [a.start_at for a in running.values() if a.start_at is not None]
     allocations = (
-        service.store.allocations(since=min(starts) - timedelta(minutes=5), job_ids=jobs) if starts else []
+        service.store.allocations(
+            since=min(starts) - timedelta(minutes=5), job_ids=jobs, cluster=service.cluster
+        )
+        if starts
+        else []
     )
     since = now - timedelta(seconds=policy.restart_window_s)
     for found in open_verdicts:

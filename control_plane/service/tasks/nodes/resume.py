@@ -71,7 +71,9 @@ class _History:
         return cls(
             drains=[d for d in store.drains(since=since, cluster=service.cluster) if d.node in nodes],
             events={e.event_id: e for e in store.events_by_id(ids)},
-            boots=store.events(nodes=sorted(nodes), since=first, kinds=["node_boot"]),
+            boots=store.events(
+                nodes=sorted(nodes), since=first, kinds=["node_boot"], cluster=service.cluster
+            ),
         )
 
 

@@ -80,7 +80,7 @@ def test_of_an_imported_history_the_last_day_is_its_own(run: Run, store: db_stor
     store.remember(vocabulary.ACCOUNTING_EXPORTED, "2026-11-19T15:00:00Z")
     code, out, _ = run("report")
     assert (code, out.partition(":")[0]) == (0, "c, 2026-11-19")
-    store.remember(vocabulary.ACCOUNTING_READ, "2026-11-21T03:00:00Z")
+    store.remember(f"{vocabulary.ACCOUNTING_READ} c", "2026-11-21T03:00:00Z")
     assert run("report")[1].startswith("c, 2026-11-20")
 
 

@@ -160,7 +160,7 @@ def test_the_table_says_when_nobody_decides(store: db_store.Store, tmp_path: Pat
     beat(store, "n1", {})
     now = datetime.now(UTC)
     for age_s, dead in ((600, True), (1, False)):
-        store.remember("accounting.until", (now - timedelta(seconds=age_s)).isoformat())
+        store.remember("accounting.until c", (now - timedelta(seconds=age_s)).isoformat())
         assert main.main(["nodes", "--config", str(tmp_path / "probing.toml")]) == 6
         assert ("probing-ctl serve may not run" in capsys.readouterr().err) is dead
 

@@ -1,0 +1,315 @@
+"""A node whose clock is off: its events, heartbeats and Prologs are judged by the server's clock, and the verdict states so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+
+from probing_cluster.attribution.passes import attribute, fetch, node_clocks
+from probing_cluster.attribution.verdict import case as cases
+from probing_cluster.core import records
+from probing_cluster.db import delivery
+from tests.set_clock import SetClock
+
+
+class Site:
+    """A cluster of eight nodes with agents, of which n2's clock is `ahead_s` seconds ahead of the server's."""
+
+    def __init__(self, store, postgres_url: str, ahead_s: float) -> None:
+        self.store, self._url, self.ahead = store, postgres_url, timedelta(seconds=ahead_s)
+        self.now = datetime.now(UTC)
+        self.end = self.now - timedelta(seconds=20)
+        for node in (f"n{i}" for i in range(1, 9)):
+            self.beat(node)
+        self._is_an_hour_old()
+        for node in (f"n{i}" for i in range(1, 9)):
+            self.beat(node)
+
+    def offset(self, node: str) -> timedelta:
+        return self.ahead if node == "n2" else timedelta()
+
+    def beat(self, node: str, started: timedelta = timedelta(days=3)) -> None:
+        """Delivers the heartbeat of an agent that started so long ago."""
+        at = datetime.now(UTC) + self.offset(node)
+        beat = records.AgentHeartbeat(
+            cluster="c", node=node, at=at, started_at=at - started, boot_id=f"b{started.total_seconds()}"
+        )
+        delivery.Delivery(self._url, "c", node).deliver(heartbeat=beat)
+
+    def _is_an_hour_old(self) -> None:
+        """A clock counts as behind only by the heartbeats of a minute."""
+        with psycopg.connect(self._url) as connection:
+            connection.execute("UPDATE probing.node_clock SET from_at = from_at - interval '1 hour'")
+
+    def deliver(
+        self, *events: records.HealthEvent, allocations: Iterable[records.JobAllocation] = ()
+    ) -> None:
+        """Delivers events now, as each node's agent would; their times are those of its node's clock."""
+        of_node = list(allocations)
+        for node in {*(e.node for e in events), *(a.node for a in of_node)}:
+            delivery.Delivery(self._url, "c", node).deliver(
+                events=[e for e in events if e.node == node],
+                allocations=[a for a in of_node if a.node == node],
+            )
+
+    def judge(self) -> records.Verdict:
+        (verdict,) = attribute.attribute(self.store, at=SetClock(self.now + timedelta(minutes=30))).verdicts
+        return verdict
+
+
+@pytest.fixture
+def site(store, postgres_url) -> Callable[[float], Site]:
+    """Builds a site."""
+    return lambda ahead_s: Site(store, postgres_url, ahead_s)
+
+
+def failed(make, site: Site, **over) -> records.JobAttempt:
+    start = site.end - timedelta(hours=5)
+    over = {"submit_at": start, "start_at": start, "end_at": site.end, "nodes": ("n1", "n2"), **over}
+    attempt = make.attempt(**over)
+    site.store.upsert_attempts([attempt])
+    return attempt
+
+
+def lost_gpu(make, site: Site, before_end_s: float = 6.0) -> records.HealthEvent:
+    at = site.end - timedelta(seconds=before_end_s) + site.ahead
+    return make.xid(79, at=at)
+
+
+OFFSETS = [0.0, 7.0, 400.0, 700.0, 7200.0, -45.0, -700.0, -7200.0]
+
+
+@pytest.mark.parametrize("ahead_s", OFFSETS)
+def test_a_lost_gpu_is_the_cause_whatever_its_node_takes_the_time_for(site, make, ahead_s):
+    """It was judged the user's error, "likely", with the GPUs ruled out: by its own clock the Xid came after the window."""
+    here = site(ahead_s)
+    failed(make, here)
+    here.deliver(lost_gpu(make, here))
+    verdict = here.judge()
+    assert (verdict.cause, verdict.node) == ("gpu_lost", "n2")
+    assert "fell off the bus" in verdict.summary
+    assert " 6 s before the job ended" in verdict.summary
+    assert ("chronyc" in verdict.next_step, "clock of n2" in verdict.summary) == (bool(ahead_s),) * 2
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "words"),
+    [
+        (400.0, "The clock of n2 was 400 s ahead: its lines have that clock's times, and the verdict corrects them."),
+        (-45.0, "The clock of n2 was 45 s behind: its lines have that clock's times, and the verdict corrects them."),
+    ],
+)  # fmt: skip
+def test_the_verdict_states_how_far_the_clock_was_off(site, make, ahead_s, words):
+    """A reader of the report sees lines of n2 that seem to come after the end."""
+    here = site(ahead_s)
+    failed(make, here)
+    here.deliver(lost_gpu(make, here))
+    assert words in here.judge().summary
+
+
+def test_a_clock_that_was_never_set_watches_nothing(site, make):
+    """Nothing there can be dated: its node counts as not watched, and nothing is ruled out."""
+    here = site(40 * 365 * 86400.0)
+    failed(make, here)
+    here.deliver(lost_gpu(make, here))
+    verdict = here.judge()
+    assert verdict.cause == "user_error"
+    assert verdict.confidence is records.Confidence.POSSIBLE
+    assert "nobody watched n2" in verdict.summary
+    assert "The clock of n2 was more than a day off: nothing there can be dated." in verdict.summary
+    assert not any(sentence.startswith("GPUs") for sentence in verdict.ruled_out)
+
+
+@pytest.mark.parametrize("ahead_s", [0.0, 600.0, -600.0])
+def test_a_dead_node_did_not_report_after_its_death(site, make, ahead_s):
+    """Slurm gave n2 up five minutes after its last heartbeat. By its clock that heartbeat came five minutes after the end."""
+    here = site(ahead_s)
+    here.end = here.now + timedelta(minutes=5)
+    failed(make, here, state="NODE_FAIL", failed_node="n2", exit_code=0)
+    summary = here.judge().summary
+    assert "n2 stopped answering Slurm" in summary
+    assert "kept reporting" not in summary
+
+
+@pytest.mark.parametrize("ahead_s", [0.0, 600.0, -600.0])
+def test_a_node_that_lives_on_is_found_alive(site, make, ahead_s):
+    """Somebody set n2 DOWN: its agent reported five minutes later, whatever its clock showed."""
+    here = site(ahead_s)
+    here.end = here.now - timedelta(minutes=5)
+    failed(make, here, state="NODE_FAIL", failed_node="n2", exit_code=0)
+    assert "the agent of n2 kept reporting" in here.judge().summary
+
+
+@pytest.mark.parametrize("ahead_s", [0.0, 400.0, -400.0])
+def test_a_fault_after_the_end_is_not_taken_into_the_run(site, make, ahead_s):
+    """A clock that is behind would date it before the end."""
+    here = site(ahead_s)
+    here.end = here.now - timedelta(minutes=6)
+    failed(make, here)
+    here.deliver(lost_gpu(make, here, before_end_s=-350.0))
+    assert here.judge().cause == "user_error"
+
+
+@pytest.mark.parametrize("ahead_s", [0.0, 400.0, -700.0])
+def test_the_log_of_a_job_is_its_own_on_such_a_node(site, make, ahead_s):
+    """A traceback that n2's agent dated after the window counted for nothing."""
+    here = site(ahead_s)
+    failed(make, here)
+    at = here.end - timedelta(seconds=2) + here.ahead
+    here.deliver(
+        make.finding(
+            "python_exception", at=at, node="n2", code="KeyError", message="KeyError: 'x'",
+            detail={"first_cause": True},
+        )
+    )  # fmt: skip
+    verdict = here.judge()
+    assert verdict.cause == "user_error"
+    assert "KeyError" in verdict.summary
+
+
+def test_a_collective_was_issued_by_the_servers_clock(site, make):
+    """The issue time in a dump moves the onset: ten minutes before the end, not three."""
+    here = site(400.0)
+    failed(make, here)
+    issued = here.end - timedelta(minutes=10) + here.ahead
+    waiting = [{"created_ns": round(issued.timestamp() * 1e9)}, {"created_ns": "?"}, "odd"]
+    at = here.end - timedelta(seconds=1) + here.ahead
+    here.deliver(make.finding("dump", at=at, node="n2", source="dump", detail={"outstanding": waiting}))
+    onset_at = here.judge().onset_at
+    assert onset_at is not None
+    assert (here.end - onset_at).total_seconds() == pytest.approx(600, abs=2)
+
+
+@pytest.mark.parametrize("ahead_s", [400.0, -400.0])
+def test_both_ways_of_judging_agree(store, postgres_url, make, monkeypatch, ahead_s):
+    """Many attempts go through columns; those on a node whose clock was off are judged one by one, with the same verdicts."""
+    here = Site(store, postgres_url, ahead_s)
+    jobs = range(4242, 4260)
+    for job_id in jobs:
+        end = here.end - timedelta(seconds=40 * (job_id - 4242))
+        nodes = [("n1", "n2"), ("n3",), ("n2", "n4"), ("n5", "n6")][job_id % 4]
+        start = end - timedelta(minutes=20 + job_id % 7)
+        store.upsert_attempts(
+            [
+                make.attempt(
+                    job_id=job_id, submit_at=start, start_at=start, end_at=end, nodes=nodes, gpus=None,
+                    state=("FAILED", "TIMEOUT", "PREEMPTED", "NODE_FAIL")[job_id % 3],
+                )
+            ]
+        )  # fmt: skip
+    sorts = [{"kind": "xid", "code": "79"}, {"kind": "nfs", "code": "not_responding", "device": "/home"},
+             {"kind": "ib_link", "code": "down", "device": "mlx5_0"}, {"kind": "xid", "code": "31"}]  # fmt: skip
+    here.deliver(
+        *(
+            make.event(node=node, at=here.end - timedelta(seconds=90 * i) + here.offset(node), **sort)
+            for i in range(8)
+            for node, sort in ((f"n{1 + i % 5}", sorts[i % 4]), ("n2", sorts[(i + 1) % 4]))
+        )
+    )
+
+    def verdicts(many: int) -> dict[int, tuple[object, ...]]:
+        monkeypatch.setattr(attribute, "MANY", many)
+        later = SetClock(here.now + timedelta(minutes=30))
+        made = attribute.attribute(store, since=here.now - timedelta(days=1), at=later).verdicts
+        return {v.job_id: (v.cause, v.confidence, v.summary, v.ruled_out, v.next_step, v.incident_id, v.evidence) for v in made}  # fmt: skip
+
+    one_by_one, by_columns = verdicts(1_000_000), verdicts(1)
+    assert set(one_by_one) == set(jobs)
+    assert by_columns == one_by_one
+    assert len({cause for cause, *_ in one_by_one.values()}) > 2
+
+
+def test_a_clock_set_right_leaves_old_verdicts_as_they_were(site, make):
+    """The offset is kept: judged again weeks later, the attempt gets the same verdict."""
+    here = site(400.0)
+    failed(make, here)
+    here.deliver(lost_gpu(make, here))
+    first = here.judge()
+    here.ahead = timedelta()
+    here.beat("n2")
+    again = attribute.attribute(
+        here.store, job_ids=[4242], dry_run=True, at=SetClock(here.now + timedelta(days=9))
+    )
+    assert not again.changed
+    assert [v.summary for v in again.verdicts] == [first.summary]
+
+
+def test_an_event_from_before_the_clock_was_wrong_keeps_its_time(store, postgres_url, make):
+    """Each event is corrected by the offset at which it was stored."""
+    here = Site(store, postgres_url, 0.0)
+    right = lost_gpu(make, here)
+    here.deliver(right)
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("UPDATE probing.event_key SET received_at = received_at - interval '1 minute'")
+    here.ahead = timedelta(seconds=400)
+    here.beat("n2")
+    wrong = lost_gpu(make, here)
+    here.deliver(wrong)
+    clocks = node_clocks.read(store, "c")
+    moved = clocks.events([right, wrong])
+    assert moved[0] == right
+    assert (moved[1].at - (wrong.at - here.ahead)).total_seconds() == pytest.approx(0, abs=2)
+
+
+def test_a_late_event_of_such_a_node_reopens_the_verdict(site, make):
+    """By its own time it lies after the window; by its true time it is the cause."""
+    here = site(4000.0)
+    failed(make, here)
+    assert here.judge().cause == "user_error"
+    here.deliver(lost_gpu(make, here))
+    assert here.judge().cause == "gpu_lost"
+
+
+def test_the_database_whose_clock_is_wrong_moves_nothing(store, postgres_url, make):
+    """If every agent is as far ahead, the database is behind: Slurm's clock is as right as theirs."""
+    here = Site(store, postgres_url, 0.0)
+    here.offset = lambda _: timedelta(seconds=400)  # type: ignore[method-assign]
+    for i in range(1, 9):
+        here.beat(f"n{i}")
+    assert node_clocks.read(store, "c").spans == {}
+
+
+def test_a_heartbeat_that_waited_is_no_clock_behind(store, postgres_url, make):
+    """One heartbeat that came a minute late shows nothing; a minute of them does."""
+    here = Site(store, postgres_url, 0.0)
+    here.ahead = timedelta(seconds=-60)
+    here.beat("n2")
+    assert node_clocks.read(store, "c").spans == {}
+    assert fetch.Fetcher(store, cases.WindowPolicy()).clocks("c").spans == {}
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("UPDATE probing.node_clock SET from_at = from_at - interval '1 minute'")
+    here.beat("n2")
+    (span,) = node_clocks.read(store, "c").spans["n2"]
+    assert span.offset.total_seconds() == pytest.approx(-60, abs=3)
+
+
+@pytest.mark.parametrize("ahead_s", [0.0, 600.0, -600.0])
+def test_an_agent_that_was_away_leaves_a_gap_by_the_servers_clock(site, postgres_url, ahead_s):
+    """n2's agent was dead for three minutes: by the clock of the server, whatever that of the node showed."""
+    here = site(ahead_s)
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute(
+            "UPDATE probing.agent_heartbeat SET at = at - interval '200 s', received_at = received_at - interval '200 s'"
+        )
+        connection.execute("UPDATE probing.node_clock SET to_at = to_at - interval '200 s'")
+    here.beat("n2", started=timedelta(seconds=20))
+    with psycopg.connect(postgres_url) as connection:
+        (spans,) = connection.execute(
+            "SELECT unwatched FROM probing.agent_heartbeat WHERE node = 'n2'"
+        ).fetchone()  # type: ignore[misc]
+    gap = spans[-1]
+    assert (here.now - gap.lower).total_seconds() == pytest.approx(200, abs=6)
+    assert (here.now - gap.upper).total_seconds() == pytest.approx(20, abs=6)
+
+
+def test_a_clock_that_jumps_fills_no_table(site, postgres_url):
+    """At most some fifty times are kept of a node."""
+    here = site(0.0)
+    for i in range(60):
+        here.ahead = timedelta(seconds=100 * (i + 1))
+        here.beat("n2")
+    with psycopg.connect(postgres_url) as connection:
+        assert connection.execute("SELECT count(*) <= 51 FROM probing.node_clock").fetchone() == (True,)
