@@ -82,6 +82,12 @@ def _sizes(figure: Figure) -> list[str]:
 
 
 def _rates(figure: Figure) -> list[str]:
+    n = figure.get("n_attempts_set_down")
+    by_hand = f"Not counted: {_jobs(n)} that a person ended by setting a node DOWN." if n else ""
+    return [*_components(figure), *([by_hand] if by_hand else [])]
+
+
+def _components(figure: Figure) -> list[str]:
     parts = sorted(figure["components"], key=lambda c: -c["n_failures"])
     if not parts:
         if n := figure.get("n_attempts_without_gpus"):
