@@ -23,6 +23,8 @@ _VARIANTS: tuple[tuple[str, tuple[str, ...], _Applies], ...] = (
     ("orderly_restart", (), lambda _, winner: wording.is_ordered(winner)),
     ("requeued_unwatched", ("requeued_by_user",), lambda view, _: not view.fully_watched),
     ("limit_after_hang", ("time_limit",), lambda view, _: view.stalled_at is not None),
+    ("limit_at_question", ("time_limit",), lambda view, _: wording.asks(view.output_stall)),
+    ("limit_after_silence", ("time_limit",), lambda view, _: view.output_stall is not None),
     ("cancelled_after_hang", ("user_cancelled",), lambda view, _: view.stalled_at is not None),
     ("stalled", ("time_limit", "user_cancelled"), lambda view, _: bool(view.stalls)),
     ("cancelled_by_root", ("user_cancelled",), lambda view, _: view.cancelled_by_root and not _by_user(view)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 
 from probing_cluster.control_plane.imports import joblog, packed
@@ -66,8 +66,9 @@ def read(
     job: str, path: Path, attempt: records.JobAttempt, read_at: datetime, zone: tzinfo | None
 ) -> JobOutput:
     """What the file at `path` says; raises OSError and MalformedInput."""
+    written_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
     with packed.opened(path) as stream:
-        events = joblog.read(packed.lines(stream), attempt, read_at, zone)
+        events = joblog.read(packed.lines(stream), attempt, read_at, zone, written_at)
     return JobOutput(job=job, path=path, attempt=attempt, events=events)
 
 

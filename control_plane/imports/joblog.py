@@ -12,14 +12,20 @@ from probing_cluster.core import records, sanitize, storable
 from probing_cluster.evidence.joblog import appended, grammar, reader, standstill
 from probing_cluster.evidence.joblog.messages import slurm
 
+_LAST_CHARS = 200
 _COLUMNS = frozenset({"kind", "message", "pid", "detail", "meaning", "labelled"})
 
 
 def read(
-    lines: Iterable[bytes], attempt: records.JobAttempt, read_at: datetime, zone: tzinfo | None = None
+    lines: Iterable[bytes],
+    attempt: records.JobAttempt,
+    read_at: datetime,
+    zone: tzinfo | None = None,
+    written_at: datetime | None = None,
 ) -> list[records.HealthEvent]:
     """The findings of one attempt's output, placed at its end: a job's own clock is not evidence.
 
+    `written_at`: the file's own time of its last write; without it a log that names no times dates no standstill.
     What former attempts and jobs wrote into the same file is left out; Slurm dates their ends in the cluster's `zone`.
     """
     own = appended.AppendedLog(attempt.start_at, zone or UTC)
@@ -27,6 +33,7 @@ def read(
     numbers = (attempt.job_id, attempt.array_job_id, attempt.het_job_id)
     others = slurm.OtherJobs(n for n in numbers if n is not None)
     engine, found, steps = reader.JobLogReader(), list[grammar.JobFinding](), _steps(zone)
+    last_line = ""
     for number, raw in enumerate(lines, 1):
         line = raw.decode("utf-8", "replace")
         text = line.rstrip("\r\n")
@@ -37,9 +44,13 @@ def read(
             continue
         found += engine.feed(number, text)
         steps.feed(number, line)
+        if text.strip() and not standstill.is_of_slurm(text):
+            last_line = text.strip()[-_LAST_CHARS:]
     found += engine.close()
     events = [_event(f, attempt, read_at) for f in found]
     stall = log_stall.finding(steps, attempt, found, read_at)
+    if stall is None and written_at is not None:
+        stall = log_stall.by_file_time(last_line, attempt, written_at, read_at)
     return [event for event in (*events, *filter(None, (stall,))) if storable.why_not(event) is None]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from probing_cluster.core import vocabulary
 from probing_cluster.reports import phrase
-from probing_cluster.reports.fleet import amounts, column_heads
+from probing_cluster.reports.fleet import amounts, column_heads, left_out
 
 Figure = Mapping[str, Any]
 """One figure as `probing-ctl fleet --json` prints it."""
@@ -20,7 +20,7 @@ def one_per_gpu_h(rate: float) -> str:
 
 def sentences(name: str, figure: Figure) -> list[str]:
     """The figure in sentences, one thought each; an empty figure gives a sentence, too."""
-    return _SENTENCES[name](figure) if name in _SENTENCES else []
+    return [*_SENTENCES[name](figure), *left_out.sentences(figure)] if name in _SENTENCES else []
 
 
 def is_of_the_cluster(name: str, figure: Figure) -> bool:
@@ -82,12 +82,6 @@ def _sizes(figure: Figure) -> list[str]:
 
 
 def _rates(figure: Figure) -> list[str]:
-    n = figure.get("n_attempts_set_down")
-    by_hand = f"Not counted: {_jobs(n)} that a person ended by setting a node DOWN." if n else ""
-    return [*_components(figure), *([by_hand] if by_hand else [])]
-
-
-def _components(figure: Figure) -> list[str]:
     parts = sorted(figure["components"], key=lambda c: -c["n_failures"])
     if not parts:
         if n := figure.get("n_attempts_without_gpus"):
