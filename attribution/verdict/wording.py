@@ -166,7 +166,9 @@ def _user_error(_view: evidence_view.EvidenceView, ranking: rank_claims.Ranking)
     if first is not None and first.source in vocabulary.JOB_SIDE_SOURCES and not winner.by_elimination:
         alone = " by itself" if ranking.confidence is not records.Confidence.POSSIBLE else ""
         return phrases.sentence(f"The program failed{alone}: {phrases.clean(winner.words)}")
-    return phrases.sentence(f"The program {phrases.clean(winner.words)}")
+    # The quoted line keeps its own end, and what is before it too.
+    words, quoted, line = winner.words.partition("; its log says: ")
+    return phrases.sentence(f"The program {phrases.clean(words)}{quoted}{phrases.clean(line)}")
 
 
 def _oom_gpu(_view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> str:
