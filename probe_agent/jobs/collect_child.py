@@ -25,11 +25,14 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.core import digits
+from probing_cluster.core.catalogue import slurm_lines
 from probing_cluster.probe_agent.jobs import log_copy, log_parts, own_files
 
 MAX_DUMP_BYTES = 64 * 1024 * 1024
 MAX_DUMPS = 64
 MAX_LINES = 10
+OWN_LINES = 5
+"""Of these so many are the program's own, if there are: Slurm's last messages may be more."""
 """Last lines of a log that a report shows."""
 MAX_LINE_CHARS = 200
 _TAIL_BYTES = 16 * 1024
@@ -111,17 +114,15 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
     if ended.finding is not None and span is not None:
         log_words.findings.append(ended.finding)
     note = log_parts.words(parts, end, begin, log_words.n_unread_bytes)
-    tail = [
-        line[:MAX_LINE_CHARS]
-        for line in parts[-1].data[-_TAIL_BYTES:].decode("utf-8", "replace").splitlines()
-    ]
+    lines = parts[-1].data[-_TAIL_BYTES:].decode("utf-8", "replace").splitlines()
+    tail = [line[:MAX_LINE_CHARS] for line in slurm_lines.last_lines(lines, MAX_LINES, OWN_LINES)]
     return {
         "size": file_stat.st_size,
         "note": note,
         **where,
         **vars(log_words),
         "wrote_on": ended.wrote_on,
-        "tail": tail[-MAX_LINES:],
+        "tail": tail,
     }
 
 
