@@ -55,6 +55,8 @@ ENDED_FROM_OUTSIDE = frozenset({"CANCELLED", "TIMEOUT", "DEADLINE"})
 """States that a person or a limit ends a job in, who may do so because it hangs."""
 LOG_STALL = "log_stall"
 """The finding that a job's log tells of no progress from an instant until the job's end, or its first error; `measured` is for how long, seconds."""
+OUTPUT_STALL = "output_stall"
+"""The finding that nothing was written to a job's output from an instant until the job's end, whatever its lines are; `measured` is for how long, seconds."""
 UNTIL_ERROR = "until_error"
 """Field of that finding: the job did not wait to be ended from outside, it failed after the silence."""
 AFTER_SHUTDOWN = "after_shutdown"
@@ -162,6 +164,7 @@ EVENT_KINDS: tuple[EventKind, ...] = (
     EventKind(name="kernel_log", meaning="a kernel log from a file: from when to when it was written"),
     EventKind(name="agent_silent", meaning="the agent fell silent"),
     EventKind(name="node_down", meaning="the agent fell silent and Slurm does not reach the node either"),
+    EventKind(name="node_set_down", meaning="a person set the node DOWN in Slurm"),
     EventKind(name="agent_overrun", meaning="the agent could not keep up with a log"),
     EventKind(name="agent_dropped", meaning="the agent's spool dropped events"),
 )

@@ -18,7 +18,7 @@ from probing_cluster.probe_agent.hooks import (
     requests,
     requeue,
 )
-from probing_cluster.probe_agent.jobs import alarm_words, collect
+from probing_cluster.probe_agent.jobs import alarm_words, collect, output_watch
 from probing_cluster.probe_agent.ranks import nic_traffic, rank_watch, stall
 from probing_cluster.probe_agent.sources import (
     kernel_follow,
@@ -67,6 +67,7 @@ class AgentParts:
         self.alarms = alarm_words.AlarmWords(
             self.node.book, self.collector, config.agent.alarm_words, self.clock
         )
+        self.outputs = output_watch.OutputWatch(self.node.book, self.collector, self.clock)
         self.nics = nic_traffic.NicTraffic(
             self.node.reader, exclude=config.agent.exclude_hcas, clock=self.clock
         )

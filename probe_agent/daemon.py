@@ -15,7 +15,7 @@ from probing_cluster.core import certificates, clock, errors, records, settings
 from probing_cluster.core.ending import watchdog
 from probing_cluster.probe_agent import assembly, report, textfile
 from probing_cluster.probe_agent.hooks import missed
-from probing_cluster.probe_agent.jobs import held, jobs
+from probing_cluster.probe_agent.jobs import held, jobs, output_watch
 from probing_cluster.probe_agent.sources import (
     nvml,
 )
@@ -169,6 +169,7 @@ class Agent:
             self.parts.sweeper.run(),
             self._watch_ranks(),
             self._watch_held(),
+            self._watch_outputs(),
             self.parts.collector.tidy_for_ever(),
             self._report_for_ever(),
             self.parts.socket.stay(),
@@ -208,6 +209,11 @@ class Agent:
         while True:
             await asyncio.sleep(held.EVERY_S)
             self.parts.node.held.look(self.parts.poller.last.get(nvml.SOURCE.name))
+
+    async def _watch_outputs(self) -> None:
+        while True:
+            await asyncio.sleep(output_watch.EVERY_S)
+            await self.parts.outputs.look()
 
     async def _watch_words(self) -> None:
         while True:

@@ -26,6 +26,8 @@ _PART_FAILED = (
 )
 _WAITING = timedelta(hours=1)
 """A job requeued longer ago may no longer wait: it may be cancelled, or the accounting may be an old file."""
+_NAMED_NODE = "by name (--nodelist)"
+"""In the words of why a job was not restarted that asks for the node at fault (`policy.victims`)."""
 _SURE = (records.Confidence.CERTAIN, records.Confidence.LIKELY)
 
 
@@ -121,6 +123,8 @@ def _submit_again(last: attempt_view.AttemptView) -> str:
     if verdict.domain is not records.Domain.HARDWARE or verdict.confidence not in _SURE:
         return ""
     away = f" with --exclude={verdict.node}" if verdict.node else ""
+    if verdict.node and any(_NAMED_NODE in d.why_state for d in _restarts(last)):
+        away = f" without --nodelist, or with a list that leaves {verdict.node} out"
     did = "did not" if verdict.confidence is records.Confidence.CERTAIN else "most likely did not"
     return f"The program {did} cause this. If squeue -j {verdict.job_id} no longer shows the job, submit it again{away}."
 

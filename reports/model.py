@@ -54,6 +54,10 @@ class ReportModel:
         "the present state of a running job's nodes, and results of tests since it ended, one sentence each",
         default=(),
     )
+    cause_elsewhere: str = records.doc(
+        "the component of its heterogeneous job whose verdict names a cause, one sentence; empty where its own does",
+        default="",
+    )
     components: tuple[rows.Sibling, ...] = records.doc("other components of a heterogeneous job", default=())
     other_submits: tuple[datetime, ...] = records.doc(
         "when other jobs that had the same id were submitted, oldest first", default=()
@@ -195,11 +199,31 @@ def build(ref: job_ref.JobRef, found: rows.ReportRows, *, now: datetime) -> Repo
             ),
             *node_state.tested(last, found.tested),
         ),
+        cause_elsewhere=_cause_elsewhere(last, found.siblings),
         components=tuple(s for s in found.siblings if s.het_offset is not None),
         other_submits=found.other_submits,
         other_clusters=found.other_clusters,
         made_at=now,
     )
+
+
+_NO_CAUSE = frozenset({"unknown", "user_cancelled", "requeued_by_user"})
+"""Causes that Slurm's end of the other components alone may give."""
+
+
+def _cause_elsewhere(last: records.JobAttempt, siblings: Sequence[rows.Sibling]) -> str:
+    """Slurm ends all components of a heterogeneous job when one fails: the sentence that names the one with a cause."""
+    mine = next((s for s in siblings if s.job_id == last.job_id), None)
+    # The batch script runs in the first component: another one's exit code is that script's.
+    weak = _NO_CAUSE | ({"user_error"} if last.het_offset else set())
+    if last.het_job_id is None or (mine is not None and mine.cause and mine.cause not in weak):
+        return ""
+    found = [s for s in siblings if s.het_offset is not None and s.job_id != last.job_id and s.cause]
+    named = [s for s in found if s.cause not in _NO_CAUSE]
+    if not named:
+        return ""
+    words = ", ".join(f"{s.ref} ({s.cause})" for s in named[:3])
+    return f"The cause is at another component: {words}; probing-report {named[0].ref} shows it."
 
 
 def is_overview(ref: job_ref.JobRef, found: rows.ReportRows) -> bool:

@@ -17,7 +17,8 @@ _SURE = (records.Confidence.CERTAIN, records.Confidence.LIKELY)
 _AFTERMATH = timedelta(minutes=10)
 """An action on its nodes up to this long after an attempt's end still belongs to its report."""
 _SHORTLY = timedelta(minutes=1)
-"""A drain for no fault that we know, such as a person's, may be because of an attempt that failed so shortly before."""
+"""A drain of ours that names no event may be because of an attempt that failed so shortly before; a person's says nothing of it."""
+_OURS = "probing"
 _NOT_DONE = frozenset({"denied", "skipped"})
 
 
@@ -166,7 +167,7 @@ def _after_the_end(
     if attempt.state == "COMPLETED" or drain.state in _NOT_DONE:
         return False
     if not drain.event_ids:
-        return later <= _SHORTLY
+        return drain.owner == _OURS and later <= _SHORTLY
     if verdict is None:
         return True
     # A fault after the end that no evidence names matters only at the accused node, or while the verdict is unsure.

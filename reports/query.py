@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from probing_cluster.core import digits, errors, vocabulary
+from probing_cluster.core.catalogue import pending_reasons
 from probing_cluster.reports import job_ref, phrase
 
 _NEVER_STARTED = """
@@ -59,9 +60,12 @@ def never_started(connection: Connection, cluster: str, ref: job_ref.JobRef) -> 
         by_words = f" by {'its owner ' if by == user else ''}{by}" if by else ""
         unnamed = " (accounting does not say by whom)" if state == "CANCELLED" and not by else ""
         ended = "was cancelled" if state == "CANCELLED" else f"ended {state}"
-        why = f" (Slurm's reason: {reason})" if reason else ""
+        known = pending_reasons.of(reason or "")
+        meaning = f": {known.words.format(job=ref)}" if known is not None else ""
+        why = f" (Slurm's reason: {reason}{meaning})" if reason else ""
         when = "" if end_known == "false" else f" at {phrase.stamp_z(at)}"
-        words = f"job {ref} never started: it {ended}{by_words}{when}, while it waited{why}{unnamed}"
+        waited = "; sbatch mostly refused it and said why" if state == "FAILED" else ", while it waited"
+        words = f"job {ref} never started: it {ended}{by_words}{when}{waited}{why}{unnamed}"
         return NeverStarted(words=words, user=user or "", account=account or "")
     return None
 

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from probing_cluster.core import records
+from probing_cluster.core.catalogue import slurm_lines
 
 _T = TypeVar("_T")
 _TROUBLE = re.compile(
@@ -66,13 +67,17 @@ class JobLog:
     copy: str = records.doc("its copy, made before a restart truncated it; empty for none", default="")
 
     def shown(self, most: int) -> tuple[str, ...]:
-        """Its last `most` lines; before them the first of the other lines that tells of trouble, if one does."""
-        above = self.tail[:-most]
-        at = next((i for i, line in enumerate(above) if _TROUBLE.search(line)), None)
+        """Its last `most` lines, the program's last ones among them; before them the first line that tells of trouble, if one does."""
+        last = slurm_lines.last_lines(self.tail, most, max(1, most // 2))
+        above = self.tail[: self.tail.index(last[0])] if last else ()
+        lines = enumerate(above)
+        at = next(
+            (i for i, line in lines if _TROUBLE.search(line) and not slurm_lines.is_closing(line)), None
+        )
         if at is None:
-            return self.tail[-most:]
+            return last
         gap = () if at == len(above) - 1 else ("…",)
-        return (above[at], *gap, *self.tail[-most:])
+        return (above[at], *gap, *last)
 
 
 @records.record

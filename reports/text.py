@@ -86,6 +86,8 @@ def _head(report: model.ReportModel, width: int, brush: paint.Brush) -> Iterator
     if report.components:
         names = ", ".join(f"{c.ref} {c.state}" for c in report.components)
         yield from _wrap(f"components: {names}", width)
+    if report.cause_elsewhere:
+        yield from _wrap(report.cause_elsewhere, width)
 
 
 def _end_words(report: model.ReportModel, days: bool) -> str:

@@ -186,6 +186,7 @@ class _Prefilter:
         day_before = events.between(self._node, start - _DAY_US, start - 1)
         outside = events.within(day_before, events.root)
         begin = np.clip(self._start[self._attempt], start - _DAY_US, start)
+        before_start = events.within(events.between(self._node, start - _DAY_US, begin - 1), events.root)
         left = events.within(events.between(self._node, begin, start - 1), events.root)
         reaching = events.reaching(day_before, start)
         faint = np.zeros(self._n, np.int64)
@@ -205,7 +206,7 @@ class _Prefilter:
             there = events.what((day_before[0][places], day_before[1][places]), which)
             mentioned += zip(places.tolist(), there, strict=True)
         sentences, unordered = self._outside(names, mentioned)
-        to_judge = self._any(argues | own | reaching) | (faint > 1) | unordered
+        to_judge = self._any(argues | own | reaching | before_start) | (faint > 1) | unordered
         # Such a fault lowers the confidence in a time limit or cancellation.
         to_judge |= self._any(left) & self._states(vocabulary.ENDED_FROM_OUTSIDE)
         changes_preempted = self._any(events.within(windows, events.changes_preempted) | reaching) | unordered

@@ -16,7 +16,7 @@ from probing_cluster.attribution.passes import incidents
 from probing_cluster.attribution.verdict import claims, co_residency, eliminate, phrases, signatures
 from probing_cluster.core import records
 
-_NAMED_ALONE = frozenset({"node_lost", "node_reboot", "node_refused", "oom_host"})
+_NAMED_ALONE = frozenset({"node_lost", "node_reboot", "node_refused", "node_set_down", "oom_host"})
 """Causes whose verdicts may name any event."""
 
 

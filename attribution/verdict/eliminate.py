@@ -15,6 +15,7 @@ from probing_cluster.attribution.verdict import (
     phrases,
     rank_claims,
     signatures,
+    window,
 )
 from probing_cluster.core import records
 
@@ -150,10 +151,30 @@ def _limit(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> It
 
 def _outside(view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> Iterable[str]:
     mentioned = [e for e in view.outside if view.attempt.n_gpus != 0 or not _of_gpu(e)]
-    old = [e for e in mentioned[-MAX_OUTSIDE:] if e.at < view.window.start_at]
+    uncured = [e for e in mentioned if e.kind != window.BOOT and not _was_cured_before(view, e)]
+    old = [e for e in uncured[-MAX_OUTSIDE:] if e.at < view.window.start_at]
     ago_s = [(view.onset_at - e.at).total_seconds() for e in old]
     # Two sources may report one fault in the same words, as the driver and the kernel log do.
     yield from dict.fromkeys(outside(phrases.what(e), e.node, s) for e, s in zip(old, ago_s, strict=True))
+
+
+def _was_cured_before(view: evidence_view.EvidenceView, fault: records.HealthEvent) -> bool:
+    """True if a fault from before the attempt's start was over by then: its part recovered, or its node booted."""
+    begun = view.start_at + evidence_view.SLACK
+    later = (e for e in view.case.events if e.node == fault.node and fault.at < e.at <= begun)
+    return fault.at < view.start_at and any(_cures(e, fault) for e in later)
+
+
+def _cures(later: records.HealthEvent, fault: records.HealthEvent) -> bool:
+    if later.kind == window.BOOT:
+        return True
+    if not signatures.of(later).recovery:
+        return False
+    if later.gpu_uuid and later.gpu_uuid == fault.gpu_uuid:
+        return True
+    same = later.kind == fault.kind and (later.kind != "check" or later.code == fault.code)
+    names = [{n for n in (e.device, e.gpu_uuid, e.pci_bus_id) if n} for e in (later, fault)]
+    return same and (not all(names) or not names[0].isdisjoint(names[1]))
 
 
 def _of_gpu(event: records.HealthEvent) -> bool:

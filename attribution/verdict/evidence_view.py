@@ -336,11 +336,12 @@ class EvidenceView:
     @functools.cached_property
     def log_stall(self) -> records.HealthEvent | None:
         """The finding that its log stood still until the end; None without one, or if the probe saw a later step."""
-        found = [f.event for f in self.findings if f.event.kind == vocabulary.LOG_STALL]
-        latest = max(found, key=onset.stalled_since, default=None)
-        step_at = self.case.last_progress_at
-        went_on = latest is not None and step_at is not None and step_at > onset.stalled_since(latest)
-        return None if went_on else latest
+        return onset.log_stall((f.event for f in self.findings), self.case.last_progress_at)
+
+    @functools.cached_property
+    def output_stall(self) -> records.HealthEvent | None:
+        """The finding that nothing was written to its output until the end; None without one, or if `log_stall` dates a standstill."""
+        return onset.output_stall((f.event for f in self.findings), self.case.last_progress_at)
 
     @functools.cached_property
     def stalled_at(self) -> datetime | None:

@@ -23,6 +23,8 @@ _VARIANTS: tuple[tuple[str, tuple[str, ...], _Applies], ...] = (
     ("orderly_restart", (), lambda _, winner: wording.is_ordered(winner)),
     ("requeued_unwatched", ("requeued_by_user",), lambda view, _: not view.fully_watched),
     ("limit_after_hang", ("time_limit",), lambda view, _: view.stalled_at is not None),
+    ("limit_at_question", ("time_limit",), lambda view, _: wording.asks(view.output_stall)),
+    ("limit_after_silence", ("time_limit",), lambda view, _: view.output_stall is not None),
     ("cancelled_after_hang", ("user_cancelled",), lambda view, _: view.stalled_at is not None),
     ("stalled", ("time_limit", "user_cancelled"), lambda view, _: bool(view.stalls)),
     ("cancelled_by_root", ("user_cancelled",), lambda view, _: view.cancelled_by_root and not _by_user(view)),
@@ -40,6 +42,26 @@ def _by_user(view: evidence_view.EvidenceView) -> bool:
 
 
 def next_step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
+    """What to do now, in sentences; of a missing package also what the script could not set up before it."""
+    return f"{_step(view, ranking)}{_not_set_up(view, ranking.winner)}"
+
+
+def _not_set_up(view: evidence_view.EvidenceView, winner: claims.Claim) -> str:
+    """Names the commands that the script's shell did not find before a package was missing; empty for none or another error."""
+    if winner.cause != "user_error" or not any(e.kind == "import_error" for e in winner.evidence):
+        return ""
+    found = [f.event for f in (*view.findings, *view.further_errors) if f.event.kind == _NOT_FOUND]
+    missing = [e.message for e in sorted(found, key=lambda e: digits.index(e.detail.get("line")) or 0)]
+    names = dict.fromkeys(": ".join(phrases.clean(m).rsplit(": ", 2)[-2:]) for m in missing)
+    if not names:
+        return ""
+    return f" The script did not set up its environment before it ({'; '.join(list(names)[:2])}): begin it with `#!/bin/bash -l`, or source what defines that."
+
+
+_NOT_FOUND = "command_not_found"
+
+
+def _step(view: evidence_view.EvidenceView, ranking: rank_claims.Ranking) -> str:
     """The claim's own step, else a variant, else a check that the findings suggest, else the cause's own step."""
     winner = ranking.winner
     if winner.next_step:

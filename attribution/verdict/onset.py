@@ -89,6 +89,34 @@ def stalled_since(stall: records.HealthEvent) -> datetime:
     return stall.at - timedelta(seconds=min(max(stall.measured or 0.0, 0.0), _LONGEST_S))
 
 
+def log_stall(
+    job_side: Iterable[records.HealthEvent], last_progress_at: datetime | None = None
+) -> records.HealthEvent | None:
+    """The finding that the log stood still until the end; None without one, or if the probe saw a later step."""
+    return _latest((e for e in job_side if e.kind == vocabulary.LOG_STALL), last_progress_at)
+
+
+def output_stall(
+    job_side: Iterable[records.HealthEvent], last_progress_at: datetime | None = None
+) -> records.HealthEvent | None:
+    """The finding that nothing was written to the output until the end.
+
+    None without one, if the log's own times date a standstill (LOG_STALL), or if the probe saw progress after that instant.
+    """
+    found = list(job_side)
+    if any(e.kind == vocabulary.LOG_STALL for e in found):
+        return None
+    return _latest((e for e in found if e.kind == vocabulary.OUTPUT_STALL), last_progress_at)
+
+
+def _latest(
+    stalls: Iterable[records.HealthEvent], last_progress_at: datetime | None
+) -> records.HealthEvent | None:
+    latest = max(sorted(stalls, key=lambda e: e.event_id), key=stalled_since, default=None)
+    went_on = latest is not None and last_progress_at is not None and last_progress_at > stalled_since(latest)
+    return None if went_on else latest
+
+
 def last_progress(attempt: records.JobAttempt, job_side: Iterable[records.HealthEvent]) -> datetime | None:
     """Time of the last training step or other progress, from the probe or the log's times; None if unknown.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal as signals
 
 from probing_cluster.attribution.verdict import gpus
 from probing_cluster.core import records
@@ -36,7 +37,8 @@ def duration(seconds: float) -> str:
     whole = round(abs(seconds))
     if whole < 120:
         return f"{whole} s"
-    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
+    minutes = (whole + 30) // 60
+    hours, days = minutes // 60, minutes // 1440
     if minutes < 120:
         return f"{minutes} min"
     if hours < 48:
@@ -109,6 +111,11 @@ def what_of(kind: str, code: str | None) -> str:
 _REPAIRS = ("Replace ", "Reseat ", "Reset ")
 
 
+def signal(number: int) -> str:
+    """`9 (SIGKILL)`: the signal's number, and its name if it has one."""
+    return f"{number} ({signals.Signals(number).name})" if number in set(signals.Signals) else str(number)
+
+
 def before_a_repair(step: str) -> str:
     """The step for a part that is only possibly at fault: check it before the repair."""
     if not step.startswith(_REPAIRS):
@@ -122,12 +129,14 @@ _SHELL = re.compile(
     re.ASCII,
 )
 """The shell's message about a script command that a signal ended, with runs of blanks reduced to one."""
+_SCRIPT = re.compile(r"(?:/[^\s/:]{1,255}){1,16}/(?=slurm_script: line \d)", re.ASCII)
+"""The directory of Slurm's own copy of a batch script, which means nothing to its owner."""
 _MOST_OF_A_COMMAND = 60
 
 
 def clean(text: str) -> str:
     """One line of at most 160 characters without its final dot, both ends kept; for a shell's message, the signal and the command."""
-    line = " ".join(text.split())
+    line = _SCRIPT.sub("", " ".join(text.split()))
     if found := _SHELL.match(line):
         how, command = found["how"], found["command"]
         command = (

@@ -134,7 +134,11 @@ _NOT_CERTAIN, _DISCOUNTED = 0.95, 0.5
 
 def _in_context(view: evidence_view.EvidenceView, claim: claims.Claim) -> claims.Claim:
     """The claim, weighted by the state in which Slurm says that the attempt ended."""
-    if claim.rule in ("scheduler", "memory_limit") or claim.cause in ("node_lost", "unknown"):
+    if claim.rule in ("scheduler", "memory_limit") or claim.cause in (
+        "node_lost",
+        "node_set_down",
+        "unknown",
+    ):
         return claim
     weight = _BY_ENDING.get(view.state, _ended_by_itself)(view, claim)
     if came_into_the_hang(view, claim):

@@ -85,9 +85,9 @@ def is_own(event: records.HealthEvent, attempt: records.JobAttempt, policy: case
     assert attempt.end_at is not None
     if event.job_id != attempt.job_id:
         return False
-    # The agent reports LOG_STALL for every log that was silent at its job's end. A job that ended by itself was at work
+    # The agent reports these for every log that was silent at its job's end. A job that ended by itself was at work
     # then, or waited until its error; UNTIL_ERROR marks the second.
-    if event.kind == vocabulary.LOG_STALL:
+    if event.kind in (vocabulary.LOG_STALL, vocabulary.OUTPUT_STALL):
         ended = attempt.state in vocabulary.ENDED_FROM_OUTSIDE
         if ended is (event.detail.get(vocabulary.UNTIL_ERROR) is True):
             return False

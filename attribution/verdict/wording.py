@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
@@ -191,7 +192,9 @@ def _user_error(_view: evidence_view.EvidenceView, ranking: rank_claims.Ranking)
     if first is not None and first.source in vocabulary.JOB_SIDE_SOURCES and not winner.by_elimination:
         alone = " by itself" if ranking.confidence is not records.Confidence.POSSIBLE else ""
         return phrases.sentence(f"The program failed{alone}: {phrases.clean(winner.words)}")
-    return phrases.sentence(f"The program {phrases.clean(winner.words)}")
+    # The quoted line keeps its own end, and what is before it too.
+    words, quoted, line = winner.words.partition("; its log says: ")
+    return phrases.sentence(f"The program {phrases.clean(words)}{quoted}{phrases.clean(line)}")
 
 
 def _oom_gpu(_view: evidence_view.EvidenceView, _ranking: rank_claims.Ranking) -> str:
@@ -231,10 +234,41 @@ def _ended_by(view: evidence_view.EvidenceView, it: str = "it") -> str:
 
 
 def _log_stalled(view: evidence_view.EvidenceView) -> str:
-    """States since when the job's log shows no progress; that is evidence, no cause."""
+    """States since when the job's log shows no progress, or nothing was written to it; that is evidence, no cause."""
     if view.log_stall is None:
-        return ""
+        return _silent(view)
     return f"; its log shows no progress since {_since(view, onset.stalled_since(view.log_stall))} before the end"
+
+
+def _silent(view: evidence_view.EvidenceView) -> str:
+    stall = view.output_stall
+    if stall is None or view.state == "CANCELLED":
+        return ""
+    silence_s = (view.end_at - onset.stalled_since(stall)).total_seconds()
+    text = f"; nothing was written to its output for the last {phrases.duration(silence_s)} of {phrases.duration(view.ran_s)}"
+    gap_s, n_writes = digits.number(stall.detail.get("gap_s")), digits.index(stall.detail.get("n_writes"))
+    if asks(stall):
+        return f"{text}, which ends in a question: {phrases.clean(str(stall.detail.get('last_line')))}"
+    if gap_s is not None and (n_writes or 0) >= _REGULAR:
+        return (
+            f"{text}, and before that it was never silent for longer than {phrases.duration(max(gap_s, 1.0))}"
+        )
+    return text
+
+
+def asks(stall: records.HealthEvent | None) -> bool:
+    """True if the last line of an output that stood still is a question for an answer at a terminal."""
+    line = stall.detail.get("last_line") if stall is not None else None
+    return isinstance(line, str) and _QUESTION.search(line) is not None
+
+
+_REGULAR = 3
+"""With fewer looks that found it grown, the gaps before say little."""
+_QUESTION = re.compile(
+    r"[\[(]\s?(?:y(?:es)?\s?[/|]\s?no?|no?\s?[/|]\s?y(?:es)?)\s?[\])]\W{0,3}$|\b(?:password|passphrase)\b[^:]{0,60}:\s{0,3}$|\bpress (?:enter|return|any key)\b",
+    re.IGNORECASE,
+)
+"""`Overwrite existing checkpoint? [y/N]`, `Password for alice:`."""
 
 
 def _cancelled_by(view: evidence_view.EvidenceView) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 
 from probing_cluster.control_plane.imports import joblog, packed
@@ -88,7 +88,8 @@ def read(
 
     # A pipe can be read once only; its lines are held.
     again = lines if path.is_file() else None
-    events = joblog.read(lines(), attempt, read_at, zone, again)
+    written_at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    events = joblog.read(lines(), attempt, read_at, zone, again, written_at)
     return JobOutput(job=job, path=path, attempt=attempt, events=events)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime, tzinfo
 from typing import Any
@@ -20,6 +20,7 @@ _OF_SLURM = re.compile(rb"slurm|srun|\*\*\* |CANCELLED AT")
 """In every line of Slurm's that `slurm.OtherJobs` and `slurm.ended_before` recognise."""
 _BATCH_LINES = 1024
 _LAST_LINES = 256
+_LAST_CHARS = 200
 _COLUMNS = frozenset({"kind", "message", "pid", "detail", "meaning", "labelled"})
 
 
@@ -33,11 +34,13 @@ def read(
     read_at: datetime,
     zone: tzinfo | None = None,
     again: Again | None = None,
+    written_at: datetime | None = None,
 ) -> list[records.HealthEvent]:
     """The findings of one attempt's output, placed at its end: a job's own clock is not evidence.
 
     What former attempts and jobs wrote into the same file is left out; Slurm dates their ends in the cluster's `zone`. Lines have
-    their ends. With `again` they are read a second time if the log may have stood still, else never more than once.
+    their ends. With `again` they are read a second time if the log may have stood still, else never more than once. `written_at`: the
+    file's own time of its last write; without it a log that names no times dates no standstill.
     """
     kept = None if again else list[bytes]()
     output = _OwnOutput(attempt, zone)
@@ -53,7 +56,15 @@ def read(
         for number, line in output.own_lines(again() if again else kept or ()):
             steps.feed(number, line)
         stall = log_stall.finding(steps, attempt, found, read_at)
+    if stall is None and written_at is not None:
+        stall = log_stall.by_file_time(_last_words(output.last_lines), attempt, written_at, read_at)
     return [event for event in (*events, *filter(None, (stall,))) if storable.why_not(event) is None]
+
+
+def _last_words(lines: Sequence[bytes]) -> str:
+    """The end of the last line that the job itself wrote; empty for none."""
+    texts = (line.decode("utf-8", "replace").strip() for line in reversed(lines))
+    return next((text for text in texts if text and not standstill.is_of_slurm(text)), "")[-_LAST_CHARS:]
 
 
 class _OwnOutput:

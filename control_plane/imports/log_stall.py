@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 
 from probing_cluster.core import records, sanitize, vocabulary
 from probing_cluster.evidence.joblog import grammar, standstill
@@ -41,20 +42,60 @@ def finding(
     if stood is None or (stood.error_at is None) is not (attempt.state in vocabulary.ENDED_FROM_OUTSIDE):
         return None
     over_at = stood.error_at or attempt.end_at
+    return _event(
+        attempt, read_at, over_at, (over_at - stood.last_at).total_seconds(), f"{stood.line}:{vocabulary.LOG_STALL}",
+        kind=vocabulary.LOG_STALL, message=sanitize.clean(stood.words, 1024), detail=stood.detail,
+    )  # fmt: skip
+
+
+def by_file_time(
+    last_line: str, attempt: records.JobAttempt, written_at: datetime, read_at: datetime
+) -> records.HealthEvent | None:
+    """The finding that the file was last written long before the limit; None if its time is not of the run, as that of most copies.
+
+    Where Slurm wrote its last message into the file, that is its time, and nothing is known. How regularly the job wrote is not known either.
+    """
+    if not (attempt.start_at and attempt.end_at and last_line) or attempt.state not in _BY_LIMIT:
+        return None
+    silence = attempt.end_at - written_at
+    if written_at < attempt.start_at or silence < _LEAST or silence < (attempt.end_at - attempt.start_at) / 4:
+        return None
+    line = sanitize.clean(last_line, 200)
+    return _event(
+        attempt, read_at, attempt.end_at, silence.total_seconds(), vocabulary.OUTPUT_STALL,
+        kind=vocabulary.OUTPUT_STALL, message=f"nothing was written after: {line}", detail={"last_line": line},
+    )  # fmt: skip
+
+
+_BY_LIMIT = frozenset({"TIMEOUT", "DEADLINE"})
+_LEAST = timedelta(minutes=3)
+
+
+def _event(
+    attempt: records.JobAttempt,
+    read_at: datetime,
+    over_at: datetime,
+    silence_s: float,
+    what: str,
+    *,
+    kind: str,
+    message: str,
+    detail: dict[str, Any],
+) -> records.HealthEvent:
     node = next(iter(attempt.nodes), "")
-    position = f"{attempt.job_id}:{attempt.submit_at.isoformat()}:{stood.line}:{vocabulary.LOG_STALL}"
+    position = f"{attempt.job_id}:{attempt.submit_at.isoformat()}:{what}"
     return records.HealthEvent(
         event_id=records.make_event_id(attempt.cluster, node, "joblog", position),
         cluster=attempt.cluster,
         node=node,
         at=over_at,
         observed_at=read_at,
-        kind=vocabulary.LOG_STALL,
+        kind=kind,
         severity=records.Severity.INFO,
-        measured=(over_at - stood.last_at).total_seconds(),
+        measured=silence_s,
         unit="s",
         job_id=attempt.job_id,
         source="joblog",
-        message=sanitize.clean(stood.words, 1024),
-        detail=stood.detail,
+        message=message,
+        detail=detail,
     )

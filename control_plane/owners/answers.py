@@ -27,6 +27,7 @@ select run_key, max(end_at) as end_at from probing.run_account
 where run_key = any(:keys) and cluster = :cluster
 group by run_key
 """
+_LOST = "node_lost"
 _LOOP_KNOWN = timedelta(seconds=5)
 """How long after its verdict it is known whether a start belongs to a restart loop."""
 _ASIDE = timedelta(hours=1)
@@ -82,6 +83,8 @@ class _JobFacts:
     """Attempts about whose restart something will be decided: what their owners are to do hangs on it."""
     decided_at: Mapping[int, datetime]
     """Job to when that was decided last."""
+    unwitnessed: Collection[tuple[int, datetime]] = frozenset()
+    """Attempts of which only Slurm says that a node was lost: its agent's silence, its next beats or a person's note decide within a minute."""
 
     def of(self, owed: handover.OwedMail) -> Sequence[records.JobAttempt]:
         """The attempts that the mail is about: of an array every task, else one."""
@@ -99,7 +102,9 @@ class _JobFacts:
         if owed.array:
             return True
         (attempt,) = found
-        if self._is_undecided(attempt) and now - owed.at < timedelta(seconds=config.mail_wait_s):
+        if (
+            self._is_undecided(attempt) or (attempt.job_id, attempt.submit_at) in self.unwitnessed
+        ) and now - owed.at < timedelta(seconds=config.mail_wait_s):
             return False
         judged_at = self.judged.get((attempt.job_id, attempt.submit_at), now)
         return self.is_counted(attempt) or now - judged_at >= timedelta(seconds=2 * config.attribution_poll_s)
@@ -143,6 +148,7 @@ def _read(service: context.Context, wanted: Sequence[handover.OwedMail]) -> _Job
         accounted={row["run_key"]: row["end_at"] for row in accounts},
         awaiting=_awaiting(service, verdicts),
         decided_at=_decided_at(service, verdicts),
+        unwitnessed={(v.job_id, v.submit_at) for v in verdicts if v.cause == _LOST and not v.evidence},
     )
 
 

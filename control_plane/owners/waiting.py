@@ -7,10 +7,10 @@ import re
 
 from probing_cluster.control_plane import context
 from probing_cluster.core import errors, hostlist, sanitize
+from probing_cluster.core.catalogue import pending_reasons
 from probing_cluster.reports import job_ref
 from probing_cluster.slurm_plugins import commands
 
-_NEVER = "DependencyNeverSatisfied"
 _NODES_AWAY = re.compile(r"UnavailableNodes:(?P<nodes>[^\s)]+)|DOWN|DRAINED")
 _MOST_NODES = 3
 DEADLINE_S = 4.0
@@ -38,17 +38,19 @@ def of(service: context.Context, ref: job_ref.JobRef) -> WaitingJob | None:
     user, account, reason = ([*output.decode("utf-8", "replace").split("\n")[0].split("|", 2), "", ""])[:3]
     if not reason:
         return None
-    if reason == _NEVER:
-        words = (
-            f"job {ref} will never start ({_NEVER}): the job that it depends on ended as it must not; "
-            f"scancel {ref} takes it out of the queue"
+    return WaitingJob(words=f"{_words(ref, reason)}{_kept_out(service, reason)}", user=user, account=account)
+
+
+def _words(ref: job_ref.JobRef, reason: str) -> str:
+    known, shown = pending_reasons.of(reason), sanitize.clean(reason, 100)
+    if known is None:
+        return f"job {ref} waits ({shown}): it has not started yet, there is nothing to report of it"
+    why = known.words.format(job=ref)
+    if known.never:
+        return (
+            f"job {ref} will never start as it is ({shown}): {why}; scancel {ref} takes it out of the queue"
         )
-    else:
-        words = (
-            f"job {ref} waits ({sanitize.clean(reason, 100)}): it has not started yet, "
-            f"there is nothing to report of it{_kept_out(service, reason)}"
-        )
-    return WaitingJob(words=words, user=user, account=account)
+    return f"job {ref} waits ({shown}): {why}"
 
 
 def unknown_job(ref: job_ref.JobRef) -> errors.NotFound:

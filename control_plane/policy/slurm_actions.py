@@ -131,6 +131,7 @@ def node_of(live_node: live_records.LiveNode) -> view.Node:
         states=live_node.states,
         reason=live_node.reason,
         reason_at=live_node.reason_at,
+        reason_by=live_node.reason_by,
         partitions=live_node.partitions,
         boot_at=live_node.boot_at,
         n_gpus=live_node.n_gpus,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from probing_cluster.attribution.places import scan
-from probing_cluster.core import records, vocabulary
+from probing_cluster.core import records, sanitize, vocabulary
 from probing_cluster.slurm_plugins import commands
 from probing_cluster.slurm_plugins.acts import node_events
 
@@ -36,6 +36,7 @@ class Node:
     states: frozenset[str] = records.doc("base state and flags, upper case", default=frozenset())
     reason: str = records.doc("Slurm's reason, empty for none", default="")
     reason_at: datetime | None = records.doc("when that reason was set", default=None)
+    reason_by: str = records.doc("whose account set it; empty when Slurm does not say", default="")
     partitions: tuple[str, ...] = records.doc("partitions it is in", default=())
     boot_at: datetime | None = records.doc("when it booted, by Slurm", default=None)
     n_gpus: int | None = records.doc("GPUs configured; null when unknown", default=None)
@@ -67,6 +68,12 @@ class Node:
         if node_events.is_a_persons(self.reason):
             return f"it carries another's note ({self.reason})"
         return ""
+
+
+def set_down_by(node: Node) -> str:
+    """The account of the person who set the node DOWN with a reason of their own; empty when nobody did."""
+    by_hand = "DOWN" in node.states and node_events.is_a_persons(node.reason)
+    return sanitize.clean(node.reason_by, 40) if by_hand else ""
 
 
 def drain_over(node: Node | None) -> str:

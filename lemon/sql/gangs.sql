@@ -15,7 +15,7 @@ FROM (
       AND a.incident IS NULL
       AND coalesce(a.component, '') <> 'filesystem'
       AND (a.fault_node IS NULL OR NOT a.attested)
-      AND a.cause NOT IN ('node_refused', 'time_limit', 'user_cancelled', 'preempted', 'requeued_by_user')
+      AND a.cause NOT IN ('node_refused', 'node_set_down', 'time_limit', 'user_cancelled', 'preempted', 'requeued_by_user')
       AND (a.domain = 'hardware' AND a.state <> 'COMPLETED'
            OR a.domain = 'system_software' AND a.confidence <> 'possible' AND a.state <> 'COMPLETED'
            OR a.domain IN ('unknown', 'system_software') AND a.state IN ('FAILED', 'NODE_FAIL', 'BOOT_FAIL'))

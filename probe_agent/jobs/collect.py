@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from probing_cluster.core import clock, processes, records, sanitize, settings, vocabulary
+from probing_cluster.core import clock, processes, records, sanitize, settings
 from probing_cluster.healthchecks.readers import mounts
 from probing_cluster.probe_agent import children, identity, self_watch
 from probing_cluster.probe_agent.faults.sighting import Sighting
@@ -22,6 +22,7 @@ from probing_cluster.probe_agent.jobs import (
     jobs,
     log_names,
     output_files,
+    output_growth,
     page_directories,
     row_share,
     user_turns,
@@ -82,6 +83,7 @@ class Collector:
         self._watch = watch
         self._page_reader = page_reader
         self._kept = kept or settings.KeptSettings()
+        self.sizes = output_growth.OutputSizes()
         self._clock = clock
         self._turns = user_turns.ReaderTurns(AT_ONCE, AT_ONCE_OF_ONE)
         self._shares = row_share.RowShares(clock)
@@ -198,7 +200,7 @@ class Collector:
         shown = list(files.unread)
         read: set[Any] = set()
         unanswered = 0
-        goes_on = False
+        answers: list[Mapping[str, Any]] = []
         for stream, paths in files.to_read:
             if unanswered >= MAX_UNANSWERED:
                 why = f"not tried: {unanswered} other files of the job did not answer"
@@ -210,10 +212,7 @@ class Collector:
                     question["before"] = list(job.before[path])
                 if (later := self._later_start(job)) is not None and path in later.before:
                     question["after"] = list(later.before[path])
-                if job.restart_count:
-                    question["began_s"] = job.started_at.timestamp()
-                if job.released_at is not None:
-                    question["span_s"] = (job.started_at.timestamp(), job.released_at.timestamp())
+                question |= output_files.times(job) | self.sizes.question(job, path)
                 answer = await self._read(job, question)
                 if self._is_of_later_start(job, answer):
                     answer = {"refused": output_files.LATER_START}
@@ -223,11 +222,11 @@ class Collector:
                 if answer.get("inode") is None or answer["inode"] not in read:
                     read.add(answer.get("inode"))
                     sightings += self._of_log(job, path, answer)
-                    goes_on |= bool(answer.get("goes_on"))
+                    answers.append(answer)
                     shown.append(output_files.row(stream, path, job, answer))
                 break
-        # A job whose steps go on in one of its files does not stand still.
-        sightings = [s for s in sightings if not (goes_on and s.kind == vocabulary.LOG_STALL)]
+        # A job that goes on in one of its files does not stand still.
+        sightings = [s for s in sightings if not output_growth.is_contradicted(s.kind, answers)]
         return sightings, shown[: jobs.MAX_LOGS]
 
     def _later_start(self, job: jobs.NodeJob) -> jobs.NodeJob | None:

@@ -18,7 +18,6 @@ import os
 import pwd
 import re
 import resource
-import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -26,66 +25,26 @@ from pathlib import Path
 from typing import Any
 
 from probing_cluster.core import digits
+from probing_cluster.core.catalogue import slurm_lines
 from probing_cluster.evidence import utf16
-from probing_cluster.probe_agent.jobs import log_copy, log_parts
+from probing_cluster.probe_agent.jobs import log_copy, log_parts, own_files
 
 MAX_DUMP_BYTES = 64 * 1024 * 1024
 MAX_DUMPS = 64
 MAX_LINES = 10
+OWN_LINES = 5
+"""Of these so many are the program's own, if there are: Slurm's last messages may be more."""
 """Last lines of a log that a report shows."""
 MAX_LINE_CHARS = 200
 _TAIL_BYTES = 16 * 1024
 _HEAD_BYTES = 16 * 1024
+_MOST_SIZES = 64
 _MAX_LOGS = 32
 _MAX_FDS = 256
 _MEMORY_BYTES = 1024 * 1024 * 1024
 
 
-class Refused(Exception):
-    """The file cannot be read, or is not a plain file of the job's owner."""
-
-
-def read_own(path: str, uid: int, most: int) -> tuple[bytes, os.stat_result]:
-    """(first bytes, status of the file) of a regular file of one link that `uid` owns; raises Refused.
-
-    The last part of the path is never followed if it is a link; opening never waits (not even on a FIFO);
-    reading is by position, so a file that shrinks meanwhile gives less, never a signal.
-    """
-    fd = _open_own(Path(path), uid)
-    try:
-        return log_parts.pread(fd, 0, most), os.fstat(fd)
-    finally:
-        os.close(fd)
-
-
-def _open_own(where: Path, uid: int) -> int:
-    """A descriptor of the regular file of one link that `uid` owns; raises Refused."""
-    try:
-        directory = os.open(where.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as exc:
-        raise Refused(_word(exc)) from exc
-    try:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-        fd = os.open(where.name, flags, dir_fd=directory)
-    except OSError as exc:
-        raise Refused(_word(exc)) from exc
-    finally:
-        os.close(directory)
-    try:
-        _require(os.fstat(fd), uid)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
-
-
-def _require(file_stat: os.stat_result, uid: int) -> None:
-    if not stat.S_ISREG(file_stat.st_mode):
-        raise Refused("not a regular file")
-    if file_stat.st_uid != uid:
-        raise Refused("not owned by the job's user")
-    if file_stat.st_nlink != 1:
-        raise Refused("has more than one link")
+Refused, read_own = own_files.Refused, own_files.read_own
 
 
 def become(uid: int, gid: int) -> None:
@@ -116,7 +75,7 @@ def limit(cpu_s: int | None = 60, *, writes: bool = False) -> None:
 
 def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
     """The findings in the job's output, its last lines, and a note where not all of the file was read."""
-    from probing_cluster.probe_agent.jobs import collect_words
+    from probing_cluster.probe_agent.jobs import collect_words, output_growth
 
     began = datetime.fromtimestamp(request["began_s"], UTC) if "began_s" in request else None
     span = None
@@ -124,7 +83,7 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
         started_s, released_s = request["span_s"]
         span = datetime.fromtimestamp(started_s, UTC), datetime.fromtimestamp(released_s, UTC)
     job_ids = tuple(request.get("job_ids", ()))
-    fd = _open_own(Path(request["path"]), request["uid"])
+    fd = own_files.open_own(Path(request["path"]), request["uid"])
     try:
         file_stat = os.fstat(fd)
         begin = _begin(fd, file_stat, request.get("before"))
@@ -149,12 +108,23 @@ def log_findings(request: Mapping[str, Any]) -> dict[str, Any]:
     where = {"inode": file_stat.st_ino, "filesystem": filesystem(file_stat.st_dev)}
     if not of_this_start:
         where["written_s"] = written_s
+    last = parts[-1]
+    ended = output_growth.at_end(
+        request.get("grown"), last.data, last.start, file_stat.st_ino, span[1].timestamp() if span else 0.0
+    )
+    if ended.finding is not None and span is not None:
+        log_words.findings.append(ended.finding)
     note = log_parts.words(parts, end, begin, log_words.n_unread_bytes)
-    tail = [
-        line[:MAX_LINE_CHARS]
-        for line in utf16.text_of(parts[-1].data[-_TAIL_BYTES:], parts[-1].encoding).splitlines()
-    ]
-    return {"size": file_stat.st_size, "note": note, **where, **vars(log_words), "tail": tail[-MAX_LINES:]}
+    lines = utf16.text_of(parts[-1].data[-_TAIL_BYTES:], parts[-1].encoding).splitlines()
+    tail = [line[:MAX_LINE_CHARS] for line in slurm_lines.last_lines(lines, MAX_LINES, OWN_LINES)]
+    return {
+        "size": file_stat.st_size,
+        "note": note,
+        **where,
+        **vars(log_words),
+        "wrote_on": ended.wrote_on,
+        "tail": tail,
+    }
 
 
 def _begin(fd: int, now: os.stat_result, before: Sequence[Any] | None) -> int:
@@ -169,7 +139,7 @@ def _begin(fd: int, now: os.stat_result, before: Sequence[Any] | None) -> int:
 
 def log_before(request: Mapping[str, Any]) -> dict[str, Any]:
     """What an output file is before a job writes into it, as `_begin` takes it; empty where the job may have written already."""
-    fd = _open_own(Path(request["path"]), request["uid"])
+    fd = own_files.open_own(Path(request["path"]), request["uid"])
     try:
         now = os.fstat(fd)
         if not now.st_size or now.st_mtime >= request["started_s"]:
@@ -177,6 +147,20 @@ def log_before(request: Mapping[str, Any]) -> dict[str, Any]:
         return {"before": [now.st_ino, now.st_size, log_parts.mark(fd, now.st_size)]}
     finally:
         os.close(fd)
+
+
+def output_sizes(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Of each of the job's output files that can be read: inode, bytes, and the time of its last write in seconds since 1970."""
+    found: dict[str, tuple[int, int, float]] = {}
+    for path in request["paths"][:_MOST_SIZES]:
+        with contextlib.suppress(Refused):
+            fd = own_files.open_own(Path(path), request["uid"])  # opening asks a file server anew
+            try:
+                now = os.fstat(fd)
+            finally:
+                os.close(fd)
+            found[path] = now.st_ino, now.st_size, now.st_mtime
+    return {"sizes": found}
 
 
 def filesystem(device: int, table: Path = Path("/proc/self/mountinfo")) -> str:
@@ -219,7 +203,7 @@ def alarm_words(request: Mapping[str, Any]) -> dict[str, Any]:
     """
     from probing_cluster.probe_agent.jobs import find_words
 
-    fd = _open_own(Path(request["path"]), request["uid"])
+    fd = own_files.open_own(Path(request["path"]), request["uid"])
     try:
         now = os.fstat(fd)
         offset = request["offset"] if request["inode"] == now.st_ino else 0
@@ -243,11 +227,11 @@ def keep_log(request: Mapping[str, Any]) -> dict[str, Any]:
     path, most_bytes = Path(request["path"]), int(request["most"])
     copy = path.with_name(f"{path.name}.start{int(request['start'])}")
     resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
-    source = _open_own(path, request["uid"])
+    source = own_files.open_own(path, request["uid"])
     try:
         log_copy.make(source, copy, most_bytes)
     except OSError as exc:
-        raise Refused(f"it could not be copied: {_word(exc)}") from exc
+        raise Refused(f"it could not be copied: {own_files.word(exc)}") from exc
     except log_copy.Changed as exc:
         raise Refused(f"it could not be copied: {exc}") from exc
     finally:
@@ -351,10 +335,6 @@ def _environment(process: Path) -> list[bytes]:
         return file.read(1 << 18).split(b"\0")
 
 
-def _word(exc: OSError) -> str:
-    return errno.errorcode.get(exc.errno or 0, str(exc))
-
-
 def serve(work: Callable[[dict[str, Any]], Mapping[str, Any]]) -> int:
     """Answer the one request on this child's standard input; returns the exit status. A refusal is an answer, too."""
     try:
@@ -376,15 +356,16 @@ def answer(request: dict[str, Any]) -> Mapping[str, Any]:
         "before": log_before,
         "keep": keep_log,
         "words": alarm_words,
+        "sizes": output_sizes,
     }[request["op"]]
-    if request["op"] != "find":
+    if request["op"] not in ("find", "sizes"):
         nothing = nothing_there(request)
         if nothing is not None:
             return nothing
         # As root: users need not be able to read our modules.
         if request["op"] != "before":
-            reader = "find_words" if request["op"] == "words" else "collect_words"
-            importlib.import_module(f"probing_cluster.probe_agent.jobs.{reader}")
+            for reader in ("find_words",) if request["op"] == "words" else ("collect_words", "output_growth"):
+                importlib.import_module(f"probing_cluster.probe_agent.jobs.{reader}")
     become(request["uid"], request["gid"])
     limit(writes=request["op"] == "keep")
     return work(request)

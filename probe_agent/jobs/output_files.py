@@ -74,6 +74,13 @@ def nodes(job: jobs.NodeJob) -> list[str]:
         return []
 
 
+def times(job: jobs.NodeJob) -> dict[str, Any]:
+    """The job's times as its logs' reader takes them, seconds since 1970: `began_s` of a later start, `span_s` of an ended one."""
+    began_s = job.started_at.timestamp()
+    began: dict[str, Any] = {"began_s": began_s} if job.restart_count else {}
+    return began if job.released_at is None else {**began, "span_s": (began_s, job.released_at.timestamp())}
+
+
 def row(stream: str, path: str, job: jobs.NodeJob, answer: Mapping[str, Any]) -> dict[str, Any]:
     """The report's row of one file, by its reader's answer: its last lines, or why it was not read."""
     shown: dict[str, Any] = {"stream": stream, "path": sanitize.clean(path, 1024)}

@@ -7,7 +7,7 @@ from typing import Any
 
 from probing_cluster.core import vocabulary
 from probing_cluster.reports import phrase
-from probing_cluster.reports.fleet import amounts, column_heads, failure_words
+from probing_cluster.reports.fleet import amounts, column_heads, failure_words, left_out
 
 Figure = Mapping[str, Any]
 """One figure as `probing-ctl fleet --json` prints it."""
@@ -15,7 +15,7 @@ Figure = Mapping[str, Any]
 
 def sentences(name: str, figure: Figure) -> list[str]:
     """The figure in sentences, one thought each; an empty figure gives a sentence, too."""
-    return _SENTENCES[name](figure) if name in _SENTENCES else []
+    return [*_SENTENCES[name](figure), *left_out.sentences(figure)] if name in _SENTENCES else []
 
 
 def begin(figures: Mapping[str, Figure]) -> str:

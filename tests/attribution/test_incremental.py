@@ -491,6 +491,36 @@ def test_faults_before_the_window_are_mentioned_without_the_judge(store, monkeyp
 
 
 @pytest.mark.parametrize("many", [1, 1_000_000])
+def test_a_fault_cured_before_the_job_began_is_not_mentioned(store, monkeypatch, many):
+    """In a batch and one by one, although the end of the fault is no severe event; one that nothing ended is mentioned."""
+    monkeypatch.setattr(attribute, "MANY", many)
+    died, minute = DAY + timedelta(days=1), timedelta(minutes=1)
+    store.upsert_attempts(
+        records.JobAttempt(
+            cluster="c", job_id=job, submit_at=died - 40 * minute, start_at=died - 40 * minute, end_at=died, state="FAILED", exit_code=1,
+            nodes=(f"n{job}",), n_gpus=8, user="alice", run_key=str(job),
+        )
+        for job in (1, 2)
+    )  # fmt: skip
+    high, info = records.Severity.HIGH, records.Severity.INFO
+    bulk.load_events(
+        store.url,
+        [
+            records.HealthEvent(
+                event_id=uuid.UUID(int=number), cluster="c", node=node, at=died - before * minute, observed_at=died, kind="pcie_link",
+                code="link_down", severity=severity, source="check", message="", device="0000:3b:00.0", detail=detail,
+            )
+            for number, (node, before, severity, detail) in enumerate(
+                (("n1", 76, high, {}), ("n1", 70, info, {"recovered": True}), ("n2", 76, high, {}))
+            )
+        ],
+    )  # fmt: skip
+    verdicts = attribute.attribute(store, at=SETTLED, dry_run=True).verdicts
+    mentioned = {v.job_id: [s for s in v.ruled_out if "outside the window" in s] for v in verdicts}
+    assert {job: len(sentences) for job, sentences in mentioned.items()} == {1: 0, 2: 1}
+
+
+@pytest.mark.parametrize("many", [1, 1_000_000])
 def test_an_earlier_fault_of_a_gpu_is_not_mentioned_to_who_held_none(store, monkeypatch, many):
     """In a batch and one by one; a fault of the node as a whole is."""
     monkeypatch.setattr(attribute, "MANY", many)

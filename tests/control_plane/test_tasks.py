@@ -391,6 +391,43 @@ def test_that_a_prolog_failed_on_a_node_is_kept_as_an_event_once(
     ]
 
 
+@pytest.mark.parametrize(
+    ("states", "reason", "by"),
+    [
+        ({"DOWN"}, "Not responding", "slurm"),
+        ({"DOWN"}, "PSU swap", ""),
+        ({"IDLE", "DRAIN"}, "PSU swap", "root"),
+        ({"DOWN"}, "probing: xid 79", "root"),
+    ],
+)
+def test_only_a_persons_order_sets_a_node_down(
+    service: context.Context, slurm: fakes.FakeSlurm, states: set[str], reason: str, by: str
+) -> None:
+    """Slurm's own reasons, ours, an unknown author and a drain, which ends no job, are none."""
+    slurm.state["n1"] = view.Node(name="n1", states=frozenset(states), reason=reason, reason_by=by)
+    drained.run(service)
+    assert service.store.events(nodes=["n1"]) == []
+
+
+def test_a_persons_order_that_set_a_node_down_is_kept_with_author_and_reason(
+    service: context.Context, slurm: fakes.FakeSlurm
+) -> None:
+    """It is why the node's jobs ended; looked at again it is the same event."""
+    slurm.state["n1"] = view.Node(
+        name="n1",
+        states=frozenset({"DOWN"}),
+        reason="PSU swap, ticket 4711",
+        reason_at=ago(5),
+        reason_by="root",
+    )
+    for _ in range(2):
+        drained.run(service)
+        service.store.save_slurm_drains(service.cluster, [], ["n1"])
+    (event,) = service.store.events(nodes=["n1"])
+    assert (event.kind, event.source, event.at) == ("node_set_down", "slurm", ago(5))
+    assert event.message == "root set n1 DOWN: PSU swap, ticket 4711"
+
+
 def test_a_slurm_that_lists_no_node_ends_no_drain(service: context.Context, slurm: fakes.FakeSlurm) -> None:
     """An empty answer is no answer about ours."""
     fakes.deliver(service.store, "n2", xid())

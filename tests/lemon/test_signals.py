@@ -114,6 +114,7 @@ def test_what_jobs_tell_of_ranks_is_shown_and_never_counts() -> None:
         {"incident": "i"},
         {"component": "filesystem", "cause": "filesystem_mount", "domain": "system_software"},
         {"cause": "node_refused"},
+        {"cause": "node_set_down", "domain": "unknown", "state": "NODE_FAIL"},
         {"domain": "user_program"},
         {"state": "COMPLETED"},
         {"confidence": "unknown"},

@@ -174,6 +174,21 @@ def test_a_job_requeued_days_ago_is_not_said_to_wait(story: rows.ReportRows) -> 
     )
 
 
+@pytest.mark.parametrize(("owner", "shown"), [("probing", True), ("bob", False)])
+def test_a_persons_drain_after_the_end_is_not_why_the_job_died(
+    story: rows.ReportRows, owner: str, shown: bool
+) -> None:
+    """Twenty seconds later, for no event: it says nothing of the attempt. While it ran it may."""
+    _, first = story.attempts
+    dead = dataclasses.replace(first, state="FAILED", nodes=("n1", "n2"))
+    assert dead.end_at is not None
+    late = example.drain("drain", dead.end_at + timedelta(seconds=20), node="n1", event_ids=(), owner=owner, reason="probing: fan swap (bob)")  # fmt: skip
+    during = dataclasses.replace(late, at=dead.end_at - timedelta(seconds=20))
+    for act, is_listed in ((late, shown), (during, True)):
+        (view,) = build(dataclasses.replace(story, attempts=(dead,), drains=(act,))).attempts
+        assert (view.actions == (act,)) == is_listed
+
+
 def test_what_now_says_why_the_job_was_left_where_it_is(story: rows.ReportRows) -> None:
     """Its owner can do what we must not: submit it without the node that it names."""
     _, first = story.attempts
@@ -184,7 +199,8 @@ def test_what_now_says_why_the_job_was_left_where_it_is(story: rows.ReportRows) 
     )
     report = build(dataclasses.replace(story, attempts=(dead,), drains=(*story.drains, stays)))
     assert f"The job was not restarted automatically: {why}." in report.advice
-    assert "submit it again" in report.advice[-1]
+    assert "submit it again without --nodelist, or with a list that leaves n2 out" in report.advice[-1]
+    assert "--exclude" not in report.advice[-1]
     again = dataclasses.replace(stays, why_state="its owner has submitted it again as job 4300")
     report = build(dataclasses.replace(story, attempts=(dead,), drains=(*story.drains, again)))
     assert (
@@ -374,3 +390,27 @@ def test_of_much_evidence_what_the_verdict_rests_on_is_shown(story: rows.ReportR
     order = [first.event_id, *(e.event_id for e in others)]
     shown = model.strongest([*others, first], order, 3)
     assert [e.event_id for e in shown] == [others[0].event_id, others[1].event_id, first.event_id]
+
+
+@pytest.mark.parametrize(
+    ("mine", "others", "words"),
+    [
+        ("user_cancelled", "gpu_lost", "The cause is at another component: 35+0 (gpu_lost); probing-report 35+0 shows it."),
+        ("user_error", "user_error", "The cause is at another component: 35+0 (user_error); probing-report 35+0 shows it."),
+        ("node_lost", "user_error", ""),
+        ("user_cancelled", "user_cancelled", ""),
+        (None, None, ""),
+    ],
+)  # fmt: skip
+def test_a_component_names_the_one_that_has_the_cause(
+    story: rows.ReportRows, mine: str | None, others: str | None, words: str
+) -> None:
+    """Slurm ends every component when one fails; the batch script is the first one's."""
+    _, first = story.attempts
+    part = dataclasses.replace(first, job_id=36, state="FAILED", het_job_id=35, het_offset=1)
+    siblings = tuple(
+        rows.Sibling(job_id=35 + n, het_job_id=35, het_offset=n, state="FAILED", n_attempts=1, cause=cause)
+        for n, cause in enumerate((others, mine))
+    )
+    found = dataclasses.replace(story, attempts=(part,), siblings=siblings, verdicts=())
+    assert model.build(job_ref.parse("35+1"), found, now=NOW).cause_elsewhere == words

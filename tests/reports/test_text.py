@@ -95,6 +95,7 @@ def test_of_a_job_that_completed_what_failed_in_it_is_shown(
         (("b", "samtools sort: failed to read header"), ("samtools sort: failed to read header", "1", "2")),
         (("KeyError: 'lr'", "Traceback (most"), ("KeyError: 'lr'", "…", "1", "2")),
         (("0 errors, 0 failures", "loss 0.2"), ("1", "2")),
+        (("slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-05T10:00:00 ***", "b"), ("1", "2")),
         ((), ("1", "2")),
     ],
 )

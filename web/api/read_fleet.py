@@ -66,13 +66,16 @@ def _number(text: str) -> int | None:
 
 def _jobs(ask: operation.Ask, word: str) -> list[documents.Found]:
     array, _, task = (_number(part) for part in word.partition("_"))
-    parameters = {"job_id": _number(word), "array_id": array, "task": task}
+    leader, _, component = (_number(part) for part in word.partition("+"))
+    parameters = {"job_id": _number(word), "array_id": array, "task": task, "het_id": leader, "component": component}  # fmt: skip
     rows = ask.rows("search_jobs", **ask.scope, **parameters, word=word)
     made = []
     for row in rows:
         where = "" if row["cause"] is None else f", {row['cause']}"
         words = f"{row['name']} of {row['user']}, {row['state']}{where}"
-        path = f"/jobs/{row['job_id']}{_of(ask, row)}"
+        # The last task of an array bears the array's own number, which alone names all its tasks.
+        named = row["ref"] if row["ref"].startswith(f"{row['job_id']}_") else row["job_id"]
+        path = f"/jobs/{named}{_of(ask, row)}"
         made.append(documents.Found(kind="job", name=row["ref"], words=words + _in(ask, row), path=path))
     if any(row["user"] == word for row in rows):
         made.insert(0, documents.Found(kind="user", name=word, words="their jobs", path=f"/jobs?user={word}"))

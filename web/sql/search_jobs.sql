@@ -1,5 +1,5 @@
 -- Attempts of every cluster by job id, user, name or run, latest first, of those that the viewer may see.
--- Inputs   everything, viewer, accounts; job_id, or array_id and task: null where the word names no such; word.
+-- Inputs   everything, viewer, accounts; job_id, or array_id and task, or het_id and component: null where the word names no such; word.
 SELECT DISTINCT ON (f.job_id, f.cluster) f.cluster, f.job_id, f.ref, f."user", f.name, f.state, f.cause
 FROM (
     (SELECT a.cluster, a.job_id, a.ref, a.user_name AS "user", a.name, a.state, a.cause, a.account, a.start_at FROM ops.attempt_verdicts a
@@ -7,6 +7,8 @@ FROM (
          SELECT t.job_id FROM probing.job_attempt t WHERE t.job_id = %(job_id)s::bigint
          UNION
          SELECT t.job_id FROM probing.job_attempt t WHERE t.array_job_id = %(array_id)s::bigint AND t.array_task_id = %(task)s::bigint
+         UNION
+         SELECT t.job_id FROM probing.job_attempt t WHERE t.het_job_id = %(het_id)s::bigint AND t.het_offset = %(component)s::bigint
      ))
      ORDER BY a.submit_at DESC LIMIT 5)
     UNION ALL

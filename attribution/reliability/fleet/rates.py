@@ -39,6 +39,8 @@ class FailureRates(base.Figure):
     counted: str = failures.COUNTED
     n_attempts_without_gpus: int = 0
     """Attempts that infrastructure ended without GPUs, or with an unknown number: they are in no rate."""
+    n_attempts_set_down: int = 0
+    """Attempts that a person ended by setting a node DOWN: no failure of the infrastructure, and in no rate."""
 
 
 def failure_rates(
@@ -52,12 +54,15 @@ def failure_rates(
     span = base.FleetSpan(source, since, until, partition, users)
     span.with_failures()
     gpu_h = span.one("fleet_exposure")["gpu_s"] / 3600
+    states = span.rows("fleet_states")
+    others = sum(r["n_infra_without_gpus"] for r in states)
     rates = [_component(row, gpu_h) for row in span.rows("fleet_components")]
     return FailureRates(
         **span.about,
         components=tuple(sorted(rates, key=lambda c: (-c.n_failures, c.component))),
         gpu_h=gpu_h,
-        n_attempts_without_gpus=_without_gpus(span),
+        n_attempts_without_gpus=others,
+        n_attempts_set_down=sum(r["n_set_down"] for r in states),
     )
 
 

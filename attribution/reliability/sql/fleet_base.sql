@@ -10,7 +10,7 @@
 SELECT b.*,
        b.run_s * b.gpus AS gpu_s,
        b.run_s * b.n_nodes AS node_s,
-       b.state IN ('NODE_FAIL', 'BOOT_FAIL')
+       b.state IN ('NODE_FAIL', 'BOOT_FAIL') AND coalesce(b.cause, '') <> 'node_set_down'
          OR (b.state IN ('FAILED', 'REQUEUED', 'TIMEOUT', 'CANCELLED', 'DEADLINE', 'OUT_OF_MEMORY')
              AND coalesce(b.domain, '') IN ('hardware', 'system_software')
              AND NOT (b.domain = 'system_software' AND coalesce(b.confidence, '') = 'possible')

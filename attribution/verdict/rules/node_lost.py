@@ -17,6 +17,8 @@ _BOOTS = timedelta(seconds=120)
 _LONGEST_SHUTDOWN_S = 86400.0
 """Longest credible shutdown: a larger number comes from a forged event."""
 _STILL_ALIVE = timedelta(seconds=60)
+_JUST_BEFORE = timedelta(seconds=20)
+"""An agent that reported so shortly before its node was given up shows no silence of the node."""
 _CRASHED = 0.85
 """Weight if Slurm lost a node on which the job never ended: that explains the job's failure, but nobody saw it."""
 
@@ -226,6 +228,12 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
             sentence=f"Slurm reported NODE_FAIL, but the agent of {node} kept reporting: somebody set the node DOWN, or its slurmd stopped",
             next_step=f"See who set {node} DOWN and why (`scontrol show node {node}`, `sacctmgr show event nodes={node}`); else look at its slurmd.",
         )
+    if _may_live(view, node, events):
+        return claims.replace_claim(
+            made,
+            sentence=f"Slurm gave up {node} (NODE_FAIL), whose agent had reported until then: whether the node still answers is not known yet",
+            next_step=f"Look again in a minute. If {node} answers, see who set it DOWN and why (`scontrol show node {node}`); if not, look at its console.",
+        )
     if node or not events:
         return made
     names = hostlist.compress(sorted(gone))
@@ -234,6 +242,14 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
         sentence=f"A node of the job stopped answering Slurm; {names} restarted within the hour",
         next_step=f"Look for a part that {names} share: power, cooling, a switch; their baseboards' event logs show when each went down",
     )
+
+
+def _may_live(view: evidence_view.EvidenceView, node: str | None, events: list[records.HealthEvent]) -> bool:
+    """True if the node's agent reported until the end and neither its silence nor a later report is known."""
+    if view.state != "NODE_FAIL" or node is None or node in view.case.by_log or events:
+        return False
+    heard = view.case.watched.get(node)
+    return heard is not None and heard >= view.end_at - _JUST_BEFORE
 
 
 def _restarted(view: evidence_view.EvidenceView) -> frozenset[str]:

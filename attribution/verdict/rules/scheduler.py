@@ -134,7 +134,12 @@ def _time_limit(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
         "time_limit",
         min(0.6 if hung or view.left_waiting else sure, _beside_lost_gpu(view), _beside_a_stall(view)),
     )
-    yield claims.replace_claim(limit, evidence=(*hung, *view.stalls[:1], *_log_stall(view)))
+    silent = view.output_stall
+    if silent is not None:
+        # It may have hung, or it writes rarely: more time would help only the second.
+        limit = claims.replace_claim(limit, weight=min(limit.weight, _BESIDE_A_FAULT))
+    beside = (*hung, *view.stalls[:1], *_log_stall(view), *([silent] if silent else []))
+    yield claims.replace_claim(limit, evidence=beside)
 
 
 def _cancelled(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal as signals
 from collections.abc import Iterable
 from datetime import timedelta
 
@@ -35,6 +34,7 @@ _ENDS_BY = {9: frozenset({"oom_kill_suspected"}), _TERM: frozenset({"process_ter
 _CRASHES = frozenset({6, 7, 9, 11, _TERM})
 """Signals that often end programs and are rare as exit codes."""
 _MEANINGS = {
+    4: "or 132, SIGILL: an instruction that the processor does not have",
     8: "or 136, SIGFPE: an arithmetic error",
     10: "or 138, SIGUSR1",
     13: "or 141, SIGPIPE: a command wrote into a closed pipe, which `set -o pipefail` reports",
@@ -46,7 +46,7 @@ _MEANINGS = {
 }
 """Usual meanings of exit codes of shells and tools; for a script's 128 + N Slurm may record N."""
 _NOT_FOUND = 127
-_LOGGED_AS = {8: "Floating point exception", 24: "CPU time limit exceeded", 25: "File size limit exceeded"}
+_LOGGED_AS = {4: "Illegal instruction", 8: "Floating point exception", 24: "CPU time limit exceeded", 25: "File size limit exceeded"}  # fmt: skip
 """Signal to the shell's words for it."""
 _NOT_ITS_OWN = "and it is unknown whether the process killed for lack of memory was its own"
 _HINTED, _WAITED = 0.6, 0.5
@@ -202,11 +202,6 @@ def _clears_program(found: evidence_view.CaseFinding) -> bool:
     )
 
 
-def _named(number: int) -> str:
-    """The signal's number, and its name if it has one."""
-    return f"{number} ({signals.Signals(number).name})" if number in set(signals.Signals) else str(number)
-
-
 def _sent_signal(view: evidence_view.EvidenceView) -> int:
     """The signal that the exit code stands for, if the log reports it (for a script's 143 Slurm records 15); else 0."""
     code = view.attempt.exit_code or 0
@@ -232,7 +227,7 @@ def _code(view: evidence_view.EvidenceView) -> str:
     if code == _NOT_FOUND:
         return f"{code} ({_not_found(view)})"
     if code in _CRASHES:
-        return f"{code} (Slurm records the same of a script that ends with {vocabulary.BY_SIGNAL + code}, signal {_named(code)})"
+        return f"{code} (Slurm records the same of a script that ends with {vocabulary.BY_SIGNAL + code}, signal {phrases.signal(code)})"
     return f"{code}{f' ({_MEANINGS[code]})' if code in _MEANINGS else ''}"
 
 
@@ -308,7 +303,7 @@ def _exit_words(view: evidence_view.EvidenceView, signal: int, caught: records.H
     elif aborted := _called_abort(view):
         how = f"{aborted} and exited with code {view.attempt.exit_code}"
     elif signal:
-        how = f"was ended by signal {_named(signal)}"
+        how = f"was ended by signal {phrases.signal(signal)}"
     elif _is_unrecorded(view):
         how = "exited with a code other than 0, which the accounting does not show"
     else:

@@ -239,6 +239,17 @@ def test_a_file_server_that_only_the_jobs_own_words_suspect_is_in_no_rate() -> N
     }
 
 
+def test_what_an_operator_set_down_is_no_failure_and_is_named_apart() -> None:
+    """Slurm calls it NODE_FAIL, and nothing failed: no rate, storm or MTTF counts it."""
+    c = Cluster()
+    for attempt in (1, 2, 3):
+        c.run(1, attempt, 0.5, ("n1", "n2"), "NODE_FAIL", "node_set_down", attempt=attempt)
+    rates = fleet.failure_rates(InMemory(c), SINCE, UNTIL)
+    assert (rates.components, rates.n_attempts_set_down) == ((), 3)
+    assert fleet.requeue_storms(InMemory(c), SINCE, UNTIL).storms == ()
+    assert fleet.state_breakdown(InMemory(c), SINCE, UNTIL).infrastructure_attempts_frac == 0
+
+
 def test_selection_by_partition_and_users(memory):
     """Only what was asked for."""
     assert fleet.state_breakdown(memory, SINCE, UNTIL, partition="debug").n_attempts == 1

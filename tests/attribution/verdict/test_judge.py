@@ -93,6 +93,40 @@ def test_node_crash_with_memory_error_before_names_the_memory(make):
     assert (v.cause, v.node, v.confidence) == ("main_memory", "n2", C.LIKELY)
 
 
+@pytest.mark.parametrize(
+    ("cure", "mentioned"),
+    [
+        ({"kind": "gpu_lost", "code": "GPU_IS_LOST", "detail": {"recovered": True}}, False),
+        ({"kind": "gpu_lost", "code": "GPU_IS_LOST", "detail": {"recovered": True}, "gpu": 4}, True),
+        ({"kind": "gpu_lost", "code": "GPU_IS_LOST", "detail": {"recovered": True}, "node": "n1"}, True),
+        (
+            {"kind": "gpu_lost", "code": "GPU_IS_LOST", "detail": {"recovered": True}, "after_start_s": 60},
+            True,
+        ),
+        ({"kind": "node_boot"}, False),
+        ({"kind": "driver"}, True),
+    ],
+)
+def test_a_fault_that_was_cured_before_the_job_began_is_no_possibility(make, cure, mentioned):
+    """Repaired, and back in service: it haunts no report of the node. One that another part's end follows does."""
+    lost_at, cured_at = make.start - timedelta(minutes=36), make.start - timedelta(minutes=30)
+    node, gpu = cure.pop("node", "n2"), cure.pop("gpu", 3)
+    if after_s := cure.pop("after_start_s", 0):
+        cured_at = make.start + timedelta(seconds=after_s)
+    names = {"device": f"gpu{gpu}", "gpu_uuid": make.uuid("n2", gpu)} if cure["kind"] == "gpu_lost" else {}
+    lost = make.event(
+        at=lost_at,
+        kind="gpu_lost",
+        code="GPU_IS_LOST",
+        source="nvml",
+        device="gpu3",
+        gpu_uuid=make.uuid("n2", 3),
+    )
+    over = make.event(at=cured_at, node=node, source="nvml", severity=records.Severity.INFO, **names, **cure)
+    v = make.judge(lost, over, make.finding("python_traceback", message="ValueError: bad shape"))
+    assert any("outside the window" in s for s in v.ruled_out) == mentioned
+
+
 def test_fault_on_another_node_does_not_explain_a_lost_node(make):
     """NODE_FAIL of n2 is not the fault of a GPU on n1."""
     v = make.judge(make.xid(79, 3, node="n1"), attempt=make.attempt(state="NODE_FAIL", failed_node="n2"))

@@ -129,3 +129,38 @@ def test_a_kernel_line_in_the_log_of_a_watched_node_is_not_what_to_look_at(make)
     v = make.judge(quoted, attempt=one)
     assert "Xid" not in v.summary + v.next_step
     assert "dmesg" in make.judge(quoted, attempt=one, watched={}).next_step
+
+
+@pytest.mark.parametrize(
+    ("code", "signal", "words"),
+    [(4, 0, "was ended by signal 4 (SIGILL)"), (132, 0, "was ended by signal 4 (SIGILL)"), (0, 4, "was ended by signal 4 (SIGILL)")],
+)  # fmt: skip
+def test_an_illegal_instruction_is_named_with_what_it_usually_means(make, code, signal, words):
+    """For a script's 132 Slurm records 4; the log has the shell's words."""
+    log = make.finding("process_crashed", message="slurm_script: line 3: 42 Illegal instruction (core dumped) ./crash ill", detail={"role": "exit"})  # fmt: skip
+    v = make.judge(log, attempt=make.attempt(exit_code=code, exit_signal=signal))
+    assert words in v.summary
+    assert "which processor" in v.next_step
+
+
+def test_what_the_script_could_not_set_up_stands_beside_the_missing_package(make):
+    """The package is missing because no environment was loaded."""
+    detail = {"role": "root", "domains": ["user_program"], "first_cause": True}
+    gone = line_of(make, "import_error", "ModuleNotFoundError: No module named 'flash_attn'", **detail)
+    lines = [
+        line_of(make, "command_not_found", f"/var/spool/slurmd/job00012/slurm_script: line {n}: {name}: command not found", line=n)
+        for n, name in enumerate(("module", "conda"), 4)
+    ]  # fmt: skip
+    v = make.judge(*lines, gone, attempt=make.attempt(nodes=("n2",)))
+    assert "module: command not found; conda: command not found" in v.next_step
+    assert "bash -l" in v.next_step
+    assert "environment" not in make.judge(gone, attempt=make.attempt(nodes=("n2",))).next_step
+
+
+def test_a_quoted_line_of_the_script_is_whole_and_without_slurms_directory(make):
+    """The command that was not found stands at its end, and the sentence before it is not cut away."""
+    path = "/tmp/cluster/spool/n1/slurmd/job00001/slurm_script"
+    line = line_of(make, "command_not_found", f"{path}: line 4: pyhton: command not found")
+    v = make.judge(line, attempt=make.attempt(exit_code=127, nodes=("n2",)))
+    assert "its log says: slurm_script: line 4: pyhton: command not found" in v.summary
+    assert "…" not in v.summary

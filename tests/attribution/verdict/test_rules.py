@@ -94,6 +94,11 @@ def build(make, name):
             {},
         ),
         "node_reboot": ([make.event(kind="node_boot", source="agent")], failed, {}),
+        "node_set_down": (
+            [make.event(0, kind="node_set_down", source="slurm", severity=records.Severity.INFO)],
+            make.attempt(state="NODE_FAIL", failed_node="n2"),
+            {},
+        ),
         "node_refused": (
             [],
             make.attempt(state="REQUEUED"),

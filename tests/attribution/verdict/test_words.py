@@ -181,7 +181,7 @@ def test_a_fault_that_a_log_ends_with_long_before_is_named(make):
     fallen = make.event(2820, kind="xid", code="79", node="n2")
     ends = {"watched": {"n2": fallen.at + timedelta(seconds=20)}, "by_log": frozenset({"n2"})}
     v = make.judge(fallen, attempt=lost, **ends)
-    assert "; its log ends 46 min before, with Xid 79" in v.summary
+    assert "; its log ends 47 min before, with Xid 79" in v.summary
     went_on = {**ends, "watched": {"n2": fallen.at + timedelta(minutes=20)}}
     assert "Xid 79" not in make.judge(fallen, attempt=lost, **went_on).summary
 

@@ -62,17 +62,29 @@ def test_the_owner_is_answered_and_nobody_else(knowing: context.Context) -> None
         ("alice|lab|ReqNodeNotAvail, UnavailableNodes:n4\n", "waits (ReqNodeNotAvail, UnavailableNodes:n4)"),
         (
             "alice|lab|ReqNodeNotAvail, UnavailableNodes:n[4-5]\n",
-            "waits (ReqNodeNotAvail, UnavailableNodes:n[4-5]): it has not started yet, there is nothing to report of it; n4 is drained by us (probing: xid 79 gpu3)",
+            "waits (ReqNodeNotAvail, UnavailableNodes:n[4-5]): nodes that it needs are down, drained or reserved; n4 is drained by us (probing: xid 79 gpu3)",
         ),
         (
             "alice|lab|ReqNodeNotAvail, UnavailableNodes:n[4-\n",
-            "waits (ReqNodeNotAvail, UnavailableNodes:n[4-): it has not started yet, there is nothing to report of it",
+            "waits (ReqNodeNotAvail, UnavailableNodes:n[4-): nodes that it needs are down, drained or reserved",
         ),
         (
             "alice|lab|Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved\n",
-            "waits (Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved): it has not started yet, there is nothing to report of it; n4 is drained by us (probing: xid 79 gpu3); n9 is",
+            "waits (Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved): nodes that it needs are down, drained or reserved; n4 is drained by us (probing: xid 79 gpu3); n9 is",
         ),
-        ("alice|lab|DependencyNeverSatisfied\n", "will never start (DependencyNeverSatisfied): "),
+        ("alice|lab|DependencyNeverSatisfied\n", "will never start as it is (DependencyNeverSatisfied): "),
+        (
+            "alice|lab|PartitionNodeLimit\n",
+            "will never start as it is (PartitionNodeLimit): it asks for more nodes than its partition has or allows",
+        ),
+        (
+            "alice|lab|JobHeldUser\n",
+            "waits (JobHeldUser): its owner holds it; scontrol release 15 lets it start",
+        ),
+        (
+            "alice|lab|Whatever\n",
+            "waits (Whatever): it has not started yet, there is nothing to report of it",
+        ),
         ("bob|lab|Resources\n", "is not known"),
         ("", "is not known"),
         (None, "is not known"),
@@ -83,6 +95,9 @@ def test_the_owner_is_answered_and_nobody_else(knowing: context.Context) -> None
         "cut short",
         "nodes unnamed",
         "never",
+        "too many nodes",
+        "held",
+        "a reason without a row",
         "another's",
         "not waiting",
         "never heard of",
@@ -131,7 +146,7 @@ def test_a_slurm_that_hangs_is_not_waited_for_longer_than_the_caller_waits(
         ("15", "job 15 never started: it was cancelled by its owner alice at "),
         (
             "16",
-            "while it waited (Slurm's reason: DependencyNeverSatisfied) (accounting does not say by whom)",
+            "while it waited (Slurm's reason: DependencyNeverSatisfied: the job that it depends on ended as it must not) (accounting does not say by whom)",
         ),
         ("17_6", "job 17_6 never started: it ended DEADLINE at "),
         ("18", "job 18 is not known"),

@@ -332,3 +332,21 @@ def test_a_programs_own_watchdog_is_no_sign_of_work() -> None:
     assert found is not None
     assert found.at - timedelta(seconds=found.measured or 0) == LAST
     assert stall([*steps(), f"[{date}] writing plots", CANCELLED]) is None
+
+
+@pytest.mark.parametrize(
+    ("before_end_s", "state", "found"),
+    [(3600, "TIMEOUT", False), (60, "TIMEOUT", False), (-5, "TIMEOUT", False), (7 * 3600, "TIMEOUT", False), (3600, "CANCELLED", False), (8000, "TIMEOUT", True)],
+)  # fmt: skip
+def test_the_files_own_time_dates_the_last_line_of_a_log_without_times(
+    before_end_s: float, state: str, found: bool
+) -> None:
+    """Only a time within the run is the original's, and a quarter of the run is long: most copies are younger than the end."""
+    lines = [b"step %d loss 1.9\n" % n for n in range(6)]
+    written_at = END - timedelta(seconds=before_end_s)
+    made = joblog.read(lines, attempt(state=state), END, None, written_at)
+    stalls = [e for e in made if e.kind == vocabulary.OUTPUT_STALL]
+    assert len(stalls) == found
+    for stall in stalls:
+        assert (stall.at, stall.measured) == (END, before_end_s)
+        assert stall.detail == {"last_line": "step 5 loss 1.9"}

@@ -211,6 +211,33 @@ def test_a_verdict_that_never_comes_is_said_in_the_end(
     assert len(box.mails) == 2
 
 
+def test_a_lost_node_is_mailed_once_its_agent_or_a_persons_note_decides(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """Slurm's word alone waits, at most mail_wait_s: a person may have set the node DOWN, or only its slurmd died."""
+    owe(mailing)
+    made = attempt(mailing, state="NODE_FAIL")
+    judge(mailing, made, cause="node_lost", summary="Slurm gave up n2.")
+    later(mailing, 20)
+    owners.run(mailing)
+    assert box.mails == []
+    judge(mailing, made, cause="node_set_down", domain=records.Domain.UNKNOWN,
+          summary="n2 was set DOWN by root: PSU swap.", evidence=(node_saw(mailing),))  # fmt: skip
+    owners.run(mailing)
+    assert "n2 was set DOWN by root: PSU swap" in text_of(box)
+
+
+def test_a_lost_node_that_nothing_decides_is_mailed_in_time(
+    mailing: context.Context, box: mail_server.Box
+) -> None:
+    """A node without an agent has nobody to decide it."""
+    owe(mailing)
+    judge(mailing, attempt(mailing, state="NODE_FAIL"), cause="node_lost", summary="Slurm gave up n2.")
+    later(mailing, mailing.config.service.mail_wait_s + 1)
+    owners.run(mailing)
+    assert "Slurm gave up n2" in text_of(box)
+
+
 def node_saw(service: context.Context) -> uuid.UUID:
     """A kernel line of the node, stored."""
     found = records.HealthEvent(

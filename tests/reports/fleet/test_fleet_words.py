@@ -108,6 +108,8 @@ def test_a_share_that_is_next_to_nothing_is_said_to_be_so() -> None:
          "No attempt on record held a GPU. Of 1 attempt the number of GPUs is not known."),
         ("failure-rates", {"components": [], "n_attempts_without_gpus": 1},
          "Infrastructure ended 1 attempt without GPUs, or whose GPUs are not recorded; they are in no rate, and no failure of others was attributed to it."),
+        ("failure-rates", {"components": [], "n_attempts_set_down": 2},
+         "No failure was attributed to infrastructure. Not counted: 2 attempts that a person ended by setting a node DOWN."),
         ("failures-over-time", {"bucket_s": 604800.0, "buckets": [{"at": "2026-11-01T00", "failures": {}, "gpu_h": 0.0}], "checks_began": []},
          "Failures over time are not known: no GPU hours are on record."),
         ("goodput-loss", {"first_gpu_h": 0.0, "second_gpu_h": 0.0, "sizes": [{"n_first": 1}]},

@@ -136,6 +136,22 @@ def test_a_task_of_an_array_has_the_name_that_squeue_gives_it(world: World) -> N
     assert (found["name"], found["path"]) == ("11_2", "/jobs/18")
 
 
+def test_a_component_and_the_last_task_of_an_array_are_found_by_their_names(world: World) -> None:
+    """Slurm gives an array's own number to its last task; the number alone would show the whole array."""
+    tasks = [web_world.attempt(number, array_job_id=26, array_task_id=n) for n, number in ((3, 29), (4, 26))]
+    parts = [web_world.attempt(35 + n, het_job_id=35, het_offset=n) for n in (0, 1)]
+    world.store.upsert_attempts([*tasks, *parts])
+    browser = world.as_user(OWNER)
+    for word, path in (
+        ("26_4", "/jobs/26_4"),
+        ("26_3", "/jobs/29"),
+        ("35+1", "/jobs/36"),
+        ("35+0", "/jobs/35"),
+    ):
+        assert browser.get("/search", params={"q": word}).headers["location"] == path, word
+    assert "26_4" in browser.get("/jobs/26_4").text
+
+
 @pytest.mark.parametrize(
     ("user", "may"), [(OWNER, True), (COORDINATOR, True), (OPERATOR, True), (STRANGER, False)]
 )

@@ -1,6 +1,7 @@
 """Which nodes Slurm shows drained or down, kept for `ops.node_now`: a dashboard has no Slurm to ask.
 
-That Slurm drained a node because a Prolog failed there is also kept as an event: it is why the job that was to start was requeued.
+Two things are also kept as events, since they say why a job ended: Slurm drained a node because a Prolog failed there, and a person
+set a node DOWN.
 """
 
 from __future__ import annotations
@@ -35,6 +36,25 @@ def _prolog_failed(
     )
 
 
+def _set_down(
+    cluster: str, drain: store_actions.SlurmDrain, node: view.Node, by: str, now: datetime
+) -> records.HealthEvent:
+    """`by`: whose account set the node DOWN."""
+    position = f"set_down:{node.reason_at.isoformat() if node.reason_at else drain.reason}"
+    return records.HealthEvent(
+        event_id=records.make_event_id(cluster, drain.node, "slurm", position),
+        cluster=cluster,
+        node=drain.node,
+        at=drain.since_at or now,
+        observed_at=now,
+        kind="node_set_down",
+        severity=records.Severity.INFO,
+        source="slurm",
+        message=f"{by} set {drain.node} DOWN: {drain.reason}",
+        detail={"by": by, "reason": drain.reason},
+    )
+
+
 def run(service: context.Context) -> str:
     """One look at every node; what changed."""
     nodes = service.slurm.nodes()
@@ -55,11 +75,13 @@ def run(service: context.Context) -> str:
     changed = [drain for name, drain in found.items() if known.get(name) != drain]
     over = sorted(known.keys() - found.keys())
     refusals = [d for d in changed if nodes_by_name[d.node].prolog_failed]
-    if refusals:
+    events = [_prolog_failed(cluster, d, nodes_by_name[d.node].reason_at, now) for d in refusals]
+    by_hand = [(d, nodes_by_name[d.node], view.set_down_by(nodes_by_name[d.node])) for d in changed]
+    events += [_set_down(cluster, d, node, by, now) for d, node, by in by_hand if by]
+    if events:
         # Not above: ADBC's threads, begun before process_memory.keep_small, would each have a heap.
         from probing_cluster.db import bulk
 
-        events = [_prolog_failed(cluster, d, nodes_by_name[d.node].reason_at, now) for d in refusals]
         bulk.load_events(service.store.connection_uri(), events)
     if changed or over:
         service.store.save_slurm_drains(cluster, changed, over)

@@ -1,0 +1,37 @@
+"""The lines that Slurm and the shell write into a job's output when it is ended: they say that it ended, not why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_NOISE = re.compile(
+    r"\s*$"
+    r"|(?:\d{1,6}: )?(?:slurmstepd(?:-[\w.-]{1,253})?|srun|slurmd): .{0,80}(?:CANCELLED AT|\*\*\* (?:JOB|STEP)|got SIGCONT|forcing job termination|Force Terminated|Job step aborted|Terminated)"
+    r"|(?:\S{0,256}: line \d{1,9}: {1,4}\d{1,10} )?Terminated\b"
+)
+
+
+def is_closing(line: str) -> bool:
+    """Whether a line is blank or only reports that the job or a step was ended."""
+    return _NOISE.match(line) is not None
+
+
+def last_lines(lines: Sequence[str], most: int, own: int) -> tuple[str, ...]:
+    """The last `most` lines, among them the last `own` of the program's, each in its order; `…` stands for lines left out between."""
+    if most <= 0:
+        return ()
+    from_end = len(lines) - most
+    kept = list(range(max(0, from_end), len(lines)))
+    mine = [i for i, line in enumerate(lines) if not is_closing(line)][-own:]
+    above = [i for i in mine if i < from_end]
+    if not above:
+        return tuple(lines[i] for i in kept)
+    # As many of the closing lines make room, the oldest first.
+    spare = [i for i in kept if i not in mine][: len(above)]
+    shown = sorted({*above, *kept} - set(spare))
+    rows: list[str] = []
+    for at, i in enumerate(shown):
+        left_out = any(lines[n].strip() for n in range(shown[at - 1] + 1, i)) if at else False
+        rows += ["…", lines[i]] if left_out else [lines[i]]
+    return tuple(rows)

@@ -1,0 +1,56 @@
+"""Looks at how large the output of each running job is: a child that has become the job's owner reads the sizes, never the content."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from probing_cluster.core import clock
+from probing_cluster.probe_agent.jobs import collect, jobs
+
+EVERY_S = 30.0
+"""Interval at which it is checked whose output is due."""
+MAX_JOBS = 64
+_FIRST = timedelta(seconds=60)
+_MOST = timedelta(seconds=600)
+_SHARE = 30
+"""A job that has run for an hour is looked at every two minutes."""
+
+
+class OutputWatch:
+    """The sizes of the output of one node's running jobs."""
+
+    def __init__(self, book: jobs.JobBook, collector: collect.Collector, clock: clock.Clock) -> None:
+        self._book = book
+        self._collector = collector
+        self._clock = clock
+        self._due: dict[tuple[int, datetime], datetime] = {}
+        """A job's start to when its output is looked at next."""
+
+    async def look(self) -> None:
+        """Look at the output of each running job that is due."""
+        running = [job for job_id in self._book.running if (job := self._book.get(job_id)) is not None]
+        self._collector.sizes.keep((*running, *self._book.uncollected()))
+        starts = {(job.job_id, job.started_at) for job in running}
+        self._due = {start: at for start, at in self._due.items() if start in starts}
+        slow: set[int | None] = set()
+        for job in running[:MAX_JOBS]:
+            start, now = (job.job_id, job.started_at), self._clock.now()
+            if now < self._due.get(start, now) or job.uid in slow:
+                continue
+            self._due[start] = now + min(max(_FIRST, (now - job.started_at) / _SHARE), _MOST)
+            if not await self._look_at(job):
+                slow.add(job.uid)
+
+    async def _look_at(self, job: jobs.NodeJob) -> bool:
+        """False where the reader did not answer: the user's other jobs then wait."""
+        paths = self._collector.outputs(job)
+        if not paths:
+            return True
+        answer = await self._collector.ask(job, {"op": "sizes", "paths": paths})
+        rows = answer.get("sizes")
+        # The child runs as the job's owner: what it answers is a claim of theirs.
+        for path, row in rows.items() if isinstance(rows, dict) else ():
+            is_row = isinstance(row, list) and len(row) == 3
+            if path in paths and is_row and all(isinstance(n, int | float) for n in row):
+                self._collector.sizes.note(job, path, row, self._clock.now())
+        return answer.get("refused") != collect.NO_ANSWER

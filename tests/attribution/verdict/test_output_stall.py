@@ -1,0 +1,71 @@
+"""A job without times in its log that no longer wrote when the limit came: no advice to ask for more time, and no certainty."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from probing_cluster.core import records, vocabulary
+
+C = records.Confidence
+
+
+def _silent(make, silence_s=300.0, **detail):
+    found = {"gap_s": 12.0, "n_writes": 1, "last_line": "step 5 loss 1.9", **detail}
+    message = f"nothing was written after: {found['last_line']}"
+    return make.finding(vocabulary.OUTPUT_STALL, 0.0, measured=silence_s, unit="s", message=message, detail=found)  # fmt: skip
+
+
+def _timeout(make, **over):
+    return make.attempt(state="TIMEOUT", exit_code=0, start_at=make.end - timedelta(minutes=7), time_limit_s=420.0, **over)  # fmt: skip
+
+
+def test_silence_before_the_limit_is_stated_and_lowers_the_confidence(make):
+    """It may have hung, or it prints rarely: both stay possible."""
+    v = make.judge(_silent(make), attempt=_timeout(make))
+    assert (v.cause, v.confidence) == ("time_limit", C.LIKELY)
+    assert v.summary.startswith("The job reached its time limit of 7 min; nothing was written to its output")
+    assert "for the last 5 min of 7 min" in v.summary
+    assert "Ask for more time" not in v.next_step
+    assert "before you ask for more time" in v.next_step
+    assert v.stalled_at is None
+
+
+def test_a_job_that_wrote_regularly_is_named_with_its_gaps(make):
+    """Three growths or more make the gap between them a measure."""
+    v = make.judge(_silent(make, n_writes=9, gap_s=31.0), attempt=_timeout(make))
+    assert "before that it was never silent for longer than 31 s" in v.summary
+
+
+@pytest.mark.parametrize(
+    "line", ["Overwrite existing checkpoint? [y/N]", "Proceed ([y]/n)? (y/n)", "Password for alice: "]
+)
+def test_an_output_that_ends_in_a_question_waited_for_its_answer(make, line):
+    """Nobody sits at a batch job's terminal."""
+    v = make.judge(_silent(make, last_line=line), attempt=_timeout(make))
+    assert "which ends in a question" in v.summary
+    assert "nobody could answer" in v.next_step
+
+
+def test_without_silence_the_limit_is_certain(make):
+    """As before."""
+    v = make.judge(attempt=_timeout(make))
+    assert (v.confidence, v.summary) == (C.CERTAIN, "The job reached its time limit of 7 min.")
+
+
+def test_a_job_that_ended_by_itself_was_at_work(make):
+    """Its silence was work: an exit code says that it went on."""
+    v = make.judge(_silent(make))
+    assert "nothing was written" not in v.summary
+
+
+def test_times_in_the_log_and_the_probe_say_more(make):
+    """A dated standstill names its instant; a step that the probe saw later excludes the silence."""
+    detail = {"line": 3, "before_s": 20.0, "gap_s": 20.0}
+    dated = make.finding(vocabulary.LOG_STALL, 0.0, measured=400.0, unit="s", detail=detail)
+    assert "no progress since" in make.judge(_silent(make), dated, attempt=_timeout(make)).summary
+    later = make.judge(
+        _silent(make), attempt=_timeout(make), last_progress_at=make.end - timedelta(seconds=9)
+    )
+    assert "nothing was written" not in later.summary

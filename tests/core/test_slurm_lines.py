@@ -1,0 +1,45 @@
+"""A log's last lines: the program's own among what Slurm writes at the end."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing_cluster.core.catalogue import slurm_lines
+
+NOISE = [
+    "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-05T10:00:00 DUE TO TIME LIMIT ***",
+    "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-05T10:00:00 DUE TO TIME LIMIT ***",
+    "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.",
+    "srun: got SIGCONT",
+    "srun: forcing job termination",
+    "srun: error: n1: task 0: Terminated",
+    "/var/spool/slurmd/job00007/slurm_script: line 9:  4242 Terminated              srun python train.py",
+    "Terminated",
+    "",
+]
+
+
+@pytest.mark.parametrize("line", NOISE)
+def test_what_slurm_writes_at_the_end_is_known(line: str) -> None:
+    """And blank lines."""
+    assert slurm_lines.is_closing(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["step 5 loss 1.9", "Killed", "srun: error: n1: task 0: Exited with exit code 127", "srun: error: Unable to create step: Invalid account", "Terminating the pool", "ValueError: x"],
+)  # fmt: skip
+def test_what_says_more_is_no_noise(line: str) -> None:
+    """A kill is evidence, and so is an error of srun's own."""
+    assert not slurm_lines.is_closing(line)
+
+
+def test_the_programs_last_lines_stand_among_the_last() -> None:
+    """In order, with a mark where lines are left out; as many lines as were wanted, and the mark."""
+    steps = [f"step {n}" for n in range(9)]
+    shown = slurm_lines.last_lines([*steps, *NOISE[:6]], 5, 2)
+    assert shown == ("step 7", "step 8", "…", *NOISE[3:6])
+    assert slurm_lines.last_lines(steps, 3, 2) == ("step 6", "step 7", "step 8")
+    assert slurm_lines.last_lines(NOISE[:6], 3, 2) == tuple(NOISE[3:6])
+    assert slurm_lines.last_lines(steps[:2], 5, 3) == ("step 0", "step 1")
+    assert slurm_lines.last_lines([], 5, 3) == ()

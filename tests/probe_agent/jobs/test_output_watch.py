@@ -1,0 +1,70 @@
+"""Looks at the sizes of what running jobs write, by a real child, until the collection judges them."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from probing_cluster.core import records, vocabulary
+from probing_cluster.probe_agent import children, identity, self_watch
+from probing_cluster.probe_agent.faults import faults
+from probing_cluster.probe_agent.jobs import collect, jobs, output_watch, page_directories
+from probing_cluster.probe_agent.spool import codec, intake, spool
+from tests.set_clock import SetClock
+
+START = datetime(2026, 3, 2, 14, 0, tzinfo=UTC)
+SLURM = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-03-02T14:07:00 DUE TO TIME LIMIT ***\n"
+
+
+def written(path: Path, text: str, after_s: float) -> None:
+    with path.open("a") as stream:
+        stream.write(text)
+    os.utime(path, times=((START + timedelta(seconds=after_s)).timestamp(),) * 2)
+
+
+def test_a_job_that_stopped_writing_is_found_at_its_end(tmp_path: Path) -> None:
+    """Six steps without times in the first minute, then nothing; Slurm's last message is no output of the job's."""
+    now = SetClock(START)
+    book = jobs.JobBook("b")
+    own = identity.Identity(cluster="c", node="n1", root=tmp_path)
+    queue = spool.Spool(tmp_path / "spool", max_bytes=1 << 20)
+    collector = collect.Collector(
+        identity=own, children=children.Children(), book=book, watch=self_watch.SelfWatch(), clock=now,
+        intake=intake.Intake(identity=own, spool=queue, faults=faults.Faults("b")),
+        pages=page_directories.PageDirectories(tmp_path / "pages"),
+    )  # fmt: skip
+    watch = output_watch.OutputWatch(book, collector, now)
+    out = tmp_path / "slurm-7.out"
+    written(out, "".join(f"step {n} loss 1.9\n" for n in range(6)), 40)
+    job = jobs.NodeJob(
+        job_id=7, started_at=START, uid=os.getuid(), gid=os.getgid(), stdout=str(out), work_dir=str(tmp_path), nodelist="n1"
+    )  # fmt: skip
+    book.start(job)
+    operations: list[str] = []
+    ask = collector.ask
+
+    async def counted(job: jobs.NodeJob, request: dict[str, Any], *child: tuple[str, ...]) -> dict[str, Any]:
+        operations.append(request["op"])
+        return await ask(job, request, *child)
+
+    collector.ask = counted  # type: ignore[method-assign]
+
+    async def live() -> None:
+        for at_s in (60, 90, 150, 390):
+            now.at = START + timedelta(seconds=at_s)
+            await watch.look()
+        written(out, SLURM, 420)
+        ended = book.end(dataclasses.replace(job), START + timedelta(seconds=420))
+        await watch.look()
+        await collector.collect(ended)
+
+    asyncio.run(live())
+    assert operations.count("sizes") == 3  # not again half a minute later
+    events = [codec.decode(i.body, records.HealthEvent) for i in queue.batch(100) if i.lane == "event"]
+    (stall,) = [e for e in events if e.kind == vocabulary.OUTPUT_STALL]
+    assert (stall.source, stall.measured) == ("joblog", 380.0)
+    assert stall.message == "nothing was written after: step 5 loss 1.9"
