@@ -54,7 +54,7 @@ OF_ALL: Mapping[str, tuple[str, str]] = {
     "db/store/verdicts.py _insert": ("verdict", "the columns of a record, its cluster among them"),
     "web/sql/marks.sql": ("a d d g h v", "a change elsewhere only has the Now page made anew"),
     "web/sql/round_results.sql": ("r", "by the round's id"),
-    "web/sql/search_jobs.sql": ("a a a t t", "a search finds in all clusters, and says where"),
+    "web/sql/search_jobs.sql": ("a a a t t t", "a search finds in all clusters, and says where"),
     "web/sql/search_nodes.sql": ("a h h x", "a search finds in all clusters, and says where"),
     "web/sql/search_xids.sql": ("e", "a search finds in all clusters, and says where"),
 }  # fmt: skip

@@ -72,7 +72,7 @@ OF_ALL = {
 }
 NO_ROWS_OF_CLUSTERS = {
     "arrow", "close", "connection_uri", "login", "may_add_results", "of", "open", "readable", "recall", "remember",
-    "rows", "speaker",
+    "rows", "server_up_s", "speaker",
 }  # fmt: skip
 """What reads no table of clusters; the texts that go through `arrow` and `rows` are tests/db/test_statements_of_clusters.py's."""
 

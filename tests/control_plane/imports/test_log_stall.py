@@ -344,7 +344,7 @@ def test_the_files_own_time_dates_the_last_line_of_a_log_without_times(
     """Only a time within the run is the original's, and a quarter of the run is long: most copies are younger than the end."""
     lines = [b"step %d loss 1.9\n" % n for n in range(6)]
     written_at = END - timedelta(seconds=before_end_s)
-    made = joblog.read(lines, attempt(state=state), END, None, written_at)
+    made = joblog.read(lines, attempt(state=state), END, written_at=written_at)
     stalls = [e for e in made if e.kind == vocabulary.OUTPUT_STALL]
     assert len(stalls) == found
     for stall in stalls:
