@@ -15,7 +15,7 @@ from probing_cluster.core import errors
 
 _LOOK_AT_BYTES = 8192
 _MOST_OTHER_FRAC = 0.3
-"""A file that begins with zeros or holds some, and of whose text more than this is none, is a program, an archive or UTF-16 without its mark."""
+"""A file that begins with zeros or holds some, and of whose text more than this is none, is a program or an archive."""
 _READ_AS = {"kernel": "a kernel log", "joblog": "a job's output"}
 
 
