@@ -451,8 +451,8 @@ AS $gap$
           FROM unnest(p_spans + tstzmultirange(p_gap)) AS span) AS spans
 $gap$;
 
--- How far a node's clock was ahead of the server's at an instant of the server's; zero where it was right, or not measured well: a clock
--- is behind only if the heartbeats of a minute say so. With p_beat_at, when a heartbeat that comes now was made by its node's clock.
+-- How far a node's clock was ahead of the server's at an instant of the server's; zero where it was right, or not measured well: a clock is
+-- behind only if all heartbeats of a minute, at least three, show it. With p_beat_at, when a heartbeat that comes now was made by its node's clock.
 CREATE OR REPLACE FUNCTION probing.clock_offset(p_cluster text, p_node text, p_at timestamptz, p_beat_at timestamptz DEFAULT NULL)
 RETURNS interval LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $offset$
@@ -461,7 +461,7 @@ AS $offset$
                                                ELSE measured.offset_s END, 0))
     FROM (SELECT (SELECT c.offset_s FROM probing.node_clock c
                   WHERE c.cluster = p_cluster AND c.node = p_node AND p_at BETWEEN c.from_at AND c.to_at + interval '10 minutes'
-                    AND (c.offset_s > 0 OR c.to_at - c.from_at >= interval '1 minute')
+                    AND (c.offset_s > 0 OR (c.n_beats >= 3 AND c.to_at - c.from_at >= interval '1 minute'))
                   ORDER BY c.from_at DESC LIMIT 1) AS offset_s) AS measured
 $offset$;
 
@@ -491,25 +491,38 @@ AS $heartbeat$
         FROM given JOIN probing.agent_heartbeat known ON known.cluster = given.cluster AND known.node = given.node
         WHERE given.at > known.at + interval '1 minute'
     ), off AS (
-        -- A heartbeat is made just before it is delivered. One that was kept waiting looks behind, so that takes more of them.
+        -- A heartbeat is made just before it is delivered. One that was kept waiting looks behind, so that takes more of them, in a row.
         SELECT given.cluster, given.node, extract(epoch FROM given.at - now())::double precision AS offset_s FROM given
         WHERE given.at > now() + interval '5 seconds' OR given.at BETWEEN now() - interval '1 day' AND now() - interval '30 seconds'
+    ), latest AS (
+        SELECT DISTINCT ON (c.cluster, c.node) c.cluster, c.node, c.from_at, off.offset_s,
+               c.offset_s > 0 OR (c.n_beats >= 3 AND c.to_at - c.from_at >= interval '1 minute') AS is_sure
+        FROM off JOIN probing.node_clock c ON c.cluster = off.cluster AND c.node = off.node
+        ORDER BY c.cluster, c.node, c.from_at DESC
     ), extended AS (
-        UPDATE probing.node_clock c SET to_at = now(), offset_s = greatest(c.offset_s, off.offset_s)
-        FROM off
-        WHERE c.cluster = off.cluster AND c.node = off.node AND c.to_at >= now() - interval '10 minutes'
-          AND off.offset_s BETWEEN c.offset_s - 30 AND c.offset_s + 5
-          AND c.from_at = (SELECT max(x.from_at) FROM probing.node_clock x WHERE x.cluster = off.cluster AND x.node = off.node)
-        RETURNING c.cluster, c.node
+        -- Any other heartbeat since ends the time, except of a clock a little ahead: one of its heartbeats that waited looks right.
+        -- A wrong clock is off by the same each time, waiting differs: until a clock counts as behind, 3 s from the first heartbeat are allowed.
+        UPDATE probing.node_clock c
+        SET to_at = now(), n_beats = c.n_beats + 1, offset_s = CASE WHEN l.is_sure THEN greatest(c.offset_s, l.offset_s) ELSE c.offset_s END
+        FROM latest l
+        WHERE c.cluster = l.cluster AND c.node = l.node AND c.from_at = l.from_at AND c.to_at >= now() - interval '10 minutes'
+          AND CASE WHEN l.is_sure THEN l.offset_s BETWEEN c.offset_s - 30 AND c.offset_s + 5
+                   ELSE l.offset_s BETWEEN c.offset_s - 3 AND c.offset_s + 3 END
+          AND (c.offset_s BETWEEN 0 AND 35
+               OR NOT EXISTS (SELECT FROM probing.agent_heartbeat known
+                              WHERE known.cluster = c.cluster AND known.node = c.node AND known.received_at > c.to_at))
+        RETURNING c.cluster, c.node, c.from_at
     ), trimmed AS (
-        -- A clock that jumps at every heartbeat fills no table.
+        -- Neither a clock that jumps at every heartbeat nor heartbeats that wait fill the table.
         DELETE FROM probing.node_clock c USING off
         WHERE c.cluster = off.cluster AND c.node = off.node
-          AND c.from_at < (SELECT x.from_at FROM probing.node_clock x WHERE x.cluster = off.cluster AND x.node = off.node
-                           ORDER BY x.from_at DESC OFFSET 49 LIMIT 1)
+          AND (c.from_at < (SELECT x.from_at FROM probing.node_clock x WHERE x.cluster = off.cluster AND x.node = off.node
+                            ORDER BY x.from_at DESC OFFSET 49 LIMIT 1)
+               OR (c.offset_s < 0 AND (c.n_beats < 3 OR c.to_at - c.from_at < interval '1 minute')
+                   AND NOT EXISTS (SELECT FROM extended e WHERE e.cluster = c.cluster AND e.node = c.node AND e.from_at = c.from_at)))
     ), begun AS (
-        INSERT INTO probing.node_clock (cluster, node, from_at, to_at, offset_s)
-        SELECT off.cluster, off.node, now(), now(), off.offset_s FROM off
+        INSERT INTO probing.node_clock (cluster, node, from_at, to_at, offset_s, n_beats)
+        SELECT off.cluster, off.node, now(), now(), off.offset_s, 1 FROM off
         WHERE NOT EXISTS (SELECT FROM extended e WHERE e.cluster = off.cluster AND e.node = off.node)
         ON CONFLICT DO NOTHING
     )

@@ -69,6 +69,7 @@ node_clock = sa.Table(
         nullable=False,
         comment="seconds by which the node's clock was ahead of the server's; negative = behind",
     ),
+    sa.Column("n_beats", sa.Integer(), nullable=False, comment="heartbeats with that offset"),
     comment="A time in which a node's clock was off: ahead by more than 5 s, or behind by more than 30 s.",
 )
 slurm_drain = sa.Table(

@@ -15,7 +15,7 @@ from probing_cluster.control_plane.door import web_keys
 from probing_cluster.core import errors
 from probing_cluster.web import problems
 from probing_cluster.web import site as web_site
-from probing_cluster.web.access import cross_site, login_tries, rates, viewers
+from probing_cluster.web.access import cross_site, login_tries, pending_logins, rates, viewers
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -58,6 +58,10 @@ class Gate:
         self._viewers = viewers.Viewers(site)
         self._rates = rates.Rates(site.service.config.web.requests_per_s)
         self._tries = login_tries.LoginTries(site.keys, self._rates)
+        config = site.service.config
+        self._pending = pending_logins.PendingLogins(config) if config.web.oidc_issuer else None
+        self._answered = rates.Rates(1.0 / pending_logins.LASTS_S)
+        """A bucket of one for each pending login."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -86,7 +90,7 @@ class Gate:
             refused = await self._limited(f"address {address}")
             return refused or self._unknown(scope, by_name, exc)
         public = any(scope["path"] == p or (p.endswith("/") and scope["path"].startswith(p)) for p in PUBLIC)
-        refused = await self._charged(scope, viewer, address, link=LINK_HEADER in by_name)
+        refused = await self._charged(scope, viewer, address, headers)
         if refused is not None:
             return refused
         scope.setdefault("state", {}).update(viewer=viewer, site=self._site, viewers=self._viewers)
@@ -95,9 +99,10 @@ class Gate:
         return self._foreign(scope, by_name, viewer)
 
     async def _charged(
-        self, scope: Scope, viewer: web_keys.Viewer | None, address: str, *, link: bool
+        self, scope: Scope, viewer: web_keys.Viewer | None, address: str, headers: viewers.Headers
     ) -> Response | None:
         """Counts the request against its user; a stranger's against the address, but for what whoever shares it needs to log in."""
+        link = any(name == LINK_HEADER for name, _ in headers)
         if viewer is not None:
             tries = scope["path"] == "/login" and (link or scope["method"] in _CHANGING)
             return await self._limited(f"user {viewer.user}", login_tries.COST if tries else 1.0)
@@ -105,7 +110,17 @@ class Gate:
             return await self._limited(f"link {address}", login_tries.COST)
         if scope["path"] == "/login" or scope["path"].startswith("/static/"):
             return None  # a page that reads nothing; a try is counted once its key is known (`_body`)
+        if scope["path"] == "/oidc/login":
+            return await self._limited(f"oidc {address}")
+        if scope["path"] == "/oidc/back" and self._ends_login(headers):
+            return None
         return await self._limited(f"address {address}")
+
+    def _ends_login(self, headers: viewers.Headers) -> bool:
+        """True once for each login that was begun at the provider: each asks the provider, which no stranger may do without end."""
+        cookie = viewers.cookie_of(headers, pending_logins.COOKIE)
+        login = self._pending.opened(cookie) if self._pending and cookie else None
+        return login is not None and not self._answered.wait_s(login["id"])
 
     async def _limited(self, name: str, cost: float = 1.0) -> Response | None:
         return self._to_wait(self._rates.wait_s(name, cost))

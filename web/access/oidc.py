@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
-import time
-from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +18,9 @@ from starlette.routing import Route
 from probing_cluster.core import errors, secret_file
 from probing_cluster.web import problems
 from probing_cluster.web import site as web_site
-from probing_cluster.web.access import cross_site, sessions
+from probing_cluster.web.access import cross_site, pending_logins, sessions
 
 LOG = logging.getLogger("probing.web")
-COOKIE = "__Host-probing-oidc"
-PENDING_S = 600.0
-MOST_PENDING = 1000
 
 
 class Login:
@@ -35,7 +29,7 @@ class Login:
     def __init__(self, site: web_site.Site, **client: Any) -> None:
         web = site.service.config.web
         self._site = site
-        self._pending: OrderedDict[str, tuple[float, dict[str, Any]]] = OrderedDict()
+        self._pending = pending_logins.PendingLogins(site.service.config)
         registry = starlette_client.OAuth()
         registry.register(
             "provider",
@@ -47,29 +41,29 @@ class Login:
         self._provider = registry.provider
 
     async def begin(self, request: Request) -> Response:
-        """Redirects to the provider and remembers where the visitor wanted to go."""
-        target = cross_site.own_path(request.query_params.get("next", "/"))
-        session: dict[str, Any] = {"next": target}
+        """Redirects to the provider; the browser remembers with what, and where the visitor wanted to go."""
+        session: dict[str, Any] = {}
         request.scope["session"] = session
         try:
             made: Response = await self._provider.authorize_redirect(request, f"{self._site.base}/oidc/back")
         except (httpx2.HTTPError, authlib_errors.AuthlibBaseError, ValueError, KeyError) as exc:
             return _refused("the provider does not answer", exc)
-        key = secrets.token_urlsafe(24)
-        self._pending[key] = (time.monotonic() + PENDING_S, session)
-        while len(self._pending) > MOST_PENDING:
-            self._pending.popitem(last=False)
+        for state in session.values():
+            state["data"].pop("url", None)  # long, and the browser has it
+        target = cross_site.own_path(request.query_params.get("next", "/"))
+        sealed = self._pending.sealed({"next": target, "session": session})
         made.set_cookie(
-            COOKIE, key, max_age=int(PENDING_S), path="/", secure=True, httponly=True, samesite="lax"
-        )
+            pending_logins.COOKIE, sealed, max_age=pending_logins.LASTS_S, path="/", secure=True, httponly=True,
+            samesite="lax",
+        )  # fmt: skip
         return made
 
     async def back(self, request: Request) -> Response:
         """The user whom the provider names when the browser comes back, if its token is valid."""
-        until_s, session = self._pending.pop(request.cookies.get(COOKIE, ""), (0.0, {}))
-        if time.monotonic() > until_s:
+        login = self._pending.opened(request.cookies.get(pending_logins.COOKIE, ""))
+        if login is None:
             return problems.response(403, "this login was not begun here", "begin again at /login")
-        request.scope["session"] = session
+        request.scope["session"] = login["session"]
         try:
             token = await self._provider.authorize_access_token(request)
             user = str(token["userinfo"][self._site.service.config.web.oidc_claim])
@@ -87,7 +81,9 @@ class Login:
         except errors.ProbingError as exc:
             return problems.of(exc)
         LOG.info("logged in", extra={"fields": {"user": user, "by": "oidc"}})
-        return sessions.let_in(request, key, session["next"])
+        made = sessions.let_in(request, key, cross_site.own_path(login["next"]))
+        made.delete_cookie(pending_logins.COOKIE, path="/", secure=True, httponly=True, samesite="lax")
+        return made
 
 
 def _refused(title: str, exc: Exception) -> Response:

@@ -53,7 +53,7 @@ class Viewers:
             if found is None or found.kind != "token":
                 raise errors.NotPermitted("the token is not known, or no longer good")
             return found
-        key = _cookie(headers)
+        key = cookie_of(headers, COOKIE)
         found = self.current(web_keys.proof_of(key)) if key else None
         return found if found is not None and found.kind == "session" else None
 
@@ -135,11 +135,12 @@ def _within(address: str, networks: Sequence[ipaddress.IPv4Network | ipaddress.I
     return any(found in network for network in networks)
 
 
-def _cookie(headers: Headers) -> str:
+def cookie_of(headers: Headers, cookie: str) -> str:
+    """The value of a request's cookie; empty where it has none."""
     for name, value in headers:
         if name == "cookie":
             for pair in value.split(";"):
                 key, _, text = pair.strip().partition("=")
-                if key == COOKIE:
+                if key == cookie:
                     return text
     return ""

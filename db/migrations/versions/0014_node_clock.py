@@ -34,6 +34,7 @@ def upgrade() -> None:
             nullable=False,
             comment="seconds by which the node's clock was ahead of the server's; negative = behind",
         ),
+        sa.Column("n_beats", sa.Integer(), nullable=False, comment="heartbeats with that offset"),
         sa.PrimaryKeyConstraint("cluster", "node", "from_at"),
         schema="probing",
         comment="A time in which a node's clock was off: ahead by more than 5 s, or behind by more than 30 s.",

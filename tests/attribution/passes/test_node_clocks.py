@@ -25,6 +25,7 @@ class Site:
         for node in (f"n{i}" for i in range(1, 9)):
             self.beat(node)
         self._is_an_hour_old()
+        self.beat("n2")
         for node in (f"n{i}" for i in range(1, 9)):
             self.beat(node)
 
@@ -40,7 +41,7 @@ class Site:
         delivery.Delivery(self._url, "c", node).deliver(heartbeat=beat)
 
     def _is_an_hour_old(self) -> None:
-        """A clock counts as behind only by the heartbeats of a minute."""
+        """A clock counts as behind only by three heartbeats of a minute or more."""
         with psycopg.connect(self._url) as connection:
             connection.execute("UPDATE probing.node_clock SET from_at = from_at - interval '1 hour'")
 
@@ -272,18 +273,81 @@ def test_the_database_whose_clock_is_wrong_moves_nothing(store, postgres_url, ma
     assert node_clocks.read(store, "c").spans == {}
 
 
-def test_a_heartbeat_that_waited_is_no_clock_behind(store, postgres_url, make):
-    """One heartbeat that came a minute late shows nothing; a minute of them does."""
-    here = Site(store, postgres_url, 0.0)
-    here.ahead = timedelta(seconds=-60)
-    here.beat("n2")
-    assert node_clocks.read(store, "c").spans == {}
-    assert fetch.Fetcher(store, cases.WindowPolicy()).clocks("c").spans == {}
+def late_beats(site: Site, *behind_s: float, apart_s: float = 30.0) -> None:
+    """Delivers heartbeats of n2 so far behind the server's clock, each so long after the one before."""
+    for seconds in behind_s:
+        with psycopg.connect(site.store.url) as connection:
+            for table, columns in (
+                ("node_clock", ("from_at", "to_at")),
+                ("agent_heartbeat", ("at", "received_at")),
+            ):
+                moved = ", ".join(f"{c} = {c} - make_interval(secs => {apart_s})" for c in columns)
+                connection.execute(f"UPDATE probing.{table} SET {moved} WHERE node = 'n2'")
+        site.ahead = timedelta(seconds=-seconds)
+        site.beat("n2")
+    site.ahead = timedelta()
+
+
+def test_a_minute_of_late_heartbeats_is_a_clock_behind(site):
+    """Two show nothing, nor do three of half a minute; three of a minute do, and so do those that follow."""
+    here = site(0.0)
+    late_beats(here, 90, 90, apart_s=100)
+    assert node_clocks.read(here.store, "c").spans == {}
+    late_beats(here, 60, 60)
+    assert node_clocks.read(here.store, "c").spans == {}
+    assert fetch.Fetcher(here.store, cases.WindowPolicy()).clocks("c").spans == {}
+    late_beats(here, 61, apart_s=15)
+    assert node_clocks.read(here.store, "c").spans == {}
+    late_beats(here, 60, 75, 59)
+    (span,) = node_clocks.read(here.store, "c").spans["n2"]
+    assert span.offset.total_seconds() == pytest.approx(-59, abs=2)
+    assert (span.to_at - span.from_at).total_seconds() == pytest.approx(135, abs=2)
+
+
+@pytest.mark.parametrize(
+    "behind_s",
+    [(60, 0.1, 0.1, 57), (60, 0.1, 60, 0.1, 60, 0.1), (60, 60, 0.1, 60, 60), (60, 72, 66, 85, 61, 70), (65, 60, 55, 50, 45, 40, 35)],
+)  # fmt: skip
+def test_heartbeats_that_waited_are_no_clock_behind(site, make, behind_s):
+    """A right heartbeat between shows that the clock is right; without one, waits differ. The node's Xid was taken out of the window."""
+    here = site(0.0)
+    late_beats(here, *behind_s)
+    assert node_clocks.read(here.store, "c").spans == {}
+    failed(make, here)
+    here.deliver(lost_gpu(make, here))
+    verdict = here.judge()
+    assert verdict.cause == "gpu_lost"
+    assert "behind" not in verdict.summary
+
+
+def test_a_clock_set_right_and_wrong_again_is_right_between(site):
+    """Two times, with the right one between; the second counts only after a minute of its own."""
+    here = site(0.0)
+    late_beats(here, 60, 60, 60, 0.1, 0.1, 60, 60)
+    (first,) = node_clocks.read(here.store, "c").spans["n2"]
+    late_beats(here, 60)
+    spans = node_clocks.read(here.store, "c").spans["n2"]
+    assert len(spans) == 2
+    assert (spans[1].from_at - spans[0].to_at).total_seconds() == pytest.approx(90, abs=2)
+    assert (first.to_at - first.from_at).total_seconds() == pytest.approx(60, abs=2)
+
+
+def test_a_heartbeat_of_a_clock_ahead_that_waited_ends_nothing(site):
+    """A clock seven seconds ahead whose heartbeat waited for four looks right; it is one time all the same."""
+    here = site(7.0)
+    late_beats(here, -7, -3, -7, -3, -7)
+    (span,) = node_clocks.read(here.store, "c").spans["n2"]
+    assert span.offset.total_seconds() == pytest.approx(7, abs=1)
+
+
+def test_heartbeats_that_wait_fill_no_table(site, postgres_url):
+    """Late by another time each, they push no time out of the table in which the clock was off."""
+    here = site(400.0)
+    late_beats(here, *(40 + 7 * (i % 5) for i in range(60)), apart_s=10)
     with psycopg.connect(postgres_url) as connection:
-        connection.execute("UPDATE probing.node_clock SET from_at = from_at - interval '1 minute'")
-    here.beat("n2")
-    (span,) = node_clocks.read(store, "c").spans["n2"]
-    assert span.offset.total_seconds() == pytest.approx(-60, abs=3)
+        assert connection.execute(
+            "SELECT count(*), max(offset_s) > 390 FROM probing.node_clock"
+        ).fetchone() == (2, True)
 
 
 @pytest.mark.parametrize("ahead_s", [0.0, 600.0, -600.0])

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import secrets
 import time
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -19,7 +23,7 @@ from web_world import OWNER, World
 
 from probing_cluster.db import store as db_store
 from probing_cluster.web import app
-from probing_cluster.web.access import oidc, viewers
+from probing_cluster.web.access import oidc, pending_logins, viewers
 
 ISSUER = "https://idp.example"
 
@@ -32,6 +36,8 @@ class Provider:
         self.nonce = ""
         self.claims: dict[str, Any] = {}
         self.signed_by = self.key
+        self.codes: set[str] = set()
+        """Codes that were given a token: each is good once."""
         self.app = Starlette(
             routes=[
                 Route("/.well-known/openid-configuration", self.metadata),
@@ -52,8 +58,12 @@ class Provider:
     async def jwks(self, _: Request) -> JSONResponse:
         return JSONResponse({"keys": [self.key.as_dict(private=False)]})
 
-    async def token(self, _: Request) -> JSONResponse:
+    async def token(self, request: Request) -> JSONResponse:
         now = int(time.time())
+        code = urllib.parse.parse_qs((await request.body()).decode())["code"][0]
+        if code in self.codes:
+            return JSONResponse({"error": "invalid_grant"}, 400)
+        self.codes.add(code)
         claims = {
             "iss": ISSUER, "aud": "probing", "sub": "1", "iat": now, "exp": now + 300, "nonce": self.nonce,
             "preferred_username": OWNER,
@@ -68,28 +78,54 @@ def provider() -> Provider:
 
 
 @pytest.fixture
-def world(store: db_store.Store, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """A site that knows the provider."""
+def server(
+    store: db_store.Store, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., World]]:
+    """Starts web servers that know the provider, each as a process of its own."""
     transport = httpx2.ASGITransport(provider.app)
     real = oidc.routes
     monkeypatch.setattr(app.oidc, "routes", lambda site: real(site, transport=transport))
-    made = web_world.world_on(store, oidc_issuer=ISSUER, oidc_client_id="probing")
-    yield made
-    made.site.reader.close()
+    worlds = []
+
+    def started(**web: Any) -> World:
+        monkeypatch.setattr(pending_logins, "_OF_PROCESS", secrets.token_bytes(32))
+        pending_logins._key_of.cache_clear()
+        worlds.append(web_world.world_on(store, oidc_issuer=ISSUER, oidc_client_id="probing", **web))
+        return worlds[-1]
+
+    yield started
+    for made in worlds:
+        made.site.reader.close()
+
+
+@pytest.fixture
+def world(server: Callable[..., World]) -> World:
+    """A site that knows the provider."""
+    return server()
+
+
+def begin(world: World, provider: Provider, path: str = "/jobs/7", **options: Any) -> tuple[str, str]:
+    """The state and the cookie of a login that a browser begins."""
+    begun = world.as_user(None).get(f"/oidc/login?next={urllib.parse.quote(path, safe='')}", **options)
+    assert begun.status_code in (302, 303)
+    calls = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(begun.headers["location"]).query))
+    assert calls["code_challenge_method"] == "S256"
+    provider.nonce = calls["nonce"]
+    return calls["state"], begun.headers["set-cookie"].split(";")[0]
+
+
+def end(world: World, state: str, cookie: str, code: str = "c", **options: Any) -> httpx2.Response:
+    """The answer to the browser that comes back from the provider."""
+    query = {"code": code, "state": state}
+    return world.as_user(None, cookie=cookie).get("/oidc/back", params=query, **options)
 
 
 def come_back(
     world: World, provider: Provider, *, state: str | None = None, cookie: str | None = None
 ) -> httpx2.Response:
     """A whole login, as a browser goes through it."""
-    begun = world.as_user(None).get("/oidc/login?next=%2Fjobs%2F7")
-    assert begun.status_code in (302, 303)
-    calls = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(begun.headers["location"]).query))
-    assert calls["code_challenge_method"] == "S256"
-    provider.nonce = calls["nonce"]
-    pending = begun.headers["set-cookie"].split(";")[0] if cookie is None else cookie
-    query = {"code": "c", "state": calls["state"] if state is None else state}
-    return world.as_user(None, cookie=pending).get("/oidc/back", params=query)
+    begun, pending = begin(world, provider)
+    return end(world, begun if state is None else state, pending if cookie is None else cookie)
 
 
 def test_a_good_word_lets_in(world: World, provider: Provider) -> None:
@@ -122,3 +158,95 @@ def test_nor_a_forged_key_state_or_beginning(world: World, provider: Provider) -
     assert come_back(world, provider, cookie="").status_code == 403
     provider.signed_by = jwk.RSAKey.generate_key(2048, parameters={"kid": "1"})
     assert come_back(world, provider).status_code == 403
+
+
+def test_the_browser_keeps_the_login_that_it_began(
+    server: Callable[..., World], provider: Provider, tmp_path: Path
+) -> None:
+    """Another server with the same client secret ends it, whatever others begin meanwhile. It was forgotten after a thousand other beginnings."""
+    secret = tmp_path / "secret"
+    secret.write_text("s" * 32)
+    secret.chmod(0o600)
+    state, cookie = begin(server(oidc_secret_file=str(secret)), provider)
+    found = end(server(oidc_secret_file=str(secret)), state, cookie)
+    assert (found.status_code, found.headers["location"]) == (303, "/jobs/7"), found.text
+    secret.write_text("t" * 32)
+    state, cookie = begin(server(oidc_secret_file=str(secret)), provider)
+    assert end(server(), state, cookie).status_code == 403
+
+
+def test_its_cookie_is_for_us_alone(world: World) -> None:
+    """No script reads it, no other site's form sends it, no neighbour sets it, and it ends."""
+    given = world.as_user(None).get("/oidc/login").headers["set-cookie"].lower()
+    assert given.startswith("__host-")
+    assert {"httponly", "secure", "samesite=lax", "path=/", "max-age=600"} <= {
+        p.strip() for p in given.split(";")
+    }
+
+
+def test_a_cookie_that_somebody_wrote_is_none(
+    world: World, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Changed, unsigned, signed by another, of another sort, or ten minutes old."""
+    state, cookie = begin(world, provider)
+    name, _, text = cookie.partition("=")
+    header, claims, signature = text.split(".")
+
+    def part(value: Any) -> str:
+        return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+    login = json.loads(base64.urlsafe_b64decode(claims + "=="))
+    moved = part(login | {"exp": login["exp"] + 1})
+    other = jwt.encode({"alg": "HS256"}, login, jwk.OctKey.import_key(b"x" * 32))
+    forged = [
+        f"{header}.{moved}.{signature}", f"{part({'alg': 'none'})}.{claims}.", other, "", "x", "a.b.c", part([[[]]]) + ".e30.x", "." * 9000
+    ]  # fmt: skip
+    for value in forged:
+        assert end(world, state, f"{name}={value}").status_code == 403, value
+    assert pending_logins.PendingLogins(world.site.service.config).opened("é.é.é") is None
+    assert provider.codes == set()
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + pending_logins.LASTS_S + 1)
+    assert end(world, state, cookie).status_code == 403
+    monkeypatch.undo()
+
+
+def test_the_same_answer_again_lets_nobody_in(world: World, provider: Provider) -> None:
+    """A code is good once, and the browser forgets the login that has ended."""
+    state, cookie = begin(world, provider)
+    found = end(world, state, cookie)
+    assert any(
+        c.startswith(f"{pending_logins.COOKIE}=") and "Max-Age=0" in c
+        for c in found.headers.get_list("set-cookie")
+    )
+    again = end(world, state, cookie)
+    assert again.status_code == 403
+    assert "set-cookie" not in again.headers
+
+
+def test_a_page_too_long_for_a_cookie_is_not_remembered(world: World, provider: Provider) -> None:
+    """The browser would drop the cookie, and nobody could log in on the way there."""
+    state, cookie = begin(world, provider, "/jobs?" + "a" * 5000)
+    assert len(cookie) < 4000
+    found = end(world, state, cookie)
+    assert (found.status_code, found.headers["location"]) == (303, "/"), found.text
+
+
+def test_strangers_behind_the_same_address_keep_nobody_from_logging_in(
+    server: Callable[..., World], provider: Provider
+) -> None:
+    """Neither their requests nor their beginnings count against one who comes back; an end is free once for each beginning."""
+    world = server(requests_per_s=0.2)
+    shared = {"address": "192.0.2.7"}
+    stranger = world.as_user(None)
+
+    def until_refused(path: str) -> int:
+        return next(n for n in range(50) if stranger.get(path, **shared).status_code == 429)
+
+    until_refused("/api/v1/me")
+    state, cookie = begin(world, provider, **shared)
+    until_refused("/oidc/login")
+    found = end(world, state, cookie, **shared)
+    assert (found.status_code, found.headers["location"]) == (303, "/jobs/7"), found.text
+    assert end(world, state, cookie, "d", **shared).status_code == 429
+    assert end(world, state, "", **shared).status_code == 429
