@@ -15,7 +15,6 @@ MAX_DEATH_EVENTS = 1024
 
 def judge(
     watched: WatchedJob,
-    watcher: deaths.DeathWatch,
     rank_events: rank_events.RankEvents,
     clock: clock.Clock,
     *,
@@ -26,7 +25,8 @@ def judge(
     gone = [r for r in watched.ranks.values() if r.was_alive and not r.alive and not r.launches]
     for rank in gone:
         if rank.died_s is None:
-            rank.died_s = watcher.died_s(rank.page.pid) or now_s
+            noticed = rank.watched.died_s if rank.watched is not None else None
+            rank.died_s = now_s if noticed is None else noticed
     sightings = []
     for rank in (r for r in gone if not r.death_reported):
         fate = _settle(watched, rank, now_s, settled=settled)

@@ -124,7 +124,7 @@ class RankWatch:
         if watched is None:
             return []
         stalled = [found for rank in watched.ranks.values() if (found := self._stalled(rank)) is not None]
-        dead = rank_deaths.judge(watched, self._deaths, self._rank_events, self._clock)
+        dead = rank_deaths.judge(watched, self._rank_events, self._clock)
         return [*dead, *(self._rank_events.stall(watched.job, s) for s in stalled), *self._news(watched)]
 
     async def last_words(self, job: jobs.NodeJob) -> list[Sighting]:
@@ -135,7 +135,7 @@ class RankWatch:
         watched = await self._pages.read(job.job_id)
         if watched is None:
             return []
-        news = rank_deaths.judge(watched, self._deaths, self._rank_events, self._clock, settled=True)
+        news = rank_deaths.judge(watched, self._rank_events, self._clock, settled=True)
         left = self._snapshots.last(watched)
         if left is not None:
             news.append(self._rank_events.snapshot(watched.job, "last", left))

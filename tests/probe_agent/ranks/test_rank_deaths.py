@@ -141,3 +141,28 @@ def test_ranks_that_end_before_their_launcher_were_ended_with_their_job(
 
     asyncio.run(end())
     assert deaths_of(rig) == []
+
+
+def test_a_user_with_more_ranks_than_places_is_named(
+    rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The death of a rank without a place is found at the next look."""
+    monkeypatch.setattr(deaths, "MAX_WATCHED_OF_ONE", 1)
+    monkeypatch.setattr(deaths, "SETTLE_S", 0.0)
+    ranks = [rig.rank(0), rig.rank(1), rig.rank(2)]
+
+    async def live() -> str:
+        await rig.watch.beat()
+        error = rig.self_watch.of("ranks").error
+        (job,) = rig.watch._pages.jobs.values()
+        (unwatched, *_) = (r.page.pid for r in job.ranks.values() if r.watched is None)
+        (process,) = (p for p in ranks if p.pid == unwatched)
+        process.kill()
+        process.wait()
+        await rig.watch.beat()
+        await rig.watch.beat()
+        await rig.watch.close()
+        return error or ""
+
+    assert "job 7: 2 processes are not watched for their end" in asyncio.run(live())
+    assert len(deaths_of(rig)) == 1
