@@ -48,11 +48,13 @@ class ProcessFacts:
     """Characters read and written; None when the kernel does not count them."""
 
 
-def facts(pid: int, proc: Path = PROC) -> ProcessFacts | None:
-    """What is known of `pid`; None when there is no such process. Raises ProcessHangs."""
+def facts(pid: int, proc: Path = PROC, owner: int | None = None) -> ProcessFacts | None:
+    """What is known of `pid`; None when there is no such process, of `owner` where that is given. Raises ProcessHangs."""
     try:
         uid = (proc / str(int(pid))).stat().st_uid
     except OSError:
+        return None
+    if owner not in (None, uid):
         return None
     return guarded_reads.READS.read(pid, uid, lambda: _facts(pid, uid, proc))
 

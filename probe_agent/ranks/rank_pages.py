@@ -166,7 +166,8 @@ class RankPages:
 
     def _facts(self, watched: WatchedJob, page: pages.ProbePage) -> processes.ProcessFacts | None:
         """The process of a page, which may name any: only one of this user, started when the page says, counts."""
-        found = processes.facts(page.pid, self._proc)
+        # Another user's process is not asked: that would use up what may be waited for theirs.
+        found = processes.facts(page.pid, self._proc, watched.job.uid)
         same = found is not None and found.start_ticks == page.start_ticks and found.uid == watched.job.uid
         return found if same else None
 
