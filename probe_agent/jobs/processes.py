@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,12 @@ def facts(pid: int, proc: Path = PROC, owner: int | None = None) -> ProcessFacts
     if owner not in (None, uid):
         return None
     return guarded_reads.READS.read(pid, uid, lambda: _facts(pid, uid, proc))
+
+
+def started_s(found: ProcessFacts) -> float:
+    """When a process started, by the monotonic clock. The kernel counts ticks since the boot, and times asleep with them."""
+    asleep_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+    return found.start_ticks / _TICKS_PER_S - asleep_s
 
 
 def _facts(pid: int, uid: int, proc: Path) -> ProcessFacts | None:

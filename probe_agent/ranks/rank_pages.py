@@ -190,6 +190,8 @@ class RankPages:
             rank = watched.ranks[name] = Rank(page=page, facts=None)
             if found is not None:
                 rank.ancestors = processes.ancestors(page.pid, self._proc)
+        if found is not None and rank.started_s is None:
+            rank.started_s = processes.started_s(found)
         # Facts of an earlier look are no proof: the number may be another process's by now.
         if found is not None and found is not rank.facts and rank.watched is None:
             rank.watched = self._deaths.add(page.pid, found.uid)
