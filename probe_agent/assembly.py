@@ -153,6 +153,7 @@ class AgentParts:
             pages=self.node.pages,
             watch=self.node.watch,
             page_reader=lambda job: self.ranks.last_words(job),
+            shares=self.node.shares,
             kept=self.config.kept,
             clock=self.clock,
         )
@@ -165,6 +166,7 @@ class AgentParts:
             book=self.node.book,
             directories=self.node.pages,
             take=self.node.intake.take,
+            shares=self.node.shares,
             watch=self.node.watch,
             limits=stall.StallLimits(least_s=agent.stall_least_s, startup_s=agent.stall_startup_s),
             gpus=lambda: self.poller.last.get(nvml.SOURCE.name),

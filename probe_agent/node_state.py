@@ -9,7 +9,7 @@ from probing_cluster.core import clock, errors, records, settings
 from probing_cluster.probe_agent import children, identity, self_watch
 from probing_cluster.probe_agent.faults import faults, gres_conf, sighting
 from probing_cluster.probe_agent.hooks import fitness
-from probing_cluster.probe_agent.jobs import held, jobs, page_directories
+from probing_cluster.probe_agent.jobs import held, jobs, page_directories, row_share
 from probing_cluster.probe_agent.sources import node_reader, polled
 from probing_cluster.probe_agent.spool import intake, spool
 
@@ -38,6 +38,7 @@ class NodeState:
         self.book = jobs.JobBook(boot_id, self.spool.state("jobs"))
         self.held = held.HeldJobs(self.book, clock=clock)
         self.watch = self_watch.SelfWatch()
+        self.shares = row_share.RowShares(clock)
         self.intake = intake.Intake(identity=self.identity, spool=self.spool, faults=self.faults, clock=clock)
         self.children = children.Children()
         self.permissions = fitness.Permissions()

@@ -72,6 +72,7 @@ class Collector:
         pages: page_directories.PageDirectories,
         watch: self_watch.SelfWatch,
         page_reader: PageReader | None = None,
+        shares: row_share.RowShares | None = None,
         kept: settings.KeptSettings | None = None,
         clock: clock.Clock = clock.SYSTEM,
     ) -> None:
@@ -86,7 +87,7 @@ class Collector:
         self.sizes = output_growth.OutputSizes()
         self._clock = clock
         self._turns = user_turns.ReaderTurns(AT_ONCE, AT_ONCE_OF_ONE)
-        self._shares = row_share.RowShares(clock)
+        self._shares = shares or row_share.RowShares(clock)
         self._begun = user_turns.ReaderTurns(MAX_JOBS, AT_ONCE_OF_ONE)
 
     async def collect(self, job: jobs.NodeJob) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,13 +49,21 @@ class ProcessFacts:
     """Characters read and written; None when the kernel does not count them."""
 
 
-def facts(pid: int, proc: Path = PROC) -> ProcessFacts | None:
-    """What is known of `pid`; None when there is no such process. Raises ProcessHangs."""
+def facts(pid: int, proc: Path = PROC, owner: int | None = None) -> ProcessFacts | None:
+    """What is known of `pid`; None when there is no such process, of `owner` where that is given. Raises ProcessHangs."""
     try:
         uid = (proc / str(int(pid))).stat().st_uid
     except OSError:
         return None
+    if owner not in (None, uid):
+        return None
     return guarded_reads.READS.read(pid, uid, lambda: _facts(pid, uid, proc))
+
+
+def started_s(found: ProcessFacts) -> float:
+    """When a process started, by the monotonic clock. The kernel counts ticks since the boot, and times asleep with them."""
+    asleep_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+    return found.start_ticks / _TICKS_PER_S - asleep_s
 
 
 def _facts(pid: int, uid: int, proc: Path) -> ProcessFacts | None:

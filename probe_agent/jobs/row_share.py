@@ -33,13 +33,20 @@ class RowShares:
         """User to the rows left, and when that was by the monotonic clock."""
 
     def take(self, uid: int, sightings: Sequence[Sighting]) -> list[Sighting] | None:
-        """Those of a job's sightings that its user's share has room for, first causes before all others; None when it is used up."""
+        """Those of an ended job's sightings that its user's share has room for, first causes before all others; None when it is used up."""
+        return self._take(uid, sightings, OWN_ROWS)
+
+    def take_running(self, uid: int, sightings: Sequence[Sighting]) -> list[Sighting]:
+        """The same of a running job, whose own rows count when it is collected."""
+        return self._take(uid, sightings, 0) or []
+
+    def _take(self, uid: int, sightings: Sequence[Sighting], own_rows: int) -> list[Sighting] | None:
         left = self._left_of(uid)
         kept = most(sightings, min(MAX_SIGHTINGS, int(left * ONE_JOB_FRAC)))
         while len(self._left) >= _MAX_USERS:
             del self._left[next(iter(self._left))]
-        self._left[uid] = max(0.0, left - OWN_ROWS - len(kept)), self._clock.monotonic_s()
-        return kept if left >= OWN_ROWS else None
+        self._left[uid] = max(0.0, left - own_rows - len(kept)), self._clock.monotonic_s()
+        return kept if left >= own_rows else None
 
     def _left_of(self, uid: int) -> float:
         left, at_s = self._left.pop(uid, (float(USER_ROWS), 0.0))

@@ -22,8 +22,18 @@ TEARDOWN_S = 8.0
 """The Epilog follows the end of a job's tasks sooner; a job that still runs after this has lost its ranks here."""
 BECAUSE_S = 30.0
 """A rank that is killed within this after another one ended, however it did, was ended because of it (srun --kill-on-bad-exit)."""
-MAX_WATCHED = 512
-"""Processes watched at once; a flood of pages must not use up our descriptors."""
+MAX_WATCHED, MAX_WATCHED_OF_ONE = 512, 64
+"""Processes watched at once, in all and of one user; a flood of pages must not use up our descriptors, nor the other users' places."""
+
+
+class WatchedProcess:
+    """One process that is watched for one rank; its pid may be another rank's, too, or another process's later."""
+
+    def __init__(self, *, uid: int, fd: int) -> None:
+        self.uid = uid
+        self.fd = fd
+        self.died_s: float | None = None
+        """Its end by the monotonic clock; None while it runs."""
 
 
 class DeathWatch:
@@ -31,48 +41,48 @@ class DeathWatch:
 
     def __init__(self, monotonic_s: Callable[[], float]) -> None:
         self._monotonic_s = monotonic_s
-        self._fds: dict[int, int] = {}
-        self._died_s: dict[int, float] = {}
+        self._open: set[WatchedProcess] = set()
         self.somebody = asyncio.Event()
         """Set when a watched process has ended; cleared by whoever waits for it."""
 
-    def add(self, pid: int) -> None:
-        """Watch a process; silently not where the kernel has no pidfds, the process is gone or too many are watched."""
-        if pid in self._fds or len(self._fds) >= MAX_WATCHED:
-            return
+    def add(self, pid: int, uid: int) -> WatchedProcess | None:
+        """Watch a process of `uid`; None where the kernel has no pidfds, the process is gone or there is no room."""
+        if not self.has_room(uid):
+            return None
         try:
             fd = os.pidfd_open(pid)
         except OSError:
-            return
-        self._fds[pid] = fd
-        self._died_s.pop(pid, None)
-        asyncio.get_running_loop().add_reader(fd, self._ended, pid)
+            return None
+        watched = WatchedProcess(uid=uid, fd=fd)
+        self._open.add(watched)
+        asyncio.get_running_loop().add_reader(fd, self._ended, watched)
+        return watched
 
-    def died_s(self, pid: int) -> float | None:
-        """The end of a watched process by the monotonic clock; None when it runs, or was never watched."""
-        return self._died_s.get(pid)
+    def has_room(self, uid: int) -> bool:
+        """Whether one more process of `uid` can be watched."""
+        of_this_user = sum(watched.uid == uid for watched in self._open)
+        return len(self._open) < MAX_WATCHED and of_this_user < MAX_WATCHED_OF_ONE
 
-    def forget(self, pid: int) -> None:
-        """Watch a process no longer."""
-        fd = self._fds.pop(pid, None)
-        self._died_s.pop(pid, None)
-        if fd is not None:
-            self._close(fd)
+    def forget(self, watched: WatchedProcess | None) -> None:
+        """Watch a process no longer; other watches of the same process go on."""
+        if watched is not None and watched in self._open:
+            self._close(watched)
 
     def close(self) -> None:
-        for pid in list(self._fds):
-            self.forget(pid)
+        """Watch nothing any longer."""
+        for watched in list(self._open):
+            self._close(watched)
 
-    def _ended(self, pid: int) -> None:
-        self._died_s[pid] = self._monotonic_s()
-        self._close(self._fds.pop(pid))
+    def _ended(self, watched: WatchedProcess) -> None:
+        watched.died_s = self._monotonic_s()
+        self._close(watched)
         self.somebody.set()
 
-    @staticmethod
-    def _close(fd: int) -> None:
+    def _close(self, watched: WatchedProcess) -> None:
+        self._open.remove(watched)
         with contextlib.suppress(RuntimeError):  # no loop runs any more
-            asyncio.get_running_loop().remove_reader(fd)
-        os.close(fd)
+            asyncio.get_running_loop().remove_reader(watched.fd)
+        os.close(watched.fd)
 
 
 @dataclass(frozen=True, kw_only=True)

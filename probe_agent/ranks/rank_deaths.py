@@ -9,13 +9,12 @@ from probing_cluster.probe_agent.faults.sighting import Sighting
 from probing_cluster.probe_agent.ranks import deaths, rank_events
 from probing_cluster.probe_agent.ranks.ranks import Rank, WatchedJob
 
-MAX_DEATH_EVENTS = 1024
+MAX_DEATH_EVENTS = 64
 """Deaths reported of one attempt on one node: a user may start and kill processes for ever."""
 
 
 def judge(
     watched: WatchedJob,
-    watcher: deaths.DeathWatch,
     rank_events: rank_events.RankEvents,
     clock: clock.Clock,
     *,
@@ -26,7 +25,8 @@ def judge(
     gone = [r for r in watched.ranks.values() if r.was_alive and not r.alive and not r.launches]
     for rank in gone:
         if rank.died_s is None:
-            rank.died_s = watcher.died_s(rank.page.pid) or now_s
+            noticed = rank.watched.died_s if rank.watched is not None else None
+            rank.died_s = now_s if noticed is None else noticed
     sightings = []
     for rank in (r for r in gone if not r.death_reported):
         fate = _settle(watched, rank, now_s, settled=settled)
@@ -53,7 +53,7 @@ def _settle(watched: WatchedJob, rank: Rank, now_s: float, *, settled: bool) -> 
     # A launcher outlives its ranks by seconds, and waits for nothing.
     others = [r for r in watched.ranks.values() if r is not rank and r.was_alive and not r.launches]
     # Who has been started since (by torchrun, or by the script's next srun) says nothing about this end.
-    before = [r.end for r in others if r.page.monotonic_ns / 1e9 <= end.died_s]
+    before = [r.end for r in others if r.started_s is None or r.started_s <= end.died_s]
     fate = deaths.fate(end, before)
     if fate is not deaths.EndMeaning.TOGETHER:
         return fate

@@ -95,7 +95,7 @@ class RankPages:
         if watched is not None:
             await watched.lane.close()
             for rank in watched.ranks.values():
-                self._deaths.forget(rank.page.pid)
+                self._deaths.forget(rank.watched)
 
     async def close(self) -> None:
         """Ends the readers."""
@@ -121,6 +121,15 @@ class RankPages:
             self._forget(watched, set(answer["pages"]))
         _mark_launchers(list(watched.ranks.values()))
         watched.refused = refused
+        self._note_unwatched(watched)
+
+    def _note_unwatched(self, watched: WatchedJob) -> None:
+        """Shows where ranks live for whose processes there is no room: their deaths are found at the next look, not at once."""
+        unwatched = sum(rank.alive and rank.watched is None for rank in watched.ranks.values())
+        if unwatched and watched.job.uid is not None and not self._deaths.has_room(watched.job.uid):
+            most = f"{deaths.MAX_WATCHED_OF_ONE} processes of a user and {deaths.MAX_WATCHED} of all"
+            why = f"{unwatched} processes are not watched for their end, at most {most} are"
+            self._watch.failed(NAME, f"job {watched.job.job_id}: {why}", state="ok")
 
     def _found(
         self, watched: WatchedJob, by_name: Mapping[str, pages.ProbePage]
@@ -150,14 +159,15 @@ class RankPages:
             with contextlib.suppress(guarded_reads.ProcessHangs):  # it has not ended
                 rank.facts = self._facts(watched, rank.page)
             if rank.alive or rank.death_reported or rank.launches or not rank.was_alive:
-                self._deaths.forget(rank.page.pid)
+                self._deaths.forget(rank.watched)
                 del watched.ranks[name]
         for one in [s for s in watched.sought if s[0] not in read]:
             del watched.sought[one]
 
     def _facts(self, watched: WatchedJob, page: pages.ProbePage) -> processes.ProcessFacts | None:
         """The process of a page, which may name any: only one of this user, started when the page says, counts."""
-        found = processes.facts(page.pid, self._proc)
+        # Another user's process is not asked: that would use up what may be waited for theirs.
+        found = processes.facts(page.pid, self._proc, watched.job.uid)
         same = found is not None and found.start_ticks == page.start_ticks and found.uid == watched.job.uid
         return found if same else None
 
@@ -175,11 +185,16 @@ class RankPages:
             )
             if job_id not in (None, watched.job.job_id):
                 return
-            rank = watched.ranks[name] = Rank(page=page, facts=found)
+            if rank is not None:
+                self._deaths.forget(rank.watched)
+            rank = watched.ranks[name] = Rank(page=page, facts=None)
             if found is not None:
                 rank.ancestors = processes.ancestors(page.pid, self._proc)
-        if found is not None and not rank.was_alive:
-            self._deaths.add(page.pid)
+        if found is not None and rank.started_s is None:
+            rank.started_s = processes.started_s(found)
+        # Facts of an earlier look are no proof: the number may be another process's by now.
+        if found is not None and found is not rank.facts and rank.watched is None:
+            rank.watched = self._deaths.add(page.pid, found.uid)
         rank.page, rank.facts = page, found
         rank.was_alive |= rank.alive
 

@@ -19,7 +19,7 @@ from typing import Any
 from probing_cluster.core import clock
 from probing_cluster.probe_agent import children, identity, self_watch
 from probing_cluster.probe_agent.faults.sighting import Sighting
-from probing_cluster.probe_agent.jobs import jobs, output_files, page_directories, processes
+from probing_cluster.probe_agent.jobs import jobs, output_files, page_directories, processes, row_share
 from probing_cluster.probe_agent.ranks import (
     deaths,
     nic_traffic,
@@ -54,6 +54,7 @@ class RankWatch:
         take: Take,
         watch: self_watch.SelfWatch,
         limits: stall.StallLimits,
+        shares: row_share.RowShares | None = None,
         gpus: Callable[[], Mapping[str, Any] | None] = lambda: None,
         nics: nic_traffic.NicTraffic | None = None,
         proc: Path = processes.PROC,
@@ -63,6 +64,7 @@ class RankWatch:
         self._children = children
         self._book = book
         self._take = take
+        self._shares = shares or row_share.RowShares(clock)
         self._watch = watch
         self._limits = limits
         self._clock = clock
@@ -106,7 +108,7 @@ class RankWatch:
     async def _look_and_take(self, job_id: int) -> None:
         sightings = await self.look(job_id)
         if sightings:
-            self._take(sightings)
+            self._take_of(self._book.get(job_id), sightings)
         if any(s.kind == "rank_stall" for s in sightings):
             await self.snapshot(job_id)
 
@@ -124,7 +126,7 @@ class RankWatch:
         if watched is None:
             return []
         stalled = [found for rank in watched.ranks.values() if (found := self._stalled(rank)) is not None]
-        dead = rank_deaths.judge(watched, self._deaths, self._rank_events, self._clock)
+        dead = rank_deaths.judge(watched, self._rank_events, self._clock)
         return [*dead, *(self._rank_events.stall(watched.job, s) for s in stalled), *self._news(watched)]
 
     async def last_words(self, job: jobs.NodeJob) -> list[Sighting]:
@@ -135,7 +137,7 @@ class RankWatch:
         watched = await self._pages.read(job.job_id)
         if watched is None:
             return []
-        news = rank_deaths.judge(watched, self._deaths, self._rank_events, self._clock, settled=True)
+        news = rank_deaths.judge(watched, self._rank_events, self._clock, settled=True)
         left = self._snapshots.last(watched)
         if left is not None:
             news.append(self._rank_events.snapshot(watched.job, "last", left))
@@ -154,7 +156,8 @@ class RankWatch:
         watched.snapshot_s = now_s
         watched.snapshots += 1
         number = str(watched.snapshots)
-        self._take([self._rank_events.snapshot(watched.job, number, await self._snapshots.live(watched))])
+        detail = await self._snapshots.live(watched)
+        self._take_of(watched.job, [self._rank_events.snapshot(watched.job, number, detail)])
         if self._has_ras(watched):
             # Beside everything else: it may take its 14 s, and other jobs' ranks are watched meanwhile.
             asking = asyncio.create_task(self._ask_ras(watched, number))
@@ -209,7 +212,21 @@ class RankWatch:
         if isinstance(report, str):
             self._watch.failed(rank_pages.NAME, f"job {watched.job.job_id}: NCCL RAS: {report}", state="ok")
         elif report is not None:
-            self._take([self._rank_events.ras(watched.job, number, report)])
+            self._take_of(watched.job, [self._rank_events.ras(watched.job, number, report)])
+
+    def _take_of(self, job: jobs.NodeJob | None, sightings: list[Sighting]) -> None:
+        """Takes a running job's sightings, as many as its user's share of the node's rows has room for."""
+        if job is None or job.uid is None:
+            return
+        kept = self._shares.take_running(job.uid, sightings)
+        if len(kept) < len(sightings):
+            left_out = len(sightings) - len(kept)
+            why = (
+                f"{left_out} events not stored, its user's share of the node's rows of this hour has no room"
+            )
+            self._watch.failed(rank_pages.NAME, f"job {job.job_id}: {why}", state="ok")
+        if kept:
+            self._take(kept)
 
     def _now_ns(self) -> int:
         return int(self._clock.monotonic_s() * 1e9)

@@ -23,6 +23,10 @@ class Rank:
     death_reported: bool = False
     """Its death has been judged, and reported if it may have begun a failure."""
     was_alive: bool = False
+    watched: deaths.WatchedProcess | None = None
+    """The watch over its process; None until that was met, or without room for one more of its user."""
+    started_s: float | None = None
+    """When its process started, by the monotonic clock and /proc: its page may claim any time. None until that was met."""
     died_s: float | None = None
     """When it was found to have ended, by the monotonic clock."""
     ancestors: frozenset[int] = frozenset()

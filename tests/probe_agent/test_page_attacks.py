@@ -6,6 +6,7 @@ Every attack is made by a real process of another uid, against the agent's own r
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -304,6 +305,30 @@ def test_ever_new_pages_fill_no_memory(rig: Rig) -> None:
         return most
 
     assert asyncio.run(live()) <= 100
+
+
+def test_a_page_that_names_anothers_rank_ends_no_watch_over_it(rig: Rig) -> None:
+    """Written, then deleted, or its job over: the victim's rank keeps its pidfd, and its death is noticed at once."""
+    pid, ticks = rig.sleeper(VICTIM)
+    rig.write(8, VICTIM, pid, ticks, 0)
+
+    async def live() -> bool:
+        await rig.watch.beat()
+        path = rig.write(7, MALLORY, pid, ticks, 0)
+        await rig.watch.beat()
+        path.unlink()
+        await rig.watch.beat()
+        rig.write(7, MALLORY, pid, ticks, 0)
+        await rig.watch.beat()
+        await rig.watch._pages.drop(7)
+        rig.started[0].kill()
+        rig.started[0].wait()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(rig.watch._deaths.somebody.wait(), 10)
+        await rig.watch.close()
+        return rig.watch._deaths.somebody.is_set()
+
+    assert asyncio.run(live())
 
 
 def test_deaths_are_told_so_often_and_no_more(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

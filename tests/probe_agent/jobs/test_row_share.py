@@ -62,6 +62,17 @@ def test_a_share_grows_back_within_an_hour() -> None:
     assert len(shares.take(1000, many) or ()) == row_share.MAX_SIGHTINGS
 
 
+def test_rows_of_running_and_of_ended_jobs_are_of_one_share() -> None:
+    ticks = SetClock(NOW)
+    shares = row_share.RowShares(ticks)
+    many = [finding(n) for n in range(2000)]
+    for _ in range(200):
+        shares.take_running(1000, many)
+    assert len(shares.take_running(1000, many)) == 0
+    assert len(shares.take(1000, many) or ()) == 0
+    assert len(shares.take_running(1001, many)) == row_share.MAX_SIGHTINGS
+
+
 @pytest.mark.parametrize("used_up", [False, True])
 def test_a_job_beyond_its_users_share_stores_nothing_and_is_collected(
     node_identity: identity.Identity, queue: spool.Spool, tmp_path: Path, *, used_up: bool

@@ -65,15 +65,15 @@ def test_the_kernel_tells_at_once() -> None:
 
     async def watch() -> tuple[float | None, float | None]:
         watcher = deaths.DeathWatch(time.monotonic)
-        for one in (first, second):
-            watcher.add(one.pid)
-        watcher.forget(second.pid)
+        watched, forgotten = watcher.add(first.pid, 1000), watcher.add(second.pid, 1000)
+        assert watched is not None
+        assert forgotten is not None
+        watcher.forget(forgotten)
         for one in (second, first):
             one.communicate(b"\n")
         await asyncio.wait_for(watcher.somebody.wait(), 30)
-        died = watcher.died_s(first.pid), watcher.died_s(second.pid)
         watcher.close()
-        return died
+        return watched.died_s, forgotten.died_s
 
     died_s, forgotten = asyncio.run(watch())
     assert died_s is not None
@@ -86,10 +86,47 @@ def test_a_process_that_is_gone_is_not_watched() -> None:
     done = process()
     done.communicate(b"\n")
 
-    async def watch() -> float | None:
+    async def watch() -> deaths.WatchedProcess | None:
         watcher = deaths.DeathWatch(time.monotonic)
-        watcher.add(done.pid)
+        watched = watcher.add(done.pid, 1000)
         watcher.close()
-        return watcher.died_s(done.pid)
+        return watched
 
     assert asyncio.run(watch()) is None
+
+
+def test_two_watches_of_one_process_end_apart() -> None:
+    """Whoever lets go of a process ends their own watch over it only."""
+    one = process()
+
+    async def watch() -> float | None:
+        watcher = deaths.DeathWatch(time.monotonic)
+        first, second = watcher.add(one.pid, 1000), watcher.add(one.pid, 1000)
+        assert first is not None
+        watcher.forget(second)
+        watcher.forget(second)
+        one.communicate(b"\n")
+        await asyncio.wait_for(watcher.somebody.wait(), 30)
+        watcher.close()
+        return first.died_s
+
+    assert asyncio.run(watch()) is not None
+
+
+def test_one_users_processes_leave_places_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place is free again once its process has ended or is forgotten."""
+    monkeypatch.setattr(deaths, "MAX_WATCHED", 4)
+    monkeypatch.setattr(deaths, "MAX_WATCHED_OF_ONE", 2)
+    one = process()
+
+    async def watch() -> list[bool]:
+        watcher = deaths.DeathWatch(time.monotonic)
+        uids = (1000, 1000, 1000, 1001, 1001, 1002)
+        watches = [watcher.add(one.pid, uid) for uid in uids]
+        watcher.forget(watches[0])
+        again = watcher.add(one.pid, 1000)
+        watcher.close()
+        return [w is not None for w in (*watches, again)]
+
+    assert asyncio.run(watch()) == [True, True, False, True, True, False, True]
+    one.communicate(b"\n")

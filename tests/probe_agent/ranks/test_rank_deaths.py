@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import pytest
 import rank_rig
 
+from probing_cluster.probe_agent.inject.site._probing_probe import layout
 from probing_cluster.probe_agent.jobs import processes
 from probing_cluster.probe_agent.ranks import deaths
 
@@ -141,3 +142,73 @@ def test_ranks_that_end_before_their_launcher_were_ended_with_their_job(
 
     asyncio.run(end())
     assert deaths_of(rig) == []
+
+
+def test_pages_of_the_future_make_no_news_of_every_death(
+    rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their processes began before the death, whatever they claim: others died of the same, and one still lives."""
+    monkeypatch.setattr(deaths, "SETTLE_S", 0.05)
+    for number in range(4):
+        pid = rig.rank(number).pid
+        with (rig.directory / f"p{pid}.page").open("r+b") as page:
+            page.seek(layout.H_MONOTONIC_NS * 8)
+            page.write((1 << 61).to_bytes(8, "little"))
+
+    async def kill() -> None:
+        await rig.watch.beat()
+        for process in rig.started[:3]:
+            process.kill()
+            process.wait()
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)
+        await rig.watch.beat()
+        await rig.watch.close()
+
+    asyncio.run(kill())
+    assert deaths_of(rig) == [(0, False)]
+
+
+def test_deaths_are_rows_of_their_users_share(rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The share that the collector of ended jobs takes from, too; the agent names the job."""
+    monkeypatch.setattr(deaths, "SETTLE_S", 0.0)
+    victim = rig.rank(0)
+    rig.rank(1)
+
+    async def kill() -> str:
+        await rig.watch.beat()
+        while rig.watch._shares.take(os.getuid(), ()) is not None:
+            pass
+        victim.kill()
+        victim.wait()
+        await rig.watch.beat()
+        await rig.watch.close()
+        return rig.self_watch.of("ranks").error or ""
+
+    assert "job 7: 1 events not stored" in asyncio.run(kill())
+    assert deaths_of(rig) == []
+
+
+def test_a_user_with_more_ranks_than_places_is_named(
+    rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The death of a rank without a place is found at the next look."""
+    monkeypatch.setattr(deaths, "MAX_WATCHED_OF_ONE", 1)
+    monkeypatch.setattr(deaths, "SETTLE_S", 0.0)
+    ranks = [rig.rank(0), rig.rank(1), rig.rank(2)]
+
+    async def live() -> str:
+        await rig.watch.beat()
+        error = rig.self_watch.of("ranks").error
+        (job,) = rig.watch._pages.jobs.values()
+        (unwatched, *_) = (r.page.pid for r in job.ranks.values() if r.watched is None)
+        (process,) = (p for p in ranks if p.pid == unwatched)
+        process.kill()
+        process.wait()
+        await rig.watch.beat()
+        await rig.watch.beat()
+        await rig.watch.close()
+        return error or ""
+
+    assert "job 7: 2 processes are not watched for their end" in asyncio.run(live())
+    assert len(deaths_of(rig)) == 1
