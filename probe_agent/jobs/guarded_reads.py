@@ -21,9 +21,9 @@ WAIT_S, WAIT_GROWS_FRAC = 0.5, 0.1
 """Seconds to wait at most for one user's processes, and what grows back of them in a second: all in a beat with jobs (5 s)."""
 WAIT_IN_ALL_S, WAIT_IN_ALL_GROWS_FRAC = 1.0, 0.25
 """The same for the processes of all users together."""
-SHORT_S, SHORT_COSTS = 0.02, 10
+SHORT_S, QUICK_S, SHORT_COSTS = 0.02, 0.005, 10
 """Where all users together have used up theirs, a read may take so long, which any process answers in that does not stall its
-reads, and its time counts so many times: many users who each use up their own budget then hold up the loop for little."""
+reads, and what is not quick counts so many times: many users who each use up their own budget then hold up the loop for little."""
 _MAX_USERS = 4096
 
 T = TypeVar("T")
@@ -117,7 +117,7 @@ class GuardedReads:
             now_s, short = self._monotonic_s(), self._in_all.is_below(SHORT_S)
             self._in_all.spend(waited_s, now_s)
             if (budget := self._budgets.get(uid)) is not None:
-                budget.spend(waited_s * (SHORT_COSTS if short else 1), now_s)
+                budget.spend(waited_s * (SHORT_COSTS if short and waited_s > QUICK_S else 1), now_s)
 
 
 READS = GuardedReads()

@@ -115,8 +115,15 @@ class RankPages:
                 by_name[name] = page
             else:
                 refused += 1  # one page of a process is enough
-        for name, page in self._found(watched, by_name).items():
-            self._see(watched, name, page)
+        found = self._found(watched, by_name)
+        # Where not all can be asked in one look, those that were left out most often come first.
+        for name in sorted(found, key=lambda name: -watched.unanswered[name]):
+            if self._see(watched, name, found[name]):
+                del watched.unanswered[name]
+            else:
+                watched.unanswered[name] += 1
+        for name in watched.unanswered.keys() - found:
+            del watched.unanswered[name]
         if "pages" in answer:
             self._forget(watched, set(answer["pages"]))
         _mark_launchers(list(watched.ranks.values()))
@@ -171,20 +178,22 @@ class RankPages:
         same = found is not None and found.start_ticks == page.start_ticks and found.uid == watched.job.uid
         return found if same else None
 
-    def _see(self, watched: WatchedJob, name: str, page: pages.ProbePage) -> None:
+    def _see(self, watched: WatchedJob, name: str, page: pages.ProbePage) -> bool:
+        """Joins a page with its process; False where the process does not show itself now."""
         rank = watched.ranks.get(name)
+        answers = True
         try:
             found = self._facts(watched, page)
         except guarded_reads.ProcessHangs:
             if rank is None or rank.page.start_ticks != page.start_ticks:
-                return
-            found = rank.facts  # it has not ended
+                return False
+            found, answers = rank.facts, False  # it has not ended
         if rank is None or rank.page.start_ticks != page.start_ticks:
             job_id = (
                 processes.job_of(page.pid, self._proc, self._book.sluids()) if found is not None else None
             )
             if job_id not in (None, watched.job.job_id):
-                return
+                return True
             if rank is not None:
                 self._deaths.forget(rank.watched)
             rank = watched.ranks[name] = Rank(page=page, facts=None)
@@ -197,6 +206,7 @@ class RankPages:
             rank.watched = self._deaths.add(page.pid, found.uid)
         rank.page, rank.facts = page, found
         rank.was_alive |= rank.alive
+        return answers
 
 
 def _mark_launchers(ranks: Sequence[Rank]) -> None:

@@ -70,6 +70,8 @@ class WatchedJob:
     """How often the process of a page (and start time) in another PID namespace was looked for in vain."""
     refused: int = 0
     """Files in its page directory that are no pages."""
+    unanswered: Counter[str] = field(default_factory=Counter)
+    """Pages whose process did not show itself in the last looks, or was not asked: how many looks."""
     silent: bool = False
     """The reader did not answer when it was asked last."""
     snapshot_s: float | None = None

@@ -183,6 +183,31 @@ def test_a_rank_inside_an_exec_has_no_stack(rig: rank_rig.Rig, monkeypatch: pyte
     ]
 
 
+def test_ranks_that_could_not_be_asked_come_first_in_the_next_look(
+    rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a user's processes answer slowly not all fit into one look: none of them is never looked at."""
+    pids = {rig.rank(number).pid for number in range(3)}
+    facts, looked, left = processes.facts, set[int](), [0]
+
+    def one_a_look(pid: int, *rest: Any) -> processes.ProcessFacts | None:
+        if not left[0]:
+            raise guarded_reads.ProcessHangs(f"process {pid}")
+        left[0] -= 1
+        looked.add(pid)
+        return facts(pid, *rest)
+
+    async def live() -> None:
+        monkeypatch.setattr(processes, "facts", one_a_look)
+        for _ in range(4):
+            left[0] = 1
+            await rig.watch.look(7)
+        await rig.watch.close()
+
+    asyncio.run(live())
+    assert looked == pids
+
+
 @pytest.mark.parametrize("answer", ["[]", "{}", "null", "[1]", '["x"]', "[{}]"])
 def test_what_py_spy_answers_of_a_process_that_hides_its_threads(answer: str, tmp_path: Path) -> None:
     """The process's memory is its user's: any answer is no stack, and no failure."""
