@@ -290,7 +290,7 @@ def test_a_job_that_left_nothing_costs_no_reader(tmp_path: Path, op: str) -> Non
     }
     code = (
         "import sys; from probing_cluster.probe_agent.jobs import collect_child; collect_child.serve(collect_child.answer); "
-        "print([m for m in sys.modules if 'probing_cluster.evidence' in m])"
+        "print([m for m in sys.modules if m.startswith('probing_cluster.evidence.') and not m.endswith('.utf16')])"
     )
     done = subprocess.run(
         [sys.executable, "-I", "-c", code],
