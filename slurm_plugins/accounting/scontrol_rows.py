@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+from probing_cluster.core import digits
 from probing_cluster.slurm_plugins.accounting import attempt_rows, sacct_layout, sacct_rows
 
 _BEGINS = re.compile(r"(?P<margin>[\s>|]{0,40})JobId=\d{1,10}(?:\s|$)")
@@ -105,6 +106,6 @@ def _written(values: Mapping[str, str]) -> str:
         values.get("HetJobOffset") or values.get("PackJobOffset", ""),
     )
     if values.get("ArrayJobId") and task:
-        return f"{values['ArrayJobId']}_{task if task.isdigit() else f'[{task}]'}"
+        return f"{values['ArrayJobId']}_{task if digits.is_number(task) else f'[{task}]'}"
     leader = values.get("HetJobId") or values.get("PackJobId")
     return f"{leader}+{offset}" if leader and offset else values["JobId"]
