@@ -451,8 +451,7 @@ AS $gap$
           FROM unnest(p_spans + tstzmultirange(p_gap)) AS span) AS spans
 $gap$;
 
--- How far a node's clock was ahead of the server's at an instant of the server's; zero where it was right, or not measured well: a clock is
--- behind only if all heartbeats of a minute, at least three, show it. With p_beat_at, when a heartbeat that comes now was made by its node's clock.
+-- How far a node's clock was ahead of the server's at an instant of the server's; zero where it was right, or not measured well. With p_beat_at, when a heartbeat that comes now was made by its node's clock.
 CREATE OR REPLACE FUNCTION probing.clock_offset(p_cluster text, p_node text, p_at timestamptz, p_beat_at timestamptz DEFAULT NULL)
 RETURNS interval LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 AS $offset$
@@ -461,7 +460,7 @@ AS $offset$
                                                ELSE measured.offset_s END, 0))
     FROM (SELECT (SELECT c.offset_s FROM probing.node_clock c
                   WHERE c.cluster = p_cluster AND c.node = p_node AND p_at BETWEEN c.from_at AND c.to_at + interval '10 minutes'
-                    AND (c.offset_s > 0 OR (c.n_beats >= 3 AND c.to_at - c.from_at >= interval '1 minute'))
+                    AND c.is_sure
                   ORDER BY c.from_at DESC LIMIT 1) AS offset_s) AS measured
 $offset$;
 
@@ -496,7 +495,7 @@ AS $heartbeat$
         WHERE given.at > now() + interval '5 seconds' OR given.at BETWEEN now() - interval '1 day' AND now() - interval '30 seconds'
     ), latest AS (
         SELECT DISTINCT ON (c.cluster, c.node) c.cluster, c.node, c.from_at, off.offset_s,
-               c.offset_s > 0 OR (c.n_beats >= 3 AND c.to_at - c.from_at >= interval '1 minute') AS is_sure
+               c.is_sure
         FROM off JOIN probing.node_clock c ON c.cluster = off.cluster AND c.node = off.node
         ORDER BY c.cluster, c.node, c.from_at DESC
     ), extended AS (
@@ -518,7 +517,7 @@ AS $heartbeat$
         WHERE c.cluster = off.cluster AND c.node = off.node
           AND (c.from_at < (SELECT x.from_at FROM probing.node_clock x WHERE x.cluster = off.cluster AND x.node = off.node
                             ORDER BY x.from_at DESC OFFSET 49 LIMIT 1)
-               OR (c.offset_s < 0 AND (c.n_beats < 3 OR c.to_at - c.from_at < interval '1 minute')
+               OR (NOT c.is_sure
                    AND NOT EXISTS (SELECT FROM extended e WHERE e.cluster = c.cluster AND e.node = c.node AND e.from_at = c.from_at)))
     ), begun AS (
         INSERT INTO probing.node_clock (cluster, node, from_at, to_at, offset_s, n_beats)

@@ -34,7 +34,7 @@ class Gangs:
     """Per event: number of nodes."""
     age_days: Floats
     """Per event: days before the end of the window."""
-    heard: float
+    included_frac: float
     """Share of these among all unnamed failures, weighted by the probability of hardware."""
     hardware: float
     """Expected number of hardware failures among all unnamed ones."""
@@ -60,7 +60,7 @@ class Gangs:
             size=sizes.astype(np.float64),
             age_days=ages,
             hardware=all_hardware,
-            heard=sum(w for _, w in gangs) / every if every else 1.0,
+            included_frac=sum(w for _, w in gangs) / every if every else 1.0,
         )
 
     def rate_beside(self, mean: Floats, noise: float) -> Floats:

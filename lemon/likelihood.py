@@ -168,7 +168,7 @@ class LemonRate:
         return cls(
             levels=total * counts / counts.sum(),
             hardware=hardware,
-            unnamed=hardware * frac / (1.0 - frac) * gangs.heard,
+            unnamed=hardware * frac / (1.0 - frac) * gangs.included_frac,
             mix=mix,
         )
 

@@ -149,7 +149,7 @@ class Lane:
             try:
                 async with asyncio.timeout(deadline_s):
                     os.write(child.stdin.fileno(), json.dumps(request).encode() + b"\n")
-                    return _answer(await _line(child.stdout.fileno()))
+                    return answer_of(await _line(child.stdout.fileno()))
             except TimeoutError as exc:
                 await self._drop(child, key)
                 raise ChildHung(f"{key}: no answer within {deadline_s:g} s") from exc
@@ -185,8 +185,12 @@ async def _ended(child: processes.Child) -> None:
         await asyncio.sleep(0.002)
 
 
-def _answer(line: bytes) -> dict[str, Any]:
-    answer = json.loads(line)
+def answer_of(line: bytes) -> dict[str, Any]:
+    """The answer of a child. It may run as a job's owner, who can make it answer anything: raises ValueError unless it is a JSON object."""
+    try:
+        answer = json.loads(line)
+    except RecursionError as exc:
+        raise ValueError("the answer is nested too deeply") from exc
     if not isinstance(answer, dict):
         raise ValueError("the answer is no object")  # noqa: TRY004 - a malformed answer, like any other
     return answer

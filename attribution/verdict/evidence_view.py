@@ -23,6 +23,7 @@ NEARLY = 0.98
 """An attempt that ran for this share of its time limit has reached it."""
 
 _STILL_RETURNING = timedelta(minutes=10)
+"""A fault that came back no longer than this before the end may have had a part in it."""
 
 CRASHES = frozenset({4, 8, 11})
 """SIGILL, SIGFPE, SIGSEGV: the program's own errors, whatever else failed."""
@@ -213,10 +214,7 @@ class EvidenceView:
 
     @functools.cached_property
     def returning(self) -> tuple[records.HealthEvent, ...]:
-        """Root faults shortly before its end that came back after they were reported as over, oldest first.
-
-        A further report of their end is no proof: work that waited for the part may never have been done.
-        """
+        """Root faults shortly before its end that came back after a report of their end, oldest first: a further such report is no proof."""
         roots = [s.event for s in self.disturbances if s.signature.role is signatures.Role.ROOT]
         over = [e for e in self.case.events if e.at <= self.end_at and signatures.of(e).recovery]
         pairs = [(first, back) for first in roots for back in over if _ends(back, first)]
@@ -252,7 +250,7 @@ class EvidenceView:
             event.node
             for event in silences
             if event.at <= self.end_at
-            and ((heard := last.get(event.node)) is None or heard <= event.at + SLACK)
+            and ((last_sign := last.get(event.node)) is None or last_sign <= event.at + SLACK)
         }
         least = self.onset_at - timedelta(seconds=60)
         return tuple(

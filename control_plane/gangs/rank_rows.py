@@ -40,7 +40,7 @@ class RankNow:
     world_size: int | None = None
     stalled: bool = False
     """It has not got on for longer than its own history allows."""
-    heard_s: float = 0.0
+    beat_age_s: float = 0.0
     """Age of the heartbeat: every other age is as of then."""
     window: slow.PaceWindow | None = None
 
@@ -104,7 +104,7 @@ def from_json(job_id: int, plain: Mapping[str, Any]) -> RankNow:
     return RankNow(job_id=job_id, window=slow.PaceWindow(**window) if window else None, **values)
 
 
-def _row(node: str, key: str, entry: object, heard_s: float) -> RankNow | None:
+def _row(node: str, key: str, entry: object, beat_age_s: float) -> RankNow | None:
     named = _KEY.fullmatch(key)
     if named is None or not isinstance(entry, Mapping):
         return None
@@ -125,7 +125,7 @@ def _row(node: str, key: str, entry: object, heard_s: float) -> RankNow | None:
             checkpoints=int(entry.get("checkpoints") or 0),
             world_size=int(entry["world_size"]) if entry.get("world_size") else None,
             stalled=entry.get("stalled") is True,
-            heard_s=round(heard_s, 3),
+            beat_age_s=round(beat_age_s, 3),
             window=slow.PaceWindow.from_row(entry.get("window")),
         )
     except (TypeError, ValueError, OverflowError):

@@ -42,16 +42,16 @@ def look_again(
     ages = store.heartbeat_ages_s(cluster=cluster)
     beats = {b.node: b for b in store.heartbeats(nodes, cluster=cluster)}
     answers: dict[str, str] = {}
-    heard: list[str] = []
+    reporting: list[str] = []
     for node in nodes:
         beat = beats.get(node)
         if beat is None or not confirm.is_current(beat, ages.get(node)):
             answers[node] = _silent(node, ages.get(node))
         else:
-            heard.append(node)
-    subjects = [store_actions.RequestSubject(node, cluster=cluster) for node in heard]
+            reporting.append(node)
+    subjects = [store_actions.RequestSubject(node, cluster=cluster) for node in reporting]
     requests = store.request_all(subjects, "recheck", wait_s, {"clear": True, "by": person})
-    rechecks: dict[uuid.UUID, str] = dict(zip(requests, heard, strict=True))
+    rechecks: dict[uuid.UUID, str] = dict(zip(requests, reporting, strict=True))
     until_s = now_s() + wait_s
     while rechecks:
         for request, beat in store.beats_after(rechecks).items():

@@ -162,7 +162,9 @@ def _between(values: Sequence[int]) -> str:
 
 def _since(members: Sequence[rank_rows.RankNow]) -> str:
     """How long ago the last step (or the phase) was, by the one that waits longest."""
-    ages = [a + m.heard_s for m in members if (a := m.step_age_s if m.steps else m.phase_age_s) is not None]
+    ages = [
+        a + m.beat_age_s for m in members if (a := m.step_age_s if m.steps else m.phase_age_s) is not None
+    ]
     return phrase.span(max(ages)) if ages else "-"
 
 

@@ -17,7 +17,7 @@ WITH taken AS (
 ), off AS MATERIALIZED (
     SELECT c.cluster, c.node, max(greatest(c.offset_s, 0)) AS ahead_s, max(greatest(-c.offset_s, 0)) AS behind_s
     FROM probing.node_clock c
-    WHERE c.offset_s <= 86400 AND (c.offset_s > 0 OR (c.n_beats >= 3 AND c.to_at - c.from_at >= interval '1 minute'))
+    WHERE c.offset_s <= 86400 AND c.is_sure
     GROUP BY c.cluster, c.node
 ), alive AS MATERIALIZED (
     SELECT t.cluster, t.node, t.last_at + make_interval(secs => coalesce(o.behind_s, 0)) AS last_at,

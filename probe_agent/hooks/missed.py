@@ -31,11 +31,11 @@ def prepare(socket: Path) -> None:
 
 async def take(
     socket: Path,
-    heard: Callable[[Mapping[str, Any], datetime], Awaitable[None]],
+    receive: Callable[[Mapping[str, Any], datetime], Awaitable[None]],
     *,
     only: Collection[Path] | None = None,
 ) -> list[Path]:
-    """Hand every note, or those of `only`, to `heard`, oldest first, with the time of its question, and remove it; returns the others.
+    """Hand every note, or those of `only`, to `receive`, oldest first, with the time of its question, and remove it; returns the others.
 
     A note that nobody can read is logged and removed: it would be no better the next time.
     """
@@ -44,7 +44,7 @@ async def take(
     for path in taken:
         try:
             request, at = _read(path)
-            await heard(request, at)
+            await receive(request, at)
         except (errors.ProbingError, ValueError, OSError) as exc:
             _log.warning("the note %s cannot be used: %s", path, exc)
         try:

@@ -321,8 +321,9 @@ class Collector:
         except processes.ChildFailed as exc:
             self._watch.failed(NAME, f"job {job.job_id}: {exc}")
             return {"refused": NO_ANSWER if isinstance(exc, children.ChildHung) else READER_FAILED}
-        answer = _answer(done.stdout)
-        if answer is None:
+        try:
+            answer = children.answer_of(done.stdout)
+        except ValueError:
             last = done.stderr.decode("utf-8", "replace").rstrip().rpartition("\n")[2]
             why = f"exit status {done.returncode}, {sanitize.clean(last, 200) or 'and nothing on stderr'}"
             self._watch.failed(NAME, f"job {job.job_id}: {request['op']}: {READER_FAILED}: {why}")
@@ -387,12 +388,3 @@ class Collector:
             self._pages.tidy()
         except OSError as exc:
             _log.warning("page directories: %s", exc)
-
-
-def _answer(line: bytes) -> dict[str, Any] | None:
-    """The answer of a child; None where it gave none that is a JSON object."""
-    try:
-        answer = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return answer if isinstance(answer, dict) else None

@@ -7,11 +7,11 @@ runs, and what was written after the last look is judged at the end.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from probing_cluster.core import vocabulary
+from probing_cluster.core import digits, vocabulary
 from probing_cluster.evidence.joblog import standstill
 
 if TYPE_CHECKING:  # the collecting child imports this module
@@ -27,6 +27,23 @@ _PAGE_BYTES = 4096
 _LAST_BYTES = 2048
 _ENDED = ("CANCELLED AT", "*** JOB ", "*** STEP ")
 """In Slurm's message that it ends the job; what the program writes after it is its answer to that."""
+
+
+class FileSize(NamedTuple):
+    """What one look found of a file."""
+
+    inode: int
+    size: int
+    written_s: float
+    """Its time of the last write, seconds since 1970."""
+
+
+def size_of(row: object) -> FileSize | None:
+    """A row of the reading child's answer. It runs as the job's owner, who can make it answer anything: None for what is no such row."""
+    if not isinstance(row, list) or len(row) != len(FileSize._fields):
+        return None
+    inode, size, written_s = digits.index(row[0]), digits.index(row[1]), digits.number(row[2])
+    return None if inode is None or size is None or written_s is None else FileSize(inode, size, written_s)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -55,9 +72,9 @@ class OutputSizes:
         wanted = {(job.job_id, job.started_at) for job in running}
         self._of_start = {start: files for start, files in self._of_start.items() if start in wanted}
 
-    def note(self, job: jobs.NodeJob, path: str, row: Sequence[float], now: datetime) -> None:
-        """Take what a look at `now` found of a file: (inode, bytes, time of the last write in seconds)."""
-        inode, size, written_s = int(row[0]), int(row[1]), float(row[2])
+    def note(self, job: jobs.NodeJob, path: str, found: FileSize, now: datetime) -> None:
+        """Take what a look at `now` found of a file."""
+        inode, size, written_s = found
         files = self._of_start.setdefault((job.job_id, job.started_at), {})
         known = files.get(path)
         if known is None or known.inode != inode:

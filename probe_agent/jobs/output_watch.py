@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from probing_cluster.core import clock
-from probing_cluster.probe_agent.jobs import collect, jobs
+from probing_cluster.probe_agent.jobs import collect, jobs, output_growth
 
 EVERY_S = 30.0
 """Interval at which it is checked whose output is due."""
@@ -48,9 +48,7 @@ class OutputWatch:
             return True
         answer = await self._collector.ask(job, {"op": "sizes", "paths": paths})
         rows = answer.get("sizes")
-        # The child runs as the job's owner: what it answers is a claim of theirs.
         for path, row in rows.items() if isinstance(rows, dict) else ():
-            is_row = isinstance(row, list) and len(row) == 3
-            if path in paths and is_row and all(isinstance(n, int | float) for n in row):
-                self._collector.sizes.note(job, path, row, self._clock.now())
+            if path in paths and (size := output_growth.size_of(row)) is not None:
+                self._collector.sizes.note(job, path, size, self._clock.now())
         return answer.get("refused") != collect.NO_ANSWER

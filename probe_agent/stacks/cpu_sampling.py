@@ -57,10 +57,10 @@ async def _counted(started: children.Children, pid: int, owner: tuple[int, int])
         done = await started.run(
             f"perf {pid}", _CHILD, deadline_s=DEADLINE_S, stdin=json.dumps(request).encode()
         )
-        reply = json.loads(done.stdout)
+        reply = children.answer_of(done.stdout)
         if "refused" in reply:
             return sanitize.clean(str(reply["refused"]), 200)
         found: dict[str, Any] = {name: int(reply[name]) for name in _COUNTED}
         return found | {"where": sanitize.clean(str(reply["where"]), 100)}
-    except (processes.ChildFailed, ValueError, KeyError, TypeError) as exc:
+    except (processes.ChildFailed, ValueError, KeyError, TypeError, OverflowError) as exc:
         return sanitize.clean(f"{type(exc).__name__}: {exc}", 200)

@@ -28,7 +28,7 @@ async def look(
     request = {"ranks": list(ranks.items()), "uid": owner[0], "gid": owner[1]}
     try:
         done = await started.run("native", _CHILD, deadline_s=DEADLINE_S, stdin=json.dumps(request).encode())
-        reply = json.loads(done.stdout)
+        reply = children.answer_of(done.stdout)
         return {pid: _entry(reply[str(pid)]) for pid in ranks}
     except (processes.ChildFailed, ValueError, KeyError, TypeError, AttributeError) as exc:
         why = sanitize.clean(f"{type(exc).__name__}: {exc}", 200)

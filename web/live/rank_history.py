@@ -65,7 +65,7 @@ class History:
                 layers["own"][n] = max(row.window.total_s - row.window.waiting_s, 0.0)
                 layers["waiting"][n] = row.window.waiting_s
             if row.step_age_s is not None:
-                layers["still"][n] = row.step_age_s + row.heard_s
+                layers["still"][n] = row.step_age_s + row.beat_age_s
         self.looks.append(RankLook(ranks=np.array(list(by_rank), dtype=np.int32), layers=layers))
         self.at_s = now_s
 

@@ -8,7 +8,7 @@ SELECT n.node, b.at IS NOT NULL AS beats, coalesce(logs.gaps_from, gaps.gaps_fro
            least(b.at - make_interval(secs => coalesce(
                      (SELECT c.offset_s FROM probing.node_clock c
                       WHERE c.cluster = :cluster AND c.node = n.node AND c.to_at >= b.received_at
-                        AND (c.offset_s > 0 OR (c.n_beats >= 3 AND c.to_at - c.from_at >= interval '1 minute'))
+                        AND c.is_sure
                       ORDER BY c.from_at DESC LIMIT 1), 0)),
                  b.received_at),
            logs.last_at,

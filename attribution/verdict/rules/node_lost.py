@@ -107,9 +107,11 @@ def _named_by_srun(view: evidence_view.EvidenceView) -> Iterable[claims.Claim]:
     node = next((n for n in view.attempt.nodes if n in hosts), None)
     if node is None:
         return
-    heard = view.case.watched.get(node)
+    last_sign = view.case.watched.get(node)
     lived_on = (
-        heard is not None and node not in view.case.by_log and heard > view.end_at + evidence_view.SLACK
+        last_sign is not None
+        and node not in view.case.by_log
+        and last_sign > view.end_at + evidence_view.SLACK
     )
     yield claims.Claim(
         cause=LOST,
@@ -220,8 +222,8 @@ def _lost(view: evidence_view.EvidenceView) -> claims.Claim:
     if (
         node
         and node not in view.case.by_log
-        and (heard := view.case.watched.get(node))
-        and heard > view.end_at + _STILL_ALIVE
+        and (last_sign := view.case.watched.get(node))
+        and last_sign > view.end_at + _STILL_ALIVE
     ):
         return claims.replace_claim(
             made,
@@ -248,8 +250,8 @@ def _may_live(view: evidence_view.EvidenceView, node: str | None, events: list[r
     """True if the node's agent reported until the end and neither its silence nor a later report is known."""
     if view.state != "NODE_FAIL" or node is None or node in view.case.by_log or events:
         return False
-    heard = view.case.watched.get(node)
-    return heard is not None and heard >= view.end_at - _JUST_BEFORE
+    last_sign = view.case.watched.get(node)
+    return last_sign is not None and last_sign >= view.end_at - _JUST_BEFORE
 
 
 def _restarted(view: evidence_view.EvidenceView) -> frozenset[str]:

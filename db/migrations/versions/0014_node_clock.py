@@ -35,6 +35,16 @@ def upgrade() -> None:
             comment="seconds by which the node's clock was ahead of the server's; negative = behind",
         ),
         sa.Column("n_beats", sa.Integer(), nullable=False, comment="heartbeats with that offset"),
+        sa.Column(
+            "is_sure",
+            sa.Boolean(),
+            sa.Computed(
+                "offset_s > 0::double precision OR (n_beats >= 3 AND to_at - from_at >= '00:01:00'::interval)",
+                persisted=True,
+            ),
+            nullable=False,
+            comment="counts: a heartbeat that waited looks behind, so that takes three of at least a minute",
+        ),
         sa.PrimaryKeyConstraint("cluster", "node", "from_at"),
         schema="probing",
         comment="A time in which a node's clock was off: ahead by more than 5 s, or behind by more than 30 s.",

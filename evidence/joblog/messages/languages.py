@@ -60,6 +60,8 @@ _RUNTIMES = re.compile(
 _JAVA = re.compile(
     r"(?:Exception in thread \"[^\"]{1,80}\"|(?P<cause>Caused by:)) (?:[\w$]{1,60}\.){0,12}(?P<name>[\w$]{0,80}(?:Error|Exception))\b"
 )
+_TRACE_LINES = 200
+"""A trace of Java names the next cause within so many lines."""
 _JAVA_WRAPPERS = frozenset({
     "InvocationTargetException", "ExceptionInInitializerError", "ExecutionException", "CompletionException", "UndeclaredThrowableException",
 })  # fmt: skip
@@ -242,7 +244,6 @@ def _java(found: re.Match[str], record: Record, context: JoblogContext) -> rules
     return make(FACTS, "program_error", record, detail={"handled": True} if wraps else None)
 
 
-_TRACE_LINES = 200
 _OWN_ERROR = rules.always(FACTS, "program_error")
 _EXIT = {"role": LineRole.EXIT}
 _RULES: tuple[rules.Rule, ...] = (

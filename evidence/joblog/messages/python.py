@@ -166,7 +166,8 @@ _WAIT = re.compile(
     r"\b(?P<n>\d{1,7}(?:\.\d{1,6})?) ?(?P<unit>ms|s|secs?|seconds?|m|mins?|minutes?|h|hours?)\b"
 )
 _UNITS_MS = {"ms": 1.0, "s": 1_000.0, "m": 60_000.0, "h": 3_600_000.0}
-_USUAL_WAIT_MS = 1_800_000
+_USUAL_WAIT_MS, _LONGEST_WAIT_MS = 1_800_000, 7_200_000
+"""A text may name any time: the job's own words do not decide how far back its node's faults count."""
 _IMPORTS = frozenset({"ImportError", "ModuleNotFoundError"})
 _REMOTE_TEXT = re.compile(
     r"NCCL communicator was aborted|subprocess(?:es)? (?:has|have) (?:abruptly )?died\b|Broken pipe|Connection (?:reset|closed|refused)|worker.*died|\bbackground workers? (?:is|are) (?:no longer alive|6 feet under)|^Timed out (?:during handshake while connecting|trying to connect) to \w{1,9}://|(?<!default )process group(?! has not been initialized)|Socket (?:Timeout|closed)"
@@ -337,12 +338,12 @@ def exception(record: Record, *, own_name: bool = False) -> JobFinding | None:
 
 
 def _waited_ms(text: str) -> int:
-    """Milliseconds that the exception's text names, or a usual limit."""
+    """Milliseconds that the exception's text names, at most two hours, or a usual limit."""
     waits = [
         float(w["n"]) * _UNITS_MS[w["unit"][0].lower() if w["unit"] != "ms" else "ms"]
         for w in _WAIT.finditer(text)
     ]
-    return int(max(waits, default=_USUAL_WAIT_MS))
+    return int(min(max(waits, default=_USUAL_WAIT_MS), _LONGEST_WAIT_MS))
 
 
 _FROM_PARENT = "pickle.load(from_parent)"

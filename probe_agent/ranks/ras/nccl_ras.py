@@ -29,7 +29,7 @@ async def ask(
         done = await started.run(
             f"ras {job.job_id}", _CHILD, deadline_s=_DEADLINE_S, stdin=json.dumps(request).encode()
         )
-        reply: Mapping[str, Any] = json.loads(done.stdout)
+        reply: Mapping[str, Any] = children.answer_of(done.stdout)
     except (processes.ChildFailed, ValueError) as exc:
         return str(exc)
     if "text" not in reply:

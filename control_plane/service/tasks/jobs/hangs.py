@@ -153,9 +153,9 @@ def _decide(service: context.Context, ready: Sequence[hang.Hang], now: datetime)
     for one in ready:
         if one.verdict.gang_id not in answered or _decided(one.verdict, known):
             continue
-        nodes_heard = answered[one.verdict.gang_id]
+        nodes_answered = answered[one.verdict.gang_id]
         state, why, live, exclude = hang.decide(
-            one, ranks.get(one.attempt.job_id, ()), nodes_heard, queue, policy, ledger
+            one, ranks.get(one.attempt.job_id, ()), nodes_answered, queue, policy, ledger
         )
         leader = one.attempt.het_job_id or one.attempt.job_id
         components = sorted(j.job_id for j in queue.jobs.values() if j.het_job_id == leader) or [leader]
