@@ -1097,3 +1097,18 @@ def test_the_line_that_names_the_trouble_is_the_first_cause(log: list[str], kind
 def test_words_after_a_good_end_are_no_error(after: list[str]) -> None:
     """PMIx cannot remove a file of another user; a loss that was skipped; a heading."""
     assert first("step 1 loss 2.3", "step 2 loss 2.2", "This test is considered PASSED", *after) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "waited_ms"),
+    [
+        ("TimeoutError: worker 2", 1_800_000), ("TimeoutError: no answer after 600 s", 600_000), ("concurrent.futures.TimeoutError: gave up in 2.5 minutes", 150_000),
+        ("ray.exceptions.GetTimeoutError: Get timed out after 500 ms", 500), ("TimeoutError: after 9999999 h", 7_200_000), ("KeyError: 'after 600 s'", None),
+    ],
+)  # fmt: skip
+def test_how_long_an_exception_waited(error: str, waited_ms: int | None) -> None:
+    """A fault of its node that long before may be why; a text cannot reach further back than two hours."""
+    (found,) = joblog.read(
+        ["Traceback (most recent call last):", '  File "t.py", line 1, in <module>', error]
+    )
+    assert found.detail.get("unanswered_ms") == waited_ms

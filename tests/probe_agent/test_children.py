@@ -148,3 +148,11 @@ def test_child_that_survives_sigkill_is_counted_and_none_is_started_beside_it(
     assert held is not None
     assert processes.EDGE.end(held.identity.pid) is None
     assert started.hung == ()
+
+
+@pytest.mark.parametrize("line", [b"[" * 100_000, b"[1]", b"null", b"7", b"", b"{", b"\xff"])
+def test_an_answer_that_is_no_object_is_a_value_error(line: bytes) -> None:
+    """Of a child that runs as a job's owner: nesting without end is no other kind of failure."""
+    with pytest.raises(ValueError, match=r"."):
+        children.answer_of(line)
+    assert children.answer_of(b'{"a": 1}\n') == {"a": 1}

@@ -29,7 +29,9 @@ def looked(*looks: tuple[float, int, float], **changes: Any) -> dict[str, Any] |
     """What the reader is prompt after these looks: (seconds after the start, bytes, seconds of the last write)."""
     sizes = output_growth.OutputSizes()
     for when_s, size, written_s in looks:
-        sizes.note(job(**changes), "/out", (5, size, at(written_s).timestamp()), at(when_s))
+        sizes.note(
+            job(**changes), "/out", output_growth.FileSize(5, size, at(written_s).timestamp()), at(when_s)
+        )
     return sizes.question(job(**changes), "/out").get("grown")
 
 
@@ -116,3 +118,19 @@ def test_one_file_that_went_on_speaks_for_its_job() -> None:
     assert output_growth.is_contradicted(stall, [{"wrote_on": False}, {"wrote_on": True}])
     assert not output_growth.is_contradicted(stall, [{"wrote_on": False}, {"goes_on": True}])
     assert not output_growth.is_contradicted("python_traceback", [{"wrote_on": True}])
+
+
+NAN, INFINITY = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        [NAN, 1, 1.0], [1, INFINITY, 1.0], [1, 1, NAN], [1, 1, -INFINITY], [1, 1, 10**400], [10**400, 1, 1.0], [-1, 1, 1.0], [1, -1, 1.0],
+        [True, 1, 1.0], [1, 1.5, 1.0], [1, 1], [1, 1, 1.0, 1], ["1", 1, 1.0], {"0": 1}, None, "abc",
+    ],
+)  # fmt: skip
+def test_a_forged_size_is_none(row: object) -> None:
+    """The child that looks runs as the job's owner: JSON has room for numbers that end an agent."""
+    assert output_growth.size_of(row) is None
+    assert output_growth.size_of([5, 10, 1.5]) == (5, 10, 1.5)

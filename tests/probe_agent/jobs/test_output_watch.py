@@ -12,7 +12,7 @@ from typing import Any
 from probing_cluster.core import records, vocabulary
 from probing_cluster.probe_agent import children, identity, self_watch
 from probing_cluster.probe_agent.faults import faults
-from probing_cluster.probe_agent.jobs import collect, jobs, output_watch, page_directories
+from probing_cluster.probe_agent.jobs import collect, jobs, output_growth, output_watch, page_directories
 from probing_cluster.probe_agent.spool import codec, intake, spool
 from tests.set_clock import SetClock
 
@@ -68,3 +68,27 @@ def test_a_job_that_stopped_writing_is_found_at_its_end(tmp_path: Path) -> None:
     (stall,) = [e for e in events if e.kind == vocabulary.OUTPUT_STALL]
     assert (stall.source, stall.measured) == ("joblog", 380.0)
     assert stall.message == "nothing was written after: step 5 loss 1.9"
+
+
+def test_what_a_user_makes_the_child_answer_ends_no_look(tmp_path: Path) -> None:
+    """One file's row is forged, the other's is kept."""
+    book = jobs.JobBook("b")
+    for name in ("a", "b"):
+        written(tmp_path / name, "x\n", 1)
+    book.start(
+        jobs.NodeJob(job_id=7, started_at=START, uid=os.getuid(), gid=os.getgid(), work_dir=str(tmp_path))
+    )
+    job = book.get(7)
+    assert job is not None
+
+    class Forged:
+        sizes = output_growth.OutputSizes()
+
+        def outputs(self, _job: jobs.NodeJob) -> list[str]:
+            return ["/a", "/b"]
+
+        async def ask(self, _job: jobs.NodeJob, _request: dict[str, Any]) -> dict[str, Any]:
+            return {"sizes": {"/a": [float("nan"), 1, 1.0], "/b": [5, 10, 1.5], "/c": [5, 10, 1.5]}}
+
+    asyncio.run(output_watch.OutputWatch(book, Forged(), SetClock(START)).look())  # type: ignore[arg-type]
+    assert [bool(Forged.sizes.question(job, path)) for path in ("/a", "/b", "/c")] == [False, True, False]
