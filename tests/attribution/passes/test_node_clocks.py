@@ -14,6 +14,8 @@ from probing_cluster.core import records
 from probing_cluster.db import delivery
 from tests.set_clock import SetClock
 
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+
 
 class Site:
     """A cluster of eight nodes with agents, of which n2's clock is `ahead_s` seconds ahead of the server's."""
@@ -271,6 +273,28 @@ def test_the_database_whose_clock_is_wrong_moves_nothing(store, postgres_url, ma
     for i in range(1, 9):
         here.beat(f"n{i}")
     assert node_clocks.read(store, "c").spans == {}
+
+
+@pytest.mark.parametrize(("n_ahead", "n_moved"), [(4, 4), (5, 0)])
+def test_half_of_the_agents_may_be_wrong_more_may_not(store, postgres_url, n_ahead, n_moved):
+    """Of eight: where five agree, the database's clock is the one that is off."""
+    here = Site(store, postgres_url, 0.0)
+    here.offset = lambda node: timedelta(seconds=400 if int(node[1:]) <= n_ahead else 0)  # type: ignore[method-assign]
+    for i in range(1, 9):
+        here.beat(f"n{i}")
+    assert len(node_clocks.read(store, "c").spans) == n_moved
+
+
+@pytest.mark.parametrize(
+    ("begin_s", "end_s", "met"),
+    [(-900, -600, False), (-900, 30, True), (100, 200, True), (290, 900, True), (600, 900, False)],
+)
+def test_a_clock_was_off_in_a_stretch_that_its_time_meets(begin_s, end_s, met):
+    """Five minutes of it; a stretch long before or after has a right clock."""
+    span = node_clocks.ClockSpan(NOON, NOON + timedelta(minutes=5), timedelta(seconds=400))
+    clocks = node_clocks.NodeClocks({"n2": [span]})
+    begin, end = NOON + timedelta(seconds=begin_s), NOON + timedelta(seconds=end_s)
+    assert clocks.offsets_s(["n1", "n2"], begin, end) == ({"n2": 400.0} if met else {})
 
 
 def late_beats(site: Site, *behind_s: float, apart_s: float = 30.0) -> None:
