@@ -79,9 +79,9 @@ class Case:
 
 
 def part_of(given: Mapping[str, Any], part: str) -> Mapping[str, Any]:
-    """`kernel.n2` of an incident's input as a table with text or sha256."""
+    """`kernel/n2` of an incident's input as a table with text or sha256; a file's name may have slashes of its own."""
     found: Any = given
-    for word in part.split("/"):
+    for word in part.split("/", 1):
         found = found[word]
     return found if isinstance(found, Mapping) else {"text": found}
 
