@@ -134,9 +134,13 @@ _SCRIPT = re.compile(r"(?:/[^\s/:]{1,255}){1,16}/(?=slurm_script: line \d)", re.
 _MOST_OF_A_COMMAND = 60
 
 
+_LOGGER = re.compile(r"^[EWIF]\d{4} \d\d:\d\d:\d\d\.\d{3,6} \d{1,10} \S{1,200}:\d{1,6}\] (?=\S)", re.ASCII)
+"""What torch's and glog's loggers write in front: time, process and source file."""
+
+
 def clean(text: str) -> str:
-    """One line of at most 160 characters without its final dot, both ends kept; for a shell's message, the signal and the command."""
-    line = _SCRIPT.sub("", " ".join(text.split()))
+    """One line of at most 160 characters without a logger's prefix and its final dot, both ends kept; for a shell's message, the signal and the command."""
+    line = _LOGGER.sub("", _SCRIPT.sub("", " ".join(text.split())))
     if found := _SHELL.match(line):
         how, command = found["how"], found["command"]
         command = (

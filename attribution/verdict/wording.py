@@ -163,7 +163,7 @@ def _lost_node_candidates(view: evidence_view.EvidenceView) -> str:
     agents = [n for n in view.attempt.nodes if n in view.case.watched and n not in ended]
     unseen = [n for n in view.attempt.nodes if n not in view.case.watched]
     parts = (
-        (lived, "the log of {} continues past the end without a restart"),
+        (lived, "the log of {} continues past the end, without a restart within the hour"),
         (silent, "the log of {} ends before"),
         (agents, "nothing was seen on {} before"),
         (unseen, "nobody watched {}"),
@@ -191,7 +191,9 @@ def _user_error(_view: evidence_view.EvidenceView, ranking: rank_claims.Ranking)
     first = next(iter(winner.evidence), None)
     if first is not None and first.source in vocabulary.JOB_SIDE_SOURCES and not winner.by_elimination:
         alone = " by itself" if ranking.confidence is not records.Confidence.POSSIBLE else ""
-        return phrases.sentence(f"The program failed{alone}: {phrases.clean(winner.words)}")
+        raised_as = str(first.detail.get("raised_as") or "")
+        passed_on = f", which it raised on as {phrases.clean(raised_as)}" if raised_as else ""
+        return phrases.sentence(f"The program failed{alone}: {phrases.clean(winner.words)}{passed_on}")
     # The quoted line keeps its own end, and what is before it too.
     words, quoted, line = winner.words.partition("; its log says: ")
     return phrases.sentence(f"The program {phrases.clean(words)}{quoted}{phrases.clean(line)}")

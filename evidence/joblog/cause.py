@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from typing import Any
 
 from probing_cluster.core import sanitize
 from probing_cluster.evidence import wrapper_lines
-from probing_cluster.evidence.joblog import grammar, precedence, progress
+from probing_cluster.evidence.joblog import grammar, precedence, progress, unexplained_end
 from probing_cluster.evidence.joblog.grammar import JobFinding, LineRole, Record
 from probing_cluster.evidence.joblog.messages import gpu_hardware
 
@@ -24,40 +25,25 @@ _STEPS = 3
 """So many further steps show that the program went on."""
 _HANDLED_STEPS = 2
 """So many are enough if the program itself reports that it goes on."""
-_GOES_ON = re.compile(
-    r"\(optional\)|\b(?:skip(?:ping|ped)|retr(?:y(?! counts?\b| limit)|ying|ied)|re-?trying|trying to restart|re-?submitt(?:ed|ing)|trying (?:again|(?:a )?smaller|(?:with )?\d+)|fall(?:ing)? ?back(?![./\w-])|continu(?:e|ing)|(?<!Exception )ignor(?:ed|ing)(?! input$)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b",
-    re.IGNORECASE,
-)
-_ADVICE = re.compile(
-    r"\b[Yy]ou can\b|\bby setting\b|\b(?:please|try to|to) (?:skip|ignore|continue|retry|resume)\b"
-)
-"""Advice to the reader of the log, which the program itself does not follow."""
-_WARNED = re.compile(r"\W{0,3}(?:[\d:/., TZ-]{8,40}\W{0,3})?WARN(?:ING)?\b")
-"""The log level of a problem that does not end the program."""
 _GOES_ON_LINES = 3
 _COMPLAINS = re.compile(r"\b(?:could not|couldn't|cannot|can't|unable to|failed to)\b", re.IGNORECASE)
+_STEPS_AFTER_END = 20
+"""So many steps so far after Slurm's message of a job's end are another job's, which appends to the same log."""
 _BUFFERED_CHARS = 9_000
 """Steps from before the failure can be printed this far after it: standard output is buffered by 8 KiB, error output is not."""
 _DOUBT_CHARS = 262_144
 """Without further steps in so much text, the program did not go on."""
 _NEVER_SURVIVED = frozenset({"host_oom_kill", "collective_mismatch"})
 """Reports that come at the end of a job, as Slurm's do."""
-_UNEXPLAINED = grammar.UNEXPLAINED_EXIT_KINDS | {"python_consequence"}
 _LAST_CHARS = 200
+_WORDS = re.compile(r"\w")
+_CHAIN_LINES = 400
+"""The traceback of an exception that was raised from another one has at most so many lines."""
 _MANY_LINES = 20
 _HEADING = re.compile(r"\W*(?:fatal )?errors?\W*", re.IGNORECASE)
-_SIGNAL_LINES = 1_000
 _ANNOUNCED_LINES = 3
-_INTERRUPTED_LINES = 40
-_STALLS, _STALL_LINES = 2, 40
-"""A warning about stalled ranks lists them in at most _STALL_LINES lines."""
-_RAISED = re.compile(
-    r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit): |.{0,200}\bMain process received SIG\w{3,6}, exiting"
-)
-"""An exception that reports a signal, or a launcher that ends with it."""
 _JOB_CANCELLED = re.compile(r"\*\*\* JOB (?P<job>\d{1,12})\S* .{0,300}?CANCELLED AT (?P<at>\S{10,30})")
 _TERMINATED_CODE = 143
-_LAUNCHER = re.compile(r"death signal, shutting down workers")
 
 
 def _can_be_survived(finding: JobFinding) -> bool:
@@ -66,12 +52,6 @@ def _can_be_survived(finding: JobFinding) -> bool:
     if of_slurm or (finding.kind in _NEVER_SURVIVED and not finding.detail.get("retried")):
         return False
     return finding.role in (LineRole.ROOT, LineRole.SYMPTOM, LineRole.REMOTE)
-
-
-def _announces_recovery(text: str) -> bool:
-    """Whether the program reports that it goes on. A line of progress does not count: it may repeat an old number of skipped steps."""
-    goes_on = _GOES_ON.search(text) is not None or _WARNED.match(text) is not None
-    return goes_on and not _ADVICE.search(text) and not progress.is_progress(text)
 
 
 class CauseCandidates:
@@ -100,6 +80,11 @@ class CauseCandidates:
         self._doubted: int | None = None
         self._script = progress.ScriptLines()
 
+    def _note(self, index: int, **more: Any) -> JobFinding:
+        """Add to the detail of a held finding."""
+        self.held[index] = now = replace(self.held[index], detail={**self.held[index].detail, **more})
+        return now
+
     @property
     def candidate(self) -> JobFinding | None:
         """The best candidate, as long as nothing is settled."""
@@ -112,9 +97,9 @@ class CauseCandidates:
             self._survived()
         if finding.role is LineRole.EXIT:
             self._keep_exit()
-        if finding.kind in _UNEXPLAINED and finding.role in (LineRole.EXIT, LineRole.REMOTE):
+        if finding.kind in unexplained_end.KINDS and finding.role in (LineRole.EXIT, LineRole.REMOTE):
             self._not_survived()
-        if _announces_recovery(finding.message) and _can_be_survived(finding):
+        if progress.announces_recovery(finding.message) and _can_be_survived(finding):
             finding = replace(finding, detail={**finding.detail, "handled": True, "goes_on": True})
         self.held.append(finding)
         if self.settled:
@@ -124,7 +109,7 @@ class CauseCandidates:
         best = self.held[self.best] if self.best is not None else None
         if precedence.outranks(finding, best):
             if self.best is not None and best is not None and precedence.refuted(best, finding):
-                self.held[self.best] = replace(best, detail={**best.detail, "survived": True})
+                self._note(self.best, survived=True)
             self.best = len(self.held) - 1
             if finding.detail.get("terminated") or finding.detail.get("exit_code") == _TERMINATED_CODE:
                 self._take_signal(finding.line)
@@ -149,7 +134,7 @@ class CauseCandidates:
     def _take_signal(self, line: int) -> None:
         """A process died of SIGTERM: an earlier line that reports the signal is the first cause."""
         for i, earlier in enumerate(self.held[:-1]):
-            near = line - earlier.line <= _SIGNAL_LINES and not earlier.detail.get("survived")
+            near = line - earlier.line <= unexplained_end.SIGNAL_LINES and not earlier.detail.get("survived")
             if near and earlier.kind == "process_terminated" and earlier.role is LineRole.OBSERVATION:
                 self.held[i] = replace(earlier, role=LineRole.EXIT)
                 self.best = i
@@ -164,8 +149,22 @@ class CauseCandidates:
         # The components of a heterogeneous job are cancelled at the same instant.
         if job is None or job[0] == found["job"] or job[1] == found["at"]:
             return
+        self._choose_from(job[2], len(self.held) - 1)
+
+    def next_run(self, line: int) -> None:
+        """The lines before `line` belong to an earlier job, or an earlier run, that wrote to the same log."""
+        if self.settled:
+            return
+        began = next((i for i, f in enumerate(self.held) if f.line >= line), len(self.held))
+        for i in range(began):
+            self._note(i, survived=True)
+        self._choose_from(began, len(self.held))
+        self._forget()
+
+    def _choose_from(self, first: int, end: int) -> None:
+        """Choose the best candidate anew, among the findings `first` to `end`."""
         self.best = None
-        for i in range(job[2], len(self.held) - 1):
+        for i in range(first, end):
             now = self.held[i]
             if not now.detail.get("survived") and precedence.outranks(
                 now, None if self.best is None else self.held[self.best]
@@ -179,77 +178,37 @@ class CauseCandidates:
         best = self.held[self.best]
         if best.detail.get("alone") and line > best.line + 1:
             # The candidate has no traceback and another exception follows: the candidate did not end this program.
-            best = self.held[self.best] = replace(best, detail={**best.detail, "unattributed": True})
+            best = self._note(self.best, unattributed=True)
         if (
             0 < line - best.line <= _ANNOUNCED_LINES
             and "exception" in best.detail
             and best.message.rstrip().endswith(":")
         ):
-            self.held[self.best] = replace(best, detail={**best.detail, "wrapper": True})
+            self._note(self.best, wrapper=True)
+
+    def handled_at(self, lines: Collection[int]) -> None:
+        """One handler printed the exceptions at `lines` and went on each time."""
+        for i, finding in enumerate(self.held):
+            if finding.line in lines and not finding.detail.get("handled"):
+                self._note(i, handled=True, goes_on=True)
 
     def take_interruption(self, last_line: int) -> None:
-        """Make a reported interruption shortly before the end the first cause, if nothing else explains the end.
-
-        A received signal alone may be the normal way to stop a server. It counts only if a process then ended badly.
-        """
+        """Make a reported interruption shortly before the end the first cause, if nothing else explains the end."""
         if self.settled:
             return
-        best = None if self.best is None else self.held[self.best]
-        if best is not None and best.kind not in _UNEXPLAINED:
-            return
-        if best is not None and not (best.kind == "python_consequence" and self._interrupted(last_line)):
-            # The launcher reports the end below the program's own message; broken connections come before or after it.
-            last_line = best.line
-            if not self._interrupted(last_line):
-                return
-        last = [
-            i
-            for i, f in enumerate(self.held)
-            if 0 <= last_line - f.line <= _INTERRUPTED_LINES and not f.detail.get("survived")
-        ]
-        ended = [i for i in last if self.held[i].kind in ("interrupted", "process_terminated")]
-        ends = [self.held[i] for i in ended]
-        died = any(
-            "exit_code" in f.detail or "exit_string" in f.detail or _RAISED.match(f.message) for f in ends
-        )
-        if died or any(f.kind == "interrupted" for f in ends):
-            first = self._launcher_end(ended[0])
+        first = unexplained_end.interruption(self.held, self.candidate, last_line)
+        if first is not None:
             self.held[first] = replace(self.held[first], role=LineRole.EXIT)
             self.best = first
 
-    def _interrupted(self, last_line: int) -> bool:
-        """Whether the program reported shortly before `last_line` that it was interrupted."""
-        near = (f for f in self.held if 0 <= last_line - f.line <= _INTERRUPTED_LINES)
-        return any(f.kind == "interrupted" and not f.detail.get("survived") for f in near)
-
     def take_stall(self, last_line: int, only_lists: Callable[[int], bool], *, ended: bool = False) -> None:
-        """Make a warning about stalled ranks the first cause, if nothing else explains the end at `last_line`.
-
-        Of warnings in short succession the first one counts. `only_lists`: whether only lists of ranks follow a line. `ended`: Slurm
-        ended the job; a single warning is then no proof of a hang.
-        """
+        """Make a warning about stalled ranks the first cause, if nothing else explains the end at `last_line`; `unexplained_end.stall`."""
         if self.best is not None or self.settled:
             return
-        stalls: list[int] = []
-        for i in range(len(self.held) - 1, -1, -1):
-            if not self.held[i].detail.get("stalled"):
-                continue
-            if (self.held[stalls[-1]].line if stalls else last_line) - self.held[i].line > _STALL_LINES:
-                break
-            stalls.append(i)
-        if len(stalls) < (_STALLS if ended else 1) or not only_lists(self.held[stalls[0]].line):
-            return
-        self.best = stalls[-1]
-        self.held[self.best] = replace(self.held[self.best], role=LineRole.SYMPTOM)
-        self._forget()
-
-    def _launcher_end(self, end: int) -> int:
-        """Index of the signal to the launcher shortly before a rank's interruption `end`; `end` itself without one."""
-        for i, earlier in enumerate(self.held[:end]):
-            near = self.held[end].line - earlier.line <= _SIGNAL_LINES and not earlier.detail.get("survived")
-            if near and earlier.kind == "process_terminated" and _LAUNCHER.search(earlier.message):
-                return i
-        return end
+        self.best = unexplained_end.stall(self.held, last_line, only_lists, ended=ended)
+        if self.best is not None:
+            self.held[self.best] = replace(self.held[self.best], role=LineRole.SYMPTOM)
+            self._forget()
 
     def add_last(self, finding: JobFinding) -> None:
         """Hold an error from the end of the log; after a lost peer it is the consequence and is dropped."""
@@ -265,7 +224,8 @@ class CauseCandidates:
             return False
         if self.best is None:
             return self._doubted is not None and self._chars <= _BUFFERED_CHARS
-        return self._entry is not None or _can_be_survived(self.held[self.best])
+        best = self.held[self.best]
+        return self._entry is not None or _can_be_survived(best) or best.role is LineRole.END
 
     def after_line(self, record: Record, *, overwritten: bool = False) -> None:
         """Take a line after a failure `in_doubt`: it may show that the program goes on."""
@@ -275,11 +235,10 @@ class CauseCandidates:
         best = self.held[self.best]
         own = best.kind in ("python_exception", "import_error") and not record.labelled
         if own and not self._exited and progress.is_of_script(record.text):
-            self.held[self.best] = best = replace(best, detail={**best.detail, "script_went_on": True})
+            best = self._note(self.best, script_went_on=True)
         near = 0 <= record.line - best.line <= _GOES_ON_LINES
-        if near and _announces_recovery(record.text) and not self._is_of_another(record, best):
-            detail = {**best.detail, "handled": True, "goes_on": True}
-            self.held[self.best] = best = replace(best, detail=detail)
+        if near and progress.announces_recovery(record.text) and not self._is_of_another(record, best):
+            best = self._note(self.best, handled=True, goes_on=True)
         if record.of_worker and best.pid is None:
             # Ray forwards its workers' output. It is no evidence about the driver, which failed.
             return
@@ -291,6 +250,11 @@ class CauseCandidates:
             return
         if self._entry is not None and progress.follows(record.text, self._entry):
             self._survived(listed=True)
+            return
+        if best.role is LineRole.END:
+            self._late_steps += self._progress.after_line(record.text) and self._chars > _BUFFERED_CHARS
+            if self._late_steps >= _STEPS_AFTER_END:
+                self.next_run(record.line)
             return
         if not _can_be_survived(best):
             return
@@ -354,7 +318,7 @@ class CauseCandidates:
             return
         began, self._test = self._test or 0, None
         for i in range(began, len(self.held)):
-            self.held[i] = replace(self.held[i], detail={**self.held[i].detail, "survived": True})
+            self._note(i, survived=True)
         if self.best is not None and self.best >= began:
             self.best = None
             self._forget()
@@ -383,15 +347,28 @@ class CauseCandidates:
             self.best = None
         elif lines:
             more = {"behind": len(lines), "last_words": sanitize.clean(lines[-1].strip(), _LAST_CHARS)}
-            if own := [line for line in lines if not wrapper_lines.is_wrapper_line(line)]:
+            if own := [
+                line for line in lines if _WORDS.search(line) and not wrapper_lines.is_wrapper_line(line)
+            ]:
                 more["went_on"] = sanitize.clean(own[-1], _LAST_CHARS)
-            self.held[self.best] = replace(best, detail={**best.detail, **more})
+            self._note(self.best, **more)
+
+    def _raised_as(self, best: JobFinding) -> str:
+        """The message of the last exception that was raised from `best`; empty without one."""
+        last = best
+        for later in self.held if "exception" in best.detail else ():
+            near = 0 < later.line - last.line <= _CHAIN_LINES and later.rank == best.rank
+            if near and later.detail.get("chained"):
+                last = later
+        return "" if last.message == best.message else sanitize.clean(last.message, _LAST_CHARS)
 
     def settle(self) -> list[JobFinding]:
         """Release all findings; the first call marks the first cause."""
         if self.best is not None and not self.settled:
             best = precedence.with_absent_ranks(self.held[self.best], self.held)
             detail = best.detail
+            if raised_as := self._raised_as(best):
+                detail = {**detail, "raised_as": raised_as}
             if best.kind != "collective_mismatch":
                 detail = {k: v for k, v in detail.items() if k != "ops"}
             self.held[self.best] = replace(best, first_cause=True, detail=detail)

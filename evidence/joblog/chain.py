@@ -42,6 +42,7 @@ _PACKAGE = re.compile(r"/(?:site|dist)-packages/")
 _NOTE_CHARS = 8
 """A shorter text may end a line by chance."""
 _MAX_RANKS = 256
+_DIGITS, _WORDS_CHARS = re.compile(r"\d+"), 120
 _DEEP = 2
 """So many calls below the handler, even a `raise` is another function's own."""
 
@@ -69,8 +70,32 @@ class _Traceback:
     """The line above its head."""
 
 
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<|\.pyx$")
+_HANDLER_TIMES = 3
+"""An exception that reaches the top of the program is printed once. So many different ones below one and the same function were caught there."""
+_MAX_HANDLERS = 64
+_OF_HYDRA = "Error executing job with overrides"
+"""Hydra leaves the frames above the program's own function out of its last traceback."""
+
 CODE_CHARS = 400
 """Characters kept of a source line; a minified one may have megabytes."""
+
+
+_INSIDE = re.compile(r"^(?:\s|\[rank|$)|^\S.*File \"")
+_UNRAISED = re.compile(
+    r"^\s*Exception ignored (?:in|on|while)\b|--- Logging error ---$|^Error in sys\.excepthook:$"
+)
+"""Python's heading of a traceback that it ignores and that ends nothing."""
+
+
+def is_inside(text: str) -> bool:
+    """Whether the line belongs to a traceback that began above it."""
+    return _INSIDE.match(text) is not None or is_link(text)
+
+
+def heads_ignored(text: str) -> bool:
+    """Whether a traceback that Python ignores follows the line."""
+    return _UNRAISED.search(text) is not None
 
 
 def is_link(text: str) -> bool:
@@ -96,6 +121,10 @@ class ExceptionChain:
     def __init__(self) -> None:
         self._of: dict[int | None, _Traceback] = {}
         self._linked: dict[int | None, int] = {}
+        self._handlers: dict[tuple[int | None, Frame], dict[int, str]] = {}
+        """Functions in which tracebacks began, with the line and the words of each exception."""
+        self.handled_at: frozenset[int] = frozenset()
+        """Lines of the exceptions that one function caught, as the last one showed."""
 
     def link(self, record: Record) -> None:
         """A line that `is_link`."""
@@ -135,6 +164,7 @@ class ExceptionChain:
         name = str(found.detail.get("exception", "")).rpartition(".")[2]
         if now is None or not name:
             return found
+        self._note_handler(now, found, rank)
         raised = now.code.startswith("raise")
         expected = now.handled in _EXPECTED and now.handler is not None
         tried_else = expected and (not raised or now.below >= _DEEP)
@@ -148,6 +178,20 @@ class ExceptionChain:
             # The line above the traceback reports that the program retries or falls back.
             found = replace(found, detail={**found.detail, "handled": True, "goes_on": True})
         return replace(found, role=LineRole.OBSERVATION) if _is_of_an_import(now, found) else found
+
+    def _note_handler(self, now: _Traceback, found: JobFinding, rank: int | None) -> None:
+        """Count the exceptions whose tracebacks begin in one function of the program, below its entry point."""
+        self.handled_at = frozenset()
+        frame = now.outermost
+        if frame is None or frame[1] == "<module>" or _LIBRARY.search(frame[0]) or _OF_HYDRA in now.above:
+            return
+        if len(self._handlers) >= _MAX_HANDLERS and (rank, frame) not in self._handlers:
+            return
+        caught = self._handlers.setdefault((rank, frame), {})
+        if len(caught) < _MAX_HANDLERS:
+            caught[found.line] = _DIGITS.sub("", found.message)[:_WORDS_CHARS]
+        if len(set(caught.values())) >= _HANDLER_TIMES:
+            self.handled_at = frozenset((*caught, found.line))
 
 
 def _explains_first(now: _Traceback, found: JobFinding) -> bool:

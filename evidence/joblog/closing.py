@@ -109,6 +109,8 @@ _NOTED = re.compile(
     r"(?:\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d\S{0,12} ?)?(?:[IDV](?:\d{4} [\d:.]{8,18}\s{1,8}\d{1,10})? [\w./-]{1,200}\.(?:cc|cpp|cu|cuh|h|py):\d{1,6}\]|\[(?i:i|v|d|info|debug|trace|verbose)\]\s)"
 )
 """A logger's note: whatever its words, no error."""
+_INFORMED = re.compile(r"\s*(?:INFO|DEBUG) {1,3}\d\d-\d\d \d\d:\d\d:\d\d ")
+"""The same in vLLM's form."""
 _ENTRY = re.compile(r"\s{0,8}(?:#(?P<a>\d{1,5})[:.)]?|\(?(?P<b>\d{1,5})[.)])\s")
 """The beginning of an entry of a numbered list."""
 _JUDGED = re.compile(
@@ -162,7 +164,9 @@ def _is_error(text: str, *, ended: bool) -> bool:
         return False
     if _JUDGED.search(body) or (error_line.is_known(body) and not ended):
         return False
-    if mention.begins_with_speaker(body) or progress.is_progress(text) or _NOTED.match(body):
+    if mention.begins_with_speaker(body) or progress.is_progress(text):
+        return False
+    if _NOTED.match(body) or _INFORMED.match(text):
         return False
     if (ended or body.startswith("STOP ")) and _ANYWHERE.search(body):
         return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probing_cluster.evidence.joblog import heredoc, locales, step_output, trailing_errors
+from probing_cluster.evidence.joblog import locales, shown_text, step_output, trailing_errors
 from probing_cluster.evidence.joblog.grammar import LogFact, LogFamily
 from probing_cluster.evidence.joblog.messages import (
     batch,
@@ -80,7 +80,7 @@ TRIGGERS = (
     "WorkNCCL",
     "lines of output",
     *step_output.TRIGGERS,
-    *heredoc.TRIGGERS,
+    *shown_text.TRIGGERS,
 )
 """A line without any of these is not read, unless the reader follows a message over several lines."""
 

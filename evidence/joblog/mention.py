@@ -344,7 +344,7 @@ def foreign_words(text: str) -> int:
     return sum(w.lower() not in _REPORT for w in words)
 
 
-def _is_quoted(before: str) -> bool:
+def is_quoted(before: str) -> bool:
     """Whether a quotation opened in `before` is still open."""
     before = _REPR.sub("", before)
     if before.count('"') % 2 or before.count("`") % 2 or before.count("“") > before.count("”"):
@@ -363,7 +363,7 @@ def is_mentioned(text: str, start: int) -> bool:
     if _SPEAKER.search(before) or "?" in before or _ITEM.fullmatch(_EXCEPTION.sub("", before)):
         return True
     tail = re.split(r"[:\]>|]\s", before)[-1]
-    return _is_quoted(before) or foreign_words(tail) >= 3
+    return is_quoted(before) or foreign_words(tail) >= 3
 
 
 def names_reporter(text: str, start: int) -> bool:

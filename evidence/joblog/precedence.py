@@ -29,6 +29,8 @@ _MISSING = frozenset({"FileNotFoundError", "NotADirectoryError", "IsADirectoryEr
 """Exceptions of a step whose input an earlier command did not make."""
 _PLAIN_EXITS = frozenset({"task_exit", "process_aborted"})
 """Ends that the signal of another process may explain."""
+_CRASHES = frozenset({"segfault", "bus_error", "process_crashed"})
+"""Deaths that no lost peer orders, as it does an abort or a kill."""
 _SUMMED_UP_LINES = 1_000
 _REASON_LINES = 8
 _RESULT_LINES = 3
@@ -107,6 +109,10 @@ def _explains(new: JobFinding, best: JobFinding) -> bool:
         and new.detail.get("exception") not in _MISSING
     ):
         # The script went on without the module, and the program failed by an error of its own.
+        return True
+    bare = best.message == best.detail.get("exception") and 0 < behind <= _REASON_LINES
+    if root and bare and new.message.startswith(f"{best.message}: "):
+        # Ranks write into each other: the name stands alone, and again with its message.
         return True
     own_words = not new.detail.get("handled") and new.message != best.message
     if best.detail.get("heading") and root and own_words and 0 < behind <= _REASON_LINES:
@@ -216,6 +222,9 @@ def outranks(new: JobFinding, best: JobFinding | None) -> bool:
         return new.line - best.line <= _REASON_LINES
     if _explains(new, best):
         return True
+    if best.role is LineRole.REMOTE and new.kind in _CRASHES and None not in (new.host, best.host):
+        # The peer that was lost: a process on another host crashed by itself.
+        return new.host != best.host
     weak = best.role in (LineRole.EXIT, LineRole.REMOTE) or best.detail.get("handled") is True
     if new.role is best.role is LineRole.SYMPTOM:
         return _clearly_before(new, best)

@@ -43,7 +43,7 @@ _EPOCH = re.compile(r"^\W*(?:\w+\W+){0,3}epochs?\b", re.IGNORECASE)
 _LIVE = re.compile(r"(?:it|s|steps?|batch(?:es)?|samples?)/(?:it|s|sec|step)\b|\beta\b", re.IGNORECASE)
 _SERVED = re.compile(r"\"(?:POST|PUT|PATCH) [^\s\"]{1,2000} HTTP/\d(?:\.\d)?\" [24]\d\d\b")
 """A request that a server answered. GET does not count: a server whose engine died still answers health checks."""
-_NUMBER = re.compile(r"(?<![\w.])\d{1,15}(?:\.\d{1,9})?(?![\d.])")
+_NUMBER = re.compile(r"(?<![\w.])\d{1,15}(?:\.\d{1,17})?(?:[eE][+-]?\d{1,3})?(?![\d.])")
 _DIGITS = re.compile(r"[\d.+-]+(?:[eE][+-]?\d+)?")
 _IDLE = re.compile(
     r"wait|alive|uptime|heart|idle|monitor|usage|util|watt|temperature|sleep|since|elapsed|queue|poll|[KMGT]i?B\b",
@@ -51,7 +51,9 @@ _IDLE = re.compile(
 )
 """Values that grow even if the program stands still."""
 _GREW = 2
-"""Lines mean progress if their first number grew at least so often before the error."""
+"""Lines mean progress if their first number grew at least so often before the error,"""
+_GREW_LONG = 20
+"""or so often in a row after it: an end does not count on for so long."""
 _WORDS = re.compile(r"[^A-Za-z_]+")
 _ENTRY = re.compile(
     r"(?P<words>\W{0,3}[A-Za-z][^\d\n]{0,48}?[# \[(]|[A-Z]-)(?P<n>\d{1,7})(?P<of>/\d{1,7})?(?=[\s\])\t:.,|]|$)"
@@ -102,6 +104,24 @@ def shape(text: str) -> tuple[str, float] | None:
 def is_progress(text: str) -> bool:
     """Whether the line reports how far the program is."""
     return read_counters(text) is not None
+
+
+_GOES_ON = re.compile(
+    r"\(optional\)|\b(?:skip(?:ping|ped)|retr(?:y(?! counts?\b| limit)|ying|ied)|re-?trying|trying to restart|re-?submitt(?:ed|ing)|trying (?:again|(?:a )?smaller|(?:with )?\d+)|fall(?:ing)? ?back(?![./\w-])|continu(?:e|ing)|(?<!Exception )ignor(?:ed|ing)(?! input$)|halving|reduc(?:ed|ing) (?:the )?(?:micro )?batch|recover(?:ed|ing)|resum(?:e|es|ed|ing))\b",
+    re.IGNORECASE,
+)
+_ADVICE = re.compile(
+    r"\b[Yy]ou can\b|\bby setting\b|\b(?:please|try to|to) (?:skip|ignore|continue|retry|resume)\b"
+)
+"""Advice to the reader of the log, which the program itself does not follow."""
+_WARNED = re.compile(r"\W{0,3}(?:[\d:/., TZ-]{8,40}\W{0,3})?WARN(?:ING)?\b")
+"""The log level of a problem that does not end the program."""
+
+
+def announces_recovery(text: str) -> bool:
+    """Whether the program reports that it goes on. A line of progress does not count: it may repeat an old number of skipped steps."""
+    goes_on = _GOES_ON.search(text) is not None or _WARNED.match(text) is not None
+    return goes_on and not _ADVICE.search(text) and not is_progress(text)
 
 
 Entry = tuple[str, int]
@@ -161,6 +181,11 @@ class GrowingLines:
         known = found is not None and self._shapes.get(found[0], (0.0, 0))[1] >= _GREW
         return known and self.grown(text)
 
+    def grows_on(self, text: str) -> bool:
+        """Whether the line's number has grown for so long that no end of a program does it."""
+        found = shape(text) if self.grown(text) else None
+        return found is not None and self._shapes[found[0]][1] >= _GREW_LONG
+
     def step(self, text: str) -> tuple[str, Counters] | None:
         """The words and the number of a line that goes on so; None for any other, which is remembered."""
         if (found := shape(text)) is None or not self.grown(text) or self._shapes[found[0]][1] < _GREW:
@@ -176,6 +201,8 @@ class LogProgress:
         self._ordered: set[str] = set()
         self._growing = GrowingLines()
         """As they grew before the error."""
+        self._begun = GrowingLines()
+        """As they grow after it."""
         for line in before:
             self._known(line)
             self._growing.grown(line)
@@ -201,8 +228,9 @@ class LogProgress:
             self.live += _LOOP_ENDED
         if (progress := read_counters(text)) is None:
             goes_on = _SERVED.search(text) is not None or self._growing.goes_on(text)
-            self.steps += goes_on
             self.live += goes_on
+            goes_on = goes_on or self._begun.grows_on(text)
+            self.steps += goes_on
             return goes_on
         words, now = progress
         last = self._tracks.get(words)

@@ -14,11 +14,10 @@ from probing_cluster.evidence.joblog import (
     closing,
     families,
     grammar,
-    heredoc,
     labels,
     locales,
-    manuals,
     mention,
+    shown_text,
     step_output,
     trailing_errors,
     unfold,
@@ -57,14 +56,9 @@ _DEBUG = re.compile(
     r"(?:(?!\b(?i:error|fail|warn|fatal|critical)).){0,120}?(?<![\w.\-/])(?:DEBUG|TRACE)(?=[\]\s:|,])"
 )
 """A debug level: no error that ends a program."""
-_UNRAISED = re.compile(
-    r"^\s*Exception ignored (?:in|on|while)\b|--- Logging error ---$|^Error in sys\.excepthook:$"
-)
-"""Python's heading of a traceback that it ignores and that ends nothing."""
 _WARNED_OF = re.compile(r"\S{1,400}\.py:\d{1,6}: \w{0,60}Warning: \S")
 """A warning directly below frames: NumPy shows its import so, and nothing was raised."""
 _USER_CODE = ": in user code:"
-_FRAME = re.compile(r"^(?:\s|\[rank|$)|^\S.*File \"")
 
 
 def _several(finding: JobFinding) -> bool:
@@ -95,9 +89,9 @@ class JobLogReader:
         self._trailing = trailing_errors.TrailingErrors(self._candidates.recent)
         self._step_output = step_output.StepOutput()
         self._lsf = step_output.LsfSummary()
-        self._heredoc = heredoc.HereDocument()
-        self._pages = manuals.Pages()
-        self._copied = heredoc.Copied()
+        self._heredoc = shown_text.HereDocument()
+        self._pages = shown_text.Pages()
+        self._copied = shown_text.Copied()
         self._labels = labels.LineLabels()
         self._tail = closing.Tail()
         self._many = -_SAME_END_LINES
@@ -175,11 +169,12 @@ class JobLogReader:
         if "| " in record.text:
             record = replace(record, text=python.ungrouped(record.text))
         rank = record.rank
-        if _UNRAISED.search(record.text) and len(self._unraised) < _MAX_TRACEBACKS:
+        if chain.heads_ignored(record.text) and len(self._unraised) < _MAX_TRACEBACKS:
             self._unraised[rank] = record.line
         if grammar.TRACEBACK in record.text and not mention.is_speech(record.text):
             recent = self._candidates.recent
-            handled = mention.is_handled_traceback(record.text, recent) or manuals.shows_a_traceback(recent)
+            shown = shown_text.shows_a_traceback(recent)
+            handled = shown or mention.is_handled_traceback(record.text, recent)
             if handled or record.line - self._unraised.pop(rank, -_UNRAISED_LINES) < _UNRAISED_LINES:
                 self._tracebacks.pop(rank, None)
                 self._trailing.ignored(record)
@@ -200,7 +195,7 @@ class JobLogReader:
             )
         if current.indent and _indent(record.text) >= current.indent:
             record = replace(record, text=record.text[current.indent :])
-        if _FRAME.match(record.text) or chain.is_link(record.text):
+        if chain.is_inside(record.text):
             if record.text.strip():
                 if record.text.strip(" ^~"):
                     current.code = record.text.strip()[: chain.CODE_CHARS]
@@ -217,6 +212,9 @@ class JobLogReader:
                 # An assertion without a message gets the asserted expression.
                 found = replace(found, message=f"{found.message} ({sanitize.clean(current.code, 200)})")
             found = self._chain.ended(python.of_lost_parent(found, current.code), rank)
+            if self._chain.handled_at:
+                self._candidates.handled_at(self._chain.handled_at)
+                found = replace(found, detail={**found.detail, "handled": True, "goes_on": True})
             if found.message.endswith(_USER_CODE) and len(self._user_code) < _MAX_TRACEBACKS:
                 self._user_code[rank] = record.line
             if python.named_only(found):
@@ -305,6 +303,10 @@ class JobLogReader:
         text = self._labels.plain(_COLOURS.sub("", text).rstrip())
         text = self._copied.plain(line, text)
         if (of_lsf := self._lsf.read(line, text)) is not None:
+            if self._lsf.job_from:
+                self._trailing.take_last()
+                self._candidates.next_run(self._lsf.job_from)
+                self._lsf.job_from = 0
             found = self._families(self._labels.record(line, of_lsf[:MAX_LINE_CHARS]))
             if found:
                 self._take(found)
@@ -321,7 +323,7 @@ class JobLogReader:
         if text.strip() and line != self._last_line:
             self._line_before, self._last_line = self._last_line, line
         recent = self._candidates.recent
-        shown = self._pages.inside(line, text) or manuals.is_shown(text, recent)
+        shown = self._pages.inside(line, text) or shown_text.is_shown(text, recent)
         if quoted := self._heredoc.quotes(line, text) or shown:
             self._tail.forget(line)
         if quoted or mention.is_repeated(text, recent):

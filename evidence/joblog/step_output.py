@@ -50,7 +50,7 @@ class StepOutput:
 
 
 _LSF = re.compile(r"Sender: LSF System <")
-_LSF_END = re.compile(r"(?:The output \(if any\)|Read file <)")
+_LSF_END = re.compile(r"(?:The output \(if any\)(?P<above> is above)?|Read file <)")
 _LSF_SCRIPT = re.compile(r"# LSBATCH: User input")
 _RULE = re.compile(r"-{20,120}$")
 
@@ -61,6 +61,10 @@ class LsfSummary:
     def __init__(self) -> None:
         self._began = 0
         self._in_script = False
+        self._next_from = 0
+        """First line of another job, if a further summary follows: below the last summary, or where the next one begins."""
+        self.job_from = 0
+        """First line of the job that the summary read last is of, if an earlier job wrote to the same file; else 0."""
 
     @property
     def is_open(self) -> bool:
@@ -70,11 +74,15 @@ class LsfSummary:
     def read(self, line: int, text: str) -> str | None:
         """LSF's own text in the line; empty inside the job script that it repeats, None outside the summary."""
         if _LSF.match(text):
-            self._began, self._in_script = line, False
+            if self._next_from:
+                self.job_from = self._next_from if self._next_from > 1 else line
+            self._began, self._in_script, self._next_from = line, False, 1
         if not self._began:
             return None
-        if _LSF_END.match(text) or line - self._began > _MAX_LINES:
+        if (end := _LSF_END.match(text)) or line - self._began > _MAX_LINES:
             self._began = 0
+            if end and end["above"]:
+                self._next_from = line + 1
         if _LSF_SCRIPT.match(text):
             self._in_script = True
         elif self._in_script and _RULE.match(text):

@@ -15,8 +15,9 @@ from probing_cluster.evidence.joblog.messages import python
 TRIGGERS = ('File "', "Error:", "Exception:", "AssertionError", *error_line.TRIGGERS)
 _FRAME = re.compile(r"^\s*File \"[^\"]{1,400}\", line \d{1,7}(?:, in \S|$)")
 """A frame of a traceback, or the place in a file that Python cannot parse."""
-_JAVA_FRAME = re.compile(
+_STACK_FRAME = re.compile(
     r"\s+at [\w.$<>/]{3,300}\(|\s+\.\.\. \d{1,4} (?:more|common frames)|\s*Possible solutions: "
+    r"|\[ Stack-Trace: \]|(?:\w{1,80}::){1,8}~?\w{1,80}(?:\(|<)|\S{1,300}\(.{0,400}\) \[0x[0-9a-f]{4,16}\]$|main$|__libc_start_main$"
 )
 _INSIDE = re.compile(r"^(?:\s|$)")
 _PLAIN = re.compile(
@@ -41,7 +42,7 @@ _LACKS = frozenset({"command_not_found", "import_error"})
 _PART_OF_PACKAGE = re.compile(r"No module named ['\"]?[\w-]{1,60}\.\w")
 """The package exists and lacks a part; a module or environment that was not loaded does not explain that."""
 _NO_WORD = re.compile(
-    r"\s*$|\s{2,}\S|\s+at \S|\++ |[-=*#]{3,}|g?make(?:\[\d{1,3}\])?: (?:Leaving|Entering) |(?:Please check|It is also possible|Also make sure|without these module|While processing|Executing this command)\b|Failed (?:on|at) line\b|(?:real|user|sys)\s+\d+m|[Tt]ry ['\"‘`].{1,80}--help|[Uu]sage: |(?:exit|return)(?: code| status)?\W{1,3}\d|Primary job\s|a non-zero exit code\b|mpirun (?:detected|has exited|noticed)|the job to be terminated"
+    r"\s*$|\s{2,}\S|\s+at \S|\++ |[-=*#]{3,}|g?make(?:\[\d{1,3}\])?: (?:Leaving|Entering) |(?:Please check|It is also possible|Also make sure|without these module|While processing|Executing this command)\b|Failed (?:on|at) line\b|(?:real|user|sys)\s+\d+m|[Tt]ry ['\"‘`].{1,80}--help|[Uu]sage: |(?:exit|return)(?: code| status)?\W{1,3}\d|Primary job\s|a non-zero exit code\b|mpirun (?:detected|has exited|noticed)|the job to be terminated|# (?:Accounting|Finished at|Ended \(code)\b"
 )
 """Lines that are no evidence of whether the program went on."""
 _NO_DIRECTORY = re.compile(r"\S{1,300}: (?:line )?\d{1,6}: cd: \S")
@@ -84,7 +85,7 @@ class TrailingErrors:
         self._last: JobFinding | None = None
         self._steps = 0
         self._frames_behind = 0
-        """Lines of the exception's own Java stack after it."""
+        """Lines of the exception's own stack after it, in Java or C++."""
         self._behind = 0
         """Lines after the last such message that may be work."""
         self._listed: list[str] = []
@@ -207,7 +208,7 @@ class TrailingErrors:
                 self._weak = None
         if self._last is None or line == self._last.line:
             return
-        if _JAVA_FRAME.match(text):
+        if _STACK_FRAME.match(text):
             self._frames_behind += 1
             return
         heading = self._last.kind == "program_error" and self._behind == 0
@@ -236,8 +237,9 @@ class TrailingErrors:
         self._dead = True
         if self._last is not None and self._last.kind == "command_not_found":
             self._last = None
-        if self._weak is not None and (
-            self._weak.kind == "command_not_found" or self._weak.detail.get("modules")
+        weak = self._weak
+        if weak is not None and (
+            weak.kind == "command_not_found" or weak.detail.get("modules") or weak.detail.get("not_set_up")
         ):
             self._weak = None
 

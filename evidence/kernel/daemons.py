@@ -129,7 +129,7 @@ HARDWARE_FACTS = {
 _WAY = r"/dev/[\w/.-]{1,60}"
 _FRONT = re.compile(rf"(?P<daemon>{'|'.join(WATCHERS)}): (?:rasdaemon: )?")
 _BMC = re.compile(
-    r"(?:SEL (?:System|OEM) Event[^:]{0,20}:|.{1,80} sensor )(?=.{0,300}(?P<uncorrected>\buncorrect(?:able|ed)\b)"
+    r"(?:SEL (?:System|OEM) Event[^:]{0,20}:|IPMI event:|.{1,80} sensor )(?=.{0,300}(?P<uncorrected>\buncorrect(?:able|ed)\b)"
     r"|.{0,200}(?P<power>\b(?:power (?:supply|unit)|PSU?\d?)\b.{0,120}\b(?:AC lost|input lost|failure(?: detected)?)\b)(?!.{0,80}\bdeasserted\b)"
     r"|.{0,300}\b(?:critical|non-recoverable|IERR|thermal trip|failure detected)\b)",
     re.IGNORECASE,

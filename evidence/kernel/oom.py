@@ -9,6 +9,9 @@ from probing_cluster.evidence.kernel import grammar, message_start
 from probing_cluster.evidence.kernel.grammar import INFO, KernelContext, KernelFinding, fact, make
 
 _JOB = "Ask for more memory, or use less; the job's own cgroup limit was reached."
+_WHOSE = (
+    "Ask for more memory, or use less; the lines below say whether a job's cgroup or the whole node was full."
+)
 _NODE = "Find what filled the node: a job without a memory limit, or a leak outside jobs."
 FACTS = {
     ("oom", "memcg"): fact(
@@ -28,10 +31,10 @@ FACTS = {
     ),
     ("oom", "killed"): fact(INFO, "user_program", "The kernel killed a process for lack of memory.", _JOB),
     ("oom", "invoked"): fact(
-        INFO, "user_program", "A process could get no memory and set off the OOM killer.", _JOB
+        INFO, "user_program", "A process could get no memory and set off the OOM killer.", _WHOSE
     ),
     ("oom", "reaped"): fact(
-        INFO, "user_program", "The kernel took back the memory of a process it had killed.", _JOB
+        INFO, "user_program", "The kernel took back the memory of a process it had killed.", _WHOSE
     ),
     ("oom", "alloc_failure"): fact(
         INFO,

@@ -20,6 +20,9 @@ _ENGINE = re.compile(
 )
 _LINK = re.compile(r"\bLink (?P<link>\d{1,3})\b")
 _MULTICAST = re.compile(r"\bMC (?:TS )?(?:tag|crumb)")
+_HANDLED = (
+    "Nothing now: the driver calls it non-fatal. If it comes again and again, test this NVSwitch fabric."
+)
 _DATA = re.compile(r",?\s*Data\s*\{")
 
 
@@ -48,6 +51,9 @@ def _finding(code: int, device: str | None, address: str, rest: str, message: st
         detail["part"], severity = "data", INFO
     if link := _LINK.search(rest):
         detail["link"] = int(link["link"])
+    next_step = entry.next_step
+    if detail.get("grade") == "non-fatal" and next_step.startswith("Drain "):
+        next_step = _HANDLED
     if entry.name:
         detail["name"] = entry.name
     return KernelFinding(
@@ -56,7 +62,7 @@ def _finding(code: int, device: str | None, address: str, rest: str, message: st
         severity=severity,
         domains=entry.domains,
         meaning=meaning,
-        next_step=entry.next_step,
+        next_step=next_step,
         message=sanitize.clean(message),
         device=device,
         pci_bus_id=grammar.pci(address),

@@ -516,6 +516,16 @@ def test_nvlink5_nonfatal_is_not_a_fault_of_the_node() -> None:
     assert found.severity == "info"
 
 
+def test_an_nvswitch_error_that_the_driver_calls_non_fatal_drains_nothing() -> None:
+    """The catalogue's step is for a fatal one."""
+    line = "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 12028, {}, Link 32 egress non-posted PRIV error"
+    non_fatal, fatal = read(line.format("Non-fatal")), read(line.format("Fatal"))
+    assert non_fatal is not None
+    assert fatal is not None
+    assert non_fatal.next_step.startswith("Nothing now")
+    assert fatal.next_step.startswith("Drain the nodes")
+
+
 @pytest.mark.parametrize(
     ("action", "severity"),
     [

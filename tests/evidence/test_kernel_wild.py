@@ -400,6 +400,7 @@ def test_an_interface_that_is_being_set_up_has_lost_no_link(lines: list[str], n:
         ("ipmiseld[9]", "SEL System Event: May-04-2026, 06:00:00, PS1, Power Supply, Power Supply input lost (AC/DC)", "power", None),
         ("ipmievd", "Power Supply sensor PSU1 Status - Power Supply AC lost Asserted", "power", None),
         ("ipmievd", "Power Supply sensor PSU1 Status - Power Supply AC lost Deasserted", None, None),
+        ("ipmievd", "IPMI event: Power Supply PS1 Status: Power Supply input lost (AC/DC) [asserted]", "power", None),
         ("ipmiseld[9]", "SEL System Event: May-04-2026, 06:00:00, DIMM_A1, Memory, Correctable memory error", None, None),
         ("ipmievd", "Memory sensor DIMM_B2 Uncorrectable ECC Asserted", "memory", None),
         ("mcelog[9]", "Uncorrected error in memory controller 0", "memory", None),

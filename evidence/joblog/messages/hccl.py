@@ -25,6 +25,10 @@ _INCONSISTENT = re.compile(
 )
 _FAILED = re.compile(r"EJ\d{4}: (?:[\d.:-]{8,32} )?[A-Z]")
 """Errors of the process below HCCL that handles the network."""
+_DEVICE = re.compile(
+    r"E[EHZ]9999: (?:[\d.:-]{8,32} )?\s?wait for compute device to finish failed, runtime result = \d{1,7}"
+)
+"""Ascend's runtime: work on the device did not end well; the lines below say how."""
 _CALL = re.compile(
     r"\b(?:OPS|NPU|HCCL) function error: (?P<call>\w{1,80})(?:\(.{0,300}?\))?, error code is \d{1,7}"
 )
@@ -51,7 +55,7 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
             return make(FACTS, kind, record, rank=rank, op=named_op, timeout_ms=timeout)
     if _INCONSISTENT.match(text.strip()):
         return make(FACTS, "collective_mismatch", record, rank=rank)
-    if _FAILED.match(text.strip()):
+    if _FAILED.match(text.strip()) or _DEVICE.match(text.strip()):
         return make(FACTS, "cuda_unknown_error", record, rank=rank)
     if found := _CALL.search(text):
         kind = "nccl_internal_error" if found["call"].lower().startswith("hccl") else "cuda_unknown_error"
@@ -69,6 +73,7 @@ FAMILY = grammar.LogFamily(
         "function error: ",
         "arguments for collective",
         "HCCP process",
+        "wait for compute device",
     ),
     read=read,
     facts=FACTS,

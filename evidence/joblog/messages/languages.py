@@ -57,6 +57,8 @@ _RUNTIMES = re.compile(
     r" line \d{1,6}(?:, <\S{0,40}> (?:line|chunk) \d{1,12})?\.$"
 )
 """Errors of runtimes and interpreters."""
+_TEST = re.compile(r"\S{1,300}: Test Failed at \S{1,300}:\d{1,7}$")
+"""A test of Julia's, with the expression below."""
 _JAVA = re.compile(
     r"(?:Exception in thread \"[^\"]{1,80}\"|(?P<cause>Caused by:)) (?:[\w$]{1,60}\.){0,12}(?P<name>[\w$]{0,80}(?:Error|Exception))\b"
 )
@@ -253,6 +255,7 @@ _RULES: tuple[rules.Rule, ...] = (
     (_PETSC_SIGNAL.match, _petsc_signal),
     (_JAVA.match, _java),
     (_RUNTIMES.match, _OWN_ERROR),
+    (_TEST.match, _OWN_ERROR),
     (_SHELLS.match, _OWN_ERROR),
     (_ARGUMENTS.match, _OWN_ERROR),
     (_CODES.match, _OWN_ERROR),
@@ -302,7 +305,7 @@ FAMILY = grammar.LogFamily(
         "ERROR", "Error*", "Error in user input", "(unhandled task", "ssertion failed", "ssertion Failed",
         "ssert failed", "ssert Failed", "ASSERTION FAILED", "ASSERT FAILED", " CALLED FROM ",
         "FINISH called", "ABORT called", "Abort called", "FATAL ERROR ", "Fatal error ",
-        "Error detected by", " encountered a", "received signal SIG", "#  SIG", "signal (", "caught ", "Error During Test",
+        "Error detected by", " encountered a", "received signal SIG", "#  SIG", "signal (", "caught ", "Error During Test", "Test Failed at",
     ),
     read=read,
     facts=FACTS,

@@ -1,4 +1,4 @@
-"""Checks of a training's results by itself: a loss or a gradient that cannot be right (Megatron-LM, DETR, MAE)."""
+"""Checks of a training's results by itself: a loss or a gradient that cannot be right (Megatron-LM, DETR, MAE, DeepSpeed)."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ _STOPPED = re.compile(
     r"(?:\S{1,40} )?[Ll]oss (?:is|was|became|has become) (?P<value>[Nn]a[Nn]|NAN|[Ii]nf(?:inite|inity)?)\b.{0,40}\b(?:stop|abort|terminat|exit|quit)\w{0,5}\b(?!.{0,40}\b(?:skip|ignor|continu))"
 )
 """What the training loops of DETR, MAE and their children print before they exit."""
+_SCALE = re.compile(r"OVERFLOW! .{0,80}Attempted loss scale: 0(?:\.0)?, reducing to 0(?:\.0)?$")
+"""DeepSpeed's loss scaler at zero: doubled it stays zero, so that no later step can count."""
+_SCALE_WORDS = "The loss scale fell to zero and every step overflows: mostly the model or its data, seldom a GPU that computes wrongly."
 _STOPPED_WORDS = "The loss became {value} and the program stopped: mostly the model or its data, seldom a GPU that computes wrongly."
 _FOUND_WORDS = "Rank {rank} found {value} in its loss or gradients: mostly the model or its data, seldom a GPU that computes wrongly."
 _WORDS = "On rank {rank} iteration {iteration} gave {value}: mostly the model or its data, seldom a GPU that computes wrongly."
@@ -36,6 +39,8 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
         if found := pattern.search(record.text):
             rank = record.rank if record.rank is not None else grammar.number(found["rank"], grammar.MAX_RANK)
             return make(FACTS, "nan_loss", record, rank=rank, meaning=words.format(**found.groupdict()))
+    if _SCALE.search(record.text):
+        return make(FACTS, "nan_loss", record, meaning=_SCALE_WORDS)
     if found := _STOPPED.match(record.text.lstrip()):
         return make(FACTS, "nan_loss", record, meaning=_STOPPED_WORDS.format(**found.groupdict()))
     return None
@@ -43,7 +48,15 @@ def read(record: Record, _context: JoblogContext) -> JobFinding | None:
 
 FAMILY = grammar.LogFamily(
     name="megatron",
-    triggers=("Unexpected result ", " in local ", "oss is ", "oss was ", "oss became ", "oss has become "),
+    triggers=(
+        "Unexpected result ",
+        " in local ",
+        "oss is ",
+        "oss was ",
+        "oss became ",
+        "oss has become ",
+        "Attempted loss scale",
+    ),
     read=read,
     facts=FACTS,
 )

@@ -141,8 +141,7 @@ _XID = re.compile(r"NVRM: Xid \(")
 _OOM = re.compile(
     r"Out of memory: Kill(?:ed)? process (?P<pid>\d{1,18})|Memory cgroup out of memory: Kill(?:ed)? process (?P<cg>\d{1,18})|oom-kill:constraint=.*?pid=(?P<kpid>\d{1,18})"
 )
-_SENTENCE = 2
-"""With at least so many words before it, a kernel line is only mentioned."""
+_SENTENCE = 2  # With so many words before it, a kernel line is only mentioned.
 _SIGTERM = re.compile(
     r"Received Signals?\.SIG(?:TERM|INT)|got signal: (?:15|2)\b|\b(?:[Rr]eceived|[Cc]aught|[Gg]ot|Bypassing) (?:an? )?(?:the )?(?:signal:? )?SIG(?:TERM|INT)\b|\b(?:[Rr]eceived|[Cc]aught|[Gg]ot) (?:termination )?signal:? (?:15|2)\b|\bSIG(?:TERM|INT) (?:was )?(?:received|caught)\b"
 )
@@ -258,6 +257,11 @@ def _launcher(record: Record) -> JobFinding | None:
     return None
 
 
+def _is_mentioned(before: str) -> bool:
+    """Whether a sentence or a quotation stands in front of a kernel line."""
+    return mention.foreign_words(before) >= _SENTENCE or mention.is_quoted(before)
+
+
 def is_of_another(text: str) -> bool:
     """Whether the line, in the form of an error of its own, reports that another process is gone or was ended for its memory."""
     return _PEER.search(text) is not None or _MANAGED_OOM.search(text) is not None
@@ -266,9 +270,9 @@ def is_of_another(text: str) -> bool:
 def read(record: Record, context: JoblogContext) -> JobFinding | None:
     """A line about the end of a process."""
     text = record.text
-    if _XID.search(text):
+    if (found := _XID.search(text)) and not mention.is_quoted(text[: found.start()]):
         return make(FACTS, "kernel_xid", record)
-    if (found := _OOM.search(text)) and mention.foreign_words(text[: found.start()]) < _SENTENCE:
+    if (found := _OOM.search(text)) and not _is_mentioned(text[: found.start()]):
         return make(
             FACTS, "host_oom_kill", record, pid=grammar.number(found["pid"] or found["cg"] or found["kpid"])
         )

@@ -101,6 +101,7 @@ _BUILDER = re.compile(
     r"(?:\[[\d/: -]{8,24}\] )?(?:\[(?:TRT|E)\] ){1,2}(?:Error\[\d{1,3}\]|\d{1,3}): .{0,300}\bError Code \d{1,3}: (?!Cuda|Cudnn|Cublas)\w"
 )
 """TensorRT's builder, which may try something else behind it."""
+_NOT_SET_UP = ("CondaError: Run 'conda ", "CommandNotFoundError: Your shell has not been properly configured")
 _NODE = re.compile(r"Node: '[^'\n]{1,400}'$")
 """The last line of TensorFlow's account of where a graph failed: why stands on the next."""
 _GRAPH = re.compile(
@@ -117,9 +118,9 @@ def read(record: Record, context: JoblogContext) -> JobFinding | None:
         return make(FACTS, "oom_kill_suspected", record, role=LineRole.ROOT, meaning=_OUT_OF_MEMORY)
     if mention.begins_with_speaker(text) or _TRIED.search(text):
         return None
-    if text.startswith("CondaError: Run 'conda "):
-        # Its shell function was not set up: the script goes on in the environment that it has.
-        return make(FACTS, "program_error", record, detail={"weak": True})
+    if text.startswith(_NOT_SET_UP):
+        # Conda's shell function was not set up: the script goes on in the environment that it has.
+        return make(FACTS, "program_error", record, detail={"weak": True, "not_set_up": True})
     if _MODULES.match(text) or _CONDA.match(text):
         return make(FACTS, "program_error", record, detail={"weak": True, "modules": True})
     if _STOPPED.match(text):

@@ -34,6 +34,10 @@ def test_a_sentence_never_respells_a_node(text: str, sentence: str) -> None:
             f"cannot open /data/{'x' * 200}/a.tar: No such file or directory.",
             f"cannot open /data/{'x' * 72} … {'x' * 34}/a.tar: No such file or directory",
         ),
+        (
+            "E1129 04:10:41.071000 14568 torch/distributed/elastic/api.py:874] failed (exitcode: -9) local_rank: 1 (pid: 14571).",
+            "failed (exitcode: -9) local_rank: 1 (pid: 14571)",
+        ),
         ("run.sh: line 7: 19564 unexpected tokens there.", "run.sh: line 7: 19564 unexpected tokens there"),
     ],
 )

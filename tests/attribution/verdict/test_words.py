@@ -159,8 +159,8 @@ def test_of_several_nodes_it_is_told_what_is_known_of_each(make):
     v = make.judge(attempt=lost, watched=watched, by_log=frozenset({"n1", "n2"}))
     assert v.node is None
     assert v.summary == (
-        "A node of the job stopped answering Slurm, and it is not known which; the log of n1 continues past the end without a "
-        "restart; the log of n2 ends before; nobody watched n3."
+        "A node of the job stopped answering Slurm, and it is not known which; the log of n1 continues past the end, without a "
+        "restart within the hour; the log of n2 ends before; nobody watched n3."
     )
     assert "sinfo -R" in v.next_step
 
@@ -814,3 +814,14 @@ def test_a_timeout_that_kills_with_sigkill_is_named_as_the_killer(make, command,
 def test_an_end_by_a_sent_signal_alone_is_a_whole_sentence(make):
     v = make.judge(attempt=make.attempt(nodes=("n2",), exit_code=0, exit_signal=9))
     assert v.summary == "The program was ended by signal 9 (SIGKILL), with no fault beside it; nothing shows who sent the signal."  # fmt: skip
+
+
+def test_an_exception_is_quoted_with_the_one_that_was_raised_from_it(make):
+    """The first says why, the second is the program's own word for it."""
+    detail = {"exception": "KeyError", "role": "root", "domains": ["user_program"], "first_cause": True}
+    both = make.finding("python_exception", node="n2", message="KeyError: 'a'", detail={**detail, "raised_as": "DataExhausted: shard 7 empty"})  # fmt: skip
+    v = make.judge(both, attempt=make.attempt(exit_code=1))
+    assert (
+        v.summary
+        == "The program failed by itself: KeyError: 'a', which it raised on as DataExhausted: shard 7 empty."
+    )

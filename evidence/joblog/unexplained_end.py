@@ -1,0 +1,81 @@
+"""Chooses the finding that explains a log's end which nothing else explains: a reported interruption, or a warning of stalled ranks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from probing_cluster.evidence.joblog import grammar
+from probing_cluster.evidence.joblog.grammar import JobFinding
+
+KINDS = grammar.UNEXPLAINED_EXIT_KINDS | {"python_consequence"}
+"""Ends that do not name their reason."""
+SIGNAL_LINES = 1_000
+"""A launcher reports a signal at most so many lines before its ranks do."""
+_INTERRUPTED_LINES = 40
+_STALLS, _STALL_LINES = 2, 40
+"""A warning about stalled ranks lists them in at most _STALL_LINES lines."""
+_RAISED = re.compile(
+    r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit): |.{0,200}\bMain process received SIG\w{3,6}, exiting"
+)
+"""An exception that reports a signal, or a launcher that ends with it."""
+_LAUNCHER = re.compile(r"death signal, shutting down workers")
+
+
+def interruption(held: Sequence[JobFinding], best: JobFinding | None, last_line: int) -> int | None:
+    """Index of a reported interruption shortly before the end; None without one, or if `best`, the first cause so far, explains the end.
+
+    A received signal alone may be the normal way to stop a server. It counts only if a process then ended badly.
+    """
+    if best is not None and best.kind not in KINDS:
+        return None
+    if best is not None and not (best.kind == "python_consequence" and _is_interrupted(held, last_line)):
+        # The launcher reports the end below the program's own message; broken connections come before or after it.
+        last_line = best.line
+        if not _is_interrupted(held, last_line):
+            return None
+    ended = [
+        i
+        for i, f in enumerate(held)
+        if _is_near(f, last_line) and f.kind in ("interrupted", "process_terminated")
+    ]
+    ends = [held[i] for i in ended]
+    died = any("exit_code" in f.detail or "exit_string" in f.detail or _RAISED.match(f.message) for f in ends)
+    return _launcher_end(held, ended[0]) if died or any(f.kind == "interrupted" for f in ends) else None
+
+
+def stall(
+    held: Sequence[JobFinding], last_line: int, only_lists: Callable[[int], bool], *, ended: bool
+) -> int | None:
+    """Index of the first of the warnings in short succession about stalled ranks before the end at `last_line`.
+
+    `only_lists`: whether only lists of ranks follow a line. `ended`: Slurm ended the job; a single warning is then no proof of a hang.
+    """
+    stalls: list[int] = []
+    for i in range(len(held) - 1, -1, -1):
+        if not held[i].detail.get("stalled"):
+            continue
+        if (held[stalls[-1]].line if stalls else last_line) - held[i].line > _STALL_LINES:
+            break
+        stalls.append(i)
+    if len(stalls) < (_STALLS if ended else 1) or not only_lists(held[stalls[0]].line):
+        return None
+    return stalls[-1]
+
+
+def _is_near(finding: JobFinding, last_line: int) -> bool:
+    return 0 <= last_line - finding.line <= _INTERRUPTED_LINES and not finding.detail.get("survived")
+
+
+def _is_interrupted(held: Sequence[JobFinding], last_line: int) -> bool:
+    """Whether the program reported shortly before `last_line` that it was interrupted."""
+    return any(f.kind == "interrupted" and _is_near(f, last_line) for f in held)
+
+
+def _launcher_end(held: Sequence[JobFinding], end: int) -> int:
+    """Index of the signal to the launcher shortly before a rank's interruption `end`; `end` itself without one."""
+    for i, earlier in enumerate(held[:end]):
+        near = held[end].line - earlier.line <= SIGNAL_LINES and not earlier.detail.get("survived")
+        if near and earlier.kind == "process_terminated" and _LAUNCHER.search(earlier.message):
+            return i
+    return end

@@ -1,0 +1,287 @@
+"""Logs that hold more than one run, handlers that print what they caught, and lines of several ranks in one."""
+
+from __future__ import annotations
+
+import pytest
+
+from probing_cluster.evidence.joblog import reader
+from probing_cluster.evidence.joblog.grammar import JobFinding
+
+
+def first(lines: list[str]) -> JobFinding | None:
+    """The first cause."""
+    return next((f for f in reader.read(lines) if f.first_cause), None)
+
+
+def first_line(lines: list[str]) -> str | None:
+    found = first(lines)
+    return None if found is None else lines[found.line - 1]
+
+
+def lsf(job: int, end: list[str], where: str = "is above this job summary.") -> list[str]:
+    """LSF's summary of a job that ended so."""
+    return [
+        "Sender: LSF System <lsfadmin@hpc.example.org>",
+        f"Subject: Job {job}: <train> in cluster <c> Exited",
+        "",
+        "Your job looked like:",
+        "-" * 60,
+        "# LSBATCH: User input",
+        "python train.py",
+        "-" * 60,
+        "",
+        *end,
+        "",
+        "Resource usage summary:",
+        "    CPU time :   3.69 sec.",
+        f"The output (if any) {where}",
+        "",
+    ]
+
+
+WORK = [f"Validation Accuracy: 0.{n}" for n in range(3)]
+KILLED = ["TERM_OWNER: job killed by owner.", "Exited with exit code 143."]
+
+
+def test_of_several_jobs_in_one_file_of_lsf_the_last_one_counts() -> None:
+    """Above or below the output, as the summaries say."""
+    above = [*lsf(1, ["Exited with exit code 1."]), *WORK, *lsf(2, KILLED)]
+    assert first_line(above) == KILLED[0]
+    failed = ["Traceback (most recent call last):", '  File "a.py", line 3, in <module>', "KeyError: 'lr'"]
+    below = [*lsf(1, ["Exited with exit code 1."], "follows:"), *failed, *lsf(2, KILLED, "follows:"), *WORK]
+    assert first_line(below) == KILLED[0]
+
+
+def test_one_summary_of_lsf_ends_no_other_job() -> None:
+    """The error above it, or in what somebody appended, stays the cause."""
+    failed = ["Traceback (most recent call last):", '  File "a.py", line 3, in <module>', "KeyError: 'lr'"]
+    assert first_line([*failed, *lsf(1, ["Exited with exit code 1."])]) == failed[-1]
+    assert first_line([*lsf(1, ["Exited with exit code 1."]), *failed]) == failed[-1]
+
+
+CANCELLED = "slurmstepd: error: *** JOB 7220420 ON n1 CANCELLED AT 2026-09-20T14:36:04 ***"
+LIMIT = "slurmstepd: error: *** JOB 7237769 ON n2 CANCELLED AT 2026-09-27T15:33:44 DUE TO TIME LIMIT ***"
+
+
+def updates(n: int) -> list[str]:
+    """What a simulation reports, four lines at a time."""
+    return [
+        line
+        for i in range(1, n)
+        for line in (
+            "┌ Info: Update",
+            f"│ simtime = {i * 1.1316843414306641:.16e}",
+            f"│ runtime = {i:02d}:09:59",
+            f"└ norm(Q) = {1.3e9 + 7919 * (i % 5):.16e}",
+        )
+    ]
+
+
+def test_a_long_run_below_the_end_of_a_job_is_another_jobs() -> None:
+    """Both wrote to one file. Later errors are its own; without one it went well, as far as the log shows."""
+    error = "ERROR: LoadError: Some tests did not pass: 0 passed, 1 failed, 0 errored, 0 broken."
+    assert first_line([CANCELLED, *updates(150), error]) == error
+    assert first([CANCELLED, *updates(150)]) is None
+
+
+def test_a_job_may_write_on_for_a_while_below_the_message_of_its_end() -> None:
+    """It has a time of grace, and its output was buffered."""
+    assert first_line([CANCELLED, *updates(60)]) == CANCELLED
+
+
+def test_a_number_that_grows_and_grows_below_an_error_is_progress() -> None:
+    """A second job's here, that ran beside the first; its own end is the cause."""
+    failed = ["ERROR: LoadError: UndefVarError: visc not defined", "in expression starting at a.jl:186"]
+    assert first_line([*failed, *updates(200), LIMIT]) == LIMIT
+    assert first_line([*failed, *updates(6), LIMIT]) == failed[0]
+
+
+def caught(function: str, error: str, above: str = "Error:") -> list[str]:
+    """A traceback that a handler printed."""
+    return [
+        above,
+        "Traceback (most recent call last):",
+        f'  File "/home/u/evaluate.py", line 106, in {function}',
+        "    action = agent(observation)",
+        error,
+        "Setting `pad_token_id` to `eos_token_id`: None for open-end generation.",
+    ]
+
+
+ERRORS = (
+    "NameError: name 'Agent' is not defined",
+    "TypeError: 'NoneType' object is not iterable",
+    "ValueError: Action mismatch",
+)
+
+
+def test_what_one_function_catches_again_and_again_ends_nothing() -> None:
+    """An uncaught exception is printed once, and from the program's first line on."""
+    printed = [line for error in ERRORS for line in caught("run_agent", error)]
+    assert first_line([*printed, LIMIT]) == LIMIT
+    final = ["Traceback (most recent call last):", '  File "a.py", line 9, in <module>', "KeyError: 'best'"]
+    assert first_line([*printed, *final]) == final[-1]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [line for error in ERRORS[:2] for line in caught("run_agent", error)],
+        [line for _ in range(4) for line in caught("run_agent", ERRORS[0])],
+        [line for i, error in enumerate(ERRORS) for line in caught(f"f{i}", error)],
+        [line for error in ERRORS for line in caught("<module>", error)],
+        [
+            line
+            for error in ERRORS
+            for line in caught("main", error, "Error executing job with overrides: []")
+        ],
+    ],
+    ids=["twice", "ranks with one error", "three functions", "uncaught", "hydra"],
+)
+def test_other_repeated_exceptions_stay_the_cause(lines: list[str]) -> None:
+    """Ranks fail alike, and launchers leave out the frames above the program's own function."""
+    assert first_line([*lines, LIMIT]) == ERRORS[0]
+
+
+def test_exceptions_that_ranks_wrote_into_each_other_are_read() -> None:
+    """A name without its colon, and names that stand alone before the message."""
+    glued = "untimeError: RuntimeErrorExpected to have finished reduction in the prior iteration before starting a new one."
+    assert first_line([*WORK, glued]) == glued
+    nccl = "RuntimeError: RuntimeErrorRuntimeError: RuntimeErrorNCCL error in: ProcessGroupNCCL.cpp:1191, invalid usage, NCCL version 2.10.3"
+    head = ["Traceback (most recent call last):", '  File "a.py", line 31, in demo', "RuntimeError", ""]
+    found = first([*head, "RuntimeError: NCCL error in: a.cpp:1191, invalid usage, NCCL version 2.10.3"])
+    assert found is not None
+    assert found.kind == "nccl_invalid_usage"
+    assert (found := first([nccl])) is not None
+    assert found.kind == "nccl_invalid_usage"
+
+
+def test_a_handler_that_is_named_after_an_error_is_no_exception() -> None:
+    """The words that follow make no sentence."""
+    assert first([*WORK, "RuntimeErrorHandler registered", "done"]) is None
+
+
+LOST = "n103:15819:15981 [1] include/socket.h:196 WARN Connection closed by remote peer"
+
+
+def crash(host: str) -> list[str]:
+    return [
+        f"[{host}:36495] *** Process received signal ***",
+        f"[{host}:36495] Signal: Segmentation fault (11)",
+    ]
+
+
+def test_the_peer_that_crashed_explains_the_lost_connection() -> None:
+    """On its own host; a crash of the process that lost the peer follows from that."""
+    assert first_line([LOST, *crash("n003")]) == crash("n003")[1]
+    assert first_line([LOST, *crash("n103")]) == LOST
+
+
+def test_conda_that_was_not_set_up_crashes_no_program() -> None:
+    """It is the reason where nothing else is."""
+    conda = "CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'."
+    died = (
+        "/var/spool/slurm/job1/slurm_script: line 22: 261 Bus error               (core dumped) python3 a.py"
+    )
+    assert first_line([conda, "To initialize your shell, run", died]) == died
+    assert first_line([conda]) == conda
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "INFO 08-20 11:57:51 selector.py:172] Cannot use FlashAttention-2 backend due to sliding window.",
+        "unable to import 'smart_open.gcs', disabling that module",
+        "OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768",
+        "  sample: 'kernel: Out of memory: Killed process 4411 (python) total-vm:1kB' -> label=oom",
+        "  sample: 'NVRM: Xid (PCI:0000:07:00): 48, pid=1211, name=python, DBE' -> label=ecc",
+    ],
+)
+def test_what_only_sounds_like_an_error_is_none(text: str) -> None:
+    """A logger's information, what a program does without, a sample of text."""
+    assert first([text]) is None
+
+
+KALDI = "ERROR (arpa2fst[5.5.433~1-7637d]:Read():arpa-file-parser.cc:129) line 1 []: \\data\\ section missing or empty."
+KALDI_STACK = [
+    "",
+    "[ Stack-Trace: ]",
+    "kaldi::MessageLogger::HandleMessage(kaldi::LogMessageEnvelope const&, char const*)",
+    "kaldi::MessageLogger::~MessageLogger()",
+    "arpa2fst(kaldi::ExpectToken(std::istream&, bool, char const*)+0x242) [0x4bc56a]",
+    "main",
+    "__libc_start_main",
+    "",
+    "kaldi::KaldiFatalError",
+    "# Accounting: begin_time=1592380197",
+    "# Accounting: end_time=1592380199",
+    "# Finished at Wed Jun 17 10:49:59 EEST 2020 with status 255",
+]
+
+
+def test_an_error_of_kaldi_above_its_stack_is_read() -> None:
+    """What its scripts write below is no work."""
+    assert first_line([*WORK, KALDI, *KALDI_STACK]) == KALDI
+    missing = "gzip: lm/kn.arpa.gz: No such file or directory"
+    assert (
+        first_line(
+            [
+                missing,
+                "arpa2fst - ",
+                KALDI,
+                *KALDI_STACK,
+                "ERROR: FstHeader::Read: Bad FST header: standard input",
+            ]
+        )
+        == missing
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 0.0, reducing to 0.0", "nan_loss"),
+        ("/home/u/ex.jl: Test Failed at /home/u/ex.jl:250", "program_error"),
+        ("EH9999: 2026-07-03-11:28:40.450.757  wait for compute device to finish failed, runtime result = 107020.[FUNC:ReportCallError]", "cuda_unknown_error"),
+    ],
+)  # fmt: skip
+def test_these_words_are_known(text: str, kind: str) -> None:
+    found = first([text])
+    assert found is not None
+    assert found.kind == kind
+
+
+def test_an_exception_carries_the_one_that_was_raised_from_it() -> None:
+    """Both are of use: the reason, and the program's own words."""
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "a.py", line 5, in f',
+        "KeyError: 'a'",
+        "",
+        "The above exception was the direct cause of the following exception:",
+        "",
+        "Traceback (most recent call last):",
+        '  File "a.py", line 8, in <module>',
+        '  File "a.py", line 7, in f',
+        "    raise Exhausted('shard 7 empty') from e",
+        "DataExhausted: shard 7 empty",
+    ]
+    found = first(lines)
+    assert found is not None
+    assert (found.message, found.detail["raised_as"]) == ("KeyError: 'a'", "DataExhausted: shard 7 empty")
+    assert (alone := first(lines[:3])) is not None
+    assert "raised_as" not in alone.detail
+
+
+def test_a_line_of_marks_is_not_what_the_job_printed_last() -> None:
+    """The pool of multiprocessing quotes its worker's traceback between such lines."""
+    quoted = [
+        '"""',
+        "Traceback (most recent call last):",
+        '  File "a.py", line 2, in g',
+        "ZeroDivisionError: division by zero",
+        '"""',
+    ]
+    found = first(quoted)
+    assert found is not None
+    assert "went_on" not in found.detail
