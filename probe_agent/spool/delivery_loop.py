@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import logging
 import math
 import random
@@ -73,6 +74,16 @@ class DeliveryLoad:
         return load
 
 
+class Sending(enum.Enum):
+    """What is sent now; the spool keeps the rest."""
+
+    ALL = enum.auto()
+    GRAVE = enum.auto()
+    """Events of high severity and heartbeats: the node's rows of the hour are used up, and the database has a reserve for these."""
+    HEARTBEATS = enum.auto()
+    """Nothing else: the reserve is used up, too."""
+
+
 class DeliveryLoop:
     """The agent's one conversation with the database; a single call is under way at any time."""
 
@@ -99,8 +110,8 @@ class DeliveryLoop:
         self._on_request = on_request
         self._clock = clock
         self._failures = 0
-        self._held_back, self._held_back_until_s = 0, -math.inf
-        """1: only grave items are sent, 2: only heartbeats; until then."""
+        self._sending, self._reduced_until_s = Sending.ALL, -math.inf
+        """What is sent until then; after it, all."""
         self._beaten_s = -math.inf
         self._request_ids: OrderedDict[uuid.UUID, bool] = OrderedDict()
         self._to_acknowledge: set[uuid.UUID] = set()
@@ -126,7 +137,7 @@ class DeliveryLoop:
         self._intake.arrived.clear()
         urgent = self._intake.urgent.is_set()
         self._intake.urgent.clear()
-        load = DeliveryLoad.of(self._allowed(self._spool.batch(BATCH), now_s))
+        load = DeliveryLoad.of(self._batch(now_s))
         # An urgent event travels with a heartbeat: the service acts only on a fault the latest one confirms.
         with_beat = self.beats and (beat or urgent or self._beat_left_s() <= 0.0)
         if not load.items and not with_beat and not self._answers:
@@ -141,15 +152,16 @@ class DeliveryLoop:
         self._settle(load, ack)
         return len(load.items) >= BATCH
 
-    def _allowed(self, batch: list[spool.SpoolItem], now_s: float) -> list[spool.SpoolItem]:
-        """The items of `batch` that the database takes now; the spool keeps the others."""
-        if now_s >= self._held_back_until_s:
-            self._held_back = 0
-        if not self._held_back:
-            return batch
-        grave = spool.RANK[records.Severity.HIGH]
+    def _batch(self, now_s: float) -> list[spool.SpoolItem]:
+        """The next items that the database takes now."""
+        if now_s >= self._reduced_until_s:
+            self._sending = Sending.ALL
+        if self._sending is Sending.ALL:
+            return self._spool.batch(BATCH)
+        if self._sending is Sending.HEARTBEATS:
+            return []
         # Allocations are ranked as high too, but the reserve takes events only: together they would be refused.
-        return [i for i in batch if self._held_back == 1 and i.lane == "event" and i.rank >= grave]
+        return self._spool.batch(BATCH, lane="event", least_rank=spool.RANK[records.Severity.HIGH])
 
     async def drain(self, deadline_s: float) -> bool:
         """Deliver what waits, at shutdown; True when the spool is empty."""
@@ -220,8 +232,8 @@ class DeliveryLoop:
                 )
         except errors.OverQuota as exc:
             # A heartbeat by itself that came too soon says nothing about the reserve for faults.
-            if load.items or not self._held_back:
-                self._hold_back(str(exc))
+            if load.items or self._sending is Sending.ALL:
+                self._send_less(str(exc))
             return None
         except (errors.DatabaseUnavailable, TimeoutError) as exc:
             self._failed(str(exc) or f"no answer within {CALL_S:g} s", abandon=isinstance(exc, TimeoutError))
@@ -231,12 +243,12 @@ class DeliveryLoop:
             self._answers.pop(request_id, None)
         return ack
 
-    def _hold_back(self, why: str) -> None:
+    def _send_less(self, why: str) -> None:
         """Send less for a while: the database takes no more rows of this node in this hour."""
-        if not self._held_back:
+        if self._sending is Sending.ALL:
             _log.warning("only faults and heartbeats are sent for now, the rest stays in the spool: %s", why)
-        self._held_back = min(self._held_back + 1, 2)
-        self._held_back_until_s = self._clock.monotonic_s() + OVER_QUOTA_S
+        self._sending = Sending.GRAVE if self._sending is Sending.ALL else Sending.HEARTBEATS
+        self._reduced_until_s = self._clock.monotonic_s() + OVER_QUOTA_S
 
     def _failed(self, why: str, *, abandon: bool) -> None:
         self._failures += 1

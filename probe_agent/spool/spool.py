@@ -38,6 +38,11 @@ INSERT INTO item (id, lane, rank, open, folded, bytes, body) VALUES (?, ?, ?, ?,
 ON CONFLICT (id) DO UPDATE SET open = excluded.open, folded = excluded.folded, bytes = excluded.bytes, body = excluded.body
 """
 
+_BATCH = """
+SELECT id, lane, rank, folded, body FROM item
+WHERE open = 0 AND rank >= ?1 AND (?2 IS NULL OR lane = ?2) ORDER BY rank DESC, seq LIMIT ?3
+"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SpoolItem:
@@ -108,18 +113,22 @@ class Spool:
             return False
         return self._flush()
 
-    def batch(self, limit: int) -> list[SpoolItem]:
-        """Up to `limit` items ready to deliver: highest severity first, then in order of arrival."""
-        rows = self._db.execute(
-            "SELECT id, lane, rank, folded, body FROM item WHERE open = 0 ORDER BY rank DESC, seq LIMIT ?",
-            (limit + len(self._acked),),
-        )
+    def batch(self, limit: int, *, lane: str | None = None, least_rank: int = 0) -> list[SpoolItem]:
+        """Up to `limit` items ready to deliver: highest severity first, then in order of arrival.
+
+        With `lane` and `least_rank` only those of that lane and of at least that rank.
+        """
+        rows = self._db.execute(_BATCH, (least_rank, lane, limit + len(self._acked)))
         found = [
             SpoolItem(id=r[0], lane=r[1], rank=r[2], folded=r[3], body=r[4])
             for r in rows
             if r[0] not in self._acked
         ]
-        held = [i for i in self._held.values() if not i.open and i.id not in self._acked]
+        held = [
+            i
+            for i in self._held.values()
+            if not i.open and i.id not in self._acked and i.rank >= least_rank and lane in (None, i.lane)
+        ]
         if held:
             known = {i.id for i in found}
             found = sorted(found + [i for i in held if i.id not in known], key=lambda i: -i.rank)

@@ -318,6 +318,23 @@ def test_a_node_whose_rows_are_used_up_sends_its_faults_and_heartbeats(tmp_path:
     made.close()
 
 
+def test_a_fault_arrives_though_many_jobs_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch full of rows of jobs, which are ranked as high and came first, hides no fault of a node over its quota."""
+    monkeypatch.setattr(delivery_loop, "BATCH", 10)
+    door = Rationed(2)
+    made = Rig(tmp_path, lambda: door)
+    made.see(*(f"b:{n}" for n in range(5)))
+    asyncio.run(made.loop.once(beat=True))
+    assert door.calls == [{"refused": 5}]
+    starts = [jobs.NodeJob(job_id=n, started_at=NOW, uid=5) for n in range(1, 21)]
+    made.intake.store([start.item(made.node_identity) for start in starts])
+    made.see("b:gpu", severity=records.Severity.HIGH)
+    asyncio.run(made.loop.once(beat=True))
+    assert [e.message for e in door.calls[-1]["events"]] == ["b:gpu"]
+    assert door.calls[-1]["allocations"] == []
+    made.close()
+
+
 @pytest.mark.parametrize("job_begins", [False, True])
 def test_a_fault_arrives_though_the_rows_of_the_hour_are_used_up(
     tmp_path: Path, postgres_url: str, *, job_begins: bool

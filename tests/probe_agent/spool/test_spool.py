@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import os
 import random
 import signal
@@ -42,6 +44,21 @@ def test_batch_gives_high_severity_first_and_keeps_arrival_order(queue: spool.Sp
     for n in range(1, 10):
         queue.commit(spool.SpoolWrite(items=[item(n, rank=2 if n in (5, 8) else n % 2)]))
     assert numbers(queue.batch(100)) == [5, 8, 1, 3, 7, 9, 2, 4, 6]
+
+
+def test_batch_of_one_lane_and_rank(tmp_path: Path) -> None:
+    """The limit counts what is asked for, on the disk and in the memory of a spool whose disk refuses writes."""
+    made = spool.Spool(tmp_path, max_bytes=1_000_000)
+    others = [dataclasses.replace(item(n, rank=2), lane="allocation") for n in range(1, 6)]
+    made.commit(spool.SpoolWrite(items=[*others, item(6, rank=1), item(7, rank=2)]))
+    made._retry_at_s = math.inf
+    made.commit(
+        spool.SpoolWrite(items=[dataclasses.replace(others[0], id=b"x" * 16), item(8), item(9, rank=2)])
+    )
+    assert numbers(made.batch(3, lane="event", least_rank=2)) == [7, 9]
+    assert numbers(made.batch(3, lane="event")) == [7, 9, 6]
+    assert len(made.batch(3)) == 3
+    made.close()
 
 
 def test_items_and_state_survive_reopening_together(tmp_path: Path) -> None:
