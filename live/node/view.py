@@ -132,13 +132,17 @@ class NodeView:
 
     @functools.cached_property
     def _outside(self) -> Mapping[tuple[int, int], int]:
-        return processes.inside(self.uid, self.proc)
+        search = processes.inside(self.uid, proc=self.proc)
+        if search.unanswered:
+            self.miss(f"{len(search.unanswered)} processes could not be asked for their PID namespace")
+        return search.found
 
     def facts_of(self, pid: int, start_ticks: int | None) -> processes.ProcessFacts | None:
         """The process that a page or table names, which may name any: only one of this user, started when it says, counts."""
         try:
             found = processes.facts(pid, self.proc) if pid else None
         except guarded_reads.ProcessHangs:
+            self.miss(f"the kernel does not answer about process {pid}: whether it runs is unknown")
             return None
         same = found is not None and found.start_ticks == start_ticks and found.uid == self.uid
         return found if same else None

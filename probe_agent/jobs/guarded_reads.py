@@ -21,9 +21,12 @@ WAIT_S, WAIT_GROWS_FRAC = 0.5, 0.1
 """Seconds to wait at most for one user's processes, and what grows back of them in a second: all in a beat with jobs (5 s)."""
 WAIT_IN_ALL_S, WAIT_IN_ALL_GROWS_FRAC = 1.0, 0.25
 """The same for the processes of all users together."""
-SHORT_S, QUICK_S, SHORT_COSTS = 0.02, 0.005, 10
-"""Where all users together have used up theirs, a read may take so long, which any process answers in that does not stall its
-reads, and what is not quick counts so many times: many users who each use up their own budget then hold up the loop for little."""
+SHORT_S = 0.02
+"""How long a read may take once all users together have used up their seconds. A user with less than this left is not asked at all."""
+QUICK_S = 0.005
+"""A read that took no longer is charged to its user as it was, then too: healthy processes answer so on a busy node."""
+SHORT_COSTS = 10
+"""Every slower read is then charged this many times: many users, each within their own budget, must not hold up the event loop together."""
 _MAX_USERS = 4096
 
 T = TypeVar("T")

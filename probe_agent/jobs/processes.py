@@ -7,10 +7,11 @@ was told which job that is (SLURM_JOB_SLUID, 25.11 and later). Without such a cg
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,10 +27,11 @@ _ROOTS = re.compile(rb"^Uid:\t0\t0\t", re.MULTILINE)
 """Both the real and the effective user are root. Who starts a set-uid program chooses its title, but stays its real user."""
 _STATE = re.compile(rb"^State:\t([A-Za-z])", re.MULTILINE)
 _PARENT = re.compile(rb"^PPid:\t(\d+)$", re.MULTILINE)
-_NUMBERS = re.compile(rb"^NSpid:.*\t(\d+)$", re.MULTILINE)
-"""The last number is the process's number in its own PID namespace."""
+_NUMBERS = re.compile(rb"^NSpid:\t\d+\t(?:.*\t)?(\d+)$", re.MULTILINE)
+"""Of a process in another PID namespace than ours; the last number is its number there."""
 _MAX_DEPTH = 64
 _MAX_INSIDE = 4096
+"""Processes of one user that one search looks at."""
 _MAX_THREADS = 4096
 
 
@@ -174,7 +176,7 @@ def ancestors(pid: int, proc: Path = PROC) -> frozenset[int]:
 
 
 def namespace_of(pid: int | str, proc: Path = PROC) -> int | None:
-    """The inode of a process's PID namespace; None when it cannot be read."""
+    """The inode of a process's PID namespace; None when it cannot be read. Raises ProcessHangs, but not of `self`."""
     home = proc / str(pid)
     link = home / "ns" / "pid"
     try:
@@ -183,27 +185,47 @@ def namespace_of(pid: int | str, proc: Path = PROC) -> int | None:
             link.readlink() if own else guarded_reads.READS.read(int(pid), home.stat().st_uid, link.readlink)
         )
         return int(str(found)[5:-1])  # pid:[4026531836]
-    except (OSError, ValueError, guarded_reads.ProcessHangs):
+    except (OSError, ValueError):
         return None
 
 
-def inside(uid: int, proc: Path = PROC) -> dict[tuple[int, int], int]:
-    """(namespace, number in it) to our number, of a user's processes in other PID namespaces than ours."""
-    ours = namespace_of("self", proc)
+@dataclass(frozen=True, kw_only=True)
+class NamespaceSearch:
+    """What one search for processes in other PID namespaces found."""
+
+    found: Mapping[tuple[int, int], int]
+    """(namespace, number in it) to our number."""
+    unanswered: frozenset[int]
+    """Processes that were not asked or did not answer: what was not found may be one of them."""
+
+
+def inside(
+    uid: int, numbers: Collection[int] | None = None, first: Collection[int] = (), proc: Path = PROC
+) -> NamespaceSearch:
+    """Search a user's processes in other PID namespaces than ours whose number there is one of `numbers` (None: any); those of `first` first."""
     found: dict[tuple[int, int], int] = {}
-    for entry in os.scandir(proc):
-        if not digits.is_number(entry.name) or len(found) >= _MAX_INSIDE:
+    unanswered: set[int] = set()
+    pids = sorted(_of_user(uid, proc), key=lambda pid: pid not in first)
+    for pid in pids[:_MAX_INSIDE]:
+        # Its status never waits. Only those that may be sought are asked what may have to be waited for.
+        own = _NUMBERS.search(_read(proc / str(pid) / "status", 4096))
+        if own is None or (numbers is not None and int(own[1]) not in numbers):
             continue
         try:
-            theirs = namespace_of(entry.name, proc) if entry.stat().st_uid == uid else None
-        except OSError:
-            continue  # it has just ended
-        if theirs is None or theirs == ours:
+            namespace = namespace_of(pid, proc)
+        except guarded_reads.ProcessHangs:
+            unanswered.add(pid)
             continue
-        numbers = _NUMBERS.search(_read(proc / entry.name / "status", 4096))
-        if numbers is not None:
-            found[theirs, int(numbers[1])] = int(entry.name)
-    return found
+        if namespace is not None:
+            found[namespace, int(own[1])] = pid
+    return NamespaceSearch(found=found, unanswered=frozenset(unanswered.union(pids[_MAX_INSIDE:])))
+
+
+def _of_user(uid: int, proc: Path) -> Iterator[int]:
+    for entry in os.scandir(proc):
+        with contextlib.suppress(OSError):  # it has just ended
+            if digits.is_number(entry.name) and entry.stat().st_uid == uid:
+                yield int(entry.name)
 
 
 def children_of(pid: int, proc: Path = PROC) -> list[int]:

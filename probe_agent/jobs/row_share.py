@@ -14,8 +14,8 @@ from probing_cluster.probe_agent.faults.sighting import Sighting
 MAX_SIGHTINGS = 1000
 """Of everything that one job left on a node together: a job that prints distinct errors without end uses up its user's share."""
 USER_ROWS = 10_000
-"""Rows that all jobs of one user may add to their node's, and as many again in each hour: in one hour at most a fifth of a
-node's quota (100,000, agent_role.rows_per_hour)."""
+"""Each user has a bucket of so many rows on a node, which refills at so many an hour: at most twice as many in any hour, a
+fifth of a node's quota (100,000, agent_role.rows_per_hour)."""
 ONE_JOB_FRAC = 0.1
 """Of what is left of its user's share a job gets at most this: some is always left for the jobs that follow."""
 OWN_ROWS = 3

@@ -21,7 +21,7 @@ NAME = "ranks"
 """What the readers are called in the agent's account of itself."""
 READ_DEADLINE_S = 5.0
 SEEK_TIMES = 3
-"""Looks for the process of a page that was made in a container: one that is not found then has ended before."""
+"""Whole looks for the process of a page that was made in a container: one that is not found then has ended before."""
 _CHILD = (sys.executable, "-I", "-m", "probing_cluster.probe_agent.ranks.page_child")
 
 
@@ -153,10 +153,14 @@ class RankPages:
             elif watched.sought[name, page.start_ticks] < SEEK_TIMES:
                 elsewhere[name] = page
         if elsewhere and watched.job.uid is not None:
-            here = processes.inside(watched.job.uid, self._proc)
+            numbers = {page.pid_inside for page in elsewhere.values()}
+            search = processes.inside(watched.job.uid, numbers, watched.unsearched, self._proc)
+            watched.unsearched = search.unanswered
             for name, page in elsewhere.items():
-                found[name] = replace(page, pid=here.get((page.pid_namespace or 0, page.pid_inside), 0))
-                watched.sought[name, page.start_ticks] += not found[name].pid
+                pid = search.found.get((page.pid_namespace or 0, page.pid_inside), 0)
+                found[name] = replace(page, pid=pid)
+                # A look that was cut short does not show that the process has ended.
+                watched.sought[name, page.start_ticks] += not pid and not search.unanswered
         return found
 
     def _forget(self, watched: WatchedJob, read: set[str]) -> None:
@@ -181,14 +185,16 @@ class RankPages:
     def _see(self, watched: WatchedJob, name: str, page: pages.ProbePage) -> bool:
         """Joins a page with its process; False where the process does not show itself now."""
         rank = watched.ranks.get(name)
+        # The process of a page that was made in a container may be found only later.
+        new = rank is None or (rank.page.pid, rank.page.start_ticks) != (page.pid, page.start_ticks)
         answers = True
         try:
             found = self._facts(watched, page)
         except guarded_reads.ProcessHangs:
-            if rank is None or rank.page.start_ticks != page.start_ticks:
+            if rank is None or new:
                 return False
             found, answers = rank.facts, False  # it has not ended
-        if rank is None or rank.page.start_ticks != page.start_ticks:
+        if rank is None or new:
             job_id = (
                 processes.job_of(page.pid, self._proc, self._book.sluids()) if found is not None else None
             )

@@ -68,6 +68,8 @@ class WatchedJob:
     """By name of the page."""
     sought: Counter[tuple[str, int | None]] = field(default_factory=Counter)
     """How often the process of a page (and start time) in another PID namespace was looked for in vain."""
+    unsearched: frozenset[int] = frozenset()
+    """Processes that could not be asked in the last such look: the next one begins with them."""
     refused: int = 0
     """Files in its page directory that are no pages."""
     unanswered: Counter[str] = field(default_factory=Counter)

@@ -14,6 +14,7 @@ from probing_cluster.live.session import unpacking
 from probing_cluster.live.table import KINDS, NODE, Missing, Scan
 from probing_cluster.live.tables import registry
 from probing_cluster.live.tables.python import variables
+from probing_cluster.probe_agent.jobs import guarded_reads, processes
 from probing_cluster.probe_agent.stacks import pyspy_program
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -143,6 +144,25 @@ def test_stacks_and_variables(rows: Rows) -> None:
         "SELECT rank, value FROM python.variables WHERE function = 'waits_here' AND name = 'secret' ORDER BY rank"
     )
     assert values == [{"rank": n, "value": str(10 * n)} for n in range(4)]
+
+
+def test_what_the_kernel_does_not_answer_about_is_missing_and_not_ended(
+    job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also a rank in a container whose process could not be sought."""
+
+    def refuse(pid: int, uid: int, work: object) -> object:
+        raise guarded_reads.ProcessHangs(f"process {pid} is not asked")
+
+    search = processes.NamespaceSearch(found={}, unanswered=frozenset({4242}))
+    monkeypatch.setattr(guarded_reads.READS, "read", refuse)
+    monkeypatch.setattr(processes, "inside", lambda uid, proc: search)
+    view = job.view()
+    assert view.pid_here(1, 2) == 0
+    assert not any(rank.alive for rank in view.ranks)
+    words = [reason for _, reason in view.missing]
+    assert "1 processes could not be asked for their PID namespace" in words
+    assert sum("does not answer about process" in reason for reason in words) == len(view.ranks)
 
 
 def test_a_node_without_pyspy_is_one_reason(job: Any, monkeypatch: pytest.MonkeyPatch) -> None:

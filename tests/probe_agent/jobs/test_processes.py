@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from probing_cluster.probe_agent.jobs import processes
+from probing_cluster.probe_agent.jobs import guarded_reads, processes
 
 
 def test_the_job_of_a_process_is_never_its_own_word(tmp_path: Path) -> None:
@@ -133,3 +134,47 @@ def test_children_are_found_whichever_thread_started_them() -> None:
         started[0].kill()
         started[0].wait()
     assert processes.children_of(started[0].pid) == []
+
+
+class Rationed:
+    """Reads of processes that answer until the waiting is used up."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.pids: list[int] = []
+
+    def read(self, pid: int, uid: int, work: Callable[[], Path]) -> Path:
+        assert uid == os.getuid()
+        if not self.left:
+            raise guarded_reads.ProcessHangs(f"process {pid} is not asked")
+        self.left -= 1
+        self.pids.append(pid)
+        return work()
+
+
+def test_who_may_be_sought_in_a_namespace_is_asked_and_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that could not be asked are named, and come first the next time: 150 processes of a container used up the waiting."""
+    for pid in range(1000, 1300):
+        namespace = tmp_path / str(pid) / "ns"
+        namespace.mkdir(parents=True)
+        (namespace / "pid").symlink_to(f"pid:[{pid % 3}]")
+        # Every third one is in our own namespace.
+        inner = f"\t{pid // 10}" if pid % 3 else ""
+        (tmp_path / str(pid) / "status").write_text(f"Name:\tx\nNSpid:\t{pid}{inner}\nThreads:\t1\n")
+    sought = {pid for pid in range(1170, 1180) if pid % 3}
+    monkeypatch.setattr(guarded_reads, "READS", reads := Rationed(4))
+    first = processes.inside(os.getuid(), {117}, (), tmp_path)
+    assert first.unanswered == sought - set(reads.pids)
+    assert len(first.unanswered) == len(sought) - 4
+    reads.left = 4
+    second = processes.inside(os.getuid(), {117}, first.unanswered, tmp_path)
+    assert first.unanswered <= set(reads.pids[4:])
+    assert set(second.found) <= {(1, 117), (2, 117)}
+    reads.left = 100
+    third = processes.inside(os.getuid(), {117}, second.unanswered, tmp_path)
+    assert (third.unanswered, set(third.found)) == (frozenset(), {(1, 117), (2, 117)})
+    assert set(reads.pids) == sought
+    monkeypatch.setattr(processes, "_MAX_INSIDE", 250)
+    assert len(processes.inside(os.getuid(), {117}, (), tmp_path).unanswered) == 50

@@ -13,7 +13,7 @@ import pytest
 import rank_rig
 
 from probing_cluster.probe_agent.inject.site._probing_probe import layout
-from probing_cluster.probe_agent.jobs import processes
+from probing_cluster.probe_agent.jobs import guarded_reads, processes
 from probing_cluster.probe_agent.ranks import page_child, rank_pages
 
 
@@ -113,6 +113,32 @@ def test_a_page_from_another_namespace_is_not_believed_without_its_process(
 
     assert asyncio.run(live())["7:0"]["alive"] is False
     assert process.poll() is None
+
+
+def test_a_rank_in_a_container_is_found_once_its_user_may_be_waited_for_again(
+    rig: rank_rig.Rig, container: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looks in which its process could not be asked do not count. Its job and its ancestors are known then, too."""
+    here = processes.children_of(rig.rank(0, within=container).pid)[0]
+    read = guarded_reads.READS.read
+
+    def refuse(pid: int, uid: int, work: object) -> object:
+        raise guarded_reads.ProcessHangs(f"process {pid} is not asked")
+
+    async def live() -> None:
+        monkeypatch.setattr(guarded_reads.READS, "read", refuse)
+        for _ in range(2 * rank_pages.SEEK_TIMES):
+            await rig.watch.look(7)
+        assert rig.watch.rows()["7:0"]["alive"] is False
+        monkeypatch.setattr(guarded_reads.READS, "read", read)
+        await rig.watch.look(7)
+        row = rig.watch.rows()["7:0"]
+        assert (row["pid"], row["alive"]) == (here, True)
+        (rank,) = rig.watch._pages.jobs[7].ranks.values()
+        assert processes.parent_of(here) in rank.ancestors
+        await rig.watch.close()
+
+    asyncio.run(live())
 
 
 def test_a_later_process_of_the_same_number_takes_the_page(rig: rank_rig.Rig) -> None:
