@@ -10,7 +10,8 @@ from probing_cluster.probe_agent.ranks import deaths, rank_events
 from probing_cluster.probe_agent.ranks.ranks import Rank, WatchedJob
 
 MAX_DEATH_EVENTS = 64
-"""Deaths reported of one attempt on one node: a user may start and kill processes for ever."""
+"""Deaths reported of one attempt on one node in an hour, and as many at its end: a user may start and kill processes for ever."""
+_HOUR_S = 3600.0
 
 
 def judge(
@@ -27,6 +28,11 @@ def judge(
         if rank.died_s is None:
             noticed = rank.watched.died_s if rank.watched is not None else None
             rank.died_s = now_s if noticed is None else noticed
+    recent = watched.deaths_reported_s
+    while recent and now_s - recent[0] >= _HOUR_S:
+        recent.popleft()
+    if settled:
+        recent.clear()  # what ended the attempt may come after many deaths that it outlived
     sightings = []
     for rank in (r for r in gone if not r.death_reported):
         fate = _settle(watched, rank, now_s, settled=settled)
@@ -35,8 +41,8 @@ def judge(
         rank.death_reported = True
         if fate is not deaths.EndMeaning.NOTHING:
             rank.died_first = True
-            watched.deaths += 1
-            if watched.deaths <= MAX_DEATH_EVENTS:
+            if len(recent) < MAX_DEATH_EVENTS:
+                recent.append(now_s)
                 at_s = now_s - _ended(rank).died_s
                 when = clock.now() - timedelta(seconds=max(0.0, at_s))
                 together = fate is deaths.EndMeaning.TOGETHER

@@ -51,14 +51,14 @@ class RankEvents:
             threshold=round(found.bound_s, 3),
         )
 
-    def snapshot(self, job: jobs.NodeJob, number: str, detail: Mapping[str, Any]) -> Sighting:
-        """What all ranks of the job on this node were doing; `number` tells the snapshots of a start apart."""
+    def snapshot(self, job: jobs.NodeJob, taken: str, detail: Mapping[str, Any]) -> Sighting:
+        """What all ranks of the job on this node were doing; `taken` tells the snapshots of a start apart, whichever agent took them."""
         words = f"{len(detail['ranks'])} ranks of job {job.job_id} on {self._identity.node}"
-        return self._sighting(job, "rank_snapshot", f"{_start(job)}:snapshot:{number}", words, detail)
+        return self._sighting(job, "rank_snapshot", f"{_start(job)}:snapshot:{taken}", words, detail)
 
-    def ras(self, job: jobs.NodeJob, number: str, status: ras.RasStatus) -> Sighting:
-        """What NCCL RAS says of the job at the snapshot of this number."""
-        position = f"{_start(job)}:ras:{number}"
+    def ras(self, job: jobs.NodeJob, taken: str, status: ras.RasStatus) -> Sighting:
+        """What NCCL RAS says of the job at this snapshot."""
+        position = f"{_start(job)}:ras:{taken}"
         return self._sighting(job, "nccl_ras", position, nccl_ras.words(status), nccl_ras.detail(status))
 
     def _sighting(

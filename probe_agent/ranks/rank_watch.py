@@ -154,13 +154,13 @@ class RankWatch:
         if watched.snapshot_s is not None and now_s - watched.snapshot_s < SNAPSHOT_EVERY_S:
             return False
         watched.snapshot_s = now_s
-        watched.snapshots += 1
-        number = str(watched.snapshots)
+        # A count would begin anew with the agent, and its rows would be those of earlier snapshots.
+        taken = f"{now_s:.3f}"
         detail = await self._snapshots.live(watched)
-        self._take_of(watched.job, [self._rank_events.snapshot(watched.job, number, detail)])
+        self._take_of(watched.job, [self._rank_events.snapshot(watched.job, taken, detail)])
         if self._has_ras(watched):
             # Beside everything else: it may take its 14 s, and other jobs' ranks are watched meanwhile.
-            asking = asyncio.create_task(self._ask_ras(watched, number))
+            asking = asyncio.create_task(self._ask_ras(watched, taken))
             self._asking.add(asking)
             asking.add_done_callback(self._asking.discard)
         return True
@@ -207,12 +207,12 @@ class RankWatch:
         nccl = any("nccl" in rank.page.backend for rank in watched.ranks.values())
         return nccl and len(mine) == 1 and output_files.writes_here(watched.job, self._identity.node)
 
-    async def _ask_ras(self, watched: WatchedJob, number: str) -> None:
+    async def _ask_ras(self, watched: WatchedJob, taken: str) -> None:
         report = await nccl_ras.ask(self._children, watched.job)
         if isinstance(report, str):
             self._watch.failed(rank_pages.NAME, f"job {watched.job.job_id}: NCCL RAS: {report}", state="ok")
         elif report is not None:
-            self._take_of(watched.job, [self._rank_events.ras(watched.job, number, report)])
+            self._take_of(watched.job, [self._rank_events.ras(watched.job, taken, report)])
 
     def _take_of(self, job: jobs.NodeJob | None, sightings: list[Sighting]) -> None:
         """Takes a running job's sightings, as many as its user's share of the node's rows has room for."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 
 from probing_cluster.probe_agent import children
@@ -78,8 +78,8 @@ class WatchedJob:
     """The reader did not answer when it was asked last."""
     snapshot_s: float | None = None
     """When its last snapshot was taken, by the monotonic clock."""
-    snapshots: int = 0
-    deaths: int = 0
+    deaths_reported_s: deque[float] = field(default_factory=deque)
+    """When deaths of the last hour were reported, by the monotonic clock."""
     reported: progress.ReportedProgress = field(default_factory=progress.ReportedProgress)
 
     def chosen(self) -> list[Rank]:

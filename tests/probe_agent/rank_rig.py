@@ -44,16 +44,21 @@ class Rig:
         self.directories = page_directories.PageDirectories(tmp_path / "pages")
         self.directory = self.directories.make(7, uid, gid)
         self.self_watch = self_watch.SelfWatch()
+        self._identity, self._startup_s = node_identity, startup_s
+        self.begin_anew()
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def begin_anew(self) -> None:
+        """A watcher that knows the book and nothing else, as after a restart of the agent."""
         self.watch = rank_watch.RankWatch(
-            identity=node_identity,
+            identity=self._identity,
             children=children.Children(),
             book=self.book,
             directories=self.directories,
             take=self.taken.extend,
             watch=self.self_watch,
-            limits=stall.StallLimits(least_s=0.4, startup_s=startup_s),
+            limits=stall.StallLimits(least_s=0.4, startup_s=self._startup_s),
         )
-        self.started: list[subprocess.Popen[bytes]] = []
 
     def rank(self, number: int, steps: int = 20, within: Sequence[str] = ()) -> subprocess.Popen[bytes]:
         """A training process that has stopped after `steps` steps; `within` is a command that starts it."""

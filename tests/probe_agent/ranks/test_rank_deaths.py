@@ -12,7 +12,7 @@ import rank_rig
 
 from probing_cluster.probe_agent.inject.site._probing_probe import layout
 from probing_cluster.probe_agent.jobs import processes
-from probing_cluster.probe_agent.ranks import deaths
+from probing_cluster.probe_agent.ranks import deaths, rank_deaths
 
 
 def test_a_killed_rank_is_told_once(rig: rank_rig.Rig) -> None:
@@ -212,3 +212,36 @@ def test_a_user_with_more_ranks_than_places_is_named(
 
     assert "job 7: 2 processes are not watched for their end" in asyncio.run(live())
     assert len(deaths_of(rig)) == 1
+
+
+def test_many_deaths_hide_no_later_one_for_good(rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchrun restarts its ranks for days: at most so many deaths an hour, and what ended the attempt is reported all the same."""
+    monkeypatch.setattr(deaths, "SETTLE_S", 0.0)
+    monkeypatch.setattr(deaths, "BECAUSE_S", 0.0)
+    monkeypatch.setattr(rank_deaths, "MAX_DEATH_EVENTS", 1)
+    ranks = [rig.rank(number) for number in range(6)]
+
+    async def kill(number: int) -> None:
+        ranks[number].kill()
+        ranks[number].wait()
+        await rig.watch.beat()
+
+    async def live() -> None:
+        await rig.watch.beat()
+        await kill(0)
+        await kill(1)
+        assert deaths_of(rig) == [(0, False)]
+        reported_s = rig.watch._pages.jobs[7].deaths_reported_s
+        reported_s[0] -= 3600.0
+        await kill(2)
+        await kill(3)
+        assert deaths_of(rig) == [(0, False), (2, False)]
+        ranks[4].kill()
+        ranks[4].wait()
+        job = rig.book.get(7)
+        assert job is not None
+        rig.taken += await rig.watch.last_words(rig.book.end(job, datetime.now(UTC)))
+        await rig.watch.close()
+
+    asyncio.run(live())
+    assert deaths_of(rig) == [(0, False), (2, False), (4, False)]

@@ -66,6 +66,22 @@ def test_the_last_words_of_an_attempt_that_failed(rig: rank_rig.Rig) -> None:
     assert [(r["rank"], r["alive"]) for r in snapshot["ranks"]] == [(0, False), (1, True)]
 
 
+def test_a_new_agent_takes_snapshots_of_their_own(rig: rank_rig.Rig) -> None:
+    """The stall that it finds is not the row of a snapshot that the agent before it took of the same start."""
+    rig.rank(0)
+    snapshots = []
+
+    async def live() -> None:
+        for _ in range(2):
+            assert await rig.watch.snapshot(7)
+            snapshots.append(rig.taken.pop())
+            await rig.watch.close()
+            rig.begin_anew()
+
+    asyncio.run(live())
+    assert len({snapshot.position for snapshot in snapshots}) == 2
+
+
 def test_an_attempt_that_ended_in_order_leaves_no_snapshot(rig: rank_rig.Rig) -> None:
     """Its ranks have left Python by themselves."""
     process = rig.rank(0)
