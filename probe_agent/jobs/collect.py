@@ -12,7 +12,7 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from probing_cluster.core import clock, processes, records, sanitize, settings
 from probing_cluster.healthchecks.readers import mounts
@@ -46,10 +46,12 @@ MAX_STUCK, MAX_STUCK_IN_ALL = 4, 16
 """Collecting children that may be stuck in the kernel (a dead file server) before no more are started: of one user, who may
 serve files that never answer, and of all users."""
 
+T = TypeVar("T")
 PageReader = Callable[[jobs.NodeJob], Awaitable[list[Sighting]]]
 """Reads the probe's pages in a job's page directory, before that is removed. Tests put another one in its place."""
 
 NO_ANSWER = "its reader did not answer"
+"""It was past its deadline, or is stuck in the kernel."""
 READER_FAILED = "its reader failed"
 """The child ended by itself and gave no answer: our defect or a lack of memory. The file does not hang."""
 _CHILD = (sys.executable, "-I", "-m", "probing_cluster.probe_agent.jobs.collect_child")
@@ -93,18 +95,15 @@ class Collector:
     async def collect(self, job: jobs.NodeJob) -> None:
         """Collect everything of one job; of a job that has ended its page directory goes, too.
 
-        An agent that is killed in between repeats all of it at its next start: a job counts as collected only once
-        everything is stored. A repetition stores the same identities, which make the same rows.
+        An agent that is killed in between repeats all of it at its next start, with the same identities: they make the same rows.
         """
         if job.uid is None:
             return
         ended = job.released_at is not None
         async with self._begun.of(job.uid):
-            sightings, shown = await self._logs(job)
-            sightings += await self._dumps(job)
-            if self._page_reader is not None:
-                async with self._turns.of(job.uid):
-                    sightings += await self._page_reader(job)
+            sightings, shown = await self._part(job, self._logs(job), ([], []))
+            for part in (self._dumps, self._rank_pages):
+                sightings += await self._part(job, part(job), [])
             kept = self._shares.take(job.uid, sightings)
             if kept is None:
                 why = "its user's jobs have used up their share of the node's rows of this hour"
@@ -121,6 +120,15 @@ class Collector:
             self._intake.store((), {"jobs": self._book.to_state()})
             if self._set_aside(job.job_id):
                 await asyncio.to_thread(self._finish, job.job_id)
+
+    async def _part(self, job: jobs.NodeJob, part: Awaitable[T], otherwise: T) -> T:
+        """A part of what a job left; `otherwise` where reading it fails: what a user wrote may cost that part, and not the others."""
+        try:
+            return await part
+        except Exception as exc:  # noqa: BLE001 - logged and counted
+            _log.exception("a part of what job %d left could not be read", job.job_id)
+            self._watch.failed(NAME, f"job {job.job_id}: {type(exc).__name__}: {exc}")
+            return otherwise
 
     async def keep_log(self, job: jobs.NodeJob, most_bytes: int) -> None:
         """Copy a batch job's output files beside themselves, as its owner, and note the copies in its row.
@@ -199,8 +207,7 @@ class Collector:
         files = self._files(job, anywhere=anywhere)
         sightings: list[Sighting] = []
         shown = list(files.unread)
-        read: set[Any] = set()
-        unanswered = 0
+        read, unanswered = set[Any](), 0
         answers: list[Mapping[str, Any]] = []
         for stream, paths in files.to_read:
             if unanswered >= MAX_UNANSWERED:
@@ -266,6 +273,12 @@ class Collector:
         answer = await self._read(job, {"op": "dumps", "directory": str(directory)})
         return [self._from_dump(job, n, f) for n, f in enumerate(answer.get("findings", ()))]
 
+    async def _rank_pages(self, job: jobs.NodeJob) -> list[Sighting]:
+        if self._page_reader is None or job.uid is None:
+            return []
+        async with self._turns.of(job.uid):
+            return await self._page_reader(job)
+
     async def _keep(self, job: jobs.NodeJob) -> None:
         """Write the job's tables into its owner's history directory, if the site has one configured."""
         directory = self._pages.path(job.job_id)
@@ -295,10 +308,7 @@ class Collector:
     async def ask(
         self, job: jobs.NodeJob, request: Mapping[str, Any], child: tuple[str, ...] = _CHILD
     ) -> dict[str, Any]:
-        """The answer of a child that has become the job's owner. Where there is none, `refused` says why:
-
-        NO_ANSWER past the deadline or in the kernel, READER_FAILED where the child ended without an answer.
-        """
+        """The answer of a child that has become the job's owner. Where there is none, `refused` is NO_ANSWER or READER_FAILED."""
         key = f"collect {job.uid} "
         stuck = [k for k in self._children.hung if k.startswith("collect ")]
         mine = sum(k.startswith(key) for k in stuck)

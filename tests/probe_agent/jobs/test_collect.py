@@ -18,13 +18,14 @@ import pytest
 from probing_cluster.core import records, vocabulary
 from probing_cluster.evidence import utf16
 from probing_cluster.probe_agent import children, identity, self_watch
-from probing_cluster.probe_agent.faults import faults
+from probing_cluster.probe_agent.faults import faults, sighting
 from probing_cluster.probe_agent.jobs import collect, collect_child, jobs, log_parts, page_directories
 from probing_cluster.probe_agent.spool import codec, intake, spool
 from tests.set_clock import SetClock
 
 NOW = datetime(2026, 1, 31, 14, 0, tzinfo=UTC)
 ME = os.getuid()
+INFO = records.Severity.INFO
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 TRACE = (
     "epoch 1\nTraceback (most recent call last):\n"
@@ -346,6 +347,37 @@ def collector(node_identity: identity.Identity, queue: spool.Spool, tmp_path: Pa
 
 def events(queue: spool.Spool) -> list[records.HealthEvent]:
     return [codec.decode(i.body, records.HealthEvent) for i in queue.batch(100) if i.lane == "event"]
+
+
+@pytest.mark.parametrize("broken", ["pages", "dumps", "log"])
+def test_one_part_that_cannot_be_read_costs_no_other(
+    collector: Any, queue: spool.Spool, tmp_path: Path, broken: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The readers run as the job's owner, who can make them answer anything; the job counts as collected all the same."""
+    (tmp_path / "out").write_text(TRACE)
+    collector._pages.make(7, ME, os.getgid())
+    ended = collector._book.end(job(stdout=str(tmp_path / "out")), NOW)
+    ask = collector.ask
+
+    async def answer(job: jobs.NodeJob, request: dict[str, Any], *child: tuple[str, ...]) -> dict[str, Any]:
+        found = await ask(job, request, *child)
+        return {**found, "findings": [["nonsense"]], "inode": [7]} if request["op"] == broken else found
+
+    async def pages(job: jobs.NodeJob) -> list[sighting.Sighting]:
+        if broken == "pages":
+            raise AttributeError("'list' object has no attribute 'items'")
+        return [
+            sighting.Sighting(
+                source="probe", position="p", at=NOW, kind="rank_dead", severity=INFO, message="dead"
+            )
+        ]
+
+    collector.ask, collector._page_reader = answer, pages
+    asyncio.run(collector.collect(ended))
+    sources = {e.source for e in events(queue)}
+    assert sources == {"joblog", "probe"} - {{"pages": "probe", "log": "joblog"}.get(broken)}
+    assert collector._book.uncollected() == []
+    assert "a part of what job 7 left could not be read" in caplog.text
 
 
 def test_job_log_becomes_job_side_events_once(collector: Any, queue: spool.Spool, tmp_path: Path) -> None:
