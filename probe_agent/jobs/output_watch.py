@@ -10,6 +10,7 @@ from probing_cluster.probe_agent.jobs import collect, jobs, output_growth
 EVERY_S = 30.0
 """Interval at which it is checked whose output is due."""
 MAX_JOBS = 64
+"""Jobs looked at in one check. Of more, those that have been due longest."""
 _FIRST = timedelta(seconds=60)
 _MOST = timedelta(seconds=600)
 _SHARE = 30
@@ -33,13 +34,23 @@ class OutputWatch:
         starts = {(job.job_id, job.started_at) for job in running}
         self._due = {start: at for start, at in self._due.items() if start in starts}
         slow: set[int | None] = set()
-        for job in running[:MAX_JOBS]:
-            start, now = (job.job_id, job.started_at), self._clock.now()
-            if now < self._due.get(start, now) or job.uid in slow:
+        n_looks = 0
+        for job in sorted(running, key=self._due_at):
+            now = self._clock.now()
+            if now < self._due_at(job) or n_looks >= MAX_JOBS:
+                break
+            if job.uid in slow:
                 continue
-            self._due[start] = now + min(max(_FIRST, (now - job.started_at) / _SHARE), _MOST)
+            self._due[job.job_id, job.started_at] = now + min(
+                max(_FIRST, (now - job.started_at) / _SHARE), _MOST
+            )
+            n_looks += 1
             if not await self._look_at(job):
                 slow.add(job.uid)
+
+    def _due_at(self, job: jobs.NodeJob) -> datetime:
+        began = min(job.started_at, self._clock.now())
+        return self._due.get((job.job_id, job.started_at), began)
 
     async def _look_at(self, job: jobs.NodeJob) -> bool:
         """False where the reader did not answer: the user's other jobs then wait."""

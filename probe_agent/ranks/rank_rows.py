@@ -15,7 +15,12 @@ MAX_ROWS = 256
 
 def rows(jobs: Mapping[int, WatchedJob], now_ns: int) -> dict[str, Any]:
     """`<job>:<rank>` (before it has one `<job>:pid<pid>`) to its row; `now_ns` by the monotonic clock."""
-    shown = ((job_id, rank) for job_id, watched in jobs.items() for rank in watched.chosen())
+    of_users: dict[int | None, list[tuple[int, Rank]]] = {}
+    for job_id, watched in jobs.items():
+        of_users.setdefault(watched.job.uid, []).extend((job_id, rank) for rank in watched.chosen())
+    # Users take turns: one with more ranks or forged pages than there is room for hides no other's.
+    turns = itertools.zip_longest(*of_users.values())
+    shown = (one for turn in turns for one in turn if one is not None)
     return {
         f"{job_id}:{_name(rank.page)}": _row(rank, now_ns)
         for job_id, rank in itertools.islice(shown, MAX_ROWS)

@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from probing_cluster.core import records, vocabulary
 from probing_cluster.probe_agent import children, identity, self_watch
 from probing_cluster.probe_agent.faults import faults
@@ -92,3 +94,35 @@ def test_what_a_user_makes_the_child_answer_ends_no_look(tmp_path: Path) -> None
 
     asyncio.run(output_watch.OutputWatch(book, Forged(), SetClock(START)).look())  # type: ignore[arg-type]
     assert [bool(Forged.sizes.question(job, path)) for path in ("/a", "/b", "/c")] == [False, True, False]
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_many_jobs_of_one_user_hide_no_output_of_another(
+    monkeypatch: pytest.MonkeyPatch, *, silent: bool
+) -> None:
+    """Neither by their number nor because nobody answers about them: those that have been due longest come first."""
+    monkeypatch.setattr(output_watch, "MAX_JOBS", 2)
+    book, now = jobs.JobBook("b"), SetClock(START)
+    for job_id in range(1, 7):
+        book.start(jobs.NodeJob(job_id=job_id, started_at=START, uid=1000 if job_id < 6 else 1001))
+    looked_at: list[int] = []
+
+    class Collector:
+        sizes = output_growth.OutputSizes()
+
+        def outputs(self, _job: jobs.NodeJob) -> list[str]:
+            return ["/out"]
+
+        async def ask(self, job: jobs.NodeJob, _request: dict[str, Any]) -> dict[str, Any]:
+            looked_at.append(job.job_id)
+            return {"refused": collect.NO_ANSWER} if silent and job.uid == 1000 else {}
+
+    watch = output_watch.OutputWatch(book, Collector(), now)  # type: ignore[arg-type]
+    for _ in range(3):
+        asyncio.run(watch.look())
+    assert looked_at.count(6) == 1
+    assert len(set(looked_at)) == (4 if silent else 6)
+    now.at += timedelta(seconds=90)
+    for _ in range(3):
+        asyncio.run(watch.look())
+    assert looked_at.count(6) == 2
