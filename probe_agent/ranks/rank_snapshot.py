@@ -9,14 +9,15 @@ from typing import Any
 
 from probing_cluster.core import clock
 from probing_cluster.probe_agent import children
-from probing_cluster.probe_agent.jobs import guarded_reads, jobs, processes
+from probing_cluster.probe_agent.jobs import guarded_reads, jobs, processes, user_turns
 from probing_cluster.probe_agent.ranks import gpu_load, nic_traffic, pages, rank_rows, step_windows
 from probing_cluster.probe_agent.ranks.ranks import Rank, WatchedJob
 from probing_cluster.probe_agent.stacks import cpu_sampling, native, pyspy, sleeps
 
 MAX_CALLS = 16
 """Collectives of each rank."""
-STACKS_AT_ONCE = 2
+STACKS_AT_ONCE, STACKS_OF_ONE = 3, 2
+"""Processes whose stacks are read at once, of all users and of one: of some no stack can be read before its deadline."""
 _ENDED = "the process ended before its stack was read"
 
 
@@ -37,7 +38,7 @@ class SnapshotTaker:
         self._nics = nics
         self._proc = proc
         self._clock = clock
-        self._turn = asyncio.Semaphore(STACKS_AT_ONCE)
+        self._turns = user_turns.ReaderTurns(STACKS_AT_ONCE, STACKS_OF_ONE)
 
     async def live(self, watched: WatchedJob) -> dict[str, Any]:
         """The detail of a `rank_snapshot`, stacks included."""
@@ -102,7 +103,7 @@ class SnapshotTaker:
             entry |= {"state": rank.facts.state, "wchan": rank.facts.wchan}
             workers = processes.children_of(page.pid, self._proc)
             entry["workers"] = "".join(processes.state_of(p, self._proc) or "" for p in workers)
-            async with self._turn:
+            async with self._turns.of(owner[0]):
                 stacks = await self._python_stacks(rank, rank.facts.start_ticks, owner)
             entry |= {
                 key: value for key, value in stacks.items() if key != "gil_stack"
@@ -134,7 +135,7 @@ class SnapshotTaker:
         by_pid = {e["pid"]: e for e in entries if "state" in e and not e.get("moved")}
         still = {pid for pid, e in by_pid.items() if pid not in slept or e.get("holds_gil")}
         targets = {pid: slept[pid] for pid in by_pid if pid not in still and slept[pid] is not None}
-        async with self._turn:
+        async with self._turns.of(owner[0]):
             native_stacks = await native.look(self._children, {**dict.fromkeys(still), **targets}, owner)
         for pid, found in native_stacks.items():
             by_pid[pid] |= found

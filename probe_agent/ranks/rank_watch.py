@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ SNAPSHOT_EVERY_S = 30.0
 """A job's snapshot is taken at most this often, whoever asks."""
 
 Take = Callable[[list[Sighting]], object]
+Work = Callable[..., Awaitable[object]]
 
 
 class RankWatch:
@@ -78,12 +79,12 @@ class RankWatch:
             children=children, gpus=gpus, nics=self._nics, proc=proc, clock=clock
         )
         self._rank_events = rank_events.RankEvents(identity, clock)
-        self._asking: set[asyncio.Task[None]] = set()
+        self._beside: set[asyncio.Task[None]] = set()
         self._failed: set[int] = set()
         """Running jobs whose look has failed, which the log tells once."""
 
     async def beat(self) -> None:
-        """One look at every running job; takes a snapshot of a job that has just stalled."""
+        """One look at every running job; begins a snapshot of a job that has just stalled."""
         await self._pages.drop_ended()
         self._failed &= set(self._book.running)
         if any(watched.ranks for watched in self._pages.jobs.values()):
@@ -94,14 +95,7 @@ class RankWatch:
             # A user can stop the reader of their pages: their other jobs wait for the next beat, other users do not.
             if job is not None and job.uid in silent:
                 continue
-            try:
-                await self._look_and_take(job_id)
-            except Exception as exc:  # noqa: BLE001 - logged once a job, and counted
-                # Pages and processes are their users': what they hold may cost that job's look, and nothing else of the node.
-                if job_id not in self._failed:
-                    _log.exception("the ranks of job %d could not be looked at", job_id)
-                self._failed.add(job_id)
-                self._watch.failed(rank_pages.NAME, f"job {job_id}: {type(exc).__name__}: {exc}")
+            await self._bounded(job_id, self._look_and_take, job_id)
             if job is not None and job.uid is not None and self._pages.is_silent(job_id):
                 silent.add(job.uid)
 
@@ -110,7 +104,23 @@ class RankWatch:
         if sightings:
             self._take_of(self._book.get(job_id), sightings)
         if any(s.kind == "rank_stall" for s in sightings):
-            await self.snapshot(job_id)
+            self._begin(job_id, self.snapshot, job_id)
+
+    def _begin(self, job_id: int, work: Work, *about: Any) -> None:
+        """Do beside everything else what may take minutes, such as stacks of processes whose memory is locked: other jobs are watched meanwhile."""
+        task = asyncio.create_task(self._bounded(job_id, work, *about))
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
+
+    async def _bounded(self, job_id: int, work: Work, *about: Any) -> None:
+        """Pages and processes are their users': what they hold may cost work on that job, and nothing else of the node."""
+        try:
+            await work(*about)
+        except Exception as exc:  # noqa: BLE001 - logged once a job, and counted
+            if job_id not in self._failed:
+                _log.exception("the ranks of job %d could not be looked at", job_id)
+            self._failed.add(job_id)
+            self._watch.failed(rank_pages.NAME, f"job {job_id}: {type(exc).__name__}: {exc}")
 
     async def wait(self, seconds: float) -> None:
         """Waits for the next look: `seconds`, or until the death of a rank has settled."""
@@ -159,10 +169,7 @@ class RankWatch:
         detail = await self._snapshots.live(watched)
         self._take_of(watched.job, [self._rank_events.snapshot(watched.job, taken, detail)])
         if self._has_ras(watched):
-            # Beside everything else: it may take its 14 s, and other jobs' ranks are watched meanwhile.
-            asking = asyncio.create_task(self._ask_ras(watched, taken))
-            self._asking.add(asking)
-            asking.add_done_callback(self._asking.discard)
+            self._begin(job_id, self._ask_ras, watched, taken)
         return True
 
     async def stacks(self, job_id: int, pids: Collection[int]) -> dict[int, dict[str, Any]]:
@@ -175,9 +182,10 @@ class RankWatch:
         return rank_rows.rows(self._pages.jobs, self._now_ns())
 
     async def close(self) -> None:
-        """Ends the readers."""
-        for asking in self._asking:
-            asking.cancel()
+        """Ends the readers, and what is done beside."""
+        for task in self._beside:
+            task.cancel()
+        await asyncio.gather(*self._beside, return_exceptions=True)
         await self._pages.close()
         self._deaths.close()
 

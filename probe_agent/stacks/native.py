@@ -27,7 +27,9 @@ async def look(
         return {}
     request = {"ranks": list(ranks.items()), "uid": owner[0], "gid": owner[1]}
     try:
-        done = await started.run("native", _CHILD, deadline_s=DEADLINE_S, stdin=json.dumps(request).encode())
+        done = await started.run(
+            f"native {owner[0]}", _CHILD, deadline_s=DEADLINE_S, stdin=json.dumps(request).encode()
+        )
         reply = children.answer_of(done.stdout)
         return {pid: _entry(reply[str(pid)]) for pid in ranks}
     except (processes.ChildFailed, ValueError, KeyError, TypeError, AttributeError) as exc:

@@ -17,7 +17,7 @@ from probing_cluster.probe_agent import children
 from probing_cluster.probe_agent.faults.sighting import Sighting
 from probing_cluster.probe_agent.inject.site._probing_probe import layout
 from probing_cluster.probe_agent.jobs import guarded_reads, jobs, processes
-from probing_cluster.probe_agent.ranks import deaths, rank_pages
+from probing_cluster.probe_agent.ranks import deaths, rank_pages, ranks
 from probing_cluster.probe_agent.stacks import pyspy, pyspy_program
 
 
@@ -130,6 +130,69 @@ def test_a_silent_reader_costs_a_user_one_wait_a_beat(
         return while_silent, afterwards
 
     assert asyncio.run(live()) == ({7}, {7, 8})
+
+
+def test_a_snapshot_that_takes_long_holds_up_no_look(
+    rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stacks of a process whose memory is locked are waited for until their deadline: another rank's death is reported meanwhile."""
+    monkeypatch.setattr(deaths, "SETTLE_S", 0.0)
+    rig.rank(0)
+    victim = rig.rank(1)
+    live = rig.watch._snapshots.live
+
+    async def run() -> None:
+        unlocked = asyncio.Event()
+
+        async def slow(watched: ranks.WatchedJob) -> dict[str, Any]:
+            await unlocked.wait()
+            return await live(watched)
+
+        monkeypatch.setattr(rig.watch._snapshots, "live", slow)
+        async with asyncio.timeout(60):
+            while "rank_stall" not in {s.kind for s in rig.taken}:
+                await rig.watch.beat()
+                await asyncio.sleep(0.05)
+            victim.kill()
+            victim.wait()
+            await rig.watch.beat()
+            assert "rank_dead" in {s.kind for s in rig.taken}
+            assert "rank_snapshot" not in {s.kind for s in rig.taken}
+            unlocked.set()
+            await asyncio.gather(*rig.watch._beside)
+        assert "rank_snapshot" in {s.kind for s in rig.taken}
+        await rig.watch.close()
+
+    asyncio.run(run())
+
+
+def test_stacks_that_take_long_delay_no_other_users(
+    rig: rank_rig.Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many ranks of one user are waited for, a place is left."""
+    rig.rank(0)
+    taker = rig.watch._snapshots
+
+    async def stacks(rank: ranks.Rank, start_ticks: int, owner: tuple[int, int]) -> dict[str, Any]:
+        if owner[0] == 1000:
+            await asyncio.Event().wait()
+        return {"stack": []}
+
+    async def run() -> dict[str, Any]:
+        await rig.watch.look(7)
+        (rank,) = rig.watch._pages.jobs[7].ranks.values()
+        waiting = [asyncio.create_task(taker._entry(rank, (1000, 1000))) for _ in range(8)]
+        await asyncio.sleep(0)  # all of them have asked for a place
+        async with asyncio.timeout(60):
+            entry = await taker._entry(rank, (1001, 1001))
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        await rig.watch.close()
+        return entry
+
+    monkeypatch.setattr(taker, "_python_stacks", stacks)
+    assert asyncio.run(run())["stack"] == []
 
 
 def test_no_stack_is_read_of_a_process_that_took_a_ranks_pid(rig: rank_rig.Rig) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from probing_cluster.core import processes
 from probing_cluster.probe_agent import children
 from probing_cluster.probe_agent.ranks import nic_traffic, rank_snapshot
 from probing_cluster.probe_agent.stacks import native, unwind
@@ -35,6 +36,41 @@ def test_an_answer_is_cleaned_and_bounded(monkeypatch: pytest.MonkeyPatch) -> No
         0,
         True,
     )
+
+
+def test_a_child_that_cannot_be_killed_stops_the_looks_at_its_users_ranks_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It hangs on a file server of that user's, say."""
+    monkeypatch.setattr(native, "DEADLINE_S", 0.5)
+    unkillable: list[processes.Child] = []
+
+    async def kill(self: children.Children, key: str, child: processes.Child) -> None:
+        identity = processes.identify(child.pid)
+        assert identity is not None
+        self.stuck.hold(key, identity, "the child")
+        unkillable.append(child)
+
+    async def look() -> list[dict[str, Any]]:
+        started = children.Children()
+        monkeypatch.setattr(native, "_CHILD", ("/bin/sleep", "600"))
+        hung = await native.look(started, {7: None}, (1000, 1000))
+        code = 'import sys; sys.stdin.read(); print(\'{"7": {"native": []}}\')'
+        monkeypatch.setattr(native, "_CHILD", (sys.executable, "-S", "-c", code))
+        monkeypatch.setattr(native, "DEADLINE_S", 60.0)
+        found = [(await native.look(started, {7: None}, (uid, uid)))[7] for uid in (1000, 1001)]
+        return [hung[7], *found]
+
+    monkeypatch.setattr(children.Children, "kill", kill)
+    try:
+        hung, same, other = asyncio.run(look())
+    finally:
+        for child in unkillable:
+            child.kill()
+            child.wait()
+    assert "no answer" in hung["native_error"]
+    assert "the previous one" in same["native_error"]
+    assert other == {"native": []}
 
 
 @pytest.mark.parametrize("answer", ["", "no", "[]", "{}", '{"7": {"native": [3]}}', '{"7": {"native": 3}}'])
