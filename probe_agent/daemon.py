@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ LOOK_BEFORE_S = 0.5
 """How long a Prolog waits at most for the look at output files that may have been there before its job: a child has to start."""
 FIRST_READING_S = 3.0
 """How long the kernel log waits for the first NVML reading, which turns PCI addresses into GPU names."""
+FIND_AGAIN = timedelta(minutes=10)
+"""Jobs that began so shortly before this agent are looked at for output files again: the agent before it may have ended in between."""
 MISSED_S = 60.0
 """Between two looks at the notes of hooks that had no answer."""
 
@@ -65,6 +68,8 @@ class Agent:
         parts = [self.spawn(work) for work in self._works()]
         for job in self.parts.node.book.uncollected():
             self.collect_from(job)
+        for job in self.parts.node.book.running_since(self.clock.now() - FIND_AGAIN):
+            self.spawn(self.parts.collector.find_logs(job))
         self.spawn(self._take_missed())
         waiter = asyncio.create_task(stopping.wait())
         ended, _ = await asyncio.wait([waiter, *parts], return_when=asyncio.FIRST_COMPLETED)

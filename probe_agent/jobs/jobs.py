@@ -123,6 +123,10 @@ class JobBook:
     def running(self) -> tuple[int, ...]:
         return tuple(sorted(self._jobs))
 
+    def running_since(self, at: datetime) -> list[NodeJob]:
+        """The running jobs that began after `at`."""
+        return [job for job in self._jobs.values() if job.started_at > at]
+
     @property
     def ended(self) -> frozenset[int]:
         """The jobs that ended here lately and do not run here again."""

@@ -368,6 +368,50 @@ def test_agent_whose_part_dies_ends_instead_of_pretending(
         asyncio.run(work())
 
 
+def test_a_job_that_began_just_before_the_agent_is_looked_at_for_its_output_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The looks of the agent before it ended with it: what the job's steps write to would never be read."""
+    import asyncio
+    from datetime import UTC, datetime, timedelta
+
+    from probing_cluster.core import settings
+    from probing_cluster.probe_agent import daemon
+    from probing_cluster.probe_agent.jobs import collect, jobs
+
+    text = (
+        f'[agent]\nroot = "{tmp_path}"\nnode = "n1"\nsocket = "{tmp_path}/s"\nspool_directory = "{tmp_path}/spool"\n'
+        f'job_directory = "{tmp_path}/jobs"\n[checks]\nstate_file = "{tmp_path}/checks.json"\n'
+    )
+    looked_at: list[int] = []
+    looked = asyncio.Event()
+
+    async def find_logs(_: collect.Collector, job: jobs.NodeJob) -> None:
+        looked_at.append(job.job_id)
+        looked.set()
+
+    async def work() -> None:
+        agent = daemon.Agent(settings.parse(text))
+        now = datetime.now(UTC)
+        for job_id, age_s in ((7, 20), (8, 36000)):
+            agent.parts.node.book.start(
+                jobs.NodeJob(job_id=job_id, started_at=now - timedelta(seconds=age_s), uid=os.getuid())
+            )
+
+        async def end(_: daemon.Agent) -> None:
+            await looked.wait()
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(daemon.Agent, "_tick_for_ever", end)
+        async with asyncio.timeout(PATIENCE_S):
+            await agent.run()
+
+    monkeypatch.setattr(collect.Collector, "find_logs", find_logs)
+    with pytest.raises(daemon.PartFailed):
+        asyncio.run(work())
+    assert looked_at == [7]
+
+
 def test_what_cannot_be_delivered_is_seen_to_wait(node: Node) -> None:
     """With the database away the lag grows in the status and in node_exporter's file, and both know of the delivery."""
     text = node.config.read_text().replace(node.url, "postgresql://nobody@/none?host=/nonexistent")
